@@ -1,0 +1,67 @@
+// What a runner reports about one request, in order: PromptReady, TextDelta*, then exactly one of Finished or Failed.
+// Free of any dialect. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/error.h"
+#include "api/ids.h"
+
+namespace quire::api {
+
+// The prompt is rendered, tokenized and admitted; prefill starts.
+struct PromptReady {
+  int32_t prompt_tokens = 0;  // includes cached
+  int32_t cached_tokens = 0;
+};
+
+struct TokenCandidate {
+  std::string bytes;  // the token's bytes; need not be valid UTF-8 alone
+  TokenId id = 0;
+  float logprob = 0;  // natural log, from the model's unmodified distribution
+};
+
+struct TokenLogprob {
+  TokenCandidate chosen;
+  std::vector<TokenCandidate> top;  // best first
+};
+
+// Some more of the answer. `text` is valid UTF-8 and may be empty when only logprobs arrived.
+struct TextDelta {
+  std::string text;
+  std::vector<TokenLogprob> logprobs = {};  // of the tokens sampled since the last delta; only when asked for
+  int32_t tokens = 0;                  // tokens sampled since the last delta
+};
+
+enum class FinishReason : uint8_t {
+  kStop,    // end-of-generation token or stop string
+  kLength,  // num_predict or the context
+};
+
+struct Usage {
+  int32_t prompt_tokens = 0;  // includes cached
+  int32_t cached_tokens = 0;
+  int32_t output_tokens = 0;     // sampled tokens, the end-of-generation token not counted
+  int64_t queue_ns = 0;          // from arrival at the runner to the start of prefill
+  int64_t prompt_ns = 0;         // start of prefill to the first sampled token
+  int64_t output_ns = 0;         // first sampled token to the end
+};
+
+struct Finished {
+  FinishReason reason = FinishReason::kStop;
+  std::string stop_string;  // the stop string that matched, or empty
+  Usage usage;
+  int32_t prompt_dropped = 0;  // prompt tokens left out to fit the context; > 0 means truncated
+  std::vector<TokenId> context = {};  // prompt and answer, when asked for
+};
+
+struct Failed {
+  Error error;
+};
+
+using Event = std::variant<PromptReady, TextDelta, Finished, Failed>;
+
+}  // namespace quire::api

@@ -1,0 +1,130 @@
+// Messages between quired and a quire-runner over an inherited Unix socketpair, and their frames.
+//
+// A frame is a 16-byte little-endian header {magic u32 'QIPC', version u16, type u16, length u32, reserved u32 = 0}
+// followed by `length` bytes of MessagePack. Neither side trusts the other: every length is bounded before memory is
+// taken, every field is checked, and a frame that does not parse ends the link (daemon: the runner is replaced;
+// runner: it exits).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "api/error.h"
+#include "api/event.h"
+#include "api/ids.h"
+#include "api/request.h"
+
+namespace quire::api::ipc {
+
+inline constexpr uint16_t kVersion = 1;
+inline constexpr size_t kHeaderBytes = 16;
+inline constexpr size_t kFrameBytesMax = size_t{256} << 20;  // a 100k-turn chat fits; a hostile length does not
+
+// ---- daemon -> runner ----
+
+struct LoadModel {
+  std::string path;         // GGUF file or Hugging Face directory
+  int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
+  int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
+};
+struct InspectModel {  // answered by Inspected; needs no loaded model
+  std::string path;
+  bool verbose = false;  // large arrays too
+};
+struct Submit {
+  RequestId id;
+  Request request;
+};
+struct Credit {  // the client took `deltas` TextDeltas; a request starts with kInitialCredit
+  RequestId id;
+  int32_t deltas = 0;
+};
+struct Cancel {
+  RequestId id;
+};
+struct Shutdown {};
+
+using ToRunner = std::variant<LoadModel, InspectModel, Submit, Credit, Cancel, Shutdown>;
+
+// A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
+inline constexpr int32_t kInitialCredit = 256;
+
+// ---- runner -> daemon ----
+
+struct Hello {  // first frame; the daemon refuses another version
+  uint16_t version = kVersion;
+  int32_t pid = 0;
+};
+struct LoadProgress {
+  float fraction = 0;  // [0, 1]
+  std::string stage;   // "mapping weights", "building tokenizer", ...
+};
+
+// What the daemon needs to know of a loaded model.
+struct ModelInfo {
+  std::string architecture;     // "lfm2"
+  int32_t context_length = 0;   // trained, tokens
+  int32_t num_ctx = 0;          // effective default, tokens
+  int64_t parameters = 0;
+  int64_t weight_bytes = 0;
+  int64_t cache_bytes = 0;      // capacity of the caches
+  bool supports_insert = false;
+};
+struct Loaded {
+  ModelInfo info;
+  int64_t load_ns = 0;
+};
+struct LoadFailed {
+  Error error;
+};
+struct Inspected {  // answer to InspectModel
+  std::string model_info_json;  // GGUF key/values as /api/show prints them, or empty with `error`
+  std::string tensors_json;     // [{name,type,shape}]
+  std::string chat_template;
+  std::string quantization;     // "F16", "Q8_0", "BF16"
+  int64_t parameters = 0;
+  std::optional<Error> error;
+};
+struct RequestEvent {
+  RequestId id;
+  Event event;
+};
+struct Beat {  // every second and after every 64 engine steps: progress and load
+  uint64_t steps = 0;
+  int32_t running = 0;
+  int32_t waiting = 0;
+  int64_t cache_bytes_used = 0;
+};
+
+using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, RequestEvent, Beat>;
+
+// ---- codec; pure functions, any thread ----
+
+std::string Encode(const ToRunner& message);  // header and payload
+std::string Encode(const ToDaemon& message);
+
+// Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
+class FrameReader {
+ public:
+  struct Frame {
+    uint16_t type = 0;
+    std::string payload;
+  };
+  void Append(std::string_view bytes);
+  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits or length).
+  Result<std::optional<Frame>> Next();
+
+ private:
+  std::string buffer_;
+  size_t begin_ = 0;
+};
+
+Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame);
+Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame);
+
+}  // namespace quire::api::ipc

@@ -1,0 +1,97 @@
+// A generation request, free of any dialect: what the dialect parsers produce, the scheduler routes and the runner
+// serves. Plain data; may be copied and moved between threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/ids.h"
+
+namespace quire::api {
+
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments_json;  // a JSON object, key order as received
+};
+
+struct Message {
+  std::string role;  // lower case: system | user | assistant | tool | whatever the template knows
+  std::string content;
+  std::string thinking = {};
+  std::vector<ToolCall> tool_calls = {};
+  std::string tool_name = {};
+  std::string tool_call_id = {};
+};
+
+// Rendered by the model's chat template.
+struct ChatPrompt {
+  std::vector<Message> messages;
+  std::string tools_json = {};  // JSON array in OpenAI's shape, or empty
+};
+
+// Tokenized as it stands: `raw` of /api/generate, /v1/completions.
+struct RawPrompt {
+  std::string text;
+};
+
+// /api/generate with `context`: token ids of the earlier exchange, then one rendered user turn.
+struct ContinuedPrompt {
+  std::vector<TokenId> context;
+  std::vector<Message> messages;
+};
+
+using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt>;
+
+// Options as a client, a Modelfile PARAMETER or a server default may give them: absent means "not said".
+struct Options {
+  std::optional<int32_t> num_ctx, num_predict, num_keep, top_k, repeat_last_n;
+  std::optional<float> temperature, top_p, min_p, typical_p;
+  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+  std::optional<int64_t> seed;
+  std::optional<std::vector<std::string>> stop;
+};
+
+// `top` wins wherever it says something.
+Options Overlay(Options base, const Options& top);
+
+// Every value decided. Ranges and meaning: api/ENDPOINTS table "options" (docs/api.md).
+struct GenerationParams {
+  int32_t num_ctx = 0;       // tokens; 0 = the runner's default for the model
+  int32_t num_predict = -1;  // tokens; < 0 = until a stop
+  int32_t num_keep = 4;      // tokens kept at a context shift; -1 = the whole prompt
+  float temperature = 0.8F;  // <= 0 = greedy
+  int32_t top_k = 40;        // <= 0 = off
+  float top_p = 0.9F;        // >= 1 = off
+  float min_p = 0.0F;        // 0 = off
+  float typical_p = 1.0F;    // 1 = off
+  int32_t repeat_last_n = 64;  // tokens; 0 = off, -1 = num_ctx
+  float repeat_penalty = 1.0F;
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  int64_t seed = -1;              // < 0 = random
+  std::vector<std::string> stop;  // never emitted; empty strings are dropped by the parser
+};
+
+GenerationParams Resolve(const Options& options);
+
+// What to do with a prompt that is longer than the context.
+enum class Overflow : uint8_t {
+  kTruncate,  // native API: drop the oldest, say so in the reply
+  kRefuse,    // kContextLengthExceeded with both numbers
+};
+
+struct Request {
+  Prompt prompt;
+  GenerationParams params;
+  Overflow overflow = Overflow::kTruncate;
+  bool shift = true;       // at the end of the context drop half of the unkept tokens and go on
+  bool logprobs = false;   // report the log-probability of every generated token
+  int32_t top_logprobs = 0;  // [0, 20] alternatives per token
+  bool want_context = false;  // Finished carries the token ids of prompt and answer
+};
+
+}  // namespace quire::api

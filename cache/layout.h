@@ -1,0 +1,53 @@
+// The cache mix of one model: what the model tells the cache about its layers, and nothing more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cache/types.h"
+
+namespace quire::cache {
+
+// Bytes of `elements` consecutive elements. REQUIRES: a multiple of 32 for kQ8_0.
+size_t ElementBytes(ElementType type, int64_t elements);
+
+// Layers whose KV lives equally long: full attention, or one sliding window.
+struct AttentionGroup {
+  int32_t layers = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  ElementType element = ElementType::kF32;
+  int32_t window = 0;        // tokens; 0 = full attention, else a token at p sees (p - window, p]
+  bool chunked = false;      // with window: a token sees only its own chunk [p - p % window, p]
+};
+
+// One recurrent layer's share of a state slot. A size of 0 means the layer has no such part.
+struct RecurrentLayer {
+  int32_t conv_tail = 0;  // columns kept (kernel - 1)
+  int32_t conv_dim = 0;
+  ElementType conv_element = ElementType::kF32;
+  int32_t delta_heads = 0;  // value heads
+  int32_t delta_value_dim = 0;
+  int32_t delta_key_dim = 0;
+};
+
+struct Layout {
+  int32_t page_tokens = 32;  // tokens per page; pages are anchored at absolute positions p - p % page_tokens
+  std::vector<AttentionGroup> groups;
+  std::vector<RecurrentLayer> recurrent;
+};
+
+// Inside a page: [layers][k, v][kv_heads][page_tokens][head_dim], so that K (and V) of one head of one layer is
+// contiguous in position order. Offsets in bytes from the page's base.
+size_t PageBytes(const Layout& layout, size_t group);
+size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
+size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
+
+// Inside a slot, per recurrent layer: conv tail [conv_tail, conv_dim] (oldest first), then delta state
+// [delta_heads, delta_value_dim, delta_key_dim] float32; each part 64-byte aligned.
+size_t SlotBytes(const Layout& layout);
+size_t ConvOffset(const Layout& layout, size_t recurrent_layer);
+size_t DeltaOffset(const Layout& layout, size_t recurrent_layer);
+
+}  // namespace quire::cache

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <string>
+
+namespace quire::cache {
+
+using TokenId = int32_t;
+using Position = int64_t;  // index of a token in its sequence; ranges are half-open [a, b)
+
+enum class ElementType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+
+enum class ErrorCode : uint8_t {
+  kOutOfPages,   // message names capacity, used and demand; nothing changed
+  kOutOfSlots,   // the same
+  kUnsupported,  // the layer mix cannot do it (rewind of recurrent state, ...)
+  kInvalid,      // a position or length outside the sequence
+};
+
+struct Error {
+  ErrorCode code;
+  std::string message;
+};
+
+template <class T>
+using Result = std::expected<T, Error>;
+
+}  // namespace quire::cache

@@ -1,0 +1,58 @@
+// A model's files, opened and checked: one GGUF (or, later, its splits) or a Hugging Face directory. Both answer the
+// same questions, so that a family's code does not know which it was.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "api/error.h"
+#include "runner/weights/tensor.h"
+
+namespace quire::runner::weights {
+
+class GgufFile;
+
+enum class Format : uint8_t { kGguf, kHuggingFace };
+
+// Immutable after Open; any thread. Keeps the mappings alive.
+class ModelFiles {
+ public:
+  virtual ~ModelFiles() = default;
+
+  virtual Format format() const = 0;
+  virtual std::string path() const = 0;
+  // "lfm2", "llama", ...: GGUF's general.architecture, or config.json's model_type.
+  virtual std::string architecture() const = 0;
+
+  // Tensors by their name in the file. Null when absent.
+  virtual const Tensor* Find(std::string_view name) const = 0;
+  virtual const std::vector<Tensor>& tensors() const = 0;
+
+  // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json as it stands.
+  virtual const nlohmann::ordered_json& config() const = 0;
+  // Hugging Face: generation_config.json and tokenizer_config.json; null JSON when absent or GGUF.
+  virtual const nlohmann::ordered_json& generation_config() const = 0;
+  virtual const nlohmann::ordered_json& tokenizer_config() const = 0;
+  // Hugging Face: the text of tokenizer.json; empty for GGUF (whose tokenizer is in config()).
+  virtual const std::string& tokenizer_json() const = 0;
+
+  // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template); empty
+  // when it has none.
+  virtual std::string chat_template() const = 0;
+  // Ids that end a generation, from generation_config.json / config.json / GGUF eos, eot, eom keys. May be empty.
+  virtual std::vector<int32_t> end_of_generation_ids() const = 0;
+};
+
+// Maps and checks. kBadModel names the file and the reason; kNotFound when the path does not exist.
+// Every length, count, offset and product is checked against the file's size before it is used.
+api::Result<std::shared_ptr<const ModelFiles>> Open(const std::filesystem::path& path);
+
+}  // namespace quire::runner::weights

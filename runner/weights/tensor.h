@@ -1,0 +1,33 @@
+// A tensor as it lies in a mapped file, whatever the file's format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire::runner::weights {
+
+enum class DataType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+
+std::string_view Name(DataType type);
+
+// Bytes of one row of `elements` elements. REQUIRES: elements is a multiple of the type's block (32 for Q8_0, else 1).
+size_t RowBytes(DataType type, int64_t elements);
+
+// A view into a mapped file; lives as long as the ModelFiles it came from. Immutable, any thread.
+struct Tensor {
+  std::string name;                // as the checkpoint family names it (see model_files.h)
+  DataType type = DataType::kF32;
+  std::vector<int64_t> shape;      // row-major, outermost first: a linear layer is [out, in] in both formats
+  std::span<const std::byte> data;  // exactly rows * RowBytes
+
+  int64_t elements() const;
+  int64_t rows() const { return shape.size() < 2 ? 1 : elements() / shape.back(); }
+  int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
+};
+
+}  // namespace quire::runner::weights

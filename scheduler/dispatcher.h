@@ -1,0 +1,98 @@
+// The scheduler as the front end sees it: submit a request for a model, get its events; load, list, unload.
+//
+// Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing blocks: runners
+// are subprocesses spoken to over asynchronous sockets. A runner's death reaches its requests as Failed events and is
+// forgotten by the next request, which starts a new runner.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/error.h"
+#include "api/event.h"
+#include "api/ipc.h"
+#include "api/request.h"
+
+namespace quire::scheduler {
+
+template <class T>
+using Awaitable = boost::asio::awaitable<T>;
+
+// How long a model stays loaded after its last request. Negative = for ever, zero = not at all.
+using KeepAlive = std::chrono::nanoseconds;
+
+// A model as the store resolved it. Two specs with the same key share one runner.
+struct ModelSpec {
+  std::string key;             // the manifest's digest: another file means another runner
+  std::string name;            // shortest full name, for lists and logs ("quire-demo:latest")
+  std::filesystem::path path;  // weights: GGUF file or Hugging Face directory
+};
+
+struct Limits {
+  int32_t loaded_models_max = 3;
+  int32_t queue_max = 512;  // requests waiting, all models together
+  int32_t default_num_ctx = 4096;
+  int32_t threads = 0;  // per runner; 0 = physical cores this process may use
+  std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
+  std::chrono::nanoseconds default_keep_alive = std::chrono::minutes(5);
+};
+
+struct LoadedModel {
+  ModelSpec spec;
+  api::ipc::ModelInfo info;
+  int32_t num_ctx = 0;     // context of the last request, tokens
+  int32_t running = 0;     // requests in flight
+  int64_t size_bytes = 0;  // weights and caches
+  int runner_pid = 0;
+  std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = for ever
+};
+
+// One request's event stream. Owned by the coroutine that serves the client; destroying it cancels the request in the
+// runner if it has not ended. I/O thread only.
+class Generation {
+ public:
+  virtual ~Generation() = default;
+  // Waits for the next event. After Finished or Failed it must not be called again. Cancellation of the awaiting
+  // coroutine is honoured (the client went away): it then throws operation_aborted.
+  virtual Awaitable<api::Event> Next() = 0;
+  virtual std::chrono::nanoseconds load_duration() const = 0;  // time this request waited for its model to load
+  virtual int runner_pid() const = 0;
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(boost::asio::any_io_executor executor, std::filesystem::path runner_binary, Limits limits);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // Loads the model if need be (one load however many ask) and queues the request. Errors: kOverloaded, kBadModel,
+  // kUnavailable (draining, load timeout, or the runner could not be started). Events follow on the Generation.
+  Awaitable<api::Result<std::unique_ptr<Generation>>> Submit(ModelSpec spec, api::Request request,
+                                                            std::optional<KeepAlive> keep_alive);
+  // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive);
+  // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
+  void Unload(const std::string& key);
+
+  // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model files.
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose);
+
+  std::vector<LoadedModel> Loaded() const;  // longest-lived first
+
+  // Refuses new requests, waits for the running ones until `deadline`, then ends every runner and reaps it.
+  Awaitable<void> Drain(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace quire::scheduler
