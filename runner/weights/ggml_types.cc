@@ -1,0 +1,75 @@
+#include "runner/weights/ggml_types.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire::runner::weights {
+namespace {
+
+constexpr auto kTypes = std::to_array<GgmlType>({
+    {0, "F32", 1, 4, DataType::kF32},
+    {1, "F16", 1, 2, DataType::kF16},
+    {2, "Q4_0", 32, 18, {}},
+    {3, "Q4_1", 32, 20, {}},
+    {6, "Q5_0", 32, 22, {}},
+    {7, "Q5_1", 32, 24, {}},
+    {8, "Q8_0", 32, 34, DataType::kQ8_0},
+    {9, "Q8_1", 32, 36, {}},
+    {10, "Q2_K", 256, 84, {}},
+    {11, "Q3_K", 256, 110, {}},
+    {12, "Q4_K", 256, 144, {}},
+    {13, "Q5_K", 256, 176, {}},
+    {14, "Q6_K", 256, 210, {}},
+    {15, "Q8_K", 256, 292, {}},
+    {16, "IQ2_XXS", 256, 66, {}},
+    {17, "IQ2_XS", 256, 74, {}},
+    {18, "IQ3_XXS", 256, 98, {}},
+    {19, "IQ1_S", 256, 50, {}},
+    {20, "IQ4_NL", 32, 18, {}},
+    {21, "IQ3_S", 256, 110, {}},
+    {22, "IQ2_S", 256, 82, {}},
+    {23, "IQ4_XS", 256, 136, {}},
+    {24, "I8", 1, 1, {}},
+    {25, "I16", 1, 2, {}},
+    {26, "I32", 1, 4, {}},
+    {27, "I64", 1, 8, {}},
+    {28, "F64", 1, 8, {}},
+    {29, "IQ1_M", 256, 56, {}},
+    {30, "BF16", 1, 2, DataType::kBF16},
+    {34, "TQ1_0", 256, 54, {}},
+    {35, "TQ2_0", 256, 66, {}},
+    {39, "MXFP4", 32, 17, {}},
+    {40, "NVFP4", 64, 36, {}},
+});
+
+struct FileType {
+  int64_t id;
+  std::string_view name;
+};
+
+constexpr auto kFileTypes = std::to_array<FileType>({
+    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},     {3, "Q4_1"},    {7, "Q8_0"},     {8, "Q5_0"},
+    {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"},  {12, "Q3_K_M"}, {13, "Q3_K_L"},  {14, "Q4_K_S"},
+    {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},  {18, "Q6_K"},   {19, "IQ2_XXS"}, {20, "IQ2_XS"},
+    {21, "Q2_K_S"}, {22, "IQ3_XS"}, {23, "IQ3_XXS"}, {24, "IQ1_S"},  {25, "IQ4_NL"},  {26, "IQ3_S"},
+    {27, "IQ3_M"},  {28, "IQ2_S"},  {29, "IQ2_M"},   {30, "IQ4_XS"}, {31, "IQ1_M"},   {32, "BF16"},
+    {36, "TQ1_0"},  {37, "TQ2_0"},  {38, "MXFP4"},
+});
+
+}  // namespace
+
+const GgmlType* FindGgmlType(uint32_t id) {
+  const auto* found = std::ranges::find(kTypes, id, &GgmlType::id);
+  return found == kTypes.end() ? nullptr : found;
+}
+
+std::string_view GgufFileTypeName(int64_t file_type) {
+  const auto* found = std::ranges::find(kFileTypes, file_type, &FileType::id);
+  return found == kFileTypes.end() ? std::string_view() : found->name;
+}
+
+int64_t GgufFileTypeOf(DataType type) {
+  return std::ranges::find(kFileTypes, Name(type), &FileType::name)->id;
+}
+
+}  // namespace quire::runner::weights

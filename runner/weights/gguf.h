@@ -1,0 +1,37 @@
+// Reads the GGUF container (versions 2 and 3, little-endian) from memory.
+//
+// Nothing in the file is trusted. Invariants of what ParseGguf gives:
+//  - keys and tensor names are valid UTF-8, not empty and occur once; scalar strings are valid UTF-8, strings
+//  inside
+//    arrays (vocabularies) are bytes as they lie in the file;
+//  - a tensor's dimensions are positive, its element count and byte size do not overflow, its rows are whole
+//  blocks,
+//    and its data lies inside the file without touching another tensor's;
+//  - memory taken is bounded by the bytes that are really there, never by a number the file states.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/error.h"
+#include "runner/weights/tensor.h"
+
+namespace quire::runner::weights {
+
+struct GgufContents {
+  uint32_t version = 0;
+  // Key/values in file order. A float32 is kept as the shortest decimal that reads back as the same float32,
+  // so that 1e-05 is 1e-05.
+  std::shared_ptr<const nlohmann::ordered_json> metadata;
+  std::vector<Tensor> tensors;  // in file order; views into the bytes given
+};
+
+// `file` names the source in errors: kBadModel "FILE: reason". REQUIRES: `bytes` outlives the tensors.
+api::Result<GgufContents> ParseGguf(std::span<const std::byte> bytes, const std::string& file);
+
+}  // namespace quire::runner::weights

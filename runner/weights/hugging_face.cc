@@ -1,0 +1,261 @@
+#include "runner/weights/hugging_face.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runner/weights/json_text.h"
+#include "runner/weights/mapped_file.h"
+#include "runner/weights/safetensors.h"
+#include "runner/weights/tensor_index.h"
+#include "runner/weights/text.h"
+
+namespace quire::runner::weights {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr uint64_t kConfigBytesMax = uint64_t{16} << 20;
+constexpr uint64_t kTemplateBytesMax = uint64_t{1} << 20;
+constexpr uint64_t kTokenizerBytesMax = uint64_t{128} << 20;
+constexpr uint64_t kIndexBytesMax = uint64_t{32} << 20;
+constexpr size_t kShardsMax = 1024;
+
+std::unexpected<api::Error> Refuse(const fs::path& file, std::string_view reason) {
+  return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file.string(), reason));
+}
+
+// The file's text, or nothing when there is no such file.
+api::Result<std::optional<std::string>> ReadOptional(const fs::path& file, uint64_t bytes_max) {
+  auto text = ReadText(file, bytes_max);
+  if (text) return std::move(*text);
+  if (text.error().code == api::ErrorCode::kNotFound) return std::nullopt;
+  return std::unexpected(text.error());
+}
+
+// The file's JSON object, or null when there is no such file.
+api::Result<ordered_json> ReadObject(const fs::path& file, uint64_t bytes_max) {
+  auto text = ReadOptional(file, bytes_max);
+  if (!text) return std::unexpected(text.error());
+  if (!*text) return ordered_json();
+  auto value = ParseJson(**text, file.string());
+  if (value && !value->is_object()) return Refuse(file, "not a JSON object");
+  return value;
+}
+
+const ordered_json* FindMember(const ordered_json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+// eos_token_id as a number or a list of numbers; nothing when the object has none.
+api::Result<std::vector<int32_t>> EndIds(const ordered_json& object, const fs::path& file) {
+  std::vector<int32_t> ids;
+  const ordered_json* member = FindMember(object, "eos_token_id");
+  if (member == nullptr) return ids;
+  const auto add = [&ids](const ordered_json& id) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > uint64_t{INT32_MAX}) return false;
+    ids.push_back(id.get<int32_t>());
+    return true;
+  };
+  const bool taken = member->is_array() ? std::ranges::all_of(*member, add) : add(*member);
+  if (!taken) return Refuse(file, "eos_token_id is not a token id or a list of token ids");
+  return ids;
+}
+
+// chat_template of tokenizer_config.json: a text, or a list of named texts of which "default" counts, else
+// the first.
+api::Result<std::string> TemplateOf(const ordered_json& tokenizer_config, const fs::path& file) {
+  const ordered_json* member = FindMember(tokenizer_config, "chat_template");
+  if (member == nullptr) return std::string();
+  if (member->is_string()) return member->get<std::string>();
+  std::optional<std::string> chosen;
+  if (member->is_array()) {
+    for (const ordered_json& entry : *member) {
+      const ordered_json* name = FindMember(entry, "name");
+      const ordered_json* text = FindMember(entry, "template");
+      if (name == nullptr || text == nullptr || !text->is_string()) continue;
+      if (!chosen || *name == "default") chosen = text->get<std::string>();
+    }
+  }
+  if (!chosen) return Refuse(file, "chat_template is neither a text nor a list of named templates");
+  return *chosen;
+}
+
+class HuggingFaceModel : public ModelFiles {
+ public:
+  struct Parts {
+    fs::path directory;
+    ordered_json config;
+    ordered_json generation_config;
+    ordered_json tokenizer_config;
+    std::string tokenizer_json;
+    std::string chat_template;
+    std::vector<int32_t> end_ids;
+    std::vector<MappedFile> files;
+    std::vector<std::unique_ptr<std::byte[]>> copies;  // of tensors that lie misaligned in their file
+    std::vector<Tensor> tensors;                       // into files and copies
+  };
+
+  explicit HuggingFaceModel(Parts parts) : parts_(std::move(parts)), tensors_(std::move(parts_.tensors)) {}
+
+  Format format() const override { return Format::kHuggingFace; }
+  std::string path() const override { return parts_.directory.string(); }
+  std::string architecture() const override { return parts_.config.at("model_type").get<std::string>(); }
+  const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
+  const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
+  const ordered_json& config() const override { return parts_.config; }
+  const ordered_json& generation_config() const override { return parts_.generation_config; }
+  const ordered_json& tokenizer_config() const override { return parts_.tokenizer_config; }
+  const std::string& tokenizer_json() const override { return parts_.tokenizer_json; }
+  std::string chat_template() const override { return parts_.chat_template; }
+  std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
+
+ private:
+  Parts parts_;
+  const TensorIndex tensors_;
+};
+
+using Parts = HuggingFaceModel::Parts;
+
+api::Result<void> ReadConfigs(Parts& parts) {
+  const fs::path config_file = parts.directory / "config.json";
+  auto config = ReadObject(config_file, kConfigBytesMax);
+  if (!config) return std::unexpected(config.error());
+  if (config->is_null()) return Refuse(config_file, "no such file");
+  const ordered_json* type = FindMember(*config, "model_type");
+  if (type == nullptr || !type->is_string() || type->get_ref<const std::string&>().empty()) {
+    return Refuse(config_file, "no model_type");
+  }
+  const fs::path generation_file = parts.directory / "generation_config.json";
+  auto generation = ReadObject(generation_file, kConfigBytesMax);
+  if (!generation) return std::unexpected(generation.error());
+
+  auto ids = EndIds(*generation, generation_file);
+  if (ids && ids->empty()) ids = EndIds(*config, config_file);
+  const ordered_json* text_config = FindMember(*config, "text_config");
+  if (ids && ids->empty() && text_config != nullptr) ids = EndIds(*text_config, config_file);
+  if (!ids) return std::unexpected(ids.error());
+
+  parts.config = std::move(*config);
+  parts.generation_config = std::move(*generation);
+  parts.end_ids = std::move(*ids);
+  return {};
+}
+
+api::Result<void> ReadTokenizer(Parts& parts) {
+  const fs::path config_file = parts.directory / "tokenizer_config.json";
+  auto config = ReadObject(config_file, kConfigBytesMax);
+  if (!config) return std::unexpected(config.error());
+  auto tokenizer = ReadOptional(parts.directory / "tokenizer.json", kTokenizerBytesMax);
+  if (!tokenizer) return std::unexpected(tokenizer.error());
+  auto chat_template = ReadOptional(parts.directory / "chat_template.jinja", kTemplateBytesMax);
+  if (!chat_template) return std::unexpected(chat_template.error());
+  if (!*chat_template) {
+    auto named = TemplateOf(*config, config_file);
+    if (!named) return std::unexpected(named.error());
+    *chat_template = std::move(*named);
+  }
+  parts.tokenizer_config = std::move(*config);
+  parts.tokenizer_json = std::move(*tokenizer).value_or("");
+  parts.chat_template = std::move(**chat_template);
+  return {};
+}
+
+// Makes the entry's data fit for its element type: as it lies in the file, or as an aligned copy.
+std::span<const std::byte> Aligned(const SafetensorsEntry& entry, Parts& parts) {
+  const size_t alignment = *entry.type == DataType::kF32 ? 4 : 2;
+  if (reinterpret_cast<uintptr_t>(entry.data.data()) % alignment == 0) return entry.data;
+  auto& copy = parts.copies.emplace_back(std::make_unique_for_overwrite<std::byte[]>(entry.data.size()));
+  std::memcpy(copy.get(), entry.data.data(), entry.data.size());
+  return {copy.get(), entry.data.size()};
+}
+
+api::Result<void> ReadWeightFile(const fs::path& path, Parts& parts) {
+  auto file = MappedFile::Open(path);
+  if (!file) return std::unexpected(file.error());
+  auto entries = ParseSafetensors(file->bytes(), file->path());
+  if (!entries) return std::unexpected(entries.error());
+  for (SafetensorsEntry& entry : *entries) {
+    // Position ids and masks that some checkpoints carry along; no weight has these types.
+    if (entry.dtype == "I64" || entry.dtype == "BOOL") continue;
+    if (!entry.type) {
+      return Refuse(path, fmt::format("tensor {} has type {}, which this build does not read",
+                                      Quoted(entry.name), entry.dtype));
+    }
+    const auto data = Aligned(entry, parts);
+    parts.tensors.push_back(
+        {.name = std::move(entry.name), .type = *entry.type, .shape = std::move(entry.shape), .data = data});
+  }
+  parts.files.push_back(std::move(*file));
+  return {};
+}
+
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+// Reads the shards an index names. REQUIRES: `index` is an object.
+api::Result<void> ReadShards(const ordered_json& index, const fs::path& index_file, Parts& parts) {
+  const ordered_json* map = FindMember(index, "weight_map");
+  if (map == nullptr || !map->is_object() || map->empty()) return Refuse(index_file, "no weight_map");
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!shard.is_string() || !IsPlainFileName(shard.get_ref<const std::string&>())) {
+      return Refuse(index_file, fmt::format("tensor {} is not in a file of this directory", Quoted(tensor)));
+    }
+    shards.insert(shard.get<std::string>());
+    if (shards.size() > kShardsMax) return Refuse(index_file, "too many shards");
+  }
+  for (const std::string& shard : shards) {
+    auto read = ReadWeightFile(parts.directory / shard, parts);
+    if (!read && read.error().code == api::ErrorCode::kNotFound) {
+      return Refuse(index_file, fmt::format("shard {} is missing", Quoted(shard)));
+    }
+    if (!read) return read;
+  }
+  std::set<std::string_view> names;
+  for (const Tensor& tensor : parts.tensors) {
+    if (!names.insert(tensor.name).second) {
+      return Refuse(index_file, fmt::format("tensor {} is in two shards", Quoted(tensor.name)));
+    }
+  }
+  return {};
+}
+
+api::Result<void> ReadWeights(Parts& parts) {
+  const fs::path single = parts.directory / "model.safetensors";
+  auto read = ReadWeightFile(single, parts);
+  if (read || read.error().code != api::ErrorCode::kNotFound) return read;
+  const fs::path index_file = parts.directory / "model.safetensors.index.json";
+  const auto index = ReadObject(index_file, kIndexBytesMax);
+  if (!index) return std::unexpected(index.error());
+  if (index->is_null()) {
+    return Refuse(parts.directory, "neither model.safetensors nor model.safetensors.index.json");
+  }
+  return ReadShards(*index, index_file, parts);
+}
+
+}  // namespace
+
+api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const fs::path& directory) {
+  Parts parts;
+  parts.directory = directory;
+  for (auto* const step : {&ReadConfigs, &ReadTokenizer, &ReadWeights}) {
+    if (auto done = step(parts); !done) return std::unexpected(done.error());
+  }
+  return std::make_shared<const HuggingFaceModel>(std::move(parts));
+}
+
+}  // namespace quire::runner::weights

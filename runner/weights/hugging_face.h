@@ -1,0 +1,18 @@
+// A model in a Hugging Face directory: config.json, model.safetensors or its shards, and the tokenizer's
+// files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "api/error.h"
+#include "runner/weights/model_files.h"
+
+namespace quire::runner::weights {
+
+// kBadModel "FILE: reason" when config.json or the weights are missing or any file is broken.
+// generation_config.json, tokenizer_config.json, tokenizer.json and chat_template.jinja may be absent. Files
+// may be symlinks, as in the Hugging Face cache; shard names may not leave the directory.
+api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const std::filesystem::path& directory);
+
+}  // namespace quire::runner::weights

@@ -1,0 +1,21 @@
+// JSON from files nobody vouches for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+
+namespace quire::runner::weights {
+
+// A whole file as text. Errors as MappedFile::Open, and kBadModel when it is not valid UTF-8.
+api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t bytes_max);
+
+// Key order kept. kBadModel "FILE: reason" when the text is not JSON, nests deeper than 32 levels or repeats
+// a key of one object. Takes time proportional to the text (up to a logarithm), whatever it holds.
+api::Result<nlohmann::ordered_json> ParseJson(std::string_view text, const std::string& file);
+
+}  // namespace quire::runner::weights

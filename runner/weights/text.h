@@ -1,0 +1,14 @@
+// Text taken from model files: checked, and shown safely in messages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace quire::runner::weights {
+
+bool IsUtf8(std::string_view text);
+
+// `text` for an error message: in double quotes, cut to 80 bytes, everything but printable ASCII as \xNN.
+std::string Quoted(std::string_view text);
+
+}  // namespace quire::runner::weights
