@@ -105,6 +105,7 @@ class HuggingFaceModel : public ModelFiles {
     std::vector<MappedFile> files;
     std::vector<std::unique_ptr<std::byte[]>> copies;  // of tensors that lie misaligned in their file
     std::vector<Tensor> tensors;                       // into files and copies
+    std::set<std::string> left_out;                    // tensors that are no weights
   };
 
   explicit HuggingFaceModel(Parts parts) : parts_(std::move(parts)), tensors_(std::move(parts_.tensors)) {}
@@ -188,7 +189,10 @@ api::Result<void> ReadWeightFile(const fs::path& path, Parts& parts) {
   if (!entries) return std::unexpected(entries.error());
   for (SafetensorsEntry& entry : *entries) {
     // Position ids and masks that some checkpoints carry along; no weight has these types.
-    if (entry.dtype == "I64" || entry.dtype == "BOOL") continue;
+    if (entry.dtype == "I64" || entry.dtype == "BOOL") {
+      parts.left_out.insert(std::move(entry.name));
+      continue;
+    }
     if (!entry.type) {
       return Refuse(path, fmt::format("tensor {} has type {}, which this build does not read",
                                       Quoted(entry.name), entry.dtype));
@@ -229,6 +233,11 @@ api::Result<void> ReadShards(const ordered_json& index, const fs::path& index_fi
   for (const Tensor& tensor : parts.tensors) {
     if (!names.insert(tensor.name).second) {
       return Refuse(index_file, fmt::format("tensor {} is in two shards", Quoted(tensor.name)));
+    }
+  }
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!names.contains(tensor) && !parts.left_out.contains(tensor)) {
+      return Refuse(index_file, fmt::format("tensor {} is in no shard", Quoted(tensor)));
     }
   }
   return {};
