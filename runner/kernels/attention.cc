@@ -1,0 +1,343 @@
+#include "runner/kernels/attention.h"
+
+#include <algorithm>
+#include <cassert>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/attention.cc"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runner/kernels/rows-inl.h"
+
+#ifndef QUIRE_RUNNER_KERNELS_ATTENTION_ONCE_
+#define QUIRE_RUNNER_KERNELS_ATTENTION_ONCE_
+namespace quire::runner::kernels {
+namespace {
+
+constexpr size_t kItemRows =
+    16;  // query rows per task: enough to reuse a K and V tile while it is in the first cache
+constexpr size_t kTile = 64;  // keys per step of the running softmax, at most
+
+// The sizes that every part of a layer's work needs.
+struct Geometry {
+  explicit Geometry(const AttentionLayer& at, int32_t heads_total)
+      : group(at.layout->groups[at.group]),
+        heads(static_cast<size_t>(heads_total)),
+        kv_heads(static_cast<size_t>(group.kv_heads)),
+        share(heads / kv_heads),
+        dim(static_cast<size_t>(group.head_dim)),
+        page_tokens(at.layout->page_tokens) {}
+
+  // First position that a token at `p` sees.
+  cache::Position FirstVisible(cache::Position p) const {
+    if (group.window == 0) return 0;
+    if (group.chunked) return p - p % group.window;
+    return std::max<cache::Position>(0, p - group.window + 1);
+  }
+
+  const cache::AttentionGroup& group;
+  size_t heads, kv_heads, share, dim;
+  cache::Position page_tokens;
+};
+
+}  // namespace
+}  // namespace quire::runner::kernels
+#endif  // QUIRE_RUNNER_KERNELS_ATTENTION_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::runner::kernels::HWY_NAMESPACE {
+
+// Query rows of one item on their way through the keys.
+struct Running {
+  alignas(64) float scores[kItemRows][kTile];
+  alignas(64) float query[kItemRows * kMaxHeadDim];  // [rows, dim]
+  alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, dim] of weighted values, in units of exp(max)
+  float max[kItemRows];
+  float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
+};
+
+// sum = sum * keep + the values of keys [begin, end) of a tile, weighted.
+template <class Row>
+HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values, size_t dim,
+                          float keep, float* sum) {
+  const F32 d;
+  const size_t stride = Row::Bytes(dim);
+  constexpr size_t kWide = 4;
+  size_t c = 0;
+  for (; c + kWide * kLanes <= dim; c += kWide * kLanes) {
+    VF32 wide[kWide];
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWide; ++w)
+      wide[w] = hn::Mul(hn::LoadU(d, sum + c + w * kLanes), hn::Set(d, keep));
+    for (size_t key = begin; key < end; ++key) {
+      const typename Row::Block value{values + key * stride + Row::Bytes(c)};
+      const VF32 weight = hn::Set(d, weights[key]);
+#pragma GCC unroll 4
+      for (size_t w = 0; w < kWide; ++w) wide[w] = hn::MulAdd(weight, value.Load(w * kLanes), wide[w]);
+    }
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWide; ++w) hn::StoreU(wide[w], d, sum + c + w * kLanes);
+  }
+  for (; c + kLanes <= dim; c += kLanes) {
+    VF32 one = hn::Mul(hn::LoadU(d, sum + c), hn::Set(d, keep));
+    for (size_t key = begin; key < end; ++key) {
+      const typename Row::Block value{values + key * stride + Row::Bytes(c)};
+      one = hn::MulAdd(hn::Set(d, weights[key]), value.Load(0), one);
+    }
+    hn::StoreU(one, d, sum + c);
+  }
+  for (; c < dim; ++c) {
+    float one = sum[c] * keep;
+    for (size_t key = begin; key < end; ++key) one += weights[key] * Row{values + key * stride}.Widen(c);
+    sum[c] = one;
+  }
+}
+
+// Turns the scores of keys [begin, end) of a tile `width` wide into weights relative to the running maximum;
+// returns the factor by which what was summed before must shrink.
+HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, size_t width, float scale, float* max,
+                       float* weight) {
+  const F32 d;
+  constexpr float kUnseen = -1e30F;
+  std::fill(scores, scores + begin, kUnseen);
+  std::fill(scores + end, scores + width, kUnseen);
+  VF32 top = hn::Set(d, kUnseen);
+  for (size_t i = 0; i < width; i += kLanes) {
+    const VF32 scaled = hn::Mul(hn::Load(d, scores + i), hn::Set(d, scale));
+    hn::Store(scaled, d, scores + i);
+    top = hn::Max(top, scaled);
+  }
+  const float tile_max = hn::GetLane(hn::MaxOfLanes(d, top));
+  const bool first = *weight == 0.0F;
+  const float new_max = first ? tile_max : std::max(*max, tile_max);
+  // exp(-110) is 0 in float32, so unseen keys weigh exactly nothing.
+  const auto exp_below = [d](VF32 x) HWY_ATTR { return hn::Exp(d, hn::Max(x, hn::Set(d, -110.0F))); };
+  VF32 sum = hn::Zero(d);
+  for (size_t i = 0; i < width; i += kLanes) {
+    const VF32 e = exp_below(hn::Sub(hn::Load(d, scores + i), hn::Set(d, new_max)));
+    hn::Store(e, d, scores + i);
+    sum = hn::Add(sum, e);
+  }
+  const float keep = first ? 0.0F : hn::GetLane(exp_below(hn::Set(d, *max - new_max)));
+  *max = new_max;
+  *weight = *weight * keep + hn::GetLane(hn::SumOfLanes(d, sum));
+  return keep;
+}
+
+template <class Row>
+class ItemRunner {
+ public:
+  ItemRunner(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item, float scale)
+      : at_(at),
+        g_(geometry),
+        scale_(scale),
+        sequence_(static_cast<size_t>(item.sequence)),
+        kv_head_(static_cast<size_t>(item.kv_head)),
+        begin_(static_cast<size_t>(item.begin)),
+        rows_(static_cast<size_t>(item.end - item.begin)),
+        offset_(at.step->offset(sequence_)) {}
+
+  void Run(const float* q, float* out) {
+    for (size_t r = 0; r < rows_; ++r) {
+      std::copy_n(q + HeadOffset(r), g_.dim, run_.query + r * g_.dim);
+      std::fill_n(run_.sum + r * g_.dim, g_.dim, 0.0F);
+      run_.weight[r] = 0.0F;
+    }
+    const size_t key_offset =
+        cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
+    const size_t value_offset =
+        cache::ValueOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
+    const cache::Position lowest = g_.FirstVisible(PositionOf(0)), highest = PositionOf(rows_ - 1);
+    for (const cache::PageView& page : at_.step->Pages(sequence_, at_.group)) {
+      const cache::Position anchor = page.first - page.first % g_.page_tokens;
+      if (anchor > highest) break;
+      const cache::Position visible = page.first + page.tokens;
+      for (cache::Position tile = anchor; tile < visible; tile += kTile) {
+        const size_t skip = static_cast<size_t>(tile - anchor) * Row::Bytes(g_.dim);
+        const cache::Position end =
+            std::min({tile + static_cast<cache::Position>(kTile), visible, highest + 1});
+        const cache::Position begin = std::max({tile, page.first, lowest});
+        if (begin < end)
+          Tile(tile, begin, end, page.base + key_offset + skip, page.base + value_offset + skip);
+      }
+    }
+    for (size_t r = 0; r < rows_; ++r) {
+      const VF32 weight = hn::Set(F32(), run_.weight[r]);
+      ForEachElement(
+          g_.dim, out + HeadOffset(r), [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); },
+          run_.sum + r * g_.dim);
+    }
+  }
+
+ private:
+  cache::Position PositionOf(size_t r) const {
+    return offset_ + static_cast<cache::Position>((begin_ + r) / g_.share);
+  }
+  // Of the r-th query in q and out.
+  size_t HeadOffset(size_t r) const {
+    const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
+    return (row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share) * g_.dim;
+  }
+
+  // Keys at positions [begin, end) of the tile whose first key would be at position `tile`.
+  void Tile(cache::Position tile, cache::Position begin, cache::Position end, const std::byte* keys,
+            const std::byte* values) {
+    const size_t first = static_cast<size_t>(begin - tile), stride = Row::Bytes(g_.dim);
+    DotBlock<Row>(run_.query, g_.dim, rows_, keys + first * stride, stride, static_cast<size_t>(end - begin),
+                  g_.dim, &run_.scores[0][first], kTile);
+    const size_t page = static_cast<size_t>(g_.page_tokens);
+    const size_t width = (std::min(kTile, page) + kLanes - 1) / kLanes * kLanes;
+    for (size_t r = 0; r < rows_; ++r) {
+      const cache::Position p = PositionOf(r);
+      const cache::Position from = std::max(begin, g_.FirstVisible(p)), to = std::min(end, p + 1);
+      if (from >= to) continue;
+      const size_t i = static_cast<size_t>(from - tile), j = static_cast<size_t>(to - tile);
+      const float keep = Weigh(run_.scores[r], i, j, width, scale_, &run_.max[r], &run_.weight[r]);
+      AddValues<Row>(run_.scores[r], i, j, values, g_.dim, keep, run_.sum + r * g_.dim);
+    }
+  }
+
+  const AttentionLayer& at_;
+  const Geometry& g_;
+  const float scale_;
+  const size_t sequence_, kv_head_, begin_, rows_;
+  const cache::Position offset_;
+  Running run_;
+};
+
+void AttendItem(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item, float scale,
+                const float* q, float* out) {
+  switch (g.group.element) {
+    case cache::ElementType::kF32:
+      return ItemRunner<F32Row>(at, g, item, scale).Run(q, out);
+    case cache::ElementType::kF16:
+      return ItemRunner<F16Row>(at, g, item, scale).Run(q, out);
+    case cache::ElementType::kBF16:
+      return ItemRunner<BF16Row>(at, g, item, scale).Run(q, out);
+    case cache::ElementType::kQ8_0:
+      assert(false);
+  }
+}
+
+template <class Half, class Narrow>
+HWY_INLINE void NarrowRow(const float* from, size_t count, std::byte* to, Narrow narrow) {
+  const hn::Rebind<Half, F32> half;
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::StoreU(narrow(hn::LoadU(F32(), from + i)), half, reinterpret_cast<Half*>(to) + i);
+  }
+  if (i < count) {
+    alignas(64) Half rest[kLanes];
+    hn::Store(narrow(LoadFirst(from + i, count - i)), half, rest);
+    std::memcpy(to + i * sizeof(Half), rest, (count - i) * sizeof(Half));
+  }
+}
+
+// One head of one token into its place in a page.
+void StoreHead(cache::ElementType type, const float* from, size_t count, std::byte* to) {
+  switch (type) {
+    case cache::ElementType::kF32:
+      std::memcpy(to, from, count * sizeof(float));
+      return;
+    case cache::ElementType::kF16:
+      NarrowRow<hwy::float16_t>(from, count, to, [](VF32 v) HWY_ATTR {
+        return hn::DemoteTo(hn::Rebind<hwy::float16_t, F32>(), v);
+      });
+      return;
+    case cache::ElementType::kBF16:
+      NarrowRow<hwy::bfloat16_t>(from, count, to, [](VF32 v) HWY_ATTR {
+        // DemoteTo truncates; adding half a unit (less one when the result would be even already) rounds.
+        const hn::RebindToUnsigned<F32> u;
+        const auto bits = hn::BitCast(u, v);
+        const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1));
+        const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFF)));
+        return hn::DemoteTo(hn::Rebind<hwy::bfloat16_t, F32>(), hn::BitCast(F32(), rounded));
+      });
+      return;
+    case cache::ElementType::kQ8_0:
+      assert(false);
+  }
+}
+
+}  // namespace quire::runner::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::runner::kernels {
+namespace {
+
+HWY_EXPORT(AttendItem);
+HWY_EXPORT(StoreHead);
+
+// K and V of all heads of one row.
+void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size_t row, const float* k,
+              const float* v) {
+  const auto pages = at.step->Pages(sequence, at.group);
+  const cache::Position p = at.step->offset(sequence) + static_cast<cache::Position>(row);
+  const cache::PageView& page =
+      pages[static_cast<size_t>(p / g.page_tokens - pages[0].first / g.page_tokens)];
+  assert(p < page.first + page.tokens);
+  const size_t place = cache::ElementBytes(g.group.element, p % g.page_tokens * g.group.head_dim);
+  for (int32_t head = 0; head < g.group.kv_heads; ++head) {
+    const size_t from = static_cast<size_t>(head) * g.dim;
+    HWY_DYNAMIC_DISPATCH(StoreHead)
+    (g.group.element, k + from, g.dim,
+     page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head) + place);
+    HWY_DYNAMIC_DISPATCH(StoreHead)
+    (g.group.element, v + from, g.dim,
+     page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head) + place);
+  }
+}
+
+}  // namespace
+
+void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,
+                   std::span<const float> v) {
+  const Geometry g(at, at.layout->groups[at.group].kv_heads);
+  const size_t row_size = g.kv_heads * g.dim;
+  assert(k.size() == v.size() && k.size() == static_cast<size_t>(at.row_begin.back()) * row_size);
+  constexpr size_t kRowsPerTask = 64;
+  const size_t sequences = at.row_begin.size() - 1;
+  const auto store = [&](size_t sequence, size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const size_t from = (static_cast<size_t>(at.row_begin[sequence]) + row) * row_size;
+      StoreRow(at, g, sequence, row, k.data() + from, v.data() + from);
+    }
+  };
+  for (size_t sequence = 0; sequence < sequences; ++sequence) {
+    const auto rows = static_cast<size_t>(at.row_begin[sequence + 1] - at.row_begin[sequence]);
+    pool.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
+      store(sequence, task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask));
+    });
+  }
+}
+
+void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads) {
+  assert(kv_heads > 0 && heads % kv_heads == 0);
+  heads_ = heads;
+  items_.clear();
+  for (size_t i = 0; i + 1 < row_begin.size(); ++i) {
+    const int32_t queries = (row_begin[i + 1] - row_begin[i]) * (heads / kv_heads);
+    for (int32_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
+      for (int32_t begin = 0; begin < queries; begin += static_cast<int32_t>(kItemRows)) {
+        const int32_t end = std::min(begin + static_cast<int32_t>(kItemRows), queries);
+        items_.push_back({static_cast<int32_t>(i), kv_head, begin, end});
+      }
+    }
+  }
+}
+
+void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, float scale,
+               std::span<const float> q, std::span<float> out) {
+  const Geometry g(at, plan.heads());
+  assert(g.dim <= kMaxHeadDim && q.size() == out.size());
+  assert(q.size() == static_cast<size_t>(at.row_begin.back()) * g.heads * g.dim);
+  const auto items = plan.items();
+  pool.ParallelFor(items.size(), [&](size_t task) {
+    HWY_DYNAMIC_DISPATCH(AttendItem)(at, g, items[task], scale, q.data(), out.data());
+  });
+}
+
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE

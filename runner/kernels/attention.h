@@ -1,0 +1,61 @@
+// Causal attention over cache pages, and the writes that fill them.
+//
+// Row-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile by
+// tile in position order, tiles anchored at absolute positions, with a running maximum; which queries share a
+// task, how many new tokens the step has and where the window of pages begins do not enter.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/layout.h"
+#include "cache/write.h"
+#include "runner/kernels/thread_pool.h"
+
+namespace quire::runner::kernels {
+
+constexpr int32_t kMaxHeadDim = 512;
+
+// One attention layer of one step. K, V and Q rows are laid end to end as the batch's rows.
+struct AttentionLayer {
+  const cache::Layout* layout = nullptr;
+  size_t group = 0;
+  int32_t layer = 0;  // within the group
+  const cache::StepView* step = nullptr;
+  std::span<const int32_t> row_begin;  // [sequences + 1]
+};
+
+// Writes K and V [rows, kv_heads, head_dim] of the step's new tokens into their pages, as the group's element
+// type (rounded to nearest even). REQUIRES: the group's element is not kQ8_0.
+void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,
+                   std::span<const float> v);
+
+// A step's attention work, cut into tasks. Made once per step and head geometry, used by all its layers.
+class AttentionPlan {
+ public:
+  // A few query rows (position, head) that share one KV head of one sequence.
+  struct Item {
+    int32_t sequence;
+    int32_t kv_head;
+    int32_t begin, end;  // indices position * (heads / kv_heads) + head in the group of heads
+  };
+
+  // Reuses the memory of earlier steps. REQUIRES: heads is a multiple of kv_heads.
+  void Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads);
+
+  int32_t heads() const { return heads_; }
+  std::span<const Item> items() const { return items_; }
+
+ private:
+  int32_t heads_ = 0;
+  std::vector<Item> items_;
+};
+
+// out [rows, heads, head_dim] = softmax(scale * q k) v over the keys each row may see: its own position and
+// those before it, within the group's window if it has one. Query head h reads KV head h / (heads /
+// kv_heads). REQUIRES: StoreKeyValue has run for this layer; head_dim <= kMaxHeadDim; scale > 0.
+void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, float scale,
+               std::span<const float> q, std::span<float> out);
+
+}  // namespace quire::runner::kernels

@@ -1,0 +1,164 @@
+#include "runner/kernels/elementwise.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/elementwise.cc"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runner/kernels/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::runner::kernels::HWY_NAMESPACE {
+
+void RmsNormRow(const float* x, const float* weight, float eps, size_t size, float* y) {
+  const F32 d;
+  VF32 squares = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    const VF32 v = hn::LoadU(d, x + i);
+    squares = hn::MulAdd(v, v, squares);
+  }
+  if (i < size) {
+    const VF32 v = LoadFirst(x + i, size - i);
+    squares = hn::MulAdd(v, v, squares);
+  }
+  const float mean = hn::GetLane(hn::SumOfLanes(d, squares)) / static_cast<float>(size);
+  const VF32 factor = hn::Set(d, 1.0F / std::sqrt(mean + eps));
+  ForEachElement(
+      size, y, [factor](VF32 v, VF32 w) HWY_ATTR { return hn::Mul(hn::Mul(v, factor), w); }, x, weight);
+}
+
+void AddRange(const float* x, float* y, size_t size) {
+  ForEachElement(
+      size, y, [](VF32 a, VF32 b) HWY_ATTR { return hn::Add(a, b); }, x, y);
+}
+
+void SiluMulRange(const float* up, float* gate, size_t size) {
+  ForEachElement(
+      size, gate,
+      [](VF32 g, VF32 u) HWY_ATTR {
+        const F32 d;
+        // exp stays finite: beyond 88 the quotient is below 1e-36 either way.
+        const VF32 e = hn::Exp(d, hn::Min(hn::Neg(g), hn::Set(d, 88.0F)));
+        return hn::Mul(hn::Div(g, hn::Add(e, hn::Set(d, 1.0F))), u);
+      },
+      gate, up);
+}
+
+void RopeHead(const float* cos, const float* sin, size_t n, float* x) {
+  const auto turn = [](VF32 a, VF32 b, VF32 c, VF32 s, VF32* low, VF32* high) HWY_ATTR {
+    *low = hn::NegMulAdd(b, s, hn::Mul(a, c));
+    *high = hn::MulAdd(a, s, hn::Mul(b, c));
+  };
+  const F32 d;
+  VF32 low, high;
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    turn(hn::LoadU(d, x + i), hn::LoadU(d, x + n + i), hn::LoadU(d, cos + i), hn::LoadU(d, sin + i), &low,
+         &high);
+    hn::StoreU(low, d, x + i);
+    hn::StoreU(high, d, x + n + i);
+  }
+  if (const size_t rest = n - i; rest != 0) {
+    turn(LoadFirst(x + i, rest), LoadFirst(x + n + i, rest), LoadFirst(cos + i, rest),
+         LoadFirst(sin + i, rest), &low, &high);
+    StoreFirst(low, x + i, rest);
+    StoreFirst(high, x + n + i, rest);
+  }
+}
+
+}  // namespace quire::runner::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::runner::kernels {
+namespace {
+
+HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(AddRange);
+HWY_EXPORT(SiluMulRange);
+HWY_EXPORT(RopeHead);
+
+// Elements per task: some microseconds of work.
+constexpr size_t kTaskElements = 16 * 1024;
+
+// Calls fn(begin, end) over [0, count) in tasks of about kTaskElements elements, `unit` elements each step.
+template <class Fn>
+void InTasks(ThreadPool& pool, size_t count, size_t unit, Fn&& fn) {
+  const size_t per_task = std::max<size_t>(1, kTaskElements / unit);
+  pool.ParallelFor((count + per_task - 1) / per_task,
+                   [&](size_t task) { fn(task * per_task, std::min(count, (task + 1) * per_task)); });
+}
+
+}  // namespace
+
+void RmsNorm(ThreadPool& pool, std::span<const float> x, std::span<const float> weight, float eps,
+             std::span<float> y) {
+  const size_t size = weight.size();
+  assert(size != 0 && x.size() == y.size() && x.size() % size == 0);
+  InTasks(pool, x.size() / size, size, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      HWY_DYNAMIC_DISPATCH(RmsNormRow)
+      (x.data() + row * size, weight.data(), eps, size, y.data() + row * size);
+    }
+  });
+}
+
+void Add(ThreadPool& pool, std::span<const float> x, std::span<float> y) {
+  assert(x.size() == y.size());
+  InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(AddRange)(x.data() + begin, y.data() + begin, end - begin);
+  });
+}
+
+void AddBias(std::span<const float> bias, std::span<float> y) {
+  assert(!bias.empty() && y.size() % bias.size() == 0);
+  for (size_t row = 0; row < y.size(); row += bias.size()) {
+    HWY_DYNAMIC_DISPATCH(AddRange)(bias.data(), y.data() + row, bias.size());
+  }
+}
+
+void SiluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(SiluMulRange)(up.data() + begin, gate.data() + begin, end - begin);
+  });
+}
+
+void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
+               std::span<float> cos, std::span<float> sin) {
+  const size_t n = frequencies.size();
+  assert(cos.size() == positions.size() * n && sin.size() == cos.size());
+  constexpr size_t kCostOfAnAngle = 64;  // in elements of the other loops here
+  InTasks(pool, positions.size(), n * kCostOfAnAngle, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      for (size_t i = 0; i < n; ++i) {
+        const double angle = static_cast<float>(positions[row]) * frequencies[i];
+        cos[row * n + i] = static_cast<float>(std::cos(angle));
+        sin[row * n + i] = static_cast<float>(std::sin(angle));
+      }
+    }
+  });
+}
+
+void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> sin, int64_t frequencies,
+          int64_t head_dim, int64_t rows, std::span<float> x) {
+  const auto n = static_cast<size_t>(frequencies), dim = static_cast<size_t>(head_dim);
+  if (rows == 0) return;
+  const size_t row_size = x.size() / static_cast<size_t>(rows);
+  assert(2 * n <= dim && cos.size() == static_cast<size_t>(rows) * n && row_size % dim == 0);
+  InTasks(pool, static_cast<size_t>(rows), row_size, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      for (size_t head = row * row_size; head < (row + 1) * row_size; head += dim) {
+        HWY_DYNAMIC_DISPATCH(RopeHead)(cos.data() + row * n, sin.data() + row * n, n, x.data() + head);
+      }
+    }
+  });
+}
+
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,118 @@
+#include "runner/kernels/matmul.h"
+
+#include <algorithm>
+#include <cassert>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/matmul.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runner/kernels/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::runner::kernels::HWY_NAMESPACE {
+
+// Activation rows worked on at a time, so that they stay in the second-level cache while weights stream past.
+constexpr size_t kActivationBytes = 256 * 1024;
+
+template <class Row>
+void MatMulOuts(const float* x, size_t rows, const std::byte* weights, size_t outs, size_t in, float* y,
+                size_t y_stride) {
+  const size_t rows_at_once = std::max<size_t>(24, kActivationBytes / (in * sizeof(float)) / 24 * 24);
+  for (size_t r = 0; r < rows; r += rows_at_once) {
+    DotBlock<Row>(x + r * in, in, std::min(rows_at_once, rows - r), weights, Row::Bytes(in), outs, in,
+                  y + r * y_stride, y_stride);
+  }
+}
+
+// Outputs [out_begin, out_end) of all rows.
+void MatMulRange(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end, float* y) {
+  const auto in = static_cast<size_t>(w.in), outs = out_end - out_begin, stride = static_cast<size_t>(w.out);
+  y += out_begin;
+  switch (w.type) {
+    case weights::DataType::kF32:
+      return MatMulOuts<F32Row>(x, rows, w.data + out_begin * F32Row::Bytes(in), outs, in, y, stride);
+    case weights::DataType::kF16:
+      return MatMulOuts<F16Row>(x, rows, w.data + out_begin * F16Row::Bytes(in), outs, in, y, stride);
+    case weights::DataType::kBF16:
+      return MatMulOuts<BF16Row>(x, rows, w.data + out_begin * BF16Row::Bytes(in), outs, in, y, stride);
+    case weights::DataType::kQ8_0:
+      return MatMulOuts<Q8Row>(x, rows, w.data + out_begin * Q8Row::Bytes(in), outs, in, y, stride);
+  }
+}
+
+template <class Row>
+void WidenAs(const Matrix& table, size_t row, float* y) {
+  const auto in = static_cast<size_t>(table.in);
+  const Row from{table.data + row * Row::Bytes(in)};
+  size_t i = 0;
+  for (; i + Row::kBlock <= in; i += Row::kBlock) {
+    const typename Row::Block block = from.At(i / Row::kBlock);
+    for (size_t j = 0; j < Row::kBlock; j += kLanes) hn::StoreU(block.Load(j), F32(), y + i + j);
+  }
+  for (; i < in; ++i) y[i] = from.Widen(i);
+}
+
+void WidenRow(const Matrix& table, size_t row, float* y) {
+  switch (table.type) {
+    case weights::DataType::kF32:
+      return WidenAs<F32Row>(table, row, y);
+    case weights::DataType::kF16:
+      return WidenAs<F16Row>(table, row, y);
+    case weights::DataType::kBF16:
+      return WidenAs<BF16Row>(table, row, y);
+    case weights::DataType::kQ8_0:
+      return WidenAs<Q8Row>(table, row, y);
+  }
+}
+
+}  // namespace quire::runner::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::runner::kernels {
+namespace {
+
+HWY_EXPORT(MatMulRange);
+HWY_EXPORT(WidenRow);
+
+// Multiply-adds below which waking other threads costs more than it saves.
+constexpr int64_t kSerialWork = 32 * 1024;
+
+// Outputs per task: whole tiles, several tasks per thread.
+size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {
+  if (threads == 1 || rows * w.in * w.out <= kSerialWork) return static_cast<size_t>(w.out);
+  const int64_t share = w.out / (int64_t{threads} * 4) / 8 * 8;
+  return static_cast<size_t>(std::clamp<int64_t>(share, 8, 256));
+}
+
+}  // namespace
+
+void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w, std::span<float> y) {
+  assert(x.size() == static_cast<size_t>(rows * w.in) && y.size() == static_cast<size_t>(rows * w.out));
+  if (rows == 0 || w.out == 0) return;
+  const auto outs = static_cast<size_t>(w.out);
+  const size_t per_task = OutsPerTask(w, rows, pool.threads());
+  pool.ParallelFor((outs + per_task - 1) / per_task, [&](size_t task) {
+    const size_t begin = task * per_task;
+    HWY_DYNAMIC_DISPATCH(MatMulRange)
+    (x.data(), static_cast<size_t>(rows), w, begin, std::min(begin + per_task, outs), y.data());
+  });
+}
+
+void EmbeddingRows(const Matrix& table, std::span<const int32_t> ids, std::span<float> y) {
+  assert(y.size() == ids.size() * static_cast<size_t>(table.in));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    assert(ids[i] >= 0 && ids[i] < table.out);
+    HWY_DYNAMIC_DISPATCH(WidenRow)
+    (table, static_cast<size_t>(ids[i]), y.data() + i * static_cast<size_t>(table.in));
+  }
+}
+
+std::string_view InstructionSet() {
+  const int64_t usable = HWY_SUPPORTED_TARGETS & HWY_TARGETS;
+  return hwy::TargetName(usable & -usable);
+}
+
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,107 @@
+#include "runner/kernels/short_conv.h"
+
+#include <algorithm>
+#include <cassert>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/short_conv.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "runner/kernels/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::runner::kernels::HWY_NAMESPACE {
+
+// Channels [c, c + count), count <= kLanes, of one sequence.
+class ConvLanes {
+ public:
+  ConvLanes(const ShortConvArgs& args, size_t sequence, size_t c, size_t count)
+      : args_(args),
+        channels_(static_cast<size_t>(args.channels)),
+        kernel_(static_cast<size_t>(args.kernel)),
+        bcx_(args.bcx.data() + static_cast<size_t>(args.row_begin[sequence]) * 3 * channels_ + c),
+        y_(args.y.data() + static_cast<size_t>(args.row_begin[sequence]) * channels_ + c),
+        tail_(args.tails[sequence] + c),
+        c_(c),
+        count_(count) {}
+
+  HWY_INLINE void Run(size_t rows) {
+    for (size_t t = 0; t < rows; ++t) {
+      VF32 sum = args_.bias.empty() ? hn::Zero(F32()) : Load(args_.bias.data() + c_);
+      for (size_t k = 0; k < kernel_; ++k) {
+        sum = hn::MulAdd(Load(args_.taps.data() + k * channels_ + c_), Input(t + k), sum);
+      }
+      Store(hn::Mul(Load(bcx_ + (3 * t + 1) * channels_), sum), y_ + t * channels_);
+    }
+    // Ascending, so that a column of the old tail is read before it is overwritten.
+    for (size_t k = 0; k + 1 < kernel_; ++k) Store(Input(rows + k), tail_ + k * channels_);
+  }
+
+ private:
+  HWY_INLINE VF32 Load(const float* from) const {
+    return count_ == kLanes ? hn::LoadU(F32(), from) : LoadFirst(from, count_);
+  }
+  HWY_INLINE void Store(VF32 v, float* to) const {
+    if (count_ == kLanes) {
+      hn::StoreU(v, F32(), to);
+    } else {
+      StoreFirst(v, to, count_);
+    }
+  }
+  // Column `at` of the tail followed by u of the new rows.
+  HWY_INLINE VF32 Input(size_t at) const {
+    if (at + 1 < kernel_) return Load(tail_ + at * channels_);
+    const float* row = bcx_ + (at + 1 - kernel_) * 3 * channels_;
+    return hn::Mul(Load(row), Load(row + 2 * channels_));
+  }
+
+  const ShortConvArgs& args_;
+  const size_t channels_, kernel_;
+  const float* const bcx_;
+  float* const y_;
+  float* const tail_;
+  const size_t c_, count_;
+};
+
+void ConvChannels(const ShortConvArgs& args, size_t sequence, size_t begin, size_t end) {
+  const auto rows = static_cast<size_t>(args.row_begin[sequence + 1] - args.row_begin[sequence]);
+  if (rows == 0) return;
+  for (size_t c = begin; c < end; c += kLanes) {
+    ConvLanes(args, sequence, c, std::min<size_t>(kLanes, end - c)).Run(rows);
+  }
+}
+
+}  // namespace quire::runner::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::runner::kernels {
+namespace {
+HWY_EXPORT(ConvChannels);
+}
+
+void ShortConv(ThreadPool& pool, const ShortConvArgs& args) {
+  const size_t sequences = args.tails.size();
+  assert(args.kernel >= 1 && args.row_begin.size() == sequences + 1);
+  if (sequences == 0 || args.channels == 0) return;
+  constexpr size_t kTaskElements = 8 * 1024;
+  const auto channels = static_cast<size_t>(args.channels);
+  const auto rows = static_cast<size_t>(args.row_begin[sequences]);
+  // Channels per task: whole vectors of any target, so that tasks of a long sequence share its channels out.
+  const size_t rows_per_sequence = std::max<size_t>(1, rows / sequences);
+  const size_t wanted = std::max<size_t>(64, kTaskElements / rows_per_sequence / 64 * 64);
+  const size_t per_task = std::min(wanted, channels);
+  const size_t parts = (channels + per_task - 1) / per_task;
+  const auto run = [&](size_t task) {
+    const size_t begin = task % parts * per_task;
+    HWY_DYNAMIC_DISPATCH(ConvChannels)(args, task / parts, begin, std::min(begin + per_task, channels));
+  };
+  if (rows * channels <= kTaskElements) {
+    for (size_t task = 0; task < sequences * parts; ++task) run(task);
+  } else {
+    pool.ParallelFor(sequences * parts, run);
+  }
+}
+
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE
