@@ -3,21 +3,25 @@
 #include <algorithm>
 #include <cassert>
 
+// foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/attention.cc"
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "runner/kernels/rows-inl.h"
+// clang-format on
 
 #ifndef QUIRE_RUNNER_KERNELS_ATTENTION_ONCE_
 #define QUIRE_RUNNER_KERNELS_ATTENTION_ONCE_
 namespace quire::runner::kernels {
 namespace {
 
-constexpr size_t kItemRows =
-    16;  // query rows per task: enough to reuse a K and V tile while it is in the first cache
-constexpr size_t kTile = 64;  // keys per step of the running softmax, at most
+// Query rows per task: enough to reuse a tile of K and V while it is in the first-level cache.
+constexpr size_t kItemRows = 16;
+// Keys per step of the running softmax, at most.
+constexpr size_t kTile = 64;
 
 // The sizes that every part of a layer's work needs.
 struct Geometry {
@@ -28,13 +32,6 @@ struct Geometry {
         share(heads / kv_heads),
         dim(static_cast<size_t>(group.head_dim)),
         page_tokens(at.layout->page_tokens) {}
-
-  // First position that a token at `p` sees.
-  cache::Position FirstVisible(cache::Position p) const {
-    if (group.window == 0) return 0;
-    if (group.chunked) return p - p % group.window;
-    return std::max<cache::Position>(0, p - group.window + 1);
-  }
 
   const cache::AttentionGroup& group;
   size_t heads, kv_heads, share, dim;
@@ -148,7 +145,8 @@ class ItemRunner {
         cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
     const size_t value_offset =
         cache::ValueOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
-    const cache::Position lowest = g_.FirstVisible(PositionOf(0)), highest = PositionOf(rows_ - 1);
+    const cache::Position lowest = cache::OldestVisible(g_.group, PositionOf(0)),
+                          highest = PositionOf(rows_ - 1);
     for (const cache::PageView& page : at_.step->Pages(sequence_, at_.group)) {
       const cache::Position anchor = page.first - page.first % g_.page_tokens;
       if (anchor > highest) break;
@@ -190,7 +188,8 @@ class ItemRunner {
     const size_t width = (std::min(kTile, page) + kLanes - 1) / kLanes * kLanes;
     for (size_t r = 0; r < rows_; ++r) {
       const cache::Position p = PositionOf(r);
-      const cache::Position from = std::max(begin, g_.FirstVisible(p)), to = std::min(end, p + 1);
+      const cache::Position from = std::max(begin, cache::OldestVisible(g_.group, p)),
+                            to = std::min(end, p + 1);
       if (from >= to) continue;
       const size_t i = static_cast<size_t>(from - tile), j = static_cast<size_t>(to - tile);
       const float keep = Weigh(run_.scores[r], i, j, width, scale_, &run_.max[r], &run_.weight[r]);

@@ -4,12 +4,15 @@
 #include <cassert>
 #include <cmath>
 
+// foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/elementwise.cc"
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "runner/kernels/rows-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {

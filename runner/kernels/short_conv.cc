@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cassert>
 
+// foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/short_conv.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "runner/kernels/rows-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
