@@ -18,7 +18,8 @@ std::string_view Name(DataType type);
 // Bytes of one row of `elements` elements. REQUIRES: elements is a multiple of the type's block (32 for Q8_0, else 1).
 size_t RowBytes(DataType type, int64_t elements);
 
-// A view into a mapped file; lives as long as the ModelFiles it came from. Immutable, any thread.
+// A view into a mapped file; lives as long as the ModelFiles it came from. Immutable, any thread. Data is aligned for
+// its element type: 4 bytes for F32, 2 for the others.
 struct Tensor {
   std::string name;                // as the checkpoint family names it (see model_files.h)
   DataType type = DataType::kF32;
