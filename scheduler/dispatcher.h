@@ -1,8 +1,8 @@
 // The scheduler as the front end sees it: submit a request for a model, get its events; load, list, unload.
 //
-// Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing blocks: runners
-// are subprocesses spoken to over asynchronous sockets. A runner's death reaches its requests as Failed events and is
-// forgotten by the next request, which starts a new runner.
+// Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing
+// blocks: runners are subprocesses spoken to over asynchronous sockets. A runner's death reaches its requests
+// as Failed events and is forgotten by the next request, which starts a new runner.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -42,6 +42,8 @@ struct Limits {
   int32_t threads = 0;  // per runner; 0 = physical cores this process may use
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
   std::chrono::nanoseconds default_keep_alive = std::chrono::minutes(5);
+  std::chrono::nanoseconds inspect_timeout = std::chrono::minutes(1);
+  std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from asking a runner to end until SIGKILL
 };
 
 struct LoadedModel {
@@ -54,15 +56,16 @@ struct LoadedModel {
   std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = for ever
 };
 
-// One request's event stream. Owned by the coroutine that serves the client; destroying it cancels the request in the
-// runner if it has not ended. I/O thread only.
+// One request's event stream. Owned by the coroutine that serves the client; destroying it cancels the
+// request in the runner if it has not ended. I/O thread only.
 class Generation {
  public:
   virtual ~Generation() = default;
-  // Waits for the next event. After Finished or Failed it must not be called again. Cancellation of the awaiting
-  // coroutine is honoured (the client went away): it then throws operation_aborted.
+  // Waits for the next event. After Finished or Failed it must not be called again. Cancellation of the
+  // awaiting coroutine is honoured (the client went away): it then throws operation_aborted.
   virtual Awaitable<api::Event> Next() = 0;
-  virtual std::chrono::nanoseconds load_duration() const = 0;  // time this request waited for its model to load
+  virtual std::chrono::nanoseconds load_duration()
+      const = 0;  // time this request waited for its model to load
   virtual int runner_pid() const = 0;
 };
 
@@ -73,16 +76,18 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // Loads the model if need be (one load however many ask) and queues the request. Errors: kOverloaded, kBadModel,
-  // kUnavailable (draining, load timeout, or the runner could not be started). Events follow on the Generation.
+  // Loads the model if need be (one load however many ask) and queues the request. Errors: kOverloaded,
+  // kBadModel, kUnavailable (draining, load timeout, or the runner could not be started). Events follow on
+  // the Generation.
   Awaitable<api::Result<std::unique_ptr<Generation>>> Submit(ModelSpec spec, api::Request request,
-                                                            std::optional<KeepAlive> keep_alive);
+                                                             std::optional<KeepAlive> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive);
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   void Unload(const std::string& key);
 
-  // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model files.
+  // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
+  // files.
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose);
 
   std::vector<LoadedModel> Loaded() const;  // longest-lived first

@@ -1,0 +1,37 @@
+#include "scheduler/dispatcher.h"
+
+#include <utility>
+
+#include "scheduler/dispatcher_impl.h"
+
+namespace quire::scheduler {
+
+Dispatcher::Dispatcher(boost::asio::any_io_executor executor, std::filesystem::path runner_binary,
+                       Limits limits)
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(runner_binary), limits)) {}
+
+Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
+
+Awaitable<api::Result<std::unique_ptr<Generation>>> Dispatcher::Submit(ModelSpec spec, api::Request request,
+                                                                       std::optional<KeepAlive> keep_alive) {
+  return Impl::Submit(impl_, std::move(spec), std::move(request), keep_alive);
+}
+
+Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec,
+                                                                  std::optional<KeepAlive> keep_alive) {
+  return Impl::Load(impl_, std::move(spec), keep_alive);
+}
+
+void Dispatcher::Unload(const std::string& key) { impl_->Unload(key); }
+
+Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(std::filesystem::path path, bool verbose) {
+  return Impl::Inspect(impl_, std::move(path), verbose);
+}
+
+std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }
+
+Awaitable<void> Dispatcher::Drain(std::chrono::steady_clock::time_point deadline) {
+  return Impl::Drain(impl_, deadline);
+}
+
+}  // namespace quire::scheduler

@@ -1,0 +1,72 @@
+#include "scheduler/event_queue.h"
+
+#include <utility>
+
+namespace quire::scheduler {
+namespace {
+
+size_t BytesOf(const api::TokenCandidate& candidate) { return sizeof(candidate) + candidate.bytes.size(); }
+
+// What the event holds, near enough to bound memory.
+size_t BytesOf(const api::Event& event) {
+  size_t bytes = sizeof(event);
+  if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
+    bytes += delta->text.size();
+    for (const api::TokenLogprob& logprob : delta->logprobs) {
+      bytes += BytesOf(logprob.chosen);
+      for (const api::TokenCandidate& candidate : logprob.top) bytes += BytesOf(candidate);
+    }
+  } else if (const auto* finished = std::get_if<api::Finished>(&event)) {
+    bytes += finished->stop_string.size() + finished->context.size() * sizeof(api::TokenId);
+  } else if (const auto* failed = std::get_if<api::Failed>(&event)) {
+    bytes += failed->error.message.size() + failed->error.field.size();
+  }
+  return bytes;
+}
+
+std::unexpected<api::Error> Breach(const char* what) { return api::Fail(api::ErrorCode::kRunnerDied, what); }
+
+}  // namespace
+
+api::Result<void> EventQueue::Push(api::Event event) {
+  const bool is_ready = std::holds_alternative<api::PromptReady>(event);
+  const bool is_delta = std::holds_alternative<api::TextDelta>(event);
+  const bool is_failed = std::holds_alternative<api::Failed>(event);
+  if (ended_) return Breach("an event after the last");
+  if (is_ready && prompt_ready_) return Breach("PromptReady twice");
+  if (!prompt_ready_ && !is_ready && !is_failed) return Breach("an event before PromptReady");
+  if (is_delta && credit_ == 0) return Breach("more text than it has credit for");
+  const size_t bytes = BytesOf(event);
+  if (bytes > kQueuedBytesMax - bytes_) return Breach("events of more bytes than may wait");
+
+  if (is_ready) prompt_ready_ = true;
+  if (is_delta) --credit_;
+  ended_ = !is_ready && !is_delta;
+  bytes_ += bytes;
+  events_.push_back(std::move(event));
+  return {};
+}
+
+void EventQueue::Fail(api::Error error) {
+  if (ended_) return;
+  ended_ = true;
+  events_.emplace_back(api::Failed{std::move(error)});
+  bytes_ += BytesOf(events_.back());
+}
+
+std::optional<api::Event> EventQueue::Pop() {
+  if (events_.empty()) return std::nullopt;
+  bytes_ -= BytesOf(events_.front());
+  std::optional<api::Event> event(std::move(events_.front()));
+  events_.pop_front();
+  if (std::holds_alternative<api::TextDelta>(*event)) ++taken_;
+  return event;
+}
+
+int32_t EventQueue::TakeCredit() {
+  if (ended_ || taken_ < kCreditBatch) return 0;
+  credit_ += taken_;
+  return std::exchange(taken_, 0);
+}
+
+}  // namespace quire::scheduler

@@ -1,0 +1,46 @@
+// The events of one request between the runner that reports them and the client that takes them.
+//
+// Invariants: at most kInitialCredit TextDeltas and kQueuedBytesMax bytes are held, whatever the runner
+// sends; the order is PromptReady, TextDelta*, then one Finished or Failed, after which nothing is taken in.
+// Pure; not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "api/error.h"
+#include "api/event.h"
+#include "api/ipc.h"
+
+namespace quire::scheduler {
+
+class EventQueue {
+ public:
+  // A client this far behind is given new credit in one frame rather than delta by delta.
+  static constexpr int32_t kCreditBatch = api::ipc::kInitialCredit / 4;
+  static constexpr size_t kQueuedBytesMax = size_t{32} << 20;
+
+  // From the runner. An error says how it broke the protocol; the queue is then as before.
+  api::Result<void> Push(api::Event event);
+  // From our side: the request ends with this error, after what is queued. Nothing happens if it has ended.
+  void Fail(api::Error error);
+
+  std::optional<api::Event> Pop();
+  // Deltas taken since the last grant, once they make a batch, and 0 before. A positive answer must reach the
+  // runner.
+  int32_t TakeCredit();
+
+  bool ended() const { return ended_; }  // Finished or Failed is in, taken or not
+
+ private:
+  std::deque<api::Event> events_;
+  size_t bytes_ = 0;
+  int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send
+  int32_t taken_ = 0;                          // deltas popped since the last grant
+  bool prompt_ready_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace quire::scheduler

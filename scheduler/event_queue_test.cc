@@ -1,0 +1,97 @@
+#include "scheduler/event_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+
+namespace quire::scheduler {
+namespace {
+
+api::Event Delta(std::string text = "x") { return api::TextDelta{.text = std::move(text), .tokens = 1}; }
+
+EventQueue Ready() {
+  EventQueue queue;
+  EXPECT_TRUE(queue.Push(api::PromptReady{}));
+  EXPECT_TRUE(queue.Pop());
+  return queue;
+}
+
+TEST(EventQueue, KeepsOrder) {
+  EventQueue queue;
+  ASSERT_TRUE(queue.Push(api::PromptReady{7, 3}));
+  ASSERT_TRUE(queue.Push(Delta("a")));
+  ASSERT_TRUE(queue.Push(Delta("b")));
+  ASSERT_TRUE(queue.Push(api::Finished{}));
+  EXPECT_TRUE(queue.ended());
+  EXPECT_EQ(std::get<api::PromptReady>(*queue.Pop()).prompt_tokens, 7);
+  EXPECT_EQ(std::get<api::TextDelta>(*queue.Pop()).text, "a");
+  EXPECT_EQ(std::get<api::TextDelta>(*queue.Pop()).text, "b");
+  EXPECT_TRUE(std::holds_alternative<api::Finished>(*queue.Pop()));
+  EXPECT_FALSE(queue.Pop());
+}
+
+TEST(EventQueue, HoldsNoMoreDeltasThanCredit) {
+  EventQueue queue = Ready();
+  for (int i = 0; i < api::ipc::kInitialCredit; ++i) ASSERT_TRUE(queue.Push(Delta()));
+  EXPECT_FALSE(queue.Push(Delta()));
+  EXPECT_TRUE(queue.Push(api::Finished{})) << "the end needs no credit";
+}
+
+TEST(EventQueue, TakingDeltasGivesCreditInBatches) {
+  EventQueue queue = Ready();
+  for (int i = 0; i < api::ipc::kInitialCredit; ++i) ASSERT_TRUE(queue.Push(Delta()));
+  for (int i = 0; i < EventQueue::kCreditBatch - 1; ++i) {
+    ASSERT_TRUE(queue.Pop());
+    ASSERT_EQ(queue.TakeCredit(), 0);
+  }
+  ASSERT_TRUE(queue.Pop());
+  EXPECT_EQ(queue.TakeCredit(), EventQueue::kCreditBatch);
+  EXPECT_EQ(queue.TakeCredit(), 0);
+  for (int i = 0; i < EventQueue::kCreditBatch; ++i) ASSERT_TRUE(queue.Push(Delta()));
+  EXPECT_FALSE(queue.Push(Delta()));
+}
+
+TEST(EventQueue, GivesNoCreditAfterTheEnd) {
+  EventQueue queue = Ready();
+  for (int i = 0; i < EventQueue::kCreditBatch; ++i) ASSERT_TRUE(queue.Push(Delta()));
+  ASSERT_TRUE(queue.Push(api::Finished{}));
+  while (queue.Pop()) EXPECT_EQ(queue.TakeCredit(), 0);
+}
+
+TEST(EventQueue, RefusesEventsOutOfOrder) {
+  EventQueue fresh;
+  EXPECT_FALSE(fresh.Push(Delta()));
+  EXPECT_FALSE(fresh.Push(api::Finished{}));
+  EXPECT_FALSE(fresh.Pop());
+  EXPECT_TRUE(fresh.Push(api::Failed{})) << "a prompt may be refused before it is ready";
+
+  EventQueue twice = Ready();
+  EXPECT_FALSE(twice.Push(api::PromptReady{}));
+  ASSERT_TRUE(twice.Push(api::Finished{}));
+  EXPECT_FALSE(twice.Push(Delta()));
+  EXPECT_FALSE(twice.Push(api::Finished{}));
+}
+
+TEST(EventQueue, BoundsBytes) {
+  EventQueue queue = Ready();
+  const std::string large(EventQueue::kQueuedBytesMax / 4, 'x');
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue.Push(Delta(large)));
+  EXPECT_FALSE(queue.Push(Delta(large)));
+  ASSERT_TRUE(queue.Pop());
+  EXPECT_TRUE(queue.Push(Delta(large)));
+}
+
+TEST(EventQueue, FailComesAfterWhatIsQueuedAndOnlyOnce) {
+  EventQueue queue = Ready();
+  ASSERT_TRUE(queue.Push(Delta("kept")));
+  queue.Fail({api::ErrorCode::kRunnerDied, "died"});
+  queue.Fail({api::ErrorCode::kInternal, "again"});
+  EXPECT_EQ(std::get<api::TextDelta>(*queue.Pop()).text, "kept");
+  EXPECT_EQ(std::get<api::Failed>(*queue.Pop()).error.message, "died");
+  EXPECT_FALSE(queue.Pop());
+  EXPECT_TRUE(queue.ended());
+}
+
+}  // namespace
+}  // namespace quire::scheduler

@@ -1,0 +1,43 @@
+// fork and exec of a runner, with nothing of the daemon left in the child but what it is given.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace quire::scheduler {
+
+// An open descriptor, closed on destruction. May be handed between threads, not shared.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() { Reset(); }
+  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
+  Fd& operator=(Fd&& other) noexcept;
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release();
+  void Reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// Descriptors that the child receives. Each must be above kChildFdsMax, close-on-exec, and is only borrowed.
+struct ChildFds {
+  static constexpr int kChildFdsMax = 15;
+  int null = -1;  // becomes 0
+  int ipc = -1;   // becomes RunnerProcess::kIpcFd
+  int status =
+      -1;  // write end of a pipe: gets errno as an int if exec fails, closes without a byte when it succeeds
+};
+
+// Returns the child's pid, or -1 with errno. Safe under other threads: between fork and exec the child calls
+// only async-signal-safe functions, and with all signals blocked until its handlers are reset. REQUIRES: the
+// calling thread outlives the child's usefulness; the child dies with it (PR_SET_PDEATHSIG).
+pid_t ForkExec(const std::string& binary, const std::vector<std::string>& arguments, const ChildFds& fds);
+
+}  // namespace quire::scheduler

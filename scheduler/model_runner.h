@@ -1,0 +1,98 @@
+// A runner that serves one model: loads it, takes requests, hands their events on, and ends.
+//
+// Invariant: a request is in the table exactly while the runner may send events for it that someone wants.
+// Events of others are dropped. When the runner is of no more use, every request in the table ends with
+// Failed.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "api/error.h"
+#include "api/event.h"
+#include "api/ids.h"
+#include "api/ipc.h"
+#include "api/request.h"
+#include "scheduler/event_queue.h"
+#include "scheduler/runner_session.h"
+#include "scheduler/signal.h"
+
+namespace quire::scheduler {
+
+// The events of one request on their way; shared by the runner's table and the client's Generation. I/O
+// thread only.
+struct EventStream {
+  explicit EventStream(boost::asio::any_io_executor executor) : changed(std::move(executor)) {}
+  EventQueue events;
+  Signal changed;
+};
+
+// I/O thread only; held by shared_ptr.
+class ModelRunner : public RunnerSession {
+ public:
+  struct Job {
+    std::string key;
+    std::string name;
+    std::filesystem::path path;
+    int32_t threads = 0;
+    std::chrono::nanoseconds load_timeout;  // <= 0 = never
+  };
+
+  // Told of the runner's life, in this order: OnLoaded at most once, OnEnding, OnGone. May call back into the
+  // runner, except from OnGone.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnLoaded(ModelRunner& runner) = 0;
+    // The runner takes nothing more: it failed to load, died, or was stopped. Its requests have their Failed.
+    virtual void OnEnding(ModelRunner& runner, const api::Error& why) = 0;
+    virtual void OnGone(ModelRunner& runner) = 0;  // reaped
+    virtual void OnRequestStarted(api::RequestId id) = 0;
+    virtual void OnRequestEnded(
+        api::RequestId id) = 0;  // Finished or Failed came from the runner, or it was cancelled
+  };
+
+  ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
+  void Start();  // REQUIRES: held by shared_ptr
+
+  // Sends the request. kTooLarge if it does not fit a frame, kOverloaded if the runner is behind with
+  // reading. REQUIRES: loaded and not ending.
+  api::Result<std::shared_ptr<EventStream>> Submit(api::RequestId id, api::Request request);
+  // The client took deltas: passes credit on if the request still runs.
+  void GiveCredit(api::RequestId id, int32_t deltas);
+  // The client went away. Nothing happens if the request has ended.
+  void Cancel(api::RequestId id);
+  // As RunnerSession::Stop; requests still running end with `why`.
+  void Stop(api::Error why, bool at_once);
+
+  const std::string& key() const { return job_.key; }
+  const api::ipc::ModelInfo& info() const { return info_; }  // REQUIRES: loaded
+
+ private:
+  enum class State : uint8_t { kStarting, kLoading, kLoaded, kEnding };
+
+  static boost::asio::awaitable<void> Run(std::shared_ptr<ModelRunner> self);
+  boost::asio::awaitable<api::Error> Serve();
+  boost::asio::awaitable<api::Result<void>> LoadModel();
+  void BeginEnding(const api::Error& why);
+
+  api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
+  api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
+  api::Result<void> OnRequestEvent(api::ipc::RequestEvent event);
+
+  const Job job_;
+  const std::weak_ptr<Owner> owner_;
+  State state_ = State::kStarting;
+  api::ipc::ModelInfo info_;
+  std::optional<api::Error> load_failure_;
+  std::optional<api::Error> stop_reason_;
+  std::unordered_map<api::RequestId, std::shared_ptr<EventStream>> requests_;
+};
+
+}  // namespace quire::scheduler

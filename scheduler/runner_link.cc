@@ -1,0 +1,112 @@
+#include "scheduler/runner_link.h"
+
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace quire::scheduler {
+namespace {
+
+using boost::asio::as_tuple;
+using boost::asio::use_awaitable;
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+
+LinkEnd Breach(const std::string& what) {
+  return {.breach = true, .reason = "it broke the protocol: " + what};
+}
+
+}  // namespace
+
+RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener)
+    : socket_(std::move(socket)), listener_(std::move(listener)), wake_writer_(socket_.get_executor()) {}
+
+void RunnerLink::Start(Gate& gate) {
+  gate.Start(Read(shared_from_this()));
+  gate.Start(Write(shared_from_this()));
+}
+
+bool RunnerLink::HasRoomFor(size_t bytes) const {
+  return queue_.size() < kQueuedFramesMax && bytes <= kQueuedBytesMax - queued_bytes_;
+}
+
+void RunnerLink::Send(std::string frame) {
+  if (end_) return;
+  if (!HasRoomFor(frame.size())) return End({.breach = true, .reason = "it does not read what it is sent"});
+  queued_bytes_ += frame.size();
+  queue_.push_back(std::move(frame));
+  wake_writer_.Notify();
+}
+
+void RunnerLink::Close() { End({.breach = false, .reason = "the link was closed"}); }
+
+// The closed socket brings the reader back, which then tells the listener.
+void RunnerLink::End(LinkEnd end) {
+  if (end_) return;
+  end_ = std::move(end);
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  wake_writer_.Notify();
+}
+
+boost::asio::awaitable<void> RunnerLink::Read(Self self) {
+  std::vector<char> buffer(kReadBytes);
+  while (!self->end_) {
+    const auto [error, bytes] =
+        co_await self->socket_.async_read_some(boost::asio::buffer(buffer), as_tuple(use_awaitable));
+    if (self->end_) break;
+    if (error) {
+      self->End({.breach = false, .reason = "it closed its link"});
+    } else if (std::optional<LinkEnd> end = self->Take({buffer.data(), bytes})) {
+      self->End(*std::move(end));
+    }
+  }
+  if (const std::shared_ptr<Listener> listener = self->listener_.lock()) listener->OnLinkEnd(*self->end_);
+}
+
+// Hands on every whole frame there is. An answer ends the link.
+std::optional<LinkEnd> RunnerLink::Take(std::string_view bytes) try {
+  frames_.Append(bytes);
+  while (!end_) {
+    auto frame = frames_.Next();
+    if (!frame) return Breach(frame.error().message);
+    if (!*frame) return std::nullopt;
+    auto message = api::ipc::DecodeToDaemon(**frame);
+    if (!message) return Breach(message.error().message);
+    const std::shared_ptr<Listener> listener = listener_.lock();
+    if (!listener) return LinkEnd{.breach = false, .reason = "nobody listens"};
+    if (const auto taken = listener->OnMessage(*std::move(message)); !taken)
+      return Breach(taken.error().message);
+  }
+  return std::nullopt;
+} catch (const std::exception& e) {
+  return Breach(e.what());
+}
+
+boost::asio::awaitable<void> RunnerLink::Write(Self self) {
+  while (!self->end_) {
+    if (self->queue_.empty()) {
+      co_await self->wake_writer_.Wait();
+      continue;
+    }
+    const std::string frame = std::move(self->queue_.front());
+    self->queue_.pop_front();
+    const auto [error, bytes] =
+        co_await boost::asio::async_write(self->socket_, boost::asio::buffer(frame), as_tuple(use_awaitable));
+    self->queued_bytes_ -= frame.size();
+    if (error) {
+      // What the runner sent before is still to be read; after it the reader finds the end.
+      boost::system::error_code ignored;
+      self->socket_.shutdown(boost::asio::socket_base::shutdown_receive, ignored);
+      break;
+    }
+  }
+  self->queue_.clear();
+}
+
+}  // namespace quire::scheduler

@@ -1,0 +1,140 @@
+#include "scheduler/runner_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>  // sigabbrev_np
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "scheduler/fork_exec.h"
+
+namespace quire::scheduler {
+namespace {
+
+using boost::asio::as_tuple;
+using boost::asio::use_awaitable;
+using Socket = boost::asio::local::stream_protocol::socket;
+
+std::unexpected<api::Error> CannotStart(const std::filesystem::path& binary, const char* what, int error) {
+  return api::Fail(api::ErrorCode::kUnavailable,
+                   fmt::format("cannot start the model runner {}: {}: {}", binary.string(), what,
+                               std::generic_category().message(error)));
+}
+
+// The descriptors of a start: ours stay, the child's are copied into it by fork and closed here.
+struct StartFds {
+  Fd our_ipc, child_ipc;
+  Fd our_status, child_status;
+  Fd null;
+};
+
+// Above the numbers the child will use, so that putting one in its place never overwrites another.
+bool MoveUp(Fd& fd) {
+  fd = Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, ChildFds::kChildFdsMax + 1));
+  return fd.valid();
+}
+
+// Null on success, else the call that failed, with errno.
+const char* OpenFds(StartFds& fds) {
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return "socketpair";
+  fds.our_ipc = Fd(pair[0]);
+  fds.child_ipc = Fd(pair[1]);
+  if (::pipe2(pair.data(), O_CLOEXEC) != 0) return "pipe2";
+  fds.our_status = Fd(pair[0]);
+  fds.child_status = Fd(pair[1]);
+  fds.null = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!fds.null.valid()) return "open /dev/null";
+  if (!MoveUp(fds.child_ipc) || !MoveUp(fds.child_status) || !MoveUp(fds.null)) return "fcntl";
+  return nullptr;
+}
+
+}  // namespace
+
+std::string ExitStatus::ToString() const {
+  if (!by_signal) return fmt::format("exited with status {}", value);
+  const char* name = ::sigabbrev_np(value);
+  return name ? fmt::format("killed by signal {} (SIG{})", value, name)
+              : fmt::format("killed by signal {}", value);
+}
+
+boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
+    boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name) {
+  StartFds fds;
+  if (const char* failed = OpenFds(fds)) co_return CannotStart(binary, failed, errno);
+  boost::asio::posix::stream_descriptor status(executor, fds.our_status.Release());
+  Socket socket(executor, boost::asio::local::stream_protocol(), fds.our_ipc.Release());
+
+  const std::vector<std::string> arguments{fmt::format("--ipc-fd={}", kIpcFd), "--name=" + name};
+  const ChildFds child{fds.null.get(), fds.child_ipc.get(), fds.child_status.get()};
+  const pid_t pid = ForkExec(binary.string(), arguments, child);
+  if (pid < 0) co_return CannotStart(binary, "fork", errno);
+  const int pidfd = ::pidfd_open(pid, 0);
+  if (pidfd < 0) {
+    const int error = errno;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    co_return CannotStart(binary, "pidfd_open", error);
+  }
+  std::unique_ptr<RunnerProcess> process(new RunnerProcess(executor, pid, pidfd, std::move(socket)));
+  fds = StartFds();  // the pipe must have no other writer than the child
+
+  int error = 0;
+  const auto [read_error, bytes] = co_await boost::asio::async_read(
+      status, boost::asio::buffer(&error, sizeof(error)), as_tuple(use_awaitable));
+  if (bytes == sizeof(error)) co_return CannotStart(binary, "exec", error);
+  if (read_error != boost::asio::error::eof) co_return CannotStart(binary, "read", read_error.value());
+  co_return process;
+}
+
+RunnerProcess::RunnerProcess(boost::asio::any_io_executor executor, pid_t pid, int pidfd, Socket socket)
+    : pid_(pid), pidfd_(executor, pidfd), socket_(std::move(socket)) {}
+
+RunnerProcess::~RunnerProcess() {
+  Send(SIGKILL);
+  Reap(0);
+}
+
+void RunnerProcess::Send(int signal) {
+  if (!exit_) ::pidfd_send_signal(pidfd_.native_handle(), signal, nullptr, 0);
+}
+
+// `flags` as waitid takes them beside WEXITED. Nothing while the child runs and WNOHANG is given.
+std::optional<ExitStatus> RunnerProcess::Reap(int flags) {
+  if (exit_) return exit_;
+  siginfo_t info{};
+  int result = 0;
+  do {
+    result = ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | flags);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) {
+    exit_ = ExitStatus{.by_signal = false, .value = -1};  // reaped by someone else: how it ended is lost
+  } else if (info.si_pid != 0) {
+    exit_ = ExitStatus{.by_signal = info.si_code != CLD_EXITED, .value = info.si_status};
+  }
+  return exit_;
+}
+
+boost::asio::awaitable<std::optional<ExitStatus>> RunnerProcess::Wait() {
+  while (!Reap(WNOHANG)) {
+    co_await pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, as_tuple(use_awaitable));
+    const auto state = co_await boost::asio::this_coro::cancellation_state;
+    if (state.cancelled() != boost::asio::cancellation_type::none) break;
+  }
+  co_return exit_;
+}
+
+}  // namespace quire::scheduler

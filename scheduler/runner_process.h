@@ -1,0 +1,66 @@
+// One quire-runner process: how it is started, signalled and reaped.
+//
+// The child gets standard input from /dev/null, the daemon's standard output and error, its end of a
+// socketpair as descriptor kIpcFd, and no other descriptor; default signal handlers and an empty mask; a
+// process group of its own, so that Ctrl-C in a terminal reaches the daemon alone; and SIGKILL when the
+// thread that started it ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/error.h"
+
+namespace quire::scheduler {
+
+struct ExitStatus {
+  bool by_signal = false;
+  int value = 0;  // exit status, or signal number
+
+  std::string ToString() const;  // "exited with status 3", "killed by signal 9 (SIGKILL)"
+};
+
+// I/O thread only, and that thread must live as long as the daemon: the kernel ends the child with it.
+class RunnerProcess {
+ public:
+  static constexpr int kIpcFd = 3;
+
+  // Runs `binary --ipc-fd=3 --name=<name>` and waits until it is the new program. kUnavailable names the
+  // binary and the reason when that fails. Cancelling the awaiting coroutine ends the child.
+  static boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> Start(
+      boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name);
+
+  // Kills and reaps the child if that has not happened; blocks for as long as the kernel takes to end it.
+  ~RunnerProcess();
+  RunnerProcess(const RunnerProcess&) = delete;
+  RunnerProcess& operator=(const RunnerProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  boost::asio::local::stream_protocol::socket TakeSocket() { return std::move(socket_); }
+
+  // Nothing happens once the child is reaped: the pid may be another's by then.
+  void Send(int signal);
+  // Waits for the child to end and reaps it. At most one call at a time. Returns early, with nothing, only
+  // when the awaiting coroutine is cancelled.
+  boost::asio::awaitable<std::optional<ExitStatus>> Wait();
+
+ private:
+  RunnerProcess(boost::asio::any_io_executor executor, pid_t pid, int pidfd,
+                boost::asio::local::stream_protocol::socket socket);
+  std::optional<ExitStatus> Reap(int flags);
+
+  pid_t pid_;
+  boost::asio::posix::stream_descriptor pidfd_;
+  boost::asio::local::stream_protocol::socket socket_;
+  std::optional<ExitStatus> exit_;
+};
+
+}  // namespace quire::scheduler

@@ -1,0 +1,112 @@
+#include "scheduler/runner_session.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <variant>
+
+namespace quire::scheduler {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the status of a process that closed its link, or the last frames of one that ended, may take.
+constexpr std::chrono::seconds kLastWords{1};
+
+}  // namespace
+
+RunnerSession::RunnerSession(RunnerHost host, std::string name)
+    : host_(std::move(host)), name_(std::move(name)), changed_(host_.executor) {}
+
+void RunnerSession::Stop(bool at_once) {
+  stop_asked_ = true;
+  at_once_ = at_once_ || at_once;
+  changed_.Notify();
+}
+
+boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
+  auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_);
+  if (!process) co_return std::unexpected(std::move(process).error());
+  process_ = *std::move(process);
+  spdlog::debug("runner {} for {} started", pid(), name_);
+  link_ = std::make_shared<RunnerLink>(process_->TakeSocket(), weak_from_this());
+  link_->Start(host_.gate);
+  host_.gate.Start(WatchExit(shared_from_this()));
+
+  while (!hello_ && !over() && !stop_asked_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
+  if (hello_) co_return api::Result<void>();
+  if (over()) {
+    const std::string cause = co_await Cause();
+    co_return api::Fail(api::ErrorCode::kRunnerDied, "the model runner ended while it started: " + cause);
+  }
+  co_return api::Fail(api::ErrorCode::kUnavailable, "the model runner did not start in time");
+}
+
+void RunnerSession::Send(const api::ipc::ToRunner& message) {
+  if (link_) link_->Send(api::ipc::Encode(message));
+}
+
+boost::asio::awaitable<std::string> RunnerSession::Cause() {
+  const bool breach = link_end_ && link_end_->breach;
+  if (!breach) {
+    const Time until = Clock::now() + kLastWords;
+    while (!(exit_ && link_end_) && Clock::now() < until) co_await changed_.Wait(until);
+  }
+  if (link_end_ && link_end_->breach) co_return link_end_->reason;
+  if (exit_) co_return exit_->ToString();
+  co_return link_end_ ? link_end_->reason : std::string("it was stopped");
+}
+
+boost::asio::awaitable<void> RunnerSession::Shut(bool at_once) {
+  if (!process_) co_return;
+  at_once_ = at_once_ || at_once || (link_end_ && link_end_->breach);
+  if (!at_once_) {
+    Send(api::ipc::Shutdown{});
+    if (!co_await ExitedBy(Clock::now() + host_.stop_grace / 2)) {
+      process_->Send(SIGTERM);
+      co_await ExitedBy(Clock::now() + host_.stop_grace / 2);
+    }
+  }
+  if (!exit_) process_->Send(SIGKILL);
+  while (!exit_) co_await changed_.Wait();
+  link_->Close();
+  spdlog::debug("runner {} for {} {}", pid(), name_, exit_->ToString());
+}
+
+void RunnerSession::Kill() {
+  if (process_) process_->Send(SIGKILL);
+  if (link_) link_->Close();
+}
+
+// Whether the process has ended, waiting no longer than `until` and not at all once it is to end at once.
+boost::asio::awaitable<bool> RunnerSession::ExitedBy(Time until) {
+  while (!exit_ && !at_once_ && Clock::now() < until) co_await changed_.Wait(until);
+  co_return exit_.has_value();
+}
+
+boost::asio::awaitable<void> RunnerSession::WatchExit(std::shared_ptr<RunnerSession> self) {
+  self->exit_ = co_await self->process_->Wait();
+  self->changed_.Notify();
+}
+
+api::Result<void> RunnerSession::OnMessage(api::ipc::ToDaemon message) {
+  if (hello_) return OnRunnerMessage(std::move(message));
+  const auto* hello = std::get_if<api::ipc::Hello>(&message);
+  if (!hello) return api::Fail(api::ErrorCode::kRunnerDied, "its first frame is not Hello");
+  if (hello->version != api::ipc::kVersion) {
+    return api::Fail(api::ErrorCode::kRunnerDied, fmt::format("it speaks version {} of the link, not {}",
+                                                              hello->version, api::ipc::kVersion));
+  }
+  hello_ = true;
+  changed_.Notify();
+  return {};
+}
+
+void RunnerSession::OnLinkEnd(const LinkEnd& end) {
+  link_end_ = end;
+  changed_.Notify();
+}
+
+}  // namespace quire::scheduler

@@ -1,0 +1,87 @@
+// The life of one runner process with its link, whatever it is started for: start, hello, frames, end,
+// reaping.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/error.h"
+#include "api/ipc.h"
+#include "scheduler/gate.h"
+#include "scheduler/runner_link.h"
+#include "scheduler/runner_process.h"
+#include "scheduler/signal.h"
+
+namespace quire::scheduler {
+
+// How every runner of a daemon is started and ended.
+struct RunnerHost {
+  boost::asio::any_io_executor executor;
+  Gate gate;  // counts every coroutine below
+  std::filesystem::path binary;
+  std::chrono::nanoseconds stop_grace;  // from the request to end until SIGKILL
+};
+
+// I/O thread only; held by shared_ptr. A derived class runs Open(), then its own frames, then Shut(), in one
+// coroutine.
+class RunnerSession : public RunnerLink::Listener, public std::enable_shared_from_this<RunnerSession> {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  int pid() const { return process_ ? process_->pid() : 0; }
+  // Asks the session to end: frames stop, Shut() follows. With `at_once` the process is not asked first.
+  void Stop(bool at_once);
+
+ protected:
+  RunnerSession(RunnerHost host, std::string name);
+
+  // Starts the process and waits for its Hello. kUnavailable when it cannot be started or is not up by
+  // `deadline`; kRunnerDied when it ends before.
+  boost::asio::awaitable<api::Result<void>> Open(Time deadline);
+  void Send(const api::ipc::ToRunner& message);
+  // Why the runner is no longer of use, once it is not: "killed by signal 9 (SIGKILL)". Waits a moment for
+  // the other half of the news: the last frames of a process that ended, the status of one that closed its
+  // link.
+  boost::asio::awaitable<std::string> Cause();
+  // Ends and reaps the process and closes the link: Shutdown, half the grace, SIGTERM, the other half,
+  // SIGKILL; straight to SIGKILL when it broke the protocol, was stopped at once, or `at_once`. Returns when
+  // the process is reaped.
+  boost::asio::awaitable<void> Shut(bool at_once);
+
+  // SIGKILL without waiting for anything; the process is reaped in its own time.
+  void Kill();
+
+  // A frame after Hello. An error is a breach of protocol.
+  virtual api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) = 0;
+
+  bool stop_asked() const { return stop_asked_; }
+  bool over() const { return exit_.has_value() || link_end_.has_value(); }
+  RunnerLink* link() { return link_.get(); }
+  Signal& changed() { return changed_; }  // notified on Hello, the end and Stop(), and by derived classes
+  const std::string& name() const { return name_; }
+  const RunnerHost& host() const { return host_; }
+
+ private:
+  api::Result<void> OnMessage(api::ipc::ToDaemon message) final;
+  void OnLinkEnd(const LinkEnd& end) final;
+  static boost::asio::awaitable<void> WatchExit(std::shared_ptr<RunnerSession> self);
+  boost::asio::awaitable<bool> ExitedBy(Time until);
+
+  RunnerHost host_;
+  std::string name_;
+  Signal changed_;
+  std::unique_ptr<RunnerProcess> process_;
+  std::shared_ptr<RunnerLink> link_;
+  bool hello_ = false;
+  bool stop_asked_ = false;
+  bool at_once_ = false;
+  std::optional<ExitStatus> exit_;
+  std::optional<LinkEnd> link_end_;
+};
+
+}  // namespace quire::scheduler
