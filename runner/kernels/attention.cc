@@ -233,6 +233,15 @@ HWY_INLINE void NarrowRow(const float* from, size_t count, std::byte* to, Narrow
   }
 }
 
+// v rounded to nearest even with kBits fewer bits of fraction, for conversions that would cut them off.
+template <int kBits>
+HWY_INLINE VF32 RoundFraction(VF32 v) {
+  const hn::RebindToUnsigned<F32> u;
+  const auto bits = hn::BitCast(u, v);
+  const auto odd = hn::And(hn::ShiftRight<kBits>(bits), hn::Set(u, 1));
+  return hn::BitCast(F32(), hn::Add(bits, hn::Add(odd, hn::Set(u, (1U << (kBits - 1)) - 1))));
+}
+
 // One head of one token into its place in a page.
 void StoreHead(cache::ElementType type, const float* from, size_t count, std::byte* to) {
   switch (type) {
@@ -241,17 +250,15 @@ void StoreHead(cache::ElementType type, const float* from, size_t count, std::by
       return;
     case cache::ElementType::kF16:
       NarrowRow<hwy::float16_t>(from, count, to, [](VF32 v) HWY_ATTR {
+#if HWY_TARGET >= HWY_SSE4  // before F16C, the conversion truncates
+        v = RoundFraction<13>(v);
+#endif
         return hn::DemoteTo(hn::Rebind<hwy::float16_t, F32>(), v);
       });
       return;
     case cache::ElementType::kBF16:
       NarrowRow<hwy::bfloat16_t>(from, count, to, [](VF32 v) HWY_ATTR {
-        // DemoteTo truncates; adding half a unit (less one when the result would be even already) rounds.
-        const hn::RebindToUnsigned<F32> u;
-        const auto bits = hn::BitCast(u, v);
-        const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1));
-        const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFF)));
-        return hn::DemoteTo(hn::Rebind<hwy::bfloat16_t, F32>(), hn::BitCast(F32(), rounded));
+        return hn::DemoteTo(hn::Rebind<hwy::bfloat16_t, F32>(), RoundFraction<16>(v));
       });
       return;
     case cache::ElementType::kQ8_0:

@@ -1,0 +1,218 @@
+#include "runner/kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "runner/kernels/test_support.h"
+
+namespace quire::runner::kernels {
+namespace {
+
+using cache::ElementType;
+using cache::Position;
+using test::ForEachInstructionSet;
+using test::Random;
+
+// Pages of some sequences, as a cache would show them to one step. Memory that no token was written to holds
+// NaN.
+class FakePages final : public cache::StepView {
+ public:
+  FakePages(const cache::Layout& layout, size_t sequences) : layout_(layout), sequences_(sequences) {}
+
+  void NextStep(size_t i, Position offset, int32_t new_tokens) {
+    Sequence& sequence = sequences_[i];
+    sequence.offset = offset;
+    sequence.new_tokens = new_tokens;
+    const Position end = offset + new_tokens, page_tokens = layout_.page_tokens;
+    while (static_cast<Position>(sequence.memory.size()) * page_tokens < end) {
+      sequence.memory.emplace_back(cache::PageBytes(layout_, 0), std::byte{0xFF});
+    }
+    sequence.views.clear();
+    for (Position p = cache::OldestVisible(layout_.groups[0], offset); p < end;
+         p += page_tokens - p % page_tokens) {
+      const Position page_end = std::min(end, p - p % page_tokens + page_tokens);
+      sequence.views.push_back({.base = sequence.memory[static_cast<size_t>(p / page_tokens)].data(),
+                                .first = p,
+                                .tokens = static_cast<int32_t>(page_end - p)});
+    }
+  }
+
+  size_t sequences() const override { return sequences_.size(); }
+  Position offset(size_t i) const override { return sequences_[i].offset; }
+  int32_t new_tokens(size_t i) const override { return sequences_[i].new_tokens; }
+  std::span<const cache::PageView> Pages(size_t i, size_t) const override { return sequences_[i].views; }
+  std::byte* Slot(size_t) const override { return nullptr; }
+
+ private:
+  struct Sequence {
+    Position offset = 0;
+    int32_t new_tokens = 0;
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<cache::PageView> views;
+  };
+  cache::Layout layout_;
+  std::vector<Sequence> sequences_;
+};
+
+struct Case {
+  int32_t heads, kv_heads, dim, page_tokens, window;
+  bool chunked;
+  ElementType element;
+};
+
+std::string Name(const Case& c) {
+  return testing::PrintToString(std::vector<int>{c.heads, c.kv_heads, c.dim, c.page_tokens, c.window,
+                                                 c.chunked, static_cast<int>(c.element)});
+}
+
+cache::Layout LayoutOf(const Case& c) {
+  return {.page_tokens = c.page_tokens,
+          .groups = {{.layers = 2,
+                      .kv_heads = c.kv_heads,
+                      .head_dim = c.dim,
+                      .element = c.element,
+                      .window = c.window,
+                      .chunked = c.chunked}},
+          .recurrent = {}};
+}
+
+// Random Q, K, V of some sequences, [tokens, heads or kv_heads, dim] each.
+struct Inputs {
+  Inputs(const Case& c, std::vector<int32_t> lengths_of) : lengths(std::move(lengths_of)) {
+    Random random(99);
+    for (const int32_t length : lengths) {
+      q.push_back(random.Floats(static_cast<size_t>(length * c.heads * c.dim)));
+      k.push_back(random.Floats(static_cast<size_t>(length * c.kv_heads * c.dim)));
+      v.push_back(random.Floats(static_cast<size_t>(length * c.kv_heads * c.dim)));
+    }
+  }
+  std::vector<int32_t> lengths;
+  std::vector<std::vector<float>> q, k, v;
+};
+
+constexpr float kScale = 1.7F;
+
+void AppendRows(const std::vector<float>& from, int32_t begin, int32_t end, int32_t row_size,
+                std::vector<float>* to) {
+  to->insert(to->end(), from.begin() + ptrdiff_t{begin} * row_size, from.begin() + ptrdiff_t{end} * row_size);
+}
+
+// All sequences in steps of `chunk` tokens each; the layer tested is the second of its group.
+std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, const Inputs& in, int32_t chunk) {
+  const cache::Layout layout = LayoutOf(c);
+  FakePages pages(layout, in.lengths.size());
+  std::vector<std::vector<float>> result(in.lengths.size());
+  AttentionPlan plan;
+  for (int32_t from = 0; from < *std::max_element(in.lengths.begin(), in.lengths.end()); from += chunk) {
+    std::vector<float> q, k, v;
+    std::vector<int32_t> row_begin = {0};
+    for (size_t s = 0; s < in.lengths.size(); ++s) {
+      const int32_t begin = std::min(from, in.lengths[s]), end = std::min(from + chunk, in.lengths[s]);
+      pages.NextStep(s, begin, end - begin);
+      AppendRows(in.q[s], begin, end, c.heads * c.dim, &q);
+      AppendRows(in.k[s], begin, end, c.kv_heads * c.dim, &k);
+      AppendRows(in.v[s], begin, end, c.kv_heads * c.dim, &v);
+      row_begin.push_back(row_begin.back() + end - begin);
+    }
+    const AttentionLayer at{
+        .layout = &layout, .group = 0, .layer = 1, .step = &pages, .row_begin = row_begin};
+    std::vector<float> out(q.size());
+    StoreKeyValue(pool, at, k, v);
+    plan.Prepare(row_begin, c.heads, c.kv_heads);
+    Attention(pool, at, plan, kScale, q, out);
+    for (size_t s = 0; s < in.lengths.size(); ++s) {
+      AppendRows(out, row_begin[s], row_begin[s + 1], c.heads * c.dim, &result[s]);
+    }
+  }
+  return result;
+}
+
+// In double, from K and V as the pages hold them.
+double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t head, int32_t d) {
+  const int bits = c.element == ElementType::kF32 ? 24 : c.element == ElementType::kF16 ? 11 : 8;
+  const auto at = [&](const std::vector<float>& x, int32_t row, int32_t i) {
+    const int32_t kv_head = head / (c.heads / c.kv_heads);
+    return static_cast<double>(
+        test::Rounded(x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim + i)], bits));
+  };
+  int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
+  if (c.chunked) first = p - p % c.window;
+  double weight = 0, sum = 0;
+  for (int32_t key = first; key <= p; ++key) {
+    double score = 0;
+    for (int32_t i = 0; i < c.dim; ++i) {
+      score += in.q[s][static_cast<size_t>((p * c.heads + head) * c.dim + i)] * at(in.k[s], key, i);
+    }
+    const double e = std::exp(score * kScale);
+    weight += e;
+    sum += e * at(in.v[s], key, d);
+  }
+  return sum / weight;
+}
+
+const Case kCases[] = {
+    {4, 4, 16, 32, 0, false, ElementType::kF32},  {4, 2, 8, 4, 0, false, ElementType::kF32},
+    {6, 2, 64, 32, 0, false, ElementType::kF32},  {8, 1, 20, 96, 0, false, ElementType::kF32},
+    {2, 1, 33, 160, 0, false, ElementType::kF32}, {4, 2, 16, 8, 5, false, ElementType::kF32},
+    {4, 2, 16, 32, 40, false, ElementType::kF32}, {4, 2, 16, 4, 1, false, ElementType::kF32},
+    {4, 2, 16, 8, 20, true, ElementType::kF32},   {34, 1, 12, 16, 0, false, ElementType::kF32},
+    {4, 2, 32, 32, 0, false, ElementType::kF16},  {4, 2, 22, 16, 7, false, ElementType::kBF16},
+};
+
+TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
+  ThreadPool pool(3);
+  ForEachInstructionSet([&] {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(Name(c));
+      const Inputs in(c, {70, 1, 133});
+      const auto whole = Attend(pool, c, in, 133);
+      for (size_t s = 0; s < in.lengths.size(); ++s) {
+        for (int32_t p = 0; p < in.lengths[s]; p += 1 + p / 8) {
+          for (int32_t i = 0; i < c.heads * c.dim; i += 7) {
+            const float actual = whole[s][static_cast<size_t>(p * c.heads * c.dim + i)];
+            // Truncation instead of rounding would move K and V by up to a whole unit.
+            ASSERT_NEAR(actual, Expected(c, in, s, p, i / c.dim, i % c.dim), 2e-5)
+                << "sequence " << s << " position " << p << " at " << i;
+          }
+        }
+      }
+      for (const int32_t chunk : {1, 2, 5, 32, 64, 100}) {
+        ASSERT_EQ(whole, Attend(pool, c, in, chunk)) << "in chunks of " << chunk;
+      }
+    }
+  });
+}
+
+TEST(Attention, ASequencesBitsDependOnThatSequenceOnly) {
+  ThreadPool one(1), three(3);
+  ForEachInstructionSet([&] {
+    const Case& c = kCases[2];
+    const Inputs all(c, {70, 9, 40});
+    const auto together = Attend(three, c, all, 40);
+    for (size_t s = 0; s < all.lengths.size(); ++s) {
+      Inputs alone(c, {});
+      alone.lengths = {all.lengths[s]};
+      alone.q = {all.q[s]};
+      alone.k = {all.k[s]};
+      alone.v = {all.v[s]};
+      ASSERT_EQ(together[s], Attend(one, c, alone, 40)[0]);
+    }
+  });
+}
+
+TEST(Attention, ScoresFarApartStayFinite) {
+  ThreadPool pool(1);
+  const Case& c = kCases[0];
+  Inputs in(c, {40});
+  for (float& q : in.q[0]) q *= 1e4F;
+  for (float& k : in.k[0]) k *= 1e4F;
+  const auto out = Attend(pool, c, in, 40);
+  for (const float value : out[0]) ASSERT_TRUE(std::isfinite(value));
+}
+
+}  // namespace
+}  // namespace quire::runner::kernels
