@@ -1,5 +1,5 @@
-// What a runner reports about one request, in order: PromptReady, TextDelta*, then exactly one of Finished or Failed.
-// Free of any dialect. Plain data.
+// What a runner reports about one request, in order: PromptReady, TextDelta*, then exactly one of Finished or
+// Failed. Free of any dialect. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct TokenLogprob {
 struct TextDelta {
   std::string text;
   std::vector<TokenLogprob> logprobs = {};  // of the tokens sampled since the last delta; only when asked for
-  int32_t tokens = 0;                  // tokens sampled since the last delta
+  int32_t tokens = 0;                       // tokens sampled since the last delta
 };
 
 enum class FinishReason : uint8_t {
@@ -44,17 +44,17 @@ enum class FinishReason : uint8_t {
 struct Usage {
   int32_t prompt_tokens = 0;  // includes cached
   int32_t cached_tokens = 0;
-  int32_t output_tokens = 0;     // sampled tokens, the end-of-generation token not counted
-  int64_t queue_ns = 0;          // from arrival at the runner to the start of prefill
-  int64_t prompt_ns = 0;         // start of prefill to the first sampled token
-  int64_t output_ns = 0;         // first sampled token to the end
+  int32_t output_tokens = 0;  // sampled tokens, the end-of-generation token not counted
+  int64_t queue_ns = 0;       // from arrival at the runner to the start of prefill
+  int64_t prompt_ns = 0;      // start of prefill to the first sampled token
+  int64_t output_ns = 0;      // first sampled token to the end
 };
 
 struct Finished {
   FinishReason reason = FinishReason::kStop;
   std::string stop_string;  // the stop string that matched, or empty
   Usage usage;
-  int32_t prompt_dropped = 0;  // prompt tokens left out to fit the context; > 0 means truncated
+  int32_t prompt_dropped = 0;         // prompt tokens left out to fit the context; > 0 means truncated
   std::vector<TokenId> context = {};  // prompt and answer, when asked for
 };
 

@@ -1,9 +1,9 @@
 // Messages between quired and a quire-runner over an inherited Unix socketpair, and their frames.
 //
-// A frame is a 16-byte little-endian header {magic u32 'QIPC', version u16, type u16, length u32, reserved u32 = 0}
-// followed by `length` bytes of MessagePack. Neither side trusts the other: every length is bounded before memory is
-// taken, every field is checked, and a frame that does not parse ends the link (daemon: the runner is replaced;
-// runner: it exits).
+// A frame is a 16-byte little-endian header {magic u32 'QIPC', version u16, type u16, length u32, reserved
+// u32 = 0} followed by `length` bytes of MessagePack. Neither side trusts the other: every length is bounded
+// before memory is taken, every field is checked, and a frame that does not parse ends the link (daemon: the
+// runner is replaced; runner: it exits).
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,15 @@ namespace quire::api::ipc {
 
 inline constexpr uint16_t kVersion = 1;
 inline constexpr size_t kHeaderBytes = 16;
-inline constexpr size_t kFrameBytesMax = size_t{256} << 20;  // a 100k-turn chat fits; a hostile length does not
+inline constexpr size_t kFrameBytesMax = size_t{256}
+                                         << 20;  // a 100k-turn chat fits; a hostile length does not
 
 // ---- daemon -> runner ----
 
 struct LoadModel {
-  std::string path;         // GGUF file or Hugging Face directory
-  int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
-  int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
+  std::string path;     // GGUF file or Hugging Face directory
+  int32_t num_ctx = 0;  // largest context a sequence may ask for; 0 = the model's trained length
+  int32_t threads = 0;  // compute threads; 0 = physical cores this process may use
 };
 struct InspectModel {  // answered by Inspected; needs no loaded model
   std::string path;
@@ -67,12 +68,12 @@ struct LoadProgress {
 
 // What the daemon needs to know of a loaded model.
 struct ModelInfo {
-  std::string architecture;     // "lfm2"
-  int32_t context_length = 0;   // trained, tokens
-  int32_t num_ctx = 0;          // effective default, tokens
+  std::string architecture;    // "lfm2"
+  int32_t context_length = 0;  // trained, tokens
+  int32_t num_ctx = 0;         // effective default, tokens
   int64_t parameters = 0;
   int64_t weight_bytes = 0;
-  int64_t cache_bytes = 0;      // capacity of the caches
+  int64_t cache_bytes = 0;  // capacity of the caches
   bool supports_insert = false;
 };
 struct Loaded {
@@ -82,11 +83,11 @@ struct Loaded {
 struct LoadFailed {
   Error error;
 };
-struct Inspected {  // answer to InspectModel
+struct Inspected {              // answer to InspectModel
   std::string model_info_json;  // GGUF key/values as /api/show prints them, or empty with `error`
   std::string tensors_json;     // [{name,type,shape}]
   std::string chat_template;
-  std::string quantization;     // "F16", "Q8_0", "BF16"
+  std::string quantization;  // "F16", "Q8_0", "BF16"
   int64_t parameters = 0;
   std::optional<Error> error;
 };
@@ -105,7 +106,9 @@ using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected
 
 // ---- codec; pure functions, any thread ----
 
-std::string Encode(const ToRunner& message);  // header and payload
+// Header and payload; empty when the payload would be larger than kFrameBytesMax. A request parsed by this
+// folder never is.
+std::string Encode(const ToRunner& message);
 std::string Encode(const ToDaemon& message);
 
 // Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
@@ -116,7 +119,8 @@ class FrameReader {
     std::string payload;
   };
   void Append(std::string_view bytes);
-  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits or length).
+  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits or
+  // length).
   Result<std::optional<Frame>> Next();
 
  private:

@@ -20,8 +20,8 @@ struct ModelName {
   bool Matches(const ModelName& other) const;
 };
 
-// Errors: kInvalidArgument "model is required" for an empty name, else "invalid model name". A ":local" suffix is
-// dropped. Part lengths and characters: docs/api.md "Names".
+// Errors: kInvalidArgument "model is required" for an empty name, else "invalid model name". A ":local"
+// suffix is dropped. Part lengths and characters: docs/api.md "Names".
 Result<ModelName> ParseModelName(std::string_view text);
 
 }  // namespace quire::api

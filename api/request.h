@@ -1,5 +1,5 @@
-// A generation request, free of any dialect: what the dialect parsers produce, the scheduler routes and the runner
-// serves. Plain data; may be copied and moved between threads.
+// A generation request, free of any dialect: what the dialect parsers produce, the scheduler routes and the
+// runner serves. Plain data; may be copied and moved between threads.
 #pragma once
 
 #include <cstdint>
@@ -60,14 +60,14 @@ Options Overlay(Options base, const Options& top);
 
 // Every value decided. Ranges and meaning: api/ENDPOINTS table "options" (docs/api.md).
 struct GenerationParams {
-  int32_t num_ctx = 0;       // tokens; 0 = the runner's default for the model
-  int32_t num_predict = -1;  // tokens; < 0 = until a stop
-  int32_t num_keep = 4;      // tokens kept at a context shift; -1 = the whole prompt
-  float temperature = 0.8F;  // <= 0 = greedy
-  int32_t top_k = 40;        // <= 0 = off
-  float top_p = 0.9F;        // >= 1 = off
-  float min_p = 0.0F;        // 0 = off
-  float typical_p = 1.0F;    // 1 = off
+  int32_t num_ctx = 0;         // tokens; 0 = the runner's default for the model
+  int32_t num_predict = -1;    // tokens; < 0 = until a stop
+  int32_t num_keep = 4;        // tokens kept at a context shift; -1 = the whole prompt
+  float temperature = 0.8F;    // <= 0 = greedy
+  int32_t top_k = 40;          // <= 0 = off
+  float top_p = 0.9F;          // >= 1 = off
+  float min_p = 0.0F;          // 0 = off
+  float typical_p = 1.0F;      // 1 = off
   int32_t repeat_last_n = 64;  // tokens; 0 = off, -1 = num_ctx
   float repeat_penalty = 1.0F;
   float presence_penalty = 0.0F;
@@ -88,9 +88,9 @@ struct Request {
   Prompt prompt;
   GenerationParams params;
   Overflow overflow = Overflow::kTruncate;
-  bool shift = true;       // at the end of the context drop half of the unkept tokens and go on
-  bool logprobs = false;   // report the log-probability of every generated token
-  int32_t top_logprobs = 0;  // [0, 20] alternatives per token
+  bool shift = true;          // at the end of the context drop half of the unkept tokens and go on
+  bool logprobs = false;      // report the log-probability of every generated token
+  int32_t top_logprobs = 0;   // [0, 20] alternatives per token
   bool want_context = false;  // Finished carries the token ids of prompt and answer
 };
 

@@ -1,0 +1,28 @@
+// Letter case of ASCII text, independent of the locale.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace quire::api {
+
+constexpr char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+constexpr bool IsAsciiAlnum(char c) {
+  const char lower = AsciiLower(c);
+  return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9');
+}
+
+inline std::string AsciiLower(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](char c) { return AsciiLower(c); });
+  return lower;
+}
+
+constexpr bool EqualIgnoringCase(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, {}, [](char c) { return AsciiLower(c); }, [](char c) { return AsciiLower(c); });
+}
+
+}  // namespace quire::api

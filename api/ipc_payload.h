@@ -1,0 +1,30 @@
+// Frames around MessagePack values, shared by both directions of the runner link.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "api/ipc.h"
+#include "api/json_fields.h"
+#include "api/json_type.h"
+
+namespace quire::api::ipc {
+
+// Header and payload; empty when the payload is larger than kFrameBytesMax.
+std::string MakeFrame(uint16_t type, const Json& payload);
+
+Result<Json> ReadPayload(const FrameReader::Frame& frame);
+
+// Reads one payload: every member must be there.
+Fields PayloadFields(const Json& payload, FirstError& error, std::string path = "payload");
+
+RequestId GetRequestId(Fields& fields);
+// Token ids travel as little-endian int32 bytes.
+Json PackTokens(const std::vector<TokenId>& tokens);
+std::vector<TokenId> GetTokens(Fields& fields, std::string_view name);
+// Bytes that need not be UTF-8.
+Json PackBytes(std::string_view bytes);
+std::string GetBytes(Fields& fields, std::string_view name);
+
+}  // namespace quire::api::ipc

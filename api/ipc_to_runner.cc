@@ -1,0 +1,255 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "api/ipc.h"
+#include "api/ipc_payload.h"
+
+namespace quire::api::ipc {
+namespace {
+
+enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel, kShutdown };
+enum PromptKind : int32_t { kChat, kRaw, kContinued };
+
+constexpr int32_t kThreadsMax = 4096;
+constexpr int32_t kTopLogprobsMax = 20;
+
+Json Pack(const ToolCall& call) {
+  return {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments_json}};
+}
+
+Json Pack(const Message& message) {
+  Json packed = {{"role", message.role}, {"content", message.content}};
+  if (!message.thinking.empty()) packed["thinking"] = message.thinking;
+  if (!message.tool_name.empty()) packed["tool_name"] = message.tool_name;
+  if (!message.tool_call_id.empty()) packed["tool_call_id"] = message.tool_call_id;
+  if (!message.tool_calls.empty()) {
+    Json calls = Json::array();
+    for (const ToolCall& call : message.tool_calls) calls.push_back(Pack(call));
+    packed["tool_calls"] = std::move(calls);
+  }
+  return packed;
+}
+
+Json Pack(const std::vector<Message>& messages) {
+  Json packed = Json::array();
+  for (const Message& message : messages) packed.push_back(Pack(message));
+  return packed;
+}
+
+Json Pack(const Prompt& prompt) {
+  return std::visit(
+      []<class P>(const P& p) -> Json {
+        if constexpr (std::is_same_v<P, ChatPrompt>) {
+          return {
+              {"kind", static_cast<int32_t>(kChat)}, {"messages", Pack(p.messages)}, {"tools", p.tools_json}};
+        } else if constexpr (std::is_same_v<P, RawPrompt>) {
+          return {{"kind", static_cast<int32_t>(kRaw)}, {"text", p.text}};
+        } else {
+          return {{"kind", static_cast<int32_t>(kContinued)},
+                  {"context", PackTokens(p.context)},
+                  {"messages", Pack(p.messages)}};
+        }
+      },
+      prompt);
+}
+
+Json Pack(const GenerationParams& params) {
+  return {{"num_ctx", params.num_ctx},
+          {"num_predict", params.num_predict},
+          {"num_keep", params.num_keep},
+          {"temperature", params.temperature},
+          {"top_k", params.top_k},
+          {"top_p", params.top_p},
+          {"min_p", params.min_p},
+          {"typical_p", params.typical_p},
+          {"repeat_last_n", params.repeat_last_n},
+          {"repeat_penalty", params.repeat_penalty},
+          {"presence_penalty", params.presence_penalty},
+          {"frequency_penalty", params.frequency_penalty},
+          {"seed", params.seed},
+          {"stop", params.stop}};
+}
+
+Json Pack(const Request& request) {
+  return {{"prompt", Pack(request.prompt)},
+          {"params", Pack(request.params)},
+          {"refuse_overflow", request.overflow == Overflow::kRefuse},
+          {"shift", request.shift},
+          {"logprobs", request.logprobs},
+          {"top_logprobs", request.top_logprobs},
+          {"want_context", request.want_context}};
+}
+
+// Message members that are left out when empty.
+Message UnpackMessage(const Json& value, std::string path, FirstError& error) {
+  Message message;
+  Fields required = PayloadFields(value, error, path);
+  required.Get("role", message.role);
+  required.Get("content", message.content);
+  Fields optional(value, path, error);
+  optional.Get("thinking", message.thinking);
+  optional.Get("tool_name", message.tool_name);
+  optional.Get("tool_call_id", message.tool_call_id);
+  if (const Json* calls = optional.FindArray("tool_calls")) {
+    for (const Json& call : *calls) {
+      Fields fields = PayloadFields(call, error, optional.PathOf("tool_calls[]"));
+      ToolCall& out = message.tool_calls.emplace_back();
+      fields.Get("id", out.id);
+      fields.Get("name", out.name);
+      fields.Get("arguments", out.arguments_json);
+    }
+  }
+  return message;
+}
+
+std::vector<Message> GetMessages(Fields& fields) {
+  std::vector<Message> messages;
+  const Json* list = fields.FindArray("messages");
+  if (list == nullptr) return messages;
+  messages.reserve(list->size());
+  for (const Json& value : *list) {
+    messages.push_back(UnpackMessage(value, fields.PathOf("messages[]"), fields.error()));
+    if (!fields.ok()) break;
+  }
+  return messages;
+}
+
+Prompt GetPrompt(Fields& request) {
+  const Json* value = request.FindObject("prompt");
+  if (value == nullptr) return {};
+  Fields fields = PayloadFields(*value, request.error(), request.PathOf("prompt"));
+  int32_t kind = 0;
+  fields.Get("kind", kind, kChat, kContinued);
+  if (kind == kRaw) {
+    RawPrompt prompt;
+    fields.Get("text", prompt.text);
+    return prompt;
+  }
+  if (kind == kContinued) {
+    ContinuedPrompt prompt;
+    prompt.context = GetTokens(fields, "context");
+    prompt.messages = GetMessages(fields);
+    return prompt;
+  }
+  ChatPrompt prompt;
+  prompt.messages = GetMessages(fields);
+  fields.Get("tools", prompt.tools_json);
+  return prompt;
+}
+
+GenerationParams GetParams(Fields& request) {
+  GenerationParams params;
+  const Json* value = request.FindObject("params");
+  if (value == nullptr) return params;
+  Fields fields = PayloadFields(*value, request.error(), request.PathOf("params"));
+  fields.Get("num_ctx", params.num_ctx, 0);
+  fields.Get("num_predict", params.num_predict);
+  fields.Get("num_keep", params.num_keep, -1);
+  fields.Get("temperature", params.temperature);
+  fields.Get("top_k", params.top_k);
+  fields.Get("top_p", params.top_p);
+  fields.Get("min_p", params.min_p);
+  fields.Get("typical_p", params.typical_p);
+  fields.Get("repeat_last_n", params.repeat_last_n, -1);
+  fields.Get("repeat_penalty", params.repeat_penalty);
+  fields.Get("presence_penalty", params.presence_penalty);
+  fields.Get("frequency_penalty", params.frequency_penalty);
+  fields.Get("seed", params.seed);
+  if (const Json* stop = fields.FindArray("stop")) {
+    for (const Json& text : *stop) {
+      if (!text.is_string()) {
+        fields.Reject("stop", "must be an array of strings");
+        break;
+      }
+      params.stop.push_back(text.get_ref<const std::string&>());
+    }
+  }
+  return params;
+}
+
+Request GetRequest(Fields& submit) {
+  Request request;
+  const Json* value = submit.FindObject("request");
+  if (value == nullptr) return request;
+  Fields fields = PayloadFields(*value, submit.error(), submit.PathOf("request"));
+  request.prompt = GetPrompt(fields);
+  request.params = GetParams(fields);
+  bool refuse = false;
+  fields.Get("refuse_overflow", refuse);
+  request.overflow = refuse ? Overflow::kRefuse : Overflow::kTruncate;
+  fields.Get("shift", request.shift);
+  fields.Get("logprobs", request.logprobs);
+  fields.Get("top_logprobs", request.top_logprobs, 0, kTopLogprobsMax);
+  fields.Get("want_context", request.want_context);
+  return request;
+}
+
+std::string EncodeOne(const LoadModel& m) {
+  return MakeFrame(kLoadModel, {{"path", m.path}, {"num_ctx", m.num_ctx}, {"threads", m.threads}});
+}
+std::string EncodeOne(const InspectModel& m) {
+  return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}});
+}
+std::string EncodeOne(const Submit& m) {
+  return MakeFrame(kSubmit, {{"id", std::to_underlying(m.id)}, {"request", Pack(m.request)}});
+}
+std::string EncodeOne(const Credit& m) {
+  return MakeFrame(kCredit, {{"id", std::to_underlying(m.id)}, {"deltas", m.deltas}});
+}
+std::string EncodeOne(const Cancel& m) { return MakeFrame(kCancel, {{"id", std::to_underlying(m.id)}}); }
+std::string EncodeOne(const Shutdown&) { return MakeFrame(kShutdown, Json::object()); }
+
+ToRunner DecodeFields(uint16_t type, Fields& fields) {
+  switch (type) {
+    case kLoadModel: {
+      LoadModel m;
+      fields.Get("path", m.path);
+      fields.Get("num_ctx", m.num_ctx, 0);
+      fields.Get("threads", m.threads, 0, kThreadsMax);
+      return m;
+    }
+    case kInspectModel: {
+      InspectModel m;
+      fields.Get("path", m.path);
+      fields.Get("verbose", m.verbose);
+      return m;
+    }
+    case kSubmit: {
+      const RequestId id = GetRequestId(fields);
+      return Submit{id, GetRequest(fields)};
+    }
+    case kCredit: {
+      Credit m{GetRequestId(fields), 0};
+      fields.Get("deltas", m.deltas, 0);
+      return m;
+    }
+    case kCancel:
+      return Cancel{GetRequestId(fields)};
+    default:
+      return Shutdown{};
+  }
+}
+
+}  // namespace
+
+std::string Encode(const ToRunner& message) {
+  return std::visit([](const auto& m) { return EncodeOne(m); }, message);
+}
+
+Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame) {
+  if (frame.type < kLoadModel || frame.type > kShutdown) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {} for a runner", frame.type));
+  }
+  const auto payload = ReadPayload(frame);
+  if (!payload) return std::unexpected(payload.error());
+  FirstError error;
+  Fields fields = PayloadFields(*payload, error);
+  ToRunner message = DecodeFields(frame.type, fields);
+  if (error) return std::unexpected(std::move(*error));
+  return message;
+}
+
+}  // namespace quire::api::ipc
