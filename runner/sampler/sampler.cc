@@ -1,0 +1,212 @@
+#include "runner/sampler/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "runner/sampler/candidates.h"
+
+namespace quire::runner::sampler {
+namespace {
+
+uint64_t Finalize(uint64_t x) {
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
+// The filters that follow the penalties, on one list of candidates.
+class Filters {
+ public:
+  Filters(std::vector<Candidate>& candidates, std::vector<double>& weights, float maximum)
+      : candidates_(candidates), weights_(weights), maximum_(maximum) {}
+
+  void TopK(std::span<const float> logits, int32_t k) {
+    if (k > 0 && static_cast<size_t>(k) < logits.size()) {
+      SelectBest(logits, static_cast<size_t>(k), candidates_);
+      sorted_ = candidates_.size();
+      return;
+    }
+    candidates_.clear();
+    for (size_t id = 0; id < logits.size(); ++id) {
+      if (logits[id] > -std::numeric_limits<float>::infinity()) {
+        candidates_.push_back({.id = static_cast<TokenId>(id), .logit = logits[id]});
+      }
+    }
+    sorted_ = 0;
+  }
+
+  // Keeps the candidates whose information is nearest to the distribution's entropy, until they make up `p`.
+  void Typical(float p) {
+    if (!(p < 1)) return;
+    const double total = Weigh(1);
+    double entropy = 0;
+    for (double& weight : weights_) {
+      weight /= total;
+      if (weight > 0) entropy -= weight * std::log(weight);
+    }
+    struct Ranked {
+      double distance;
+      double probability;
+      Candidate candidate;
+    };
+    std::vector<Ranked> ranked;
+    ranked.reserve(candidates_.size());
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (weights_[i] == 0) continue;
+      ranked.push_back({std::abs(-std::log(weights_[i]) - entropy), weights_[i], candidates_[i]});
+    }
+    std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+      return a.distance < b.distance || (a.distance == b.distance && Better(a.candidate, b.candidate));
+    });
+    candidates_.clear();
+    double covered = 0;
+    for (const Ranked& r : ranked) {
+      candidates_.push_back(r.candidate);
+      covered += r.probability;
+      if (covered > double{p}) break;
+    }
+    std::sort(candidates_.begin(), candidates_.end(), Better);
+    maximum_ = candidates_.front().logit;
+    sorted_ = candidates_.size();
+  }
+
+  // Keeps the fewest of the best that make up `p`.
+  void TopP(float p) {
+    if (!(p < 1)) return;
+    const double target = double{p} * Weigh(1);
+    PartlySorted order(candidates_, sorted_);
+    double covered = 0;
+    size_t kept = 0;
+    while (kept < candidates_.size()) {
+      covered += Weight(order.At(kept++), 1);
+      if (covered >= target) break;
+    }
+    candidates_.resize(kept);
+    sorted_ = kept;
+  }
+
+  // Keeps what is at least `p` times as likely as the best.
+  void MinP(float p) {
+    if (!(p > 0)) return;
+    const double floor = double{maximum_} + std::log(std::min(double{p}, 1.0));
+    std::erase_if(candidates_, [&](const Candidate& c) { return double{c.logit} < floor; });
+    sorted_ = std::min(sorted_, candidates_.size());
+  }
+
+  TokenId Draw(float temperature, double uniform) {
+    double left = uniform * Weigh(double{temperature});
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      left -= weights_[i];
+      if (left < 0) return candidates_[i].id;
+    }
+    // Rounding can leave a trace of the sum: it belongs to the last candidate that can come at all.
+    size_t last = candidates_.size() - 1;
+    while (last > 0 && weights_[last] == 0) --last;
+    return candidates_[last].id;
+  }
+
+ private:
+  double Weight(const Candidate& candidate, double temperature) const {
+    return std::exp((double{candidate.logit} - double{maximum_}) / temperature);
+  }
+  // Fills weights_ and returns their sum.
+  double Weigh(double temperature) {
+    weights_.resize(candidates_.size());
+    double total = 0;
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      total += weights_[i] = Weight(candidates_[i], temperature);
+    return total;
+  }
+
+  std::vector<Candidate>& candidates_;
+  std::vector<double>& weights_;
+  float maximum_;      // of the candidates' logits
+  size_t sorted_ = 0;  // candidates in order
+};
+
+}  // namespace
+
+double RandomStream::Next() {
+  ++drawn;
+  const uint64_t bits = Finalize(Finalize(seed) + drawn * 0x9E3779B97F4A7C15U);
+  return static_cast<double>(bits >> 11U) * 0x1.0p-53;
+}
+
+RandomStream StartStream(int64_t seed) {
+  if (seed >= 0) return {.seed = static_cast<uint64_t>(seed)};
+  std::random_device device;
+  return {.seed = static_cast<uint64_t>(device()) << 32U | device()};
+}
+
+Sampler::Sampler(const api::GenerationParams& params) : Sampler(params, StartStream(params.seed)) {}
+
+Sampler::Sampler(const api::GenerationParams& params, RandomStream stream)
+    : temperature_(params.temperature),
+      top_k_(params.top_k),
+      top_p_(params.top_p),
+      min_p_(params.min_p),
+      typical_p_(params.typical_p),
+      repeat_window_(params.repeat_last_n),
+      repeat_penalty_(params.repeat_penalty > 0 ? params.repeat_penalty : 1.0F),
+      presence_penalty_(params.presence_penalty),
+      frequency_penalty_(params.frequency_penalty),
+      stream_(stream) {
+  if (repeat_window_ < 0) {
+    repeat_window_ = params.num_ctx > 0 ? params.num_ctx : std::numeric_limits<int64_t>::max();
+  }
+}
+
+bool Sampler::HasPenalties() const {
+  return repeat_window_ > 0 && (repeat_penalty_ != 1 || presence_penalty_ != 0 || frequency_penalty_ != 0);
+}
+
+std::span<const float> Sampler::Penalize(std::span<const float> logits, std::span<const TokenId> history,
+                                         Workspace& workspace) const {
+  if (static_cast<uint64_t>(history.size()) > static_cast<uint64_t>(repeat_window_)) {
+    history = history.last(static_cast<size_t>(repeat_window_));
+  }
+  workspace.logits.assign(logits.begin(), logits.end());
+  workspace.counts.resize(logits.size());
+  const auto in_vocabulary = [&](TokenId id) { return id >= 0 && static_cast<size_t>(id) < logits.size(); };
+  for (const TokenId id : history) {
+    if (in_vocabulary(id)) ++workspace.counts[static_cast<size_t>(id)];
+  }
+  for (const TokenId id : history) {
+    if (!in_vocabulary(id)) continue;
+    int32_t& count = workspace.counts[static_cast<size_t>(id)];
+    if (count == 0) continue;  // done at its first place
+    float& logit = workspace.logits[static_cast<size_t>(id)];
+    if (logit > -std::numeric_limits<float>::infinity()) {
+      double penalized =
+          logit <= 0 ? double{logit} * double{repeat_penalty_} : double{logit} / double{repeat_penalty_};
+      penalized -= double(count) * double{frequency_penalty_} + double{presence_penalty_};
+      constexpr double kMax = std::numeric_limits<float>::max();
+      logit = static_cast<float>(std::clamp(penalized, -kMax, kMax));
+    }
+    count = 0;
+  }
+  return workspace.logits;
+}
+
+api::Result<TokenId> Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history,
+                                     Workspace& workspace) {
+  auto maximum = CheckedMaximum(logits);
+  if (!maximum) return std::unexpected(std::move(maximum.error()));
+  if (HasPenalties()) {
+    logits = Penalize(logits, history, workspace);
+    maximum = CheckedMaximum(logits);
+    if (!maximum) return std::unexpected(std::move(maximum.error()));
+  }
+  const double uniform = stream_.Next();
+  if (!(temperature_ > 0)) return Best(logits);
+  Filters filters(workspace.candidates, workspace.weights, *maximum);
+  filters.TopK(logits, top_k_);
+  filters.Typical(typical_p_);
+  filters.TopP(top_p_);
+  filters.MinP(min_p_);
+  return filters.Draw(temperature_, uniform);
+}
+
+}  // namespace quire::runner::sampler

@@ -1,0 +1,80 @@
+// Picks the next token from the logits of one sequence.
+//
+// Order of the steps: penalties, top_k, typical_p, top_p, min_p, temperature, draw. Among equal logits the
+// lower id comes first, so that no step depends on how a library sorts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "api/error.h"
+#include "api/ids.h"
+#include "api/request.h"
+
+namespace quire::runner::sampler {
+
+using api::TokenId;
+
+// The random stream of one generation, whole: number `drawn` of the stream is
+//   SplitMix64's finalizer of (finalizer(seed) + (drawn + 1) * 0x9E3779B97F4A7C15), upper 53 bits / 2^53.
+// Every sampled token takes one number, greedy ones too, so the state after n tokens is {seed, n}.
+struct RandomStream {
+  uint64_t seed = 0;
+  uint64_t drawn = 0;
+
+  double Next();  // in [0, 1)
+};
+
+// A negative seed of a request means a random one: taken from the system, once.
+RandomStream StartStream(int64_t seed);
+
+struct Candidate {
+  TokenId id = 0;
+  float logit = 0;
+};
+
+// Memory that sampling works in; keeps its size between calls. Nothing of a call matters to the next: one per
+// thread serves all sequences.
+class Workspace {
+ private:
+  friend class Sampler;
+  std::vector<float> logits;          // [vocab]
+  std::vector<int32_t> counts;        // [vocab] zero between calls
+  std::vector<Candidate> candidates;  // <= vocab
+  std::vector<double> weights;        // [candidates]
+};
+
+// Copyable; the state that changes is random_stream(). One thread.
+class Sampler {
+ public:
+  // Options outside their range mean "off", a temperature that is not positive means greedy.
+  explicit Sampler(const api::GenerationParams& params);
+  Sampler(const api::GenerationParams& params, RandomStream stream);
+
+  // The next token. `history`: the tokens of the sequence so far, prompt included, newest last; what
+  // repeat_last_n does not reach may be left out. A logit of -inf marks a token that must not come. kInternal
+  // when a logit is NaN or +inf or none is left to choose from; the stream has then not moved.
+  api::Result<TokenId> Sample(std::span<const float> logits, std::span<const TokenId> history,
+                              Workspace& workspace);
+
+  const RandomStream& random_stream() const { return stream_; }
+
+ private:
+  bool HasPenalties() const;
+  std::span<const float> Penalize(std::span<const float> logits, std::span<const TokenId> history,
+                                  Workspace& workspace) const;
+
+  float temperature_;
+  int32_t top_k_;
+  float top_p_;
+  float min_p_;
+  float typical_p_;
+  int64_t repeat_window_;  // tokens
+  float repeat_penalty_;
+  float presence_penalty_;
+  float frequency_penalty_;
+  RandomStream stream_;
+};
+
+}  // namespace quire::runner::sampler

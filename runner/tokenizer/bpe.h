@@ -1,0 +1,46 @@
+// Byte-level byte-pair encoding: every byte is a token, and neighbours merge in the order of the merge list,
+// leftmost first among equals.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runner/tokenizer/subword_model.h"
+
+namespace quire::runner::tokenizer {
+
+inline constexpr api::TokenId kNoToken = -1;
+
+struct Merge {
+  api::TokenId left = 0;
+  api::TokenId right = 0;
+  api::TokenId merged = 0;
+};
+
+struct BpeDefinition {
+  std::array<api::TokenId, 256> byte_tokens{};  // kNoToken: `unknown` stands for it, or nothing does
+  std::vector<Merge> merges;                    // by rank; of two merges of one pair the later counts
+  api::TokenId unknown = kNoToken;
+  bool fuse_unknown = false;  // neighbouring unknown bytes are one token
+  // Pieces that are one token whatever the merges say; empty for most vocabularies.
+  std::vector<std::pair<std::string, api::TokenId>> whole_pieces;
+};
+
+class BpeModel final : public SubwordModel {
+ public:
+  explicit BpeModel(BpeDefinition definition);
+  ~BpeModel() override;
+
+  void Encode(std::string_view piece, std::vector<api::TokenId>& ids) const override;
+
+ private:
+  struct Tables;
+  std::unique_ptr<const Tables> tables_;
+};
+
+}  // namespace quire::runner::tokenizer

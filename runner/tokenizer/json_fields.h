@@ -1,0 +1,33 @@
+// Typed access to the fields of a tokenizer.json. Errors are kBadModel and name the field.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+
+namespace quire::runner::tokenizer {
+
+inline std::unexpected<api::Error> BadField(std::string_view path, std::string_view reason) {
+  std::string message("tokenizer.json: ");
+  message.append(path).append(": ").append(reason);
+  return api::Fail(api::ErrorCode::kBadModel, std::move(message));
+}
+
+// The member, or null when `object` is no object or has no such member or has null there.
+const nlohmann::json* Member(const nlohmann::json& object, const char* key);
+
+// A boolean member; `fallback` when absent.
+api::Result<bool> BoolMember(const nlohmann::json& object, const char* key, bool fallback,
+                             std::string_view path);
+
+// A string member that must be there. The view lives as long as `object`.
+api::Result<std::string_view> StringMember(const nlohmann::json& object, const char* key,
+                                           std::string_view path);
+
+// A token id: an integer in [0, 2^31).
+api::Result<int32_t> TokenIdOf(const nlohmann::json& value, std::string_view path);
+
+}  // namespace quire::runner::tokenizer

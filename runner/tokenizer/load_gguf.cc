@@ -1,0 +1,235 @@
+// Reads the tokenizer that a GGUF file carries in its key/values.
+//
+// The values are not trusted: types, lengths and ids are checked before use. Ids are positions in the token
+// list, so the list's own size bounds everything.
+#include <fmt/format.h>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "runner/tokenizer/byte_level.h"
+#include "runner/tokenizer/known_patterns.h"
+#include "runner/tokenizer/parts.h"
+#include "runner/tokenizer/utf8.h"
+
+namespace quire::runner::tokenizer {
+namespace {
+
+using api::TokenId;
+using nlohmann::ordered_json;
+using Status = api::Result<void>;
+
+// tokenizer.ggml.token_type
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+
+std::unexpected<api::Error> Bad(std::string_view key, std::string_view reason) {
+  return api::Fail(api::ErrorCode::kBadModel, fmt::format("tokenizer.ggml.{}: {}", key, reason));
+}
+
+class Loader {
+ public:
+  explicit Loader(const ordered_json& key_values) : key_values_(key_values) {}
+
+  api::Result<TokenizerParts> Run() {
+    using Phase = Status (Loader::*)();
+    constexpr Phase kPhases[] = {&Loader::Kind,   &Loader::Types,  &Loader::NamedIds,
+                                 &Loader::Tokens, &Loader::Merges, &Loader::Ends};
+    for (const Phase phase : kPhases) {
+      if (auto done = (this->*phase)(); !done) return std::unexpected(std::move(done.error()));
+    }
+    Finish();
+    return std::move(parts_);
+  }
+
+ private:
+  // The value of tokenizer.ggml.<key>, or null.
+  const ordered_json* Find(std::string_view key) const {
+    if (!key_values_.is_object()) return nullptr;
+    const auto found = key_values_.find(fmt::format("tokenizer.ggml.{}", key));
+    return found == key_values_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  api::Result<std::string_view> String(std::string_view key) const {
+    const ordered_json* value = Find(key);
+    if (value == nullptr) return Bad(key, "absent");
+    if (!value->is_string()) return Bad(key, "not a string");
+    return std::string_view(value->get_ref<const std::string&>());
+  }
+
+  api::Result<std::optional<bool>> Flag(std::string_view key) const {
+    const ordered_json* value = Find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_boolean()) return Bad(key, "not a boolean");
+    return value->get<bool>();
+  }
+
+  Status Kind() {
+    auto model = String("model");
+    if (!model) return std::unexpected(std::move(model.error()));
+    if (*model != "gpt2") {
+      return Bad("model",
+                 fmt::format("\"{}\" is not supported; byte-level BPE (\"gpt2\") is", model->substr(0, 64)));
+    }
+    auto pre = String("pre");
+    if (!pre) return std::unexpected(std::move(pre.error()));
+    known_ = FindPreTokenizer(*pre);
+    if (known_ == nullptr) {
+      return Bad("pre", fmt::format("\"{}\" is not known; these are: {}", pre->substr(0, 64),
+                                    fmt::join(KnownPreTokenizerNames(), ", ")));
+    }
+    auto nfc = Flag("normalizer.nfc");
+    if (!nfc) return std::unexpected(std::move(nfc.error()));
+    parts_.normal_form =
+        nfc->has_value() ? (**nfc ? NormalForm::kNfc : NormalForm::kNone) : known_->normal_form;
+    auto regex = Regex::Compile(known_->pattern, Regex::Syntax::kOniguruma);
+    if (!regex) return Bad("pre", regex.error().message);
+    parts_.pre_tokenizer.steps.push_back({.regex = *std::move(regex)});
+    tokens_ = Find("tokens");
+    if (tokens_ == nullptr || !tokens_->is_array()) return Bad("tokens", "not an array");
+    if (tokens_->empty()) return Bad("tokens", "empty");
+    return {};
+  }
+
+  Status Types() {
+    types_.assign(tokens_->size(), TokenType::kNormal);
+    const ordered_json* types = Find("token_type");
+    if (types == nullptr) return {};
+    if (!types->is_array() || types->size() != tokens_->size()) {
+      return Bad("token_type", "not an array as long as tokens");
+    }
+    for (size_t i = 0; i < types->size(); ++i) {
+      const ordered_json& type = (*types)[i];
+      const int64_t value = type.is_number_integer() ? type.get<int64_t>() : 0;
+      if (value < 1 || value > 6) return Bad(fmt::format("token_type[{}]", i), "not a token type");
+      types_[i] = static_cast<TokenType>(value);
+    }
+    return {};
+  }
+
+  // Ids that other keys name. Whatever ends a turn is special, also in files whose types do not say so.
+  Status NamedIds() {
+    TokenId end_of_turn = kNoToken;
+    TokenId end_of_message = kNoToken;
+    const std::pair<const char*, TokenId*> named[] = {{"bos_token_id", &parts_.bos},
+                                                      {"eos_token_id", &parts_.eos},
+                                                      {"eot_token_id", &end_of_turn},
+                                                      {"eom_token_id", &end_of_message},
+                                                      {"unknown_token_id", &bpe_.unknown}};
+    for (const auto& [key, id] : named) {
+      const ordered_json* value = Find(key);
+      if (value == nullptr) continue;
+      if (!value->is_number_unsigned() || value->get<uint64_t>() >= tokens_->size()) {
+        return Bad(key, "not the id of a token");
+      }
+      *id = value->get<TokenId>();
+      if (id != &bpe_.unknown) types_[static_cast<size_t>(*id)] = TokenType::kControl;
+    }
+    return {};
+  }
+
+  Status Tokens() {
+    id_of_.reserve(tokens_->size());
+    for (size_t i = 0; i < tokens_->size(); ++i) {
+      const ordered_json& value = (*tokens_)[i];
+      if (!value.is_string()) return Bad(fmt::format("tokens[{}]", i), "not a string");
+      const std::string_view text = value.get_ref<const std::string&>();
+      if (text.size() > kTokenBytesMax) return Bad(fmt::format("tokens[{}]", i), "too long");
+      const auto id = static_cast<TokenId>(i);
+      id_of_.emplace(text, id);  // of two tokens with one text the first is found
+      const TokenType type = types_[i];
+      const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
+      if (!special && type != TokenType::kUserDefined) {
+        const auto bytes = FromByteLevel(text);
+        parts_.vocabulary.Set(id, bytes ? std::string_view(*bytes) : text, false);
+        continue;
+      }
+      parts_.vocabulary.Set(id, text, special);
+      if (text.empty()) continue;  // a place in the list that nothing can spell
+      AddedToken token{.id = id, .content = std::string(text), .special = special};
+      if (auto done = AddToken(std::move(token), parts_); !done) {
+        return Bad(fmt::format("tokens[{}]", i), done.error().message);
+      }
+    }
+    return {};
+  }
+
+  Status Merges() {
+    const ordered_json* merges = Find("merges");
+    if (merges == nullptr || !merges->is_array()) return Bad("merges", "not an array");
+    bpe_.merges.reserve(merges->size());
+    for (size_t i = 0; i < merges->size(); ++i) {
+      const ordered_json& value = (*merges)[i];
+      const auto key = [&] { return fmt::format("merges[{}]", i); };
+      if (!value.is_string()) return Bad(key(), "not a string");
+      const std::string_view both = value.get_ref<const std::string&>();
+      const size_t space = both.find(' ', 1);
+      if (space == std::string_view::npos || space + 1 == both.size()) return Bad(key(), "not two parts");
+      const std::string_view left = both.substr(0, space);
+      const std::string_view right = both.substr(space + 1);
+      const std::string merged = std::string(left).append(right);
+      Merge merge;
+      for (const auto& [part, id] : {std::pair<std::string_view, TokenId*>{left, &merge.left},
+                                     {right, &merge.right},
+                                     {merged, &merge.merged}}) {
+        const auto known = id_of_.find(part);
+        if (known == id_of_.end()) {
+          return Bad(key(), fmt::format("\"{}\" is not in tokens", part.substr(0, 64)));
+        }
+        *id = known->second;
+      }
+      bpe_.merges.push_back(merge);
+    }
+    return {};
+  }
+
+  Status Ends() {
+    auto add_bos = Flag("add_bos_token");
+    if (!add_bos) return std::unexpected(std::move(add_bos.error()));
+    auto add_eos = Flag("add_eos_token");
+    if (!add_eos) return std::unexpected(std::move(add_eos.error()));
+    parts_.add_bos = add_bos->value_or(known_->add_bos) && parts_.bos != kNoToken;
+    parts_.add_eos = add_eos->value_or(false) && parts_.eos != kNoToken;
+    return {};
+  }
+
+  void Finish() {
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const auto known = id_of_.find(ByteLevelCharacter(static_cast<uint8_t>(byte)));
+      bpe_.byte_tokens[byte] = known == id_of_.end() ? kNoToken : known->second;
+    }
+    if (known_->ignore_merges) {
+      for (const auto& [text, id] : id_of_) {
+        auto bytes = FromByteLevel(text);
+        const TokenType type = types_[static_cast<size_t>(id)];
+        if (bytes && (type == TokenType::kNormal || type == TokenType::kUserDefined)) {
+          bpe_.whole_pieces.emplace_back(*std::move(bytes), id);
+        }
+      }
+    }
+    parts_.model = std::make_unique<BpeModel>(std::move(bpe_));
+  }
+
+  const ordered_json& key_values_;
+  const KnownPreTokenizer* known_ = nullptr;
+  const ordered_json* tokens_ = nullptr;
+  std::vector<TokenType> types_;                                // [tokens]
+  boost::unordered_flat_map<std::string_view, TokenId> id_of_;  // views into key_values_
+  BpeDefinition bpe_;
+  TokenizerParts parts_;
+};
+
+}  // namespace
+
+api::Result<TokenizerParts> LoadGguf(const ordered_json& key_values) { return Loader(key_values).Run(); }
+
+}  // namespace quire::runner::tokenizer

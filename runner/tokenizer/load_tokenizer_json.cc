@@ -1,0 +1,327 @@
+// Reads a tokenizer.json (Hugging Face tokenizers 0.x serialisation).
+//
+// The file is not trusted: every field is checked for type and range before it is used, and what it declares
+// may take memory only in proportion to the file's own size.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "runner/tokenizer/byte_level.h"
+#include "runner/tokenizer/json_fields.h"
+#include "runner/tokenizer/load_pre_tokenizer.h"
+#include "runner/tokenizer/parts.h"
+#include "runner/tokenizer/post_processor.h"
+
+namespace quire::runner::tokenizer {
+namespace {
+
+using api::TokenId;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr size_t kDepthMax = 64;
+
+using Status = api::Result<void>;
+
+template <class T>
+std::unexpected<api::Error> Pass(api::Result<T>& result) {
+  return std::unexpected(std::move(result.error()));
+}
+
+// Brackets open at once, outside of strings. The parser takes memory for each, far more than the byte it is.
+bool TooDeep(std::string_view text) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDepthMax) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+class Loader {
+ public:
+  Loader(const json& document, const ordered_json& config) : document_(document), config_(config) {}
+
+  api::Result<TokenizerParts> Run() {
+    using Phase = Status (Loader::*)();
+    constexpr Phase kPhases[] = {&Loader::Kind,          &Loader::Vocab, &Loader::Merges,
+                                 &Loader::Bytes,         &Loader::Steps, &Loader::AddedTokens,
+                                 &Loader::NamedSpecials, &Loader::Finish};
+    for (const Phase phase : kPhases) {
+      if (auto done = (this->*phase)(); !done) return Pass(done);
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  // Which model it is, and that nothing is set that changes its ids in a way we do not follow.
+  Status Kind() {
+    const json* model = Member(document_, "model");
+    if (model == nullptr || !model->is_object()) return BadField("model", "not an object");
+    model_ = model;
+    const json* type = Member(*model, "type");  // old files of GPT-2 do not say
+    if (type != nullptr && *type != "BPE") {
+      return BadField("model.type", "only byte-level BPE is supported");
+    }
+    const json* dropout = Member(*model, "dropout");
+    if (dropout != nullptr && !(dropout->is_number() && dropout->get<double>() == 0)) {
+      return BadField("model.dropout", "not supported");
+    }
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      const json* affix = Member(*model, key);
+      if (affix != nullptr && *affix != "") return BadField(fmt::format("model.{}", key), "not supported");
+    }
+    return {};
+  }
+
+  Status Vocab() {
+    const json* vocab = Member(*model_, "vocab");
+    if (vocab == nullptr || !vocab->is_object()) return BadField("model.vocab", "not an object");
+    const json* added = Member(document_, "added_tokens");
+    if (added != nullptr && !added->is_array()) return BadField("added_tokens", "not an array");
+    ids_end_ = vocab->size() + (added == nullptr ? 0 : added->size()) + kUnusedIdsMax;
+    id_of_.reserve(vocab->size());
+    for (const auto& [entry, value] : vocab->items()) {
+      const auto path = [&, &key = entry] { return fmt::format("model.vocab[\"{}\"]", key.substr(0, 64)); };
+      auto id = CheckedId(value, path());
+      if (!id) return Pass(id);
+      if (entry.size() > kTokenBytesMax) return BadField(path(), "too long");
+      if (IsUsed(*id)) return BadField(path(), fmt::format("id {} is used twice", *id));
+      Use(*id);
+      id_of_.emplace(entry, *id);
+      const auto bytes = FromByteLevel(entry);
+      parts_.vocabulary.Set(*id, bytes ? std::string_view(*bytes) : std::string_view(entry), false);
+    }
+    if (id_of_.empty()) return BadField("model.vocab", "empty");
+    return {};
+  }
+
+  api::Result<TokenId> CheckedId(const json& value, std::string_view path) const {
+    auto id = TokenIdOf(value, path);
+    if (id && static_cast<size_t>(*id) >= ids_end_) {
+      return BadField(path, fmt::format("id {} leaves more than {} ids unused", *id, kUnusedIdsMax));
+    }
+    return id;
+  }
+  bool IsUsed(TokenId id) const {
+    return static_cast<size_t>(id) < used_.size() && used_[static_cast<size_t>(id)];
+  }
+  void Use(TokenId id) {
+    const auto index = static_cast<size_t>(id);
+    if (index >= used_.size()) used_.resize(index + 1);
+    used_[index] = true;
+  }
+
+  Status Steps() {
+    static const json kNull;
+    const json* pre_tokenizer = Member(document_, "pre_tokenizer");
+    auto steps = LoadPreTokenizer(pre_tokenizer == nullptr ? kNull : *pre_tokenizer);
+    if (!steps) return Pass(steps);
+    parts_.pre_tokenizer = *std::move(steps);
+    const json* normalizer = Member(document_, "normalizer");
+    auto form = LoadNormalForm(normalizer == nullptr ? kNull : *normalizer);
+    if (!form) return Pass(form);
+    parts_.normal_form = *form;
+    return {};
+  }
+
+  Status AddedTokens() {
+    const json* added = Member(document_, "added_tokens");
+    if (added == nullptr) return {};
+    for (size_t i = 0; i < added->size(); ++i) {
+      if (auto done = AddedTokenAt((*added)[i], fmt::format("added_tokens[{}]", i)); !done) return done;
+    }
+    return {};
+  }
+
+  Status AddedTokenAt(const json& value, const std::string& path) {
+    auto content = StringMember(value, "content", path);
+    if (!content) return Pass(content);
+    const json* id_value = Member(value, "id");
+    auto id = CheckedId(id_value == nullptr ? json() : *id_value, path + ".id");
+    if (!id) return Pass(id);
+    AddedToken token{.id = *id, .content = std::string(*content)};
+    const std::pair<const char*, bool*> flags[] = {{"special", &token.special},
+                                                   {"normalized", &token.normalized},
+                                                   {"lstrip", &token.lstrip},
+                                                   {"rstrip", &token.rstrip},
+                                                   {"single_word", &token.single_word}};
+    for (const auto& [key, flag] : flags) {
+      auto set = BoolMember(value, key, false, path);
+      if (!set) return Pass(set);
+      *flag = *set;
+    }
+    const auto known = id_of_.find(*content);
+    if (known != id_of_.end() && known->second != *id) {
+      return BadField(path + ".id", fmt::format("\"{}\" has id {} already", *content, known->second));
+    }
+    if (known == id_of_.end() && IsUsed(*id))
+      return BadField(path + ".id", fmt::format("id {} is used twice", *id));
+    Use(*id);
+    id_of_.emplace(*content, *id);
+    return Add(std::move(token), path + ".content");
+  }
+
+  Status Add(AddedToken token, std::string_view path) {
+    parts_.vocabulary.Set(token.id, token.content, token.special);
+    if (auto done = AddToken(std::move(token), parts_); !done) return BadField(path, done.error().message);
+    return {};
+  }
+
+  // The begin and end tokens that tokenizer_config.json names are special even where added_tokens lacks them.
+  Status NamedSpecials() {
+    const std::pair<const char*, TokenId*> named[] = {{"bos_token", &parts_.bos}, {"eos_token", &parts_.eos}};
+    for (const auto& [key, id] : named) {
+      if (!config_.is_object()) break;
+      auto value = config_.find(key);
+      if (value == config_.end()) continue;
+      if (value->is_object() && value->contains("content")) value = value->find("content");
+      if (!value->is_string()) continue;
+      const auto known = id_of_.find(value->get_ref<const std::string&>());
+      if (known == id_of_.end()) continue;
+      *id = known->second;
+      if (parts_.vocabulary.IsSpecial(*id)) continue;
+      AddedToken token{.id = *id, .content = value->get<std::string>(), .special = true};
+      if (auto done = Add(std::move(token), key); !done) return done;
+    }
+    return {};
+  }
+
+  Status Merges() {
+    const json* merges = Member(*model_, "merges");
+    if (merges == nullptr || !merges->is_array()) return BadField("model.merges", "not an array");
+    bpe_.merges.reserve(merges->size());
+    for (size_t i = 0; i < merges->size(); ++i) {
+      if (auto done = MergeAt((*merges)[i], i); !done) return done;
+    }
+    return {};
+  }
+
+  // ["a", "b"], or "a b" in older files.
+  Status MergeAt(const json& value, size_t index) {
+    const auto path = [&] { return fmt::format("model.merges[{}]", index); };
+    std::string_view left;
+    std::string_view right;
+    if (value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_string()) {
+      left = value[0].get_ref<const std::string&>();
+      right = value[1].get_ref<const std::string&>();
+    } else if (value.is_string()) {
+      const std::string_view both = value.get_ref<const std::string&>();
+      const size_t space = both.find(' ');
+      if (space == std::string_view::npos || both.find(' ', space + 1) != std::string_view::npos) {
+        return BadField(path(), "not two parts");
+      }
+      left = both.substr(0, space);
+      right = both.substr(space + 1);
+    } else {
+      return BadField(path(), "not a pair of strings");
+    }
+    const std::string merged = std::string(left).append(right);
+    Merge merge;
+    for (const auto& [part, id] : {std::pair<std::string_view, TokenId*>{left, &merge.left},
+                                   {right, &merge.right},
+                                   {merged, &merge.merged}}) {
+      const auto known = id_of_.find(part);
+      if (known == id_of_.end()) {
+        return BadField(path(), fmt::format("\"{}\" is not in the vocabulary", part.substr(0, 64)));
+      }
+      *id = known->second;
+    }
+    bpe_.merges.push_back(merge);
+    return {};
+  }
+
+  // What single bytes are, before added tokens get into the table of names.
+  Status Bytes() {
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const auto known = id_of_.find(ByteLevelCharacter(static_cast<uint8_t>(byte)));
+      bpe_.byte_tokens[byte] = known == id_of_.end() ? kNoToken : known->second;
+    }
+    const json* unknown = Member(*model_, "unk_token");
+    if (unknown != nullptr && !unknown->is_string()) return BadField("model.unk_token", "not a string");
+    if (unknown != nullptr) {
+      const auto known = id_of_.find(unknown->get_ref<const std::string&>());
+      if (known != id_of_.end()) bpe_.unknown = known->second;
+    }
+    auto fuse = BoolMember(*model_, "fuse_unk", false, "model");
+    if (!fuse) return Pass(fuse);
+    bpe_.fuse_unknown = *fuse;
+    return {};
+  }
+
+  Status Finish() {
+    auto ignore_merges = BoolMember(*model_, "ignore_merges", false, "model");
+    if (!ignore_merges) return Pass(ignore_merges);
+    if (*ignore_merges) {
+      for (const auto& [entry, id] : Member(*model_, "vocab")->items()) {
+        auto bytes = FromByteLevel(entry);
+        const TokenId known = id_of_.find(entry)->second;
+        if (bytes && !parts_.vocabulary.IsSpecial(known)) {
+          bpe_.whole_pieces.emplace_back(*std::move(bytes), known);
+        }
+      }
+    }
+    parts_.model = std::make_unique<BpeModel>(std::move(bpe_));
+    return Ends();
+  }
+
+  // Who adds begin and end tokens: the post-processor, or what tokenizer_config.json says where that has no
+  // say.
+  Status Ends() {
+    const json* post_processor = Member(document_, "post_processor");
+    if (post_processor != nullptr) {
+      auto ends = LoadPostProcessor(*post_processor, parts_.vocabulary.size());
+      if (!ends) return Pass(ends);
+      if (ends->prefix != kNoToken) parts_.bos = ends->prefix;
+      if (ends->suffix != kNoToken) parts_.eos = ends->suffix;
+      parts_.add_bos = ends->prefix != kNoToken;
+      parts_.add_eos = ends->suffix != kNoToken;
+      if (ends->decides) return {};
+    }
+    const auto says = [&](const char* key) {
+      const auto value = config_.is_object() ? config_.find(key) : config_.end();
+      return config_.is_object() && value != config_.end() && value->is_boolean() && value->get<bool>();
+    };
+    parts_.add_bos = says("add_bos_token") && parts_.bos != kNoToken;
+    parts_.add_eos = says("add_eos_token") && parts_.eos != kNoToken;
+    return {};
+  }
+
+  const json& document_;
+  const ordered_json& config_;
+  const json* model_ = nullptr;
+  boost::unordered_flat_map<std::string_view, TokenId> id_of_;  // views into document_
+  std::vector<bool> used_;                                      // [ids]
+  size_t ids_end_ = 0;
+  BpeDefinition bpe_;
+  TokenizerParts parts_;
+};
+
+}  // namespace
+
+api::Result<TokenizerParts> LoadTokenizerJson(std::string_view text, const ordered_json& tokenizer_config) {
+  if (TooDeep(text)) return BadField("$", fmt::format("nested deeper than {}", kDepthMax));
+  json document;
+  try {
+    document = json::parse(text);
+  } catch (const json::exception& error) {
+    return BadField("$", error.what());
+  }
+  return Loader(document, tokenizer_config).Run();
+}
+
+}  // namespace quire::runner::tokenizer

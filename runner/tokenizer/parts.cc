@@ -1,0 +1,22 @@
+#include "runner/tokenizer/parts.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runner/tokenizer/utf8.h"
+
+namespace quire::runner::tokenizer {
+
+api::Result<void> AddToken(AddedToken token, TokenizerParts& parts) {
+  if (!IsValidUtf8(token.content)) return api::Fail(api::ErrorCode::kBadModel, "not UTF-8");
+  if (token.normalized) token.content = Normalize(parts.normal_form, token.content);
+  if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{} bytes, 1 to {} are possible",
+                                                            token.content.size(), kAddedTokenBytesMax));
+  }
+  (token.normalized ? parts.added_normalized : parts.added).Add(std::move(token));
+  return {};
+}
+
+}  // namespace quire::runner::tokenizer

@@ -1,0 +1,109 @@
+#include "runner/tokenizer/pre_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runner/tokenizer/utf8.h"
+
+namespace quire::runner::tokenizer {
+namespace {
+
+struct Part {
+  Piece piece;
+  bool matched = false;
+};
+
+// The text as matches and what lies between them, end to end. A match may be empty; it still cuts.
+void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& matcher,
+               std::vector<Part>& parts) {
+  size_t covered = 0;
+  size_t from = 0;
+  bool any_match = false;
+  while (from <= text.size()) {
+    const RegexMatcher::Match match = matcher.Find(step.regex, text, from);
+    if (match.outcome != RegexMatcher::Outcome::kMatch) break;
+    if (match.begin == match.end && any_match && match.end == covered) {
+      from += from < text.size() ? NextUtf8(text.substr(from)).length : 1;
+      continue;
+    }
+    if (covered < match.begin) parts.push_back({{covered, match.begin}, step.invert});
+    parts.push_back({{match.begin, match.end}, !step.invert});
+    covered = from = match.end;
+    any_match = true;
+  }
+  if (covered < text.size()) parts.push_back({{covered, text.size()}, step.invert});
+}
+
+// What `behavior` makes of the parts, left to right.
+std::vector<Part> Merge(SplitBehavior behavior, const std::vector<Part>& parts) {
+  std::vector<Part> merged;
+  bool previous_matched = false;
+  for (const Part& part : parts) {
+    const bool joins = behavior == SplitBehavior::kContiguous ? part.matched == previous_matched
+                                                              : part.matched && !previous_matched;
+    if (joins && !merged.empty()) {
+      merged.back().piece.end = part.piece.end;
+    } else {
+      merged.push_back(part);
+    }
+    previous_matched = part.matched;
+  }
+  return merged;
+}
+
+std::vector<Part> MergeWithNext(const std::vector<Part>& parts) {
+  std::vector<Part> merged;
+  bool previous_matched = false;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (part->matched && !previous_matched && !merged.empty()) {
+      merged.back().piece.begin = part->piece.begin;
+    } else {
+      merged.push_back(*part);
+    }
+    previous_matched = part->matched;
+  }
+  std::reverse(merged.begin(), merged.end());
+  return merged;
+}
+
+std::vector<Part> Behave(SplitBehavior behavior, std::vector<Part> parts) {
+  switch (behavior) {
+    case SplitBehavior::kIsolated:
+      return parts;
+    case SplitBehavior::kRemoved:
+      std::erase_if(parts, [](const Part& part) { return part.matched; });
+      return parts;
+    case SplitBehavior::kMergedWithNext:
+      return MergeWithNext(parts);
+    case SplitBehavior::kMergedWithPrevious:
+    case SplitBehavior::kContiguous:
+      return Merge(behavior, parts);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Piece> PreTokenizer::Split(std::string_view text, RegexMatcher& matcher) const {
+  std::vector<Piece> pieces;
+  if (text.empty()) return pieces;
+  pieces.push_back({0, text.size()});
+  std::vector<Part> parts;
+  for (const SplitStep& step : steps) {
+    std::vector<Piece> next;
+    next.reserve(pieces.size());
+    for (const Piece& piece : pieces) {
+      parts.clear();
+      FindParts(step, text.substr(piece.begin, piece.end - piece.begin), matcher, parts);
+      parts = Behave(step.behavior, std::move(parts));
+      for (const Part& part : parts) {
+        if (part.piece.begin == part.piece.end) continue;
+        next.push_back({piece.begin + part.piece.begin, piece.begin + part.piece.end});
+      }
+    }
+    pieces = std::move(next);
+  }
+  return pieces;
+}
+
+}  // namespace quire::runner::tokenizer

@@ -1,0 +1,188 @@
+#include "runner/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "runner/tokenizer/parts.h"
+#include "runner/tokenizer/utf8.h"
+
+namespace quire::runner::tokenizer {
+namespace {
+
+constexpr size_t kTextBytesMax = std::numeric_limits<int32_t>::max();
+
+// Remembers where in the output the ids of short pieces lie, so that a repeated word is a copy.
+class PieceCache {
+ public:
+  struct Slot {
+    std::string_view piece;
+    size_t begin = 0;
+    size_t count = 0;
+  };
+  static bool Holds(std::string_view piece) { return piece.size() >= 2 && piece.size() <= 64; }
+  Slot& At(std::string_view piece) {
+    if (slots_.empty()) slots_.resize(kSlots);
+    return slots_[std::hash<std::string_view>()(piece) % kSlots];
+  }
+
+ private:
+  static constexpr size_t kSlots = 1024;
+  std::vector<Slot> slots_;
+};
+
+// One call of Encode.
+class Encoder {
+ public:
+  explicit Encoder(const TokenizerParts& parts) : parts_(parts) {}
+
+  std::vector<TokenId> Run(const TrustedText& text) {
+    ids_.reserve(text.text.size() / 3 + 8);
+    for (const Stretch& stretch : parts_.added.Find(text)) {
+      if (stretch.token) {
+        ids_.push_back(*stretch.token);
+      } else if (parts_.added_normalized.empty()) {
+        Plain(Normalized(text.text.substr(stretch.begin, stretch.end - stretch.begin)));
+      } else {
+        FindNormalized(text.Slice(stretch.begin, stretch.end));
+      }
+    }
+    return std::move(ids_);
+  }
+
+ private:
+  std::string_view Keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+
+  std::string_view Normalized(std::string_view text) {
+    if (!MayChange(parts_.normal_form, text)) return text;
+    return Keep(Normalize(parts_.normal_form, text));
+  }
+
+  void FindNormalized(const TrustedText& text) {
+    const TrustedText normalized = NormalizedRuns(text);
+    for (const Stretch& stretch : parts_.added_normalized.Find(normalized)) {
+      if (stretch.token) {
+        ids_.push_back(*stretch.token);
+      } else {
+        Plain(normalized.text.substr(stretch.begin, stretch.end - stretch.begin));
+      }
+    }
+  }
+
+  // Trust carries over where normalising run by run gives the same text; else a character is made of both
+  // trusted and other bytes, and nothing of the text counts as trusted.
+  TrustedText NormalizedRuns(const TrustedText& text) {
+    if (!MayChange(parts_.normal_form, text.text)) return text;
+    TrustedText normalized{.text = Keep(Normalize(parts_.normal_form, text.text)), .runs = {}};
+    std::string by_run;
+    size_t begin = 0;
+    for (const TrustedText::Run& run : text.runs) {
+      by_run += Normalize(parts_.normal_form, text.text.substr(begin, run.end - begin));
+      normalized.AddRun(by_run.size(), run.trusted);
+      begin = run.end;
+    }
+    if (by_run != normalized.text) normalized.runs = {{.end = normalized.text.size(), .trusted = false}};
+    return normalized;
+  }
+
+  void Plain(std::string_view text) {
+    if (text.empty()) return;
+    if (parts_.pre_tokenizer.add_prefix_space && text.front() != ' ') text = Keep(" " + std::string(text));
+    for (const Piece& piece : parts_.pre_tokenizer.Split(text, matcher_)) {
+      EncodePiece(text.substr(piece.begin, piece.end - piece.begin));
+    }
+  }
+
+  void EncodePiece(std::string_view piece) {
+    if (!PieceCache::Holds(piece)) return parts_.model->Encode(piece, ids_);
+    PieceCache::Slot& slot = cache_.At(piece);
+    const size_t begin = ids_.size();
+    if (slot.piece == piece) {
+      for (size_t i = 0; i < slot.count; ++i) ids_.push_back(TokenId{ids_[slot.begin + i]});
+      return;
+    }
+    parts_.model->Encode(piece, ids_);
+    slot = {.piece = piece, .begin = begin, .count = ids_.size() - begin};
+  }
+
+  const TokenizerParts& parts_;
+  RegexMatcher matcher_;
+  PieceCache cache_;
+  std::deque<std::string> kept_;  // texts that pieces in the cache point into
+  std::vector<TokenId> ids_;
+};
+
+std::optional<TokenId> IfAny(TokenId id) { return id == kNoToken ? std::nullopt : std::optional(id); }
+
+api::Result<std::shared_ptr<const Tokenizer>> Make(api::Result<TokenizerParts> parts) {
+  if (!parts) return std::unexpected(std::move(parts.error()));
+  return std::make_shared<const Tokenizer>(*std::move(parts));
+}
+
+}  // namespace
+
+api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromTokenizerJson(
+    std::string_view json, const nlohmann::ordered_json& tokenizer_config) {
+  return Make(LoadTokenizerJson(json, tokenizer_config));
+}
+
+api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromGguf(const nlohmann::ordered_json& key_values) {
+  return Make(LoadGguf(key_values));
+}
+
+Tokenizer::Tokenizer(TokenizerParts parts)
+    : parts_(std::make_unique<const TokenizerParts>(std::move(parts))) {}
+Tokenizer::~Tokenizer() = default;
+
+api::Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special) const {
+  const std::array segments{Segment{.text = text, .parse_special = special == SpecialTokens::kParse}};
+  return EncodeSegments(segments);
+}
+
+api::Result<std::vector<TokenId>> Tokenizer::EncodeSegments(std::span<const Segment> segments) const {
+  size_t bytes = 0;
+  for (const Segment& segment : segments) {
+    if (segment.text.size() > kTextBytesMax - bytes) {
+      return api::Fail(api::ErrorCode::kTooLarge, fmt::format("text of more than {} bytes", kTextBytesMax));
+    }
+    bytes += segment.text.size();
+  }
+  std::string joined;
+  TrustedText text;
+  if (segments.size() == 1) {
+    text.text = segments[0].text;
+  } else {
+    joined.reserve(bytes);
+    for (const Segment& segment : segments) joined += segment.text;
+    text.text = joined;
+  }
+  const bool valid = IsValidUtf8(text.text);
+  std::string repaired;
+  size_t end = 0;
+  for (const Segment& segment : segments) {
+    if (valid) {
+      end += segment.text.size();
+    } else {
+      repaired += ReplaceInvalidUtf8(segment.text);
+      end = repaired.size();
+    }
+    text.AddRun(end, segment.parse_special);
+  }
+  if (!valid) text.text = repaired;
+  return Encoder(*parts_).Run(text);
+}
+
+bool Tokenizer::add_bos() const { return parts_->add_bos; }
+bool Tokenizer::add_eos() const { return parts_->add_eos; }
+std::optional<TokenId> Tokenizer::bos_id() const { return IfAny(parts_->bos); }
+std::optional<TokenId> Tokenizer::eos_id() const { return IfAny(parts_->eos); }
+int32_t Tokenizer::vocab_size() const { return parts_->vocabulary.size(); }
+std::string_view Tokenizer::TokenBytes(TokenId id) const { return parts_->vocabulary.Bytes(id); }
+bool Tokenizer::IsSpecial(TokenId id) const { return parts_->vocabulary.IsSpecial(id); }
+
+}  // namespace quire::runner::tokenizer

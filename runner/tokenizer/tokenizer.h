@@ -1,0 +1,79 @@
+// Text to token ids and back, for one model.
+//
+// A text goes through: added tokens found as they stand -> Unicode normalisation of what lies between -> the
+// pre-tokenizer's pieces -> the subword model. Ids equal those of the Hugging Face tokenizer of the same
+// files.
+//
+// Trust: a special token (template markup such as <|im_end|>) is found only where all its bytes are trusted,
+// so that nobody forges one by typing it. Added tokens that the model does not call special are ordinary
+// vocabulary and are found everywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "api/ids.h"
+
+namespace quire::runner::tokenizer {
+
+using api::TokenId;
+
+struct TokenizerParts;
+
+enum class SpecialTokens : uint8_t {
+  kParse,   // the text is trusted
+  kAsText,  // special tokens in it are plain text
+};
+
+// A part of a prompt. Borders between segments are no borders for the tokens: the segments' texts count as
+// one text.
+struct Segment {
+  std::string_view text;
+  bool parse_special = false;  // trusted
+};
+
+// Immutable; any thread.
+class Tokenizer {
+ public:
+  // From the text of a tokenizer.json, with the tokenizer_config.json beside it (null JSON when there is
+  // none). kBadModel names the field and the reason, also for kinds of tokenizer that are not supported.
+  static api::Result<std::shared_ptr<const Tokenizer>> FromTokenizerJson(
+      std::string_view json, const nlohmann::ordered_json& tokenizer_config);
+  // From the key/values of a GGUF file ("tokenizer.ggml.*"). Errors as above.
+  static api::Result<std::shared_ptr<const Tokenizer>> FromGguf(const nlohmann::ordered_json& key_values);
+
+  explicit Tokenizer(TokenizerParts parts);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // No begin or end token is added: see add_bos(). What is not UTF-8 counts as U+FFFD.
+  // kTooLarge for 2^31 bytes and more. Memory while it works: about 25 bytes per byte of the longest piece.
+  api::Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special) const;
+  api::Result<std::vector<TokenId>> EncodeSegments(std::span<const Segment> segments) const;
+
+  // Whether the model wants bos_id() before a text (eos_id() after it) that is not rendered by a template.
+  // True only if there is such a token.
+  bool add_bos() const;
+  bool add_eos() const;
+  std::optional<TokenId> bos_id() const;
+  std::optional<TokenId> eos_id() const;
+
+  // Highest id + 1; ids below it that the model does not use stand for nothing.
+  int32_t vocab_size() const;
+  // The bytes that a token adds to the text, special ones as they are written. They need not be UTF-8 alone.
+  // Empty for ids that do not exist. Valid as long as the tokenizer.
+  std::string_view TokenBytes(TokenId id) const;
+  bool IsSpecial(TokenId id) const;
+
+ private:
+  std::unique_ptr<const TokenizerParts> parts_;
+};
+
+}  // namespace quire::runner::tokenizer
