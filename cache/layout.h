@@ -18,8 +18,8 @@ struct AttentionGroup {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   ElementType element = ElementType::kF32;
-  int32_t window = 0;        // tokens; 0 = full attention, else a token at p sees (p - window, p]
-  bool chunked = false;      // with window: a token sees only its own chunk [p - p % window, p]
+  int32_t window = 0;    // tokens; 0 = full attention, else a token at p sees (p - window, p]
+  bool chunked = false;  // with window: a token sees only its own chunk [p - p % window, p]
 };
 
 // One recurrent layer's share of a state slot. A size of 0 means the layer has no such part.
@@ -30,16 +30,25 @@ struct RecurrentLayer {
   int32_t delta_heads = 0;  // value heads
   int32_t delta_value_dim = 0;
   int32_t delta_key_dim = 0;
+  // What a draft token's update of this layer needs besides the state, recorded so that a partly accepted
+  // draft can be replayed. 0 = nothing is recorded.
+  int32_t record_bytes = 0;
 };
 
 struct Layout {
   int32_t page_tokens = 32;  // tokens per page; pages are anchored at absolute positions p - p % page_tokens
-  std::vector<AttentionGroup> groups;
-  std::vector<RecurrentLayer> recurrent;
+  std::vector<AttentionGroup> groups = {};
+  std::vector<RecurrentLayer> recurrent = {};
 };
 
-// Inside a page: [layers][k, v][kv_heads][page_tokens][head_dim], so that K (and V) of one head of one layer is
-// contiguous in position order. Offsets in bytes from the page's base.
+// kInvalid names the field that is out of range; every size below is then free of overflow.
+Result<void> Validate(const Layout& layout);
+
+// Oldest position that a token at `position` sees; `position` itself where it sees only itself.
+Position OldestVisible(const AttentionGroup& group, Position position);
+
+// Inside a page: [layers][k, v][kv_heads][page_tokens][head_dim], so that K (and V) of one head of one layer
+// is contiguous in position order. Offsets in bytes from the page's base.
 size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);

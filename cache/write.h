@@ -1,10 +1,10 @@
 // One engine step's appends, as attention and recurrent kernels see them.
 //
-// HybridCache::Begin() plans and reserves: afterwards every page and slot the step writes is private and mapped, and
-// nothing below can fail. Kernels then write K and V of the new tokens layer by layer, read them back by page, and
-// update the recurrent state in place. Commit() moves every sequence's offset by its token count.
-// Engine thread plans and commits; inside a step compute threads may use the const and pointer accessors at once for
-// disjoint (sequence, head) work.
+// HybridCache::Begin() plans and reserves: afterwards every page and slot the step writes is private and
+// mapped, and nothing below can fail. Kernels then write K and V of the new tokens layer by layer, read them
+// back by page, and update the recurrent state in place. Commit() moves every sequence's offset by its token
+// count. Engine thread plans and commits; inside a step compute threads may use the const and pointer
+// accessors at once for disjoint (sequence, head) work.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,10 @@ namespace quire::cache {
 
 // The part of one page that a sequence sees.
 struct PageView {
-  std::byte* base = nullptr;  // add KeyOffset/ValueOffset(layout, group, layer, kv_head); row = position % page_tokens
-  Position first = 0;         // first visible position in this page
-  int32_t tokens = 0;         // visible tokens, including those of this step
+  std::byte* base =
+      nullptr;  // add KeyOffset/ValueOffset(layout, group, layer, kv_head); row = position % page_tokens
+  Position first = 0;  // first visible position in this page
+  int32_t tokens = 0;  // visible tokens, including those of this step
 };
 
 // What kernels need of a step. Index `i` is the sequence's place in the span given to Begin().
@@ -28,7 +29,7 @@ class StepView {
   virtual ~StepView() = default;
 
   virtual size_t sequences() const = 0;
-  virtual Position offset(size_t i) const = 0;      // position of the first new token
+  virtual Position offset(size_t i) const = 0;  // position of the first new token
   virtual int32_t new_tokens(size_t i) const = 0;
   // Pages of group g in position order, from the oldest that any new token may see to the last new token.
   // For a window group the kernel still masks by position.

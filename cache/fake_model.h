@@ -1,0 +1,40 @@
+// Test only. A model whose KV is the token itself and whose recurrent state is a hash folded over every token
+// so far, run through StepView exactly as kernels are, and checked against plain vectors of tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/layout.h"
+#include "cache/write.h"
+
+namespace quire::cache {
+
+// The slow, obviously right account of one sequence: its tokens. A key also holds the position it was rotated
+// to.
+using TokenList = std::vector<TokenId>;
+
+// Layouts used all over the tests.
+AttentionGroup FullGroup();
+AttentionGroup WindowGroup(int32_t window);
+AttentionGroup ChunkGroup(int32_t window);
+RecurrentLayer ConvLayer();
+RecurrentLayer DeltaLayer();
+
+// First row that differs from `want`'s first bytes is reported, empty when all of `view` is right:
+// for sequence i of `view`, whose tokens so far (and those of the step) are `tokens`, every page shows
+// exactly the visible positions from oldest(offset) on, each with its token.
+std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens);
+// The slot of sequence i is the fold of `tokens`.
+std::string CheckState(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens);
+
+// Runs one step: writes the new tokens' K and V, reads back what each of them sees, folds the recurrent
+// state. tokens[i] are all tokens of sequence i, the new ones last. Empty when all was right.
+std::string RunStep(const Layout& layout, const StepView& step, std::span<const TokenList> tokens);
+
+// One recurrent layer's update for one token, in place.
+void FoldToken(const Layout& layout, size_t layer, std::byte* slot, TokenId token);
+
+}  // namespace quire::cache

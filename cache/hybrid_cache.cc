@@ -1,0 +1,151 @@
+#include "cache/hybrid_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/check.h"
+#include "cache/sequence_state.h"
+
+namespace quire::cache {
+namespace {
+
+std::unexpected<Error> Fail(ErrorCode code, std::string message) {
+  return std::unexpected(Error{code, std::move(message)});
+}
+
+constexpr size_t kMaxBlocks = size_t{1} << 31;
+
+// Blocks of `bytes` that a budget can hold at most.
+uint32_t BlocksWithin(size_t budget, size_t bytes) {
+  return bytes == 0 ? 0 : static_cast<uint32_t>(std::min(budget / bytes, kMaxBlocks));
+}
+
+Result<void> CheckCapacity(const Layout& layout, const Capacity& capacity) {
+  if (!capacity.pages.empty() && capacity.pages.size() != layout.groups.size()) {
+    return Fail(ErrorCode::kInvalid, fmt::format("capacity.pages has {} entries for {} attention groups",
+                                                 capacity.pages.size(), layout.groups.size()));
+  }
+  for (size_t g = 0; g < capacity.pages.size(); ++g) {
+    if (capacity.pages[g] <= 0) {
+      return Fail(ErrorCode::kInvalid, fmt::format("capacity.pages[{}] = {}", g, capacity.pages[g]));
+    }
+  }
+  if (capacity.slots < 0)
+    return Fail(ErrorCode::kInvalid, fmt::format("capacity.slots = {}", capacity.slots));
+  const bool counted =
+      (layout.groups.empty() || !capacity.pages.empty()) && (layout.recurrent.empty() || capacity.slots > 0);
+  if (capacity.bytes == 0 && !counted) {
+    return Fail(ErrorCode::kInvalid, "capacity.bytes = 0 needs a page count per group and a slot count");
+  }
+  return {};
+}
+
+// The budget in bytes: as given, or what the counts add up to.
+Result<size_t> BudgetBytes(const Layout& layout, const Capacity& capacity) {
+  if (capacity.bytes > 0) return capacity.bytes;
+  size_t total = 0;
+  size_t part = 0;
+  bool overflow = __builtin_mul_overflow(SlotBytes(layout), static_cast<size_t>(capacity.slots), &total);
+  for (size_t g = 0; g < capacity.pages.size(); ++g) {
+    overflow |= __builtin_mul_overflow(PageBytes(layout, g), static_cast<size_t>(capacity.pages[g]), &part);
+    overflow |= __builtin_add_overflow(total, part, &total);
+  }
+  if (overflow) return Fail(ErrorCode::kInvalid, "capacity overflows");
+  return total;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HybridCache>> HybridCache::Create(Layout layout, Capacity capacity) {
+  if (auto ok = Validate(layout); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = CheckCapacity(layout, capacity); !ok) return std::unexpected(std::move(ok.error()));
+  auto budget = BudgetBytes(layout, capacity);
+  if (!budget) return std::unexpected(std::move(budget.error()));
+  auto pools = std::make_unique<Pools>(std::move(layout), *budget);
+  for (size_t g = 0; g < pools->layout.groups.size(); ++g) {
+    const size_t bytes = PageBytes(pools->layout, g);
+    uint32_t pages = BlocksWithin(*budget, bytes);
+    if (!capacity.pages.empty()) pages = std::min(pages, static_cast<uint32_t>(capacity.pages[g]));
+    const int32_t window = pools->layout.groups[g].window;
+    std::string kind = window == 0 ? "full attention" : fmt::format("window of {}", window);
+    auto pool =
+        BlockPool::Create(fmt::format("pages of group {} ({})", g, kind), bytes, pages, &pools->budget);
+    if (!pool) return std::unexpected(std::move(pool.error()));
+    pools->pages.push_back(std::move(*pool));
+  }
+  const size_t slot_bytes = SlotBytes(pools->layout);
+  uint32_t slots = BlocksWithin(*budget, slot_bytes);
+  if (capacity.slots > 0) slots = std::min(slots, static_cast<uint32_t>(capacity.slots));
+  auto slot_pool = SlotPool::Create(slot_bytes, slots, &pools->budget);
+  if (!slot_pool) return std::unexpected(std::move(slot_pool.error()));
+  pools->slots = std::move(*slot_pool);
+  return std::unique_ptr<HybridCache>(new HybridCache(std::move(pools)));
+}
+
+HybridCache::HybridCache(std::unique_ptr<Pools> pools) : pools_(std::move(pools)) {}
+
+HybridCache::~HybridCache() { QUIRE_CACHE_CHECK(pools_->states == nullptr); }
+
+const Layout& HybridCache::layout() const { return pools_->layout; }
+
+Sequence HybridCache::NewSequence() { return Sequence(std::make_unique<SequenceState>(pools_.get())); }
+
+Result<Sequence> HybridCache::Fork(const Sequence& source, Position position) {
+  const HybridState& held = source.state_->held;
+  if (position < 0 || position > held.offset()) {
+    return Fail(ErrorCode::kInvalid, fmt::format("fork at {} of a sequence of {}", position, held.offset()));
+  }
+  auto state = std::make_unique<SequenceState>(held);
+  state->held.CutTo(position);
+  return Sequence(std::move(state));
+}
+
+Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
+  SequenceState& state = *sequence.state_;
+  HybridState& held = state.held;
+  if (state.in_step) return Fail(ErrorCode::kInvalid, "truncate inside a step");
+  if (position < 0 || position > held.offset()) {
+    return Fail(ErrorCode::kInvalid,
+                fmt::format("truncate to {} of a sequence of {}", position, held.offset()));
+  }
+  if (position != held.offset() && !held.Reaches(position)) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("cannot rewind from {} to {}: {}", held.offset(), position,
+                            held.recurrent() ? "recurrent state cannot rewind" : "a window has slid"));
+  }
+  if (position != held.offset()) {
+    held.CutTo(position);
+    state.InvalidateViews(position);
+  }
+  return {};
+}
+
+bool Demand::fits() const {
+  size_t bytes = static_cast<size_t>(slots.need) * slots.block_bytes;
+  bool counts = slots.need <= slots.capacity - slots.used;
+  for (const Kind& kind : pages) {
+    counts = counts && kind.need <= kind.capacity - kind.used;
+    bytes += static_cast<size_t>(kind.need) * kind.block_bytes;
+  }
+  return counts && bytes <= bytes_left;
+}
+
+CacheStats HybridCache::stats() const {
+  CacheStats stats;
+  stats.capacity_bytes = pools_->budget.capacity();
+  stats.used_bytes = pools_->budget.used();
+  stats.resident_bytes = pools_->budget.resident();
+  for (const auto& pool : pools_->pages) stats.pages_used.push_back(pool->used());
+  stats.slots_used = pools_->slots->blocks().used();
+  stats.bytes_copied = pools_->bytes_copied;
+  return stats;
+}
+
+void HybridCache::ReleaseFree() {
+  for (const auto& pool : pools_->pages) pool->ReleaseFree();
+  pools_->slots->blocks().ReleaseFree();
+}
+
+}  // namespace quire::cache

@@ -1,0 +1,320 @@
+#include "cache/hybrid_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "cache/fake_model.h"
+#include "cache/test_rig.h"
+
+namespace quire::cache {
+namespace {
+
+TEST(CausalKv, AppendsARaggedBatchAndShowsItByPage) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {32}});
+  const size_t a = rig.New();
+  const size_t b = rig.New();
+  const size_t c = rig.New();
+  rig.Append({{a, 1}, {b, 7}, {c, 4}});
+  rig.Append({{c, 9}, {a, 1}});
+  rig.Append({{b, 1}, {a, 2}, {c, 1}});
+  EXPECT_EQ(rig.tokens(a).size(), 4u);
+  EXPECT_EQ(rig.cache().stats().pages_used[0], 1 + 2 + 4);
+}
+
+TEST(CausalKv, AMapOfPerTokenPositionsIsWhatTheViewsShow) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {32}});
+  const size_t a = rig.New();
+  rig.Append({{a, 10}});
+  auto view = rig.cache().View(rig.sequence(a));
+  ASSERT_TRUE(view.has_value());
+  const auto pages = (*view)->Pages(0, 0);
+  ASSERT_EQ(pages.size(), 3u);
+  EXPECT_EQ(pages[2].first, 8);
+  EXPECT_EQ(pages[2].tokens, 2);
+}
+
+TEST(CausalKv, RunningOutOfPagesNamesTheNumbersAndChangesNothing) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {4}});
+  const size_t a = rig.New();
+  const size_t b = rig.New();
+  rig.Append({{a, 9}});
+  const CacheStats before = rig.cache().stats();
+  const Error error = rig.AppendFails({{a, 4}, {b, 4}});
+  EXPECT_EQ(error.code, ErrorCode::kOutOfPages);
+  EXPECT_NE(error.message.find("capacity 4, used 3, demand 2"), std::string::npos) << error.message;
+  EXPECT_EQ(rig.cache().stats().pages_used, before.pages_used);
+  rig.CheckAll();
+  rig.Append({{a, 7}});
+}
+
+// A batch that needs exactly what is left fits, also when siblings share the page they both write.
+TEST(CausalKv, EveryPageOfCapacityIsUsable) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {4}});
+  const size_t a = rig.New();
+  rig.Append({{a, 10}});
+  const size_t b = rig.Fork(a, 10);
+  EXPECT_EQ(rig.Need({{a, 1}, {b, 1}}).pages[0].need, 2);
+  rig.Append({{a, 2}, {b, 1}});
+  EXPECT_EQ(rig.cache().stats().pages_used[0], 4);
+  rig.Drop(a);
+  rig.Append({{b, 1}});
+  EXPECT_EQ(rig.AppendFails({{b, 5}}).code, ErrorCode::kOutOfPages);
+  rig.Append({{b, 4}});
+}
+
+TEST(CausalKv, AForkAtAnyLengthSharesEverythingAndCopiesAtMostAPage) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {64}});
+  const size_t a = rig.New();
+  rig.Append({{a, 23}});
+  for (Position at = 0; at <= 23; ++at) {
+    const uint64_t copied = rig.cache().stats().bytes_copied;
+    const int64_t used = rig.cache().stats().pages_used[0];
+    const size_t b = rig.Fork(a, at);
+    EXPECT_EQ(rig.cache().stats().pages_used[0], used);
+    EXPECT_EQ(rig.cache().stats().bytes_copied, copied);
+    rig.Append({{b, 3}});
+    EXPECT_LE(rig.cache().stats().bytes_copied - copied, PageBytes(rig.cache().layout(), 0));
+    rig.CheckAll();
+    rig.Drop(b);
+  }
+}
+
+TEST(CausalKv, TruncatesToAnyOffset) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {64}});
+  const size_t a = rig.New();
+  rig.Append({{a, 30}});
+  for (Position at = 29; at >= 0; at -= 3) {
+    rig.Truncate(a, at);
+    EXPECT_EQ(rig.cache().stats().pages_used[0], (at + 3) / 4);
+    rig.Append({{a, 1}});
+    rig.Truncate(a, at);
+  }
+}
+
+TEST(SlidingWindow, MemoryIsBoundedByTheWindowAndOneBatch) {
+  Rig rig({.page_tokens = 4, .groups = {WindowGroup(10)}}, {.pages = {32}});
+  const size_t a = rig.New();
+  for (const int32_t batch : {1, 3, 17, 1, 1, 8, 29, 2, 1, 1, 1}) {
+    rig.Append({{a, batch}});
+    EXPECT_LE(rig.cache().stats().pages_used[0], 10 / 4 + 2);
+  }
+}
+
+// The set of visible positions of each token, in prefill, decode and across the window's edge.
+TEST(SlidingWindow, ATokenSeesExactlyItsWindow) {
+  for (const int32_t window : {1, 3, 4, 5, 8, 13}) {
+    Rig rig({.page_tokens = 4, .groups = {WindowGroup(window), ChunkGroup(window)}}, {.pages = {64, 64}});
+    const size_t a = rig.New();
+    for (const int32_t batch : {2, 1, 9, 1, 1, 1, 16, 3}) rig.Append({{a, batch}});
+    EXPECT_EQ(rig.tokens(a).size(), 34u);
+  }
+}
+
+TEST(SlidingWindow, RewindIsLegalOnlyWhileTheWindowHasNotSlid) {
+  Rig rig({.page_tokens = 4, .groups = {WindowGroup(8)}}, {.pages = {32}});
+  const size_t a = rig.New();
+  rig.Append({{a, 7}});
+  rig.Truncate(a, 2);
+  rig.Append({{a, 18}});
+  auto refused = rig.cache().Truncate(rig.sequence(a), 10);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  rig.CheckAll();
+  const size_t b = rig.Fork(a, 10);
+  EXPECT_FALSE(rig.sequence(b).ready());
+  rig.Truncate(a, 19);
+  rig.Append({{a, 2}});
+}
+
+TEST(SlidingWindow, AChunkedWindowMayRestartAtAChunk) {
+  Rig rig({.page_tokens = 4, .groups = {ChunkGroup(6)}}, {.pages = {32}});
+  const size_t a = rig.New();
+  rig.Append({{a, 20}});
+  EXPECT_FALSE(rig.cache().Truncate(rig.sequence(a), 10).has_value());
+  rig.Truncate(a, 12);
+  rig.Append({{a, 1}});
+  const size_t b = rig.Fork(a, 6);
+  EXPECT_TRUE(rig.sequence(b).ready());
+  rig.Append({{b, 4}});
+}
+
+TEST(RecurrentState, IsZeroAtFirstUseAndFoldsOnlyItsOwnTokens) {
+  Rig rig({.recurrent = {ConvLayer(), DeltaLayer()}}, {.slots = 4});
+  for (int round = 0; round < 3; ++round) {
+    const size_t a = rig.New();
+    const size_t b = rig.New();
+    rig.Append({{a, 3}, {b, 5}});
+    rig.Append({{b, 1}, {a, 1}});
+    rig.Drop(a);
+    rig.Drop(b);
+  }
+  EXPECT_EQ(rig.cache().stats().slots_used, 0);
+}
+
+TEST(RecurrentState, CannotRewind) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}},
+          {.pages = {16}, .slots = 4});
+  const size_t a = rig.New();
+  rig.Append({{a, 6}});
+  EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 5).error().code, ErrorCode::kUnsupported);
+  EXPECT_TRUE(rig.cache().Truncate(rig.sequence(a), 6).has_value());
+  rig.CheckAll();
+  rig.Truncate(a, 0);
+  EXPECT_EQ(rig.cache().stats().slots_used, 0);
+  rig.Append({{a, 2}});
+}
+
+TEST(Slots, AForkSharesTheSlotOnlyAtTheSameOffset) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {ConvLayer(), DeltaLayer()}},
+          {.pages = {16}, .slots = 4});
+  const size_t a = rig.New();
+  rig.Append({{a, 6}});
+  const size_t same = rig.Fork(a, 6);
+  EXPECT_TRUE(rig.sequence(same).ready());
+  EXPECT_EQ(rig.cache().stats().slots_used, 1);
+  const size_t earlier = rig.Fork(a, 5);
+  EXPECT_FALSE(rig.sequence(earlier).ready());
+  EXPECT_EQ(rig.AppendFails({{earlier, 1}}).code, ErrorCode::kUnsupported);
+  const size_t start = rig.Fork(a, 0);
+  rig.Append({{start, 1}});
+  EXPECT_EQ(rig.cache().stats().slots_used, 2);
+  const uint64_t copied = rig.cache().stats().bytes_copied;
+  rig.Append({{same, 1}});
+  EXPECT_EQ(rig.cache().stats().slots_used, 3);
+  EXPECT_EQ(rig.cache().stats().bytes_copied - copied,
+            SlotBytes(rig.cache().layout()) + PageBytes(rig.cache().layout(), 0));
+}
+
+TEST(Slots, RunningOutLeavesEveryMapAndCountAsBefore) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {DeltaLayer()}},
+          {.pages = {16, 16}, .slots = 2});
+  const size_t a = rig.New();
+  rig.Append({{a, 6}});
+  const size_t b = rig.Fork(a, 6);
+  const size_t c = rig.Fork(a, 6);
+  const CacheStats before = rig.cache().stats();
+  const Error error = rig.AppendFails({{a, 1}, {b, 1}, {c, 1}});
+  EXPECT_EQ(error.code, ErrorCode::kOutOfSlots);
+  EXPECT_NE(error.message.find("state slots: capacity 2, used 1, demand 3"), std::string::npos)
+      << error.message;
+  EXPECT_EQ(rig.cache().stats().pages_used, before.pages_used);
+  EXPECT_EQ(rig.cache().stats().slots_used, before.slots_used);
+  rig.CheckAll();
+  rig.Drop(c);
+  rig.Append({{a, 1}, {b, 1}});
+}
+
+TEST(Slots, ADryRunReportsTheWorstCaseAndTouchesNothing) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}},
+          {.pages = {16}, .slots = 2});
+  const size_t a = rig.New();
+  const size_t b = rig.New();
+  rig.Append({{a, 6}});
+  const size_t c = rig.Fork(a, 6);
+  const Demand demand = rig.Need({{a, 3}, {b, 5}, {c, 1}});
+  EXPECT_EQ(demand.pages[0].need, 2 + 2 + 1);
+  EXPECT_EQ(demand.slots.need, 3);
+  EXPECT_EQ(demand.slots.used, 1);
+  EXPECT_FALSE(demand.fits());
+  EXPECT_TRUE(rig.Need({{b, 5}}).fits());
+  EXPECT_EQ(rig.cache().stats().slots_used, 1);
+  EXPECT_EQ(rig.cache().stats().bytes_copied, 0u);
+}
+
+TEST(Steps, RefusesWhatIsNotABatch) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {16}});
+  const size_t a = rig.New();
+  EXPECT_EQ(rig.AppendFails({{a, 0}}).code, ErrorCode::kInvalid);
+  EXPECT_EQ(rig.AppendFails({{a, -3}}).code, ErrorCode::kInvalid);
+  EXPECT_EQ(rig.AppendFails({{a, 1}, {a, 1}}).code, ErrorCode::kInvalid);
+  EXPECT_EQ(rig.AppendFails({{a, INT32_MAX}}).code, ErrorCode::kOutOfPages);
+  const quire::cache::Append append[] = {{&rig.sequence(a), 2}};
+  auto step = rig.cache().Begin(append);
+  ASSERT_TRUE(step.has_value());
+  EXPECT_EQ(rig.cache().Begin(append).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 0).error().code, ErrorCode::kInvalid);
+}
+
+TEST(Steps, ACancelledStepLeavesOffsetsPagesAndWindowsAsTheyWere) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(5), ChunkGroup(3)}},
+          {.pages = {16, 16, 16}});
+  const size_t a = rig.New();
+  for (int round = 0; round < 9; ++round) {
+    const CacheStats before = rig.cache().stats();
+    rig.CancelledAppend({{a, 7}});
+    EXPECT_EQ(rig.cache().stats().pages_used, before.pages_used);
+    rig.CheckAll();
+    rig.Append({{a, 1}});
+  }
+}
+
+TEST(Steps, ACancelledStepThatWroteRecurrentStateLosesItAndOthersDoNot) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}},
+          {.pages = {16}, .slots = 4});
+  const size_t a = rig.New();
+  rig.CancelledAppend({{a, 2}});
+  EXPECT_TRUE(rig.sequence(a).ready());
+  EXPECT_EQ(rig.cache().stats().slots_used, 0);
+  rig.Append({{a, 2}});
+  const size_t b = rig.Fork(a, 2);
+  rig.CancelledAppend({{a, 2}});
+  EXPECT_FALSE(rig.sequence(a).ready());
+  EXPECT_EQ(rig.sequence(a).offset(), 2);
+  rig.Append({{b, 1}});
+}
+
+TEST(Capacity, OneByteBudgetServesAllKinds) {
+  const Layout layout{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(4)}, .recurrent = {DeltaLayer()}};
+  const size_t bytes = 8 * (PageBytes(layout, 0) + PageBytes(layout, 1)) + 2 * SlotBytes(layout);
+  Rig rig(layout, {.bytes = bytes});
+  const size_t a = rig.New();
+  rig.Append({{a, 8}});
+  rig.Append({{a, 20}});
+  EXPECT_LE(rig.cache().stats().used_bytes, bytes);
+  EXPECT_LE(rig.cache().stats().resident_bytes, bytes);
+  EXPECT_EQ(rig.AppendFails({{a, 400}}).code, ErrorCode::kOutOfPages);
+  rig.Drop(a);
+  rig.cache().ReleaseFree();
+  EXPECT_EQ(rig.cache().stats().resident_bytes, 0u);
+}
+
+TEST(Capacity, RefusesWhatIsNoCapacity) {
+  const Layout layout{.groups = {FullGroup()}, .recurrent = {DeltaLayer()}};
+  for (const Capacity& capacity :
+       {Capacity{}, Capacity{.pages = {1, 2}, .slots = 1}, Capacity{.pages = {0}, .slots = 1},
+        Capacity{.pages = {4}}, Capacity{.bytes = 1 << 20, .slots = -1}}) {
+    const auto cache = HybridCache::Create(layout, capacity);
+    ASSERT_FALSE(cache.has_value());
+    EXPECT_EQ(cache.error().code, ErrorCode::kInvalid);
+  }
+}
+
+// Compute threads read and write disjoint sequences of one step at once.
+TEST(Threads, ComputeThreadsUseAStepTogether) {
+  const Layout layout{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {DeltaLayer()}};
+  Rig rig(layout, {.pages = {64, 64}, .slots = 8});
+  std::vector<quire::cache::Append> appends;
+  for (int i = 0; i < 4; ++i) rig.New();
+  for (size_t i = 0; i < 4; ++i) appends.push_back({&rig.sequence(i), 9});
+  auto step = rig.cache().Begin(appends);
+  ASSERT_TRUE(step.has_value());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (size_t g = 0; g < 2; ++g) {
+        for (const PageView& page : (*step)->Pages(i, g)) {
+          std::memset(page.base, static_cast<int>(i), PageBytes(layout, g));
+        }
+      }
+      std::memset((*step)->Slot(i), static_cast<int>(i), SlotBytes(layout));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  (*step)->Commit();
+  EXPECT_TRUE(rig.cache().CheckInvariants().has_value());
+}
+
+}  // namespace
+}  // namespace quire::cache

@@ -1,0 +1,123 @@
+#include "cache/hybrid_state.h"
+
+#include <algorithm>
+
+#include "cache/check.h"
+
+namespace quire::cache {
+
+HybridState::HybridState(Pools* pools) : pools_(pools) {
+  groups.reserve(pools->pages.size());
+  for (const auto& pool : pools->pages) groups.push_back(Group{PageTable(pool.get())});
+  Register();
+}
+
+HybridState::HybridState(const HybridState& other)
+    : groups(other.groups), slot(other.slot), pools_(other.pools_), offset_(other.offset_) {
+  Register();
+}
+
+HybridState& HybridState::operator=(const HybridState& other) {
+  QUIRE_CACHE_CHECK(pools_ == other.pools_);
+  groups = other.groups;
+  slot = other.slot;
+  offset_ = other.offset_;
+  return *this;
+}
+
+HybridState::~HybridState() {
+  if (next_ != nullptr) next_->previous_ = previous_;
+  (previous_ != nullptr ? previous_->next_ : pools_->states) = next_;
+}
+
+void HybridState::Register() {
+  next_ = pools_->states;
+  if (next_ != nullptr) next_->previous_ = this;
+  pools_->states = this;
+}
+
+bool HybridState::complete() const {
+  return has_recurrent_state() &&
+         std::ranges::all_of(groups, [](const Group& group) { return group.present; });
+}
+
+bool HybridState::WindowReaches(size_t group, Position position) const {
+  const AttentionGroup& shape = pools_->layout.groups[group];
+  if (shape.window == 0) return true;
+  const Position oldest = OldestVisible(shape, position);
+  if (oldest == position) return true;
+  return groups[group].present && groups[group].first_page <= pools_->PageOf(oldest);
+}
+
+bool HybridState::Reaches(Position position) const {
+  if (position == 0) return true;
+  if (recurrent() && (position != offset_ || !slot)) return false;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (!WindowReaches(g, position)) return false;
+  }
+  return true;
+}
+
+Position HybridState::DeepestReachable(Position at_most) const {
+  Position position = std::min(at_most, offset_);
+  if (recurrent()) return position == offset_ && Reaches(position) ? position : 0;
+  // A sliding window that fails fails further down too; a chunked one needs nothing at the start of a chunk.
+  size_t g = 0;
+  while (g < groups.size()) {
+    if (WindowReaches(g, position)) {
+      ++g;
+      continue;
+    }
+    const AttentionGroup& shape = pools_->layout.groups[g];
+    if (!shape.chunked) return 0;
+    position -= position % shape.window;
+    g = 0;
+  }
+  return position;
+}
+
+void HybridState::CutTo(Position position) {
+  QUIRE_CACHE_CHECK(position >= 0 && position <= offset_);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Group& group = groups[g];
+    const Position oldest = OldestVisible(pools_->layout.groups[g], position);
+    group.present = WindowReaches(g, position);
+    if (!group.present || oldest == position) {
+      group.table.Clip(0, 0);
+      group.first_page = group.present ? pools_->PageOf(position) : 0;
+    } else {
+      group.first_page = std::max(group.first_page, pools_->PageOf(oldest));
+      group.table.Clip(group.first_page, pools_->PageEnd(position));
+    }
+  }
+  if (position != offset_ || position == 0) slot = SlotRef();
+  offset_ = position;
+}
+
+void HybridState::Advance(Position offset, Position keep_from) {
+  offset_ = offset;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Group& group = groups[g];
+    const AttentionGroup& shape = pools_->layout.groups[g];
+    if (shape.window == 0) continue;
+    const Position oldest = OldestVisible(shape, std::min(offset, keep_from));
+    const int64_t first = pools_->PageOf(oldest);
+    if (oldest == offset) group.table.Clip(0, 0);
+    if (first > group.first_page) group.table.Clip(first, INT64_MAX);
+    group.first_page = std::max(group.first_page, first);
+  }
+}
+
+size_t HybridState::BytesFrom(Position from) const {
+  const int64_t end = pools_->PageEnd(offset_);
+  size_t bytes = slot ? pools_->slots->blocks().block_bytes() : 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const bool window = pools_->layout.groups[g].window > 0;
+    if (groups[g].table.empty()) continue;
+    const int64_t first = window ? groups[g].first_page : pools_->PageOf(from);
+    bytes += static_cast<size_t>(std::max<int64_t>(0, end - first)) * pools_->pages[g]->block_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace quire::cache

@@ -1,0 +1,97 @@
+// What a sequence or a snapshot holds: page tables per attention group and a state slot, all at one offset.
+//
+// Invariants
+// - A full-attention group maps exactly the pages of [0, offset).
+// - A window group that is present maps exactly the pages of [OldestVisible(offset), offset), none where that
+// range is
+//   empty; while a speculation is open, from the oldest page its base offset sees. One that is absent maps
+//   nothing and cannot be appended to.
+// - At offset 0 everything is present, nothing is mapped and no slot is held: the recurrent state is zero.
+// - With recurrent layers, the state at offset > 0 is there exactly if a slot is held.
+// Holding a state costs references only. Every live state is registered with its Pools, for invariant checks.
+// Engine thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cache/layout.h"
+#include "cache/page_pool.h"
+#include "cache/page_table.h"
+#include "cache/slot_pool.h"
+#include "cache/types.h"
+
+namespace quire::cache {
+
+class HybridState;
+
+// The memory of one cache.
+struct Pools {
+  Pools(Layout model_layout, size_t budget_bytes) : layout(std::move(model_layout)), budget(budget_bytes) {}
+
+  int64_t PageOf(Position position) const { return position / layout.page_tokens; }
+  // One past the page of the last position below `end`.
+  int64_t PageEnd(Position end) const { return (end + layout.page_tokens - 1) / layout.page_tokens; }
+
+  const Layout layout;
+  MemoryBudget budget;
+  std::vector<std::unique_ptr<BlockPool>> pages;  // [groups]
+  std::unique_ptr<SlotPool> slots;
+  uint64_t bytes_copied = 0;      // by copy on write, since the start
+  HybridState* states = nullptr;  // all live ones, linked
+};
+
+class HybridState {
+ public:
+  struct Group {
+    PageTable table;
+    int64_t first_page = 0;  // of a window group that is present; 0 for full attention
+    bool present = true;
+  };
+
+  explicit HybridState(Pools* pools);
+  // Shares all that `other` holds.
+  HybridState(const HybridState& other);
+  HybridState& operator=(const HybridState& other);
+  ~HybridState();
+
+  Pools& pools() const { return *pools_; }
+  Position offset() const { return offset_; }
+  bool recurrent() const { return !pools_->layout.recurrent.empty(); }
+  // Every layer has its state at offset().
+  bool complete() const;
+  bool has_recurrent_state() const { return !recurrent() || offset_ == 0 || static_cast<bool>(slot); }
+
+  // Whether a window group still has what a token at `position` <= offset() would see.
+  bool WindowReaches(size_t group, Position position) const;
+  // Whether every layer can rest at `position` <= offset().
+  bool Reaches(Position position) const;
+  // The deepest position <= at_most (and > 0) that every layer can rest at, or 0.
+  Position DeepestReachable(Position at_most) const;
+
+  // Moves to `position` <= offset(); what some layer cannot have there becomes absent.
+  void CutTo(Position position);
+  // After writes up to `offset`: windows let go of what a later token cannot see, counted from `keep_from` if
+  // that is earlier than `offset`.
+  void Advance(Position offset, Position keep_from);
+  void Clear() { CutTo(0); }
+
+  // Bytes of the pages that intersect [from, offset) (full attention), of the window pages and of the slot.
+  size_t BytesFrom(Position from) const;
+
+  std::vector<Group> groups;  // [layout.groups]
+  SlotRef slot;
+
+ private:
+  friend class HybridCache;
+  void Register();
+
+  Pools* pools_;
+  Position offset_ = 0;
+  HybridState* next_ = nullptr;
+  HybridState* previous_ = nullptr;
+};
+
+}  // namespace quire::cache

@@ -1,0 +1,92 @@
+#include "cache/layout.h"
+
+#include <gtest/gtest.h>
+
+namespace quire::cache {
+namespace {
+
+Layout OneGroup(ElementType element) {
+  Layout layout{.page_tokens = 32};
+  layout.groups.push_back({.layers = 3, .kv_heads = 2, .head_dim = 64, .element = element});
+  return layout;
+}
+
+TEST(Layout, BytesPerElementType) {
+  EXPECT_EQ(ElementBytes(ElementType::kF32, 64), 256u);
+  EXPECT_EQ(ElementBytes(ElementType::kF16, 64), 128u);
+  EXPECT_EQ(ElementBytes(ElementType::kBF16, 64), 128u);
+  EXPECT_EQ(ElementBytes(ElementType::kQ8_0, 64), 68u);
+}
+
+TEST(Layout, KeysAndValuesOfOneHeadAreContiguousAndTileThePage) {
+  for (const ElementType element :
+       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+    const Layout layout = OneGroup(element);
+    const size_t head = 32 * ElementBytes(element, 64);
+    size_t next = 0;
+    for (int32_t layer = 0; layer < 3; ++layer) {
+      for (int32_t h = 0; h < 2; ++h, next += head) EXPECT_EQ(KeyOffset(layout, 0, layer, h), next);
+      for (int32_t h = 0; h < 2; ++h, next += head) EXPECT_EQ(ValueOffset(layout, 0, layer, h), next);
+    }
+    EXPECT_EQ(PageBytes(layout, 0), (next + 63) / 64 * 64);
+  }
+}
+
+TEST(Layout, SlotPartsAreAlignedAndFollowEachOther) {
+  Layout layout;
+  layout.recurrent.push_back({.conv_tail = 3, .conv_dim = 5, .conv_element = ElementType::kBF16});
+  layout.recurrent.push_back(
+      {.conv_tail = 2, .conv_dim = 16, .delta_heads = 2, .delta_value_dim = 3, .delta_key_dim = 4});
+  ASSERT_TRUE(Validate(layout));
+  EXPECT_EQ(ConvOffset(layout, 0), 0u);
+  EXPECT_EQ(DeltaOffset(layout, 0), 64u);
+  EXPECT_EQ(ConvOffset(layout, 1), 64u);
+  EXPECT_EQ(DeltaOffset(layout, 1), 64u + 128u);
+  EXPECT_EQ(SlotBytes(layout), 64u + 128u + 128u);
+}
+
+TEST(Layout, OldestVisiblePosition) {
+  const AttentionGroup full{.layers = 1, .kv_heads = 1, .head_dim = 1};
+  AttentionGroup window = full;
+  window.window = 4;
+  AttentionGroup chunk = window;
+  chunk.chunked = true;
+  EXPECT_EQ(OldestVisible(full, 100), 0);
+  EXPECT_EQ(OldestVisible(window, 2), 0);
+  EXPECT_EQ(OldestVisible(window, 3), 0);
+  EXPECT_EQ(OldestVisible(window, 4), 1);
+  EXPECT_EQ(OldestVisible(chunk, 7), 4);
+  EXPECT_EQ(OldestVisible(chunk, 8), 8);
+}
+
+TEST(Layout, RefusesSizesOutOfRange) {
+  const auto refused = [](auto change) {
+    Layout layout = OneGroup(ElementType::kF32);
+    layout.recurrent.push_back({.conv_tail = 2, .conv_dim = 8});
+    EXPECT_TRUE(Validate(layout));
+    change(layout);
+    const auto result = Validate(layout);
+    EXPECT_FALSE(result.has_value());
+    if (!result) {
+      EXPECT_FALSE(result.error().message.empty());
+    }
+  };
+  refused([](Layout& l) { l.page_tokens = 0; });
+  refused([](Layout& l) { l.groups[0].layers = -1; });
+  refused([](Layout& l) { l.groups[0].kv_heads = 0; });
+  refused([](Layout& l) { l.groups[0].head_dim = INT32_MAX; });
+  refused([](Layout& l) { l.groups[0].window = -5; });
+  refused([](Layout& l) { l.groups[0].chunked = true; });
+  refused([](Layout& l) { l.groups[0].element = ElementType::kQ8_0, l.groups[0].head_dim = 48; });
+  refused([](Layout& l) { l.groups[0].layers = l.groups[0].kv_heads = l.groups[0].head_dim = 1 << 20; });
+  refused([](Layout& l) { l.recurrent[0].conv_dim = -1; });
+  refused([](Layout& l) { l.recurrent[0].conv_element = ElementType::kQ8_0; });
+  refused([](Layout& l) { l.recurrent[0] = {}; });
+  refused([](Layout& l) { l.groups.clear(), l.recurrent.clear(); });
+  refused([](Layout& l) {
+    l.recurrent[0].delta_heads = l.recurrent[0].delta_value_dim = l.recurrent[0].delta_key_dim = 1 << 20;
+  });
+}
+
+}  // namespace
+}  // namespace quire::cache

@@ -1,0 +1,98 @@
+// Fixed-size blocks with reference counts: the pages of one attention group, or the state slots of a model.
+//
+// Invariants
+// - A block is free (references 0, on a free list or never used) or held (references >= 1).
+// - Any free block serves any request of its pool, so no history of frees can strand capacity.
+// - Pools that share a MemoryBudget never hold, nor keep resident, more bytes than it has: when one pool
+// grows, blocks
+//   that others have freed are given back to the system first.
+// Address space is reserved at once, memory is taken at a block's first use.
+// Engine thread only; compute threads may read and write the bytes of blocks that they were handed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/types.h"
+
+namespace quire::cache {
+
+using BlockId = uint32_t;
+inline constexpr BlockId kNoBlock = UINT32_MAX;
+
+class BlockPool;
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(size_t capacity_bytes) : capacity_(capacity_bytes) {}
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+  size_t capacity() const { return capacity_; }
+  size_t used() const { return used_; }          // bytes of held blocks
+  size_t resident() const { return resident_; }  // bytes of held blocks and of freed ones not yet given back
+  size_t left() const { return capacity_ - used_; }
+
+ private:
+  friend class BlockPool;
+  void MakeResident(size_t bytes);
+
+  size_t capacity_;
+  size_t used_ = 0;
+  size_t resident_ = 0;
+  std::vector<BlockPool*> pools_;
+};
+
+class BlockPool {
+ public:
+  // `name` appears in errors. `budget` outlives the pool. kOutOfPages when address space cannot be reserved.
+  static Result<std::unique_ptr<BlockPool>> Create(std::string name, size_t block_bytes, uint32_t blocks,
+                                                   MemoryBudget* budget);
+  ~BlockPool();  // REQUIRES: no block is held
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  const std::string& name() const { return name_; }
+  size_t block_bytes() const { return block_bytes_; }
+  uint32_t capacity() const { return capacity_; }
+  uint32_t used() const { return used_; }
+  uint32_t available() const;  // blocks that Allocate() would give now
+
+  // One reference to a block of unspecified content, or kNoBlock when none is available.
+  BlockId Allocate();
+  void AddReference(BlockId block);
+  void Release(BlockId block);  // the last one frees; debug builds then poison the bytes
+  uint32_t references(BlockId block) const { return references_[block]; }
+
+  std::byte* data(BlockId block) { return base_ + size_t{block} * stride_; }
+  const std::byte* data(BlockId block) const { return base_ + size_t{block} * stride_; }
+
+  // Gives the memory of free blocks back to the system.
+  void ReleaseFree();
+
+  // Reference counts must equal `expected` (indexed by block; missing entries count as 0).
+  std::expected<void, std::string> CheckInvariants(const std::vector<uint32_t>& expected) const;
+
+ private:
+  friend class MemoryBudget;
+  BlockPool(std::string name, size_t block_bytes, size_t stride, uint32_t blocks, std::byte* base,
+            MemoryBudget* budget);
+  bool ReleaseOneFree();
+
+  const std::string name_;
+  const size_t block_bytes_;
+  const size_t stride_;
+  const uint32_t capacity_;
+  std::byte* const base_;
+  MemoryBudget* const budget_;
+  uint32_t used_ = 0;
+  std::vector<uint32_t> references_;  // of blocks used so far
+  std::vector<BlockId> warm_;         // free, memory still resident; last freed is last
+  std::vector<BlockId> cold_;         // free, memory given back
+};
+
+}  // namespace quire::cache

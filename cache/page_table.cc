@@ -1,0 +1,283 @@
+#include "cache/page_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cache/check.h"
+
+namespace quire::cache {
+namespace {
+
+constexpr int kBits = 4;
+constexpr int kFanout = 1 << kBits;
+
+}  // namespace
+
+// At level 0 a leaf of pages, above it a node whose children are one level lower.
+struct PageTable::Node {
+  union Entry {
+    Node* child;
+    BlockId page;
+  };
+
+  explicit Node(int at_level) : level(at_level) {
+    for (Entry& entry : entries) {
+      if (level == 0) {
+        entry.page = kNoBlock;
+      } else {
+        entry.child = nullptr;
+      }
+    }
+  }
+
+  bool has(int i) const {
+    return level == 0 ? entries[static_cast<size_t>(i)].page != kNoBlock
+                      : entries[static_cast<size_t>(i)].child != nullptr;
+  }
+  Entry& at(int i) { return entries[static_cast<size_t>(i)]; }
+  const Entry& at(int i) const { return entries[static_cast<size_t>(i)]; }
+
+  uint32_t references = 1;
+  int32_t level;
+  std::array<Entry, kFanout> entries;
+};
+
+namespace {
+
+using Node = PageTable::Node;
+
+int64_t Span(int level) { return int64_t{1} << (kBits * (level + 1)); }  // indices under a node
+int64_t EntrySpan(int level) { return int64_t{1} << (kBits * level); }   // indices under one entry
+int Slot(int64_t index, int level) { return static_cast<int>((index >> (kBits * level)) & (kFanout - 1)); }
+
+void ShareEntry(BlockPool* pool, Node* to, const Node* from, int i) {
+  if (!from->has(i)) return;
+  to->at(i) = from->at(i);
+  if (from->level == 0) {
+    pool->AddReference(from->at(i).page);
+  } else {
+    ++from->at(i).child->references;
+  }
+}
+
+void Unref(BlockPool* pool, Node* node);
+
+void DropEntry(BlockPool* pool, Node* node, int i) {
+  if (!node->has(i)) return;
+  if (node->level == 0) {
+    pool->Release(std::exchange(node->at(i).page, kNoBlock));
+  } else {
+    Unref(pool, std::exchange(node->at(i).child, nullptr));
+  }
+}
+
+void Unref(BlockPool* pool, Node* node) {
+  if (--node->references > 0) return;
+  for (int i = 0; i < kFanout; ++i) DropEntry(pool, node, i);
+  delete node;
+}
+
+// Makes `node` private to its holder, keeping only the entries [first, last].
+void Own(BlockPool* pool, Node*& node, int first = 0, int last = kFanout - 1) {
+  if (node->references == 1) {
+    for (int i = 0; i < first; ++i) DropEntry(pool, node, i);
+    for (int i = last + 1; i < kFanout; ++i) DropEntry(pool, node, i);
+    return;
+  }
+  Node* copy = new Node(node->level);
+  for (int i = first; i <= last; ++i) ShareEntry(pool, copy, node, i);
+  --node->references;
+  node = copy;
+}
+
+bool Empty(const Node* node) {
+  for (int i = 0; i < kFanout; ++i) {
+    if (node->has(i)) return false;
+  }
+  return true;
+}
+
+void FreeIfEmpty(BlockPool* pool, Node*& node) {
+  if (node != nullptr && Empty(node)) Unref(pool, std::exchange(node, nullptr));
+}
+
+// `base` is the first index under `node`.
+void ClipNode(BlockPool* pool, Node*& node, int64_t base, int64_t from, int64_t to) {
+  if (node == nullptr) return;
+  const int64_t end = base + Span(node->level);
+  if (from <= base && end <= to) return;
+  if (end <= from || to <= base) {
+    Unref(pool, std::exchange(node, nullptr));
+    return;
+  }
+  const int level = node->level;
+  const int first = from <= base ? 0 : Slot(from, level);
+  const int last = end <= to ? kFanout - 1 : Slot(to - 1, level);
+  Own(pool, node, first, last);
+  if (level > 0) {
+    ClipNode(pool, node->at(first).child, base + first * EntrySpan(level), from, to);
+    if (last != first) ClipNode(pool, node->at(last).child, base + last * EntrySpan(level), from, to);
+  }
+  FreeIfEmpty(pool, node);
+}
+
+// Replaces what `node` has from `index` on by what `tail` has there. Both start at `base`, at one level.
+void Graft(BlockPool* pool, Node*& node, Node* tail, int level, int64_t base, int64_t index) {
+  if (node == tail) return;
+  if (index <= base) {
+    if (node != nullptr) Unref(pool, node);
+    node = tail;
+    if (tail != nullptr) ++tail->references;
+    return;
+  }
+  if (index >= base + Span(level)) return;
+  const int split = Slot(index, level);
+  if (node == nullptr) {
+    node = new Node(level);
+  } else {
+    Own(pool, node, 0, split);
+  }
+  const bool inside = level > 0 && (index & (EntrySpan(level) - 1)) != 0;
+  if (inside) {
+    Graft(pool, node->at(split).child, tail == nullptr ? nullptr : tail->at(split).child, level - 1,
+          base + split * EntrySpan(level), index);
+  } else {
+    DropEntry(pool, node, split);
+    if (tail != nullptr) ShareEntry(pool, node, tail, split);
+  }
+  for (int i = split + 1; tail != nullptr && i < kFanout; ++i) ShareEntry(pool, node, tail, i);
+  FreeIfEmpty(pool, node);
+}
+
+void Visit(const Node* node, int64_t base, int64_t from, int64_t to,
+           const std::function<void(int64_t, BlockId)>& visit) {
+  if (node == nullptr || base >= to || base + Span(node->level) <= from) return;
+  for (int i = 0; i < kFanout; ++i) {
+    const int64_t index = base + i * EntrySpan(node->level);
+    if (!node->has(i)) continue;
+    if (node->level > 0) {
+      Visit(node->at(i).child, index, from, to, visit);
+    } else if (index >= from && index < to) {
+      visit(index, node->at(i).page);
+    }
+  }
+}
+
+void AuditNode(const Node* node, const PageTable::Auditor& auditor) {
+  if (node == nullptr || !auditor.first_visit(node)) return;
+  for (int i = 0; i < kFanout; ++i) {
+    if (!node->has(i)) continue;
+    if (node->level > 0) {
+      AuditNode(node->at(i).child, auditor);
+    } else {
+      auditor.leaf_page(node->at(i).page);
+    }
+  }
+}
+
+}  // namespace
+
+PageTable::PageTable(const PageTable& other) : pool_(other.pool_), root_(other.root_) {
+  if (root_ != nullptr) ++root_->references;
+}
+
+PageTable::PageTable(PageTable&& other) noexcept
+    : pool_(other.pool_), root_(std::exchange(other.root_, nullptr)) {}
+
+PageTable& PageTable::operator=(PageTable other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(root_, other.root_);
+  return *this;
+}
+
+PageTable::~PageTable() {
+  if (root_ != nullptr) Unref(pool_, root_);
+}
+
+BlockId PageTable::Get(int64_t index) const {
+  if (root_ == nullptr || index >= Span(root_->level)) return kNoBlock;
+  const Node* node = root_;
+  while (node->level > 0) {
+    node = node->at(Slot(index, node->level)).child;
+    if (node == nullptr) return kNoBlock;
+  }
+  return node->at(Slot(index, 0)).page;
+}
+
+bool PageTable::Exclusive(int64_t index) const {
+  const Node* node = root_;
+  while (true) {
+    if (node->references != 1) return false;
+    if (node->level == 0) return pool_->references(node->at(Slot(index, 0)).page) == 1;
+    node = node->at(Slot(index, node->level)).child;
+  }
+}
+
+void PageTable::GrowTo(int level) {
+  if (root_ == nullptr) {
+    root_ = new Node(level);
+    return;
+  }
+  while (root_->level < level) {
+    Node* up = new Node(root_->level + 1);
+    up->at(0).child = root_;
+    root_ = up;
+  }
+}
+
+void PageTable::Put(int64_t index, BlockId page) {
+  QUIRE_CACHE_CHECK(index >= 0 && page != kNoBlock);
+  int level = 0;
+  while (index >= Span(level)) ++level;
+  GrowTo(level);
+  Node** node = &root_;
+  while (true) {
+    Own(pool_, *node);
+    const int at = Slot(index, (*node)->level);
+    if ((*node)->level == 0) {
+      DropEntry(pool_, *node, at);
+      (*node)->at(at).page = page;
+      return;
+    }
+    Node*& child = (*node)->at(at).child;
+    if (child == nullptr) child = new Node((*node)->level - 1);
+    node = &child;
+  }
+}
+
+void PageTable::Clip(int64_t from, int64_t to) {
+  if (root_ == nullptr) return;
+  if (from >= to) {
+    Unref(pool_, std::exchange(root_, nullptr));
+    return;
+  }
+  ClipNode(pool_, root_, 0, from, to);
+}
+
+PageTable PageTable::Join(const PageTable& head, const PageTable& tail, int64_t index) {
+  PageTable result = head;
+  PageTable other = tail;
+  if (other.root_ == nullptr || index >= Span(other.root_->level)) {
+    result.Clip(0, index);
+    return result;
+  }
+  if (result.root_ == nullptr) {
+    other.Clip(index, INT64_MAX);
+    return other;
+  }
+  const int level = std::max(result.root_->level, other.root_->level);
+  result.GrowTo(level);
+  other.GrowTo(level);
+  Graft(result.pool_, result.root_, other.root_, level, 0, index);
+  return result;
+}
+
+void PageTable::ForEach(int64_t from, int64_t to, const std::function<void(int64_t, BlockId)>& visit) const {
+  Visit(root_, 0, from, to, visit);
+}
+
+void PageTable::Audit(const Auditor& auditor) const { AuditNode(root_, auditor); }
+
+uint32_t PageTable::NodeReferences(const Node* node) { return node->references; }
+
+}  // namespace quire::cache

@@ -1,0 +1,62 @@
+// A persistent map from page index (position / page_tokens) to page: copying it shares its structure.
+//
+// A radix tree of fixed fan-out over the page index. Nodes carry reference counts; a leaf holds one reference
+// to each of its pages. Every change copies only the shared nodes on its path, so copying, cutting and
+// joining tables cost O(log pages) whatever their length, and nodes that nobody shares are changed in place.
+// Invariants
+// - A page is exclusive to a table exactly if every node above it and the page itself have one reference.
+// - No node is empty; indices outside the tree are absent.
+// Engine thread only. The pool outlives the table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "cache/page_pool.h"
+
+namespace quire::cache {
+
+class PageTable {
+ public:
+  PageTable() = default;
+  explicit PageTable(BlockPool* pool) : pool_(pool) {}
+  PageTable(const PageTable& other);
+  PageTable(PageTable&& other) noexcept;
+  PageTable& operator=(PageTable other) noexcept;
+  ~PageTable();
+
+  bool empty() const { return root_ == nullptr; }
+  BlockId Get(int64_t index) const;     // kNoBlock when absent
+  bool Exclusive(int64_t index) const;  // REQUIRES: present
+
+  // Takes over one reference to `page`; what was at the index is released.
+  void Put(int64_t index, BlockId page);
+  // Keeps indices in [from, to) only.
+  void Clip(int64_t from, int64_t to);
+  // Indices below `index` from `head`, the others from `tail`. REQUIRES: both of one pool.
+  static PageTable Join(const PageTable& head, const PageTable& tail, int64_t index);
+
+  // Present pages with an index in [from, to), ascending.
+  void ForEach(int64_t from, int64_t to, const std::function<void(int64_t, BlockId)>& visit) const;
+
+  struct Node;
+  // For invariant checks: calls `leaf_page` once per page of every leaf not yet seen by `first_visit`, which
+  // returns whether a node is new to the caller; counts of node references are returned through
+  // `node_reference`.
+  struct Auditor {
+    std::function<bool(const Node*)> first_visit;
+    std::function<void(BlockId)> leaf_page;
+  };
+  void Audit(const Auditor& auditor) const;
+  static uint32_t NodeReferences(const Node* node);
+
+ private:
+  void GrowTo(int level);
+
+  BlockPool* pool_ = nullptr;
+  Node* root_ = nullptr;
+};
+
+}  // namespace quire::cache

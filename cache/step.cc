@@ -1,0 +1,293 @@
+// Begin: plan, reserve (all or nothing), then hand out a Step. Commit: move the offsets.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "cache/check.h"
+#include "cache/hybrid_cache.h"
+#include "cache/sequence_state.h"
+
+namespace quire::cache {
+namespace {
+
+// What it took to make one sequence's writes private, so that it can be taken back.
+struct Undo {
+  SequenceState* sequence;
+  size_t group;
+  BlockId old_page;   // what the boundary page was before it was copied, or kNoBlock
+  bool was_unmapped;  // the boundary page did not exist
+};
+
+struct UndoSlot {
+  SequenceState* sequence;
+  BlockId old_slot;  // kNoBlock: there was none
+};
+
+class Reservation {
+ public:
+  explicit Reservation(Pools* pools) : pools_(pools) {}
+
+  // False when a pool ran out; the caller then calls Undo.
+  bool Take(SequenceState* sequence, int32_t tokens) {
+    for (size_t g = 0; g < pools_->pages.size(); ++g) {
+      if (!TakePages(sequence, g, tokens)) return false;
+    }
+    return !sequence->held.recurrent() || TakeSlot(sequence);
+  }
+
+  void TakeBack() {
+    for (auto undo = pages_.rbegin(); undo != pages_.rend(); ++undo) {
+      HybridState& held = undo->sequence->held;
+      HybridState::Group& group = held.groups[undo->group];
+      group.table.Clip(0, undo->was_unmapped ? 0 : pools_->PageEnd(held.offset()));
+      if (undo->old_page == kNoBlock) continue;
+      pools_->pages[undo->group]->AddReference(undo->old_page);
+      group.table.Put(pools_->PageOf(held.offset()), undo->old_page);
+      undo->sequence->InvalidateViews(held.offset());
+    }
+    for (auto undo = slots_.rbegin(); undo != slots_.rend(); ++undo) {
+      BlockPool& blocks = pools_->slots->blocks();
+      if (undo->old_slot != kNoBlock) blocks.AddReference(undo->old_slot);
+      undo->sequence->held.slot = SlotRef(&blocks, undo->old_slot);
+    }
+  }
+
+ private:
+  // Other holders of a page that was copied still hold it, so an undo can always take a reference again.
+  bool TakePages(SequenceState* sequence, size_t g, int32_t tokens) {
+    HybridState& held = sequence->held;
+    PageTable& table = held.groups[g].table;
+    BlockPool& pool = *pools_->pages[g];
+    int64_t index = pools_->PageOf(held.offset());
+    const int64_t end = pools_->PageEnd(held.offset() + tokens);
+    const bool mid_page = held.offset() % pools_->layout.page_tokens != 0;
+    const BlockId boundary = mid_page ? table.Get(index) : kNoBlock;
+    pages_.push_back(Undo{sequence, g, kNoBlock, mid_page && boundary == kNoBlock});
+    if (boundary != kNoBlock) {
+      if (!table.Exclusive(index)) {
+        const BlockId copy = pool.Allocate();
+        if (copy == kNoBlock) return false;
+        std::memcpy(pool.data(copy), pool.data(boundary), pool.block_bytes());
+        pools_->bytes_copied += pool.block_bytes();
+        table.Put(index, copy);
+        pages_.back().old_page = boundary;
+      }
+      ++index;
+    }
+    for (; index < end; ++index) {
+      const BlockId page = pool.Allocate();
+      if (page == kNoBlock) return false;
+      table.Put(index, page);
+    }
+    return true;
+  }
+
+  bool TakeSlot(SequenceState* sequence) {
+    HybridState& held = sequence->held;
+    if (held.slot && held.slot.exclusive()) return true;
+    SlotRef fresh = held.slot ? pools_->slots->AllocateCopy(held.slot) : pools_->slots->AllocateZero();
+    if (!fresh) return false;
+    if (held.slot) pools_->bytes_copied += pools_->slots->blocks().block_bytes();
+    slots_.push_back(UndoSlot{sequence, held.slot ? held.slot.id() : kNoBlock});
+    held.slot = std::move(fresh);
+    return true;
+  }
+
+  Pools* pools_;
+  std::vector<Undo> pages_;
+  std::vector<UndoSlot> slots_;
+};
+
+class OpenStep final : public Step {
+ public:
+  OpenStep(Pools* pools, size_t sequences) : pools_(pools), entries_(sequences) {}
+
+  ~OpenStep() override {
+    if (!committed_) Cancel();
+  }
+
+  void Add(size_t i, SequenceState* sequence, int32_t tokens) {
+    Entry& entry = entries_[i];
+    const HybridState& held = sequence->held;
+    entry.sequence = sequence;
+    entry.offset = held.offset();
+    entry.tokens = tokens;
+    sequence->in_step = true;
+    for (size_t g = 0; g < pools_->pages.size(); ++g) {
+      const Position oldest = OldestVisible(pools_->layout.groups[g], entry.offset);
+      sequence->views[g].Update(held, g, oldest, entry.offset, entry.offset + tokens);
+    }
+  }
+
+  size_t sequences() const override { return entries_.size(); }
+  Position offset(size_t i) const override { return entries_[i].offset; }
+  int32_t new_tokens(size_t i) const override { return entries_[i].tokens; }
+
+  std::span<const PageView> Pages(size_t i, size_t group) const override {
+    return entries_[i].sequence->views[group].views();
+  }
+
+  std::byte* Slot(size_t i) const override {
+    if (pools_->layout.recurrent.empty()) return nullptr;
+    entries_[i].slot_taken.store(true, std::memory_order_relaxed);
+    return entries_[i].sequence->held.slot.data();
+  }
+
+  void Commit() override {
+    QUIRE_CACHE_CHECK(!committed_);
+    committed_ = true;
+    for (Entry& entry : entries_) {
+      entry.sequence->held.Advance(entry.offset + entry.tokens, entry.offset + entry.tokens);
+      entry.sequence->in_step = false;
+    }
+  }
+
+ private:
+  struct Entry {
+    SequenceState* sequence = nullptr;
+    Position offset = 0;
+    int32_t tokens = 0;
+    mutable std::atomic<bool> slot_taken = false;
+  };
+
+  void Cancel() {
+    for (Entry& entry : entries_) {
+      SequenceState& sequence = *entry.sequence;
+      HybridState& held = sequence.held;
+      for (size_t g = 0; g < held.groups.size(); ++g) {
+        const bool unneeded = OldestVisible(pools_->layout.groups[g], entry.offset) == entry.offset;
+        held.groups[g].table.Clip(0, unneeded ? 0 : pools_->PageEnd(entry.offset));
+      }
+      if (entry.offset == 0 || entry.slot_taken.load(std::memory_order_relaxed)) held.slot = SlotRef();
+      sequence.InvalidateViews(entry.offset);
+      sequence.in_step = false;
+    }
+  }
+
+  Pools* pools_;
+  std::vector<Entry> entries_;
+  bool committed_ = false;
+};
+
+// Holds pointers into the sequence's state only.
+class ReadView final : public StepView {
+ public:
+  explicit ReadView(SequenceState* sequence) : sequence_(sequence) {
+    const HybridState& held = sequence->held;
+    const Position end = held.offset();
+    for (size_t g = 0; g < held.groups.size(); ++g) {
+      const Position oldest = OldestVisible(held.pools().layout.groups[g], end);
+      empty_.push_back(oldest == end);
+      if (oldest != end) sequence->views[g].Update(held, g, oldest, end, end);
+    }
+  }
+
+  size_t sequences() const override { return 1; }
+  Position offset(size_t) const override { return sequence_->held.offset(); }
+  int32_t new_tokens(size_t) const override { return 0; }
+  std::span<const PageView> Pages(size_t, size_t group) const override {
+    return empty_[group] ? std::span<const PageView>() : sequence_->views[group].views();
+  }
+  std::byte* Slot(size_t) const override {
+    return sequence_->held.slot ? sequence_->held.slot.data() : nullptr;
+  }
+
+ private:
+  SequenceState* sequence_;
+  std::vector<bool> empty_;  // [groups]
+};
+
+std::string Shortage(const Demand& demand, ErrorCode* code) {
+  std::string text;
+  *code = ErrorCode::kOutOfPages;
+  const auto add = [&](const std::string& name, const Demand::Kind& kind) {
+    fmt::format_to(std::back_inserter(text), "{}{}: capacity {}, used {}, demand {}",
+                   text.empty() ? "" : "; ", name, kind.capacity, kind.used, kind.need);
+  };
+  if (demand.slots.need > demand.slots.capacity - demand.slots.used) {
+    *code = ErrorCode::kOutOfSlots;
+    add("state slots", demand.slots);
+  }
+  for (size_t g = 0; g < demand.pages.size(); ++g) add(fmt::format("pages of group {}", g), demand.pages[g]);
+  if (*code == ErrorCode::kOutOfPages && demand.slots.need > 0) add("state slots", demand.slots);
+  fmt::format_to(std::back_inserter(text), "; bytes left {}", demand.bytes_left);
+  return text;
+}
+
+}  // namespace
+
+Result<void> HybridCache::CheckAppends(std::span<const Append> appends) const {
+  std::unordered_set<const Sequence*> seen;
+  const auto fail = [](ErrorCode code, size_t i, const char* what) {
+    return std::unexpected(Error{code, fmt::format("appends[{}]: {}", i, what)});
+  };
+  for (size_t i = 0; i < appends.size(); ++i) {
+    const Append& append = appends[i];
+    if (append.sequence == nullptr || !*append.sequence) return fail(ErrorCode::kInvalid, i, "no sequence");
+    if (append.tokens <= 0) return fail(ErrorCode::kInvalid, i, "no tokens");
+    const SequenceState& state = *append.sequence->state_;
+    if (&state.held.pools() != pools_.get()) return fail(ErrorCode::kInvalid, i, "sequence of another cache");
+    if (state.in_step) return fail(ErrorCode::kInvalid, i, "the sequence is in a step");
+    if (!seen.insert(append.sequence).second)
+      return fail(ErrorCode::kInvalid, i, "the sequence is named twice");
+    if (!state.held.complete()) {
+      return fail(ErrorCode::kUnsupported, i,
+                  "some layer has no state at the offset; restore the sequence first");
+    }
+  }
+  return {};
+}
+
+Demand HybridCache::Need(std::span<const Append> appends) const {
+  Demand demand;
+  for (const auto& pool : pools_->pages) {
+    demand.pages.push_back(Demand::Kind{0, pool->used(), pool->capacity(), pool->block_bytes()});
+  }
+  const BlockPool& slots = pools_->slots->blocks();
+  demand.slots = Demand::Kind{0, slots.used(), slots.capacity(), slots.block_bytes()};
+  demand.bytes_left = pools_->budget.left();
+  for (const Append& append : appends) {
+    const HybridState& held = append.sequence->state_->held;
+    const int64_t first = pools_->PageOf(held.offset());
+    const bool mid_page = held.offset() % pools_->layout.page_tokens != 0;
+    for (size_t g = 0; g < demand.pages.size(); ++g) {
+      const PageTable& table = held.groups[g].table;
+      const bool in_place = mid_page && table.Get(first) != kNoBlock && table.Exclusive(first);
+      demand.pages[g].need += pools_->PageEnd(held.offset() + append.tokens) - first - (in_place ? 1 : 0);
+    }
+    if (held.recurrent() && (!held.slot || !held.slot.exclusive())) ++demand.slots.need;
+  }
+  return demand;
+}
+
+Result<std::unique_ptr<Step>> HybridCache::Begin(std::span<const Append> appends) {
+  if (auto ok = CheckAppends(appends); !ok) return std::unexpected(std::move(ok.error()));
+  Reservation reservation(pools_.get());
+  for (const Append& append : appends) {
+    if (reservation.Take(append.sequence->state_.get(), append.tokens)) continue;
+    reservation.TakeBack();
+    ErrorCode code;
+    std::string message = Shortage(Need(appends), &code);
+    return std::unexpected(Error{code, std::move(message)});
+  }
+  auto step = std::make_unique<OpenStep>(pools_.get(), appends.size());
+  for (size_t i = 0; i < appends.size(); ++i) {
+    step->Add(i, appends[i].sequence->state_.get(), appends[i].tokens);
+  }
+  return step;
+}
+
+Result<std::unique_ptr<StepView>> HybridCache::View(Sequence& sequence) {
+  SequenceState& state = *sequence.state_;
+  if (state.in_step) return std::unexpected(Error{ErrorCode::kInvalid, "the sequence is in a step"});
+  if (!state.held.complete()) {
+    return std::unexpected(Error{ErrorCode::kUnsupported, "some layer has no state at the offset"});
+  }
+  return std::make_unique<ReadView>(&state);
+}
+
+}  // namespace quire::cache
