@@ -1,0 +1,212 @@
+#include "server/model_manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json_fields.h"
+#include "api/json_read.h"
+
+namespace quire::server {
+namespace {
+
+using api::Json;
+
+constexpr std::string_view kManifestType = "application/vnd.docker.distribution.manifest.v2+json";
+constexpr std::string_view kConfigType = "application/vnd.docker.container.image.v1+json";
+constexpr size_t kLayersMax = 256;
+
+std::unexpected<api::Error> Refuse(std::string reason) {
+  return api::Fail(api::ErrorCode::kBadModel, std::move(reason));
+}
+
+api::Result<Json> ReadObject(std::string_view text) {
+  auto value = api::ReadJson(text);
+  if (!value) return Refuse(value.error().message);
+  if (!value->is_object()) return Refuse("not a JSON object");
+  return value;
+}
+
+// REQUIRES: error holds one.
+std::unexpected<api::Error> Refuse(const api::FirstError& error) { return Refuse(error->message); }
+
+Layer ReadLayer(const Json& object, const std::string& path, api::FirstError& error) {
+  api::Fields fields(object, path, error);
+  Layer layer;
+  std::string digest;
+  fields.Get("mediaType", layer.media_type);
+  fields.Get("digest", digest);
+  fields.Get("size", layer.size, 0);
+  const auto blob = BlobNameOf(digest);
+  if (!blob) {
+    fields.Reject("digest", "is not a SHA-256 digest");
+    return layer;
+  }
+  layer.blob = *blob;
+  return layer;
+}
+
+std::string DigestOf(const Layer& layer) { return "sha256:" + layer.blob.substr(layer.blob.find('-') + 1); }
+
+Json LayerJson(const Layer& layer) {
+  Json json = Json::object();
+  json["mediaType"] = layer.media_type;
+  json["digest"] = DigestOf(layer);
+  json["size"] = layer.size;
+  return json;
+}
+
+}  // namespace
+
+const Layer* Manifest::Find(std::string_view media_type) const {
+  const auto found = std::ranges::find(layers, media_type, &Layer::media_type);
+  return found == layers.end() ? nullptr : &*found;
+}
+
+int64_t Manifest::TotalSize() const {
+  int64_t total = config.size;
+  for (const Layer& layer : layers) total += layer.size;
+  return total;
+}
+
+std::optional<std::string> BlobNameOf(std::string_view digest) {
+  constexpr std::string_view kAlgorithm = "sha256";
+  constexpr size_t kHexDigits = 64;
+  if (digest.size() != kAlgorithm.size() + 1 + kHexDigits || !digest.starts_with(kAlgorithm))
+    return std::nullopt;
+  const char separator = digest[kAlgorithm.size()];
+  if (separator != ':' && separator != '-') return std::nullopt;
+  const std::string_view hex = digest.substr(kAlgorithm.size() + 1);
+  if (hex.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
+  return fmt::format("{}-{}", kAlgorithm, hex);
+}
+
+api::Result<Manifest> ParseManifest(std::string_view text) {
+  const auto json = ReadObject(text);
+  if (!json) return std::unexpected(json.error());
+  api::FirstError error;
+  api::Fields fields(*json, "", error);
+  int32_t schema = 0;
+  fields.Get("schemaVersion", schema);
+  const Json* config = fields.FindObject("config");
+  const Json* layers = fields.FindArray("layers");
+  if (error) return Refuse(error);
+  if (schema != 2) return Refuse(fmt::format("schemaVersion is {}, not 2", schema));
+  if (config == nullptr || layers == nullptr) return Refuse("no config or no layers");
+  if (layers->size() > kLayersMax) return Refuse(fmt::format("{} layers", layers->size()));
+
+  Manifest manifest;
+  manifest.config = ReadLayer(*config, "config", error);
+  for (size_t i = 0; i < layers->size(); ++i) {
+    manifest.layers.push_back(ReadLayer((*layers)[i], fmt::format("layers[{}]", i), error));
+  }
+  if (error) return Refuse(error);
+  int64_t total = manifest.config.size;
+  for (const Layer& layer : manifest.layers) {
+    if (__builtin_add_overflow(total, layer.size, &total)) return Refuse("layers of more than 2^63 bytes");
+  }
+  return manifest;
+}
+
+std::string WriteManifest(const Manifest& manifest) {
+  Json layers = Json::array();
+  for (const Layer& layer : manifest.layers) layers.push_back(LayerJson(layer));
+  Json json = Json::object();
+  json["schemaVersion"] = 2;
+  json["mediaType"] = kManifestType;
+  json["config"] = LayerJson(
+      {.media_type = std::string(kConfigType), .blob = manifest.config.blob, .size = manifest.config.size});
+  json["layers"] = std::move(layers);
+  return api::DumpJson(json);
+}
+
+api::Result<ModelDetails> ParseModelConfig(std::string_view text) {
+  const auto json = ReadObject(text);
+  if (!json) return std::unexpected(json.error());
+  api::FirstError error;
+  api::Fields fields(*json, "", error);
+  ModelDetails details;
+  fields.Get("model_format", details.format);
+  fields.Get("model_family", details.family);
+  fields.Get("model_type", details.parameter_size);
+  fields.Get("file_type", details.quantization_level);
+  if (const Json* families = fields.FindArray("model_families")) {
+    for (const Json& family : *families) {
+      if (!family.is_string()) return Refuse("model_families is not a list of strings");
+      details.families.push_back(family.get<std::string>());
+    }
+  }
+  if (error) return Refuse(error);
+  return details;
+}
+
+std::string WriteModelConfig(const ModelDetails& details, const std::vector<Layer>& layers) {
+  Json digests = Json::array();
+  for (const Layer& layer : layers) digests.push_back(DigestOf(layer));
+  Json rootfs = Json::object();
+  rootfs["type"] = "layers";
+  rootfs["diff_ids"] = std::move(digests);
+  Json json = Json::object();
+  json["model_format"] = details.format;
+  json["model_family"] = details.family;
+  json["model_families"] = details.families;
+  json["model_type"] = details.parameter_size;
+  json["file_type"] = details.quantization_level;
+  json["architecture"] = "amd64";
+  json["os"] = "linux";
+  json["rootfs"] = std::move(rootfs);
+  return api::DumpJson(json);
+}
+
+api::Result<std::vector<api::Message>> ParseMessages(std::string_view text) {
+  const auto json = api::ReadJson(text);
+  if (!json) return Refuse(json.error().message);
+  if (json->is_null()) return std::vector<api::Message>();
+  if (!json->is_array()) return Refuse("not a JSON array");
+  api::FirstError error;
+  std::vector<api::Message> messages;
+  for (size_t i = 0; i < json->size(); ++i) {
+    api::Fields fields((*json)[i], fmt::format("messages[{}]", i), error);
+    api::Message& message = messages.emplace_back();
+    fields.Get("role", message.role);
+    fields.Get("content", message.content);
+    fields.Get("thinking", message.thinking);
+    if (error) return Refuse(error);
+  }
+  return messages;
+}
+
+api::Result<api::Options> ParseParameters(std::string_view text) {
+  const auto json = ReadObject(text);
+  if (!json) return std::unexpected(json.error());
+  api::FirstError error;
+  api::Fields fields(*json, "options", error, api::Noun::kOption);
+  api::Options options;
+  fields.Get("num_ctx", options.num_ctx);
+  fields.Get("num_predict", options.num_predict);
+  fields.Get("num_keep", options.num_keep);
+  fields.Get("top_k", options.top_k);
+  fields.Get("repeat_last_n", options.repeat_last_n);
+  fields.Get("temperature", options.temperature);
+  fields.Get("top_p", options.top_p);
+  fields.Get("min_p", options.min_p);
+  fields.Get("typical_p", options.typical_p);
+  fields.Get("repeat_penalty", options.repeat_penalty);
+  fields.Get("presence_penalty", options.presence_penalty);
+  fields.Get("frequency_penalty", options.frequency_penalty);
+  fields.Get("seed", options.seed);
+  if (const Json* stop = fields.FindArray("stop")) {
+    std::vector<std::string> texts;
+    for (const Json& item : *stop) {
+      if (!item.is_string()) return Refuse("option \"stop\" must be a list of strings");
+      texts.push_back(item.get<std::string>());
+    }
+    options.stop = std::move(texts);
+  }
+  if (error) return Refuse(error);
+  return options;
+}
+
+}  // namespace quire::server
