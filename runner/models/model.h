@@ -22,12 +22,12 @@ namespace quire::runner::models {
 
 using TokenId = int32_t;
 
-// One step's tokens of many sequences, laid end to end (ragged): rows [row_begin[i], row_begin[i + 1]) belong to
-// sequence i of the StepView. Plain data, owned by the engine.
+// One step's tokens of many sequences, laid end to end (ragged): rows [row_begin[i], row_begin[i + 1]) belong
+// to sequence i of the StepView. Plain data, owned by the engine.
 struct Batch {
-  std::vector<TokenId> tokens;       // [rows]
-  std::vector<int32_t> row_begin;    // [sequences + 1]
-  std::vector<int32_t> logit_rows;   // rows that need logits, ascending
+  std::vector<TokenId> tokens;      // [rows]
+  std::vector<int32_t> row_begin;   // [sequences + 1]
+  std::vector<int32_t> logit_rows;  // rows that need logits, ascending
 };
 
 // Receives named intermediate activations, for the golden tests only. Names are those of fixtures/README.md
@@ -47,12 +47,13 @@ class Model {
   virtual int32_t vocab_size() const = 0;
   virtual int32_t context_length() const = 0;  // trained, tokens
   virtual int64_t parameters() const = 0;
-  virtual int64_t weight_bytes() const = 0;    // mapped or held
+  virtual int64_t weight_bytes() const = 0;  // mapped or held
   virtual const cache::Layout& cache_layout() const = 0;
 
   // Runs all layers over the batch, writing K, V and recurrent state through `step`, and fills `logits`
   // [logit_rows, vocab_size]. Every row's result depends only on its own sequence (DESIGN "The same bits").
-  // REQUIRES: batch and step describe the same sequences; tokens are in [0, vocab_size) (the caller checks input).
+  // REQUIRES: batch and step describe the same sequences; tokens are in [0, vocab_size) (the caller checks
+  // input).
   virtual void Forward(const Batch& batch, cache::StepView& step, ThreadPool& pool, std::span<float> logits,
                        Probe* probe = nullptr) = 0;
 };

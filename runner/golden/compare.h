@@ -1,0 +1,37 @@
+// Compares a model with its goldens, prompt by prompt, and says so in words.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "runner/golden/golden_file.h"
+#include "runner/golden/golden_run.h"
+
+namespace quire::runner::golden {
+
+struct CompareOptions {
+  float tolerance = 2e-3F;
+  size_t chunk = 0;  // 0 = prefill at once only; else it is also run in chunks and must give the same bits
+  bool verbose = false;  // hidden activations too
+};
+
+struct Comparison {
+  float max_abs = 0;        // largest logit difference
+  size_t greedy_equal = 0;  // tokens of all prompts
+  size_t greedy_total = 0;
+  bool same_bits = true;           // chunked against unchunked
+  std::vector<std::string> lines;  // one or more per prompt
+
+  bool pass(float tolerance) const {
+    return max_abs <= tolerance && greedy_equal == greedy_total && same_bits;
+  }
+  // "golden: PASS max_abs=1.5e-05 greedy=192/192"
+  std::string Verdict(float tolerance) const;
+};
+
+// REQUIRES: the golden's vocabulary is the model's, and the run has room for its longest prompt and
+// continuation.
+Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options);
+
+}  // namespace quire::runner::golden

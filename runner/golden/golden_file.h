@@ -1,0 +1,38 @@
+// What a reference implementation computed for a checkpoint: golden.json and golden.safetensors of a
+// directory, or the pair of files that holds the same for quantised weights.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "runner/models/model.h"
+
+namespace quire::runner::golden {
+
+struct GoldenPrompt {
+  std::vector<models::TokenId> ids;
+  std::vector<int32_t> logit_rows;      // positions in the prompt, ascending
+  std::vector<float> logits;            // [logit_rows, vocab]
+  std::vector<models::TokenId> greedy;  // continuation that does not stop at end tokens
+  std::vector<float> last_logits;       // [vocab] after the whole continuation; empty when not recorded
+  std::map<std::string, std::vector<float>> hidden;  // "hidden.layer3" -> [ids, hidden size]
+};
+
+struct GoldenFile {
+  int32_t vocab = 0;
+  std::vector<GoldenPrompt> prompts;
+};
+
+// Every id is in [0, vocab), every shape agrees with its prompt. kNotFound and kBadModel name the file and
+// the reason.
+api::Result<GoldenFile> ReadGolden(const std::filesystem::path& directory);
+
+// `json` is <family>.quant_golden.json, beside it the .safetensors; `type` is a key such as "Q8_0".
+api::Result<GoldenFile> ReadQuantGolden(const std::filesystem::path& json, std::string_view type);
+
+}  // namespace quire::runner::golden

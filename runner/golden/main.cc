@@ -1,0 +1,86 @@
+// quire-golden: does a checkpoint compute what its reference computed?
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "runner/golden/compare.h"
+#include "runner/kernels/matmul.h"
+#include "runner/kernels/thread_pool.h"
+
+namespace quire::runner::golden {
+namespace {
+
+constexpr int kExitPass = 0, kExitFail = 1, kExitUnusable = 2;
+
+struct Options {
+  std::string model;
+  std::string golden;
+  std::string quant;
+  int threads = 0;
+  CompareOptions compare;
+};
+
+int Unusable(const std::string& reason) {
+  std::fputs(fmt::format("quire-golden: {}\n", reason).c_str(), stderr);
+  return kExitUnusable;
+}
+
+int Run(const Options& options) {
+  const auto golden =
+      options.quant.empty() ? ReadGolden(options.golden) : ReadQuantGolden(options.golden, options.quant);
+  if (!golden) return Unusable(golden.error().message);
+  size_t longest = 0;
+  for (const GoldenPrompt& prompt : golden->prompts) {
+    longest = std::max(longest, prompt.ids.size() + prompt.greedy.size());
+  }
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  auto run = GoldenRun::Open(options.model, pool, 1, static_cast<int64_t>(longest));
+  if (!run) return Unusable(run.error().message);
+  if (run->model().vocab_size() != golden->vocab) {
+    return Unusable(fmt::format("{} has {} tokens, but {} was made with {}", options.model,
+                                run->model().vocab_size(), options.golden, golden->vocab));
+  }
+  fmt::print("{}: {} parameters, {} threads, {}\n", options.model, run->model().parameters(), pool.threads(),
+             kernels::InstructionSet());
+  const Comparison result = Compare(*run, *golden, options.compare);
+  for (const std::string& line : result.lines) fmt::print("{}\n", line);
+  fmt::print("{}\n", result.Verdict(options.compare.tolerance));
+  return result.pass(options.compare.tolerance) ? kExitPass : kExitFail;
+}
+
+}  // namespace
+}  // namespace quire::runner::golden
+
+int main(int argc, char** argv) {
+  using quire::runner::golden::Options;
+  Options options;
+  CLI::App app{
+      "Runs a model on golden prompts and compares logits and greedy continuations with the reference."};
+  app.add_option("model", options.model, "GGUF file or Hugging Face directory")->required();
+  app.add_option(
+         "golden", options.golden,
+         "directory with golden.json and golden.safetensors; with --quant, the .quant_golden.json file")
+      ->required();
+  app.add_option("--chunk", options.compare.chunk,
+                 "also prefill in chunks of this many tokens; must give the same bits");
+  app.add_option("--threads", options.threads, "compute threads; 0 = one per core")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--tolerance", options.compare.tolerance, "largest logit difference that passes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--quant", options.quant, "quantised type whose goldens to read (Q8_0)");
+  app.add_flag("--verbose", options.compare.verbose, "compare hidden activations too");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fputs(fmt::format("quire-golden: {}\n", error.what()).c_str(), stderr);
+    return 2;
+  }
+  return quire::runner::golden::Run(options);
+}
