@@ -6,6 +6,7 @@
 
 #include "api/ipc.h"
 #include "api/ipc_payload.h"
+#include "api/limits.h"
 
 namespace quire::api::ipc {
 namespace {
@@ -14,7 +15,6 @@ enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel,
 enum PromptKind : int32_t { kChat, kRaw, kContinued };
 
 constexpr int32_t kThreadsMax = 4096;
-constexpr int32_t kTopLogprobsMax = 20;
 
 Json Pack(const ToolCall& call) {
   return {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments_json}};

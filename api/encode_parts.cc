@@ -1,0 +1,42 @@
+#include "api/encode_parts.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace quire::api {
+namespace {
+
+// JSON has no minus infinity; this is the value OpenAI gives for a token that has next to no chance.
+constexpr float kLogprobFloor = -9999.0F;
+
+Json EncodeCandidate(const TokenCandidate& candidate) {
+  Json bytes = Json::array();
+  for (const char c : candidate.bytes) bytes.push_back(static_cast<unsigned char>(c));
+  const float logprob = std::isfinite(candidate.logprob) ? candidate.logprob : kLogprobFloor;
+  return {{"token", candidate.bytes}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
+
+Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs) {
+  Json list = Json::array();
+  for (const TokenLogprob& token : logprobs) {
+    Json entry = EncodeCandidate(token.chosen);
+    Json top = Json::array();
+    for (const TokenCandidate& candidate : token.top) top.push_back(EncodeCandidate(candidate));
+    entry["top_logprobs"] = std::move(top);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+void Append(TextDelta& answer, const TextDelta& delta) {
+  answer.text += delta.text;
+  answer.tokens += delta.tokens;
+  answer.logprobs.insert(answer.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+}
+
+std::string_view Name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
+
+}  // namespace quire::api

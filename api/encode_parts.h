@@ -1,0 +1,21 @@
+// Pieces of replies that the dialects share.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "api/event.h"
+#include "api/json_type.h"
+
+namespace quire::api {
+
+// [{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}]
+Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs);
+
+// Adds a delta to a whole answer, so that what is not streamed is what would have been.
+void Append(TextDelta& answer, const TextDelta& delta);
+
+// "stop" or "length".
+std::string_view Name(FinishReason reason);
+
+}  // namespace quire::api

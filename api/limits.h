@@ -1,0 +1,16 @@
+// Bounds on what a request may hold. The HTTP server's body limit must not be above kBodyBytesMax.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::api {
+
+inline constexpr size_t kBodyBytesMax = size_t{64}
+                                        << 20;   // a request that fits, fits one frame of the runner link
+inline constexpr size_t kMessagesMax = 250'000;  // messages and tool calls of one chat
+inline constexpr size_t kStopStringsMax = 1024;
+inline constexpr size_t kStopBytesMax = size_t{64} << 10;  // all stop strings together
+inline constexpr int32_t kTopLogprobsMax = 20;
+
+}  // namespace quire::api

@@ -1,0 +1,80 @@
+// The OpenAI dialect: request bodies of /v1/chat/completions to a struct, events to reply bodies and
+// server-sent events, /v1/models.
+//
+// A parser takes the whole body as it came. Unknown fields are ignored; what is known but not done in this
+// version is refused with kUnsupported. Errors name the field by its path.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "api/event.h"
+#include "api/prompt.h"
+#include "api/request.h"
+
+namespace quire::api::openai {
+
+struct ChatRequest {
+  std::string model;              // as sent; replies echo it. Not empty
+  std::vector<Message> messages;  // not empty
+  bool stream = false;
+  bool include_usage = false;
+  Options options;  // temperature and top_p keep OpenAI's default 1 where absent; see ToRequest()
+  std::vector<std::string> unknown_options;            // for the log
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  bool logprobs = false;
+  int32_t top_logprobs = 0;
+};
+
+Result<ChatRequest> ParseChat(std::string_view body);
+
+// Defaults: temperature 1 and top_p 1, then the model's parameters, then the request's. Never cuts the
+// prompt.
+Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
+
+// What every chunk of one reply repeats.
+struct ReplyHead {
+  std::string id;  // "chatcmpl-..."; unique, made by the caller
+  std::string model;
+  std::chrono::system_clock::time_point created;
+  bool stream = false;
+  bool include_usage = false;
+};
+
+// The reply to one request, streamed or not. One per request; not thread-safe.
+class ChatEncoder {
+ public:
+  explicit ChatEncoder(ReplyHead head);
+
+  // Bytes to write now, possibly none. Streamed: whole server-sent events; after Finished they end with
+  // "[DONE]". Not streamed: nothing until Finished, then the whole body. Failed gives StreamError(), which
+  // fits only after the first byte of a stream; before it the reply is ErrorBody() with HttpStatus().
+  std::string OnEvent(const Event& event);
+
+ private:
+  std::string OnText(const TextDelta& delta);
+  std::string OnFinished(const Finished& finished);
+
+  ReplyHead head_;
+  bool role_sent_ = false;
+  TextDelta answer_;  // all of it so far; stays empty when streaming
+};
+
+std::string ErrorBody(const Error& error);    // {"error":{"message","type","param","code"}}
+std::string StreamError(const Error& error);  // the same as a server-sent event
+
+struct ModelEntry {
+  std::string id;  // shortest full form
+  std::chrono::system_clock::time_point created;
+  std::string owned_by = "library";
+};
+
+std::string EncodeModels(const std::vector<ModelEntry>& models);  // /v1/models
+std::string EncodeModel(const ModelEntry& model);                 // /v1/models/{id}
+
+}  // namespace quire::api::openai
