@@ -1,0 +1,141 @@
+// Models against what reference implementations computed with them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runner/golden/compare.h"
+#include "runner/kernels/test_support.h"
+
+namespace quire::runner::golden {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// ../shared/fixtures, or $QUIRE_FIXTURES.
+fs::path Fixtures() {
+  const char* set = std::getenv("QUIRE_FIXTURES");
+  return set != nullptr ? fs::path(set) : fs::path("../shared/fixtures");
+}
+
+void ExpectGolden(const fs::path& model, const api::Result<GoldenFile>& golden, float tolerance) {
+  ASSERT_TRUE(golden) << golden.error().message;
+  ThreadPool pool(2);
+  auto run = GoldenRun::Open(model, pool, 1, 256);
+  ASSERT_TRUE(run) << run.error().message;
+  ASSERT_EQ(run->model().vocab_size(), golden->vocab);
+  ASSERT_FALSE(golden->prompts.empty());
+  for (const size_t chunk : {1U, 5U, 32U}) {
+    const Comparison result = Compare(*run, *golden, {.tolerance = tolerance, .chunk = chunk});
+    EXPECT_TRUE(result.pass(tolerance)) << result.Verdict(tolerance) << "\n"
+                                        << testing::PrintToString(result.lines);
+  }
+}
+
+constexpr const char* kLfm2 = "tests/data/models/lfm2";
+
+// transformers, float32. Measured: 5e-5.
+TEST(Golden, Lfm2WithEveryInstructionSet) {
+  kernels::test::ForEachInstructionSet([] { ExpectGolden(kLfm2, ReadGolden(kLfm2), 2e-4F); });
+}
+TEST(Golden, Lfm2AsF16Gguf) { ExpectGolden("tests/data/gguf/lfm2.f16.gguf", ReadGolden(kLfm2), 2e-4F); }
+TEST(Golden, Lfm2AsBf16Gguf) { ExpectGolden("tests/data/gguf/lfm2.bf16.gguf", ReadGolden(kLfm2), 2e-4F); }
+
+// transformers with the dequantised weights. Measured: 3e-5.
+TEST(Golden, Lfm2Quantised) {
+  ExpectGolden("tests/data/gguf/lfm2_k256.Q8_0.gguf",
+               ReadQuantGolden("tests/data/gguf/lfm2_k256.Q8_0.golden.json", "Q8_0"), 1e-3F);
+}
+
+TEST(Golden, Lfm2OfTheSharedFixtures) {
+  const fs::path wide = Fixtures() / "models/lfm2_k256";
+  if (!fs::exists(wide)) GTEST_SKIP() << "no shared fixtures at " << Fixtures();
+  ExpectGolden(wide, ReadGolden(wide), 2e-4F);
+  ExpectGolden(Fixtures() / "gguf/lfm2_k256.f16.gguf", ReadGolden(wide), 2e-4F);
+}
+
+TEST(Golden, AnotherModelsGoldensFail) {
+  const fs::path other = Fixtures() / "models/llama";
+  if (!fs::exists(other)) GTEST_SKIP() << "no shared fixtures at " << Fixtures();
+  ThreadPool pool(1);
+  auto run = GoldenRun::Open(kLfm2, pool, 1, 256);
+  ASSERT_TRUE(run) << run.error().message;
+  const Comparison result = Compare(*run, ReadGolden(other).value(), {});
+  EXPECT_FALSE(result.pass(2e-3F));
+  EXPECT_THAT(result.Verdict(2e-3F), HasSubstr("golden: FAIL max_abs="));
+}
+
+TEST(Golden, BrokenFilesAreNamed) {
+  const auto missing = ReadGolden("tests/data/gguf");
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("tests/data/gguf/golden.json"));
+  const auto no_type = ReadQuantGolden("tests/data/gguf/lfm2_k256.Q8_0.golden.json", "Q4_0");
+  ASSERT_FALSE(no_type);
+  EXPECT_THAT(no_type.error().message, HasSubstr("no prompts for the type Q4_0"));
+
+  const fs::path broken = fs::path(testing::TempDir()) / "quire-broken-golden";
+  fs::create_directories(broken);
+  std::ofstream(broken / "golden.json") << R"({"vocab_size": 512, "prompts": [{"ids": [1, 2]}]})";
+  fs::copy_file(fs::path(kLfm2) / "golden.safetensors", broken / "golden.safetensors",
+                fs::copy_options::overwrite_existing);
+  const auto other_ids = ReadGolden(broken);
+  ASSERT_FALSE(other_ids);
+  EXPECT_THAT(other_ids.error().message, HasSubstr("ids of prompt 0 differ"));
+  fs::remove_all(broken);
+}
+
+// The bundled model's greedy answers, all prompts decoded together.
+struct DemoResult {
+  size_t equal = 0, total = 0;
+  double widest_gap_of_a_difference = 0;  // between the reference's two best logits, where an answer differs
+};
+
+DemoResult RunDemo(const char* model) {
+  const auto golden = nlohmann::json::parse(std::ifstream("tests/data/quire-demo.golden.json"));
+  ThreadPool pool(2);
+  auto run = GoldenRun::Open(model, pool, 64, 1024);
+  EXPECT_TRUE(run) << run.error().message;
+  DemoResult result;
+  for (const char* kind : {"chat", "plain"}) {
+    std::vector<std::vector<models::TokenId>> prompts;
+    for (const auto& prompt : golden.at(kind)) prompts.push_back(prompt.at("prompt_ids"));
+    const models::TokenId stop[] = {7, 2};  // <|im_end|>, <|endoftext|>
+    const auto answers = run->Continue(prompts, stop, golden.at("max_new_tokens").at(kind));
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto& expected = golden.at(kind)[i];
+      ++result.total;
+      if (answers[i] == expected.at("completion_ids").get<std::vector<models::TokenId>>()) {
+        ++result.equal;
+      } else {
+        result.widest_gap_of_a_difference =
+            std::max(result.widest_gap_of_a_difference, expected.at("min_top2_gap").get<double>());
+      }
+    }
+  }
+  return result;
+}
+
+TEST(DemoModel, GivesTheReferencesAnswers) {
+  for (const char* model : {"packaging/models/quire-demo", "packaging/models/quire-demo-F16.gguf"}) {
+    const DemoResult result = RunDemo(model);
+    EXPECT_EQ(result.total, 50U);
+    EXPECT_EQ(result.equal, 50U) << model;
+  }
+}
+
+// Quantised weights are other weights: an answer may turn where the reference hesitates, and only there.
+TEST(DemoModel, QuantisedPartsOnlyAtTies) {
+  const DemoResult result = RunDemo("packaging/models/quire-demo-Q8_0.gguf");
+  RecordProperty("equal", static_cast<int>(result.equal));
+  EXPECT_GE(result.equal, 46U);
+  EXPECT_LE(result.widest_gap_of_a_difference, 0.03);
+}
+
+}  // namespace
+}  // namespace quire::runner::golden
