@@ -8,6 +8,7 @@
 
 #include "api/json_fields.h"
 #include "api/json_read.h"
+#include "api/options.h"
 
 namespace quire::server {
 namespace {
@@ -179,34 +180,9 @@ api::Result<std::vector<api::Message>> ParseMessages(std::string_view text) {
 }
 
 api::Result<api::Options> ParseParameters(std::string_view text) {
-  const auto json = ReadObject(text);
-  if (!json) return std::unexpected(json.error());
-  api::FirstError error;
-  api::Fields fields(*json, "options", error, api::Noun::kOption);
-  api::Options options;
-  fields.Get("num_ctx", options.num_ctx);
-  fields.Get("num_predict", options.num_predict);
-  fields.Get("num_keep", options.num_keep);
-  fields.Get("top_k", options.top_k);
-  fields.Get("repeat_last_n", options.repeat_last_n);
-  fields.Get("temperature", options.temperature);
-  fields.Get("top_p", options.top_p);
-  fields.Get("min_p", options.min_p);
-  fields.Get("typical_p", options.typical_p);
-  fields.Get("repeat_penalty", options.repeat_penalty);
-  fields.Get("presence_penalty", options.presence_penalty);
-  fields.Get("frequency_penalty", options.frequency_penalty);
-  fields.Get("seed", options.seed);
-  if (const Json* stop = fields.FindArray("stop")) {
-    std::vector<std::string> texts;
-    for (const Json& item : *stop) {
-      if (!item.is_string()) return Refuse("option \"stop\" must be a list of strings");
-      texts.push_back(item.get<std::string>());
-    }
-    options.stop = std::move(texts);
-  }
-  if (error) return Refuse(error);
-  return options;
+  auto parsed = api::ParseOptions(text);
+  if (!parsed) return Refuse(parsed.error().message);
+  return std::move(parsed->options);
 }
 
 }  // namespace quire::server

@@ -5,4 +5,5 @@ quire_library(quire_model_store
 
 quire_test(quire_model_store_test
   SOURCES bundled_models_test.cc model_manifest_test.cc model_store_crash_test.cc model_store_test.cc store_files_test.cc
+          testing/store_fixture.cc
   LIBS quire_model_store)

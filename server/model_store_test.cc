@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "server/sha256.h"
 #include "server/testing/store_fixture.h"
 
 namespace quire::server {
