@@ -8,6 +8,8 @@
 namespace quire::cache {
 namespace {
 
+constexpr int32_t kRecordBytes = sizeof(TokenId);
+
 struct KeyRow {
   int32_t token;
   int32_t position;
@@ -91,6 +93,12 @@ std::string CheckRange(const Layout& layout, std::span<const PageView> pages, si
   return {};
 }
 
+void CopyLayer(const Layout& layout, size_t layer, const std::byte* from, std::byte* to) {
+  const size_t begin = ConvOffset(layout, layer);
+  const size_t end = layer + 1 < layout.recurrent.size() ? ConvOffset(layout, layer + 1) : SlotBytes(layout);
+  std::memcpy(to + begin, from + begin, end - begin);
+}
+
 }  // namespace
 
 AttentionGroup FullGroup() { return {.layers = 2, .kv_heads = 1, .head_dim = 2}; }
@@ -103,15 +111,15 @@ AttentionGroup ChunkGroup(int32_t window) {
   return {.layers = 1, .kv_heads = 1, .head_dim = 2, .window = window, .chunked = true};
 }
 
-RecurrentLayer ConvLayer() { return {.conv_tail = 2, .conv_dim = 3}; }
+RecurrentLayer ConvLayer() { return {.conv_tail = 2, .conv_dim = 3, .record_bytes = kRecordBytes}; }
 
 RecurrentLayer DeltaLayer() {
   return {.conv_tail = 3,
           .conv_dim = 2,
-          .conv_element = ElementType::kF32,
           .delta_heads = 1,
           .delta_value_dim = 2,
-          .delta_key_dim = 2};
+          .delta_key_dim = 2,
+          .record_bytes = kRecordBytes};
 }
 
 std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens) {
@@ -166,6 +174,27 @@ std::string CheckState(const Layout& layout, const StepView& view, size_t i, con
   return {};
 }
 
+void RotateFakeKeys(const Layout& layout, const MovedKeys& moved) {
+  const AttentionGroup& shape = layout.groups[moved.group];
+  const size_t row = ElementBytes(shape.element, shape.head_dim);
+  for (int32_t t = 0; t < moved.tokens; ++t) {
+    KeyRow key;
+    std::memcpy(&key, moved.keys + static_cast<size_t>(t) * row, sizeof key);
+    key.position += static_cast<int32_t>(moved.new_first - moved.old_first);
+    std::memcpy(moved.keys + static_cast<size_t>(t) * row, &key, sizeof key);
+  }
+}
+
+void ReplayTokens(const Layout& layout, size_t layer, std::byte* slot, std::span<const std::byte> inputs,
+                  int32_t tokens) {
+  for (int32_t t = 0; t < tokens; ++t) {
+    TokenId token;
+    std::memcpy(&token, inputs.subspan(static_cast<size_t>(t * kRecordBytes), kRecordBytes).data(),
+                kRecordBytes);
+    FoldToken(layout, layer, slot, token);
+  }
+}
+
 std::string RunStep(const Layout& layout, const StepView& step, std::span<const TokenList> tokens) {
   for (size_t i = 0; i < step.sequences(); ++i) {
     const Position offset = step.offset(i);
@@ -177,8 +206,16 @@ std::string RunStep(const Layout& layout, const StepView& step, std::span<const 
     }
     std::byte* slot = step.Slot(i);
     for (size_t layer = 0; layer < layout.recurrent.size(); ++layer) {
+      std::byte* record = step.Record(i, layer);
+      const std::span<const StateCapture> captures = step.Captures(i);
+      auto capture = captures.begin();
       for (Position p = offset; p < end; ++p) {
-        FoldToken(layout, layer, slot, tokens[i][static_cast<size_t>(p)]);
+        if (capture != captures.end() && capture->after == p - offset) {
+          CopyLayer(layout, layer, slot, (capture++)->slot);
+        }
+        const TokenId token = tokens[i][static_cast<size_t>(p)];
+        FoldToken(layout, layer, slot, token);
+        if (record != nullptr) std::memcpy(record + (p - offset) * kRecordBytes, &token, kRecordBytes);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/hybrid_cache.h"
 #include "cache/layout.h"
 #include "cache/write.h"
 
@@ -31,10 +32,18 @@ std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, c
 std::string CheckState(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens);
 
 // Runs one step: writes the new tokens' K and V, reads back what each of them sees, folds the recurrent
-// state. tokens[i] are all tokens of sequence i, the new ones last. Empty when all was right.
+// state, fills captures and records. tokens[i] are all tokens of sequence i, the new ones last. Empty when
+// all was right.
 std::string RunStep(const Layout& layout, const StepView& step, std::span<const TokenList> tokens);
 
 // One recurrent layer's update for one token, in place.
 void FoldToken(const Layout& layout, size_t layer, std::byte* slot, TokenId token);
+
+// Turns keys that RemoveRange moved to their new positions.
+void RotateFakeKeys(const Layout& layout, const MovedKeys& moved);
+
+// The replay of records that RunStep wrote.
+void ReplayTokens(const Layout& layout, size_t layer, std::byte* slot, std::span<const std::byte> inputs,
+                  int32_t tokens);
 
 }  // namespace quire::cache

@@ -93,32 +93,31 @@ const Layout& HybridCache::layout() const { return pools_->layout; }
 Sequence HybridCache::NewSequence() { return Sequence(std::make_unique<SequenceState>(pools_.get())); }
 
 Result<Sequence> HybridCache::Fork(const Sequence& source, Position position) {
-  const HybridState& held = source.state_->held;
-  if (position < 0 || position > held.offset()) {
-    return Fail(ErrorCode::kInvalid, fmt::format("fork at {} of a sequence of {}", position, held.offset()));
+  const std::unique_ptr<HybridState> held = source.state_->Committed();
+  if (position < 0 || position > held->offset()) {
+    return Fail(ErrorCode::kInvalid, fmt::format("fork at {} of a sequence of {}", position, held->offset()));
   }
-  auto state = std::make_unique<SequenceState>(held);
-  state->held.CutTo(position);
-  return Sequence(std::move(state));
+  held->CutTo(position);
+  return Sequence(std::make_unique<SequenceState>(*held));
 }
 
 Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
   SequenceState& state = *sequence.state_;
   HybridState& held = state.held;
-  if (state.in_step) return Fail(ErrorCode::kInvalid, "truncate inside a step");
+  if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "truncate inside a step or a draft");
   if (position < 0 || position > held.offset()) {
     return Fail(ErrorCode::kInvalid,
                 fmt::format("truncate to {} of a sequence of {}", position, held.offset()));
   }
-  if (position != held.offset() && !held.Reaches(position)) {
+  if (position == held.offset()) return {};
+  if (!held.Reaches(position)) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("cannot rewind from {} to {}: {}", held.offset(), position,
                             held.recurrent() ? "recurrent state cannot rewind" : "a window has slid"));
   }
-  if (position != held.offset()) {
-    held.CutTo(position);
-    state.InvalidateViews(position);
-  }
+  held.CutTo(position);
+  state.InvalidateViews(position);
+  state.capture_from = std::min(state.capture_from, position);
   return {};
 }
 
@@ -132,15 +131,87 @@ bool Demand::fits() const {
   return counts && bytes <= bytes_left;
 }
 
+std::string Demand::ToString() const {
+  std::string text;
+  const auto add = [&](const std::string& name, const Kind& kind) {
+    if (kind.need == 0) return;
+    fmt::format_to(std::back_inserter(text), "{}: capacity {}, used {}, demand {}; ", name, kind.capacity,
+                   kind.used, kind.need);
+  };
+  add("state slots", slots);
+  for (size_t g = 0; g < pages.size(); ++g) add(fmt::format("pages of group {}", g), pages[g]);
+  return text + fmt::format("bytes left {}", bytes_left);
+}
+
 CacheStats HybridCache::stats() const {
   CacheStats stats;
   stats.capacity_bytes = pools_->budget.capacity();
   stats.used_bytes = pools_->budget.used();
   stats.resident_bytes = pools_->budget.resident();
-  for (const auto& pool : pools_->pages) stats.pages_used.push_back(pool->used());
+  for (const auto& pool : pools_->pages) {
+    stats.pages_used.push_back(pool->used());
+    stats.pages_capacity.push_back(pool->capacity());
+  }
   stats.slots_used = pools_->slots->blocks().used();
+  stats.slots_capacity = pools_->slots->blocks().capacity();
   stats.bytes_copied = pools_->bytes_copied;
+  stats.captures_skipped = pools_->captures_skipped;
   return stats;
+}
+
+Demand HybridCache::NoDemand() const {
+  Demand demand;
+  for (const auto& pool : pools_->pages) {
+    demand.pages.push_back(Demand::Kind{0, pool->used(), pool->capacity(), pool->block_bytes()});
+  }
+  const BlockPool& slots = pools_->slots->blocks();
+  demand.slots = Demand::Kind{0, slots.used(), slots.capacity(), slots.block_bytes()};
+  demand.bytes_left = pools_->budget.left();
+  return demand;
+}
+
+Demand HybridCache::Refreshed(Demand demand) const {
+  Demand now = NoDemand();
+  for (size_t g = 0; g < demand.pages.size(); ++g) now.pages[g].need = demand.pages[g].need;
+  now.slots.need = demand.slots.need;
+  now.capture_slots = demand.capture_slots;
+  return now;
+}
+
+bool HybridCache::MakeRoom(const Demand& demand) {
+  const Demand now = Refreshed(demand);
+  if (now.fits()) return true;
+  // What exceeds the whole capacity would only empty the reclaimer.
+  bool possible = now.slots.need <= now.slots.capacity;
+  for (const Demand::Kind& kind : now.pages) possible = possible && kind.need <= kind.capacity;
+  if (reclaimer_ == nullptr || !possible) return false;
+  reclaimer_->Reclaim(now);
+  return Refreshed(demand).fits();
+}
+
+Position HybridCache::LargestSequence(int32_t batch) const {
+  const auto fits = [&](Position tokens) {
+    Demand demand = NoDemand();
+    demand.bytes_left = pools_->budget.capacity();
+    demand.slots.used = 0;
+    demand.slots.need = pools_->layout.recurrent.empty() ? 0 : 1;
+    for (size_t g = 0; g < demand.pages.size(); ++g) {
+      // A window is widest when its first and last page are cut by the page grid.
+      const int32_t window = pools_->layout.groups[g].window;
+      const int64_t bound = window == 0 ? INT64_MAX : pools_->PageEnd(Position{window} - 1 + batch) + 1;
+      demand.pages[g].used = 0;
+      demand.pages[g].need = std::min(pools_->PageEnd(tokens), bound);
+    }
+    return demand.fits();
+  };
+  Position low = 0;
+  Position high = Position{1} << 40;
+  if (fits(high)) return high;
+  while (low + 1 < high) {
+    const Position middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
 }
 
 void HybridCache::ReleaseFree() {

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@
 
 #include "cache/layout.h"
 #include "cache/sequence.h"
+#include "cache/snapshot.h"
+#include "cache/speculation.h"
 #include "cache/types.h"
 #include "cache/write.h"
 
@@ -55,18 +58,45 @@ struct Demand {
   };
   std::vector<Kind> pages;  // [attention groups]
   Kind slots;
+  int64_t capture_slots =
+      0;                  // for scheduled captures, beside slots.need; a step goes on without those it lacks
   size_t bytes_left = 0;  // of the common budget
 
-  bool fits() const;
+  bool fits() const;             // without capture_slots
+  std::string ToString() const;  // capacity, used and demand of every kind that is needed
 };
+
+// Gives up cached memory when a step or a range removal would not fit. Called on the engine thread, before
+// the cache's answer; may drop snapshots, must not touch sequences.
+class Reclaimer {
+ public:
+  virtual ~Reclaimer() = default;
+  // Until cache.Refreshed(demand).fits(), or nothing more can be given up.
+  virtual void Reclaim(const Demand& demand) = 0;
+};
+
+// Consecutive keys of one head of one layer in a page, after RemoveRange moved them.
+struct MovedKeys {
+  size_t group = 0;
+  int32_t layer = 0;
+  int32_t kv_head = 0;
+  std::byte* keys = nullptr;  // [tokens, head_dim] in the group's element type
+  int32_t tokens = 0;
+  Position old_first = 0;  // position of the first of them before
+  Position new_first = 0;  // and now
+};
+using RotateKeys = std::function<void(const MovedKeys&)>;
 
 struct CacheStats {
   size_t capacity_bytes = 0;
-  size_t used_bytes = 0;      // pages and slots that someone holds, each once
-  size_t resident_bytes = 0;  // and those freed but not yet given back
-  std::vector<int64_t> pages_used;
+  size_t used_bytes = 0;                // pages and slots that someone holds, each once
+  size_t resident_bytes = 0;            // and those freed but not yet given back
+  std::vector<int64_t> pages_used;      // [attention groups]
+  std::vector<int64_t> pages_capacity;  // likewise, if the group had the budget alone
   int64_t slots_used = 0;
-  uint64_t bytes_copied = 0;  // by copy on write, since the start
+  int64_t slots_capacity = 0;
+  uint64_t bytes_copied = 0;      // by copy on write, since the start
+  uint64_t captures_skipped = 0;  // for want of a slot, or inside a draft
 };
 
 // One forward pass. Destroyed without Commit() it is cancelled: offsets, KV and windows are as before; a
@@ -98,8 +128,50 @@ class HybridCache {
   // window that has slid. kInvalid: position outside [0, offset], or a step is open.
   Result<void> Truncate(Sequence& sequence, Position position);
 
+  // Removes [begin, end), 0 <= begin < end <= offset, and moves later tokens down by end - begin; `rotate`
+  // then turns their keys to their new positions. Pages that others share are replaced by private copies
+  // first. The result is not what computing the remaining tokens would give: snapshots of it are not exact()
+  // beyond `begin`. kUnsupported: the layout has recurrent layers, or a window no longer has what it would
+  // show. kOutOfPages, kInvalid.
+  Result<void> RemoveRange(Sequence& sequence, Position begin, Position end, const RotateKeys& rotate);
+
+  // [from, offset) of a sequence (of its base while it drafts). Empty where from == offset. kInvalid: from
+  // outside [0, offset], or a step is open.
+  Result<Snapshot> Take(const Sequence& sequence, Position from = 0);
+
+  // Puts the sequence, whatever it held, at the deepest offset <= at_most that all layers of the snapshot can
+  // reach, and returns that offset (> 0). kUnsupported: there is none, and the sequence is as it was.
+  // kInvalid: a step or a draft is open.
+  Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position at_most = INT64_MAX);
+
+  // Has the coming writes capture a snapshot when the sequence passes `at`, as often as it is called; the
+  // batch is not cut for it. Each capture begins where the one before it ended (the first where the sequence
+  // began, was forked or restored); one of no width is empty. An interior capture of recurrent state takes a
+  // slot; where none is left it is skipped and counted. kInvalid: at < offset, a step or a draft is open.
+  Result<void> ScheduleCapture(Sequence& sequence, Position at);
+  // Captures so far, ascending; those not reached stay scheduled. After a cancelled prefill: what it had
+  // reached.
+  std::vector<Snapshot> TakeCaptures(Sequence& sequence);
+  void CancelCaptures(Sequence& sequence);  // drops what is still scheduled
+
+  // Opens a transaction of draft tokens. kInvalid: a step or a draft is open. kUnsupported: not ready().
+  Result<Speculation> Speculate(Sequence& sequence, DraftMode mode);
+
+  // Builds a snapshot [from, to) on `before`, a snapshot of the same tokens that ends at or behind `from`
+  // (empty when from == 0), out of parts that `fill` writes, in the order of Snapshot::ForEachPart. For tiers
+  // that kept the bytes. kOutOfPages, kOutOfSlots; kInvalid: the range.
+  Result<Snapshot> Import(const Snapshot& before, Position from, Position to,
+                          const std::function<void(const Snapshot::Part&)>& fill);
+
   // What Begin() would need at most; touches nothing. REQUIRES: valid appends.
   Demand Need(std::span<const Append> appends) const;
+  // The same demand against what there is now.
+  Demand Refreshed(Demand demand) const;
+  // Tokens of the longest sequence that fits when it is alone in the cache, appended in batches of at most
+  // `batch` tokens.
+  Position LargestSequence(int32_t batch) const;
+
+  void set_reclaimer(Reclaimer* reclaimer) { reclaimer_ = reclaimer; }  // null: none; not owned
 
   // kInvalid: no tokens, a sequence named twice or already in a step. kUnsupported: a sequence is not
   // ready(). kOutOfPages, kOutOfSlots. Several steps may be open at once, on different sequences.
@@ -117,13 +189,19 @@ class HybridCache {
   void ReleaseFree();
 
   // Counts every reference again from all that is alive. The message names what is wrong.
+  // REQUIRES: no step is open.
   std::expected<void, std::string> CheckInvariants() const;
 
  private:
   explicit HybridCache(std::unique_ptr<Pools> pools);
   Result<void> CheckAppends(std::span<const Append> appends) const;
 
+  // Whether the demand fits, after asking the reclaimer where it does not.
+  bool MakeRoom(const Demand& demand);
+  Demand NoDemand() const;
+
   std::unique_ptr<Pools> pools_;
+  Reclaimer* reclaimer_ = nullptr;
 };
 
 }  // namespace quire::cache

@@ -13,7 +13,11 @@ HybridState::HybridState(Pools* pools) : pools_(pools) {
 }
 
 HybridState::HybridState(const HybridState& other)
-    : groups(other.groups), slot(other.slot), pools_(other.pools_), offset_(other.offset_) {
+    : groups(other.groups),
+      slot(other.slot),
+      pools_(other.pools_),
+      offset_(other.offset_),
+      exact_until_(other.exact_until_) {
   Register();
 }
 
@@ -22,6 +26,7 @@ HybridState& HybridState::operator=(const HybridState& other) {
   groups = other.groups;
   slot = other.slot;
   offset_ = other.offset_;
+  exact_until_ = other.exact_until_;
   return *this;
 }
 
@@ -80,18 +85,28 @@ void HybridState::CutTo(Position position) {
   QUIRE_CACHE_CHECK(position >= 0 && position <= offset_);
   for (size_t g = 0; g < groups.size(); ++g) {
     Group& group = groups[g];
-    const Position oldest = OldestVisible(pools_->layout.groups[g], position);
     group.present = WindowReaches(g, position);
-    if (!group.present || oldest == position) {
-      group.table.Clip(0, 0);
-      group.first_page = group.present ? pools_->PageOf(position) : 0;
-    } else {
-      group.first_page = std::max(group.first_page, pools_->PageOf(oldest));
-      group.table.Clip(group.first_page, pools_->PageEnd(position));
-    }
+    if (group.present) continue;
+    group.table.Clip(0, 0);
+    group.first_page = 0;
   }
-  if (position != offset_ || position == 0) slot = SlotRef();
+  const bool keeps_state = position == offset_ && position > 0;
+  RestAt(position, keeps_state ? std::move(slot) : SlotRef());
+}
+
+void HybridState::RestAt(Position position, SlotRef state) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Group& group = groups[g];
+    if (!group.present) continue;
+    const Position oldest = OldestVisible(pools_->layout.groups[g], position);
+    group.first_page =
+        oldest == position ? pools_->PageOf(position) : std::max(group.first_page, pools_->PageOf(oldest));
+    group.table.Clip(oldest == position ? pools_->PageEnd(position) : group.first_page,
+                     pools_->PageEnd(position));
+  }
+  slot = std::move(state);
   offset_ = position;
+  if (position <= exact_until_) exact_until_ = INT64_MAX;
 }
 
 void HybridState::Advance(Position offset, Position keep_from) {

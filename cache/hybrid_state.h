@@ -12,6 +12,7 @@
 // Engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,8 @@ struct Pools {
   MemoryBudget budget;
   std::vector<std::unique_ptr<BlockPool>> pages;  // [groups]
   std::unique_ptr<SlotPool> slots;
-  uint64_t bytes_copied = 0;      // by copy on write, since the start
+  uint64_t bytes_copied = 0;  // by copy on write, since the start
+  uint64_t captures_skipped = 0;
   HybridState* states = nullptr;  // all live ones, linked
 };
 
@@ -73,6 +75,9 @@ class HybridState {
 
   // Moves to `position` <= offset(); what some layer cannot have there becomes absent.
   void CutTo(Position position);
+  // Rests at `position` inside what is mapped, which may lie beyond offset(), with that state.
+  // REQUIRES: every window that is present reaches `position`.
+  void RestAt(Position position, SlotRef state);
   // After writes up to `offset`: windows let go of what a later token cannot see, counted from `keep_from` if
   // that is earlier than `offset`.
   void Advance(Position offset, Position keep_from);
@@ -81,8 +86,13 @@ class HybridState {
   // Bytes of the pages that intersect [from, offset) (full attention), of the window pages and of the slot.
   size_t BytesFrom(Position from) const;
 
+  // KV before this position is what computing the tokens in place gives; later keys were shifted there.
+  Position exact_until() const { return exact_until_; }
+  void LimitExact(Position position) { exact_until_ = std::min(exact_until_, position); }
+
   std::vector<Group> groups;  // [layout.groups]
   SlotRef slot;
+  SlotRef draft_base;  // the slot at the base of an open draft; not part of what a copy shares
 
  private:
   friend class HybridCache;
@@ -90,6 +100,7 @@ class HybridState {
 
   Pools* pools_;
   Position offset_ = 0;
+  Position exact_until_ = INT64_MAX;
   HybridState* next_ = nullptr;
   HybridState* previous_ = nullptr;
 };

@@ -61,6 +61,7 @@ Outcome HybridCache::CheckInvariants() const {
                                     .leaf_page = [&](BlockId page) { count(pages[g], page); }});
     }
     if (state->slot) count(slots, state->slot.id());
+    if (state->draft_base) count(slots, state->draft_base.id());
   }
   for (size_t g = 0; g < pages.size(); ++g) {
     if (auto ok = pools_->pages[g]->CheckInvariants(pages[g]); !ok) return ok;

@@ -1,6 +1,5 @@
 #include "cache/sequence.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cache/check.h"
@@ -13,52 +12,14 @@ Sequence::Sequence(std::unique_ptr<SequenceState> state) : state_(std::move(stat
 Sequence::Sequence(Sequence&& other) noexcept = default;
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
-  QUIRE_CACHE_CHECK(state_ == nullptr || !state_->in_step);
+  QUIRE_CACHE_CHECK(state_ == nullptr || (!state_->in_step && !state_->draft));
   state_ = std::move(other.state_);
   return *this;
 }
 
-Sequence::~Sequence() { QUIRE_CACHE_CHECK(state_ == nullptr || !state_->in_step); }
+Sequence::~Sequence() { QUIRE_CACHE_CHECK(state_ == nullptr || (!state_->in_step && !state_->draft)); }
 
 Position Sequence::offset() const { return state_->held.offset(); }
 bool Sequence::ready() const { return state_->held.complete(); }
-
-void ViewList::Invalidate(Position position) { valid_ = std::min(valid_, position); }
-
-void ViewList::Update(const HybridState& held, size_t group, Position oldest, Position begin, Position end) {
-  const Pools& pools = held.pools();
-  const int64_t page_tokens = pools.layout.page_tokens;
-  const int64_t first = pools.PageOf(oldest);
-  const int64_t last = pools.PageEnd(end);
-  int64_t keep_end = pools.PageOf(std::min(valid_, begin));  // entries below this page stay as they are
-  const int64_t have_end = first_index_ + static_cast<int64_t>(views_.size() - start_);
-  if (first < first_index_ || first > have_end || keep_end < first) {
-    views_.clear();
-    start_ = 0;
-    keep_end = first;
-  } else {
-    start_ += static_cast<size_t>(first - first_index_);
-    keep_end = std::min(keep_end, have_end);
-    views_.resize(start_ + static_cast<size_t>(keep_end - first));
-    if (start_ > 16 && start_ > views_.size() / 2) {
-      views_.erase(views_.begin(), views_.begin() + static_cast<std::ptrdiff_t>(start_));
-      start_ = 0;
-    }
-  }
-  first_index_ = first;
-  valid_ = end;
-  if (last == first) return;
-  for (int64_t index = keep_end; index < last; ++index) {
-    const BlockId page = held.groups[group].table.Get(index);
-    QUIRE_CACHE_CHECK(page != kNoBlock);
-    const Position page_begin = index * page_tokens;
-    views_.push_back(PageView{pools.pages[group]->data(page), page_begin,
-                              static_cast<int32_t>(std::min(page_begin + page_tokens, end) - page_begin)});
-  }
-  // The first page shows only what is still visible; it may have shown more, or less, in an earlier step.
-  PageView& front = views_[start_];
-  front.first = std::max(first * page_tokens, oldest);
-  front.tokens = static_cast<int32_t>(std::min((first + 1) * page_tokens, end) - front.first);
-}
 
 }  // namespace quire::cache

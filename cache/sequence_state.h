@@ -1,11 +1,15 @@
 // The inside of a Sequence. Private to this folder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cache/hybrid_state.h"
+#include "cache/snapshot.h"
 #include "cache/write.h"
 
 namespace quire::cache {
@@ -28,16 +32,44 @@ class ViewList {
 };
 
 struct SequenceState {
+  // What the recurrent layers were fed in one step of a draft: per layer [tokens][record_bytes].
+  struct Record {
+    std::byte* Layer(const Layout& layout, size_t layer) const;
+
+    int32_t tokens = 0;
+    std::unique_ptr<std::byte[]> bytes;
+  };
+
+  // An open speculation. Window pages that the base sees are kept until it closes, and held.draft_base keeps
+  // the slot at the base, which makes the draft's first write copy it.
+  struct Draft {
+    Position base = 0;
+    std::vector<Record> records;
+  };
+
   explicit SequenceState(Pools* pools) : held(pools), views(held.groups.size()) {}
-  explicit SequenceState(const HybridState& shared) : held(shared), views(held.groups.size()) {}
+  explicit SequenceState(const HybridState& shared)
+      : held(shared), views(held.groups.size()), capture_from(shared.offset()) {}
+
+  // What others may see: `held`, at the draft's base while one is open.
+  std::unique_ptr<HybridState> Committed() const;
 
   void InvalidateViews(Position position) {
     for (ViewList& list : views) list.Invalidate(position);
   }
 
+  // A capture at `at`, inside what is mapped. `state` is the recurrent state there.
+  void Capture(Position at, SlotRef state);
+  // Takes, or gives up, the captures scheduled up to `end`, from the state at `end`.
+  void CaptureReached(Position end);
+
   HybridState held;
   std::vector<ViewList> views;  // [groups]
   bool in_step = false;
+  std::optional<Draft> draft;
+  std::vector<Position> scheduled;  // ascending, beyond the offset
+  std::vector<Snapshot> captured;   // ascending
+  Position capture_from = 0;        // where the next capture begins
 };
 
 }  // namespace quire::cache

@@ -102,6 +102,18 @@ class Reservation {
   std::vector<UndoSlot> slots_;
 };
 
+// Offsets strictly inside the write up to `end` that are to be captured, each once. Drafts are not captured.
+std::vector<Position> InteriorCaptures(const SequenceState& state, Position end) {
+  std::vector<Position> at;
+  if (state.draft) return at;
+  for (const Position position : state.scheduled) {
+    if (position >= end) break;
+    const bool repeated = !at.empty() && at.back() == position;
+    if (position > state.held.offset() && !repeated) at.push_back(position);
+  }
+  return at;
+}
+
 class OpenStep final : public Step {
  public:
   OpenStep(Pools* pools, size_t sequences) : pools_(pools), entries_(sequences) {}
@@ -117,6 +129,8 @@ class OpenStep final : public Step {
     entry.offset = held.offset();
     entry.tokens = tokens;
     sequence->in_step = true;
+    AddCaptures(entry);
+    AddRecord(entry);
     for (size_t g = 0; g < pools_->pages.size(); ++g) {
       const Position oldest = OldestVisible(pools_->layout.groups[g], entry.offset);
       sequence->views[g].Update(held, g, oldest, entry.offset, entry.offset + tokens);
@@ -137,13 +151,19 @@ class OpenStep final : public Step {
     return entries_[i].sequence->held.slot.data();
   }
 
+  std::span<const StateCapture> Captures(size_t i) const override { return entries_[i].captures; }
+
+  std::byte* Record(size_t i, size_t recurrent_layer) const override {
+    const Entry& entry = entries_[i];
+    const bool recorded = pools_->layout.recurrent[recurrent_layer].record_bytes > 0;
+    if (entry.record.bytes == nullptr || !recorded) return nullptr;
+    return entry.record.Layer(pools_->layout, recurrent_layer);
+  }
+
   void Commit() override {
     QUIRE_CACHE_CHECK(!committed_);
     committed_ = true;
-    for (Entry& entry : entries_) {
-      entry.sequence->held.Advance(entry.offset + entry.tokens, entry.offset + entry.tokens);
-      entry.sequence->in_step = false;
-    }
+    for (Entry& entry : entries_) CommitEntry(entry);
   }
 
  private:
@@ -152,14 +172,69 @@ class OpenStep final : public Step {
     Position offset = 0;
     int32_t tokens = 0;
     mutable std::atomic<bool> slot_taken = false;
+    std::vector<StateCapture> captures;
+    std::vector<SlotRef> capture_slots;  // of `captures`
+    SequenceState::Record record;
   };
+
+  void AddCaptures(Entry& entry) {
+    if (!entry.sequence->held.recurrent()) return;
+    for (const Position at : InteriorCaptures(*entry.sequence, entry.offset + entry.tokens)) {
+      SlotRef slot = pools_->slots->AllocateZero();
+      if (!slot) return;
+      entry.captures.push_back({static_cast<int32_t>(at - entry.offset), slot.data()});
+      entry.capture_slots.push_back(std::move(slot));
+    }
+  }
+
+  void AddRecord(Entry& entry) {
+    if (!entry.sequence->draft) return;
+    size_t row = 0;
+    for (const auto& layer : pools_->layout.recurrent) row += static_cast<size_t>(layer.record_bytes);
+    entry.record.tokens = entry.tokens;
+    entry.record.bytes = std::make_unique<std::byte[]>(row * static_cast<size_t>(entry.tokens));
+  }
+
+  void CommitEntry(Entry& entry) {
+    SequenceState& sequence = *entry.sequence;
+    const Position end = entry.offset + entry.tokens;
+    if (sequence.draft) {
+      sequence.draft->records.push_back(std::move(entry.record));
+      sequence.held.Advance(end, sequence.draft->base);
+    } else {
+      CaptureInterior(entry);
+      sequence.held.Advance(end, end);
+      sequence.CaptureReached(end);
+    }
+    sequence.in_step = false;
+  }
+
+  // Windows still have all that the captures need; they let go afterwards.
+  void CaptureInterior(Entry& entry) {
+    SequenceState& sequence = *entry.sequence;
+    size_t next = 0;
+    auto at = sequence.scheduled.begin();
+    for (; at != sequence.scheduled.end() && *at < entry.offset + entry.tokens; ++at) {
+      while (next < entry.captures.size() && entry.offset + entry.captures[next].after < *at) ++next;
+      const bool has_state = next < entry.captures.size() && entry.offset + entry.captures[next].after == *at;
+      if (sequence.held.recurrent() && !has_state && *at != sequence.capture_from) {
+        ++pools_->captures_skipped;
+        continue;
+      }
+      sequence.Capture(*at, has_state ? entry.capture_slots[next] : SlotRef());
+    }
+    sequence.scheduled.erase(sequence.scheduled.begin(), at);
+  }
 
   void Cancel() {
     for (Entry& entry : entries_) {
       SequenceState& sequence = *entry.sequence;
       HybridState& held = sequence.held;
       for (size_t g = 0; g < held.groups.size(); ++g) {
-        const bool unneeded = OldestVisible(pools_->layout.groups[g], entry.offset) == entry.offset;
+        // While drafting, pages that the base sees stay even where the next token sees none of them.
+        const bool behind_base = sequence.draft && entry.offset > sequence.draft->base;
+        const bool unneeded =
+            !behind_base && OldestVisible(pools_->layout.groups[g], entry.offset) == entry.offset;
         held.groups[g].table.Clip(0, unneeded ? 0 : pools_->PageEnd(entry.offset));
       }
       if (entry.offset == 0 || entry.slot_taken.load(std::memory_order_relaxed)) held.slot = SlotRef();
@@ -178,7 +253,7 @@ class ReadView final : public StepView {
  public:
   explicit ReadView(SequenceState* sequence) : sequence_(sequence) {
     const HybridState& held = sequence->held;
-    const Position end = held.offset();
+    const Position end = offset(0);
     for (size_t g = 0; g < held.groups.size(); ++g) {
       const Position oldest = OldestVisible(held.pools().layout.groups[g], end);
       empty_.push_back(oldest == end);
@@ -187,36 +262,22 @@ class ReadView final : public StepView {
   }
 
   size_t sequences() const override { return 1; }
-  Position offset(size_t) const override { return sequence_->held.offset(); }
+  Position offset(size_t) const override {
+    return sequence_->draft ? sequence_->draft->base : sequence_->held.offset();
+  }
   int32_t new_tokens(size_t) const override { return 0; }
   std::span<const PageView> Pages(size_t, size_t group) const override {
     return empty_[group] ? std::span<const PageView>() : sequence_->views[group].views();
   }
   std::byte* Slot(size_t) const override {
-    return sequence_->held.slot ? sequence_->held.slot.data() : nullptr;
+    const SlotRef& slot = sequence_->draft ? sequence_->held.draft_base : sequence_->held.slot;
+    return slot ? slot.data() : nullptr;
   }
 
  private:
   SequenceState* sequence_;
   std::vector<bool> empty_;  // [groups]
 };
-
-std::string Shortage(const Demand& demand, ErrorCode* code) {
-  std::string text;
-  *code = ErrorCode::kOutOfPages;
-  const auto add = [&](const std::string& name, const Demand::Kind& kind) {
-    fmt::format_to(std::back_inserter(text), "{}{}: capacity {}, used {}, demand {}",
-                   text.empty() ? "" : "; ", name, kind.capacity, kind.used, kind.need);
-  };
-  if (demand.slots.need > demand.slots.capacity - demand.slots.used) {
-    *code = ErrorCode::kOutOfSlots;
-    add("state slots", demand.slots);
-  }
-  for (size_t g = 0; g < demand.pages.size(); ++g) add(fmt::format("pages of group {}", g), demand.pages[g]);
-  if (*code == ErrorCode::kOutOfPages && demand.slots.need > 0) add("state slots", demand.slots);
-  fmt::format_to(std::back_inserter(text), "; bytes left {}", demand.bytes_left);
-  return text;
-}
 
 }  // namespace
 
@@ -243,36 +304,42 @@ Result<void> HybridCache::CheckAppends(std::span<const Append> appends) const {
 }
 
 Demand HybridCache::Need(std::span<const Append> appends) const {
-  Demand demand;
-  for (const auto& pool : pools_->pages) {
-    demand.pages.push_back(Demand::Kind{0, pool->used(), pool->capacity(), pool->block_bytes()});
-  }
-  const BlockPool& slots = pools_->slots->blocks();
-  demand.slots = Demand::Kind{0, slots.used(), slots.capacity(), slots.block_bytes()};
-  demand.bytes_left = pools_->budget.left();
+  Demand demand = NoDemand();
   for (const Append& append : appends) {
-    const HybridState& held = append.sequence->state_->held;
+    const SequenceState& state = *append.sequence->state_;
+    const HybridState& held = state.held;
+    const Position end = held.offset() + append.tokens;
     const int64_t first = pools_->PageOf(held.offset());
     const bool mid_page = held.offset() % pools_->layout.page_tokens != 0;
     for (size_t g = 0; g < demand.pages.size(); ++g) {
       const PageTable& table = held.groups[g].table;
       const bool in_place = mid_page && table.Get(first) != kNoBlock && table.Exclusive(first);
-      demand.pages[g].need += pools_->PageEnd(held.offset() + append.tokens) - first - (in_place ? 1 : 0);
+      demand.pages[g].need += pools_->PageEnd(end) - first - (in_place ? 1 : 0);
     }
-    if (held.recurrent() && (!held.slot || !held.slot.exclusive())) ++demand.slots.need;
+    if (!held.recurrent()) continue;
+    if (!held.slot || !held.slot.exclusive()) ++demand.slots.need;
+    demand.capture_slots += static_cast<int64_t>(InteriorCaptures(state, end).size());
   }
   return demand;
 }
 
 Result<std::unique_ptr<Step>> HybridCache::Begin(std::span<const Append> appends) {
   if (auto ok = CheckAppends(appends); !ok) return std::unexpected(std::move(ok.error()));
+  const Demand demand = Need(appends);
+  // Siblings that share what they write need less than the worst case, so the answer is not final.
+  MakeRoom(demand);
   Reservation reservation(pools_.get());
   for (const Append& append : appends) {
     if (reservation.Take(append.sequence->state_.get(), append.tokens)) continue;
     reservation.TakeBack();
-    ErrorCode code;
-    std::string message = Shortage(Need(appends), &code);
-    return std::unexpected(Error{code, std::move(message)});
+    const Demand now = Refreshed(demand);
+    const bool slots = now.slots.need > now.slots.capacity - now.slots.used;
+    return std::unexpected(Error{slots ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, now.ToString()});
+  }
+  if (demand.capture_slots > 0) {
+    Demand captures = NoDemand();
+    captures.slots.need = demand.capture_slots;
+    MakeRoom(captures);
   }
   auto step = std::make_unique<OpenStep>(pools_.get(), appends.size());
   for (size_t i = 0; i < appends.size(); ++i) {
@@ -284,7 +351,7 @@ Result<std::unique_ptr<Step>> HybridCache::Begin(std::span<const Append> appends
 Result<std::unique_ptr<StepView>> HybridCache::View(Sequence& sequence) {
   SequenceState& state = *sequence.state_;
   if (state.in_step) return std::unexpected(Error{ErrorCode::kInvalid, "the sequence is in a step"});
-  if (!state.held.complete()) {
+  if (!state.draft && !state.held.complete()) {
     return std::unexpected(Error{ErrorCode::kUnsupported, "some layer has no state at the offset"});
   }
   return std::make_unique<ReadView>(&state);

@@ -28,6 +28,38 @@ size_t Rig::Fork(size_t source, Position at) {
   return entries_.size() - 1;
 }
 
+size_t Rig::Restore(const Snapshot& snapshot, const TokenList& tokens, Position at_most) {
+  const size_t i = New();
+  const auto at = cache_->Restore(entries_[i].sequence, snapshot, at_most);
+  EXPECT_TRUE(at.has_value()) << at.error().message;
+  if (at) entries_[i].tokens.assign(tokens.begin(), tokens.begin() + *at);
+  CheckAll();
+  return i;
+}
+
+void Rig::Commit(size_t i, Speculation& draft, int32_t keep) {
+  int32_t replayed = 0;
+  const bool all = keep == draft.drafted();
+  const auto done = draft.Commit(keep, [&](size_t layer, std::byte* slot, auto inputs, int32_t tokens) {
+    ReplayTokens(layout_, layer, slot, inputs, tokens);
+    replayed += layer == 0 ? tokens : 0;
+  });
+  EXPECT_TRUE(done.has_value()) << done.error().message;
+  const bool replays = !layout_.recurrent.empty() && keep > 0 && !all;
+  EXPECT_EQ(replayed, replays ? keep : 0);
+  entries_[i].tokens.resize(static_cast<size_t>(draft.base() + keep));
+  CheckAll();
+}
+
+void Rig::RemoveRange(size_t i, Position begin, Position end) {
+  const auto done = cache_->RemoveRange(entries_[i].sequence, begin, end,
+                                        [&](const MovedKeys& moved) { RotateFakeKeys(layout_, moved); });
+  EXPECT_TRUE(done.has_value()) << done.error().message;
+  TokenList& tokens = entries_[i].tokens;
+  tokens.erase(tokens.begin() + begin, tokens.begin() + end);
+  CheckAll();
+}
+
 void Rig::Truncate(size_t i, Position at) {
   const auto done = cache_->Truncate(entries_[i].sequence, at);
   EXPECT_TRUE(done.has_value()) << done.error().message;
@@ -104,8 +136,9 @@ void Rig::CheckAll() {
     if (!entry.sequence.ready()) continue;
     const auto view = cache_->View(entry.sequence);
     ASSERT_TRUE(view.has_value());
-    EXPECT_EQ(CheckVisible(layout_, **view, 0, entry.tokens), "") << "sequence " << i;
-    EXPECT_EQ(CheckState(layout_, **view, 0, entry.tokens), "") << "sequence " << i;
+    const TokenList seen(entry.tokens.begin(), entry.tokens.begin() + (*view)->offset(0));
+    EXPECT_EQ(CheckVisible(layout_, **view, 0, seen), "") << "sequence " << i;
+    EXPECT_EQ(CheckState(layout_, **view, 0, seen), "") << "sequence " << i;
   }
 }
 

@@ -17,10 +17,19 @@ namespace quire::cache {
 
 // The part of one page that a sequence sees.
 struct PageView {
-  std::byte* base =
-      nullptr;  // add KeyOffset/ValueOffset(layout, group, layer, kv_head); row = position % page_tokens
+  // Add KeyOffset/ValueOffset(layout, group, layer, kv_head); the row of a position is position %
+  // page_tokens.
+  std::byte* base = nullptr;
   Position first = 0;  // first visible position in this page
   int32_t tokens = 0;  // visible tokens, including those of this step
+};
+
+// A place for a sequence's recurrent state as it is after `after` of the step's tokens (0 < after <
+// new_tokens).
+struct StateCapture {
+  int32_t after = 0;
+  std::byte* slot =
+      nullptr;  // laid out as Slot(); every recurrent layer writes its conv tail and delta state
 };
 
 // What kernels need of a step. Index `i` is the sequence's place in the span given to Begin().
@@ -37,6 +46,17 @@ class StepView {
   // State slot of sequence i, private to it (zero before the first token); add ConvOffset/DeltaOffset.
   // Null when the layout has no recurrent layers.
   virtual std::byte* Slot(size_t i) const = 0;
+  // States to copy out on the way, `after` ascending. Recurrent kernels must fill each of them.
+  virtual std::span<const StateCapture> Captures(size_t i) const {
+    (void)i;
+    return {};
+  }
+  // Where a recurrent layer records what each new token fed into its state, [new_tokens][record_bytes], so
+  // that a partly accepted draft can be replayed. Null when nothing need be recorded.
+  virtual std::byte* Record(size_t i, size_t recurrent_layer) const {
+    (void)i, (void)recurrent_layer;
+    return nullptr;
+  }
 };
 
 }  // namespace quire::cache

@@ -1,0 +1,93 @@
+#include "cache/snapshot.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/check.h"
+#include "cache/hybrid_state.h"
+
+namespace quire::cache {
+
+Snapshot::Snapshot() = default;
+Snapshot::Snapshot(std::unique_ptr<HybridState> held, Position from) : held_(std::move(held)), from_(from) {}
+Snapshot::Snapshot(Snapshot&& other) noexcept
+    : held_(std::move(other.held_)), from_(std::exchange(other.from_, 0)) {}
+
+Snapshot& Snapshot::operator=(Snapshot&& other) noexcept {
+  held_ = std::move(other.held_);
+  from_ = std::exchange(other.from_, 0);
+  return *this;
+}
+
+Snapshot::~Snapshot() = default;
+
+Position Snapshot::to() const { return held_ == nullptr ? from_ : held_->offset(); }
+bool Snapshot::whole() const { return held_ != nullptr && held_->complete(); }
+
+bool Snapshot::exact() const { return held_ == nullptr || held_->exact_until() >= held_->offset(); }
+
+bool Snapshot::has_state() const {
+  if (held_ == nullptr) return false;
+  if (held_->slot) return true;
+  for (size_t g = 0; g < held_->groups.size(); ++g) {
+    if (held_->pools().layout.groups[g].window > 0 && !held_->groups[g].table.empty()) return true;
+  }
+  return false;
+}
+
+Position Snapshot::DeepestRestorable(Position at_most) const {
+  return held_ == nullptr ? 0 : held_->DeepestReachable(at_most);
+}
+
+size_t Snapshot::bytes() const { return held_ == nullptr ? 0 : held_->BytesFrom(from_); }
+
+Snapshot Snapshot::SplitFront(Position at) {
+  QUIRE_CACHE_CHECK(from_ < at && at < to());
+  auto front = std::make_unique<HybridState>(*held_);
+  front->CutTo(at);
+  return Snapshot(std::move(front), std::exchange(from_, at));
+}
+
+void Snapshot::MergeFront(Snapshot parent) {
+  QUIRE_CACHE_CHECK(!empty() && !parent.empty() && parent.to() == from_);
+  from_ = parent.from_;
+}
+
+void Snapshot::AdoptState(const Snapshot& other) {
+  QUIRE_CACHE_CHECK(!empty() && !other.empty() && other.to() == to());
+  if (!held_->slot) held_->slot = other.held_->slot;
+  for (size_t g = 0; g < held_->groups.size(); ++g) {
+    if (!held_->groups[g].present) held_->groups[g] = other.held_->groups[g];
+  }
+}
+
+void Snapshot::ShareFront(const Snapshot& parent, Position from) {
+  QUIRE_CACHE_CHECK(!empty() && from < to());
+  from_ = from;
+  if (parent.empty()) return;
+  QUIRE_CACHE_CHECK(parent.to() >= from);
+  const Pools& pools = held_->pools();
+  for (size_t g = 0; g < held_->groups.size(); ++g) {
+    if (pools.layout.groups[g].window > 0) continue;
+    PageTable& table = held_->groups[g].table;
+    table = PageTable::Join(parent.held_->groups[g].table, table, pools.PageOf(from));
+  }
+}
+
+void Snapshot::ForEachPart(const std::function<void(const Part&)>& visit) const {
+  if (held_ == nullptr) return;
+  const Pools& pools = held_->pools();
+  for (size_t g = 0; g < held_->groups.size(); ++g) {
+    BlockPool& pool = *pools.pages[g];
+    const int64_t first = pools.layout.groups[g].window > 0 ? 0 : pools.PageOf(from_);
+    held_->groups[g].table.ForEach(first, INT64_MAX, [&](int64_t index, BlockId page) {
+      visit(Part{Part::Kind::kPage, g, index * pools.layout.page_tokens,
+                 std::span(pool.data(page), pool.block_bytes())});
+    });
+  }
+  if (held_->slot) {
+    visit(Part{Part::Kind::kSlot, 0, 0, std::span(held_->slot.data(), pools.slots->blocks().block_bytes())});
+  }
+}
+
+}  // namespace quire::cache

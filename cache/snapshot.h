@@ -1,0 +1,78 @@
+// Restorable state for the token range [from, to): the full-attention pages of that range, the window pages
+// that end at `to` and the state slot at `to`.
+//
+// Holding one costs references, not copies. It can be restored alone: it also refers to the full-attention
+// pages before `from`, which it shares with the sequence or snapshot it came from; only [from, to) counts in
+// its size. Move-only; destruction gives everything back. Engine thread only; outlived by its HybridCache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "cache/types.h"
+
+namespace quire::cache {
+
+class HybridState;
+
+class Snapshot {
+ public:
+  Snapshot();  // empty: [0, 0), holds nothing
+  Snapshot(Snapshot&& other) noexcept;
+  Snapshot& operator=(Snapshot&& other) noexcept;
+  ~Snapshot();
+
+  Position from() const { return from_; }
+  Position to() const;
+  bool empty() const { return held_ == nullptr; }  // exactly if from() == to()
+
+  // Every layer can be restored at to().
+  bool whole() const;
+  // The KV is what computing the tokens in place gives; false after a range was removed before to().
+  bool exact() const;
+  // Holds window pages or a state slot: what only this offset has.
+  bool has_state() const;
+  // The deepest offset in (0, at_most] that all layers can be restored at, or 0. Recurrent state: to() only.
+  // Windows: to(), or earlier while the window has not slid. Full attention: any.
+  Position DeepestRestorable(Position at_most) const;
+  // Of the pages that [from, to) touches, the window pages and the slot.
+  size_t bytes() const;
+
+  // Cuts off and returns [from, at); this becomes [at, to). Full-attention pages go where they belong (one in
+  // which `at` lies is in both); recurrent state stays here, windows too unless they have not slid since
+  // `at`. REQUIRES: from < at < to.
+  Snapshot SplitFront(Position at);
+  // The reverse: this becomes [parent.from, to) and keeps its own state. REQUIRES: parent.to == from, and
+  // both were taken of the same tokens.
+  void MergeFront(Snapshot parent);
+  // Takes over windows and slot of a snapshot of the same tokens that ends at the same offset, where they
+  // lack here.
+  void AdoptState(const Snapshot& other);
+  // Takes the full-attention pages before from() from `parent`, so that equal prefixes are held once.
+  // REQUIRES: parent.to >= from, and both were taken of the same tokens.
+  void ShareFront(const Snapshot& parent, Position from);
+
+  // One part of a snapshot's bytes, for tiers that store it elsewhere.
+  struct Part {
+    enum class Kind : uint8_t { kPage, kSlot } kind;
+    size_t group = 0;    // of a page
+    Position first = 0;  // of a page: position of its first row
+    std::span<std::byte> bytes;
+  };
+  // The parts that bytes() counts, in a fixed order. Read-only.
+  void ForEachPart(const std::function<void(const Part&)>& visit) const;
+
+ private:
+  friend class HybridCache;
+  friend class HeldBytes;
+  friend struct SequenceState;
+  Snapshot(std::unique_ptr<HybridState> held, Position from);
+
+  std::unique_ptr<HybridState> held_;
+  Position from_ = 0;
+};
+
+}  // namespace quire::cache

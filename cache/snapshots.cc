@@ -1,0 +1,127 @@
+// HybridCache: snapshots, captures and restores.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/check.h"
+#include "cache/hybrid_cache.h"
+#include "cache/sequence_state.h"
+
+namespace quire::cache {
+namespace {
+
+std::unexpected<Error> Fail(ErrorCode code, std::string message) {
+  return std::unexpected(Error{code, std::move(message)});
+}
+
+// Pages of group g that a whole snapshot [from, to) counts: [first, end).
+struct PageRange {
+  int64_t first;
+  int64_t end;
+};
+
+PageRange CountedPages(const Pools& pools, size_t g, Position from, Position to) {
+  const AttentionGroup& shape = pools.layout.groups[g];
+  const int64_t end = pools.PageEnd(to);
+  if (shape.window == 0) return {pools.PageOf(from), end};
+  const Position oldest = OldestVisible(shape, to);
+  return {oldest == to ? end : pools.PageOf(oldest), end};
+}
+
+}  // namespace
+
+Result<Snapshot> HybridCache::Take(const Sequence& sequence, Position from) {
+  const SequenceState& state = *sequence.state_;
+  if (state.in_step) return Fail(ErrorCode::kInvalid, "snapshot inside a step");
+  std::unique_ptr<HybridState> held = state.Committed();
+  if (from < 0 || from > held->offset()) {
+    return Fail(ErrorCode::kInvalid,
+                fmt::format("snapshot from {} of a sequence of {}", from, held->offset()));
+  }
+  if (from == held->offset()) return Snapshot();
+  return Snapshot(std::move(held), from);
+}
+
+Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapshot, Position at_most) {
+  SequenceState& state = *sequence.state_;
+  if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "restore inside a step or a draft");
+  if (!snapshot.empty() && &snapshot.held_->pools() != pools_.get()) {
+    return Fail(ErrorCode::kInvalid, "snapshot of another cache");
+  }
+  const Position position = snapshot.DeepestRestorable(at_most);
+  if (position <= 0) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("no offset up to {} of the snapshot [{}, {}) that every layer can be restored at",
+                            std::min(at_most, snapshot.to()), snapshot.from(), snapshot.to()));
+  }
+  state.held = *snapshot.held_;
+  state.held.CutTo(position);
+  state.InvalidateViews(0);
+  state.capture_from = position;
+  std::erase_if(state.scheduled, [&](Position at) { return at < position; });
+  return position;
+}
+
+Result<void> HybridCache::ScheduleCapture(Sequence& sequence, Position at) {
+  SequenceState& state = *sequence.state_;
+  if (state.in_step || state.draft)
+    return Fail(ErrorCode::kInvalid, "capture scheduled inside a step or a draft");
+  if (at < state.held.offset()) {
+    return Fail(ErrorCode::kInvalid,
+                fmt::format("capture at {} of a sequence of {}", at, state.held.offset()));
+  }
+  state.scheduled.insert(std::ranges::upper_bound(state.scheduled, at), at);
+  state.CaptureReached(state.held.offset());
+  return {};
+}
+
+std::vector<Snapshot> HybridCache::TakeCaptures(Sequence& sequence) {
+  return std::exchange(sequence.state_->captured, {});
+}
+
+void HybridCache::CancelCaptures(Sequence& sequence) { sequence.state_->scheduled.clear(); }
+
+Result<Snapshot> HybridCache::Import(const Snapshot& before, Position from, Position to,
+                                     const std::function<void(const Snapshot::Part&)>& fill) {
+  if (from < 0 || from >= to || before.to() < from || to > (Position{1} << 40)) {
+    return Fail(ErrorCode::kInvalid, fmt::format("import of [{}, {}) behind {}", from, to, before.to()));
+  }
+  if (!before.empty() && &before.held_->pools() != pools_.get()) {
+    return Fail(ErrorCode::kInvalid, "snapshot of another cache");
+  }
+  Demand demand = NoDemand();
+  demand.slots.need = pools_->layout.recurrent.empty() ? 0 : 1;
+  for (size_t g = 0; g < demand.pages.size(); ++g) {
+    const PageRange range = CountedPages(*pools_, g, from, to);
+    demand.pages[g].need = range.end - range.first;
+  }
+  if (!MakeRoom(demand)) {
+    const bool slots = demand.slots.need > pools_->slots->blocks().available();
+    return Fail(slots ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, Refreshed(demand).ToString());
+  }
+  auto held = std::make_unique<HybridState>(pools_.get());
+  for (size_t g = 0; g < held->groups.size(); ++g) {
+    const PageRange range = CountedPages(*pools_, g, from, to);
+    PageTable& table = held->groups[g].table;
+    BlockPool& pool = *pools_->pages[g];
+    if (from > 0 && pools_->layout.groups[g].window == 0) {
+      table = before.held_->groups[g].table;
+      table.Clip(0, pools_->PageOf(from));
+    }
+    for (int64_t index = range.first; index < range.end; ++index) {
+      const BlockId page = pool.Allocate();
+      table.Put(index, page);
+      fill({Snapshot::Part::Kind::kPage, g, index * pools_->layout.page_tokens,
+            std::span(pool.data(page), pool.block_bytes())});
+    }
+  }
+  SlotRef slot = demand.slots.need > 0 ? pools_->slots->AllocateZero() : SlotRef();
+  if (slot) {
+    fill({Snapshot::Part::Kind::kSlot, 0, 0, std::span(slot.data(), pools_->slots->blocks().block_bytes())});
+  }
+  held->RestAt(to, std::move(slot));
+  return Snapshot(std::move(held), from);
+}
+
+}  // namespace quire::cache

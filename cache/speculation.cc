@@ -1,0 +1,122 @@
+#include "cache/speculation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cache/check.h"
+#include "cache/hybrid_cache.h"
+#include "cache/sequence_state.h"
+
+namespace quire::cache {
+namespace {
+
+std::unexpected<Error> Fail(ErrorCode code, std::string message) {
+  return std::unexpected(Error{code, std::move(message)});
+}
+
+// A private slot with the state at the draft's base. Reuses the base's slot where nobody else holds it, then
+// the draft's own.
+SlotRef SlotAtBase(SlotRef& base, SlotRef own, Pools& pools) {
+  if (base && base.exclusive()) return std::move(base);
+  if (!own) {
+    return base ? pools.slots->AllocateCopy(base) : pools.slots->AllocateZero();
+  }
+  const size_t bytes = pools.slots->blocks().block_bytes();
+  if (base) {
+    std::memcpy(own.data(), base.data(), bytes);
+    pools.bytes_copied += bytes;
+  } else {
+    std::memset(own.data(), 0, bytes);
+  }
+  return own;
+}
+
+void Replay(const SequenceState::Draft& draft, const Layout& layout, int32_t keep, std::byte* slot,
+            const ReplayInputs& replay) {
+  int32_t done = 0;
+  for (const SequenceState::Record& record : draft.records) {
+    const int32_t tokens = std::min(record.tokens, keep - done);
+    if (tokens == 0) break;
+    for (size_t layer = 0; layer < layout.recurrent.size(); ++layer) {
+      const auto row = static_cast<size_t>(layout.recurrent[layer].record_bytes);
+      replay(layer, slot, std::span(record.Layer(layout, layer), row * static_cast<size_t>(tokens)), tokens);
+    }
+    done += tokens;
+  }
+  QUIRE_CACHE_CHECK(done == keep);
+}
+
+}  // namespace
+
+Result<Speculation> HybridCache::Speculate(Sequence& sequence, DraftMode mode) {
+  SequenceState& state = *sequence.state_;
+  if (state.in_step) return Fail(ErrorCode::kInvalid, "the sequence is in a step");
+  if (state.draft) return Fail(ErrorCode::kInvalid, "the sequence is already drafting");
+  if (!state.held.complete()) return Fail(ErrorCode::kUnsupported, "some layer has no state at the offset");
+  const Position base = state.held.offset();
+  if (mode == DraftMode::kIsolated) {
+    auto fork = Fork(sequence, base);
+    if (!fork) return std::unexpected(std::move(fork.error()));
+    return Speculation(nullptr, std::move(*fork), base);
+  }
+  state.draft.emplace(SequenceState::Draft{base, {}});
+  state.held.draft_base = state.held.slot;
+  return Speculation(&sequence, Sequence(), base);
+}
+
+Speculation::Speculation(Sequence* live, Sequence isolated, Position base)
+    : live_(live), isolated_(std::move(isolated)), base_(base) {}
+
+Speculation::Speculation(Speculation&& other) noexcept
+    : live_(std::exchange(other.live_, nullptr)), isolated_(std::move(other.isolated_)), base_(other.base_) {}
+
+Speculation::~Speculation() { Drop(); }
+
+Position Speculation::sequence_offset() const {
+  if (isolated_) return isolated_.offset();
+  return live_ == nullptr ? base_ : live_->offset();
+}
+
+void Speculation::Drop() {
+  isolated_ = Sequence();
+  if (live_ == nullptr) return;
+  const auto dropped = Commit(0, {});
+  QUIRE_CACHE_CHECK(dropped.has_value());
+}
+
+Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
+  if (isolated_) return Fail(ErrorCode::kUnsupported, "an isolated draft cannot be committed");
+  if (live_ == nullptr) return Fail(ErrorCode::kInvalid, "the draft is closed");
+  SequenceState& state = *live_->state_;
+  if (state.in_step) return Fail(ErrorCode::kInvalid, "a step of the draft is open");
+  if (keep < 0 || keep > drafted()) {
+    return Fail(ErrorCode::kInvalid, fmt::format("keep {} of {} draft tokens", keep, drafted()));
+  }
+  HybridState& held = state.held;
+  const Position end = base_ + keep;
+  const bool stateful = held.recurrent() && end > 0;
+  if (stateful && (end != held.offset() || !held.slot)) {
+    if (keep == 0) {
+      held.slot = held.draft_base;
+    } else {
+      SlotRef slot = SlotAtBase(held.draft_base, std::move(held.slot), held.pools());
+      if (!slot) return Fail(ErrorCode::kOutOfSlots, "no slot to replay the draft in");
+      Replay(*state.draft, held.pools().layout, keep, slot.data(), replay);
+      held.slot = std::move(slot);
+    }
+  }
+  SlotRef slot = std::move(held.slot);
+  held.CutTo(end);
+  held.slot = stateful ? std::move(slot) : SlotRef();
+  held.draft_base = SlotRef();
+  state.draft.reset();
+  state.InvalidateViews(end);
+  state.CaptureReached(end);
+  live_ = nullptr;
+  return {};
+}
+
+}  // namespace quire::cache

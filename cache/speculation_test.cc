@@ -1,0 +1,192 @@
+#include "cache/speculation.h"
+
+#include <gtest/gtest.h>
+
+#include "cache/test_rig.h"
+
+namespace quire::cache {
+namespace {
+
+std::vector<std::pair<Layout, Capacity>> Mixes() {
+  const Layout causal{.page_tokens = 4, .groups = {FullGroup()}};
+  const Layout windows{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6), ChunkGroup(5)}};
+  const Layout recurrent{.recurrent = {ConvLayer(), DeltaLayer()}};
+  Layout all = windows;
+  all.recurrent = recurrent.recurrent;
+  return {{causal, {.pages = {64}}},
+          {windows, {.pages = {64, 64, 64}}},
+          {recurrent, {.slots = 8}},
+          {all, {.pages = {64, 64, 64}, .slots = 8}}};
+}
+
+Speculation Open(Rig& rig, size_t i, DraftMode mode = DraftMode::kLive) {
+  auto draft = rig.cache().Speculate(rig.sequence(i), mode);
+  EXPECT_TRUE(draft.has_value());
+  return std::move(*draft);
+}
+
+// Every base offset, draft length and accepted count, in one step and in several, crossing page and window
+// edges.
+TEST(Speculation, CommitEndsWithTheRightContentsForEveryAcceptedCount) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    for (const int32_t base : {0, 1, 4, 5, 9}) {
+      for (int32_t keep = 0; keep <= 7; ++keep) {
+        Rig rig(layout, capacity);
+        const size_t a = rig.New();
+        if (base > 0) rig.Append({{a, base}});
+        Speculation draft = Open(rig, a);
+        rig.Append({{a, 3}});
+        rig.Append({{a, 1}});
+        rig.Append({{a, 3}});
+        EXPECT_EQ(draft.drafted(), 7);
+        rig.Commit(a, draft, keep);
+        EXPECT_EQ(rig.sequence(a).offset(), base + keep);
+        rig.Append({{a, 2}});
+        rig.Append({{a, 9}});
+      }
+    }
+  }
+}
+
+TEST(Speculation, DroppedDraftsLeaveNoTrace) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 7}});
+    const CacheStats before = rig.cache().stats();
+    {
+      Speculation draft = Open(rig, a);
+      rig.Append({{a, 6}});
+    }
+    rig.ForgetDraft(a, 7);
+    EXPECT_EQ(rig.cache().stats().pages_used, before.pages_used);
+    EXPECT_EQ(rig.cache().stats().slots_used, before.slots_used);
+    rig.CheckAll();
+    rig.Append({{a, 1}});
+  }
+}
+
+TEST(Speculation, NothingOutsideSeesADraftToken) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 7}});
+    const TokenList tokens = rig.tokens(a);
+    Speculation draft = Open(rig, a);
+    rig.Append({{a, 4}});
+    // The read-only view is what a draft head attends to: the target's tokens before the draft.
+    const auto view = rig.cache().View(rig.sequence(a));
+    ASSERT_TRUE(view.has_value());
+    EXPECT_EQ(CheckVisible(layout, **view, 0, tokens), "");
+    EXPECT_EQ(CheckState(layout, **view, 0, tokens), "");
+    EXPECT_FALSE(rig.cache().Fork(rig.sequence(a), 8).has_value());
+    const size_t b = rig.Fork(a, 7);
+    EXPECT_TRUE(rig.sequence(b).ready());
+    auto snapshot = rig.cache().Take(rig.sequence(a));
+    ASSERT_TRUE(snapshot.has_value());
+    EXPECT_EQ(snapshot->to(), 7);
+    EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 7).error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(rig.cache().ScheduleCapture(rig.sequence(a), 20).error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(rig.cache().Speculate(rig.sequence(a), DraftMode::kLive).error().code, ErrorCode::kInvalid);
+    rig.Append({{a, 1}});
+    rig.Append({{b, 2}});
+    rig.Commit(a, draft, 3);
+    const size_t c = rig.Restore(*snapshot, tokens);
+    rig.Append({{c, 3}});
+  }
+}
+
+TEST(Speculation, AnIsolatedDraftNeverTouchesTheLiveSequence) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 7}});
+    Speculation draft = Open(rig, a, DraftMode::kIsolated);
+    TokenList tokens = rig.tokens(a);
+    for (int k = 0; k < 3; ++k) {
+      tokens.push_back(1000 + k);
+      const quire::cache::Append append[] = {{&draft.sequence(), 1}};
+      auto step = rig.cache().Begin(append);
+      ASSERT_TRUE(step.has_value());
+      EXPECT_EQ(RunStep(layout, **step, std::vector<TokenList>{tokens}), "");
+      (*step)->Commit();
+    }
+    EXPECT_EQ(draft.drafted(), 3);
+    rig.CheckAll();
+    rig.Append({{a, 2}});
+    EXPECT_EQ(draft.Commit(1, {}).error().code, ErrorCode::kUnsupported);
+    draft.Drop();
+    rig.CheckAll();
+  }
+}
+
+TEST(Speculation, RunsBesideOtherSequencesOfABatch) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    const size_t b = rig.New();
+    const size_t c = rig.New();
+    rig.Append({{a, 5}, {b, 6}});
+    Speculation first = Open(rig, a);
+    Speculation second = Open(rig, b);
+    rig.Append({{a, 4}, {c, 7}, {b, 3}});
+    rig.Commit(b, second, 3);
+    rig.Commit(a, first, 1);
+    rig.Append({{a, 1}, {b, 1}, {c, 1}});
+  }
+}
+
+TEST(Speculation, SurvivesACancelledStep) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    for (const int32_t keep : {0, 1, 2}) {
+      Rig rig(layout, capacity);
+      const size_t a = rig.New();
+      rig.Append({{a, 4}});
+      Speculation draft = Open(rig, a);
+      rig.Append({{a, 2}});
+      rig.CancelledAppend({{a, 3}});
+      const auto done = draft.Commit(keep, [&](size_t layer, std::byte* slot, auto inputs, int32_t tokens) {
+        ReplayTokens(layout, layer, slot, inputs, tokens);
+      });
+      ASSERT_TRUE(done.has_value()) << done.error().message;
+      rig.ForgetDraft(a, 4 + keep);
+      rig.CheckAll();
+      rig.Append({{a, 2}});
+    }
+  }
+}
+
+TEST(Speculation, TakesTheCapturesItsCommitReaches) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 4}});
+    ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), 6).has_value());
+    ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), 9).has_value());
+    Speculation draft = Open(rig, a);
+    rig.Append({{a, 5}});
+    rig.Commit(a, draft, 2);
+    std::vector<Snapshot> captures = rig.cache().TakeCaptures(rig.sequence(a));
+    ASSERT_EQ(captures.size(), 1u);
+    EXPECT_EQ(captures[0].to(), 6);
+    const size_t b = rig.Restore(captures[0], rig.tokens(a));
+    rig.Append({{b, 2}, {a, 3}});
+    EXPECT_EQ(rig.cache().TakeCaptures(rig.sequence(a)).size(), 1u);
+  }
+}
+
+TEST(Speculation, RefusesWhatIsNoCommit) {
+  const auto [layout, capacity] = Mixes()[3];
+  Rig rig(layout, capacity);
+  const size_t a = rig.New();
+  rig.Append({{a, 4}});
+  Speculation draft = Open(rig, a);
+  rig.Append({{a, 2}});
+  EXPECT_EQ(draft.Commit(-1, {}).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(draft.Commit(3, {}).error().code, ErrorCode::kInvalid);
+  rig.Commit(a, draft, 2);
+  EXPECT_EQ(draft.Commit(0, {}).error().code, ErrorCode::kInvalid);
+}
+
+}  // namespace
+}  // namespace quire::cache
