@@ -16,21 +16,23 @@ constexpr int32_t kNone = -1;
 // Whether a word character (Unicode's \w) stands at the text's end or beginning.
 class WordBorder {
  public:
+  explicit WordBorder(const Regex& word) : word_(word) {}
+
   bool WordEndsAt(std::string_view text, size_t position) {
-    return position > 0 && IsWord(CodePointText(text, PreviousCharacter(text, position)));
+    return position > 0 && IsWord(text, PreviousCharacter(text, position));
   }
   bool WordBeginsAt(std::string_view text, size_t position) {
-    return position < text.size() && IsWord(CodePointText(text, position));
+    return position < text.size() && IsWord(text, position);
   }
 
  private:
-  static std::string_view CodePointText(std::string_view text, size_t position) {
-    return text.substr(position, NextUtf8(text.substr(position)).length);
+  bool IsWord(std::string_view text, size_t position) {
+    const std::string_view rest = text.substr(position);
+    const RegexMatcher::Match match = matcher_.Find(word_, rest.substr(0, NextUtf8(rest).length), 0);
+    return match.outcome == RegexMatcher::Outcome::kMatch;
   }
-  bool IsWord(std::string_view character) {
-    static const api::Result<Regex> kWord = Regex::Compile("\\w", Regex::Syntax::kOniguruma);
-    return kWord && matcher_.Find(*kWord, character, 0).outcome == RegexMatcher::Outcome::kMatch;
-  }
+
+  const Regex& word_;
   RegexMatcher matcher_;
 };
 
@@ -82,6 +84,7 @@ struct AddedTokenFinder::Trie {
   std::vector<int32_t> token_at;                          // [nodes] index into tokens, or kNone
   std::array<bool, 256> begins{};
   std::vector<AddedToken> tokens;
+  std::optional<Regex> word;  // there is a single_word token
 
   int32_t Child(int32_t node, uint8_t byte) const {
     const auto found = children.find(static_cast<uint64_t>(node) << 8U | byte);
@@ -126,6 +129,8 @@ void AddedTokenFinder::Add(AddedToken token) {
   int32_t& slot = trie_->token_at[static_cast<size_t>(node)];
   if (slot != kNone) return;
   slot = static_cast<int32_t>(trie_->tokens.size());
+  if (token.single_word && !trie_->word)
+    trie_->word.emplace(Regex::Compile("\\w", Regex::Syntax::kOniguruma).value());
   trie_->begins[static_cast<uint8_t>(token.content[0])] = true;
   trie_->tokens.push_back(std::move(token));
 }
@@ -147,7 +152,7 @@ std::vector<Stretch> AddedTokenFinder::Find(const TrustedText& trusted) const {
     size_t end = at + token->content.size();
     at = end;
     if (token->single_word) {
-      if (!border) border.emplace();
+      if (!border) border.emplace(*trie_->word);
       if (border->WordEndsAt(text, begin) || border->WordBeginsAt(text, end)) continue;
     }
     if (token->lstrip) begin = SkipSpaceBack(text, begin, plain_begin);

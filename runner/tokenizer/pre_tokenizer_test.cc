@@ -1,0 +1,145 @@
+#include "runner/tokenizer/pre_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runner/tokenizer/known_patterns.h"
+#include "runner/tokenizer/load_pre_tokenizer.h"
+
+namespace quire::runner::tokenizer {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> Split(const PreTokenizer& pre_tokenizer, std::string_view text) {
+  RegexMatcher matcher;
+  std::vector<std::string> pieces;
+  for (const Piece& piece : pre_tokenizer.Split(text, matcher)) {
+    pieces.emplace_back(text.substr(piece.begin, piece.end - piece.begin));
+  }
+  return pieces;
+}
+
+PreTokenizer Load(const json& description) {
+  auto loaded = LoadPreTokenizer(description);
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  return loaded ? *std::move(loaded) : PreTokenizer{};
+}
+
+const json kBytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+
+json SplitStepOf(const char* pattern, const char* behavior, bool invert = false) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}, {"invert", invert}};
+}
+
+json Sequence(std::vector<json> steps) {
+  steps.push_back(kBytes);
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+// The examples of the Hugging Face documentation of each behaviour: "the-final--countdown" at "-".
+TEST(PreTokenizer, BehaviorsOfASplit) {
+  const auto with = [](const char* behavior, bool invert = false) {
+    return Split(Load(Sequence({SplitStepOf("-", behavior, invert)})), "the-final--countdown");
+  };
+  EXPECT_THAT(with("Removed"), ElementsAre("the", "final", "countdown"));
+  EXPECT_THAT(with("Isolated"), ElementsAre("the", "-", "final", "-", "-", "countdown"));
+  EXPECT_THAT(with("MergedWithPrevious"), ElementsAre("the-", "final-", "-", "countdown"));
+  EXPECT_THAT(with("MergedWithNext"), ElementsAre("the", "-final", "-", "-countdown"));
+  EXPECT_THAT(with("Contiguous"), ElementsAre("the", "-", "final", "--", "countdown"));
+  EXPECT_THAT(with("Removed", true), ElementsAre("-", "-", "-"));
+}
+
+TEST(PreTokenizer, EmptyMatchesCutWithoutAPiece) {
+  EXPECT_THAT(Split(Load(Sequence({SplitStepOf("x*", "Isolated")})), "axxb\u00E9"),
+              ElementsAre("a", "xx", "b", "\u00E9"));
+  EXPECT_THAT(Split(Load(Sequence({SplitStepOf("(?=\\p{Lu})", "Isolated")})), "aBcD"),
+              ElementsAre("a", "Bc", "D"));
+}
+
+TEST(PreTokenizer, StepsCutThePiecesOfTheStepBefore) {
+  const auto steps = Load(Sequence(
+      {json{{"type", "Digits"}, {"individual_digits", true}}, SplitStepOf(" ?\\p{L}+", "Isolated")}));
+  EXPECT_THAT(Split(steps, "ab 12cd"), ElementsAre("ab", " ", "1", "2", "cd"));
+  const auto grouped = Load(Sequence({json{{"type", "Digits"}, {"individual_digits", false}}}));
+  EXPECT_THAT(Split(grouped, "ab12\u0663cd"), ElementsAre("ab", "12\u0663", "cd"));
+}
+
+TEST(PreTokenizer, LiteralPatterns) {
+  const json step = {{"type", "Split"}, {"pattern", {{"String", ". "}}}, {"behavior", "MergedWithPrevious"}};
+  EXPECT_THAT(Split(Load(Sequence({step})), "a. b.c. d"), ElementsAre("a. ", "b.c. ", "d"));
+}
+
+TEST(PreTokenizer, ByteLevelWithItsOwnPattern) {
+  const auto loaded = Load({{"type", "ByteLevel"}});
+  EXPECT_TRUE(loaded.add_prefix_space);
+  EXPECT_THAT(Split(loaded, "Hello  world, it's 42!"),
+              ElementsAre("Hello", " ", " world", ",", " it", "'s", " 42", "!"));
+}
+
+TEST(PreTokenizer, RefusalsNameTheField) {
+  const std::pair<json, const char*> cases[] = {
+      {nullptr, "pre_tokenizer: absent"},
+      {"ByteLevel", "pre_tokenizer.type"},
+      {{{"type", "Whitespace"}}, "type \"Whitespace\" is not supported"},
+      {{{"type", "Sequence"}}, "pre_tokenizer.pretokenizers: not an array"},
+      {{{"type", "Sequence"}, {"pretokenizers", json::array()}}, "only byte-level BPE is supported"},
+      {Sequence({SplitStepOf("[a&&b]", "Isolated")}),
+       "pre_tokenizer.pretokenizers[0].pattern.Regex: offset 2"},
+      {Sequence({SplitStepOf("(", "Isolated")}), "pre_tokenizer.pretokenizers[0].pattern.Regex"},
+      {Sequence({SplitStepOf("a", "Sideways")}), "pre_tokenizer.pretokenizers[0].behavior"},
+      {Sequence({kBytes}), "pre_tokenizer.pretokenizers[1]: a step after ByteLevel"},
+      {Sequence({json{{"type", "Split"}, {"behavior", "Isolated"}}}), "pattern: not an object"},
+      {Sequence(std::vector<json>(100, SplitStepOf("a", "Isolated"))), "too many steps"},
+      {Sequence({json{{"type", "Sequence"}, {"pretokenizers", {json{{"type", "Nope"}}}}}}),
+       "pre_tokenizer.pretokenizers[0].pretokenizers[0]"},
+  };
+  for (const auto& [description, message] : cases) {
+    const auto loaded = LoadPreTokenizer(description);
+    ASSERT_FALSE(loaded) << description;
+    EXPECT_EQ(loaded.error().code, api::ErrorCode::kBadModel);
+    EXPECT_THAT(loaded.error().message, HasSubstr(message));
+  }
+}
+
+TEST(NormalForms, AreReadAlsoFromASequence) {
+  EXPECT_EQ(LoadNormalForm(nullptr), NormalForm::kNone);
+  EXPECT_EQ(LoadNormalForm({{"type", "NFC"}}), NormalForm::kNfc);
+  EXPECT_EQ(LoadNormalForm({{"type", "Sequence"}, {"normalizers", {json{{"type", "NFKC"}}}}}),
+            NormalForm::kNfkc);
+  EXPECT_FALSE(LoadNormalForm({{"type", "Lowercase"}}));
+  EXPECT_FALSE(LoadNormalForm(
+      {{"type", "Sequence"}, {"normalizers", {json{{"type", "NFC"}}, json{{"type", "NFKD"}}}}}));
+}
+
+TEST(PreTokenizer, WhereAPatternGivesUpTheRestIsOnePiece) {
+  const auto steps = Load(Sequence({SplitStepOf(" |(?:a+)+(?:a+)+(?:a+)+$", "Isolated")}));
+  const std::string run = std::string(100, 'a') + "b";
+  EXPECT_THAT(Split(steps, "a " + run + " c"), testing::Contains(testing::HasSubstr(run)));
+}
+
+// The pieces of a long text are the text, whatever it consists of.
+TEST(PreTokenizer, KnownPatternsTakeAMillionBytesOfAnything) {
+  for (const std::string_view name : KnownPreTokenizerNames()) {
+    PreTokenizer pre_tokenizer;
+    auto regex = Regex::Compile(FindPreTokenizer(name)->pattern, Regex::Syntax::kOniguruma);
+    ASSERT_TRUE(regex) << name << ": " << regex.error().message;
+    pre_tokenizer.steps.push_back({.regex = *std::move(regex)});
+    for (const std::string_view unit :
+         {" ", "\n", "a", "A", "7", "!", "\u4E2D", "\u0301", "\t ", " x", "'s", "\u00A0"}) {
+      std::string text;
+      while (text.size() < 1'000'000) text += unit;
+      std::string joined;
+      for (const std::string& piece : Split(pre_tokenizer, text)) joined += piece;
+      EXPECT_TRUE(joined == text) << name << " on " << unit;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::runner::tokenizer
