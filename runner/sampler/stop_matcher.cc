@@ -88,21 +88,22 @@ StopMatcher::StopMatcher(const std::vector<std::string>& stop_strings) {
 
 StopMatcher::Emission StopMatcher::Feed(std::string_view text) {
   if (stopped_) return {};
-  std::string pending(automaton_->Path(node_));
-  const size_t held = pending.size();
-  pending += text;
+  const std::string_view held = automaton_->Path(node_);
+  // The first `length` bytes of what was held and the text. Bytes that stay held are not touched again.
+  const auto first = [&](size_t length) {
+    std::string emitted(held.substr(0, length));
+    return emitted.append(text.substr(0, length - emitted.size()));
+  };
   for (size_t i = 0; i < text.size(); ++i) {
     node_ = automaton_->Next(node_, static_cast<uint8_t>(text[i]));
     const int32_t match = automaton_->At(node_).match;
     if (match == kNone) continue;
     const auto index = static_cast<size_t>(match);
-    pending.resize(held + i + 1 - automaton_->strings[index].size());
     stopped_ = true;
     node_ = kRoot;
-    return {.text = std::move(pending), .stop = index};
+    return {.text = first(held.size() + i + 1 - automaton_->strings[index].size()), .stop = index};
   }
-  pending.resize(pending.size() - automaton_->At(node_).depth);
-  return {.text = std::move(pending), .stop = std::nullopt};
+  return {.text = first(held.size() + text.size() - automaton_->At(node_).depth), .stop = std::nullopt};
 }
 
 std::string StopMatcher::Flush() {

@@ -1,0 +1,86 @@
+#include "runner/sampler/candidates.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace quire::runner::sampler {
+
+bool operator==(const Candidate& a, const Candidate& b) { return a.id == b.id && a.logit == b.logit; }
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Few distinct values, so that ties are everywhere; some tokens impossible.
+std::vector<float> RandomLogits(std::mt19937& random, size_t size) {
+  std::vector<float> logits(size);
+  for (float& logit : logits) {
+    logit = random() % 8 == 0 ? -kInfinity : static_cast<float>(random() % 50) - 25.0F;
+  }
+  return logits;
+}
+
+std::vector<Candidate> Sorted(const std::vector<float>& logits) {
+  std::vector<Candidate> all;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (logits[id] > -kInfinity) all.push_back({static_cast<TokenId>(id), logits[id]});
+  }
+  std::sort(all.begin(), all.end(), Better);
+  return all;
+}
+
+TEST(Candidates, SelectBestIsTheBeginningOfTheSortedList) {
+  std::mt19937 random(1);
+  std::vector<Candidate> best;
+  for (const size_t size : {1U, 2U, 10U, 300U, 5000U}) {
+    for (const size_t count : {1U, 2U, 40U, 299U, 300U, 6000U}) {
+      const auto logits = RandomLogits(random, size);
+      auto expected = Sorted(logits);
+      expected.resize(std::min(expected.size(), count));
+      SelectBest(logits, count, best);
+      EXPECT_EQ(best, expected) << size << " " << count;
+    }
+  }
+}
+
+TEST(Candidates, SelectBestOfARisingListReplacesAll) {
+  std::vector<float> logits(100'000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i);
+  std::vector<Candidate> best;
+  SelectBest(logits, 3, best);
+  EXPECT_EQ(best, (std::vector<Candidate>{{99'999, 99'999.0F}, {99'998, 99'998.0F}, {99'997, 99'997.0F}}));
+}
+
+TEST(Candidates, PartlySortedGivesTheWholeOrder) {
+  std::mt19937 random(2);
+  const auto logits = RandomLogits(random, 5000);
+  const auto expected = Sorted(logits);
+  auto shuffled = expected;
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  PartlySorted order(shuffled, 0);
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(order.At(i), expected[i]) << i;
+}
+
+TEST(Candidates, BestIsTheFirstOfTheHighest) {
+  EXPECT_EQ(Best(std::vector<float>{1, 3, 2, 3}), 1);
+  EXPECT_EQ(Best(std::vector<float>{-kInfinity, -5}), 1);
+}
+
+TEST(Candidates, LogitsThatAreNoNumbersAreErrors) {
+  const float nan = std::nanf("");
+  EXPECT_EQ(CheckedMaximum(std::vector<float>{1, -kInfinity, 2}), 2.0F);
+  for (const std::vector<float>& logits :
+       {std::vector<float>{1, nan, 2}, {nan}, {1, kInfinity}, {-kInfinity}, {}}) {
+    const auto maximum = CheckedMaximum(logits);
+    ASSERT_FALSE(maximum);
+    EXPECT_EQ(maximum.error().code, api::ErrorCode::kInternal);
+  }
+  EXPECT_EQ(CheckedMaximum(std::vector<float>{1, nan}).error().message, "the logit of token 1 is nan");
+}
+
+}  // namespace
+}  // namespace quire::runner::sampler
