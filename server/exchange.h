@@ -1,0 +1,38 @@
+// One request and its answer, as a handler sees them. I/O thread only.
+//
+// A handler answers with exactly one Send(), or with Stream() any number of times and one EndStream(). Every
+// call waits until the bytes are with the kernel, so a slow reader holds its handler, and only its handler,
+// up. Once the client is gone the calls return false and, on watched routes, the handler is cancelled: what
+// it awaits throws operation_aborted and its locals end whatever they stand for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/awaitable.h"
+#include "server/http_message.h"
+#include "server/request_log.h"
+
+namespace quire::server {
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  virtual RequestLog& log() = 0;
+
+  virtual Awaitable<bool> Send(HttpResponse response) = 0;
+  // One piece of a stream, sent at once. The first call sends the header too. `bytes` may be empty: header
+  // only.
+  virtual Awaitable<bool> Stream(std::string_view content_type, std::string bytes) = 0;
+  virtual Awaitable<bool> EndStream() = 0;
+  // From now on, whenever the stream was silent for a while, send these bytes between two pieces (an SSE
+  // comment). Starts the stream if nothing was sent by then.
+  virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
+
+  // Something of the answer has left: its status can no longer change.
+  virtual bool started() const = 0;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,52 @@
+// One connection's coroutine: request after request, each read, checked, routed, answered and logged in turn.
+// I/O thread only.
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <memory>
+#include <optional>
+
+#include "server/awaitable.h"
+#include "server/connection.h"
+#include "server/transport.h"
+
+namespace quire::server {
+
+class Session {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `bound` is the address the listener was bound to. The transport outlives the session.
+  Session(Transport& transport, std::shared_ptr<Connection> connection, boost::asio::ip::address bound);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Ends when the connection is closed.
+  Awaitable<void> Run();
+
+  // No request is being answered: the client has sent nothing, or not yet a whole header.
+  bool waiting() const { return waiting_; }
+  Clock::time_point waiting_since() const { return waiting_since_; }
+  void Abort();
+
+ private:
+  struct Turn;
+
+  Awaitable<bool> ServeOne();
+  Awaitable<std::expected<bool, ParseFailure>> ReadHeader(Turn& turn);
+  Awaitable<std::expected<bool, ParseFailure>> ReadBody(Turn& turn);
+  Awaitable<bool> Refuse(Turn& turn, HttpResponse response);
+  std::optional<HttpResponse> Check(Turn& turn);
+  Awaitable<void> Answer(Turn& turn);
+  Awaitable<void> RunHandler(Turn& turn);
+  HttpResponse ErrorResponse(Turn& turn, int status, std::string message) const;
+
+  Transport& transport_;
+  std::shared_ptr<Connection> connection_;
+  boost::asio::ip::address bound_;
+  bool waiting_ = true;
+  Clock::time_point waiting_since_ = Clock::now();
+};
+
+}  // namespace quire::server

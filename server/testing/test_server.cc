@@ -1,0 +1,150 @@
+#include "server/testing/test_server.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <stdexcept>
+
+namespace quire::server::testing {
+namespace {
+
+namespace asio = boost::asio;
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+HttpResponse PlainError(const HttpRequest&, int status, std::string message) {
+  return {.status = status, .content_type = "text/plain", .body = std::move(message)};
+}
+
+Awaitable<void> Hello(Exchange& exchange) {
+  HttpResponse response{.content_type = "text/plain", .body = "hi"};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Rest(Exchange& exchange) {
+  HttpResponse response{.content_type = "text/plain", .body = exchange.request().path};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Throw(Exchange&) {
+  throw std::runtime_error("broken handler");
+  co_return;
+}
+
+Awaitable<void> Silent(Exchange&) { co_return; }
+
+}  // namespace
+
+// Stands for what a handler owns (a generation): reports when it is destroyed, and whether that was by
+// cancellation.
+class TestServer::Presence {
+ public:
+  explicit Presence(TestServer& server) : server_(server) { server_.entered_.set_value(); }
+  ~Presence() { server_.left_.set_value(cancelled); }
+  bool cancelled = true;
+
+ private:
+  TestServer& server_;
+};
+
+TestServer::TestServer(TransportLimits limits, std::vector<std::string> origins)
+    : released_(io_, std::chrono::steady_clock::time_point::max()) {
+  Transport transport{.limits = limits,
+                      .router = {},
+                      .origins = OriginPolicy(std::move(origins), "box"),
+                      .error_response = PlainError};
+  AddRoutes(transport.router);
+  server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
+  const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
+  EXPECT_TRUE(bound.has_value());
+  port_ = bound->port();
+  thread_ = std::thread([this] { io_.run(); });
+}
+
+TestServer::~TestServer() {
+  OnIoThread([this] {
+    server_->StopAccepting();
+    server_->AbortAll();
+  });
+  thread_.join();  // the I/O thread has no work left once every session ended
+  EXPECT_EQ(server_->sessions(), 0u);
+}
+
+void TestServer::OnIoThread(std::function<void()> action) {
+  std::promise<void> done;
+  asio::post(io_, [&] {
+    action();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+void TestServer::Release() {
+  OnIoThread([this] { released_.cancel(); });
+}
+
+void TestServer::Rearm() {
+  entered_ = {};
+  left_ = {};
+}
+
+void TestServer::AddRoutes(Router& router) {
+  router.Add({"GET", "/hello", Hello});
+  router.Add({"GET", "/models/", Rest});
+  router.Add({"POST", "/throw", Throw});
+  router.Add({"POST", "/silent", Silent});
+  router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }});
+  router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }});
+  router.Add({"POST", "/hold", [this](Exchange& exchange) { return Hold(exchange); }, true});
+  router.Add({"POST", "/flood", [this](Exchange& exchange) { return Flood(exchange); }, true});
+  router.Add({"POST", "/trickle", [this](Exchange& exchange) { return Trickle(exchange); }, true});
+}
+
+Awaitable<void> TestServer::Echo(Exchange& exchange) {
+  HttpResponse response{.content_type = "text/plain", .body = exchange.request().body};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> TestServer::Stream(Exchange& exchange) {
+  std::string_view rest = exchange.request().body;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    const bool taken = co_await exchange.Stream("application/x-ndjson", std::string(rest.substr(0, end)));
+    if (!taken) co_return;
+    rest.remove_prefix(end);
+  }
+  co_await exchange.EndStream();
+}
+
+Awaitable<void> TestServer::Hold(Exchange& exchange) {
+  Presence presence(*this);
+  co_await released_.async_wait(kTuple);
+  HttpResponse response{.content_type = "text/plain", .body = "released"};
+  if (co_await exchange.Send(std::move(response))) presence.cancelled = false;
+}
+
+// Writes without end: what a reader that takes nothing must not make the server hold in memory.
+Awaitable<void> TestServer::Flood(Exchange& exchange) {
+  Presence presence(*this);
+  const std::string piece(65536, 'x');
+  for (;;) {
+    const bool taken = co_await exchange.Stream("text/plain", piece);
+    if (!taken) co_return;
+    flooded_bytes_ += piece.size();
+  }
+}
+
+// One piece at once, then silence filled with comments.
+Awaitable<void> TestServer::Trickle(Exchange& exchange) {
+  Presence presence(*this);
+  exchange.KeepAlive("text/event-stream", ": still here\n\n");
+  co_await exchange.Stream("text/event-stream", "data: 1\n\n");
+  co_await released_.async_wait(kTuple);
+  co_await exchange.Stream("text/event-stream", "data: 2\n\n");
+  if (co_await exchange.EndStream()) presence.cancelled = false;
+}
+
+}  // namespace quire::server::testing

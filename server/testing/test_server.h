@@ -1,0 +1,65 @@
+// A real HttpServer on a free loopback port with its I/O thread, for tests.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "server/http_server.h"
+
+namespace quire::server::testing {
+
+// What handlers that wait report; readable from the test's thread.
+struct HandlerLog {
+  std::promise<void> entered;
+  std::promise<bool> left;  // true: its locals were destroyed before it was let go
+};
+
+class TestServer {
+ public:
+  // Routes: GET /hello, GET /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST
+  // /throw, POST /silent (answers nothing), and the watched POST /hold, /flood, /trickle that wait until
+  // Release() or the client's end.
+  explicit TestServer(TransportLimits limits = {}, std::vector<std::string> origins = {});
+  ~TestServer();
+
+  uint16_t port() const { return port_; }
+  HttpServer& server() { return *server_; }
+
+  // Runs on the I/O thread; returns when it has run.
+  void OnIoThread(std::function<void()> action);
+  // Lets the waiting handlers answer.
+  void Release();
+  // Waits until a handler of /hold, /flood or /trickle runs, and for its end. True: it was cancelled.
+  void WaitEntered() { entered_.get_future().wait(); }
+  bool WaitCancelled() { return left_.get_future().get(); }
+  uint64_t flooded_bytes() const { return flooded_bytes_; }
+  // Another round of WaitEntered() and WaitCancelled().
+  void Rearm();
+
+ private:
+  void AddRoutes(Router& router);
+  Awaitable<void> Echo(Exchange& exchange);
+  Awaitable<void> Stream(Exchange& exchange);
+  Awaitable<void> Hold(Exchange& exchange);
+  Awaitable<void> Flood(Exchange& exchange);
+  Awaitable<void> Trickle(Exchange& exchange);
+  class Presence;
+
+  boost::asio::io_context io_{1};
+  boost::asio::steady_timer released_;
+  std::promise<void> entered_;
+  std::promise<bool> left_;
+  std::atomic<uint64_t> flooded_bytes_ = 0;
+  std::unique_ptr<HttpServer> server_;
+  uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace quire::server::testing

@@ -1,0 +1,202 @@
+// The transport under clients that are slow, large or many, and while the server drains.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "server/testing/raw_client.h"
+#include "server/testing/test_server.h"
+
+namespace quire::server {
+namespace {
+
+using testing::RawClient;
+using testing::RawResponse;
+using testing::TestServer;
+
+constexpr std::string_view kHello = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+TransportLimits Quick() {
+  TransportLimits limits;
+  limits.idle_timeout = limits.header_timeout = limits.body_timeout = limits.write_timeout =
+      std::chrono::milliseconds(50);
+  return limits;
+}
+
+TEST(TransportLimits, LargeHeadersPassAbsurdOnesAre431) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send(
+      fmt::format("GET /hello HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", std::string(60000, 'x')));
+  EXPECT_EQ(client.Read().status, 200);
+  client.Send(fmt::format("GET /hello HTTP/1.1\r\nHost: localhost\r\nX: {}", std::string(70000, 'x')));
+  EXPECT_EQ(client.Read().status, 431);
+  EXPECT_TRUE(client.AtEnd());
+}
+
+TEST(TransportLimits, TooLargeBodiesAre413AndTheAnswerArrives) {
+  TransportLimits limits;
+  limits.parser.body_bytes = 1000;
+  TestServer server(limits);
+  {
+    RawClient client(server.port());
+    client.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
+    client.TrySend(std::string(1000000, 'x'));
+    const RawResponse response = client.Read();
+    EXPECT_EQ(response.status, 413);
+    EXPECT_EQ(response.headers.at("connection"), "close");
+    EXPECT_TRUE(client.AtEnd());
+  }
+  RawClient client(server.port());
+  client.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 11; ++i) client.TrySend("64\r\n" + std::string(100, 'x') + "\r\n");
+  EXPECT_EQ(client.Read().status, 413);
+  EXPECT_TRUE(client.AtEnd());
+}
+
+TEST(TransportLimits, BodiesShareOneBudgetAndGiveItBack) {
+  TransportLimits limits;
+  limits.buffered_bodies_bytes = 1000;
+  TestServer server(limits);
+  RawClient first(server.port());
+  first.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800\r\n\r\n" + std::string(800, 'x'));
+  server.WaitEntered();
+  const std::string second =
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300\r\n\r\n" + std::string(300, 'x');
+  {
+    RawClient client(server.port());
+    client.Send(second);
+    EXPECT_EQ(client.Read().status, 503);
+  }
+  server.Release();
+  EXPECT_EQ(first.Read().status, 200);
+  RawClient client(server.port());
+  client.Send(second);
+  EXPECT_EQ(client.Read().status, 200);
+}
+
+TEST(TransportLimits, SilenceAndHalfHeadersEnd) {
+  TestServer server(Quick());
+  RawClient silent(server.port());
+  EXPECT_TRUE(silent.AtEnd());
+
+  RawClient half(server.port());
+  half.Send("GET /hello HTTP/1.1\r\nHo");
+  EXPECT_EQ(half.Read().status, 408);
+  EXPECT_TRUE(half.AtEnd());
+}
+
+// A byte now and then does not move the deadline of a header.
+TEST(TransportLimits, DrippedHeadersEnd) {
+  TestServer server(Quick());
+  RawClient client(server.port());
+  client.Send("GET /hello HTTP/1.1\r\nX: ");
+  while (client.TrySend("x")) server.OnIoThread([] {});
+  SUCCEED();
+}
+
+TEST(TransportLimits, SlowBodiesEnd) {
+  TestServer server(Quick());
+  RawClient client(server.port());
+  client.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
+  EXPECT_EQ(client.Read().status, 408);
+  EXPECT_TRUE(client.AtEnd());
+}
+
+// The kernel's buffers fill, then the handler waits in its one write until the timeout ends it.
+TEST(TransportLimits, AReaderThatTakesNothingIsBoundedAndEnds) {
+  TransportLimits limits;
+  limits.write_timeout = std::chrono::milliseconds(200);
+  TestServer server(limits);
+  RawClient client(server.port());
+  client.Send("POST /flood HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_TRUE(server.WaitCancelled());
+  EXPECT_LT(server.flooded_bytes(), uint64_t{64} << 20);
+}
+
+TEST(TransportLimits, WaitingConnectionsMakeRoomForNewOnes) {
+  TransportLimits limits;
+  limits.connections = 4;
+  TestServer server(limits);
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (int i = 0; i < 4; ++i) {
+    idle.push_back(std::make_unique<RawClient>(server.port()));
+    idle.back()->Send("GET /hel");
+  }
+  server.OnIoThread([] {});
+  RawClient client(server.port());
+  client.Send(kHello);
+  EXPECT_EQ(client.Read().body, "hi");
+}
+
+TEST(TransportLimits, BusyConnectionsAreNotPushedOut) {
+  TransportLimits limits;
+  limits.connections = 1;
+  TestServer server(limits);
+  RawClient busy(server.port());
+  busy.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+  server.WaitEntered();
+  RawClient late(server.port());
+  const RawResponse refused = late.Read();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(refused.whole);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  server.Release();
+  EXPECT_EQ(busy.Read().body, "released");
+}
+
+TEST(TransportLimits, AHalfOpenFloodDoesNotKeepAGoodClientOut) {
+  TransportLimits limits;
+  limits.connections = 50;
+  TestServer server(limits);
+  std::vector<std::unique_ptr<RawClient>> flood;
+  for (int i = 0; i < 300; ++i) {
+    flood.push_back(std::make_unique<RawClient>(server.port()));
+    flood.back()->TrySend("POST /echo HTTP/1.1\r\nHost: loc");
+  }
+  RawClient client(server.port());
+  client.Send(kHello);
+  EXPECT_EQ(client.Read().body, "hi");
+  server.OnIoThread([&server] { EXPECT_LE(server.server().sessions(), 60u); });
+}
+
+TEST(TransportDrain, RunningRequestsFinishAndConnectionsClose) {
+  TestServer server;
+  RawClient busy(server.port());
+  RawClient idle(server.port());
+  idle.Send(kHello);
+  EXPECT_EQ(idle.Read().status, 200);
+  busy.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+  server.WaitEntered();
+  server.OnIoThread([&server] { server.server().StopAccepting(); });
+
+  idle.Send(kHello);  // still answered, then closed
+  const RawResponse last = idle.Read();
+  EXPECT_EQ(last.status, 200);
+  EXPECT_EQ(last.headers.at("connection"), "close");
+  EXPECT_TRUE(idle.AtEnd());
+
+  server.Release();
+  const RawResponse finished = busy.Read();
+  EXPECT_EQ(finished.body, "released");
+  EXPECT_EQ(finished.headers.at("connection"), "close");
+  EXPECT_TRUE(busy.AtEnd());
+}
+
+TEST(TransportDrain, WaitingConnectionsCanBeClosedAlone) {
+  TestServer server;
+  RawClient busy(server.port());
+  RawClient idle(server.port());
+  idle.Send(kHello);
+  EXPECT_EQ(idle.Read().status, 200);
+  busy.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+  server.WaitEntered();
+  server.OnIoThread([&server] { server.server().CloseWaiting(); });
+  EXPECT_TRUE(idle.AtEnd());
+  server.Release();
+  EXPECT_EQ(busy.Read().body, "released");
+}
+
+}  // namespace
+}  // namespace quire::server
