@@ -1,0 +1,31 @@
+// What Python's str methods and the string filters share. `self` is a string throughout; trust of every byte
+// is kept, and so is markup unless said otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "runner/jinja/runtime.h"
+#include "runner/jinja/unicode.h"
+#include "runner/jinja/value.h"
+
+namespace quire::runner::jinja {
+
+enum class Side : uint8_t { kLeft, kRight, kBoth };
+
+// Cuts code points of `chars` (null or None: spaces) off the ends.
+Value Strip(Runtime& runtime, const Value& self, const Value* chars, Side side);
+// At most `count` replacements; all when negative.
+Value Replace(Runtime& runtime, const Value& self, const Value& from, const Value& to, int64_t count);
+Value ChangeCase(Runtime& runtime, const Value& self, Case to);
+Value Capitalize(Runtime& runtime, const Value& self);
+// Pads to `width` code points; left says how much of the padding goes before.
+Value Pad(Runtime& runtime, const Value& self, int64_t before, int64_t after, const Value* fill);
+// The items' str() with the separator between; markup when the separator is, and then plain items are
+// escaped.
+Value Join(Runtime& runtime, const Value& separator, const List& items);
+// Lines without their ends, or with.
+std::vector<Value> SplitLines(Runtime& runtime, const Value& self, bool keep_ends);
+// Appends self[begin, end) with every code point in that case.
+void AppendInCase(TextBuilder& out, const Text& text, size_t begin, size_t end, Case to);
+
+}  // namespace quire::runner::jinja

@@ -1,0 +1,60 @@
+// Code points of valid UTF-8, and Python's classes and case of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire::runner::jinja {
+
+struct CodePoint {
+  char32_t value = 0;
+  size_t bytes = 0;  // length of its encoding
+};
+
+bool IsValidUtf8(std::string_view text);
+// REQUIRES: text is valid UTF-8 and at is a border before the end.
+CodePoint CodePointAt(std::string_view text, size_t at);
+// REQUIRES: text is valid UTF-8 and end is a border after the start.
+CodePoint CodePointBefore(std::string_view text, size_t end);
+// False for surrogates and beyond U+10FFFF, which UTF-8 cannot say.
+bool AppendCodePoint(std::string& out, char32_t value);
+
+size_t CountCodePoints(std::string_view text);
+// Byte offset of the code point `index`; the length when there are not that many.
+size_t OffsetOfCodePoint(std::string_view text, size_t index);
+
+// Where `needle` begins at or after `from`; npos when nowhere. Linear in both, whatever they hold.
+size_t FindBytes(std::string_view text, std::string_view needle, size_t from);
+
+bool IsSpace(char32_t c);      // str.isspace(), and what strip() and \s take
+bool IsLineBreak(char32_t c);  // str.splitlines()
+bool IsAlpha(char32_t c);
+bool IsDecimal(char32_t c);
+bool IsDigit(char32_t c);
+bool IsNumeric(char32_t c);
+bool IsLower(char32_t c);
+bool IsUpper(char32_t c);
+bool IsTitle(char32_t c);
+bool IsPrintable(char32_t c);
+bool IsIdentifierStart(char32_t c);
+bool IsIdentifierPart(char32_t c);
+
+enum class Case : uint8_t { kLower, kUpper, kTitle, kFold };
+// One code point in another case; some become several.
+void AppendCased(std::string& out, char32_t c, Case to);
+
+// Bytes [begin, end) that remain when spaces are cut off.
+struct Trimmed {
+  size_t begin = 0;
+  size_t end = 0;
+};
+Trimmed TrimSpaces(std::string_view text);
+
+// "{{ 007.5 }}" of Python's float() and int(): spaces around, underscores between digits, "inf", "nan".
+std::optional<double> ParseFloat(std::string_view text);
+std::optional<int64_t> ParseInt(std::string_view text, int base);  // base 0 = by prefix; nothing beyond int64
+
+}  // namespace quire::runner::jinja
