@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <exception>
 #include <utility>
 
@@ -22,11 +21,6 @@ const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded
 const api::Error kPinned{api::ErrorCode::kUnavailable,
                          "no room for the model: every loaded model is kept for ever (keep_alive < 0)"};
 const api::Error kGone{api::ErrorCode::kCancelled, "the client went away"};
-
-Awaitable<bool> Cancelled() {
-  const auto state = co_await boost::asio::this_coro::cancellation_state;
-  co_return state.cancelled() != boost::asio::cancellation_type::none;
-}
 
 // The context a request gets: what it asks for, else the default, within what the model was trained for if
 // that is known.
@@ -106,8 +100,8 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
   const Attendance attendance(self, pending->id);
   self->AskForPlan();
   while (!pending->answer) {
-    co_await pending->answered.Wait();
-    if (co_await Cancelled()) co_return std::unexpected(kGone);
+    const bool waited = co_await pending->answered.Wait();
+    if (!waited) co_return std::unexpected(kGone);
   }
   co_return api::Result<void>();
 }
@@ -146,8 +140,8 @@ Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
   }
   while (!self->closed_ && self->inspections_.size() >= kInspectionsMax) {
     const Waiting waiting(self->inspections_waiting_);
-    co_await self->inspections_changed_.Wait();
-    if (co_await Cancelled()) co_return std::unexpected(kGone);
+    const bool waited = co_await self->inspections_changed_.Wait();
+    if (!waited) co_return std::unexpected(kGone);
   }
   if (self->closed_) co_return std::unexpected(kShuttingDown);
   const auto inspection =
@@ -161,8 +155,8 @@ Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
   self->closed_ = true;
   self->inspections_changed_.Notify();
   while (self->Busy() && Clock::now() < deadline) {
-    co_await self->requests_changed_.Wait(deadline);
-    if (co_await Cancelled()) co_return;
+    const bool waited = co_await self->requests_changed_.Wait(deadline);
+    if (!waited) co_return;
   }
   self->End(/*at_once=*/false);
   co_await self->host_.gate.Empty();

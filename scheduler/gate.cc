@@ -4,7 +4,6 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <utility>
@@ -21,11 +20,8 @@ awaitable<void> Later(boost::asio::any_io_executor executor, awaitable<void> wor
 
 awaitable<void> UntilEmpty(std::shared_ptr<Signal> changed, std::shared_ptr<int> inside) {
   while (*inside > 0) {
-    co_await changed->Wait();
-    if ((co_await boost::asio::this_coro::cancellation_state).cancelled() !=
-        boost::asio::cancellation_type::none) {
-      co_return;
-    }
+    const bool waited = co_await changed->Wait();
+    if (!waited) co_return;
   }
 }
 

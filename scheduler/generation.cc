@@ -1,7 +1,6 @@
 #include "scheduler/generation.h"
 
 #include <boost/asio/error.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
 #include <optional>
 #include <utility>
@@ -27,12 +26,9 @@ Awaitable<api::Event> RunnerGeneration::Take(std::shared_ptr<ModelRunner> runner
     if (stream->events.ended()) {
       co_return api::Event(api::Failed{{api::ErrorCode::kInternal, "an event was awaited after the last"}});
     }
-    co_await stream->changed.Wait();
+    const bool waited = co_await stream->changed.Wait();
     // Before the next Pop(): an event given to a cancelled coroutine would be lost.
-    const auto state = co_await boost::asio::this_coro::cancellation_state;
-    if (state.cancelled() != boost::asio::cancellation_type::none) {
-      throw boost::system::system_error(boost::asio::error::operation_aborted);
-    }
+    if (!waited) throw boost::system::system_error(boost::asio::error::operation_aborted);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/this_coro.hpp>
 #include <exception>
 #include <utility>
 #include <variant>
@@ -59,11 +58,8 @@ boost::asio::awaitable<api::Result<void>> Inspection::Ask() {
 boost::asio::awaitable<api::Result<api::ipc::Inspected>> Inspection::Answer(
     std::shared_ptr<Inspection> self) {
   while (!self->answer_) {
-    co_await self->changed().Wait();
-    const auto state = co_await boost::asio::this_coro::cancellation_state;
-    if (state.cancelled() != boost::asio::cancellation_type::none) {
-      co_return api::Fail(api::ErrorCode::kCancelled, "the client went away");
-    }
+    const bool waited = co_await self->changed().Wait();
+    if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client went away");
   }
   api::Result<api::ipc::Inspected> answer = *std::move(self->answer_);
   if (answer && answer->error) co_return std::unexpected(*std::move(answer->error));

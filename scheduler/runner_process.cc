@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>  // sigabbrev_np
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +19,10 @@
 #include <utility>
 
 #include "scheduler/fork_exec.h"
+
+extern "C" {
+#include <sys/pidfd.h>  // glibc 2.36 declares these without C linkage
+}
 
 namespace quire::scheduler {
 namespace {
@@ -112,13 +115,14 @@ void RunnerProcess::Send(int signal) {
   if (!exit_) ::pidfd_send_signal(pidfd_.native_handle(), signal, nullptr, 0);
 }
 
-// `flags` as waitid takes them beside WEXITED. Nothing while the child runs and WNOHANG is given.
+// By pid, which is the child's until it is reaped: the pidfd may be non-blocking, and then waitid never
+// blocks. `flags` as waitid takes them beside WEXITED. Nothing while the child runs and WNOHANG is given.
 std::optional<ExitStatus> RunnerProcess::Reap(int flags) {
   if (exit_) return exit_;
   siginfo_t info{};
   int result = 0;
   do {
-    result = ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | flags);
+    result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | flags);
   } while (result != 0 && errno == EINTR);
   if (result != 0) {
     exit_ = ExitStatus{.by_signal = false, .value = -1};  // reaped by someone else: how it ended is lost

@@ -61,10 +61,11 @@ boost::asio::awaitable<std::string> RunnerSession::Cause() {
 
 boost::asio::awaitable<void> RunnerSession::Shut(bool at_once) {
   if (!process_) co_return;
-  at_once_ = at_once_ || at_once || (link_end_ && link_end_->breach);
+  at_once_ = at_once_ || at_once || link_end_;
   if (!at_once_) {
     Send(api::ipc::Shutdown{});
-    if (!co_await ExitedBy(Clock::now() + host_.stop_grace / 2)) {
+    const bool exited = co_await ExitedBy(Clock::now() + host_.stop_grace / 2);
+    if (!exited) {
       process_->Send(SIGTERM);
       co_await ExitedBy(Clock::now() + host_.stop_grace / 2);
     }

@@ -1,6 +1,7 @@
 #include "scheduler/signal.h"
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
@@ -25,10 +26,12 @@ class Listed {
 
 Signal::Signal(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
 
-boost::asio::awaitable<void> Signal::Wait(Time until) {
+boost::asio::awaitable<bool> Signal::Wait(Time until) {
   boost::asio::steady_timer timer(executor_, until);
   const Listed listed(waiters_, timer);
   co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+  const auto state = co_await boost::asio::this_coro::cancellation_state;
+  co_return state.cancelled() == boost::asio::cancellation_type::none;
 }
 
 void Signal::Notify() {

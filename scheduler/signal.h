@@ -19,9 +19,9 @@ class Signal {
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
-  // Until the next Notify(), `until`, or cancellation of the awaiting coroutine, whichever comes first.
-  // Returns without saying which.
-  boost::asio::awaitable<void> Wait(Time until = Time::max());
+  // Until the next Notify(), `until`, or cancellation of the awaiting coroutine, whichever comes first. False
+  // when it is cancelled: then nothing more should be awaited.
+  boost::asio::awaitable<bool> Wait(Time until = Time::max());
   // Wakes everyone who waits now; they run later, not inside this call.
   void Notify();
 

@@ -1,0 +1,293 @@
+// Loading, placing and answering, over fake runner processes.
+#include "scheduler/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <string>
+
+#include "scheduler/testing/dispatcher_fixture.h"
+
+namespace quire::scheduler {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr KeepAlive kForEver{-1};
+
+class DispatcherTest : public DispatcherFixture {};
+
+TEST_F(DispatcherTest, AnswersWithTheRunnersEventsInOrder) {
+  auto generation = Begin(Spec("ok"), "answer 3");
+  EXPECT_GT(generation->load_duration().count(), 0);
+  EXPECT_EQ(generation->runner_pid(), dispatcher().Loaded().at(0).runner_pid);
+  const Outcome outcome = Finish(*generation);
+  ASSERT_TRUE(outcome.finished);
+  EXPECT_EQ(outcome.ready->prompt_tokens, 11);
+  EXPECT_EQ(outcome.text, "t0 t1 t2 ");
+  EXPECT_EQ(outcome.finished->usage.output_tokens, 3);
+}
+
+TEST_F(DispatcherTest, PassesARequestsOwnFailureOn) {
+  const Outcome outcome = Ask(Spec("ok"), "refuse");
+  ASSERT_TRUE(outcome.failed);
+  EXPECT_EQ(outcome.failed->code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+}
+
+TEST_F(DispatcherTest, CreditKeepsALongAnswerFlowing) {
+  const int deltas = 5 * api::ipc::kInitialCredit + 17;
+  auto generation = Begin(Spec("ok"), "answer " + std::to_string(deltas));
+  const Outcome outcome = Finish(*generation);
+  ASSERT_TRUE(outcome.finished);
+  EXPECT_EQ(outcome.finished->usage.output_tokens, deltas);
+  EXPECT_THAT(outcome.text, HasSubstr("t" + std::to_string(deltas - 1) + " "));
+}
+
+TEST_F(DispatcherTest, OneLoadHoweverManyAsk) {
+  MakeGate();
+  std::vector<GenerationTask> tasks;
+  for (int i = 0; i < 8; ++i) tasks.push_back(Submit(Spec("gate-load"), "answer 2"));
+  loop().Poll();
+  OpenGate();  // a second runner would wait at the gate for ever
+  std::set<int> pids;
+  for (const auto& task : tasks) {
+    auto result = loop().Wait(task);
+    ASSERT_TRUE(result);
+    pids.insert((*result)->runner_pid());
+    EXPECT_EQ(Finish(**result).text, "t0 t1 ");
+  }
+  EXPECT_EQ(pids.size(), 1U);
+}
+
+TEST_F(DispatcherTest, LoadsWithoutARequest) {
+  const auto first = loop().Run(dispatcher().Load(Spec("ok"), kForEver));
+  ASSERT_TRUE(first);
+  EXPECT_GT(first->count(), 0);
+  ASSERT_THAT(LoadedKeys(), ElementsAre("ok"));
+  const LoadedModel model = dispatcher().Loaded()[0];
+  EXPECT_EQ(model.running, 0);
+  EXPECT_EQ(model.num_ctx, 4096);
+  EXPECT_EQ(model.size_bytes, 1234);
+  EXPECT_EQ(model.info.architecture, "fake");
+  EXPECT_FALSE(model.expires_at);
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), hours(1))));
+  EXPECT_TRUE(dispatcher().Loaded()[0].expires_at);
+  EXPECT_EQ(dispatcher().Loaded()[0].runner_pid, model.runner_pid);
+}
+
+TEST_F(DispatcherTest, ListsTheLongestLivedFirst) {
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "short"), hours(1))));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "for ever"), kForEver)));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "long"), hours(2))));
+  EXPECT_THAT(LoadedKeys(), ElementsAre("for ever", "long", "short"));
+}
+
+TEST_F(DispatcherTest, DecidesTheContextWithoutReloading) {
+  const auto ask = [this](int32_t num_ctx) {
+    api::Request request = Raw("num_ctx");
+    request.params.num_ctx = num_ctx;
+    auto result = loop().Run(dispatcher().Submit(Spec("ok"), std::move(request), std::nullopt));
+    return Finish(**result).text + " " + std::to_string(dispatcher().Loaded().at(0).num_ctx);
+  };
+  EXPECT_EQ(ask(0), "4096 4096") << "the default";
+  const int pid = dispatcher().Loaded().at(0).runner_pid;
+  EXPECT_EQ(ask(6000), "6000 6000");
+  EXPECT_EQ(ask(100000), "8192 8192") << "no more than the model was trained for";
+  EXPECT_EQ(dispatcher().Loaded().at(0).runner_pid, pid);
+}
+
+TEST_F(DispatcherTest, TwoModelsRunSideBySide) {
+  auto a = BeginReady(Spec("ok", "a"), "stall");
+  EXPECT_EQ(Ask(Spec("ok", "b"), "answer 1").text, "t0 ");
+  EXPECT_NE(dispatcher().Loaded().at(0).runner_pid, dispatcher().Loaded().at(1).runner_pid);
+}
+
+// ---- keep-alive and unloading ----
+
+TEST_F(DispatcherTest, UnloadsWhenKeepAliveIsOver) {
+  EXPECT_TRUE(Ask(Spec("ok"), "answer 1", milliseconds(1)).finished);
+  loop().RunUntil([] { return !HasChildren(); });
+  EXPECT_THAT(LoadedKeys(), IsEmpty());
+  EXPECT_TRUE(Ask(Spec("ok"), "answer 1").finished) << "and loads again";
+}
+
+TEST_F(DispatcherTest, KeepAliveZeroUnloadsRightAfterTheLastRequest) {
+  auto stalled = BeginReady(Spec("ok"), "stall");
+  EXPECT_TRUE(Ask(Spec("ok"), "answer 1", KeepAlive::zero()).finished);
+  loop().Poll();
+  EXPECT_THAT(LoadedKeys(), ElementsAre("ok")) << "one request still runs";
+  stalled.reset();
+  loop().RunUntil([] { return !HasChildren(); });
+  EXPECT_THAT(LoadedKeys(), IsEmpty());
+}
+
+TEST_F(DispatcherTest, UnloadLetsRunningRequestsEnd) {
+  auto generation = BeginReady(Spec("ok"), "stall");
+  const int pid = generation->runner_pid();
+  dispatcher().Unload("ok");
+  dispatcher().Unload("unknown");
+  const auto next = Submit(Spec("ok"), "answer 1");
+  loop().Poll();
+  EXPECT_FALSE(next->done()) << "it waits for a new runner";
+  generation.reset();
+  auto result = loop().Wait(next);
+  ASSERT_TRUE(result);
+  EXPECT_NE((*result)->runner_pid(), pid);
+  EXPECT_EQ(Finish(**result).text, "t0 ");
+}
+
+TEST_F(DispatcherTest, UnloadsTheLeastRecentlyUsedToMakeRoom) {
+  limits().loaded_models_max = 2;
+  EXPECT_TRUE(Ask(Spec("ok", "a"), "answer 1").finished);
+  EXPECT_TRUE(Ask(Spec("ok", "b"), "answer 1").finished);
+  EXPECT_TRUE(Ask(Spec("ok", "a"), "answer 1").finished);
+  EXPECT_TRUE(Ask(Spec("ok", "c"), "answer 1").finished);
+  EXPECT_THAT(LoadedKeys(), testing::UnorderedElementsAre("a", "c"));
+}
+
+TEST_F(DispatcherTest, WaitsForRunningRequestsWhenNoModelIsIdle) {
+  limits().loaded_models_max = 1;
+  auto a = BeginReady(Spec("ok", "a"), "stall");
+  const auto b = Submit(Spec("ok", "b"), "answer 1");
+  loop().Poll();
+  EXPECT_FALSE(b->done());
+  a.reset();
+  auto result = loop().Wait(b);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(Finish(**result).text, "t0 ");
+  EXPECT_THAT(LoadedKeys(), ElementsAre("b"));
+}
+
+TEST_F(DispatcherTest, RefusesWhenEveryLoadedModelIsPinned) {
+  limits().loaded_models_max = 1;
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "a"), kForEver)));
+  EXPECT_EQ(RefusalOf(Submit(Spec("ok", "b"), "answer 1")).code, api::ErrorCode::kUnavailable);
+  dispatcher().Unload("a");
+  EXPECT_EQ(Ask(Spec("ok", "b"), "answer 1").text, "t0 ");
+}
+
+// ---- admission ----
+
+TEST_F(DispatcherTest, RefusesAtOnceWhenTheQueueIsFull) {
+  limits().queue_max = 2;
+  auto running = BeginReady(Spec("ok"), "stall");  // taken up: does not wait
+  auto queued = Begin(Spec("ok"), "mute");
+  const auto loading = Submit(Spec("hang-load"), "answer 1");
+  loop().Poll();
+  for (const char* model : {"ok", "hang-load", "other"}) {
+    const api::Error error = RefusalOf(Submit(Spec(model), "answer 1"));
+    EXPECT_EQ(error.code, api::ErrorCode::kOverloaded);
+    EXPECT_EQ(error.message, "server busy, please try again.  maximum pending requests exceeded");
+  }
+  queued.reset();
+  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+}
+
+// ---- clients that leave ----
+
+TEST_F(DispatcherTest, AClientThatLeavesTheQueueIsForgotten) {
+  limits().loaded_models_max = 1;
+  auto a = BeginReady(Spec("ok", "a"), "stall");
+  const auto b = Submit(Spec("ok", "b"), "answer 1");
+  loop().Poll();
+  b->Cancel();
+  EXPECT_EQ(RefusalOf(b).code, api::ErrorCode::kCancelled);
+  a.reset();
+  loop().Poll();
+  EXPECT_THAT(LoadedKeys(), ElementsAre("a")) << "nobody needs its place any more";
+}
+
+TEST_F(DispatcherTest, ALoadEndsWithItsLastClient) {
+  const auto first = Submit(Spec("hang-load"), "answer 1");
+  const auto second = loop().Spawn(dispatcher().Load(Spec("hang-load"), std::nullopt));
+  loop().RunUntil([] { return HasChildren(); });
+  first->Cancel();
+  EXPECT_EQ(RefusalOf(first).code, api::ErrorCode::kCancelled);
+  loop().Poll();
+  EXPECT_TRUE(HasChildren()) << "someone still waits for it";
+  second->Cancel();
+  EXPECT_EQ(loop().Wait(second).error().code, api::ErrorCode::kCancelled);
+  loop().RunUntil([] { return !HasChildren(); });
+}
+
+TEST_F(DispatcherTest, AClientThatLeavesARunningRequestCancelsItInTheRunner) {
+  auto witness = BeginReady(Spec("ok"), "stall");
+  auto generation = BeginReady(Spec("ok"), "stall");
+  const auto next = loop().Spawn(generation->Next());
+  loop().Poll();
+  next->Cancel();
+  EXPECT_THROW(loop().Wait(next), boost::system::system_error);
+  EXPECT_EQ(dispatcher().Loaded().at(0).running, 2) << "it may wait for the next event again";
+  generation.reset();
+  EXPECT_EQ(dispatcher().Loaded().at(0).running, 1);
+  const api::Event heard = Next(*witness);
+  EXPECT_EQ(std::get<api::TextDelta>(heard).text, "another was cancelled");
+}
+
+TEST_F(DispatcherTest, AnAnswerThatNobodyTookIsCancelled) {
+  auto witness = BeginReady(Spec("ok"), "stall");
+  {
+    const auto task = Submit(Spec("ok"), "stall");
+    loop().RunUntil([&] { return task->done(); });
+  }
+  EXPECT_EQ(std::get<api::TextDelta>(Next(*witness)).text, "another was cancelled");
+  EXPECT_EQ(dispatcher().Loaded().at(0).running, 1);
+}
+
+// ---- the end ----
+
+TEST_F(DispatcherTest, DrainLetsRunningRequestsEndAndRefusesNewOnes) {
+  auto generation = BeginReady(Spec("ok"), "stall");
+  const auto drain = loop().Spawn(dispatcher().Drain(steady_clock::now() + hours(1)));
+  loop().Poll();
+  EXPECT_FALSE(drain->done());
+  EXPECT_EQ(RefusalOf(Submit(Spec("ok"), "answer 1")).code, api::ErrorCode::kUnavailable);
+  EXPECT_EQ(loop().Run(dispatcher().Load(Spec("ok"), {})).error().code, api::ErrorCode::kUnavailable);
+  EXPECT_EQ(loop().Run(dispatcher().Inspect("ok", false)).error().code, api::ErrorCode::kUnavailable);
+  generation.reset();
+  loop().Wait(drain);
+  ExpectNoChildren();
+}
+
+TEST_F(DispatcherTest, DrainEndsWhatRunsAtItsDeadline) {
+  auto running = BeginReady(Spec("ok"), "stall");
+  const auto loading = Submit(Spec("hang-load"), "answer 1");
+  loop().Poll();
+  Drain(steady_clock::now());
+  ExpectNoChildren();
+  EXPECT_EQ(RefusalOf(loading).code, api::ErrorCode::kUnavailable);
+  EXPECT_EQ(Finish(*running).failed.value().code, api::ErrorCode::kUnavailable);
+}
+
+TEST_F(DispatcherTest, ADestroyedDispatcherEndsItsRunnersAndRequests) {
+  auto running = BeginReady(Spec("ok"), "stall");
+  const auto loading = Submit(Spec("hang-load"), "answer 1");
+  loop().Poll();
+  DestroyDispatcher();
+  EXPECT_EQ(RefusalOf(loading).code, api::ErrorCode::kUnavailable);
+  EXPECT_EQ(Finish(*running).failed.value().code, api::ErrorCode::kUnavailable);
+  loop().RunUntil([] { return !HasChildren(); });
+}
+
+TEST_F(DispatcherTest, ADestroyedExecutorLeavesNoRunner) {
+  {
+    const auto inspecting = loop().Spawn(dispatcher().Inspect(directory() / "hang-inspect", false));
+    const auto loading = Submit(Spec("hang-load"), "answer 1");
+    (void)BeginReady(Spec("ok"), "stall");
+    loop().RunUntil([] { return HasChildren(); });
+  }
+  DestroyDispatcher();
+  loop().Destroy();
+  ExpectNoChildren();
+}
+
+}  // namespace
+}  // namespace quire::scheduler

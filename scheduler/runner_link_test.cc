@@ -1,0 +1,148 @@
+#include "scheduler/runner_link.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/local/connect_pair.hpp>
+#include <boost/asio/write.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "scheduler/testing/io_loop.h"
+
+namespace quire::scheduler {
+namespace {
+
+using Socket = boost::asio::local::stream_protocol::socket;
+
+struct Recorder : RunnerLink::Listener {
+  api::Result<void> OnMessage(api::ipc::ToDaemon message) override {
+    messages.push_back(std::move(message));
+    if (messages.size() == refuse_at) return api::Fail(api::ErrorCode::kRunnerDied, "not wanted");
+    return {};
+  }
+  void OnLinkEnd(const LinkEnd& link_end) override {
+    EXPECT_FALSE(end) << "told twice";
+    end = link_end;
+  }
+  std::vector<api::ipc::ToDaemon> messages;
+  std::optional<LinkEnd> end;
+  size_t refuse_at = 0;
+};
+
+class RunnerLinkTest : public testing::Test {
+ protected:
+  RunnerLinkTest()
+      : gate_(loop_.executor()), peer_(loop_.executor()), recorder_(std::make_shared<Recorder>()) {
+    Socket ours(loop_.executor());
+    boost::asio::local::connect_pair(ours, peer_);
+    link_ = std::make_shared<RunnerLink>(std::move(ours), recorder_);
+    link_->Start(gate_);
+  }
+  void TearDown() override {
+    link_->Close();
+    loop_.Run(gate_.Empty());
+    EXPECT_TRUE(recorder_->end);
+  }
+
+  void FromPeer(const std::string& bytes) { boost::asio::write(peer_, boost::asio::buffer(bytes)); }
+  const LinkEnd& End() {
+    loop_.RunUntil([this] { return recorder_->end.has_value(); });
+    return *recorder_->end;
+  }
+  IoLoop& loop() { return loop_; }
+  Socket& peer() { return peer_; }
+  Recorder& recorder() { return *recorder_; }
+  RunnerLink& link() { return *link_; }
+
+ private:
+  IoLoop loop_;
+  Gate gate_;
+  Socket peer_;
+  std::shared_ptr<Recorder> recorder_;
+  std::shared_ptr<RunnerLink> link_;
+};
+
+std::string Beat(uint64_t steps) {
+  return api::ipc::Encode(api::ipc::ToDaemon(api::ipc::Beat{.steps = steps}));
+}
+
+TEST_F(RunnerLinkTest, DeliversFramesHoweverTheyAreCut) {
+  const std::string bytes = Beat(1) + Beat(2) + Beat(3);
+  for (const char byte : bytes) {
+    FromPeer(std::string(1, byte));
+    loop().Poll();
+  }
+  loop().RunUntil([this] { return recorder().messages.size() == 3; });
+  EXPECT_EQ(std::get<api::ipc::Beat>(recorder().messages[2]).steps, 3U);
+}
+
+TEST_F(RunnerLinkTest, WhatWasSentBeforeTheEndIsDelivered) {
+  FromPeer(Beat(1) + Beat(2));
+  peer().close();
+  link().Send(api::ipc::Encode(api::ipc::ToRunner(api::ipc::Shutdown{})));  // nobody reads it any more
+  EXPECT_FALSE(End().breach);
+  EXPECT_EQ(recorder().messages.size(), 2U);
+}
+
+TEST_F(RunnerLinkTest, GarbageEndsIt) {
+  FromPeer(Beat(1) + std::string(32, '\xff'));
+  EXPECT_TRUE(End().breach);
+  EXPECT_EQ(recorder().messages.size(), 1U);
+}
+
+TEST_F(RunnerLinkTest, AFrameForTheOtherSideEndsIt) {
+  FromPeer(api::ipc::Encode(api::ipc::ToRunner(api::ipc::Shutdown{})));
+  EXPECT_TRUE(End().breach);
+}
+
+TEST_F(RunnerLinkTest, ARefusedMessageEndsItAndTheRestIsNotDelivered) {
+  recorder().refuse_at = 2;
+  FromPeer(Beat(1) + Beat(2) + Beat(3));
+  EXPECT_TRUE(End().breach);
+  EXPECT_EQ(End().reason, "it broke the protocol: not wanted");
+  EXPECT_EQ(recorder().messages.size(), 2U);
+}
+
+TEST_F(RunnerLinkTest, SendsInOrder) {
+  std::string expected;
+  for (int32_t i = 0; i < 100; ++i) {
+    const std::string frame = api::ipc::Encode(api::ipc::ToRunner(api::ipc::Credit{api::RequestId{1}, i}));
+    expected += frame;
+    link().Send(frame);
+  }
+  std::string received;
+  peer().non_blocking(true);
+  loop().RunUntil([&] {
+    char buffer[4096];
+    boost::system::error_code error;
+    const size_t bytes = peer().read_some(boost::asio::buffer(buffer), error);
+    received.append(buffer, bytes);
+    return received.size() >= expected.size() || (error && error != boost::asio::error::would_block);
+  });
+  EXPECT_EQ(received, expected);
+}
+
+TEST_F(RunnerLinkTest, APeerThatDoesNotReadEndsIt) {
+  const std::string frame(4096, 'x');
+  size_t sent = 0;
+  while (link().HasRoomFor(frame.size())) {
+    link().Send(frame);
+    if (++sent % 1000 == 0) loop().Poll();
+    ASSERT_LT(sent, 4 * RunnerLink::kQueuedFramesMax) << "the queue has no bound";
+  }
+  EXPECT_FALSE(recorder().end);
+  link().Send(frame);
+  EXPECT_TRUE(End().breach);
+  EXPECT_EQ(End().reason, "it does not read what it is sent");
+}
+
+TEST_F(RunnerLinkTest, RefusesRoomForMoreBytesThanItsBound) {
+  EXPECT_TRUE(link().HasRoomFor(RunnerLink::kQueuedBytesMax));
+  EXPECT_FALSE(link().HasRoomFor(RunnerLink::kQueuedBytesMax + 1));
+}
+
+}  // namespace
+}  // namespace quire::scheduler

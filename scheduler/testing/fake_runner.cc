@@ -1,0 +1,231 @@
+// A runner without a model, for the scheduler's tests: it speaks the real link and does what it is told.
+//
+// By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
+// frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
+// "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
+// after it, "stubborn" ends on nothing but SIGKILL. The same names with "-inspect" for inspections. Any other
+// name loads. By the raw prompt's text: see Serve().
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "api/ipc.h"
+
+namespace {
+
+namespace ipc = quire::api::ipc;
+using quire::api::RequestId;
+
+[[noreturn]] void SleepForEver() {
+  while (true) ::pause();
+}
+
+[[noreturn]] void Abort() {
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::signal(SIGABRT, SIG_DFL);
+  std::abort();
+}
+
+// Waits for a byte of its own.
+void PassGate(const std::filesystem::path& gate) {
+  const int fd = ::open(gate.c_str(), O_RDONLY);
+  char pass = 0;
+  if (fd < 0 || ::read(fd, &pass, 1) != 1) std::exit(6);
+  ::close(fd);
+}
+
+class FakeRunner {
+ public:
+  FakeRunner(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+
+  void Run() {
+    if (name_ == "no-hello") SleepForEver();
+    if (name_ == "rude") Say(ipc::Beat{});
+    const auto version = static_cast<uint16_t>(name_ == "bad-version" ? ipc::kVersion + 1 : ipc::kVersion);
+    Say(ipc::Hello{.version = version, .pid = ::getpid()});
+    while (const auto message = Read()) {
+      std::visit([this](const auto& each) { On(each); }, *message);
+      Stream();
+    }
+  }
+
+ private:
+  struct Answer {
+    int next = 0;
+    int deltas = 0;
+    int credit = ipc::kInitialCredit;
+    bool stalled = false;
+  };
+
+  std::optional<ipc::ToRunner> Read() {
+    while (true) {
+      auto frame = frames_.Next();
+      if (!frame) std::exit(10);
+      if (*frame) {
+        auto message = ipc::DecodeToRunner(**frame);
+        if (!message) std::exit(11);
+        return *std::move(message);
+      }
+      char buffer[4096];
+      const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
+      if (bytes <= 0) return std::nullopt;
+      frames_.Append({buffer, static_cast<size_t>(bytes)});
+    }
+  }
+
+  void Write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written <= 0) std::exit(12);
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+  void Say(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
+  void Tell(RequestId id, quire::api::Event event) { Say(ipc::RequestEvent{id, std::move(event)}); }
+  void Delta(RequestId id, std::string text) {
+    Tell(id, quire::api::TextDelta{.text = std::move(text), .logprobs = {}, .tokens = 1});
+  }
+
+  void On(const ipc::LoadModel& load) {
+    const std::filesystem::path path(load.path);
+    const std::string mode = path.filename();
+    if (mode == "hang-load") SleepForEver();
+    if (mode == "abort-load") Abort();
+    if (mode == "exit-load") std::exit(3);
+    if (mode == "fail-load") {
+      return Say(ipc::LoadFailed{{quire::api::ErrorCode::kBadModel, "model.gguf: truncated tensor"}});
+    }
+    if (mode == "gate-load") PassGate(path.parent_path() / "gate");
+    if (mode == "stubborn") {
+      stubborn_ = true;
+      ::signal(SIGTERM, SIG_IGN);
+    }
+    Say(ipc::LoadProgress{.fraction = 0.5F, .stage = "mapping weights"});
+    ipc::Loaded loaded;
+    loaded.info.architecture = "fake";
+    loaded.info.context_length = 8192;
+    loaded.info.num_ctx = 8192;
+    loaded.info.weight_bytes = 1000;
+    loaded.info.cache_bytes = 234;
+    Say(loaded);
+    if (mode == "dud") std::exit(4);
+  }
+
+  void On(const ipc::InspectModel& inspect) {
+    const std::string mode = std::filesystem::path(inspect.path).filename();
+    if (mode == "hang-inspect") SleepForEver();
+    if (mode == "abort-inspect") Abort();
+    ipc::Inspected inspected;
+    if (mode == "fail-inspect") {
+      inspected.error = quire::api::Error{quire::api::ErrorCode::kBadModel, "not a model"};
+    } else {
+      inspected.model_info_json = inspect.verbose ? R"({"verbose":true})" : R"({"verbose":false})";
+      inspected.parameters = 7;
+    }
+    Say(inspected);
+  }
+
+  void On(const ipc::Submit& submit) {
+    const auto* raw = std::get_if<quire::api::RawPrompt>(&submit.request.prompt);
+    Serve(submit.id, raw ? raw->text : "", submit.request.params.num_ctx);
+  }
+
+  void Serve(RequestId id, const std::string& what, int num_ctx) {
+    if (what == "mute") return;                  // never taken up
+    if (what == "early") return Delta(id, "x");  // text before PromptReady
+    if (what == "refuse") {
+      return Tell(id, quire::api::Failed{{quire::api::ErrorCode::kContextLengthExceeded, "9000 of 8192"}});
+    }
+    if (what == "garbage") return Write(std::string(64, '\x5a'));
+    if (what == "half-frame") {
+      Write(ipc::Encode(ipc::ToDaemon(ipc::Beat{})).substr(0, ipc::kHeaderBytes + 1));
+      std::exit(5);
+    }
+    if (what == "unasked") return Say(ipc::Inspected{});
+    Tell(id, quire::api::PromptReady{.prompt_tokens = 11, .cached_tokens = 3});
+    if (what == "die") {
+      Delta(id, "last words");
+      ::kill(::getpid(), SIGKILL);
+    }
+    if (what == "hang up") {
+      ::close(fd_);
+      SleepForEver();
+    }
+    if (what == "flood") {
+      for (int i = 0; i <= ipc::kInitialCredit; ++i) Delta(id, "x");
+    }
+    if (what == "stranger") Delta(RequestId{UINT64_MAX}, "for nobody");
+    if (what == "num_ctx") {
+      Delta(id, std::to_string(num_ctx));
+      return Tell(id, quire::api::Finished{});
+    }
+    Answer& answer = answers_[id];
+    answer.stalled = what == "stall";
+    answer.deltas = what.starts_with("answer ") ? std::stoi(what.substr(7)) : 0;
+  }
+
+  void On(const ipc::Credit& credit) {
+    if (const auto found = answers_.find(credit.id); found != answers_.end())
+      found->second.credit += credit.deltas;
+  }
+  // Everyone else hears of it.
+  void On(const ipc::Cancel& cancel) {
+    answers_.erase(cancel.id);
+    for (const auto& [id, answer] : answers_) Delta(id, "another was cancelled");
+  }
+  void On(const ipc::Shutdown&) {
+    if (!stubborn_) std::exit(0);
+  }
+
+  // Sends what the credit of each answer allows.
+  void Stream() {
+    for (auto answer = answers_.begin(); answer != answers_.end();) {
+      Answer& a = answer->second;
+      for (; !a.stalled && a.next < a.deltas && a.credit > 0; ++a.next, --a.credit) {
+        Delta(answer->first, "t" + std::to_string(a.next) + " ");
+      }
+      if (a.stalled || a.next < a.deltas) {
+        ++answer;
+        continue;
+      }
+      quire::api::Finished finished;
+      finished.usage.output_tokens = a.deltas;
+      Tell(answer->first, finished);
+      answer = answers_.erase(answer);
+    }
+  }
+
+  const int fd_;
+  const std::string name_;
+  ipc::FrameReader frames_;
+  std::map<RequestId, Answer> answers_;
+  bool stubborn_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr std::string_view kFd = "--ipc-fd=";
+  constexpr std::string_view kName = "--name=";
+  int fd = -1;
+  std::string name;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.starts_with(kFd)) fd = std::atoi(argument.substr(kFd.size()).data());
+    if (argument.starts_with(kName)) name = argument.substr(kName.size());
+  }
+  if (fd < 0) return 2;
+  FakeRunner(fd, name).Run();
+  return 0;
+}
