@@ -128,7 +128,8 @@ void CheckUnsupported(Fields& body, const std::string& model) {
   CheckModalities(body, model);
   int32_t choices = 1;
   body.Get("n", choices, 1);
-  if (choices != 1) Refuse(body, "n", "n: only one choice per request is supported in this version");
+  if (choices != 1)
+    Refuse(body, "n", "field \"n\" must be 1: one choice per request is supported in this version");
   const Json* bias = body.FindObject("logit_bias");
   if (bias != nullptr && !bias->empty()) {
     Refuse(body, "logit_bias", "logit_bias is not supported in this version");

@@ -1,0 +1,74 @@
+// Request bodies of every dialect. What a parser accepts must pass the runner link unchanged, and what it
+// refuses must be the client's fault.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "api/duration.h"
+#include "api/ipc.h"
+#include "api/json_read.h"
+#include "api/model_name.h"
+#include "api/ollama.h"
+#include "api/ollama_lists.h"
+#include "api/openai.h"
+#include "api/options.h"
+
+namespace {
+
+using namespace quire::api;
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void RequireClientError(const Error& error) {
+  const int status = HttpStatus(error.code);
+  Require(status == 400 || status == 413);
+  Require(!error.message.empty());
+}
+
+template <class Parsed>
+void CheckRequest(Result<Parsed> parsed) {
+  if (!parsed) return RequireClientError(parsed.error());
+  Require(!parsed->model.empty());
+  const ipc::ToRunner message = ipc::Submit{RequestId{1}, ToRequest(*std::move(parsed), {})};
+  const std::string bytes = ipc::Encode(message);
+  ipc::FrameReader reader;
+  reader.Append(bytes);
+  const auto frame = reader.Next();
+  Require(frame && *frame);
+  const auto decoded = ipc::DecodeToRunner(**frame);
+  Require(decoded.has_value());
+  Require(ipc::Encode(*decoded) == bytes);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto json = ReadJson(text)) {
+    const std::string dumped = DumpJson(*json);
+    const auto again = ReadJson(dumped);
+    Require(again && DumpJson(*again) == dumped);
+  }
+  CheckRequest(ollama::ParseGenerate(text));
+  CheckRequest(ollama::ParseChat(text));
+  CheckRequest(openai::ParseChat(text));
+  if (const auto show = ollama::ParseShow(text)) {
+    ollama::ShowReply reply;
+    reply.overrides_json = show->options_json;
+    reply.model_info_json = std::string(text);
+    reply.tensors_json = std::string(text);
+    Require(ReadJson(ollama::EncodeShow(reply)).has_value());
+  }
+  if (const auto options = ParseOptions(text); !options) RequireClientError(options.error());
+  if (const auto name = ParseModelName(text)) {
+    const auto again = ParseModelName(name->Display());
+    Require(again && again->Matches(*name));
+  }
+  ParseGoDuration(text);
+  return 0;
+}

@@ -1,0 +1,64 @@
+// The runner link from both sides: the bytes as a stream, and as the payload of each message type. What
+// decodes must encode to the same message again.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "api/ipc.h"
+#include "api/ollama.h"
+#include "api/openai.h"
+
+namespace {
+
+using namespace quire::api;
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+ipc::FrameReader::Frame OneFrame(const std::string& bytes) {
+  ipc::FrameReader reader;
+  reader.Append(bytes);
+  auto frame = reader.Next();
+  Require(frame && *frame);
+  return **std::move(frame);
+}
+
+void CheckFrame(const ipc::FrameReader::Frame& frame) {
+  if (const auto message = ipc::DecodeToRunner(frame)) {
+    const std::string bytes = ipc::Encode(*message);
+    const auto again = ipc::DecodeToRunner(OneFrame(bytes));
+    Require(again && ipc::Encode(*again) == bytes);
+  }
+  if (const auto message = ipc::DecodeToDaemon(frame)) {
+    const std::string bytes = ipc::Encode(*message);
+    const auto again = ipc::DecodeToDaemon(OneFrame(bytes));
+    Require(again && ipc::Encode(*again) == bytes);
+    if (const auto* event = std::get_if<ipc::RequestEvent>(&*message)) {
+      // A runner that was taken over must not be able to bring down the encoders either.
+      ollama::ReplyEncoder(ollama::Endpoint::kChat, "m", true).OnEvent(event->event, {});
+      openai::ChatEncoder({"id", "m", {}, true, true}).OnEvent(event->event);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const size_t step = size_t{data[0]} + 1;
+  ipc::FrameReader reader;
+  for (size_t at = 0; at < input.size(); at += step) {
+    reader.Append(input.substr(at, step));
+    while (true) {
+      const auto frame = reader.Next();
+      if (!frame || !*frame) break;
+      CheckFrame(**frame);
+    }
+  }
+  CheckFrame({data[0], std::string(input)});
+  return 0;
+}

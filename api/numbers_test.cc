@@ -1,0 +1,163 @@
+// Every numeric request field of every dialect against hostile values: the documented meaning, or an error
+// naming the field.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/ollama.h"
+#include "api/openai.h"
+
+namespace quire::api {
+namespace {
+
+struct Field {
+  std::string name;
+  bool integer;
+  double min, max;
+};
+
+struct Value {
+  std::string json;
+  std::optional<double> number;  // absent = not a number at all
+};
+
+const double kAny = -std::numeric_limits<double>::infinity();
+const double kInt32Max = 2147483647.0;
+const double kInt64Max = 9223372036854774784.0;  // the largest double below 2^63
+const double kFloatMax = 3.5e38;
+
+std::vector<Value> Values() {
+  return {{"-1", -1},
+          {"0", 0},
+          {"1", 1},
+          {"20", 20},
+          {"21", 21},
+          {"1.5", 1.5},
+          {"-2147483648", -2147483648.0},
+          {"2147483648", 2147483648.0},
+          {"9223372036854775808", 9223372036854775808.0},
+          {"18446744073709551616", 18446744073709551616.0},
+          {"1e308", 1e308},
+          {"-1e308", -1e308},
+          {"\"1\"", {}},
+          {"\"NaN\"", {}},
+          {"true", {}},
+          {"[]", {}},
+          {"[1]", {}},
+          {"{}", {}}};
+}
+
+// The table of docs/api.md.
+std::vector<Field> OptionFields() {
+  return {{"num_ctx", true, 0, kInt32Max},
+          {"num_predict", true, -2147483648.0, kInt32Max},
+          {"num_keep", true, -1, kInt32Max},
+          {"top_k", true, -2147483648.0, kInt32Max},
+          {"repeat_last_n", true, -1, kInt32Max},
+          {"seed", true, kAny, kInt64Max},
+          {"temperature", false, -kFloatMax, kFloatMax},
+          {"top_p", false, 0, kFloatMax},
+          {"min_p", false, 0, 1},
+          {"typical_p", false, 0, kFloatMax},
+          {"repeat_penalty", false, 0, kFloatMax},
+          {"presence_penalty", false, -kFloatMax, kFloatMax},
+          {"frequency_penalty", false, -kFloatMax, kFloatMax},
+          {"num_batch", true, -2147483648.0, kInt32Max},
+          {"num_thread", true, -2147483648.0, kInt32Max},
+          {"num_gpu", true, -2147483648.0, kInt32Max},
+          {"draft_num_predict", true, -2147483648.0, kInt32Max},
+          {"mirostat_tau", false, -kFloatMax, kFloatMax}};
+}
+
+bool Accepts(const Field& field, const Value& value) {
+  if (!value.number) return false;
+  if (field.integer && std::trunc(*value.number) != *value.number) return false;
+  // 64-bit bounds: -1e308 is below any int64_t whatever the field's own least value.
+  if (field.integer && (*value.number < -9223372036854775808.0 || *value.number > kInt64Max)) return false;
+  return *value.number >= field.min && *value.number <= field.max;
+}
+
+using Parse = std::function<std::optional<Error>(const std::string& json)>;
+
+void Check(const std::vector<Field>& fields, const std::string& path, const Parse& parse) {
+  for (const Field& field : fields) {
+    for (const Value& value : Values()) {
+      const auto error = parse("\"" + field.name + "\":" + value.json);
+      const std::string what = field.name + " = " + value.json;
+      if (Accepts(field, value)) {
+        EXPECT_FALSE(error) << what << ": " << error->message;
+        continue;
+      }
+      ASSERT_TRUE(error) << what;
+      EXPECT_EQ(HttpStatus(error->code), 400) << what;
+      EXPECT_THAT(error->message, testing::HasSubstr("\"" + field.name + "\"")) << what;
+      EXPECT_EQ(error->field, path + field.name) << what;
+    }
+    EXPECT_FALSE(parse("\"" + field.name + "\":null")) << field.name;
+    for (const std::string token : {"NaN", "Infinity", "-", "1e400", "0x1", "01"}) {
+      const auto error = parse("\"" + field.name + "\":" + token);
+      ASSERT_TRUE(error) << field.name << " = " << token;
+      EXPECT_EQ(HttpStatus(error->code), 400);
+    }
+  }
+}
+
+template <class Parsed>
+std::optional<Error> ErrorOf(const Result<Parsed>& parsed) {
+  if (parsed) return std::nullopt;
+  return parsed.error();
+}
+
+TEST(Numbers, NativeOptions) {
+  Check(OptionFields(), "options.", [](const std::string& json) {
+    return ErrorOf(ollama::ParseGenerate(R"({"model":"m","prompt":"p","options":{)" + json + "}}"));
+  });
+  Check(OptionFields(), "options.", [](const std::string& json) {
+    return ErrorOf(ollama::ParseChat(R"({"model":"m","messages":[],"options":{)" + json + "}}"));
+  });
+}
+
+TEST(Numbers, NativeFields) {
+  // A negative keep_alive is "for ever", however large.
+  const std::vector<Field> fields = {{"top_logprobs", true, 0, 20}, {"keep_alive", false, kAny, 9.2e9}};
+  for (const Field& field : fields) {
+    Check({field}, "", [](const std::string& json) {
+      return ErrorOf(ollama::ParseGenerate(R"({"model":"m",)" + json + "}"));
+    });
+  }
+}
+
+TEST(Numbers, OpenAiFields) {
+  const std::vector<Field> fields = {{"temperature", false, -kFloatMax, kFloatMax},
+                                     {"top_p", false, 0, kFloatMax},
+                                     {"presence_penalty", false, -kFloatMax, kFloatMax},
+                                     {"frequency_penalty", false, -kFloatMax, kFloatMax},
+                                     {"top_k", true, -2147483648.0, kInt32Max},
+                                     {"min_p", false, 0, 1},
+                                     {"repeat_penalty", false, 0, kFloatMax},
+                                     {"seed", true, kAny, kInt64Max},
+                                     {"max_tokens", true, -1, kInt32Max},
+                                     {"max_completion_tokens", true, -1, kInt32Max},
+                                     {"top_logprobs", true, 0, 20},
+                                     {"n", true, 1, 1},
+                                     {"keep_alive", false, kAny, 9.2e9}};
+  for (const Field& field : fields) {
+    Check({field}, "", [](const std::string& json) {
+      return ErrorOf(openai::ParseChat(
+          R"({"model":"m","logprobs":true,"messages":[{"role":"user","content":"x"}],)" + json + "}"));
+    });
+  }
+  Check(OptionFields(), "options.", [](const std::string& json) {
+    return ErrorOf(openai::ParseChat(
+        R"({"model":"m","messages":[{"role":"user","content":"x"}],"options":{)" + json + "}}"));
+  });
+}
+
+}  // namespace
+}  // namespace quire::api
