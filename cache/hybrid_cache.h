@@ -183,6 +183,8 @@ class HybridCache {
   // kUnsupported: not ready().
   Result<std::unique_ptr<StepView>> View(Sequence& sequence);
 
+  bool Owns(const Snapshot& snapshot) const;  // an empty one is nobody's
+
   CacheStats stats() const;
 
   // Gives the memory of free pages and slots back to the system.
@@ -193,6 +195,7 @@ class HybridCache {
   std::expected<void, std::string> CheckInvariants() const;
 
  private:
+  friend class HeldBytes;
   explicit HybridCache(std::unique_ptr<Pools> pools);
   Result<void> CheckAppends(std::span<const Append> appends) const;
 

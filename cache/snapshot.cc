@@ -26,6 +26,20 @@ bool Snapshot::whole() const { return held_ != nullptr && held_->complete(); }
 
 bool Snapshot::exact() const { return held_ == nullptr || held_->exact_until() >= held_->offset(); }
 
+bool Snapshot::has_slot() const { return held_ != nullptr && held_->slot; }
+
+bool Snapshot::SharesFront(const Snapshot& parent) const {
+  const Pools& pools = held_->pools();
+  bool same = true;
+  for (size_t g = 0; g < held_->groups.size(); ++g) {
+    if (pools.layout.groups[g].window > 0) continue;
+    held_->groups[g].table.ForEach(0, pools.PageOf(from_), [&](int64_t index, BlockId page) {
+      same = same && !parent.empty() && parent.held_->groups[g].table.Get(index) == page;
+    });
+  }
+  return same;
+}
+
 bool Snapshot::has_state() const {
   if (held_ == nullptr) return false;
   if (held_->slot) return true;

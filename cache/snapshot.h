@@ -35,6 +35,9 @@ class Snapshot {
   bool exact() const;
   // Holds window pages or a state slot: what only this offset has.
   bool has_state() const;
+  bool has_slot() const;
+  // The full-attention pages before from() are the same ones that `parent` has there. For invariant checks.
+  bool SharesFront(const Snapshot& parent) const;
   // The deepest offset in (0, at_most] that all layers can be restored at, or 0. Recurrent state: to() only.
   // Windows: to(), or earlier while the window has not slid. Full attention: any.
   Position DeepestRestorable(Position at_most) const;

@@ -43,10 +43,14 @@ Result<Snapshot> HybridCache::Take(const Sequence& sequence, Position from) {
   return Snapshot(std::move(held), from);
 }
 
+bool HybridCache::Owns(const Snapshot& snapshot) const {
+  return !snapshot.empty() && &snapshot.held_->pools() == pools_.get();
+}
+
 Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapshot, Position at_most) {
   SequenceState& state = *sequence.state_;
   if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "restore inside a step or a draft");
-  if (!snapshot.empty() && &snapshot.held_->pools() != pools_.get()) {
+  if (!snapshot.empty() && !Owns(snapshot)) {
     return Fail(ErrorCode::kInvalid, "snapshot of another cache");
   }
   const Position position = snapshot.DeepestRestorable(at_most);
@@ -87,7 +91,7 @@ Result<Snapshot> HybridCache::Import(const Snapshot& before, Position from, Posi
   if (from < 0 || from >= to || before.to() < from || to > (Position{1} << 40)) {
     return Fail(ErrorCode::kInvalid, fmt::format("import of [{}, {}) behind {}", from, to, before.to()));
   }
-  if (!before.empty() && &before.held_->pools() != pools_.get()) {
+  if (!before.empty() && !Owns(before)) {
     return Fail(ErrorCode::kInvalid, "snapshot of another cache");
   }
   Demand demand = NoDemand();

@@ -25,6 +25,8 @@ class Rig {
   const TokenList& tokens(size_t i) const { return entries_[i].tokens; }
 
   size_t New();
+  // The sequence was set to these tokens by other means.
+  void SetTokens(size_t i, TokenList tokens) { entries_[i].tokens = std::move(tokens); }
   size_t Fork(size_t source, Position at);
   void Drop(size_t i) { entries_[i].sequence = Sequence(); }
   // A sequence restored from `snapshot`, taken of a sequence whose tokens began with `tokens`.

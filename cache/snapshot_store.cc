@@ -1,0 +1,303 @@
+#include "cache/snapshot_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/check.h"
+#include "cache/store_node.h"
+
+namespace quire::cache {
+namespace {
+
+std::unexpected<Error> Fail(ErrorCode code, std::string message) {
+  return std::unexpected(Error{code, std::move(message)});
+}
+
+// Prompts whose first tokens agree this far count as begun alike, for miss reasons.
+constexpr size_t kStartTokens = 16;
+constexpr size_t kStartsKept = size_t{1} << 16;
+
+uint64_t HashStart(std::span<const TokenId> tokens, uint64_t seed) {
+  uint64_t hash = seed ^ 0x9e3779b97f4a7c15U;
+  for (const TokenId token : tokens.first(kStartTokens)) {
+    hash = (hash ^ static_cast<uint32_t>(token)) * 0xff51afd7ed558ccdU;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+uint64_t HashKey(std::string_view isolation) { return std::hash<std::string_view>()(isolation); }
+
+}  // namespace
+
+std::string_view Name(MissReason reason) {
+  constexpr std::array<std::string_view, kMissReasons> kNames = {"none",    "cold", "diverged",
+                                                                 "evicted", "salt", "layout"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+SnapshotStore::SnapshotStore(HybridCache& cache, StoreOptions options)
+    : cache_(cache), options_(options), bytes_(cache) {
+  cache_.set_reclaimer(this);
+}
+
+SnapshotStore::~SnapshotStore() {
+  QUIRE_CACHE_CHECK(leases_ == 0);
+  cache_.set_reclaimer(nullptr);
+}
+
+SnapshotStore::Tree* SnapshotStore::FindTree(std::string_view isolation) {
+  const auto tree = trees_.find(isolation);
+  return tree == trees_.end() ? nullptr : tree->second.get();
+}
+
+SnapshotStore::Tree& SnapshotStore::MakeTree(std::string_view isolation) {
+  if (Tree* tree = FindTree(isolation)) return *tree;
+  auto tree = std::make_unique<Tree>(std::string(isolation), options_.lookahead);
+  tree->prefixes.root()->value = std::make_unique<Held>(tree.get());
+  return *trees_.emplace(tree->isolation, std::move(tree)).first->second;
+}
+
+void SnapshotStore::DropIfEmpty(Tree& tree) {
+  PrefixNode* root = tree.prefixes.root();
+  if (root->children.empty() && HeldBy(root).pins == 0) trees_.erase(trees_.find(tree.isolation));
+}
+
+SnapshotStore::Landing SnapshotStore::DeepestRestorable(PrefixNode* node, Position limit) const {
+  Landing best;
+  for (; node->parent != nullptr && best.offset < node->to; node = node->parent) {
+    const Position offset = HeldBy(node).snapshot.DeepestRestorable(std::min(limit, node->to));
+    if (offset > best.offset) best = {node, offset};
+  }
+  return best;
+}
+
+MissReason SnapshotStore::Explain(std::string_view isolation, std::span<const TokenId> tokens,
+                                  const PrefixTree::Match& match, Position restorable, Position limit) const {
+  if (restorable >= limit) return MissReason::kNone;
+  if (restorable == 0 && match.matched < static_cast<Position>(kStartTokens) &&
+      tokens.size() >= kStartTokens) {
+    const uint64_t key = HashKey(isolation);
+    if (own_starts_.contains(HashStart(tokens, key))) return MissReason::kEvicted;
+    const auto start = starts_.find(HashStart(tokens, 0));
+    if (start != starts_.end() && start->second != key) return MissReason::kSalt;
+  }
+  if (match.matched == 0) return MissReason::kCold;
+  const Position matched = std::min(match.matched, limit);
+  for (const PrefixNode* node = match.node; node->to > restorable; node = node->parent) {
+    const Position lost = HeldBy(node).lost_at;
+    if (lost > restorable && lost <= matched) return MissReason::kEvicted;
+  }
+  if (restorable < matched) return MissReason::kLayout;
+  const Held& held = HeldBy(match.node);
+  const bool more = match.matched < held.tree->prefixes.Keys(tokens);
+  const Held::Ghost next{match.matched, more ? held.tree->prefixes.KeyAt(tokens, match.matched) : 0};
+  if (more && std::ranges::find(held.ghosts, next) != held.ghosts.end()) return MissReason::kEvicted;
+  return MissReason::kDiverged;
+}
+
+Probed SnapshotStore::Probe(std::string_view isolation, std::span<const TokenId> tokens) {
+  const Position limit = static_cast<Position>(tokens.size()) - 1;
+  Tree* tree = FindTree(isolation);
+  const PrefixTree::Match match = tree == nullptr ? PrefixTree::Match{} : tree->prefixes.Find(tokens);
+  Landing landing;
+  if (match.matched > 0) landing = DeepestRestorable(match.node, std::min(match.matched, limit));
+  return {match.matched, landing.offset, Explain(isolation, tokens, match, landing.offset, limit)};
+}
+
+Restored SnapshotStore::Restore(std::string_view isolation, std::span<const TokenId> tokens,
+                                Sequence& sequence) {
+  if (options_.tier != nullptr) TryPromote(isolation, tokens);
+  const Probed probed = Probe(isolation, tokens);
+  Restored result{probed.matched, 0, probed.reason, Lease()};
+  ++counters_.lookups;
+  counters_.tokens_matched += static_cast<uint64_t>(probed.matched);
+  if (probed.restorable == 0) {
+    ++counters_.misses[static_cast<size_t>(probed.reason)];
+    return result;
+  }
+  PrefixNode* deepest = FindTree(isolation)->prefixes.Find(tokens).node;
+  const Landing landing = DeepestRestorable(deepest, probed.restorable);
+  const auto restored = cache_.Restore(sequence, HeldBy(landing.node).snapshot, landing.offset);
+  QUIRE_CACHE_CHECK(restored.has_value() && *restored == probed.restorable);
+  result.restored = *restored;
+  result.lease = NewLease(landing.node, landing.offset);
+  ++clock_;
+  Touch(deepest);
+  Touch(landing.node);
+  ++counters_.hits;
+  counters_.tokens_restored += static_cast<uint64_t>(result.restored);
+  if (probed.reason != MissReason::kNone) ++counters_.partial[static_cast<size_t>(probed.reason)];
+  return result;
+}
+
+void SnapshotStore::TryPromote(std::string_view isolation, std::span<const TokenId> tokens) {
+  const Position limit = static_cast<Position>(tokens.size()) - 1;
+  while (true) {
+    const Probed known = Probe(isolation, tokens);
+    if (known.restorable >= limit || options_.tier->Probe(isolation, tokens, known) <= known.restorable)
+      return;
+    const Snapshot none;
+    Tree* tree = FindTree(isolation);
+    PrefixNode* node = tree == nullptr ? nullptr : tree->prefixes.Find(tokens).node;
+    const bool rooted = node == nullptr || node->parent == nullptr;
+    // The node stays while the tier takes memory that may cost others their place.
+    const Lease stays = rooted ? Lease() : NewLease(node, known.matched);
+    Snapshot snapshot =
+        options_.tier->Promote(isolation, tokens, known, rooted ? none : HeldBy(node).snapshot);
+    if (snapshot.empty() || !Insert(isolation, tokens, std::move(snapshot))) return;
+    ++counters_.promotions;
+    const Probed now = Probe(isolation, tokens);
+    if (now.restorable <= known.restorable && now.matched <= known.matched) return;
+  }
+}
+
+void SnapshotStore::RememberStart(std::string_view isolation, std::span<const TokenId> tokens) {
+  if (tokens.size() < kStartTokens) return;
+  if (starts_.size() >= kStartsKept) starts_.clear();
+  if (own_starts_.size() >= kStartsKept) own_starts_.clear();
+  starts_.emplace(HashStart(tokens, 0), HashKey(isolation));
+  own_starts_.insert(HashStart(tokens, HashKey(isolation)));
+}
+
+Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const TokenId> tokens,
+                                    Snapshot snapshot, bool user_point) {
+  const Position to = snapshot.to();
+  const Position keys = static_cast<Position>(tokens.size()) - (options_.lookahead ? 1 : 0);
+  if (snapshot.empty()) return Fail(ErrorCode::kInvalid, "the snapshot is empty");
+  if (!cache_.Owns(snapshot)) return Fail(ErrorCode::kInvalid, "snapshot of another cache");
+  if (to > keys) {
+    return Fail(ErrorCode::kInvalid, fmt::format("a snapshot to {} for {} tokens", to, tokens.size()));
+  }
+  if (!snapshot.whole())
+    return Fail(ErrorCode::kUnsupported, "some layer has no state at the snapshot's end");
+  if (!snapshot.exact())
+    return Fail(ErrorCode::kUnsupported, "a range was removed before the snapshot's end");
+  tokens = tokens.first(static_cast<size_t>(to) + (options_.lookahead ? 1 : 0));
+
+  Tree& tree = MakeTree(isolation);
+  const PrefixTree::Match match = tree.prefixes.Find(tokens);
+  PrefixNode* node = match.node;
+  const bool leaf = match.matched < to;
+  snapshot.ShareFront(HeldBy(node).snapshot, leaf ? match.matched : 0);
+  const auto missing = [&]() -> size_t {
+    if (leaf) return bytes_.Missing(snapshot);
+    return node->to == to && HeldBy(node).snapshot.whole() ? 0 : bytes_.MissingState(snapshot);
+  };
+  Pin(node, +1);
+  const bool room = MakeRoom(missing);
+  Pin(node, -1);
+  if (!room) {
+    ++counters_.inserts_refused;
+    std::string message = fmt::format("prefix snapshots: budget {}, held {}, demand {} bytes",
+                                      options_.budget_bytes, bytes_.total(), missing());
+    Tidy(node);
+    return Fail(ErrorCode::kOutOfPages, std::move(message));
+  }
+  if (match.matched < node->to) node = SplitNode(tree, node, match.matched);
+  if (leaf) {
+    node = AddLeaf(tree, node, tokens, std::move(snapshot));
+  } else {
+    Upgrade(node, snapshot);
+  }
+  Held& held = HeldBy(node);
+  held.inserted = true;
+  held.user_point = held.user_point || user_point;
+  Touch(node);
+  counters_.bytes_peak = std::max(counters_.bytes_peak, bytes_.total());
+  ++counters_.inserts;
+  RememberStart(isolation, tokens);
+  return NewLease(node, to);
+}
+
+PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens,
+                                   Snapshot snapshot) {
+  PrefixNode* leaf = tree.prefixes.AddLeaf(parent, tokens, snapshot.to());
+  auto held = std::make_unique<Held>(&tree);
+  held->id = next_id_++;
+  held->snapshot = std::move(snapshot);
+  bytes_.Add(held->snapshot);
+  leaf->value = std::move(held);
+  ++nodes_;
+  Requeue(parent);
+  return leaf;
+}
+
+PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) {
+  PrefixNode* upper = tree.prefixes.Split(node, at);
+  Held& below = HeldBy(node);
+  auto above = std::make_unique<Held>(&tree);
+  above->id = next_id_++;
+  above->last_use = below.last_use;
+  above->snapshot = below.snapshot.SplitFront(at);
+  if (below.lost_at <= at) above->lost_at = std::exchange(below.lost_at, 0);
+  const auto deeper =
+      std::ranges::stable_partition(below.ghosts, [&](const auto& ghost) { return ghost.at <= at; });
+  above->ghosts.assign(below.ghosts.begin(), deeper.begin());
+  below.ghosts.erase(below.ghosts.begin(), deeper.begin());
+  for (Lease::Record* lease : below.leases) {
+    if (lease->offset > at) continue;
+    lease->node = upper;
+    above->leases.push_back(lease);
+  }
+  std::erase_if(below.leases, [&](const Lease::Record* lease) { return lease->node == upper; });
+  bytes_.AddUpper(above->snapshot);
+  upper->value = std::move(above);
+  ++nodes_;
+  Requeue(upper);
+  Requeue(node);
+  return upper;
+}
+
+void SnapshotStore::MergeNode(PrefixNode* node) {
+  PrefixNode* child = node->only_child();
+  Held& upper = HeldBy(node);
+  Held& lower = HeldBy(child);
+  QUIRE_CACHE_CHECK(upper.leases.empty() && upper.pins == 0);
+  const bool restorable = upper.inserted && upper.snapshot.has_state();
+  lower.lost_at = std::max({lower.lost_at, upper.lost_at, restorable ? node->to : 0});
+  for (const Held::Ghost& ghost : upper.ghosts) lower.RememberEvicted(ghost);
+  bytes_.RemoveUpper(upper.snapshot);
+  lower.snapshot.MergeFront(std::move(upper.snapshot));
+  Unqueue(node);
+  upper.tree->prefixes.MergeIntoChild(node);
+  --nodes_;
+  Requeue(child);
+}
+
+void SnapshotStore::RemoveLeaf(PrefixNode* node) {
+  Held& held = HeldBy(node);
+  QUIRE_CACHE_CHECK(held.leases.empty() && held.pins == 0);
+  HeldBy(node->parent).RememberEvicted({node->from, held.tree->prefixes.FirstKey(*node)});
+  bytes_.Remove(held.snapshot);
+  Unqueue(node);
+  held.tree->prefixes.RemoveLeaf(node);
+  --nodes_;
+}
+
+void SnapshotStore::Upgrade(PrefixNode* node, const Snapshot& snapshot) {
+  Held& held = HeldBy(node);
+  if (held.snapshot.whole()) return;
+  bytes_.RemoveState(held.snapshot);
+  held.snapshot.AdoptState(snapshot);
+  bytes_.AddState(held.snapshot);
+  Requeue(node);
+}
+
+StoreStats SnapshotStore::stats() const {
+  StoreStats stats = counters_;
+  stats.budget_bytes = options_.budget_bytes;
+  stats.bytes = bytes_.total();
+  stats.full_bytes = bytes_.full();
+  stats.window_bytes = bytes_.window();
+  stats.slot_bytes = bytes_.slots();
+  stats.shared_bytes = bytes_.shared();
+  stats.nodes = nodes_;
+  stats.trees = trees_.size();
+  stats.leases = leases_;
+  return stats;
+}
+
+}  // namespace quire::cache

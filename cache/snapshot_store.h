@@ -1,0 +1,234 @@
+// The prefix snapshots of one model: a prefix tree per isolation key, each node owning a snapshot of its
+// edge, within one byte budget.
+//
+//   SnapshotStore store(cache, {.budget_bytes = 2 << 30});
+//   Restored hit = store.Restore(key, prompt, sequence);    // sequence now at hit.restored <= prompt.size()
+//   - 1
+//   ... prefill the rest, with captures scheduled ...
+//   for (Snapshot& s : cache.TakeCaptures(sequence)) store.Insert(key, prompt, std::move(s));
+//
+// Invariants
+// - bytes() never exceeds the budget: room is made before anything is added. Each page and slot counts once.
+// - A node's snapshot spans exactly its edge; its full-attention pages before the edge are its parent's.
+// - A leased node is neither evicted nor merged away; nor are the pages before it.
+// - Prefixes of different isolation keys never meet: neither matches nor times tell one key of another.
+// Eviction: by last use, then depth (deeper first), then size (larger first). A leaf is removed; a node with
+// one child and state of its own merges into the child, which supersedes it; a node that branches stays; a
+// user restore point is never merged, only removed as a leaf. A match counts as use of the node it restores
+// from, not of that node's ancestors. Engine thread only. The cache outlives the store, the store its leases.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "cache/held_bytes.h"
+#include "cache/hybrid_cache.h"
+#include "cache/prefix_tree.h"
+#include "cache/snapshot.h"
+
+namespace quire::cache {
+
+class SnapshotStore;
+
+// Why less was restored than the prompt could use.
+enum class MissReason : uint8_t {
+  kNone,      // all but the last token was restored
+  kCold,      // nothing like it was ever here
+  kDiverged,  // the prompt leaves what is known at `matched`
+  kEvicted,   // it was here, or could be restored further, before an eviction
+  kSalt,      // another isolation key's requests began like it
+  kLayout,    // tokens match further, but some layer kind has no state there
+};
+inline constexpr size_t kMissReasons = 6;
+std::string_view Name(MissReason reason);
+
+struct Probed {
+  Position matched = 0;     // tokens that agree with the tree; where the prompt diverges
+  Position restorable = 0;  // deepest offset < tokens.size() that every layer can be restored at
+  MissReason reason = MissReason::kCold;
+};
+
+// Somewhere cheaper that snapshots go before they are evicted, and come back from. All calls on the engine
+// thread.
+class LowerTier {
+ public:
+  virtual ~LowerTier() = default;
+  // `snapshot` of the last part of `tokens` is about to be given up; its bytes may be read during the call.
+  virtual void Demote(std::string_view isolation, std::span<const TokenId> tokens,
+                      const Snapshot& snapshot) = 0;
+  // How many leading tokens it could make restorable, given what the store has.
+  virtual Position Probe(std::string_view isolation, std::span<const TokenId> tokens,
+                         const Probed& known) = 0;
+  // A snapshot of a prefix of `tokens` that goes beyond known.restorable, or beyond known.matched as a step
+  // on the way, built by HybridCache::Import behind `before`, which has the KV of the first known.matched
+  // tokens. Empty: it cannot.
+  virtual Snapshot Promote(std::string_view isolation, std::span<const TokenId> tokens, const Probed& known,
+                           const Snapshot& before) = 0;
+};
+
+struct StoreOptions {
+  size_t budget_bytes = 0;
+  bool lookahead = false;     // keys pair each token with the next, see prefix_tree.h
+  LowerTier* tier = nullptr;  // not owned
+};
+
+// Keeps a node, and so the prefix up to it, while a running sequence stands on it. Move-only; a default one
+// keeps nothing.
+class Lease {
+ public:
+  Lease();
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease();
+  explicit operator bool() const { return record_ != nullptr; }
+
+  struct Record;
+
+ private:
+  friend class SnapshotStore;
+  explicit Lease(std::unique_ptr<Record> record);
+  std::unique_ptr<Record> record_;
+};
+
+struct Restored {
+  Position matched = 0;
+  Position restored = 0;  // the sequence's offset; 0: nothing was restored and the sequence is as it was
+  MissReason reason = MissReason::kCold;
+  Lease lease;
+};
+
+struct StoreStats {
+  size_t budget_bytes = 0;
+  size_t bytes = 0;         // held by nodes, shared ones once
+  size_t bytes_peak = 0;    // highest ever, never above the budget
+  size_t full_bytes = 0;    // of these: full-attention pages,
+  size_t window_bytes = 0;  // window pages,
+  size_t slot_bytes = 0;    // and state slots
+  size_t shared_bytes = 0;  // what the nodes would hold more without sharing
+  size_t nodes = 0;
+  size_t trees = 0;
+  size_t leases = 0;
+  uint64_t lookups = 0;                          // calls of Restore
+  uint64_t hits = 0;                             // that restored something
+  std::array<uint64_t, kMissReasons> misses{};   // that restored nothing, by reason
+  std::array<uint64_t, kMissReasons> partial{};  // that restored less than could be used, by reason
+  uint64_t tokens_matched = 0;
+  uint64_t tokens_restored = 0;
+  uint64_t inserts = 0;
+  uint64_t inserts_refused = 0;  // for want of room
+  uint64_t evictions = 0;        // leaves removed
+  uint64_t merges = 0;           // restore points given up to their only child
+  uint64_t promotions = 0;       // snapshots that came back from the lower tier
+};
+
+class SnapshotStore : public Reclaimer {
+ public:
+  SnapshotStore(HybridCache& cache, StoreOptions options);  // becomes the cache's reclaimer
+  ~SnapshotStore() override;                                // REQUIRES: no lease is left
+  SnapshotStore(const SnapshotStore&) = delete;
+  SnapshotStore& operator=(const SnapshotStore&) = delete;
+
+  // What Restore would do, without counting as use or asking the lower tier.
+  Probed Probe(std::string_view isolation, std::span<const TokenId> tokens);
+
+  // Puts `sequence` at the deepest offset < tokens.size() that a known prefix can be restored at: a prompt
+  // that matches fully still evaluates its last token. The lease keeps what the sequence then stands on.
+  // REQUIRES: no step and no draft is open on the sequence.
+  Restored Restore(std::string_view isolation, std::span<const TokenId> tokens, Sequence& sequence);
+
+  // Keeps the snapshot [_, to) of the first `to` tokens. Splits an edge where the tokens diverge or end; a
+  // node that is already there takes over state that it lacks. `user_point` makes the node resist merging.
+  // kOutOfPages: no room within the budget (names budget, held and demand); kUnsupported: not whole() or not
+  // exact(); kInvalid: empty, or fewer tokens than it spans (with look-ahead it takes one more).
+  Result<Lease> Insert(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
+                       bool user_point = false);
+
+  // Moves the time of use on. Restore does too; what is inserted between two moments is equally old, and goes
+  // by depth.
+  void AdvanceClock() { ++clock_; }
+
+  // Evicts until the cache has room for the demand, or nothing helps any more.
+  void Reclaim(const Demand& demand) override;
+  void set_budget(size_t bytes);  // evicts down to it, as far as leases let it
+  void Clear();                   // all that is not leased
+
+  StoreStats stats() const;
+  std::expected<void, std::string> CheckInvariants() const;
+
+ private:
+  friend class Lease;
+  struct Held;
+  struct Tree;
+  // Last use, then depth, then size, then age of the node: the first is evicted first.
+  using EvictionKey = std::tuple<uint64_t, Position, int64_t, uint64_t>;
+  struct TransparentHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+  };
+  struct Landing {
+    PrefixNode* node = nullptr;
+    Position offset = 0;
+  };
+
+  static Held& HeldBy(PrefixNode* node);
+  static const Held& HeldBy(const PrefixNode* node);
+  Tree* FindTree(std::string_view isolation);
+  Tree& MakeTree(std::string_view isolation);
+  void DropIfEmpty(Tree& tree);
+
+  Landing DeepestRestorable(PrefixNode* node, Position limit) const;
+  MissReason Explain(std::string_view isolation, std::span<const TokenId> tokens,
+                     const PrefixTree::Match& match, Position restorable, Position limit) const;
+  void TryPromote(std::string_view isolation, std::span<const TokenId> tokens);
+  void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
+
+  PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot);
+  PrefixNode* SplitNode(Tree& tree, PrefixNode* node, Position at);
+  void MergeNode(PrefixNode* node);
+  void RemoveLeaf(PrefixNode* node);
+  void Upgrade(PrefixNode* node, const Snapshot& snapshot);
+
+  // Eviction (eviction.cc).
+  bool Evictable(const PrefixNode* node) const;
+  void Requeue(PrefixNode* node);  // after anything that its place in the order depends on has changed
+  void Unqueue(PrefixNode* node);
+  void Touch(PrefixNode* node);
+  void Evict(PrefixNode* node);
+  void Tidy(PrefixNode* node);  // merges or removes a node that nothing needs any more, and so on upwards
+  template <class Missing>
+  bool MakeRoom(const Missing& missing_bytes);
+  void Pin(PrefixNode* node,
+           int change);  // keeps the node and its tree while an operation is at work on them
+  Lease NewLease(PrefixNode* node, Position offset);
+  void EndLease(Lease::Record& record);
+  std::expected<void, std::string> CheckTree(Tree& tree, HeldBytes* bytes, size_t* leases,
+                                             size_t* queued) const;
+
+  HybridCache& cache_;
+  StoreOptions options_;
+  HeldBytes bytes_;
+  std::unordered_map<std::string, std::unique_ptr<Tree>, TransparentHash, std::equal_to<>> trees_;
+  std::map<EvictionKey, PrefixNode*> queue_;
+  uint64_t clock_ = 0;
+  uint64_t next_id_ = 0;
+  size_t nodes_ = 0;
+  size_t leases_ = 0;
+  // First tokens ever inserted, for miss reasons only: by whom first, and by each key.
+  std::unordered_map<uint64_t, uint64_t> starts_;
+  std::unordered_set<uint64_t> own_starts_;
+  StoreStats counters_;
+};
+
+}  // namespace quire::cache

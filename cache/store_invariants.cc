@@ -1,0 +1,68 @@
+// SnapshotStore::CheckInvariants: every count again, from the trees.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cache/store_node.h"
+
+namespace quire::cache {
+
+std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, HeldBytes* bytes, size_t* leases,
+                                                          size_t* queued) const {
+  std::vector<PrefixNode*> todo = {tree.prefixes.root()};
+  while (!todo.empty()) {
+    PrefixNode* node = todo.back();
+    todo.pop_back();
+    for (const auto& [key, child] : node->children) todo.push_back(child.get());
+    const Held& held = HeldBy(node);
+    const auto fail = [&](const char* what) {
+      return std::unexpected(fmt::format("node [{}, {}): {}", node->from, node->to, what));
+    };
+    if (held.tree != &tree || held.pins != 0) return fail("of another tree, or still pinned");
+    if (node->parent == nullptr) continue;
+    const Snapshot& snapshot = held.snapshot;
+    if (snapshot.empty() || snapshot.from() != node->from || snapshot.to() != node->to) {
+      return fail("its snapshot does not span exactly its edge");
+    }
+    if (!snapshot.SharesFront(HeldBy(node->parent).snapshot))
+      return fail("does not share its parent's pages");
+    if (node->children.empty() && snapshot.DeepestRestorable(node->to) == 0 && held.leases.empty()) {
+      return fail("a leaf that nothing can be restored from");
+    }
+    for (const Lease::Record* lease : held.leases) {
+      if (lease->node != node || lease->offset > node->to) return fail("a lease of another node");
+    }
+    if (held.queued.has_value() != Evictable(node)) return fail("wrongly in or not in the eviction queue");
+    if (held.queued) {
+      const auto at = queue_.find(*held.queued);
+      if (at == queue_.end() || at->second != node) return fail("queued as another");
+      const EvictionKey now{held.last_use, -node->to, -static_cast<int64_t>(snapshot.bytes()), held.id};
+      if (*held.queued != now) return fail("queued in an old place");
+      ++*queued;
+    }
+    *leases += held.leases.size();
+    // A node that was split or merged counts as if each had been added by itself.
+    bytes->Add(snapshot);
+  }
+  return {};
+}
+
+std::expected<void, std::string> SnapshotStore::CheckInvariants() const {
+  HeldBytes again(cache_);
+  size_t nodes = 0;
+  size_t leases = 0;
+  size_t queued = 0;
+  for (const auto& [isolation, tree] : trees_) {
+    if (auto ok = tree->prefixes.CheckInvariants(); !ok) return ok;
+    if (tree->prefixes.nodes() == 0) return std::unexpected("an empty tree is kept");
+    if (auto ok = CheckTree(*tree, &again, &leases, &queued); !ok) return ok;
+    nodes += tree->prefixes.nodes();
+  }
+  if (!(again == bytes_)) return std::unexpected("bytes held are miscounted");
+  if (nodes != nodes_ || leases != leases_ || queued != queue_.size()) {
+    return std::unexpected("nodes, leases or the eviction queue are miscounted");
+  }
+  return {};
+}
+
+}  // namespace quire::cache

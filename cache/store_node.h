@@ -1,0 +1,78 @@
+// The inside of a SnapshotStore. Private to this folder.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/snapshot_store.h"
+
+namespace quire::cache {
+
+struct Lease::Record {
+  SnapshotStore* store;
+  PrefixNode* node;
+  Position offset;  // what is stood on
+};
+
+struct SnapshotStore::Tree {
+  Tree(std::string key, bool lookahead) : isolation(std::move(key)), prefixes(lookahead) {}
+  const std::string isolation;
+  PrefixTree prefixes;
+};
+
+// A node's value; the root's has no snapshot.
+struct SnapshotStore::Held : NodeValue {
+  static constexpr size_t kGhosts = 16;
+
+  explicit Held(Tree* of) : tree(of) {}
+
+  // Where a child was evicted of late, and its first key.
+  struct Ghost {
+    Position at;
+    PrefixNode::Key key;
+    bool operator==(const Ghost&) const = default;
+  };
+
+  void RememberEvicted(Ghost child) {
+    if (ghosts.size() == kGhosts) ghosts.erase(ghosts.begin());
+    ghosts.push_back(child);
+  }
+
+  Tree* tree;
+  Snapshot snapshot;
+  uint64_t id = 0;
+  uint64_t last_use = 0;
+  bool inserted = false;  // a snapshot was put here; else it is where an edge was split
+  bool user_point = false;
+  Position lost_at = 0;  // deepest offset inside the edge whose restore point was evicted
+  std::vector<Ghost> ghosts;
+  std::vector<Lease::Record*> leases;
+  int pins = 0;  // an operation is at work on it
+  std::optional<EvictionKey> queued;
+};
+
+inline SnapshotStore::Held& SnapshotStore::HeldBy(PrefixNode* node) {
+  return static_cast<Held&>(*node->value);
+}
+inline const SnapshotStore::Held& SnapshotStore::HeldBy(const PrefixNode* node) {
+  return static_cast<const Held&>(*node->value);
+}
+
+// Evicts until what `missing_bytes` says fits the budget; false when nothing more can go. What is missing may
+// grow as nodes that shared it go.
+template <class Missing>
+bool SnapshotStore::MakeRoom(const Missing& missing_bytes) {
+  while (true) {
+    const size_t missing = missing_bytes();
+    if (missing > options_.budget_bytes) return false;
+    if (bytes_.total() + missing <= options_.budget_bytes) return true;
+    while (bytes_.total() + missing > options_.budget_bytes) {
+      if (queue_.empty()) return false;
+      Evict(queue_.begin()->second);
+    }
+  }
+}
+
+}  // namespace quire::cache

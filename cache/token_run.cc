@@ -1,0 +1,95 @@
+#include "cache/token_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cache/check.h"
+
+namespace quire::cache {
+namespace {
+
+// Two neighbours are copied into one piece while they are this short together.
+constexpr size_t kJoinUpTo = 256;
+constexpr size_t kBlock = 64;
+
+size_t CommonPrefixOf(const TokenId* a, const TokenId* b, size_t size) {
+  size_t i = 0;
+  while (i + kBlock <= size && std::memcmp(a + i, b + i, kBlock * sizeof(TokenId)) == 0) i += kBlock;
+  while (i < size && a[i] == b[i]) ++i;
+  return i;
+}
+
+}  // namespace
+
+TokenRun::TokenRun(std::span<const TokenId> tokens) : size_(tokens.size()) {
+  for (size_t at = 0; at < tokens.size(); at += kChunk) {
+    const size_t size = std::min(kChunk, tokens.size() - at);
+    auto chunk = std::make_shared_for_overwrite<TokenId[]>(size);
+    std::ranges::copy(tokens.subspan(at, size), chunk.get());
+    pieces_.push_back({std::move(chunk), 0, size});
+  }
+}
+
+TokenId TokenRun::operator[](size_t i) const {
+  QUIRE_CACHE_CHECK(i < size_);
+  auto piece = pieces_.begin();
+  for (; i >= piece->size; ++piece) i -= piece->size;
+  return piece->chunk[piece->begin + i];
+}
+
+TokenRun TokenRun::Slice(size_t from, size_t to) const {
+  QUIRE_CACHE_CHECK(from <= to && to <= size_);
+  TokenRun slice;
+  slice.size_ = to - from;
+  size_t at = 0;
+  for (const Piece& piece : pieces_) {
+    const size_t begin = std::max(from, at);
+    const size_t end = std::min(to, at + piece.size);
+    if (begin < end) slice.pieces_.push_back({piece.chunk, piece.begin + begin - at, end - begin});
+    at += piece.size;
+  }
+  return slice;
+}
+
+void TokenRun::Append(TokenRun tail) {
+  size_ += tail.size_;
+  if (pieces_.empty()) {
+    pieces_ = std::move(tail.pieces_);
+    return;
+  }
+  auto next = tail.pieces_.begin();
+  if (next != tail.pieces_.end()) {
+    Piece& last = pieces_.back();
+    if (last.chunk == next->chunk && last.begin + last.size == next->begin) {
+      last.size += (next++)->size;
+    } else if (last.size + next->size <= kJoinUpTo) {
+      auto chunk = std::make_shared_for_overwrite<TokenId[]>(last.size + next->size);
+      std::copy_n(&last.chunk[last.begin], last.size, chunk.get());
+      std::copy_n(&next->chunk[next->begin], next->size, chunk.get() + last.size);
+      last = {std::move(chunk), 0, last.size + next->size};
+      ++next;
+    }
+  }
+  pieces_.insert(pieces_.end(), std::make_move_iterator(next), std::make_move_iterator(tail.pieces_.end()));
+}
+
+size_t TokenRun::CommonPrefix(std::span<const TokenId> tokens) const {
+  size_t at = 0;
+  for (const Piece& piece : pieces_) {
+    const size_t size = std::min(piece.size, tokens.size() - at);
+    const size_t same = CommonPrefixOf(&piece.chunk[piece.begin], tokens.data() + at, size);
+    at += same;
+    if (same < piece.size) break;
+  }
+  return at;
+}
+
+void TokenRun::AppendTo(std::vector<TokenId>* tokens) const {
+  for (const Piece& piece : pieces_) {
+    const TokenId* begin = &piece.chunk[piece.begin];
+    tokens->insert(tokens->end(), begin, begin + piece.size);
+  }
+}
+
+}  // namespace quire::cache

@@ -1,0 +1,42 @@
+// An immutable run of token ids that is cut and joined without copying it.
+//
+// Tokens live in shared chunks of at most kChunk; a run is a list of slices of chunks. Cutting copies slice
+// handles, one per chunk; joining copies at most the two slices that meet, and only while together they are
+// short.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/types.h"
+
+namespace quire::cache {
+
+class TokenRun {
+ public:
+  static constexpr size_t kChunk = 2048;
+
+  TokenRun() = default;
+  explicit TokenRun(std::span<const TokenId> tokens);
+
+  size_t size() const { return size_; }
+  TokenId operator[](size_t i) const;
+  TokenRun Slice(size_t from, size_t to) const;  // REQUIRES: from <= to <= size()
+  void Append(TokenRun tail);
+  // Length of the longest common prefix.
+  size_t CommonPrefix(std::span<const TokenId> tokens) const;
+  void AppendTo(std::vector<TokenId>* tokens) const;
+
+ private:
+  struct Piece {
+    std::shared_ptr<const TokenId[]> chunk;
+    size_t begin;
+    size_t size;
+  };
+  std::vector<Piece> pieces_;
+  size_t size_ = 0;
+};
+
+}  // namespace quire::cache
