@@ -58,7 +58,7 @@ struct Options {
 // `top` wins wherever it says something.
 Options Overlay(Options base, const Options& top);
 
-// Every value decided. Ranges and meaning: api/ENDPOINTS table "options" (docs/api.md).
+// Every value decided. Ranges and meaning: docs/api.md "Options".
 struct GenerationParams {
   int32_t num_ctx = 0;         // tokens; 0 = the runner's default for the model
   int32_t num_predict = -1;    // tokens; < 0 = until a stop
