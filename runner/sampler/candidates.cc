@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace quire::runner::sampler {
@@ -22,12 +23,24 @@ void Prune(std::vector<Candidate>& candidates, size_t count) {
 }  // namespace
 
 api::Result<float> CheckedMaximum(std::span<const float> logits) {
-  float maximum = -kInfinity;
-  bool finite = true;
-  for (const float logit : logits) {
-    finite &= logit < kInfinity;  // false for NaN
-    maximum = std::max(maximum, logit);
+  // Lanes that do not wait for each other: one running maximum would cost the latency of a comparison per
+  // logit.
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> maxima;
+  maxima.fill(-kInfinity);
+  std::array<bool, kLanes> below_infinity;
+  below_infinity.fill(true);
+  const auto take = [&](size_t lane, float logit) {
+    below_infinity[lane] &= logit < kInfinity;  // false for NaN
+    maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
+  };
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) take(lane, logits[i + lane]);
   }
+  for (; i < logits.size(); ++i) take(0, logits[i]);
+  const float maximum = *std::max_element(maxima.begin(), maxima.end());
+  const bool finite = std::all_of(below_infinity.begin(), below_infinity.end(), [](bool b) { return b; });
   if (!finite) {
     const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !(x < kInfinity); });
     return api::Fail(api::ErrorCode::kInternal,
@@ -37,8 +50,8 @@ api::Result<float> CheckedMaximum(std::span<const float> logits) {
   return maximum;
 }
 
-TokenId Best(std::span<const float> logits) {
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+TokenId FirstOf(std::span<const float> logits, float logit) {
+  return static_cast<TokenId>(std::find(logits.begin(), logits.end(), logit) - logits.begin());
 }
 
 void SelectBest(std::span<const float> logits, size_t count, std::vector<Candidate>& out) {

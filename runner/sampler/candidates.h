@@ -17,8 +17,8 @@ inline bool Better(const Candidate& a, const Candidate& b) {
 // The highest logit, and that all of them are numbers below +inf and some above -inf; else kInternal.
 api::Result<float> CheckedMaximum(std::span<const float> logits);
 
-// Lowest id among those with the highest logit. REQUIRES: checked.
-TokenId Best(std::span<const float> logits);
+// Lowest id with this logit. REQUIRES: there is one.
+TokenId FirstOf(std::span<const float> logits, float logit);
 
 // Fills `out` with the `count` best, in order; those of -inf are left out. One pass: memory is some multiple
 // of count, and few logits of a large vocabulary get beyond a comparison. REQUIRES: checked, count > 0.

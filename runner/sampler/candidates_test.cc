@@ -65,9 +65,23 @@ TEST(Candidates, PartlySortedGivesTheWholeOrder) {
   for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(order.At(i), expected[i]) << i;
 }
 
-TEST(Candidates, BestIsTheFirstOfTheHighest) {
-  EXPECT_EQ(Best(std::vector<float>{1, 3, 2, 3}), 1);
-  EXPECT_EQ(Best(std::vector<float>{-kInfinity, -5}), 1);
+TEST(Candidates, FirstOfTheHighest) {
+  EXPECT_EQ(FirstOf(std::vector<float>{1, 3, 2, 3}, 3), 1);
+  EXPECT_EQ(FirstOf(std::vector<float>{0.0F, -0.0F}, -0.0F), 0);
+}
+
+TEST(Candidates, MaximumAtEveryPlace) {
+  for (const size_t size : {1U, 15U, 16U, 17U, 33U, 64U}) {
+    for (size_t place = 0; place < size; ++place) {
+      std::vector<float> logits(size, -7.0F);
+      logits[place] = -3.0F;
+      EXPECT_EQ(CheckedMaximum(logits).value(), -3.0F);
+      logits[place] = std::nanf("");
+      EXPECT_FALSE(CheckedMaximum(logits));
+      logits[place] = kInfinity;
+      EXPECT_FALSE(CheckedMaximum(logits));
+    }
+  }
 }
 
 TEST(Candidates, LogitsThatAreNoNumbersAreErrors) {

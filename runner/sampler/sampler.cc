@@ -200,7 +200,7 @@ api::Result<TokenId> Sampler::Sample(std::span<const float> logits, std::span<co
     if (!maximum) return std::unexpected(std::move(maximum.error()));
   }
   const double uniform = stream_.Next();
-  if (!(temperature_ > 0)) return Best(logits);
+  if (!(temperature_ > 0)) return FirstOf(logits, *maximum);
   Filters filters(workspace.candidates, workspace.weights, *maximum);
   filters.TopK(logits, top_k_);
   filters.Typical(typical_p_);

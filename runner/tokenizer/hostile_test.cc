@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/mini_tokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
 
