@@ -235,7 +235,12 @@ TEST_P(Scenario, Regenerate) {
   const Server::Outcome first = server.Serve(prompt, 30);
   for (int again = 0; again < 5; ++again) {
     const Server::Outcome outcome = server.Serve(prompt, 30);
-    EXPECT_EQ(outcome.computed, mix_.sliceable ? 1 : Size(prompt.header));
+    const Position header = mix_.sliceable ? 1 : Size(prompt.header);
+    // The first of them captures the prompt's end, which a window may reach back from.
+    EXPECT_LE(outcome.computed, header);
+    if (again == 0) {
+      EXPECT_EQ(outcome.computed, header);
+    }
     EXPECT_EQ(outcome.reply, first.reply);
   }
 }
