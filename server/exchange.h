@@ -21,6 +21,7 @@ class Exchange {
 
   virtual const HttpRequest& request() const = 0;
   virtual RequestLog& log() = 0;
+  virtual const std::string& id() const = 0;  // the answer's X-Request-Id
 
   virtual Awaitable<bool> Send(HttpResponse response) = 0;
   // One piece of a stream, sent at once. The first call sends the header too. `bytes` may be empty: header

@@ -13,31 +13,10 @@ constexpr size_t kValueBytesMax = 256;
 
 bool IsPlain(char c) { return c > ' ' && c < 0x7F && c != '"' && c != '\\' && c != '='; }
 
-// A value that cannot be mistaken for another field or another line.
-std::string Quoted(std::string_view value) {
-  const std::string_view shown = value.substr(0, kValueBytesMax);
-  if (!shown.empty() && shown.size() == value.size() && std::ranges::all_of(shown, IsPlain))
-    return std::string(shown);
-  std::string quoted = "\"";
-  for (const char c : shown) {
-    if (c == '"' || c == '\\') {
-      quoted.push_back('\\');
-      quoted.push_back(c);
-    } else if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) >= 0x7F) {
-      fmt::format_to(std::back_inserter(quoted), "\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      quoted.push_back(c);
-    }
-  }
-  if (shown.size() < value.size()) quoted += "...";
-  quoted.push_back('"');
-  return quoted;
-}
-
 class Line {
  public:
   void Text(std::string_view key, std::string_view value) {
-    if (!value.empty()) fmt::format_to(Out(), "{}={}", key, Quoted(value));
+    if (!value.empty()) fmt::format_to(Out(), "{}={}", key, LogValue(value));
   }
   template <class T>
   void Number(std::string_view key, T value) {
@@ -57,6 +36,26 @@ class Line {
 };
 
 }  // namespace
+
+std::string LogValue(std::string_view value) {
+  const std::string_view shown = value.substr(0, kValueBytesMax);
+  if (!shown.empty() && shown.size() == value.size() && std::ranges::all_of(shown, IsPlain))
+    return std::string(shown);
+  std::string quoted = "\"";
+  for (const char c : shown) {
+    if (c == '"' || c == '\\') {
+      quoted.push_back('\\');
+      quoted.push_back(c);
+    } else if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) >= 0x7F) {
+      fmt::format_to(std::back_inserter(quoted), "\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  if (shown.size() < value.size()) quoted += "...";
+  quoted.push_back('"');
+  return quoted;
+}
 
 std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time_point now) {
   Line line;

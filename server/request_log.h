@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace quire::server {
 
@@ -27,5 +28,8 @@ struct RequestLog {
 
 // "key=value ..." without the fields that are not set; values from outside are quoted when they need it.
 std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time_point now);
+
+// A text from outside as one value of a log line: bounded, quoted and escaped when it needs it.
+std::string LogValue(std::string_view text);
 
 }  // namespace quire::server

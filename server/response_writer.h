@@ -21,6 +21,7 @@ class ResponseWriter : public Exchange {
 
   const HttpRequest& request() const override { return request_; }
   RequestLog& log() override { return log_; }
+  const std::string& id() const override { return log_.id; }
   Awaitable<bool> Send(HttpResponse response) override;
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;

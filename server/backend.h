@@ -1,0 +1,50 @@
+// What handlers need of the scheduler; a seam for tests. Contracts: scheduler/dispatcher.h.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/dispatcher.h"
+#include "server/awaitable.h"
+
+namespace quire::server {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+      scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) = 0;
+  virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) = 0;
+  virtual void Unload(const std::string& key) = 0;
+  virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) = 0;
+  virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
+};
+
+class DispatcherBackend : public Backend {
+ public:
+  explicit DispatcherBackend(scheduler::Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
+
+  Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+      scheduler::ModelSpec spec, api::Request request,
+      std::optional<scheduler::KeepAlive> keep_alive) override {
+    return dispatcher_.Submit(std::move(spec), std::move(request), keep_alive);
+  }
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) override {
+    return dispatcher_.Load(std::move(spec), keep_alive);
+  }
+  void Unload(const std::string& key) override { dispatcher_.Unload(key); }
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) override {
+    return dispatcher_.Inspect(std::move(path), verbose);
+  }
+  std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
+
+ private:
+  scheduler::Dispatcher& dispatcher_;
+};
+
+}  // namespace quire::server

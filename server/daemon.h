@@ -1,0 +1,15 @@
+// The daemon as a whole: everything wired together, run until a signal, ended in order.
+#pragma once
+
+#include "server/options.h"
+
+namespace quire::server {
+
+// Serves until SIGTERM or SIGINT, then lets running requests finish; a second signal ends at once. Returns
+// the exit status: 0, or 1 when it could not start, with one line on stderr that says why.
+int RunDaemon(const Options& options);
+
+// Reads the environment too.
+int RunDaemon(const OptionTable& table);
+
+}  // namespace quire::server

@@ -1,0 +1,71 @@
+#include "server/error_response.h"
+
+#include <utility>
+
+#include "api/ollama.h"
+#include "api/openai.h"
+
+namespace quire::server {
+namespace {
+
+api::ErrorCode CodeOf(int status) {
+  switch (status) {
+    case 403:
+      return api::ErrorCode::kForbidden;
+    case 404:
+      return api::ErrorCode::kNotFound;
+    case 413:
+      return api::ErrorCode::kTooLarge;
+    case 503:
+      return api::ErrorCode::kUnavailable;
+    default:
+      return status < 500 ? api::ErrorCode::kInvalidArgument : api::ErrorCode::kInternal;
+  }
+}
+
+}  // namespace
+
+HttpResponse ErrorResponse(std::string_view path, const api::Error& error) {
+  HttpResponse response{.status = api::HttpStatus(error.code)};
+  response.body = path.starts_with("/v1/") ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
+  if (response.status == 503) response.headers.push_back({"Retry-After", "1"});
+  return response;
+}
+
+HttpResponse ErrorResponse(std::string_view path, int status, std::string message) {
+  HttpResponse response = ErrorResponse(path, api::Error{CodeOf(status), std::move(message)});
+  response.status = status;
+  return response;
+}
+
+std::string_view Name(api::ErrorCode code) {
+  switch (code) {
+    case api::ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case api::ErrorCode::kUnsupported:
+      return "unsupported";
+    case api::ErrorCode::kContextLengthExceeded:
+      return "context_length_exceeded";
+    case api::ErrorCode::kForbidden:
+      return "forbidden";
+    case api::ErrorCode::kNotFound:
+      return "not_found";
+    case api::ErrorCode::kTooLarge:
+      return "too_large";
+    case api::ErrorCode::kCancelled:
+      return "cancelled";
+    case api::ErrorCode::kInternal:
+      return "internal";
+    case api::ErrorCode::kBadModel:
+      return "bad_model";
+    case api::ErrorCode::kRunnerDied:
+      return "runner_died";
+    case api::ErrorCode::kOverloaded:
+      return "overloaded";
+    case api::ErrorCode::kUnavailable:
+      return "unavailable";
+  }
+  return "internal";
+}
+
+}  // namespace quire::server

@@ -1,0 +1,20 @@
+// Errors as HTTP answers, in the shape of the dialect that a path belongs to.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+#include "server/http_message.h"
+
+namespace quire::server {
+
+// {"error":"..."}; for "/v1/..." OpenAI's object. 503 asks the client to come back.
+HttpResponse ErrorResponse(std::string_view path, const api::Error& error);
+// An error of the transport that has a status of its own (405, 408, 431).
+HttpResponse ErrorResponse(std::string_view path, int status, std::string message);
+
+// "invalid_argument", "runner_died"; for logs.
+std::string_view Name(api::ErrorCode code);
+
+}  // namespace quire::server

@@ -1,0 +1,44 @@
+// The routes of the daemon.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/error.h"
+#include "server/backend.h"
+#include "server/inspector.h"
+#include "server/models.h"
+#include "server/relay.h"
+#include "server/router.h"
+
+namespace quire::server {
+
+// What handlers work with; all of it outlives the server.
+struct Services {
+  Backend& backend;
+  Models& models;
+  Inspector& inspector;
+  std::function<bool()> draining;
+};
+
+// /api/generate, /api/chat, /api/embed, /api/embeddings
+void AddNativeRoutes(Router& router, Services& services);
+// /api/tags, /api/ps, /api/show, /api/version
+void AddNativeListRoutes(Router& router, Services& services);
+// /v1/chat/completions, /v1/models, /v1/models/{id}, /v1/embeddings
+void AddOpenAiRoutes(Router& router, Services& services);
+// /, /health, /livez, /readyz
+void AddHealthRoutes(Router& router, Services& services);
+
+// Answers an embedding request: the model is looked up first, and no model of this version embeds.
+Awaitable<void> RefuseEmbedding(Services& services, Exchange& exchange);
+
+// Names of options that the request gave and no table knows.
+void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names);
+
+// A body parsed here, or on the pool when it is large enough to hold other clients up.
+bool IsLargeBody(const std::string& body);
+
+}  // namespace quire::server

@@ -1,0 +1,284 @@
+#include "server/options.h"
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "api/ascii.h"
+#include "api/duration.h"
+
+namespace quire::server {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+// What is wrong with a value, or nothing.
+using Complaint = std::optional<std::string>;
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kDropped = " \t\r\n\"'";
+  const size_t first = text.find_first_not_of(kDropped);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kDropped) - first + 1);
+}
+
+template <class T>
+std::optional<T> ParseWhole(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class T>
+Complaint SetWhole(T& out, std::string_view text, T min, T max) {
+  const auto value = ParseWhole<T>(text);
+  if (!value || *value < min || *value > max)
+    return fmt::format("must be a whole number from {} to {}", min, max);
+  out = *value;
+  return std::nullopt;
+}
+
+Complaint SetDuration(Nanoseconds& out, std::string_view text) {
+  const auto value = api::ParseDurationOrSeconds(text);
+  if (!value) return "must be a duration (\"5m\", \"1h30m\", \"1500ms\") or a number of seconds";
+  out = *value;
+  return std::nullopt;
+}
+
+Complaint SetPositiveDuration(Nanoseconds& out, std::string_view text) {
+  if (Complaint complaint = SetDuration(out, text)) return complaint;
+  if (out <= Nanoseconds::zero() || out > std::chrono::hours(24 * 365))
+    return "must be more than 0 and at most a year";
+  return std::nullopt;
+}
+
+// "100MiB", "512KiB", "1048576"
+Complaint SetBytes(uint64_t& out, std::string_view text) {
+  int shift = 0;
+  for (const auto& [suffix, bits] : {std::pair{std::string_view("KiB"), 10},
+                                     {std::string_view("MiB"), 20},
+                                     {std::string_view("GiB"), 30}}) {
+    if (text.ends_with(suffix)) {
+      text.remove_suffix(suffix.size());
+      shift = bits;
+    }
+  }
+  const auto value = ParseWhole<uint64_t>(text);
+  constexpr uint64_t kMax = uint64_t{1} << 40;
+  if (!value || *value == 0 || *value > (kMax >> shift))
+    return "must be a size from 1 byte to 1 TiB (\"100MiB\")";
+  out = *value << shift;
+  return std::nullopt;
+}
+
+// A boolean that opens something must be said clearly.
+Complaint SetStrictBool(bool& out, std::string_view text) {
+  const auto value = api::ParseGoBool(text);
+  if (!value) return "must be true or false";
+  out = *value;
+  return std::nullopt;
+}
+
+// As Ollama reads it: a level, or a boolean of which everything unreadable is true.
+Complaint SetDebug(int32_t& out, std::string_view text) {
+  if (const auto level = ParseWhole<int32_t>(text)) {
+    out = std::clamp(*level, 0, 2);
+  } else {
+    out = api::ParseGoBool(text).value_or(true) ? 1 : 0;
+  }
+  return std::nullopt;
+}
+
+Complaint SetOrigins(std::vector<std::string>& out, std::string_view text) {
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view origin = Trimmed(text.substr(0, comma));
+    if (!origin.empty()) out.emplace_back(origin);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return std::nullopt;
+}
+
+std::filesystem::path HomeDirectory() {
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return home;
+  const passwd* user = ::getpwuid(::getuid());
+  return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/";
+}
+
+Complaint SetPath(std::filesystem::path& out, std::string_view text) {
+  if (text == "~" || text.starts_with("~/")) {
+    out = HomeDirectory() / text.substr(std::min<size_t>(2, text.size()));
+  } else {
+    out = text;
+  }
+  return std::nullopt;
+}
+
+Complaint SetHost(HostAddress& out, std::string_view text) {
+  auto address = ParseHostAddress(text);
+  if (!address) return address.error().message;
+  out = std::move(*address);
+  return std::nullopt;
+}
+
+enum class Takes : uint8_t { kValue, kNothing };
+
+struct OptionSpec {
+  const char* flag;
+  const char* variable;
+  const char* unit;
+  const char* default_text;  // empty: set by no value
+  const char* help;
+  Complaint (*set)(Options&, std::string_view);
+  Takes takes = Takes::kValue;
+};
+
+constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+
+constexpr std::array kTable = {
+    OptionSpec{"--host", "OLLAMA_HOST", "HOST:PORT", "127.0.0.1:11434", "Address to listen on",
+               [](Options& o, std::string_view t) { return SetHost(o.host, t); }},
+    OptionSpec{"--allow-remote", "QUIRE_ALLOW_REMOTE", "BOOL", "false",
+               "Listen beyond this machine, though nothing asks a client who it is",
+               [](Options& o, std::string_view t) { return SetStrictBool(o.allow_remote, t); },
+               Takes::kNothing},
+    OptionSpec{"--models", "OLLAMA_MODELS", "DIR", "~/.ollama/models", "Where the models are kept",
+               [](Options& o, std::string_view t) { return SetPath(o.models, t); }},
+    OptionSpec{"--origins", "OLLAMA_ORIGINS", "LIST", "",
+               "Further web origins that may use the server, by comma",
+               [](Options& o, std::string_view t) { return SetOrigins(o.origins, t); }},
+    OptionSpec{"--keep-alive", "OLLAMA_KEEP_ALIVE", "DURATION", "5m",
+               "How long a model stays loaded after its last request; negative = for ever",
+               [](Options& o, std::string_view t) { return SetDuration(o.keep_alive, t); }},
+    OptionSpec{"--context-length", "OLLAMA_CONTEXT_LENGTH", "TOKENS", "0",
+               "Context of requests that name none; 0 = 4096",
+               [](Options& o, std::string_view t) { return SetWhole(o.context_length, t, 0, kIntMax); }},
+    OptionSpec{"--max-loaded-models", "OLLAMA_MAX_LOADED_MODELS", "COUNT", "0",
+               "Models loaded at once; 0 = 3",
+               [](Options& o, std::string_view t) { return SetWhole(o.max_loaded_models, t, 0, 1024); }},
+    OptionSpec{"--max-queue", "OLLAMA_MAX_QUEUE", "COUNT", "512",
+               "Requests that may wait before more are refused",
+               [](Options& o, std::string_view t) { return SetWhole(o.max_queue, t, 1, 1 << 20); }},
+    OptionSpec{"--load-timeout", "OLLAMA_LOAD_TIMEOUT", "DURATION", "5m",
+               "How long a model may take to load; 0 or less = any time",
+               [](Options& o, std::string_view t) { return SetDuration(o.load_timeout, t); }},
+    OptionSpec{"--threads", "QUIRE_THREADS", "COUNT", "0", "Compute threads per model; 0 = by the machine",
+               [](Options& o, std::string_view t) { return SetWhole(o.threads, t, 0, 4096); }},
+    OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "The quire-runner program; default: beside this one",
+               [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
+    OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
+               [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }},
+    OptionSpec{"--drain-timeout", "QUIRE_DRAIN_TIMEOUT", "DURATION", "30s",
+               "How long running requests may take after SIGTERM",
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.drain_timeout, t); }},
+    OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "100MiB", "Largest request body",
+               [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }},
+    OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "1024", "Connections open at once",
+               [](Options& o, std::string_view t) { return SetWhole(o.max_connections, t, 1U, 1U << 20); }},
+    OptionSpec{"--idle-timeout", "QUIRE_IDLE_TIMEOUT", "DURATION", "2m",
+               "Silence after which a connection is closed",
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.idle_timeout, t); }},
+    OptionSpec{"--header-timeout", "QUIRE_HEADER_TIMEOUT", "DURATION", "30s",
+               "How long a request header may take",
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.header_timeout, t); }},
+    OptionSpec{"--body-timeout", "QUIRE_BODY_TIMEOUT", "DURATION", "30s",
+               "How long a request body may take; a large one gets more",
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.body_timeout, t); }},
+    OptionSpec{"--write-timeout", "QUIRE_WRITE_TIMEOUT", "DURATION", "1m",
+               "How long a client may take nothing of its answer",
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.write_timeout, t); }},
+};
+
+bool IsHostCharacter(char c) {
+  return api::IsAsciiAlnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+}
+
+}  // namespace
+
+api::Result<HostAddress> ParseHostAddress(std::string_view text) {
+  text = Trimmed(text);
+  HostAddress address{"127.0.0.1"};
+  if (const size_t mark = text.find("://"); mark != std::string_view::npos) {
+    const std::string scheme = api::AsciiLower(text.substr(0, mark));
+    if (scheme == "http") address.port = 80;
+    if (scheme == "https") address.port = 443;
+    text.remove_prefix(mark + 3);
+  }
+  text = text.substr(0, text.find('/'));
+  if (text.empty()) return address;
+
+  // An IPv6 address has more than one colon; only in brackets can a port follow it.
+  std::string_view host = text;
+  std::optional<std::string_view> port;
+  if (text.starts_with('[')) {
+    const size_t close = text.find(']');
+    if (close == std::string_view::npos) {
+      return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("\"{}\" is not a host address", text));
+    }
+    host = text.substr(1, close - 1);
+    if (text.substr(close + 1).starts_with(':')) port = text.substr(close + 2);
+  } else if (std::ranges::count(text, ':') == 1) {
+    host = text.substr(0, text.find(':'));
+    port = text.substr(host.size() + 1);
+  }
+  if (!std::ranges::all_of(host, IsHostCharacter)) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("\"{}\" is not a host address", text));
+  }
+  address.host = host.empty() ? "0.0.0.0" : std::string(host);
+  if (port) address.port = ParseWhole<uint16_t>(*port).value_or(address.port);
+  return address;
+}
+
+Environment ProcessEnvironment() {
+  return [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+OptionTable::OptionTable() : flags_(kTable.size()) {}
+
+void OptionTable::AddTo(CLI::App& app) {
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    const OptionSpec& spec = kTable[i];
+    const std::string help = fmt::format("{} [{}{}{}]", spec.help, spec.variable,
+                                         *spec.default_text != '\0' ? ", default " : "", spec.default_text);
+    if (spec.takes == Takes::kNothing) {
+      app.add_flag_callback(
+          spec.flag, [this, i] { flags_[i] = "true"; }, help);
+    } else {
+      app.add_option(spec.flag, flags_[i], help)->type_name(spec.unit);
+    }
+  }
+}
+
+api::Result<Options> OptionTable::Resolve(const Environment& environment) const {
+  Options options;
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    const OptionSpec& spec = kTable[i];
+    const char* source = spec.flag;
+    std::string text(Trimmed(flags_[i]));
+    if (text.empty()) {
+      source = spec.variable;
+      text = Trimmed(environment(spec.variable).value_or(""));
+    }
+    if (text.empty()) text = spec.default_text;
+    if (text.empty()) continue;
+    if (const Complaint complaint = spec.set(options, text)) {
+      return api::Fail(api::ErrorCode::kInvalidArgument,
+                       fmt::format("{}: \"{}\": {}", source, text, *complaint), source);
+    }
+  }
+  return options;
+}
+
+}  // namespace quire::server

@@ -1,0 +1,68 @@
+// What the daemon can be told: one table of options, each with its flag, environment variable, unit, default
+// and help. The environment is read once, when the table is resolved; a flag goes over the environment, that
+// over the default.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace quire::server {
+
+struct HostAddress {
+  std::string host;  // name or address, without brackets
+  uint16_t port = 11434;
+};
+
+// "[scheme://]host[:port][/path]" as OLLAMA_HOST gives it; empty = 127.0.0.1:11434. http means port 80 and
+// https 443 unless a port is said; a port that is none is replaced by the default. ":80" is every interface.
+// Errors: a host with characters no host has.
+api::Result<HostAddress> ParseHostAddress(std::string_view text);
+
+struct Options {
+  HostAddress host;
+  bool allow_remote = false;
+  std::filesystem::path models;  // never empty once resolved
+  std::filesystem::path runner;  // empty: beside this program
+  std::vector<std::string> origins;
+  std::chrono::nanoseconds keep_alive{};    // < 0 = for ever, 0 = not at all
+  std::chrono::nanoseconds load_timeout{};  // <= 0 = never
+  int32_t context_length = 0;               // tokens; 0 = the built-in default
+  int32_t max_loaded_models = 0;            // 0 = the built-in default
+  int32_t max_queue = 0;
+  int32_t threads = 0;  // per runner; 0 = by the machine
+  int32_t debug = 0;    // 0 info, 1 debug, 2 trace
+  uint64_t max_body_bytes = 0;
+  uint32_t max_connections = 0;
+  std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};
+};
+
+// A variable's value, or nothing when it is not set.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+Environment ProcessEnvironment();
+
+class OptionTable {
+ public:
+  OptionTable();
+
+  // Adds the flags; their values land in this table, which must outlive the parse.
+  void AddTo(CLI::App& app);
+  // Errors name the flag or variable and what it must be.
+  api::Result<Options> Resolve(const Environment& environment) const;
+
+ private:
+  std::vector<std::string> flags_;  // what the command line said, by index; empty = nothing
+};
+
+}  // namespace quire::server

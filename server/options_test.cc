@@ -1,0 +1,136 @@
+#include "server/options.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+namespace quire::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+Environment Of(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+api::Result<Options> Resolve(std::vector<std::string> arguments,
+                             std::map<std::string, std::string> variables = {}) {
+  OptionTable table;
+  CLI::App app;
+  table.AddTo(app);
+  std::ranges::reverse(arguments);  // CLI11 takes them last first
+  app.parse(arguments);
+  return table.Resolve(Of(std::move(variables)));
+}
+
+TEST(HostAddress, ReadsWhatOllamaReads) {
+  struct Case {
+    const char* text;
+    const char* host;
+    int port;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"", "127.0.0.1", 11434},
+           {"1.2.3.4", "1.2.3.4", 11434},
+           {"1.2.3.4:8080", "1.2.3.4", 8080},
+           {" \"example.com:80\" ", "example.com", 80},
+           {"http://1.2.3.4", "1.2.3.4", 80},
+           {"https://example.com", "example.com", 443},
+           {"https://example.com:8443/path/x", "example.com", 8443},
+           {"example.com/path", "example.com", 11434},
+           {"[::1]", "::1", 11434},
+           {"[::1]:99", "::1", 99},
+           {"::1", "::1", 11434},
+           {":80", "0.0.0.0", 80},
+           {"1.2.3.4:", "1.2.3.4", 11434},
+           {"1.2.3.4:-1", "1.2.3.4", 11434},
+           {"1.2.3.4:65536", "1.2.3.4", 11434},
+           {"1.2.3.4:x", "1.2.3.4", 11434},
+           {"1.2.3.4:0", "1.2.3.4", 0},
+       }) {
+    const auto address = ParseHostAddress(c.text);
+    ASSERT_TRUE(address.has_value()) << c.text;
+    EXPECT_EQ(address->host, c.host) << c.text;
+    EXPECT_EQ(address->port, c.port) << c.text;
+  }
+  EXPECT_FALSE(ParseHostAddress("a b").has_value());
+  EXPECT_FALSE(ParseHostAddress("[::1").has_value());
+  EXPECT_FALSE(ParseHostAddress("user@host").has_value());
+}
+
+TEST(Options, Defaults) {
+  const auto options = Resolve({});
+  ASSERT_TRUE(options.has_value()) << options.error().message;
+  EXPECT_EQ(options->host.host, "127.0.0.1");
+  EXPECT_EQ(options->host.port, 11434);
+  EXPECT_FALSE(options->allow_remote);
+  EXPECT_TRUE(options->models.string().ends_with(".ollama/models"));
+  EXPECT_EQ(options->keep_alive, 5min);
+  EXPECT_EQ(options->load_timeout, 5min);
+  EXPECT_EQ(options->max_queue, 512);
+  EXPECT_EQ(options->context_length, 0);
+  EXPECT_EQ(options->max_body_bytes, uint64_t{100} << 20);
+  EXPECT_EQ(options->drain_timeout, 30s);
+  EXPECT_TRUE(options->runner.empty());
+  EXPECT_TRUE(options->origins.empty());
+}
+
+TEST(Options, FlagsGoOverTheEnvironment) {
+  const auto options = Resolve({"--max-queue", "7", "--allow-remote", "--host=0.0.0.0:1"},
+                               {{"OLLAMA_MAX_QUEUE", "9"},
+                                {"OLLAMA_HOST", "10.0.0.1"},
+                                {"OLLAMA_KEEP_ALIVE", "'-1'"},
+                                {"OLLAMA_MODELS", "\"/srv/models\""},
+                                {"OLLAMA_ORIGINS", "https://a.example, https://b.example,,"},
+                                {"OLLAMA_LOAD_TIMEOUT", "90"},
+                                {"OLLAMA_CONTEXT_LENGTH", " 8192 "},
+                                {"OLLAMA_DEBUG", "2"},
+                                {"QUIRE_MAX_BODY", "2KiB"}});
+  ASSERT_TRUE(options.has_value()) << options.error().message;
+  EXPECT_EQ(options->max_queue, 7);
+  EXPECT_TRUE(options->allow_remote);
+  EXPECT_EQ(options->host.host, "0.0.0.0");
+  EXPECT_LT(options->keep_alive, 0s);
+  EXPECT_EQ(options->models, "/srv/models");
+  EXPECT_EQ(options->origins, (std::vector<std::string>{"https://a.example", "https://b.example"}));
+  EXPECT_EQ(options->load_timeout, 90s);
+  EXPECT_EQ(options->context_length, 8192);
+  EXPECT_EQ(options->debug, 2);
+  EXPECT_EQ(options->max_body_bytes, 2048u);
+}
+
+TEST(Options, DebugTakesLevelsAndBooleans) {
+  for (const auto& [text, level] : std::map<std::string, int>{
+           {"", 0}, {"0", 0}, {"1", 1}, {"2", 2}, {"9", 2}, {"true", 1}, {"false", 0}, {"yes", 1}}) {
+    EXPECT_EQ(Resolve({}, {{"OLLAMA_DEBUG", text}})->debug, level) << text;
+  }
+}
+
+TEST(Options, BadValuesNameTheirSource) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"OLLAMA_KEEP_ALIVE", "soon"},     {"OLLAMA_MAX_QUEUE", "0"},
+      {"OLLAMA_MAX_QUEUE", "1e3"},       {"OLLAMA_CONTEXT_LENGTH", "-1"},
+      {"OLLAMA_MAX_LOADED_MODELS", "x"}, {"OLLAMA_LOAD_TIMEOUT", "5 minutes"},
+      {"QUIRE_MAX_BODY", "0"},           {"QUIRE_MAX_BODY", "9999999GiB"},
+      {"QUIRE_MAX_CONNECTIONS", "-3"},   {"QUIRE_HEADER_TIMEOUT", "0"},
+      {"QUIRE_ALLOW_REMOTE", "maybe"},   {"OLLAMA_HOST", "a b"},
+      {"QUIRE_DRAIN_TIMEOUT", "-1s"},
+  };
+  for (const auto& [variable, text] : cases) {
+    const auto options = Resolve({}, {{variable, text}});
+    ASSERT_FALSE(options.has_value()) << variable << "=" << text;
+    EXPECT_TRUE(options.error().message.starts_with(variable)) << options.error().message;
+    EXPECT_EQ(options.error().field, variable);
+  }
+  const auto flag = Resolve({"--max-queue", "many"}, {{"OLLAMA_MAX_QUEUE", "9"}});
+  ASSERT_FALSE(flag.has_value());
+  EXPECT_TRUE(flag.error().message.starts_with("--max-queue")) << flag.error().message;
+}
+
+}  // namespace
+}  // namespace quire::server
