@@ -86,6 +86,10 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
          d["added_tokens"] = {Added(300, "<s>"), Added(301, "<s>")};
        },
        "has id 300 already"},
+      {[](json& d) {
+         d["added_tokens"] = {Added(300, "<s>"), Added(300, "<s>", false)};
+       },
+       "added_tokens[1].id: id 300 is added twice"},
       {[](json& d) { d["added_tokens"] = {Added(300, "a")}; }, "\"a\" has id 97 already"},
       {[](json& d) { d["added_tokens"] = {Added(300, "")}; }, "added_tokens[0].content: 0 bytes"},
       {[](json& d) { d["added_tokens"] = {Added(300, std::string(5000, 'x'))}; },

@@ -48,6 +48,7 @@ const KnownPreTokenizer* FindPreTokenizer(std::string_view name) {
 
 std::vector<std::string_view> KnownPreTokenizerNames() {
   std::vector<std::string_view> names;
+  names.reserve(kKnown.size());
   for (const KnownPreTokenizer& known : kKnown) names.push_back(known.name);
   return names;
 }

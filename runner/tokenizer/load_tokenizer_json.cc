@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -83,7 +84,9 @@ class Loader {
     }
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const json* affix = Member(*model, key);
-      if (affix != nullptr && *affix != "") return BadField(fmt::format("model.{}", key), "not supported");
+      const bool none =
+          affix == nullptr || (affix->is_string() && affix->get_ref<const std::string&>().empty());
+      if (!none) return BadField(fmt::format("model.{}", key), "not supported");
     }
     return {};
   }
@@ -165,12 +168,15 @@ class Loader {
       if (!set) return Pass(set);
       *flag = *set;
     }
+    token.special |= ConfigNames("bos_token", *content) || ConfigNames("eos_token", *content);
     const auto known = id_of_.find(*content);
     if (known != id_of_.end() && known->second != *id) {
       return BadField(path + ".id", fmt::format("\"{}\" has id {} already", *content, known->second));
     }
     if (known == id_of_.end() && IsUsed(*id))
       return BadField(path + ".id", fmt::format("id {} is used twice", *id));
+    if (!added_ids_.insert(*id).second)
+      return BadField(path + ".id", fmt::format("id {} is added twice", *id));
     Use(*id);
     id_of_.emplace(*content, *id);
     return Add(std::move(token), path + ".content");
@@ -182,21 +188,29 @@ class Loader {
     return {};
   }
 
+  // What tokenizer_config.json gives for "bos_token" or "eos_token": a string, or an object with a "content".
+  const std::string* ConfigToken(const char* key) const {
+    if (!config_.is_object()) return nullptr;
+    auto value = config_.find(key);
+    if (value == config_.end()) return nullptr;
+    if (value->is_object() && value->contains("content")) value = value->find("content");
+    return value->is_string() ? &value->get_ref<const std::string&>() : nullptr;
+  }
+  bool ConfigNames(const char* key, std::string_view content) const {
+    const std::string* token = ConfigToken(key);
+    return token != nullptr && *token == content;
+  }
+
   // The begin and end tokens that tokenizer_config.json names are special even where added_tokens lacks them.
   Status NamedSpecials() {
     const std::pair<const char*, TokenId*> named[] = {{"bos_token", &parts_.bos}, {"eos_token", &parts_.eos}};
     for (const auto& [key, id] : named) {
-      if (!config_.is_object()) break;
-      auto value = config_.find(key);
-      if (value == config_.end()) continue;
-      if (value->is_object() && value->contains("content")) value = value->find("content");
-      if (!value->is_string()) continue;
-      const auto known = id_of_.find(value->get_ref<const std::string&>());
+      const std::string* content = ConfigToken(key);
+      const auto known = content == nullptr ? id_of_.end() : id_of_.find(*content);
       if (known == id_of_.end()) continue;
       *id = known->second;
       if (parts_.vocabulary.IsSpecial(*id)) continue;
-      AddedToken token{.id = *id, .content = value->get<std::string>(), .special = true};
-      if (auto done = Add(std::move(token), key); !done) return done;
+      if (auto done = Add({.id = *id, .content = *content, .special = true}, key); !done) return done;
     }
     return {};
   }
@@ -305,7 +319,8 @@ class Loader {
   const ordered_json& config_;
   const json* model_ = nullptr;
   boost::unordered_flat_map<std::string_view, TokenId> id_of_;  // views into document_
-  std::vector<bool> used_;                                      // [ids]
+  boost::unordered_flat_set<TokenId> added_ids_;
+  std::vector<bool> used_;  // [ids]
   size_t ids_end_ = 0;
   BpeDefinition bpe_;
   TokenizerParts parts_;

@@ -54,7 +54,7 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // No begin or end token is added: see add_bos(). What is not UTF-8 counts as U+FFFD.
-  // kTooLarge for 2^31 bytes and more. Memory while it works: about 25 bytes per byte of the longest piece.
+  // kTooLarge for 2^31 bytes and more. Memory while it works: about 40 bytes per byte of the longest piece.
   api::Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special) const;
   api::Result<std::vector<TokenId>> EncodeSegments(std::span<const Segment> segments) const;
 

@@ -156,6 +156,9 @@ TEST(Tokenizer, BeginAndEndTokensOfTheConfig) {
   EXPECT_TRUE(tokenizer->IsSpecial(301));
   EXPECT_THAT(Encode(*tokenizer, "END"), ElementsAre(301));
   EXPECT_EQ(Load(document)->bos_id(), std::nullopt);
+  // The file forgot to say that its end token is special: nobody can type it all the same.
+  document["added_tokens"].push_back(Added(301, "END", false));
+  EXPECT_THAT(Encode(*Load(document, config), "END", SpecialTokens::kAsText), ElementsAre('E', 'N', 'D'));
 }
 
 TEST(Tokenizer, IdsThatDoNotExistAreEmpty) {
