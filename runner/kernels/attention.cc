@@ -7,10 +7,10 @@
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/attention.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/contrib/math/math-inl.h"
-#include "hwy/highway.h"
-#include "runner/kernels/rows-inl.h"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+#include "runner/kernels/rows.inl"
 // clang-format on
 
 #ifndef QUIRE_RUNNER_KERNELS_ATTENTION_ONCE_

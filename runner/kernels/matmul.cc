@@ -7,9 +7,9 @@
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/matmul.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
-#include "runner/kernels/rows-inl.h"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+#include "runner/kernels/rows.inl"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <cmath>
 #include <cstddef>
@@ -9,8 +10,6 @@
 #include <cstring>
 #include <random>
 #include <vector>
-
-#include "hwy/targets.h"
 
 namespace quire::runner::kernels::test {
 

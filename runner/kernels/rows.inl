@@ -6,18 +6,18 @@
 // rows or outputs a tile holds does not enter, which is what makes results independent of batch shape,
 // chunking and threads.
 
-#if defined(QUIRE_RUNNER_KERNELS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef QUIRE_RUNNER_KERNELS_ROWS_INL_H_
-#undef QUIRE_RUNNER_KERNELS_ROWS_INL_H_
+#if defined(QUIRE_RUNNER_KERNELS_ROWS_INL_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QUIRE_RUNNER_KERNELS_ROWS_INL_
+#undef QUIRE_RUNNER_KERNELS_ROWS_INL_
 #else
-#define QUIRE_RUNNER_KERNELS_ROWS_INL_H_
+#define QUIRE_RUNNER_KERNELS_ROWS_INL_
 #endif
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
