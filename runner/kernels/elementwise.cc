@@ -87,7 +87,7 @@ HWY_EXPORT(SiluMulRange);
 HWY_EXPORT(RopeHead);
 
 // Elements per task: some microseconds of work.
-constexpr size_t kTaskElements = 16 * 1024;
+constexpr size_t kTaskElements = 16'384;
 
 // Calls fn(begin, end) over [0, count) in tasks of about kTaskElements elements, `unit` elements each step.
 template <class Fn>

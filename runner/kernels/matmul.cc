@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
 // Activation rows worked on at a time, so that they stay in the second-level cache while weights stream past.
-constexpr size_t kActivationBytes = 256 * 1024;
+constexpr size_t kActivationBytes = 262'144;
 
 template <class Row>
 void MatMulOuts(const float* x, size_t rows, const std::byte* weights, size_t outs, size_t in, float* y,
@@ -80,7 +80,7 @@ HWY_EXPORT(MatMulRange);
 HWY_EXPORT(WidenRow);
 
 // Multiply-adds below which waking other threads costs more than it saves.
-constexpr int64_t kSerialWork = 32 * 1024;
+constexpr int64_t kSerialWork = 32'768;
 
 // Outputs per task: whole tiles, several tasks per thread.
 size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {

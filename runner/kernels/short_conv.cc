@@ -87,7 +87,7 @@ void ShortConv(ThreadPool& pool, const ShortConvArgs& args) {
   const size_t sequences = args.tails.size();
   assert(args.kernel >= 1 && args.row_begin.size() == sequences + 1);
   if (sequences == 0 || args.channels == 0) return;
-  constexpr size_t kTaskElements = 8 * 1024;
+  constexpr size_t kTaskElements = 8'192;
   const auto channels = static_cast<size_t>(args.channels);
   const auto rows = static_cast<size_t>(args.row_begin[sequences]);
   // Channels per task: whole vectors of any target, so that tasks of a long sequence share its channels out.

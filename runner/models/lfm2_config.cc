@@ -74,7 +74,8 @@ int32_t ReadFeedForward(ConfigReader& read) {
   if (!read.Boolean({"block_auto_adjust_ff_dim"}, true)) return Small(width);
   const double multiplier = read.Positive({"block_ffn_dim_multiplier"}, 64, 1.0);
   const int64_t multiple = read.Integer({"block_multiple_of"}, 1, kMaxWidth, 256);
-  width = static_cast<int64_t>(multiplier * static_cast<double>(2 * width / 3));
+  const int64_t two_thirds = 2 * width / 3;
+  width = static_cast<int64_t>(multiplier * static_cast<double>(two_thirds));
   if (width < 1) read.Fail("the adjusted feed-forward width is 0");
   return Small((width + multiple - 1) / multiple * multiple);
 }
