@@ -1,5 +1,8 @@
 // Work that may block (files, large parses) on a thread pool, awaited from the I/O thread. The work is not
 // interrupted by cancellation; the coroutine goes on when it is done.
+//
+// Give the work as a named object: gcc 12 destroys a closure that is a temporary of an awaited expression
+// twice.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>

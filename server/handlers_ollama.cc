@@ -58,7 +58,8 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   const std::string& body = exchange.request().body;
   api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
   if (IsLargeBody(body)) {
-    parsed = co_await RunBlocking(services.models.pool(), [parse, &body] { return parse(body); });
+    auto work = [parse, &body] { return parse(body); };
+    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
   } else {
     parsed = parse(body);
   }

@@ -44,7 +44,8 @@ Awaitable<void> ChatCompletions(Services& services, Exchange& exchange) {
   const std::string& body = exchange.request().body;
   api::Result<openai::ChatRequest> parsed = api::Fail(api::ErrorCode::kInternal, "");
   if (IsLargeBody(body)) {
-    parsed = co_await RunBlocking(services.models.pool(), [&body] { return openai::ParseChat(body); });
+    auto work = [&body] { return openai::ParseChat(body); };
+    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
   } else {
     parsed = openai::ParseChat(body);
   }

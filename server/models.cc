@@ -12,13 +12,14 @@ Models::Models(ModelStore store, boost::asio::thread_pool& pool) : store_(std::m
 Awaitable<api::Result<StoredModel>> Models::Find(std::string name) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
-  auto found =
-      co_await RunBlocking(pool_, [this, wanted = *std::move(parsed)] { return store_.Find(wanted); });
+  auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
+  auto found = co_await RunBlocking(pool_, std::move(find));
   co_return found;
 }
 
 Awaitable<api::Result<std::vector<StoredModel>>> Models::List() {
-  auto listed = co_await RunBlocking(pool_, [this] { return store_.List(); });
+  auto list = [this] { return store_.List(); };
+  auto listed = co_await RunBlocking(pool_, std::move(list));
   co_return listed;
 }
 
