@@ -48,10 +48,9 @@ bool HybridState::complete() const {
 
 bool HybridState::WindowReaches(size_t group, Position position) const {
   const AttentionGroup& shape = pools_->layout.groups[group];
-  if (shape.window == 0) return true;
   const Position oldest = OldestVisible(shape, position);
-  if (oldest == position) return true;
-  return groups[group].present && groups[group].first_page <= pools_->PageOf(oldest);
+  if (shape.window == 0 || oldest == position) return true;
+  return groups[group].present && oldest >= OldestVisible(shape, offset_);
 }
 
 bool HybridState::Reaches(Position position) const {
@@ -84,42 +83,31 @@ Position HybridState::DeepestReachable(Position at_most) const {
 void HybridState::CutTo(Position position) {
   QUIRE_CACHE_CHECK(position >= 0 && position <= offset_);
   for (size_t g = 0; g < groups.size(); ++g) {
-    Group& group = groups[g];
-    group.present = WindowReaches(g, position);
-    if (group.present) continue;
-    group.table.Clip(0, 0);
-    group.first_page = 0;
+    groups[g].present = WindowReaches(g, position);
+    if (!groups[g].present) groups[g].table.Clip(0, 0);
   }
   const bool keeps_state = position == offset_ && position > 0;
   RestAt(position, keeps_state ? std::move(slot) : SlotRef());
 }
 
 void HybridState::RestAt(Position position, SlotRef state) {
+  const int64_t end = pools_->PageEnd(position);
   for (size_t g = 0; g < groups.size(); ++g) {
-    Group& group = groups[g];
-    if (!group.present) continue;
     const Position oldest = OldestVisible(pools_->layout.groups[g], position);
-    group.first_page =
-        oldest == position ? pools_->PageOf(position) : std::max(group.first_page, pools_->PageOf(oldest));
-    group.table.Clip(oldest == position ? pools_->PageEnd(position) : group.first_page,
-                     pools_->PageEnd(position));
+    groups[g].table.Clip(oldest == position ? end : pools_->PageOf(oldest), end);
   }
   slot = std::move(state);
   offset_ = position;
   if (position <= exact_until_) exact_until_ = INT64_MAX;
 }
 
-void HybridState::Advance(Position offset, Position keep_from) {
+void HybridState::Advance(Position offset) {
   offset_ = offset;
   for (size_t g = 0; g < groups.size(); ++g) {
-    Group& group = groups[g];
     const AttentionGroup& shape = pools_->layout.groups[g];
     if (shape.window == 0) continue;
-    const Position oldest = OldestVisible(shape, std::min(offset, keep_from));
-    const int64_t first = pools_->PageOf(oldest);
-    if (oldest == offset) group.table.Clip(0, 0);
-    if (first > group.first_page) group.table.Clip(first, INT64_MAX);
-    group.first_page = std::max(group.first_page, first);
+    const Position oldest = OldestVisible(shape, std::min(offset, draft_from));
+    groups[g].table.Clip(oldest == offset ? pools_->PageEnd(offset) : pools_->PageOf(oldest), INT64_MAX);
   }
 }
 
@@ -127,9 +115,9 @@ size_t HybridState::BytesFrom(Position from) const {
   const int64_t end = pools_->PageEnd(offset_);
   size_t bytes = slot ? pools_->slots->blocks().block_bytes() : 0;
   for (size_t g = 0; g < groups.size(); ++g) {
-    const bool window = pools_->layout.groups[g].window > 0;
+    const AttentionGroup& shape = pools_->layout.groups[g];
     if (groups[g].table.empty()) continue;
-    const int64_t first = window ? groups[g].first_page : pools_->PageOf(from);
+    const int64_t first = pools_->PageOf(shape.window > 0 ? OldestVisible(shape, offset_) : from);
     bytes += static_cast<size_t>(std::max<int64_t>(0, end - first)) * pools_->pages[g]->block_bytes();
   }
   return bytes;

@@ -4,8 +4,8 @@
 // - A full-attention group maps exactly the pages of [0, offset).
 // - A window group that is present maps exactly the pages of [OldestVisible(offset), offset), none where that
 // range is
-//   empty; while a speculation is open, from the oldest page its base offset sees. One that is absent maps
-//   nothing and cannot be appended to.
+//   empty; while a draft is open, those from OldestVisible(base) on. Rows before that position are
+//   unspecified. One that is absent maps nothing and cannot be appended to.
 // - At offset 0 everything is present, nothing is mapped and no slot is held: the recurrent state is zero.
 // - With recurrent layers, the state at offset > 0 is there exactly if a slot is held.
 // Holding a state costs references only. Every live state is registered with its Pools, for invariant checks.
@@ -49,7 +49,6 @@ class HybridState {
  public:
   struct Group {
     PageTable table;
-    int64_t first_page = 0;  // of a window group that is present; 0 for full attention
     bool present = true;
   };
 
@@ -66,7 +65,8 @@ class HybridState {
   bool complete() const;
   bool has_recurrent_state() const { return !recurrent() || offset_ == 0 || static_cast<bool>(slot); }
 
-  // Whether a window group still has what a token at `position` <= offset() would see.
+  // Whether a window group has what a token at `position` <= offset() sees: at offset() itself, or before it
+  // while the window has not slid since, or where such a token sees only itself.
   bool WindowReaches(size_t group, Position position) const;
   // Whether every layer can rest at `position` <= offset().
   bool Reaches(Position position) const;
@@ -78,10 +78,8 @@ class HybridState {
   // Rests at `position` inside what is mapped, which may lie beyond offset(), with that state.
   // REQUIRES: every window that is present reaches `position`.
   void RestAt(Position position, SlotRef state);
-  // After writes up to `offset`: windows let go of what a later token cannot see, counted from `keep_from` if
-  // that is earlier than `offset`.
-  void Advance(Position offset, Position keep_from);
-  void Clear() { CutTo(0); }
+  // After writes up to `offset`: windows let go of what neither a later token nor an open draft's base sees.
+  void Advance(Position offset);
 
   // Bytes of the pages that intersect [from, offset) (full attention), of the window pages and of the slot.
   size_t BytesFrom(Position from) const;
@@ -92,7 +90,10 @@ class HybridState {
 
   std::vector<Group> groups;  // [layout.groups]
   SlotRef slot;
-  SlotRef draft_base;  // the slot at the base of an open draft; not part of what a copy shares
+
+  // Of an open draft, and not part of what a copy shares: its base, and the slot there.
+  Position draft_from = INT64_MAX;
+  SlotRef draft_slot;
 
  private:
   friend class HybridCache;

@@ -1,6 +1,7 @@
 // HybridCache::CheckInvariants: every count again, from what is alive.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -27,15 +28,12 @@ Outcome CheckState(const HybridState& state) {
       if (!group.table.empty()) return fail(g, "absent but maps pages");
       continue;
     }
-    const Position oldest = OldestVisible(shape, offset);
-    if (shape.window == 0 ? group.first_page != 0 : group.first_page > pools.PageOf(oldest)) {
-      return fail(g, "lacks pages that the next token sees");
-    }
-    int64_t next = group.first_page;
+    const Position oldest = OldestVisible(shape, std::min(offset, state.draft_from));
+    int64_t next = pools.PageOf(oldest);
     bool dense = true;
     group.table.ForEach(0, INT64_MAX, [&](int64_t index, BlockId) { dense = dense && index == next++; });
     if (!dense) return fail(g, "has a gap or a page before its first");
-    const int64_t end = oldest == offset && group.table.empty() ? group.first_page : pools.PageEnd(offset);
+    const int64_t end = oldest == offset ? pools.PageOf(oldest) : pools.PageEnd(offset);
     if (next != end) return fail(g, "does not map exactly its pages");
   }
   if (offset == 0 && state.slot) return std::unexpected("a slot is held at offset 0");
@@ -61,7 +59,7 @@ Outcome HybridCache::CheckInvariants() const {
                                     .leaf_page = [&](BlockId page) { count(pages[g], page); }});
     }
     if (state->slot) count(slots, state->slot.id());
-    if (state->draft_base) count(slots, state->draft_base.id());
+    if (state->draft_slot) count(slots, state->draft_slot.id());
   }
   for (size_t g = 0; g < pages.size(); ++g) {
     if (auto ok = pools_->pages[g]->CheckInvariants(pages[g]); !ok) return ok;

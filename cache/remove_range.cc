@@ -31,8 +31,8 @@ class GroupMove {
     oldest_ = OldestVisible(shape, new_end_);
     const HybridState::Group& source = held.groups[group];
     const Position oldest_source = Source(oldest_);
-    possible_ = oldest_ == new_end_ ||
-                (source.present && oldest_source >= source.first_page * pools.layout.page_tokens);
+    possible_ =
+        oldest_ == new_end_ || (source.present && oldest_source >= OldestVisible(shape, held.offset()));
     first_ = pools.PageOf(std::max(begin, oldest_));
     const bool moves_nothing = oldest_ == new_end_ || begin >= new_end_;
     end_ = moves_nothing ? first_ : std::max(first_, pools.PageEnd(new_end_));
@@ -71,11 +71,7 @@ class GroupMove {
       const BlockId page = new_[static_cast<size_t>(index - first_)];
       if (page != Old(index)) group.table.Put(index, page);
     }
-    // Pages below the destination that the window still shows stay; the rest of the old ones go.
-    if (pools_.layout.groups[group_].window > 0) {
-      group.present = true;
-      group.first_page = std::min(group.first_page, pools_.PageOf(oldest_));
-    }
+    group.present = true;
   }
 
  private:

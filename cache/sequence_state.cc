@@ -15,7 +15,7 @@ std::byte* SequenceState::Record::Layer(const Layout& layout, size_t layer) cons
 
 std::unique_ptr<HybridState> SequenceState::Committed() const {
   auto state = std::make_unique<HybridState>(held);
-  if (draft) state->RestAt(draft->base, held.draft_base);
+  if (draft) state->RestAt(draft->base, held.draft_slot);
   return state;
 }
 

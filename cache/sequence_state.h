@@ -40,8 +40,8 @@ struct SequenceState {
     std::unique_ptr<std::byte[]> bytes;
   };
 
-  // An open speculation. Window pages that the base sees are kept until it closes, and held.draft_base keeps
-  // the slot at the base, which makes the draft's first write copy it.
+  // An open speculation. held.draft_from keeps window pages that the base sees until it closes, and
+  // held.draft_slot the slot at the base, which makes the draft's first write copy it.
   struct Draft {
     Position base = 0;
     std::vector<Record> records;

@@ -209,7 +209,10 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
   counters_.bytes_peak = std::max(counters_.bytes_peak, bytes_.total());
   ++counters_.inserts;
   RememberStart(isolation, tokens);
-  return NewLease(node, to);
+  Lease lease = NewLease(node, to);
+  // Making room may have left the node that the tokens entered with nothing to stand for.
+  if (match.node != node) Tidy(match.node);
+  return lease;
 }
 
 PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens,
@@ -284,6 +287,19 @@ void SnapshotStore::Upgrade(PrefixNode* node, const Snapshot& snapshot) {
   held.snapshot.AdoptState(snapshot);
   bytes_.AddState(held.snapshot);
   Requeue(node);
+}
+
+void SnapshotStore::ForEachNode(
+    const std::function<void(std::string_view, const std::vector<TokenId>&, const Snapshot&)>& visit) const {
+  for (const auto& [isolation, tree] : trees_) {
+    std::vector<const PrefixNode*> todo = {tree->prefixes.root()};
+    while (!todo.empty()) {
+      const PrefixNode* node = todo.back();
+      todo.pop_back();
+      for (const auto& [key, child] : node->children) todo.push_back(child.get());
+      if (node->parent != nullptr) visit(isolation, tree->prefixes.Path(node), HeldBy(node).snapshot);
+    }
+  }
 }
 
 StoreStats SnapshotStore::stats() const {

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -165,6 +166,9 @@ class SnapshotStore : public Reclaimer {
   void Clear();                   // all that is not leased
 
   StoreStats stats() const;
+  // Every node with the tokens of its path (with look-ahead one more than it spans). For tools and tests.
+  void ForEachNode(const std::function<void(std::string_view isolation, const std::vector<TokenId>& path,
+                                            const Snapshot& snapshot)>& visit) const;
   std::expected<void, std::string> CheckInvariants() const;
 
  private:

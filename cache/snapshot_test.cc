@@ -72,28 +72,36 @@ TEST(Snapshots, CausalOnesRestoreAtAnyOffset) {
 }
 
 TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
-  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6), ChunkGroup(5)}},
+  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(10), ChunkGroup(5)}},
           {.pages = {64, 64, 64}});
   const size_t a = rig.New();
-  rig.Append({{a, 6}});
+  rig.Append({{a, 8}});
   const Snapshot early = Take(rig, a);
   const TokenList tokens = rig.tokens(a);
-  rig.Append({{a, 17}});
+  rig.Append({{a, 15}});
   const Snapshot late = Take(rig, a);
-  // Neither window has slid at 6: any earlier offset that the chunk [5, 6) starts from or that is in chunk
-  // [0, 5).
-  EXPECT_EQ(early.DeepestRestorable(6), 6);
-  EXPECT_EQ(early.DeepestRestorable(4), 0);
+  // At 8 the window has not slid and the chunk [5, 10) is there, but [0, 5) is not.
+  EXPECT_EQ(early.DeepestRestorable(100), 8);
+  EXPECT_EQ(early.DeepestRestorable(7), 7);
   EXPECT_EQ(early.DeepestRestorable(5), 5);
-  const size_t b = rig.Restore(early, tokens, 5);
-  EXPECT_EQ(rig.sequence(b).offset(), 5);
+  EXPECT_EQ(early.DeepestRestorable(4), 0);
+  const size_t b = rig.Restore(early, tokens, 6);
+  EXPECT_EQ(rig.sequence(b).offset(), 6);
   rig.Append({{b, 9}});
-  // At 23 the window holds [18, 23) in pages from 16 on: 21 still sees [16, 21).
-  EXPECT_EQ(late.DeepestRestorable(22), 22);
-  EXPECT_EQ(late.DeepestRestorable(20), 0);
-  EXPECT_FALSE(rig.cache().Restore(rig.sequence(b), late, 19).has_value());
-  EXPECT_EQ(rig.sequence(b).offset(), 14);
+  // At 23 the window has slid: nowhere but there.
+  EXPECT_EQ(late.DeepestRestorable(23), 23);
+  EXPECT_EQ(late.DeepestRestorable(22), 0);
+  EXPECT_FALSE(rig.cache().Restore(rig.sequence(b), late, 22).has_value());
+  EXPECT_EQ(rig.sequence(b).offset(), 15);
   rig.CheckAll();
+  // A chunked window restarts where a chunk does.
+  Rig chunks({.page_tokens = 4, .groups = {FullGroup(), ChunkGroup(5)}}, {.pages = {64, 64}});
+  const size_t c = chunks.New();
+  chunks.Append({{c, 18}});
+  EXPECT_EQ(Take(chunks, c).DeepestRestorable(14), 10);
+  const size_t d = chunks.Restore(Take(chunks, c), chunks.tokens(c), 14);
+  EXPECT_EQ(chunks.sequence(d).offset(), 10);
+  chunks.Append({{d, 8}});
 }
 
 TEST(Snapshots, RestoreGivesAForkWithoutStateItsStateBack) {

@@ -64,6 +64,7 @@ Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapsh
   state.InvalidateViews(0);
   state.capture_from = position;
   std::erase_if(state.scheduled, [&](Position at) { return at < position; });
+  state.CaptureReached(position);
   return position;
 }
 

@@ -63,7 +63,8 @@ Result<Speculation> HybridCache::Speculate(Sequence& sequence, DraftMode mode) {
     return Speculation(nullptr, std::move(*fork), base);
   }
   state.draft.emplace(SequenceState::Draft{base, {}});
-  state.held.draft_base = state.held.slot;
+  state.held.draft_from = base;
+  state.held.draft_slot = state.held.slot;
   return Speculation(&sequence, Sequence(), base);
 }
 
@@ -100,18 +101,19 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
   const bool stateful = held.recurrent() && end > 0;
   if (stateful && (end != held.offset() || !held.slot)) {
     if (keep == 0) {
-      held.slot = held.draft_base;
+      held.slot = held.draft_slot;
     } else {
-      SlotRef slot = SlotAtBase(held.draft_base, std::move(held.slot), held.pools());
+      SlotRef slot = SlotAtBase(held.draft_slot, std::move(held.slot), held.pools());
       if (!slot) return Fail(ErrorCode::kOutOfSlots, "no slot to replay the draft in");
       Replay(*state.draft, held.pools().layout, keep, slot.data(), replay);
       held.slot = std::move(slot);
     }
   }
   SlotRef slot = std::move(held.slot);
-  held.CutTo(end);
-  held.slot = stateful ? std::move(slot) : SlotRef();
-  held.draft_base = SlotRef();
+  // Every window still has what the base sees, and so what `end` sees.
+  held.RestAt(end, stateful ? std::move(slot) : SlotRef());
+  held.draft_slot = SlotRef();
+  held.draft_from = INT64_MAX;
   state.draft.reset();
   state.InvalidateViews(end);
   state.CaptureReached(end);

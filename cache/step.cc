@@ -200,10 +200,10 @@ class OpenStep final : public Step {
     const Position end = entry.offset + entry.tokens;
     if (sequence.draft) {
       sequence.draft->records.push_back(std::move(entry.record));
-      sequence.held.Advance(end, sequence.draft->base);
+      sequence.held.Advance(end);
     } else {
       CaptureInterior(entry);
-      sequence.held.Advance(end, end);
+      sequence.held.Advance(end);
       sequence.CaptureReached(end);
     }
     sequence.in_step = false;
@@ -270,7 +270,7 @@ class ReadView final : public StepView {
     return empty_[group] ? std::span<const PageView>() : sequence_->views[group].views();
   }
   std::byte* Slot(size_t) const override {
-    const SlotRef& slot = sequence_->draft ? sequence_->held.draft_base : sequence_->held.slot;
+    const SlotRef& slot = sequence_->draft ? sequence_->held.draft_slot : sequence_->held.slot;
     return slot ? slot.data() : nullptr;
   }
 
