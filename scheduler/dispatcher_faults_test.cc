@@ -69,11 +69,19 @@ TEST_F(DispatcherFaultsTest, AnIdleRunnerThatDiesIsForgotten) {
 TEST_F(DispatcherFaultsTest, Garbage) { ExpectEndsTheRunner("garbage", "broke the protocol"); }
 TEST_F(DispatcherFaultsTest, ATornFrame) { ExpectEndsTheRunner("half-frame", "exited with status 5"); }
 TEST_F(DispatcherFaultsTest, AFrameNobodyAskedFor) { ExpectEndsTheRunner("unasked", "broke the protocol"); }
-TEST_F(DispatcherFaultsTest, MoreTextThanCredit) {
-  ExpectEndsTheRunner("flood", "more text than it has credit for");
-}
 TEST_F(DispatcherFaultsTest, TextBeforeItsPrompt) { ExpectEndsTheRunner("early", "before PromptReady"); }
 TEST_F(DispatcherFaultsTest, AClosedLinkWithoutAnEnd) { ExpectEndsTheRunner("hang up", "closed its link"); }
+
+TEST_F(DispatcherFaultsTest, MoreTextThanCredit) {
+  auto generation = Begin(Spec("ok"), "flood");
+  // The client takes nothing meanwhile, so no new credit is given.
+  loop().RunUntil([this] { return dispatcher().Loaded().empty(); });
+  const Outcome outcome = Finish(*generation);
+  EXPECT_EQ(outcome.text, std::string(api::ipc::kInitialCredit, 'x'));
+  EXPECT_EQ(outcome.failed.value().code, api::ErrorCode::kRunnerDied);
+  EXPECT_THAT(outcome.failed->message, HasSubstr("more text than it has credit for"));
+  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+}
 
 TEST_F(DispatcherFaultsTest, EventsOfUnknownRequestsAreIgnored) {
   const Outcome outcome = Ask(Spec("ok"), "stranger");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cctype>
 #include <exception>
 #include <utility>
 #include <variant>
@@ -14,6 +16,13 @@ using Clock = std::chrono::steady_clock;
 
 // Copied to every request that waits for the load.
 constexpr size_t kErrorBytesMax = size_t{64} << 10;
+
+// The runner's words, fit for one line of the log.
+std::string OneLine(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return text;
+}
 
 std::unexpected<api::Error> Breach(std::string what) {
   return api::Fail(api::ErrorCode::kRunnerDied, std::move(what));
@@ -33,6 +42,9 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
   try {
     const api::Error why = co_await self->Serve();
     const bool useless = self->state_ != State::kLoaded;
+    if (useless && !self->stop_asked()) {
+      spdlog::warn("{} was not loaded: {}", self->job_.name, OneLine(why.message));
+    }
     self->BeginEnding(why);
     co_await self->Shut(useless);
   } catch (const std::exception& e) {
@@ -53,7 +65,7 @@ boost::asio::awaitable<api::Error> ModelRunner::Serve() {
   while (!over() && !stop_asked()) co_await changed().Wait();
   if (stop_reason_) co_return *stop_reason_;
   const std::string cause = co_await Cause();
-  spdlog::warn("runner {} of {} ended: {}", pid(), job_.name, cause);
+  spdlog::warn("runner {} of {} ended: {}", pid(), job_.name, OneLine(cause));
   co_return api::Error{api::ErrorCode::kRunnerDied, "the model runner ended: " + cause};
 }
 
