@@ -145,7 +145,8 @@ Value AddLists(Runtime& runtime, const Value& left, const Value& right) {
 
 // REQUIRES: `repeated` is a string, list or tuple.
 Value Repeat(Runtime& runtime, const Value& repeated, int64_t times) {
-  const auto count = static_cast<size_t>(std::max<int64_t>(times, 0));
+  const bool empty = repeated.is_string() ? repeated.as_text().size() == 0 : repeated.as_list().items.empty();
+  const size_t count = empty ? 0 : static_cast<size_t>(std::max<int64_t>(times, 0));
   const size_t unit = repeated.is_string() ? repeated.as_text().size() + 1
                                            : (repeated.as_list().items.size() + 1) * sizeof(Value);
   if (count > runtime.limits().memory_bytes_max / unit) {
@@ -153,16 +154,14 @@ Value Repeat(Runtime& runtime, const Value& repeated, int64_t times) {
   }
   if (repeated.is_string()) {
     TextBuilder out = runtime.NewText();
-    if (repeated.as_text().size() != 0) {
-      for (size_t i = 0; i < count; ++i) out.Append(repeated.as_text());
-    }
+    out.AppendRepeated(repeated.as_text(), count);
     return Value(std::move(out).Finish(repeated.as_text().markup()));
   }
   const std::vector<Value>& unit_items = repeated.as_list().items;
   const Charge charge(runtime.budget(), unit_items.size() * count * sizeof(Value));
   std::vector<Value> items;
   items.reserve(unit_items.size() * count);
-  for (size_t i = 0; i < count && !unit_items.empty(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     runtime.budget().Step(unit_items.size());
     items.insert(items.end(), unit_items.begin(), unit_items.end());
   }

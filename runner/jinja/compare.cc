@@ -24,14 +24,14 @@ std::partial_ordering Flip(std::partial_ordering order) { return 0 <=> order; }
 
 // Views of a dict's keys and items are sets to Python; ranges are sequences of their own kind.
 bool ComparesByItems(Type type) {
-  return type == Type::kList || type == Type::kTuple || type == Type::kGroup || type == Type::kRange ||
-         type == Type::kDictKeys || type == Type::kDictItems;
+  return type == Type::kList || type == Type::kRange || type == Type::kDictKeys || type == Type::kDictItems;
 }
 
 bool EqualLists(Runtime& runtime, const Value& a, const Value& b) {
   const List& left = a.as_list();
   const List& right = b.as_list();
-  if (left.type != right.type || !ComparesByItems(left.type)) return &left == &right;
+  const bool tuples = IsTuple(a) && IsTuple(b);
+  if (!tuples && (left.type != right.type || !ComparesByItems(left.type))) return &left == &right;
   if (left.items.size() != right.items.size()) return false;
   for (size_t i = 0; i < left.items.size(); ++i) {
     if (!Equal(runtime, left.items[i], right.items[i])) return false;
@@ -123,8 +123,8 @@ std::partial_ordering Order(Runtime& runtime, const Value& a, const Value& b, co
     runtime.budget().StepBytes(std::min(a.as_text().size(), b.as_text().size()));
     return a.as_view() <=> b.as_view();
   }
-  if (a.is_list() && b.is_list() && a.type() == b.type() &&
-      (a.type() == Type::kList || a.type() == Type::kTuple)) {
+  const bool lists = a.type() == Type::kList && b.type() == Type::kList;
+  if (lists || (IsTuple(a) && IsTuple(b))) {
     return OrderLists(runtime, a.as_list(), b.as_list(), sign);
   }
   Raise(fmt::format("'{}' not supported between instances of '{}' and '{}'", sign, TypeName(a.type()),
@@ -145,7 +145,7 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item) {
       runtime.budget().StepBytes(container.as_text().size());
       return FindBytes(container.as_view(), item.as_view(), 0) != std::string_view::npos;
     case Kind::kDict:
-      return container.as_dict().Find(item) != nullptr;
+      return !item.is_undefined() && container.as_dict().Find(item) != nullptr;
     case Kind::kList: {
       const List& list = container.as_list();
       for (; list.type == Type::kGenerator && list.consumed < list.items.size();) {

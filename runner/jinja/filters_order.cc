@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "runner/jinja/compare.h"
@@ -44,7 +45,8 @@ struct Keyed {
 std::vector<Keyed> WithKeys(Runtime& runtime, const Value& self, const Value* attribute,
                             bool case_sensitive) {
   std::vector<Keyed> keyed;
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     runtime.budget().Step();
     keyed.push_back({SortKey(runtime, item, attribute, case_sensitive), item});
   }
@@ -106,7 +108,7 @@ Value ExtremeFilter(Runtime& runtime, const Value& self, const CallArguments& ar
                            Undefined::Why::kHint});
   }
   const Keyed* best = &keyed.front();
-  for (const Keyed& entry : keyed) {
+  for (const Keyed& entry : std::span(keyed).subspan(1)) {
     const bool better = greatest ? Less(runtime, best->key, entry.key) : Less(runtime, entry.key, best->key);
     if (better) best = &entry;
   }
@@ -117,7 +119,8 @@ Value GroupByFilter(Runtime& runtime, const Value& self, const CallArguments& ar
   const BoundArguments bound("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
   const bool case_sensitive = bound.Truth(2, false);
   std::vector<Keyed> keyed;
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     Value key = GetPath(runtime, item, *bound[0]);
     if (key.is_undefined() && IsGiven(bound[1])) key = *bound[1];
     keyed.push_back({FoldCase(runtime, key, case_sensitive), item});

@@ -37,7 +37,8 @@ Value MapAttribute(Runtime& runtime, const Value& self, const CallArguments& arg
   }
   if (attribute == nullptr) Raise("map requires a filter argument");
   std::vector<Value> mapped;
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     Value value = GetPath(runtime, item, *attribute);
     mapped.push_back(fallback != nullptr && value.is_undefined() ? *fallback : std::move(value));
   }
@@ -54,7 +55,8 @@ Value MapFilter(Runtime& runtime, const Value& self, const CallArguments& argume
   const CallArguments rest = Rest(arguments, 1);
   const DepthGuard guard(runtime.budget());
   std::vector<Value> mapped;
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     runtime.budget().Step();
     mapped.push_back(filter(runtime, item, rest));
   }
@@ -75,7 +77,8 @@ Value SelectFilter(Runtime& runtime, const Value& self, const CallArguments& arg
     rest = Rest(arguments, kTestAt + 1);
   }
   std::vector<Value> kept;
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     runtime.budget().Step();
     const Value tested = by_attribute ? GetPath(runtime, item, arguments.positional[0]) : item;
     const bool passes = test == nullptr ? Truthy(tested) : test(runtime, tested, rest);

@@ -75,7 +75,7 @@ Value ReverseFilter(Runtime& runtime, const Value& self, const CallArguments& ar
   if (self.is_string()) return GetSlice(runtime, self, Value(), Value(), Value(int64_t{-1}));
   std::vector<Value> items = Iterate(runtime, self)->items;
   std::reverse(items.begin(), items.end());
-  return runtime.MakeList(std::move(items), Type::kGenerator);
+  return runtime.MakeList(std::move(items), self.type() == Type::kGenerator ? Type::kList : Type::kGenerator);
 }
 
 Value SumFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
@@ -83,7 +83,8 @@ Value SumFilter(Runtime& runtime, const Value& self, const CallArguments& argume
   Value sum = bound[1] == nullptr ? Value(int64_t{0}) : *bound[1];
   if (sum.is_string()) Raise("sum() can't sum strings [use ''.join(seq) instead]");
   const bool by_attribute = bound[0] != nullptr && !bound[0]->is_none();
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     runtime.budget().Step();
     sum = Apply(runtime, BinaryOp::kAdd, sum, by_attribute ? GetPath(runtime, item, *bound[0]) : item);
   }
@@ -101,7 +102,8 @@ Value BatchFilter(Runtime& runtime, const Value& self, const CallArguments& argu
   const auto count = static_cast<size_t>(GroupCount(bound));
   std::vector<Value> batches;
   std::vector<Value> batch;
-  for (const Value& item : Iterate(runtime, self)->items) {
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
     if (batch.size() == count) batches.push_back(runtime.MakeList(std::exchange(batch, {})));
     batch.push_back(item);
   }

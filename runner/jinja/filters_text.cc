@@ -28,36 +28,13 @@ Value CapitalizeFilter(Runtime& runtime, const Value& self, const CallArguments&
 // Words begin after spaces, hyphens and opening brackets; unlike str.title(), not after an apostrophe.
 Value TitleFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
   const BoundArguments bound("title", arguments, {});
-  const Value soft = SoftStr(runtime, self);
-  const Text& text = soft.as_text();
-  TextBuilder out = runtime.NewText();
-  bool word_begins = true;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = at;
-    if (word_begins) {
-      end += CodePointAt(text.bytes(), at).bytes;
-    }
-    bool boundary = false;
-    while (end < text.size() && !boundary) {
-      const CodePoint c = CodePointAt(text.bytes(), end);
-      boundary = IsSpace(c.value) || std::u32string_view(U"-({[<").find(c.value) != std::u32string_view::npos;
-      if (!boundary) end += c.bytes;
-    }
-    const size_t head_end = word_begins ? at + CodePointAt(text.bytes(), at).bytes : at;
-    AppendInCase(out, text, at, head_end, Case::kUpper);
-    AppendInCase(out, text, head_end, end, Case::kLower);
-    at = end;
-    word_begins = false;
-    while (at < text.size()) {
-      const CodePoint c = CodePointAt(text.bytes(), at);
-      if (!IsSpace(c.value) && std::u32string_view(U"-({[<").find(c.value) == std::u32string_view::npos)
-        break;
-      out.Append(text, at, at + c.bytes);
-      at += c.bytes;
-      word_begins = true;
-    }
-  }
-  return Value(std::move(out).Finish());
+  bool in_word = false;
+  return ByCodePoint(runtime, SoftStr(runtime, self), [&in_word](char32_t c) {
+    const bool between = IsSpace(c) || std::u32string_view(U"-({[<").find(c) != std::u32string_view::npos;
+    const Case to = between || in_word ? Case::kLower : Case::kUpper;
+    in_word = !between;
+    return to;
+  });
 }
 
 Value TrimFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
@@ -118,15 +95,16 @@ Value CenterFilter(Runtime& runtime, const Value& self, const CallArguments& arg
 
 Value TruncateFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
   const BoundArguments bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  RequireDefined(self);
-  if (!self.is_string()) Raise(fmt::format("truncate wants a string, not {}", TypeName(self.type())));
   const int64_t length = bound.Int(0, 255);
   const int64_t leeway = bound[3] == nullptr || bound[3]->is_none() ? 5 : bound.Int(3, 5);
   const Value end = bound[2] == nullptr ? runtime.MakeString("...") : bound.String(2);
   const int64_t kept = length - *Length(runtime, end);
   if (kept < 0) Raise(fmt::format("expected length >= {}, got {}", length - kept, length));
   if (leeway < 0) Raise(fmt::format("expected leeway >= 0, got {}", leeway));
-  if (*Length(runtime, self) - leeway <= length) return self;
+  const auto size = Length(runtime, self);
+  if (!size) Raise(fmt::format("object of type '{}' has no len()", TypeName(self.type())));
+  if (*size - leeway <= length) return self;
+  if (!self.is_string()) Raise(fmt::format("truncate wants a string, not {}", TypeName(self.type())));
   const std::string_view text = self.as_view();
   size_t cut = OffsetOfCodePoint(text, static_cast<size_t>(kept));
   if (!bound.Truth(1, false)) {
@@ -226,7 +204,8 @@ Value UrlEncodeFilter(Runtime& runtime, const Value& self, const CallArguments& 
   if (self.is_dict()) {
     for (const auto& [key, value] : self.as_dict().entries()) pair(key, value);
   } else {
-    for (const Value& item : Iterate(runtime, self)->items) {
+    const auto items = Iterate(runtime, self);
+    for (const Value& item : items->items) {
       const auto parts = Iterate(runtime, item);
       if (parts->items.size() != 2) Raise("urlencode wants pairs");
       pair(parts->items[0], parts->items[1]);

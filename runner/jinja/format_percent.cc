@@ -31,9 +31,10 @@ class PercentFormatter {
     out_.Append(pattern_, plain, text.size());
     const bool several = IsTuple(arguments_);
     const size_t given = several ? arguments_.as_list().items.size() : 1;
-    if (next_ < given && !arguments_.is_dict() && !(arguments_.is_list() && !several)) {
-      Raise("not all arguments converted during string formatting");
-    }
+    // As in Python, what could be a mapping or a sequence may go unused.
+    const bool may_go_unused =
+        arguments_.is_dict() || arguments_.is_undefined() || (arguments_.is_list() && !several);
+    if (next_ < given && !may_go_unused) Raise("not all arguments converted during string formatting");
     return Value(std::move(out_).Finish(pattern_.markup()));
   }
 

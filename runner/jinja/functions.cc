@@ -45,7 +45,8 @@ std::vector<Value::Entry> DictEntries(Runtime& runtime, const CallArguments& arg
     if (from.is_dict()) {
       entries = from.as_dict().entries();
     } else {
-      for (const Value& item : Iterate(runtime, from)->items) {
+      const auto items = Iterate(runtime, from);
+      for (const Value& item : items->items) {
         const auto pair = Iterate(runtime, item);
         if (pair->items.size() != 2) Raise("dict() wants pairs");
         entries.emplace_back(pair->items[0], pair->items[1]);

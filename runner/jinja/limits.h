@@ -8,7 +8,7 @@
 namespace quire::runner::jinja {
 
 struct Limits {
-  size_t source_bytes_max = size_t{4} << 20;
+  size_t source_bytes_max = size_t{1} << 20;
   int nesting_max = 200;             // of expressions and of blocks in the source
   uint64_t steps_max = 400'000'000;  // nodes evaluated, elements visited, and one per 64 bytes copied
   int depth_max = 1500;              // nodes under evaluation at once; a macro call costs several

@@ -14,8 +14,8 @@ namespace {
 
 Value DictGet(Runtime&, const Value& self, const CallArguments& arguments) {
   const BoundArguments bound("get", arguments, {"key", "default"}, 1);
-  RequireDefined(*bound[0]);
-  if (const Value* found = self.as_dict().Find(*bound[0]); found != nullptr) return *found;
+  const Value* found = bound[0]->is_undefined() ? nullptr : self.as_dict().Find(*bound[0]);
+  if (found != nullptr) return *found;
   return bound[1] == nullptr ? Value() : *bound[1];
 }
 
@@ -44,6 +44,9 @@ Value DictItems(Runtime& runtime, const Value& self, const CallArguments& argume
 
 Value Copy(Runtime&, const Value& self, const CallArguments& arguments) {
   const BoundArguments bound("copy", arguments, {});
+  if (!self.is_dict() && self.type() != Type::kList) {
+    Raise(fmt::format("'{} object' has no attribute 'copy'", TypeName(self.type())));
+  }
   return self;
 }
 

@@ -20,27 +20,6 @@ Value CapitalizeMethod(Runtime& runtime, const Value& self, const CallArguments&
   return Capitalize(runtime, self);
 }
 
-// Appends self with the case that `choose(code point)` says of each.
-template <class Choose>
-Value ByCodePoint(Runtime& runtime, const Value& self, Choose choose) {
-  const Text& text = self.as_text();
-  TextBuilder out = runtime.NewText();
-  size_t begin = 0;  // of the stretch that goes to one case
-  Case stretch = Case::kLower;
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint c = CodePointAt(text.bytes(), at);
-    const Case to = choose(c.value);
-    if (to != stretch) {
-      AppendInCase(out, text, begin, at, stretch);
-      begin = at;
-      stretch = to;
-    }
-    at += c.bytes;
-  }
-  AppendInCase(out, text, begin, text.size(), stretch);
-  return Value(std::move(out).Finish(text.markup()));
-}
-
 bool IsCased(char32_t c) { return IsLower(c) || IsUpper(c) || IsTitle(c); }
 
 Value TitleMethod(Runtime& runtime, const Value& self, const CallArguments& arguments) {

@@ -139,7 +139,7 @@ std::vector<Value> SplitAtSpaces(Runtime& runtime, const Value& self, uint64_t s
   for (skip(true); at < text.size(); skip(true)) {
     const size_t begin = at;
     if (parts.size() == splits) {
-      parts.push_back(runtime.Slice(self, begin, begin + TrimSpaces(text.substr(begin)).end));
+      parts.push_back(runtime.Slice(self, begin, text.size()));
       break;
     }
     skip(false);
@@ -159,7 +159,7 @@ std::vector<Value> SplitAtSpacesBackwards(Runtime& runtime, const Value& self, u
   for (skip(true); end > 0; skip(true)) {
     const size_t part_end = end;
     if (parts.size() == splits) {
-      parts.push_back(runtime.Slice(self, TrimSpaces(text.substr(0, end)).begin, part_end));
+      parts.push_back(runtime.Slice(self, 0, part_end));
       break;
     }
     skip(false);

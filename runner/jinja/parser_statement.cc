@@ -84,6 +84,7 @@ void Parser::ParsePrintTag(Block& block) {
 std::unique_ptr<Stmt> Parser::ParseFor() {
   auto node = std::make_unique<ForStmt>(current().line);
   Skip();
+  if (current().IsName("loop")) Fail("can't assign to special loop variable in for-loop target");
   node->target = ParseTarget(false);
   ExpectName("in");
   node->iterable = ParseTuple(false);

@@ -24,7 +24,9 @@ std::shared_ptr<const List> CodePointsOf(Runtime& runtime, const Value& string) 
   items.reserve(CountCodePoints(text));
   for (size_t at = 0; at < text.size();) {
     const size_t end = at + CodePointAt(text, at).bytes;
-    items.push_back(runtime.Slice(string, at, end));
+    TextBuilder one = runtime.NewText();  // plain, even of markup
+    one.Append(string.as_text(), at, end);
+    items.emplace_back(std::move(one).Finish());
     at = end;
   }
   return ListOf(runtime, std::move(items));
@@ -141,7 +143,7 @@ SliceBounds Clip(const Value& start, const Value& stop, const Value& step, int64
 
 Value SliceString(Runtime& runtime, const Value& string, const SliceBounds& bounds) {
   const std::string_view text = string.as_view();
-  if (bounds.count == 0) return runtime.MakeString("");
+  if (bounds.count == 0) return runtime.Slice(string, 0, 0);
   if (bounds.step == 1) {
     const size_t begin = OffsetOfCodePoint(text, static_cast<size_t>(bounds.start));
     const size_t end = begin + OffsetOfCodePoint(text.substr(begin), static_cast<size_t>(bounds.count));

@@ -61,6 +61,16 @@ void TextBuilder::AppendFill(size_t count, char fill) {
   bytes_.append(count, fill);
 }
 
+void TextBuilder::AppendRepeated(const Text& text, size_t count) {
+  Reserve(text.size() * count);
+  bytes_.reserve(bytes_.size() + text.size() * count);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t to = bytes_.size();
+    bytes_.append(text.bytes());
+    for (const ByteRange& range : text.untrusted()) AddRange(to + range.begin, to + range.end);
+  }
+}
+
 void TextBuilder::SpreadUntrusted(size_t begin) {
   if (untrusted_.empty() || untrusted_.back().end <= begin) return;
   while (!untrusted_.empty() && untrusted_.back().begin >= begin) untrusted_.pop_back();

@@ -59,6 +59,7 @@ class TextBuilder {
   void Append(const Text& text) { Append(text, 0, text.size()); }
   void Append(const Text& text, size_t begin, size_t end);  // bytes [begin, end) of text
   void AppendFill(size_t count, char fill);
+  void AppendRepeated(const Text& text, size_t count);  // REQUIRES: text.size() * count does not overflow
   // From here back to `begin` is as untrusted as anything in it: for texts that show a structure as a whole.
   void SpreadUntrusted(size_t begin);
 

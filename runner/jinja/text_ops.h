@@ -28,4 +28,25 @@ std::vector<Value> SplitLines(Runtime& runtime, const Value& self, bool keep_end
 // Appends self[begin, end) with every code point in that case.
 void AppendInCase(TextBuilder& out, const Text& text, size_t begin, size_t end, Case to);
 
+// self with every code point in the case that `choose(code point)` says of each.
+template <class Choose>
+Value ByCodePoint(Runtime& runtime, const Value& self, Choose choose) {
+  const Text& text = self.as_text();
+  TextBuilder out = runtime.NewText();
+  size_t begin = 0;  // of the stretch that goes to one case
+  Case stretch = Case::kLower;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = CodePointAt(text.bytes(), at);
+    const Case to = choose(c.value);
+    if (to != stretch) {
+      AppendInCase(out, text, begin, at, stretch);
+      begin = at;
+      stretch = to;
+    }
+    at += c.bytes;
+  }
+  AppendInCase(out, text, begin, text.size(), stretch);
+  return Value(std::move(out).Finish(text.markup()));
+}
+
 }  // namespace quire::runner::jinja

@@ -177,6 +177,10 @@ void AppendCased(std::string& out, char32_t c, Case to) {
     out += "i\u0307";
     return;
   }
+  if (c == 0x1E9E && to == Case::kFold) {
+    out += "ss";
+    return;
+  }
   const auto point = static_cast<utf8proc_int32_t>(c);
   utf8proc_int32_t cased = point;
   if (to == Case::kLower) cased = utf8proc_tolower(point);
