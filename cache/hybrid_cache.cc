@@ -116,7 +116,6 @@ Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
                             held.recurrent() ? "recurrent state cannot rewind" : "a window has slid"));
   }
   held.CutTo(position);
-  state.InvalidateViews(position);
   state.capture_from = std::min(state.capture_from, position);
   return {};
 }

@@ -174,11 +174,13 @@ std::string Machine::RunAppend(const std::vector<Live*>& chosen, const std::vect
     tokens.push_back(std::move(all));
   }
   const Demand demand = cache_->Need(appends);
+  const size_t used = cache_->stats().used_bytes;
   auto step = cache_->Begin(appends);
   if (!ready) return step || step.error().code != ErrorCode::kUnsupported ? "appended without state" : "";
   if (!step) {
     ++coverage_.out_of_memory;
     if (demand.fits()) return "failed although the worst case fits: " + step.error().message;
+    if (cache_->stats().used_bytes > used) return "a failure took memory";
     if (cache_->Refreshed(demand).fits()) return "failed although the worst case fits by now";
     const bool memory =
         step.error().code == ErrorCode::kOutOfPages || step.error().code == ErrorCode::kOutOfSlots;

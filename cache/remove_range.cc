@@ -157,7 +157,7 @@ Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Positi
   for (GroupMove& move : moves) move.Run(held, rotate);
   held.LimitExact(begin);
   held.RestAt(held.offset() - (end - begin), SlotRef());
-  state.InvalidateViews(0);
+  state.InvalidateViews();
   state.capture_from = std::min(state.capture_from, begin);
   return {};
 }

@@ -41,8 +41,6 @@ void SequenceState::CaptureReached(Position end) {
   scheduled.erase(scheduled.begin(), reached);
 }
 
-void ViewList::Invalidate(Position position) { valid_ = std::min(valid_, position); }
-
 void ViewList::Update(const HybridState& held, size_t group, Position oldest, Position begin, Position end) {
   const Pools& pools = held.pools();
   const int64_t page_tokens = pools.layout.page_tokens;

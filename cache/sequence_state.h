@@ -17,8 +17,7 @@ namespace quire::cache {
 // The PageViews of one group, kept from step to step so that a step touches only what it changes.
 class ViewList {
  public:
-  // Entries for positions >= `position` are no longer right.
-  void Invalidate(Position position);
+  void Invalidate() { valid_ = 0; }
   // Views of the pages of [oldest, end); those before `begin` are as they were unless invalidated.
   // REQUIRES: `held` maps them.
   void Update(const HybridState& held, size_t group, Position oldest, Position begin, Position end);
@@ -28,7 +27,7 @@ class ViewList {
   std::vector<PageView> views_;
   size_t start_ = 0;         // views_[start_] is the first one in use
   int64_t first_index_ = 0;  // page index of views_[start_]
-  Position valid_ = 0;       // entries for positions >= this are stale
+  Position valid_ = 0;       // entries for positions >= this are not to be trusted
 };
 
 struct SequenceState {
@@ -54,8 +53,9 @@ struct SequenceState {
   // What others may see: `held`, at the draft's base while one is open.
   std::unique_ptr<HybridState> Committed() const;
 
-  void InvalidateViews(Position position) {
-    for (ViewList& list : views) list.Invalidate(position);
+  // To be called when pages before the offset have changed; Update looks at those behind it by itself.
+  void InvalidateViews() {
+    for (ViewList& list : views) list.Invalidate();
   }
 
   // A capture at `at`, inside what is mapped. `state` is the recurrent state there.

@@ -296,6 +296,11 @@ TEST(Store, ALeaseMovesToTheUpperHalfOfASplit) {
   rig.store.Clear();
   rig.Check();
   EXPECT_EQ(rig.store.Probe("", Tokens(40)).matched, 20);
+  // Also where the split is at exactly its offset.
+  ASSERT_TRUE(rig.Insert(Join(Tokens(10), {99, 98})).has_value());
+  rig.store.Clear();
+  rig.Check();
+  EXPECT_EQ(rig.store.Probe("", Tokens(40)).matched, 10);
 }
 
 TEST(Store, GivesMemoryBackWhenAStepNeedsIt) {

@@ -115,7 +115,6 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
   held.draft_slot = SlotRef();
   held.draft_from = INT64_MAX;
   state.draft.reset();
-  state.InvalidateViews(end);
   state.CaptureReached(end);
   live_ = nullptr;
   return {};

@@ -47,7 +47,6 @@ class Reservation {
       if (undo->old_page == kNoBlock) continue;
       pools_->pages[undo->group]->AddReference(undo->old_page);
       group.table.Put(pools_->PageOf(held.offset()), undo->old_page);
-      undo->sequence->InvalidateViews(held.offset());
     }
     for (auto undo = slots_.rbegin(); undo != slots_.rend(); ++undo) {
       BlockPool& blocks = pools_->slots->blocks();
@@ -238,7 +237,6 @@ class OpenStep final : public Step {
         held.groups[g].table.Clip(0, unneeded ? 0 : pools_->PageEnd(entry.offset));
       }
       if (entry.offset == 0 || entry.slot_taken.load(std::memory_order_relaxed)) held.slot = SlotRef();
-      sequence.InvalidateViews(entry.offset);
       sequence.in_step = false;
     }
   }
