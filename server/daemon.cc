@@ -155,10 +155,7 @@ class Daemon {
                         .error_response = [](const HttpRequest& request, int status, std::string message) {
                           return ErrorResponse(request.path, status, std::move(message));
                         }};
-    AddNativeRoutes(transport.router, services_);
-    AddNativeListRoutes(transport.router, services_);
-    AddOpenAiRoutes(transport.router, services_);
-    AddHealthRoutes(transport.router, services_);
+    AddRoutes(transport.router, services_);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
 

@@ -32,6 +32,9 @@ void AddOpenAiRoutes(Router& router, Services& services);
 // /, /health, /livez, /readyz
 void AddHealthRoutes(Router& router, Services& services);
 
+// All of them.
+void AddRoutes(Router& router, Services& services);
+
 // Answers an embedding request: the model is looked up first, and no model of this version embeds.
 Awaitable<void> RefuseEmbedding(Services& services, Exchange& exchange);
 

@@ -32,6 +32,13 @@ api::Result<std::string> EmbeddingModel(const std::string& body) {
 
 }  // namespace
 
+void AddRoutes(Router& router, Services& services) {
+  AddNativeRoutes(router, services);
+  AddNativeListRoutes(router, services);
+  AddOpenAiRoutes(router, services);
+  AddHealthRoutes(router, services);
+}
+
 bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
 
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {

@@ -15,12 +15,6 @@
 
 namespace quire::server::testing {
 
-// What handlers that wait report; readable from the test's thread.
-struct HandlerLog {
-  std::promise<void> entered;
-  std::promise<bool> left;  // true: its locals were destroyed before it was let go
-};
-
 class TestServer {
  public:
   // Routes: GET /hello, GET /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST

@@ -1,0 +1,374 @@
+// The routes through the front door, over a scripted scheduler.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::RawClient;
+using testing::RawResponse;
+using testing::Step;
+using testing::TestDaemon;
+
+constexpr const char* kChat = R"({"model":"Demo","messages":[{"role":"user","content":"hi"}])";
+
+std::string Chat(const std::string& more = "") { return kChat + more + "}"; }
+
+api::Finished Done(api::FinishReason reason = api::FinishReason::kStop) {
+  api::Finished finished{.reason = reason, .stop_string = {}, .usage = {}};
+  finished.usage = {.prompt_tokens = 9,
+                    .cached_tokens = 4,
+                    .output_tokens = 2,
+                    .queue_ns = 1,
+                    .prompt_ns = 5,
+                    .output_ns = 6};
+  return finished;
+}
+
+std::vector<Step> Hello() {
+  return {api::Event(api::PromptReady{9, 4}), api::Event(api::TextDelta{"Hel", {}, 1}),
+          api::Event(api::TextDelta{"lo", {}, 1}), api::Event(Done())};
+}
+
+api::Event Fails(api::ErrorCode code, std::string message) { return api::Failed{{code, std::move(message)}}; }
+
+std::vector<json> Lines(const std::string& body) {
+  std::vector<json> lines;
+  for (size_t at = 0; at < body.size();) {
+    const size_t end = body.find('\n', at);
+    lines.push_back(json::parse(body.substr(at, end - at)));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TEST(NativeRoutes, ChatStreamsLinesByDefaultAndEchoesTheName) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Hello();
+  const RawResponse response = daemon.Post("/api/chat", Chat());
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("content-type"), "application/x-ndjson");
+  EXPECT_TRUE(response.chunked && response.whole);
+  const auto lines = Lines(response.body);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["message"]["content"], "Hel");
+  EXPECT_EQ(lines[0]["model"], "Demo");
+  EXPECT_EQ(lines[2]["done"], true);
+  EXPECT_EQ(lines[2]["prompt_eval_count"], 9);
+  EXPECT_EQ(lines[2]["load_duration"], 3000000);
+}
+
+TEST(NativeRoutes, ChatAsOneObject) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Hello();
+  const RawResponse response = daemon.Post("/api/chat", Chat(R"(,"stream":false)"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("content-type"), "application/json; charset=utf-8");
+  EXPECT_EQ(json::parse(response.body)["message"]["content"], "Hello");
+}
+
+TEST(NativeRoutes, WhatTheModelSaysGoesUnderWhatTheRequestSays) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Hello();
+  daemon.Post("/api/chat", Chat(R"(,"options":{"top_k":3,"bogus":1},"truncate":false,"keep_alive":"10m")"));
+  const auto& seen = daemon.backend().seen;
+  ASSERT_EQ(seen.requests.size(), 1u);
+  const api::Request& request = seen.requests[0];
+  EXPECT_FLOAT_EQ(request.params.temperature, 0.5F);  // the model's
+  EXPECT_EQ(request.params.top_k, 3);                 // the request's
+  EXPECT_FLOAT_EQ(request.params.top_p, 0.9F);        // the default
+  EXPECT_EQ(request.overflow, api::Overflow::kRefuse);
+  EXPECT_EQ(seen.keep_alives[0], 10min);
+  EXPECT_EQ(seen.submitted[0].name, "demo:latest");
+  const auto& messages = std::get<api::ChatPrompt>(request.prompt).messages;
+  ASSERT_EQ(messages.size(), 3u);
+  EXPECT_EQ(messages[0].content, "Be kind.");
+  EXPECT_EQ(messages[1].content, "earlier");
+  EXPECT_EQ(messages[2].content, "hi");
+}
+
+TEST(NativeRoutes, GenerateAndALargeBody) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Hello();
+  const std::string prompt(1 << 20, 'x');
+  const RawResponse response = daemon.Post(
+      "/api/generate", json{{"model", "demo"}, {"prompt", prompt}, {"raw", true}, {"stream", false}}.dump());
+  EXPECT_EQ(json::parse(response.body)["response"], "Hello");
+  EXPECT_EQ(std::get<api::RawPrompt>(daemon.backend().seen.requests[0].prompt).text, prompt);
+}
+
+TEST(NativeRoutes, NoPromptLoadsOrUnloads) {
+  TestDaemon daemon;
+  const json loaded =
+      json::parse(daemon.Post("/api/chat", R"({"model":"demo","messages":[],"keep_alive":90})").body);
+  EXPECT_EQ(loaded["done_reason"], "load");
+  EXPECT_EQ(loaded["message"]["content"], "");
+  const json unloaded = json::parse(daemon.Post("/api/generate", R"({"model":"demo","keep_alive":0})").body);
+  EXPECT_EQ(unloaded["done_reason"], "unload");
+  EXPECT_EQ(unloaded["response"], "");
+  const auto& seen = daemon.backend().seen;
+  EXPECT_EQ(seen.loads, 1);
+  EXPECT_EQ(seen.keep_alives[0], 90s);
+  EXPECT_EQ(seen.unloaded.size(), 1u);
+  EXPECT_TRUE(seen.requests.empty());
+}
+
+TEST(NativeRoutes, BadRequestsSayWhy) {
+  TestDaemon daemon;
+  const auto expect = [&daemon](const std::string& path, const std::string& body, int status,
+                                const std::string& text) {
+    const RawResponse response = daemon.Post(path, body);
+    EXPECT_EQ(response.status, status) << path << body;
+    EXPECT_THAT(json::parse(response.body)["error"].get<std::string>(), HasSubstr(text)) << path << body;
+  };
+  expect("/api/chat", "", 400, "body");
+  expect("/api/chat", "{\"model\":", 400, "");
+  expect("/api/chat", R"({"messages":[]})", 400, "model");
+  expect("/api/chat", R"({"model":"a/b/c/d:!","messages":[]})", 400, "invalid model name");
+  expect("/api/chat", R"({"model":"none","messages":[]})", 404, "none");
+  expect("/api/generate", R"({"model":"none","prompt":"x"})", 404, "not found");
+  expect("/api/show", R"({"model":"none"})", 404, "not found");
+  expect("/api/embed", R"({"model":"none","input":"x"})", 404, "not found");
+  expect("/api/embed", R"({"model":"demo","input":"x"})", 400, "embed");
+  expect("/api/embed", R"({"model":"demo","input":[1,2]})", 400, "input");
+  expect("/api/chat", Chat(R"(,"options":{"temperature":"hot"})"), 400, "temperature");
+}
+
+// Whatever ends a request before its first byte keeps its status, streamed or not.
+TEST(NativeRoutes, ErrorsBeforeTheFirstByteArePlain) {
+  for (const std::string stream : {"true", "false"}) {
+    TestDaemon daemon;
+    auto& script = daemon.backend().script;
+    script.submit_error = api::Error{api::ErrorCode::kOverloaded, "server busy"};
+    const RawResponse busy = daemon.Post("/api/chat", Chat(",\"stream\":" + stream));
+    EXPECT_EQ(busy.status, 503);
+    EXPECT_EQ(busy.body, R"({"error":"server busy"})");
+    EXPECT_EQ(busy.headers.at("retry-after"), "1");
+
+    script.submit_error.reset();
+    script.events = {api::Event(api::PromptReady{9, 0}),
+                     Fails(api::ErrorCode::kRunnerDied, "the runner died")};
+    const RawResponse died = daemon.Post("/api/chat", Chat(",\"stream\":" + stream));
+    EXPECT_EQ(died.status, 500);
+    EXPECT_FALSE(died.chunked);
+    EXPECT_EQ(died.body, R"({"error":"the runner died"})");
+
+    script.events = {Fails(api::ErrorCode::kContextLengthExceeded, "too long: 9 of 4")};
+    EXPECT_EQ(daemon.Post("/api/generate", R"({"model":"demo","prompt":"x","stream":)" + stream + "}").status,
+              400);
+  }
+}
+
+TEST(NativeRoutes, ADeathInTheStreamIsAnErrorLineAndTheConnectionLivesOn) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {api::Event(api::PromptReady{9, 0}),
+                                    api::Event(api::TextDelta{"Hel", {}, 1}),
+                                    Fails(api::ErrorCode::kRunnerDied, "the runner died")};
+  RawClient client(daemon.port());
+  client.Send(testing::PostBytes("/api/chat", Chat()));
+  const RawResponse response = client.Read();
+  EXPECT_TRUE(response.whole);
+  const auto lines = Lines(response.body);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1], (json{{"error", "the runner died"}}));
+  client.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.Read().status, 200);
+}
+
+TEST(OpenAiRoutes, ChatStreamsEventsAndEndsWithDone) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Hello();
+  const RawResponse response = daemon.Post("/v1/chat/completions", Chat(R"(,"stream":true)"));
+  EXPECT_EQ(response.headers.at("content-type"), "text/event-stream");
+  EXPECT_TRUE(response.whole);
+  EXPECT_TRUE(response.body.starts_with("data: {"));
+  EXPECT_TRUE(response.body.ends_with("data: [DONE]\n\n"));
+  EXPECT_THAT(response.body, HasSubstr(R"("model":"Demo")"));
+}
+
+TEST(OpenAiRoutes, DefaultsAreTheDialectsAndPromptsAreNeverCut) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Hello();
+  const json first = json::parse(daemon.Post("/v1/chat/completions", Chat()).body);
+  const json second = json::parse(daemon.Post("/v1/chat/completions", Chat()).body);
+  EXPECT_EQ(first["choices"][0]["message"]["content"], "Hello");
+  EXPECT_EQ(first["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
+  EXPECT_TRUE(first["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_NE(first["id"], second["id"]);
+  const api::Request& request = daemon.backend().seen.requests[0];
+  EXPECT_EQ(request.overflow, api::Overflow::kRefuse);
+  EXPECT_FLOAT_EQ(request.params.top_p, 1.0F);
+  EXPECT_FLOAT_EQ(request.params.temperature, 0.5F);  // the model's PARAMETER
+}
+
+TEST(OpenAiRoutes, ErrorsHaveTheDialectsShape) {
+  TestDaemon daemon;
+  const json missing = json::parse(
+      daemon.Post("/v1/chat/completions", R"({"model":"none","messages":[{"role":"user","content":"x"}]})")
+          .body);
+  EXPECT_EQ(missing["error"]["type"], "not_found_error");
+  EXPECT_EQ(missing["error"]["param"], nullptr);
+  EXPECT_EQ(json::parse(daemon.Post("/v1/chat/completions", "{").body)["error"]["type"],
+            "invalid_request_error");
+  EXPECT_EQ(json::parse(daemon.Get("/v1/none").body)["error"]["type"], "not_found_error");
+  EXPECT_EQ(json::parse(daemon.Get("/v1/chat/completions").body)["error"]["type"], "invalid_request_error");
+  EXPECT_EQ(json::parse(daemon.Get("/api/none").body)["error"], "not found");
+
+  daemon.backend().script.events = {Fails(api::ErrorCode::kContextLengthExceeded, "9 tokens, 4 fit")};
+  const RawResponse refused = daemon.Post("/v1/chat/completions", Chat(R"(,"stream":true)"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "context_length_exceeded");
+}
+
+TEST(OpenAiRoutes, ADeathInTheStreamIsAnErrorEventWithoutDone) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {api::Event(api::PromptReady{9, 0}),
+                                    api::Event(api::TextDelta{"Hel", {}, 1}),
+                                    Fails(api::ErrorCode::kRunnerDied, "the runner died")};
+  const RawResponse response = daemon.Post("/v1/chat/completions", Chat(R"(,"stream":true)"));
+  EXPECT_TRUE(response.whole);
+  EXPECT_THAT(response.body, HasSubstr("data: {\"error\":{\"message\":\"the runner died\""));
+  EXPECT_THAT(response.body, Not(HasSubstr("[DONE]")));
+}
+
+TEST(OpenAiRoutes, AModelIsFoundByPlainAndEncodedName) {
+  TestDaemon daemon;
+  const json list = json::parse(daemon.Get("/v1/models").body);
+  ASSERT_EQ(list["data"].size(), 1u);
+  EXPECT_EQ(list["data"][0]["id"], "demo:latest");
+  EXPECT_EQ(json::parse(daemon.Get("/v1/models/library%2Fdemo%3Alatest").body)["id"], "library/demo:latest");
+  EXPECT_EQ(daemon.Get("/v1/models/demo").status, 200);
+  EXPECT_EQ(daemon.Get("/v1/models/none").status, 404);
+}
+
+TEST(ListRoutes, TagsAndShowAndPs) {
+  TestDaemon daemon;
+  const json tags = json::parse(daemon.Get("/api/tags").body);
+  ASSERT_EQ(tags["models"].size(), 1u);
+  EXPECT_EQ(tags["models"][0]["name"], "demo:latest");
+
+  auto& script = daemon.backend().script;
+  script.inspected.model_info_json = R"({"general.architecture":"lfm2","general.basename":"x"})";
+  script.inspected.tensors_json = "[]";
+  script.inspected.chat_template = "{{ messages }}";
+  const json show = json::parse(daemon.Post("/api/show", R"({"name":"demo"})").body);
+  EXPECT_EQ(show["template"], "{{ messages }}");
+  EXPECT_EQ(show["system"], "Be kind.");
+  EXPECT_EQ(show["model_info"]["general.architecture"], "lfm2");
+  EXPECT_EQ(show["capabilities"], json::array({"completion"}));
+  const json copilot = json::parse(
+      daemon.Post("/api/show", R"({"model":"Demo"})", "User-Agent: GitHubCopilotChat/0.1\r\n").body);
+  EXPECT_EQ(copilot["model_info"]["general.basename"], "Demo");
+  EXPECT_EQ(daemon.backend().seen.inspections, (std::vector<bool>{false}));  // kept by digest
+  daemon.Post("/api/show", R"({"model":"demo","verbose":true})");
+  EXPECT_EQ(daemon.backend().seen.inspections, (std::vector<bool>{false, true}));
+
+  scheduler::LoadedModel loaded;
+  loaded.spec = {tags["models"][0]["digest"], "demo:latest", "w"};
+  loaded.num_ctx = 640;
+  loaded.size_bytes = 5;
+  script.loaded = {loaded};
+  const json ps = json::parse(daemon.Get("/api/ps").body);
+  EXPECT_EQ(ps["models"][0]["context_length"], 640);
+  EXPECT_EQ(ps["models"][0]["details"]["family"], tags["models"][0]["details"]["family"]);
+}
+
+TEST(ListRoutes, AFailedInspectionIsTriedAgain) {
+  TestDaemon daemon;
+  daemon.backend().script.inspected.error = api::Error{api::ErrorCode::kBadModel, "truncated"};
+  EXPECT_EQ(daemon.Post("/api/show", R"({"model":"demo"})").status, 500);
+  daemon.OnIoThread([&daemon] { daemon.backend().script.inspected.error.reset(); });
+  EXPECT_EQ(daemon.Post("/api/show", R"({"model":"demo"})").status, 200);
+}
+
+TEST(HealthRoutes, AnswerAndTellWhenDraining) {
+  TestDaemon daemon;
+  const RawResponse root = daemon.Get("/");
+  EXPECT_EQ(root.body, "Ollama is running");
+  EXPECT_THAT(root.headers.at("content-type"), HasSubstr("text/plain"));
+  EXPECT_EQ(json::parse(daemon.Get("/api/version").body)["version"], QUIRE_VERSION);
+  EXPECT_EQ(daemon.Get("/livez").status, 200);
+  RawClient client(daemon.port());
+  client.Send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.Read().status, 200);
+  daemon.OnIoThread([&daemon] { daemon.server().StopAccepting(); });
+  client.Send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.Read().status, 503);
+}
+
+// Where a client can leave: in the queue or the load, before and after the prompt is taken, while text comes.
+struct Phase {
+  const char* name;
+  bool submit;
+  std::vector<Step> events;
+};
+
+class ClientLeaves : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
+
+TEST_P(ClientLeaves, AndTheWorkIsAbandoned) {
+  static const std::vector<Phase> phases = {
+      {"queue", true, Hello()},
+      {"admission", false, {testing::Hold{}, api::Event(Done())}},
+      {"prefill", false, {api::Event(api::PromptReady{1, 0}), testing::Hold{}, api::Event(Done())}},
+      {"decode",
+       false,
+       {api::Event(api::PromptReady{1, 0}), api::Event(api::TextDelta{"x", {}, 1}), testing::Hold{},
+        api::Event(Done())}},
+  };
+  const auto& [index, stream] = GetParam();
+  const Phase& phase = phases[static_cast<size_t>(index)];
+  for (const std::string path : {"/api/chat", "/v1/chat/completions"}) {
+    TestDaemon daemon;
+    daemon.backend().script.hold_submit = phase.submit;
+    daemon.backend().script.events = phase.events;
+    RawClient client(daemon.port());
+    client.Send(testing::PostBytes(path, Chat(fmt::format(",\"stream\":{}", stream))));
+    daemon.backend().holding.get_future().wait();
+    client.Close();
+    daemon.backend().abandoned.get_future().wait();
+    EXPECT_EQ(daemon.Get("/health").status, 200) << phase.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, ClientLeaves,
+                         ::testing::Combine(::testing::Range(0, 4), ::testing::Values("true", "false")));
+
+TEST(ClientLeavesALoad, AndTheLoadIsAbandoned) {
+  TestDaemon daemon;
+  daemon.backend().script.hold_submit = true;
+  RawClient client(daemon.port());
+  client.Send(testing::PostBytes("/api/generate", R"({"model":"demo"})"));
+  daemon.backend().holding.get_future().wait();
+  client.Close();
+  daemon.backend().abandoned.get_future().wait();
+}
+
+TEST(SlowPrefill, AnEventStreamIsKeptAliveByComments) {
+  TransportLimits limits;
+  limits.keep_alive_interval = 20ms;
+  TestDaemon daemon(limits);
+  daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{},
+                                    Fails(api::ErrorCode::kRunnerDied, "the runner died")};
+  RawClient client(daemon.port());
+  client.Send(testing::PostBytes("/v1/chat/completions", Chat(R"(,"stream":true)")));
+  std::string seen;
+  while (seen.find(": waiting\n\n") == std::string::npos) seen += client.ReadSome(1);
+  EXPECT_TRUE(seen.starts_with("HTTP/1.1 200 OK"));
+  daemon.OnIoThread([&daemon] { daemon.backend().LetGo(); });
+  while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
+  EXPECT_THAT(seen, HasSubstr("data: {\"error\""));
+}
+
+}  // namespace
+}  // namespace quire::server

@@ -1,0 +1,102 @@
+#include "server/testing/fake_backend.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+#include <utility>
+
+namespace quire::server::testing {
+namespace {
+
+namespace asio = boost::asio;
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+}  // namespace
+
+// Stands for work in progress: destroyed before it was let go, the work was abandoned.
+class FakeBackend::Presence {
+ public:
+  explicit Presence(FakeBackend& backend) : backend_(backend) {}
+  ~Presence() {
+    if (!let_go) backend_.abandoned.set_value();
+  }
+  bool let_go = false;
+
+ private:
+  FakeBackend& backend_;
+};
+
+class FakeBackend::FakeGeneration : public scheduler::Generation {
+ public:
+  explicit FakeGeneration(FakeBackend& backend) : backend_(backend), steps_(backend.script.events) {}
+  ~FakeGeneration() override {
+    if (held_ && !ended_) backend_.abandoned.set_value();
+  }
+
+  Awaitable<api::Event> Next() override {
+    while (std::holds_alternative<Hold>(steps_.at(next_))) {
+      ++next_;
+      held_ = true;
+      co_await backend_.WaitHeld();
+    }
+    const Step& step = steps_[next_++];
+    ended_ = next_ == steps_.size();
+    co_return std::get<api::Event>(step);
+  }
+  std::chrono::nanoseconds load_duration() const override { return std::chrono::milliseconds(3); }
+  int runner_pid() const override { return 4711; }
+
+ private:
+  FakeBackend& backend_;
+  std::vector<Step> steps_;
+  size_t next_ = 0;
+  bool held_ = false;
+  bool ended_ = false;
+};
+
+FakeBackend::FakeBackend(asio::any_io_executor executor)
+    : executor_(executor), held_(executor, std::chrono::steady_clock::time_point::max()) {}
+
+Awaitable<void> FakeBackend::WaitHeld() {
+  holding.set_value();
+  co_await held_.async_wait(kTuple);
+  const auto state = co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none) {
+    throw boost::system::system_error(asio::error::operation_aborted);
+  }
+}
+
+Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> FakeBackend::Submit(
+    scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) {
+  seen.submitted.push_back(std::move(spec));
+  seen.requests.push_back(std::move(request));
+  seen.keep_alives.push_back(keep_alive);
+  if (script.hold_submit) {
+    Presence presence(*this);
+    co_await WaitHeld();
+    presence.let_go = true;
+  }
+  if (script.submit_error) co_return std::unexpected(*script.submit_error);
+  co_return std::make_unique<FakeGeneration>(*this);
+}
+
+Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
+    scheduler::ModelSpec, std::optional<scheduler::KeepAlive> keep_alive) {
+  ++seen.loads;
+  seen.keep_alives.push_back(keep_alive);
+  if (script.hold_submit) {
+    Presence presence(*this);
+    co_await WaitHeld();
+    presence.let_go = true;
+  }
+  if (script.submit_error) co_return std::unexpected(*script.submit_error);
+  co_return std::chrono::milliseconds(3);
+}
+
+Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(std::filesystem::path, bool verbose) {
+  seen.inspections.push_back(verbose);
+  co_return script.inspected;
+}
+
+}  // namespace quire::server::testing

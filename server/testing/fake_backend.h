@@ -1,0 +1,69 @@
+// A scheduler that plays a script, for tests of handlers. I/O thread only, except where said.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "server/backend.h"
+
+namespace quire::server::testing {
+
+struct Hold {};  // wait until the test lets go or the client leaves
+using Step = std::variant<api::Event, Hold>;
+
+// What a test sets before it sends a request, and reads after the answer.
+struct Script {
+  std::vector<Step> events;
+  bool hold_submit = false;  // stay in the queue, or in the load
+  std::optional<api::Error> submit_error;
+  api::ipc::Inspected inspected;
+  std::vector<scheduler::LoadedModel> loaded;
+};
+
+struct Seen {
+  std::vector<scheduler::ModelSpec> submitted;
+  std::vector<api::Request> requests;
+  std::vector<std::optional<scheduler::KeepAlive>> keep_alives;  // of submits and loads
+  int loads = 0;
+  std::vector<std::string> unloaded;
+  std::vector<bool> inspections;  // verbose?
+};
+
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(boost::asio::any_io_executor executor);
+
+  Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+      scheduler::ModelSpec spec, api::Request request,
+      std::optional<scheduler::KeepAlive> keep_alive) override;
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) override;
+  void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) override;
+  std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
+
+  // Ends every hold.
+  void LetGo() { held_.cancel(); }
+
+  Script script;
+  Seen seen;
+  // Set when a hold is reached, and when what was held is destroyed by a client's leaving. Any thread waits.
+  std::promise<void> holding;
+  std::promise<void> abandoned;
+
+ private:
+  class FakeGeneration;
+  class Presence;
+  Awaitable<void> WaitHeld();
+
+  boost::asio::any_io_executor executor_;
+  boost::asio::steady_timer held_;
+};
+
+}  // namespace quire::server::testing
