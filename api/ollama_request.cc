@@ -188,7 +188,7 @@ Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
   if (turn.empty() && !defaults.system.empty()) turn.push_back({"system", defaults.system});
   turn.insert(turn.end(), defaults.messages.begin(), defaults.messages.end());
   turn.push_back({"user", std::move(generate.prompt)});
-  request.prompt = ChatPrompt{std::move(turn)};
+  request.prompt = ContinuedPrompt{{}, std::move(turn)};
   return request;
 }
 

@@ -277,7 +277,7 @@ TEST(ToRequest, ASingleTurnIsTheSameForGenerateAndChat) {
   const Request generate = ToRequest(*ParseGenerate(R"({"model":"m","prompt":"q"})"), Defaults());
   const Request chat =
       ToRequest(*ParseChat(R"({"model":"m","messages":[{"role":"user","content":"q"}]})"), Defaults());
-  EXPECT_EQ(Turns(std::get<ChatPrompt>(generate.prompt).messages),
+  EXPECT_EQ(Turns(std::get<ContinuedPrompt>(generate.prompt).messages),
             Turns(std::get<ChatPrompt>(chat.prompt).messages));
   EXPECT_TRUE(generate.want_context);
 }
@@ -285,7 +285,7 @@ TEST(ToRequest, ASingleTurnIsTheSameForGenerateAndChat) {
 TEST(ToRequest, GenerateForms) {
   const Request system =
       ToRequest(*ParseGenerate(R"({"model":"m","prompt":"q","system":"own"})"), Defaults());
-  EXPECT_THAT(Turns(std::get<ChatPrompt>(system.prompt).messages),
+  EXPECT_THAT(Turns(std::get<ContinuedPrompt>(system.prompt).messages),
               ElementsAre("system:own", "user:hey", "assistant:ahoy", "user:q"));
 
   const Request raw = ToRequest(*ParseGenerate(R"({"model":"m","prompt":"q","raw":true})"), Defaults());

@@ -189,6 +189,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   Request request;
   request.params = Resolve(Overlay(Overlay(dialect, defaults.options), chat.options));
   request.overflow = Overflow::kRefuse;
+  request.shift = false;  // neither the prompt nor the answer's context is cut here
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
   request.prompt = ChatPrompt{WithDefaults(std::move(chat.messages), defaults)};

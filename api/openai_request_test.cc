@@ -70,6 +70,7 @@ TEST(OpenAiParse, DefaultsAreOpenAis) {
   EXPECT_EQ(request.params.top_p, 1.0F);
   EXPECT_EQ(request.params.num_predict, -1);
   EXPECT_EQ(request.overflow, Overflow::kRefuse);
+  EXPECT_FALSE(request.shift);
   EXPECT_FALSE(request.want_context);
 
   ModelDefaults defaults;

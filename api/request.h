@@ -38,7 +38,8 @@ struct RawPrompt {
   std::string text;
 };
 
-// /api/generate with `context`: token ids of the earlier exchange, then one rendered user turn.
+// /api/generate: token ids of the earlier exchange (none without `context`), then the rendered messages.
+// Where it does not fit it is cut by tokens: num_keep of them stay, then the newest.
 struct ContinuedPrompt {
   std::vector<TokenId> context;
   std::vector<Message> messages;
