@@ -1,0 +1,52 @@
+// A model's chat template, parsed once, and the prompt text that messages make with it.
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/error.h"
+#include "api/request.h"
+#include "runner/jinja/template.h"
+#include "runner/weights/model_files.h"
+
+namespace quire::runner {
+
+// A stretch of the rendered prompt. What came from the request (contents, names, tools) is not from the
+// template, so that the tokenizer can read special-token text in it as the plain text it is.
+struct PromptSegment {
+  std::string text;
+  bool from_template = false;
+};
+
+// Immutable; any thread.
+class PromptTemplate {
+ public:
+  // The template that the model's files bring, or plain ChatML where they bring none. `bos` and `eos` are the
+  // texts of those tokens, empty where the model has none. kBadModel names the file and the line.
+  static api::Result<std::shared_ptr<const PromptTemplate>> Build(const weights::ModelFiles& files,
+                                                                  std::string bos, std::string eos);
+  // The same from the template's text alone.
+  static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source, std::string bos,
+                                                                  std::string eos);
+
+  // The prompt up to where the model's answer begins. A last message of the assistant's is an answer to go on
+  // with: the prompt then ends right behind its content. `tools_json` is a JSON array in OpenAI's shape, or
+  // empty; `now` is what strftime_now shows. kInvalidArgument carries what the template says of the messages.
+  api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
+                                                 const std::string& tools_json, const std::tm& now) const;
+  api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
+                                                 const std::string& tools_json) const;  // at this moment
+
+ private:
+  PromptTemplate(jinja::Template parsed, std::string bos, std::string eos)
+      : template_(std::move(parsed)), bos_(std::move(bos)), eos_(std::move(eos)) {}
+
+  jinja::Template template_;
+  std::string bos_;
+  std::string eos_;
+};
+
+}  // namespace quire::runner
