@@ -1,0 +1,87 @@
+#include "runner/engine/context_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace quire::runner::engine {
+namespace {
+
+std::unexpected<api::Error> Exceeds(size_t tokens, int32_t num_ctx) {
+  return api::Fail(
+      api::ErrorCode::kContextLengthExceeded,
+      fmt::format("request ({} tokens) exceeds the available context size ({} tokens)", tokens, num_ctx));
+}
+
+bool Fits(size_t tokens, int32_t num_ctx) { return tokens < static_cast<size_t>(std::max(num_ctx, 0)); }
+
+// The messages without the `drop` oldest that may be dropped.
+std::vector<api::Message> Without(std::span<const api::Message> messages, size_t drop) {
+  std::vector<api::Message> kept;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool droppable = messages[i].role != "system" && i + 1 < messages.size();
+    if (droppable && drop > 0) {
+      --drop;
+    } else {
+      kept.push_back(messages[i]);
+    }
+  }
+  return kept;
+}
+
+size_t Droppable(std::span<const api::Message> messages) {
+  size_t count = 0;
+  for (size_t i = 0; i + 1 < messages.size(); ++i) count += messages[i].role != "system" ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
+                                      api::Overflow overflow, const EncodeMessages& encode) {
+  auto whole = encode(messages);
+  if (!whole) return std::unexpected(whole.error());
+  const size_t whole_tokens = whole->size();
+  if (Fits(whole_tokens, num_ctx)) return FittedPrompt{std::move(*whole), 0};
+  if (overflow == api::Overflow::kRefuse) return Exceeds(whole_tokens, num_ctx);
+
+  // What is rendered shrinks as more is dropped, so the fewest to drop is found by bisection. A selection
+  // that the template refuses says as much as the next one that it renders; the scan at the end steps over
+  // those that follow.
+  size_t low = 1;
+  size_t high = Droppable(messages) + 1;
+  size_t shortest = whole_tokens;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    size_t drop = middle;
+    auto tokens = encode(Without(messages, drop));
+    while (!tokens && ++drop < high) tokens = encode(Without(messages, drop));
+    if (!tokens || Fits(tokens->size(), num_ctx)) {
+      high = middle;
+    } else {
+      low = drop + 1;
+      shortest = std::min(shortest, tokens->size());
+    }
+  }
+  for (size_t drop = low; drop <= Droppable(messages); ++drop) {
+    auto tokens = encode(Without(messages, drop));
+    if (!tokens || !Fits(tokens->size(), num_ctx)) continue;
+    const auto dropped = static_cast<int32_t>(whole_tokens - tokens->size());
+    return FittedPrompt{std::move(*tokens), dropped};
+  }
+  return Exceeds(shortest, num_ctx);
+}
+
+api::Result<FittedPrompt> FitTokens(std::vector<api::TokenId> tokens, int32_t num_ctx, int32_t num_keep,
+                                    api::Overflow overflow) {
+  if (Fits(tokens.size(), num_ctx)) return FittedPrompt{std::move(tokens), 0};
+  if (overflow == api::Overflow::kRefuse) return Exceeds(tokens.size(), num_ctx);
+  const auto room = static_cast<size_t>(std::max(num_ctx - 1, 1));
+  const size_t keep = num_keep < 0 ? room : std::min(static_cast<size_t>(num_keep), room);
+  const size_t dropped = tokens.size() - room;
+  tokens.erase(tokens.begin() + static_cast<ptrdiff_t>(keep),
+               tokens.begin() + static_cast<ptrdiff_t>(keep + dropped));
+  return FittedPrompt{std::move(tokens), static_cast<int32_t>(dropped)};
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,35 @@
+// Makes a prompt fit the context, or refuses it with both numbers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "api/error.h"
+#include "api/ids.h"
+#include "api/request.h"
+
+namespace quire::runner::engine {
+
+struct FittedPrompt {
+  std::vector<api::TokenId> tokens;
+  int32_t dropped = 0;  // tokens of the whole prompt that were left out
+};
+
+// A prompt fits when it leaves room for one token of the answer: tokens < num_ctx.
+// kContextLengthExceeded names the prompt's tokens and num_ctx.
+
+using EncodeMessages = std::function<api::Result<std::vector<api::TokenId>>(std::span<const api::Message>)>;
+
+// kTruncate drops the oldest messages, never a system message and never the last, until the rest fits; where
+// not even those fit it refuses. A template that cannot render some selection (it wants user and assistant in
+// turn) makes the next shorter one be taken.
+api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
+                                      api::Overflow overflow, const EncodeMessages& encode);
+
+// kTruncate keeps the first `num_keep` tokens (-1 = as many as can be) and the newest ones.
+api::Result<FittedPrompt> FitTokens(std::vector<api::TokenId> tokens, int32_t num_ctx, int32_t num_keep,
+                                    api::Overflow overflow);
+
+}  // namespace quire::runner::engine

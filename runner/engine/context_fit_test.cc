@@ -1,0 +1,92 @@
+#include "runner/engine/context_fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace quire::runner::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// One token per character of every message.
+api::Result<std::vector<api::TokenId>> CountCharacters(std::span<const api::Message> messages) {
+  std::vector<api::TokenId> tokens;
+  for (const auto& message : messages) {
+    for (const char c : message.content) tokens.push_back(c);
+  }
+  return tokens;
+}
+
+std::vector<api::Message> Conversation() {
+  return {{"system", "S"}, {"user", "aaaaaaaa"}, {"assistant", "bbbb"},
+          {"user", "cc"},  {"assistant", "d"},   {"user", "e"}};
+}
+
+std::string Text(const FittedPrompt& prompt) { return {prompt.tokens.begin(), prompt.tokens.end()}; }
+
+TEST(FitMessages, LeavesAPromptThatFitsAlone) {
+  const auto fitted = FitMessages(Conversation(), 18, api::Overflow::kRefuse, CountCharacters);
+  EXPECT_EQ(Text(*fitted), "Saaaaaaaabbbbccde");
+  EXPECT_EQ(fitted->dropped, 0);
+}
+
+TEST(FitMessages, DropsTheOldestButNeverSystemOrTheLast) {
+  const auto fitted = FitMessages(Conversation(), 17, api::Overflow::kTruncate, CountCharacters);
+  EXPECT_EQ(Text(*fitted), "Sbbbbccde");
+  EXPECT_EQ(fitted->dropped, 8);
+  EXPECT_EQ(Text(*FitMessages(Conversation(), 9, api::Overflow::kTruncate, CountCharacters)), "Sccde");
+  EXPECT_EQ(Text(*FitMessages(Conversation(), 3, api::Overflow::kTruncate, CountCharacters)), "Se");
+}
+
+TEST(FitMessages, RefusesWithBothNumbers) {
+  const auto refused = FitMessages(Conversation(), 17, api::Overflow::kRefuse, CountCharacters);
+  EXPECT_EQ(refused.error().code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_EQ(refused.error().message, "request (17 tokens) exceeds the available context size (17 tokens)");
+  const auto too_small = FitMessages(Conversation(), 2, api::Overflow::kTruncate, CountCharacters);
+  EXPECT_THAT(too_small.error().message,
+              HasSubstr("(2 tokens) exceeds the available context size (2 tokens)"));
+}
+
+TEST(FitMessages, StepsOverSelectionsTheTemplateRefuses) {
+  const auto strict = [](std::span<const api::Message> messages) -> api::Result<std::vector<api::TokenId>> {
+    if (messages[1].role != "user")
+      return api::Fail(api::ErrorCode::kInvalidArgument, "user must come first");
+    return CountCharacters(messages);
+  };
+  const auto fitted = FitMessages(Conversation(), 17, api::Overflow::kTruncate, strict);
+  EXPECT_EQ(Text(*fitted), "Sccde");
+}
+
+TEST(FitMessages, ReportsWhatTheTemplateSaysOfTheWholePrompt) {
+  const auto failing = [](std::span<const api::Message>) -> api::Result<std::vector<api::TokenId>> {
+    return api::Fail(api::ErrorCode::kInvalidArgument, "no such role");
+  };
+  EXPECT_EQ(FitMessages(Conversation(), 17, api::Overflow::kTruncate, failing).error().message,
+            "no such role");
+}
+
+std::vector<api::TokenId> Count(int n) {
+  std::vector<api::TokenId> tokens(static_cast<size_t>(n));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+TEST(FitTokens, KeepsTheFirstAndTheNewest) {
+  const auto fitted = FitTokens(Count(10), 6, 2, api::Overflow::kTruncate);
+  EXPECT_THAT(fitted->tokens, ElementsAre(0, 1, 7, 8, 9));
+  EXPECT_EQ(fitted->dropped, 5);
+  EXPECT_THAT(FitTokens(Count(10), 4, -1, api::Overflow::kTruncate)->tokens, ElementsAre(0, 1, 2));
+  EXPECT_THAT(FitTokens(Count(10), 4, 0, api::Overflow::kTruncate)->tokens, ElementsAre(7, 8, 9));
+}
+
+TEST(FitTokens, RefusesWithBothNumbers) {
+  EXPECT_EQ(FitTokens(Count(10), 10, 0, api::Overflow::kRefuse).error().message,
+            "request (10 tokens) exceeds the available context size (10 tokens)");
+  EXPECT_EQ(FitTokens(Count(9), 10, 0, api::Overflow::kRefuse)->dropped, 0);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

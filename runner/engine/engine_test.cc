@@ -1,0 +1,286 @@
+// The engine with the bundled model, driven as the host drives it, without processes.
+
+#include "runner/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace quire::runner::engine {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr const char* kModel = "packaging/models/quire-demo-F16.gguf";
+
+struct Outcome {
+  std::vector<api::TextDelta> deltas;
+  std::optional<api::PromptReady> ready;
+  std::optional<api::Finished> finished;
+  std::optional<api::Failed> failed;
+
+  bool ended() const { return finished || failed; }
+  std::string text() const {
+    std::string joined;
+    for (const auto& delta : deltas) joined += delta.text;
+    return joined;
+  }
+  std::vector<float> logprobs() const {
+    std::vector<float> values;
+    for (const auto& delta : deltas) {
+      for (const auto& token : delta.logprobs) values.push_back(token.chosen.logprob);
+    }
+    return values;
+  }
+};
+
+// An engine on a thread of its own; the test's thread submits and waits.
+class Bench {
+ public:
+  explicit Bench(EngineLimits limits = {.cache_tokens = 16 * 4096}, int32_t threads = 2,
+                 bool model_stops = true) {
+    auto model = Load(kModel, [](float, std::string_view) {});
+    EXPECT_TRUE(model.has_value()) << model.error().message;
+    if (!model_stops) model->end_of_generation.clear();
+    tokenizer_ = model->tokenizer;
+    template_ = model->prompt_template;
+    context_length_ = model->model->context_length();
+    auto engine = Engine::Create(std::move(*model), limits, threads, inbox_,
+                                 [this](api::ipc::ToDaemon message) { Receive(std::move(message)); });
+    EXPECT_TRUE(engine.has_value());
+    engine_ = std::move(*engine);
+    thread_ = std::thread([this] { engine_->Run(); });
+  }
+  ~Bench() {
+    inbox_.Post(Stop{});
+    thread_.join();
+  }
+
+  api::RequestId Submit(api::Request request) {
+    const api::RequestId id{++last_id_};
+    inbox_.Post(Arrived{id});
+    auto prompt = Prepare(*tokenizer_, *template_, context_length_, request);
+    inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
+    return id;
+  }
+  void Post(Input input) { inbox_.Post(std::move(input)); }
+
+  Outcome Wait(api::RequestId id) {
+    return WaitUntil(id, [](const Outcome& outcome) { return outcome.ended(); });
+  }
+  template <class Condition>
+  Outcome WaitUntil(api::RequestId id, Condition condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return condition(outcomes_[id]); });
+    return outcomes_[id];
+  }
+  Outcome Ask(api::Request request) { return Wait(Submit(std::move(request))); }
+
+ private:
+  void Receive(api::ipc::ToDaemon message) {
+    auto* event = std::get_if<api::ipc::RequestEvent>(&message);
+    if (event == nullptr) return;
+    {
+      std::lock_guard lock(mutex_);
+      Outcome& outcome = outcomes_[event->id];
+      EXPECT_FALSE(outcome.ended()) << "an event after the end";
+      if (auto* ready = std::get_if<api::PromptReady>(&event->event)) outcome.ready = *ready;
+      if (auto* delta = std::get_if<api::TextDelta>(&event->event)) outcome.deltas.push_back(*delta);
+      if (auto* finished = std::get_if<api::Finished>(&event->event)) outcome.finished = *finished;
+      if (auto* failed = std::get_if<api::Failed>(&event->event)) outcome.failed = *failed;
+    }
+    changed_.notify_all();
+  }
+
+  Mailbox<Input> inbox_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<api::RequestId, Outcome> outcomes_;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  std::shared_ptr<const PromptTemplate> template_;
+  int32_t context_length_ = 0;
+  uint64_t last_id_ = 0;
+  std::unique_ptr<Engine> engine_;
+  std::thread thread_;
+};
+
+api::Request Greedy(std::string question, int32_t num_predict = 40) {
+  api::Request request;
+  request.prompt = api::ChatPrompt{.messages = {{.role = "user", .content = std::move(question)}}};
+  request.params.temperature = 0;
+  request.params.num_predict = num_predict;
+  return request;
+}
+
+api::Request Logged(api::Request request) {
+  request.logprobs = true;
+  return request;
+}
+
+TEST(Engine, AnswersWithTrueCounts) {
+  Bench bench;
+  const auto outcome = bench.Ask(Greedy("Hello!"));
+  ASSERT_TRUE(outcome.finished);
+  EXPECT_EQ(outcome.text(), "Hello! How can I help you?");
+  EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+  EXPECT_EQ(outcome.finished->usage.prompt_tokens, 11);
+  EXPECT_EQ(outcome.ready->prompt_tokens, 11);
+  EXPECT_EQ(outcome.finished->usage.output_tokens, 8);
+  int32_t tokens = 0;
+  for (const auto& delta : outcome.deltas) tokens += delta.tokens;
+  EXPECT_EQ(tokens, 8);
+  EXPECT_GT(outcome.finished->usage.prompt_ns, 0);
+  EXPECT_GT(outcome.finished->usage.output_ns, 0);
+}
+
+TEST(Engine, TheSameBitsAloneBatchedChunkedAndThreaded) {
+  const auto request = Logged(Greedy("Tell me a story about a fox and a river.", 48));
+  const auto alone = Bench().Ask(request);
+  ASSERT_THAT(alone.logprobs(), SizeIs(testing::Gt(20)));
+  for (const int32_t chunk : {1, 7, 16}) {
+    Bench chunked({.prefill_tokens = chunk, .cache_tokens = 16 * 4096}, 1);
+    EXPECT_EQ(chunked.Ask(request).logprobs(), alone.logprobs()) << "chunks of " << chunk;
+  }
+  Bench busy({.prefill_tokens = 24, .cache_tokens = 16 * 4096});
+  std::vector<api::RequestId> others;
+  for (int i = 0; i < 15; ++i) {
+    others.push_back(
+        busy.Submit(Greedy("What is the capital of country number " + std::to_string(i) + "?", 5 + 3 * i)));
+  }
+  const auto beside = busy.Submit(request);
+  busy.Post(api::ipc::Cancel{others[3]});
+  EXPECT_EQ(busy.Wait(beside).logprobs(), alone.logprobs());
+}
+
+TEST(Engine, MoreRequestsThanSequencesAllEnd) {
+  Bench bench({.running_max = 3, .cache_tokens = 3 * 4200});
+  std::vector<api::RequestId> ids;
+  for (int i = 0; i < 20; ++i) ids.push_back(bench.Submit(Greedy("Hello!", 30)));
+  for (const auto id : ids) EXPECT_EQ(bench.Wait(id).text(), "Hello! How can I help you?");
+}
+
+TEST(Engine, AReaderThatTakesNothingStopsItsOwnSequenceOnly) {
+  Bench bench({.cache_tokens = 16 * 4096}, 2, /*model_stops=*/false);
+  const auto endless = Logged(Greedy("Tell me a story.", 5000));  // with logprobs every token is one delta
+  const auto stalled = bench.Submit(endless);
+  const auto full = bench.WaitUntil(stalled, [](const Outcome& outcome) {
+    return outcome.ended() || outcome.deltas.size() == size_t{api::ipc::kInitialCredit};
+  });
+  ASSERT_FALSE(full.ended());
+  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
+  EXPECT_THAT(bench.WaitUntil(stalled, [](const Outcome&) { return true; }).deltas,
+              SizeIs(size_t{api::ipc::kInitialCredit}));
+  bench.Post(api::ipc::Credit{stalled, 10});
+  bench.WaitUntil(stalled, [](const Outcome& outcome) {
+    return outcome.ended() || outcome.deltas.size() == size_t{api::ipc::kInitialCredit} + 10;
+  });
+  bench.Post(api::ipc::Cancel{stalled});
+  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
+}
+
+TEST(Engine, StopStringsEndTheAnswerAcrossTokens) {
+  Bench bench;
+  auto request = Greedy("Hello!");
+  request.params.stop = {"zzz", "can I he"};
+  const auto outcome = bench.Ask(request);
+  EXPECT_EQ(outcome.text(), "Hello! How ");
+  EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+  EXPECT_EQ(outcome.finished->stop_string, "can I he");
+}
+
+TEST(Engine, TextHeldForAStopStringComesOutAtTheLimit) {
+  Bench bench;
+  auto request = Greedy("Hello!", 4);
+  const std::string whole = bench.Ask(request).text();
+  request.params.stop = {whole.substr(whole.size() - 3) + "never"};
+  EXPECT_EQ(bench.Ask(request).text(), whole);
+}
+
+TEST(Engine, NumPredictIsExactAndZeroGivesNothing) {
+  Bench bench;
+  const auto five = bench.Ask(Greedy("Tell me a story.", 5));
+  EXPECT_EQ(five.finished->usage.output_tokens, 5);
+  EXPECT_EQ(five.finished->reason, api::FinishReason::kLength);
+  const auto none = bench.Ask(Greedy("Tell me a story.", 0));
+  EXPECT_EQ(none.finished->usage.output_tokens, 0);
+  EXPECT_EQ(none.text(), "");
+}
+
+TEST(Engine, TheContextEndsTheAnswerOrIsShifted) {
+  Bench bench;
+  auto request = Greedy("Tell me a story.", 300);
+  request.params.num_ctx = 64;
+  request.params.temperature = 1.5F;
+  request.params.seed = 5;
+  request.shift = false;
+  const auto cut = bench.Ask(request);
+  EXPECT_EQ(cut.finished->reason, api::FinishReason::kLength);
+  EXPECT_EQ(cut.finished->usage.prompt_tokens + cut.finished->usage.output_tokens, 64);
+  request.shift = true;
+  request.params.num_predict = 100;
+  const auto shifted = bench.Ask(request);
+  EXPECT_TRUE(shifted.finished->usage.output_tokens == 100 ||
+              shifted.finished->reason == api::FinishReason::kStop);
+  EXPECT_GT(shifted.finished->usage.output_tokens, cut.finished->usage.output_tokens);
+}
+
+TEST(Engine, APromptThatDoesNotFitIsCutOrRefused) {
+  Bench bench;
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "the cat sat on the mat. ";
+  auto request = Greedy(words, 4);
+  request.params.num_ctx = 128;
+  request.overflow = api::Overflow::kRefuse;
+  const auto refused = bench.Ask(request);
+  ASSERT_TRUE(refused.failed);
+  EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_THAT(refused.failed->error.message, HasSubstr("(128 tokens)"));
+  request.overflow = api::Overflow::kTruncate;
+  request.prompt = api::RawPrompt{words};
+  const auto cut = bench.Ask(request);
+  EXPECT_EQ(cut.finished->usage.prompt_tokens, 127);
+  EXPECT_GT(cut.finished->prompt_dropped, 500);
+  // A single turn of /api/generate is cut by tokens too, where a chat whose last message is too long is
+  // refused.
+  request.prompt = api::ContinuedPrompt{{}, {{.role = "user", .content = words}}};
+  EXPECT_EQ(bench.Ask(request).finished->usage.prompt_tokens, 127);
+}
+
+TEST(Engine, ASeedRepeatsAndSeedsDiffer) {
+  Bench bench;
+  auto request = Greedy("Tell me a story.", 40);
+  request.params.temperature = 1;
+  std::set<std::string> texts;
+  for (int64_t seed = 0; seed < 6; ++seed) {
+    request.params.seed = seed;
+    const auto text = bench.Ask(request).text();
+    EXPECT_EQ(bench.Ask(request).text(), text);
+    texts.insert(text);
+  }
+  EXPECT_GT(texts.size(), 1U);
+}
+
+TEST(Engine, TheContextOfAnAnswerCanBeContinued) {
+  Bench bench;
+  auto request = Greedy("Hello!");
+  request.want_context = true;
+  const auto first = bench.Ask(request);
+  ASSERT_THAT(first.finished->context, SizeIs(testing::Ge(19)));
+  api::Request next = Greedy("");
+  next.prompt = api::ContinuedPrompt{first.finished->context, {{.role = "user", .content = "Who are you?"}}};
+  const auto second = bench.Ask(next);
+  EXPECT_GT(second.finished->usage.prompt_tokens, static_cast<int32_t>(first.finished->context.size()));
+  EXPECT_THAT(second.text(), HasSubstr("quire-demo"));
+
+  next.prompt = api::ContinuedPrompt{{1, 999999}, {{.role = "user", .content = "Hi"}}};
+  EXPECT_EQ(bench.Ask(next).failed->error.field, "context");
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

@@ -1,0 +1,113 @@
+// One running request: its tokens, what of them the caches hold, its sampler, and the text on its way out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "api/event.h"
+#include "api/ids.h"
+#include "api/ipc.h"
+#include "api/request.h"
+#include "cache/hybrid_cache.h"
+#include "runner/engine/prepare.h"
+#include "runner/engine/step_plan.h"
+#include "runner/sampler/sampler.h"
+#include "runner/sampler/stop_matcher.h"
+#include "runner/tokenizer/detokenizer.h"
+
+namespace quire::runner::engine {
+
+using Clock = std::chrono::steady_clock;
+
+// Engine thread only.
+//
+// tokens() = prompt and answer; the first computed() of them are in the caches. Prefill computes the rest in
+// chunks; the logits of the last token give the next one, and from then on each step computes exactly one.
+class Generation {
+ public:
+  struct Setup {
+    api::RequestId id;
+    api::Request request;
+    PreparedPrompt prompt;
+    Clock::time_point arrived;
+  };
+  using Emit = std::function<void(api::Event)>;
+
+  Generation(Setup setup, cache::Sequence sequence, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+             const std::unordered_set<api::TokenId>& end_of_generation, Emit emit);
+
+  api::RequestId id() const { return id_; }
+  cache::Sequence& sequence() { return sequence_; }
+  bool ended() const { return ended_; }
+  // What planning needs: see SequenceState.
+  SequenceState state() const;
+  // The next `count` tokens to compute. REQUIRES: as many are left.
+  std::span<const api::TokenId> Uncomputed(int32_t count) const;
+  bool AllComputedAfter(int32_t count) const;
+
+  void CountWait() { ++steps_waited_; }
+  void AddCredit(int32_t deltas) { credit_ += deltas; }
+
+  // `count` more tokens are in the caches.
+  void Computed(int32_t count);
+  // Samples from the logits of the last token and emits what follows from it, up to Finished or Failed.
+  // REQUIRES: every token is computed.
+  void Sample(std::span<const float> logits, sampler::Workspace& workspace);
+  void Fail(api::Error error);
+
+  // True when the context is full and the request wants it shifted: the engine gives a fresh sequence to
+  // Shift().
+  bool wants_shift() const { return !ended_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_; }
+  // Drops half of the tokens that need not be kept; all that stay are computed again in the fresh sequence.
+  void Shift(cache::Sequence fresh);
+
+ private:
+  void TakeToken(api::TokenId token);
+  // Adds the token's log-probabilities to what the next delta carries.
+  api::Result<void> NoteLogprobs(std::span<const float> logits, api::TokenId token);
+  void EmitDelta(std::string text);
+  void Finish(api::FinishReason reason, std::optional<size_t> stop);
+  int32_t OutputLimit() const;
+
+  const api::RequestId id_;
+  const api::GenerationParams params_;
+  const bool shift_;
+  const bool logprobs_;
+  const int32_t top_logprobs_;
+  const bool want_context_;
+  const int32_t num_ctx_;
+  const int32_t prompt_dropped_;
+  const int32_t prompt_tokens_;
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  const std::unordered_set<api::TokenId>& end_of_generation_;
+  const Emit emit_;
+
+  cache::Sequence sequence_;
+  std::vector<api::TokenId> tokens_;
+  int32_t computed_ = 0;
+  bool prefilling_ = true;
+  int32_t steps_waited_ = 0;
+  int32_t credit_ = api::ipc::kInitialCredit;
+
+  sampler::Sampler sampler_;
+  tokenizer::Detokenizer detokenizer_;
+  sampler::StopMatcher stop_matcher_;
+  std::string held_text_;  // certain text that goes out with the end
+  std::vector<api::TokenLogprob> unsent_logprobs_;
+  int32_t unsent_tokens_ = 0;
+  int32_t output_tokens_ = 0;
+  bool ended_ = false;
+
+  const Clock::time_point arrived_;
+  Clock::time_point started_;
+  std::optional<Clock::time_point> first_token_;
+};
+
+}  // namespace quire::runner::engine

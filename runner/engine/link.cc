@@ -1,0 +1,105 @@
+#include "runner/engine/link.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace quire::runner::engine {
+namespace {
+
+constexpr size_t kReadBytes = 64 << 10;
+
+std::unexpected<api::Error> SocketFailed(const char* what) {
+  return api::Fail(api::ErrorCode::kInternal, std::string(what) + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+Link::Link(int fd, std::function<void(api::ipc::ToRunner)> on_message,
+           std::function<void(api::Result<void>)> on_end)
+    : fd_(fd),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      on_message_(std::move(on_message)),
+      on_end_(std::move(on_end)),
+      thread_([this] { Run(); }) {}
+
+Link::~Link() {
+  stopping_ = true;
+  eventfd_write(wake_fd_, 1);
+  thread_.join();
+  close(fd_);
+  close(wake_fd_);
+}
+
+void Link::Send(const api::ipc::ToDaemon& message) {
+  {
+    std::string frame = api::ipc::Encode(message);
+    std::lock_guard lock(mutex_);
+    queued_ += frame;
+  }
+  eventfd_write(wake_fd_, 1);
+}
+
+bool Link::HasOutput() {
+  if (written_ < writing_.size()) return true;
+  writing_.clear();
+  written_ = 0;
+  std::lock_guard lock(mutex_);
+  std::swap(writing_, queued_);
+  return !writing_.empty();
+}
+
+api::Result<bool> Link::ReadSome() {
+  std::array<char, kReadBytes> bytes;
+  const ssize_t n = recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (n == 0) return false;
+  if (n < 0) {
+    if (errno == EAGAIN || errno == EINTR) return true;
+    return SocketFailed("reading from the daemon");
+  }
+  reader_.Append({bytes.data(), static_cast<size_t>(n)});
+  while (true) {
+    auto frame = reader_.Next();
+    if (!frame) return std::unexpected(frame.error());
+    if (!*frame) return true;
+    auto message = api::ipc::DecodeToRunner(**frame);
+    if (!message) return std::unexpected(message.error());
+    on_message_(std::move(*message));
+  }
+}
+
+api::Result<void> Link::WriteSome() {
+  const ssize_t n =
+      send(fd_, writing_.data() + written_, writing_.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n < 0 && errno != EAGAIN && errno != EINTR) return SocketFailed("writing to the daemon");
+  written_ += n > 0 ? static_cast<size_t>(n) : 0;
+  return {};
+}
+
+void Link::Run() {
+  while (true) {
+    const bool output = HasOutput();
+    if (stopping_ && !output) return;
+    std::array<pollfd, 2> polled = {
+        {{fd_, static_cast<short>(output ? POLLIN | POLLOUT : POLLIN), 0}, {wake_fd_, POLLIN, 0}}};
+    if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return on_end_(SocketFailed("poll"));
+    eventfd_t ignored = 0;
+    if ((polled[1].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
+    if ((polled[0].revents & POLLOUT) != 0) {
+      if (auto written = WriteSome(); !written) return on_end_(written);
+    }
+    if ((polled[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+      const auto more = ReadSome();
+      if (!more) return on_end_(std::unexpected(more.error()));
+      if (!*more) return on_end_({});
+    }
+  }
+}
+
+}  // namespace quire::runner::engine

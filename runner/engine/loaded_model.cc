@@ -1,0 +1,62 @@
+#include "runner/engine/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace quire::runner::engine {
+namespace {
+
+api::Result<std::shared_ptr<const tokenizer::Tokenizer>> BuildTokenizer(const weights::ModelFiles& files) {
+  auto built =
+      files.format() == weights::Format::kGguf
+          ? tokenizer::Tokenizer::FromGguf(files.config())
+          : tokenizer::Tokenizer::FromTokenizerJson(files.tokenizer_json(), files.tokenizer_config());
+  if (!built) {
+    return api::Fail(built.error().code, fmt::format("{}: {}", files.path(), built.error().message),
+                     built.error().field);
+  }
+  return built;
+}
+
+std::string TextOf(const tokenizer::Tokenizer& tokenizer, std::optional<api::TokenId> id) {
+  return id ? std::string(tokenizer.TokenBytes(*id)) : "";
+}
+
+}  // namespace
+
+api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress) {
+  LoadedModel loaded;
+  progress(0.0F, "mapping weights");
+  auto files = weights::Open(path);
+  if (!files) return std::unexpected(files.error());
+  loaded.files = std::move(*files);
+
+  progress(0.2F, "building tokenizer");
+  auto tokenizer = BuildTokenizer(*loaded.files);
+  if (!tokenizer) return std::unexpected(tokenizer.error());
+  loaded.tokenizer = std::move(*tokenizer);
+
+  progress(0.4F, "parsing chat template");
+  auto prompt_template =
+      PromptTemplate::Build(*loaded.files, TextOf(*loaded.tokenizer, loaded.tokenizer->bos_id()),
+                            TextOf(*loaded.tokenizer, loaded.tokenizer->eos_id()));
+  if (!prompt_template) return std::unexpected(prompt_template.error());
+  loaded.prompt_template = std::move(*prompt_template);
+
+  progress(0.5F, "building model");
+  auto model = models::LoadModel(loaded.files);
+  if (!model) return std::unexpected(model.error());
+  loaded.model = std::move(*model);
+  if (loaded.tokenizer->vocab_size() > loaded.model->vocab_size()) {
+    return api::Fail(
+        api::ErrorCode::kBadModel,
+        fmt::format("{}: the tokenizer has {} ids, the model's output only {}", loaded.files->path(),
+                    loaded.tokenizer->vocab_size(), loaded.model->vocab_size()));
+  }
+  for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
+  progress(1.0F, "ready");
+  return loaded;
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,35 @@
+// Everything a runner needs of its model, built from the files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <unordered_set>
+
+#include "api/error.h"
+#include "api/ids.h"
+#include "runner/models/model.h"
+#include "runner/prompt/prompt_template.h"
+#include "runner/tokenizer/tokenizer.h"
+#include "runner/weights/model_files.h"
+
+namespace quire::runner::engine {
+
+// Tokenizer, template and end-of-generation ids are immutable and for any thread; the model is the engine
+// thread's.
+struct LoadedModel {
+  std::shared_ptr<const weights::ModelFiles> files;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<const PromptTemplate> prompt_template;
+  std::unordered_set<api::TokenId> end_of_generation;
+  std::unique_ptr<models::Model> model;
+};
+
+using Progress = std::function<void(float fraction, std::string_view stage)>;
+
+// kBadModel or kNotFound names the file and the reason.
+api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress);
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,31 @@
+// quire-runner: serves one model to the daemon that started it. Not meant to be started by hand.
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <string>
+
+#include "runner/engine/host.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Serves one model to the quired that started it", "quire-runner");
+  int fd = -1;
+  std::string name;
+  app.add_option("--ipc-fd", fd, "Descriptor of the socketpair to the daemon")->required();
+  app.add_option("--name", name, "Model name, for process lists");
+  app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  if (fcntl(fd, F_GETFD) < 0) {
+    std::fputs("quire-runner is started by quired; --ipc-fd names no open descriptor\n", stderr);
+    return 2;
+  }
+  // A terminal's Ctrl-C and systemd's SIGTERM reach the whole group: the daemon drains and then ends its
+  // runners.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  prctl(PR_SET_NAME, "quire-runner");
+  return quire::runner::engine::RunRunner(fd);
+}
