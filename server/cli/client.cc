@@ -1,0 +1,175 @@
+#include "server/cli/client.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+namespace quire::cli {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+
+// One exchange. Lives on the stack of Exchange(), which runs its io_context to the end.
+struct Call {
+  Endpoint endpoint;
+  http::verb verb = http::verb::get;
+  std::string path;
+  std::string body;
+  std::function<void(std::string_view)> on_bytes;  // of a 200 reply
+
+  asio::io_context io;
+  tcp::socket socket{io};
+  bool interrupted = false;
+  bool connected = false;
+  unsigned status = 0;
+  std::string error_body;
+};
+
+asio::awaitable<void> Converse(Call& call) {
+  tcp::resolver resolver(call.io);
+  const auto addresses =
+      co_await resolver.async_resolve(call.endpoint.host, std::to_string(call.endpoint.port), asio::use_awaitable);
+  co_await asio::async_connect(call.socket, addresses, asio::use_awaitable);
+  call.connected = true;
+
+  http::request<http::string_body> request(call.verb, call.path, 11, std::move(call.body));
+  request.set(http::field::host, fmt::format("{}:{}", call.endpoint.host, call.endpoint.port));
+  request.set(http::field::user_agent, "quire/" QUIRE_VERSION);
+  if (call.verb == http::verb::post) request.set(http::field::content_type, "application/json");
+  request.keep_alive(false);
+  request.prepare_payload();
+  co_await http::async_write(call.socket, request, asio::use_awaitable);
+
+  boost::beast::flat_buffer buffer;
+  http::response_parser<http::buffer_body> parser;
+  parser.body_limit(boost::none);
+  co_await http::async_read_header(call.socket, buffer, parser, asio::use_awaitable);
+  call.status = parser.get().result_int();
+  std::array<char, 16384> bytes;
+  while (!parser.is_done()) {
+    parser.get().body().data = bytes.data();
+    parser.get().body().size = bytes.size();
+    boost::system::error_code error;
+    co_await http::async_read_some(call.socket, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+    if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
+    const std::string_view piece(bytes.data(), bytes.size() - parser.get().body().size);
+    if (call.status == 200) {
+      call.on_bytes(piece);
+    } else {
+      call.error_body.append(piece);
+    }
+  }
+}
+
+api::ErrorCode CodeOf(unsigned status) {
+  switch (status) {
+    case 400:
+      return api::ErrorCode::kInvalidArgument;
+    case 403:
+      return api::ErrorCode::kForbidden;
+    case 404:
+      return api::ErrorCode::kNotFound;
+    case 413:
+      return api::ErrorCode::kTooLarge;
+    case 503:
+      return api::ErrorCode::kOverloaded;
+    default:
+      return api::ErrorCode::kInternal;
+  }
+}
+
+// The server's {"error": "..."} or, from something that is not ours, the status.
+api::Error ErrorOf(const Call& call) {
+  const auto json = nlohmann::json::parse(call.error_body, nullptr, false);
+  if (json.is_object() && json.contains("error") && json["error"].is_string()) {
+    return {CodeOf(call.status), json["error"].get<std::string>()};
+  }
+  return {CodeOf(call.status), fmt::format("{} answered HTTP {}", call.path, call.status)};
+}
+
+api::Result<void> Exchange(Call& call, bool interruptible) {
+  std::exception_ptr failure;
+  asio::signal_set signals(call.io);
+  if (interruptible) {
+    signals.add(SIGINT);
+    signals.async_wait([&call](const boost::system::error_code& error, int) {
+      if (error) return;
+      call.interrupted = true;
+      boost::system::error_code ignored;
+      call.socket.close(ignored);
+    });
+  }
+  asio::co_spawn(call.io, Converse(call), [&](std::exception_ptr error) {
+    failure = std::move(error);
+    signals.cancel();
+  });
+  call.io.run();
+  if (call.interrupted) return api::Fail(api::ErrorCode::kCancelled, "interrupted");
+  if (failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      if (!call.connected) {
+        return api::Fail(api::ErrorCode::kUnavailable, fmt::format("could not connect to {}:{}, is it running? ({})",
+                                                                   call.endpoint.host, call.endpoint.port,
+                                                                   error.what()));
+      }
+      return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", error.what()));
+    }
+  }
+  if (call.status != 200) return std::unexpected(ErrorOf(call));
+  return {};
+}
+
+}  // namespace
+
+api::Result<std::string> Client::Get(std::string_view path) {
+  Call call;
+  std::string body;
+  call.endpoint = endpoint_;
+  call.path = path;
+  call.on_bytes = [&body](std::string_view bytes) { body.append(bytes); };
+  if (auto done = Exchange(call, false); !done) return std::unexpected(done.error());
+  return body;
+}
+
+api::Result<void> Client::PostLines(std::string_view path, std::string body,
+                                    const std::function<void(std::string_view)>& on_line) {
+  Call call;
+  std::string pending;
+  call.endpoint = endpoint_;
+  call.verb = http::verb::post;
+  call.path = path;
+  call.body = std::move(body);
+  call.on_bytes = [&](std::string_view bytes) {
+    pending.append(bytes);
+    size_t begin = 0;
+    for (size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      on_line(std::string_view(pending).substr(begin, end - begin));
+    }
+    pending.erase(0, begin);
+  };
+  auto done = Exchange(call, true);
+  if (done && !pending.empty()) on_line(pending);
+  return done;
+}
+
+}  // namespace quire::cli
