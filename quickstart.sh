@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# ./quickstart.sh              install packages, build, start quired on the bundled model, ask it something
+# ./quickstart.sh test         install packages, build and run all tests
+# ./quickstart.sh test PRESET  the same with another preset of CMakePresets.json (dev, asan, tsan)
+# ./quickstart.sh stop         stop the daemon that the first form started
+#
+# For Debian 12, as root or with sudo. Everything it makes lies in build/ and in the model store (~/.ollama/models,
+# or $OLLAMA_MODELS).
+set -euo pipefail
+cd "$(dirname "$0")"
+
+build_packages=(g++ cmake ninja-build pkg-config ccache libboost1.81-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
+  libcli11-dev libssl-dev libpcre2-dev libutf8proc-dev libsystemd-dev libhwy-dev libedit-dev)
+test_packages=(libgtest-dev libgmock-dev python3 clang-format clang-tidy-16)
+node_min=20.11
+
+say() { printf '\n== %s\n' "$*"; }
+die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else command -v sudo >/dev/null || die "needs root or sudo to install packages"; sudo "$@"; fi
+}
+
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  say "installing ${missing[*]}"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The conformance suite's clients want a newer Node.js than Debian 12 has; the npm package "node" carries one.
+install_node() {
+  if command -v node >/dev/null && command -v npm >/dev/null && node_is_new_enough node; then return; fi
+  install_packages nodejs npm ca-certificates
+  node_is_new_enough node && return
+  if [ ! -x build/node/node_modules/.bin/node ]; then
+    say "installing Node.js 22 from npm into build/node"
+    mkdir -p build/node
+    npm install --prefix build/node --no-audit --no-fund --loglevel=error node@22 ||
+      { echo "quickstart: no Node.js >= $node_min: the conformance suite will be reported as skipped" >&2; return; }
+  fi
+  PATH="$PWD/build/node/node_modules/.bin:$PATH"
+  export PATH
+}
+node_is_new_enough() {
+  [ "$(printf '%s\n%s\n' "$node_min" "$("$1" --version | tr -d v)" | sort -V | head -1)" = "$node_min" ]
+}
+
+build() {  # build PRESET [cmake options]
+  local preset=$1
+  shift
+  say "building (preset $preset)"
+  cmake --preset "$preset" -Wno-dev "$@" >build-"$preset".log 2>&1 || { cat build-"$preset".log; rm -f build-"$preset".log; die "cmake failed"; }
+  rm -f build-"$preset".log
+  cmake --build --preset "$preset" --parallel
+}
+
+run_tests() {
+  local preset=${1:-release}
+  install_packages "${build_packages[@]}" "${test_packages[@]}"
+  install_node
+  build "$preset" -DQUIRE_BUILD_TESTS=ON
+  say "testing"
+  ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)"
+}
+
+pid_file=build/quired.pid
+host=${OLLAMA_HOST:-127.0.0.1:11434}
+
+start_daemon() {
+  if build/release/bin/quire list >/dev/null 2>&1; then
+    say "a server already answers on $host; using it"
+    return
+  fi
+  say "starting quired on $host"
+  setsid nohup build/release/bin/quired >build/quired.log 2>&1 </dev/null &
+  echo $! >"$pid_file"
+  local tries=0
+  until build/release/bin/quire list >/dev/null 2>&1; do
+    kill -0 "$(cat "$pid_file")" 2>/dev/null || { cat build/quired.log; die "quired ended"; }
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || { cat build/quired.log; die "quired does not answer on $host"; }
+    sleep 0.1
+  done
+}
+
+quick_start() {
+  install_packages "${build_packages[@]}"
+  build release -DQUIRE_BUILD_TESTS=OFF
+  start_daemon
+  local question="What is a prefix cache?"
+  say "quire run quire-demo \"$question\""
+  build/release/bin/quire run quire-demo "$question"
+  cat <<TEXT
+
+quired is running. Go on with
+  build/release/bin/quire run quire-demo                  a chat in the terminal
+  curl http://$host/api/chat -d '{"model":"quire-demo","messages":[{"role":"user","content":"Hello!"}]}'
+  ./quickstart.sh stop                                    stop the daemon (its log: build/quired.log)
+TEXT
+}
+
+stop_daemon() {
+  [ -f "$pid_file" ] || die "no daemon was started from here"
+  kill "$(cat "$pid_file")" 2>/dev/null || true
+  rm -f "$pid_file"
+}
+
+case "${1:-}" in
+  "") quick_start ;;
+  test) run_tests "${2:-release}" ;;
+  stop) stop_daemon ;;
+  *) die "usage: ./quickstart.sh [test [PRESET] | stop]" ;;
+esac

@@ -1,0 +1,137 @@
+"""Starts the real quired on a free loopback port with a model store of its own, and speaks HTTP to it.
+
+QUIRE_BIN names the folder of the binaries (ctest sets it).
+"""
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("QUIRE_BIN", ROOT / "build/release/bin")).resolve()
+MODEL = "quire-demo"
+TIMEOUT_S = 120  # of one exchange; generous, since sanitizer builds are slow
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Daemon:
+    def __init__(self, environment=None, store=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="quire-e2e-")
+        self.port = free_port()
+        self.log_path = pathlib.Path(self.folder.name) / "quired.log"
+        self.environment = os.environ | {
+            "HOME": self.folder.name,
+            "OLLAMA_HOST": f"127.0.0.1:{self.port}",
+            "OLLAMA_MODELS": str(store or pathlib.Path(self.folder.name) / "models"),
+        } | (environment or {})
+        self.process = None
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([BIN / "quired"], env=self.environment, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"quired ended with {self.process.returncode}:\n{self.log()}")
+            try:
+                self.get("/livez")
+                return self
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def stop(self, sig=signal.SIGTERM):
+        """The exit code. A sanitizer's report makes it non-zero."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(sig)
+        code = self.process.wait(TIMEOUT_S)
+        return code
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, value, traceback):
+        if self.process.poll() is None:
+            code = self.stop()
+            assert kind is not None or code == 0, f"quired ended with {code}:\n{self.log()}"
+        self.folder.cleanup()
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+
+    def request(self, method, path, body=None, headers=None):
+        connection = self.connect()
+        try:
+            payload = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
+            connection.request(method, path, payload, headers or {})
+            reply = connection.getresponse()
+            return Reply(reply.status, reply.headers, reply.read())
+        finally:
+            connection.close()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def post(self, path, body):
+        return self.request("POST", path, body)
+
+    def runner_pids(self):
+        """Processes called quire-runner whose parent is this daemon."""
+        pids = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                fields = (entry / "stat").read_text()
+            except OSError:
+                continue
+            name = fields[fields.index("(") + 1:fields.rindex(")")]
+            state, parent = fields[fields.rindex(")") + 2:].split()[:2]
+            if name == "quire-runner" and int(parent) == self.process.pid and state != "Z":
+                pids.append(int(entry.name))
+        return pids
+
+    def cli(self, *arguments, stdin=""):
+        return subprocess.run([BIN / "quire", *arguments], env=self.environment, input=stdin, text=True,
+                              capture_output=True, timeout=TIMEOUT_S)
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def lines(self):
+        """NDJSON, one object a line, newline-terminated."""
+        assert self.body.endswith(b"\n"), self.body[-200:]
+        return [json.loads(line) for line in self.body[:-1].split(b"\n")]
+
+
+def greedy(content, **options):
+    return {"model": MODEL, "messages": [{"role": "user", "content": content}],
+            "options": {"temperature": 0, **options}}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Checks that the tree keeps the rules of the house (docs/contributing.md). Prints every breach, exits 1 if any.
+
+usage: check_house.py [ROOT]
+"""
+import pathlib
+import re
+import sys
+
+LINES_MAX = 1000
+SOURCE_SUFFIXES = {".cc", ".h", ".py", ".sh", ".mjs", ".txt"}
+
+# Which folder may include which. A folder may always include itself. Subfolders of runner/ are layers of their own.
+MAY_INCLUDE = {
+    "api": set(),
+    "cache": set(),
+    "scheduler": {"api"},
+    "server": {"scheduler", "api"},
+    "bench": {"api", "cache", "runner", "scheduler", "server"},
+    "tests": {"api", "cache", "runner", "scheduler", "server"},
+    "runner": {"api", "cache"},
+    "runner/jinja": {"api"},
+    "runner/weights": {"api"},
+    "runner/kernels": {"api", "cache", "runner/weights"},
+    "runner/tokenizer": {"api", "runner/weights"},
+    "runner/sampler": {"api"},
+    "runner/prompt": {"api", "runner/jinja", "runner/weights"},
+    "runner/models": {"api", "cache", "runner/kernels", "runner/weights"},
+}
+
+TOP_LEVEL = {
+    "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "quickstart.sh", "server", "runner", "cache",
+    "scheduler", "api", "packaging", "tests", "bench", "systemd", "docs", "build",
+}
+
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beast[^>]*)>")
+VENDORED = "tests/conformance/suite/"
+
+
+def layer_of(path):
+    """The folder of MAY_INCLUDE that a file or an include path belongs to, the deepest that is named there."""
+    parts = path.split("/")
+    for depth in (2, 1):
+        name = "/".join(parts[:depth])
+        if len(parts) > depth and name in MAY_INCLUDE:
+            return name
+    return None
+
+
+def may_include(source, target):
+    return target == source or target in MAY_INCLUDE[source] or (source == "runner" and target.startswith("runner"))
+
+
+def check_source(name, text, breaches):
+    lines = text.splitlines()
+    if len(lines) > LINES_MAX:
+        breaches.append(f"{name}: {len(lines)} lines, more than {LINES_MAX}")
+    source = layer_of(name)
+    header = name.endswith(".h")
+    if header and "#pragma once" not in text:
+        breaches.append(f"{name}: header without #pragma once")
+    for number, line in enumerate(lines, 1):
+        where = f"{name}:{number}"
+        if UNFINISHED.search(line) and not name.startswith("tests/house/"):
+            breaches.append(f"{where}: unfinished work marked in the tree")
+        if header and HEAVY_IN_HEADER.match(line):
+            breaches.append(f"{where}: JSON or Beast in a header: {line.strip()}")
+        match = INCLUDE.match(line)
+        if not match or not name.endswith((".cc", ".h")):
+            continue
+        target = layer_of(match.group(1))
+        if source and target and not may_include(source, target):
+            breaches.append(f"{where}: {source}/ may not include {match.group(1)}")
+        if source and not target:
+            breaches.append(f"{where}: include from the root, not \"{match.group(1)}\"")
+
+
+def check_built(root, sources, breaches):
+    """Every .cc stands in a CMake file beside or above it."""
+    listed = ""
+    for pattern in ("CMakeLists.txt", "*.cmake"):
+        for path in root.rglob(pattern):
+            if "build" not in path.relative_to(root).parts:
+                listed += path.read_text(errors="replace")
+    for name in sources:
+        if name.endswith(".cc") and not re.search(r"(^|[\s/(])" + re.escape(name.split("/")[-1]) + r"\b", listed):
+            breaches.append(f"{name}: no CMake target builds it")
+
+
+def check(root):
+    breaches = []
+    for entry in root.iterdir():
+        if not entry.name.startswith(".") and entry.name not in TOP_LEVEL:
+            breaches.append(f"{entry.name}: not one of the top level's names")
+    sources = []
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(("build/", ".git/", ".cache/", VENDORED)) or "/node_modules/" in name or not path.is_file():
+            continue
+        if path.suffix in SOURCE_SUFFIXES:
+            check_source(name, path.read_text(errors="replace"), breaches)
+            sources.append(name)
+    check_built(root, sources, breaches)
+    return breaches
+
+
+if __name__ == "__main__":
+    found = check(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    for breach in found:
+        print(breach)
+    sys.exit(1 if found else 0)

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Plants each kind of breach in an empty tree and expects check_house to name it, and nothing in a clean one."""
+import pathlib
+import tempfile
+import unittest
+
+import check_house
+
+
+class CheckHouse(unittest.TestCase):
+    def breaches(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            names = " ".join(name.split("/")[-1] for name in files if name.endswith(".cc"))
+            for name, text in ({"CMakeLists.txt": f"add_library(all {names})"} | files).items():
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            return check_house.check(root)
+
+    def test_clean_tree(self):
+        self.assertEqual([], self.breaches({
+            "server/a.cc": '#include "server/a.h"\n#include "scheduler/b.h"\n#include <nlohmann/json.hpp>\n',
+            "server/a.h": '#pragma once\n#include "api/c.h"\n#include <nlohmann/json_fwd.hpp>\n',
+            "runner/engine/e.cc": '#include "runner/models/m.h"\n#include "cache/p.h"\n'}))
+
+    def test_include_against_the_arrows(self):
+        for name, include in [("api/a.cc", "server/x.h"), ("cache/a.cc", "api/error.h"), ("scheduler/a.cc", "server/x.h"),
+                              ("runner/a.cc", "scheduler/x.h"), ("server/a.cc", "runner/x.h"),
+                              ("runner/kernels/a.cc", "runner/models/model.h"), ("server/a.cc", "cache/x.h")]:
+            found = self.breaches({name: f'#include "{include}"\n'})
+            self.assertEqual(1, len(found), (name, include, found))
+            self.assertIn(include, found[0])
+
+    def test_relative_include(self):
+        self.assertIn("include from the root", self.breaches({"api/a.cc": '#include "../x.h"\n'})[0])
+
+    def test_long_file(self):
+        self.assertIn("1001 lines", self.breaches({"api/a.cc": "\n" * 1001})[0])
+        self.assertEqual([], self.breaches({"api/a.cc": "\n" * 1000}))
+
+    def test_json_or_beast_in_a_header(self):
+        for include in ("nlohmann/json.hpp", "boost/beast.hpp", "boost/beast/http/message.hpp"):
+            found = self.breaches({"server/a.h": f"#pragma once\n#include <{include}>\n"})
+            self.assertIn("JSON or Beast in a header", found[0])
+
+    def test_header_guard(self):
+        self.assertIn("pragma once", self.breaches({"api/a.h": "int x;\n"})[0])
+
+    def test_unbuilt_source(self):
+        self.assertIn("no CMake target", self.breaches({"CMakeLists.txt": "add_library(all)", "api/a.cc": ""})[0])
+
+    def test_top_level(self):
+        self.assertIn("not one of", self.breaches({"utils/a.md": ""})[0])
+
+    def test_unfinished(self):
+        self.assertIn("unfinished", self.breaches({"api/a.cc": "// TO" + "DO later\n"})[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
