@@ -1,8 +1,9 @@
-// Models on disk, exactly as Ollama keeps them: manifests/<host>/<namespace>/<model>/<tag> (an OCI manifest as JSON)
-// and blobs/sha256-<64 hex>. A store made by Ollama is used as it is.
+// Models on disk, exactly as Ollama keeps them: manifests/<host>/<namespace>/<model>/<tag> (an OCI manifest
+// as JSON) and blobs/sha256-<64 hex>. A store made by Ollama is used as it is.
 //
-// Every call reads or writes files and may block: call from a worker thread, never from the I/O thread. Calls may run
-// at once from several threads; a manifest is replaced by rename, so a reader sees the old or the new one.
+// Every call reads or writes files and may block: call from a worker thread, never from the I/O thread. Calls
+// may run at once from several threads; a manifest is replaced by rename, so a reader sees the old or the new
+// one.
 #pragma once
 
 #include <chrono>
@@ -30,16 +31,16 @@ struct ModelDetails {
 
 struct StoredModel {
   api::ModelName name;
-  std::string digest;    // sha256 of the manifest, 64 hex characters
-  int64_t size = 0;      // bytes of all layers and the config
+  std::string digest;  // sha256 of the manifest, 64 hex characters
+  int64_t size = 0;    // bytes of all layers and the config
   std::chrono::system_clock::time_point modified_at;
   ModelDetails details;
   std::filesystem::path weights;  // the model layer's blob
   std::string go_template;        // application/vnd.ollama.image.template layer, or empty
   std::string system;
   std::vector<std::string> licenses;
-  api::Options parameters;        // params layer, checked
-  std::string parameters_json;    // the same as stored, for /api/show
+  api::Options parameters;      // params layer, checked
+  std::string parameters_json;  // the same as stored, for /api/show
   std::vector<api::Message> messages;
 };
 
@@ -55,16 +56,17 @@ struct NewModel {
 
 class ModelStore {
  public:
-  // Creates the directories (0700 for what it creates) when they are missing. The error names the path, the user and
-  // the missing right.
+  // Creates the directories (0700 for what it creates) when they are missing. The error names the path, the
+  // user and the missing right.
   static api::Result<ModelStore> Open(std::filesystem::path root);
 
   // All models, newest first. A broken manifest is left out and logged, it does not hide the others.
   api::Result<std::vector<StoredModel>> List() const;
-  // kNotFound `model "x" not found` when there is none; kBadModel when its manifest or a blob is broken or missing.
+  // kNotFound `model "x" not found` when there is none; kBadModel when its manifest or a blob is broken or
+  // missing.
   api::Result<StoredModel> Find(const api::ModelName& name) const;
-  // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by rename: a crash
-  // at any point leaves a usable store.
+  // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by
+  // rename: a crash at any point leaves a usable store.
   api::Result<StoredModel> Register(const NewModel& model);
 
   const std::filesystem::path& root() const { return root_; }

@@ -1,17 +1,16 @@
-// A model's files, opened and checked: one GGUF (or, later, its splits) or a Hugging Face directory. Both answer the
-// same questions, so that a family's code does not know which it was.
+// A model's files, opened and checked: one GGUF (or, later, its splits) or a Hugging Face directory. Both
+// answer the same questions, so that a family's code does not know which it was.
 #pragma once
 
 #include <cstdint>
 #include <expected>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "api/error.h"
 #include "runner/weights/tensor.h"
@@ -44,10 +43,11 @@ class ModelFiles {
   // Hugging Face: the text of tokenizer.json; empty for GGUF (whose tokenizer is in config()).
   virtual const std::string& tokenizer_json() const = 0;
 
-  // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template); empty
-  // when it has none.
+  // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
+  // empty when it has none.
   virtual std::string chat_template() const = 0;
-  // Ids that end a generation, from generation_config.json / config.json / GGUF eos, eot, eom keys. May be empty.
+  // Ids that end a generation, from generation_config.json / config.json / GGUF eos, eot, eom keys. May be
+  // empty.
   virtual std::vector<int32_t> end_of_generation_ids() const = 0;
 };
 

@@ -15,15 +15,16 @@ enum class DataType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 
 std::string_view Name(DataType type);
 
-// Bytes of one row of `elements` elements. REQUIRES: elements is a multiple of the type's block (32 for Q8_0, else 1).
+// Bytes of one row of `elements` elements. REQUIRES: elements is a multiple of the type's block (32 for Q8_0,
+// else 1).
 size_t RowBytes(DataType type, int64_t elements);
 
-// A view into a mapped file; lives as long as the ModelFiles it came from. Immutable, any thread. Data is aligned for
-// its element type: 4 bytes for F32, 2 for the others.
+// A view into a mapped file; lives as long as the ModelFiles it came from. Immutable, any thread. Data is
+// aligned for its element type: 4 bytes for F32, 2 for the others.
 struct Tensor {
-  std::string name;                // as the checkpoint family names it (see model_files.h)
+  std::string name;  // as the checkpoint family names it (see model_files.h)
   DataType type = DataType::kF32;
-  std::vector<int64_t> shape;      // row-major, outermost first: a linear layer is [out, in] in both formats
+  std::vector<int64_t> shape;       // row-major, outermost first: a linear layer is [out, in] in both formats
   std::span<const std::byte> data;  // exactly rows * RowBytes
 
   int64_t elements() const;

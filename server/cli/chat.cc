@@ -41,7 +41,9 @@ std::string Duration(double nanoseconds) {
 
 void PrintStatistics(const Json& reply) {
   const auto number = [&reply](const char* name) { return reply.value(name, 0.0); };
-  const auto rate = [](double tokens, double nanoseconds) { return nanoseconds > 0 ? tokens * 1e9 / nanoseconds : 0.0; };
+  const auto rate = [](double tokens, double nanoseconds) {
+    return nanoseconds > 0 ? tokens * 1e9 / nanoseconds : 0.0;
+  };
   fmt::print(stderr, "\ntotal duration:       {}\n", Duration(number("total_duration")));
   fmt::print(stderr, "load duration:        {}\n", Duration(number("load_duration")));
   fmt::print(stderr, "prompt eval count:    {:.0f} token(s), {:.0f} cached\n", number("prompt_eval_count"),
@@ -51,7 +53,8 @@ void PrintStatistics(const Json& reply) {
              rate(number("prompt_eval_count"), number("prompt_eval_duration")));
   fmt::print(stderr, "eval count:           {:.0f} token(s)\n", number("eval_count"));
   fmt::print(stderr, "eval duration:        {}\n", Duration(number("eval_duration")));
-  fmt::print(stderr, "eval rate:            {:.2f} tokens/s\n", rate(number("eval_count"), number("eval_duration")));
+  fmt::print(stderr, "eval rate:            {:.2f} tokens/s\n",
+             rate(number("eval_count"), number("eval_duration")));
 }
 
 std::filesystem::path HistoryFile() {
@@ -94,7 +97,8 @@ std::string ReadAll(std::FILE* file) {
 std::string Chat::RequestBody(const std::string& question) const {
   Json body = {{"model", options_.model}, {"messages", Json::array()}};
   if (!system_.empty()) body["messages"].push_back({{"role", "system"}, {"content", system_}});
-  for (const auto& turn : turns_) body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
+  for (const auto& turn : turns_)
+    body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
   body["messages"].push_back({{"role", "user"}, {"content", question}});
   if (options_.keep_alive) {
     char* end = nullptr;
@@ -107,9 +111,11 @@ std::string Chat::RequestBody(const std::string& question) const {
 
 api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
   const Json reply = Json::parse(line, nullptr, false);
-  if (!reply.is_object()) return api::Fail(api::ErrorCode::kInternal, "the server sent a line that is not JSON");
+  if (!reply.is_object())
+    return api::Fail(api::ErrorCode::kInternal, "the server sent a line that is not JSON");
   if (const auto error = reply.find("error"); error != reply.end()) {
-    return api::Fail(api::ErrorCode::kInternal, error->is_string() ? error->get<std::string>() : error->dump());
+    return api::Fail(api::ErrorCode::kInternal,
+                     error->is_string() ? error->get<std::string>() : error->dump());
   }
   if (const auto message = reply.find("message"); message != reply.end() && message->is_object()) {
     const std::string text = message->value("content", "");

@@ -23,8 +23,8 @@ class Chat {
  public:
   Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
 
-  // Asks and prints the answer to stdout as it arrives; remembers both. An interrupted answer is remembered as far as
-  // it came. Errors leave the conversation as it was.
+  // Asks and prints the answer to stdout as it arrives; remembers both. An interrupted answer is remembered
+  // as far as it came. Errors leave the conversation as it was.
   api::Result<void> Ask(const std::string& question);
 
   // Reads questions from the terminal until /bye or end of input. The value is the exit code.

@@ -45,8 +45,8 @@ struct Call {
 
 asio::awaitable<void> Converse(Call& call) {
   tcp::resolver resolver(call.io);
-  const auto addresses =
-      co_await resolver.async_resolve(call.endpoint.host, std::to_string(call.endpoint.port), asio::use_awaitable);
+  const auto addresses = co_await resolver.async_resolve(
+      call.endpoint.host, std::to_string(call.endpoint.port), asio::use_awaitable);
   co_await asio::async_connect(call.socket, addresses, asio::use_awaitable);
   call.connected = true;
 
@@ -68,7 +68,8 @@ asio::awaitable<void> Converse(Call& call) {
     parser.get().body().data = bytes.data();
     parser.get().body().size = bytes.size();
     boost::system::error_code error;
-    co_await http::async_read_some(call.socket, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+    co_await http::async_read_some(call.socket, buffer, parser,
+                                   asio::redirect_error(asio::use_awaitable, error));
     if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
     const std::string_view piece(bytes.data(), bytes.size() - parser.get().body().size);
     if (call.status == 200) {
@@ -128,9 +129,9 @@ api::Result<void> Exchange(Call& call, bool interruptible) {
       std::rethrow_exception(failure);
     } catch (const std::exception& error) {
       if (!call.connected) {
-        return api::Fail(api::ErrorCode::kUnavailable, fmt::format("could not connect to {}:{}, is it running? ({})",
-                                                                   call.endpoint.host, call.endpoint.port,
-                                                                   error.what()));
+        return api::Fail(api::ErrorCode::kUnavailable,
+                         fmt::format("could not connect to {}:{}, is it running? ({})", call.endpoint.host,
+                                     call.endpoint.port, error.what()));
       }
       return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", error.what()));
     }

@@ -59,7 +59,8 @@ std::string Until(const Json& model, Clock::time_point now) {
 
 }  // namespace
 
-api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix, Clock::time_point now) {
+api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix,
+                                   Clock::time_point now) {
   const auto models = Models(tags_json);
   if (!models) return std::unexpected(models.error());
   std::vector<std::vector<std::string>> rows = {{"NAME", "ID", "SIZE", "MODIFIED"}};
@@ -78,8 +79,9 @@ api::Result<std::string> PsTable(std::string_view ps_json, Clock::time_point now
   if (!models) return std::unexpected(models.error());
   std::vector<std::vector<std::string>> rows = {{"NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"}};
   for (const auto& model : *models) {
-    rows.push_back({Text(model, "name"), Text(model, "digest").substr(0, 12), FormatSize(Number(model, "size")),
-                    "100% CPU", std::to_string(Number(model, "context_length")), Until(model, now)});
+    rows.push_back({Text(model, "name"), Text(model, "digest").substr(0, 12),
+                    FormatSize(Number(model, "size")), "100% CPU",
+                    std::to_string(Number(model, "context_length")), Until(model, now)});
   }
   return FormatTable(rows);
 }

@@ -56,7 +56,8 @@ int Run(Client& client, const ChatOptions& options, const std::vector<std::strin
   }
   Chat chat(client, options);
   if (question.empty() && terminal) return chat.Converse();
-  if (question.empty()) return Complain({api::ErrorCode::kInvalidArgument, "nothing to ask: no prompt and no input"});
+  if (question.empty())
+    return Complain({api::ErrorCode::kInvalidArgument, "nothing to ask: no prompt and no input"});
   const auto answered = chat.Ask(question);
   return answered ? 0 : Complain(answered.error());
 }
