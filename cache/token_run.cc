@@ -35,7 +35,7 @@ TokenId TokenRun::operator[](size_t i) const {
   QUIRE_CACHE_CHECK(i < size_);
   auto piece = pieces_.begin();
   for (; i >= piece->size; ++piece) i -= piece->size;
-  return piece->chunk[piece->begin + i];
+  return piece->data()[i];
 }
 
 TokenRun TokenRun::Slice(size_t from, size_t to) const {
@@ -65,8 +65,8 @@ void TokenRun::Append(TokenRun tail) {
       last.size += (next++)->size;
     } else if (last.size + next->size <= kJoinUpTo) {
       auto chunk = std::make_shared_for_overwrite<TokenId[]>(last.size + next->size);
-      std::copy_n(&last.chunk[last.begin], last.size, chunk.get());
-      std::copy_n(&next->chunk[next->begin], next->size, chunk.get() + last.size);
+      std::copy_n(last.data(), last.size, chunk.get());
+      std::copy_n(next->data(), next->size, chunk.get() + last.size);
       last = {std::move(chunk), 0, last.size + next->size};
       ++next;
     }
@@ -78,7 +78,7 @@ size_t TokenRun::CommonPrefix(std::span<const TokenId> tokens) const {
   size_t at = 0;
   for (const Piece& piece : pieces_) {
     const size_t size = std::min(piece.size, tokens.size() - at);
-    const size_t same = CommonPrefixOf(&piece.chunk[piece.begin], tokens.data() + at, size);
+    const size_t same = CommonPrefixOf(piece.data(), tokens.data() + at, size);
     at += same;
     if (same < piece.size) break;
   }
@@ -87,8 +87,7 @@ size_t TokenRun::CommonPrefix(std::span<const TokenId> tokens) const {
 
 void TokenRun::AppendTo(std::vector<TokenId>* tokens) const {
   for (const Piece& piece : pieces_) {
-    const TokenId* begin = &piece.chunk[piece.begin];
-    tokens->insert(tokens->end(), begin, begin + piece.size);
+    tokens->insert(tokens->end(), piece.data(), piece.data() + piece.size);
   }
 }
 

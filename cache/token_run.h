@@ -31,6 +31,8 @@ class TokenRun {
 
  private:
   struct Piece {
+    const TokenId* data() const { return chunk.get() + begin; }
+
     std::shared_ptr<const TokenId[]> chunk;
     size_t begin;
     size_t size;
