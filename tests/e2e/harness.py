@@ -35,6 +35,7 @@ class Daemon:
             "OLLAMA_MODELS": str(store or pathlib.Path(self.folder.name) / "models"),
         } | (environment or {})
         self.process = None
+        self.connections = []  # closed at the end, whatever a test left open
 
     def start(self):
         with open(self.log_path, "ab") as log:
@@ -63,6 +64,8 @@ class Daemon:
         return self.start()
 
     def __exit__(self, kind, value, traceback):
+        for connection in self.connections:
+            connection.close()
         if self.process.poll() is None:
             code = self.stop()
             assert kind is not None or code == 0, f"quired ended with {code}:\n{self.log()}"
@@ -72,7 +75,9 @@ class Daemon:
         return self.log_path.read_text(errors="replace")
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        self.connections.append(connection)
+        return connection
 
     def request(self, method, path, body=None, headers=None):
         connection = self.connect()

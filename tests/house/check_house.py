@@ -36,6 +36,8 @@ TOP_LEVEL = {
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beast[^>]*)>")
+# gcc 12 (bug 106188) may lay out a coroutine's frame wrongly when an await stands in a condition; name its value first.
+AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\([^;]*\bco_await\b")
 VENDORED = "tests/conformance/suite/"
 
 
@@ -65,6 +67,8 @@ def check_source(name, text, breaches):
         where = f"{name}:{number}"
         if UNFINISHED.search(line) and not name.startswith("tests/house/"):
             breaches.append(f"{where}: unfinished work marked in the tree")
+        if name.endswith((".cc", ".h")) and AWAIT_IN_CONDITION.search(line):
+            breaches.append(f"{where}: co_await in a condition")
         if header and HEAVY_IN_HEADER.match(line):
             breaches.append(f"{where}: JSON or Beast in a header: {line.strip()}")
         match = INCLUDE.match(line)

@@ -53,6 +53,10 @@ class CheckHouse(unittest.TestCase):
     def test_top_level(self):
         self.assertIn("not one of", self.breaches({"utils/a.md": ""})[0])
 
+    def test_await_in_a_condition(self):
+        self.assertIn("co_await in a condition", self.breaches({"api/a.cc": "if (!co_await Read()) return;\n"})[0])
+        self.assertEqual([], self.breaches({"api/a.cc": "const bool read = co_await Read();\nif (read) return;\n"}))
+
     def test_unfinished(self):
         self.assertIn("unfinished", self.breaches({"api/a.cc": "// TO" + "DO later\n"})[0])
 
