@@ -37,7 +37,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beast[^>]*)>")
 # gcc 12 (bug 106188) may lay out a coroutine's frame wrongly when an await stands in a condition; name its value first.
-AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\([^;]*\bco_await\b")
+AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\((?:[^()=;]|\([^()]*\))*\bco_await\b")
 VENDORED = "tests/conformance/suite/"
 
 
