@@ -123,7 +123,8 @@ Awaitable<void> TestServer::Hold(Exchange& exchange) {
   Presence presence(*this);
   co_await released_.async_wait(kTuple);
   HttpResponse response{.content_type = "text/plain", .body = "released"};
-  if (co_await exchange.Send(std::move(response))) presence.cancelled = false;
+  const bool sent = co_await exchange.Send(std::move(response));
+  if (sent) presence.cancelled = false;
 }
 
 // Writes without end: what a reader that takes nothing must not make the server hold in memory.
@@ -144,7 +145,8 @@ Awaitable<void> TestServer::Trickle(Exchange& exchange) {
   co_await exchange.Stream("text/event-stream", "data: 1\n\n");
   co_await released_.async_wait(kTuple);
   co_await exchange.Stream("text/event-stream", "data: 2\n\n");
-  if (co_await exchange.EndStream()) presence.cancelled = false;
+  const bool ended = co_await exchange.EndStream();
+  if (ended) presence.cancelled = false;
 }
 
 }  // namespace quire::server::testing
