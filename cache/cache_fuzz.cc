@@ -1,4 +1,5 @@
-// libFuzzer over the operations of the random tests: the first byte picks the layer mix, the others every decision.
+// libFuzzer over the operations of the random tests: the first byte picks the layer mix, the others every
+// decision.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

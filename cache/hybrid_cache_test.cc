@@ -1,8 +1,10 @@
 #include "cache/hybrid_cache.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "cache/fake_model.h"
@@ -78,6 +80,21 @@ TEST(CausalKv, AForkAtAnyLengthSharesEverythingAndCopiesAtMostAPage) {
     EXPECT_LE(rig.cache().stats().bytes_copied - copied, PageBytes(rig.cache().layout(), 0));
     rig.CheckAll();
     rig.Drop(b);
+  }
+}
+
+TEST(CausalKv, EveryElementTypeIsKeptAndCopiedWhole) {
+  for (const ElementType element :
+       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+    const AttentionGroup group{.layers = 2, .kv_heads = 2, .head_dim = 32, .element = element};
+    AttentionGroup window = group;
+    window.window = 5;
+    Rig rig({.page_tokens = 4, .groups = {group, window}}, {.pages = {16, 16}});
+    const size_t a = rig.New();
+    rig.Append({{a, 6}});
+    const size_t b = rig.Fork(a, 6);
+    rig.Append({{a, 3}, {b, 1}});
+    rig.Append({{b, 7}});
   }
 }
 
@@ -280,6 +297,47 @@ TEST(Capacity, OneByteBudgetServesAllKinds) {
   rig.Drop(a);
   rig.cache().ReleaseFree();
   EXPECT_EQ(rig.cache().stats().resident_bytes, 0u);
+}
+
+size_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t size = 0;
+  size_t resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(Capacity, ResidentMemoryFollowsUse) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const Layout layout{.page_tokens = 32, .groups = {{.layers = 4, .kv_heads = 8, .head_dim = 64}}};
+  Rig rig(layout, {.bytes = 64 * 1024 * kMiB});
+  const size_t start = ResidentBytes();
+  const size_t a = rig.New();
+  const quire::cache::Append append[] = {{&rig.sequence(a), 32 * 256}};
+  auto step = rig.cache().Begin(append);
+  ASSERT_TRUE(step.has_value());
+  for (const PageView& page : (*step)->Pages(0, 0)) std::memset(page.base, 1, PageBytes(layout, 0));
+  (*step)->Commit();
+  step->reset();
+  EXPECT_EQ(rig.cache().stats().used_bytes, 128 * kMiB);
+  EXPECT_GT(ResidentBytes(), start + 100 * kMiB);
+  EXPECT_LT(ResidentBytes(), start + 200 * kMiB);
+  rig.Drop(a);
+  rig.cache().ReleaseFree();
+  EXPECT_LT(ResidentBytes(), start + 64 * kMiB);
+}
+
+TEST(Capacity, TheLargestSequenceIsTheLargestThatFits) {
+  const Layout layout{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {DeltaLayer()}};
+  for (const size_t blocks : {6, 9, 20}) {
+    const Capacity capacity{.bytes = blocks * (PageBytes(layout, 0) + PageBytes(layout, 1)) +
+                                     SlotBytes(layout) + 100};
+    Rig rig(layout, capacity);
+    const auto largest = rig.cache().LargestSequence(1);
+    EXPECT_GT(largest, 0);
+    const size_t a = rig.New();
+    for (Position at = 0; at < largest; ++at) rig.Append({{a, 1}});
+  }
 }
 
 TEST(Capacity, RefusesWhatIsNoCapacity) {

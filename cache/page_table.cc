@@ -149,8 +149,8 @@ void Graft(BlockPool* pool, Node*& node, Node* tail, int level, int64_t base, in
   FreeIfEmpty(pool, node);
 }
 
-void Visit(const Node* node, int64_t base, int64_t from, int64_t to,
-           const std::function<void(int64_t, BlockId)>& visit) {
+template <class Function>
+void Visit(const Node* node, int64_t base, int64_t from, int64_t to, const Function& visit) {
   if (node == nullptr || base >= to || base + Span(node->level) <= from) return;
   for (int i = 0; i < kFanout; ++i) {
     const int64_t index = base + i * EntrySpan(node->level);
@@ -274,6 +274,13 @@ PageTable PageTable::Join(const PageTable& head, const PageTable& tail, int64_t 
 
 void PageTable::ForEach(int64_t from, int64_t to, const std::function<void(int64_t, BlockId)>& visit) const {
   Visit(root_, 0, from, to, visit);
+}
+
+std::vector<BlockId> PageTable::Pages(int64_t from, int64_t to) const {
+  std::vector<BlockId> pages;
+  pages.reserve(static_cast<size_t>(std::max<int64_t>(0, to - from)));
+  Visit(root_, 0, from, to, [&](int64_t, BlockId page) { pages.push_back(page); });
+  return pages;
 }
 
 void PageTable::Audit(const Auditor& auditor) const { AuditNode(root_, auditor); }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "cache/page_pool.h"
 
@@ -39,6 +40,7 @@ class PageTable {
   static PageTable Join(const PageTable& head, const PageTable& tail, int64_t index);
 
   // Present pages with an index in [from, to), ascending.
+  std::vector<BlockId> Pages(int64_t from, int64_t to) const;
   void ForEach(int64_t from, int64_t to, const std::function<void(int64_t, BlockId)>& visit) const;
 
   struct Node;

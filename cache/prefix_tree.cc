@@ -71,8 +71,12 @@ PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) {
   upper->parent = lower->parent;
   upper->from = lower->from;
   upper->to = at;
-  upper->run = lower->run.Slice(0, cut + (lookahead_ ? 1 : 0));
-  lower->run = lower->run.Slice(cut, lower->run.size());
+  upper->run = lower->run.TakeFront(cut + (lookahead_ ? 1 : 0));
+  if (lookahead_) {
+    TokenRun shared = upper->run.Last(1);
+    shared.Append(std::move(lower->run));
+    lower->run = std::move(shared);
+  }
   lower->from = at;
   lower->parent = upper.get();
   upper->children.emplace(FirstKey(*lower), std::move(lower));
@@ -99,7 +103,8 @@ void PrefixTree::MergeIntoChild(PrefixNode* node) {
   QUIRE_CACHE_CHECK(node->parent != nullptr && node->only_child() != nullptr);
   std::unique_ptr<PrefixNode>& owner = Owner(node);
   std::unique_ptr<PrefixNode> child = std::move(node->children.begin()->second);
-  TokenRun run = lookahead_ ? node->run.Slice(0, node->run.size() - 1) : std::move(node->run);
+  TokenRun run = std::move(node->run);
+  if (lookahead_) run.DropLast(1);
   run.Append(std::move(child->run));
   child->run = std::move(run);
   child->from = node->from;

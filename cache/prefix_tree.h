@@ -10,7 +10,7 @@
 // parent merged
 //   with its only child, the child lives on.
 // Costs: matching is linear in the matched tokens; splitting and merging do not depend on an edge's length
-// beyond one handle per 2048 tokens. Engine thread only.
+// beyond one handle per 4096 tokens. Engine thread only.
 #pragma once
 
 #include <cstddef>

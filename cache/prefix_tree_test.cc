@@ -161,8 +161,14 @@ TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
   for (int round = 0; round < 300; ++round) {
     const size_t a = random() % 9001;
     const size_t b = a + random() % (9001 - a);
-    TokenRun front = run.Slice(0, a);
-    front.Append(run.Slice(a, b));
+    TokenRun rest = run;
+    TokenRun front = rest.TakeFront(a);
+    EXPECT_EQ(rest.size(), tokens.size() - a);
+    rest.DropLast(9000 - b);
+    front.Append(rest.TakeFront(b - a));
+    Tokens last;
+    front.Last(b / 2).AppendTo(&last);
+    ASSERT_TRUE(std::ranges::equal(last, std::span(tokens).subspan(b - b / 2, b / 2)));
     front.Append(TokenRun(std::span(tokens).subspan(b)));
     Tokens again;
     front.AppendTo(&again);

@@ -64,10 +64,10 @@ void ViewList::Update(const HybridState& held, size_t group, Position oldest, Po
   first_index_ = first;
   valid_ = end;
   if (last == first) return;
-  for (int64_t index = keep_end; index < last; ++index) {
-    const BlockId page = held.groups[group].table.Get(index);
-    QUIRE_CACHE_CHECK(page != kNoBlock);
-    const Position page_begin = index * page_tokens;
+  const std::vector<BlockId> pages = held.groups[group].table.Pages(keep_end, last);
+  QUIRE_CACHE_CHECK(static_cast<int64_t>(pages.size()) == last - keep_end);
+  for (const BlockId page : pages) {
+    const Position page_begin = keep_end++ * page_tokens;
     views_.push_back(PageView{pools.pages[group]->data(page), page_begin,
                               static_cast<int32_t>(std::min(page_begin + page_tokens, end) - page_begin)});
   }

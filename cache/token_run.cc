@@ -38,18 +38,47 @@ TokenId TokenRun::operator[](size_t i) const {
   return piece->data()[i];
 }
 
-TokenRun TokenRun::Slice(size_t from, size_t to) const {
-  QUIRE_CACHE_CHECK(from <= to && to <= size_);
-  TokenRun slice;
-  slice.size_ = to - from;
-  size_t at = 0;
-  for (const Piece& piece : pieces_) {
-    const size_t begin = std::max(from, at);
-    const size_t end = std::min(to, at + piece.size);
-    if (begin < end) slice.pieces_.push_back({piece.chunk, piece.begin + begin - at, end - begin});
-    at += piece.size;
+TokenRun TokenRun::TakeFront(size_t count) {
+  QUIRE_CACHE_CHECK(count <= size_);
+  TokenRun front;
+  front.size_ = count;
+  size_ -= count;
+  size_t whole = 0;
+  for (; whole < pieces_.size() && pieces_[whole].size <= count; ++whole) count -= pieces_[whole].size;
+  const auto end = pieces_.begin() + static_cast<std::ptrdiff_t>(whole);
+  front.pieces_.reserve(whole + 1);
+  front.pieces_.assign(std::make_move_iterator(pieces_.begin()), std::make_move_iterator(end));
+  pieces_.erase(pieces_.begin(), end);
+  if (count > 0) {
+    Piece& cut = pieces_.front();
+    front.pieces_.push_back({cut.chunk, cut.begin, count});
+    cut.begin += count;
+    cut.size -= count;
   }
-  return slice;
+  return front;
+}
+
+TokenRun TokenRun::Last(size_t count) const {
+  QUIRE_CACHE_CHECK(count <= size_);
+  TokenRun last;
+  last.size_ = count;
+  for (auto piece = pieces_.rbegin(); count > 0; ++piece) {
+    const size_t size = std::min(count, piece->size);
+    last.pieces_.insert(last.pieces_.begin(), {piece->chunk, piece->begin + piece->size - size, size});
+    count -= size;
+  }
+  return last;
+}
+
+void TokenRun::DropLast(size_t count) {
+  QUIRE_CACHE_CHECK(count <= size_);
+  size_ -= count;
+  while (count > 0) {
+    const size_t size = std::min(count, pieces_.back().size);
+    pieces_.back().size -= size;
+    count -= size;
+    if (pieces_.back().size == 0) pieces_.pop_back();
+  }
 }
 
 void TokenRun::Append(TokenRun tail) {

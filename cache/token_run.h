@@ -1,8 +1,8 @@
 // An immutable run of token ids that is cut and joined without copying it.
 //
-// Tokens live in shared chunks of at most kChunk; a run is a list of slices of chunks. Cutting copies slice
-// handles, one per chunk; joining copies at most the two slices that meet, and only while together they are
-// short.
+// Tokens live in shared chunks of at most kChunk; a run is a list of slices of chunks. Cutting and joining
+// move slice handles, one per chunk; joining copies at most the two slices that meet, and only while together
+// they are short.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,18 @@ namespace quire::cache {
 
 class TokenRun {
  public:
-  static constexpr size_t kChunk = 2048;
+  static constexpr size_t kChunk = 4096;
 
   TokenRun() = default;
   explicit TokenRun(std::span<const TokenId> tokens);
 
   size_t size() const { return size_; }
   TokenId operator[](size_t i) const;
-  TokenRun Slice(size_t from, size_t to) const;  // REQUIRES: from <= to <= size()
+  // Cuts off and returns the first `count` tokens. REQUIRES: count <= size().
+  TokenRun TakeFront(size_t count);
+  // A run of the last `count` tokens, sharing them. REQUIRES: count <= size().
+  TokenRun Last(size_t count) const;
+  void DropLast(size_t count);  // REQUIRES: count <= size()
   void Append(TokenRun tail);
   // Length of the longest common prefix.
   size_t CommonPrefix(std::span<const TokenId> tokens) const;
