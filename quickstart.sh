@@ -50,11 +50,11 @@ node_is_new_enough() {
 }
 
 build() {  # build PRESET [cmake options]
-  local preset=$1
+  local preset=$1 log=build/cmake-$1.log
   shift
   say "building (preset $preset)"
-  cmake --preset "$preset" -Wno-dev "$@" >build-"$preset".log 2>&1 || { cat build-"$preset".log; rm -f build-"$preset".log; die "cmake failed"; }
-  rm -f build-"$preset".log
+  mkdir -p build
+  cmake --preset "$preset" -Wno-dev "$@" >"$log" 2>&1 || { cat "$log"; die "cmake failed"; }
   cmake --build --preset "$preset" --parallel
 }
 
