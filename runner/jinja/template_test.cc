@@ -95,6 +95,13 @@ TEST(JinjaJson, RefusesDeepNesting) {
   EXPECT_EQ(value.error().code, api::ErrorCode::kInvalidArgument);
 }
 
+TEST(JinjaJson, RefusesWhatIsNotUtf8) {
+  EXPECT_FALSE(FromJson(ordered_json("a\xE2\x82")).has_value());
+  ordered_json object;
+  object["\xFF"] = 1;
+  EXPECT_FALSE(FromJson(object).has_value());
+}
+
 TEST(JinjaDict, FindsAmongMany) {
   std::vector<Value::Entry> entries;
   for (int64_t i = 0; i < 100; ++i) {

@@ -15,9 +15,9 @@ struct CodePoint {
 };
 
 bool IsValidUtf8(std::string_view text);
-// REQUIRES: text is valid UTF-8 and at is a border before the end.
+// REQUIRES: at is a border before the end. What is cut off at the end of the text counts as one U+FFFD.
 CodePoint CodePointAt(std::string_view text, size_t at);
-// REQUIRES: text is valid UTF-8 and end is a border after the start.
+// REQUIRES: end is a border after the start.
 CodePoint CodePointBefore(std::string_view text, size_t end);
 // False for surrogates and beyond U+10FFFF, which UTF-8 cannot say.
 bool AppendCodePoint(std::string& out, char32_t value);

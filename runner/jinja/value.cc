@@ -11,6 +11,7 @@
 
 #include "runner/jinja/compare.h"
 #include "runner/jinja/limits.h"
+#include "runner/jinja/unicode.h"
 
 namespace quire::runner::jinja {
 namespace {
@@ -72,8 +73,12 @@ api::Result<Value> Convert(const nlohmann::ordered_json& json, Trust trust, int 
     }
     case nlohmann::ordered_json::value_t::number_float:
       return Value(json.get<double>());
-    case nlohmann::ordered_json::value_t::string:
-      return Value::String(json.get_ref<const std::string&>(), trust);
+    case nlohmann::ordered_json::value_t::string: {
+      const std::string& text = json.get_ref<const std::string&>();
+      if (!IsValidUtf8(text))
+        return api::Fail(api::ErrorCode::kInvalidArgument, "JSON string is not valid UTF-8");
+      return Value::String(text, trust);
+    }
     case nlohmann::ordered_json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -90,6 +95,8 @@ api::Result<Value> Convert(const nlohmann::ordered_json& json, Trust trust, int 
       for (const auto& [key, element] : json.items()) {
         auto item = Convert(element, trust, levels_left - 1);
         if (!item) return item;
+        if (!IsValidUtf8(key))
+          return api::Fail(api::ErrorCode::kInvalidArgument, "JSON key is not valid UTF-8");
         entries.emplace_back(Value::String(key, trust), *std::move(item));
       }
       return Value(std::make_shared<const Dict>(std::move(entries), Charge()));

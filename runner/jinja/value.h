@@ -182,7 +182,7 @@ class Dict {
 };
 
 // JSON as template values. Strings, keys too, carry `trust`. Numbers beyond int64 become floats.
-// kInvalidArgument when nested deeper than Limits::value_depth_max allows.
+// kInvalidArgument when nested deeper than Limits::value_depth_max allows, or not UTF-8.
 api::Result<Value> FromJson(const nlohmann::ordered_json& json, Trust trust = Trust::kTemplate);
 
 }  // namespace quire::runner::jinja
