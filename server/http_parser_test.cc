@@ -8,6 +8,8 @@
 namespace quire::server {
 namespace {
 
+using namespace std::string_literals;
+
 // Feeds in pieces of `step` bytes as a connection would: what was not taken comes again with more behind it.
 std::expected<size_t, ParseFailure> FeedAll(HttpParser& parser, std::string_view bytes, size_t step) {
   std::string buffer;
@@ -104,7 +106,7 @@ TEST(HttpParser, RefusesWhatTwoPartiesCouldReadDifferently) {
       {"GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400},
       {"GET / HTTP/1.1\nHost: a\n\n", 400},
       {"GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", 400},
-      {std::string("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", 37), 400},
+      {"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n"s, 400},
       {"GET / HTTP/1.1\r\n\r\n", 400},
       {"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400},
       {"GET / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n", 417},
