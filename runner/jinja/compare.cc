@@ -16,11 +16,15 @@ std::partial_ordering CompareIntToDouble(int64_t integer, double number) {
   if (number >= 0x1p63) return std::partial_ordering::less;
   if (number < -0x1p63) return std::partial_ordering::greater;
   const double whole = std::trunc(number);
-  if (const auto order = integer <=> static_cast<int64_t>(whole); order != 0) return order;
+  if (const auto order = integer <=> static_cast<int64_t>(whole); std::is_neq(order)) return order;
   return 0.0 <=> number - whole;
 }
 
-std::partial_ordering Flip(std::partial_ordering order) { return 0 <=> order; }
+std::partial_ordering Flip(std::partial_ordering order) {
+  if (std::is_lt(order)) return std::partial_ordering::greater;
+  if (std::is_gt(order)) return std::partial_ordering::less;
+  return order;
+}
 
 // Views of a dict's keys and items are sets to Python; ranges are sequences of their own kind.
 bool ComparesByItems(Type type) {
@@ -96,7 +100,7 @@ std::partial_ordering CompareNumbers(const Value& a, const Value& b) {
 
 bool Equal(Runtime& runtime, const Value& a, const Value& b) {
   runtime.budget().Step();
-  if (a.is_number() && b.is_number()) return CompareNumbers(a, b) == 0;
+  if (a.is_number() && b.is_number()) return std::is_eq(CompareNumbers(a, b));
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kString:
@@ -131,7 +135,7 @@ std::partial_ordering Order(Runtime& runtime, const Value& a, const Value& b, co
                     TypeName(b.type())));
 }
 
-bool Less(Runtime& runtime, const Value& a, const Value& b) { return Order(runtime, a, b, "<") < 0; }
+bool Less(Runtime& runtime, const Value& a, const Value& b) { return std::is_lt(Order(runtime, a, b, "<")); }
 
 bool Contains(Runtime& runtime, const Value& container, const Value& item) {
   switch (container.kind()) {

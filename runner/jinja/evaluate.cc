@@ -166,13 +166,13 @@ bool Interpreter::Compare(CompareOp op, const Value& left, const Value& right) {
     case CompareOp::kNotEqual:
       return !Equal(runtime_, left, right);
     case CompareOp::kLess:
-      return Order(runtime_, left, right, "<") < 0;
+      return std::is_lt(Order(runtime_, left, right, "<"));
     case CompareOp::kLessEqual:
-      return Order(runtime_, left, right, "<=") <= 0;
+      return std::is_lteq(Order(runtime_, left, right, "<="));
     case CompareOp::kGreater:
-      return Order(runtime_, left, right, ">") > 0;
+      return std::is_gt(Order(runtime_, left, right, ">"));
     case CompareOp::kGreaterEqual:
-      return Order(runtime_, left, right, ">=") >= 0;
+      return std::is_gteq(Order(runtime_, left, right, ">="));
     case CompareOp::kIn:
       return Contains(runtime_, right, left);
     case CompareOp::kNotIn:

@@ -64,6 +64,7 @@ Value SortFilter(Runtime& runtime, const Value& self, const CallArguments& argum
   std::vector<Keyed> keyed = WithKeys(runtime, self, bound[2], bound.Truth(1, false));
   SortByKey(runtime, keyed, bound.Truth(0, false));
   std::vector<Value> sorted;
+  sorted.reserve(keyed.size());
   for (Keyed& entry : keyed) sorted.push_back(std::move(entry.item));
   return runtime.MakeList(std::move(sorted));
 }
@@ -81,6 +82,7 @@ Value DictSortFilter(Runtime& runtime, const Value& self, const CallArguments& a
   }
   SortByKey(runtime, keyed, bound.Truth(2, false));
   std::vector<Value> sorted;
+  sorted.reserve(keyed.size());
   for (Keyed& entry : keyed) sorted.push_back(std::move(entry.item));
   return runtime.MakeList(std::move(sorted));
 }

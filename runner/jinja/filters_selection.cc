@@ -40,7 +40,8 @@ Value MapAttribute(Runtime& runtime, const Value& self, const CallArguments& arg
   const auto items = Iterate(runtime, self);
   for (const Value& item : items->items) {
     Value value = GetPath(runtime, item, *attribute);
-    mapped.push_back(fallback != nullptr && value.is_undefined() ? *fallback : std::move(value));
+    if (fallback != nullptr && value.is_undefined()) value = *fallback;
+    mapped.push_back(std::move(value));
   }
   return runtime.MakeList(std::move(mapped), Type::kGenerator);
 }

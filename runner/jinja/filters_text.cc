@@ -143,6 +143,7 @@ Value FormatFilter(Runtime& runtime, const Value& self, const CallArguments& arg
     return FormatPercent(runtime, pattern, runtime.MakeList(arguments.positional, Type::kTuple));
   }
   std::vector<Value::Entry> entries;
+  entries.reserve(arguments.named.size());
   for (const auto& [name, value] : arguments.named) entries.emplace_back(Value(name), value);
   return FormatPercent(runtime, pattern, runtime.MakeDict(std::move(entries)));
 }

@@ -29,7 +29,7 @@ int64_t WholeNumber(double value) {
 Value IntFilter(Runtime&, const Value& self, const CallArguments& arguments) {
   const BoundArguments bound("int", arguments, {"default", "base"});
   RequireDefined(self);
-  const Value fallback = bound[0] == nullptr ? Value(int64_t{0}) : *bound[0];
+  Value fallback = bound[0] == nullptr ? Value(int64_t{0}) : *bound[0];
   if (self.is_integral()) return Value(self.as_int());
   if (self.is_number()) {
     return std::isnan(self.as_double()) ? fallback : Value(WholeNumber(self.as_double()));

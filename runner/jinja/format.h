@@ -27,7 +27,7 @@ struct Conversion {
   bool zero = false;
 };
 // Appends text cut to the precision and padded to the width.
-void AppendConverted(TextBuilder& out, const Text& text, Conversion style);
+void AppendConverted(TextBuilder& out, const Text& text, const Conversion& style);
 // Appends a number by style.type (b c d o x X n e E f F g G %, or none). Raises on a type that does not fit
 // it.
 void AppendConverted(TextBuilder& out, const Value& number, Conversion style);

@@ -103,7 +103,7 @@ void AppendAligned(TextBuilder& out, std::string_view sign, std::string_view bod
 
 }  // namespace
 
-void AppendConverted(TextBuilder& out, const Text& text, Conversion style) {
+void AppendConverted(TextBuilder& out, const Text& text, const Conversion& style) {
   size_t end = text.size();
   if (style.precision >= 0) end = OffsetOfCodePoint(text.bytes(), static_cast<size_t>(style.precision));
   const auto length = static_cast<int64_t>(CountCodePoints(std::string_view(text.bytes()).substr(0, end)));

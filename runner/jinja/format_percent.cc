@@ -112,7 +112,7 @@ class PercentFormatter {
     ConvertOne(type, style, NextArgument());
   }
 
-  void ConvertOne(char type, Conversion style, const Value& value) {
+  void ConvertOne(char type, const Conversion& style, const Value& value) {
     switch (type) {
       case 's':
         return AppendText(Value(Str(runtime_, value)), style);

@@ -171,6 +171,7 @@ void Interpreter::ExecuteFilterBlock(const FilterBlockStmt& stmt) {
 
 Interpreter::Flow Interpreter::ExecuteWith(const WithStmt& stmt) {
   std::vector<Value> values;  // all are of the outer scope
+  values.reserve(stmt.assignments.size());
   for (const auto& [target, value] : stmt.assignments) values.push_back(Evaluate(*value));
   const ScopeFrame scope(*this, scope_);
   for (size_t i = 0; i < values.size(); ++i) AssignTarget(stmt.assignments[i].first, values[i]);

@@ -100,6 +100,7 @@ std::optional<Value> Macro::Attribute(Runtime& runtime, std::string_view name) {
   if (name == "name") return Value(macro_.name);
   if (name == "arguments") {
     std::vector<Value> names;
+    names.reserve(macro_.parameters.size());
     for (const auto& [symbol, parameter] : macro_.parameters) names.emplace_back(parameter);
     return runtime.MakeList(std::move(names), Type::kTuple);
   }
@@ -193,6 +194,7 @@ void Interpreter::BindMacroArguments(const MacroDef& macro, const CallArguments&
   }
   if (macro.reads_kwargs) {
     std::vector<Value::Entry> entries;
+    entries.reserve(surplus.size());
     for (auto& [name, value] : surplus) entries.emplace_back(Value(name), std::move(value));
     Assign(program_.kwargs, runtime_.MakeDict(std::move(entries)));
   } else if (!surplus.empty()) {

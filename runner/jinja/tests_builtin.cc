@@ -102,19 +102,19 @@ bool IsEqual(Runtime& runtime, const Value& self, Arguments arguments) {
 
 bool IsLess(Runtime& runtime, const Value& self, Arguments arguments) {
   const BoundArguments bound("lt", arguments, {"other"}, 1);
-  return Order(runtime, self, *bound[0], "<") < 0;
+  return std::is_lt(Order(runtime, self, *bound[0], "<"));
 }
 bool IsLessEqual(Runtime& runtime, const Value& self, Arguments arguments) {
   const BoundArguments bound("le", arguments, {"other"}, 1);
-  return Order(runtime, self, *bound[0], "<=") <= 0;
+  return std::is_lteq(Order(runtime, self, *bound[0], "<="));
 }
 bool IsGreater(Runtime& runtime, const Value& self, Arguments arguments) {
   const BoundArguments bound("gt", arguments, {"other"}, 1);
-  return Order(runtime, self, *bound[0], ">") > 0;
+  return std::is_gt(Order(runtime, self, *bound[0], ">"));
 }
 bool IsGreaterEqual(Runtime& runtime, const Value& self, Arguments arguments) {
   const BoundArguments bound("ge", arguments, {"other"}, 1);
-  return Order(runtime, self, *bound[0], ">=") >= 0;
+  return std::is_gteq(Order(runtime, self, *bound[0], ">="));
 }
 
 bool IsIn(Runtime& runtime, const Value& self, Arguments arguments) {

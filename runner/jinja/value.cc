@@ -42,7 +42,7 @@ int KeyRank(const Value& key) {
 
 std::strong_ordering CompareKeys(const Value& a, const Value& b) {
   const int rank = KeyRank(a);
-  if (const auto order = rank <=> KeyRank(b); order != 0) return order;
+  if (const auto order = rank <=> KeyRank(b); std::is_neq(order)) return order;
   if (rank == 1) {
     const std::partial_ordering order = CompareNumbers(a, b);
     if (order == std::partial_ordering::less) return std::strong_ordering::less;
@@ -153,7 +153,7 @@ Value Value::MakeList(std::vector<Value> items) {
 Value Value::MakeDict(std::vector<std::pair<std::string, Value>> entries) {
   std::vector<Entry> values;
   values.reserve(entries.size());
-  for (auto& [key, value] : entries) values.emplace_back(String(std::move(key)), std::move(value));
+  for (auto& entry : entries) values.emplace_back(String(std::move(entry.first)), std::move(entry.second));
   return Value(std::make_shared<const Dict>(std::move(values), Charge()));
 }
 
@@ -201,12 +201,12 @@ Dict::Dict(std::vector<Entry> entries, Charge charge)
   std::iota(order.begin(), order.end(), 0U);
   // Equal keys end up in insertion order, so the first of each run has the place and the last has the value.
   std::stable_sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
-    return CompareKeys(entries_[a].first, entries_[b].first) < 0;
+    return std::is_lt(CompareKeys(entries_[a].first, entries_[b].first));
   });
   if (order.size() == 1) KeyRank(entries_[0].first);
   std::vector<bool> dropped;
   for (size_t i = 1, first = 0; i < order.size(); ++i) {
-    if (CompareKeys(entries_[order[first]].first, entries_[order[i]].first) != 0) {
+    if (std::is_neq(CompareKeys(entries_[order[first]].first, entries_[order[i]].first))) {
       first = i;
       continue;
     }
@@ -230,14 +230,14 @@ const Value* Dict::Find(const Value& key) const {
   KeyRank(key);
   if (sorted_.empty()) {
     for (const Entry& entry : entries_) {
-      if (CompareKeys(entry.first, key) == 0) return &entry.second;
+      if (std::is_eq(CompareKeys(entry.first, key))) return &entry.second;
     }
     return nullptr;
   }
   const auto found = std::partition_point(sorted_.begin(), sorted_.end(), [&](uint32_t index) {
-    return CompareKeys(entries_[index].first, key) < 0;
+    return std::is_lt(CompareKeys(entries_[index].first, key));
   });
-  if (found == sorted_.end() || CompareKeys(entries_[*found].first, key) != 0) return nullptr;
+  if (found == sorted_.end() || std::is_neq(CompareKeys(entries_[*found].first, key))) return nullptr;
   return &entries_[*found].second;
 }
 
