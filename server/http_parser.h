@@ -59,7 +59,8 @@ class HttpParser {
   ParserLimits limits_;
   std::unique_ptr<Impl> impl_;
   HttpRequest request_;
-  size_t scanned_ = 0;  // bytes of the header looked at so far
+  int empty_lines_ = 0;  // before the request line
+  size_t scanned_ = 0;   // bytes of the header looked at so far
   bool header_done_ = false;
   bool done_ = false;
   bool chunked_ = false;

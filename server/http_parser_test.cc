@@ -71,6 +71,17 @@ TEST(HttpParser, JoinsChunksInAnySplitAndLeavesTheNextRequest) {
   }
 }
 
+TEST(HttpParser, ReadsAnEmptyChunkedBodyInAnySplit) {
+  const std::string bytes = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  for (size_t step = 1; step <= bytes.size(); ++step) {
+    HttpParser parser(ParserLimits{});
+    const auto fed = FeedAll(parser, bytes, step);
+    ASSERT_TRUE(fed.has_value()) << step << ": " << fed.error().reason;
+    EXPECT_TRUE(parser.done()) << step;
+    EXPECT_EQ(parser.request().body, "");
+  }
+}
+
 TEST(HttpParser, StopsAtTheHeaderSoThatTheBodyCanBeRefused) {
   HttpParser parser(ParserLimits{});
   const std::string header =
@@ -145,7 +156,7 @@ TEST(HttpParser, RefusesMalformedRequestLines) {
 TEST(HttpParser, RefusesMalformedChunks) {
   const std::string header = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (const std::string body :
-       {"x\r\n", "-1\r\n", "5 \r\nhello\r\n", "5\nhello\r\n", "5\r\nhelloX\r\n0\r\n\r\n",
+       {"x\r\nab", "-1\r\na", "5 \r\nhello\r\n", "5\nhello\r\n", "5\r\nhelloX\r\n0\r\n\r\n",
         "fffffffffffffffffffff\r\n", "\r\n0\r\n\r\n", "0\r\nContent-Length: 5\r\n\r\n"}) {
     EXPECT_EQ(StatusOf(header + body), 400) << body;
   }

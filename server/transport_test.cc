@@ -276,7 +276,7 @@ TEST(Transport, MalformedRequestsAreAnsweredAndClosed) {
   for (const std::string bytes :
        {"nonsense\r\n\r\n", "GET / HTTP/1.1\nHost: a\n\n", "\x16\x03\x01",
         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nx"}) {
     RawClient client(server.port());
     client.Send(bytes);
     const RawResponse response = client.Read();
