@@ -5,17 +5,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/error.h"
 #include "api/request.h"
 #include "runner/jinja/template.h"
+#include "runner/prompt/message_values.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner {
 
 // A stretch of the rendered prompt. What came from the request (contents, names, tools) is not from the
-// template, so that the tokenizer can read special-token text in it as the plain text it is.
+// template, so that the tokenizer can read special-token text in it as the plain text it is. A role that
+// every chat knows counts as the template's: many build their markers of it.
 struct PromptSegment {
   std::string text;
   bool from_template = false;
@@ -34,7 +38,9 @@ class PromptTemplate {
 
   // The prompt up to where the model's answer begins. A last message of the assistant's is an answer to go on
   // with: the prompt then ends right behind its content. `tools_json` is a JSON array in OpenAI's shape, or
-  // empty; `now` is what strftime_now shows. kInvalidArgument carries what the template says of the messages.
+  // empty; `now` is what strftime_now shows. Neighbouring segments differ in origin. kInvalidArgument carries
+  // what the template says of the messages; kUnsupported: the template does not show the answer to go on
+  // with.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  const std::string& tools_json, const std::tm& now) const;
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
@@ -44,9 +50,18 @@ class PromptTemplate {
   PromptTemplate(jinja::Template parsed, std::string bos, std::string eos)
       : template_(std::move(parsed)), bos_(std::move(bos)), eos_(std::move(eos)) {}
 
+  api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
+                                             const std::string& tools_json, std::string_view suffix,
+                                             bool add_generation_prompt, ArgumentStyle style,
+                                             const std::tm& now) const;
+  jinja::Value ProbeNoTools();
+  ArgumentStyle ProbeArgumentStyle() const;
+
   jinja::Template template_;
   std::string bos_;
   std::string eos_;
+  jinja::Value no_tools_;  // what stands for no tools: None, or an empty list
+  ArgumentStyle style_ = ArgumentStyle::kObjects;
 };
 
 }  // namespace quire::runner

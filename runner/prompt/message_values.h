@@ -1,0 +1,32 @@
+// A request's messages and tools as the values chat templates expect, which are those transformers hands to
+// them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+#include "api/request.h"
+#include "runner/jinja/value.h"
+
+namespace quire::runner {
+
+// How a template wants the arguments of earlier tool calls.
+enum class ArgumentStyle : uint8_t {
+  kObjects,  // parsed: what most templates write out as JSON themselves
+  kText,     // as JSON text: what some paste into the prompt as it stands
+};
+
+// A list of dicts: role and content; reasoning_content and thinking, tool_calls, name and tool_call_id where
+// there are any. `suffix` is put behind the last message's content. All strings are of Trust::kRequest,
+// except the roles that every chat knows: templates build markers of them ("<|user|>"). kInvalidArgument
+// names the message and what in it is no UTF-8 or no JSON.
+api::Result<jinja::Value> MessagesValue(std::span<const api::Message> messages, ArgumentStyle style,
+                                        std::string_view suffix);
+
+// The tools as they are given; `none` when there are none, be it an empty text or an empty list.
+api::Result<jinja::Value> ToolsValue(const std::string& tools_json, const jinja::Value& none);
+
+}  // namespace quire::runner
