@@ -8,7 +8,7 @@
 namespace quire::cache {
 namespace {
 
-constexpr int32_t kRecordBytes = sizeof(TokenId);
+constexpr size_t kRecordBytes = sizeof(TokenId);
 
 struct KeyRow {
   int32_t token;
@@ -150,8 +150,8 @@ void FoldToken(const Layout& layout, size_t layer, std::byte* slot, TokenId toke
     std::memset(conv + (rows - 1) * row, token & 0xff, row);
   }
   std::byte* delta = slot + DeltaOffset(layout, layer);
-  const int32_t count = shape.delta_heads * shape.delta_value_dim * shape.delta_key_dim;
-  for (int32_t e = 0; e < count; ++e) {
+  const ptrdiff_t count = ptrdiff_t{1} * shape.delta_heads * shape.delta_value_dim * shape.delta_key_dim;
+  for (ptrdiff_t e = 0; e < count; ++e) {
     uint32_t bits;
     std::memcpy(&bits, delta + e * 4, 4);
     bits = (bits ^ static_cast<uint32_t>(token)) * 2654435761U + static_cast<uint32_t>(e) +
@@ -189,7 +189,7 @@ void ReplayTokens(const Layout& layout, size_t layer, std::byte* slot, std::span
                   int32_t tokens) {
   for (int32_t t = 0; t < tokens; ++t) {
     TokenId token;
-    std::memcpy(&token, inputs.subspan(static_cast<size_t>(t * kRecordBytes), kRecordBytes).data(),
+    std::memcpy(&token, inputs.subspan(static_cast<size_t>(t) * kRecordBytes, kRecordBytes).data(),
                 kRecordBytes);
     FoldToken(layout, layer, slot, token);
   }
@@ -215,7 +215,8 @@ std::string RunStep(const Layout& layout, const StepView& step, std::span<const 
         }
         const TokenId token = tokens[i][static_cast<size_t>(p)];
         FoldToken(layout, layer, slot, token);
-        if (record != nullptr) std::memcpy(record + (p - offset) * kRecordBytes, &token, kRecordBytes);
+        if (record != nullptr)
+          std::memcpy(record + static_cast<size_t>(p - offset) * kRecordBytes, &token, kRecordBytes);
       }
     }
   }

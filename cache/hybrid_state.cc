@@ -23,6 +23,7 @@ HybridState::HybridState(const HybridState& other)
 
 HybridState& HybridState::operator=(const HybridState& other) {
   QUIRE_CACHE_CHECK(pools_ == other.pools_);
+  if (this == &other) return *this;
   groups = other.groups;
   slot = other.slot;
   offset_ = other.offset_;
