@@ -71,6 +71,9 @@ TEST(TransportLimits, BodiesShareOneBudgetAndGiveItBack) {
   }
   server.Release();
   EXPECT_EQ(first.Read().status, 200);
+  // The connection looks for its next request only when it has let go of the last one's body.
+  first.Send("GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(first.Read().status, 200);
   RawClient client(server.port());
   client.Send(second);
   EXPECT_EQ(client.Read().status, 200);
