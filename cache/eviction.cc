@@ -104,30 +104,41 @@ void SnapshotStore::Tidy(PrefixNode* node) {
   DropIfEmpty(*HeldBy(node).tree);
 }
 
+// Whether giving up the node frees something of what is short. A leaf goes with all it has, and makes way for
+// those before it; a node that merges into its child leaves the full-attention pages there, but for the page
+// in which they meet where both have one.
+bool SnapshotStore::Helps(const PrefixNode* node, const Demand& demand) const {
+  if (node->children.empty()) return true;
+  const auto is_short = [](const Demand::Kind& kind) { return kind.need > kind.capacity - kind.used; };
+  const Snapshot& snapshot = HeldBy(node).snapshot;
+  const Snapshot& child = HeldBy(node->only_child()).snapshot;
+  bool blocks_short = is_short(demand.slots);
+  bool helps = blocks_short && snapshot.has_slot();
+  for (size_t g = 0; g < demand.pages.size(); ++g) {
+    if (!is_short(demand.pages[g])) continue;
+    blocks_short = true;
+    const bool window = cache_.layout().groups[g].window > 0;
+    helps = helps || (window ? snapshot.has_window() : snapshot.EndsInOwnPage(g, child));
+  }
+  // Where blocks suffice it is bytes that are short, and every node gives some.
+  return helps || !blocks_short;
+}
+
 void SnapshotStore::Reclaim(const Demand& demand) {
-  const auto fits = [&] { return cache_.Refreshed(demand).fits(); };
-  const auto helps = [&](const PrefixNode* node) {
-    const Demand now = cache_.Refreshed(demand);
-    const bool slots_short = now.slots.need > now.slots.capacity - now.slots.used;
-    bool pages_short = false;
-    for (const Demand::Kind& kind : now.pages) pages_short |= kind.need > kind.capacity - kind.used;
-    const Held& held = HeldBy(node);
-    // Only slots are missing: whoever has none is left alone.
-    if (slots_short && !pages_short) return held.snapshot.has_slot();
-    return true;
-  };
+  Demand now = cache_.Refreshed(demand);
   bool progress = true;
-  while (progress && !fits()) {
+  while (progress && !now.fits()) {
     progress = false;
     auto at = queue_.begin();
-    while (at != queue_.end() && !fits()) {
-      if (!helps(at->second)) {
+    while (at != queue_.end() && !now.fits()) {
+      if (!Helps(at->second, now)) {
         ++at;
         continue;
       }
       const EvictionKey key = at->first;
       Evict(at->second);
       progress = true;
+      now = cache_.Refreshed(demand);
       at = queue_.upper_bound(key);
     }
   }

@@ -111,7 +111,9 @@ AttentionGroup ChunkGroup(int32_t window) {
   return {.layers = 1, .kv_heads = 1, .head_dim = 2, .window = window, .chunked = true};
 }
 
-RecurrentLayer ConvLayer() { return {.conv_tail = 2, .conv_dim = 3, .record_bytes = kRecordBytes}; }
+RecurrentLayer ConvLayer() {
+  return {.conv_tail = 2, .conv_dim = 3, .conv_element = ElementType::kBF16, .record_bytes = kRecordBytes};
+}
 
 RecurrentLayer DeltaLayer() {
   return {.conv_tail = 3,

@@ -60,6 +60,7 @@ void HeldBytes::Count(const std::vector<Part>& parts) {
     if (counts.size() <= part.block) counts.resize(std::max<size_t>(part.block + 1, counts.size() * 2));
     (counts[part.block]++ == 0 ? Kind(part.pool) : shared_) += BlockBytes(part.pool);
   }
+  peak_ = std::max(peak_, total());
 }
 
 void HeldBytes::Uncount(const std::vector<Part>& parts) {

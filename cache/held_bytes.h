@@ -33,6 +33,7 @@ class HeldBytes {
   size_t MissingState(const Snapshot& snapshot) const;
 
   size_t total() const { return full_ + window_ + slots_; }
+  size_t peak() const { return peak_; }      // the highest total() ever
   size_t full() const { return full_; }      // full-attention pages
   size_t window() const { return window_; }  // window pages
   size_t slots() const { return slots_; }
@@ -60,6 +61,7 @@ class HeldBytes {
   size_t window_ = 0;
   size_t slots_ = 0;
   size_t shared_ = 0;
+  size_t peak_ = 0;
 };
 
 }  // namespace quire::cache

@@ -93,6 +93,8 @@ const Layout& HybridCache::layout() const { return pools_->layout; }
 Sequence HybridCache::NewSequence() { return Sequence(std::make_unique<SequenceState>(pools_.get())); }
 
 Result<Sequence> HybridCache::Fork(const Sequence& source, Position position) {
+  // The step writes in place what the fork would share.
+  if (source.state_->in_step) return Fail(ErrorCode::kInvalid, "fork inside a step");
   const std::unique_ptr<HybridState> held = source.state_->Committed();
   if (position < 0 || position > held->offset()) {
     return Fail(ErrorCode::kInvalid, fmt::format("fork at {} of a sequence of {}", position, held->offset()));
@@ -116,7 +118,7 @@ Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
                             held.recurrent() ? "recurrent state cannot rewind" : "a window has slid"));
   }
   held.CutTo(position);
-  state.capture_from = std::min(state.capture_from, position);
+  state.ForgetCaptures(position);
   return {};
 }
 

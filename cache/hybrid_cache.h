@@ -121,18 +121,20 @@ class HybridCache {
 
   // A sequence of the first `position` tokens. Layers that cannot follow leave it not ready(): recurrent
   // state unless `position` is the source's offset (then the slot is shared) or 0; a window unless it has not
-  // slid since. kInvalid: position outside [0, offset].
+  // slid since. kInvalid: position outside [0, offset], or a step is open on the source.
   Result<Sequence> Fork(const Sequence& source, Position position);
 
-  // Rewinds to `position`. kUnsupported when some layer cannot: recurrent state unless already there or 0, a
-  // window that has slid. kInvalid: position outside [0, offset], or a step is open.
+  // Rewinds to `position`; captures beyond it are dropped. kUnsupported when some layer cannot: recurrent
+  // state unless already there or 0, a window that has slid. kInvalid: position outside [0, offset], or a
+  // step or a draft is open.
   Result<void> Truncate(Sequence& sequence, Position position);
 
   // Removes [begin, end), 0 <= begin < end <= offset, and moves later tokens down by end - begin; `rotate`
-  // then turns their keys to their new positions. Pages that others share are replaced by private copies
-  // first. The result is not what computing the remaining tokens would give: snapshots of it are not exact()
-  // beyond `begin`. kUnsupported: the layout has recurrent layers, or a window no longer has what it would
-  // show. kOutOfPages, kInvalid.
+  // then turns their keys to their new positions (null: keys hold no positions). Pages that others share are
+  // replaced by private copies first. The result is not what computing the remaining tokens would give:
+  // snapshots of it are not exact() beyond `begin`. Captures beyond `begin` are dropped. kUnsupported: the
+  // layout has recurrent layers, or a window no longer has what it would show. kOutOfPages. kInvalid: the
+  // range, or a step or a draft is open.
   Result<void> RemoveRange(Sequence& sequence, Position begin, Position end, const RotateKeys& rotate);
 
   // [from, offset) of a sequence (of its base while it drafts). Empty where from == offset. kInvalid: from
@@ -140,8 +142,9 @@ class HybridCache {
   Result<Snapshot> Take(const Sequence& sequence, Position from = 0);
 
   // Puts the sequence, whatever it held, at the deepest offset <= at_most that all layers of the snapshot can
-  // reach, and returns that offset (> 0). kUnsupported: there is none, and the sequence is as it was.
-  // kInvalid: a step or a draft is open.
+  // reach, and returns that offset (> 0). What it held is released, captures not yet taken too. kUnsupported:
+  // there is none, and the sequence is as it was. kInvalid: a step or a draft is open, or the snapshot is of
+  // another cache.
   Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position at_most = INT64_MAX);
 
   // Has the coming writes capture a snapshot when the sequence passes `at`, as often as it is called; the
@@ -149,12 +152,14 @@ class HybridCache {
   // began, was forked or restored); one of no width is empty. An interior capture of recurrent state takes a
   // slot; where none is left it is skipped and counted. kInvalid: at < offset, a step or a draft is open.
   Result<void> ScheduleCapture(Sequence& sequence, Position at);
-  // Captures so far, ascending; those not reached stay scheduled. After a cancelled prefill: what it had
-  // reached.
+  // Captures so far of tokens that the sequence still has, ascending; those not reached stay scheduled. After
+  // a cancelled prefill: what its committed steps had reached.
   std::vector<Snapshot> TakeCaptures(Sequence& sequence);
   void CancelCaptures(Sequence& sequence);  // drops what is still scheduled
 
-  // Opens a transaction of draft tokens. kInvalid: a step or a draft is open. kUnsupported: not ready().
+  // Opens a transaction of draft tokens. The sequence stays where it is (is not moved) until it closes.
+  // kInvalid: a step or a draft is open. kUnsupported: not ready(), or, in live mode, a recurrent layer whose
+  // record_bytes is 0.
   Result<Speculation> Speculate(Sequence& sequence, DraftMode mode);
 
   // Builds a snapshot [from, to) on `before`, a snapshot of the same tokens that ends at or behind `from`

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <thread>
 
 #include "cache/fake_model.h"
@@ -35,6 +36,23 @@ TEST(CausalKv, AMapOfPerTokenPositionsIsWhatTheViewsShow) {
   ASSERT_EQ(pages.size(), 3u);
   EXPECT_EQ(pages[2].first, 8);
   EXPECT_EQ(pages[2].tokens, 2);
+  // A token stays at its place: page base and row. Forks map the same places, and what a write copied is the
+  // page it writes to alone.
+  std::vector<std::byte*> bases;
+  for (const PageView& page : pages) bases.push_back(page.base);
+  const size_t b = rig.Fork(a, 10);
+  rig.Append({{a, 3}});
+  const auto bases_of = [&](size_t i) {
+    std::vector<std::byte*> now;
+    for (const PageView& page : (*rig.cache().View(rig.sequence(i)))->Pages(0, 0)) now.push_back(page.base);
+    return now;
+  };
+  EXPECT_EQ(bases_of(b), bases);
+  const std::vector<std::byte*> written = bases_of(a);
+  ASSERT_EQ(written.size(), 4u);
+  EXPECT_TRUE(written[0] == bases[0] && written[1] == bases[1] && written[2] != bases[2]);
+  rig.Append({{b, 1}});
+  EXPECT_EQ(bases_of(b), bases);
 }
 
 TEST(CausalKv, RunningOutOfPagesNamesTheNumbersAndChangesNothing) {
@@ -64,6 +82,47 @@ TEST(CausalKv, EveryPageOfCapacityIsUsable) {
   rig.Append({{b, 1}});
   EXPECT_EQ(rig.AppendFails({{b, 5}}).code, ErrorCode::kOutOfPages);
   rig.Append({{b, 4}});
+}
+
+// No history leaves a hole: whatever was appended, cut and freed before, all that is free can be filled by
+// one sequence, to the last row.
+TEST(CausalKv, EveryPageIsUsableAfterAnyHistoryOfAppendsAndFrees) {
+  std::mt19937 random(3);
+  const auto below = [&](size_t bound) { return random() % bound; };
+  for (int history = 0; history < 20; ++history) {
+    Rig rig({.page_tokens = 4, .groups = {FullGroup()}}, {.pages = {64}});
+    std::vector<size_t> live;
+    for (int op = 0; op < 60; ++op) {
+      const int64_t free = 64 - rig.cache().stats().pages_used[0];
+      const size_t pick = live.empty() ? 0 : below(live.size());
+      switch (live.empty() ? 0 : below(5)) {
+        case 0:
+          live.push_back(rig.New());
+          break;
+        case 1:
+        case 2:
+          // At worst the page written to is copied and one more begun.
+          if (free >= 8) rig.Append({{live[pick], static_cast<int32_t>(1 + below(24))}});
+          break;
+        case 3:
+          if (below(2) == 0) {
+            live.push_back(rig.Fork(live[pick], rig.sequence(live[pick]).offset() / 2));
+          } else {
+            rig.Truncate(live[pick], rig.sequence(live[pick]).offset() / 2);
+          }
+          break;
+        default:
+          rig.Drop(live[pick]);
+          live.erase(live.begin() + static_cast<std::ptrdiff_t>(pick));
+      }
+    }
+    const auto free = static_cast<int32_t>(64 - rig.cache().stats().pages_used[0]);
+    ASSERT_GT(free, 0);
+    const size_t last = rig.New();
+    EXPECT_EQ(rig.AppendFails({{last, free * 4 + 1}}).code, ErrorCode::kOutOfPages);
+    rig.Append({{last, free * 4}});
+    EXPECT_EQ(rig.cache().stats().pages_used[0], 64);
+  }
 }
 
 TEST(CausalKv, AForkAtAnyLengthSharesEverythingAndCopiesAtMostAPage) {
@@ -206,6 +265,30 @@ TEST(Slots, AForkSharesTheSlotOnlyAtTheSameOffset) {
             SlotBytes(rig.cache().layout()) + PageBytes(rig.cache().layout(), 0));
 }
 
+TEST(Slots, RemappingADestinationReleasesWhatItHeld) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {DeltaLayer()}},
+          {.pages = {16, 16}, .slots = 4});
+  const size_t a = rig.New();
+  const size_t b = rig.New();
+  rig.Append({{a, 6}, {b, 21}});
+  const TokenList tokens = rig.tokens(a);
+  const Snapshot snapshot = *rig.cache().Take(rig.sequence(a));
+  EXPECT_EQ(rig.cache().stats().slots_used, 2);
+  ASSERT_TRUE(rig.cache().Restore(rig.sequence(b), snapshot).has_value());
+  rig.SetTokens(b, tokens);
+  rig.CheckAll();
+  EXPECT_EQ(rig.cache().stats().slots_used, 1);
+  EXPECT_EQ(rig.cache().stats().pages_used, (std::vector<int64_t>{2, 2}));
+  // Likewise where a fork takes the place of a sequence.
+  rig.Append({{b, 9}});
+  EXPECT_EQ(rig.cache().stats().slots_used, 2);
+  rig.sequence(b) = *rig.cache().Fork(rig.sequence(a), 6);
+  rig.SetTokens(b, tokens);
+  rig.CheckAll();
+  EXPECT_EQ(rig.cache().stats().slots_used, 1);
+  rig.Append({{b, 1}, {a, 1}});
+}
+
 TEST(Slots, RunningOutLeavesEveryMapAndCountAsBefore) {
   Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {DeltaLayer()}},
           {.pages = {16, 16}, .slots = 2});
@@ -254,6 +337,55 @@ TEST(Steps, RefusesWhatIsNotABatch) {
   ASSERT_TRUE(step.has_value());
   EXPECT_EQ(rig.cache().Begin(append).error().code, ErrorCode::kInvalid);
   EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 0).error().code, ErrorCode::kInvalid);
+}
+
+// What a step writes in place nobody may come to share meanwhile.
+TEST(Steps, KeepTheirSequencesToThemselves) {
+  Rig rig({.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}},
+          {.pages = {16}, .slots = 4});
+  const size_t a = rig.New();
+  rig.Append({{a, 6}});
+  const Snapshot snapshot = *rig.cache().Take(rig.sequence(a));
+  const quire::cache::Append append[] = {{&rig.sequence(a), 2}};
+  auto step = rig.cache().Begin(append);
+  ASSERT_TRUE(step.has_value());
+  const auto code = [](const auto& result) { return result.has_value() ? ErrorCode() : result.error().code; };
+  EXPECT_EQ(code(rig.cache().Fork(rig.sequence(a), 6)), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().Take(rig.sequence(a))), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().View(rig.sequence(a))), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().Restore(rig.sequence(a), snapshot)), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().RemoveRange(rig.sequence(a), 0, 1, {})), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().ScheduleCapture(rig.sequence(a), 9)), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().Speculate(rig.sequence(a), DraftMode::kIsolated)), ErrorCode::kInvalid);
+  step->reset();
+  rig.CheckAll();
+}
+
+TEST(Steps, SeveralMayBeOpenOnDifferentSequences) {
+  const Layout layout{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {DeltaLayer()}};
+  Rig rig(layout, {.pages = {16, 16}, .slots = 6});
+  const size_t a = rig.New();
+  rig.Append({{a, 6}});
+  const size_t b = rig.Fork(a, 6);  // shares the page and the slot that both will write
+  TokenList first = rig.tokens(a);
+  TokenList second = rig.tokens(b);
+  first.insert(first.end(), {101, 102, 103});
+  second.insert(second.end(), {201, 202});
+  const quire::cache::Append to_a[] = {{&rig.sequence(a), 3}};
+  const quire::cache::Append to_b[] = {{&rig.sequence(b), 2}};
+  auto step_a = rig.cache().Begin(to_a);
+  auto step_b = rig.cache().Begin(to_b);
+  ASSERT_TRUE(step_a.has_value() && step_b.has_value());
+  EXPECT_EQ(RunStep(layout, **step_b, std::vector<TokenList>{second}), "");
+  EXPECT_EQ(RunStep(layout, **step_a, std::vector<TokenList>{first}), "");
+  EXPECT_EQ(CheckVisible(layout, **step_b, 0, second), "");
+  (*step_b)->Commit();
+  step_b->reset();
+  rig.SetTokens(b, second);
+  (*step_a)->Commit();
+  step_a->reset();
+  rig.SetTokens(a, first);
+  rig.CheckAll();
 }
 
 TEST(Steps, ACancelledStepLeavesOffsetsPagesAndWindowsAsTheyWere) {

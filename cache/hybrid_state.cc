@@ -83,12 +83,12 @@ Position HybridState::DeepestReachable(Position at_most) const {
 
 void HybridState::CutTo(Position position) {
   QUIRE_CACHE_CHECK(position >= 0 && position <= offset_);
+  if (position == offset_) return;
   for (size_t g = 0; g < groups.size(); ++g) {
     groups[g].present = WindowReaches(g, position);
     if (!groups[g].present) groups[g].table.Clip(0, 0);
   }
-  const bool keeps_state = position == offset_ && position > 0;
-  RestAt(position, keeps_state ? std::move(slot) : SlotRef());
+  RestAt(position, SlotRef());
 }
 
 void HybridState::RestAt(Position position, SlotRef state) {

@@ -3,8 +3,7 @@
 // Invariants
 // - A full-attention group maps exactly the pages of [0, offset).
 // - A window group that is present maps exactly the pages of [OldestVisible(offset), offset), none where that
-// range is
-//   empty; while a draft is open, those from OldestVisible(base) on. Rows before that position are
+//   range is empty; while a draft is open, those from OldestVisible(base) on. Rows before that position are
 //   unspecified. One that is absent maps nothing and cannot be appended to.
 // - At offset 0 everything is present, nothing is mapped and no slot is held: the recurrent state is zero.
 // - With recurrent layers, the state at offset > 0 is there exactly if a slot is held.

@@ -20,11 +20,11 @@ const std::vector<NamedMix>& Mixes() {
   static const std::vector<NamedMix> mixes = {
       {"causal", {.page_tokens = 4, .groups = {FullGroup()}}},
       {"causal_lookahead", {.page_tokens = 3, .groups = {FullGroup()}}, true},
-      {"window", {.page_tokens = 4, .groups = {WindowGroup(7)}}},
+      {"window", {.page_tokens = 1, .groups = {WindowGroup(7)}}},
       {"chunk", {.page_tokens = 4, .groups = {ChunkGroup(6)}}},
       {"windows", {.page_tokens = 2, .groups = {FullGroup(), WindowGroup(5), ChunkGroup(9)}}},
       {"recurrent", {.recurrent = {ConvLayer(), DeltaLayer()}}},
-      {"hybrid", {.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {ConvLayer(), DeltaLayer()}}},
+      {"hybrid", {.page_tokens = 2, .groups = {FullGroup()}, .recurrent = {ConvLayer(), DeltaLayer()}}},
       {"all",
        {.page_tokens = 4,
         .groups = {WindowGroup(6), FullGroup(), ChunkGroup(5)},
@@ -57,7 +57,13 @@ Machine::Machine(size_t mix, Choices choices)
   }
   capacity.slots = layout_.recurrent.empty() ? 0 : room;
   cache_ = std::move(*HybridCache::Create(layout_, capacity));
-  budget_ = cache_->stats().capacity_bytes / 2;
+  if (choices_.OneIn(2)) {
+    // As many bytes, but any kind may take them.
+    const size_t bytes = cache_->stats().capacity_bytes;
+    cache_ = std::move(*HybridCache::Create(layout_, {.bytes = bytes}));
+  }
+  // Where the store may fill the memory, steps live on what it gives up.
+  budget_ = cache_->stats().capacity_bytes / (1 + choices_.Below(2));
   store_ = std::make_unique<SnapshotStore>(*cache_,
                                            StoreOptions{.budget_bytes = budget_, .lookahead = lookahead_});
 }
@@ -145,68 +151,115 @@ Machine::Live* Machine::Pick(bool idle) {
 
 std::string Machine::Append() {
   operation_ = "append";
-  std::vector<Live*> chosen;
-  std::vector<int32_t> counts;
+  // Sometimes two steps are open at once, on different sequences.
+  const bool two = choices_.OneIn(4);
+  Batch batches[2];
   const uint32_t width = 1 + choices_.Below(3);
   for (uint32_t k = 0; k < width; ++k) {
     Live* live = Pick(false);
-    if (live == nullptr || std::ranges::find(chosen, live) != chosen.end()) continue;
+    const auto taken = [&](const Batch& batch) {
+      return std::ranges::find(batch.chosen, live) != batch.chosen.end();
+    };
+    if (live == nullptr || std::ranges::any_of(batches, taken)) continue;
     const auto room = kMaxTokens - live->truth.offset() - static_cast<Position>(live->drafted.size());
     if (room <= 0) continue;
-    chosen.push_back(live);
-    counts.push_back(
+    Batch& batch = batches[two ? k % 2 : 0];
+    batch.chosen.push_back(live);
+    batch.counts.push_back(
         static_cast<int32_t>(choices_.Between(1, std::min<Position>(room, choices_.OneIn(3) ? 12 : 3))));
   }
-  return chosen.empty() ? std::string() : RunAppend(chosen, counts);
+  for (Batch& batch : batches) {
+    if (std::string wrong = OpenStep(batch); !wrong.empty()) return wrong;
+  }
+  for (Batch& batch : batches) {
+    if (std::string wrong = RunOpenStep(batch); !wrong.empty()) return wrong;
+  }
+  const uint32_t first = two ? choices_.Below(2) : 0;
+  CloseStep(batches[first]);
+  CloseStep(batches[1 - first]);
+  return {};
 }
 
-std::string Machine::RunAppend(const std::vector<Live*>& chosen, const std::vector<int32_t>& counts) {
+std::string Machine::OpenStep(Batch& batch) {
+  if (batch.chosen.empty()) return {};
   std::vector<quire::cache::Append> appends;
-  std::vector<TokenList> tokens;
   bool ready = true;
-  for (size_t k = 0; k < chosen.size(); ++k) {
-    Live& live = *chosen[k];
-    appends.push_back({live.draft ? &live.draft->sequence() : &live.sequence, counts[k]});
+  for (size_t k = 0; k < batch.chosen.size(); ++k) {
+    Live& live = *batch.chosen[k];
+    appends.push_back({live.draft ? &live.draft->sequence() : &live.sequence, batch.counts[k]});
     ready = ready && (live.draft ? !live.draft_lost : live.truth.ready());
     TokenList all = live.truth.tokens;
     all.insert(all.end(), live.drafted.begin(), live.drafted.end());
-    for (int32_t t = 0; t < counts[k]; ++t) all.push_back(Token());
-    tokens.push_back(std::move(all));
+    for (int32_t t = 0; t < batch.counts[k]; ++t) all.push_back(Token());
+    batch.tokens.push_back(std::move(all));
   }
   const Demand demand = cache_->Need(appends);
   const size_t used = cache_->stats().used_bytes;
+  const uint64_t given_up = coverage().evictions;
   auto step = cache_->Begin(appends);
+  coverage_.reclaims += coverage().evictions > given_up ? 1 : 0;
   if (!ready) return step || step.error().code != ErrorCode::kUnsupported ? "appended without state" : "";
-  if (!step) {
-    ++coverage_.out_of_memory;
-    if (demand.fits()) return "failed although the worst case fits: " + step.error().message;
-    if (cache_->stats().used_bytes > used) return "a failure took memory";
-    if (cache_->Refreshed(demand).fits()) return "failed although the worst case fits by now";
-    const bool memory =
-        step.error().code == ErrorCode::kOutOfPages || step.error().code == ErrorCode::kOutOfSlots;
-    return memory ? "" : "unexpected error: " + step.error().message;
-  }
-  std::vector<std::vector<Position>> slots(chosen.size());
-  for (size_t k = 0; k < chosen.size(); ++k) {
-    for (const StateCapture& capture : (*step)->Captures(k)) {
-      slots[k].push_back((*step)->offset(k) + capture.after);
-    }
-  }
-  std::string wrong = RunStep(layout_, **step, tokens);
-  if (!wrong.empty()) return wrong;
-  if (choices_.OneIn(10)) {
-    ++coverage_.cancels;
-    step->reset();
-    for (Live* live : chosen) Cancelled(*live);
+  if (step) {
+    batch.step = std::move(*step);
     return {};
   }
-  ++coverage_.appends;
-  (*step)->Commit();
-  step->reset();
-  for (size_t k = 0; k < chosen.size(); ++k) {
-    Committed(*chosen[k], TokenList(tokens[k].end() - counts[k], tokens[k].end()), slots[k]);
+  ++coverage_.out_of_memory;
+  if (demand.fits()) return "failed although the worst case fits: " + step.error().message;
+  if (cache_->stats().used_bytes > used) return "a failure took memory";
+  if (cache_->Refreshed(demand).fits()) return "failed although the worst case fits by now";
+  if (choices_.OneIn(8)) {
+    store_->Clear();
+    if (cache_->Begin(appends)) return "failed although the store had what was needed";
   }
-  return {};
+  const bool memory =
+      step.error().code == ErrorCode::kOutOfPages || step.error().code == ErrorCode::kOutOfSlots;
+  return memory ? "" : "unexpected error: " + step.error().message;
+}
+
+std::string Machine::RunOpenStep(Batch& batch) {
+  if (batch.step == nullptr) return {};
+  for (size_t k = 0; k < batch.chosen.size(); ++k) {
+    std::vector<Position>& slots = batch.slots.emplace_back();
+    for (const StateCapture& capture : batch.step->Captures(k)) {
+      slots.push_back(batch.step->offset(k) + capture.after);
+    }
+  }
+  std::string wrong = RunStep(layout_, *batch.step, batch.tokens);
+  return wrong.empty() ? CheckRefusedInside(batch) : wrong;
+}
+
+// Nothing but the step may touch a sequence that is in one.
+std::string Machine::CheckRefusedInside(const Batch& batch) {
+  Live& live = *batch.chosen.front();
+  if (live.isolated && live.draft) return {};
+  const auto refused = [](const auto& result) {
+    return !result.has_value() && result.error().code == ErrorCode::kInvalid;
+  };
+  const bool all = refused(cache_->Fork(live.sequence, live.truth.offset())) &&
+                   refused(cache_->Take(live.sequence)) && refused(cache_->View(live.sequence)) &&
+                   refused(cache_->Truncate(live.sequence, 0)) &&
+                   refused(cache_->RemoveRange(live.sequence, 0, 1, {})) &&
+                   refused(cache_->ScheduleCapture(live.sequence, kMaxTokens)) &&
+                   refused(cache_->Speculate(live.sequence, DraftMode::kLive)) &&
+                   (kept_.empty() || refused(cache_->Restore(live.sequence, kept_.front().snapshot)));
+  return all ? "" : "something was allowed on a sequence in a step";
+}
+
+void Machine::CloseStep(Batch& batch) {
+  if (batch.step == nullptr) return;
+  if (choices_.OneIn(10)) {
+    ++coverage_.cancels;
+    batch.step.reset();
+    for (Live* live : batch.chosen) Cancelled(*live);
+    return;
+  }
+  ++coverage_.appends;
+  batch.step->Commit();
+  batch.step.reset();
+  for (size_t k = 0; k < batch.chosen.size(); ++k) {
+    const TokenList& all = batch.tokens[k];
+    Committed(*batch.chosen[k], TokenList(all.end() - batch.counts[k], all.end()), batch.slots[k]);
+  }
 }
 
 // `slots`: where the step had room for an interior capture.
@@ -267,7 +320,7 @@ std::string Machine::Truncate() {
   }
   ++coverage_.truncates;
   if (at != offset) live->truth.CutTo(at);
-  live->capture_from = std::min(live->capture_from, at);
+  live->ForgetCaptures(at);
   return {};
 }
 
@@ -286,7 +339,7 @@ std::string Machine::RemoveRange() {
   }
   if (!live->truth.CanRemove(begin, end)) return "removed what it could not";
   live->truth.Remove(begin, end);
-  live->capture_from = std::min(live->capture_from, begin);
+  live->ForgetCaptures(begin);
   ++coverage_.removals;
   return {};
 }

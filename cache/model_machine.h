@@ -2,6 +2,7 @@
 // with Truth after every operation. Random tests and the fuzzer drive the same machine.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,7 +55,7 @@ class Machine {
   struct Coverage {
     uint64_t appends = 0, out_of_memory = 0, cancels = 0, forks = 0, truncates = 0, refusals = 0,
              restores = 0, splits = 0, merges = 0, captures = 0, drafts = 0, replays = 0, removals = 0,
-             inserts = 0, hits = 0, evictions = 0, imports = 0;
+             inserts = 0, hits = 0, evictions = 0, reclaims = 0, imports = 0;
   };
   Coverage coverage() const;
 
@@ -67,6 +68,14 @@ class Machine {
   };
   struct Live {
     explicit Live(const Layout* layout) : truth(layout) {}
+    // What was captured of tokens from `at` on is gone with them.
+    void ForgetCaptures(Position at) {
+      const auto beyond = std::ranges::find_if(
+          captured, [&](const Passed& passed) { return !passed.empty && passed.truth.offset() > at; });
+      if (beyond != captured.end()) capture_from = beyond->from;
+      captured.erase(beyond, captured.end());
+      capture_from = std::min(capture_from, at);
+    }
     Sequence sequence;
     Truth truth;                       // without draft tokens
     std::optional<Speculation> draft;  // on `sequence`, so closed before it
@@ -87,8 +96,20 @@ class Machine {
   };
 
   std::string Act(uint32_t kind);
+  // A step over some sequences; `step` is null where it was rightly refused.
+  struct Batch {
+    std::vector<Live*> chosen;
+    std::vector<int32_t> counts;
+    std::vector<TokenList> tokens;             // all of each sequence, the new ones last
+    std::vector<std::vector<Position>> slots;  // where the step had room for interior captures
+    std::unique_ptr<quire::cache::Step> step;
+  };
+
   std::string Append();
-  std::string RunAppend(const std::vector<Live*>& chosen, const std::vector<int32_t>& counts);
+  std::string OpenStep(Batch& batch);
+  std::string RunOpenStep(Batch& batch);
+  std::string CheckRefusedInside(const Batch& batch);
+  void CloseStep(Batch& batch);
   void Committed(Live& live, const TokenList& added, std::span<const Position> slots);
   void Cancelled(Live& live);
   std::string Fork();

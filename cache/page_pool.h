@@ -4,8 +4,8 @@
 // - A block is free (references 0, on a free list or never used) or held (references >= 1).
 // - Any free block serves any request of its pool, so no history of frees can strand capacity.
 // - Pools that share a MemoryBudget never hold, nor keep resident, more bytes than it has: when one pool
-// grows, blocks
-//   that others have freed are given back to the system first.
+//   grows, blocks that others have freed are given back to the system first. (The system takes whole pages of
+//   its own back: of blocks below 64 KiB those that lie inside a block; larger ones begin at such a page.)
 // Address space is reserved at once, memory is taken at a block's first use.
 // Engine thread only; compute threads may read and write the bytes of blocks that they were handed.
 #pragma once
@@ -26,6 +26,7 @@ inline constexpr BlockId kNoBlock = UINT32_MAX;
 
 class BlockPool;
 
+// One byte budget of several pools; outlives them. Engine thread only.
 class MemoryBudget {
  public:
   explicit MemoryBudget(size_t capacity_bytes) : capacity_(capacity_bytes) {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cache/check.h"
 
@@ -101,11 +102,23 @@ void FreeIfEmpty(BlockPool* pool, Node*& node) {
   if (node != nullptr && Empty(node)) Unref(pool, std::exchange(node, nullptr));
 }
 
-// `base` is the first index under `node`.
+// Whether all that `node` has lies in [from, to). `base` is the first index under it.
+bool Within(const Node* node, int64_t base, int64_t from, int64_t to) {
+  if (node == nullptr || (from <= base && base + Span(node->level) <= to)) return true;
+  for (int i = 0; i < kFanout; ++i) {
+    if (!node->has(i)) continue;
+    const int64_t begin = base + i * EntrySpan(node->level);
+    const int64_t end = begin + EntrySpan(node->level);
+    if (from <= begin && end <= to) continue;
+    if (node->level == 0 || end <= from || to <= begin) return false;
+    if (!Within(node->at(i).child, begin, from, to)) return false;
+  }
+  return true;
+}
+
 void ClipNode(BlockPool* pool, Node*& node, int64_t base, int64_t from, int64_t to) {
-  if (node == nullptr) return;
+  if (Within(node, base, from, to)) return;
   const int64_t end = base + Span(node->level);
-  if (from <= base && end <= to) return;
   if (end <= from || to <= base) {
     Unref(pool, std::exchange(node, nullptr));
     return;
@@ -284,7 +297,5 @@ std::vector<BlockId> PageTable::Pages(int64_t from, int64_t to) const {
 }
 
 void PageTable::Audit(const Auditor& auditor) const { AuditNode(root_, auditor); }
-
-uint32_t PageTable::NodeReferences(const Node* node) { return node->references; }
 
 }  // namespace quire::cache

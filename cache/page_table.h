@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include "cache/page_pool.h"
@@ -44,15 +43,13 @@ class PageTable {
   void ForEach(int64_t from, int64_t to, const std::function<void(int64_t, BlockId)>& visit) const;
 
   struct Node;
-  // For invariant checks: calls `leaf_page` once per page of every leaf not yet seen by `first_visit`, which
-  // returns whether a node is new to the caller; counts of node references are returned through
-  // `node_reference`.
+  // For invariant checks: `first_visit` returns whether a node is new to the caller; of every leaf that is,
+  // `leaf_page` is called once per page.
   struct Auditor {
     std::function<bool(const Node*)> first_visit;
     std::function<void(BlockId)> leaf_page;
   };
   void Audit(const Auditor& auditor) const;
-  static uint32_t NodeReferences(const Node* node);
 
  private:
   void GrowTo(int level);

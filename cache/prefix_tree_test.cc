@@ -155,16 +155,16 @@ TEST(PrefixTree, APathOfManyNodesIsNoRecursion) {
 
 TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
   std::mt19937 random(5);
-  Tokens tokens(9000);
+  Tokens tokens(40000);
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 1000);
   const TokenRun run(tokens);
   for (int round = 0; round < 300; ++round) {
-    const size_t a = random() % 9001;
-    const size_t b = a + random() % (9001 - a);
+    const size_t a = random() % 40001;
+    const size_t b = a + random() % (40001 - a);
     TokenRun rest = run;
     TokenRun front = rest.TakeFront(a);
     EXPECT_EQ(rest.size(), tokens.size() - a);
-    rest.DropLast(9000 - b);
+    rest.DropLast(40000 - b);
     front.Append(rest.TakeFront(b - a));
     Tokens last;
     front.Last(b / 2).AppendTo(&last);
@@ -174,7 +174,7 @@ TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
     front.AppendTo(&again);
     ASSERT_EQ(again, tokens);
     ASSERT_EQ(front.size(), tokens.size());
-    if (b < 9000) {
+    if (b < 40000) {
       ASSERT_EQ(front[b], tokens[b]);
       Tokens other = tokens;
       other[b] = -1;

@@ -54,19 +54,20 @@ TEST_P(RandomOperations, AgreeWithTheSlowModelAndKeepEveryInvariant) {
     seen.inserts += now.inserts;
     seen.hits += now.hits;
     seen.evictions += now.evictions;
+    seen.reclaims += now.reclaims;
     seen.imports += now.imports;
   }
   fmt::print(
       "{}: {} operations: {} appends, {} out of memory, {} cancels, {} forks, {} truncates, {} refusals, {} "
       "restores, {} "
       "splits, {} merges, {} captures, {} drafts, {} replays, {} removals, {} inserts, {} hits, {} "
-      "evictions, {} imports\n",
+      "evictions, {} reclaims, {} imports\n",
       MachineMixName(mix), done, seen.appends, seen.out_of_memory, seen.cancels, seen.forks, seen.truncates,
       seen.refusals, seen.restores, seen.splits, seen.merges, seen.captures, seen.drafts, seen.replays,
-      seen.removals, seen.inserts, seen.hits, seen.evictions, seen.imports);
+      seen.removals, seen.inserts, seen.hits, seen.evictions, seen.reclaims, seen.imports);
   for (const uint64_t count : {seen.appends, seen.out_of_memory, seen.cancels, seen.forks, seen.truncates,
                                seen.restores, seen.splits, seen.merges, seen.captures, seen.drafts,
-                               seen.inserts, seen.hits, seen.evictions, seen.imports}) {
+                               seen.inserts, seen.hits, seen.evictions, seen.reclaims, seen.imports}) {
     EXPECT_GT(count, operations / 5000) << "an operation that hardly ever happens shows nothing";
   }
 }

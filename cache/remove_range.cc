@@ -101,7 +101,7 @@ class GroupMove {
       p += run;
     }
     ForEachHead([&](size_t offset, int32_t layer, int32_t head, bool keys) {
-      if (!keys) return;
+      if (!keys || !rotate) return;
       rotate({group_, layer, head, pool.data(page) + offset + row * static_cast<size_t>(first % page_tokens),
               static_cast<int32_t>(end - first), first + removed_, first});
     });
@@ -158,7 +158,7 @@ Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Positi
   held.LimitExact(begin);
   held.RestAt(held.offset() - (end - begin), SlotRef());
   state.InvalidateViews();
-  state.capture_from = std::min(state.capture_from, begin);
+  state.ForgetCaptures(begin);
   return {};
 }
 

@@ -41,6 +41,15 @@ void SequenceState::CaptureReached(Position end) {
   scheduled.erase(scheduled.begin(), reached);
 }
 
+void SequenceState::ForgetCaptures(Position position) {
+  const auto beyond =
+      std::ranges::find_if(captured, [&](const Snapshot& snapshot) { return snapshot.to() > position; });
+  // The next one goes on where what is left ends.
+  if (beyond != captured.end()) capture_from = beyond->from();
+  captured.erase(beyond, captured.end());
+  capture_from = std::min(capture_from, position);
+}
+
 void ViewList::Update(const HybridState& held, size_t group, Position oldest, Position begin, Position end) {
   const Pools& pools = held.pools();
   const int64_t page_tokens = pools.layout.page_tokens;

@@ -40,13 +40,19 @@ bool Snapshot::SharesFront(const Snapshot& parent) const {
   return same;
 }
 
-bool Snapshot::has_state() const {
+bool Snapshot::has_window() const {
   if (held_ == nullptr) return false;
-  if (held_->slot) return true;
   for (size_t g = 0; g < held_->groups.size(); ++g) {
     if (held_->pools().layout.groups[g].window > 0 && !held_->groups[g].table.empty()) return true;
   }
   return false;
+}
+
+bool Snapshot::EndsInOwnPage(size_t group, const Snapshot& next) const {
+  const Pools& pools = held_->pools();
+  if (to() % pools.layout.page_tokens == 0) return false;
+  const int64_t index = pools.PageOf(to());
+  return held_->groups[group].table.Get(index) != next.held_->groups[group].table.Get(index);
 }
 
 Position Snapshot::DeepestRestorable(Position at_most) const {

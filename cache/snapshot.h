@@ -34,10 +34,14 @@ class Snapshot {
   // The KV is what computing the tokens in place gives; false after a range was removed before to().
   bool exact() const;
   // Holds window pages or a state slot: what only this offset has.
-  bool has_state() const;
+  bool has_state() const { return has_slot() || has_window(); }
   bool has_slot() const;
+  bool has_window() const;
   // The full-attention pages before from() are the same ones that `parent` has there. For invariant checks.
   bool SharesFront(const Snapshot& parent) const;
+  // Ends inside a page of full-attention group `group` that is another than `next` has there. REQUIRES:
+  // `next` goes on where this ends.
+  bool EndsInOwnPage(size_t group, const Snapshot& next) const;
   // The deepest offset in (0, at_most] that all layers can be restored at, or 0. Recurrent state: to() only.
   // Windows: to(), or earlier while the window has not slid. Full attention: any.
   Position DeepestRestorable(Position at_most) const;

@@ -206,7 +206,6 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
   held.inserted = true;
   held.user_point = held.user_point || user_point;
   Touch(node);
-  counters_.bytes_peak = std::max(counters_.bytes_peak, bytes_.total());
   ++counters_.inserts;
   RememberStart(isolation, tokens);
   Lease lease = NewLease(node, to);
@@ -306,6 +305,7 @@ StoreStats SnapshotStore::stats() const {
   StoreStats stats = counters_;
   stats.budget_bytes = options_.budget_bytes;
   stats.bytes = bytes_.total();
+  stats.bytes_peak = bytes_.peak();
   stats.full_bytes = bytes_.full();
   stats.window_bytes = bytes_.window();
   stats.slot_bytes = bytes_.slots();

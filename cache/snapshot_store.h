@@ -2,20 +2,23 @@
 // edge, within one byte budget.
 //
 //   SnapshotStore store(cache, {.budget_bytes = 2 << 30});
-//   Restored hit = store.Restore(key, prompt, sequence);    // sequence now at hit.restored <= prompt.size()
-//   - 1
+//   Restored hit = store.Restore(key, prompt, sequence);    // sequence now at hit.restored < prompt.size()
 //   ... prefill the rest, with captures scheduled ...
 //   for (Snapshot& s : cache.TakeCaptures(sequence)) store.Insert(key, prompt, std::move(s));
 //
 // Invariants
-// - bytes() never exceeds the budget: room is made before anything is added. Each page and slot counts once.
+// - What nodes hold never exceeds the budget: room is made before anything is added. Each page and slot
+// counts
+//   once. A budget that is lowered is met as soon as leases let it; until then nothing is added.
 // - A node's snapshot spans exactly its edge; its full-attention pages before the edge are its parent's.
+// - Only what is whole() and exact() is kept: what comes back gives the bits of computing it again.
 // - A leased node is neither evicted nor merged away; nor are the pages before it.
 // - Prefixes of different isolation keys never meet: neither matches nor times tell one key of another.
 // Eviction: by last use, then depth (deeper first), then size (larger first). A leaf is removed; a node with
 // one child and state of its own merges into the child, which supersedes it; a node that branches stays; a
 // user restore point is never merged, only removed as a leaf. A match counts as use of the node it restores
-// from, not of that node's ancestors. Engine thread only. The cache outlives the store, the store its leases.
+// from and of the deepest one it enters, not of their ancestors. Engine thread only. The cache outlives the
+// store, the store its leases.
 #pragma once
 
 #include <array>
@@ -113,7 +116,7 @@ struct Restored {
 struct StoreStats {
   size_t budget_bytes = 0;
   size_t bytes = 0;         // held by nodes, shared ones once
-  size_t bytes_peak = 0;    // highest ever, never above the budget
+  size_t bytes_peak = 0;    // highest ever, also inside an operation; never above the budget of the time
   size_t full_bytes = 0;    // of these: full-attention pages,
   size_t window_bytes = 0;  // window pages,
   size_t slot_bytes = 0;    // and state slots
@@ -211,6 +214,7 @@ class SnapshotStore : public Reclaimer {
   void Touch(PrefixNode* node);
   void Evict(PrefixNode* node);
   void Tidy(PrefixNode* node);  // merges or removes a node that nothing needs any more, and so on upwards
+  bool Helps(const PrefixNode* node, const Demand& demand) const;
   template <class Missing>
   bool MakeRoom(const Missing& missing_bytes);
   void Pin(PrefixNode* node,

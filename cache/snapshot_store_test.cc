@@ -324,6 +324,37 @@ TEST(Store, GivesMemoryBackWhenAStepNeedsIt) {
   EXPECT_EQ(rig.rig.AppendFails({{i, 2000}}).code, ErrorCode::kOutOfPages);
 }
 
+// Pages are short and slots are not: a restore point inside a path, however old, holds none that its child
+// does not.
+TEST(Store, SparesRestorePointsThatWouldFreeNothing) {
+  const Layout layout{.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}};
+  StoreRig rig(layout, {.pages = {16}, .slots = 16}, {.budget_bytes = SIZE_MAX});
+  rig.Run(Tokens(24, 1000), {8, 16});
+  ASSERT_TRUE(rig.Insert(Tokens(24, 2000)).has_value());
+  EXPECT_EQ(rig.Restorable(Tokens(25, 1000)), 24);
+  const size_t i = rig.rig.New();
+  rig.rig.AppendTokens(i, Tokens(30, 3000));
+  rig.Check();
+  EXPECT_EQ(rig.store.stats().merges, 0u);
+  EXPECT_EQ(rig.store.stats().evictions, 1u);
+  EXPECT_EQ(rig.store.Probe("", Tokens(9, 1000)).restorable, 8);
+  EXPECT_EQ(rig.store.Probe("", Tokens(25, 2000)).restorable, 0);
+}
+
+// Of two that meet inside a page and were computed apart, each has that page.
+TEST(Store, GivesUpThePageInWhichARestorePointMeetsItsChild) {
+  const Layout layout{.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}};
+  StoreRig rig(layout, {.pages = {9}, .slots = 16}, {.budget_bytes = SIZE_MAX});
+  ASSERT_TRUE(rig.Insert(Tokens(10)).has_value());
+  const auto stood_on = rig.Insert(Tokens(24));
+  EXPECT_EQ(rig.rig.cache().stats().pages_used[0], 3 + 4);
+  const size_t i = rig.rig.New();
+  rig.rig.AppendTokens(i, Tokens(12, 3000));
+  rig.Check();
+  EXPECT_EQ(rig.store.stats().merges, 1u);
+  EXPECT_EQ(rig.store.Probe("", Tokens(25)).restorable, 24);
+}
+
 TEST(Store, CountsHitsAndMissesByReason) {
   StoreRig rig(Hybrid());
   rig.Restorable(Tokens(20));

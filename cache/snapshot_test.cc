@@ -254,6 +254,36 @@ TEST(Captures, WithoutASlotAreSkippedAndCountedWhileTheStepGoesOn) {
   EXPECT_EQ(rig.cache().stats().captures_skipped, 1u);
 }
 
+// What was captured and not yet taken goes with the tokens it was captured of.
+TEST(Captures, AreOfTokensThatTheSequenceStillHas) {
+  Rig rig(Causal(), kCausalRoom);
+  const size_t a = rig.New();
+  const auto schedule = [&](std::initializer_list<Position> offsets) {
+    for (const Position at : offsets)
+      ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
+  };
+  schedule({4, 8, 12});
+  rig.Append({{a, 12}});
+  rig.Truncate(a, 9);
+  schedule({10});
+  rig.Append({{a, 3}});
+  std::vector<Snapshot> captures = rig.cache().TakeCaptures(rig.sequence(a));
+  ASSERT_EQ(captures.size(), 3u);
+  EXPECT_EQ(captures[1].to(), 8);
+  EXPECT_EQ(captures[2].from(), 8);
+  EXPECT_EQ(captures[2].to(), 10);
+  schedule({13, 14});
+  rig.Append({{a, 2}});
+  rig.RemoveRange(a, 12, 13);
+  EXPECT_TRUE(rig.cache().TakeCaptures(rig.sequence(a)).empty());
+  schedule({15});
+  rig.Append({{a, 2}});
+  ASSERT_TRUE(rig.cache().Restore(rig.sequence(a), captures[0]).has_value());
+  rig.SetTokens(a, TokenList(rig.tokens(a).begin(), rig.tokens(a).begin() + 4));
+  EXPECT_TRUE(rig.cache().TakeCaptures(rig.sequence(a)).empty());
+  rig.CheckAll();
+}
+
 TEST(Captures, CancelledOnesAreNotTaken) {
   Rig rig(Hybrid(), kRoom);
   const size_t a = rig.New();
@@ -304,6 +334,24 @@ TEST(RangeRemoval, ShiftsLaterPositionsAndRotatesTheirKeys) {
       rig.RemoveRange(a, begin, end);
       rig.Append({{a, 5}});
     }
+  }
+}
+
+TEST(RangeRemoval, MovesRowsOfEveryElementTypeInEveryWindowThatHasNotSlid) {
+  for (const ElementType element :
+       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+    const AttentionGroup group{.layers = 2, .kv_heads = 2, .head_dim = 32, .element = element};
+    AttentionGroup window = group;
+    window.window = 16;
+    AttentionGroup chunk = window;
+    chunk.chunked = true;
+    Rig rig({.page_tokens = 4, .groups = {group, window, chunk}}, {.pages = {16, 16, 16}});
+    const size_t a = rig.New();
+    rig.Append({{a, 15}});
+    const size_t b = rig.Fork(a, 15);
+    rig.RemoveRange(a, 3, 8);
+    rig.RemoveRange(b, 0, 1);
+    rig.Append({{a, 9}, {b, 9}});
   }
 }
 

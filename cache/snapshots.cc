@@ -62,6 +62,7 @@ Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapsh
   state.held = *snapshot.held_;
   state.held.CutTo(position);
   state.InvalidateViews();
+  state.ForgetCaptures(0);
   state.capture_from = position;
   std::erase_if(state.scheduled, [&](Position at) { return at < position; });
   state.CaptureReached(position);

@@ -62,6 +62,13 @@ Result<Speculation> HybridCache::Speculate(Sequence& sequence, DraftMode mode) {
     if (!fork) return std::unexpected(std::move(fork.error()));
     return Speculation(nullptr, std::move(*fork), base);
   }
+  const auto& recurrent = pools_->layout.recurrent;
+  const auto unrecorded = std::ranges::find(recurrent, 0, &RecurrentLayer::record_bytes);
+  if (unrecorded != recurrent.end()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("recurrent[{}].record_bytes = 0: a partly accepted draft could not be replayed",
+                            unrecorded - recurrent.begin()));
+  }
   state.draft.emplace(SequenceState::Draft{base, {}});
   state.held.draft_from = base;
   state.held.draft_slot = state.held.slot;
@@ -103,6 +110,7 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
     if (keep == 0) {
       held.slot = held.draft_slot;
     } else {
+      if (!replay) return Fail(ErrorCode::kInvalid, "recurrent layers need a replay");
       SlotRef slot = SlotAtBase(held.draft_slot, std::move(held.slot), held.pools());
       if (!slot) return Fail(ErrorCode::kOutOfSlots, "no slot to replay the draft in");
       Replay(*state.draft, held.pools().layout, keep, slot.data(), replay);

@@ -5,10 +5,11 @@
 //   draft->Commit(n, replay);                            // 0 <= n <= m: a now ends at s + n
 //
 // Until then forks, snapshots and views of the sequence see it as it was at s. KV and windows end at s + n
-// with the contents they would have without a draft. Recurrent state: kept when n = m, the state at s when n
-// = 0, otherwise the state at s with the recorded inputs of the first n tokens replayed. Destroyed without
-// Commit, it drops the draft. Costs one state slot more than the sequence had, while open. Engine thread
-// only.
+// with the contents they would have without a draft. Recurrent state: kept when n = m, the state at s when
+// n = 0, otherwise the state at s with the recorded inputs of the first n tokens replayed. The token sampled
+// behind the accepted ones is not part of it: nothing of that token has been computed, and it is the first of
+// the next step. Destroyed without Commit, it drops the draft. Costs one state slot more than the sequence
+// had, while open. Engine thread only. Not destroyed while a step of the draft is open.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,10 @@ enum class DraftMode : uint8_t {
   kIsolated,  // they are written to a fork that never touches the sequence and is always dropped
 };
 
-// Applies `tokens` recorded inputs, [tokens][record_bytes], to one recurrent layer of `slot`.
+// Applies `tokens` recorded inputs, [tokens][record_bytes], to one recurrent layer of `slot` (add ConvOffset
+// and DeltaOffset), with the very arithmetic of a step. Called in token order; every layer is called for
+// every run of tokens. For a short convolution the inputs are the columns it pushes into its tail; for a
+// delta rule whatever a token contributes to its update: key, value and the two gates.
 using ReplayInputs = std::function<void(size_t recurrent_layer, std::byte* slot,
                                         std::span<const std::byte> inputs, int32_t tokens)>;
 
@@ -43,8 +47,9 @@ class Speculation {
   int32_t drafted() const { return static_cast<int32_t>(sequence_offset() - base_); }
 
   // Keeps the first `keep` draft tokens and closes the transaction. On error it is still open.
-  // kInvalid: keep outside [0, drafted()], a step is open, or it is closed. kUnsupported: isolated mode.
-  // kOutOfSlots: only where a cancelled step has lost the draft's slot while the one at the base is shared.
+  // `replay` may be null without recurrent layers. kInvalid: keep outside [0, drafted()], a step is open, it
+  // is closed, or there is no replay where one is needed. kUnsupported: isolated mode. kOutOfSlots: only
+  // where a cancelled step has lost the draft's slot while the one at the base is shared.
   Result<void> Commit(int32_t keep, const ReplayInputs& replay);
   void Drop();  // as the destructor
 

@@ -96,6 +96,60 @@ TEST(Speculation, NothingOutsideSeesADraftToken) {
   }
 }
 
+// A draft head reads the target's keys and values in place while the target drafts and its own draft grows.
+TEST(Speculation, AReadOnlyViewLetsADraftHeadAttendToTheTargetsKv) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t target = rig.New();
+    const size_t head = rig.New();
+    rig.Append({{target, 7}});
+    const TokenList tokens = rig.tokens(target);
+    const CacheStats before = rig.cache().stats();
+    const auto view = rig.cache().View(rig.sequence(target));
+    ASSERT_TRUE(view.has_value());
+    EXPECT_EQ((*view)->sequences(), 1u);
+    EXPECT_EQ((*view)->offset(0), 7);
+    EXPECT_EQ((*view)->new_tokens(0), 0);
+    EXPECT_EQ(rig.cache().stats().used_bytes, before.used_bytes);
+    EXPECT_EQ(rig.cache().stats().bytes_copied, before.bytes_copied);
+    for (int drafted = 0; drafted < 4; ++drafted) {
+      rig.Append({{head, 1}});
+      EXPECT_EQ(CheckVisible(layout, **view, 0, tokens), "");
+      EXPECT_EQ(CheckState(layout, **view, 0, tokens), "");
+    }
+  }
+}
+
+TEST(Speculation, ALiveDraftNeedsRecordedInputs) {
+  Layout layout{.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {ConvLayer(), DeltaLayer()}};
+  layout.recurrent[1].record_bytes = 0;
+  Rig rig(layout, {.pages = {16}, .slots = 4});
+  const size_t a = rig.New();
+  const auto refused = rig.cache().Speculate(rig.sequence(a), DraftMode::kLive);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(refused.error().message.find("recurrent[1].record_bytes"), std::string::npos);
+  EXPECT_TRUE(rig.cache().Speculate(rig.sequence(a), DraftMode::kIsolated).has_value());
+}
+
+// The token sampled from the last accepted position comes with the next step, at s + n.
+TEST(Speculation, TheTokenSampledAfterTheDraftIsNotCommitted) {
+  for (const auto& [layout, capacity] : Mixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 5}});
+    Speculation draft = Open(rig, a);
+    rig.Append({{a, 4}});
+    EXPECT_EQ(draft.drafted(), 4);
+    EXPECT_EQ(draft.Commit(5, {}).error().code, ErrorCode::kInvalid);
+    rig.Commit(a, draft, 4);
+    EXPECT_EQ(rig.sequence(a).offset(), 9);
+    rig.AppendTokens(a, {4711});
+    EXPECT_EQ(rig.tokens(a).back(), 4711);
+    EXPECT_EQ(rig.sequence(a).offset(), 10);
+  }
+}
+
 TEST(Speculation, AnIsolatedDraftNeverTouchesTheLiveSequence) {
   for (const auto& [layout, capacity] : Mixes()) {
     Rig rig(layout, capacity);
@@ -184,6 +238,7 @@ TEST(Speculation, RefusesWhatIsNoCommit) {
   rig.Append({{a, 2}});
   EXPECT_EQ(draft.Commit(-1, {}).error().code, ErrorCode::kInvalid);
   EXPECT_EQ(draft.Commit(3, {}).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(draft.Commit(1, {}).error().code, ErrorCode::kInvalid) << "no replay";
   rig.Commit(a, draft, 2);
   EXPECT_EQ(draft.Commit(0, {}).error().code, ErrorCode::kInvalid);
 }
