@@ -1,10 +1,12 @@
 #include "runner/tokenizer/bpe.h"
 
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <queue>
+
+#include "runner/tokenizer/byte_tokens.h"
+#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -37,17 +39,31 @@ struct BpeModel::Tables {
     return found == merges.end() ? MergeTarget{} : found->second;
   }
 
+  // What a piece begins as, left to right. Not more tokens than bytes.
   template <class Append>
-  void ForEachByteToken(std::string_view piece, Append append) const {
+  void ForEachStartToken(std::string_view piece, Append append) const {
     bool after_unknown = false;
-    for (const char c : piece) {
-      const TokenId token = definition.byte_tokens[static_cast<uint8_t>(c)];
+    const auto add = [&](TokenId token) {
       if (token != kNoToken) {
         append(token);
       } else if (definition.unknown != kNoToken && !(after_unknown && definition.fuse_unknown)) {
         append(definition.unknown);
       }
       after_unknown = token == kNoToken;
+    };
+    if (!definition.character_tokens) {
+      for (const char c : piece) add(definition.byte_tokens[static_cast<uint8_t>(c)]);
+      return;
+    }
+    for (size_t at = 0; at < piece.size();) {
+      const size_t length = NextUtf8(piece.substr(at)).length;
+      const auto known = definition.character_tokens->find(CodePointAt(piece, at));
+      if (known != definition.character_tokens->end()) {
+        add(known->second);
+      } else {
+        AddBytes(definition.byte_tokens, piece.substr(at, length), add);
+      }
+      at += length;
     }
   }
 
@@ -59,7 +75,7 @@ void BpeModel::Tables::EncodeShort(std::string_view piece, std::vector<TokenId>&
   std::array<TokenId, kShortPiece> tokens{};
   std::array<MergeTarget, kShortPiece> targets{};  // of tokens[i] and tokens[i + 1]
   size_t count = 0;
-  ForEachByteToken(piece, [&](TokenId token) { tokens[count++] = token; });
+  ForEachStartToken(piece, [&](TokenId token) { tokens[count++] = token; });
   for (size_t i = 0; i + 1 < count; ++i) targets[i] = Find(tokens[i], tokens[i + 1]);
   while (count > 1) {
     size_t best = 0;
@@ -90,7 +106,7 @@ void BpeModel::Tables::EncodeLong(std::string_view piece, std::vector<TokenId>& 
   };
   std::vector<Symbol> symbols;
   symbols.reserve(piece.size());
-  ForEachByteToken(piece, [&](TokenId token) {
+  ForEachStartToken(piece, [&](TokenId token) {
     const auto at = static_cast<uint32_t>(symbols.size());
     symbols.push_back({.token = token, .previous = at == 0 ? kEnd : at - 1, .next = at + 1});
   });
@@ -132,11 +148,15 @@ BpeModel::BpeModel(BpeDefinition definition) {
   auto tables = std::make_unique<Tables>();
   tables->definition = std::move(definition);
   tables->merges.reserve(tables->definition.merges.size());
-  uint32_t rank = 0;
+  const std::vector<uint32_t>& ranks = tables->definition.ranks;
+  uint32_t position = 0;
   for (const Merge& merge : tables->definition.merges) {
-    tables->merges.insert_or_assign(PairKey(merge.left, merge.right), MergeTarget{rank++, merge.merged});
+    const uint32_t rank = ranks.empty() ? position : ranks[position];
+    tables->merges.insert_or_assign(PairKey(merge.left, merge.right), MergeTarget{rank, merge.merged});
+    ++position;
   }
   tables->definition.merges = {};
+  tables->definition.ranks = {};
   tables->whole_pieces.reserve(tables->definition.whole_pieces.size());
   for (const auto& [bytes, token] : tables->definition.whole_pieces)
     tables->whole_pieces.emplace(bytes, token);

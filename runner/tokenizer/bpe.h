@@ -1,10 +1,12 @@
-// Byte-level byte-pair encoding: every byte is a token, and neighbours merge in the order of the merge list,
-// leftmost first among equals.
+// Byte-pair encoding: a piece begins as single bytes (byte-level) or characters (SentencePiece), and
+// neighbours merge in the order of the merge list, leftmost first among equals.
 #pragma once
 
 #include <array>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,11 +24,17 @@ struct Merge {
   api::TokenId merged = 0;
 };
 
+using CharacterTokens = boost::unordered_flat_map<char32_t, api::TokenId>;
+
 struct BpeDefinition {
   std::array<api::TokenId, 256> byte_tokens{};  // kNoToken: `unknown` stands for it, or nothing does
-  std::vector<Merge> merges;                    // by rank; of two merges of one pair the later counts
+  // Set: pieces begin as characters. One without a token is its bytes' tokens if all of them have one.
+  std::optional<CharacterTokens> character_tokens;
+  std::vector<Merge> merges;  // by rank; of two merges of one pair the later counts
+  // [merges] Rank of each, the lowest merges first; empty: its position.
+  std::vector<uint32_t> ranks;
   api::TokenId unknown = kNoToken;
-  bool fuse_unknown = false;  // neighbouring unknown bytes are one token
+  bool fuse_unknown = false;  // neighbouring unknown bytes or characters are one token
   // Pieces that are one token whatever the merges say; empty for most vocabularies.
   std::vector<std::pair<std::string, api::TokenId>> whole_pieces;
 };

@@ -1,15 +1,25 @@
 #include "runner/tokenizer/detokenizer.h"
 
+#include <string_view>
 #include <utility>
 
 namespace quire::runner::tokenizer {
 
-Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special)
-    : tokenizer_(std::move(tokenizer)), special_(special) {}
+Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special, Begin begin)
+    : tokenizer_(std::move(tokenizer)),
+      special_(special),
+      at_start_(begin == Begin::kText && tokenizer_->leading_spaces() != LeadingSpaces::kKeep) {}
 
 std::string Detokenizer::Append(TokenId id) {
-  if (special_ == Special::kSkip && tokenizer_->IsSpecial(id)) return {};
-  return stream_.Append(tokenizer_->TokenBytes(id));
+  const bool special = tokenizer_->IsSpecial(id);
+  if (special && special_ == Special::kSkip) return {};
+  std::string_view bytes = tokenizer_->TokenBytes(id);
+  if (at_start_ && !bytes.empty()) {
+    const bool dropped = !special && bytes.front() == ' ';
+    if (dropped) bytes.remove_prefix(1);
+    at_start_ = dropped && bytes.empty() && tokenizer_->leading_spaces() == LeadingSpaces::kDropAll;
+  }
+  return stream_.Append(bytes);
 }
 
 std::string Detokenizer::Flush() { return stream_.Flush(); }

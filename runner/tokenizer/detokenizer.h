@@ -14,8 +14,11 @@ namespace quire::runner::tokenizer {
 class Detokenizer {
  public:
   enum class Special : uint8_t { kWrite, kSkip };
+  // Where the ids begin: a text, without the space that encoding puts before it, or the middle of one.
+  enum class Begin : uint8_t { kText, kMiddle };
 
-  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special = Special::kWrite);
+  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special = Special::kWrite,
+                       Begin begin = Begin::kText);
 
   // The text that is certain now: whole characters, U+FFFD for each maximal invalid subpart. The beginning of
   // a character is held back.
@@ -26,6 +29,7 @@ class Detokenizer {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   Special special_;
+  bool at_start_ = false;  // a space now is one that encoding put there
   Utf8Stream stream_;
 };
 

@@ -32,7 +32,10 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
   const JsonCase cases[] = {
       {[](json& d) { d.erase("model"); }, "model: not an object"},
       {[](json& d) { d["model"] = 3; }, "model: not an object"},
-      {[](json& d) { d["model"]["type"] = "Unigram"; }, "model.type"},
+      {[](json& d) { d["model"]["type"] = "WordPiece"; }, "model.type"},
+      {[](json& d) { d["model"]["type"] = "Unigram"; }, "pre_tokenizer: ByteLevel with Unigram"},
+      {[](json& d) { d["model"]["type"] = "Unigram", d["pre_tokenizer"] = nullptr; },
+       "model.vocab: not an array"},
       {[](json& d) { d["model"]["type"] = json::array(); }, "model.type"},
       {[](json& d) { d["model"]["dropout"] = 0.1; }, "model.dropout"},
       {[](json& d) { d["model"]["end_of_word_suffix"] = "</w>"; }, "model.end_of_word_suffix"},
@@ -101,7 +104,42 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
        },
        "normalizer: type \"Lowercase\""},
       {[](json& d) { d["normalizer"] = "NFC"; }, "normalizer.type"},
-      {[](json& d) { d["pre_tokenizer"] = nullptr; }, "pre_tokenizer: absent"},
+      {[](json& d) {
+         d["normalizer"] = {{"type", "Prepend"}, {"prepend", std::string(65, 'x')}};
+       },
+       "normalizer.prepend: too long"},
+      {[](json& d) {
+         d["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", "x"}};
+       },
+       "normalizer.pattern.String: empty"},
+      {[](json& d) {
+         d["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "x"}};
+       },
+       "normalizer.pattern: only a String"},
+      {[](json& d) {
+         const json grow = {
+             {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(64, 'a')}};
+         d["normalizer"] = {{"type", "Sequence"}, {"normalizers", {grow, grow, grow}}};
+       },
+       "normalizer: its steps may make a text too long"},
+      {[](json& d) {
+         d["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}};
+       },
+       "normalizer.precompiled_charsmap: not base64"},
+      {[](json& d) {
+         d["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAAAA=="}};
+       },
+       "normalizer.precompiled_charsmap: a trie of 0 bytes"},
+      {[](json& d) {
+         d["pre_tokenizer"] = nullptr;
+         d["decoder"] = {{"type", "WordPiece"}};
+       },
+       "decoder: type \"WordPiece\""},
+      {[](json& d) {
+         d["pre_tokenizer"] = nullptr;
+         d["decoder"] = {{"type", "Strip"}, {"content", " "}, {"start", 7}, {"stop", 0}};
+       },
+       "decoder: only one space"},
       {[](json& d) {
          d["post_processor"] = {{"type", "BertProcessing"}};
        },
@@ -180,7 +218,7 @@ TEST(HostileGguf, IsRefusedByField) {
       {[](ordered_json& kv) { kv = nullptr; }, "tokenizer.ggml.model: absent"},
       {[](ordered_json& kv) { kv = ordered_json::array(); }, "tokenizer.ggml.model: absent"},
       {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = 1; }, "tokenizer.ggml.model: not a string"},
-      {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = "llama"; }, "tokenizer.ggml.model: \"llama\""},
+      {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = "bert"; }, "tokenizer.ggml.model: \"bert\""},
       {[](ordered_json& kv) { kv.erase("tokenizer.ggml.pre"); }, "tokenizer.ggml.pre: absent"},
       {[](ordered_json& kv) { kv["tokenizer.ggml.pre"] = "poro"; },
        "tokenizer.ggml.pre: \"poro\" is not known; these are: gpt-2"},

@@ -4,10 +4,15 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace quire::runner::tokenizer {
 
 using nlohmann::json;
+
+namespace {
+constexpr size_t kStepsMax = 64;
+}
 
 const json* Member(const json& object, const char* key) {
   if (!object.is_object()) return nullptr;
@@ -36,6 +41,31 @@ api::Result<int32_t> TokenIdOf(const json& value, std::string_view path) {
     return BadField(path, "not a token id");
   }
   return static_cast<int32_t>(value.get<uint64_t>());
+}
+
+api::Result<std::vector<FieldNode>> FlattenSequence(const json& root, std::string path, const char* list) {
+  std::vector<FieldNode> leaves;
+  std::vector<FieldNode> open;
+  open.push_back({&root, std::move(path)});
+  while (!open.empty()) {
+    FieldNode node = std::move(open.back());
+    open.pop_back();
+    auto type = StringMember(*node.value, "type", node.path);
+    if (!type) return std::unexpected(std::move(type.error()));
+    if (*type != "Sequence") {
+      leaves.push_back(std::move(node));
+      continue;
+    }
+    const json* members = Member(*node.value, list);
+    const std::string list_path = fmt::format("{}.{}", node.path, list);
+    if (members == nullptr || !members->is_array()) return BadField(list_path, "not an array");
+    if (members->size() + leaves.size() + open.size() > kStepsMax)
+      return BadField(list_path, "too many steps");
+    for (size_t i = members->size(); i > 0; --i) {
+      open.push_back({&(*members)[i - 1], fmt::format("{}[{}]", list_path, i - 1)});
+    }
+  }
+  return leaves;
 }
 
 }  // namespace quire::runner::tokenizer

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/error.h"
 
@@ -29,5 +30,15 @@ api::Result<std::string_view> StringMember(const nlohmann::json& object, const c
 
 // A token id: an integer in [0, 2^31).
 api::Result<int32_t> TokenIdOf(const nlohmann::json& value, std::string_view path);
+
+struct FieldNode {
+  const nlohmann::json* value = nullptr;
+  std::string path;
+};
+
+// The leaves of nested {"type": "Sequence", <list>: [...]}, in order, each with its path; each has a string
+// "type".
+api::Result<std::vector<FieldNode>> FlattenSequence(const nlohmann::json& root, std::string path,
+                                                    const char* list);
 
 }  // namespace quire::runner::tokenizer

@@ -7,12 +7,14 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/parts.h"
+#include "runner/tokenizer/sentencepiece.h"
 #include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
@@ -21,16 +23,6 @@ namespace {
 using api::TokenId;
 using nlohmann::ordered_json;
 using Status = api::Result<void>;
-
-// tokenizer.ggml.token_type
-enum class TokenType : uint8_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
 
 std::unexpected<api::Error> Bad(std::string_view key, std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("tokenizer.ggml.{}: {}", key, reason));
@@ -42,12 +34,17 @@ class Loader {
 
   api::Result<TokenizerParts> Run() {
     using Phase = Status (Loader::*)();
-    constexpr Phase kPhases[] = {&Loader::Kind,   &Loader::Types,  &Loader::NamedIds,
-                                 &Loader::Tokens, &Loader::Merges, &Loader::Ends};
-    for (const Phase phase : kPhases) {
+    constexpr Phase kByteLevel[] = {&Loader::PreTokenizer, &Loader::Types,  &Loader::NamedIds,
+                                    &Loader::Tokens,       &Loader::Merges, &Loader::Finish,
+                                    &Loader::Ends};
+    constexpr Phase kSentencePiece[] = {&Loader::Types, &Loader::NamedIds, &Loader::SentencePieces,
+                                        &Loader::Ends};
+    if (auto done = Kind(); !done) return std::unexpected(std::move(done.error()));
+    const auto phases =
+        algorithm_ ? std::span<const Phase>(kSentencePiece) : std::span<const Phase>(kByteLevel);
+    for (const Phase phase : phases) {
       if (auto done = (this->*phase)(); !done) return std::unexpected(std::move(done.error()));
     }
-    Finish();
     return std::move(parts_);
   }
 
@@ -76,10 +73,27 @@ class Loader {
   Status Kind() {
     auto model = String("model");
     if (!model) return std::unexpected(std::move(model.error()));
-    if (*model != "gpt2") {
-      return Bad("model",
-                 fmt::format("\"{}\" is not supported; byte-level BPE (\"gpt2\") is", model->substr(0, 64)));
+    using Algorithm = SentencePieceVocabulary::Algorithm;
+    if (*model == "llama") {
+      algorithm_ = Algorithm::kBpeByScore;
+      add_bos_ = true;
+    } else if (*model == "gemma4") {
+      algorithm_ = Algorithm::kBpeByMerges;
+      add_bos_ = true;
+    } else if (*model == "t5") {
+      algorithm_ = Algorithm::kUnigram;
+      add_eos_ = true;
+    } else if (*model != "gpt2") {
+      return Bad("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4 and t5 are",
+                                      model->substr(0, 64)));
     }
+    tokens_ = Find("tokens");
+    if (tokens_ == nullptr || !tokens_->is_array()) return Bad("tokens", "not an array");
+    if (tokens_->empty()) return Bad("tokens", "empty");
+    return {};
+  }
+
+  Status PreTokenizer() {
     auto pre = String("pre");
     if (!pre) return std::unexpected(std::move(pre.error()));
     known_ = FindPreTokenizer(*pre);
@@ -87,6 +101,7 @@ class Loader {
       return Bad("pre", fmt::format("\"{}\" is not known; these are: {}", pre->substr(0, 64),
                                     fmt::join(KnownPreTokenizerNames(), ", ")));
     }
+    add_bos_ = known_->add_bos;
     auto nfc = Flag("normalizer.nfc");
     if (!nfc) return std::unexpected(std::move(nfc.error()));
     parts_.normal_form =
@@ -94,9 +109,6 @@ class Loader {
     auto regex = Regex::Compile(known_->pattern, Regex::Syntax::kOniguruma);
     if (!regex) return Bad("pre", regex.error().message);
     parts_.pre_tokenizer.steps.push_back({.regex = *std::move(regex)});
-    tokens_ = Find("tokens");
-    if (tokens_ == nullptr || !tokens_->is_array()) return Bad("tokens", "not an array");
-    if (tokens_->empty()) return Bad("tokens", "empty");
     return {};
   }
 
@@ -134,18 +146,35 @@ class Loader {
       *id = value->get<TokenId>();
       if (id != &bpe_.unknown) types_[static_cast<size_t>(*id)] = TokenType::kControl;
     }
+    if (algorithm_) DefaultIds();
     return {};
+  }
+
+  // Where SentencePiece puts them when nobody says otherwise.
+  void DefaultIds() {
+    const auto is = [this](size_t id, TokenType type) { return id < types_.size() && types_[id] == type; };
+    if (bpe_.unknown != kNoToken) types_[static_cast<size_t>(bpe_.unknown)] = TokenType::kUnknown;
+    if (Find("bos_token_id") == nullptr && is(1, TokenType::kControl)) parts_.bos = 1;
+    if (Find("eos_token_id") == nullptr && is(2, TokenType::kControl)) parts_.eos = 2;
+  }
+
+  // The text of a token, which is then found by it; of two tokens with one text the first is.
+  api::Result<std::string_view> TakeToken(size_t i) {
+    const ordered_json& value = (*tokens_)[i];
+    if (!value.is_string()) return Bad(fmt::format("tokens[{}]", i), "not a string");
+    const std::string_view text = value.get_ref<const std::string&>();
+    if (text.size() > kTokenBytesMax) return Bad(fmt::format("tokens[{}]", i), "too long");
+    id_of_.emplace(text, static_cast<TokenId>(i));
+    return text;
   }
 
   Status Tokens() {
     id_of_.reserve(tokens_->size());
     for (size_t i = 0; i < tokens_->size(); ++i) {
-      const ordered_json& value = (*tokens_)[i];
-      if (!value.is_string()) return Bad(fmt::format("tokens[{}]", i), "not a string");
-      const std::string_view text = value.get_ref<const std::string&>();
-      if (text.size() > kTokenBytesMax) return Bad(fmt::format("tokens[{}]", i), "too long");
+      const auto taken = TakeToken(i);
+      if (!taken) return std::unexpected(taken.error());
+      const std::string_view text = *taken;
       const auto id = static_cast<TokenId>(i);
-      id_of_.emplace(text, id);  // of two tokens with one text the first is found
       const TokenType type = types_[i];
       const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
       if (!special && type != TokenType::kUserDefined) {
@@ -192,17 +221,78 @@ class Loader {
     return {};
   }
 
+  // A SentencePiece vocabulary: tokens, types and scores are its pieces.
+  Status SentencePieces() {
+    SentencePieceVocabulary vocabulary;
+    vocabulary.algorithm = *algorithm_;
+    vocabulary.entries.resize(tokens_->size());
+    for (size_t i = 0; i < tokens_->size(); ++i) {
+      const auto text = TakeToken(i);
+      if (!text) return std::unexpected(text.error());
+      vocabulary.entries[i] = {.text = *text, .score = 0, .type = types_[i]};
+    }
+    if (*algorithm_ == SentencePieceVocabulary::Algorithm::kBpeByMerges) {
+      if (auto done = Merges(); !done) return done;
+      vocabulary.merges = std::move(bpe_.merges);
+    } else if (auto done = Scores(vocabulary); !done) {
+      return done;
+    }
+    const std::pair<const char*, bool*> flags[] = {
+        {"add_space_prefix", &vocabulary.add_dummy_prefix},
+        {"remove_extra_whitespaces", &vocabulary.remove_extra_whitespaces}};
+    for (const auto& [key, flag] : flags) {
+      auto set = Flag(key);
+      if (!set) return std::unexpected(std::move(set.error()));
+      *flag = set->value_or(*flag);
+    }
+    auto map = Bytes("precompiled_charsmap");
+    if (!map) return std::unexpected(std::move(map.error()));
+    vocabulary.character_map = *map;
+    if (auto done = BuildSentencePiece(std::move(vocabulary), parts_); !done) {
+      return Bad("tokens", done.error().message);
+    }
+    return {};
+  }
+
+  Status Scores(SentencePieceVocabulary& vocabulary) const {
+    const ordered_json* scores = Find("scores");
+    if (scores == nullptr || !scores->is_array() || scores->size() != tokens_->size()) {
+      return Bad("scores", "not an array as long as tokens");
+    }
+    for (size_t i = 0; i < scores->size(); ++i) {
+      if (!(*scores)[i].is_number()) return Bad(fmt::format("scores[{}]", i), "not a number");
+      vocabulary.entries[i].score = (*scores)[i].get<float>();
+    }
+    return {};
+  }
+
+  // An array of bytes, signed or not; empty when absent.
+  api::Result<std::vector<std::byte>> Bytes(std::string_view key) const {
+    std::vector<std::byte> bytes;
+    const ordered_json* values = Find(key);
+    if (values == nullptr) return bytes;
+    if (!values->is_array()) return Bad(key, "not an array");
+    bytes.reserve(values->size());
+    for (const ordered_json& value : *values) {
+      if (!value.is_number_integer()) return Bad(key, "not an array of bytes");
+      const auto number = value.get<int64_t>();
+      if (number < -128 || number > 255) return Bad(key, "not an array of bytes");
+      bytes.push_back(static_cast<std::byte>(number));
+    }
+    return bytes;
+  }
+
   Status Ends() {
     auto add_bos = Flag("add_bos_token");
     if (!add_bos) return std::unexpected(std::move(add_bos.error()));
     auto add_eos = Flag("add_eos_token");
     if (!add_eos) return std::unexpected(std::move(add_eos.error()));
-    parts_.add_bos = add_bos->value_or(known_->add_bos) && parts_.bos != kNoToken;
-    parts_.add_eos = add_eos->value_or(false) && parts_.eos != kNoToken;
+    parts_.add_bos = add_bos->value_or(add_bos_) && parts_.bos != kNoToken;
+    parts_.add_eos = add_eos->value_or(add_eos_) && parts_.eos != kNoToken;
     return {};
   }
 
-  void Finish() {
+  Status Finish() {
     for (unsigned byte = 0; byte < 256; ++byte) {
       const auto known = id_of_.find(ByteLevelCharacter(static_cast<uint8_t>(byte)));
       bpe_.byte_tokens[byte] = known == id_of_.end() ? kNoToken : known->second;
@@ -217,10 +307,14 @@ class Loader {
       }
     }
     parts_.model = std::make_unique<BpeModel>(std::move(bpe_));
+    return {};
   }
 
   const ordered_json& key_values_;
   const KnownPreTokenizer* known_ = nullptr;
+  std::optional<SentencePieceVocabulary::Algorithm> algorithm_;  // nothing: byte-level BPE
+  bool add_bos_ = false;                                         // unless the file says otherwise
+  bool add_eos_ = false;
   const ordered_json* tokens_ = nullptr;
   std::vector<TokenType> types_;                                // [tokens]
   boost::unordered_flat_map<std::string_view, TokenId> id_of_;  // views into key_values_

@@ -1,18 +1,22 @@
-// The "normalizer" and "pre_tokenizer" of a tokenizer.json.
+// The "pre_tokenizer" of a tokenizer.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "api/error.h"
-#include "runner/tokenizer/normalizer.h"
 #include "runner/tokenizer/pre_tokenizer.h"
+#include "runner/tokenizer/text_steps.h"
 
 namespace quire::runner::tokenizer {
 
-// kBadModel names the field; so do kinds that are not supported. `value` may be null.
-api::Result<NormalForm> LoadNormalForm(const nlohmann::json& value);
+struct LoadedPreTokenizer {
+  PreTokenizer splits;
+  bool byte_level = false;                // the vocabulary is written in the byte-level alphabet
+  std::optional<MarkSpaces> mark_spaces;  // before the splits
+};
 
-// The same. Refuses what does not end in ByteLevel: the model is then not a byte-level one.
-api::Result<PreTokenizer> LoadPreTokenizer(const nlohmann::json& value);
+// kBadModel names the field; so do kinds that are not supported. `value` may be null.
+api::Result<LoadedPreTokenizer> LoadPreTokenizer(const nlohmann::json& value);
 
 }  // namespace quire::runner::tokenizer

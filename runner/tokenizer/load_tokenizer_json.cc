@@ -7,15 +7,22 @@
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <boost/unordered/unordered_flat_set.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "runner/tokenizer/byte_level.h"
+#include "runner/tokenizer/byte_tokens.h"
 #include "runner/tokenizer/json_fields.h"
 #include "runner/tokenizer/load_pre_tokenizer.h"
+#include "runner/tokenizer/load_text_steps.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/post_processor.h"
+#include "runner/tokenizer/sentencepiece.h"
+#include "runner/tokenizer/unigram.h"
+#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -59,9 +66,9 @@ class Loader {
 
   api::Result<TokenizerParts> Run() {
     using Phase = Status (Loader::*)();
-    constexpr Phase kPhases[] = {&Loader::Kind,          &Loader::Vocab, &Loader::Merges,
-                                 &Loader::Bytes,         &Loader::Steps, &Loader::AddedTokens,
-                                 &Loader::NamedSpecials, &Loader::Finish};
+    constexpr Phase kPhases[] = {&Loader::Kind,          &Loader::Steps,       &Loader::Vocab,
+                                 &Loader::Merges,        &Loader::StartTokens, &Loader::AddedTokens,
+                                 &Loader::NamedSpecials, &Loader::Model,       &Loader::Ends};
     for (const Phase phase : kPhases) {
       if (auto done = (this->*phase)(); !done) return Pass(done);
     }
@@ -75,8 +82,9 @@ class Loader {
     if (model == nullptr || !model->is_object()) return BadField("model", "not an object");
     model_ = model;
     const json* type = Member(*model, "type");  // old files of GPT-2 do not say
-    if (type != nullptr && *type != "BPE") {
-      return BadField("model.type", "only byte-level BPE is supported");
+    unigram_ = type != nullptr && *type == "Unigram";
+    if (type != nullptr && *type != "BPE" && !unigram_) {
+      return BadField("model.type", "only BPE and Unigram are supported");
     }
     const json* dropout = Member(*model, "dropout");
     if (dropout != nullptr && !(dropout->is_number() && dropout->get<double>() == 0)) {
@@ -91,14 +99,49 @@ class Loader {
     return {};
   }
 
+  Status Steps() {
+    static const json kNull;
+    const auto field = [this](const char* key) -> const json& {
+      const json* value = Member(document_, key);
+      return value == nullptr ? kNull : *value;
+    };
+    auto pre_tokenizer = LoadPreTokenizer(field("pre_tokenizer"));
+    if (!pre_tokenizer) return Pass(pre_tokenizer);
+    auto normalizer = LoadNormalizer(field("normalizer"));
+    if (!normalizer) return Pass(normalizer);
+    byte_level_ = pre_tokenizer->byte_level;
+    if (byte_level_ && unigram_) return BadField("pre_tokenizer", "ByteLevel with Unigram is not supported");
+    parts_.pre_tokenizer = std::move(pre_tokenizer->splits);
+    parts_.normal_form = normalizer->normal_form;
+    parts_.steps = std::move(normalizer->steps);
+    if (pre_tokenizer->mark_spaces) parts_.steps.emplace_back(*pre_tokenizer->mark_spaces);
+    if (byte_level_) return {};
+    auto decoder = LoadDecoder(field("decoder"));
+    if (!decoder) return Pass(decoder);
+    marks_are_spaces_ = decoder->marks_are_spaces;
+    parts_.leading_spaces = decoder->leading_spaces;
+    auto byte_fallback = BoolMember(*model_, "byte_fallback", false, "model");
+    if (!byte_fallback) return Pass(byte_fallback);
+    byte_fallback_ = *byte_fallback;
+    return {};
+  }
+
   Status Vocab() {
-    const json* vocab = Member(*model_, "vocab");
-    if (vocab == nullptr || !vocab->is_object()) return BadField("model.vocab", "not an object");
     const json* added = Member(document_, "added_tokens");
     if (added != nullptr && !added->is_array()) return BadField("added_tokens", "not an array");
+    const json* vocab = Member(*model_, "vocab");
+    if (unigram_ ? vocab == nullptr || !vocab->is_array() : vocab == nullptr || !vocab->is_object()) {
+      return BadField("model.vocab", unigram_ ? "not an array" : "not an object");
+    }
     ids_end_ = vocab->size() + (added == nullptr ? 0 : added->size()) + kUnusedIdsMax;
     id_of_.reserve(vocab->size());
-    for (const auto& [entry, value] : vocab->items()) {
+    auto taken = unigram_ ? ScoredVocab(*vocab) : BpeVocab(*vocab);
+    if (taken && id_of_.empty()) return BadField("model.vocab", "empty");
+    return taken;
+  }
+
+  Status BpeVocab(const json& vocab) {
+    for (const auto& [entry, value] : vocab.items()) {
       const auto path = [&, &key = entry] { return fmt::format("model.vocab[\"{}\"]", key.substr(0, 64)); };
       auto id = CheckedId(value, path());
       if (!id) return Pass(id);
@@ -106,11 +149,49 @@ class Loader {
       if (IsUsed(*id)) return BadField(path(), fmt::format("id {} is used twice", *id));
       Use(*id);
       id_of_.emplace(entry, *id);
-      const auto bytes = FromByteLevel(entry);
-      parts_.vocabulary.Set(*id, bytes ? std::string_view(*bytes) : std::string_view(entry), false);
+      SetBytes(*id, entry);
     }
-    if (id_of_.empty()) return BadField("model.vocab", "empty");
     return {};
+  }
+
+  // [["<unk>", 0.0], ...]: an entry's id is its position.
+  Status ScoredVocab(const json& vocab) {
+    unigram_definition_.entries.reserve(vocab.size());
+    for (size_t i = 0; i < vocab.size(); ++i) {
+      const json& pair = vocab[i];
+      const auto path = [i] { return fmt::format("model.vocab[{}]", i); };
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number()) {
+        return BadField(path(), "not a string and a number");
+      }
+      const std::string_view entry = pair[0].get_ref<const std::string&>();
+      const auto score = pair[1].get<float>();
+      if (entry.size() > kUnigramTextBytesMax) return BadField(path(), "too long");
+      if (!std::isfinite(score)) return BadField(path(), "its score is not a number");
+      const auto id = static_cast<TokenId>(i);
+      Use(id);
+      id_of_.emplace(entry, id);
+      SetBytes(id, entry);
+      unigram_definition_.entries.push_back({std::string(entry), id, score});
+    }
+    return {};
+  }
+
+  // What an entry of the vocabulary stands for in text.
+  void SetBytes(TokenId id, std::string_view entry) {
+    if (byte_level_) {
+      const auto bytes = FromByteLevel(entry);
+      parts_.vocabulary.Set(id, bytes ? std::string_view(*bytes) : entry, false);
+      return;
+    }
+    words_.Add(entry);
+    if (const auto byte = byte_fallback_ ? ByteOfEntry(entry) : std::nullopt) {
+      const char text = static_cast<char>(*byte);
+      parts_.vocabulary.Set(id, {&text, 1}, false);
+    } else if (marks_are_spaces_) {
+      parts_.vocabulary.Set(id, WithoutSpaceMarks(entry), false);
+    } else {
+      parts_.vocabulary.Set(id, entry, false);
+    }
   }
 
   api::Result<TokenId> CheckedId(const json& value, std::string_view path) const {
@@ -127,19 +208,6 @@ class Loader {
     const auto index = static_cast<size_t>(id);
     if (index >= used_.size()) used_.resize(index + 1);
     used_[index] = true;
-  }
-
-  Status Steps() {
-    static const json kNull;
-    const json* pre_tokenizer = Member(document_, "pre_tokenizer");
-    auto steps = LoadPreTokenizer(pre_tokenizer == nullptr ? kNull : *pre_tokenizer);
-    if (!steps) return Pass(steps);
-    parts_.pre_tokenizer = *std::move(steps);
-    const json* normalizer = Member(document_, "normalizer");
-    auto form = LoadNormalForm(normalizer == nullptr ? kNull : *normalizer);
-    if (!form) return Pass(form);
-    parts_.normal_form = *form;
-    return {};
   }
 
   Status AddedTokens() {
@@ -216,6 +284,7 @@ class Loader {
   }
 
   Status Merges() {
+    if (unigram_) return {};
     const json* merges = Member(*model_, "merges");
     if (merges == nullptr || !merges->is_array()) return BadField("model.merges", "not an array");
     bpe_.merges.reserve(merges->size());
@@ -259,12 +328,28 @@ class Loader {
     return {};
   }
 
-  // What single bytes are, before added tokens get into the table of names.
-  Status Bytes() {
+  // What bytes and characters begin as, before added tokens get into the table of names.
+  Status StartTokens() {
+    bpe_.byte_tokens.fill(kNoToken);
     for (unsigned byte = 0; byte < 256; ++byte) {
-      const auto known = id_of_.find(ByteLevelCharacter(static_cast<uint8_t>(byte)));
-      bpe_.byte_tokens[byte] = known == id_of_.end() ? kNoToken : known->second;
+      std::string entry;
+      if (byte_level_) entry = ByteLevelCharacter(static_cast<uint8_t>(byte));
+      if (byte_fallback_) entry = fmt::format("<0x{:02X}>", byte);
+      const auto known = id_of_.find(entry);
+      if (known != id_of_.end()) bpe_.byte_tokens[byte] = known->second;
     }
+    if (!byte_level_ && !unigram_) {
+      bpe_.character_tokens.emplace();
+      for (const auto& [entry, id] : id_of_) {
+        if (entry.empty() || NextUtf8(entry).length != entry.size()) continue;
+        bpe_.character_tokens->emplace(CodePointAt(entry, 0), id);
+      }
+    }
+    parts_.pre_tokenizer.cut_words = !byte_level_ && words_.words_stand_alone();
+    return unigram_ ? UnknownId() : UnknownToken();
+  }
+
+  Status UnknownToken() {
     const json* unknown = Member(*model_, "unk_token");
     if (unknown != nullptr && !unknown->is_string()) return BadField("model.unk_token", "not a string");
     if (unknown != nullptr) {
@@ -277,12 +362,28 @@ class Loader {
     return {};
   }
 
-  Status Finish() {
+  Status UnknownId() {
+    const json* unknown = Member(*model_, "unk_id");
+    if (unknown == nullptr) return {};
+    auto id = TokenIdOf(*unknown, "model.unk_id");
+    if (!id) return Pass(id);
+    if (static_cast<size_t>(*id) >= unigram_definition_.entries.size()) {
+      return BadField("model.unk_id", "outside the vocabulary");
+    }
+    bpe_.unknown = *id;
+    return {};
+  }
+
+  Status Model() {
+    if (unigram_) {
+      MakeUnigram();
+      return {};
+    }
     auto ignore_merges = BoolMember(*model_, "ignore_merges", false, "model");
     if (!ignore_merges) return Pass(ignore_merges);
     if (*ignore_merges) {
       for (const auto& [entry, id] : Member(*model_, "vocab")->items()) {
-        auto bytes = FromByteLevel(entry);
+        auto bytes = byte_level_ ? FromByteLevel(entry) : std::optional(entry);
         const TokenId known = id_of_.find(entry)->second;
         if (bytes && !parts_.vocabulary.IsSpecial(known)) {
           bpe_.whole_pieces.emplace_back(*std::move(bytes), known);
@@ -290,7 +391,18 @@ class Loader {
       }
     }
     parts_.model = std::make_unique<BpeModel>(std::move(bpe_));
-    return Ends();
+    return {};
+  }
+
+  // Special tokens and bytes are not spelled by text, as in SentencePiece.
+  void MakeUnigram() {
+    std::erase_if(unigram_definition_.entries, [this](const UnigramDefinition::Entry& entry) {
+      return entry.text.empty() || parts_.vocabulary.IsSpecial(entry.id) || entry.id == bpe_.unknown ||
+             (byte_fallback_ && ByteOfEntry(entry.text));
+    });
+    unigram_definition_.byte_tokens = bpe_.byte_tokens;
+    unigram_definition_.unknown = bpe_.unknown;
+    parts_.model = std::make_unique<UnigramModel>(std::move(unigram_definition_));
   }
 
   // Who adds begin and end tokens: the post-processor, or what tokenizer_config.json says where that has no
@@ -322,7 +434,13 @@ class Loader {
   boost::unordered_flat_set<TokenId> added_ids_;
   std::vector<bool> used_;  // [ids]
   size_t ids_end_ = 0;
-  BpeDefinition bpe_;
+  bool unigram_ = false;
+  bool byte_level_ = false;  // the vocabulary is written in the byte-level alphabet
+  bool byte_fallback_ = false;
+  bool marks_are_spaces_ = false;
+  WordCheck words_;
+  BpeDefinition bpe_;  // its byte and unknown tokens serve Unigram too
+  UnigramDefinition unigram_definition_;
   TokenizerParts parts_;
 };
 

@@ -10,6 +10,7 @@ namespace quire::runner::tokenizer {
 
 api::Result<void> AddToken(AddedToken token, TokenizerParts& parts) {
   if (!IsValidUtf8(token.content)) return api::Fail(api::ErrorCode::kBadModel, "not UTF-8");
+  token.normalized &= parts.steps.empty();
   if (token.normalized) token.content = Normalize(parts.normal_form, token.content);
   if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{} bytes, 1 to {} are possible",

@@ -1,9 +1,12 @@
-// What a tokenizer is made of, and the two file formats that describe it.
+// What a tokenizer is made of, and the file formats that describe it.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "api/error.h"
 #include "api/ids.h"
@@ -12,6 +15,8 @@
 #include "runner/tokenizer/normalizer.h"
 #include "runner/tokenizer/pre_tokenizer.h"
 #include "runner/tokenizer/subword_model.h"
+#include "runner/tokenizer/text_steps.h"
+#include "runner/tokenizer/tokenizer.h"
 #include "runner/tokenizer/vocabulary.h"
 
 namespace quire::runner::tokenizer {
@@ -20,13 +25,16 @@ struct TokenizerParts {
   Vocabulary vocabulary;
   AddedTokenFinder added;             // looked for in the text
   AddedTokenFinder added_normalized;  // looked for in the normalised text
+  AddedTokenFinder symbols;           // looked for in what the steps gave; none is special
   NormalForm normal_form = NormalForm::kNone;
+  std::vector<TextStep> steps;  // after it
   PreTokenizer pre_tokenizer;
   std::unique_ptr<const SubwordModel> model;
   api::TokenId bos = kNoToken;
   api::TokenId eos = kNoToken;
   bool add_bos = false;  // implies bos
   bool add_eos = false;  // implies eos
+  LeadingSpaces leading_spaces = LeadingSpaces::kKeep;
 };
 
 // Bounds on what a file may declare.
@@ -36,8 +44,11 @@ inline constexpr size_t kUnusedIdsMax = 65536;  // ids below the highest that no
 api::Result<TokenizerParts> LoadTokenizerJson(std::string_view json,
                                               const nlohmann::ordered_json& tokenizer_config);
 api::Result<TokenizerParts> LoadGguf(const nlohmann::ordered_json& key_values);
+api::Result<TokenizerParts> LoadSentencePieceModel(std::span<const std::byte> model,
+                                                   const nlohmann::ordered_json& tokenizer_config);
 
-// Sorts `token` into the finder it belongs to. kBadModel when its content is empty, too long or not UTF-8.
+// Sorts `token` into the finder it belongs to. Where `steps` rewrite the text, tokens are looked for before
+// that. kBadModel when its content is empty, too long or not UTF-8.
 api::Result<void> AddToken(AddedToken token, TokenizerParts& parts);
 
 }  // namespace quire::runner::tokenizer

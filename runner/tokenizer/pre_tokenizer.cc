@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runner/tokenizer/text_steps.h"
 #include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
@@ -82,6 +83,26 @@ std::vector<Part> Behave(SplitBehavior behavior, std::vector<Part> parts) {
   return parts;
 }
 
+std::vector<Piece> CutWords(std::string_view text, const std::vector<Piece>& pieces) {
+  std::vector<Piece> words;
+  words.reserve(std::max(pieces.size(), text.size() / 5));
+  for (const Piece& piece : pieces) {
+    const std::string_view within = text.substr(0, piece.end);
+    size_t begin = piece.begin;
+    size_t after_mark = begin;  // where the last mark ended
+    for (size_t mark = within.find(kSpaceMark, begin); mark != std::string_view::npos;
+         mark = within.find(kSpaceMark, after_mark)) {
+      if (mark > after_mark) {
+        words.push_back({begin, mark});
+        begin = mark;
+      }
+      after_mark = mark + kSpaceMark.size();
+    }
+    words.push_back({begin, piece.end});
+  }
+  return words;
+}
+
 }  // namespace
 
 std::vector<Piece> PreTokenizer::Split(std::string_view text, RegexMatcher& matcher) const {
@@ -103,7 +124,7 @@ std::vector<Piece> PreTokenizer::Split(std::string_view text, RegexMatcher& matc
     }
     pieces = std::move(next);
   }
-  return pieces;
+  return cut_words ? CutWords(text, pieces) : pieces;
 }
 
 }  // namespace quire::runner::tokenizer

@@ -34,6 +34,9 @@ struct Piece {
 struct PreTokenizer {
   std::vector<SplitStep> steps;   // each cuts the pieces of the one before
   bool add_prefix_space = false;  // a stretch that does not begin with a space gets one (the caller does it)
+  // Afterwards, cut before each space mark (text_steps.h) that another character precedes. Set where no token
+  // goes across such a place: the ids are the same, and a repeated word is work once.
+  bool cut_words = false;
 
   // In order; no piece is empty. Where a pattern exceeds the limits of matching, the rest of what it works on
   // is one piece: the tokens are then longer than they might be, but stand for the same text. REQUIRES: valid

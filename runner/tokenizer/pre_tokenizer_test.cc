@@ -8,6 +8,7 @@
 
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/load_pre_tokenizer.h"
+#include "runner/tokenizer/text_steps.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -28,7 +29,7 @@ std::vector<std::string> Split(const PreTokenizer& pre_tokenizer, std::string_vi
 PreTokenizer Load(const json& description) {
   auto loaded = LoadPreTokenizer(description);
   EXPECT_TRUE(loaded) << loaded.error().message;
-  return loaded ? *std::move(loaded) : PreTokenizer{};
+  return loaded ? std::move(loaded->splits) : PreTokenizer{};
 }
 
 const json kBytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
@@ -84,11 +85,15 @@ TEST(PreTokenizer, ByteLevelWithItsOwnPattern) {
 
 TEST(PreTokenizer, RefusalsNameTheField) {
   const std::pair<json, const char*> cases[] = {
-      {nullptr, "pre_tokenizer: absent"},
       {"ByteLevel", "pre_tokenizer.type"},
       {{{"type", "Whitespace"}}, "type \"Whitespace\" is not supported"},
       {{{"type", "Sequence"}}, "pre_tokenizer.pretokenizers: not an array"},
-      {{{"type", "Sequence"}, {"pretokenizers", json::array()}}, "only byte-level BPE is supported"},
+      {Sequence({json{{"type", "Metaspace"}, {"replacement", "_"}}}),
+       "pretokenizers[0].replacement: not U+2581"},
+      {Sequence({json{{"type", "Metaspace"}, {"replacement", kSpaceMark}, {"prepend_scheme", "last"}}}),
+       "pretokenizers[0].prepend_scheme: \"last\""},
+      {Sequence({SplitStepOf("a", "Isolated"), json{{"type", "Metaspace"}, {"replacement", kSpaceMark}}}),
+       "pretokenizers[1]: after another step"},
       {Sequence({SplitStepOf("[a&&b]", "Isolated")}),
        "pre_tokenizer.pretokenizers[0].pattern.Regex: offset 2"},
       {Sequence({SplitStepOf("(", "Isolated")}), "pre_tokenizer.pretokenizers[0].pattern.Regex"},
@@ -107,14 +112,27 @@ TEST(PreTokenizer, RefusalsNameTheField) {
   }
 }
 
-TEST(NormalForms, AreReadAlsoFromASequence) {
-  EXPECT_EQ(LoadNormalForm(nullptr), NormalForm::kNone);
-  EXPECT_EQ(LoadNormalForm({{"type", "NFC"}}), NormalForm::kNfc);
-  EXPECT_EQ(LoadNormalForm({{"type", "Sequence"}, {"normalizers", {json{{"type", "NFKC"}}}}}),
-            NormalForm::kNfkc);
-  EXPECT_FALSE(LoadNormalForm({{"type", "Lowercase"}}));
-  EXPECT_FALSE(LoadNormalForm(
-      {{"type", "Sequence"}, {"normalizers", {json{{"type", "NFC"}}, json{{"type", "NFKD"}}}}}));
+TEST(PreTokenizer, SaysWhetherTheVocabularyIsOfBytes) {
+  EXPECT_TRUE(LoadPreTokenizer(kBytes)->byte_level);
+  EXPECT_FALSE(LoadPreTokenizer(nullptr)->byte_level);
+  EXPECT_FALSE(LoadPreTokenizer({{"type", "Sequence"}, {"pretokenizers", json::array()}})->byte_level);
+}
+
+TEST(PreTokenizer, MetaspaceBeginsAPieceAtEachMark) {
+  const auto loaded =
+      LoadPreTokenizer({{"type", "Metaspace"}, {"replacement", kSpaceMark}, {"prepend_scheme", "first"}});
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  ASSERT_TRUE(loaded->mark_spaces);
+  EXPECT_EQ(loaded->mark_spaces->prefix, MarkSpaces::Prefix::kAtStartOfText);
+  EXPECT_THAT(Split(loaded->splits, "\u2581ab\u2581\u2581c"), ElementsAre("\u2581ab", "\u2581", "\u2581c"));
+}
+
+TEST(PreTokenizer, CutsWordsAtMarksBehindOtherCharacters) {
+  const PreTokenizer words{.steps = {}, .cut_words = true};
+  EXPECT_THAT(Split(words, "a\u2581b\u2581\u2581c\u2581"),
+              ElementsAre("a", "\u2581b", "\u2581\u2581c", "\u2581"));
+  EXPECT_THAT(Split(words, "\u2581\u2581"), ElementsAre("\u2581\u2581"));
+  EXPECT_THAT(Split(words, "abc"), ElementsAre("abc"));
 }
 
 TEST(PreTokenizer, WhereAPatternGivesUpTheRestIsOnePiece) {

@@ -47,9 +47,9 @@ class Encoder {
       if (stretch.token) {
         ids_.push_back(*stretch.token);
       } else if (parts_.added_normalized.empty()) {
-        Plain(Normalized(text.text.substr(stretch.begin, stretch.end - stretch.begin)));
+        Plain(Normalized(text.text.substr(stretch.begin, stretch.end - stretch.begin)), stretch.begin == 0);
       } else {
-        FindNormalized(text.Slice(stretch.begin, stretch.end));
+        FindNormalized(text.Slice(stretch.begin, stretch.end), stretch.begin == 0);
       }
     }
     return std::move(ids_);
@@ -63,13 +63,14 @@ class Encoder {
     return Keep(Normalize(parts_.normal_form, text));
   }
 
-  void FindNormalized(const TrustedText& text) {
+  void FindNormalized(const TrustedText& text, bool at_start_of_text) {
     const TrustedText normalized = NormalizedRuns(text);
     for (const Stretch& stretch : parts_.added_normalized.Find(normalized)) {
       if (stretch.token) {
         ids_.push_back(*stretch.token);
       } else {
-        Plain(normalized.text.substr(stretch.begin, stretch.end - stretch.begin));
+        Plain(normalized.text.substr(stretch.begin, stretch.end - stretch.begin),
+              at_start_of_text && stretch.begin == 0);
       }
     }
   }
@@ -90,7 +91,19 @@ class Encoder {
     return normalized;
   }
 
-  void Plain(std::string_view text) {
+  void Plain(std::string_view text, bool at_start_of_text) {
+    if (!parts_.steps.empty()) text = Keep(Apply(parts_.steps, text, at_start_of_text));
+    if (parts_.symbols.empty()) return Pieces(text);
+    for (const Stretch& stretch : parts_.symbols.Find({.text = text, .runs = {}})) {
+      if (stretch.token) {
+        ids_.push_back(*stretch.token);
+      } else {
+        Pieces(text.substr(stretch.begin, stretch.end - stretch.begin));
+      }
+    }
+  }
+
+  void Pieces(std::string_view text) {
     if (text.empty()) return;
     if (parts_.pre_tokenizer.add_prefix_space && text.front() != ' ') text = Keep(" " + std::string(text));
     for (const Piece& piece : parts_.pre_tokenizer.Split(text, matcher_)) {
@@ -133,6 +146,11 @@ api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromTokenizerJson(
 
 api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromGguf(const nlohmann::ordered_json& key_values) {
   return Make(LoadGguf(key_values));
+}
+
+api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromSentencePiece(
+    std::span<const std::byte> model, const nlohmann::ordered_json& tokenizer_config) {
+  return Make(LoadSentencePieceModel(model, tokenizer_config));
 }
 
 Tokenizer::Tokenizer(TokenizerParts parts)
@@ -184,5 +202,6 @@ std::optional<TokenId> Tokenizer::eos_id() const { return IfAny(parts_->eos); }
 int32_t Tokenizer::vocab_size() const { return parts_->vocabulary.size(); }
 std::string_view Tokenizer::TokenBytes(TokenId id) const { return parts_->vocabulary.Bytes(id); }
 bool Tokenizer::IsSpecial(TokenId id) const { return parts_->vocabulary.IsSpecial(id); }
+LeadingSpaces Tokenizer::leading_spaces() const { return parts_->leading_spaces; }
 
 }  // namespace quire::runner::tokenizer

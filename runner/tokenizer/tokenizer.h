@@ -1,14 +1,16 @@
 // Text to token ids and back, for one model.
 //
-// A text goes through: added tokens found as they stand -> Unicode normalisation of what lies between -> the
-// pre-tokenizer's pieces -> the subword model. Ids equal those of the Hugging Face tokenizer of the same
-// files.
+// A text goes through: added tokens found as they stand -> Unicode normalisation of what lies between ->
+// steps that rewrite it (spaces to marks) -> the pre-tokenizer's pieces -> the subword model. Ids equal those
+// of the Hugging Face tokenizer of the same files, or of SentencePiece where the two differ: a Unigram
+// tokenizer.json must not spell special tokens in plain text.
 //
 // Trust: a special token (template markup such as <|im_end|>) is found only where all its bytes are trusted,
 // so that nobody forges one by typing it. Added tokens that the model does not call special are ordinary
 // vocabulary and are found everywhere.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -31,6 +33,10 @@ enum class SpecialTokens : uint8_t {
   kAsText,  // special tokens in it are plain text
 };
 
+// What becomes of spaces at the beginning of a decoded text. SentencePiece vocabularies put one before the
+// first word when encoding.
+enum class LeadingSpaces : uint8_t { kKeep, kDropOne, kDropAll };
+
 // A part of a prompt. Borders between segments are no borders for the tokens: the segments' texts count as
 // one text.
 struct Segment {
@@ -47,6 +53,11 @@ class Tokenizer {
       std::string_view json, const nlohmann::ordered_json& tokenizer_config);
   // From the key/values of a GGUF file ("tokenizer.ggml.*"). Errors as above.
   static api::Result<std::shared_ptr<const Tokenizer>> FromGguf(const nlohmann::ordered_json& key_values);
+
+  // From the bytes of a SentencePiece tokenizer.model, with the tokenizer_config.json beside it. Errors as
+  // above.
+  static api::Result<std::shared_ptr<const Tokenizer>> FromSentencePiece(
+      std::span<const std::byte> model, const nlohmann::ordered_json& tokenizer_config);
 
   explicit Tokenizer(TokenizerParts parts);
   ~Tokenizer();
@@ -71,6 +82,7 @@ class Tokenizer {
   // Empty for ids that do not exist. Valid as long as the tokenizer.
   std::string_view TokenBytes(TokenId id) const;
   bool IsSpecial(TokenId id) const;
+  LeadingSpaces leading_spaces() const;
 
  private:
   std::unique_ptr<const TokenizerParts> parts_;

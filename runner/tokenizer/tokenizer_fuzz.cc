@@ -9,34 +9,17 @@
 #include <string>
 #include <string_view>
 
-#include "runner/tokenizer/detokenizer.h"
+#include "runner/tokenizer/fuzz_use.h"
 #include "runner/tokenizer/mini_tokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/tokenizer/utf8.h"
 
 namespace {
 
-using quire::runner::tokenizer::Detokenizer;
+using quire::runner::tokenizer::Require;
 using quire::runner::tokenizer::Segment;
-using quire::runner::tokenizer::SpecialTokens;
 using quire::runner::tokenizer::TokenId;
 using quire::runner::tokenizer::Tokenizer;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void Use(const std::shared_ptr<const Tokenizer>& tokenizer, std::string_view text) {
-  for (const SpecialTokens special : {SpecialTokens::kParse, SpecialTokens::kAsText}) {
-    const auto ids = tokenizer->Encode(text, special);
-    Require(ids.has_value());
-    Detokenizer detokenizer(tokenizer);
-    for (const TokenId id : *ids) {
-      Require(id >= 0 && id < tokenizer->vocab_size());
-      Require(quire::runner::tokenizer::IsValidUtf8(detokenizer.Append(id)));
-    }
-  }
-}
 
 std::shared_ptr<const Tokenizer> FixedTokenizer() {
   auto document = quire::runner::tokenizer::MiniTokenizer(
@@ -73,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t zero = input.find('\0');
   const std::string_view text = zero == std::string_view::npos ? input : input.substr(zero + 1);
   const auto tokenizer = Tokenizer::FromTokenizerJson(input.substr(0, zero), nullptr);
-  if (tokenizer) Use(*tokenizer, text);
+  if (tokenizer) quire::runner::tokenizer::Use(*tokenizer, text);
   CheckFixed(text);
   return 0;
 }

@@ -2,44 +2,30 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+
+#include "runner/weights/block_formats.h"
 
 namespace quire::runner::weights {
 namespace {
 
+constexpr GgmlType Readable(uint32_t id, DataType type) {
+  const BlockFormat& format = FormatOf(type);
+  return {id, format.name, format.elements, format.bytes, type};
+}
+
 constexpr auto kTypes = std::to_array<GgmlType>({
-    {0, "F32", 1, 4, DataType::kF32},
-    {1, "F16", 1, 2, DataType::kF16},
-    {2, "Q4_0", 32, 18, {}},
-    {3, "Q4_1", 32, 20, {}},
-    {6, "Q5_0", 32, 22, {}},
-    {7, "Q5_1", 32, 24, {}},
-    {8, "Q8_0", 32, 34, DataType::kQ8_0},
-    {9, "Q8_1", 32, 36, {}},
-    {10, "Q2_K", 256, 84, {}},
-    {11, "Q3_K", 256, 110, {}},
-    {12, "Q4_K", 256, 144, {}},
-    {13, "Q5_K", 256, 176, {}},
-    {14, "Q6_K", 256, 210, {}},
-    {15, "Q8_K", 256, 292, {}},
-    {16, "IQ2_XXS", 256, 66, {}},
-    {17, "IQ2_XS", 256, 74, {}},
-    {18, "IQ3_XXS", 256, 98, {}},
-    {19, "IQ1_S", 256, 50, {}},
-    {20, "IQ4_NL", 32, 18, {}},
-    {21, "IQ3_S", 256, 110, {}},
-    {22, "IQ2_S", 256, 82, {}},
-    {23, "IQ4_XS", 256, 136, {}},
-    {24, "I8", 1, 1, {}},
-    {25, "I16", 1, 2, {}},
-    {26, "I32", 1, 4, {}},
-    {27, "I64", 1, 8, {}},
-    {28, "F64", 1, 8, {}},
-    {29, "IQ1_M", 256, 56, {}},
-    {30, "BF16", 1, 2, DataType::kBF16},
-    {34, "TQ1_0", 256, 54, {}},
-    {35, "TQ2_0", 256, 66, {}},
-    {39, "MXFP4", 32, 17, {}},
-    {40, "NVFP4", 64, 36, {}},
+    Readable(0, DataType::kF32),     Readable(1, DataType::kF16),    Readable(2, DataType::kQ4_0),
+    Readable(3, DataType::kQ4_1),    Readable(6, DataType::kQ5_0),   Readable(7, DataType::kQ5_1),
+    Readable(8, DataType::kQ8_0),    {9, "Q8_1", 32, 36, {}},        Readable(10, DataType::kQ2_K),
+    Readable(11, DataType::kQ3_K),   Readable(12, DataType::kQ4_K),  Readable(13, DataType::kQ5_K),
+    Readable(14, DataType::kQ6_K),   {15, "Q8_K", 256, 292, {}},     {16, "IQ2_XXS", 256, 66, {}},
+    {17, "IQ2_XS", 256, 74, {}},     {18, "IQ3_XXS", 256, 98, {}},   {19, "IQ1_S", 256, 50, {}},
+    Readable(20, DataType::kIQ4_NL), {21, "IQ3_S", 256, 110, {}},    {22, "IQ2_S", 256, 82, {}},
+    Readable(23, DataType::kIQ4_XS), {24, "I8", 1, 1, {}},           {25, "I16", 1, 2, {}},
+    {26, "I32", 1, 4, {}},           {27, "I64", 1, 8, {}},          {28, "F64", 1, 8, {}},
+    {29, "IQ1_M", 256, 56, {}},      Readable(30, DataType::kBF16),  {34, "TQ1_0", 256, 54, {}},
+    {35, "TQ2_0", 256, 66, {}},      Readable(39, DataType::kMXFP4), {40, "NVFP4", 64, 36, {}},
 });
 
 struct FileType {
@@ -63,13 +49,23 @@ const GgmlType* FindGgmlType(uint32_t id) {
   return found == kTypes.end() ? nullptr : found;
 }
 
+const GgmlType& GgmlTypeOf(DataType type) { return *std::ranges::find(kTypes, type, &GgmlType::type); }
+
+std::optional<int64_t> GgufFileTypeNamed(std::string_view name) {
+  const auto* found = std::ranges::find(kFileTypes, name, &FileType::name);
+  return found == kFileTypes.end() ? std::nullopt : std::optional(found->id);
+}
+
 std::string_view GgufFileTypeName(int64_t file_type) {
   const auto* found = std::ranges::find(kFileTypes, file_type, &FileType::id);
   return found == kFileTypes.end() ? std::string_view() : found->name;
 }
 
 int64_t GgufFileTypeOf(DataType type) {
-  return std::ranges::find(kFileTypes, Name(type), &FileType::name)->id;
+  // Files that are mainly of one K type are called by the mix they are: "Q4_K_M".
+  const std::string name(Name(type));
+  const auto id = GgufFileTypeNamed(name);
+  return id ? *id : *GgufFileTypeNamed(name + "_M");
 }
 
 }  // namespace quire::runner::weights

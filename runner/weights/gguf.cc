@@ -105,6 +105,7 @@ class Parser {
     GgufContents contents;
     contents.version = version_;
     contents.metadata = std::make_shared<const ordered_json>(std::move(metadata_));
+    contents.pairs = std::move(pairs_);
     contents.tensors = std::move(tensors_);
     return contents;
   }
@@ -151,6 +152,8 @@ class Parser {
 
   bool ReadHeader(uint64_t& tensor_count, uint64_t& key_value_count) {
     uint32_t magic = 0;
+    const std::string_view stand_in = StandIn({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()});
+    if (!stand_in.empty()) return Refuse(std::string(stand_in));
     if (!Read(magic, "the header")) return false;
     if (magic != kMagic) return Refuse("not a GGUF file");
     if (!Read(version_, "the header")) return false;
@@ -184,12 +187,15 @@ class Parser {
     for (uint64_t i = 0; i < count; ++i) {
       std::string_view key;
       uint32_t type = 0;
-      if (!ReadName(key, "a key") || !Read(type, "the type of a key")) return false;
+      if (!ReadName(key, "a key")) return false;
+      const uint64_t value_begin = at_;
+      if (!Read(type, "the type of a key")) return false;
       if (!keys.insert(key).second) return Refuse(fmt::format("key {} occurs twice", Quoted(key)));
       ordered_json value;
       if (!ReadValue(static_cast<ValueType>(type), key, value)) return false;
       if (key == kAlignmentKey && !TakeAlignment(value)) return false;
       pairs.emplace_back(std::string(key), std::move(value));
+      pairs_.push_back({key, bytes_.subspan(value_begin, at_ - value_begin)});
     }
     return true;
   }
@@ -397,6 +403,7 @@ class Parser {
   uint64_t array_items_ = 0;  // over all arrays
   uint64_t text_bytes_ = 0;   // over all keys, names and strings
   ordered_json metadata_;
+  std::vector<GgufPair> pairs_;
   std::vector<Tensor> tensors_;
   std::vector<uint64_t> offsets_;  // [tensors], from the start of the tensor data
   std::vector<uint64_t> sizes_;    // [tensors], bytes

@@ -16,6 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/error.h"
@@ -23,15 +24,22 @@
 
 namespace quire::runner::weights {
 
+// A key and its value as they lie in the file: the number of the value's type, then the value.
+struct GgufPair {
+  std::string_view key;
+  std::span<const std::byte> typed_value;
+};
+
 struct GgufContents {
   uint32_t version = 0;
   // Key/values in file order. A float32 is kept as the shortest decimal that reads back as the same float32,
   // so that 1e-05 is 1e-05.
   std::shared_ptr<const nlohmann::ordered_json> metadata;
-  std::vector<Tensor> tensors;  // in file order; views into the bytes given
+  std::vector<GgufPair> pairs;  // the same in the file's encoding
+  std::vector<Tensor> tensors;  // in file order; views into the bytes given, as the pairs are
 };
 
-// `file` names the source in errors: kBadModel "FILE: reason". REQUIRES: `bytes` outlives the tensors.
+// `file` names the source in errors: kBadModel "FILE: reason". REQUIRES: `bytes` outlives what is given.
 api::Result<GgufContents> ParseGguf(std::span<const std::byte> bytes, const std::string& file);
 
 }  // namespace quire::runner::weights

@@ -9,16 +9,21 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "runner/weights/gguf.h"
 #include "runner/weights/tensor_index.h"
+#include "runner/weights/text.h"
 
 namespace quire::runner::weights {
 namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int64_t kSplitsMax = 4096;
 constexpr int64_t kControlToken = 3;  // of tokenizer.ggml.token_type
 
 struct EndText {
@@ -88,14 +93,15 @@ std::vector<int32_t> EndIds(const ordered_json& config) {
 
 class GgufModel : public ModelFiles {
  public:
-  GgufModel(MappedFile file, GgufContents contents)
-      : file_(std::move(file)),
+  // `files` and `contents.tensors` are those of all splits, the rest of `contents` that of the first.
+  GgufModel(std::vector<MappedFile> files, GgufContents contents)
+      : files_(std::move(files)),
         config_(std::move(contents.metadata)),
         tensors_(std::move(contents.tensors)),
         end_ids_(EndIds(*config_)) {}
 
   Format format() const override { return Format::kGguf; }
-  std::string path() const override { return file_.path(); }
+  std::string path() const override { return files_.front().path(); }
   std::string architecture() const override { return FindString(*config_, "general.architecture"); }
   const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
@@ -107,7 +113,7 @@ class GgufModel : public ModelFiles {
   std::vector<int32_t> end_of_generation_ids() const override { return end_ids_; }
 
  private:
-  const MappedFile file_;  // first: the tensors point into it
+  const std::vector<MappedFile> files_;  // first: the tensors point into them
   const std::shared_ptr<const ordered_json> config_;
   const TensorIndex tensors_;
   const std::vector<int32_t> end_ids_;
@@ -115,20 +121,92 @@ class GgufModel : public ModelFiles {
   const std::string no_text_;
 };
 
+std::unexpected<api::Error> Refuse(const std::string& file, std::string_view reason) {
+  return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file, reason));
+}
+
+// "-00002-of-00003.gguf", how names of splits end.
+std::string SplitEnding(int64_t number, int64_t count) {
+  return fmt::format("-{:05}-of-{:05}.gguf", number, count);
+}
+
+// Which of how many files this one says it is, counted from 0.
+struct SplitPlace {
+  int64_t number = 0;
+  int64_t count = 1;
+};
+
+SplitPlace PlaceOf(const ordered_json& config) {
+  return {FindInteger(config, "split.no").value_or(0), FindInteger(config, "split.count").value_or(1)};
+}
+
+// Adds the other splits' files and tensors. REQUIRES: the first is split 0 of `count` > 1.
+api::Result<void> AddSplits(int64_t count, std::vector<MappedFile>& files, std::vector<Tensor>& tensors) {
+  const std::string first = files.front().path();
+  const std::string ending = SplitEnding(1, count);
+  if (!first.ends_with(ending)) {
+    return Refuse(first, fmt::format("the first of {} files, but its name does not end in {}, as theirs do",
+                                     count, ending));
+  }
+  const std::string stem = first.substr(0, first.size() - ending.size());
+  std::set<std::string> names;
+  for (const Tensor& tensor : tensors) names.insert(tensor.name);
+  for (int64_t number = 1; number < count; ++number) {
+    const std::string path = stem + SplitEnding(number + 1, count);
+    auto file = MappedFile::Open(path);
+    if (!file && file.error().code == api::ErrorCode::kNotFound) {
+      return Refuse(path, fmt::format("missing; the model is in {} files, of which this is number {}", count,
+                                      number + 1));
+    }
+    if (!file) return std::unexpected(file.error());
+    auto contents = ParseGguf(file->bytes(), path);
+    if (!contents) return std::unexpected(contents.error());
+    const SplitPlace place = PlaceOf(*contents->metadata);
+    if (place.number != number || place.count != count) {
+      return Refuse(path, fmt::format("split.no is {} of {}, not {} of {}: it is of another model",
+                                      place.number, place.count, number, count));
+    }
+    for (Tensor& tensor : contents->tensors) {
+      if (!names.insert(tensor.name).second) {
+        return Refuse(path, fmt::format("tensor {} is in an earlier file too", Quoted(tensor.name)));
+      }
+      tensors.push_back(std::move(tensor));
+    }
+    files.push_back(std::move(*file));
+  }
+  return {};
+}
+
 }  // namespace
 
 api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(MappedFile file) {
-  auto contents = ParseGguf(file.bytes(), file.path());
+  std::vector<MappedFile> files;
+  files.push_back(std::move(file));
+  const std::string path = files.front().path();
+  auto contents = ParseGguf(files.front().bytes(), path);
   if (!contents) return std::unexpected(contents.error());
-  const auto refuse = [&file](std::string_view reason) {
-    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file.path(), reason));
-  };
-  if (FindString(*contents->metadata, "general.architecture").empty())
-    return refuse("no general.architecture");
-  if (FindInteger(*contents->metadata, "split.count").value_or(0) > 1) {
-    return refuse("one of several splits; merge them into one file");
+  const ordered_json& config = *contents->metadata;
+  const SplitPlace place = PlaceOf(config);
+  if (place.number < 0 || place.count < 0 || place.count > kSplitsMax ||
+      place.number >= std::max<int64_t>(1, place.count)) {
+    return Refuse(path, fmt::format("split.no is {} and split.count {}", place.number, place.count));
   }
-  return std::make_shared<const GgufModel>(std::move(file), *std::move(contents));
+  if (place.number != 0) {
+    return Refuse(path, fmt::format("number {} of {} files; open the first, whose name ends in {}",
+                                    place.number + 1, place.count, SplitEnding(1, place.count)));
+  }
+  if (FindString(config, "general.architecture").empty()) return Refuse(path, "no general.architecture");
+  if (place.count > 1) {
+    if (auto added = AddSplits(place.count, files, contents->tensors); !added) {
+      return std::unexpected(added.error());
+    }
+    const auto stated = FindInteger(config, "split.tensors.count");
+    if (stated && *stated != std::ssize(contents->tensors)) {
+      return Refuse(path, fmt::format("split.tensors.count is {}, but the {} files hold {} tensors", *stated,
+                                      place.count, contents->tensors.size()));
+    }
+  }
+  return std::make_shared<const GgufModel>(std::move(files), *std::move(contents));
 }
 
 }  // namespace quire::runner::weights

@@ -1,4 +1,4 @@
-// A model in one GGUF file.
+// A model in one GGUF file or in several splits of it.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,10 @@
 
 namespace quire::runner::weights {
 
-// kBadModel when the file is broken, has no general.architecture, or is one of several splits. A file without
-// tensors (a vocabulary) is fine.
+// kBadModel when the file is broken or has no general.architecture. Of a model in several files
+// ("split.count" above 1) `file` is the first, NAME-00001-of-0000N.gguf, whose metadata counts; the others
+// lie beside it, and kBadModel names the one that is missing or does not belong. A file without tensors (a
+// vocabulary) is fine.
 api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(MappedFile file);
 
 }  // namespace quire::runner::weights

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -144,6 +145,16 @@ inline void ForEachDamage(const Image& image, const std::function<void(std::stri
     parse(std::string_view(image.bytes()).substr(0, at));
   }
 }
+
+// Peak resident memory of this process so far.
+inline int64_t PeakBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+// What a file that states too much may cost before it is refused.
+inline constexpr int64_t kGrowthBytesMax = int64_t{16} << 20;
 
 // A directory that is gone with the test.
 class TemporaryDirectory {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -100,12 +102,14 @@ class HuggingFaceModel : public ModelFiles {
     ordered_json generation_config;
     ordered_json tokenizer_config;
     std::string tokenizer_json;
+    std::optional<MappedFile> tokenizer_model;  // when there is no tokenizer.json
     std::string chat_template;
     std::vector<int32_t> end_ids;
     std::vector<MappedFile> files;
     std::vector<std::unique_ptr<std::byte[]>> copies;  // of tensors that lie misaligned in their file
     std::vector<Tensor> tensors;                       // into files and copies
     std::set<std::string> left_out;                    // tensors that are no weights
+    std::map<std::string, std::span<const std::byte>, std::less<>> integers;  // those of them that are I64
   };
 
   explicit HuggingFaceModel(Parts parts) : parts_(std::move(parts)), tensors_(std::move(parts_.tensors)) {}
@@ -115,10 +119,20 @@ class HuggingFaceModel : public ModelFiles {
   std::string architecture() const override { return parts_.config.at("model_type").get<std::string>(); }
   const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
+  std::optional<std::vector<int64_t>> Integers(std::string_view name) const override {
+    const auto found = parts_.integers.find(name);
+    if (found == parts_.integers.end()) return std::nullopt;
+    std::vector<int64_t> values(found->second.size() / sizeof(int64_t));
+    std::memcpy(values.data(), found->second.data(), values.size() * sizeof(int64_t));
+    return values;
+  }
   const ordered_json& config() const override { return parts_.config; }
   const ordered_json& generation_config() const override { return parts_.generation_config; }
   const ordered_json& tokenizer_config() const override { return parts_.tokenizer_config; }
   const std::string& tokenizer_json() const override { return parts_.tokenizer_json; }
+  std::span<const std::byte> tokenizer_model() const override {
+    return parts_.tokenizer_model ? parts_.tokenizer_model->bytes() : std::span<const std::byte>();
+  }
   std::string chat_template() const override { return parts_.chat_template; }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
@@ -167,6 +181,14 @@ api::Result<void> ReadTokenizer(Parts& parts) {
     if (!named) return std::unexpected(named.error());
     *chat_template = std::move(*named);
   }
+  if (!*tokenizer) {
+    auto model = MappedFile::Open(parts.directory / "tokenizer.model", kTokenizerBytesMax);
+    if (model) {
+      parts.tokenizer_model = std::move(*model);
+    } else if (model.error().code != api::ErrorCode::kNotFound) {
+      return std::unexpected(model.error());
+    }
+  }
   parts.tokenizer_config = std::move(*config);
   parts.tokenizer_json = std::move(*tokenizer).value_or("");
   parts.chat_template = std::move(**chat_template);
@@ -188,8 +210,9 @@ api::Result<void> ReadWeightFile(const fs::path& path, Parts& parts) {
   auto entries = ParseSafetensors(file->bytes(), file->path());
   if (!entries) return std::unexpected(entries.error());
   for (SafetensorsEntry& entry : *entries) {
-    // Position ids and masks that some checkpoints carry along; no weight has these types.
+    // Position ids, masks and orders that some checkpoints carry along; no weight has these types.
     if (entry.dtype == "I64" || entry.dtype == "BOOL") {
+      if (entry.dtype == "I64") parts.integers.emplace(entry.name, entry.data);
       parts.left_out.insert(std::move(entry.name));
       continue;
     }

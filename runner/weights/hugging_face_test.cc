@@ -48,6 +48,14 @@ class HuggingFace : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
+TEST_F(HuggingFace, TakesATokenizerModelWhereThereIsNoTokenizerJson) {
+  EXPECT_TRUE(Opened()->tokenizer_model().empty());
+  directory_.Write("tokenizer.model", "pieces");
+  EXPECT_EQ(Opened()->tokenizer_model().size(), 6U);
+  directory_.Write("tokenizer.json", "{}");
+  EXPECT_TRUE(Opened()->tokenizer_model().empty());
+}
+
 TEST_F(HuggingFace, NeedsOnlyAConfigAndWeights) {
   const auto files = Opened();
   ASSERT_NE(files, nullptr);
@@ -171,6 +179,8 @@ TEST_F(HuggingFace, LeavesOutBuffersAndNamesTypesItDoesNotRead) {
   directory_.Write("model.safetensors",
                    Safetensors(R"({"ids":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", 8).bytes());
   EXPECT_THAT(Opened()->tensors(), IsEmpty());
+  EXPECT_EQ(Opened()->Integers("ids").value().size(), 1U);
+  EXPECT_FALSE(Opened()->Integers("other"));
   directory_.Write("model.safetensors",
                    Safetensors(R"({"q":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", 8).bytes());
   EXPECT_THAT(Refusal(), EndsWith("tensor \"q\" has type F8_E4M3, which this build does not read"));

@@ -100,6 +100,9 @@ api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t by
   if (!IsUtf8(text)) {
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not valid UTF-8", file->path()));
   }
+  if (const auto stand_in = StandIn(text); !stand_in.empty() && !text.empty()) {
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file->path(), stand_in));
+  }
   return text;
 }
 

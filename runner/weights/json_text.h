@@ -11,7 +11,8 @@
 
 namespace quire::runner::weights {
 
-// A whole file as text. Errors as MappedFile::Open, and kBadModel when it is not valid UTF-8.
+// A whole file as text. Errors as MappedFile::Open, and kBadModel when it is not valid UTF-8 or
+// what a failed download leaves.
 api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t bytes_max);
 
 // Key order kept. kBadModel "FILE: reason" when the text is not JSON, nests deeper than 32 levels or repeats

@@ -11,6 +11,8 @@
 
 namespace quire::runner::weights {
 
+std::optional<std::vector<int64_t>> ModelFiles::Integers(std::string_view) const { return std::nullopt; }
+
 api::Result<std::shared_ptr<const ModelFiles>> Open(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return OpenHuggingFace(path);

@@ -1,13 +1,15 @@
-// A model's files, opened and checked: one GGUF (or, later, its splits) or a Hugging Face directory. Both
+// A model's files, opened and checked: one GGUF, its splits, or a Hugging Face directory. Both
 // answer the same questions, so that a family's code does not know which it was.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +36,8 @@ class ModelFiles {
   // Tensors by their name in the file. Null when absent.
   virtual const Tensor* Find(std::string_view name) const = 0;
   virtual const std::vector<Tensor>& tensors() const = 0;
+  // A tensor of whole numbers (I64), which is no weight and not among tensors(). Nothing when absent.
+  virtual std::optional<std::vector<int64_t>> Integers(std::string_view name) const;
 
   // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json as it stands.
   virtual const nlohmann::ordered_json& config() const = 0;
@@ -42,6 +46,8 @@ class ModelFiles {
   virtual const nlohmann::ordered_json& tokenizer_config() const = 0;
   // Hugging Face: the text of tokenizer.json; empty for GGUF (whose tokenizer is in config()).
   virtual const std::string& tokenizer_json() const = 0;
+  // Hugging Face directories without a tokenizer.json: the bytes of tokenizer.model (SentencePiece), or none.
+  virtual std::span<const std::byte> tokenizer_model() const { return {}; }
 
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.

@@ -221,6 +221,8 @@ api::Result<std::vector<SafetensorsEntry>> ParseSafetensors(std::span<const std:
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file, reason));
   };
   uint64_t header_bytes = 0;
+  const std::string_view stand_in = StandIn({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!stand_in.empty()) return refuse(stand_in);
   if (bytes.size() < sizeof(header_bytes)) return refuse("too short for a safetensors file");
   std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
   const auto rest = bytes.subspan(sizeof(header_bytes));

@@ -70,7 +70,8 @@ TEST(Safetensors, SurvivesEveryDamage) {
 }
 
 TEST(Safetensors, RefusesHeadersThatDoNotFit) {
-  EXPECT_THAT(Refusal(Image()), HasSubstr("too short"));
+  EXPECT_THAT(Refusal(Image()), HasSubstr("empty"));
+  EXPECT_THAT(Refusal(Image().Raw("abc")), HasSubstr("too short"));
   EXPECT_THAT(Refusal(Image().Number<uint64_t>(0)), HasSubstr("header is empty"));
   EXPECT_THAT(Refusal(Image().Number<uint64_t>(3).Raw("{}")), HasSubstr("does not fit"));
   EXPECT_THAT(Refusal(Image().Number<uint64_t>(~uint64_t{0}).Raw("{}")), HasSubstr("does not fit"));
@@ -136,6 +137,19 @@ TEST(Safetensors, RefusesBadShapesAndOffsets) {
   EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                       R"("u":{"dtype":"F32","shape":[1],"data_offsets":[3,7]}})"),
               HasSubstr("\"t\" and \"u\" overlap"));
+}
+
+TEST(Safetensors, StatedSizesCostNothing) {
+  const int64_t before = testing::PeakBytes();
+  for (const uint64_t count : {uint64_t{1} << 63, ~uint64_t{0}, uint64_t{1} << 62, uint64_t{1} << 40}) {
+    EXPECT_THAT(Refusal(Image().Number<uint64_t>(count).Raw(std::string(1000, ' '))),
+                HasSubstr("does not fit"));
+    const std::string number = std::to_string(count);
+    Refusal(R"({"t":{"dtype":"F32","shape":[)" + number + R"(],"data_offsets":[0,4]}})");
+    Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,)" + number + "]}}");
+    Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[)" + number + "," + number + "]}}");
+  }
+  EXPECT_LT(testing::PeakBytes() - before, testing::kGrowthBytesMax);
 }
 
 }  // namespace

@@ -1,33 +1,23 @@
 #include "runner/weights/tensor.h"
 
+#include "runner/weights/block_formats.h"
+
 namespace quire::runner::weights {
 
-std::string_view Name(DataType type) {
-  switch (type) {
-    case DataType::kF32:
-      return "F32";
-    case DataType::kF16:
-      return "F16";
-    case DataType::kBF16:
-      return "BF16";
-    case DataType::kQ8_0:
-      return "Q8_0";
+static_assert([] {
+  for (size_t i = 0; i < kBlockFormats.size(); ++i) {
+    if (kBlockFormats[i].type != static_cast<DataType>(i)) return false;
   }
-  return "?";
-}
+  return true;
+}());
+
+std::string_view Name(DataType type) { return FormatOf(type).name; }
+
+int64_t BlockElements(DataType type) { return FormatOf(type).elements; }
 
 size_t RowBytes(DataType type, int64_t elements) {
-  const auto count = static_cast<size_t>(elements);
-  switch (type) {
-    case DataType::kF32:
-      return count * 4;
-    case DataType::kF16:
-    case DataType::kBF16:
-      return count * 2;
-    case DataType::kQ8_0:
-      return count / 32 * 34;
-  }
-  return 0;
+  const BlockFormat& format = FormatOf(type);
+  return static_cast<size_t>(elements / format.elements) * static_cast<size_t>(format.bytes);
 }
 
 int64_t Tensor::elements() const {

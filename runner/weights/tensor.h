@@ -11,16 +11,36 @@
 
 namespace quire::runner::weights {
 
-enum class DataType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+// The types weights are stored in; how each stands for numbers is in block_formats.h.
+enum class DataType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+};
 
-std::string_view Name(DataType type);
+std::string_view Name(DataType type);  // as ggml writes it: "Q4_K"
 
-// Bytes of one row of `elements` elements. REQUIRES: elements is a multiple of the type's block (32 for Q8_0,
-// else 1).
+// Elements that are stored together: a row is a whole number of blocks. 1 for the floating-point types.
+int64_t BlockElements(DataType type);
+
+// Bytes of one row of `elements` elements. REQUIRES: elements is a multiple of BlockElements(type).
 size_t RowBytes(DataType type, int64_t elements);
 
 // A view into a mapped file; lives as long as the ModelFiles it came from. Immutable, any thread. Data is
-// aligned for its element type: 4 bytes for F32, 2 for the others.
+// aligned for its element type: 4 bytes for F32, 2 for F16 and BF16; blocks lie where they lie.
 struct Tensor {
   std::string name;  // as the checkpoint family names it (see model_files.h)
   DataType type = DataType::kF32;

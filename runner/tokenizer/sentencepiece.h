@@ -1,0 +1,70 @@
+// SentencePiece vocabularies, whichever file they come from: a tokenizer.model, a GGUF or (through its own
+// loader) a tokenizer.json. Ids equal those of the SentencePiece library.
+//
+// Two things are not as there: pieces of type "unused" count as not being in the vocabulary, and of a
+// character that has no piece of its own no longer piece is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "runner/tokenizer/bpe.h"
+#include "runner/tokenizer/parts.h"
+
+namespace quire::runner::tokenizer {
+
+// As SentencePiece numbers them, and GGUF after it (tokenizer.ggml.token_type).
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+
+struct SentencePieceVocabulary {
+  enum class Algorithm : uint8_t {
+    kBpeByScore,   // neighbours merge when the result is a piece, the best score first
+    kBpeByMerges,  // neighbours merge as `merges` says
+    kUnigram,
+  };
+  struct Entry {
+    std::string_view text;
+    float score = 0;
+    TokenType type = TokenType::kNormal;
+  };
+
+  Algorithm algorithm = Algorithm::kBpeByScore;
+  std::vector<Entry> entries;  // by id
+  std::vector<Merge> merges;
+  bool add_dummy_prefix = true;  // a space before the text
+  bool remove_extra_whitespaces = false;
+  std::span<const std::byte> character_map;  // see CharacterMap; empty: none
+  std::optional<std::string_view>
+      unknown_surface;  // what the unknown token stands for in text; else its own text
+};
+
+// Fills the parts but for begin and end tokens. kBadModel names the piece ("piece 7: ...") or the part.
+api::Result<void> BuildSentencePiece(SentencePieceVocabulary vocabulary, TokenizerParts& parts);
+
+// Whether no entry has a space mark behind another character, so that words can be worked on one by one.
+class WordCheck {
+ public:
+  void Add(std::string_view entry);
+  bool words_stand_alone() const { return mark_is_an_entry_ && !crossed_; }
+
+ private:
+  bool crossed_ = false;
+  bool mark_is_an_entry_ = false;
+};
+
+// The text that a vocabulary entry stands for: space marks are spaces.
+std::string WithoutSpaceMarks(std::string_view entry);
+
+}  // namespace quire::runner::tokenizer

@@ -1,0 +1,42 @@
+// What a stretch of plain text goes through before it is split, beside its Unicode normal form.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runner/tokenizer/character_map.h"
+#include "runner/tokenizer/normalizer.h"
+
+namespace quire::runner::tokenizer {
+
+// SentencePiece writes spaces as this character, U+2581.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
+struct Prepend {
+  std::string text;  // before every stretch that is not empty
+};
+struct Replace {
+  std::string from;  // not empty; literal
+  std::string to;
+};
+// Spaces become marks, and the stretch gets a mark in front unless it begins with one.
+struct MarkSpaces {
+  enum class Prefix : uint8_t { kNever, kAtStartOfText, kAlways };
+  Prefix prefix = Prefix::kNever;
+};
+struct SquashSpaces {};  // none at either end, one where there are several
+using TextStep =
+    std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, NormalForm, std::shared_ptr<const CharacterMap>>;
+
+// What one byte of text may become is bounded by this.
+inline constexpr size_t kStepTextBytesMax = 64;
+
+// `at_start_of_text`: nothing of the text lies before the stretch. Linear. REQUIRES: valid UTF-8.
+std::string Apply(const std::vector<TextStep>& steps, std::string_view stretch, bool at_start_of_text);
+
+}  // namespace quire::runner::tokenizer

@@ -1,0 +1,147 @@
+#include "runner/weights/gguf_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "runner/weights/ggml_types.h"
+
+namespace quire::runner::weights {
+namespace {
+
+constexpr uint32_t kVersion = 3;
+constexpr uint64_t kAlignment = 32;
+constexpr uint32_t kUint32 = 4;  // of a value
+constexpr uint32_t kText = 8;
+
+template <class T>
+void AppendNumber(std::string& to, T value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void AppendText(std::string& to, std::string_view text) {
+  AppendNumber<uint64_t>(to, text.size());
+  to += text;
+}
+
+uint64_t Padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A file being written; it is removed again unless it is finished.
+class NewFile {
+ public:
+  explicit NewFile(std::string path) : path_(std::move(path)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd_ < 0) error_ = errno;
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+
+  void Write(std::span<const std::byte> bytes) {
+    while (!bytes.empty() && error_ == 0) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        error_ = errno;
+        return;
+      }
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  }
+  void Write(std::string_view text) { Write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+  // Errors may show only now.
+  api::Result<void> Finish() {
+    if (error_ == 0 && ::fsync(fd_) != 0) error_ = errno;
+    if (error_ == 0 && ::close(std::exchange(fd_, -1)) != 0) {
+      error_ = errno;
+      ::unlink(path_.c_str());
+    }
+    if (error_ == 0) return {};
+    return api::Fail(api::ErrorCode::kInternal,
+                     fmt::format("{}: {}", path_, std::generic_category().message(error_)));
+  }
+  bool failed() const { return error_ != 0; }
+
+ private:
+  const std::string path_;
+  int fd_ = -1;
+  int error_ = 0;
+};
+
+}  // namespace
+
+void GgufWriter::Add(std::string_view key, std::span<const std::byte> typed_value) {
+  AppendText(keys_, key);
+  keys_.append(reinterpret_cast<const char*>(typed_value.data()), typed_value.size());
+  ++key_count_;
+}
+
+void GgufWriter::AddUint32(std::string_view key, uint32_t value) {
+  AppendText(keys_, key);
+  AppendNumber(keys_, kUint32);
+  AppendNumber(keys_, value);
+  ++key_count_;
+}
+
+void GgufWriter::AddText(std::string_view key, std::string_view value) {
+  AppendText(keys_, key);
+  AppendNumber(keys_, kText);
+  AppendText(keys_, value);
+  ++key_count_;
+}
+
+void GgufWriter::AddTensor(std::string_view name, DataType type, std::vector<int64_t> shape) {
+  AppendText(infos_, name);
+  AppendNumber(infos_, static_cast<uint32_t>(shape.size()));
+  // The fastest-running dimension first.
+  for (auto dimension = shape.rbegin(); dimension != shape.rend(); ++dimension) {
+    AppendNumber(infos_, static_cast<uint64_t>(*dimension));
+  }
+  AppendNumber(infos_, GgmlTypeOf(type).id);
+  AppendNumber(infos_, data_bytes_);
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  const size_t row_bytes = RowBytes(type, shape.empty() ? 1 : shape.back());
+  data_bytes_ += Padded(static_cast<uint64_t>(rows) * row_bytes);
+  tensors_.push_back({type, std::move(shape), rows, row_bytes});
+}
+
+api::Result<void> GgufWriter::Write(const std::filesystem::path& path, const Fill& fill,
+                                    size_t piece_bytes) const {
+  NewFile file(path.string());
+  std::string head = "GGUF";
+  AppendNumber(head, kVersion);
+  AppendNumber<uint64_t>(head, tensors_.size());
+  AppendNumber(head, key_count_);
+  head += keys_;
+  head += infos_;
+  head.resize(Padded(head.size()), '\0');
+  file.Write(head);
+  std::vector<std::byte> piece;
+  for (size_t tensor = 0; tensor < tensors_.size() && !file.failed(); ++tensor) {
+    const Info& info = tensors_[tensor];
+    const auto rows_at_once =
+        std::max<int64_t>(1, static_cast<int64_t>(piece_bytes / std::max<size_t>(1, info.row_bytes)));
+    for (int64_t first = 0; first < info.rows && !file.failed(); first += rows_at_once) {
+      const int64_t rows = std::min(rows_at_once, info.rows - first);
+      piece.assign(static_cast<size_t>(rows) * info.row_bytes, std::byte{0});
+      fill(tensor, first, rows, piece);
+      file.Write(piece);
+    }
+    const uint64_t bytes = static_cast<uint64_t>(info.rows) * info.row_bytes;
+    file.Write(std::string(Padded(bytes) - bytes, '\0'));
+  }
+  return file.Finish();
+}
+
+}  // namespace quire::runner::weights

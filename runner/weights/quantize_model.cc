@@ -1,0 +1,180 @@
+#include "runner/weights/quantize_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "runner/weights/block_formats.h"
+#include "runner/weights/ggml_types.h"
+#include "runner/weights/gguf.h"
+#include "runner/weights/gguf_model.h"
+#include "runner/weights/gguf_writer.h"
+#include "runner/weights/mapped_file.h"
+#include "runner/weights/quantize.h"
+#include "runner/weights/text.h"
+
+namespace quire::runner::weights {
+namespace {
+
+struct Mix {
+  std::string_view name;  // a general.file_type
+  DataType main;
+  DataType output;
+  bool more_bits = false;  // Q6_K for some value and down projections
+};
+
+constexpr auto kMixes = std::to_array<Mix>({
+    {"F16", DataType::kF16, DataType::kF16},
+    {"BF16", DataType::kBF16, DataType::kBF16},
+    {"Q8_0", DataType::kQ8_0, DataType::kQ8_0},
+    {"Q6_K", DataType::kQ6_K, DataType::kQ6_K},
+    {"Q4_K_M", DataType::kQ4_K, DataType::kQ6_K, true},
+    {"Q4_K_S", DataType::kQ4_K, DataType::kQ6_K},
+    {"Q4_0", DataType::kQ4_0, DataType::kQ6_K},
+});
+
+const Mix* FindMix(std::string_view name) {
+  const auto* found = std::ranges::find(kMixes, name, &Mix::name);
+  return found == kMixes.end() ? nullptr : found;
+}
+
+// Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections.
+constexpr std::string_view kLeftAlone[] = {"_norm.weight",  "ffn_gate_inp.weight", "altup",
+                                           "laurel",        "ssm_conv1d",          "shortconv.conv.weight",
+                                           "position_embd", "token_types",         "per_layer_model_proj"};
+
+bool IsFloat(DataType type) { return BlockElements(type) == 1; }
+
+// "blk.7.attn_v.weight" as 7 and "attn_v.weight".
+std::pair<int64_t, std::string_view> BlockOf(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  int64_t block = -1;
+  if (!name.starts_with(kPrefix)) return {block, name};
+  const char* end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + kPrefix.size(), end, block);
+  if (read.ec != std::errc() || read.ptr == end || *read.ptr != '.') return {-1, name};
+  return {block, name.substr(static_cast<size_t>(read.ptr - name.data()) + 1)};
+}
+
+// The first and last eighth of the layers, and every third between.
+bool GetsMoreBits(size_t place, size_t places) {
+  return place < places / 8 || place >= 7 * places / 8 || (place - places / 8) % 3 == 2;
+}
+
+// Rows [first, first + rows) of `tensor` in another type, shared out over threads.
+void Convert(const Tensor& tensor, DataType to, int64_t first, int64_t rows, int threads,
+             std::span<std::byte> out) {
+  const int64_t columns = tensor.columns();
+  const size_t from_bytes = RowBytes(tensor.type, columns), to_bytes = RowBytes(to, columns);
+  const auto convert = [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (int64_t i = begin; i < end; ++i) {
+      Dequantize(tensor.type, tensor.data.data() + static_cast<size_t>(first + i) * from_bytes, columns,
+                 row.data());
+      Quantize(to, row, out.data() + static_cast<size_t>(i) * to_bytes);
+    }
+  };
+  std::vector<std::jthread> others;
+  const int64_t share = (rows + threads - 1) / threads;
+  for (int64_t begin = share; begin < rows; begin += share) {
+    others.emplace_back(convert, begin, std::min(rows, begin + share));
+  }
+  convert(0, std::min(rows, share));
+}
+
+// The type that each tensor gets.
+std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view mix) {
+  std::map<std::string_view, std::vector<std::pair<int64_t, size_t>>>
+      kinds;  // by name after the block: block, index
+  const std::vector<Tensor>& tensors = files.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto [block, kind] = BlockOf(tensors[i].name);
+    kinds[kind].emplace_back(block, i);
+  }
+  const bool tied = files.Find("output.weight") == nullptr;
+  std::vector<DataType> types(tensors.size());
+  for (auto& [kind, members] : kinds) {
+    std::ranges::sort(members);
+    const bool is_output = kind == (tied ? "token_embd.weight" : "output.weight");
+    for (size_t place = 0; place < members.size(); ++place) {
+      const size_t index = members[place].second;
+      types[index] = QuantizedType(mix, tensors[index], is_output, place, members.size());
+    }
+  }
+  return types;
+}
+
+}  // namespace
+
+std::vector<std::string_view> QuantizationNames() {
+  std::vector<std::string_view> names;
+  names.reserve(std::size(kMixes));
+  for (const Mix& mix : kMixes) names.push_back(mix.name);
+  return names;
+}
+
+DataType QuantizedType(std::string_view mix_name, const Tensor& tensor, bool is_output, size_t place,
+                       size_t places) {
+  const Mix& mix = *FindMix(mix_name);
+  const bool left_alone = std::ranges::any_of(
+      kLeftAlone, [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
+  if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight") || left_alone) return tensor.type;
+  DataType type = is_output ? mix.output : mix.main;
+  const std::string_view kind = BlockOf(tensor.name).second;
+  const bool favoured =
+      kind == "attn_v.weight" || kind == "ffn_down.weight" || kind == "ffn_down_exps.weight";
+  if (mix.more_bits && favoured && GetsMoreBits(place, places)) type = DataType::kQ6_K;
+  if (tensor.columns() % BlockElements(type) == 0) return type;
+  return tensor.columns() % BlockElements(DataType::kQ8_0) == 0 ? DataType::kQ8_0 : DataType::kF16;
+}
+
+api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_view mix,
+                               const std::filesystem::path& to, int threads) {
+  if (FindMix(mix) == nullptr) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("{} is not a quantisation to write; these are: {}", Quoted(mix),
+                                 fmt::join(QuantizationNames(), ", ")));
+  }
+  auto file = MappedFile::Open(from);
+  if (!file) return std::unexpected(file.error());
+  auto first = ParseGguf(file->bytes(), file->path());
+  if (!first) return std::unexpected(first.error());
+  auto mapped_again = MappedFile::Open(from);
+  if (!mapped_again) return std::unexpected(mapped_again.error());
+  auto files = OpenGgufModel(std::move(*mapped_again));
+  if (!files) return std::unexpected(files.error());
+
+  GgufWriter writer;
+  for (const GgufPair& pair : first->pairs) {
+    const bool replaced = pair.key == "general.file_type" || pair.key == "general.quantization_version" ||
+                          pair.key == "general.alignment" || pair.key.starts_with("split.");
+    if (!replaced) writer.Add(pair.key, pair.typed_value);
+  }
+  writer.AddUint32("general.quantization_version", 2);
+  writer.AddUint32("general.file_type", static_cast<uint32_t>(*GgufFileTypeNamed(mix)));
+
+  const std::vector<Tensor>& tensors = (*files)->tensors();
+  const std::vector<DataType> types = PlanTypes(**files, mix);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!IsFloat(tensors[i].type)) {
+      return api::Fail(api::ErrorCode::kBadModel,
+                       fmt::format("{}: tensor {} is {} already; only F32, F16 and BF16 "
+                                   "are quantised",
+                                   (*files)->path(), Quoted(tensors[i].name), Name(tensors[i].type)));
+    }
+    writer.AddTensor(tensors[i].name, types[i], tensors[i].shape);
+  }
+  return writer.Write(to, [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {
+    Convert(tensors[tensor], types[tensor], row, rows, std::max(1, threads), data);
+  });
+}
+
+}  // namespace quire::runner::weights

@@ -1,0 +1,31 @@
+// A GGUF model made smaller: the same key/values and names, with the weight matrices in blocks.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "runner/weights/tensor.h"
+
+namespace quire::runner::weights {
+
+// The mixes that a model can be quantised to, by the names users know: "Q8_0", "Q6_K", "Q4_K_M", ...
+std::vector<std::string_view> QuantizationNames();
+
+// Which type llama-quantize gives a tensor of a mix: most matrices the type the mix is called after; the
+// output matrix (or the embedding that serves as one) Q6_K; in Q4_K_M the value projections and down
+// projections of some layers Q6_K; what is small or sensitive stays as it is. `place` of `places`: which of
+// the model's tensors of that kind, in the order of its blocks. REQUIRES: `mix` is one of
+// QuantizationNames().
+DataType QuantizedType(std::string_view mix, const Tensor& tensor, bool is_output, size_t place,
+                       size_t places);
+
+// Reads a GGUF model of F32, F16 or BF16 (all its splits) and writes one file with all of it.
+// kInvalidArgument for a mix that is not known; kBadModel "FILE: reason" when the model is broken or
+// quantised already; kInternal when writing fails. `threads` >= 1 quantise at once. Memory: some tens of
+// megabytes.
+api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_view mix,
+                               const std::filesystem::path& to, int threads);
+
+}  // namespace quire::runner::weights
