@@ -1,9 +1,13 @@
 #include "runner/golden/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
 
 namespace quire::runner::golden {
 namespace {
@@ -31,11 +35,85 @@ void CompareHidden(const GoldenPrompt& golden, const Recorder& recorder, size_t 
   }
 }
 
+// Largest difference relative to the reference's largest value.
+float RelativeDifference(std::span<const float> actual, std::span<const float> expected) {
+  float scale = 1e-6F;
+  for (const float value : expected) scale = std::max(scale, std::abs(value));
+  return MaxAbsDifference(actual, expected) / scale;
+}
+
+// Whether the state is the keys or values of a layer that slides.
+bool Slides(const models::Model& model, const std::string& name) {
+  const auto places = model.cache_places();
+  for (size_t layer = 0; layer < places.size(); ++layer) {
+    if (!name.starts_with(fmt::format("layer{}.", layer)) || places[layer].recurrent) continue;
+    return model.cache_layout().groups[places[layer].index].window > 0;
+  }
+  return false;
+}
+
+// The newest tokens of the reference's keys or values [heads, tokens, head_dim], as many as there are in
+// `size` numbers: some references keep what has slid out of a window.
+std::vector<float> Newest(const GoldenState& state, size_t size) {
+  const auto heads = static_cast<size_t>(state.shape.front());
+  const size_t per_head = state.values.size() / heads, kept = std::min(size / heads, per_head);
+  std::vector<float> newest;
+  for (size_t head = 0; head < heads; ++head) {
+    const auto end = state.values.begin() + static_cast<ptrdiff_t>((head + 1) * per_head);
+    newest.insert(newest.end(), end - static_cast<ptrdiff_t>(kept), end);
+  }
+  return newest;
+}
+
+void CompareStates(GoldenRun& run, const GoldenPrompt& golden, size_t i, Comparison* result) {
+  for (const auto& [offset, states] : golden.states) {
+    const StateDump dump = run.States(std::span(golden.ids).first(offset));
+    float largest = 0;
+    for (const auto& [name, state] : states) {
+      const auto found = dump.find(name);
+      float difference = std::numeric_limits<float>::infinity();
+      if (found != dump.end()) {
+        const std::vector<float>& actual = found->second;
+        difference = RelativeDifference(
+            actual, Slides(run.model(), name) ? Newest(state, actual.size()) : state.values);
+      }
+      if (!std::isfinite(difference)) result->lines.push_back(fmt::format("p{}.{}: another shape", i, name));
+      largest = std::max(largest, difference);
+    }
+    result->lines.push_back(
+        fmt::format("p{}: {} states at {}, max relative {:.3g}", i, states.size(), offset, largest));
+    result->max_state = std::max(result->max_state, largest);
+    result->states += states.size();
+  }
+}
+
+void CompareRestored(GoldenRun& run, const GoldenPrompt& golden, size_t i, Comparison* result) {
+  const RestoreCheck check = run.RestoreAtEveryOffset(golden.ids);
+  result->lines.push_back(fmt::format(
+      "p{}: {} snapshots restored, {}", i, check.same + check.different.size(),
+      check.different.empty() ? "same bits"
+                              : fmt::format("DIFFERENT BITS at {}", fmt::join(check.different, " "))));
+  result->same_bits = result->same_bits && check.different.empty();
+}
+
+// The prompt to restore inside of.
+size_t PromptToRestore(const GoldenFile& golden) {
+  size_t chosen = 0;
+  for (size_t i = 0; i < golden.prompts.size(); ++i) {
+    const auto weight = [&](size_t p) {
+      return std::pair(!golden.prompts[p].states.empty(), golden.prompts[p].ids.size());
+    };
+    if (weight(i) > weight(chosen)) chosen = i;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 std::string Comparison::Verdict(float tolerance) const {
-  return fmt::format("golden: {} max_abs={:.3g} greedy={}/{}", pass(tolerance) ? "PASS" : "FAIL", max_abs,
-                     greedy_equal, greedy_total);
+  return fmt::format("golden: {} max_abs={:.3g} greedy={}/{} states={} max_state={:.3g}",
+                     pass(tolerance) ? "PASS" : "FAIL", max_abs, greedy_equal, greedy_total, states,
+                     max_state);
 }
 
 Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options) {
@@ -57,17 +135,21 @@ Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOption
     std::string line = fmt::format("p{}: {} tokens, max_abs={:.3g} over {} positions{}, greedy {}/{}", i,
                                    prompt.ids.size(), difference, prompt.logit_rows.size(),
                                    comparable ? " and the end" : "", equal, prompt.greedy.size());
-    if (options.chunk != 0) {
-      const bool same =
-          run.RunPrompt(prompt.ids, prompt.logit_rows, prompt.greedy.size(), options.chunk) == actual;
-      line += fmt::format(", chunks of {}: {}", options.chunk, same ? "same bits" : "DIFFERENT BITS");
+    for (const size_t chunk : options.chunks) {
+      const bool same = run.RunPrompt(prompt.ids, prompt.logit_rows, prompt.greedy.size(), chunk) == actual;
+      line += fmt::format(", chunks of {}: {}", chunk, same ? "same bits" : "DIFFERENT BITS");
       result.same_bits = result.same_bits && same;
     }
     result.lines.push_back(std::move(line));
+    CompareStates(run, prompt, i, &result);
     if (probe) CompareHidden(prompt, recorder, i, &result.lines);
     result.max_abs = std::max(result.max_abs, difference);
     result.greedy_equal += equal;
     result.greedy_total += prompt.greedy.size();
+  }
+  const size_t restored = PromptToRestore(golden);
+  if (options.restore_every_offset && golden.prompts[restored].ids.size() > 1) {
+    CompareRestored(run, golden.prompts[restored], restored, &result);
   }
   return result;
 }

@@ -12,19 +12,22 @@ namespace quire::runner::golden {
 
 struct CompareOptions {
   float tolerance = 2e-3F;
-  size_t chunk = 0;  // 0 = prefill at once only; else it is also run in chunks and must give the same bits
-  bool verbose = false;  // hidden activations too
+  std::vector<size_t> chunks = {};    // prefill is also run in chunks of so many tokens, to the same bits
+  bool restore_every_offset = false;  // of the prompt whose states are recorded, else of the longest one
+  bool verbose = false;               // hidden activations too
 };
 
 struct Comparison {
   float max_abs = 0;        // largest logit difference
   size_t greedy_equal = 0;  // tokens of all prompts
   size_t greedy_total = 0;
-  bool same_bits = true;           // chunked against unchunked
+  bool same_bits = true;  // chunked and restored against one go
+  float max_state = 0;    // largest difference of cached state, relative to the largest value it is part of
+  size_t states = 0;      // arrays of state compared
   std::vector<std::string> lines;  // one or more per prompt
 
   bool pass(float tolerance) const {
-    return max_abs <= tolerance && greedy_equal == greedy_total && same_bits;
+    return max_abs <= tolerance && max_state <= tolerance && greedy_equal == greedy_total && same_bits;
   }
   // "golden: PASS max_abs=1.5e-05 greedy=192/192"
   std::string Verdict(float tolerance) const;

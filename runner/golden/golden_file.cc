@@ -3,73 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <utility>
 
-#include "runner/weights/json_text.h"
-#include "runner/weights/mapped_file.h"
-#include "runner/weights/safetensors.h"
+#include "runner/golden/golden_arrays.h"
 
 namespace quire::runner::golden {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxJsonBytes = 64 << 20;
 constexpr int32_t kMaxVocab = 1 << 24;
-
-// The arrays of a safetensors file, found by name. Reads fail at most once: the first reason is kept.
-class Arrays {
- public:
-  static api::Result<Arrays> Open(const std::filesystem::path& path) {
-    auto file = weights::MappedFile::Open(path);
-    if (!file) return std::unexpected(file.error());
-    auto entries = weights::ParseSafetensors(file->bytes(), path.string());
-    if (!entries) return std::unexpected(entries.error());
-    return Arrays(std::move(*file), std::move(*entries));
-  }
-
-  const weights::SafetensorsEntry* Find(const std::string& name) const {
-    const auto found = std::ranges::find(entries_, name, &weights::SafetensorsEntry::name);
-    return found == entries_.end() ? nullptr : &*found;
-  }
-
-  template <class T>  // float or int32_t
-  std::vector<T> Read(const std::string& name) {
-    const weights::SafetensorsEntry* entry = Find(name);
-    if (entry == nullptr || entry->dtype != (std::is_same_v<T, float> ? "F32" : "I32")) {
-      Fail(fmt::format("{} is missing or of another type", name));
-      return {};
-    }
-    std::vector<T> values(entry->data.size() / sizeof(T));
-    std::memcpy(values.data(), entry->data.data(), values.size() * sizeof(T));
-    return values;
-  }
-
-  void Fail(const std::string& reason) {
-    if (error_) return;
-    error_ = api::Error{api::ErrorCode::kBadModel, fmt::format("{}: {}", file_.path(), reason)};
-  }
-  const std::optional<api::Error>& error() const { return error_; }
-  const std::vector<weights::SafetensorsEntry>& entries() const { return entries_; }
-
- private:
-  Arrays(weights::MappedFile file, std::vector<weights::SafetensorsEntry> entries)
-      : file_(std::move(file)), entries_(std::move(entries)) {}
-
-  weights::MappedFile file_;
-  std::vector<weights::SafetensorsEntry> entries_;
-  std::optional<api::Error> error_;
-};
-
-api::Result<Json> ReadJson(const std::filesystem::path& path) {
-  const auto text = weights::ReadText(path, kMaxJsonBytes);
-  if (!text) return std::unexpected(text.error());
-  return weights::ParseJson(*text, path.string());
-}
 
 std::unexpected<api::Error> Bad(const std::filesystem::path& path, const std::string& reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", path.string(), reason));
@@ -103,40 +51,58 @@ std::vector<int32_t> AllRows(const std::vector<models::TokenId>& ids) {
   return rows;
 }
 
+// The reference keeps a column of a convolution's inputs that no later token needs.
+std::vector<float> WithoutFirstColumn(const std::vector<float>& values, int64_t columns) {
+  std::vector<float> kept;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % static_cast<size_t>(columns) != 0) kept.push_back(values[i]);
+  }
+  return kept;
+}
+
+// "p3.state@40.layer2.k".
+void ReadState(Arrays& arrays, const std::string& prefix, const std::string& name, GoldenPrompt* prompt) {
+  if (!name.starts_with(prefix)) return;
+  size_t offset = 0;
+  const char* const begin = name.data() + prefix.size();
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), offset);
+  if (error != std::errc() || *end != '.' || offset == 0 || offset > prompt->ids.size()) {
+    return arrays.Fail(fmt::format("{} is not of an offset in its prompt", name));
+  }
+  GoldenState state{.shape = arrays.Find(name)->shape, .values = arrays.Floats(name)};
+  if (state.shape.empty() || std::ranges::count(state.shape, 0) != 0) {
+    return arrays.Fail(fmt::format("{} is empty", name));
+  }
+  if (name.ends_with(".conv")) {
+    state.values = WithoutFirstColumn(state.values, state.shape.back());
+    --state.shape.back();
+  }
+  prompt->states[offset][end + 1] = std::move(state);
+}
+
 GoldenPrompt ReadPrompt(Arrays& arrays, size_t i) {
   const std::string prefix = fmt::format("p{}.", i);
   GoldenPrompt prompt;
-  prompt.ids = arrays.Read<int32_t>(prefix + "ids");
-  prompt.logits = arrays.Read<float>(prefix + "logits");
-  prompt.logit_rows = arrays.Find(prefix + "logit_rows") != nullptr
-                          ? arrays.Read<int32_t>(prefix + "logit_rows")
-                          : AllRows(prompt.ids);
-  prompt.greedy = arrays.Read<int32_t>(prefix + "greedy");
-  prompt.last_logits = arrays.Read<float>(prefix + "greedy_logits_last");
+  prompt.ids = arrays.Integers(prefix + "ids");
+  prompt.logits = arrays.Floats(prefix + "logits");
+  prompt.logit_rows = arrays.Find(prefix + "logit_rows") != nullptr ? arrays.Integers(prefix + "logit_rows")
+                                                                    : AllRows(prompt.ids);
+  prompt.greedy = arrays.Integers(prefix + "greedy");
+  prompt.last_logits = arrays.Floats(prefix + "greedy_logits_last");
   for (const weights::SafetensorsEntry& entry : arrays.entries()) {
     if (entry.name.starts_with(prefix + "hidden.")) {
-      prompt.hidden[entry.name.substr(prefix.size())] = arrays.Read<float>(entry.name);
+      prompt.hidden[entry.name.substr(prefix.size())] = arrays.Floats(entry.name);
     }
+    ReadState(arrays, prefix + "state@", entry.name, &prompt);
   }
   return prompt;
-}
-
-// A list of whole numbers, or nothing.
-std::optional<std::vector<int32_t>> Ids(const Json& json) {
-  if (!json.is_array()) return std::nullopt;
-  std::vector<int32_t> ids;
-  for (const Json& id : json) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) return std::nullopt;
-    ids.push_back(id.get<int32_t>());
-  }
-  return ids;
 }
 
 }  // namespace
 
 api::Result<GoldenFile> ReadGolden(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "golden.json";
-  const auto json = ReadJson(path);
+  const auto json = ReadGoldenJson(path);
   if (!json) return std::unexpected(json.error());
   auto arrays = Arrays::Open(directory / "golden.safetensors");
   if (!arrays) return std::unexpected(arrays.error());
@@ -155,7 +121,7 @@ api::Result<GoldenFile> ReadGolden(const std::filesystem::path& directory) {
     if (arrays->error()) return std::unexpected(*arrays->error());
     const Json& prompt = (*prompts)[i];
     if (!prompt.is_object() || !prompt.contains("ids") ||
-        Ids(prompt.at("ids")) != golden.prompts.back().ids) {
+        Ids(prompt.at("ids"), golden.vocab) != golden.prompts.back().ids) {
       return Bad(path, fmt::format("the ids of prompt {} differ from golden.safetensors", i));
     }
   }
@@ -163,7 +129,7 @@ api::Result<GoldenFile> ReadGolden(const std::filesystem::path& directory) {
 }
 
 api::Result<GoldenFile> ReadQuantGolden(const std::filesystem::path& path, std::string_view type) {
-  const auto json = ReadJson(path);
+  const auto json = ReadGoldenJson(path);
   if (!json) return std::unexpected(json.error());
   auto arrays = Arrays::Open(std::filesystem::path(path).replace_extension(".safetensors"));
   if (!arrays) return std::unexpected(arrays.error());
@@ -176,11 +142,11 @@ api::Result<GoldenFile> ReadQuantGolden(const std::filesystem::path& path, std::
   GoldenFile golden;
   for (size_t i = 0; i < json->at("prompt_ids").size() && i < json->at(results).size(); ++i) {
     const Json& result = json->at(results)[i];
-    const auto ids = Ids(json->at("prompt_ids")[i]);
-    const auto greedy = Ids(result.is_object() ? result.value("exact_greedy", Json()) : Json());
+    const auto ids = Ids(json->at("prompt_ids")[i], kMaxVocab);
+    const auto greedy = Ids(result.is_object() ? result.value("exact_greedy", Json()) : Json(), kMaxVocab);
     const std::string name = fmt::format("{}.p{}.logits", type, i);
     GoldenPrompt prompt;
-    prompt.logits = arrays->Read<float>(name);
+    prompt.logits = arrays->Floats(name);
     if (arrays->error()) return std::unexpected(*arrays->error());
     const auto& shape = arrays->Find(name)->shape;
     if (!ids || ids->empty() || !greedy || shape.empty() || shape.back() > kMaxVocab) {

@@ -14,6 +14,11 @@
 
 namespace quire::runner::golden {
 
+struct GoldenState {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
 struct GoldenPrompt {
   std::vector<models::TokenId> ids;
   std::vector<int32_t> logit_rows;      // positions in the prompt, ascending
@@ -21,6 +26,8 @@ struct GoldenPrompt {
   std::vector<models::TokenId> greedy;  // continuation that does not stop at end tokens
   std::vector<float> last_logits;       // [vocab] after the whole continuation; empty when not recorded
   std::map<std::string, std::vector<float>> hidden;  // "hidden.layer3" -> [ids, hidden size]
+  // What the reference's caches hold after some of the ids: state_dump.h has the names and shapes.
+  std::map<size_t, std::map<std::string, GoldenState>> states;
 };
 
 struct GoldenFile {

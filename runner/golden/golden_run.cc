@@ -36,15 +36,17 @@ api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, Thread
   auto model = models::LoadModel(std::move(*files));
   if (!model) return std::unexpected(model.error());
   const cache::Layout& layout = (*model)->cache_layout();
-  cache::Capacity capacity{.slots = 2 * sequences};
-  const int64_t pages = (tokens / layout.page_tokens + 2) * sequences;
+  // A restored sequence lives beside the one that the snapshots are of, each of which may hold a slot.
+  cache::Capacity capacity{.slots = 2 * sequences + static_cast<int32_t>(std::min<int64_t>(tokens, 1 << 16))};
+  const int64_t pages = (tokens / layout.page_tokens + 2) * (sequences + 1);
   capacity.pages.assign(layout.groups.size(), static_cast<int32_t>(std::min<int64_t>(pages, INT32_MAX)));
   auto cache = cache::HybridCache::Create(layout, capacity);
   if (!cache) return api::Fail(api::ErrorCode::kInternal, "cache: " + cache.error().message);
   return GoldenRun(std::move(*model), std::move(*cache), pool);
 }
 
-std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Probe* probe) {
+std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Probe* probe,
+                                   std::vector<float>* hidden) {
   models::Batch batch;
   std::vector<cache::Append> appends;
   batch.row_begin.push_back(0);
@@ -53,16 +55,19 @@ std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Probe* p
     batch.tokens.insert(batch.tokens.end(), part.tokens.begin(), part.tokens.end());
     batch.row_begin.push_back(begin + static_cast<int32_t>(part.tokens.size()));
     for (const int32_t row : part.logit_rows) batch.logit_rows.push_back(begin + row);
+    if (part.last_hidden) batch.hidden_rows.push_back(batch.row_begin.back() - 1);
     appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
   }
+  std::vector<float> states(batch.hidden_rows.size() * static_cast<size_t>(model_->hidden_size()));
   std::vector<float> logits(batch.logit_rows.size() * static_cast<size_t>(model_->vocab_size()));
   auto step = cache_->Begin(appends);
   if (!step) {  // Open() made room for all that is asked for here
     std::fputs(fmt::format("cache: {}\n", step.error().message).c_str(), stderr);
     std::abort();
   }
-  model_->Forward(batch, **step, *pool_, logits, probe);
+  model_->Forward(batch, **step, *pool_, {logits, states}, probe);
   (*step)->Commit();
+  if (hidden != nullptr) *hidden = std::move(states);
   return logits;
 }
 
@@ -128,6 +133,65 @@ std::vector<std::vector<models::TokenId>> GoldenRun::Continue(
     owners = std::move(next_owners);
   }
   return results;
+}
+
+void GoldenRun::AfterPrompt(std::span<const models::TokenId> ids,
+                            const std::function<void(const cache::StepView&, std::span<const float>)>& fn) {
+  cache::Sequence sequence = cache_->NewSequence();
+  const Part part{
+      .sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}, .last_hidden = true};
+  std::vector<float> hidden;
+  Step(std::span(&part, 1), nullptr, &hidden);
+  fn(*cache_->View(sequence).value(), hidden);
+}
+
+StateDump GoldenRun::States(std::span<const models::TokenId> ids) {
+  cache::Sequence sequence = cache_->NewSequence();
+  const Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}};
+  Step(std::span(&part, 1));
+  return DumpStates(*model_, *cache_->View(sequence).value());
+}
+
+std::vector<float> GoldenRun::AllLogits(cache::Sequence& sequence, std::span<const models::TokenId> ids) {
+  Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}};
+  for (int32_t row = 0; row < std::ssize(ids); ++row) part.logit_rows.push_back(row);
+  return Step(std::span(&part, 1));
+}
+
+bool GoldenRun::GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,
+                            std::span<const float> logits) {
+  cache::Sequence restored = cache_->NewSequence();
+  const auto at = cache_->Restore(restored, snapshot);
+  if (!at || *at != snapshot.to()) return false;
+  const auto offset = static_cast<size_t>(*at);
+  const auto expected = logits.subspan(offset * static_cast<size_t>(model_->vocab_size()));
+  return std::ranges::equal(AllLogits(restored, ids.subspan(offset)), expected);
+}
+
+RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> ids) {
+  cache::Sequence sequence = cache_->NewSequence();
+  for (size_t offset = 1; offset < ids.size(); ++offset) {
+    cache_->ScheduleCapture(sequence, static_cast<cache::Position>(offset)).value();
+  }
+  const std::vector<float> logits = AllLogits(sequence, ids);
+  const std::vector<cache::Snapshot> captured = cache_->TakeCaptures(sequence);
+  RestoreCheck check;
+  const auto count = [&](bool same, size_t offset) {
+    if (same) {
+      ++check.same;
+    } else {
+      check.different.push_back(offset);
+    }
+  };
+  for (size_t offset = 1; offset < ids.size(); ++offset) {
+    const auto found =
+        std::ranges::find(captured, static_cast<cache::Position>(offset), &cache::Snapshot::to);
+    count(found != captured.end() && GoesOnAlike(*found, ids, logits), offset);
+    cache::Sequence cut = cache_->NewSequence();
+    AllLogits(cut, ids.first(offset));
+    count(GoesOnAlike(cache_->Take(cut).value(), ids, logits), offset);
+  }
+  return check;
 }
 
 }  // namespace quire::runner::golden

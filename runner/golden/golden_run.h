@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "api/error.h"
 #include "cache/hybrid_cache.h"
 #include "runner/golden/golden_file.h"
+#include "runner/golden/state_dump.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/model.h"
 
@@ -24,10 +26,17 @@ struct PromptRun {
   bool operator==(const PromptRun&) const = default;
 };
 
+// Offsets where going on from a snapshot gave the bits of the prompt in one go, and those where it did not.
+struct RestoreCheck {
+  size_t same = 0;
+  std::vector<size_t> different;  // each at most once per kind of snapshot
+};
+
 // One thread's. The pool outlives it.
 class GoldenRun {
  public:
-  // A cache with room for `tokens` tokens of each of `sequences` sequences.
+  // A cache with room for `tokens` tokens of each of `sequences` sequences, and for what the checks below
+  // keep.
   static api::Result<GoldenRun> Open(const std::filesystem::path& model, ThreadPool& pool, int32_t sequences,
                                      int64_t tokens);
 
@@ -43,18 +52,37 @@ class GoldenRun {
   std::vector<std::vector<models::TokenId>> Continue(std::span<const std::vector<models::TokenId>> prompts,
                                                      std::span<const models::TokenId> stop, size_t steps_max);
 
+  // Calls fn(view of the caches, final hidden state of the last token) after prefill of the ids.
+  void AfterPrompt(std::span<const models::TokenId> ids,
+                   const std::function<void(const cache::StepView&, std::span<const float>)>& fn);
+
+  // The caches after prefill of the ids.
+  StateDump States(std::span<const models::TokenId> ids);
+
+  // Takes a snapshot at every offset inside the prompt, both captured on the way through one prefill and at
+  // the end of a prefill up to there, and goes on from each. REQUIRES: at least 2 ids.
+  RestoreCheck RestoreAtEveryOffset(std::span<const models::TokenId> ids);
+
  private:
   struct Part {  // of a batch
     cache::Sequence* sequence;
     std::vector<models::TokenId> tokens;
     std::vector<int32_t> logit_rows;  // within tokens
+    bool last_hidden = false;         // the final hidden state of the last token
   };
 
   GoldenRun(std::unique_ptr<models::Model> model, std::unique_ptr<cache::HybridCache> cache, ThreadPool& pool)
       : model_(std::move(model)), cache_(std::move(cache)), pool_(&pool) {}
 
-  // One step; the logits of all parts' rows, part by part.
-  std::vector<float> Step(std::span<const Part> parts, models::Probe* probe = nullptr);
+  // The logits of every row of ids, appended to the sequence in one step.
+  std::vector<float> AllLogits(cache::Sequence& sequence, std::span<const models::TokenId> ids);
+  // Whether a sequence restored from the snapshot goes on as `logits` [ids, vocab] have it.
+  bool GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,
+                   std::span<const float> logits);
+
+  // One step; the logits of all parts' rows, part by part. `hidden`: the states asked for, likewise.
+  std::vector<float> Step(std::span<const Part> parts, models::Probe* probe = nullptr,
+                          std::vector<float>* hidden = nullptr);
 
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<cache::HybridCache> cache_;

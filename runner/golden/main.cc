@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <thread>
 
 #include "runner/golden/compare.h"
+#include "runner/golden/draft_golden.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/thread_pool.h"
 
@@ -20,6 +22,7 @@ struct Options {
   std::string model;
   std::string golden;
   std::string quant;
+  std::string target;
   int threads = 0;
   CompareOptions compare;
 };
@@ -29,7 +32,29 @@ int Unusable(const std::string& reason) {
   return kExitUnusable;
 }
 
+int Report(const Options& options, const Comparison& result) {
+  for (const std::string& line : result.lines) fmt::print("{}\n", line);
+  fmt::print("{}\n", result.Verdict(options.compare.tolerance));
+  return result.pass(options.compare.tolerance) ? kExitPass : kExitFail;
+}
+
+int RunDrafts(const Options& options, ThreadPool& pool) {
+  const auto golden = ReadDraftGolden(options.golden);
+  if (!golden) return Unusable(golden.error().message);
+  std::filesystem::path target = options.target;
+  if (target.empty()) {
+    target = std::filesystem::absolute(options.golden).lexically_normal();
+    target = (target.has_filename() ? target : target.parent_path()).parent_path() / golden->target;
+  }
+  const auto result = CompareDrafts(options.model, target, *golden, pool);
+  if (!result) return Unusable(result.error().message);
+  return Report(options, *result);
+}
+
 int Run(const Options& options) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  if (options.quant.empty() && IsDraftGolden(options.golden)) return RunDrafts(options, pool);
   const auto golden =
       options.quant.empty() ? ReadGolden(options.golden) : ReadQuantGolden(options.golden, options.quant);
   if (!golden) return Unusable(golden.error().message);
@@ -37,8 +62,6 @@ int Run(const Options& options) {
   for (const GoldenPrompt& prompt : golden->prompts) {
     longest = std::max(longest, prompt.ids.size() + prompt.greedy.size());
   }
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  ThreadPool pool(options.threads > 0 ? options.threads : cores);
   auto run = GoldenRun::Open(options.model, pool, 1, static_cast<int64_t>(longest));
   if (!run) return Unusable(run.error().message);
   if (run->model().vocab_size() != golden->vocab) {
@@ -47,10 +70,7 @@ int Run(const Options& options) {
   }
   fmt::print("{}: {} parameters, {} threads, {}\n", options.model, run->model().parameters(), pool.threads(),
              kernels::InstructionSet());
-  const Comparison result = Compare(*run, *golden, options.compare);
-  for (const std::string& line : result.lines) fmt::print("{}\n", line);
-  fmt::print("{}\n", result.Verdict(options.compare.tolerance));
-  return result.pass(options.compare.tolerance) ? kExitPass : kExitFail;
+  return Report(options, Compare(*run, *golden, options.compare));
 }
 
 }  // namespace
@@ -66,14 +86,19 @@ int main(int argc, char** argv) {
          "golden", options.golden,
          "directory with golden.json and golden.safetensors; with --quant, the .quant_golden.json file")
       ->required();
-  app.add_option("--chunk", options.compare.chunk,
-                 "also prefill in chunks of this many tokens; must give the same bits");
+  app.add_option("--chunk", options.compare.chunks,
+                 "also prefill in chunks of this many tokens; must give the same bits; may be given again")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--restore-every-offset", options.compare.restore_every_offset,
+               "restore a snapshot at every offset of a prompt and go on; must give the same bits");
   app.add_option("--threads", options.threads, "compute threads; 0 = one per core")
       ->check(CLI::Range(0, 1024));
   app.add_option("--tolerance", options.compare.tolerance, "largest logit difference that passes")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--quant", options.quant, "quantised type whose goldens to read (Q8_0)");
+  app.add_option("--target", options.target,
+                 "for a draft model: the model it drafts for, if not that beside the golden directory");
   app.add_flag("--verbose", options.compare.verbose, "compare hidden activations too");
   try {
     app.parse(argc, argv);

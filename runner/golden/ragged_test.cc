@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <vector>
 
@@ -17,9 +19,19 @@ using models::TokenId;
 
 class RaggedTest : public testing::TestWithParam<const char*> {
  protected:
-  RaggedTest()
-      : model_(models::LoadModel(weights::Open(GetParam()).value()).value()),
-        cache_(cache::HybridCache::Create(model_->cache_layout(), {.bytes = 64 << 20}).value()) {}
+  // A path in the tree, or in the shared fixtures.
+  void SetUp() override {
+    std::filesystem::path path = GetParam();
+    if (!std::filesystem::exists(path)) {
+      const char* fixtures = std::getenv("QUIRE_FIXTURES");
+      path = (fixtures != nullptr ? std::filesystem::path(fixtures) : "../shared/fixtures") / path;
+    }
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared fixtures: " << path;
+    auto model = models::LoadModel(weights::Open(path).value());
+    ASSERT_TRUE(model) << model.error().message;
+    model_ = std::move(*model);
+    cache_ = cache::HybridCache::Create(model_->cache_layout(), {.bytes = 64 << 20}).value();
+  }
 
   struct Part {
     cache::Sequence* sequence;
@@ -115,9 +127,33 @@ TEST_P(RaggedTest, AForkContinuesLikeItsSource) {
   }
 }
 
+TEST_P(RaggedTest, APartlyAcceptedDraftGoesOnLikeItsPrefix) {
+  ThreadPool pool(2);
+  const std::vector<TokenId> prompt = RandomTokens(21), draft = RandomTokens(9), tail = RandomTokens(5);
+  const auto replay = [&](size_t layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens) {
+    model_->Replay(layer, slot, inputs, tokens, pool);
+  };
+  for (const int32_t keep : {0, 1, 2, 5, 9}) {
+    cache::Sequence sequence = cache_->NewSequence(), plain = cache_->NewSequence();
+    Step({{&sequence, prompt}}, pool);
+    {
+      auto speculation = cache_->Speculate(sequence, cache::DraftMode::kLive).value();
+      Step({{&speculation.sequence(), {draft.begin(), draft.begin() + 4}}}, pool);
+      Step({{&speculation.sequence(), {draft.begin() + 4, draft.end()}}}, pool);
+      ASSERT_TRUE(speculation.Commit(keep, replay));
+    }
+    std::vector<TokenId> kept = prompt;
+    kept.insert(kept.end(), draft.begin(), draft.begin() + keep);
+    Step({{&plain, kept}}, pool);
+    EXPECT_EQ(Step({{&sequence, tail}}, pool), Step({{&plain, tail}}, pool)) << "keeping " << keep;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, RaggedTest,
                          testing::Values("tests/data/models/lfm2", "tests/data/gguf/lfm2.f16.gguf",
-                                         "tests/data/gguf/lfm2_k256.Q8_0.gguf"));
+                                         "tests/data/gguf/lfm2_k256.Q8_0.gguf", "tests/data/models/qwen3_5",
+                                         "models/lfm2_moe", "models/mistral", "models/qwen3_next",
+                                         "models/gemma4_e", "models/gemma4_moe"));
 
 }  // namespace
 }  // namespace quire::runner::golden

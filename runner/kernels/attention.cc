@@ -91,12 +91,28 @@ HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const 
   }
 }
 
+// scores [width] = cap * tanh(scale * scores / cap).
+HWY_INLINE void CapScores(float* scores, size_t width, Scoring scoring) {
+  const F32 d;
+  const VF32 inner = hn::Set(d, scoring.scale / scoring.soft_cap), cap = hn::Set(d, scoring.soft_cap);
+  for (size_t i = 0; i < width; i += kLanes) {
+    hn::Store(hn::Mul(cap, hn::Tanh(d, hn::Mul(hn::Load(d, scores + i), inner))), d, scores + i);
+  }
+}
+
 // Turns the scores of keys [begin, end) of a tile `width` wide into weights relative to the running maximum;
 // returns the factor by which what was summed before must shrink.
-HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, size_t width, float scale, float* max,
+HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, size_t width, Scoring scoring, float* max,
                        float* weight) {
   const F32 d;
   constexpr float kUnseen = -1e30F;
+  float scale = scoring.scale;
+  if (scoring.soft_cap > 0) {
+    std::fill(scores, scores + begin, 0.0F);
+    std::fill(scores + end, scores + width, 0.0F);
+    CapScores(scores, width, scoring);
+    scale = 1;
+  }
   std::fill(scores, scores + begin, kUnseen);
   std::fill(scores + end, scores + width, kUnseen);
   VF32 top = hn::Set(d, kUnseen);
@@ -125,10 +141,11 @@ HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, size_t width, fl
 template <class Row>
 class ItemRunner {
  public:
-  ItemRunner(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item, float scale)
+  ItemRunner(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item,
+             Scoring scoring)
       : at_(at),
         g_(geometry),
-        scale_(scale),
+        scoring_(scoring),
         sequence_(static_cast<size_t>(item.sequence)),
         kv_head_(static_cast<size_t>(item.kv_head)),
         begin_(static_cast<size_t>(item.begin)),
@@ -192,28 +209,28 @@ class ItemRunner {
                             to = std::min(end, p + 1);
       if (from >= to) continue;
       const size_t i = static_cast<size_t>(from - tile), j = static_cast<size_t>(to - tile);
-      const float keep = Weigh(run_.scores[r], i, j, width, scale_, &run_.max[r], &run_.weight[r]);
+      const float keep = Weigh(run_.scores[r], i, j, width, scoring_, &run_.max[r], &run_.weight[r]);
       AddValues<Row>(run_.scores[r], i, j, values, g_.dim, keep, run_.sum + r * g_.dim);
     }
   }
 
   const AttentionLayer& at_;
   const Geometry& g_;
-  const float scale_;
+  const Scoring scoring_;
   const size_t sequence_, kv_head_, begin_, rows_;
   const cache::Position offset_;
   Running run_;
 };
 
-void AttendItem(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item, float scale,
+void AttendItem(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item, Scoring scoring,
                 const float* q, float* out) {
   switch (g.group.element) {
     case cache::ElementType::kF32:
-      return ItemRunner<F32Row>(at, g, item, scale).Run(q, out);
+      return ItemRunner<F32Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kF16:
-      return ItemRunner<F16Row>(at, g, item, scale).Run(q, out);
+      return ItemRunner<F16Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kBF16:
-      return ItemRunner<BF16Row>(at, g, item, scale).Run(q, out);
+      return ItemRunner<BF16Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kQ8_0:
       assert(false);
   }
@@ -334,14 +351,14 @@ void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads, i
   }
 }
 
-void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, float scale,
+void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out) {
   const Geometry g(at, plan.heads());
   assert(g.dim <= kMaxHeadDim && q.size() == out.size());
   assert(q.size() == static_cast<size_t>(at.row_begin.back()) * g.heads * g.dim);
   const auto items = plan.items();
   pool.ParallelFor(items.size(), [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(AttendItem)(at, g, items[task], scale, q.data(), out.data());
+    HWY_DYNAMIC_DISPATCH(AttendItem)(at, g, items[task], scoring, q.data(), out.data());
   });
 }
 

@@ -52,10 +52,18 @@ class AttentionPlan {
   std::vector<Item> items_;
 };
 
-// out [rows, heads, head_dim] = softmax(scale * q k) v over the keys each row may see: its own position and
-// those before it, within the group's window if it has one. Query head h reads KV head h / (heads /
-// kv_heads). REQUIRES: StoreKeyValue has run for this layer; head_dim <= kMaxHeadDim; scale > 0.
-void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, float scale,
+// How a dot product of query and key becomes a score: s = scale * q k, then cap * tanh(s / cap) if there is a
+// cap.
+struct Scoring {
+  float scale = 1;     // > 0
+  float soft_cap = 0;  // 0 = none
+};
+
+// out [rows, heads, head_dim] = softmax(score(q, k)) v over the keys each row may see: its own position and
+// those before it, as far as the step's pages and the group's window go. Query head h reads KV head h /
+// (heads / kv_heads). REQUIRES: StoreKeyValue has run for this layer, or its pages hold all that is to be
+// seen; head_dim <= kMaxHeadDim.
+void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out);
 
 }  // namespace quire::runner::kernels

@@ -62,11 +62,13 @@ struct Case {
   int32_t heads, kv_heads, dim, page_tokens, window;
   bool chunked;
   ElementType element;
+  float soft_cap = 0;
 };
 
 std::string Name(const Case& c) {
   return testing::PrintToString(std::vector<int>{c.heads, c.kv_heads, c.dim, c.page_tokens, c.window,
-                                                 c.chunked, static_cast<int>(c.element)});
+                                                 c.chunked, static_cast<int>(c.element),
+                                                 static_cast<int>(c.soft_cap)});
 }
 
 cache::Layout LayoutOf(const Case& c) {
@@ -123,7 +125,7 @@ std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, const In
     std::vector<float> out(q.size());
     StoreKeyValue(pool, at, k, v);
     plan.Prepare(row_begin, c.heads, c.kv_heads);
-    Attention(pool, at, plan, kScale, q, out);
+    Attention(pool, at, plan, {.scale = kScale, .soft_cap = c.soft_cap}, q, out);
     for (size_t s = 0; s < in.lengths.size(); ++s) {
       AppendRows(out, row_begin[s], row_begin[s + 1], c.heads * c.dim, &result[s]);
     }
@@ -147,7 +149,9 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
     for (int32_t i = 0; i < c.dim; ++i) {
       score += in.q[s][static_cast<size_t>((p * c.heads + head) * c.dim + i)] * at(in.k[s], key, i);
     }
-    const double e = std::exp(score * kScale);
+    score *= kScale;
+    if (c.soft_cap > 0) score = c.soft_cap * std::tanh(score / c.soft_cap);
+    const double e = std::exp(score);
     weight += e;
     sum += e * at(in.v[s], key, d);
   }
@@ -155,12 +159,13 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
 }
 
 const Case kCases[] = {
-    {4, 4, 16, 32, 0, false, ElementType::kF32},  {4, 2, 8, 4, 0, false, ElementType::kF32},
-    {6, 2, 64, 32, 0, false, ElementType::kF32},  {8, 1, 20, 96, 0, false, ElementType::kF32},
-    {2, 1, 33, 160, 0, false, ElementType::kF32}, {4, 2, 16, 8, 5, false, ElementType::kF32},
-    {4, 2, 16, 32, 40, false, ElementType::kF32}, {4, 2, 16, 4, 1, false, ElementType::kF32},
-    {4, 2, 16, 8, 20, true, ElementType::kF32},   {34, 1, 12, 16, 0, false, ElementType::kF32},
-    {4, 2, 32, 32, 0, false, ElementType::kF16},  {4, 2, 22, 16, 7, false, ElementType::kBF16},
+    {4, 4, 16, 32, 0, false, ElementType::kF32},   {4, 2, 8, 4, 0, false, ElementType::kF32},
+    {6, 2, 64, 32, 0, false, ElementType::kF32},   {8, 1, 20, 96, 0, false, ElementType::kF32},
+    {2, 1, 33, 160, 0, false, ElementType::kF32},  {4, 2, 16, 8, 5, false, ElementType::kF32},
+    {4, 2, 16, 32, 40, false, ElementType::kF32},  {4, 2, 16, 4, 1, false, ElementType::kF32},
+    {4, 2, 16, 8, 20, true, ElementType::kF32},    {34, 1, 12, 16, 0, false, ElementType::kF32},
+    {4, 2, 32, 32, 0, false, ElementType::kF16},   {4, 2, 22, 16, 7, false, ElementType::kBF16},
+    {4, 2, 16, 8, 5, false, ElementType::kF32, 2}, {4, 4, 32, 64, 0, false, ElementType::kF32, 1},
 };
 
 TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {

@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+#include "runner/kernels/activations.inl"
 #include "runner/kernels/rows.inl"
 // clang-format on
 
@@ -19,17 +20,7 @@ namespace quire::runner::kernels::HWY_NAMESPACE {
 
 void RmsNormRow(const float* x, const float* weight, float eps, size_t size, float* y) {
   const F32 d;
-  VF32 squares = hn::Zero(d);
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    const VF32 v = hn::LoadU(d, x + i);
-    squares = hn::MulAdd(v, v, squares);
-  }
-  if (i < size) {
-    const VF32 v = LoadFirst(x + i, size - i);
-    squares = hn::MulAdd(v, v, squares);
-  }
-  const float mean = hn::GetLane(hn::SumOfLanes(d, squares)) / static_cast<float>(size);
+  const float mean = SumOfSquares(x, size) / static_cast<float>(size);
   const VF32 factor = hn::Set(d, 1.0F / std::sqrt(mean + eps));
   ForEachElement(
       size, y, [factor](VF32 v, VF32 w) HWY_ATTR { return hn::Mul(hn::Mul(v, factor), w); }, x, weight);
@@ -42,14 +33,35 @@ void AddRange(const float* x, float* y, size_t size) {
 
 void SiluMulRange(const float* up, float* gate, size_t size) {
   ForEachElement(
-      size, gate,
-      [](VF32 g, VF32 u) HWY_ATTR {
-        const F32 d;
-        // exp stays finite: beyond 88 the quotient is below 1e-36 either way.
-        const VF32 e = hn::Exp(d, hn::Min(hn::Neg(g), hn::Set(d, 88.0F)));
-        return hn::Mul(hn::Div(g, hn::Add(e, hn::Set(d, 1.0F))), u);
-      },
-      gate, up);
+      size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(Silu(g), u); }, gate, up);
+}
+
+void GeluMulRange(const float* up, float* gate, size_t size) {
+  ForEachElement(
+      size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(Gelu(g), u); }, gate, up);
+}
+
+void SigmoidMulRange(const float* gate, float* y, size_t size) {
+  ForEachElement(
+      size, y, [](VF32 g, VF32 v) HWY_ATTR { return hn::Mul(Sigmoid(g), v); }, gate, y);
+}
+
+void ScaleRange(float factor, float* y, size_t size) {
+  const VF32 f = hn::Set(F32(), factor);
+  ForEachElement(
+      size, y, [f](VF32 v) HWY_ATTR { return hn::Mul(v, f); }, y);
+}
+
+void MulAddRange(float factor, const float* x, float* y, size_t size) {
+  const VF32 f = hn::Set(F32(), factor);
+  ForEachElement(
+      size, y, [f](VF32 a, VF32 b) HWY_ATTR { return hn::MulAdd(a, f, b); }, x, y);
+}
+
+void SoftCapRange(float cap, float* y, size_t size) {
+  const VF32 c = hn::Set(F32(), cap);
+  ForEachElement(
+      size, y, [c](VF32 v) HWY_ATTR { return hn::Mul(c, hn::Tanh(F32(), hn::Div(v, c))); }, y);
 }
 
 void RopeHead(const float* cos, const float* sin, size_t n, float* x) {
@@ -84,6 +96,11 @@ namespace {
 HWY_EXPORT(RmsNormRow);
 HWY_EXPORT(AddRange);
 HWY_EXPORT(SiluMulRange);
+HWY_EXPORT(GeluMulRange);
+HWY_EXPORT(SigmoidMulRange);
+HWY_EXPORT(ScaleRange);
+HWY_EXPORT(MulAddRange);
+HWY_EXPORT(SoftCapRange);
 HWY_EXPORT(RopeHead);
 
 // Elements per task: some microseconds of work.
@@ -95,6 +112,16 @@ void InTasks(ThreadPool& pool, size_t count, size_t unit, Fn&& fn) {
   const size_t per_task = std::max<size_t>(1, kTaskElements / unit);
   pool.ParallelFor((count + per_task - 1) / per_task,
                    [&](size_t task) { fn(task * per_task, std::min(count, (task + 1) * per_task)); });
+}
+
+// x[2i], x[2i + 1] to x[i], x[i + n].
+void Unzip(float* x, size_t n) {
+  float odd[kRopeFrequenciesMax];
+  for (size_t i = 0; i < n; ++i) {
+    odd[i] = x[2 * i + 1];
+    x[i] = x[2 * i];
+  }
+  std::copy_n(odd, n, x + n);
 }
 
 }  // namespace
@@ -132,8 +159,64 @@ void SiluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
   });
 }
 
+void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(GeluMulRange)(up.data() + begin, gate.data() + begin, end - begin);
+  });
+}
+
+void SigmoidMul(ThreadPool& pool, std::span<const float> gate, std::span<float> y) {
+  assert(gate.size() == y.size());
+  InTasks(pool, y.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(SigmoidMulRange)(gate.data() + begin, y.data() + begin, end - begin);
+  });
+}
+
+void SigmoidMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y) {
+  if (gate.empty()) return;
+  const size_t width = y.size() / gate.size();
+  assert(y.size() == gate.size() * width);
+  InTasks(pool, gate.size(), width, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      const float factor = 1.0F / (1.0F + std::exp(-gate[row]));
+      HWY_DYNAMIC_DISPATCH(ScaleRange)(factor, y.data() + row * width, width);
+    }
+  });
+}
+
+void Scale(ThreadPool& pool, float factor, std::span<float> y) {
+  InTasks(pool, y.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(ScaleRange)(factor, y.data() + begin, end - begin);
+  });
+}
+
+void SoftCap(ThreadPool& pool, float cap, std::span<float> y) {
+  assert(cap > 0);
+  InTasks(pool, y.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(SoftCapRange)(cap, y.data() + begin, end - begin);
+  });
+}
+
+void MulAdd(float factor, std::span<const float> x, std::span<float> y) {
+  assert(x.size() == y.size());
+  HWY_DYNAMIC_DISPATCH(MulAddRange)(factor, x.data(), y.data(), x.size());
+}
+
+void SplitHalves(ThreadPool& pool, std::span<const float> x, int64_t half, std::span<float> first,
+                 std::span<float> second) {
+  const auto n = static_cast<size_t>(half);
+  assert(first.size() == second.size() && x.size() == 2 * first.size() && first.size() % n == 0);
+  InTasks(pool, first.size() / n, n, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      std::copy_n(x.data() + 2 * i * n, n, first.data() + i * n);
+      std::copy_n(x.data() + (2 * i + 1) * n, n, second.data() + i * n);
+    }
+  });
+}
+
 void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
-               std::span<float> cos, std::span<float> sin) {
+               std::span<float> cos, std::span<float> sin, float magnitude) {
   const size_t n = frequencies.size();
   assert(cos.size() == positions.size() * n && sin.size() == cos.size());
   constexpr size_t kCostOfAnAngle = 64;  // in elements of the other loops here
@@ -141,22 +224,24 @@ void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<c
     for (size_t row = begin; row < end; ++row) {
       for (size_t i = 0; i < n; ++i) {
         const double angle = static_cast<float>(positions[row]) * frequencies[i];
-        cos[row * n + i] = static_cast<float>(std::cos(angle));
-        sin[row * n + i] = static_cast<float>(std::sin(angle));
+        cos[row * n + i] = magnitude * static_cast<float>(std::cos(angle));
+        sin[row * n + i] = magnitude * static_cast<float>(std::sin(angle));
       }
     }
   });
 }
 
 void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> sin, int64_t frequencies,
-          int64_t head_dim, int64_t rows, std::span<float> x) {
+          int64_t head_dim, int64_t rows, std::span<float> x, RopePairs pairs) {
   const auto n = static_cast<size_t>(frequencies), dim = static_cast<size_t>(head_dim);
   if (rows == 0) return;
   const size_t row_size = x.size() / static_cast<size_t>(rows);
-  assert(2 * n <= dim && cos.size() == static_cast<size_t>(rows) * n && row_size % dim == 0);
+  assert(2 * n <= dim && n <= kRopeFrequenciesMax && cos.size() == static_cast<size_t>(rows) * n &&
+         row_size % dim == 0);
   InTasks(pool, static_cast<size_t>(rows), row_size, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       for (size_t head = row * row_size; head < (row + 1) * row_size; head += dim) {
+        if (pairs == RopePairs::kAdjacent) Unzip(x.data() + head, n);
         HWY_DYNAMIC_DISPATCH(RopeHead)(cos.data() + row * n, sin.data() + row * n, n, x.data() + head);
       }
     }

@@ -3,6 +3,7 @@
 // threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -24,15 +25,45 @@ void AddBias(std::span<const float> bias, std::span<float> y);
 // gate = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
 void SiluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
 
-// cos and sin [positions, frequencies] of position * frequency, the angle rounded to float32 first as the
-// reference implementations do.
-void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
-               std::span<float> cos, std::span<float> sin);
+// gate = gelu(gate) * up, the tanh approximation of gelu.
+void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
 
-// NeoX rotary embedding in place: in each head of x [rows, heads, head_dim] the pair (x_i, x_{i+n}), n =
-// frequencies, turns by the row's angle i; dimensions from 2n on pass through. cos, sin [rows, n] from
-// RopeTable. REQUIRES: 2n <= head_dim; rows = cos.size() / n.
+// y *= sigmoid(gate).
+void SigmoidMul(ThreadPool& pool, std::span<const float> gate, std::span<float> y);
+
+// Row i of y [gate.size(), width] *= sigmoid(gate[i]).
+void SigmoidMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y);
+
+// y *= factor.
+void Scale(ThreadPool& pool, float factor, std::span<float> y);
+
+// y = cap * tanh(y / cap). REQUIRES: cap > 0.
+void SoftCap(ThreadPool& pool, float cap, std::span<float> y);
+
+// y += factor * x, in the calling thread.
+void MulAdd(float factor, std::span<const float> x, std::span<float> y);
+
+// x [n, 2, half] apart into first and second [n, half].
+void SplitHalves(ThreadPool& pool, std::span<const float> x, int64_t half, std::span<float> first,
+                 std::span<float> second);
+
+// cos and sin [positions, frequencies] of position * frequency times `magnitude`, the angle rounded to
+// float32 first as the reference implementations do.
+void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
+               std::span<float> cos, std::span<float> sin, float magnitude = 1.0F);
+
+constexpr size_t kRopeFrequenciesMax = 256;
+
+// Which elements of a head turn together, with n = frequencies.
+enum class RopePairs : uint8_t {
+  kHalves,    // (x_i, x_{i+n}), "NeoX"
+  kAdjacent,  // (x_2i, x_2i+1) on the way in, (x_i, x_{i+n}) on the way out: rows that a GGUF has permuted
+};
+
+// Rotary embedding in place: in each head of x [rows, heads, head_dim] the i-th pair turns by the row's angle
+// i; dimensions from 2n on pass through. cos, sin [rows, n] from RopeTable. REQUIRES: 2n <= head_dim; n <=
+// kRopeFrequenciesMax; rows = cos.size() / n.
 void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> sin, int64_t frequencies,
-          int64_t head_dim, int64_t rows, std::span<float> x);
+          int64_t head_dim, int64_t rows, std::span<float> x, RopePairs pairs = RopePairs::kHalves);
 
 }  // namespace quire::runner::kernels

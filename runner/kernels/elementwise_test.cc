@@ -5,7 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "runner/kernels/short_conv.h"
 #include "runner/kernels/test_support.h"
 
 namespace quire::runner::kernels {
@@ -112,77 +111,57 @@ TEST(Rope, TurnsPairsAndPassesTheRest) {
   });
 }
 
-// Three sequences of different lengths, run in steps of `chunk` rows each.
-std::vector<std::vector<float>> RunConv(ThreadPool& pool, int64_t channels, int64_t kernel, size_t chunk,
-                                        bool biased, std::vector<std::vector<float>>* tails) {
-  const auto width = static_cast<size_t>(channels);
-  Random random(11);
-  const std::vector<float> taps = random.Floats(static_cast<size_t>(kernel) * width),
-                           bias = random.Floats(width);
-  const size_t lengths[] = {1, 9, 40};
-  std::vector<std::vector<float>> inputs, outputs(3);
-  for (const size_t length : lengths) inputs.push_back(random.Floats(length * 3 * width));
-  tails->assign(3, std::vector<float>(static_cast<size_t>(kernel - 1) * width, 0.0F));
-  for (size_t from = 0; from < 40; from += chunk) {
-    std::vector<float> bcx;
-    std::vector<int32_t> row_begin = {0};
-    std::vector<float*> tail_of;
-    for (size_t s = 0; s < 3; ++s) {
-      const size_t begin = std::min(from, lengths[s]), end = std::min(from + chunk, lengths[s]);
-      bcx.insert(bcx.end(), inputs[s].begin() + static_cast<ptrdiff_t>(begin * 3 * width),
-                 inputs[s].begin() + static_cast<ptrdiff_t>(end * 3 * width));
-      row_begin.push_back(row_begin.back() + static_cast<int32_t>(end - begin));
-      tail_of.push_back((*tails)[s].data());
-    }
-    std::vector<float> y(static_cast<size_t>(row_begin.back()) * width);
-    ShortConv(pool, {.channels = channels,
-                     .kernel = kernel,
-                     .taps = taps,
-                     .bias = biased ? std::span<const float>(bias) : std::span<const float>(),
-                     .bcx = bcx,
-                     .row_begin = row_begin,
-                     .tails = tail_of,
-                     .y = y});
-    for (size_t s = 0; s < 3; ++s) {
-      outputs[s].insert(outputs[s].end(), y.begin() + static_cast<ptrdiff_t>(row_begin[s]) * channels,
-                        y.begin() + static_cast<ptrdiff_t>(row_begin[s + 1]) * channels);
+TEST(Rope, AdjacentPairsEndUpAsHalves) {
+  ThreadPool pool(2);
+  constexpr size_t kFrequencies = 5, kDim = 13, kRows = 3, kHeads = 2;
+  Random random(3);
+  std::vector<float> cos = random.Floats(kRows * kFrequencies), sin = random.Floats(cos.size());
+  std::vector<float> halves = random.Floats(kRows * kHeads * kDim), adjacent = halves;
+  for (size_t head = 0; head < adjacent.size(); head += kDim) {
+    for (size_t i = 0; i < kFrequencies; ++i) {
+      adjacent[head + 2 * i] = halves[head + i];
+      adjacent[head + 2 * i + 1] = halves[head + kFrequencies + i];
     }
   }
-  if (chunk < 40) return outputs;
-  for (size_t s = 0; s < 3; ++s) {  // the formula, in double
-    const auto u = [&](size_t t, size_t c) {
-      return inputs[s][t * 3 * width + c] * static_cast<double>(inputs[s][(t * 3 + 2) * width + c]);
-    };
-    for (size_t i = 0; i < outputs[s].size(); ++i) {
-      const size_t t = i / width, c = i % width;
-      double sum = biased ? bias[c] : 0;
-      for (size_t k = 0; k < static_cast<size_t>(kernel); ++k) {
-        if (t + k + 1 >= static_cast<size_t>(kernel)) {
-          sum += taps[k * width + c] * u(t + k + 1 - static_cast<size_t>(kernel), c);
-        }
-      }
-      EXPECT_NEAR(outputs[s][i], inputs[s][(t * 3 + 1) * width + c] * sum, 1e-5)
-          << "sequence " << s << " at " << i;
-    }
-  }
-  return outputs;
+  Rope(pool, cos, sin, kFrequencies, kDim, kRows, halves);
+  Rope(pool, cos, sin, kFrequencies, kDim, kRows, adjacent, RopePairs::kAdjacent);
+  EXPECT_EQ(adjacent, halves);
 }
 
-TEST(ShortConv, AgreesWithTheFormulaHoweverItIsCut) {
-  ThreadPool pool(3);
+TEST(Activations, AgreeWithTheirFormulas) {
+  ThreadPool pool(2);
   ForEachInstructionSet([&] {
-    for (const int64_t channels : {1, 16, 37, 700}) {
-      for (const int64_t kernel : {1, 2, 3, 6}) {
-        std::vector<std::vector<float>> whole_tails, tails;
-        const auto whole = RunConv(pool, channels, kernel, 40, kernel % 2 == 0, &whole_tails);
-        for (const size_t chunk : {1U, 2U, 3U, 7U, 39U}) {
-          ASSERT_EQ(whole, RunConv(pool, channels, kernel, chunk, kernel % 2 == 0, &tails))
-              << "chunks of " << chunk;
-          ASSERT_EQ(whole_tails, tails) << "chunks of " << chunk;
-        }
-      }
+    Random random(8);
+    std::vector<float> x = random.Floats(20'003), up = random.Floats(x.size());
+    for (float& v : x) v *= 12;
+    x[0] = -1000;
+    x[1] = 1000;
+    std::vector<float> gelu = x, gated = up, capped = x, scaled = x;
+    GeluMul(pool, up, gelu);
+    SigmoidMul(pool, x, gated);
+    SoftCap(pool, 3, capped);
+    Scale(pool, 0.75F, scaled);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double v = x[i], c = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+      ASSERT_NEAR(gelu[i], v / 2 * (1 + std::tanh(c)) * up[i], 4e-6 * std::abs(v * up[i]) + 1e-30) << v;
+      ASSERT_NEAR(gated[i], up[i] / (1 + std::exp(-v)), 1e-6) << v;
+      ASSERT_NEAR(capped[i], 3 * std::tanh(v / 3), 2e-6) << v;
+      ASSERT_EQ(scaled[i], 0.75F * x[i]);
     }
   });
+}
+
+TEST(Rows, AreSplitScaledAndAdded) {
+  ThreadPool pool(2);
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> first(4), second(4);
+  SplitHalves(pool, x, 2, first, second);
+  EXPECT_EQ(first, (std::vector<float>{1, 2, 5, 6}));
+  EXPECT_EQ(second, (std::vector<float>{3, 4, 7, 8}));
+  MulAdd(2, first, second);
+  EXPECT_EQ(second, (std::vector<float>{5, 8, 17, 20}));
+  SigmoidMulRows(pool, std::vector<float>{0, 0}, second);
+  EXPECT_EQ(second, (std::vector<float>{2.5, 4, 8.5, 10}));
 }
 
 }  // namespace

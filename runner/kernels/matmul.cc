@@ -1,7 +1,12 @@
 #include "runner/kernels/matmul.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <vector>
+
+#include "runner/kernels/row_check.h"
+#include "runner/weights/block_formats.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -28,19 +33,37 @@ void MatMulOuts(const float* x, size_t rows, const std::byte* weights, size_t ou
   }
 }
 
+// Rows of a type that has no reader of its own: widened some at a time, then float32 like any other. The
+// number of rows only decides which outputs are computed together.
+void MatMulWidened(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end, float* y) {
+  constexpr size_t kRowsAtOnce = 8;
+  thread_local std::vector<float> widened;  // grows to the longest rows this thread has seen
+  const auto in = static_cast<size_t>(w.in);
+  const size_t row_bytes = weights::RowBytes(w.type, w.in);
+  if (widened.size() < kRowsAtOnce * in) widened.resize(kRowsAtOnce * in);
+  for (size_t out = out_begin; out < out_end; out += kRowsAtOnce) {
+    const size_t outs = std::min(kRowsAtOnce, out_end - out);
+    weights::Dequantize(w.type, w.data + out * row_bytes, static_cast<int64_t>(outs * in), widened.data());
+    MatMulOuts<F32Row>(x, rows, reinterpret_cast<const std::byte*>(widened.data()), outs, in, y + out,
+                       static_cast<size_t>(w.out));
+  }
+}
+
 // Outputs [out_begin, out_end) of all rows.
 void MatMulRange(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end, float* y) {
   const auto in = static_cast<size_t>(w.in), outs = out_end - out_begin, stride = static_cast<size_t>(w.out);
-  y += out_begin;
+  const std::byte* first = w.data + out_begin * weights::RowBytes(w.type, w.in);
   switch (w.type) {
     case weights::DataType::kF32:
-      return MatMulOuts<F32Row>(x, rows, w.data + out_begin * F32Row::Bytes(in), outs, in, y, stride);
+      return MatMulOuts<F32Row>(x, rows, first, outs, in, y + out_begin, stride);
     case weights::DataType::kF16:
-      return MatMulOuts<F16Row>(x, rows, w.data + out_begin * F16Row::Bytes(in), outs, in, y, stride);
+      return MatMulOuts<F16Row>(x, rows, first, outs, in, y + out_begin, stride);
     case weights::DataType::kBF16:
-      return MatMulOuts<BF16Row>(x, rows, w.data + out_begin * BF16Row::Bytes(in), outs, in, y, stride);
+      return MatMulOuts<BF16Row>(x, rows, first, outs, in, y + out_begin, stride);
     case weights::DataType::kQ8_0:
-      return MatMulOuts<Q8Row>(x, rows, w.data + out_begin * Q8Row::Bytes(in), outs, in, y, stride);
+      return MatMulOuts<Q8Row>(x, rows, first, outs, in, y + out_begin, stride);
+    default:
+      return MatMulWidened(x, rows, w, out_begin, out_end, y);
   }
 }
 
@@ -66,6 +89,9 @@ void WidenRow(const Matrix& table, size_t row, float* y) {
       return WidenAs<BF16Row>(table, row, y);
     case weights::DataType::kQ8_0:
       return WidenAs<Q8Row>(table, row, y);
+    default:
+      return weights::Dequantize(table.type, table.data + row * weights::RowBytes(table.type, table.in),
+                                 table.in, y);
   }
 }
 
@@ -82,6 +108,8 @@ HWY_EXPORT(WidenRow);
 // Multiply-adds below which waking other threads costs more than it saves.
 constexpr int64_t kSerialWork = 32'768;
 
+std::atomic<bool> row_by_row = false;  // set once, before the first step
+
 // Outputs per task: whole tiles, several tasks per thread.
 size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {
   if (threads == 1 || rows * w.in * w.out <= kSerialWork) return static_cast<size_t>(w.out);
@@ -94,12 +122,41 @@ size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {
 void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w, std::span<float> y) {
   assert(x.size() == static_cast<size_t>(rows * w.in) && y.size() == static_cast<size_t>(rows * w.out));
   if (rows == 0 || w.out == 0) return;
+  if (row_by_row.load(std::memory_order_relaxed) && rows > 1) {
+    const auto in = static_cast<size_t>(w.in), out = static_cast<size_t>(w.out);
+    for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+      MatMul(pool, x.subspan(row * in, in), 1, w, y.subspan(row * out, out));
+    }
+    return;
+  }
   const auto outs = static_cast<size_t>(w.out);
   const size_t per_task = OutsPerTask(w, rows, pool.threads());
   pool.ParallelFor((outs + per_task - 1) / per_task, [&](size_t task) {
     const size_t begin = task * per_task;
     HWY_DYNAMIC_DISPATCH(MatMulRange)
     (x.data(), static_cast<size_t>(rows), w, begin, std::min(begin + per_task, outs), y.data());
+  });
+}
+
+void ComputeRowByRow() { row_by_row = true; }
+
+void MatMulParts(ThreadPool& pool, std::span<const float> x, std::span<const MatMulPart> parts,
+                 std::span<float> y) {
+  if (parts.empty()) return;
+  const Matrix& shape = parts.front().weight;
+  const auto outs = static_cast<size_t>(shape.out);
+  constexpr size_t kOutsPerTask = 128;  // parts are many and their rows few
+  const size_t tasks_per_part = (outs + kOutsPerTask - 1) / kOutsPerTask;
+  pool.ParallelFor(parts.size() * tasks_per_part, [&](size_t task) {
+    const MatMulPart& part = parts[task / tasks_per_part];
+    assert(part.weight.out == shape.out && part.weight.in == shape.in);
+    const size_t begin = task % tasks_per_part * kOutsPerTask;
+    const int64_t step = row_by_row.load(std::memory_order_relaxed) ? 1 : part.end - part.begin;
+    for (int64_t row = part.begin; row < part.end; row += step) {
+      HWY_DYNAMIC_DISPATCH(MatMulRange)
+      (x.data() + row * shape.in, static_cast<size_t>(step), part.weight, begin,
+       std::min(begin + kOutsPerTask, outs), y.data() + row * shape.out);
+    }
   });
 }
 

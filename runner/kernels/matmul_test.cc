@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
 
 #include "runner/kernels/test_support.h"
+#include "runner/weights/block_formats.h"
 
 namespace quire::runner::kernels {
 namespace {
@@ -17,7 +19,32 @@ using test::ForEachInstructionSet;
 using test::Random;
 using weights::DataType;
 
-constexpr DataType kTypes[] = {DataType::kF32, DataType::kF16, DataType::kBF16, DataType::kQ8_0};
+// Where a block type keeps its float16 numbers; every other byte of a block may hold anything.
+std::vector<size_t> HalfOffsets(DataType type) {
+  switch (type) {
+    case DataType::kQ4_1:
+    case DataType::kQ5_1:
+    case DataType::kQ4_K:
+    case DataType::kQ5_K:
+      return {0, 2};
+    case DataType::kQ2_K:
+      return {80, 82};
+    case DataType::kQ3_K:
+      return {108};
+    case DataType::kQ6_K:
+      return {208};
+    case DataType::kMXFP4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+constexpr auto kTypes = [] {
+  std::array<DataType, weights::kBlockFormats.size()> types{};
+  for (size_t i = 0; i < types.size(); ++i) types[i] = weights::kBlockFormats[i].type;
+  return types;
+}();
 
 // A random matrix as it would lie in a file, at an odd address, with the values its bytes stand for.
 class TestMatrix {
@@ -47,7 +74,26 @@ class TestMatrix {
   uint16_t RandomBF16() {
     return static_cast<uint16_t>(random_.Below(2) << 15 | (120 + random_.Below(8)) << 7 | random_.Below(128));
   }
+  // Any block type: random bytes, and numbers where numbers must be. What they stand for is Dequantize's
+  // affair, which has tests of its own.
+  void AppendBlocks(DataType type, int64_t in) {
+    const weights::BlockFormat& format = weights::FormatOf(type);
+    const size_t begin = bytes_.size();
+    for (int64_t block = 0; block < in / format.elements; ++block) {
+      const size_t at = bytes_.size();
+      for (int i = 0; i < format.bytes; ++i) bytes_.push_back(static_cast<std::byte>(random_.Below(256)));
+      for (const size_t offset : HalfOffsets(type)) {
+        const uint16_t bits = RandomF16();
+        std::memcpy(bytes_.data() + at + offset, &bits, sizeof(bits));
+      }
+      if (type == DataType::kMXFP4) bytes_[at] = static_cast<std::byte>(120 + random_.Below(8));
+    }
+    std::vector<float> widened(static_cast<size_t>(in));
+    weights::Dequantize(type, bytes_.data() + begin, in, widened.data());
+    values_.insert(values_.end(), widened.begin(), widened.end());
+  }
   void AppendRow(DataType type, int64_t in) {
+    if (weights::BlockElements(type) != 1 && type != DataType::kQ8_0) return AppendBlocks(type, in);
     double scale = 0;
     for (int64_t i = 0; i < in; ++i) {
       if (type == DataType::kF32) {
@@ -105,7 +151,7 @@ TEST(MatMul, AgreesWithTheScalarReference) {
     uint32_t seed = 1;
     for (const DataType type : kTypes) {
       for (const int64_t in : {1, 7, 16, 31, 32, 33, 96, 250, 512}) {
-        if (type == DataType::kQ8_0 && in % 32 != 0) continue;
+        if (in % weights::BlockElements(type) != 0) continue;
         for (const int64_t out : {1, 3, 4, 5, 8, 13, 37}) {
           const TestMatrix w(type, out, in, ++seed);
           for (const int64_t rows : {1, 2, 5, 7}) {
@@ -130,8 +176,8 @@ TEST(MatMul, ARowsBitsDependOnThatRowOnly) {
   ThreadPool one(1), three(3);
   ForEachInstructionSet([&] {
     for (const DataType type : kTypes) {
-      for (const int64_t in : {64, 96, 45}) {
-        if (type == DataType::kQ8_0 && in % 32 != 0) continue;
+      for (const int64_t in : {64, 96, 45, 512}) {
+        if (in % weights::BlockElements(type) != 0) continue;
         constexpr int64_t kRows = 61, kOut = 203;
         const TestMatrix w(type, kOut, in, 7);
         const std::vector<float> x = Random(8).Floats(static_cast<size_t>(kRows * in));
@@ -157,12 +203,12 @@ TEST(MatMul, AnOutputsBitsDependOnItsWeightsOnly) {
   ThreadPool pool(2);
   ForEachInstructionSet([&] {
     for (const DataType type : kTypes) {
-      const TestMatrix w(type, 19, 64, 9);
-      const std::vector<float> x = Random(10).Floats(5 * 64);
+      const TestMatrix w(type, 19, 256, 9);
+      const std::vector<float> x = Random(10).Floats(5 * 256);
       const std::vector<float> whole = Multiply(pool, x, 5, w.view());
       for (int64_t out = 0; out < 19; ++out) {
         Matrix one = w.view();
-        one.data += static_cast<size_t>(out) * weights::RowBytes(type, 64);
+        one.data += static_cast<size_t>(out) * weights::RowBytes(type, 256);
         one.out = 1;
         const std::vector<float> y = Multiply(pool, x, 5, one);
         for (size_t row = 0; row < 5; ++row) ASSERT_EQ(y[row], whole[row * 19 + static_cast<size_t>(out)]);
@@ -180,8 +226,8 @@ TEST(MatMul, OfNoRowsWritesNothing) {
 TEST(EmbeddingRows, WidensExactly) {
   ForEachInstructionSet([&] {
     for (const DataType type : kTypes) {
-      for (const int64_t in : {1, 15, 32, 50, 96}) {
-        if (type == DataType::kQ8_0 && in % 32 != 0) continue;
+      for (const int64_t in : {1, 15, 32, 50, 96, 512}) {
+        if (in % weights::BlockElements(type) != 0) continue;
         const TestMatrix table(type, 9, in, 3);
         const std::vector<int32_t> ids = {8, 0, 3, 3};
         std::vector<float> y(ids.size() * static_cast<size_t>(in));

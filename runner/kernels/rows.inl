@@ -52,6 +52,22 @@ HWY_INLINE void StoreFirst(VF32 v, float* to, size_t count) {
   for (size_t i = 0; i < kLanes && i < count; ++i) to[i] = lanes[i];
 }
 
+// The order of additions depends on `size` alone.
+HWY_INLINE float SumOfSquares(const float* x, size_t size) {
+  const F32 d;
+  VF32 squares = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    const VF32 v = hn::LoadU(d, x + i);
+    squares = hn::MulAdd(v, v, squares);
+  }
+  if (i < size) {
+    const VF32 v = LoadFirst(x + i, size - i);
+    squares = hn::MulAdd(v, v, squares);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, squares));
+}
+
 // to[i] = f(i-th elements) for `count` elements; f maps vectors lane by lane, so that an element's result
 // does not depend on where it stands. Each `from` may be `to`.
 template <class F, class... From>

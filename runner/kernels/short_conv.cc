@@ -8,7 +8,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/short_conv.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+#include "runner/kernels/activations.inl"
 #include "runner/kernels/rows.inl"
 // clang-format on
 
@@ -16,15 +18,17 @@ HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
 // Channels [c, c + count), count <= kLanes, of one sequence.
+template <ConvForm kForm>
 class ConvLanes {
  public:
   ConvLanes(const ShortConvArgs& args, size_t sequence, size_t c, size_t count)
       : args_(args),
+        sequence_(sequence),
         channels_(static_cast<size_t>(args.channels)),
         kernel_(static_cast<size_t>(args.kernel)),
-        bcx_(args.bcx.data() + static_cast<size_t>(args.row_begin[sequence]) * 3 * channels_ + c),
-        y_(args.y.data() + static_cast<size_t>(args.row_begin[sequence]) * channels_ + c),
-        tail_(args.tails[sequence] + c),
+        input_(args.input.data() + static_cast<size_t>(args.at.row_begin[sequence]) * kParts * channels_ + c),
+        y_(args.y.data() + static_cast<size_t>(args.at.row_begin[sequence]) * channels_ + c),
+        tail_(args.at.Tail(args.at.step->Slot(sequence)) + c),
         c_(c),
         count_(count) {}
 
@@ -34,13 +38,21 @@ class ConvLanes {
       for (size_t k = 0; k < kernel_; ++k) {
         sum = hn::MulAdd(Load(args_.taps.data() + k * channels_ + c_), Input(t + k), sum);
       }
-      Store(hn::Mul(Load(bcx_ + (3 * t + 1) * channels_), sum), y_ + t * channels_);
+      Store(Gate(sum, t), y_ + t * channels_);
     }
-    // Ascending, so that a column of the old tail is read before it is overwritten.
-    for (size_t k = 0; k + 1 < kernel_; ++k) Store(Input(rows + k), tail_ + k * channels_);
+    if (float* record = args_.at.Record(sequence_); record != nullptr) {
+      for (size_t t = 0; t < rows; ++t)
+        Store(Input(kernel_ - 1 + t), record + t * args_.at.record_stride() + c_);
+    }
+    for (const cache::StateCapture& capture : args_.at.step->Captures(sequence_)) {
+      StoreTail(static_cast<size_t>(capture.after), args_.at.Tail(capture.slot) + c_);
+    }
+    StoreTail(rows, tail_);
   }
 
  private:
+  static constexpr size_t kParts = kForm == ConvForm::kGated ? 3 : 1;
+
   HWY_INLINE VF32 Load(const float* from) const {
     return count_ == kLanes ? hn::LoadU(F32(), from) : LoadFirst(from, count_);
   }
@@ -54,23 +66,45 @@ class ConvLanes {
   // Column `at` of the tail followed by u of the new rows.
   HWY_INLINE VF32 Input(size_t at) const {
     if (at + 1 < kernel_) return Load(tail_ + at * channels_);
-    const float* row = bcx_ + (at + 1 - kernel_) * 3 * channels_;
-    return hn::Mul(Load(row), Load(row + 2 * channels_));
+    const float* row = input_ + (at + 1 - kernel_) * kParts * channels_;
+    if constexpr (kForm == ConvForm::kGated) {
+      return hn::Mul(Load(row), Load(row + 2 * channels_));
+    } else {
+      return Load(row);
+    }
+  }
+  HWY_INLINE VF32 Gate(VF32 v, size_t t) const {
+    if constexpr (kForm == ConvForm::kGated) {
+      return hn::Mul(Load(input_ + (3 * t + 1) * channels_), v);
+    } else {
+      return Silu(v);
+    }
+  }
+  // The tail after `rows` new rows. Ascending, so that a column of the old tail is read before it is
+  // overwritten.
+  HWY_INLINE void StoreTail(size_t rows, float* to) const {
+    for (size_t k = 0; k + 1 < kernel_; ++k) Store(Input(rows + k), to + k * channels_);
   }
 
   const ShortConvArgs& args_;
+  const size_t sequence_;
   const size_t channels_, kernel_;
-  const float* const bcx_;
+  const float* const input_;
   float* const y_;
   float* const tail_;
   const size_t c_, count_;
 };
 
 void ConvChannels(const ShortConvArgs& args, size_t sequence, size_t begin, size_t end) {
-  const auto rows = static_cast<size_t>(args.row_begin[sequence + 1] - args.row_begin[sequence]);
+  const size_t rows = args.at.rows(sequence);
   if (rows == 0) return;
   for (size_t c = begin; c < end; c += kLanes) {
-    ConvLanes(args, sequence, c, std::min<size_t>(kLanes, end - c)).Run(rows);
+    const size_t count = std::min<size_t>(kLanes, end - c);
+    if (args.form == ConvForm::kGated) {
+      ConvLanes<ConvForm::kGated>(args, sequence, c, count).Run(rows);
+    } else {
+      ConvLanes<ConvForm::kSilu>(args, sequence, c, count).Run(rows);
+    }
   }
 }
 
@@ -84,12 +118,12 @@ HWY_EXPORT(ConvChannels);
 }
 
 void ShortConv(ThreadPool& pool, const ShortConvArgs& args) {
-  const size_t sequences = args.tails.size();
-  assert(args.kernel >= 1 && args.row_begin.size() == sequences + 1);
+  const size_t sequences = args.at.sequences();
+  assert(args.kernel >= 1);
   if (sequences == 0 || args.channels == 0) return;
   constexpr size_t kTaskElements = 8'192;
   const auto channels = static_cast<size_t>(args.channels);
-  const auto rows = static_cast<size_t>(args.row_begin[sequences]);
+  const auto rows = static_cast<size_t>(args.at.row_begin[sequences]);
   // Channels per task: whole vectors of any target, so that tasks of a long sequence share its channels out.
   const size_t rows_per_sequence = std::max<size_t>(1, rows / sequences);
   const size_t wanted = std::max<size_t>(64, kTaskElements / rows_per_sequence / 64 * 64);

@@ -14,11 +14,16 @@ const nlohmann::ordered_json* Member(const nlohmann::ordered_json& object, std::
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-const nlohmann::ordered_json* Lookup(const nlohmann::ordered_json& config, std::string_view key) {
-  const size_t slash = key.find('/');
-  if (slash == std::string_view::npos) return Member(config, key);
-  const nlohmann::ordered_json* outer = Member(config, key.substr(0, slash));
-  return outer == nullptr ? nullptr : Member(*outer, key.substr(slash + 1));
+// "a/b/c" is member c of member b of member a.
+const nlohmann::ordered_json* Lookup(const nlohmann::ordered_json& config, std::string_view path) {
+  const nlohmann::ordered_json* at = &config;
+  while (at != nullptr) {
+    const size_t slash = path.find('/');
+    at = Member(*at, path.substr(0, slash));
+    if (slash == std::string_view::npos) break;
+    path.remove_prefix(slash + 1);
+  }
+  return at;
 }
 
 // A value for a message: short, whatever the file holds.
@@ -32,11 +37,32 @@ std::string Shown(const nlohmann::ordered_json& value) {
 
 }  // namespace
 
-const nlohmann::ordered_json* ConfigReader::Find(Keys keys) const {
-  for (const std::string_view key : keys) {
-    if (const auto* value = Lookup(files_.config(), key); value != nullptr) return value;
+ConfigReader::ConfigReader(const weights::ModelFiles& files) : files_(files) {
+  if (gguf()) prefix_ = files.architecture() + ".";
+}
+
+const nlohmann::ordered_json* ConfigReader::FindOne(const std::string& name) const {
+  if (gguf()) return Member(files_.config(), prefix_ + name);
+  const nlohmann::ordered_json* text_config = Member(files_.config(), "text_config");
+  if (text_config != nullptr) {
+    if (const auto* value = Lookup(*text_config, name); value != nullptr) return value;
+  }
+  return Lookup(files_.config(), name);
+}
+
+const nlohmann::ordered_json* ConfigReader::Find(ConfigKey key) const {
+  std::string_view names = gguf() ? key.gguf : key.hugging_face;
+  while (!names.empty()) {
+    const size_t bar = names.find('|');
+    if (const auto* value = FindOne(std::string(names.substr(0, bar))); value != nullptr) return value;
+    names = bar == std::string_view::npos ? std::string_view() : names.substr(bar + 1);
   }
   return nullptr;
+}
+
+std::string ConfigReader::Name(ConfigKey key) const {
+  const std::string_view names = gguf() ? key.gguf : key.hugging_face;
+  return prefix_ + std::string(names.substr(0, names.find('|')));
 }
 
 void ConfigReader::Fail(const std::string& reason) {
@@ -44,7 +70,7 @@ void ConfigReader::Fail(const std::string& reason) {
   error_ = api::Error{api::ErrorCode::kBadModel, fmt::format("{}: {}", files_.path(), reason)};
 }
 
-void ConfigReader::FailMissing(Keys keys) { Fail(fmt::format("the configuration lacks {}", *keys.begin())); }
+void ConfigReader::FailMissing(ConfigKey key) { Fail(fmt::format("the configuration lacks {}", Name(key))); }
 
 std::optional<int64_t> ConfigReader::WholeNumber(const nlohmann::ordered_json& value) {
   if (value.is_number_unsigned()) {
@@ -55,44 +81,103 @@ std::optional<int64_t> ConfigReader::WholeNumber(const nlohmann::ordered_json& v
   return std::nullopt;
 }
 
-int64_t ConfigReader::Integer(Keys keys, int64_t low, int64_t high, std::optional<int64_t> fallback) {
-  const auto* value = Find(keys);
+int64_t ConfigReader::Integer(ConfigKey key, int64_t low, int64_t high, std::optional<int64_t> fallback) {
+  const auto* value = Find(key);
   if (value == nullptr) {
-    if (!fallback) FailMissing(keys);
+    if (!fallback) FailMissing(key);
     return fallback.value_or(low);
   }
   const std::optional<int64_t> number = WholeNumber(*value);
   if (number && *number >= low && *number <= high) return *number;
-  Fail(fmt::format("{} is {}, not a whole number in [{}, {}]", *keys.begin(), Shown(*value), low, high));
+  Fail(fmt::format("{} is {}, not a whole number in [{}, {}]", Name(key), Shown(*value), low, high));
   return low;
 }
 
-double ConfigReader::Positive(Keys keys, double high, std::optional<double> fallback) {
-  const auto* value = Find(keys);
+double ConfigReader::Positive(ConfigKey key, double high, std::optional<double> fallback) {
+  const auto* value = Find(key);
   if (value == nullptr) {
-    if (!fallback) FailMissing(keys);
+    if (!fallback) FailMissing(key);
     return fallback.value_or(high);
   }
   const double number = value->is_number() ? value->get<double>() : std::nan("");
   if (number > 0 && number <= high) return number;
-  Fail(fmt::format("{} is {}, not a number in (0, {}]", *keys.begin(), Shown(*value), high));
+  Fail(fmt::format("{} is {}, not a number in (0, {}]", Name(key), Shown(*value), high));
   return high;
 }
 
-bool ConfigReader::Boolean(Keys keys, bool fallback) {
-  const auto* value = Find(keys);
+bool ConfigReader::Boolean(ConfigKey key, bool fallback) {
+  const auto* value = Find(key);
   if (value == nullptr) return fallback;
   if (value->is_boolean()) return value->get<bool>();
-  Fail(fmt::format("{} is {}, not true or false", *keys.begin(), Shown(*value)));
+  Fail(fmt::format("{} is {}, not true or false", Name(key), Shown(*value)));
   return fallback;
 }
 
-std::string ConfigReader::Text(Keys keys, std::string_view fallback) {
-  const auto* value = Find(keys);
+std::string ConfigReader::Text(ConfigKey key, std::string_view fallback) {
+  const auto* value = Find(key);
   if (value == nullptr) return std::string(fallback);
   if (value->is_string()) return value->get<std::string>();
-  Fail(fmt::format("{} is {}, not a string", *keys.begin(), Shown(*value)));
+  Fail(fmt::format("{} is {}, not a string", Name(key), Shown(*value)));
   return std::string(fallback);
+}
+
+std::optional<std::vector<std::string>> ConfigReader::Texts(ConfigKey key, int32_t layers) {
+  const auto* list = Find(key);
+  if (list == nullptr) return std::nullopt;
+  std::vector<std::string> texts(static_cast<size_t>(layers));
+  if (!list->is_array() || list->size() != texts.size()) {
+    Fail(fmt::format("{} is not a list of {} entries, one per layer", Name(key), layers));
+    return texts;
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!(*list)[i].is_string()) {
+      Fail(fmt::format("{}[{}] is not a string", Name(key), i));
+    } else {
+      texts[i] = (*list)[i].get<std::string>();
+    }
+  }
+  return texts;
+}
+
+std::optional<std::vector<bool>> ConfigReader::Booleans(ConfigKey key, int32_t layers) {
+  const auto* list = Find(key);
+  if (list == nullptr) return std::nullopt;
+  std::vector<bool> values(static_cast<size_t>(layers));
+  if (!list->is_array() || list->size() != values.size()) {
+    Fail(fmt::format("{} is not a list of {} entries, one per layer", Name(key), layers));
+    return values;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(*list)[i].is_boolean()) {
+      Fail(fmt::format("{}[{}] is not true or false", Name(key), i));
+    } else {
+      values[i] = (*list)[i].get<bool>();
+    }
+  }
+  return values;
+}
+
+std::vector<int64_t> ConfigReader::Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
+                                            std::optional<int64_t> fallback) {
+  const auto count = static_cast<size_t>(layers);
+  const auto* list = Find(key);
+  if (list == nullptr || !list->is_array()) {
+    return std::vector<int64_t>(count, Integer(key, low, high, fallback));
+  }
+  std::vector<int64_t> values(count, low);
+  if (list->size() != count) {
+    Fail(fmt::format("{} is not a list of {} numbers, one per layer", Name(key), layers));
+    return values;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t number = WholeNumber((*list)[i]).value_or(low - 1);
+    if (number >= low && number <= high) {
+      values[i] = number;
+    } else {
+      Fail(fmt::format("{}[{}] is not a whole number in [{}, {}]", Name(key), i, low, high));
+    }
+  }
+  return values;
 }
 
 }  // namespace quire::runner::models

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -16,35 +15,55 @@
 
 namespace quire::runner::models {
 
+// A value's names in the two formats: config.json (there also inside its text_config, which counts first),
+// and GGUF, where "<architecture>." comes before it. "a|b": the first one present wins; null counts as
+// absent. "a/b" is member b of object a. An empty name is in no file.
+struct ConfigKey {
+  std::string_view hugging_face;
+  std::string_view gguf;
+};
+
 class ConfigReader {
  public:
-  // Several names for one value, the first one present wins; null counts as absent. "a/b" is member b of
-  // object a.
-  using Keys = std::initializer_list<std::string_view>;
-
   // `files` outlives the reader.
-  explicit ConfigReader(const weights::ModelFiles& files) : files_(files) {}
+  explicit ConfigReader(const weights::ModelFiles& files);
 
   // A whole number in [low, high]. Absent: the fallback, or an error when there is none.
-  int64_t Integer(Keys keys, int64_t low, int64_t high, std::optional<int64_t> fallback = std::nullopt);
+  int64_t Integer(ConfigKey key, int64_t low, int64_t high, std::optional<int64_t> fallback = std::nullopt);
+  int32_t Small(ConfigKey key, int64_t low, int32_t high, std::optional<int64_t> fallback = std::nullopt) {
+    return static_cast<int32_t>(Integer(key, low, high, fallback));
+  }
   // A finite number in (0, high].
-  double Positive(Keys keys, double high, std::optional<double> fallback = std::nullopt);
-  bool Boolean(Keys keys, bool fallback);
-  std::string Text(Keys keys, std::string_view fallback);
+  double Positive(ConfigKey key, double high, std::optional<double> fallback = std::nullopt);
+  bool Boolean(ConfigKey key, bool fallback);
+  std::string Text(ConfigKey key, std::string_view fallback);
+  // One entry per layer, or nothing when absent. Of texts, and of truth values.
+  std::optional<std::vector<std::string>> Texts(ConfigKey key, int32_t layers);
+  std::optional<std::vector<bool>> Booleans(ConfigKey key, int32_t layers);
+  // A list with one whole number in [low, high] per layer, or one number for all of them.
+  std::vector<int64_t> Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
+                                std::optional<int64_t> fallback = std::nullopt);
   // Null when absent.
-  const nlohmann::ordered_json* Find(Keys keys) const;
+  const nlohmann::ordered_json* Find(ConfigKey key) const;
 
   // The value, if it is a whole number that int64 holds.
   static std::optional<int64_t> WholeNumber(const nlohmann::ordered_json& value);
+
+  const weights::ModelFiles& files() const { return files_; }
+  bool gguf() const { return files_.format() == weights::Format::kGguf; }
+  // What this file calls a value, the first of its names.
+  std::string Name(ConfigKey key) const;
 
   // Records "<file>: <reason>" unless there is an error already.
   void Fail(const std::string& reason);
   const std::optional<api::Error>& error() const { return error_; }
 
  private:
-  void FailMissing(Keys keys);
+  void FailMissing(ConfigKey key);
+  const nlohmann::ordered_json* FindOne(const std::string& name) const;
 
   const weights::ModelFiles& files_;
+  std::string prefix_;  // of GGUF keys
   std::optional<api::Error> error_;
 };
 

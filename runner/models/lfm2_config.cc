@@ -4,195 +4,140 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-
-#include "runner/kernels/attention.h"
-#include "runner/models/config_reader.h"
+#include <string>
 
 namespace quire::runner::models {
 namespace {
 
-// Far above any published model, low enough that no product of two overflows and nothing big is allocated on
-// the word of a configuration alone.
-constexpr int64_t kMaxVocab = 1 << 24;
-constexpr int64_t kMaxWidth = 1 << 18;
-constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxContext = 1 << 30;
-constexpr int64_t kMaxConvKernel = 64;
-
-int32_t Small(int64_t value) { return static_cast<int32_t>(value); }
-
 // ["conv", "full_attention", ...], one entry per layer.
-void ReadLayerTypes(ConfigReader& read, const nlohmann::ordered_json& types,
-                    std::vector<bool>* is_attention) {
-  if (!types.is_array() || types.size() != is_attention->size()) {
-    return read.Fail(
-        fmt::format("layer_types is not a list of {} entries, one per layer", is_attention->size()));
-  }
+std::vector<bool> KindsByType(ConfigReader& read, const std::vector<std::string>& types) {
+  std::vector<bool> is_attention(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
-    const bool attention = types[i] == "full_attention";
-    if (!attention && types[i] != "conv") {
-      return read.Fail(fmt::format("layer_types[{}] is neither \"conv\" nor \"full_attention\"", i));
+    is_attention[i] = types[i] == "full_attention";
+    if (!is_attention[i] && types[i] != "conv") {
+      read.Fail(fmt::format("layer_types[{}] is neither \"conv\" nor \"full_attention\"", i));
     }
-    (*is_attention)[i] = attention;
   }
+  return is_attention;
 }
 
 // Indices of the attention layers.
-void ReadAttentionIndices(ConfigReader& read, const nlohmann::ordered_json& indices,
-                          std::vector<bool>* is_attention) {
-  if (!indices.is_array()) return read.Fail("full_attn_idxs is not a list");
+std::vector<bool> KindsByIndex(ConfigReader& read, const nlohmann::ordered_json& indices, int32_t layers) {
+  std::vector<bool> is_attention(static_cast<size_t>(layers));
+  if (!indices.is_array()) {
+    read.Fail("full_attn_idxs is not a list");
+    return is_attention;
+  }
   for (const auto& index : indices) {
     const int64_t layer = ConfigReader::WholeNumber(index).value_or(-1);
-    if (layer < 0 || layer >= std::ssize(*is_attention) || (*is_attention)[static_cast<size_t>(layer)]) {
-      return read.Fail(
-          fmt::format("full_attn_idxs holds something other than different layer numbers below {}",
-                      is_attention->size()));
+    if (layer < 0 || layer >= layers || is_attention[static_cast<size_t>(layer)]) {
+      read.Fail(
+          fmt::format("full_attn_idxs holds something other than different layer numbers below {}", layers));
+      break;
     }
-    (*is_attention)[static_cast<size_t>(layer)] = true;
+    is_attention[static_cast<size_t>(layer)] = true;
   }
+  return is_attention;
 }
 
-std::vector<bool> ReadLayerKinds(ConfigReader& read) {
-  const auto layers = static_cast<size_t>(read.Integer({"num_hidden_layers"}, 1, kMaxLayers));
-  std::vector<bool> by_type(layers), by_index(layers);
-  const auto* types = read.Find({"layer_types"});
-  const auto* indices = read.Find({"full_attn_idxs"});
-  if (types != nullptr) ReadLayerTypes(read, *types, &by_type);
-  if (indices != nullptr) ReadAttentionIndices(read, *indices, &by_index);
-  if (types == nullptr && indices == nullptr)
-    read.Fail("the configuration lacks layer_types and full_attn_idxs");
-  if (types != nullptr && indices != nullptr && by_type != by_index) {
-    read.Fail("layer_types and full_attn_idxs name different attention layers");
+std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers) {
+  const auto types = read.Texts({"layer_types", ""}, layers);
+  const auto* indices = read.Find({"full_attn_idxs", ""});
+  if (!types && indices == nullptr) read.Fail("the configuration lacks layer_types and full_attn_idxs");
+  std::vector<bool> kinds(static_cast<size_t>(layers));
+  if (types) kinds = KindsByType(read, *types);
+  if (indices != nullptr) {
+    const std::vector<bool> by_index = KindsByIndex(read, *indices, layers);
+    if (types && by_index != kinds)
+      read.Fail("layer_types and full_attn_idxs name different attention layers");
+    kinds = by_index;
   }
-  return types != nullptr ? by_type : by_index;
+  return kinds;
+}
+
+// A number of KV heads per layer; 0 marks a convolution.
+void ReadKvHeads(ConfigReader& read, Lfm2Config* config) {
+  constexpr ConfigKey kKey = {"", "attention.head_count_kv"};
+  const int32_t layers = config->decoder.layers;
+  config->is_attention.assign(static_cast<size_t>(layers), false);
+  const auto* list = read.Find(kKey);
+  if (list == nullptr || !list->is_array()) {
+    return read.Fail(fmt::format("{} is not a list of {} numbers, one per layer", read.Name(kKey), layers));
+  }
+  const std::vector<int64_t> counts = read.Integers(kKey, layers, 0, kMaxHeads);
+  int64_t kv_heads = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    if (kv_heads != 0 && counts[i] != kv_heads) {
+      read.Fail(fmt::format("{} differs between attention layers", read.Name(kKey)));
+    }
+    kv_heads = counts[i];
+    config->is_attention[i] = true;
+  }
+  if (kv_heads == 0) return;  // nothing attends: any geometry will do
+  config->decoder.kv_heads = static_cast<int32_t>(kv_heads);
+  CheckHeads(read, config->decoder.heads, config->decoder.kv_heads, config->decoder.head_dim);
 }
 
 // The published configurations give the width before an adjustment that their training code makes.
-int32_t ReadFeedForward(ConfigReader& read) {
-  int64_t width = read.Integer({"block_ff_dim", "intermediate_size"}, 1, kMaxWidth);
-  if (!read.Boolean({"block_auto_adjust_ff_dim"}, true)) return Small(width);
-  const double multiplier = read.Positive({"block_ffn_dim_multiplier"}, 64, 1.0);
-  const int64_t multiple = read.Integer({"block_multiple_of"}, 1, kMaxWidth, 256);
+int32_t ReadAdjustedFeedForward(ConfigReader& read) {
+  int64_t width = read.Integer({"block_ff_dim|intermediate_size", "feed_forward_length"}, 1, kMaxWidth);
+  if (read.gguf() || !read.Boolean({"block_auto_adjust_ff_dim", ""}, true))
+    return static_cast<int32_t>(width);
+  const double multiplier = read.Positive({"block_ffn_dim_multiplier", ""}, 64, 1.0);
+  const int64_t multiple = read.Integer({"block_multiple_of", ""}, 1, kMaxWidth, 256);
   const int64_t two_thirds = 2 * width / 3;
   width = static_cast<int64_t>(multiplier * static_cast<double>(two_thirds));
   if (width < 1) read.Fail("the adjusted feed-forward width is 0");
-  return Small((width + multiple - 1) / multiple * multiple);
+  return static_cast<int32_t>((width + multiple - 1) / multiple * multiple);
 }
 
 // Other names for the hidden size; the layers here have no place for another width.
 void CheckWidths(ConfigReader& read, int64_t hidden) {
   for (const std::string_view key : {"block_dim", "conv_dim", "conv_dim_out"}) {
-    if (read.Integer({key}, 1, kMaxWidth, hidden) != hidden) {
+    if (read.Integer({key, ""}, 1, kMaxWidth, hidden) != hidden) {
       read.Fail(fmt::format("{} differs from hidden_size {}", key, hidden));
     }
   }
 }
 
-void ReadRope(ConfigReader& read, Lfm2Config* config) {
-  config->rope_theta = read.Positive({"rope_parameters/rope_theta", "rope_theta"}, 1e15);
-  const std::string type = read.Text({"rope_parameters/rope_type", "rope_scaling/rope_type"}, "default");
-  if (type != "default") read.Fail(fmt::format("the rotary embedding type \"{}\" is not supported", type));
-}
-
-void ReadHuggingFace(ConfigReader& read, Lfm2Config* config) {
-  config->vocab = Small(read.Integer({"vocab_size"}, 1, kMaxVocab));
-  config->hidden = Small(read.Integer({"hidden_size"}, 1, kMaxWidth));
+void ReadExperts(ConfigReader& read, Lfm2Config* config) {
   config->feed_forward = ReadFeedForward(read);
-  config->heads = Small(read.Integer({"num_attention_heads", "num_heads"}, 1, kMaxHeads));
-  config->kv_heads = Small(read.Integer({"num_key_value_heads"}, 1, kMaxHeads));
-  config->head_dim = Small(read.Integer({"head_dim"}, 0, kernels::kMaxHeadDim, 0));
-  config->context = Small(read.Integer({"max_position_embeddings"}, 1, kMaxContext));
-  config->conv_kernel = Small(read.Integer({"conv_L_cache"}, 2, kMaxConvKernel));
-  config->conv_bias = read.Boolean({"conv_bias"}, false);
-  config->tied = read.Boolean({"tie_embedding", "tie_word_embeddings"}, true);
-  config->norm_eps = static_cast<float>(read.Positive({"norm_eps", "block_norm_eps"}, 1));
-  ReadRope(read, config);
-  config->is_attention = ReadLayerKinds(read);
-  CheckWidths(read, config->hidden);
-}
-
-// A number of KV heads per layer; 0 marks a convolution.
-void ReadKvHeads(ConfigReader& read, int64_t layers, Lfm2Config* config) {
-  constexpr std::string_view kKey = "lfm2.attention.head_count_kv";
-  config->is_attention.assign(static_cast<size_t>(layers), false);
-  const auto* counts = read.Find({kKey});
-  if (counts == nullptr || !counts->is_array() || counts->size() != config->is_attention.size()) {
-    return read.Fail(fmt::format("{} is not a list of {} numbers, one per layer", kKey, layers));
-  }
-  for (size_t i = 0; i < counts->size(); ++i) {
-    const int64_t count = ConfigReader::WholeNumber((*counts)[i]).value_or(-1);
-    if (count < 0 || count > kMaxHeads)
-      return read.Fail(fmt::format("{}[{}] is not a number of heads", kKey, i));
-    const int32_t heads = Small(count);
-    if (heads == 0) continue;
-    if (config->kv_heads != 0 && config->kv_heads != heads) {
-      return read.Fail(fmt::format("{} differs between attention layers", kKey));
-    }
-    config->kv_heads = heads;
-    config->is_attention[i] = true;
-  }
-}
-
-void ReadGguf(ConfigReader& read, const weights::ModelFiles& files, Lfm2Config* config) {
-  const weights::Tensor* embedding = files.Find("token_embd.weight");
-  if (embedding == nullptr) return read.Fail("tensor token_embd.weight is missing");
-  const int64_t rows = std::clamp<int64_t>(embedding->rows(), 1, kMaxVocab);
-  config->vocab = Small(read.Integer({"lfm2.vocab_size"}, 1, kMaxVocab, rows));
-  config->hidden = Small(read.Integer({"lfm2.embedding_length"}, 1, kMaxWidth));
-  config->feed_forward = Small(read.Integer({"lfm2.feed_forward_length"}, 1, kMaxWidth));
-  config->heads = Small(read.Integer({"lfm2.attention.head_count"}, 1, kMaxHeads));
-  config->head_dim = Small(read.Integer({"lfm2.attention.key_length"}, 0, kernels::kMaxHeadDim, 0));
-  config->context = Small(read.Integer({"lfm2.context_length"}, 1, kMaxContext));
-  config->conv_kernel = Small(read.Integer({"lfm2.shortconv.l_cache"}, 2, kMaxConvKernel));
-  config->norm_eps = static_cast<float>(read.Positive({"lfm2.attention.layer_norm_rms_epsilon"}, 1));
-  config->rope_theta = read.Positive({"lfm2.rope.freq_base"}, 1e15);
-  if (const std::string type = read.Text({"lfm2.rope.scaling.type"}, "none"); type != "none") {
-    read.Fail(fmt::format("the rotary embedding type \"{}\" is not supported", type));
-  }
-  config->tied = files.Find("output.weight") == nullptr;
-  ReadKvHeads(read, read.Integer({"lfm2.block_count"}, 1, kMaxLayers), config);
-  // Nothing attends: any geometry will do, none of it is used.
-  if (config->kv_heads == 0) config->kv_heads = config->heads;
-}
-
-void CheckHeads(ConfigReader& read, Lfm2Config* config) {
-  if (read.error()) return;
-  const int32_t heads = config->heads, kv_heads = config->kv_heads;
-  if (kv_heads > heads || heads % kv_heads != 0) {
-    return read.Fail(fmt::format("{} attention heads cannot share {} KV heads", heads, kv_heads));
-  }
-  if (config->head_dim == 0) {
-    if (config->hidden % heads != 0) {
-      return read.Fail(
-          fmt::format("the hidden size {} is not a multiple of {} heads", config->hidden, heads));
-    }
-    config->head_dim = config->hidden / heads;
-  }
-  if (config->head_dim % 2 != 0 || config->head_dim > kernels::kMaxHeadDim) {
-    read.Fail(
-        fmt::format("the head dimension {} is odd or above {}", config->head_dim, kernels::kMaxHeadDim));
-  }
+  config->dense_layers =
+      read.Small({"num_dense_layers", "leading_dense_block_count"}, 0, config->decoder.layers, 0);
+  config->experts = read.Small({"num_experts", "expert_count"}, 1, kMaxExperts);
+  config->experts_used = read.Small({"num_experts_per_tok", "expert_used_count"}, 1, config->experts);
+  config->expert_feed_forward =
+      read.Small({"moe_intermediate_size", "expert_feed_forward_length"}, 1, kMaxWidth);
+  config->expert_bias = read.Boolean({"use_expert_bias", ""}, true);
+  config->normalize = read.Boolean({"norm_topk_prob", "expert_weights_norm"}, true);
+  config->expert_scale =
+      static_cast<float>(read.Positive({"routed_scaling_factor", "expert_weights_scale"}, 1e6, 1));
+  if (read.Integer({"", "expert_gating_func"}, 0, 16, 2) != 2)
+    read.Fail("expert_gating_func is not the sigmoid");
 }
 
 }  // namespace
 
-api::Result<Lfm2Config> ReadLfm2Config(const weights::ModelFiles& files) {
-  ConfigReader read(files);
+Lfm2Config ReadLfm2Config(ConfigReader& read) {
   Lfm2Config config;
-  if (files.format() == weights::Format::kGguf) {
-    ReadGguf(read, files, &config);
+  config.decoder = ReadDecoderConfig(read, {.kv_heads = read.gguf() ? -1 : 0}, TiedByDefault::kYes);
+  config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim});
+  config.conv_kernel = read.Small({"conv_L_cache", "shortconv.l_cache"}, 2, kMaxConvKernel);
+  config.conv_bias = read.Boolean({"conv_bias", ""}, false) ? Bias::kPresent : Bias::kAbsent;
+  config.dense_layers = config.decoder.layers;
+  if (read.files().architecture().ends_with("moe")) {
+    ReadExperts(read, &config);
   } else {
-    ReadHuggingFace(read, &config);
+    config.feed_forward = ReadAdjustedFeedForward(read);
   }
-  CheckHeads(read, &config);
-  if (read.error()) return std::unexpected(*read.error());
+  if (read.gguf()) {
+    ReadKvHeads(read, &config);
+  } else {
+    config.is_attention = ReadLayerKinds(read, config.decoder.layers);
+    CheckWidths(read, config.decoder.hidden);
+  }
   return config;
-}
-
-std::string LayerTensor(weights::Format format, size_t layer, Lfm2TensorName name) {
-  if (format == weights::Format::kGguf) return fmt::format("blk.{}.{}.weight", layer, name.gguf);
-  return fmt::format("model.layers.{}.{}.weight", layer, name.hugging_face);
 }
 
 }  // namespace quire::runner::models

@@ -12,96 +12,24 @@
 #include <vector>
 
 #include "cache/hybrid_cache.h"
-#include "runner/kernels/thread_pool.h"
+#include "runner/models/edited_files.h"
 #include "runner/models/model.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using test::Edit;
+using test::EditedFiles;
+using test::Json;
+using test::LastLogits;
+using test::LoadEdited;
+using test::Tensor;
 using testing::AllOf;
 using testing::HasSubstr;
-using weights::Tensor;
 
 constexpr const char* kHuggingFace = "tests/data/models/lfm2";
 constexpr const char* kGguf = "tests/data/gguf/lfm2.f16.gguf";
-
-// A real model's files, but with another configuration or other tensors.
-class EditedFiles final : public weights::ModelFiles {
- public:
-  explicit EditedFiles(const char* path) : original_(weights::Open(path).value()) {
-    json = original_->config();
-    tensors_ = original_->tensors();
-  }
-
-  Json json;
-
-  Tensor& Edit(std::string_view name) { return *std::ranges::find(tensors_, name, &Tensor::name); }
-  void Remove(std::string_view name) {
-    std::erase_if(tensors_, [&](const Tensor& tensor) { return tensor.name == name; });
-  }
-  void AddCopy(std::string_view of, const std::string& name) {
-    Tensor tensor = Edit(of);
-    tensor.name = name;
-    tensors_.push_back(std::move(tensor));
-  }
-  void AddF32(const std::string& name, std::vector<int64_t> shape, float value) {
-    Tensor tensor{.name = name, .type = weights::DataType::kF32, .shape = std::move(shape), .data = {}};
-    values_.push_back(std::make_unique<std::vector<float>>(static_cast<size_t>(tensor.elements()), value));
-    tensor.data = std::as_bytes(std::span(*values_.back()));
-    tensors_.push_back(std::move(tensor));
-  }
-
-  weights::Format format() const override { return original_->format(); }
-  std::string path() const override { return "the/file"; }
-  std::string architecture() const override {
-    return json.value(format() == weights::Format::kGguf ? "general.architecture" : "model_type", "");
-  }
-  const Tensor* Find(std::string_view name) const override {
-    const auto found = std::ranges::find(tensors_, name, &Tensor::name);
-    return found == tensors_.end() ? nullptr : &*found;
-  }
-  const std::vector<Tensor>& tensors() const override { return tensors_; }
-  const Json& config() const override { return json; }
-  const Json& generation_config() const override { return original_->generation_config(); }
-  const Json& tokenizer_config() const override { return original_->tokenizer_config(); }
-  const std::string& tokenizer_json() const override { return original_->tokenizer_json(); }
-  std::string chat_template() const override { return {}; }
-  std::vector<int32_t> end_of_generation_ids() const override { return {}; }
-
- private:
-  std::shared_ptr<const weights::ModelFiles> original_;
-  std::vector<Tensor> tensors_;
-  std::vector<std::unique_ptr<std::vector<float>>> values_;
-};
-
-using Edit = std::function<void(EditedFiles&)>;
-
-api::Result<std::unique_ptr<Model>> LoadEdited(const char* path, const Edit& edit) {
-  auto files = std::make_shared<EditedFiles>(path);
-  edit(*files);
-  return LoadModel(files);
-}
-
-std::vector<float> LastLogits(Model& model) {
-  ThreadPool pool(2);
-  auto cache = cache::HybridCache::Create(model.cache_layout(), {.bytes = 16 << 20}).value();
-  cache::Sequence sequence = cache->NewSequence();
-  const Batch batch{.tokens = {5, 300, 17, 42, 9}, .row_begin = {0, 5}, .logit_rows = {4}};
-  const cache::Append appends[] = {{.sequence = &sequence, .tokens = 5}};
-  auto step = cache->Begin(appends).value();
-  std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
-  model.Forward(batch, *step, pool, logits);
-  step->Commit();
-  return logits;
-}
-
-std::vector<float> LastLogits(const char* path, const Edit& edit) {
-  auto model = LoadEdited(path, edit);
-  EXPECT_TRUE(model) << model.error().message;
-  return model ? LastLogits(**model) : std::vector<float>();
-}
 
 const Edit kNoEdit = [](EditedFiles&) {};
 
@@ -293,7 +221,8 @@ const Refusal kHuggingFaceRefusals[] = {
      "lacks norm_eps"},
     {"negative theta", Set("rope_theta", -1), "is -1"},
     {"no theta", Erase("rope_theta"), "lacks rope_parameters/rope_theta"},
-    {"another rotary embedding", Set("rope_scaling", {{"rope_type", "yarn"}}), "\"yarn\" is not supported"},
+    {"another rotary embedding", Set("rope_scaling", {{"rope_type", "spiral"}}),
+     "\"spiral\" is not supported"},
     {"layer kinds unknown", Erase("full_attn_idxs"), "lacks layer_types"},
     {"an attention layer beyond the last", Set("full_attn_idxs", {2, 6}), "full_attn_idxs"},
     {"an attention layer twice", Set("full_attn_idxs", {2, 2}), "full_attn_idxs"},
@@ -319,7 +248,7 @@ const Refusal kGgufRefusals[] = {
     {"a single KV count", Set("lfm2.attention.head_count_kv", 2), "not a list of 6"},
     {"KV heads that differ", Set("lfm2.attention.head_count_kv", {0, 0, 2, 0, 4, 0}), "differs between"},
     {"negative KV heads", Set("lfm2.attention.head_count_kv", {0, 0, -2, 0, 2, 0}),
-     "[2] is not a number of heads"},
+     "[2] is not a whole number in [0, 4096]"},
     {"more KV heads than heads", Set("lfm2.attention.head_count_kv", {0, 0, 8, 0, 8, 0}), "cannot share 8"},
     {"a convolution where attention is stored", Set("lfm2.attention.head_count_kv", {0, 0, 0, 0, 2, 0}),
      "blk.2.shortconv.in_proj.weight is missing"},
@@ -328,7 +257,7 @@ const Refusal kGgufRefusals[] = {
     {"another vocabulary", Set("lfm2.vocab_size", 511), "token_embd.weight has the shape [512, 64]"},
     {"another feed-forward width", Set("lfm2.feed_forward_length", 192), "ffn_gate.weight has the shape"},
     {"another convolution", Set("lfm2.shortconv.l_cache", 5), "shortconv.conv.weight has the shape [64, 3]"},
-    {"a scaled rotary embedding", Set("lfm2.rope.scaling.type", "linear"), "\"linear\" is not supported"},
+    {"a scaled rotary embedding", Set("lfm2.rope.scaling.type", "longrope"), "\"longrope\" is not supported"},
     {"no theta", Erase("lfm2.rope.freq_base"), "lacks lfm2.rope.freq_base"},
     {"no eps", Erase("lfm2.attention.layer_norm_rms_epsilon"), "lacks lfm2.attention.layer_norm_rms_epsilon"},
     {"no embedding", [](EditedFiles& files) { files.Remove("token_embd.weight"); },

@@ -1,13 +1,17 @@
 // A loaded model: its cache mix and its forward pass.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/error.h"
+#include "cache/hybrid_cache.h"
 #include "cache/layout.h"
 #include "cache/write.h"
 
@@ -25,9 +29,20 @@ using TokenId = int32_t;
 // One step's tokens of many sequences, laid end to end (ragged): rows [row_begin[i], row_begin[i + 1]) belong
 // to sequence i of the StepView. Plain data, owned by the engine.
 struct Batch {
-  std::vector<TokenId> tokens;      // [rows]
-  std::vector<int32_t> row_begin;   // [sequences + 1]
-  std::vector<int32_t> logit_rows;  // rows that need logits, ascending
+  std::vector<TokenId> tokens;            // [rows]
+  std::vector<int32_t> row_begin;         // [sequences + 1]
+  std::vector<int32_t> logit_rows;        // rows that need logits, ascending
+  std::vector<int32_t> hidden_rows = {};  // rows that need their final hidden state, ascending
+};
+
+// Where a pass puts its results.
+struct Outputs {
+  template <std::convertible_to<std::span<float>> Floats>
+  Outputs(Floats&& logits_to, std::span<float> hidden_to = {})  // NOLINT: logits alone are the usual case
+      : logits(std::forward<Floats>(logits_to)), hidden(hidden_to) {}
+
+  std::span<float> logits;  // [logit_rows, vocab_size]
+  std::span<float> hidden;  // [hidden_rows, hidden_size]: after the final norm
 };
 
 // Receives named intermediate activations, for the golden tests only. Names are those of fixtures/README.md
@@ -38,6 +53,18 @@ class Probe {
   virtual void Activation(const std::string& name, std::span<const float> values, int64_t rows) = 0;
 };
 
+// Where a decoder layer has its state.
+struct CachePlace {
+  bool recurrent = false;
+  size_t index = 0;   // attention group, or recurrent layer, of the layout
+  int32_t layer = 0;  // within the group
+  // Not 0: a delta net's value heads lie tiled over so many key heads, as in some GGUF files; that is, the
+  // j-th head that shares key head g is number j * key_heads + g, not g * shared + j.
+  int32_t tiled_over = 0;
+
+  bool operator==(const CachePlace&) const = default;
+};
+
 // Engine thread only. The weights stay mapped while the model lives.
 class Model {
  public:
@@ -45,21 +72,43 @@ class Model {
 
   virtual const std::string& architecture() const = 0;
   virtual int32_t vocab_size() const = 0;
+  virtual int32_t hidden_size() const = 0;
   virtual int32_t context_length() const = 0;  // trained, tokens
   virtual int64_t parameters() const = 0;
   virtual int64_t weight_bytes() const = 0;  // mapped or held
   virtual const cache::Layout& cache_layout() const = 0;
+  // Turns keys that RemoveRange moved to their new positions. Empty where the caches cannot be cut anyway.
+  virtual cache::RotateKeys key_rotation() const = 0;
+  // One per decoder layer; several layers may share one.
+  virtual std::span<const CachePlace> cache_places() const = 0;
 
-  // Runs all layers over the batch, writing K, V and recurrent state through `step`, and fills `logits`
-  // [logit_rows, vocab_size]. Every row's result depends only on its own sequence (DESIGN "The same bits").
-  // REQUIRES: batch and step describe the same sequences; tokens are in [0, vocab_size) (the caller checks
-  // input).
-  virtual void Forward(const Batch& batch, cache::StepView& step, ThreadPool& pool, std::span<float> logits,
-                       Probe* probe = nullptr) = 0;
+  // What goes into the first layer for some tokens, [tokens, hidden_size].
+  virtual void Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const = 0;
+
+  // Runs all layers over the batch, writing K, V and recurrent state through `step`, and fills the outputs.
+  // Every row's result depends only on its own sequence (DESIGN "The same bits"). REQUIRES: batch and step
+  // describe the same sequences; tokens are in [0, vocab_size) (the caller checks input).
+  virtual void Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool,
+                       const Outputs& outputs, Probe* probe = nullptr) = 0;
+
+  // Moves one recurrent layer of `slot` on by `tokens` recorded inputs [tokens, record_bytes]
+  // (cache::ReplayInputs), to the bits that running those tokens gives. REQUIRES: the layout has that
+  // recurrent layer.
+  virtual void Replay(size_t recurrent_layer, std::byte* slot, std::span<const std::byte> inputs,
+                      int32_t tokens, ThreadPool& pool) = 0;
 };
 
 // Picks the family by architecture name and builds the model. kBadModel names the file, tensor and reason;
 // an architecture nobody registered is kBadModel too and lists those that are.
 api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files);
+
+// A supported architecture, as config.json's model_type or GGUF's general.architecture calls it.
+struct Architecture {
+  std::string_view family;        // "Qwen3-Next"
+  std::string_view hugging_face;  // model_types, "|" between them
+  std::string_view gguf;          // architectures, likewise
+  bool draft = false;             // a draft model (draft_model.h), of no use alone
+};
+std::vector<Architecture> SupportedArchitectures();
 
 }  // namespace quire::runner::models

@@ -1,38 +1,118 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <string>
 #include <string_view>
 
+#include "runner/models/gemma.h"
+#include "runner/models/gemma4.h"
+#include "runner/models/gemma4_assistant.h"
 #include "runner/models/lfm2.h"
+#include "runner/models/llama.h"
+#include "runner/models/mistral.h"
 #include "runner/models/model.h"
+#include "runner/models/qwen.h"
+#include "runner/models/qwen3_next.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
 namespace {
 
+using Load = api::Result<std::unique_ptr<Model>> (*)(std::shared_ptr<const weights::ModelFiles>);
+
 struct Family {
-  std::string_view architecture;  // as ModelFiles::architecture() gives it
-  api::Result<std::unique_ptr<Model>> (*load)(std::shared_ptr<const weights::ModelFiles>);
+  Architecture architecture;
+  Load load;
 };
 
+// A family is one line here: its name, its names in the two formats, its loader.
 constexpr std::array kFamilies = {
-    Family{"lfm2", LoadLfm2},
+    Family{{"Gemma 2", "gemma2", "gemma2"}, LoadGemma2},
+    Family{{"Gemma 3", "gemma3|gemma3_text", "gemma3"}, LoadGemma3},
+    Family{{"Gemma 4", "gemma4|gemma4_text", "gemma4"}, LoadGemma4},
+    Family{{"LFM2", "lfm2", "lfm2"}, LoadLfm2},
+    Family{{"LFM2-MoE", "lfm2_moe", "lfm2moe"}, LoadLfm2},
+    Family{{"Llama", "llama", "llama"}, LoadLlama},
+    Family{{"Mistral", "mistral", "mistral"}, LoadMistral},
+    Family{{"Qwen2, Qwen2.5", "qwen2", "qwen2"}, LoadQwen2},
+    Family{{"Qwen3", "qwen3", "qwen3"}, LoadQwen3},
+    Family{{"Qwen3-Next", "qwen3_next", "qwen3next"}, LoadQwen3Next},
+    Family{{"Qwen3.5", "qwen3_5|qwen3_5_text", "qwen35"}, LoadQwen3Next},
+    Family{{"Qwen3.5-MoE", "qwen3_5_moe|qwen3_5_moe_text", "qwen35moe"}, LoadQwen3Next},
 };
+
+using LoadDraft = api::Result<std::unique_ptr<DraftModel>> (*)(std::shared_ptr<const weights::ModelFiles>,
+                                                               const Model& target);
+struct DraftFamily {
+  Architecture architecture;
+  LoadDraft load;
+};
+constexpr std::array kDraftFamilies = {
+    DraftFamily{{"Gemma 4 assistant", "gemma4_assistant", "gemma4-assistant", true}, LoadGemma4Assistant},
+};
+
+// "a|b" apart.
+std::vector<std::string_view> Split(std::string_view names) {
+  std::vector<std::string_view> parts;
+  while (!names.empty()) {
+    const size_t bar = names.find('|');
+    parts.push_back(names.substr(0, bar));
+    names = bar == std::string_view::npos ? std::string_view() : names.substr(bar + 1);
+  }
+  return parts;
+}
+
+// The family that knows the files' architecture, or null and in `known` the names there are.
+template <class Families>
+auto FindFamily(const Families& families, const weights::ModelFiles& files,
+                std::vector<std::string_view>* known) -> decltype(families.data()) {
+  const bool gguf = files.format() == weights::Format::kGguf;
+  const std::string architecture = files.architecture();
+  for (const auto& family : families) {
+    for (const auto name : Split(gguf ? family.architecture.gguf : family.architecture.hugging_face)) {
+      if (name == architecture) return &family;
+      known->push_back(name);
+    }
+  }
+  return nullptr;
+}
+
+std::unexpected<api::Error> Unsupported(const weights::ModelFiles& files, std::string_view among,
+                                        const std::vector<std::string_view>& known) {
+  const std::string architecture = files.architecture().substr(0, 100);  // it goes into a message
+  return api::Fail(api::ErrorCode::kBadModel,
+                   fmt::format("{}: the architecture \"{}\" is not among {}: {}", files.path(), architecture,
+                               among, fmt::join(known, ", ")));
+}
 
 }  // namespace
 
+std::vector<Architecture> SupportedArchitectures() {
+  std::vector<Architecture> architectures;
+  for (const Family& family : kFamilies) architectures.push_back(family.architecture);
+  for (const DraftFamily& family : kDraftFamilies) architectures.push_back(family.architecture);
+  return architectures;
+}
+
 api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files) {
-  const std::string architecture = files->architecture().substr(0, 100);  // it goes into a message
-  std::string known;
-  for (const Family& family : kFamilies) {
-    if (family.architecture == architecture) return family.load(std::move(files));
-    known += known.empty() ? "" : ", ";
-    known += family.architecture;
+  std::vector<std::string_view> known, drafts;
+  if (const Family* family = FindFamily(kFamilies, *files, &known)) return family->load(std::move(files));
+  if (FindFamily(kDraftFamilies, *files, &drafts) != nullptr) {
+    return api::Fail(
+        api::ErrorCode::kBadModel,
+        fmt::format("{}: a draft model, of use only beside the model that it drafts for", files->path()));
   }
-  return api::Fail(api::ErrorCode::kBadModel,
-                   fmt::format("{}: the architecture \"{}\" is not among those supported: {}", files->path(),
-                               architecture, known));
+  return Unsupported(*files, "those supported", known);
+}
+
+api::Result<std::unique_ptr<DraftModel>> LoadDraftModel(std::shared_ptr<const weights::ModelFiles> files,
+                                                        const Model& target) {
+  std::vector<std::string_view> known;
+  if (const DraftFamily* family = FindFamily(kDraftFamilies, *files, &known)) {
+    return family->load(std::move(files), target);
+  }
+  return Unsupported(*files, "the draft models supported", known);
 }
 
 }  // namespace quire::runner::models

@@ -6,6 +6,36 @@
 #include <algorithm>
 
 namespace quire::runner::models {
+namespace {
+
+std::vector<float> Widen(const weights::Tensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.elements()));
+  std::vector<int32_t> rows(static_cast<size_t>(tensor.rows()));
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i);
+  kernels::EmbeddingRows(kernels::AsMatrix(tensor), rows, values);
+  return values;
+}
+
+}  // namespace
+
+TensorBinder::TensorBinder(const weights::ModelFiles& files) : files_(files) {
+  if (files.format() == weights::Format::kGguf) return;
+  prefix_ = "model.";
+  for (const char* deeper : {"model.language_model.", "language_model.model."}) {
+    if (files.Find(std::string(deeper) + "embed_tokens.weight") != nullptr) prefix_ = deeper;
+  }
+}
+
+TensorScope TensorBinder::Outside() {
+  return {this, prefix_ == "language_model.model." ? "language_model." : ""};
+}
+
+TensorScope TensorBinder::Global() { return {this, prefix_}; }
+
+TensorScope TensorBinder::Layer(size_t index) {
+  const bool gguf = files_.format() == weights::Format::kGguf;
+  return {this, gguf ? fmt::format("blk.{}.", index) : fmt::format("{}layers.{}.", prefix_, index)};
+}
 
 void TensorBinder::Fail(const std::string& name, const std::string& reason) {
   if (error_) return;
@@ -25,7 +55,7 @@ const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<
                            fmt::join(tensor->shape, ", "), fmt::join(shapes.front(), ", ")));
     return nullptr;
   }
-  if (tensor->type == weights::DataType::kQ8_0 && tensor->columns() % 32 != 0) {
+  if (tensor->columns() % weights::BlockElements(tensor->type) != 0) {
     Fail(name, "has rows that are not whole blocks");
     return nullptr;
   }
@@ -34,29 +64,58 @@ const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<
   return tensor;
 }
 
-std::vector<float> TensorBinder::Widen(const weights::Tensor& tensor) {
-  std::vector<float> values(static_cast<size_t>(tensor.elements()));
-  std::vector<int32_t> rows(static_cast<size_t>(tensor.rows()));
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i);
-  kernels::EmbeddingRows(kernels::AsMatrix(tensor), rows, values);
-  return values;
+std::string TensorScope::Full(TensorName name, std::string_view suffix) const {
+  return fmt::format("{}{}{}", prefix_, gguf() ? name.gguf : name.hugging_face, suffix);
 }
 
-kernels::Matrix TensorBinder::Matrix(const std::string& name, int64_t out, int64_t in) {
-  const Shape shapes[] = {{out, in}};
-  const weights::Tensor* tensor = Require(name, shapes);
-  return tensor == nullptr ? kernels::Matrix() : kernels::AsMatrix(*tensor);
-}
-
-std::vector<float> TensorBinder::Vector(const std::string& name, int64_t size) {
-  const Shape shapes[] = {{size}};
-  const weights::Tensor* tensor = Require(name, shapes);
+std::vector<float> TensorScope::Vector(const std::string& name, int64_t size) const {
+  const TensorBinder::Shape shapes[] = {{size}};
+  const weights::Tensor* tensor = binder_->Require(name, shapes);
   return tensor == nullptr ? std::vector<float>() : Widen(*tensor);
 }
 
-std::vector<float> TensorBinder::Taps(const std::string& name, int64_t channels, int64_t kernel) {
-  const Shape shapes[] = {{channels, 1, kernel}, {channels, kernel}};
-  const weights::Tensor* tensor = Require(name, shapes);
+std::vector<float> TensorScope::BiasOf(TensorName name, int64_t size, Bias bias) const {
+  const std::string full = Full(name, ".bias");
+  const bool stored = binder_->files_.Find(full) != nullptr;
+  if (bias == Bias::kPresent || (bias == Bias::kIfStored && stored)) return Vector(full, size);
+  if (stored) binder_->Fail(full, "is there, but the configuration says that it is not used");
+  return {};
+}
+
+kernels::Matrix TensorScope::Matrix(TensorName name, int64_t out, int64_t in) const {
+  const TensorBinder::Shape shapes[] = {{out, in}};
+  const weights::Tensor* tensor = binder_->Require(Full(name, ".weight"), shapes);
+  return tensor == nullptr ? kernels::Matrix() : kernels::AsMatrix(*tensor);
+}
+
+std::vector<kernels::Matrix> TensorScope::Stacked(TensorName name, int64_t count, int64_t out,
+                                                  int64_t in) const {
+  const TensorBinder::Shape shapes[] = {{count, out, in}};
+  const weights::Tensor* tensor = binder_->Require(Full(name, ""), shapes);
+  std::vector<kernels::Matrix> matrices;
+  for (int64_t i = 0; tensor != nullptr && i < count; ++i) {
+    matrices.push_back(kernels::RowsOf(kernels::AsMatrix(*tensor), i * out, (i + 1) * out));
+  }
+  return matrices;
+}
+
+Linear TensorScope::BindLinear(TensorName name, int64_t out, int64_t in, Bias bias) const {
+  Linear linear{.weight = Matrix(name, out, in), .bias = {}};
+  linear.bias = BiasOf(name, out, bias);
+  return linear;
+}
+
+std::vector<float> TensorScope::Values(TensorName name, int64_t size) const {
+  return Vector(Full(name, ""), size);
+}
+
+std::vector<float> TensorScope::Norm(TensorName name, int64_t size) const {
+  return Vector(Full(name, ".weight"), size);
+}
+
+std::vector<float> TensorScope::Taps(TensorName name, int64_t channels, int64_t kernel) const {
+  const TensorBinder::Shape shapes[] = {{channels, 1, kernel}, {channels, kernel}};
+  const weights::Tensor* tensor = binder_->Require(Full(name, ".weight"), shapes);
   if (tensor == nullptr) return {};
   const std::vector<float> by_channel = Widen(*tensor);
   std::vector<float> taps(by_channel.size());
@@ -67,8 +126,10 @@ std::vector<float> TensorBinder::Taps(const std::string& name, int64_t channels,
   return taps;
 }
 
-void TensorBinder::RequireAbsent(const std::string& name) {
-  if (files_.Find(name) != nullptr) Fail(name, "is there, but the configuration says that it is not used");
+std::vector<float> TensorScope::TapsBias(TensorName name, int64_t channels, Bias bias) const {
+  return BiasOf(name, channels, bias);
 }
+
+bool TensorScope::Has(TensorName name) const { return binder_->files_.Find(Full(name, "")) != nullptr; }
 
 }  // namespace quire::runner::models

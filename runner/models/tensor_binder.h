@@ -6,28 +6,35 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/error.h"
 #include "runner/kernels/matmul.h"
+#include "runner/models/linear.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
 
+// A tensor's names in the two formats, without what its scope puts before them.
+struct TensorName {
+  std::string_view hugging_face;
+  std::string_view gguf;
+};
+
+class TensorScope;
+
 class TensorBinder {
  public:
-  // `files` outlives the binder and every Matrix from it.
-  explicit TensorBinder(const weights::ModelFiles& files) : files_(files) {}
+  // `files` outlives the binder, its scopes and every Matrix from it.
+  explicit TensorBinder(const weights::ModelFiles& files);
 
-  // A matrix [out, in], in place.
-  kernels::Matrix Matrix(const std::string& name, int64_t out, int64_t in);
-  // A vector [size], widened to float32.
-  std::vector<float> Vector(const std::string& name, int64_t size);
-  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, widened and
-  // turned into [kernel, channels].
-  std::vector<float> Taps(const std::string& name, int64_t channels, int64_t kernel);
-  // A tensor that the configuration says is not there must not be.
-  void RequireAbsent(const std::string& name);
+  // Names that stand alone: "lm_head" or "output".
+  TensorScope Outside();
+  // Names of the text model: "model.norm", or "output_norm". Multimodal checkpoints put it deeper.
+  TensorScope Global();
+  // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
+  TensorScope Layer(size_t index);
 
   // Of all tensors handed out.
   int64_t parameters() const { return parameters_; }
@@ -37,17 +44,56 @@ class TensorBinder {
   const std::optional<api::Error>& error() const { return error_; }
 
  private:
+  friend class TensorScope;
   using Shape = std::vector<int64_t>;
 
   // The tensor, if it is there in one of the shapes.
   const weights::Tensor* Require(const std::string& name, std::span<const Shape> shapes);
-  std::vector<float> Widen(const weights::Tensor& tensor);
   void Fail(const std::string& name, const std::string& reason);
 
   const weights::ModelFiles& files_;
+  std::string prefix_;  // of the text model
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
   std::optional<api::Error> error_;
+};
+
+enum class Bias : uint8_t { kAbsent, kPresent, kIfStored };
+
+// The tensors of one part of a model. Every method but Values and Stacked adds ".weight" to the name. After
+// an error they return empty things.
+class TensorScope {
+ public:
+  // A matrix [out, in], in place.
+  kernels::Matrix Matrix(TensorName name, int64_t out, int64_t in) const;
+  // Equally shaped matrices stacked in one tensor [count, out, in]; the complete name.
+  std::vector<kernels::Matrix> Stacked(TensorName name, int64_t count, int64_t out, int64_t in) const;
+  // With its ".bias" beside it, or the certainty that there is none.
+  Linear BindLinear(TensorName name, int64_t out, int64_t in, Bias bias = Bias::kAbsent) const;
+  // A vector [size], widened to float32; the complete name.
+  std::vector<float> Values(TensorName name, int64_t size) const;
+  // A norm's weight [size], widened.
+  std::vector<float> Norm(TensorName name, int64_t size) const;
+  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, widened and
+  // turned into [kernel, channels].
+  std::vector<float> Taps(TensorName name, int64_t channels, int64_t kernel) const;
+  // A convolution's ".bias" [channels]; empty where there must be none.
+  std::vector<float> TapsBias(TensorName name, int64_t channels, Bias bias) const;
+
+  // Whether a tensor of this complete name is stored.
+  bool Has(TensorName name) const;
+  bool gguf() const { return binder_->files_.format() == weights::Format::kGguf; }
+  bool failed() const { return binder_->error().has_value(); }
+
+ private:
+  friend class TensorBinder;
+  TensorScope(TensorBinder* binder, std::string prefix) : binder_(binder), prefix_(std::move(prefix)) {}
+  std::string Full(TensorName name, std::string_view suffix) const;
+  std::vector<float> Vector(const std::string& name, int64_t size) const;
+  std::vector<float> BiasOf(TensorName name, int64_t size, Bias bias) const;
+
+  TensorBinder* binder_;
+  std::string prefix_;
 };
 
 }  // namespace quire::runner::models

@@ -1,0 +1,22 @@
+// What a model's caches hold for one sequence, in the names and shapes that reference dumps use.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cache/write.h"
+#include "runner/models/model.h"
+
+namespace quire::runner::golden {
+
+// "layer3.k" and "layer3.v" [kv_heads, tokens, head_dim] of the tokens that the next one would see;
+// "layer3.conv" [channels, kernel] less the oldest column, [channels, kernel - 1], which no token needs any
+// more; "layer3.delta" [value_heads, key_dim, value_dim]. Only the first of several layers that share keys
+// has them.
+using StateDump = std::map<std::string, std::vector<float>>;
+
+// Of sequence 0 of the view. REQUIRES: all groups keep float32.
+StateDump DumpStates(const models::Model& model, const cache::StepView& view);
+
+}  // namespace quire::runner::golden

@@ -1,0 +1,110 @@
+#include "runner/kernels/experts.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "runner/kernels/matmul.h"
+#include "runner/kernels/test_support.h"
+
+namespace quire::runner::kernels {
+namespace {
+
+using test::ForEachInstructionSet;
+using test::Random;
+using Ints = std::vector<int32_t>;
+
+TEST(Route, ChoosesTheHighestScoresAndWeighsThem) {
+  ThreadPool pool(1);
+  std::vector<float> scores = {std::log(1.0F), std::log(4.0F), std::log(2.0F), std::log(3.0F)};
+  Routing routing;
+  Route(pool, {.experts = 4, .chosen = 2, .normalize = false}, scores, &routing);
+  EXPECT_EQ(routing.expert, (Ints{1, 3}));
+  EXPECT_NEAR(routing.weight[0], 0.4, 1e-6);
+  EXPECT_NEAR(routing.weight[1], 0.3, 1e-6);
+
+  scores = {0, 0, 0, 0};
+  const std::vector<float> per_expert = {1, 10, 100, 1000};
+  Route(pool, {.experts = 4, .chosen = 2, .scale = 3, .per_expert = per_expert}, scores, &routing);
+  EXPECT_EQ(routing.expert, (Ints{0, 1})) << "the lower index among equals";
+  EXPECT_NEAR(routing.weight[0], 1.5, 1e-6);
+  EXPECT_NEAR(routing.weight[1], 15, 1e-5);
+}
+
+TEST(Route, ABiasChoosesButDoesNotWeigh) {
+  ThreadPool pool(1);
+  std::vector<float> scores = {2, 1, 0};
+  const std::vector<float> bias = {0, 0, 5};
+  Routing routing;
+  Route(pool,
+        {.score = RoutingRule::Score::kSigmoid, .experts = 3, .chosen = 1, .bias = bias, .normalize = false},
+        scores, &routing);
+  EXPECT_EQ(routing.expert, (Ints{2}));
+  EXPECT_FLOAT_EQ(routing.weight[0], 0.5F);
+}
+
+TEST(Route, StaysInRangeWhenNothingIsANumber) {
+  ThreadPool pool(1);
+  std::vector<float> scores(4, std::nanf(""));
+  Routing routing;
+  Route(pool, {.experts = 4, .chosen = 3}, scores, &routing);
+  EXPECT_EQ(routing.expert, (Ints{0, 1, 2}));
+}
+
+// A mixture of linear experts, over the rows [begin, end) of x.
+std::vector<float> Mix(ThreadPool& pool, const std::vector<float>& x, size_t begin, size_t end) {
+  constexpr int64_t kExperts = 5, kChosen = 2, kIn = 24, kOut = 150;
+  Random random(21);
+  const std::vector<float> weights = random.Floats(kExperts * kIn * kOut),
+                           router = random.Floats(kExperts * kIn);
+  const std::span<const float> rows = std::span(x).subspan(begin * kIn, (end - begin) * kIn);
+  const auto count = static_cast<int64_t>(end - begin);
+  std::vector<float> scores(static_cast<size_t>(count * kExperts));
+  MatMul(pool, rows, count, {std::as_bytes(std::span(router)).data(), weights::DataType::kF32, kExperts, kIn},
+         scores);
+  Routing routing;
+  Route(pool, {.experts = kExperts, .chosen = kChosen}, scores, &routing);
+  std::vector<float> gathered(static_cast<size_t>(count * kChosen * kIn));
+  std::vector<float> out(static_cast<size_t>(count * kChosen * kOut)), y(static_cast<size_t>(count * kOut));
+  GatherRows(pool, routing, rows, kIn, gathered);
+  std::vector<MatMulPart> parts;
+  for (size_t e = 0; e < kExperts; ++e) {
+    const auto* data = std::as_bytes(std::span(weights).subspan(e * kIn * kOut)).data();
+    if (routing.begin[e] < routing.begin[e + 1])
+      parts.push_back({{data, weights::DataType::kF32, kOut, kIn}, routing.begin[e], routing.begin[e + 1]});
+  }
+  MatMulParts(pool, gathered, parts, out);
+  CombineRows(pool, routing, kChosen, out, kOut, y);
+  // Against the choices and matrices one by one.
+  for (size_t r = 0; r < static_cast<size_t>(count); ++r) {
+    for (size_t o = 0; o < kOut; o += 13) {
+      double expected = 0;
+      for (size_t c = r * kChosen; c < (r + 1) * kChosen; ++c) {
+        const float* w = weights.data() + (static_cast<size_t>(routing.expert[c]) * kOut + o) * kIn;
+        for (size_t i = 0; i < kIn; ++i)
+          expected += static_cast<double>(routing.weight[c]) * w[i] * rows[r * kIn + i];
+      }
+      EXPECT_NEAR(y[r * kOut + o], expected, 1e-5);
+    }
+  }
+  return y;
+}
+
+TEST(Experts, ARowDoesNotSeeWhoSharesItsExperts) {
+  ThreadPool one(1), three(3);
+  ForEachInstructionSet([&] {
+    Random random(4);
+    const std::vector<float> x = random.Floats(45 * 24);
+    const std::vector<float> together = Mix(three, x, 0, 45);
+    std::vector<float> apart;
+    for (const auto& [begin, end] : {std::pair(0, 1), {1, 8}, {8, 45}}) {
+      const std::vector<float> part = Mix(one, x, static_cast<size_t>(begin), static_cast<size_t>(end));
+      apart.insert(apart.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(together, apart);
+  });
+}
+
+}  // namespace
+}  // namespace quire::runner::kernels

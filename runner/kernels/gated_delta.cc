@@ -1,0 +1,224 @@
+#include "runner/kernels/gated_delta.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+// foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/gated_delta.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+#include "runner/kernels/rows.inl"
+// clang-format on
+
+#ifndef QUIRE_RUNNER_KERNELS_GATED_DELTA_ONCE_
+#define QUIRE_RUNNER_KERNELS_GATED_DELTA_ONCE_
+namespace quire::runner::kernels {
+namespace {
+
+// One value head of one sequence's new tokens; each pointer is at the first of them.
+struct DeltaHead {
+  const float *q, *k;         // [tokens, key_dim], `channels` apart
+  const float* v;             // [tokens, value_dim], `channels` apart
+  const float *decay, *beta;  // one per token, `heads` apart
+  float* y;                   // [tokens, value_dim], `values` apart
+  float* state;               // [value_dim, key_dim]
+  size_t key_dim, value_dim, channels, heads, values;
+};
+
+}  // namespace
+}  // namespace quire::runner::kernels
+#endif  // QUIRE_RUNNER_KERNELS_GATED_DELTA_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::runner::kernels::HWY_NAMESPACE {
+
+// Scales x to length `length`: x * length / sqrt(sum x^2 + 1e-6).
+void NormalizeHead(float* x, size_t size, float length) {
+  const F32 d;
+  const float factor = 1.0F / std::sqrt(SumOfSquares(x, size) + 1e-6F);
+  const VF32 scale = hn::Set(d, factor), to = hn::Set(d, length);
+  ForEachElement(
+      size, x, [=](VF32 v) HWY_ATTR { return hn::Mul(hn::Mul(v, scale), to); }, x);
+}
+
+// Rows [row, row + kRows) of a head's state over tokens [begin, end).
+template <size_t kRows>
+HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_t end) {
+  const F32 d;
+  const size_t dim = head.key_dim, whole = dim / kLanes * kLanes, rest = dim - whole;
+  float* const state = head.state + row * dim;
+  for (size_t t = begin; t < end; ++t) {
+    const float *k = head.k + t * head.channels, *q = head.q + t * head.channels;
+    const VF32 decay = hn::Set(d, head.decay[t * head.heads]);
+    VF32 sum[4];
+    alignas(16) float told[4], out[4];
+
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 4; ++r) sum[r] = hn::Zero(d);
+    for (size_t i = 0; i < whole; i += kLanes) {
+      const VF32 key = hn::LoadU(d, k + i);
+#pragma GCC unroll 4
+      for (size_t r = 0; r < kRows; ++r) {
+        const VF32 s = hn::Mul(hn::LoadU(d, state + r * dim + i), decay);
+        hn::StoreU(s, d, state + r * dim + i);
+        sum[r] = hn::MulAdd(s, key, sum[r]);
+      }
+    }
+    if (rest != 0) {
+      const VF32 key = LoadFirst(k + whole, rest);
+      for (size_t r = 0; r < kRows; ++r) {
+        const VF32 s = hn::Mul(LoadFirst(state + r * dim + whole, rest), decay);
+        StoreFirst(s, state + r * dim + whole, rest);
+        sum[r] = hn::MulAdd(s, key, sum[r]);
+      }
+    }
+    StoreSums4(d, sum[0], sum[1], sum[2], sum[3], told);
+
+    VF32 change[kRows];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kRows; ++r) {
+      const float v = head.v[t * head.channels + row + r];
+      change[r] = hn::Set(d, (v - told[r]) * head.beta[t * head.heads]);
+    }
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 4; ++r) sum[r] = hn::Zero(d);
+    for (size_t i = 0; i < whole; i += kLanes) {
+      const VF32 key = hn::LoadU(d, k + i), query = hn::LoadU(d, q + i);
+#pragma GCC unroll 4
+      for (size_t r = 0; r < kRows; ++r) {
+        const VF32 s = hn::MulAdd(change[r], key, hn::LoadU(d, state + r * dim + i));
+        hn::StoreU(s, d, state + r * dim + i);
+        sum[r] = hn::MulAdd(s, query, sum[r]);
+      }
+    }
+    if (rest != 0) {
+      const VF32 key = LoadFirst(k + whole, rest), query = LoadFirst(q + whole, rest);
+      for (size_t r = 0; r < kRows; ++r) {
+        const VF32 s = hn::MulAdd(change[r], key, LoadFirst(state + r * dim + whole, rest));
+        StoreFirst(s, state + r * dim + whole, rest);
+        sum[r] = hn::MulAdd(s, query, sum[r]);
+      }
+    }
+    StoreSums4(d, sum[0], sum[1], sum[2], sum[3], out);
+    std::copy_n(out, kRows, head.y + t * head.values + row);
+  }
+}
+
+// All of a head's state over `tokens` tokens; captures get the state on their way.
+void DeltaTokens(const DeltaHead& head, size_t tokens, std::span<const cache::StateCapture> captures,
+                 const RecurrentLayer& at, size_t state_offset) {
+  constexpr size_t kRows = 4;
+  for (size_t row = 0; row < head.value_dim;) {
+    const size_t count = row + kRows <= head.value_dim ? kRows : 1;
+    size_t begin = 0;
+    const auto run_to = [&](size_t end) HWY_ATTR {
+      if (count == kRows) {
+        DeltaRows<kRows>(head, row, begin, end);
+      } else {
+        DeltaRows<1>(head, row, begin, end);
+      }
+      begin = end;
+    };
+    for (const cache::StateCapture& capture : captures) {
+      run_to(static_cast<size_t>(capture.after));
+      std::copy_n(head.state + row * head.key_dim, count * head.key_dim,
+                  at.Delta(capture.slot) + state_offset + row * head.key_dim);
+    }
+    run_to(tokens);
+    row += count;
+  }
+}
+
+}  // namespace quire::runner::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::runner::kernels {
+namespace {
+
+HWY_EXPORT(NormalizeHead);
+HWY_EXPORT(DeltaTokens);
+
+void NormalizeRow(const GatedDeltaShape& shape, float* row) {
+  const auto dim = static_cast<size_t>(shape.key_dim), heads = static_cast<size_t>(shape.key_heads);
+  const auto query_length = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.key_dim)));
+  for (size_t head = 0; head < heads; ++head) {
+    HWY_DYNAMIC_DISPATCH(NormalizeHead)(row + head * dim, dim, query_length);
+    HWY_DYNAMIC_DISPATCH(NormalizeHead)(row + (heads + head) * dim, dim, 1.0F);
+  }
+}
+
+void RunHead(const GatedDeltaArgs& args, size_t sequence, size_t h) {
+  const GatedDeltaShape& shape = args.shape;
+  const auto key_heads = static_cast<size_t>(shape.key_heads), heads = static_cast<size_t>(shape.value_heads);
+  const auto key_dim = static_cast<size_t>(shape.key_dim), value_dim = static_cast<size_t>(shape.value_dim);
+  const auto channels = static_cast<size_t>(shape.channels()), keys = static_cast<size_t>(shape.keys());
+  const auto first = static_cast<size_t>(args.at.row_begin[sequence]);
+  const size_t key_head = shape.tiled ? h % key_heads : h / (heads / key_heads);
+  const float* const qkv = args.qkv.data() + first * channels;
+  const size_t state_offset = h * value_dim * key_dim;
+  const DeltaHead head{.q = qkv + key_head * key_dim,
+                       .k = qkv + keys + key_head * key_dim,
+                       .v = qkv + 2 * keys + h * value_dim,
+                       .decay = args.decay.data() + first * heads + h,
+                       .beta = args.beta.data() + first * heads + h,
+                       .y = args.y.data() + (first * heads + h) * value_dim,
+                       .state = args.at.Delta(args.at.step->Slot(sequence)) + state_offset,
+                       .key_dim = key_dim,
+                       .value_dim = value_dim,
+                       .channels = channels,
+                       .heads = heads,
+                       .values = heads * value_dim};
+  HWY_DYNAMIC_DISPATCH(DeltaTokens)
+  (head, args.at.rows(sequence), args.at.step->Captures(sequence), args.at, state_offset);
+}
+
+void RecordGates(const GatedDeltaArgs& args, size_t sequence) {
+  float* record = args.at.Record(sequence);
+  if (record == nullptr) return;
+  const auto heads = static_cast<size_t>(args.shape.value_heads);
+  const auto first = static_cast<size_t>(args.at.row_begin[sequence]);
+  for (size_t t = 0; t < args.at.rows(sequence); ++t, record += args.at.record_stride()) {
+    float* const gates = record + args.shape.channels();
+    std::copy_n(args.decay.data() + (first + t) * heads, heads, gates);
+    std::copy_n(args.beta.data() + (first + t) * heads, heads, gates + heads);
+  }
+}
+
+}  // namespace
+
+void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::span<float> a,
+                std::span<float> b) {
+  assert(rate.size() == bias.size() && a.size() == b.size() && a.size() % rate.size() == 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const size_t head = i % rate.size();
+    const float x = a[i] + bias[head];
+    const float softplus = x > 20 ? x : std::log1p(std::exp(x));
+    a[i] = std::exp(rate[head] * softplus);
+    b[i] = 1.0F / (1.0F + std::exp(-b[i]));
+  }
+}
+
+void GatedDelta(ThreadPool& pool, const GatedDeltaArgs& args) {
+  const auto rows = static_cast<size_t>(args.at.row_begin.back());
+  const auto channels = static_cast<size_t>(args.shape.channels());
+  const auto heads = static_cast<size_t>(args.shape.value_heads);
+  assert(args.qkv.size() == rows * channels && args.decay.size() == rows * heads);
+  assert(args.beta.size() == rows * heads &&
+         args.y.size() == rows * static_cast<size_t>(args.shape.values()));
+  constexpr size_t kRowsPerTask = 16;
+  pool.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
+    const size_t end = std::min(rows, (task + 1) * kRowsPerTask);
+    for (size_t row = task * kRowsPerTask; row < end; ++row)
+      NormalizeRow(args.shape, args.qkv.data() + row * channels);
+  });
+  for (size_t sequence = 0; sequence < args.at.sequences(); ++sequence) RecordGates(args, sequence);
+  pool.ParallelFor(args.at.sequences() * heads,
+                   [&](size_t task) { RunHead(args, task / heads, task % heads); });
+}
+
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,40 @@
+// Causal self-attention with grouped KV heads, in the variants that the families use.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runner/models/linear.h"
+#include "runner/models/model.h"
+#include "runner/models/pass.h"
+#include "runner/models/rope.h"
+
+namespace quire::runner::models {
+
+//   q = rope(norm(q(x)))   k = rope(norm(k(x)))   v = norm(v(x))
+//   y = out(softmax(cap(scale q k)) v)
+// Norms are per head, before the rotation, and each is optional.
+struct Attention {
+  Linear q, out;
+  Linear k;  // none: the keys and values of another layer, which has run before, are read
+  Linear v;  // none, with k: the values are k(x)
+  RmsNorm q_norm, k_norm, v_norm;
+  const RotaryEmbedding* rotary = nullptr;
+  int32_t heads = 0;
+  int32_t head_dim = 0;
+  float scale = 0;     // of the dot products; 0 = 1 / sqrt(head_dim)
+  float soft_cap = 0;  // of the scaled dot products; 0 = none
+  // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
+  bool gated = false;
+  CachePlace place;  // of its own, or the other layer's, keys
+
+  // REQUIRES: pass.Prepare and rotary->Prepare have run for this pass.
+  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+
+ private:
+  std::span<float> Queries(Pass& pass, std::span<const float> x) const;
+  void StoreKeys(Pass& pass, std::span<const float> x) const;
+};
+
+}  // namespace quire::runner::models

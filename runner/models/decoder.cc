@@ -1,0 +1,156 @@
+#include "runner/models/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runner/kernels/elementwise.h"
+
+namespace quire::runner::models {
+namespace {
+
+void Report(Probe* probe, const std::string& name, std::span<const float> values, int64_t rows) {
+  if (probe != nullptr) probe->Activation(name, values, rows);
+}
+
+}  // namespace
+
+Decoder::Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config,
+                 NormForm norms)
+    : files_(std::move(files)), architecture_(files_->architecture()), config_(config), norms_(norms) {}
+
+void Decoder::BindEmbedding(TensorBinder& bind) {
+  embedding_ = bind.Global().Matrix({"embed_tokens", "token_embd"}, config_.vocab, config_.hidden);
+}
+
+void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
+  final_norm_ = BindNorm(bind.Global(), final_norm, config_.hidden);
+  head_.weight =
+      config_.tied ? embedding_ : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden);
+  parameters_ = bind.parameters();
+  weight_bytes_ = bind.bytes();
+}
+
+RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
+  RmsNorm norm{.weight = scope.Norm(name, size), .eps = config_.norm_eps};
+  if (norms_ == NormForm::kZeroCentred && !scope.gguf()) {
+    for (float& weight : norm.weight) weight += 1;
+  }
+  return norm;
+}
+
+Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape& shape,
+                                 const RotaryEmbedding* rotary, const AttentionNames& names) {
+  const int64_t hidden = config_.hidden, queries = int64_t{shape.heads} * shape.head_dim;
+  const int64_t keys = int64_t{shape.kv_heads} * shape.head_dim;
+  Attention attention;
+  attention.q = scope.BindLinear(names.q, shape.gated ? 2 * queries : queries, hidden, shape.bias);
+  attention.k = scope.BindLinear(names.k, keys, hidden, shape.bias);
+  attention.v = scope.BindLinear(names.v, keys, hidden, shape.bias);
+  attention.out = scope.BindLinear(names.out, hidden, queries, shape.out_bias);
+  if (shape.head_norms) {
+    attention.q_norm = BindNorm(scope, names.q_norm, shape.head_dim);
+    attention.k_norm = BindNorm(scope, names.k_norm, shape.head_dim);
+  }
+  attention.rotary = rotary;
+  attention.heads = shape.heads;
+  attention.head_dim = shape.head_dim;
+  attention.gated = shape.gated;
+  attention.place =
+      AddAttention({.kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .window = shape.window}, rotary);
+  return attention;
+}
+
+GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names, Bias bias) const {
+  return {.gate = scope.BindLinear(names.gate, width, config_.hidden, bias),
+          .up = scope.BindLinear(names.up, width, config_.hidden, bias),
+          .down = scope.BindLinear(names.down, config_.hidden, width, bias)};
+}
+
+CachePlace Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
+  const auto same = [&](const cache::AttentionGroup& group) {
+    return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
+           group.window == geometry.window && group.chunked == geometry.chunked;
+  };
+  const auto found = std::ranges::find_if(layout_.groups, same);
+  const auto index = static_cast<size_t>(found - layout_.groups.begin());
+  if (found == layout_.groups.end()) {
+    layout_.groups.push_back(geometry);
+    layout_.groups.back().layers = 0;
+    rotaries_.emplace_back();
+  }
+  rotaries_[index].push_back(rotary);
+  places_.push_back({.recurrent = false, .index = index, .layer = layout_.groups[index].layers++});
+  return places_.back();
+}
+
+CachePlace Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over) {
+  places_.push_back(
+      {.recurrent = true, .index = layout_.recurrent.size(), .layer = 0, .tiled_over = tiled_over});
+  layout_.recurrent.push_back(state);
+  return places_.back();
+}
+
+cache::RotateKeys Decoder::key_rotation() const {
+  if (!layout_.recurrent.empty()) return {};
+  return [this](const cache::MovedKeys& moved) {
+    const int32_t head_dim = layout_.groups[moved.group].head_dim;
+    const auto size = static_cast<size_t>(moved.tokens) * static_cast<size_t>(head_dim);
+    rotaries_[moved.group][static_cast<size_t>(moved.layer)]->Shift(
+        moved.new_first - moved.old_first, head_dim, {reinterpret_cast<float*>(moved.keys), size});
+  };
+}
+
+void Decoder::Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const {
+  kernels::EmbeddingRows(embedding_, tokens, to);
+  if (embedding_scale_ != 1) kernels::Scale(pool, embedding_scale_, to);
+}
+
+void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool,
+                      const Outputs& outputs, Probe* probe) {
+  Pass pass{.batch = batch, .step = step, .layout = layout_, .pool = pool, .work = work_};
+  const int64_t rows = pass.rows();
+  const std::span<float> h = work_.hidden.Get(rows * config_.hidden);
+  pass.Prepare(config_.heads);
+  Embed(batch.tokens, pool, h);
+  Report(probe, "hidden.embed", h, rows);
+  Begin(pass, h);
+  for (size_t layer = 0; layer < places_.size(); ++layer) {
+    RunLayer(pass, layer, h);
+    Report(probe, fmt::format("hidden.layer{}", layer), h, rows);
+  }
+  if (probe != nullptr) {
+    const std::span<float> normed = work_.normed.Get(rows * config_.hidden);
+    final_norm_.Run(pool, h, normed);
+    Report(probe, "hidden.final_norm", normed, rows);
+  }
+  Final(pass, batch.hidden_rows, h, outputs.hidden);
+  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+  const std::span<float> last = work_.outputs.Get(logit_rows * config_.hidden);
+  head_.Run(pool, Final(pass, batch.logit_rows, h, last), logit_rows, outputs.logits);
+  if (logit_cap_ > 0) kernels::SoftCap(pool, logit_cap_, outputs.logits);
+}
+
+std::span<float> Decoder::Final(Pass& pass, std::span<const int32_t> rows, std::span<const float> h,
+                                std::span<float> to) const {
+  const auto width = static_cast<size_t>(config_.hidden);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::ranges::copy(h.subspan(static_cast<size_t>(rows[i]) * width, width), to.subspan(i * width).begin());
+  }
+  final_norm_.Run(pass.pool, to, to);
+  return to;
+}
+
+void Decoder::Replay(size_t recurrent_layer, std::byte* slot, std::span<const std::byte> inputs,
+                     int32_t tokens, ThreadPool& pool) {
+  const auto found = std::ranges::find_if(
+      places_, [&](const CachePlace& place) { return place.recurrent && place.index == recurrent_layer; });
+  if (found == places_.end()) return;
+  ReplayLayer(static_cast<size_t>(found - places_.begin()), slot, inputs, tokens, pool);
+}
+
+// For families without recurrent layers.
+void Decoder::ReplayLayer(size_t, std::byte*, std::span<const std::byte>, int32_t, ThreadPool&) {}
+
+}  // namespace quire::runner::models

@@ -1,0 +1,132 @@
+// What all families share: tokens are embedded, run through layers that add to a residual stream, and the
+// final norm and head turn the stream into logits. A family binds its layers and says how one of them runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runner/models/attention.h"
+#include "runner/models/config_reader.h"
+#include "runner/models/decoder_config.h"
+#include "runner/models/mlp.h"
+#include "runner/models/model.h"
+#include "runner/models/pass.h"
+#include "runner/models/tensor_binder.h"
+
+namespace quire::runner::models {
+
+// What most families call the parts of a layer. A family with other names passes its own.
+struct AttentionNames {
+  TensorName q = {"self_attn.q_proj", "attn_q"};
+  TensorName k = {"self_attn.k_proj", "attn_k"};
+  TensorName v = {"self_attn.v_proj", "attn_v"};
+  TensorName out = {"self_attn.o_proj", "attn_output"};
+  TensorName q_norm = {"self_attn.q_norm", "attn_q_norm"};
+  TensorName k_norm = {"self_attn.k_norm", "attn_k_norm"};
+};
+struct MlpNames {
+  TensorName gate = {"mlp.gate_proj", "ffn_gate"};
+  TensorName up = {"mlp.up_proj", "ffn_up"};
+  TensorName down = {"mlp.down_proj", "ffn_down"};
+};
+
+// What a layer's attention looks like.
+struct AttentionShape {
+  int32_t heads = 0, kv_heads = 0, head_dim = 0;
+  int32_t window = 0;  // 0 = full attention
+  bool head_norms = false;
+  bool gated = false;
+  Bias bias = Bias::kAbsent;  // of q, k and v
+  Bias out_bias = Bias::kAbsent;
+};
+
+class Decoder : public Model {
+ public:
+  const std::string& architecture() const final { return architecture_; }
+  int32_t vocab_size() const final { return config_.vocab; }
+  int32_t hidden_size() const final { return config_.hidden; }
+  int32_t context_length() const final { return config_.context; }
+  int64_t parameters() const final { return parameters_; }
+  int64_t weight_bytes() const final { return weight_bytes_; }
+  const cache::Layout& cache_layout() const final { return layout_; }
+  cache::RotateKeys key_rotation() const final;
+  std::span<const CachePlace> cache_places() const final { return places_; }
+
+  void Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const final;
+  void Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool, const Outputs& outputs,
+               Probe* probe) final;
+  void Replay(size_t recurrent_layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
+              ThreadPool& pool) final;
+
+ protected:
+  // Norms as the file stores them, or with 1 added as zero-centred norms are in Hugging Face checkpoints.
+  enum class NormForm : uint8_t { kPlain, kZeroCentred };
+
+  Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config,
+          NormForm norms = NormForm::kPlain);
+
+  // Runs decoder layer `layer` on the residual stream h [rows, hidden].
+  virtual void RunLayer(Pass& pass, size_t layer, std::span<float> h) = 0;
+  // Before the first layer: h is the embedded tokens. Computes the angles that the layers use.
+  virtual void Begin(Pass& pass, std::span<const float> h) = 0;
+  // As Replay, for the decoder layer that has this recurrent state.
+  virtual void ReplayLayer(size_t layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
+                           ThreadPool& pool);
+
+  void BindEmbedding(TensorBinder& bind);
+  void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"});
+  RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
+  // Takes a place in the cache for the layer.
+  Attention BindAttention(const TensorScope& scope, const AttentionShape& shape,
+                          const RotaryEmbedding* rotary, const AttentionNames& names = {});
+  GatedMlp BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names = {},
+                   Bias bias = Bias::kAbsent) const;
+  // The next layer keeps keys that `rotary` has turned in the group of this geometry (`layers` is not looked
+  // at), or has this recurrent state.
+  CachePlace AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary);
+  CachePlace AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
+  // The next layer reads what the layer at `place` keeps.
+  void AddSharing(const CachePlace& place) { places_.push_back(place); }
+
+  const DecoderConfig& config() const { return config_; }
+  const cache::Layout& layout() const { return layout_; }
+
+  float embedding_scale_ = 1;
+  float logit_cap_ = 0;  // 0 = none
+
+ private:
+  // Final norm of the rows named.
+  std::span<float> Final(Pass& pass, std::span<const int32_t> rows, std::span<const float> h,
+                         std::span<float> to) const;
+
+  std::shared_ptr<const weights::ModelFiles> files_;  // keeps every Matrix mapped
+  const std::string architecture_;
+  const DecoderConfig config_;
+  const NormForm norms_;
+  cache::Layout layout_;
+  std::vector<CachePlace> places_;                             // [layers]
+  std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
+  int64_t parameters_ = 0;
+  int64_t weight_bytes_ = 0;
+  kernels::Matrix embedding_;
+  RmsNorm final_norm_;
+  Linear head_;
+  Workspace work_;
+};
+
+// The last step of every family's loader.
+template <class Family, class... Args>
+api::Result<std::unique_ptr<Model>> BuildModel(ConfigReader& read,
+                                               std::shared_ptr<const weights::ModelFiles> files,
+                                               const Args&... args) {
+  if (read.error()) return std::unexpected(*read.error());
+  TensorBinder bind(*files);
+  auto model = std::make_unique<Family>(files, bind, args...);
+  if (bind.error()) return std::unexpected(*bind.error());
+  return model;
+}
+
+}  // namespace quire::runner::models

@@ -1,0 +1,103 @@
+#include "runner/models/decoder_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runner/kernels/attention.h"
+
+namespace quire::runner::models {
+namespace {
+
+// A GGUF may leave the number of tokens to its embedding.
+std::optional<int64_t> VocabFallback(ConfigReader& read, int32_t given) {
+  if (!read.gguf()) return given > 0 ? std::optional<int64_t>(given) : std::nullopt;
+  const weights::Tensor* embedding = read.files().Find("token_embd.weight");
+  if (embedding == nullptr) {
+    read.Fail("tensor token_embd.weight is missing");
+    return 1;
+  }
+  return std::clamp<int64_t>(embedding->rows(), 1, kMaxVocab);
+}
+
+bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
+  const auto stored = [&](const char* name) { return read.files().Find(name) != nullptr; };
+  if (read.gguf()) return !stored("output.weight");
+  const bool fallback = by_default == TiedByDefault::kYes ||
+                        (!stored("lm_head.weight") && !stored("language_model.lm_head.weight"));
+  return read.Boolean({"tie_embedding|tie_word_embeddings", ""}, fallback);
+}
+
+}  // namespace
+
+DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, TiedByDefault tied) {
+  const auto known = [](int32_t value) { return value > 0 ? std::optional<int64_t>(value) : std::nullopt; };
+  DecoderConfig config;
+  config.vocab = read.Small({"vocab_size", "vocab_size"}, 1, kMaxVocab, VocabFallback(read, given.vocab));
+  config.hidden = read.Small({"hidden_size", "embedding_length"}, 1, kMaxWidth, known(given.hidden));
+  config.layers = read.Small({"num_hidden_layers", "block_count"}, 1, kMaxLayers, known(given.layers));
+  config.heads =
+      read.Small({"num_attention_heads|num_heads", "attention.head_count"}, 1, kMaxHeads, known(given.heads));
+  config.kv_heads = config.heads;
+  if (given.kv_heads >= 0) {
+    config.kv_heads = read.Small({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads,
+                                 given.kv_heads > 0 ? given.kv_heads : config.heads);
+  }
+  config.context =
+      read.Small({"max_position_embeddings", "context_length"}, 1, kMaxContext, known(given.context));
+  const auto eps = given.norm_eps > 0 ? std::optional<double>(given.norm_eps) : std::nullopt;
+  config.norm_eps = static_cast<float>(
+      read.Positive({"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"}, 1, eps));
+  config.tied = ReadTied(read, tied);
+  config.head_dim = read.Small({"head_dim", "attention.key_length"}, 0, kernels::kMaxHeadDim, given.head_dim);
+  if (config.head_dim == 0 && !read.error()) {
+    if (config.hidden % config.heads != 0) {
+      read.Fail(fmt::format("the hidden size {} is not a multiple of {} heads", config.hidden, config.heads));
+    }
+    config.head_dim = config.hidden / config.heads;
+  }
+  CheckHeads(read, config.heads, config.kv_heads, config.head_dim);
+  return config;
+}
+
+void CheckHeads(ConfigReader& read, int32_t heads, int32_t kv_heads, int32_t head_dim) {
+  if (kv_heads < 1 || kv_heads > heads || heads % kv_heads != 0) {
+    return read.Fail(fmt::format("{} attention heads cannot share {} KV heads", heads, kv_heads));
+  }
+  if (head_dim < 2 || head_dim % 2 != 0 || head_dim > kernels::kMaxHeadDim) {
+    read.Fail(fmt::format("the head dimension {} is odd or above {}", head_dim, kernels::kMaxHeadDim));
+  }
+}
+
+int32_t ReadFeedForward(ConfigReader& read) {
+  return read.Small({"intermediate_size", "feed_forward_length"}, 1, kMaxWidth);
+}
+
+std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers, bool (*slides)(int32_t, int32_t),
+                                 int32_t period, int32_t given_window) {
+  std::vector<int32_t> windows(static_cast<size_t>(layers), 0);
+  const int32_t window =
+      read.Small({"sliding_window", "attention.sliding_window"}, 0, kMaxContext, given_window);
+  if (window == 0) return windows;
+  const auto types = read.Texts({"layer_types", ""}, layers);
+  // GGUF has a truth value per layer, or a period.
+  constexpr ConfigKey kPattern = {"", "attention.sliding_window_pattern"};
+  const auto* pattern = read.Find(kPattern);
+  const auto flags =
+      pattern != nullptr && pattern->is_array() ? read.Booleans(kPattern, layers) : std::nullopt;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    bool sliding = slides(static_cast<int32_t>(i), period);
+    if (types) {
+      sliding = (*types)[i] == "sliding_attention";
+      if (!sliding && (*types)[i] != "full_attention") {
+        read.Fail(fmt::format("layer_types[{}] is neither \"sliding_attention\" nor \"full_attention\"", i));
+      }
+    }
+    if (flags) sliding = (*flags)[i];
+    if (sliding) windows[i] = window;
+  }
+  return windows;
+}
+
+}  // namespace quire::runner::models

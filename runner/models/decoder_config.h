@@ -1,0 +1,55 @@
+// What every decoder's configuration says, from either file format, checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runner/models/config_reader.h"
+
+namespace quire::runner::models {
+
+// Far above any published model, low enough that no product of two overflows and nothing big is allocated on
+// the word of a configuration alone.
+constexpr int32_t kMaxVocab = 1 << 24;
+constexpr int32_t kMaxWidth = 1 << 18;
+constexpr int32_t kMaxLayers = 1024;
+constexpr int32_t kMaxHeads = 4096;
+constexpr int32_t kMaxContext = 1 << 30;
+constexpr int32_t kMaxExperts = 4096;
+constexpr int32_t kMaxConvKernel = 64;
+
+struct DecoderConfig {
+  int32_t vocab = 0;
+  int32_t hidden = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;  // divides heads
+  int32_t head_dim = 0;  // even
+  int32_t context = 0;
+  float norm_eps = 0;
+  bool tied = false;  // the head is the embedding
+};
+
+// Whether the head is tied where a configuration does not say.
+enum class TiedByDefault : uint8_t { kIfNoHead, kYes };
+
+// `given` holds what published configurations of a family leave out; 0 = nothing. kv_heads are not read where
+// given.kv_heads is negative (a family with several kinds of attention reads them itself).
+DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given = {},
+                                TiedByDefault tied = TiedByDefault::kIfNoHead);
+
+// `heads` query heads share `kv_heads` KV heads of `head_dim` elements, or there is an error.
+void CheckHeads(ConfigReader& read, int32_t heads, int32_t kv_heads, int32_t head_dim);
+
+// The width of the feed-forward layers.
+int32_t ReadFeedForward(ConfigReader& read);
+
+// The window of each layer, 0 = full attention: `sliding_window` where layer_types (or the truth values that
+// GGUF has for them) say so, else where `slides(layer)`. All 0 without sliding_window.
+std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers,
+                                 bool (*slides)(int32_t layer, int32_t period), int32_t period = 0,
+                                 int32_t given_window = 0);
+
+}  // namespace quire::runner::models

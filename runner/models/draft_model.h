@@ -1,0 +1,36 @@
+// Draft models: small models that guess what a target model will say next, out of the target's own caches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "api/error.h"
+#include "cache/write.h"
+#include "runner/models/model.h"
+
+namespace quire::runner::models {
+
+// Engine thread only. The weights stay mapped while the model lives; the target outlives it.
+class DraftModel {
+ public:
+  virtual ~DraftModel() = default;
+
+  virtual const std::string& architecture() const = 0;
+  virtual int64_t parameters() const = 0;
+  virtual int64_t weight_bytes() const = 0;
+
+  // What follows `token`, which the target has chosen but not yet evaluated; nothing is written to its
+  // caches. `target` shows the cached tokens of one sequence (HybridCache::View), at least one. `hidden`
+  // [target.hidden_size()] is the target's final hidden state of the last cached token for the first draft of
+  // a round, and comes back as what the next draft wants there. `logits` [target.vocab_size()].
+  virtual void Draft(const cache::StepView& target, ThreadPool& pool, TokenId token, std::span<float> hidden,
+                     std::span<float> logits) = 0;
+};
+
+// kBadModel names the file and the reason, also where the draft model does not fit the target.
+api::Result<std::unique_ptr<DraftModel>> LoadDraftModel(std::shared_ptr<const weights::ModelFiles> files,
+                                                        const Model& target);
+
+}  // namespace quire::runner::models

@@ -1,0 +1,249 @@
+// The families by what sets them apart, and what they refuse. That they compute the right thing is tested
+// against goldens in runner/golden.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cache/hybrid_cache.h"
+#include "runner/kernels/thread_pool.h"
+#include "runner/models/edited_files.h"
+
+namespace quire::runner::models {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Edit;
+using test::EditedFiles;
+using test::Json;
+using test::LastLogits;
+using test::LoadEdited;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kQwen35 = "tests/data/models/qwen3_5";
+
+const Edit kNoEdit = [](EditedFiles&) {};
+
+// A path in the shared fixtures; empty, and the test skipped, without them.
+std::string Fixture(const char* path) {
+  const char* set = std::getenv("QUIRE_FIXTURES");
+  const fs::path found = (set != nullptr ? fs::path(set) : fs::path("../shared/fixtures")) / path;
+  return fs::exists(found) ? found.string() : std::string();
+}
+#define FIXTURE_OR_SKIP(name, path)       \
+  const std::string name = Fixture(path); \
+  if (name.empty()) GTEST_SKIP() << "no shared fixtures with " << path
+
+TEST(Llama, BiasesMakeItAQwen2) {
+  FIXTURE_OR_SKIP(llama, "models/llama");
+  const auto biased = [&](float value) {
+    return LastLogits(llama, [=](EditedFiles& files) {
+      files.json["model_type"] = "qwen2";
+      for (int layer = 0; layer < 4; ++layer) {
+        const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
+        files.AddF32(prefix + "q_proj.bias", {64}, value);
+        files.AddF32(prefix + "k_proj.bias", {32}, value);
+        files.AddF32(prefix + "v_proj.bias", {32}, value);
+      }
+    });
+  };
+  const std::vector<float> expected = LastLogits(llama, kNoEdit);
+  EXPECT_EQ(biased(0), expected);
+  EXPECT_NE(biased(1), expected);
+  const auto without = LoadEdited(llama, [](EditedFiles& files) { files.json["model_type"] = "qwen2"; });
+  ASSERT_FALSE(without);
+  EXPECT_THAT(without.error().message, HasSubstr("model.layers.0.self_attn.q_proj.bias is missing"));
+}
+
+TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
+  FIXTURE_OR_SKIP(llama, "models/llama");
+  FIXTURE_OR_SKIP(gguf, "gguf/llama.f16.gguf");
+  const auto scaled = [&](Json rope) {
+    return LastLogits(llama, [=](EditedFiles& files) {
+      files.json.erase("rope_parameters");
+      files.json["rope_theta"] = 500000;
+      files.json["rope_scaling"] = rope;
+    });
+  };
+  const auto stored = [&](const char* type, double factor) {
+    return LastLogits(gguf, [=](EditedFiles& files) {
+      files.Remove("rope_freqs.weight");
+      files.json["llama.rope.scaling.type"] = type;
+      files.json["llama.rope.scaling.factor"] = factor;
+      files.json["llama.rope.scaling.original_context_length"] = 8U;
+    });
+  };
+  const Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 8}};
+  const Json linear = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(scaled(yarn), stored("yarn", 4));
+  EXPECT_EQ(scaled(linear), stored("linear", 4));
+  EXPECT_EQ(scaled({{"rope_type", "default"}}), stored("none", 4));
+  EXPECT_NE(scaled(yarn), scaled(linear));
+  EXPECT_NE(scaled(yarn), scaled({{"rope_type", "default"}}));
+  // How much YaRN's queries and keys grow can be told, or follow from two numbers.
+  Json told = yarn, equal = yarn;
+  told["attention_factor"] = 1.0;
+  equal["mscale"] = 1.0;
+  equal["mscale_all_dim"] = 1.0;
+  EXPECT_EQ(scaled(told), scaled(equal));
+  EXPECT_NE(scaled(told), scaled(yarn));
+  Json grown = yarn;
+  grown["attention_factor"] = 0.1 * std::log(4.0) + 1;
+  EXPECT_EQ(scaled(grown), scaled(yarn));
+}
+
+// With one layer, keys and values depend on their own token and position alone.
+TEST(Llama, KeysAreTurnedToWhereARemovalMovesThem) {
+  FIXTURE_OR_SKIP(llama, "models/llama_k256");
+  auto model = LoadEdited(llama, kNoEdit).value();
+  ThreadPool pool(2);
+  auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
+  const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
+    const auto count = static_cast<int32_t>(tokens.size());
+    const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
+    auto step = cache->Begin(appends).value();
+    std::vector<float> last(static_cast<size_t>(model->vocab_size()));
+    model->Forward({.tokens = tokens, .row_begin = {0, count}, .logit_rows = {count - 1}}, *step, pool, last);
+    step->Commit();
+    return last;
+  };
+  std::vector<TokenId> tokens;
+  for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500);
+  cache::Sequence cut = cache->NewSequence(), fresh = cache->NewSequence();
+  logits(cut, tokens);
+  ASSERT_TRUE(cache->RemoveRange(cut, 5, 21, model->key_rotation()));
+  tokens.erase(tokens.begin() + 5, tokens.begin() + 21);
+  logits(fresh, tokens);
+  const std::vector<float> actual = logits(cut, {7}), expected = logits(fresh, {7});
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-4);
+}
+
+TEST(Qwen35, IsFoundInsideAMultimodalCheckpoint) {
+  const std::vector<float> expected = LastLogits(kQwen35, kNoEdit);
+  EXPECT_EQ(LastLogits(kQwen35,
+                       [](EditedFiles& files) {
+                         Json text = files.json;
+                         files.json = {{"model_type", "qwen3_5"}, {"text_config", text}};
+                         files.MoveTo("model.", "model.language_model.");
+                       }),
+            expected);
+}
+
+// A mixture of one expert is that expert.
+TEST(Qwen35, MayHaveExpertsStackedOrApart) {
+  const auto make_mixture = [](EditedFiles& files, bool stacked) {
+    files.json["model_type"] = "qwen3_5_moe_text";
+    files.json["num_experts"] = 1;
+    files.json["num_experts_per_tok"] = 1;
+    files.json["moe_intermediate_size"] = 128;
+    files.json["shared_expert_intermediate_size"] = 8;
+    for (int layer = 0; layer < 4; ++layer) {
+      const std::string mlp = "model.layers." + std::to_string(layer) + ".mlp.";
+      files.AddF32(mlp + "gate.weight", {1, 64}, 0.5F);
+      files.AddF32(mlp + "shared_expert_gate.weight", {1, 64}, 0.5F);
+      files.AddF32(mlp + "shared_expert.gate_proj.weight", {8, 64}, 1);
+      files.AddF32(mlp + "shared_expert.up_proj.weight", {8, 64}, 1);
+      files.AddF32(mlp + "shared_expert.down_proj.weight", {64, 8}, 0);
+      if (!stacked) {
+        for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
+          files.AddCopy(mlp + part + ".weight", mlp + "experts.0." + part + ".weight");
+        }
+        continue;
+      }
+      const auto gate = files.Edit(mlp + "gate_proj.weight").data,
+                 up = files.Edit(mlp + "up_proj.weight").data;
+      std::vector<std::byte> both(gate.begin(), gate.end());
+      both.insert(both.end(), up.begin(), up.end());
+      files.Add(mlp + "experts.gate_up_proj", weights::DataType::kBF16, {1, 256, 64}, both);
+      files.AddCopy(mlp + "down_proj.weight", mlp + "experts.down_proj");
+      files.Edit(mlp + "experts.down_proj").shape = {1, 64, 128};
+    }
+  };
+  const std::vector<float> expected = LastLogits(kQwen35, kNoEdit);
+  EXPECT_EQ(LastLogits(kQwen35, [&](EditedFiles& files) { make_mixture(files, true); }), expected);
+  EXPECT_EQ(LastLogits(kQwen35, [&](EditedFiles& files) { make_mixture(files, false); }), expected);
+}
+
+struct Refusal {
+  const char* key;
+  Json value;
+  const char* message;
+};
+
+void ExpectRefusals(const std::string& path, const std::vector<Refusal>& refusals) {
+  for (const Refusal& refusal : refusals) {
+    SCOPED_TRACE(std::string(refusal.key) + " = " + refusal.value.dump());
+    const auto model = LoadEdited(path, [&](EditedFiles& files) { files.json[refusal.key] = refusal.value; });
+    ASSERT_FALSE(model);
+    EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
+    EXPECT_THAT(model.error().message, AllOf(HasSubstr("the/file"), HasSubstr(refusal.message)));
+  }
+}
+
+TEST(Qwen35, RefusesHostileConfigurations) {
+  ExpectRefusals(
+      kQwen35,
+      {{"linear_num_value_heads", 3, "3 value heads cannot share 2 key heads"},
+       {"linear_num_key_heads", 0, "linear_num_key_heads is 0"},
+       {"linear_num_value_heads", 4096, "in_proj_qkv.weight has the shape"},
+       {"linear_key_head_dim", 1 << 20, "linear_key_head_dim is"},
+       {"linear_value_head_dim", -1, "linear_value_head_dim is -1"},
+       {"linear_conv_kernel_dim", 1, "linear_conv_kernel_dim is 1"},
+       {"linear_conv_kernel_dim", 3, "conv1d.weight has the shape"},
+       {"layer_types", Json(std::vector<std::string>(4, "mamba")), "layer_types[0] is neither"},
+       {"layer_types", {"linear_attention"}, "layer_types is not a list of 4"},
+       {"full_attention_interval", 0, "full_attention_interval is 0"},
+       {"rope_parameters", {{"rope_theta", 1e4}, {"partial_rotary_factor", 1e-3}}, "no dimension of a head"},
+       {"rope_parameters", {{"rope_theta", 1e4}, {"rope_type", "longrope"}}, "\"longrope\" is not supported"},
+       {"num_experts", -1, "num_experts is -1"},
+       {"num_experts", 2, "lacks num_experts_per_tok"},
+       {"max_position_embeddings", 0, "max_position_embeddings is 0"},
+       {"rms_norm_eps", 0, "is 0, not a number in"},
+       {"intermediate_size", 64, "mlp.gate_proj.weight has the shape"},
+       {"tie_word_embeddings", false, "lm_head.weight is missing"}});
+}
+
+TEST(Gemma, RefusesHostileConfigurations) {
+  FIXTURE_OR_SKIP(gemma3, "models/gemma3");
+  ExpectRefusals(gemma3,
+                 {{"sliding_window", -1, "sliding_window is -1"},
+                  {"use_bidirectional_attention", true, "sees later tokens is not supported"},
+                  {"query_pre_attn_scalar", 0, "query_pre_attn_scalar is 0"},
+                  {"layer_types", Json(std::vector<std::string>(7, "conv")), "layer_types[0] is neither"},
+                  {"head_dim", 16, "q_proj.weight has the shape"}});
+  FIXTURE_OR_SKIP(gemma4, "models/gemma4_e");
+  ExpectRefusals(gemma4, {{"num_kv_shared_layers", 7, "none of their kind has any"},
+                          {"num_kv_shared_layers", 8, "num_kv_shared_layers is 8"},
+                          {"vocab_size_per_layer_input", 100, "is below vocab_size 512"},
+                          {"hidden_size_per_layer_input", 8, "embed_tokens_per_layer.weight has the shape"},
+                          {"global_head_dim", 1 << 20, "global_head_dim is"},
+                          {"num_key_value_heads", 3, "cannot share 3 KV heads"},
+                          {"sliding_window", 0, "self_attn.q_proj.weight has the shape [64, 64]"}});
+}
+
+TEST(SupportedArchitectures, AreThoseOfTheDocumentation) {
+  std::ifstream file("docs/models.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const Architecture& architecture : SupportedArchitectures()) {
+    std::string row = "| " + std::string(architecture.family) + " |";
+    for (const std::string_view names : {architecture.hugging_face, architecture.gguf}) {
+      std::string cell = " `" + std::string(names) + "` |";
+      for (size_t bar = cell.find('|'); bar + 1 < cell.size(); bar = cell.find('|', bar + 1)) {
+        cell.replace(bar, 1, "`, `");
+      }
+      row += cell;
+    }
+    EXPECT_THAT(text, HasSubstr(row));
+  }
+}
+
+}  // namespace
+}  // namespace quire::runner::models

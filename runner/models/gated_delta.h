@@ -1,0 +1,48 @@
+// The gated delta net of Qwen3-Next and Qwen3.5: a linear attention whose state is a matrix per head.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runner/kernels/gated_delta.h"
+#include "runner/models/linear.h"
+#include "runner/models/pass.h"
+
+namespace quire::runner::models {
+
+//   q, k, v = silu(conv(qkv(x)))     q, k of length 1 per head
+//   decay = exp(rate * softplus(a(x) + time_bias))     beta = sigmoid(b(x))
+//   o = gated delta rule(q, k, v, decay, beta)
+//   y = out(norm(o) * silu(z(x)))    norm per head
+struct GatedDeltaNet {
+  kernels::GatedDeltaShape shape;
+  // Rows as named, or grouped by key head where a checkpoint has them that way: [q, k, v.., z..] and [b..,
+  // a..] of each key head and the value heads that share it.
+  Linear qkv, z;  // or
+  Linear qkvz;
+  Linear a, b;  // or
+  Linear ba;
+  std::vector<float> taps;  // [kernel, shape.channels()], oldest first
+  int64_t kernel = 0;
+  std::vector<float> rate, time_bias;  // [value_heads]
+  RmsNorm norm;                        // [value_dim]
+  Linear out;
+  size_t recurrent_layer = 0;  // of the layout
+
+  // What the layout must provide: the convolution's last inputs, a matrix per value head, and of each draft
+  // token the convolution's input and the two gates.
+  cache::RecurrentLayer state() const;
+  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+  // Moves the state in `slot` on by the recorded inputs of some tokens.
+  void Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
+              std::span<const std::byte> inputs, int32_t tokens) const;
+
+ private:
+  void Project(Pass& pass, std::span<const float> x, std::span<float> mixed, std::span<float> gate) const;
+  void ProjectGates(Pass& pass, std::span<const float> x, std::span<float> decay,
+                    std::span<float> beta) const;
+};
+
+}  // namespace quire::runner::models

@@ -1,0 +1,16 @@
+#include "runner/models/linear.h"
+
+#include "runner/kernels/elementwise.h"
+
+namespace quire::runner::models {
+
+void Linear::Run(ThreadPool& pool, std::span<const float> x, int64_t rows, std::span<float> y) const {
+  kernels::MatMul(pool, x, rows, weight, y);
+  if (!bias.empty()) kernels::AddBias(bias, y);
+}
+
+void RmsNorm::Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const {
+  kernels::RmsNorm(pool, x, weight, eps, y);
+}
+
+}  // namespace quire::runner::models

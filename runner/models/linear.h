@@ -1,0 +1,31 @@
+// The layers that treat every row alone: linear maps and norms.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runner/kernels/matmul.h"
+
+namespace quire::runner::models {
+
+// y = x W^T + b.
+struct Linear {
+  kernels::Matrix weight;   // [out, in]; without data where a model has no such layer
+  std::vector<float> bias;  // [out], or empty
+
+  explicit operator bool() const { return weight.data != nullptr; }
+  void Run(ThreadPool& pool, std::span<const float> x, int64_t rows, std::span<float> y) const;
+};
+
+// y = x / sqrt(mean(x^2) + eps) * weight.
+struct RmsNorm {
+  std::vector<float> weight;  // empty where a model has no such norm
+  float eps = 0;
+
+  explicit operator bool() const { return !weight.empty(); }
+  // Rows of weight.size() elements; y may be x.
+  void Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const;
+};
+
+}  // namespace quire::runner::models

@@ -1,0 +1,25 @@
+// Gated feed-forward layers: SwiGLU and GeGLU.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runner/models/linear.h"
+#include "runner/models/pass.h"
+
+namespace quire::runner::models {
+
+enum class Activation : uint8_t { kSilu, kGelu };  // gelu: the tanh approximation
+
+// gate = activation(gate) * up.
+void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate);
+
+// down(activation(gate(x)) * up(x)).
+struct GatedMlp {
+  Linear gate, up, down;
+  Activation activation = Activation::kSilu;
+
+  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+};
+
+}  // namespace quire::runner::models

@@ -1,0 +1,46 @@
+// Mixtures of experts: each token runs through a few of many gated feed-forward layers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runner/kernels/experts.h"
+#include "runner/models/mlp.h"
+#include "runner/models/tensor_binder.h"
+
+namespace quire::runner::models {
+
+// y = sum over the chosen e of weight_e * down_e(activation(gate_e(x)) * up_e(x)), in ascending order of e,
+// plus sigmoid(shared_gate(x)) * shared(x) if there is a shared expert.
+struct MixtureOfExperts {
+  Linear router;  // [experts, hidden]
+  kernels::RoutingRule::Score score = kernels::RoutingRule::Score::kSoftmax;
+  int32_t chosen = 0;               // per token
+  std::vector<float> choice_bias;   // [experts], or empty
+  std::vector<float> expert_scale;  // [experts], or empty
+  bool normalize = true;
+  float normalize_eps = 0;
+  float scale = 1;
+  std::vector<kernels::Matrix> gate, up, down;  // [experts]
+  Activation activation = Activation::kSilu;
+  GatedMlp shared;     // without weights where there is none
+  Linear shared_gate;  // [1, hidden]
+
+  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const { Run(pass, x, x, y); }
+  // The router sees other rows than the experts.
+  void Run(Pass& pass, std::span<const float> router_x, std::span<const float> x, std::span<float> y) const;
+};
+
+// The names of the three matrices of an expert, "{}" for its number, in a Hugging Face checkpoint; in GGUF
+// they are always stacked in ffn_{gate,up,down}_exps or ffn_gate_up_exps.
+struct ExpertNames {
+  std::string_view gate, up, down;
+  std::string_view gate_up_stacked, down_stacked;  // complete; empty where a family never stacks them
+};
+
+// Fills gate, up and down, in whichever form the file has them.
+void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
+                 int64_t width, MixtureOfExperts* moe);
+
+}  // namespace quire::runner::models

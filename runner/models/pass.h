@@ -1,0 +1,55 @@
+// One forward pass, as the layers see it, and the memory it works in. Rows of activations are float32,
+// [rows, width].
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/layout.h"
+#include "cache/write.h"
+#include "runner/kernels/attention.h"
+#include "runner/kernels/experts.h"
+#include "runner/kernels/matmul.h"
+#include "runner/models/model.h"
+
+namespace quire::runner::models {
+
+// Memory that grows to the largest size ever asked for and is then reused. Contents are unspecified.
+class Scratch {
+ public:
+  std::span<float> Get(int64_t size);
+
+ private:
+  std::vector<float> memory_;
+};
+
+// What a model keeps between steps so that a step allocates nothing once it has seen its largest batch.
+struct Workspace {
+  Scratch hidden, normed, mixed;                  // [rows, hidden]
+  Scratch q, k, v, attended, attention_gate;      // [rows, heads or kv_heads, head_dim]
+  Scratch projected, convolved, z, decay, beta;   // of the recurrent layers, see there
+  Scratch gate, up;                               // [rows, ff]
+  Scratch scores, expert_in, expert_out, shared;  // of the experts, see there
+  Scratch outputs;                                // [logit_rows or hidden_rows, hidden]
+  Scratch per_layer, per_layer_context;           // [rows, layers, per-layer width]
+  std::vector<int64_t> positions;                 // [rows]
+  std::vector<kernels::AttentionPlan> plans;      // [attention groups]
+  kernels::Routing routing;
+  std::vector<kernels::MatMulPart> parts;  // experts with rows
+};
+
+struct Pass {
+  const Batch& batch;
+  const cache::StepView& step;
+  const cache::Layout& layout;
+  ThreadPool& pool;
+  Workspace& work;
+
+  int64_t rows() const { return static_cast<int64_t>(batch.tokens.size()); }
+
+  // Fills work.positions and work.plans. To be called before any layer runs.
+  void Prepare(int32_t heads) const;
+};
+
+}  // namespace quire::runner::models

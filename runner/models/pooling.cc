@@ -1,0 +1,88 @@
+#include "runner/models/pooling.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "runner/models/config_reader.h"
+#include "runner/weights/json_text.h"
+
+namespace quire::runner::models {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+
+api::Result<Pooling> ReadGgufPooling(const weights::ModelFiles& files) {
+  ConfigReader read(files);
+  constexpr ConfigKey kKey = {"", "pooling_type"};
+  const int64_t type = read.Integer(kKey, 0, 4, 0);
+  if (type == 4) read.Fail(fmt::format("{} 4, ranking, is not supported", read.Name(kKey)));
+  if (read.error()) return std::unexpected(*read.error());
+  constexpr Pooling kTypes[] = {Pooling::kLast, Pooling::kMean, Pooling::kFirst, Pooling::kLast,
+                                Pooling::kLast};
+  return kTypes[type];
+}
+
+api::Result<Pooling> ReadDirectoryPooling(const weights::ModelFiles& files) {
+  const std::filesystem::path path = std::filesystem::path(files.path()) / "1_Pooling" / "config.json";
+  const auto text = weights::ReadText(path, kMaxConfigBytes);
+  if (!text && text.error().code == api::ErrorCode::kNotFound) return Pooling::kLast;
+  if (!text) return std::unexpected(text.error());
+  const auto config = weights::ParseJson(*text, path.string());
+  if (!config) return std::unexpected(config.error());
+  const auto on = [&](const char* key) {
+    const auto found = config->is_object() ? config->find(key) : config->end();
+    return found != config->end() && found->is_boolean() && found->get<bool>();
+  };
+  if (on("pooling_mode_mean_tokens")) return Pooling::kMean;
+  if (on("pooling_mode_cls_token")) return Pooling::kFirst;
+  if (on("pooling_mode_lasttoken")) return Pooling::kLast;
+  return api::Fail(api::ErrorCode::kBadModel,
+                   fmt::format("{}: the pooling is neither mean, nor cls, nor last token", path.string()));
+}
+
+}  // namespace
+
+api::Result<Pooling> ReadPooling(const weights::ModelFiles& files) {
+  return files.format() == weights::Format::kGguf ? ReadGgufPooling(files) : ReadDirectoryPooling(files);
+}
+
+Pooler::Pooler(Pooling pooling, int32_t hidden, int64_t tokens)
+    : pooling_(pooling), tokens_(tokens), sum_(static_cast<size_t>(hidden)) {
+  assert(tokens >= 1);
+}
+
+std::vector<int32_t> Pooler::RowsOf(int64_t count) const {
+  std::vector<int32_t> rows;
+  if (pooling_ == Pooling::kMean) {
+    rows.resize(static_cast<size_t>(count));
+    std::iota(rows.begin(), rows.end(), 0);
+  } else {
+    const int64_t wanted = pooling_ == Pooling::kFirst ? 0 : tokens_ - 1;
+    if (wanted >= seen_ && wanted < seen_ + count) rows.push_back(static_cast<int32_t>(wanted - seen_));
+  }
+  return rows;
+}
+
+void Pooler::Add(int64_t count, std::span<const float> states) {
+  assert(states.size() == RowsOf(count).size() * sum_.size());
+  for (size_t i = 0; i < states.size(); ++i) sum_[i % sum_.size()] += static_cast<double>(states[i]);
+  seen_ += count;
+}
+
+std::vector<float> Pooler::Finish() const {
+  assert(seen_ == tokens_);
+  double squares = 0;
+  for (const double value : sum_) squares += value * value;
+  const double factor = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  std::vector<float> pooled;
+  pooled.reserve(sum_.size());
+  for (const double value : sum_) pooled.push_back(static_cast<float>(value * factor));
+  return pooled;
+}
+
+}  // namespace quire::runner::models

@@ -1,0 +1,86 @@
+#include "runner/models/pooling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runner/models/edited_files.h"
+
+namespace quire::runner::models {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr int32_t kHidden = 3;
+const std::vector<float> kStates = {1, 2, 2, 0, 0, 4, 5, -2, 0, 0, 3, 4};  // [4, kHidden]
+
+std::vector<float> Pooled(Pooling pooling, int64_t step) {
+  Pooler pooler(pooling, kHidden, 4);
+  for (int64_t from = 0; from < 4; from += step) {
+    const int64_t count = std::min<int64_t>(step, 4 - from);
+    std::vector<float> states;
+    for (const int32_t row : pooler.RowsOf(count)) {
+      const auto at = kStates.begin() + (from + row) * kHidden;
+      states.insert(states.end(), at, at + kHidden);
+    }
+    pooler.Add(count, states);
+  }
+  return pooler.Finish();
+}
+
+TEST(Pooler, TakesMeanLastOrFirstAndNormalizesHoweverTheTextIsCut) {
+  for (const int64_t step : {1, 2, 3, 4}) {
+    EXPECT_EQ(Pooled(Pooling::kFirst, step), (std::vector<float>{1.0F / 3, 2.0F / 3, 2.0F / 3}));
+    EXPECT_EQ(Pooled(Pooling::kLast, step), (std::vector<float>{0, 0.6F, 0.8F}));
+    const double length = std::sqrt(6 * 6 + 3 * 3 + 10 * 10);
+    EXPECT_EQ(Pooled(Pooling::kMean, step),
+              (std::vector<float>{static_cast<float>(6 / length), static_cast<float>(3 / length),
+                                  static_cast<float>(10 / length)}));
+  }
+}
+
+TEST(ReadPooling, AsTheMetadataOfAGgufSays) {
+  test::EditedFiles files("tests/data/gguf/lfm2.f16.gguf");
+  EXPECT_EQ(ReadPooling(files).value(), Pooling::kLast);
+  files.json["lfm2.pooling_type"] = 1U;
+  EXPECT_EQ(ReadPooling(files).value(), Pooling::kMean);
+  files.json["lfm2.pooling_type"] = 2U;
+  EXPECT_EQ(ReadPooling(files).value(), Pooling::kFirst);
+  files.json["lfm2.pooling_type"] = 4U;
+  EXPECT_THAT(ReadPooling(files).error().message, HasSubstr("lfm2.pooling_type 4, ranking"));
+  files.json["lfm2.pooling_type"] = "mean";
+  EXPECT_THAT(ReadPooling(files).error().message, HasSubstr("lfm2.pooling_type"));
+}
+
+TEST(ReadPooling, AsADirectorySays) {
+  const fs::path directory = fs::path(testing::TempDir()) / "quire-pooling";
+  fs::remove_all(directory);
+  fs::create_directories(directory / "1_Pooling");
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    fs::create_symlink(fs::absolute("tests/data/models/lfm2") / file, directory / file);
+  }
+  const auto files = weights::Open(directory).value();
+  EXPECT_EQ(ReadPooling(*files).value(), Pooling::kLast);
+  const auto says = [&](const std::string& text) {
+    std::ofstream(directory / "1_Pooling/config.json") << text;
+    return ReadPooling(*files);
+  };
+  EXPECT_EQ(says(R"({"pooling_mode_mean_tokens": true})").value(), Pooling::kMean);
+  EXPECT_EQ(says(R"({"pooling_mode_cls_token": true})").value(), Pooling::kFirst);
+  EXPECT_EQ(says(R"({"pooling_mode_lasttoken": true})").value(), Pooling::kLast);
+  EXPECT_THAT(says(R"({"pooling_mode_max_tokens": true})").error().message,
+              HasSubstr("1_Pooling/config.json"));
+  EXPECT_THAT(says("[").error().message, HasSubstr("1_Pooling/config.json"));
+  fs::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace quire::runner::models

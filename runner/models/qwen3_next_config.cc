@@ -1,0 +1,102 @@
+#include "runner/models/qwen3_next_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace quire::runner::models {
+namespace {
+
+constexpr int32_t kMaxStateDim = 1024;
+
+std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers) {
+  const int32_t interval =
+      read.Small({"full_attention_interval", "full_attention_interval"}, 1, kMaxLayers, 4);
+  std::vector<bool> is_attention(static_cast<size_t>(layers));
+  for (size_t i = 0; i < is_attention.size(); ++i) {
+    is_attention[i] = (i + 1) % static_cast<size_t>(interval) == 0;
+  }
+  if (const auto types = read.Texts({"layer_types", ""}, layers)) {
+    for (size_t i = 0; i < types->size(); ++i) {
+      is_attention[i] = (*types)[i] == "full_attention";
+      if (!is_attention[i] && (*types)[i] != "linear_attention") {
+        read.Fail(fmt::format("layer_types[{}] is neither \"linear_attention\" nor \"full_attention\"", i));
+      }
+    }
+  }
+  if (const auto recurrent = read.Booleans({"", "attention.recurrent_layers"}, layers)) {
+    for (size_t i = 0; i < recurrent->size(); ++i) is_attention[i] = !(*recurrent)[i];
+  }
+  return is_attention;
+}
+
+kernels::GatedDeltaShape ReadDelta(ConfigReader& read) {
+  kernels::GatedDeltaShape shape;
+  shape.key_heads = read.Integer({"linear_num_key_heads", "ssm.group_count"}, 1, kMaxHeads);
+  shape.value_heads = read.Integer({"linear_num_value_heads", "ssm.time_step_rank"}, 1, kMaxHeads);
+  shape.key_dim = read.Integer({"linear_key_head_dim", "ssm.state_size"}, 1, kMaxStateDim);
+  if (shape.value_heads % shape.key_heads != 0) {
+    read.Fail(fmt::format("{} value heads cannot share {} key heads", shape.value_heads, shape.key_heads));
+  }
+  if (read.gguf()) {
+    const int64_t values = read.Integer({"", "ssm.inner_size"}, 1, int64_t{kMaxHeads} * kMaxStateDim);
+    if (values % shape.value_heads != 0 || values / shape.value_heads > kMaxStateDim) {
+      read.Fail(fmt::format("an inner size of {} is not {} heads of {} at most", values, shape.value_heads,
+                            kMaxStateDim));
+    }
+    shape.value_dim = std::clamp<int64_t>(values / shape.value_heads, 1, kMaxStateDim);
+  } else {
+    shape.value_dim = read.Integer({"linear_value_head_dim", ""}, 1, kMaxStateDim);
+  }
+  if (shape.channels() > kMaxWidth) read.Fail(fmt::format("a delta net of {} channels", shape.channels()));
+  return shape;
+}
+
+// Layers whose number is in mlp_only_layers, and those between the sparse ones, stay dense.
+void ReadExperts(ConfigReader& read, Qwen3NextConfig* config) {
+  config->experts = read.Small({"num_experts", "expert_count"}, 0, kMaxExperts, 0);
+  const auto layers = static_cast<size_t>(config->decoder.layers);
+  config->is_sparse.assign(layers, config->experts > 0);
+  if (config->experts > 0) {
+    config->experts_used = read.Small({"num_experts_per_tok", "expert_used_count"}, 1, config->experts);
+    config->expert_feed_forward =
+        read.Small({"moe_intermediate_size", "expert_feed_forward_length"}, 1, kMaxWidth);
+    config->shared_feed_forward =
+        read.Small({"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}, 1, kMaxWidth);
+    config->normalize = read.Boolean({"norm_topk_prob", "expert_weights_norm"}, true);
+    const int32_t step = read.Small({"decoder_sparse_step", ""}, 1, kMaxLayers, 1);
+    for (size_t i = 0; i < layers; ++i) config->is_sparse[i] = (i + 1) % static_cast<size_t>(step) == 0;
+    if (const auto* dense = read.Find({"mlp_only_layers", ""}); dense != nullptr) {
+      if (!dense->is_array()) return read.Fail("mlp_only_layers is not a list");
+      for (const auto& entry : *dense) {
+        const int64_t layer = ConfigReader::WholeNumber(entry).value_or(-1);
+        if (layer < 0 || layer >= config->decoder.layers) {
+          return read.Fail("mlp_only_layers holds something other than layer numbers");
+        }
+        config->is_sparse[static_cast<size_t>(layer)] = false;
+      }
+    }
+  }
+  if (std::ranges::count(config->is_sparse, false) != 0) config->feed_forward = ReadFeedForward(read);
+}
+
+}  // namespace
+
+Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
+  const std::string architecture = read.files().architecture();
+  Qwen3NextConfig config;
+  config.decoder = ReadDecoderConfig(read, {.norm_eps = 1e-6F});
+  config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_partial = 0.25});
+  config.is_attention = ReadLayerKinds(read, config.decoder.layers);
+  config.delta = ReadDelta(read);
+  // GGUF files of Qwen3.5 tile the value heads over the key heads.
+  config.delta.tiled = read.gguf() && architecture != "qwen3next";
+  config.conv_kernel = read.Small({"linear_conv_kernel_dim", "ssm.conv_kernel"}, 2, kMaxConvKernel);
+  config.grouped_projections = architecture == "qwen3_next" || architecture == "qwen3next";
+  ReadExperts(read, &config);
+  return config;
+}
+
+}  // namespace quire::runner::models

@@ -1,0 +1,32 @@
+// What a Qwen3-Next or Qwen3.5 checkpoint says about itself, from either file format, checked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runner/kernels/gated_delta.h"
+#include "runner/models/decoder_config.h"
+#include "runner/models/rope.h"
+
+namespace quire::runner::models {
+
+struct Qwen3NextConfig {
+  DecoderConfig decoder;
+  RopeSpec rope;
+  std::vector<bool> is_attention;  // [layers]; the others are delta nets
+  kernels::GatedDeltaShape delta;
+  int32_t conv_kernel = 0;
+  bool grouped_projections = false;  // q, k, v, z (and b, a) of each key head together
+  int32_t feed_forward = 0;          // of dense layers; 0 where there are none
+
+  std::vector<bool> is_sparse;  // [layers]; those with experts
+  int32_t experts = 0;
+  int32_t experts_used = 0;
+  int32_t expert_feed_forward = 0;
+  int32_t shared_feed_forward = 0;
+  bool normalize = true;
+};
+
+Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read);
+
+}  // namespace quire::runner::models

@@ -1,0 +1,253 @@
+#include "runner/models/rope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "runner/models/tensor_binder.h"
+
+namespace quire::runner::models {
+namespace {
+
+constexpr double kMaxTheta = 1e15;
+constexpr double kMaxFactor = 1e6;
+
+std::vector<double> Frequencies(double theta, int32_t dims) {
+  std::vector<double> frequencies;
+  frequencies.reserve(static_cast<size_t>(std::max(dims / 2, 0)));
+  for (int32_t i = 0; i < dims / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / dims));
+  return frequencies;
+}
+
+std::vector<float> Rounded(const std::vector<double>& frequencies) {
+  return {frequencies.begin(), frequencies.end()};
+}
+
+// The names of one rotary parameter wherever configurations put it.
+class RopeKeys {
+ public:
+  explicit RopeKeys(const RopeQuery& query) {
+    if (!query.layer_type.empty()) objects_.push_back(fmt::format("rope_parameters/{}", query.layer_type));
+    if (query.layer_type.empty() || query.scaled) objects_.emplace_back("rope_parameters");
+    if (query.scaled) objects_.emplace_back("rope_scaling");
+    scaled_ = query.scaled;
+  }
+
+  std::string HuggingFace(std::string_view name) const {
+    std::string names;
+    for (const std::string& object : objects_) {
+      names += fmt::format("{}{}/{}", names.empty() ? "" : "|", object, name);
+    }
+    return names;
+  }
+  std::string Gguf(std::string_view name) const {
+    return scaled_ && !name.empty() ? fmt::format("rope.scaling.{}", name) : "";
+  }
+
+ private:
+  std::vector<std::string> objects_;
+  bool scaled_ = true;
+};
+
+class RopeReader {
+ public:
+  RopeReader(ConfigReader& read, const RopeQuery& query) : read_(read), query_(query), keys_(query) {}
+
+  RopeSpec Read() {
+    const double theta = Theta();
+    const std::string type = Type();
+    dims_ = Dimensions(type);
+    if (dims_ < 2) read_.Fail("no dimension of a head is left for the rotary embedding");
+    RopeSpec spec;
+    if (type == "default") {
+      spec.frequencies = Rounded(Frequencies(theta, dims_));
+    } else if (type == "linear") {
+      std::vector<double> frequencies = Frequencies(theta, dims_);
+      const double factor = Factor();
+      for (double& f : frequencies) f /= factor;
+      spec.frequencies = Rounded(frequencies);
+    } else if (type == "llama3") {
+      spec.frequencies = Llama3(theta);
+    } else if (type == "yarn") {
+      spec = Yarn(theta);
+    } else if (type == "proportional") {
+      spec.frequencies = Proportional(theta);
+    } else {
+      read_.Fail(fmt::format("the rotary embedding type \"{}\" is not supported", type.substr(0, 60)));
+    }
+    if (read_.gguf()) {
+      spec.pairs = query_.gguf_pairs;
+      Divide(spec.frequencies);
+    }
+    return spec;
+  }
+
+ private:
+  double Positive(std::string_view hugging_face, std::string_view gguf, double high,
+                  std::optional<double> fallback) {
+    return read_.Positive({keys_.HuggingFace(hugging_face), keys_.Gguf(gguf)}, high, fallback);
+  }
+  double Factor() { return Positive("factor", "factor", kMaxFactor, std::nullopt); }
+
+  double Theta() {
+    const std::string name = fmt::format("{}|{}", keys_.HuggingFace("rope_theta"), query_.theta.hugging_face);
+    const auto fallback = query_.default_theta > 0 ? std::optional(query_.default_theta) : std::nullopt;
+    return read_.Positive({name, query_.theta.gguf}, kMaxTheta, fallback);
+  }
+
+  std::string Type() {
+    const std::string name = fmt::format("{}|{}", keys_.HuggingFace("rope_type"), keys_.HuggingFace("type"));
+    const std::string type = read_.Text({name, keys_.Gguf("type")}, "default");
+    // Positions of text are the same in all of an mrope's sections.
+    return type == "none" || type == "mrope" ? "default" : type;
+  }
+
+  int32_t Dimensions(const std::string& type) {
+    const int32_t all = query_.head_dim;
+    if (read_.gguf()) {
+      return std::min(all, read_.Small(query_.dimensions, 2, kernels::kMaxHeadDim, all)) / 2 * 2;
+    }
+    const std::string name =
+        fmt::format("{}|partial_rotary_factor", keys_.HuggingFace("partial_rotary_factor"));
+    partial_ = read_.Positive({name, ""}, 1, query_.default_partial);
+    return type == "proportional" ? all : static_cast<int32_t>(partial_ * all) / 2 * 2;
+  }
+
+  std::vector<float> Llama3(double theta) {
+    Llama3Scaling scaling;
+    scaling.factor = Factor();
+    scaling.low_freq_factor = Positive("low_freq_factor", "", kMaxFactor, std::nullopt);
+    scaling.high_freq_factor = Positive("high_freq_factor", "", kMaxFactor, std::nullopt);
+    scaling.original_context = OriginalContext();
+    if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+      read_.Fail("high_freq_factor is not above low_freq_factor");
+    }
+    return Llama3Frequencies(theta, dims_, scaling);
+  }
+
+  double OriginalContext() {
+    const double context = read_.Positive({"max_position_embeddings", "context_length"}, 1e9, 1e9);
+    const std::string name =
+        keys_.HuggingFace("original_max_position_embeddings") + "|" + "original_max_position_embeddings";
+    return read_.Positive({name, keys_.Gguf("original_context_length")}, 1e9, context);
+  }
+
+  RopeSpec Yarn(double theta) {
+    YarnScaling scaling;
+    scaling.factor = Factor();
+    scaling.original_context = OriginalContext();
+    scaling.beta_fast = Positive("beta_fast", "yarn_beta_fast", 1e6, 32);
+    scaling.beta_slow = Positive("beta_slow", "yarn_beta_slow", 1e6, 1);
+    scaling.truncate = read_.Boolean({keys_.HuggingFace("truncate"), ""}, true);
+    RopeSpec spec{.frequencies = YarnFrequencies(theta, dims_, scaling), .magnitude = 1};
+    const auto growth = [&](double share) {
+      return 0.1 * share * std::log(std::max(scaling.factor, 1.0)) + 1;
+    };
+    double magnitude = growth(1);
+    if (read_.gguf()) {
+      magnitude *= Positive("", "attn_factor", 1e3, 1);
+    } else {
+      const bool both = read_.Find({keys_.HuggingFace("mscale"), ""}) != nullptr &&
+                        read_.Find({keys_.HuggingFace("mscale_all_dim"), ""}) != nullptr;
+      if (both) {
+        magnitude = growth(Positive("mscale", "", 1e3, 1)) / growth(Positive("mscale_all_dim", "", 1e3, 1));
+      }
+      magnitude = Positive("attention_factor", "", 1e3, magnitude);
+    }
+    spec.magnitude = static_cast<float>(magnitude);
+    return spec;
+  }
+
+  // The first share of the pairs turns, as if all did; the others do not.
+  std::vector<float> Proportional(double theta) {
+    std::vector<double> frequencies = Frequencies(theta, dims_);
+    const double factor = Positive("factor", "", kMaxFactor, 1);
+    const auto turning = static_cast<size_t>(partial_ * dims_ / 2);
+    for (size_t i = 0; i < frequencies.size(); ++i)
+      frequencies[i] = i < turning ? frequencies[i] / factor : 0;
+    return Rounded(frequencies);
+  }
+
+  // GGUF keeps what llama3 and proportional scaling make of a frequency as its divisor.
+  void Divide(std::vector<float>& frequencies) {
+    TensorBinder bind(read_.files());
+    const TensorScope files = bind.Outside();
+    if (!query_.scaled || !files.Has({"", "rope_freqs.weight"})) return;
+    const std::vector<float> divisors =
+        files.Values({"", "rope_freqs.weight"}, static_cast<int64_t>(frequencies.size()));
+    if (bind.error())
+      return read_.Fail("tensor rope_freqs.weight does not have a divisor per rotary frequency");
+    for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= divisors[i];
+  }
+
+  ConfigReader& read_;
+  const RopeQuery& query_;
+  RopeKeys keys_;
+  double partial_ = 1;
+  int32_t dims_ = 0;
+};
+
+}  // namespace
+
+std::vector<float> Llama3Frequencies(double theta, int32_t dims, const Llama3Scaling& scaling) {
+  std::vector<double> frequencies = Frequencies(theta, dims);
+  const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
+  for (double& f : frequencies) {
+    const double wave_length = 2 * std::numbers::pi / f;
+    if (wave_length < scaling.original_context / high) continue;
+    if (wave_length > scaling.original_context / low) {
+      f /= scaling.factor;
+    } else {
+      const double smooth = (scaling.original_context / wave_length - low) / (high - low);
+      f = (1 - smooth) * f / scaling.factor + smooth * f;
+    }
+  }
+  return Rounded(frequencies);
+}
+
+std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling& scaling) {
+  // The dimension whose wave fits `turns` times into the original context.
+  const auto dimension_of = [&](double turns) {
+    return dims * std::log(scaling.original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  double low = dimension_of(scaling.beta_fast), high = dimension_of(scaling.beta_slow);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dims - 1.0);
+  if (low == high) high += 0.001;
+  std::vector<double> frequencies = Frequencies(theta, dims);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] *= (1 - stretched) + stretched / scaling.factor;
+  }
+  return Rounded(frequencies);
+}
+
+RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query) { return RopeReader(read, query).Read(); }
+
+void RotaryEmbedding::Prepare(const Pass& pass) {
+  const auto size = static_cast<int64_t>(pass.work.positions.size() * spec_.frequencies.size());
+  cos_ = cos_memory_.Get(size);
+  sin_ = sin_memory_.Get(size);
+  kernels::RopeTable(pass.pool, pass.work.positions, spec_.frequencies, cos_, sin_, spec_.magnitude);
+}
+
+void RotaryEmbedding::Apply(const Pass& pass, int32_t head_dim, std::span<float> x) const {
+  kernels::Rope(pass.pool, cos_, sin_, static_cast<int64_t>(spec_.frequencies.size()), head_dim, pass.rows(),
+                x, spec_.pairs);
+}
+
+void RotaryEmbedding::Shift(int64_t shift, int32_t head_dim, std::span<float> keys) const {
+  ThreadPool alone(1);
+  std::vector<float> cos(spec_.frequencies.size()), sin(cos.size());
+  kernels::RopeTable(alone, std::span(&shift, 1), spec_.frequencies, cos, sin);
+  kernels::Rope(alone, cos, sin, static_cast<int64_t>(cos.size()), head_dim, 1, keys);
+}
+
+}  // namespace quire::runner::models

@@ -1,0 +1,70 @@
+// Rotary position embeddings and the ways to stretch them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runner/kernels/elementwise.h"
+#include "runner/models/config_reader.h"
+#include "runner/models/pass.h"
+
+namespace quire::runner::models {
+
+// Which angles and how long: pair i of a head turns by position * frequencies[i] and grows by `magnitude`.
+struct RopeSpec {
+  std::vector<float> frequencies = {};  // [pairs]; 0 leaves a pair as it is
+  float magnitude = 1;
+  kernels::RopePairs pairs = kernels::RopePairs::kHalves;
+};
+
+// What a family's reader asks the configuration for.
+struct RopeQuery {
+  int32_t head_dim = 0;
+  // "sliding_attention", "full_attention": where a configuration has parameters per kind of layer. Empty: one
+  // for all.
+  std::string_view layer_type = {};
+  ConfigKey theta = {"rope_theta", "rope.freq_base"};  // outside of rope_parameters
+  double default_theta = 0;                            // 0: it must be given
+  double default_partial = 1;                          // the share of a head that turns
+  ConfigKey dimensions = {"", "rope.dimension_count"};
+  bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
+  kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;  // how the family's GGUF rows are arranged
+};
+
+// Default, linear, llama3, YaRN (Peng et al. 2023) and proportional (Gemma 4) embeddings; any other type is
+// an error.
+RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query);
+
+// The stretched frequencies, f = theta^(-2i / dims) to begin with, in the published formulas.
+struct Llama3Scaling {
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4, original_context = 8192;
+};
+std::vector<float> Llama3Frequencies(double theta, int32_t dims, const Llama3Scaling& scaling);
+
+struct YarnScaling {
+  double factor = 1, original_context = 0, beta_fast = 32, beta_slow = 1;
+  bool truncate = true;  // whole dimensions for the ramp's ends
+};
+std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling& scaling);
+
+// Computes the angles of a pass once; all layers of the pass then use them. Engine thread only.
+class RotaryEmbedding {
+ public:
+  RotaryEmbedding() = default;
+  explicit RotaryEmbedding(RopeSpec spec) : spec_(std::move(spec)) {}
+
+  void Prepare(const Pass& pass);
+  // x [rows, heads, head_dim], in place.
+  void Apply(const Pass& pass, int32_t head_dim, std::span<float> x) const;
+  // Turns keys [tokens, head_dim], stored at some positions, to those `shift` later. No pass is needed.
+  void Shift(int64_t shift, int32_t head_dim, std::span<float> keys) const;
+
+ private:
+  RopeSpec spec_;
+  Scratch cos_memory_, sin_memory_;  // [rows, pairs]
+  std::span<float> cos_, sin_;
+};
+
+}  // namespace quire::runner::models
