@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -53,7 +54,7 @@ std::optional<int64_t> TakeTerm(std::string_view& text) {
     if (!text.starts_with(unit.name)) continue;
     text.remove_prefix(unit.name.size());
     int64_t ns = 0;
-    const auto part = static_cast<int64_t>(fraction * static_cast<double>(unit.ns) + 0.5);
+    const auto part = int64_t{std::llround(fraction * static_cast<double>(unit.ns))};
     if (__builtin_mul_overflow(whole, unit.ns, &ns) || __builtin_add_overflow(ns, part, &ns))
       return std::nullopt;
     return ns;

@@ -16,6 +16,9 @@ namespace quire::api {
 struct PromptReady {
   int32_t prompt_tokens = 0;  // includes cached
   int32_t cached_tokens = 0;
+  // Why not all of it: cold | diverged@N (tokens) | evicted | salt | layout | off. Empty: all that can be
+  // was.
+  std::string miss = {};
 };
 
 struct TokenCandidate {

@@ -21,7 +21,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -29,9 +29,11 @@ inline constexpr size_t kFrameBytesMax = size_t{256}
 // ---- daemon -> runner ----
 
 struct LoadModel {
-  std::string path;     // GGUF file or Hugging Face directory
-  int32_t num_ctx = 0;  // largest context a sequence may ask for; 0 = the model's trained length
-  int32_t threads = 0;  // compute threads; 0 = physical cores this process may use
+  std::string path;         // GGUF file or Hugging Face directory
+  int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
+  int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
+  int64_t cache_bytes = 0;  // of all caches together; 0 = by the machine's memory
+  bool reuse_prefixes = true;
 };
 struct InspectModel {  // answered by Inspected; needs no loaded model
   std::string path;

@@ -132,7 +132,8 @@ Usage GetUsage(Fields& fields) {
 Json PackEvent(const PromptReady& e) {
   return {{"kind", static_cast<int32_t>(kPromptReady)},
           {"prompt_tokens", e.prompt_tokens},
-          {"cached_tokens", e.cached_tokens}};
+          {"cached_tokens", e.cached_tokens},
+          {"miss", e.miss}};
 }
 Json PackEvent(const TextDelta& e) {
   return {{"kind", static_cast<int32_t>(kTextDelta)},
@@ -183,6 +184,7 @@ Event GetEvent(Fields& message) {
       PromptReady e;
       fields.Get("prompt_tokens", e.prompt_tokens, 0);
       fields.Get("cached_tokens", e.cached_tokens, 0, e.prompt_tokens);
+      fields.Get("miss", e.miss);
       return e;
     }
   }

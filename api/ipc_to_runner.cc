@@ -15,6 +15,7 @@ enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel,
 enum PromptKind : int32_t { kChat, kRaw, kContinued };
 
 constexpr int32_t kThreadsMax = 4096;
+constexpr int32_t kWeightMax = 1000;
 
 Json Pack(const ToolCall& call) {
   return {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments_json}};
@@ -77,6 +78,9 @@ Json Pack(const Request& request) {
   return {{"prompt", Pack(request.prompt)},
           {"params", Pack(request.params)},
           {"refuse_overflow", request.overflow == Overflow::kRefuse},
+          {"tenant", request.client.tenant},
+          {"cache_salt", request.client.cache_salt},
+          {"weight", request.client.weight},
           {"shift", request.shift},
           {"logprobs", request.logprobs},
           {"top_logprobs", request.top_logprobs},
@@ -84,7 +88,7 @@ Json Pack(const Request& request) {
 }
 
 // Message members that are left out when empty.
-Message UnpackMessage(const Json& value, std::string path, FirstError& error) {
+Message UnpackMessage(const Json& value, const std::string& path, FirstError& error) {
   Message message;
   Fields required = PayloadFields(value, error, path);
   required.Get("role", message.role);
@@ -180,6 +184,9 @@ Request GetRequest(Fields& submit) {
   bool refuse = false;
   fields.Get("refuse_overflow", refuse);
   request.overflow = refuse ? Overflow::kRefuse : Overflow::kTruncate;
+  fields.Get("tenant", request.client.tenant);
+  fields.Get("cache_salt", request.client.cache_salt);
+  fields.Get("weight", request.client.weight, 1, kWeightMax);
   fields.Get("shift", request.shift);
   fields.Get("logprobs", request.logprobs);
   fields.Get("top_logprobs", request.top_logprobs, 0, kTopLogprobsMax);
@@ -188,7 +195,11 @@ Request GetRequest(Fields& submit) {
 }
 
 std::string EncodeOne(const LoadModel& m) {
-  return MakeFrame(kLoadModel, {{"path", m.path}, {"num_ctx", m.num_ctx}, {"threads", m.threads}});
+  return MakeFrame(kLoadModel, {{"path", m.path},
+                                {"num_ctx", m.num_ctx},
+                                {"threads", m.threads},
+                                {"cache_bytes", m.cache_bytes},
+                                {"reuse_prefixes", m.reuse_prefixes}});
 }
 std::string EncodeOne(const InspectModel& m) {
   return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}});
@@ -209,6 +220,8 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
       fields.Get("path", m.path);
       fields.Get("num_ctx", m.num_ctx, 0);
       fields.Get("threads", m.threads, 0, kThreadsMax);
+      fields.Get("cache_bytes", m.cache_bytes, 0);
+      fields.Get("reuse_prefixes", m.reuse_prefixes);
       return m;
     }
     case kInspectModel: {

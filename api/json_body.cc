@@ -58,6 +58,15 @@ std::optional<std::chrono::nanoseconds> GetKeepAlive(Fields& body) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
+std::string GetCacheSalt(Fields& body) {
+  std::string salt;
+  body.Get("cache_salt", salt);
+  if (salt.size() > kCacheSaltBytesMax) {
+    body.Reject("cache_salt", fmt::format("must have at most {} bytes", kCacheSaltBytesMax));
+  }
+  return salt;
+}
+
 int32_t GetTopLogprobs(Fields& body) {
   int32_t top = 0;
   body.Get("top_logprobs", top, 0, kTopLogprobsMax);

@@ -31,6 +31,9 @@ void GetOption(Fields& fields, std::string_view name, Options& options);
 
 int32_t GetTopLogprobs(Fields& body);
 
+// "cache_salt": requests share cached prefixes only with those of the same one.
+std::string GetCacheSalt(Fields& body);
+
 // "messages", each read by `get`, which takes the Fields of one. Bounds messages and tool calls together.
 class MessageList {
  public:

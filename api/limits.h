@@ -12,5 +12,6 @@ inline constexpr size_t kMessagesMax = 250'000;  // messages and tool calls of o
 inline constexpr size_t kStopStringsMax = 1024;
 inline constexpr size_t kStopBytesMax = size_t{64} << 10;  // all stop strings together
 inline constexpr int32_t kTopLogprobsMax = 20;
+inline constexpr size_t kCacheSaltBytesMax = 1024;
 
 }  // namespace quire::api

@@ -30,6 +30,7 @@ struct CommonRequest {
   bool shift = true;
   bool logprobs = false;
   int32_t top_logprobs = 0;
+  std::string cache_salt;
 };
 
 struct GenerateRequest : CommonRequest {

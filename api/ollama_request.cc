@@ -74,6 +74,7 @@ void GetCommon(Fields& body, CommonRequest& request) {
   body.Get("shift", request.shift);
   body.Get("logprobs", request.logprobs);
   request.top_logprobs = GetTopLogprobs(body);
+  request.cache_salt = GetCacheSalt(body);
   CheckThink(body, request.model);
   CheckFormat(body);
   CheckDebugRender(body);
@@ -128,6 +129,7 @@ Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) 
   request.params = Resolve(Overlay(defaults.options, common.options));
   request.overflow = common.truncate ? Overflow::kTruncate : Overflow::kRefuse;
   request.shift = common.shift;
+  request.client.cache_salt = common.cache_salt;
   request.logprobs = common.logprobs;
   request.top_logprobs = common.logprobs ? common.top_logprobs : 0;
   return request;

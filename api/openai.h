@@ -27,6 +27,7 @@ struct ChatRequest {
   Options options;  // temperature and top_p keep OpenAI's default 1 where absent; see ToRequest()
   std::vector<std::string> unknown_options;            // for the log
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::string cache_salt;
   bool logprobs = false;
   int32_t top_logprobs = 0;
 };

@@ -161,6 +161,7 @@ void GetBody(Fields& body, ChatRequest& request) {
     fields.Get("include_usage", request.include_usage);
   }
   request.keep_alive = GetKeepAlive(body);
+  request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request);
   GetLogprobs(body, request);
   request.messages =
@@ -190,6 +191,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.params = Resolve(Overlay(Overlay(dialect, defaults.options), chat.options));
   request.overflow = Overflow::kRefuse;
   request.shift = false;  // neither the prompt nor the answer's context is cut here
+  request.client.cache_salt = std::move(chat.cache_salt);
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
   request.prompt = ChatPrompt{WithDefaults(std::move(chat.messages), defaults)};

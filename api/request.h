@@ -85,8 +85,17 @@ enum class Overflow : uint8_t {
   kRefuse,    // kContextLengthExceeded with both numbers
 };
 
+// Whose request it is. Requests that differ in tenant or salt never share a cached prefix; tenants share the
+// machine by weight.
+struct Client {
+  std::string tenant;      // who presented which credential, as an opaque text; empty = nobody said
+  std::string cache_salt;  // of the request's own choosing
+  int32_t weight = 1;      // >= 1
+};
+
 struct Request {
   Prompt prompt;
+  Client client = {};
   GenerationParams params;
   Overflow overflow = Overflow::kTruncate;
   bool shift = true;          // at the end of the context drop half of the unkept tokens and go on

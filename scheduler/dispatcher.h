@@ -39,7 +39,9 @@ struct Limits {
   int32_t loaded_models_max = 3;
   int32_t queue_max = 512;  // requests waiting, all models together
   int32_t default_num_ctx = 4096;
-  int32_t threads = 0;  // per runner; 0 = physical cores this process may use
+  int32_t threads = 0;      // per runner; 0 = physical cores this process may use
+  int64_t cache_bytes = 0;  // per runner; 0 = by the machine's memory
+  bool reuse_prefixes = true;
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
   std::chrono::nanoseconds default_keep_alive = std::chrono::minutes(5);
   std::chrono::nanoseconds inspect_timeout = std::chrono::minutes(1);

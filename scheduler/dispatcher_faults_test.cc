@@ -12,6 +12,7 @@ namespace quire::scheduler {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 class DispatcherFaultsTest : public DispatcherFixture {
@@ -127,7 +128,9 @@ TEST_F(DispatcherFaultsTest, LoadTimeout) {
   limits().load_timeout = milliseconds(30);
   const api::Error error = RefusalOf(Submit(Spec("hang-load"), "answer 1"));
   EXPECT_EQ(error.code, api::ErrorCode::kUnavailable);
-  EXPECT_EQ(error.message, "loading hang-load took longer than 0.03 s");
+  // On a busy machine the time may be over before the runner has said hello.
+  EXPECT_THAT(error.message,
+              AnyOf("loading hang-load took longer than 0.03 s", "the model runner did not start in time"));
   loop().RunUntil([] { return !HasChildren(); });
 }
 
@@ -140,7 +143,7 @@ TEST_F(DispatcherFaultsTest, NoHelloInTime) {
 TEST_F(DispatcherFaultsTest, AnotherVersionOfTheLink) {
   const api::Error error = RefusalOf(Submit(Spec("ok", "bad-version"), "answer 1"));
   EXPECT_EQ(error.code, api::ErrorCode::kRunnerDied);
-  EXPECT_THAT(error.message, HasSubstr("version 2"));
+  EXPECT_THAT(error.message, HasSubstr("version " + std::to_string(api::ipc::kVersion + 1)));
 }
 
 TEST_F(DispatcherFaultsTest, AnotherFirstFrameThanHello) {

@@ -77,7 +77,7 @@ class Dispatcher::Impl::InspectionPlace {
   const std::shared_ptr<Inspection> inspection_;
 };
 
-Dispatcher::Impl::Impl(boost::asio::any_io_executor executor, std::filesystem::path runner_binary,
+Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
                        Limits limits)
     : executor_(executor),
       limits_(limits),
@@ -246,7 +246,9 @@ void Dispatcher::Impl::ArmTimer(std::optional<Placement::Time> wake_at) {
 void Dispatcher::Impl::StartRunner(const Placement::Load& load) {
   const ModelSpec& spec = pending_.at(load.first)->spec;
   auto runner = std::make_shared<ModelRunner>(
-      host_, ModelRunner::Job{spec.key, spec.name, spec.path, limits_.threads, limits_.load_timeout},
+      host_,
+      ModelRunner::Job{spec.key, spec.name, spec.path, limits_.threads, limits_.cache_bytes,
+                       limits_.reuse_prefixes, limits_.load_timeout},
       weak_from_this());
   runners_[load.key] = runner;
   runner->Start();

@@ -30,7 +30,7 @@ class Dispatcher::Impl : public ModelRunner::Owner, public std::enable_shared_fr
  public:
   using Self = std::shared_ptr<Impl>;
 
-  Impl(boost::asio::any_io_executor executor, std::filesystem::path runner_binary, Limits limits);
+  Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary, Limits limits);
 
   static Awaitable<api::Result<std::unique_ptr<Generation>>> Submit(Self self, ModelSpec spec,
                                                                     api::Request request,

@@ -43,7 +43,7 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
     const api::Error why = co_await self->Serve();
     const bool useless = self->state_ != State::kLoaded;
     if (useless && !self->stop_asked()) {
-      spdlog::warn("{} was not loaded: {}", self->job_.name, OneLine(why.message));
+      spdlog::warn("load failed model={} error=\"{}\"", self->job_.name, OneLine(why.message));
     }
     self->BeginEnding(why);
     co_await self->Shut(useless);
@@ -56,16 +56,18 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
 
 // Returns why the runner is to end.
 boost::asio::awaitable<api::Error> ModelRunner::Serve() {
+  const Time start = Clock::now();
   if (auto loaded = co_await LoadModel(); !loaded) {
     co_return stop_reason_ ? *stop_reason_ : std::move(loaded).error();
   }
   state_ = State::kLoaded;
-  spdlog::info("{} loaded in runner {}", job_.name, pid());
+  spdlog::info("loaded model={} runner_pid={} load_ms={:.1f}", job_.name, pid(),
+               std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   if (const auto owner = owner_.lock()) owner->OnLoaded(*this);
   while (!over() && !stop_asked()) co_await changed().Wait();
   if (stop_reason_) co_return *stop_reason_;
   const std::string cause = co_await Cause();
-  spdlog::warn("runner {} of {} ended: {}", pid(), job_.name, OneLine(cause));
+  spdlog::warn("runner ended model={} runner_pid={} error=\"{}\"", job_.name, pid(), OneLine(cause));
   co_return api::Error{api::ErrorCode::kRunnerDied, "the model runner ended: " + cause};
 }
 
@@ -77,7 +79,11 @@ boost::asio::awaitable<api::Result<void>> ModelRunner::LoadModel() {
   if (auto opened = co_await Open(deadline); !opened) co_return std::unexpected(std::move(opened).error());
 
   state_ = State::kLoading;
-  Send(api::ipc::LoadModel{.path = job_.path.string(), .num_ctx = 0, .threads = job_.threads});
+  Send(api::ipc::LoadModel{.path = job_.path.string(),
+                           .num_ctx = 0,
+                           .threads = job_.threads,
+                           .cache_bytes = job_.cache_bytes,
+                           .reuse_prefixes = job_.reuse_prefixes});
   const auto answered = [this] { return state_ != State::kLoading || load_failure_; };
   while (!answered() && !over() && !stop_asked() && Clock::now() < deadline)
     co_await changed().Wait(deadline);

@@ -41,6 +41,8 @@ class ModelRunner : public RunnerSession {
     std::string name;
     std::filesystem::path path;
     int32_t threads = 0;
+    int64_t cache_bytes = 0;
+    bool reuse_prefixes = true;
     std::chrono::nanoseconds load_timeout;  // <= 0 = never
   };
 

@@ -30,7 +30,7 @@ boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_);
   if (!process) co_return std::unexpected(std::move(process).error());
   process_ = *std::move(process);
-  spdlog::debug("runner {} for {} started", pid(), name_);
+  spdlog::debug("runner started model={} runner_pid={}", name_, pid());
   link_ = std::make_shared<RunnerLink>(process_->TakeSocket(), weak_from_this());
   link_->Start(host_.gate);
   host_.gate.Start(WatchExit(shared_from_this()));
@@ -73,7 +73,7 @@ boost::asio::awaitable<void> RunnerSession::Shut(bool at_once) {
   if (!exit_) process_->Send(SIGKILL);
   while (!exit_) co_await changed_.Wait();
   link_->Close();
-  spdlog::debug("runner {} for {} {}", pid(), name_, exit_->ToString());
+  spdlog::debug("runner ended model={} runner_pid={} exit=\"{}\"", name_, pid(), exit_->ToString());
 }
 
 void RunnerSession::Kill() {

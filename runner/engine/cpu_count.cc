@@ -7,27 +7,20 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <string>
+
+#include "runner/engine/cgroup.h"
 
 namespace quire::runner::engine {
 namespace {
 
-// cgroup v2: the tightest cpu.max ("quota period" in microseconds, or "max period") from our group up to the
-// root.
+// The tightest cpu.max ("quota period" in microseconds, or "max period").
 double QuotaCores() {
   double cores = std::numeric_limits<double>::infinity();
-  std::ifstream self("/proc/self/cgroup");
-  for (std::string line; std::getline(self, line);) {
-    if (!line.starts_with("0::")) continue;
-    std::filesystem::path group = line.substr(3);
-    while (true) {
-      std::ifstream file("/sys/fs/cgroup" + (group / "cpu.max").string());
-      double quota = 0;
-      double period = 0;
-      if (file >> quota >> period && period > 0) cores = std::min(cores, quota / period);
-      if (!group.has_relative_path()) break;
-      group = group.parent_path();
-    }
+  for (const std::filesystem::path& group : OwnCgroups()) {
+    std::ifstream file(group / "cpu.max");
+    double quota = 0;
+    double period = 0;
+    if (file >> quota >> period && period > 0) cores = std::min(cores, quota / period);
   }
   return cores;
 }

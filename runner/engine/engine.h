@@ -1,23 +1,34 @@
 // The step loop of one loaded model: admits prepared requests, computes ragged batches, and emits events.
 //
 // One thread, the engine thread, owns all of it: caches, sequences and batch. Each step takes every decoding
-// sequence and prompt chunks up to a token budget (step_plan.h), so that a long prompt never holds up running
-// streams for more than one step.
+// sequence and prompt chunks up to what the step's time allows (step_plan.h, prefill_budget.h), so that a
+// long prompt never holds up running streams for more than one step.
+//
+// Memory follows live tokens. When a step finds no room, even after the snapshot store gave up what it could,
+// the youngest sequence is preempted: what it computed becomes a snapshot, and it is resumed once another has
+// ended. Nothing of this shows in any answer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <expected>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <unordered_set>
 #include <variant>
 #include <vector>
 
 #include "api/ipc.h"
 #include "cache/hybrid_cache.h"
-#include "runner/engine/generation.h"
+#include "runner/engine/active_request.h"
+#include "runner/engine/admission.h"
+#include "runner/engine/fair_share.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
+#include "runner/engine/prefill_budget.h"
+#include "runner/engine/prefix_reuse.h"
 #include "runner/engine/prepare.h"
 #include "runner/kernels/thread_pool.h"
 
@@ -41,9 +52,11 @@ struct Stop {};
 using Input = std::variant<Arrived, Prepared, api::ipc::Credit, api::ipc::Cancel, Stop>;
 
 struct EngineLimits {
-  int32_t running_max = 16;      // sequences in a batch
-  int32_t prefill_tokens = 128;  // prompt tokens per step
-  int64_t cache_tokens = 0;      // tokens the caches hold over all sequences
+  int32_t running_max = 32;    // sequences in a batch
+  int32_t prefill_tokens = 0;  // prompt tokens per step; 0 = by the time that steps take
+  size_t cache_bytes = 0;      // of pages, slots and snapshots together
+  bool reuse_prefixes = true;
+  int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
 };
 
 class Engine {
@@ -57,19 +70,48 @@ class Engine {
   void Run();
 
   int64_t cache_bytes() const { return static_cast<int64_t>(cache_->stats().capacity_bytes); }
+  // Tokens of the longest sequence that the caches can hold.
+  int32_t context_max() const { return context_max_; }
+
+  // For tests and tools; on the engine thread, or after Run() has returned.
+  std::expected<void, std::string> CheckInvariants() const;
+  struct Stats {
+    cache::StoreStats store;
+    cache::CacheStats cache;
+    uint64_t steps = 0;
+    uint64_t preemptions = 0;
+    uint64_t tokens_computed = 0;
+    uint64_t prompt_tokens_computed = 0;  // of prompts, those computed again after a preemption included
+  };
+  Stats stats() const;
 
  private:
   Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
          std::function<void(api::ipc::ToDaemon)> send, std::unique_ptr<cache::HybridCache> cache);
 
   bool Take(Input input);  // false for Stop
+  void Enter(Prepared prepared);
+  void Cancel(api::RequestId id);
+  bool RemoveEnded();  // whether there was one
+
+  // Admission (engine_admission.cc).
   void Admit();
-  bool HasRoomFor(const Prepared& request) const;
-  int64_t WorstCaseTokens(const api::Request& request, const PreparedPrompt& prompt) const;
-  void Start(Prepared request);
+  std::optional<size_t> PickNext();  // index into waiting_
+  bool StillFollows(const ActiveRequest& request) const;
+  std::optional<Leader> FindLeaderOf(const ActiveRequest& request);
+  void Start(std::unique_ptr<ActiveRequest> request);
+  size_t BytesFor(const ActiveRequest& request) const;
+  bool PreemptYoungest();  // false when there is nobody to preempt
+
+  // One step (engine_step.cc).
+  bool Step();  // false when nobody can go on
   std::vector<StepItem> PlanNext() const;
-  void Step(const std::vector<StepItem>& items);
-  void RemoveEnded();
+  models::Batch BatchOf(const std::vector<StepItem>& items) const;
+  std::unique_ptr<cache::Step> BeginStep(std::vector<StepItem>& items);
+  void Advance(const std::vector<StepItem>& items, int32_t prefill);
+  void Sample(const std::vector<StepItem>& items);
+  void Shift(ActiveRequest& request);
+
   void SendBeat();
   void Emit(api::RequestId id, api::Event event);
 
@@ -78,19 +120,25 @@ class Engine {
   ThreadPool pool_;
   Mailbox<Input>& inbox_;
   const std::function<void(api::ipc::ToDaemon)> send_;
-  std::unique_ptr<cache::HybridCache> cache_;  // outlives the sequences in running_
+  const cache::RotateKeys rotate_keys_;
+  std::unique_ptr<cache::HybridCache> cache_;  // outlives the store and all sequences
+  PrefixReuse prefixes_;
+  const int32_t context_max_;
 
-  struct Running {
-    std::unique_ptr<Generation> generation;
-    int64_t reserved_tokens = 0;
-  };
   std::unordered_set<uint64_t> preparing_;  // arrived, not yet prepared
-  std::deque<Prepared> waiting_;            // in order of preparation
-  std::vector<Running> running_;            // in order of admission
-  int64_t reserved_tokens_ = 0;
+  ActiveRequests waiting_;                  // in order of arrival, preempted ones anywhere
+  ActiveRequests running_;                  // in order of admission
+  FairShare shares_;                        // of everyone in waiting_ and running_
+  bool hold_admission_ = false;             // memory ran out; nobody has ended since
+  uint64_t arrivals_ = 0;
+
+  PrefillBudget budget_;
   std::vector<float> logits_;  // [logit rows, vocab]
   sampler::Workspace sampling_workspace_;
   uint64_t steps_ = 0;
+  uint64_t preemptions_ = 0;
+  uint64_t tokens_computed_ = 0;
+  uint64_t prompt_tokens_computed_ = 0;
 };
 
 }  // namespace quire::runner::engine

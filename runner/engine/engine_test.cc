@@ -1,127 +1,17 @@
 // The engine with the bundled model, driven as the host drives it, without processes.
 
-#include "runner/engine/engine.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <set>
-#include <thread>
+
+#include "runner/engine/engine_bench.h"
 
 namespace quire::runner::engine {
 namespace {
 
 using testing::HasSubstr;
 using testing::SizeIs;
-
-constexpr const char* kModel = "packaging/models/quire-demo-F16.gguf";
-
-struct Outcome {
-  std::vector<api::TextDelta> deltas;
-  std::optional<api::PromptReady> ready;
-  std::optional<api::Finished> finished;
-  std::optional<api::Failed> failed;
-
-  bool ended() const { return finished || failed; }
-  std::string text() const {
-    std::string joined;
-    for (const auto& delta : deltas) joined += delta.text;
-    return joined;
-  }
-  std::vector<float> logprobs() const {
-    std::vector<float> values;
-    for (const auto& delta : deltas) {
-      for (const auto& token : delta.logprobs) values.push_back(token.chosen.logprob);
-    }
-    return values;
-  }
-};
-
-// An engine on a thread of its own; the test's thread submits and waits.
-class Bench {
- public:
-  explicit Bench(EngineLimits limits = {.cache_tokens = 16 * 4096}, int32_t threads = 2,
-                 bool model_stops = true) {
-    auto model = Load(kModel, [](float, std::string_view) {});
-    EXPECT_TRUE(model.has_value()) << model.error().message;
-    if (!model_stops) model->end_of_generation.clear();
-    tokenizer_ = model->tokenizer;
-    template_ = model->prompt_template;
-    context_length_ = model->model->context_length();
-    auto engine = Engine::Create(std::move(*model), limits, threads, inbox_,
-                                 [this](api::ipc::ToDaemon message) { Receive(std::move(message)); });
-    EXPECT_TRUE(engine.has_value());
-    engine_ = std::move(*engine);
-    thread_ = std::thread([this] { engine_->Run(); });
-  }
-  ~Bench() {
-    inbox_.Post(Stop{});
-    thread_.join();
-  }
-
-  api::RequestId Submit(api::Request request) {
-    const api::RequestId id{++last_id_};
-    inbox_.Post(Arrived{id});
-    auto prompt = Prepare(*tokenizer_, *template_, context_length_, request);
-    inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
-    return id;
-  }
-  void Post(Input input) { inbox_.Post(std::move(input)); }
-
-  Outcome Wait(api::RequestId id) {
-    return WaitUntil(id, [](const Outcome& outcome) { return outcome.ended(); });
-  }
-  template <class Condition>
-  Outcome WaitUntil(api::RequestId id, Condition condition) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return condition(outcomes_[id]); });
-    return outcomes_[id];
-  }
-  Outcome Ask(api::Request request) { return Wait(Submit(std::move(request))); }
-
- private:
-  void Receive(api::ipc::ToDaemon message) {
-    auto* event = std::get_if<api::ipc::RequestEvent>(&message);
-    if (event == nullptr) return;
-    {
-      std::lock_guard lock(mutex_);
-      Outcome& outcome = outcomes_[event->id];
-      EXPECT_FALSE(outcome.ended()) << "an event after the end";
-      if (auto* ready = std::get_if<api::PromptReady>(&event->event)) outcome.ready = *ready;
-      if (auto* delta = std::get_if<api::TextDelta>(&event->event)) outcome.deltas.push_back(*delta);
-      if (auto* finished = std::get_if<api::Finished>(&event->event)) outcome.finished = *finished;
-      if (auto* failed = std::get_if<api::Failed>(&event->event)) outcome.failed = *failed;
-    }
-    changed_.notify_all();
-  }
-
-  Mailbox<Input> inbox_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<api::RequestId, Outcome> outcomes_;
-  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
-  std::shared_ptr<const PromptTemplate> template_;
-  int32_t context_length_ = 0;
-  uint64_t last_id_ = 0;
-  std::unique_ptr<Engine> engine_;
-  std::thread thread_;
-};
-
-api::Request Greedy(std::string question, int32_t num_predict = 40) {
-  api::Request request;
-  request.prompt = api::ChatPrompt{.messages = {{.role = "user", .content = std::move(question)}}};
-  request.params.temperature = 0;
-  request.params.num_predict = num_predict;
-  return request;
-}
-
-api::Request Logged(api::Request request) {
-  request.logprobs = true;
-  return request;
-}
 
 TEST(Engine, AnswersWithTrueCounts) {
   Bench bench;
@@ -144,10 +34,10 @@ TEST(Engine, TheSameBitsAloneBatchedChunkedAndThreaded) {
   const auto alone = Bench().Ask(request);
   ASSERT_THAT(alone.logprobs(), SizeIs(testing::Gt(20)));
   for (const int32_t chunk : {1, 7, 16}) {
-    Bench chunked({.prefill_tokens = chunk, .cache_tokens = 16 * 4096}, 1);
+    Bench chunked({.limits = {.prefill_tokens = chunk, .cache_bytes = kPlenty}, .threads = 1});
     EXPECT_EQ(chunked.Ask(request).logprobs(), alone.logprobs()) << "chunks of " << chunk;
   }
-  Bench busy({.prefill_tokens = 24, .cache_tokens = 16 * 4096});
+  Bench busy({.limits = {.prefill_tokens = 24, .cache_bytes = kPlenty}});
   std::vector<api::RequestId> others;
   for (int i = 0; i < 15; ++i) {
     others.push_back(
@@ -159,14 +49,14 @@ TEST(Engine, TheSameBitsAloneBatchedChunkedAndThreaded) {
 }
 
 TEST(Engine, MoreRequestsThanSequencesAllEnd) {
-  Bench bench({.running_max = 3, .cache_tokens = 3 * 4200});
+  Bench bench({.limits = {.running_max = 3, .cache_bytes = kPlenty}});
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 20; ++i) ids.push_back(bench.Submit(Greedy("Hello!", 30)));
   for (const auto id : ids) EXPECT_EQ(bench.Wait(id).text(), "Hello! How can I help you?");
 }
 
 TEST(Engine, AReaderThatTakesNothingStopsItsOwnSequenceOnly) {
-  Bench bench({.cache_tokens = 16 * 4096}, 2, /*model_stops=*/false);
+  Bench bench({.model_stops = false});
   const auto endless = Logged(Greedy("Tell me a story.", 5000));  // with logprobs every token is one delta
   const auto stalled = bench.Submit(endless);
   const auto full = bench.WaitUntil(stalled, [](const Outcome& outcome) {
@@ -250,6 +140,38 @@ TEST(Engine, APromptThatDoesNotFitIsCutOrRefused) {
   // refused.
   request.prompt = api::ContinuedPrompt{{}, {{.role = "user", .content = words}}};
   EXPECT_EQ(bench.Ask(request).finished->usage.prompt_tokens, 127);
+}
+
+TEST(Engine, TheSystemTextIsNeverDropped) {
+  Bench bench({.model_stops = false});
+  const std::string system = "You are a pirate who answers in rhymes and loves the sea.";
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "the cat sat on the mat. ";
+  auto request = Greedy("", 1);
+  request.want_context = true;
+  request.prompt = api::ContinuedPrompt{{}, {{.role = "system", .content = system}}};
+  const auto alone = bench.Ask(request).finished->context;
+  // What every prompt with this system text begins with.
+  const std::vector<api::TokenId> begin(alone.begin(), alone.end() - 5);
+  ASSERT_THAT(begin, SizeIs(testing::Gt(15)));
+  const auto begins = [&](const Outcome& outcome) {
+    const auto& context = outcome.finished->context;
+    return context.size() >= begin.size() && std::equal(begin.begin(), begin.end(), context.begin());
+  };
+  request.params.num_ctx = 128;
+  request.prompt =
+      api::ContinuedPrompt{{}, {{.role = "system", .content = system}, {.role = "user", .content = words}}};
+  const auto cut = bench.Ask(request);
+  EXPECT_GT(cut.finished->prompt_dropped, 100);
+  EXPECT_TRUE(begins(cut));
+  // A shift keeps it too.
+  request.params.num_predict = 200;
+  EXPECT_TRUE(begins(bench.Ask(request)));
+  // Where nothing else has room, the request is refused.
+  request.params.num_ctx = 16;
+  const auto refused = bench.Ask(request);
+  ASSERT_TRUE(refused.failed);
+  EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kContextLengthExceeded);
 }
 
 TEST(Engine, ASeedRepeatsAndSeedsDiffer) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "runner/sampler/logprobs.h"
 
@@ -16,9 +17,20 @@ int64_t Nanoseconds(Clock::duration duration) {
   return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 
+// An answer to a chat is a text of its own; what goes on with a text keeps the space before its first word.
+tokenizer::Detokenizer::Begin BeginOf(const api::Prompt& prompt) {
+  using Begin = tokenizer::Detokenizer::Begin;
+  const auto answer = [](const std::vector<api::Message>& messages) {
+    return messages.empty() || messages.back().role == "assistant" ? Begin::kMiddle : Begin::kText;
+  };
+  if (const auto* chat = std::get_if<api::ChatPrompt>(&prompt)) return answer(chat->messages);
+  if (const auto* continued = std::get_if<api::ContinuedPrompt>(&prompt)) return answer(continued->messages);
+  return Begin::kMiddle;
+}
+
 }  // namespace
 
-Generation::Generation(Setup setup, cache::Sequence sequence,
+Generation::Generation(Setup setup, int32_t context_max,
                        std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                        const std::unordered_set<api::TokenId>& end_of_generation, Emit emit)
     : id_(setup.id),
@@ -27,25 +39,30 @@ Generation::Generation(Setup setup, cache::Sequence sequence,
       logprobs_(setup.request.logprobs),
       top_logprobs_(setup.request.top_logprobs),
       want_context_(setup.request.want_context),
-      num_ctx_(setup.prompt.num_ctx),
+      num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
       prompt_dropped_(setup.prompt.dropped),
+      system_tokens_(setup.prompt.system_tokens),
       prompt_tokens_(static_cast<int32_t>(setup.prompt.tokens.size())),
       tokenizer_(std::move(tokenizer)),
       end_of_generation_(end_of_generation),
       emit_(std::move(emit)),
-      sequence_(std::move(sequence)),
       tokens_(std::move(setup.prompt.tokens)),
       sampler_(params_),
-      detokenizer_(tokenizer_),
+      detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, BeginOf(setup.request.prompt)),
       stop_matcher_(params_.stop),
-      arrived_(setup.arrived),
-      started_(Clock::now()) {
-  emit_(api::PromptReady{prompt_tokens_, 0});
+      arrived_(setup.arrived) {}
+
+void Generation::Begin(int32_t computed, std::string miss) {
+  computed_ = computed;
+  prefilling_ = true;
+  if (started_) return;
+  started_ = Clock::now();
+  cached_tokens_ = computed;
+  emit_(api::PromptReady{prompt_tokens_, cached_tokens_, std::move(miss)});
 }
 
-SequenceState Generation::state() const {
-  const int32_t left = static_cast<int32_t>(tokens_.size()) - computed_;
-  return {.prefill_left = prefilling_ ? left : 0, .reader_full = credit_ <= 0, .steps_waited = steps_waited_};
+int32_t Generation::prefill_left() const {
+  return prefilling_ ? static_cast<int32_t>(tokens_.size()) - computed_ : 0;
 }
 
 std::span<const api::TokenId> Generation::Uncomputed(int32_t count) const {
@@ -56,10 +73,7 @@ bool Generation::AllComputedAfter(int32_t count) const {
   return computed_ + count == static_cast<int32_t>(tokens_.size());
 }
 
-void Generation::Computed(int32_t count) {
-  computed_ += count;
-  steps_waited_ = 0;
-}
+void Generation::Computed(int32_t count) { computed_ += count; }
 
 int32_t Generation::OutputLimit() const {
   if (params_.num_predict >= 0) return params_.num_predict;
@@ -133,10 +147,10 @@ void Generation::Finish(api::FinishReason reason, std::optional<size_t> stop) {
                          .usage = {},
                          .prompt_dropped = prompt_dropped_};
   finished.usage = {.prompt_tokens = prompt_tokens_,
-                    .cached_tokens = 0,
+                    .cached_tokens = cached_tokens_,
                     .output_tokens = output_tokens_,
-                    .queue_ns = Nanoseconds(started_ - arrived_),
-                    .prompt_ns = Nanoseconds(*first_token_ - started_),
+                    .queue_ns = Nanoseconds(*started_ - arrived_),
+                    .prompt_ns = Nanoseconds(*first_token_ - *started_),
                     .output_ns = Nanoseconds(now - *first_token_)};
   if (want_context_) finished.context = tokens_;
   emit_(std::move(finished));
@@ -147,15 +161,23 @@ void Generation::Fail(api::Error error) {
   emit_(api::Failed{std::move(error)});
 }
 
-void Generation::Shift(cache::Sequence fresh) {
+void Generation::EndOfContext() {
+  if (first_token_) return Finish(api::FinishReason::kLength, std::nullopt);
+  Fail({api::ErrorCode::kContextLengthExceeded, "the prompt does not fit the memory of this runner's caches",
+        "options.num_ctx"});
+}
+
+Generation::Range Generation::ShiftRange() const {
   const int32_t size = static_cast<int32_t>(tokens_.size());
-  const int32_t most = num_ctx_ - 1;
-  const int32_t keep = std::clamp(params_.num_keep < 0 ? prompt_tokens_ : params_.num_keep, 0, most);
-  const int32_t drop = std::max((size - keep) / 2, 1);
-  tokens_.erase(tokens_.begin() + keep, tokens_.begin() + keep + drop);
-  sequence_ = std::move(fresh);
-  computed_ = 0;
-  prefilling_ = true;
+  // The newest token is not in the caches yet and stays.
+  const int32_t asked = params_.num_keep < 0 ? prompt_tokens_ : std::max(params_.num_keep, system_tokens_);
+  const int32_t keep = std::clamp(asked, 0, size - 2);
+  return {keep, keep + std::max((size - 1 - keep) / 2, 1)};
+}
+
+void Generation::Shift(Range range, bool kept_computed) {
+  tokens_.erase(tokens_.begin() + range.begin, tokens_.begin() + range.end);
+  if (kept_computed) computed_ -= range.end - range.begin;
 }
 
 }  // namespace quire::runner::engine

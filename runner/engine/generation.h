@@ -1,4 +1,5 @@
-// One running request: its tokens, what of them the caches hold, its sampler, and the text on its way out.
+// One request's answer: its tokens, how many of them the caches hold, its sampler, and the text on its way
+// out.
 #pragma once
 
 #include <chrono>
@@ -15,7 +16,6 @@
 #include "api/ids.h"
 #include "api/ipc.h"
 #include "api/request.h"
-#include "cache/hybrid_cache.h"
 #include "runner/engine/prepare.h"
 #include "runner/engine/step_plan.h"
 #include "runner/sampler/sampler.h"
@@ -30,6 +30,8 @@ using Clock = std::chrono::steady_clock;
 //
 // tokens() = prompt and answer; the first computed() of them are in the caches. Prefill computes the rest in
 // chunks; the logits of the last token give the next one, and from then on each step computes exactly one.
+// Begin() may be called again with a smaller computed(): what the caches lost is prefilled again, and nothing
+// of that shows outside.
 class Generation {
  public:
   struct Setup {
@@ -40,19 +42,26 @@ class Generation {
   };
   using Emit = std::function<void(api::Event)>;
 
-  Generation(Setup setup, cache::Sequence sequence, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+  // `context_max`: tokens that the caches can hold of one sequence.
+  Generation(Setup setup, int32_t context_max, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
              const std::unordered_set<api::TokenId>& end_of_generation, Emit emit);
 
   api::RequestId id() const { return id_; }
-  cache::Sequence& sequence() { return sequence_; }
+  std::span<const api::TokenId> tokens() const { return tokens_; }
+  int32_t prompt_tokens() const { return prompt_tokens_; }
+  int32_t computed() const { return computed_; }
   bool ended() const { return ended_; }
-  // What planning needs: see SequenceState.
-  SequenceState state() const;
+
+  // It runs (again): the caches hold the first `computed` tokens. The first time tells the client, with how
+  // many of the prompt's were not computed for it and why not more.
+  void Begin(int32_t computed, std::string miss);
+
+  int32_t prefill_left() const;
+  bool reader_full() const { return credit_ <= 0; }
   // The next `count` tokens to compute. REQUIRES: as many are left.
   std::span<const api::TokenId> Uncomputed(int32_t count) const;
   bool AllComputedAfter(int32_t count) const;
 
-  void CountWait() { ++steps_waited_; }
   void AddCredit(int32_t deltas) { credit_ += deltas; }
 
   // `count` more tokens are in the caches.
@@ -62,11 +71,19 @@ class Generation {
   void Sample(std::span<const float> logits, sampler::Workspace& workspace);
   void Fail(api::Error error);
 
-  // True when the context is full and the request wants it shifted: the engine gives a fresh sequence to
-  // Shift().
+  // The caches cannot hold more of it, with nobody else there: the answer ends as at the end of a context.
+  void EndOfContext();
+
+  // True when the context is full and the request wants it shifted.
   bool wants_shift() const { return !ended_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_; }
-  // Drops half of the tokens that need not be kept; all that stay are computed again in the fresh sequence.
-  void Shift(cache::Sequence fresh);
+  struct Range {
+    int32_t begin = 0;
+    int32_t end = 0;
+  };
+  // Half of the tokens that need not be kept: what a shift drops.
+  Range ShiftRange() const;
+  // They are gone, from the caches too where `kept_computed`; otherwise Begin() follows.
+  void Shift(Range range, bool kept_computed);
 
  private:
   void TakeToken(api::TokenId token);
@@ -84,16 +101,16 @@ class Generation {
   const bool want_context_;
   const int32_t num_ctx_;
   const int32_t prompt_dropped_;
+  const int32_t system_tokens_;
   const int32_t prompt_tokens_;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const std::unordered_set<api::TokenId>& end_of_generation_;
   const Emit emit_;
 
-  cache::Sequence sequence_;
   std::vector<api::TokenId> tokens_;
   int32_t computed_ = 0;
   bool prefilling_ = true;
-  int32_t steps_waited_ = 0;
+  int32_t cached_tokens_ = 0;
   int32_t credit_ = api::ipc::kInitialCredit;
 
   sampler::Sampler sampler_;
@@ -106,7 +123,7 @@ class Generation {
   bool ended_ = false;
 
   const Clock::time_point arrived_;
-  Clock::time_point started_;
+  std::optional<Clock::time_point> started_;
   std::optional<Clock::time_point> first_token_;
 };
 

@@ -12,12 +12,15 @@
 #include <thread>
 #include <variant>
 
+#include "runner/engine/cache_budget.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/prepare.h"
+#include "runner/kernels/matmul.h"
+#include "runner/kernels/row_check.h"
 #include "runner/weights/model_description.h"
 
 namespace quire::runner::engine {
@@ -26,9 +29,6 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
-// Cache for this many sequences of the default context; longer ones take the place of several.
-constexpr int32_t kSequences = 16;
-constexpr int32_t kDefaultContext = 4096;
 
 struct Setup {
   std::variant<ipc::LoadModel, ipc::InspectModel> request;
@@ -70,13 +70,12 @@ void EndProcess(const api::Result<void>& reason) {
   std::_Exit(kExitBadLink);
 }
 
-// Prepare thread. `tokenizer` and `prompt_template` are immutable.
-void PrepareAll(Shared& shared, const tokenizer::Tokenizer& tokenizer, const PromptTemplate& prompt_template,
-                int32_t context_length) {
+// Prepare thread.
+void PrepareAll(Shared& shared, const PromptSource& source) {
   while (true) {
     for (auto& item : shared.prepare.WaitAndTakeAll(std::chrono::hours(1))) {
       if (!item) return;
-      auto prompt = Prepare(tokenizer, prompt_template, context_length, item->submit.request);
+      auto prompt = Prepare(source, item->submit.request);
       shared.engine.Post(
           Prepared{item->submit.id, std::move(item->submit.request), std::move(prompt), item->arrived});
     }
@@ -95,18 +94,21 @@ ipc::Inspected Inspect(const ipc::InspectModel& request) {
   return description;
 }
 
-EngineLimits LimitsFor(int32_t context_length) {
-  EngineLimits limits;
-  limits.running_max = kSequences;
-  limits.cache_tokens =
-      std::max<int64_t>(int64_t{kSequences} * std::min(context_length, kDefaultContext), context_length) +
-      int64_t{kSequences} * 64;
-  return limits;
+// QUIRE_CHECK_INVARIANTS=N: the caches are checked every N steps, for soak and chaos tests.
+int32_t CheckEvery() {
+  const char* steps = std::getenv("QUIRE_CHECK_INVARIANTS");
+  return steps != nullptr ? std::max(std::atoi(steps), 1) : 0;
 }
 
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
+  if (!kernels::RowsAreInvariant()) {
+    fmt::print(stderr,
+               "quire-runner: rows of a batch are not independent with {}; computing each alone, slowly\n",
+               kernels::InstructionSet());
+    kernels::ComputeRowByRow();
+  }
   auto model = Load(request.path, [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   });
@@ -115,18 +117,24 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
+  const auto turn_opener = model->turn_opener;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = trained,
                       .num_ctx = context_length,
                       .parameters = model->model->parameters(),
                       .weight_bytes = model->model->weight_bytes()};
 
+  const EngineLimits limits{.cache_bytes = CacheBudget(model->model->cache_layout(), context_length,
+                                                       request.cache_bytes, AvailableMemory()),
+                            .reuse_prefixes = request.reuse_prefixes,
+                            .check_invariants_every = CheckEvery()};
   const int32_t threads = request.threads > 0 ? request.threads : UsableCores();
-  auto engine = Engine::Create(std::move(*model), LimitsFor(context_length), threads, shared.engine,
-                               [&link](ipc::ToDaemon message) { link.Send(message); });
+  auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine,
+                               [&link](const ipc::ToDaemon& message) { link.Send(message); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
-  std::jthread preparer([&] { PrepareAll(shared, *tokenizer, *prompt_template, context_length); });
+  const PromptSource source{*tokenizer, *prompt_template, turn_opener, context_length};
+  std::jthread preparer([&] { PrepareAll(shared, source); });
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();

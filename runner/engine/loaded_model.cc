@@ -8,10 +8,14 @@ namespace quire::runner::engine {
 namespace {
 
 api::Result<std::shared_ptr<const tokenizer::Tokenizer>> BuildTokenizer(const weights::ModelFiles& files) {
-  auto built =
-      files.format() == weights::Format::kGguf
-          ? tokenizer::Tokenizer::FromGguf(files.config())
-          : tokenizer::Tokenizer::FromTokenizerJson(files.tokenizer_json(), files.tokenizer_config());
+  const auto build = [&files] {
+    if (files.format() == weights::Format::kGguf) return tokenizer::Tokenizer::FromGguf(files.config());
+    if (files.tokenizer_json().empty() && !files.tokenizer_model().empty()) {
+      return tokenizer::Tokenizer::FromSentencePiece(files.tokenizer_model(), files.tokenizer_config());
+    }
+    return tokenizer::Tokenizer::FromTokenizerJson(files.tokenizer_json(), files.tokenizer_config());
+  };
+  auto built = build();
   if (!built) {
     return api::Fail(built.error().code, fmt::format("{}: {}", files.path(), built.error().message),
                      built.error().field);
@@ -21,6 +25,26 @@ api::Result<std::shared_ptr<const tokenizer::Tokenizer>> BuildTokenizer(const we
 
 std::string TextOf(const tokenizer::Tokenizer& tokenizer, std::optional<api::TokenId> id) {
   return id ? std::string(tokenizer.TokenBytes(*id)) : "";
+}
+
+// The first control token of what stands before an answer; where the template puts nothing there, the first
+// one of a conversation that is not its begin.
+std::optional<api::TokenId> FindTurnOpener(const tokenizer::Tokenizer& tokenizer,
+                                           const PromptTemplate& prompt_template) {
+  const auto opens = [&](const std::string& text) -> std::optional<api::TokenId> {
+    const tokenizer::Segment segment{text, true};
+    const auto tokens = tokenizer.EncodeSegments({&segment, 1});
+    if (!tokens) return std::nullopt;
+    for (const api::TokenId token : *tokens) {
+      if (!tokenizer.IsSpecial(token)) return std::nullopt;
+      if (token != tokenizer.bos_id()) return token;
+    }
+    return std::nullopt;
+  };
+  const auto probe = prompt_template.ProbeTurns();
+  if (!probe) return std::nullopt;
+  const auto opener = opens(probe->answer_header);
+  return opener ? opener : opens(probe->user_turn);
 }
 
 }  // namespace
@@ -43,6 +67,7 @@ api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress&
                             TextOf(*loaded.tokenizer, loaded.tokenizer->eos_id()));
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
+  loaded.turn_opener = FindTurnOpener(*loaded.tokenizer, *loaded.prompt_template);
 
   progress(0.5F, "building model");
   auto model = models::LoadModel(loaded.files);

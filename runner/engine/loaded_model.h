@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -24,6 +25,9 @@ struct LoadedModel {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::shared_ptr<const PromptTemplate> prompt_template;
   std::unordered_set<api::TokenId> end_of_generation;
+  // The control token that every message of the chat template begins with ("<|im_start|>"), if there is one:
+  // where it stands, a message ends. Text from outside never becomes a control token.
+  std::optional<api::TokenId> turn_opener;
   std::unique_ptr<models::Model> model;
 };
 

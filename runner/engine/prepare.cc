@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <variant>
 
 #include "runner/engine/context_fit.h"
 #include "runner/prompt/prompt_template.h"
@@ -13,11 +15,34 @@ namespace {
 
 using Tokens = std::vector<api::TokenId>;
 
+bool BeginsWithSystem(const std::vector<api::Message>& messages) {
+  return !messages.empty() && messages.front().role == "system";
+}
+
+// Of the prompt as a whole, tools included.
+bool BeginsWithSystem(const api::Prompt& prompt) {
+  if (const auto* chat = std::get_if<api::ChatPrompt>(&prompt)) {
+    return !chat->tools_json.empty() || BeginsWithSystem(chat->messages);
+  }
+  const auto* continued = std::get_if<api::ContinuedPrompt>(&prompt);
+  return continued != nullptr && continued->context.empty() && BeginsWithSystem(continued->messages);
+}
+
 struct Preparer {
   const tokenizer::Tokenizer& tokenizer;
   const PromptTemplate& prompt_template;
   int32_t num_ctx;
   const api::Request& request;
+  std::optional<api::TokenId> turn_opener;
+
+  // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
+  int32_t SystemTokens(const Tokens& tokens, bool begins_with_system) const {
+    if (!begins_with_system || !turn_opener) return 0;
+    const auto first = std::ranges::find(tokens, *turn_opener);
+    if (first == tokens.end()) return 0;
+    const auto second = std::find(first + 1, tokens.end(), *turn_opener);
+    return second == tokens.end() ? 0 : static_cast<int32_t>(second - tokens.begin());
+  }
 
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages,
                                      const std::string& tools_json) const {
@@ -56,22 +81,32 @@ struct Preparer {
     // The conversation goes on: the turn's own begin token is in the context already.
     const bool begins = !turn->empty() && tokenizer.bos_id() == turn->front() && !tokens.empty();
     tokens.insert(tokens.end(), turn->begin() + (begins ? 1 : 0), turn->end());
-    return FitTokens(std::move(tokens), num_ctx, request.params.num_keep, request.overflow);
+    const bool system_first = continued.context.empty() && BeginsWithSystem(continued.messages);
+    const int32_t keep = request.params.num_keep;
+    const int32_t system_tokens = SystemTokens(tokens, system_first);
+    // What cannot be cut without losing the system's text is refused.
+    const auto overflow = system_tokens + 1 < num_ctx ? request.overflow : api::Overflow::kRefuse;
+    return FitTokens(std::move(tokens), num_ctx, keep < 0 ? keep : std::max(keep, system_tokens), overflow);
   }
 };
 
 }  // namespace
 
-api::Result<PreparedPrompt> Prepare(const tokenizer::Tokenizer& tokenizer,
-                                    const PromptTemplate& prompt_template, int32_t context_length,
-                                    const api::Request& request) {
+api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request) {
   const int32_t asked = request.params.num_ctx;
-  const int32_t num_ctx = asked > 0 ? std::min(std::max(asked, kNumCtxMin), context_length) : context_length;
-  auto fitted = std::visit(Preparer{tokenizer, prompt_template, num_ctx, request}, request.prompt);
+  const int32_t num_ctx =
+      asked > 0 ? std::min(std::max(asked, kNumCtxMin), source.context_length) : source.context_length;
+  const Preparer preparer{source.tokenizer, source.prompt_template, num_ctx, request, source.turn_opener};
+  auto fitted = std::visit(preparer, request.prompt);
   if (!fitted) return std::unexpected(fitted.error());
   if (fitted->tokens.empty())
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");
-  return PreparedPrompt{std::move(fitted->tokens), num_ctx, fitted->dropped};
+  PreparedPrompt prompt{std::move(fitted->tokens), num_ctx, fitted->dropped};
+  prompt.system_tokens = preparer.SystemTokens(prompt.tokens, BeginsWithSystem(request.prompt));
+  for (size_t i = 1; i < prompt.tokens.size(); ++i) {
+    if (prompt.tokens[i] == source.turn_opener) prompt.boundaries.push_back(static_cast<int32_t>(i));
+  }
+  return prompt;
 }
 
 }  // namespace quire::runner::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "api/error.h"
@@ -21,15 +22,23 @@ struct PreparedPrompt {
   std::vector<api::TokenId> tokens;  // at least one, fewer than num_ctx
   int32_t num_ctx = 0;               // of this request
   int32_t dropped = 0;               // prompt tokens left out to fit
+  int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped
+  std::vector<int32_t> boundaries = {};  // where a message ends and the next begins, ascending, in (0, size)
+};
+
+// What prompts are made with. Immutable; owned elsewhere.
+struct PromptSource {
+  const tokenizer::Tokenizer& tokenizer;
+  const PromptTemplate& prompt_template;
+  std::optional<api::TokenId> turn_opener;  // see LoadedModel
+  int32_t context_length = 0;               // the model's
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
 
-// A pure function of immutable things; any thread. `context_length` is the model's. Errors: kInvalidArgument
+// A pure function of immutable things; any thread. Errors: kInvalidArgument
 // (the template refuses the messages, the prompt is empty, `context` holds an id the model does not have),
 // kContextLengthExceeded, kTooLarge.
-api::Result<PreparedPrompt> Prepare(const tokenizer::Tokenizer& tokenizer,
-                                    const PromptTemplate& prompt_template, int32_t context_length,
-                                    const api::Request& request);
+api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request);
 
 }  // namespace quire::runner::engine

@@ -1,10 +1,12 @@
 #include "runner/engine/step_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace quire::runner::engine {
 
-std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, int32_t prefill_tokens) {
+std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
+                               int32_t prefill_tokens) {
   std::vector<StepItem> items;
   std::vector<size_t> prompts;
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -14,15 +16,19 @@ std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, int32_t
       items.push_back({i, 1});
     }
   }
+  std::vector<TenantState> shares(tenants.begin(), tenants.end());
   const auto urgency = [&](size_t i) {
-    return int64_t{sequences[i].prefill_left} - int64_t{kAgeingTokens} * sequences[i].steps_waited;
+    const SequenceState& state = sequences[i];
+    return std::tuple(shares[state.tenant].served, state.prefill_left - state.passed_over / kAgeing, i);
   };
-  std::ranges::stable_sort(prompts, {}, urgency);
-  for (const size_t i : prompts) {
-    if (prefill_tokens <= 0) break;
-    const int32_t tokens = std::min(sequences[i].prefill_left, prefill_tokens);
-    items.push_back({i, tokens});
+  while (prefill_tokens > 0 && !prompts.empty()) {
+    const auto next = std::ranges::min_element(prompts, {}, urgency);
+    const SequenceState& state = sequences[*next];
+    const int32_t tokens = std::min(state.prefill_left, prefill_tokens);
+    items.push_back({*next, tokens});
     prefill_tokens -= tokens;
+    shares[state.tenant].served += tokens / shares[state.tenant].weight;
+    prompts.erase(next);
   }
   std::ranges::sort(items, {}, &StepItem::sequence);
   return items;

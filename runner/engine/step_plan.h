@@ -10,9 +10,16 @@ namespace quire::runner::engine {
 
 // What planning needs to know of one running sequence.
 struct SequenceState {
-  int32_t prefill_left = 0;  // prompt tokens still to compute; 0 = decoding
+  int32_t prefill_left = 0;  // tokens to compute before the next one is sampled; 0 = decoding
   bool reader_full = false;  // its client has as many deltas untaken as it may: it waits
-  int32_t steps_waited = 0;  // steps since it last got a prefill token
+  int64_t passed_over = 0;   // prefill tokens that others got while it got none
+  size_t tenant = 0;         // index into the tenants given to PlanStep
+};
+
+// What planning needs to know of whoever the sequences belong to (fair_share.h).
+struct TenantState {
+  double served = 0;  // tokens so far, divided by the weight
+  double weight = 1;
 };
 
 struct StepItem {
@@ -20,12 +27,13 @@ struct StepItem {
   int32_t tokens = 0;
 };
 
-// Every decoding sequence whose reader keeps up gets one token. `prefill_tokens` more are shared out to
-// prompts, shortest remaining first; each step of waiting counts as kAgeingTokens fewer remaining, so that a
-// long prompt is not overtaken for ever. Items are in ascending order of `sequence`; empty when nobody can go
-// on.
-std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, int32_t prefill_tokens);
+// Every decoding sequence whose reader keeps up gets one token. `prefill_tokens` more go to prompts: to the
+// tenant served least, and of its prompts to the shortest remaining first. Each kAgeing tokens that passed a
+// prompt over count as one token fewer remaining, so that a long one is not overtaken for ever. Items are in
+// ascending order of `sequence`; empty when nobody can go on.
+std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
+                               int32_t prefill_tokens);
 
-inline constexpr int32_t kAgeingTokens = 64;
+inline constexpr int64_t kAgeing = 4;
 
 }  // namespace quire::runner::engine

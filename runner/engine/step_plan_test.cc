@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace quire::runner::engine {
 
 bool operator==(const StepItem& a, const StepItem& b) {
@@ -16,42 +18,82 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Sequences = std::vector<SequenceState>;
 
+// All of one tenant.
+std::vector<StepItem> Plan(const Sequences& sequences, int32_t prefill_tokens) {
+  return PlanStep(sequences, std::vector<TenantState>(1), prefill_tokens);
+}
+
 TEST(PlanStep, GivesEveryDecodingSequenceOneToken) {
-  EXPECT_THAT(PlanStep(Sequences{{}, {}, {}}, 8),
-              ElementsAre(StepItem{0, 1}, StepItem{1, 1}, StepItem{2, 1}));
+  EXPECT_THAT(Plan(Sequences{{}, {}, {}}, 8), ElementsAre(StepItem{0, 1}, StepItem{1, 1}, StepItem{2, 1}));
 }
 
 TEST(PlanStep, DecodesBesideAChunkOfAPrompt) {
-  EXPECT_THAT(PlanStep(Sequences{{.prefill_left = 1000}, {}}, 64),
-              ElementsAre(StepItem{0, 64}, StepItem{1, 1}));
+  EXPECT_THAT(Plan(Sequences{{.prefill_left = 1000}, {}}, 64), ElementsAre(StepItem{0, 64}, StepItem{1, 1}));
 }
 
 TEST(PlanStep, ServesTheShortestRemainingPromptFirstAndFillsUpWithTheNext) {
-  EXPECT_THAT(PlanStep(Sequences{{.prefill_left = 100}, {.prefill_left = 10}}, 64),
+  EXPECT_THAT(Plan(Sequences{{.prefill_left = 100}, {.prefill_left = 10}}, 64),
               ElementsAre(StepItem{0, 54}, StepItem{1, 10}));
 }
 
 TEST(PlanStep, LeavesOutAReaderThatDoesNotKeepUp) {
-  EXPECT_THAT(PlanStep(Sequences{{.reader_full = true}, {}}, 64), ElementsAre(StepItem{1, 1}));
-  EXPECT_THAT(PlanStep(Sequences{{.reader_full = true}}, 64), IsEmpty());
+  EXPECT_THAT(Plan(Sequences{{.reader_full = true}, {}}, 64), ElementsAre(StepItem{1, 1}));
+  EXPECT_THAT(Plan(Sequences{{.reader_full = true}}, 64), IsEmpty());
 }
 
 TEST(PlanStep, PrefillsForAReaderThatTookNothingYet) {
-  EXPECT_THAT(PlanStep(Sequences{{.prefill_left = 3, .reader_full = true}}, 64), ElementsAre(StepItem{0, 3}));
+  EXPECT_THAT(Plan(Sequences{{.prefill_left = 3, .reader_full = true}}, 64), ElementsAre(StepItem{0, 3}));
 }
 
 TEST(PlanStep, ALongPromptIsNotOvertakenForEver) {
   // A stream of fresh short prompts against one long prompt that got nothing so far.
-  int32_t waited = 0;
-  while (PlanStep(Sequences{{.prefill_left = 4000, .steps_waited = waited}, {.prefill_left = 64}}, 64)[0]
+  int64_t passed_over = 0;
+  while (Plan(Sequences{{.prefill_left = 4000, .passed_over = passed_over}, {.prefill_left = 64}}, 64)[0]
              .sequence != 0) {
-    ++waited;
-    ASSERT_LT(waited, 4000 / kAgeingTokens + 1);
+    passed_over += 64;
+    ASSERT_LT(passed_over, (4000 + 64) * kAgeing);
   }
-  EXPECT_GT(waited, 0);
+  EXPECT_GT(passed_over, 0);
 }
 
-TEST(PlanStep, NothingToDo) { EXPECT_THAT(PlanStep({}, 64), IsEmpty()); }
+TEST(PlanStep, EqualPromptsAreServedOneAfterTheOther) {
+  // What ageing gives to those passed over is less than what the one ahead has done.
+  Sequences sequences(8, {.prefill_left = 256});
+  std::vector<size_t> finished;
+  while (finished.size() < sequences.size()) {
+    const auto items = Plan(sequences, 32);
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const bool served =
+          std::ranges::any_of(items, [i](const StepItem& item) { return item.sequence == i; });
+      if (!served) sequences[i].passed_over += 32;
+    }
+    for (const StepItem& item : items) {
+      sequences[item.sequence].prefill_left -= item.tokens;
+      if (sequences[item.sequence].prefill_left > 0) continue;
+      sequences[item.sequence].reader_full = true;  // its decoding is another matter
+      finished.push_back(item.sequence);
+    }
+  }
+  EXPECT_THAT(finished, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(PlanStep, TenantsShareByWeightWhateverTheyAskFor) {
+  // One tenant with ten prompts, another of twice its weight with one.
+  Sequences sequences(10, {.prefill_left = 1 << 20});
+  sequences.push_back({.prefill_left = 1 << 20, .tenant = 1});
+  std::vector<TenantState> tenants = {{.served = 0, .weight = 1}, {.served = 0, .weight = 2}};
+  std::vector<int64_t> got(2);
+  for (int step = 0; step < 300; ++step) {
+    for (const StepItem& item : PlanStep(sequences, tenants, 64)) {
+      const size_t tenant = sequences[item.sequence].tenant;
+      got[tenant] += item.tokens;
+      tenants[tenant].served += item.tokens / tenants[tenant].weight;
+    }
+  }
+  EXPECT_EQ(got[1], 2 * got[0]);
+}
+
+TEST(PlanStep, NothingToDo) { EXPECT_THAT(Plan({}, 64), IsEmpty()); }
 
 }  // namespace
 }  // namespace quire::runner::engine

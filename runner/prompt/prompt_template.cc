@@ -93,6 +93,15 @@ ArgumentStyle PromptTemplate::ProbeArgumentStyle() const {
                                                               : ArgumentStyle::kObjects;
 }
 
+std::optional<PromptTemplate::Turns> PromptTemplate::ProbeTurns() const {
+  const std::vector<api::Message> messages = {{.role = "user", .content = "q"}};
+  const auto turn = RenderText(messages, {}, {}, false, style_, std::tm{});
+  const auto whole = RenderText(messages, {}, {}, true, style_, std::tm{});
+  if (!turn || !whole) return std::nullopt;
+  if (!whole->text.starts_with(turn->text)) return Turns{turn->text, {}};
+  return Turns{turn->text, whole->text.substr(turn->text.size())};
+}
+
 api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::Message> messages,
                                                            const std::string& tools_json,
                                                            std::string_view suffix,

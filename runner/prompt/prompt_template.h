@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,14 @@ class PromptTemplate {
                                                  const std::string& tools_json, const std::tm& now) const;
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  const std::string& tools_json) const;  // at this moment
+
+  // How the template writes turns, seen from a conversation of one message.
+  struct Turns {
+    std::string user_turn;      // up to the answer
+    std::string answer_header;  // what is put before an answer behind it; may be empty
+  };
+  // Nothing where the template does not render a lone user message.
+  std::optional<Turns> ProbeTurns() const;
 
  private:
   PromptTemplate(jinja::Template parsed, std::string bos, std::string eos)

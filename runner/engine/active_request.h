@@ -1,0 +1,45 @@
+// One request that the engine has: what it generates and what of the caches it holds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/ids.h"
+#include "cache/hybrid_cache.h"
+#include "cache/snapshot_store.h"
+#include "runner/engine/generation.h"
+
+namespace quire::runner::engine {
+
+// A running request that is about to compute what this one's prompt begins with too.
+struct Leader {
+  api::RequestId id;
+  int32_t until = 0;  // tokens they share
+};
+
+// Owned by the engine, in its waiting or its running list. Engine thread only.
+struct ActiveRequest {
+  std::unique_ptr<Generation> generation;
+  std::string tenant;               // whom it counts for in fairness
+  std::string isolation;            // whose cached prefixes it may see
+  uint64_t arrival = 0;             // order among all requests of this runner
+  std::vector<int32_t> boundaries;  // offsets of message ends in the prompt, ascending
+
+  // While it waits:
+  std::optional<Leader> leader;
+  bool preempted = false;  // it has run before
+
+  // While it runs:
+  cache::Sequence sequence;
+  cache::Lease lease;         // on the deepest snapshot that the sequence stands on
+  bool exact = true;          // the caches hold what computing its tokens in place gives
+  int64_t passed_over = 0;    // see SequenceState
+  size_t reserved_bytes = 0;  // what admission counted for it
+};
+
+using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,48 @@
+// Which waiting request runs next, and what memory it is counted for. Pure functions of state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "api/ids.h"
+#include "cache/layout.h"
+#include "runner/engine/active_request.h"
+
+namespace quire::runner::engine {
+
+// Bytes of a sequence of `tokens` tokens that shares nothing, appended in batches of at most `batch`.
+size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch);
+
+struct WaitingState {
+  double served = 0;  // of its tenant (fair_share.h)
+  uint64_t arrival = 0;
+  bool preempted = false;
+  bool follows = false;  // waits for another request to compute what both begin with
+  size_t bytes = 0;
+};
+
+// Preempted ones first, then whose tenant was served least, then in order of arrival; followers are passed
+// over. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
+// starved. With nobody running it is admitted whatever its size.
+std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
+                                  bool anyone_running);
+
+int32_t CommonPrefix(std::span<const api::TokenId> a, std::span<const api::TokenId> b);
+
+// What of a running request matters to those that begin like it.
+struct RunningPrefix {
+  api::RequestId id;
+  std::span<const api::TokenId> tokens;  // all it is going to compute before it samples
+  int32_t computed = 0;
+};
+
+// The running request that will compute the longest part that `prompt` begins with too and that cannot be
+// reused yet: at least kLeadMin tokens beyond `reusable`. A prompt's last token is never shared.
+std::optional<Leader> FindLeader(std::span<const api::TokenId> prompt, int32_t reusable,
+                                 std::span<const RunningPrefix> running);
+
+inline constexpr int32_t kLeadMin = 16;
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,153 @@
+// An engine driven as the host drives it, without processes, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runner/engine/engine.h"
+
+namespace quire::runner::engine {
+
+inline constexpr const char* kDemoModel = "packaging/models/quire-demo-F16.gguf";
+inline constexpr size_t kPlenty = size_t{256} << 20;
+
+struct Outcome {
+  std::vector<api::TextDelta> deltas;
+  std::optional<api::PromptReady> ready;
+  std::optional<api::Finished> finished;
+  std::optional<api::Failed> failed;
+
+  bool ended() const { return finished || failed; }
+  std::string text() const {
+    std::string joined;
+    for (const auto& delta : deltas) joined += delta.text;
+    return joined;
+  }
+  std::vector<float> logprobs() const {
+    std::vector<float> values;
+    for (const auto& delta : deltas) {
+      for (const auto& token : delta.logprobs) values.push_back(token.chosen.logprob);
+    }
+    return values;
+  }
+};
+
+struct BenchSetup {
+  std::string model = kDemoModel;
+  EngineLimits limits = {.cache_bytes = kPlenty};
+  int32_t threads = 2;
+  bool model_stops = true;  // false: no token ends an answer
+};
+
+// An engine on a thread of its own; the test's thread submits and waits.
+class Bench {
+ public:
+  explicit Bench(BenchSetup setup = {}) {
+    auto model = Load(setup.model, [](float, std::string_view) {});
+    EXPECT_TRUE(model.has_value()) << model.error().message;
+    if (!setup.model_stops) model->end_of_generation.clear();
+    tokenizer_ = model->tokenizer;
+    template_ = model->prompt_template;
+    turn_opener_ = model->turn_opener;
+    context_length_ = model->model->context_length();
+    layout_ = model->model->cache_layout();
+    auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_,
+                                 [this](api::ipc::ToDaemon message) { Receive(std::move(message)); });
+    EXPECT_TRUE(engine.has_value());
+    engine_ = std::move(*engine);
+    thread_ = std::thread([this] { engine_->Run(); });
+  }
+  ~Bench() { Stopped(); }
+
+  // A cache of so many bytes holds one sequence of so many tokens.
+  size_t SequenceBytesOf(int64_t tokens) const {
+    return SequenceBytes(layout_, tokens, StepTarget().tokens_max);
+  }
+
+  // Ends the engine; what it holds can then be looked at.
+  const Engine& Stopped() {
+    if (thread_.joinable()) {
+      inbox_.Post(Stop{});
+      thread_.join();
+    }
+    return *engine_;
+  }
+
+  api::RequestId Submit(api::Request request) {
+    const api::RequestId id{++last_id_};
+    inbox_.Post(Arrived{id});
+    auto prompt = Prepare({*tokenizer_, *template_, turn_opener_, context_length_}, request);
+    inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
+    return id;
+  }
+  void Post(Input input) { inbox_.Post(std::move(input)); }
+
+  Outcome Wait(api::RequestId id) {
+    return WaitUntil(id, [](const Outcome& outcome) { return outcome.ended(); });
+  }
+  template <class Condition>
+  Outcome WaitUntil(api::RequestId id, Condition condition) {
+    std::unique_lock lock(mutex_);
+    const bool met =
+        changed_.wait_for(lock, std::chrono::minutes(2), [&] { return condition(outcomes_[id]); });
+    EXPECT_TRUE(met) << "nothing comes any more";
+    return outcomes_[id];
+  }
+  Outcome Now(api::RequestId id) {
+    return WaitUntil(id, [](const Outcome&) { return true; });
+  }
+  Outcome Ask(api::Request request) { return Wait(Submit(std::move(request))); }
+
+ private:
+  void Receive(api::ipc::ToDaemon message) {
+    auto* event = std::get_if<api::ipc::RequestEvent>(&message);
+    if (event == nullptr) return;
+    {
+      std::lock_guard lock(mutex_);
+      Outcome& outcome = outcomes_[event->id];
+      EXPECT_FALSE(outcome.ended()) << "an event after the end";
+      if (auto* ready = std::get_if<api::PromptReady>(&event->event)) outcome.ready = *ready;
+      if (auto* delta = std::get_if<api::TextDelta>(&event->event)) outcome.deltas.push_back(*delta);
+      if (auto* finished = std::get_if<api::Finished>(&event->event)) outcome.finished = *finished;
+      if (auto* failed = std::get_if<api::Failed>(&event->event)) outcome.failed = *failed;
+    }
+    changed_.notify_all();
+  }
+
+  Mailbox<Input> inbox_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<api::RequestId, Outcome> outcomes_;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  std::shared_ptr<const PromptTemplate> template_;
+  std::optional<api::TokenId> turn_opener_;
+  int32_t context_length_ = 0;
+  cache::Layout layout_;
+  uint64_t last_id_ = 0;
+  std::unique_ptr<Engine> engine_;
+  std::thread thread_;
+};
+
+inline api::Request Greedy(std::string question, int32_t num_predict = 40) {
+  api::Request request;
+  request.prompt = api::ChatPrompt{.messages = {{.role = "user", .content = std::move(question)}}};
+  request.params.temperature = 0;
+  request.params.num_predict = num_predict;
+  return request;
+}
+
+inline api::Request Logged(api::Request request) {
+  request.logprobs = true;
+  return request;
+}
+
+}  // namespace quire::runner::engine

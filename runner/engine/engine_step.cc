@@ -1,0 +1,149 @@
+// One step: plan, reserve, compute, sample.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "runner/engine/engine.h"
+
+namespace quire::runner::engine {
+
+std::vector<StepItem> Engine::PlanNext() const {
+  std::vector<SequenceState> states;
+  std::vector<TenantState> tenants;
+  std::vector<const std::string*> names;
+  int32_t decoding = 0;
+  states.reserve(running_.size());
+  for (const auto& request : running_) {
+    const Generation& generation = *request->generation;
+    size_t tenant = 0;
+    while (tenant < names.size() && *names[tenant] != request->tenant) ++tenant;
+    if (tenant == names.size()) {
+      names.push_back(&request->tenant);
+      tenants.push_back(shares_.Of(request->tenant));
+    }
+    states.push_back({.prefill_left = generation.prefill_left(),
+                      .reader_full = generation.reader_full(),
+                      .passed_over = request->passed_over,
+                      .tenant = tenant});
+    decoding += states.back().prefill_left == 0 && !states.back().reader_full ? 1 : 0;
+  }
+  return PlanStep(states, tenants,
+                  limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding));
+}
+
+models::Batch Engine::BatchOf(const std::vector<StepItem>& items) const {
+  models::Batch batch;
+  batch.row_begin.push_back(0);
+  for (const auto& item : items) {
+    const Generation& generation = *running_[item.sequence]->generation;
+    const auto tokens = generation.Uncomputed(item.tokens);
+    batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
+    batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
+    if (generation.AllComputedAfter(item.tokens)) batch.logit_rows.push_back(batch.row_begin.back() - 1);
+  }
+  return batch;
+}
+
+// Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
+std::unique_ptr<cache::Step> Engine::BeginStep(std::vector<StepItem>& items) {
+  bool lease_given_up = false;
+  while (true) {
+    items = PlanNext();
+    if (items.empty()) return nullptr;
+    std::vector<cache::Append> appends;
+    appends.reserve(items.size());
+    for (const auto& item : items) appends.push_back({&running_[item.sequence]->sequence, item.tokens});
+    auto step = cache_->Begin(appends);
+    if (step) return std::move(*step);
+    if (PreemptYoungest()) continue;
+    // Alone: only what it stands on itself is left to give up.
+    ActiveRequest& last = *running_.front();
+    if (std::exchange(lease_given_up, true)) {
+      last.generation->EndOfContext();
+      return nullptr;
+    }
+    last.lease = {};
+    cache_->CancelCaptures(last.sequence);
+  }
+}
+
+bool Engine::Step() {
+  const auto begin = Clock::now();
+  std::vector<StepItem> items;
+  auto step = BeginStep(items);
+  if (!step) return false;
+  const models::Batch batch = BatchOf(items);
+  logits_.resize(batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size()));
+  model_.model->Forward(batch, *step, pool_, logits_);
+  step->Commit();
+  step.reset();
+  ++steps_;
+  int32_t decoding = 0;
+  int32_t prefill = 0;
+  for (const auto& item : items) {
+    (running_[item.sequence]->generation->prefill_left() > 0 ? prefill : decoding) += item.tokens;
+  }
+  Advance(items, prefill);
+  Sample(items);
+  if (limits_.check_invariants_every > 0 &&
+      steps_ % static_cast<uint64_t>(limits_.check_invariants_every) == 0) {
+    if (auto checked = CheckInvariants(); !checked) {
+      std::fprintf(stderr, "quire-runner: %s\n", checked.error().c_str());
+      std::abort();
+    }
+  }
+  budget_.Observe(decoding, prefill, Clock::now() - begin);
+  return true;
+}
+
+void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
+  prefixes_.AdvanceClock();
+  std::vector<bool> served(running_.size());
+  for (const auto& item : items) {
+    ActiveRequest& request = *running_[item.sequence];
+    served[item.sequence] = true;
+    const int32_t prompt_left = request.generation->prompt_tokens() - request.generation->computed();
+    prompt_tokens_computed_ += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
+    tokens_computed_ += static_cast<uint64_t>(item.tokens);
+    request.generation->Computed(item.tokens);
+    shares_.Charge(request.tenant, item.tokens);
+    prefixes_.Collect(request);
+  }
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (!served[i] && running_[i]->generation->prefill_left() > 0) running_[i]->passed_over += prefill;
+  }
+}
+
+void Engine::Sample(const std::vector<StepItem>& items) {
+  const auto vocab = static_cast<size_t>(model_.model->vocab_size());
+  size_t row = 0;
+  for (const auto& item : items) {
+    ActiveRequest& request = *running_[item.sequence];
+    Generation& generation = *request.generation;
+    if (!generation.AllComputedAfter(0)) continue;
+    generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
+    if (generation.wants_shift()) Shift(request);
+  }
+}
+
+// Moves keys where every layer allows it; elsewhere what stays is a new prompt.
+void Engine::Shift(ActiveRequest& request) {
+  const Generation::Range range = request.generation->ShiftRange();
+  const bool moved =
+      rotate_keys_ && cache_->RemoveRange(request.sequence, range.begin, range.end, rotate_keys_);
+  request.generation->Shift(range, moved);
+  request.lease = {};
+  if (moved) {
+    request.exact = false;
+    return;
+  }
+  request.sequence = {};
+  request.boundaries.clear();  // of a prompt that is no longer whole
+  const PrefixReuse::Outcome reuse = prefixes_.Begin(request, running_);
+  request.generation->Begin(reuse.reused, reuse.miss);
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,53 @@
+#include "runner/engine/fair_share.h"
+
+#include <gtest/gtest.h>
+
+namespace quire::runner::engine {
+namespace {
+
+TEST(FairShare, CountsTokensByWeight) {
+  FairShare shares;
+  shares.Enter("a", 1);
+  shares.Enter("b", 4);
+  shares.Charge("a", 100);
+  shares.Charge("b", 100);
+  EXPECT_EQ(shares.Of("a").served, 100);
+  EXPECT_EQ(shares.Of("b").served, 25);
+}
+
+TEST(FairShare, SilenceEarnsNoCredit) {
+  FairShare shares;
+  shares.Enter("busy", 1);
+  shares.Charge("busy", 1000);
+  shares.Enter("late", 1);
+  EXPECT_EQ(shares.Of("late").served, 1000);
+}
+
+TEST(FairShare, LeavingAndComingBackPaysNothingOff) {
+  FairShare shares;
+  shares.Enter("greedy", 1);
+  shares.Enter("other", 1);
+  shares.Charge("greedy", 500);
+  shares.Leave("greedy");
+  shares.Enter("greedy", 1);
+  EXPECT_EQ(shares.Of("greedy").served, 500);
+  EXPECT_EQ(shares.Of("other").served, 0);
+}
+
+TEST(FairShare, ForgetsTenantsThatHaveNothingLeft) {
+  FairShare shares;
+  shares.Enter("stays", 1);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string name = std::to_string(i);
+    shares.Enter(name, 1);
+    shares.Charge(name, 10);
+    shares.Charge("stays", 20);
+    shares.Leave(name);
+  }
+  EXPECT_LT(shares.tenants(), 4U);
+  shares.Leave("stays");
+  EXPECT_EQ(shares.tenants(), 0U);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

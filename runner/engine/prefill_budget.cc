@@ -1,0 +1,55 @@
+#include "runner/engine/prefill_budget.h"
+
+#include <algorithm>
+
+namespace quire::runner::engine {
+namespace {
+
+constexpr int32_t kFirstTokens = 32;  // before anything is measured
+constexpr double kMargin = 0.8;       // of the target, for what the model does not see
+constexpr int32_t kGrowth = 4;        // a budget grows at most by this factor from one step to the next
+constexpr double kWeight = 0.3;       // of a new measurement
+
+void Blend(double& average, double value) {
+  average = average == 0 ? value : average + kWeight * (value - average);
+}
+
+double Seconds(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+void PrefillBudget::Observe(int32_t decoding, int32_t prefill, std::chrono::nanoseconds took) {
+  const double seconds = Seconds(took);
+  if (prefill == 0) {
+    if (decoding <= 0) return;
+    if (idle_.size() <= static_cast<size_t>(decoding)) idle_.resize(static_cast<size_t>(decoding) + 1);
+    return Blend(idle_[static_cast<size_t>(decoding)], seconds);
+  }
+  Blend(cost_, std::max(seconds - Idle(decoding), seconds / 8) / prefill);
+  last_ = std::max(prefill, last_ / 2);  // the short end of a prompt says nothing of the next one
+}
+
+// Of the nearest number of sequences that was measured, from below first: more sequences are dearer.
+double PrefillBudget::Idle(int32_t decoding) const {
+  if (decoding <= 0 || idle_.empty()) return 0;
+  const size_t at = std::min(static_cast<size_t>(decoding), idle_.size() - 1);
+  for (size_t i = at; i > 0; --i) {
+    if (idle_[i] > 0) return idle_[i];
+  }
+  for (size_t i = at; i < idle_.size(); ++i) {
+    if (idle_[i] > 0) return idle_[i];
+  }
+  return 0;
+}
+
+int32_t PrefillBudget::Tokens(int32_t decoding) const {
+  if (cost_ == 0) return std::min(kFirstTokens, target_.tokens_max);
+  const double idle = Idle(decoding);
+  const double limit =
+      decoding > 0 ? std::max(Seconds(target_.gap), target_.idle_factor * idle) : Seconds(target_.alone);
+  const double tokens = (kMargin * limit - idle) / cost_;
+  const int32_t most = std::min(target_.tokens_max, std::max(last_, kFirstTokens) * kGrowth);
+  return static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(most)));
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,43 @@
+// How many prompt tokens a step may compute so that it keeps to its time, from the steps measured so far.
+//
+// A step's time is modelled as idle(decoding sequences) + tokens * cost: idle is measured from steps without
+// a prompt, the cost from those with one. It follows the measurements, so a prompt whose tokens grow dearer
+// with its length is cut into smaller chunks. Chunking never shows in the result (DESIGN "The same bits").
+// No clock of its own; engine thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace quire::runner::engine {
+
+struct StepTarget {
+  // The gap between two tokens of a running stream stays under `gap`, or under `idle_factor` times its gap
+  // without any prompt, whichever is larger.
+  std::chrono::nanoseconds gap = std::chrono::milliseconds(150);
+  double idle_factor = 2.0;
+  // A step that nobody waits for but the prompts themselves, and those that want to cancel or join.
+  std::chrono::nanoseconds alone = std::chrono::milliseconds(200);
+  int32_t tokens_max = 512;
+};
+
+class PrefillBudget {
+ public:
+  explicit PrefillBudget(StepTarget target = {}) : target_(target) {}
+
+  // A step over `decoding` sequences and `prefill` prompt tokens took `took`.
+  void Observe(int32_t decoding, int32_t prefill, std::chrono::nanoseconds took);
+  // Prompt tokens for a step beside `decoding` sequences, in [1, tokens_max].
+  int32_t Tokens(int32_t decoding) const;
+
+ private:
+  double Idle(int32_t decoding) const;
+
+  StepTarget target_;
+  std::vector<double> idle_;  // seconds by number of decoding sequences; 0 = not measured
+  double cost_ = 0;           // seconds per prompt token; 0 = not measured
+  int32_t last_ = 0;          // tokens of the latest larger steps with a prompt
+};
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,84 @@
+#include "runner/engine/prefill_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace quire::runner::engine {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// A machine whose steps take exactly what they take.
+struct Machine {
+  double base_ms = 2;
+  double row_ms = 1;   // per decoding sequence
+  double cost_ms = 1;  // per prompt token
+
+  nanoseconds Time(int32_t decoding, int32_t prefill) const {
+    return duration_cast<nanoseconds>(
+        duration<double, std::milli>(base_ms + row_ms * decoding + cost_ms * prefill));
+  }
+};
+
+// Runs a prompt of `tokens` beside `decoding` streams; returns the longest step.
+nanoseconds Longest(PrefillBudget& budget, const Machine& machine, int32_t decoding, int32_t tokens) {
+  nanoseconds longest{};
+  while (tokens > 0) {
+    const int32_t chunk = std::min(tokens, budget.Tokens(decoding));
+    const nanoseconds took = machine.Time(decoding, chunk);
+    budget.Observe(decoding, chunk, took);
+    longest = std::max(longest, took);
+    tokens -= chunk;
+  }
+  return longest;
+}
+
+TEST(PrefillBudget, KeepsTheGapOfRunningStreams) {
+  for (const double cost_ms : {0.05, 0.3, 2.0}) {
+    const Machine machine{.cost_ms = cost_ms};
+    PrefillBudget budget;
+    for (int i = 0; i < 10; ++i) budget.Observe(4, 0, machine.Time(4, 0));
+    EXPECT_LE(Longest(budget, machine, 4, 4000), milliseconds(150)) << cost_ms;
+    // And does not waste what it may take.
+    EXPECT_GT(budget.Tokens(4), std::min(0.6 * 144 / cost_ms, 511.0)) << cost_ms;
+  }
+}
+
+TEST(PrefillBudget, AllowsTwiceAnIdleGapThatIsLongItself) {
+  const Machine machine{.base_ms = 200};
+  PrefillBudget budget;
+  for (int i = 0; i < 10; ++i) budget.Observe(4, 0, machine.Time(4, 0));
+  EXPECT_LE(Longest(budget, machine, 4, 4000), 2 * machine.Time(4, 0));
+  EXPECT_GT(budget.Tokens(4), 50);
+}
+
+TEST(PrefillBudget, FollowsTokensThatGrowDearer) {
+  PrefillBudget budget;
+  Machine machine{.cost_ms = 0.2};
+  for (int i = 0; i < 10; ++i) budget.Observe(2, 0, machine.Time(2, 0));
+  for (int i = 0; i < 200; ++i) {
+    machine.cost_ms *= 1.02;  // attention over a longer and longer prompt
+    EXPECT_LE(Longest(budget, machine, 2, budget.Tokens(2)), milliseconds(150));
+  }
+}
+
+TEST(PrefillBudget, IsAtLeastOneTokenOnAnyMachine) {
+  PrefillBudget budget;
+  budget.Observe(1, 0, std::chrono::seconds(10));
+  budget.Observe(1, 32, std::chrono::seconds(400));
+  EXPECT_EQ(budget.Tokens(1), 1);
+}
+
+TEST(PrefillBudget, AloneAPromptMayTakeAStepOfItsOwn) {
+  const Machine machine{.cost_ms = 1};
+  PrefillBudget budget;
+  EXPECT_LE(Longest(budget, machine, 0, 2000), milliseconds(200));
+  EXPECT_GT(budget.Tokens(0), 100);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

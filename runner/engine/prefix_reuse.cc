@@ -1,0 +1,164 @@
+#include "runner/engine/prefix_reuse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "runner/engine/admission.h"
+
+namespace quire::runner::engine {
+namespace {
+
+constexpr int32_t kIntervalMin = 256;
+constexpr int32_t kIntervalMax = 8192;
+constexpr size_t kLastBoundaries = 4;
+// A prompt asked again is restored before its last message's end; beyond this many tokens of it a snapshot of
+// its own pays.
+constexpr int32_t kTailMax = 16;
+
+bool Sliceable(const cache::Layout& layout) {
+  return layout.recurrent.empty() &&
+         std::ranges::all_of(layout.groups,
+                             [](const cache::AttentionGroup& group) { return group.window == 0; });
+}
+
+std::string MissText(cache::MissReason reason, int64_t matched) {
+  if (reason == cache::MissReason::kNone) return {};
+  if (reason == cache::MissReason::kDiverged) return fmt::format("diverged@{}", matched);
+  return std::string(cache::Name(reason));
+}
+
+}  // namespace
+
+int32_t SnapshotInterval(const cache::Layout& layout) {
+  size_t state = layout.recurrent.empty() ? 0 : cache::SlotBytes(layout);
+  size_t token = 1;
+  for (size_t i = 0; i < layout.groups.size(); ++i) {
+    const auto page_tokens = static_cast<size_t>(layout.page_tokens);
+    const size_t per_token = cache::PageBytes(layout, i) / page_tokens;
+    if (layout.groups[i].window == 0) {
+      token += per_token;
+    } else {
+      state += per_token * static_cast<size_t>(layout.groups[i].window);
+    }
+  }
+  const size_t tokens = std::min<size_t>(state / token, kIntervalMax);
+  return std::max(kIntervalMin, static_cast<int32_t>(std::bit_ceil(tokens)));
+}
+
+std::vector<int32_t> SnapshotOffsets(std::span<const int32_t> boundaries, int32_t reused, int32_t diverged,
+                                     int32_t size, int32_t interval) {
+  std::vector<int32_t> offsets;
+  const auto add = [&](int32_t at) {
+    if (at > reused && at < size) offsets.push_back(at);
+  };
+  int32_t last_kept = reused;
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    const bool apart = boundaries[i] - last_kept >= interval / 4;
+    if (i != 0 && i + kLastBoundaries < boundaries.size() && !apart) continue;
+    add(boundaries[i]);
+    last_kept = boundaries[i];
+  }
+  add(diverged);
+  for (int32_t at = reused - reused % interval + interval; at < size; at += interval) add(at);
+  if (boundaries.empty() || size - boundaries.back() > kTailMax) add(size - 1);
+  std::ranges::sort(offsets);
+  offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
+  return offsets;
+}
+
+PrefixReuse::PrefixReuse(cache::HybridCache& cache, size_t budget_bytes, bool enabled)
+    : cache_(cache),
+      store_(cache, {.budget_bytes = budget_bytes}),
+      enabled_(enabled),
+      sliceable_(Sliceable(cache.layout())),
+      interval_(SnapshotInterval(cache.layout())) {}
+
+PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
+                                                const ActiveRequests& running) const {
+  Source best;
+  const auto tokens = request.generation->tokens();
+  for (const auto& other : running) {
+    if (other.get() == &request || other->isolation != request.isolation || !other->exact) continue;
+    const auto computed =
+        other->generation->tokens().first(static_cast<size_t>(other->generation->computed()));
+    const int32_t shared = std::min(CommonPrefix(tokens, computed), static_cast<int32_t>(tokens.size()) - 1);
+    const bool reachable = sliceable_ || shared == other->generation->computed();
+    if (reachable && shared > best.tokens) best = {other.get(), shared};
+  }
+  return best;
+}
+
+int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests& running) {
+  if (!enabled_) return 0;
+  const auto stored = store_.Probe(request.isolation, request.generation->tokens()).restorable;
+  return std::max(static_cast<int32_t>(stored), LongestRunning(request, running).tokens);
+}
+
+PrefixReuse::Outcome PrefixReuse::Begin(ActiveRequest& request, const ActiveRequests& running) {
+  request.exact = true;
+  request.sequence = cache_.NewSequence();
+  if (!enabled_) return {.miss = "off"};
+  const auto tokens = request.generation->tokens();
+  const auto probed = store_.Probe(request.isolation, tokens);
+  auto diverged = static_cast<int32_t>(probed.matched);
+  Outcome outcome;
+  if (const Source source = LongestRunning(request, running); source.tokens > probed.restorable) {
+    auto fork = cache_.Fork(source.request->sequence, source.tokens);
+    if (fork && fork->ready()) {
+      request.sequence = std::move(*fork);
+      outcome.reused = source.tokens;
+      diverged = std::max(diverged, source.tokens);
+      if (outcome.reused + 1 < static_cast<int32_t>(tokens.size())) {
+        outcome.miss = MissText(cache::MissReason::kDiverged, diverged);
+      }
+    }
+  }
+  if (outcome.reused == 0) {
+    auto restored = store_.Restore(request.isolation, tokens, request.sequence);
+    request.lease = std::move(restored.lease);
+    outcome = {static_cast<int32_t>(restored.restored), MissText(restored.reason, restored.matched)};
+  }
+  if (sliceable_) return outcome;
+  // What it generated before a preemption is no prompt that others share.
+  const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
+  for (const int32_t at : SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_)) {
+    LeaveSnapshotAt(request, at);
+  }
+  return outcome;
+}
+
+void PrefixReuse::LeaveSnapshotAt(ActiveRequest& request, int32_t offset) {
+  if (!enabled_ || sliceable_ || offset <= request.sequence.offset()) return;
+  // A draft or a step that is open would refuse it; the engine has neither between its steps.
+  (void)cache_.ScheduleCapture(request.sequence, offset);
+}
+
+void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
+  if (snapshot.empty() || !snapshot.whole() || !snapshot.exact()) return;
+  const auto tokens = request.generation->tokens().first(static_cast<size_t>(snapshot.to()));
+  // Refused for want of room only: then the prefix is computed again next time.
+  if (auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot)))
+    request.lease = std::move(*lease);
+}
+
+void PrefixReuse::Collect(ActiveRequest& request) {
+  if (!enabled_ || sliceable_) return;
+  for (cache::Snapshot& snapshot : cache_.TakeCaptures(request.sequence))
+    Insert(request, std::move(snapshot));
+}
+
+void PrefixReuse::Keep(ActiveRequest& request) {
+  if (enabled_ && request.sequence && request.exact) {
+    Collect(request);
+    if (request.sequence.ready() && request.sequence.offset() > 0) {
+      if (auto last = cache_.Take(request.sequence)) Insert(request, std::move(*last));
+    }
+  }
+  request.sequence = {};
+  request.lease = {};
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,73 @@
+// Prefix reuse: where the engine meets the snapshot store.
+//
+// A request begins at the longest prefix that a snapshot, or a sequence that is running, can give it. On its
+// way through the prompt it leaves snapshots where others are likely to return: where its prompt left what
+// was known, at message boundaries, before the assistant's header, every SnapshotInterval() tokens, and at
+// its end. They are in the store as soon as the step that reached them is committed. Where the caches can be
+// cut at any token (full attention alone) only the end is kept: it serves every offset before it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/hybrid_cache.h"
+#include "cache/snapshot_store.h"
+#include "runner/engine/active_request.h"
+
+namespace quire::runner::engine {
+
+// Tokens between two snapshots of a long prompt: so many that a snapshot's own state weighs no more than the
+// KV of the tokens between two.
+int32_t SnapshotInterval(const cache::Layout& layout);
+
+// Where to take snapshots in the prompt tokens (reused, size), ascending: `diverged` (0 = nowhere),
+// boundaries, intervals, and before the last token where no boundary is near. Of crowded boundaries the
+// first, the last ones and those apart by a quarter of an interval.
+std::vector<int32_t> SnapshotOffsets(std::span<const int32_t> boundaries, int32_t reused, int32_t diverged,
+                                     int32_t size, int32_t interval);
+
+// Engine thread only; outlives no lease: requests must be ended or given up before.
+class PrefixReuse {
+ public:
+  // The cache outlives it. Not enabled: every request starts cold and nothing is kept.
+  PrefixReuse(cache::HybridCache& cache, size_t budget_bytes, bool enabled);
+
+  struct Outcome {
+    int32_t reused = 0;  // tokens; less than the request's, whose last one is always computed
+    std::string miss;    // why not all: "cold", "diverged@12", ...; empty when all were
+  };
+  // Gives the request a sequence with the longest reusable prefix of its tokens and schedules snapshots on
+  // the rest of its prompt. `running`: whose sequences may be forked.
+  Outcome Begin(ActiveRequest& request, const ActiveRequests& running);
+  // What Begin would reuse now, at least.
+  int32_t Reusable(const ActiveRequest& request, const ActiveRequests& running);
+  // Has a running request leave a snapshot at `offset` for a follower. Nothing to do where any token serves.
+  void LeaveSnapshotAt(ActiveRequest& request, int32_t offset);
+  // After a committed step: what was captured goes to the store.
+  void Collect(ActiveRequest& request);
+  // The request gives its sequence up: ended, cancelled or preempted. What it computed stays in the store.
+  void Keep(ActiveRequest& request);
+
+  void AdvanceClock() { store_.AdvanceClock(); }
+  cache::StoreStats stats() const { return store_.stats(); }
+  std::expected<void, std::string> CheckInvariants() const { return store_.CheckInvariants(); }
+
+ private:
+  struct Source {
+    ActiveRequest* request = nullptr;
+    int32_t tokens = 0;
+  };
+  Source LongestRunning(const ActiveRequest& request, const ActiveRequests& running) const;
+  void Insert(ActiveRequest& request, cache::Snapshot snapshot);
+
+  cache::HybridCache& cache_;
+  cache::SnapshotStore store_;
+  const bool enabled_;
+  const bool sliceable_;  // every layer can be restored at any token
+  const int32_t interval_;
+};
+
+}  // namespace quire::runner::engine
