@@ -48,10 +48,11 @@ api::Result<void> RegisterBundled(ModelStore& store, const fs::path& models_dir)
                      .parameter_size = "5.3M",
                      .quantization_level = "F16"};
     model.parameters_json = R"({"temperature":0.3,"min_p":0.15})";
-    model.license = ReadLicense(models_dir);
+    if (std::string license = ReadLicense(models_dir); !license.empty())
+      model.licenses = {std::move(license)};
     const auto registered = store.Register(model);
     if (!registered) return std::unexpected(registered.error());
-    spdlog::info("registered the bundled model {}", registered->name.Display());
+    spdlog::info("registered model={} bundled=true", registered->name.Display());
   }
   return root->Mark(kMarker);
 }

@@ -82,37 +82,61 @@ api::Result<fs::path> FindRunner(const Options& options) {
       fmt::format("no runnable quire-runner at {}; say where it is with --runner or QUIRE_RUNNER", looked));
 }
 
+const char* SignalName(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+
 std::string MachineName() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-// The address to bind, IPv4 first. Only loopback, unless the operator said otherwise.
-api::Result<tcp::endpoint> ResolveHost(const Options& options) {
+// Where to listen: sockets handed over by the service manager, else an address to bind.
+struct ListenPlan {
+  std::vector<int> inherited;
+  tcp::endpoint endpoint;
+};
+
+// IPv4 first.
+api::Result<tcp::endpoint> Resolve(const HostAddress& host) {
   boost::system::error_code ec;
   asio::io_context io;
   tcp::resolver resolver(io);
-  const auto found = resolver.resolve(options.host.host, std::to_string(options.host.port),
+  const auto found = resolver.resolve(host.host, std::to_string(host.port),
                                       tcp::resolver::passive | tcp::resolver::numeric_service, ec);
   if (ec || found.empty()) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("cannot resolve the host \"{}\": {}", options.host.host, ec.message()));
+                     fmt::format("cannot resolve the host \"{}\": {}", host.host, ec.message()));
   }
-  tcp::endpoint endpoint = found.begin()->endpoint();
   for (const auto& entry : found) {
-    if (entry.endpoint().address().is_v4()) {
-      endpoint = entry.endpoint();
-      break;
+    if (entry.endpoint().address().is_v4()) return entry.endpoint();
+  }
+  return found.begin()->endpoint();
+}
+
+// Only loopback, unless the operator said otherwise.
+api::Result<ListenPlan> PlanListen(const Options& options) {
+  ListenPlan plan{InheritedSockets(), {}};
+  for (const int socket : plan.inherited) {
+    const auto bound = ListeningAddress(socket);
+    if (!bound) return std::unexpected(bound.error());
+    if (!bound->address().is_loopback() && !options.allow_remote) {
+      return api::Fail(api::ErrorCode::kForbidden,
+                       fmt::format("the inherited socket listens on {}, not a loopback address: set "
+                                   "QUIRE_ALLOW_REMOTE=1 to serve other machines all the same",
+                                   bound->address().to_string()));
     }
   }
-  if (!endpoint.address().is_loopback() && !options.allow_remote) {
+  if (!plan.inherited.empty()) return plan;
+  const auto endpoint = Resolve(options.host);
+  if (!endpoint) return std::unexpected(endpoint.error());
+  plan.endpoint = *endpoint;
+  if (!endpoint->address().is_loopback() && !options.allow_remote) {
     return api::Fail(
         api::ErrorCode::kForbidden,
         fmt::format("{} is not a loopback address, and clients are not asked who they are: to serve other "
                     "machines all the same give --allow-remote or set QUIRE_ALLOW_REMOTE=1",
                     options.host.host));
   }
-  return endpoint;
+  return plan;
 }
 
 TransportLimits LimitsOf(const Options& options) {
@@ -133,6 +157,8 @@ scheduler::Limits SchedulerLimitsOf(const Options& options) {
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;
   limits.threads = options.threads;
+  limits.cache_bytes = static_cast<int64_t>(options.cache_bytes);
+  limits.reuse_prefixes = options.prefix_cache;
   limits.load_timeout = options.load_timeout;
   limits.default_keep_alive = options.keep_alive;
   return limits;
@@ -159,7 +185,7 @@ class Daemon {
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
 
-  api::Result<void> Listen();
+  api::Result<void> Listen(const ListenPlan& plan);
   void Run();
 
  private:
@@ -180,29 +206,16 @@ class Daemon {
   std::string address_;
 };
 
-api::Result<void> Daemon::Listen() {
-  const std::vector<int> inherited = InheritedSockets();
-  if (!inherited.empty()) {
-    for (const int socket : inherited) {
-      const auto bound = server_->Adopt(socket);
-      if (!bound) return std::unexpected(bound.error());
-      if (!bound->address().is_loopback() && !options_.allow_remote) {
-        return api::Fail(api::ErrorCode::kForbidden,
-                         fmt::format("the inherited socket listens on {}, not a loopback address: set "
-                                     "QUIRE_ALLOW_REMOTE=1 to serve other machines all the same",
-                                     bound->address().to_string()));
-      }
-      address_ = fmt::format("{}:{}", bound->address().to_string(), bound->port());
-    }
-    return {};
+api::Result<void> Daemon::Listen(const ListenPlan& plan) {
+  for (const int socket : plan.inherited) {
+    const auto bound = server_->Adopt(socket);
+    if (!bound) return std::unexpected(bound.error());
+    address_ = Describe(*bound);
   }
-  const auto endpoint = ResolveHost(options_);
-  if (!endpoint) return std::unexpected(endpoint.error());
-  const auto bound = server_->Listen(*endpoint);
+  if (!plan.inherited.empty()) return {};
+  const auto bound = server_->Listen(plan.endpoint);
   if (!bound) return std::unexpected(bound.error());
-  const bool v6 = bound->address().is_v6();
-  address_ =
-      fmt::format("{}{}{}:{}", v6 ? "[" : "", bound->address().to_string(), v6 ? "]" : "", bound->port());
+  address_ = Describe(*bound);
   return {};
 }
 
@@ -217,7 +230,7 @@ void Daemon::Run() {
 
 Awaitable<void> Daemon::ServeUntilSignal() {
   const auto [ec, signal] = co_await signals_.async_wait(kTuple);
-  spdlog::info("draining signal={} connections={}", signal, server_->sessions());
+  spdlog::info("draining signal={} connections={}", SignalName(signal), server_->sessions());
   NotifyStopping();
   server_->StopAccepting();
   asio::co_spawn(io_, EndAtSecondSignal(), asio::detached);
@@ -238,7 +251,7 @@ Awaitable<void> Daemon::ServeUntilSignal() {
 Awaitable<void> Daemon::EndAtSecondSignal() {
   const auto [ec, signal] = co_await signals_.async_wait(kTuple);
   if (ec) co_return;
-  spdlog::warn("ending at once signal={}", signal);
+  spdlog::warn("ending at once signal={}", SignalName(signal));
   spdlog::shutdown();
   std::_Exit(0);
 }
@@ -265,6 +278,9 @@ int RunDaemon(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto runner = FindRunner(options);
   if (!runner) return Complain(runner.error().message);
+  const auto plan =
+      PlanListen(options);  // before the store is touched: a refused start leaves nothing behind
+  if (!plan) return Complain(plan.error().message);
   auto store = ModelStore::Open(options.models);
   if (!store) return Complain(store.error().message);
   if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
@@ -273,7 +289,7 @@ int RunDaemon(const Options& options) {
   }
   try {
     Daemon daemon(options, *runner, *std::move(store));
-    if (const auto listening = daemon.Listen(); !listening) return Complain(listening.error().message);
+    if (const auto listening = daemon.Listen(*plan); !listening) return Complain(listening.error().message);
     daemon.Run();
   } catch (const std::exception& error) {
     return Complain(error.what());

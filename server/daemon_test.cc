@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -103,7 +104,7 @@ void ExpectRefusal(const std::vector<std::string>& environment, const std::strin
   const testing::StoreFixture store;
   Quired quired(environment, store);
   EXPECT_EQ(quired.ExitStatus(), 1);
-  // Log lines may come before it: the store is opened before the port.
+  // Log lines may come before it: the store is opened before the port is bound.
   const std::string output = quired.output();
   const size_t begin = output.find("Error: ");
   ASSERT_NE(begin, std::string::npos) << output;
@@ -118,6 +119,13 @@ TEST(DaemonStart, RefusesWithOneLine) {
   ExpectRefusal({"OLLAMA_HOST=:0"}, "--allow-remote");
   ExpectRefusal({"OLLAMA_HOST=127.0.0.1:0", "OLLAMA_MAX_QUEUE=none"}, "OLLAMA_MAX_QUEUE");
   ExpectRefusal({"OLLAMA_HOST=127.0.0.1:0", "QUIRE_RUNNER=/nowhere/quire-runner"}, "/nowhere/quire-runner");
+}
+
+TEST(DaemonStart, ARefusedAddressLeavesTheStoreAlone) {
+  const testing::StoreFixture store;
+  Quired quired({"OLLAMA_HOST=0.0.0.0:0"}, store);
+  EXPECT_EQ(quired.ExitStatus(), 1);
+  EXPECT_FALSE(std::filesystem::exists(store.root()));
 }
 
 TEST(DaemonStart, ABusyPortIsOneLine) {

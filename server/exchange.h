@@ -6,6 +6,7 @@
 // it awaits throws operation_aborted and its locals end whatever they stand for.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ class Exchange {
   virtual const HttpRequest& request() const = 0;
   virtual RequestLog& log() = 0;
   virtual const std::string& id() const = 0;  // the answer's X-Request-Id
+
+  // The next piece of the body, on a route that reads its own (Route::streamed_body_bytes); empty at its end.
+  // Nothing: it cannot be had, and the handler returns without an answer, which is given for it.
+  virtual Awaitable<std::optional<std::string>> ReadBody() = 0;
 
   virtual Awaitable<bool> Send(HttpResponse response) = 0;
   // One piece of a stream, sent at once. The first call sends the header too. `bytes` may be empty: header

@@ -27,6 +27,8 @@ struct Services {
 void AddNativeRoutes(Router& router, Services& services);
 // /api/tags, /api/ps, /api/show, /api/version
 void AddNativeListRoutes(Router& router, Services& services);
+// /api/copy, /api/delete, /api/blobs/{digest}
+void AddStoreRoutes(Router& router, Services& services);
 // /v1/chat/completions, /v1/models, /v1/models/{id}, /v1/embeddings
 void AddOpenAiRoutes(Router& router, Services& services);
 // /, /health, /livez, /readyz
@@ -40,6 +42,9 @@ Awaitable<void> RefuseEmbedding(Services& services, Exchange& exchange);
 
 // Names of options that the request gave and no table knows.
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names);
+
+// The request's own share of api::Client: who presents which credential.
+std::string TenantOf(const HttpRequest& request);
 
 // A body parsed here, or on the pool when it is large enough to hold other clients up.
 bool IsLargeBody(const std::string& body);

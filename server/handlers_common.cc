@@ -7,6 +7,7 @@
 #include "api/json_body.h"
 #include "server/handlers.h"
 #include "server/request_log.h"
+#include "server/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -35,11 +36,18 @@ api::Result<std::string> EmbeddingModel(const std::string& body) {
 void AddRoutes(Router& router, Services& services) {
   AddNativeRoutes(router, services);
   AddNativeListRoutes(router, services);
+  AddStoreRoutes(router, services);
   AddOpenAiRoutes(router, services);
   AddHealthRoutes(router, services);
 }
 
 bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
+
+std::string TenantOf(const HttpRequest& request) {
+  const std::string* credential = request.Find("authorization");
+  if (credential == nullptr) credential = request.Find("x-api-key");
+  return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
+}
 
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {
   if (names.empty()) return;

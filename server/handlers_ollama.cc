@@ -83,6 +83,7 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
                                     std::move(model->messages)};
   const auto keep_alive = parsed->keep_alive;
   Job job{SpecOf(*model), ollama::ToRequest(*std::move(parsed), defaults), keep_alive};
+  job.request.client.tenant = TenantOf(exchange.request());
   co_await Relay(exchange, services.backend, std::move(job), reply);
 }
 

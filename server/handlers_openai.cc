@@ -65,6 +65,7 @@ Awaitable<void> ChatCompletions(Services& services, Exchange& exchange) {
                                     std::move(model->messages)};
   const auto keep_alive = parsed->keep_alive;
   Job job{SpecOf(*model), openai::ToRequest(*std::move(parsed), defaults), keep_alive};
+  job.request.client.tenant = TenantOf(exchange.request());
   co_await Relay(exchange, services.backend, std::move(job), reply);
 }
 

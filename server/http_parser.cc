@@ -50,12 +50,13 @@ bool NamesAVersion(std::string_view header) {
 // Beast knows the grammar; what it hands out is kept here, and what it is lenient about is refused.
 class HttpParser::Impl : public http::basic_parser<true> {
  public:
-  Impl(HttpRequest& request, ParserLimits limits) : request_(request), limits_(limits) {
+  Impl(HttpRequest& request, ParserLimits limits) : body_bytes_max(limits.body_bytes), request_(request) {
     header_limit(static_cast<std::uint32_t>(limits.header_bytes + 4));
     body_limit(boost::none);
   }
 
   std::optional<ParseFailure> failure;  // set together with an error code
+  uint64_t body_bytes_max;
 
   // How the fields announce a body.
   int content_lengths = 0;
@@ -108,21 +109,23 @@ class HttpParser::Impl : public http::basic_parser<true> {
   void on_body_init_impl(boost::optional<std::uint64_t> const& length, error_code&) override {
     if (length) request_.body.reserve(static_cast<size_t>(std::min<uint64_t>(*length, kBodyReserveMax)));
   }
-  std::size_t on_body_impl(string_view bytes, error_code&) override {
-    request_.body.append(bytes.data(), bytes.size());
-    return bytes.size();
-  }
+  std::size_t on_body_impl(string_view bytes, error_code&) override { return Take(bytes); }
   void on_chunk_header_impl(std::uint64_t size, string_view, error_code& ec) override {
-    if (size > limits_.body_bytes - request_.body.size()) Fail(ec, 413, "request body too large");
+    if (size > body_bytes_max - taken_) Fail(ec, 413, "request body too large");
   }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) override {
-    request_.body.append(bytes.data(), bytes.size());
-    return bytes.size();
+    return Take(bytes);
   }
   void on_finish_impl(error_code&) override {}
 
+  size_t Take(string_view bytes) {
+    request_.body.append(bytes.data(), bytes.size());
+    taken_ += bytes.size();
+    return bytes.size();
+  }
+
   HttpRequest& request_;
-  ParserLimits limits_;
+  uint64_t taken_ = 0;  // bytes of the body so far; the caller may have emptied it since
 };
 
 HttpParser::HttpParser(ParserLimits limits)
@@ -183,7 +186,6 @@ std::expected<void, ParseFailure> HttpParser::FinishHeader() {
   request_.keep_alive = request_.minor_version == 1 && impl_->keep_alive();
   if (auto split = SplitTarget(); !split) return split;
   if (request_.minor_version == 1 && impl_->hosts == 0) return Refuse(400, "missing Host");
-  if (content_length_ > limits_.body_bytes) return Refuse(413, "request body too large");
   impl_->eager(true);
   return {};
 }
@@ -219,7 +221,14 @@ std::expected<void, ParseFailure> HttpParser::SplitTarget() {
   return {};
 }
 
+std::expected<void, ParseFailure> HttpParser::AllowBody(uint64_t bytes) {
+  impl_->body_bytes_max = bytes;
+  if (content_length_ > bytes) return Refuse(413, "request body too large");
+  return {};
+}
+
 std::expected<size_t, ParseFailure> HttpParser::FeedBody(std::string_view input) {
+  if (content_length_ > impl_->body_bytes_max) return Refuse(413, "request body too large");
   if (chunked_ && input.size() < kChunkedTailBytesMin) return 0;
   error_code ec;
   const size_t used = impl_->put(boost::asio::buffer(input.data(), input.size()), ec);

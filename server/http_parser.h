@@ -37,8 +37,12 @@ class HttpParser {
 
   // Takes bytes from the front of `input` and returns how many; the rest must come again, with more behind
   // it, at the next call. Stops once when the header is complete, so that the caller may refuse before the
-  // body, and takes nothing more once the request is complete.
+  // body or set its bound, and takes nothing more once the request is complete.
   std::expected<size_t, ParseFailure> Feed(std::string_view input);
+
+  // Another bound for this request's body than the limits': 413 when the client announced more. REQUIRES:
+  // header_done(), and no byte of the body was fed.
+  std::expected<void, ParseFailure> AllowBody(uint64_t bytes);
 
   bool header_done() const { return header_done_; }
   bool done() const { return done_; }

@@ -180,7 +180,7 @@ TEST(HttpParser, LimitsTheBodyHoweverItIsFramed) {
     return fed ? 200 : fed.error().status;
   };
   EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789"), 200);
-  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"), 413);
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n0"), 413);
   const std::string chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
   EXPECT_EQ(status(chunked + "5\r\n01234\r\n5\r\n56789\r\n0\r\n\r\n"), 200);
   EXPECT_EQ(status(chunked + "5\r\n01234\r\n6\r\n567890\r\n0\r\n\r\n"), 413);

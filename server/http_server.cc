@@ -10,6 +10,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cstring>
 #include <utility>
 
 namespace quire::server {
@@ -25,12 +26,6 @@ constexpr std::string_view kBusy =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\n"
     "Connection: close\r\nContent-Length: 32\r\n\r\n{\"error\":\"too many connections\"}";
 
-std::string Describe(const tcp::endpoint& endpoint) {
-  const bool v6 = endpoint.address().is_v6();
-  return fmt::format("{}{}{}:{}", v6 ? "[" : "", endpoint.address().to_string(), v6 ? "]" : "",
-                     endpoint.port());
-}
-
 void RefuseBusy(tcp::socket& socket) {
   error_code ignored;
   socket.non_blocking(true, ignored);
@@ -40,6 +35,25 @@ void RefuseBusy(tcp::socket& socket) {
 }
 
 }  // namespace
+
+std::string Describe(const tcp::endpoint& endpoint) {
+  const bool v6 = endpoint.address().is_v6();
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", endpoint.address().to_string(), v6 ? "]" : "",
+                     endpoint.port());
+}
+
+api::Result<tcp::endpoint> ListeningAddress(int listening_fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(listening_fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
+    return api::Fail(api::ErrorCode::kUnavailable, "the inherited socket is not a TCP socket");
+  }
+  tcp::endpoint endpoint;
+  endpoint.resize(length);
+  std::memcpy(endpoint.data(), &address, length);
+  return endpoint;
+}
 
 HttpServer::HttpServer(asio::any_io_executor executor, Transport transport)
     : executor_(std::move(executor)), transport_(std::move(transport)), session_ended_(executor_) {}
@@ -65,18 +79,13 @@ api::Result<tcp::endpoint> HttpServer::Listen(const tcp::endpoint& endpoint) {
 }
 
 api::Result<tcp::endpoint> HttpServer::Adopt(int listening_fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (::getsockname(listening_fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
-    return api::Fail(api::ErrorCode::kUnavailable, "the inherited socket is not a TCP socket");
-  }
+  const auto bound = ListeningAddress(listening_fd);
+  if (!bound) return bound;
   auto acceptor = std::make_shared<Acceptor>(executor_);
   error_code ec;
-  acceptor->assign(address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), listening_fd, ec);
+  acceptor->assign(bound->protocol(), listening_fd, ec);
   if (ec) return api::Fail(api::ErrorCode::kUnavailable, "cannot use the inherited socket: " + ec.message());
-  const tcp::endpoint bound = acceptor->local_endpoint(ec);
-  Start(std::move(acceptor), bound);
+  Start(std::move(acceptor), *bound);
   return bound;
 }
 

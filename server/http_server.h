@@ -7,6 +7,7 @@
 #include <chrono>
 #include <list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "api/error.h"
@@ -14,6 +15,11 @@
 #include "server/transport.h"
 
 namespace quire::server {
+
+// "127.0.0.1:11434", "[::1]:11434"
+std::string Describe(const boost::asio::ip::tcp::endpoint& endpoint);
+// Where an inherited socket listens. Errors: it is not a TCP socket.
+api::Result<boost::asio::ip::tcp::endpoint> ListeningAddress(int listening_fd);
 
 class HttpServer {
  public:

@@ -179,6 +179,30 @@ api::Result<std::vector<api::Message>> ParseMessages(std::string_view text) {
   return messages;
 }
 
+std::string WriteMessages(const std::vector<api::Message>& messages) {
+  Json list = Json::array();
+  for (const api::Message& message : messages) {
+    Json object = {{"role", message.role}, {"content", message.content}};
+    if (!message.thinking.empty()) object["thinking"] = message.thinking;
+    list.push_back(std::move(object));
+  }
+  return api::DumpJson(list);
+}
+
+api::Result<std::string> MergeParameters(std::string_view base, std::string_view top) {
+  if (top.empty()) return std::string(base);
+  const auto over = ReadObject(top);
+  if (!over || base.empty()) return over ? api::Result<std::string>(top) : std::unexpected(over.error());
+  const auto under = ReadObject(base);
+  if (!under) return std::unexpected(under.error());
+  Json merged = Json::object();
+  for (const auto& [key, value] : under->get_ref<const Json::object_t&>()) {
+    if (!over->contains(key)) merged[key] = value;
+  }
+  for (const auto& [key, value] : over->get_ref<const Json::object_t&>()) merged[key] = value;
+  return api::DumpJson(merged);
+}
+
 api::Result<api::Options> ParseParameters(std::string_view text) {
   auto parsed = api::ParseOptions(text);
   if (!parsed) return Refuse(parsed.error().message);

@@ -22,12 +22,6 @@ inline constexpr std::string_view kParamsLayer = "application/vnd.ollama.image.p
 inline constexpr std::string_view kLicenseLayer = "application/vnd.ollama.image.license";
 inline constexpr std::string_view kMessagesLayer = "application/vnd.ollama.image.messages";
 
-struct Layer {
-  std::string media_type;
-  std::string blob;  // "sha256-<64 hex>": its file name below blobs/
-  int64_t size = 0;  // bytes
-};
-
 struct Manifest {
   Layer config;
   std::vector<Layer> layers;
@@ -51,7 +45,10 @@ api::Result<ModelDetails> ParseModelConfig(std::string_view text);
 std::string WriteModelConfig(const ModelDetails& details, const std::vector<Layer>& layers);
 
 api::Result<std::vector<api::Message>> ParseMessages(std::string_view text);
+std::string WriteMessages(const std::vector<api::Message>& messages);
 // The options of a params layer.
 api::Result<api::Options> ParseParameters(std::string_view text);
+// The params layer of a model made of another: what `top` says goes over `base`. Both are objects, or empty.
+api::Result<std::string> MergeParameters(std::string_view base, std::string_view top);
 
 }  // namespace quire::server

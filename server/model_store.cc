@@ -15,17 +15,15 @@
 
 #include "server/model_manifest.h"
 #include "server/sha256.h"
+#include "server/staging.h"
 #include "server/store_files.h"
+#include "server/store_layout.h"
 
 namespace quire::server {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kManifests = "manifests";
-constexpr const char* kBlobs = "blobs";
-constexpr const char* kLockFile = ".quire-lock";
-constexpr int64_t kManifestBytesMax = int64_t{1} << 20;
 constexpr int64_t kTextBlobBytesMax = int64_t{16} << 20;
 
 std::string UserName() {
@@ -59,76 +57,6 @@ api::Result<void> PrepareDirectory(const fs::path& path) {
     return RightMissing(path, "read this directory", errno);
   }
   return {};
-}
-
-// The parts are used as file names: they must be exactly what the rules for names allow.
-api::Result<void> CheckName(const api::ModelName& name) {
-  const auto parsed =
-      api::ParseModelName(fmt::format("{}/{}/{}:{}", name.host, name.name_space, name.model, name.tag));
-  if (!parsed) return std::unexpected(parsed.error());
-  if (parsed->host != name.host || parsed->name_space != name.name_space || parsed->model != name.model ||
-      parsed->tag != name.tag) {
-    return api::Fail(api::ErrorCode::kInvalidArgument, "invalid model name", "model");
-  }
-  return {};
-}
-
-std::unexpected<api::Error> NotFound(const api::ModelName& name) {
-  return api::Fail(api::ErrorCode::kNotFound, fmt::format("model \"{}\" not found", name.Display()));
-}
-
-// manifests/HOST/NAMESPACE/MODEL, the directory of the tags.
-api::Result<StoreDirectory> EnterModel(const StoreDirectory& root, const api::ModelName& name, bool create) {
-  auto directory = root.Enter(kManifests, create);
-  for (const std::string* part : {&name.host, &name.name_space, &name.model}) {
-    if (!directory) return directory;
-    directory = directory->Enter(*part, create);
-  }
-  return directory;
-}
-
-// What `directory` lists, or nothing when it cannot be listed: one unreadable directory hides no other.
-std::vector<std::string> ListOrWarn(const api::Result<StoreDirectory>& directory) {
-  if (!directory) {
-    if (directory.error().code != api::ErrorCode::kNotFound)
-      spdlog::warn("left out: {}", directory.error().message);
-    return {};
-  }
-  auto names = directory->List();
-  if (!names) {
-    spdlog::warn("left out: {}", names.error().message);
-    return {};
-  }
-  return std::move(*names);
-}
-
-// The names of all manifests; what is not four levels deep or not a name is no manifest.
-std::vector<api::ModelName> StoredNames(const StoreDirectory& root) {
-  std::vector<api::ModelName> names;
-  const auto manifests = root.Enter(kManifests);
-  for (const std::string& host : ListOrWarn(manifests)) {
-    const auto host_directory = manifests->Enter(host);
-    for (const std::string& name_space : ListOrWarn(host_directory)) {
-      const auto space_directory = host_directory->Enter(name_space);
-      for (const std::string& model : ListOrWarn(space_directory)) {
-        for (const std::string& tag : ListOrWarn(space_directory->Enter(model))) {
-          api::ModelName name{.host = host, .name_space = name_space, .model = model, .tag = tag};
-          if (CheckName(name)) names.push_back(std::move(name));
-        }
-      }
-    }
-  }
-  return names;
-}
-
-// The name as it is stored: itself, or one that differs in case only; nothing when there is neither.
-std::optional<api::ModelName> StoredNameOf(const StoreDirectory& root, const api::ModelName& name) {
-  if (const auto tags = EnterModel(root, name, false); tags && tags->Status(name.tag)) return name;
-  const auto names = StoredNames(root);
-  const auto found =
-      std::ranges::find_if(names, [&name](const auto& stored) { return stored.Matches(name); });
-  if (found == names.end()) return std::nullopt;
-  return *found;
 }
 
 // Reads one model: its manifest, then every blob that is text, then a look at the weights.
@@ -167,6 +95,10 @@ class ModelReader {
     if (auto read = ReadConfig(*blobs, *manifest, model); !read) return std::unexpected(read.error());
     if (auto read = FindWeights(*blobs, *manifest, model); !read) return std::unexpected(read.error());
     for (const Layer& layer : manifest->layers) {
+      if (!IsText(layer)) {
+        if (layer.media_type != kModelLayer) model.other_layers.push_back(layer);
+        continue;
+      }
       if (auto read = ReadTextLayer(*blobs, layer, model); !read) return std::unexpected(read.error());
     }
     return model;
@@ -204,11 +136,14 @@ class ModelReader {
     return {};
   }
 
-  static api::Result<void> ReadTextLayer(const StoreDirectory& blobs, const Layer& layer,
-                                         StoredModel& model) {
+  static bool IsText(const Layer& layer) {
     constexpr std::array kTextLayers = {kTemplateLayer, kSystemLayer, kLicenseLayer, kParamsLayer,
                                         kMessagesLayer};
-    if (std::ranges::find(kTextLayers, layer.media_type) == kTextLayers.end()) return {};
+    return std::ranges::find(kTextLayers, layer.media_type) != kTextLayers.end();
+  }
+
+  static api::Result<void> ReadTextLayer(const StoreDirectory& blobs, const Layer& layer,
+                                         StoredModel& model) {
     auto text = blobs.Read(layer.blob, kTextBlobBytesMax);
     if (!text) return std::unexpected(text.error());
     const fs::path file = blobs.path() / layer.blob;
@@ -236,20 +171,24 @@ class ModelReader {
 // Puts a model's blobs and, last, its manifest in place. REQUIRES: the store's lock is held.
 class ModelWriter {
  public:
-  ModelWriter(const StoreDirectory& root, const NewModel& model) : root_(root), model_(model) {}
+  ModelWriter(const StoreDirectory& root, const NewModel& model, std::vector<BlobUse>* uses)
+      : root_(root), model_(model), uses_(uses) {}
 
   api::Result<void> Write(const api::ModelName& name) {
     auto blobs = root_.Enter(kBlobs, true);
     if (!blobs) return std::unexpected(blobs.error());
     if (auto added = AddWeights(*blobs); !added) return added;
-    const std::array<std::pair<std::string_view, const std::string*>, 3> texts = {{
-        {kLicenseLayer, &model_.license},
-        {kSystemLayer, &model_.system},
-        {kParamsLayer, &model_.parameters_json},
-    }};
+    for (const Layer& layer : model_.other_layers) {
+      if (auto added = AddPresent(*blobs, layer); !added) return added;
+    }
+    std::vector<std::pair<std::string_view, std::string>> texts = {{kTemplateLayer, model_.go_template}};
+    for (const std::string& license : model_.licenses) texts.emplace_back(kLicenseLayer, license);
+    texts.emplace_back(kSystemLayer, model_.system);
+    texts.emplace_back(kParamsLayer, model_.parameters_json);
+    if (!model_.messages.empty()) texts.emplace_back(kMessagesLayer, WriteMessages(model_.messages));
     for (const auto& [media_type, text] : texts) {
-      if (text->empty()) continue;
-      auto layer = AddText(*blobs, media_type, *text);
+      if (text.empty()) continue;
+      auto layer = AddText(*blobs, media_type, text);
       if (!layer) return std::unexpected(layer.error());
       manifest_.layers.push_back(std::move(*layer));
     }
@@ -266,12 +205,27 @@ class ModelWriter {
     return status && status->size == size;
   }
 
+  // A layer whose blob must be in the store.
+  api::Result<void> AddPresent(const StoreDirectory& blobs, Layer layer) {
+    const auto status = blobs.Status(layer.blob);
+    if (!status) return std::unexpected(status.error());
+    layer.size = status->size;
+    Note(layer.blob, true);
+    manifest_.layers.push_back(std::move(layer));
+    return {};
+  }
+
   api::Result<void> AddWeights(const StoreDirectory& blobs) {
+    if (!model_.weights_blob.empty()) {
+      return AddPresent(blobs, {.media_type = std::string(kModelLayer), .blob = model_.weights_blob});
+    }
     const auto copied = blobs.CopyIn(model_.gguf);
     if (!copied) return std::unexpected(copied.error());
     Layer layer{
         .media_type = std::string(kModelLayer), .blob = "sha256-" + copied->sha256, .size = copied->size};
-    if (IsThere(blobs, layer.blob, layer.size)) {
+    const bool there = IsThere(blobs, layer.blob, layer.size);
+    Note(layer.blob, there);
+    if (there) {
       blobs.DropTemporary();
     } else if (auto published = blobs.Publish(layer.blob); !published) {
       return published;
@@ -280,12 +234,14 @@ class ModelWriter {
     return {};
   }
 
-  static api::Result<Layer> AddText(const StoreDirectory& blobs, std::string_view media_type,
-                                    std::string_view text) {
+  api::Result<Layer> AddText(const StoreDirectory& blobs, std::string_view media_type,
+                             std::string_view text) {
     Layer layer{.media_type = std::string(media_type),
                 .blob = "sha256-" + Sha256Of(text),
                 .size = static_cast<int64_t>(text.size())};
-    if (IsThere(blobs, layer.blob, layer.size)) return layer;
+    const bool there = IsThere(blobs, layer.blob, layer.size);
+    Note(layer.blob, there);
+    if (there) return layer;
     if (auto written = blobs.Write(layer.blob, text); !written) return std::unexpected(written.error());
     return layer;
   }
@@ -299,8 +255,13 @@ class ModelWriter {
     return tags->Write(name.tag, text);
   }
 
+  void Note(const std::string& blob, bool existed) {
+    if (uses_ != nullptr) uses_->push_back({blob, existed});
+  }
+
   const StoreDirectory& root_;
   const NewModel& model_;
+  std::vector<BlobUse>* uses_;  // may be null
   Manifest manifest_;
 };
 
@@ -310,6 +271,9 @@ api::Result<ModelStore> ModelStore::Open(fs::path root) {
   for (const fs::path& directory : {root, root / kManifests, root / kBlobs}) {
     if (auto prepared = PrepareDirectory(directory); !prepared) return std::unexpected(prepared.error());
   }
+  const auto opened = StoreDirectory::OpenRoot(root / kBlobs);
+  if (!opened) return std::unexpected(opened.error());
+  Staging::RemoveAbandoned(*opened);
   return ModelStore(std::move(root));
 }
 
@@ -334,11 +298,11 @@ api::Result<StoredModel> ModelStore::Find(const api::ModelName& name) const {
   const auto root = StoreDirectory::OpenRoot(root_);
   if (!root) return std::unexpected(root.error());
   const auto stored = StoredNameOf(*root, name);
-  if (!stored) return NotFound(name);
+  if (!stored) return ModelNotFound(name);
   return ModelReader(*root, *stored).Read();
 }
 
-api::Result<StoredModel> ModelStore::Register(const NewModel& model) {
+api::Result<StoredModel> ModelStore::Register(const NewModel& model, std::vector<BlobUse>* uses) {
   if (auto checked = CheckName(model.name); !checked) return std::unexpected(checked.error());
   if (!model.parameters_json.empty()) {
     const auto parameters = ParseParameters(model.parameters_json);
@@ -351,7 +315,8 @@ api::Result<StoredModel> ModelStore::Register(const NewModel& model) {
   const auto lock = root->Lock(kLockFile);
   if (!lock) return std::unexpected(lock.error());
   const api::ModelName name = StoredNameOf(*root, model.name).value_or(model.name);
-  if (auto written = ModelWriter(*root, model).Write(name); !written) return std::unexpected(written.error());
+  if (auto written = ModelWriter(*root, model, uses).Write(name); !written)
+    return std::unexpected(written.error());
   return ModelReader(*root, name).Read();
 }
 

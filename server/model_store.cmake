@@ -1,9 +1,11 @@
 # Models on disk, as Ollama keeps them.
 quire_library(quire_model_store
-  SOURCES bundled_models.cc model_manifest.cc model_store.cc sha256.cc store_files.cc
+  SOURCES blob_upload.cc bundled_models.cc model_manifest.cc model_store.cc model_store_edit.cc sha256.cc staging.cc
+          store_files.cc store_layout.cc
   LIBS quire_api OpenSSL::Crypto fmt::fmt nlohmann_json::nlohmann_json spdlog::spdlog)
 
 quire_test(quire_model_store_test
-  SOURCES bundled_models_test.cc model_manifest_test.cc model_store_crash_test.cc model_store_test.cc store_files_test.cc
+  SOURCES bundled_models_test.cc model_manifest_test.cc model_store_crash_test.cc
+          model_store_edit_test.cc model_store_test.cc store_files_test.cc
           testing/store_fixture.cc
   LIBS quire_model_store)

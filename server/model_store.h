@@ -17,6 +17,8 @@
 #include "api/error.h"
 #include "api/model_name.h"
 #include "api/request.h"
+#include "server/blob_upload.h"
+#include "server/staging.h"
 
 namespace quire::server {
 
@@ -27,6 +29,13 @@ struct ModelDetails {
   std::vector<std::string> families;
   std::string parameter_size;      // "5.3M"
   std::string quantization_level;  // "F16"
+};
+
+// One file below blobs/ as a manifest names it.
+struct Layer {
+  std::string media_type;
+  std::string blob;  // "sha256-<64 hex>": its file name below blobs/
+  int64_t size = 0;  // bytes
 };
 
 struct StoredModel {
@@ -42,16 +51,28 @@ struct StoredModel {
   api::Options parameters;      // params layer, checked
   std::string parameters_json;  // the same as stored, for /api/show
   std::vector<api::Message> messages;
+  std::vector<Layer>
+      other_layers;  // of kinds that are not read here (projectors): kept when a model is made of it
 };
 
-// What a model needs to be entered from a GGUF file on this machine.
+// What a model is made of.
 struct NewModel {
   api::ModelName name;
-  std::filesystem::path gguf;
+  std::filesystem::path gguf;  // a file that is copied into the store; or
+  std::string weights_blob;    // "sha256-<64 hex>" of it, which goes first when not empty
   ModelDetails details;
+  std::string go_template;
   std::string parameters_json;  // object, or empty
-  std::string license;
+  std::vector<std::string> licenses;
   std::string system;
+  std::vector<api::Message> messages;
+  std::vector<Layer> other_layers;
+};
+
+// A blob of a model that was entered, and whether the store had it already.
+struct BlobUse {
+  std::string blob;
+  bool existed = false;
 };
 
 class ModelStore {
@@ -67,7 +88,23 @@ class ModelStore {
   api::Result<StoredModel> Find(const api::ModelName& name) const;
   // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by
   // rename: a crash at any point leaves a usable store.
-  api::Result<StoredModel> Register(const NewModel& model);
+  // Every use of a blob is added to `uses` unless that is null.
+  api::Result<StoredModel> Register(const NewModel& model, std::vector<BlobUse>* uses = nullptr);
+  // Gives the model another name, in the place of what has it. kNotFound when there is no such model.
+  api::Result<void> Copy(const api::ModelName& from, const api::ModelName& to);
+  // Takes the name away, then the blobs that no other model uses; also of a broken model. The value is the
+  // digest of its manifest. A crash in between leaves blobs without a model, which harms nobody.
+  api::Result<std::string> Delete(const api::ModelName& name);
+
+  // Blobs by name ("sha256-<64 hex>").
+  bool HasBlob(const std::string& blob) const;
+  std::filesystem::path BlobPath(const std::string& blob) const;
+  // Bytes go in with BlobUpload::Append; FinishUpload() checks and publishes them.
+  api::Result<BlobUpload> BeginUpload() const;
+  api::Result<void> FinishUpload(BlobUpload& upload, const std::string& blob) const;
+  // A directory for files that are to become blobs, and one of them as a blob; the value is the blob's name.
+  api::Result<Staging> MakeStaging() const;
+  api::Result<std::string> Adopt(const Staging& staging, const std::string& file) const;
 
   const std::filesystem::path& root() const { return root_; }
 

@@ -212,7 +212,7 @@ TEST_F(Store, RegistersAsOllamaWould) {
   ModelStore store = fixture_.Open();
   NewModel model = fixture_.New("quire-demo");
   model.parameters_json = R"({"temperature":0.3})";
-  model.license = "Apache-2.0";
+  model.licenses = {"Apache-2.0"};
   model.system = "You are small.";
   const auto registered = store.Register(model);
   ASSERT_TRUE(registered) << registered.error().message;

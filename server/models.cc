@@ -23,4 +23,66 @@ Awaitable<api::Result<std::vector<StoredModel>>> Models::List() {
   co_return listed;
 }
 
+Awaitable<api::Result<void>> Models::Copy(std::string from, std::string to) {
+  auto source = api::ParseModelName(from);
+  auto target = api::ParseModelName(to);
+  if (!source) co_return std::unexpected(std::move(source.error()));
+  if (!target) co_return std::unexpected(std::move(target.error()));
+  auto copy = [this, source = *std::move(source), target = *std::move(target)] {
+    return store_.Copy(source, target);
+  };
+  auto copied = co_await RunBlocking(pool_, std::move(copy));
+  co_return copied;
+}
+
+Awaitable<api::Result<std::string>> Models::Delete(std::string name) {
+  auto parsed = api::ParseModelName(name);
+  if (!parsed) co_return std::unexpected(std::move(parsed.error()));
+  auto remove = [this, wanted = *std::move(parsed)] { return store_.Delete(wanted); };
+  auto removed = co_await RunBlocking(pool_, std::move(remove));
+  co_return removed;
+}
+
+Awaitable<api::Result<StoredModel>> Models::Register(NewModel model, std::vector<BlobUse>& uses) {
+  auto enter = [this, made = std::move(model), &uses] { return store_.Register(made, &uses); };
+  auto entered = co_await RunBlocking(pool_, std::move(enter));
+  co_return entered;
+}
+
+Awaitable<bool> Models::HasBlob(std::string blob) {
+  auto look = [this, name = std::move(blob)] { return store_.HasBlob(name); };
+  const bool there = co_await RunBlocking(pool_, std::move(look));
+  co_return there;
+}
+
+Awaitable<api::Result<BlobUpload>> Models::BeginUpload() {
+  auto begin = [this] { return store_.BeginUpload(); };
+  auto begun = co_await RunBlocking(pool_, std::move(begin));
+  co_return begun;
+}
+
+Awaitable<api::Result<void>> Models::Append(BlobUpload& upload, std::string bytes) {
+  auto append = [&upload, piece = std::move(bytes)] { return upload.Append(piece); };
+  auto appended = co_await RunBlocking(pool_, std::move(append));
+  co_return appended;
+}
+
+Awaitable<api::Result<void>> Models::FinishUpload(BlobUpload& upload, std::string blob) {
+  auto finish = [this, &upload, name = std::move(blob)] { return store_.FinishUpload(upload, name); };
+  auto finished = co_await RunBlocking(pool_, std::move(finish));
+  co_return finished;
+}
+
+Awaitable<api::Result<Staging>> Models::MakeStaging() {
+  auto make = [this] { return store_.MakeStaging(); };
+  auto made = co_await RunBlocking(pool_, std::move(make));
+  co_return made;
+}
+
+Awaitable<api::Result<std::string>> Models::Adopt(const Staging& staging, std::string file) {
+  auto adopt = [this, &staging, name = std::move(file)] { return store_.Adopt(staging, name); };
+  auto adopted = co_await RunBlocking(pool_, std::move(adopt));
+  co_return adopted;
+}
+
 }  // namespace quire::server

@@ -21,6 +21,18 @@ class Models {
   Awaitable<api::Result<StoredModel>> Find(std::string name);
   Awaitable<api::Result<std::vector<StoredModel>>> List();  // newest first
 
+  // As the store's; names are as a client gave them.
+  Awaitable<api::Result<void>> Copy(std::string from, std::string to);
+  Awaitable<api::Result<std::string>> Delete(std::string name);
+  Awaitable<api::Result<StoredModel>> Register(NewModel model, std::vector<BlobUse>& uses);
+  Awaitable<bool> HasBlob(std::string blob);
+  Awaitable<api::Result<BlobUpload>> BeginUpload();
+  Awaitable<api::Result<void>> Append(BlobUpload& upload, std::string bytes);
+  Awaitable<api::Result<void>> FinishUpload(BlobUpload& upload, std::string blob);
+  Awaitable<api::Result<Staging>> MakeStaging();
+  Awaitable<api::Result<std::string>> Adopt(const Staging& staging, std::string file);
+
+  std::filesystem::path BlobPath(const std::string& blob) const { return store_.BlobPath(blob); }
   boost::asio::thread_pool& pool() { return pool_; }
   const std::filesystem::path& root() const { return store_.root(); }
 

@@ -41,8 +41,10 @@ struct Options {
   int32_t context_length = 0;               // tokens; 0 = the built-in default
   int32_t max_loaded_models = 0;            // 0 = the built-in default
   int32_t max_queue = 0;
-  int32_t threads = 0;  // per runner; 0 = by the machine
-  int32_t debug = 0;    // 0 info, 1 debug, 2 trace
+  int32_t threads = 0;       // per runner; 0 = by the machine
+  uint64_t cache_bytes = 0;  // per runner; 0 = by the machine
+  bool prefix_cache = true;
+  int32_t debug = 0;  // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;
   uint32_t max_connections = 0;
   std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};

@@ -17,6 +17,7 @@ void Note(RequestLog& log, const api::Event& event, Clock::time_point submitted)
     log.queued = now - submitted;
     log.prompt_tokens = ready->prompt_tokens;
     log.cached_tokens = ready->cached_tokens;
+    log.miss = ready->miss;
   } else if (std::holds_alternative<api::TextDelta>(event)) {
     if (!log.first_token) log.first_token = now - log.start;
   } else if (const auto* finished = std::get_if<api::Finished>(&event)) {

@@ -71,6 +71,7 @@ std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time
   line.Millis("total_ms", now - log.start);
   if (log.prompt_tokens) line.Number("prompt_tokens", *log.prompt_tokens);
   if (log.cached_tokens) line.Number("cached_tokens", *log.cached_tokens);
+  line.Text("miss", log.miss);
   if (log.output_tokens) line.Number("output_tokens", *log.output_tokens);
   line.Text("finish", log.finish);
   if (log.runner_pid > 0) line.Number("runner_pid", log.runner_pid);

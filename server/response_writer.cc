@@ -22,12 +22,14 @@ bool HasNoBody(int status) { return status == 204 || status == 304; }
 }  // namespace
 
 ResponseWriter::ResponseWriter(Connection& connection, const HttpRequest& request, RequestLog& log,
-                               const bool& draining, std::chrono::nanoseconds keep_alive_interval,
-                               asio::any_io_executor executor)
+                               const bool& draining, BodyReader& body,
+                               std::chrono::nanoseconds keep_alive_interval,
+                               const asio::any_io_executor& executor)
     : connection_(connection),
       request_(request),
       log_(log),
       draining_(draining),
+      body_(body),
       keep_alive_interval_(keep_alive_interval),
       silence_(executor),
       write_done_(executor, Clock::time_point::max()),
@@ -49,6 +51,10 @@ std::string ResponseWriter::Header(int status, std::string_view content_type,
 }
 
 Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
+  if (!close_ && !body_.done()) {
+    const bool dropped = co_await body_.Drop();
+    if (!dropped) close_ = true;
+  }
   std::string bytes = Header(response.status, response.content_type, response.headers);
   if (!HasNoBody(response.status)) {
     fmt::format_to(std::back_inserter(bytes), "Content-Length: {}\r\n", response.body.size());
@@ -97,8 +103,6 @@ Awaitable<bool> ResponseWriter::EndStream() {
   if (sent) state_ = State::kComplete;
   co_return sent;
 }
-
-Awaitable<bool> ResponseWriter::SendContinue() { return WriteAlone("HTTP/1.1 100 Continue\r\n\r\n"); }
 
 Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes) {
   while (writing_) co_await write_done_.async_wait(kTuple);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/body_reader.h"
 #include "server/connection.h"
 #include "server/exchange.h"
 
@@ -17,19 +18,20 @@ class ResponseWriter : public Exchange {
  public:
   // `draining` is read when the header is made. All references outlive the writer.
   ResponseWriter(Connection& connection, const HttpRequest& request, RequestLog& log, const bool& draining,
-                 std::chrono::nanoseconds keep_alive_interval, boost::asio::any_io_executor executor);
+                 BodyReader& body, std::chrono::nanoseconds keep_alive_interval,
+                 const boost::asio::any_io_executor& executor);
 
   const HttpRequest& request() const override { return request_; }
   RequestLog& log() override { return log_; }
   const std::string& id() const override { return log_.id; }
+  Awaitable<std::optional<std::string>> ReadBody() override { return body_.Next(); }
+  // What the client still sends of its body is read away first, or the connection closed after the answer.
   Awaitable<bool> Send(HttpResponse response) override;
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
   bool started() const override { return state_ != State::kNothing; }
 
-  // Interim answer that lets the client send its body.
-  Awaitable<bool> SendContinue();
   // Runs beside the handler until cancelled and fills silences; see Exchange::KeepAlive.
   Awaitable<void> FillSilence();
 
@@ -51,6 +53,7 @@ class ResponseWriter : public Exchange {
   const HttpRequest& request_;
   RequestLog& log_;
   const bool& draining_;
+  BodyReader& body_;
   std::vector<HeaderField> fields_;
   State state_ = State::kNothing;
   bool close_ = false;

@@ -24,7 +24,7 @@ RouteMatch Router::Match(std::string_view method, std::string_view path) const {
   RouteMatch match;
   for (const Route& route : routes_) {
     if (!Covers(route, path)) continue;
-    if (route.method == wanted) return {RouteMatch::Kind::kFound, &route};
+    if (route.method == method || route.method == wanted) return {RouteMatch::Kind::kFound, &route};
     match.kind = RouteMatch::Kind::kMethodNotAllowed;
     AddMethod(match.allow, route.method);
     if (route.method == "GET") AddMethod(match.allow, "HEAD");

@@ -1,6 +1,7 @@
 // Which handler serves a method and a path.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ struct Route {
   Handler handler;
   // The handler may take long: it is cancelled when the client goes away.
   bool watched = false;
+  // Above 0: the handler reads the body itself, of at most this many bytes (Exchange::ReadBody). Not with
+  // `watched`.
+  uint64_t streamed_body_bytes = 0;
 };
 
 struct RouteMatch {
@@ -32,8 +36,8 @@ class Router {
  public:
   void Add(Route route) { routes_.push_back(std::move(route)); }
 
-  // HEAD is served by the GET route. A known path with one more '/' is a redirect. OPTIONS without a route of
-  // its own is kMethodNotAllowed with the list that answers it.
+  // HEAD is served by a route of its own, else by the GET route. A known path with one more '/' is a
+  // redirect. OPTIONS without a route of its own is kMethodNotAllowed with the list that answers it.
   RouteMatch Match(std::string_view method, std::string_view path) const;
 
  private:

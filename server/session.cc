@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "server/body_reader.h"
 #include "server/response_writer.h"
 
 namespace quire::server {
@@ -16,11 +17,6 @@ namespace {
 
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
-
-// A refused request's body of at most this size is read and dropped to keep the connection.
-constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
-// A body that takes longer than the body timeout must have come at least this fast on the whole.
-constexpr int64_t kBodyBytesPerSecondMin = 16 << 10;
 
 std::string NewRequestId() {
   static std::mt19937_64 random{std::random_device{}()};
@@ -52,11 +48,12 @@ class BodyShare {
 }  // namespace
 
 struct Session::Turn {
-  Turn(Transport& transport, Connection& connection, asio::any_io_executor executor)
+  Turn(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
       : parser(transport.limits.parser),
         share(transport),
-        writer(connection, parser.request(), log, transport.draining, transport.limits.keep_alive_interval,
-               executor) {
+        body(connection, parser, transport.limits),
+        writer(connection, parser.request(), log, transport.draining, body,
+               transport.limits.keep_alive_interval, executor) {
     log.id = NewRequestId();
     log.client = connection.peer();
     log.start = Clock::now();
@@ -65,6 +62,7 @@ struct Session::Turn {
   HttpParser parser;
   BodyShare share;
   RequestLog log;
+  BodyReader body;
   ResponseWriter writer;
   const Route* route = nullptr;
 };
@@ -149,30 +147,18 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(Turn& turn) {
 
 // True: the whole body. False: the client is gone.
 Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(Turn& turn) {
-  const Clock::time_point start = Clock::now();
   const std::string& body = turn.parser.request().body;
   if (!turn.share.GrowTo(turn.parser.content_length())) {
     co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
   }
   while (!turn.parser.done()) {
-    const auto used = turn.parser.Feed(connection_->input());
-    if (!used) co_return std::unexpected<ParseFailure>(used.error());
-    connection_->Consume(*used);
+    const bool came = co_await turn.body.More();
+    if (!came && turn.body.failure()) co_return std::unexpected<ParseFailure>(*turn.body.failure());
+    if (!came) co_return false;
     if (!turn.share.GrowTo(body.size())) {
       co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
     }
-    if (turn.parser.done()) break;
-    if (*used > 0 && !connection_->input().empty()) continue;
-    const auto earned =
-        std::chrono::milliseconds(static_cast<int64_t>(body.size()) * 1000 / kBodyBytesPerSecondMin);
-    connection_->ArmRead(start + transport_.limits.body_timeout + earned);
-    const Connection::ReadResult got = co_await connection_->Read();
-    if (got == Connection::ReadResult::kTimeout) {
-      co_return std::unexpected<ParseFailure>(ParseFailure{408, "request body took too long"});
-    }
-    if (got != Connection::ReadResult::kData) co_return false;
   }
-  connection_->Disarm();
   co_return true;
 }
 
@@ -217,38 +203,31 @@ std::optional<HttpResponse> Session::Check(Turn& turn) {
   return ErrorResponse(turn, 404, "not found");
 }
 
-// Answers without serving. A small body is read away so that the connection lives on; otherwise it is closed,
-// and a client that asked first (Expect) never sends its body.
-Awaitable<bool> Session::Refuse(Turn& turn, HttpResponse response) {
-  const HttpParser& parser = turn.parser;
-  if (!parser.done()) {
-    bool keep = !turn.parser.request().expects_continue && !parser.chunked() &&
-                parser.content_length() <= kDroppedBodyBytesMax;
-    if (keep) {
-      const auto dropped = co_await ReadBody(turn);
-      keep = dropped && *dropped;
-    }
-    if (!keep) turn.writer.CloseAfterwards();
-  }
-  co_return co_await turn.writer.Send(std::move(response));
+// The answer to what went wrong with a body; the connection cannot go on.
+Awaitable<void> Session::Refuse(Turn& turn, const ParseFailure& why) {
+  turn.writer.CloseAfterwards();
+  const HttpResponse failure = ErrorResponse(turn, why.status, why.reason);
+  co_await turn.writer.Send(failure);
 }
 
 Awaitable<void> Session::Answer(Turn& turn) {
   std::optional<HttpResponse> refusal = Check(turn);
   if (refusal) {
-    co_await Refuse(turn, std::move(*refusal));
+    co_await turn.writer.Send(std::move(*refusal));
     co_return;
   }
-  if (!turn.parser.done()) {
-    if (turn.parser.request().expects_continue) {
-      const bool sent = co_await turn.writer.SendContinue();
-      if (!sent) co_return;
-    }
+  const bool streamed = turn.route->streamed_body_bytes > 0;
+  const uint64_t body_bytes_max =
+      streamed ? turn.route->streamed_body_bytes : transport_.limits.parser.body_bytes;
+  const auto allowed = turn.parser.AllowBody(body_bytes_max);
+  if (!allowed) {
+    co_await Refuse(turn, allowed.error());
+    co_return;
+  }
+  if (!streamed && !turn.parser.done()) {
     const auto body = co_await ReadBody(turn);
     if (!body) {
-      turn.writer.CloseAfterwards();
-      const HttpResponse failure = ErrorResponse(turn, body.error().status, body.error().reason);
-      co_await turn.writer.Send(failure);
+      co_await Refuse(turn, body.error());
       co_return;
     }
     if (!*body) co_return;
@@ -259,6 +238,11 @@ Awaitable<void> Session::Answer(Turn& turn) {
     co_await RunHandler(turn);
   }
   if (turn.writer.started() || connection_->gone()) co_return;
+  if (turn.body.failure()) {
+    co_await Refuse(turn, *turn.body.failure());
+    co_return;
+  }
+  if (!turn.body.done()) co_return;  // the client left in the middle of its body
   turn.log.error = "no answer";
   const HttpResponse failure = transport_.error_response(turn.parser.request(), 500, "internal server error");
   co_await turn.writer.Send(failure);

@@ -36,7 +36,7 @@ class Session {
   Awaitable<bool> ServeOne();
   Awaitable<std::expected<bool, ParseFailure>> ReadHeader(Turn& turn);
   Awaitable<std::expected<bool, ParseFailure>> ReadBody(Turn& turn);
-  Awaitable<bool> Refuse(Turn& turn, HttpResponse response);
+  Awaitable<void> Refuse(Turn& turn, const ParseFailure& why);
   std::optional<HttpResponse> Check(Turn& turn);
   Awaitable<void> Answer(Turn& turn);
   Awaitable<void> RunHandler(Turn& turn);

@@ -87,6 +87,22 @@ api::Result<StoreDirectory> StoreDirectory::Enter(const std::string& name, bool 
 }
 
 api::Result<std::vector<std::string>> StoreDirectory::List() const {
+  auto names = ListAll();
+  if (names) std::erase_if(*names, [](const std::string& name) { return name.starts_with('.'); });
+  return names;
+}
+
+api::Result<std::vector<std::string>> StoreDirectory::ListHidden() const {
+  auto names = ListAll();
+  if (names) {
+    std::erase_if(*names, [](const std::string& name) {
+      return !name.starts_with('.') || name == "." || name == "..";
+    });
+  }
+  return names;
+}
+
+api::Result<std::vector<std::string>> StoreDirectory::ListAll() const {
   // A descriptor of its own: the position in the directory belongs to the open file.
   const int fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return Failure(".", errno);
@@ -98,9 +114,7 @@ api::Result<std::vector<std::string>> StoreDirectory::List() const {
   }
   std::vector<std::string> names;
   errno = 0;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
+  while (const dirent* entry = ::readdir(directory.get())) names.emplace_back(entry->d_name);
   if (errno != 0) return Failure(".", errno);
   std::ranges::sort(names);
   return names;
@@ -163,11 +177,56 @@ api::Result<void> StoreDirectory::Write(const std::string& name, std::string_vie
   return Publish(name);
 }
 
+api::Result<FileDescriptor> StoreDirectory::Create(const std::string& name) const {
+  FileDescriptor fd(
+      ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
+  if (fd.get() < 0) return Failure(name, errno);
+  return fd;
+}
+
+api::Result<void> StoreDirectory::Unlink(const std::string& name, int flags) const {
+  if (::unlinkat(fd_.get(), name.c_str(), flags) != 0 || ::fsync(fd_.get()) != 0) return Failure(name, errno);
+  return {};
+}
+
+api::Result<void> StoreDirectory::Remove(const std::string& name) const { return Unlink(name, 0); }
+
+api::Result<void> StoreDirectory::RemoveDirectory(const std::string& name) const {
+  return Unlink(name, AT_REMOVEDIR);
+}
+
+api::Result<void> StoreDirectory::Move(const std::string& name, const StoreDirectory& to,
+                                       const std::string& new_name) const {
+  if (::renameat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str()) != 0) return Failure(name, errno);
+  if (::fsync(to.fd_.get()) != 0) return to.Failure(new_name, errno);
+  return {};
+}
+
 api::Result<void> StoreDirectory::Mark(const std::string& name) const {
   const FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
   if (fd.get() < 0 || ::fsync(fd_.get()) != 0) return Failure(name, errno);
   return {};
+}
+
+api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& name) const {
+  const FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (fd.get() < 0) return Failure(name, errno);
+  struct stat status {};
+  if (const int error = IsRegular(fd.get(), status); error != 0) return Failure(name, error);
+  Sha256 hash;
+  Copied digested;
+  std::string chunk(kCopyChunkBytes, '\0');
+  for (;;) {
+    const ssize_t got = ReadSome(fd.get(), chunk.data(), chunk.size());
+    if (got < 0) return Failure(name, errno);
+    if (got == 0) break;
+    hash.Update(std::string_view(chunk.data(), static_cast<size_t>(got)));
+    digested.size += got;
+  }
+  if (::fsync(fd.get()) != 0) return Failure(name, errno);
+  digested.sha256 = hash.Finish();
+  return digested;
 }
 
 api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem::path& source) const {
@@ -230,5 +289,7 @@ api::Result<FileDescriptor> StoreDirectory::Lock(const std::string& name) const 
   }
   return fd;
 }
+
+bool StoreDirectory::TryLock() const { return ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0; }
 
 }  // namespace quire::server

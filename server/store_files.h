@@ -47,8 +47,9 @@ class StoreDirectory {
   // Creates it (0700) when `create` and it is missing.
   api::Result<StoreDirectory> Enter(const std::string& name, bool create = false) const;
 
-  // Entries that do not begin with a dot, sorted.
+  // Entries that do not begin with a dot, sorted; or those that do, but "." and "..".
   api::Result<std::vector<std::string>> List() const;
+  api::Result<std::vector<std::string>> ListHidden() const;
 
   // A regular file.
   api::Result<FileStatus> Status(const std::string& name) const;
@@ -57,6 +58,16 @@ class StoreDirectory {
   // Appears whole or not at all, also after a crash. REQUIRES: the caller holds the store's lock.
   api::Result<void> Write(const std::string& name, std::string_view bytes) const;
 
+  // A new file to write to; kInternal when there is one. Appears at once: for directories nobody else looks
+  // into.
+  api::Result<FileDescriptor> Create(const std::string& name) const;
+  // Takes a file (an empty directory) away, also after a crash.
+  api::Result<void> Remove(const std::string& name) const;
+  api::Result<void> RemoveDirectory(const std::string& name) const;
+  // Puts a file of this directory, on disk by then, into another of the same file system, over what is there.
+  api::Result<void> Move(const std::string& name, const StoreDirectory& to,
+                         const std::string& new_name) const;
+
   // Creates an empty file; nothing happens when it is there. Needs no lock.
   api::Result<void> Mark(const std::string& name) const;
 
@@ -64,6 +75,8 @@ class StoreDirectory {
     std::string sha256;
     int64_t size = 0;
   };
+  // The digest of a file, which is on disk when this returns. kInternal when it is not a regular file.
+  api::Result<Copied> Digest(const std::string& name) const;
   // Copies a file from anywhere into kTemporaryName, on disk when this returns.
   // REQUIRES: the caller holds the store's lock. Errors name `source`: kNotFound, kInvalidArgument when it is
   // not a regular file.
@@ -74,6 +87,8 @@ class StoreDirectory {
 
   // Held until the descriptor goes; waits for other holders, of any process. Created when missing.
   api::Result<FileDescriptor> Lock(const std::string& name) const;
+  // Takes the lock on the directory itself, held until this object goes. False: someone else has it.
+  bool TryLock() const;
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -83,6 +98,8 @@ class StoreDirectory {
 
   std::unexpected<api::Error> Failure(std::string_view name, int error) const;
   api::Result<FileDescriptor> CreateTemporary() const;
+  api::Result<std::vector<std::string>> ListAll() const;
+  api::Result<void> Unlink(const std::string& name, int flags) const;
 
   std::filesystem::path path_;  // for messages
   FileDescriptor fd_;

@@ -1,7 +1,8 @@
 #include "server/cli/chat.h"
 
-#include <editline/readline.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,11 +11,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "server/cli/line_editor.h"
+
 namespace quire::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kQuotes = "\"\"\"";  // around a message of several lines
 constexpr std::string_view kHelp =
     "Available commands:\n"
     "  /set system TEXT            system message of this conversation\n"
@@ -44,7 +48,7 @@ void PrintStatistics(const Json& reply) {
   const auto rate = [](double tokens, double nanoseconds) {
     return nanoseconds > 0 ? tokens * 1e9 / nanoseconds : 0.0;
   };
-  fmt::print(stderr, "\ntotal duration:       {}\n", Duration(number("total_duration")));
+  fmt::print(stderr, "total duration:       {}\n", Duration(number("total_duration")));
   fmt::print(stderr, "load duration:        {}\n", Duration(number("load_duration")));
   fmt::print(stderr, "prompt eval count:    {:.0f} token(s), {:.0f} cached\n", number("prompt_eval_count"),
              number("prompt_eval_cached_count"));
@@ -59,30 +63,60 @@ void PrintStatistics(const Json& reply) {
 
 std::filesystem::path HistoryFile() {
   const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::filesystem::path(home) / ".ollama" / "history" : "";
+  return home != nullptr && *home != '\0' ? std::filesystem::path(home) / ".quire_history" : "";
 }
 
-// One line from the terminal; nothing at the end of input.
-std::optional<std::string> ReadLine(const char* prompt) {
-  char* line = readline(prompt);
-  if (line == nullptr) return std::nullopt;
-  std::string text(line);
-  std::free(line);
-  return text;
+// Columns of the terminal at stdout; 0 = it is none.
+int OutputColumns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
 }
 
-// A message, or several lines between """.
-std::optional<std::string> ReadMessage() {
-  auto line = ReadLine(">>> ");
-  if (!line || !line->starts_with("\"\"\"")) return line;
-  std::string text = line->substr(3);
-  while (!text.ends_with("\"\"\"")) {
-    auto more = ReadLine("... ");
-    if (!more) return text;
-    text += "\n" + *more;
+// Ctrl-C ends a line or an answer, never the conversation: between the two it waits until the next of them
+// asks for it.
+class InterruptsHeld {
+ public:
+  InterruptsHeld() {
+    sigset_t interrupt;
+    ::sigemptyset(&interrupt);
+    ::sigaddset(&interrupt, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
   }
-  text.resize(text.size() - 3);
-  return text;
+  ~InterruptsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  InterruptsHeld(const InterruptsHeld&) = delete;
+  InterruptsHeld& operator=(const InterruptsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// A message: a line, or several between """. Nothing at the end of input.
+std::optional<std::string> ReadMessage(LineEditor& editor) {
+  using Kind = LineEditor::Input::Kind;
+  std::string text;
+  bool open = false;  // a """ that is not closed yet
+  for (;;) {
+    const LineEditor::Input input = editor.Read(open ? "... " : ">>> ");
+    if (input.kind != Kind::kLine) std::fputs("\n", stdout);
+    if (input.kind == Kind::kEnd) return std::nullopt;
+    if (input.kind == Kind::kInterrupted) {
+      if (!open && input.text.empty()) fmt::print("Use Ctrl-D or /bye to leave.\n");
+      text.clear();
+      open = false;
+      continue;
+    }
+    std::string_view line = input.text;
+    if (!open) {
+      if (!line.starts_with(kQuotes)) return input.text;
+      line.remove_prefix(kQuotes.size());
+    } else {
+      text += '\n';
+    }
+    text += line;
+    if (line.ends_with(kQuotes)) return text.substr(0, text.size() - kQuotes.size());
+    open = true;
+  }
 }
 
 }  // namespace
@@ -94,17 +128,21 @@ std::string ReadAll(std::FILE* file) {
   return text;
 }
 
+// A number is a number of seconds, anything else a duration for the server to read.
+void Chat::AddKeepAlive(Json& body) const {
+  if (!options_.keep_alive) return;
+  char* end = nullptr;
+  const double seconds = std::strtod(options_.keep_alive->c_str(), &end);
+  body["keep_alive"] = *end == '\0' ? Json(seconds) : Json(*options_.keep_alive);
+}
+
 std::string Chat::RequestBody(const std::string& question) const {
   Json body = {{"model", options_.model}, {"messages", Json::array()}};
   if (!system_.empty()) body["messages"].push_back({{"role", "system"}, {"content", system_}});
   for (const auto& turn : turns_)
     body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
   body["messages"].push_back({{"role", "user"}, {"content", question}});
-  if (options_.keep_alive) {
-    char* end = nullptr;
-    const double seconds = std::strtod(options_.keep_alive->c_str(), &end);
-    body["keep_alive"] = *end == '\0' ? Json(seconds) : Json(*options_.keep_alive);
-  }
+  AddKeepAlive(body);
   for (const auto& [name, value] : parameters_) body["options"][name] = Json::parse(value);
   return body.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -120,7 +158,8 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
   if (const auto message = reply.find("message"); message != reply.end() && message->is_object()) {
     const std::string text = message->value("content", "");
     answer += text;
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string shown = wrap_.Put(text, OutputColumns());
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
   }
   if (reply.value("done", false)) {
@@ -133,17 +172,19 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
 
 api::Result<void> Chat::Ask(const std::string& question) {
   std::string answer;
+  wrap_ = WordWrap();
   api::Result<void> stream_error;
   auto done = client_.PostLines("/api/chat", RequestBody(question), [&](std::string_view line) {
     if (auto ok = OnLine(line, answer); !ok && stream_error) stream_error = std::move(ok);
   });
   if (done && !stream_error) done = std::move(stream_error);
   const bool interrupted = !done && done.error().code == api::ErrorCode::kCancelled;
+  const bool cut_short = !done && (interrupted || !answer.empty());
   if (done || interrupted) {
     turns_.push_back({"user", question});
     turns_.push_back({"assistant", std::move(answer)});
   }
-  if (!done && !answer.empty()) std::fputs("\n", stdout);
+  if (cut_short) std::fputs("\n\n", stdout);
   return done;
 }
 
@@ -187,26 +228,31 @@ Chat::Next Chat::Command(std::string_view line) {
   return Next::kGoOn;
 }
 
+// Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
+api::Result<void> Chat::Load() {
+  Json body = {{"model", options_.model}};
+  AddKeepAlive(body);
+  return client_.PostLines("/api/generate", body.dump(-1, ' ', false, Json::error_handler_t::replace),
+                           [](std::string_view) {});
+}
+
 int Chat::Converse() {
-  using_history();
-  const auto history = HistoryFile();
-  if (!history.empty()) read_history(history.c_str());
-  while (auto message = ReadMessage()) {
+  if (const auto loaded = Load(); !loaded) {
+    fmt::print(stderr, "Error: {}\n", loaded.error().message);
+    return 1;
+  }
+  const InterruptsHeld held;
+  LineEditor editor(HistoryFile());
+  while (auto message = ReadMessage(editor)) {
     const size_t begin = message->find_first_not_of(" \t\n");
     if (begin == std::string::npos) continue;
-    add_history(message->c_str());
     if ((*message)[begin] == '/') {
       if (Command(std::string_view(*message).substr(begin)) == Next::kEnd) break;
       continue;
     }
     if (auto answered = Ask(*message); !answered && answered.error().code != api::ErrorCode::kCancelled) {
-      fmt::print(stderr, "Error: {}\n", answered.error().message);
+      fmt::print(stderr, "Error: {}\n\n", answered.error().message);
     }
-  }
-  if (!history.empty()) {
-    std::error_code ignored;
-    std::filesystem::create_directories(history.parent_path(), ignored);
-    write_history(history.c_str());
   }
   return 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "api/error.h"
 #include "server/cli/client.h"
+#include "server/cli/word_wrap.h"
 
 namespace quire::cli {
 
@@ -37,6 +39,8 @@ class Chat {
   };
   enum class Next { kGoOn, kEnd };
 
+  api::Result<void> Load();
+  void AddKeepAlive(nlohmann::ordered_json& body) const;
   Next Command(std::string_view line);
   void Set(std::string_view arguments);
   std::string RequestBody(const std::string& question) const;
@@ -46,6 +50,7 @@ class Chat {
   Client& client_;
   ChatOptions options_;
   std::vector<Turn> turns_;
+  WordWrap wrap_;  // of the answer that is being shown
   std::string system_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value
 };

@@ -1,6 +1,9 @@
 #include "server/cli/client.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <boost/asio/awaitable.hpp>
@@ -8,8 +11,8 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
@@ -17,8 +20,9 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <csignal>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 namespace quire::cli {
 namespace {
@@ -106,21 +110,50 @@ api::Error ErrorOf(const Call& call) {
   return {CodeOf(call.status), fmt::format("{} answered HTTP {}", call.path, call.status)};
 }
 
+// SIGINT as something to wait for. It is blocked while this lives: one that comes at any moment is seen, none
+// ends the process.
+class Interrupts {
+ public:
+  explicit Interrupts(asio::io_context& io) : descriptor_(io) {
+    sigset_t interrupt;
+    ::sigemptyset(&interrupt);
+    ::sigaddset(&interrupt, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
+    descriptor_.assign(::signalfd(-1, &interrupt, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~Interrupts() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  void OnNext(std::function<void()> action) {
+    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
+                           [this, action = std::move(action)](const boost::system::error_code& error) {
+                             signalfd_siginfo taken;
+                             const bool came = !error && ::read(descriptor_.native_handle(), &taken,
+                                                                sizeof(taken)) == sizeof(taken);
+                             if (came) action();
+                           });
+  }
+  void Cancel() { descriptor_.cancel(); }
+
+ private:
+  asio::posix::stream_descriptor descriptor_;
+  sigset_t before_{};
+};
+
 api::Result<void> Exchange(Call& call, bool interruptible) {
   std::exception_ptr failure;
-  asio::signal_set signals(call.io);
+  std::optional<Interrupts> interrupts;
   if (interruptible) {
-    signals.add(SIGINT);
-    signals.async_wait([&call](const boost::system::error_code& error, int) {
-      if (error) return;
+    interrupts.emplace(call.io);
+    interrupts->OnNext([&call] {
       call.interrupted = true;
-      boost::system::error_code ignored;
-      call.socket.close(ignored);
+      call.io.stop();  // whatever the call waits for; it is destroyed with its io_context
     });
   }
   asio::co_spawn(call.io, Converse(call), [&](std::exception_ptr error) {
     failure = std::move(error);
-    signals.cancel();
+    if (interrupts) interrupts->Cancel();
   });
   call.io.run();
   if (call.interrupted) return api::Fail(api::ErrorCode::kCancelled, "interrupted");

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 // RFC 3339 with any fraction and zone, to the second.
-std::optional<Clock::time_point> ParseTime(const std::string& text) {
+std::optional<Seconds> ParseTime(const std::string& text) {
   std::tm parts = {};
   const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
   if (rest == nullptr) return std::nullopt;
@@ -23,12 +23,7 @@ std::optional<Clock::time_point> ParseTime(const std::string& text) {
   }
   std::tm zone = {};
   if (strptime(rest, "%z", &zone) == nullptr) return std::nullopt;
-  return Clock::from_time_t(timegm(&parts) - zone.tm_gmtoff);
-}
-
-// What lies between `time` and `now`, positive for the past.
-std::chrono::seconds Age(Clock::time_point time, Clock::time_point now) {
-  return std::chrono::duration_cast<std::chrono::seconds>(now - time);
+  return Seconds(std::chrono::seconds(timegm(&parts) - zone.tm_gmtoff));
 }
 
 std::string Text(const Json& object, const char* name) {
@@ -49,18 +44,17 @@ api::Result<Json> Models(std::string_view body) {
   return std::move(json["models"]);
 }
 
-std::string Until(const Json& model, Clock::time_point now) {
+std::string Until(const Json& model, Seconds now) {
   const auto expires = ParseTime(Text(model, "expires_at"));
   if (!expires) return "";
-  const auto left = -Age(*expires, now);
+  const auto left = *expires - now;
   if (left > std::chrono::hours(24 * 365)) return "Forever";
   return left.count() <= 0 ? "Stopping..." : FormatAge(-left);
 }
 
 }  // namespace
 
-api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix,
-                                   Clock::time_point now) {
+api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix, Seconds now) {
   const auto models = Models(tags_json);
   if (!models) return std::unexpected(models.error());
   std::vector<std::vector<std::string>> rows = {{"NAME", "ID", "SIZE", "MODIFIED"}};
@@ -69,12 +63,12 @@ api::Result<std::string> ListTable(std::string_view tags_json, std::string_view 
     if (!name.starts_with(prefix)) continue;
     const auto modified = ParseTime(Text(model, "modified_at"));
     rows.push_back({name, Text(model, "digest").substr(0, 12), FormatSize(Number(model, "size")),
-                    modified ? FormatAge(Age(*modified, now)) : ""});
+                    modified ? FormatAge(now - *modified) : ""});
   }
   return FormatTable(rows);
 }
 
-api::Result<std::string> PsTable(std::string_view ps_json, Clock::time_point now) {
+api::Result<std::string> PsTable(std::string_view ps_json, Seconds now) {
   const auto models = Models(ps_json);
   if (!models) return std::unexpected(models.error());
   std::vector<std::vector<std::string>> rows = {{"NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"}};

@@ -9,13 +9,12 @@
 
 namespace quire::cli {
 
-using Clock = std::chrono::system_clock;
+using Seconds = std::chrono::sys_seconds;  // "for ever" lies beyond what nanoseconds reach
 
 // From the body of GET /api/tags; only names that start with `prefix`.
-api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix,
-                                   Clock::time_point now);
+api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix, Seconds now);
 
 // From the body of GET /api/ps.
-api::Result<std::string> PsTable(std::string_view ps_json, Clock::time_point now);
+api::Result<std::string> PsTable(std::string_view ps_json, Seconds now);
 
 }  // namespace quire::cli

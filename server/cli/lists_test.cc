@@ -5,7 +5,7 @@
 namespace quire::cli {
 namespace {
 
-const Clock::time_point kNow = Clock::from_time_t(1'800'000'000);  // 2027-01-15T08:00:00Z
+constexpr Seconds kNow(std::chrono::seconds(1'800'000'000));  // 2027-01-15T08:00:00Z
 
 TEST(ListTable, ShowsNameIdSizeAndAge) {
   const auto table = ListTable(R"({"models":[

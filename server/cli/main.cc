@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <clocale>
 #include <cstdlib>
 
 #include "server/cli/chat.h"
@@ -29,10 +30,12 @@ api::Result<Endpoint> DaemonEndpoint() {
   return Endpoint{any ? "127.0.0.1" : address->host, address->port};
 }
 
+Seconds Now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
+
 int List(Client& client, const std::string& prefix) {
   const auto body = client.Get("/api/tags");
   if (!body) return Complain(body.error());
-  const auto table = ListTable(*body, prefix, Clock::now());
+  const auto table = ListTable(*body, prefix, Now());
   if (!table) return Complain(table.error());
   fmt::print("{}", *table);
   return 0;
@@ -41,7 +44,7 @@ int List(Client& client, const std::string& prefix) {
 int Ps(Client& client) {
   const auto body = client.Get("/api/ps");
   if (!body) return Complain(body.error());
-  const auto table = PsTable(*body, Clock::now());
+  const auto table = PsTable(*body, Now());
   if (!table) return Complain(table.error());
   fmt::print("{}", *table);
   return 0;
@@ -62,10 +65,16 @@ int Run(Client& client, const ChatOptions& options, const std::vector<std::strin
   return answered ? 0 : Complain(answered.error());
 }
 
+// Characters are UTF-8 also where no locale is set, as on a bare console.
+void SetUpLocale() {
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 int Main(int argc, char** argv) {
+  SetUpLocale();
   CLI::App app("Quire: language models on CPUs", "quire");
   app.set_version_flag("-v,--version", "quire version " QUIRE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
 
   auto* serve = app.add_subcommand("serve", "Run the daemon (the same as quired)");
   server::OptionTable daemon_options;
@@ -84,11 +93,20 @@ int Main(int argc, char** argv) {
   auto* list = app.add_subcommand("list", "List the models in the store")->alias("ls");
   list->add_option("PREFIX", prefix, "Only names that start like this");
   auto* ps = app.add_subcommand("ps", "List the models that are loaded");
+  app.allow_extras();  // after the commands, which would inherit it: only an unknown command is told of below
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
+  }
+  if (app.get_subcommands().empty()) {
+    if (const auto words_left = app.remaining(); !words_left.empty()) {
+      return Complain({api::ErrorCode::kInvalidArgument,
+                       fmt::format("unknown command \"{}\"; quire --help lists them", words_left.front())});
+    }
+    fmt::print("{}", app.help());
+    return 0;
   }
   if (serve->parsed()) return server::RunDaemon(daemon_options);
 

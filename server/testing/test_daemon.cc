@@ -44,6 +44,7 @@ TestDaemon::~TestDaemon() {
   OnIoThread([this] {
     server_->StopAccepting();
     server_->AbortAll();
+    work_.reset();
   });
   thread_.join();
   pool_.join();

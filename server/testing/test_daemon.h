@@ -1,6 +1,7 @@
 // All routes on a real server over a scripted scheduler and a store in a temporary directory, for tests.
 #pragma once
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
@@ -36,6 +37,8 @@ class TestDaemon {
  private:
   StoreFixture store_;
   boost::asio::io_context io_{1};
+  // Keeps the I/O thread when listeners and sessions are gone, until the destructor lets it end.
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::thread_pool pool_{1};
   std::unique_ptr<FakeBackend> backend_;
   std::unique_ptr<Models> models_;

@@ -5,7 +5,6 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <stdexcept>
 
@@ -68,6 +67,7 @@ TestServer::~TestServer() {
   OnIoThread([this] {
     server_->StopAccepting();
     server_->AbortAll();
+    work_.reset();
   });
   thread_.join();  // the I/O thread has no work left once every session ended
   EXPECT_EQ(server_->sessions(), 0u);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -47,6 +48,8 @@ class TestServer {
   class Presence;
 
   boost::asio::io_context io_{1};
+  // Keeps the I/O thread when listeners and sessions are gone, until the destructor lets it end.
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::steady_timer released_;
   std::promise<void> entered_;
   std::promise<bool> left_;

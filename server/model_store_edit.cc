@@ -1,0 +1,153 @@
+// ModelStore: names given and taken away, and blobs that come in.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "server/model_manifest.h"
+#include "server/model_store.h"
+#include "server/sha256.h"
+#include "server/store_layout.h"
+
+namespace quire::server {
+namespace {
+
+// The root with the store's lock held.
+struct LockedRoot {
+  StoreDirectory root;
+  FileDescriptor lock;
+};
+
+api::Result<LockedRoot> LockRoot(const std::filesystem::path& path) {
+  auto root = StoreDirectory::OpenRoot(path);
+  if (!root) return std::unexpected(root.error());
+  auto lock = root->Lock(kLockFile);
+  if (!lock) return std::unexpected(lock.error());
+  return LockedRoot{std::move(*root), std::move(*lock)};
+}
+
+void AddBlobs(const Manifest& manifest, std::set<std::string>& blobs) {
+  blobs.insert(manifest.config.blob);
+  for (const Layer& layer : manifest.layers) blobs.insert(layer.blob);
+}
+
+// The blobs of all models; nothing when some manifest cannot be read, for then nobody knows.
+std::optional<std::set<std::string>> BlobsInUse(const StoreDirectory& root) {
+  std::set<std::string> blobs;
+  for (const api::ModelName& name : StoredNames(root)) {
+    const auto tags = EnterModel(root, name, false);
+    const auto text = tags ? tags->Read(name.tag, kManifestBytesMax) : std::unexpected(tags.error());
+    const auto manifest = text ? ParseManifest(*text) : std::unexpected(text.error());
+    if (!manifest) {
+      spdlog::warn("no blobs are removed: the manifest of {} cannot be read: {}", name.Display(),
+                   manifest.error().message);
+      return std::nullopt;
+    }
+    AddBlobs(*manifest, blobs);
+  }
+  return blobs;
+}
+
+void RemoveUnused(const StoreDirectory& root, const Manifest& deleted) {
+  const auto used = BlobsInUse(root);
+  const auto blobs = root.Enter(kBlobs);
+  if (!used || !blobs) return;
+  std::set<std::string> candidates;
+  AddBlobs(deleted, candidates);
+  for (const std::string& blob : candidates) {
+    if (used->contains(blob)) continue;
+    const auto removed = blobs->Remove(blob);
+    if (!removed && removed.error().code != api::ErrorCode::kNotFound) {
+      spdlog::warn("left: {}", removed.error().message);
+    }
+  }
+}
+
+// The directories of a name that has no tag left; the first that is not empty ends it.
+void RemoveEmptyDirectories(const StoreDirectory& root, const api::ModelName& name) {
+  const std::array<const std::string*, 3> parts = {&name.host, &name.name_space, &name.model};
+  for (size_t depth = parts.size(); depth > 0; --depth) {
+    auto above = root.Enter(kManifests);
+    for (size_t i = 0; above && i + 1 < depth; ++i) above = above->Enter(*parts[i]);
+    if (!above || !above->RemoveDirectory(*parts[depth - 1])) return;
+  }
+}
+
+}  // namespace
+
+api::Result<void> ModelStore::Copy(const api::ModelName& from, const api::ModelName& to) {
+  for (const api::ModelName* name : {&from, &to}) {
+    if (auto checked = CheckName(*name); !checked) return checked;
+  }
+  const auto locked = LockRoot(root_);
+  if (!locked) return std::unexpected(locked.error());
+  const StoreDirectory& root = locked->root;
+  const auto source = StoredNameOf(root, from);
+  if (!source) return ModelNotFound(from);
+  const auto source_tags = EnterModel(root, *source, false);
+  if (!source_tags) return std::unexpected(source_tags.error());
+  const auto text = source_tags->Read(source->tag, kManifestBytesMax);
+  if (!text) return std::unexpected(text.error());
+  const api::ModelName target = StoredNameOf(root, to).value_or(to);
+  const auto tags = EnterModel(root, target, true);
+  if (!tags) return std::unexpected(tags.error());
+  return tags->Write(target.tag, *text);
+}
+
+api::Result<std::string> ModelStore::Delete(const api::ModelName& name) {
+  if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
+  const auto locked = LockRoot(root_);
+  if (!locked) return std::unexpected(locked.error());
+  const StoreDirectory& root = locked->root;
+  const auto stored = StoredNameOf(root, name);
+  if (!stored) return ModelNotFound(name);
+  const auto tags = EnterModel(root, *stored, false);
+  if (!tags) return std::unexpected(tags.error());
+  const auto text = tags->Read(stored->tag, kManifestBytesMax);
+  if (auto removed = tags->Remove(stored->tag); !removed) return std::unexpected(removed.error());
+  RemoveEmptyDirectories(root, *stored);
+  if (!text) return std::string();
+  if (const auto manifest = ParseManifest(*text)) RemoveUnused(root, *manifest);
+  return Sha256Of(*text);
+}
+
+bool ModelStore::HasBlob(const std::string& blob) const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  return blobs && blobs->Status(blob);
+}
+
+std::filesystem::path ModelStore::BlobPath(const std::string& blob) const { return root_ / kBlobs / blob; }
+
+api::Result<BlobUpload> ModelStore::BeginUpload() const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  if (!blobs) return std::unexpected(blobs.error());
+  return BlobUpload::Begin(*blobs);
+}
+
+api::Result<void> ModelStore::FinishUpload(BlobUpload& upload, const std::string& blob) const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  if (!blobs) return std::unexpected(blobs.error());
+  return upload.Finish(*blobs, blob);
+}
+
+api::Result<Staging> ModelStore::MakeStaging() const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  if (!blobs) return std::unexpected(blobs.error());
+  return Staging::Make(*blobs);
+}
+
+api::Result<std::string> ModelStore::Adopt(const Staging& staging, const std::string& file) const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  if (!blobs) return std::unexpected(blobs.error());
+  const auto digest = staging.directory().Digest(file);
+  if (!digest) return std::unexpected(digest.error());
+  const std::string blob = "sha256-" + digest->sha256;
+  if (auto moved = staging.directory().Move(file, *blobs, blob); !moved)
+    return std::unexpected(moved.error());
+  return blob;
+}
+
+}  // namespace quire::server
