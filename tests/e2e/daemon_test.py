@@ -15,6 +15,12 @@ from harness import BIN, MODEL, ROOT, Daemon, greedy
 GOLDEN = json.loads((ROOT / "tests/data/quire-demo.golden.json").read_text())
 
 
+def endless(**options):
+    """A /api/generate body whose greedy answer repeats itself until it is stopped: seconds of work."""
+    return {"model": MODEL, "raw": True, "prompt": "la la la la la la la la la la la la la la",
+            "options": {"temperature": 0, "num_predict": 100000, **options}}
+
+
 class Answers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -89,7 +95,7 @@ class Answers(unittest.TestCase):
 
     def test_a_reader_that_stalls_holds_up_nobody(self):
         stalled = self.daemon.connect()
-        stalled.request("POST", "/api/chat", json.dumps(greedy("Tell me a story.", num_predict=3000)))
+        stalled.request("POST", "/api/generate", json.dumps(endless()))
         reply = self.daemon.post("/api/chat", greedy("Hello!") | {"stream": False})
         self.assertEqual("Hello! How can I help you?", reply.json["message"]["content"])
         stalled.close()
@@ -97,8 +103,7 @@ class Answers(unittest.TestCase):
     def test_closing_the_connection_ends_the_work(self):
         for stream in (True, False):
             connection = self.daemon.connect()
-            connection.request("POST", "/api/chat", json.dumps(
-                greedy("Tell me a story.", num_predict=100000, num_ctx=4096) | {"stream": stream}))
+            connection.request("POST", "/api/generate", json.dumps(endless() | {"stream": stream}))
             time.sleep(0.2)
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
@@ -124,16 +129,16 @@ class Faults(unittest.TestCase):
     def test_a_killed_runner_ends_its_streams_and_the_next_request_works(self):
         with Daemon() as daemon:
             connection = daemon.connect()
-            connection.request("POST", "/api/chat", json.dumps(greedy("Tell me a story.", num_predict=100000)))
+            connection.request("POST", "/api/generate", json.dumps(endless()))
             reply = connection.getresponse()
             first = reply.readline()
-            self.assertIn("message", json.loads(first))
+            self.assertIn("response", json.loads(first))
             (pid,) = daemon.runner_pids()
             os.kill(pid, signal.SIGKILL)
             lines = [json.loads(line) for line in reply.read().splitlines()]
             self.assertIn("error", lines[-1])
             self.assertNotIn("done", lines[-1])
-            self.assertTrue(all("message" in line for line in lines[:-1]))
+            self.assertTrue(all("response" in line for line in lines[:-1]))
             # The same connection serves the next request, by a new runner.
             connection.request("POST", "/api/chat", json.dumps(greedy("Hello!") | {"stream": False}))
             again = json.loads(connection.getresponse().read())
@@ -148,6 +153,8 @@ class Faults(unittest.TestCase):
             connection = daemon.connect()
             connection.request("POST", "/v1/chat/completions", json.dumps(
                 {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}))
+            for _ in range(20):  # by then the request, which was sent before, waits for the runner
+                self.assertEqual(200, daemon.get("/api/tags").status)
             time.sleep(0.3)
             os.kill(pid, signal.SIGKILL)
             reply = connection.getresponse()
@@ -167,12 +174,13 @@ class Faults(unittest.TestCase):
     def test_sigterm_lets_a_stream_finish(self):
         with Daemon() as daemon:
             connection = daemon.connect()
-            connection.request("POST", "/api/chat", json.dumps(greedy("Tell me a story.", num_predict=400)))
+            connection.request("POST", "/api/generate", json.dumps(endless(num_predict=1000)))
             reply = connection.getresponse()
             reply.readline()
             daemon.process.send_signal(signal.SIGTERM)
             lines = [json.loads(line) for line in reply.read().splitlines()]
             self.assertTrue(lines[-1]["done"])
+            self.assertEqual(1000, lines[-1]["eval_count"])
             self.assertEqual(0, daemon.process.wait(30))
 
     def test_runners_have_no_listening_port(self):

@@ -6,8 +6,8 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,20 +18,14 @@ MODEL = "quire-demo"
 TIMEOUT_S = 120  # of one exchange; generous, since sanitizer builds are slow
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Daemon:
     def __init__(self, environment=None, store=None):
         self.folder = tempfile.TemporaryDirectory(prefix="quire-e2e-")
-        self.port = free_port()
+        self.port = 0  # a free one, known once it has started
         self.log_path = pathlib.Path(self.folder.name) / "quired.log"
         self.environment = os.environ | {
             "HOME": self.folder.name,
-            "OLLAMA_HOST": f"127.0.0.1:{self.port}",
+            "OLLAMA_HOST": "127.0.0.1:0",
             "OLLAMA_MODELS": str(store or pathlib.Path(self.folder.name) / "models"),
         } | (environment or {})
         self.process = None
@@ -45,13 +39,14 @@ class Daemon:
         while True:
             if self.process.poll() is not None:
                 raise RuntimeError(f"quired ended with {self.process.returncode}:\n{self.log()}")
-            try:
-                self.get("/livez")
+            if listening := re.search(r" listening address=127\.0\.0\.1:(\d+) ", self.log()):
+                self.port = int(listening[1])
+                self.environment["OLLAMA_HOST"] = f"127.0.0.1:{self.port}"
                 return self
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+            if time.monotonic() > deadline:
+                self.stop(signal.SIGKILL)
+                raise RuntimeError(f"quired does not listen:\n{self.log()}")
+            time.sleep(0.02)
 
     def stop(self, sig=signal.SIGTERM):
         """The exit code. A sanitizer's report makes it non-zero."""

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy (.clang-tidy) over every unit of the build that is not a test.
+"""Runs clang-tidy (.clang-tidy) over every unit of the build that is not a test, or over those that changed last.
 
 A unit whose text, headers of ours and configuration have not changed since it last passed is not run again; what
-passed is remembered in BUILD/tidy. usage: check_tidy.py ROOT BUILD
+passed is remembered in BUILD/tidy. With --newest N only the N units that changed last, by git's history, are looked at:
+a bounded check for every run; exit code 77 (ctest's "skipped") where there is no history.
+
+usage: check_tidy.py ROOT BUILD [--newest N]
 """
+import argparse
 import concurrent.futures
 import hashlib
 import json
@@ -16,6 +20,7 @@ import sys
 # Warnings are gcc's business in the build; here only the checks of .clang-tidy count.
 EXTRA = ["--extra-arg=-std=c++2b", "--extra-arg=-w",
          f"--extra-arg=-include{pathlib.Path(__file__).resolve().parent / 'clang_concepts.h'}"]
+SKIPPED = 77
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -36,20 +41,49 @@ def fingerprint(root, source):
     return digest.hexdigest()
 
 
+def git(root, *arguments):
+    """The lines that git prints. Ends the check as skipped where it has nothing to say: no git, no repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout.splitlines()
+        reason = done.stderr.strip()
+    except FileNotFoundError:
+        reason = "there is no git"
+    print(f"clang-tidy not run: {reason}")
+    sys.exit(SKIPPED)
+
+
+def newest(root, units, count):
+    """The `count` units that changed last, themselves or their headers of the same name."""
+    changed = git(root, "status", "--porcelain", "--no-renames")
+    logged = git(root, "log", "--no-renames", "--name-only", "--format=")
+    age = {}
+    for name in [line[3:] for line in changed] + logged:
+        age.setdefault(name.rpartition(".")[0], len(age))
+    return sorted(units, key=lambda unit: age.get(unit.relative_to(root).as_posix().removesuffix(".cc"), len(age)))[:count]
+
+
 def tidy(source, build):
     done = subprocess.run(["clang-tidy-16", "--quiet", f"-p={build}", *EXTRA, str(source)], capture_output=True, text=True)
     return source, done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 
 def main():
-    root, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-    units = sorted({pathlib.Path(unit["file"]) for unit in json.loads((build / "compile_commands.json").read_text())})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--newest", type=int, metavar="N")
+    arguments = parser.parse_args()
+    root, build = arguments.root.resolve(), arguments.build.resolve()
+    database = json.loads((build / "compile_commands.json").read_text())
+    units = sorted(unit for unit in {pathlib.Path(entry["file"]) for entry in database}
+                   if unit.is_relative_to(root) and not unit.is_relative_to(build) and not unit.name.endswith("_test.cc"))
+    chosen = newest(root, units, arguments.newest) if arguments.newest else units
     passed_folder = build / "tidy"
     passed_folder.mkdir(exist_ok=True)
     wanted = {}
-    for unit in units:
-        if unit.name.endswith("_test.cc") or not unit.is_relative_to(root) or unit.is_relative_to(build):
-            continue
+    for unit in chosen:
         mark = passed_folder / fingerprint(root, unit)
         if not mark.exists():
             wanted[unit] = mark
@@ -61,7 +95,8 @@ def main():
             else:
                 failed += 1
                 print(text)
-    print(f"clang-tidy: {len(units)} units in the build, {len(wanted)} looked at, {failed} with findings")
+    print(f"clang-tidy: {len(units)} units, {len(chosen)} asked for, {len(wanted)} changed since they passed, "
+          f"{failed} with findings")
     sys.exit(1 if failed else 0)
 
 

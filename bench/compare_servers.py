@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Quire beside another server on the same GGUF, through the scenarios of loadgen.py, one after the other.
+
+  bench/compare_servers.py MODEL.gguf --peer 'llama-server -m {gguf} --port {port} -t 2 -np 16 -c 49152 -kvu' S3 S5
+  bench/compare_servers.py MODEL.gguf S7 --scale 0.5          Quire alone
+
+{gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it (in a chroot, say). What is not an
+option of this script goes to loadgen.py. Prints the load generator's JSON lines, labelled, then a table.
+"""
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LOADGEN = pathlib.Path(__file__).with_name("loadgen.py")
+READY_S = 120
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def put_blob(store, data):
+    digest = hashlib.sha256(data).hexdigest()
+    (store / "blobs" / f"sha256-{digest}").write_bytes(data)
+    return {"digest": f"sha256:{digest}", "size": len(data)}
+
+
+def make_store(store, gguf):
+    """A model store in Ollama's layout that holds `gguf` as the model "bench"."""
+    (store / "blobs").mkdir(parents=True)
+    manifest_path = store / "manifests/registry.ollama.ai/library/bench/latest"
+    manifest_path.parent.mkdir(parents=True)
+    with open(gguf, "rb") as f:
+        digest = hashlib.file_digest(f, "sha256").hexdigest()
+    blob = store / "blobs" / f"sha256-{digest}"
+    try:
+        os.link(gguf, blob)
+    except OSError:  # another file system
+        shutil.copyfile(gguf, blob)
+    config = {"model_format": "gguf", "model_family": "bench", "model_families": ["bench"], "model_type": "",
+              "file_type": "", "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}
+    weights = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}",
+               "size": os.path.getsize(gguf)}
+    manifest_path.write_text(json.dumps({
+        "schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": {"mediaType": "application/vnd.docker.container.image.v1+json",
+                   **put_blob(store, json.dumps(config).encode())},
+        "layers": [weights]}))
+
+
+@contextlib.contextmanager
+def serving(command, port, environment=None):
+    log = tempfile.TemporaryFile()
+    process = subprocess.Popen(command, env=os.environ | (environment or {}), stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + READY_S
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+                    if answer.status == 200:
+                        break
+            except (urllib.error.URLError, OSError):
+                pass
+            if process.poll() is not None or time.monotonic() > deadline:
+                log.seek(0)
+                sys.exit(f"{command[0]} does not serve:\n{log.read().decode(errors='replace')[-4000:]}")
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def drive(label, port, pid, scenarios, rest):
+    command = [sys.executable, str(LOADGEN), "--url", f"http://127.0.0.1:{port}", "--api", "openai-chat", "--model",
+               "bench", "--label", label, "--pids", str(pid), *scenarios, *rest]
+    # The model is loaded before anything is timed.
+    body = json.dumps({"model": "bench", "max_tokens": 1, "messages": [{"role": "user", "content": " baba"}]})
+    urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", body.encode(),
+                                                  {"Content-Type": "application/json"}), timeout=600).read()
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    print(output, end="", flush=True)
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def table(ours, theirs):
+    peer = {(d["scenario"], d.get("clients")): d for d in theirs}
+    head = ["scenario", "n", "prompt tok", "computed", "peer", "TTFT mean ms", "peer", "max gap ms", "peer"]
+    print("\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
+    for d in ours:
+        p = peer.get((d["scenario"], d.get("clients")), {})
+        gap = lambda x: (x.get("during_itl") or x.get("itl_ms") or {}).get("max")
+        row = [d["scenario"] + (f" x{d['clients']}" if "clients" in d else ""), d["n"], d["prompt_tok"],
+               d.get("computed_tok"), p.get("computed_tok"), d["ttft_ms"]["mean"], p.get("ttft_ms", {}).get("mean"),
+               gap(d), gap(p)]
+        print("| " + " | ".join("" if v is None else str(v) for v in row) + " |")
+
+
+def main():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser.add_argument("gguf")
+    parser.add_argument("scenarios", nargs="+")
+    parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
+    parser.add_argument("--peer", help="command of the other server")
+    parser.add_argument("--peer-gguf", help="the file as the peer sees it")
+    parser.add_argument("--context", default="32768", help="of requests that name none, in tokens")
+    a, rest = parser.parse_known_args()
+    with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
+        store = pathlib.Path(folder) / "models"
+        make_store(store, a.gguf)
+        port = free_port()
+        environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
+                       "OLLAMA_CONTEXT_LENGTH": a.context, "OLLAMA_KEEP_ALIVE": "-1"}
+        with serving([a.bin + "/quired"], port, environment) as process:
+            ours = drive("quire", port, process.pid, a.scenarios, rest)
+    theirs = []
+    if a.peer:
+        port = free_port()
+        command = shlex.split(a.peer.format(gguf=a.peer_gguf or a.gguf, port=port))
+        with serving(command, port) as process:
+            theirs = drive("peer", port, process.pid, a.scenarios, rest)
+    table(ours, theirs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""`quire run MODEL` in a terminal: a pseudo-terminal is typed into and read as a person would."""
+import fcntl
+import os
+import pathlib
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import unittest
+
+from harness import BIN, MODEL, TIMEOUT_S, Daemon
+
+CTRL_C, CTRL_D, UP = b"\x03", b"\x04", b"\x1b[A"
+
+
+class Terminal:
+    """A conversation in an 80 x 24 terminal. `seen` is everything that was shown and not yet expected."""
+
+    def __init__(self, daemon, *arguments):
+        self.master, slave = pty.openpty()
+        self.resize(80)
+        environment = daemon.environment | {"TERM": "vt100", "LC_ALL": "C.UTF-8"}
+        self.process = subprocess.Popen([BIN / "quire", "run", *arguments], env=environment, stdin=slave, stdout=slave,
+                                        stderr=slave, start_new_session=True, preexec_fn=self.take_terminal)
+        os.close(slave)
+        self.seen = b""
+
+    @staticmethod
+    def take_terminal():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def resize(self, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def type(self, keys):
+        os.write(self.master, keys if isinstance(keys, bytes) else keys.encode())
+
+    def expect(self, text):
+        """Reads until `text` is shown; what came before it."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while text.encode() not in self.seen:
+            ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
+            try:
+                piece = os.read(self.master, 65536) if ready else b""
+            except OSError:  # the other end is closed
+                piece = b""
+            if not piece:
+                raise AssertionError(f"{text!r} was not shown; seen: {self.seen!r}")
+            self.seen += piece
+        before, _, self.seen = self.seen.partition(text.encode())
+        return before.decode()
+
+    def ends(self):
+        """The exit code."""
+        return self.process.wait(TIMEOUT_S)
+
+
+class Conversation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon().start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.__exit__(None, None, None)
+
+    def test_turns_history_and_leaving(self):
+        history = pathlib.Path(self.daemon.environment["HOME"]) / ".quire_history"
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type("/set parameter temperature 0\r")
+            terminal.expect("Set parameter temperature to 0.")
+            terminal.expect(">>> ")
+            terminal.type("Hello!\r")
+            terminal.expect("Hello! How can I help you?")
+            terminal.expect(">>> ")
+            terminal.type(UP)
+            terminal.expect("Hello!")
+            terminal.type(CTRL_C)  # a recalled line is dropped, the conversation goes on
+            terminal.expect(">>> ")
+            terminal.type(CTRL_D)
+            self.assertEqual(0, terminal.ends())
+        self.assertIn("Hello!", history.read_text())
+        self.assertEqual(0o600, history.stat().st_mode & 0o777)
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type(UP)
+            terminal.expect("Hello!")
+            terminal.type(CTRL_C)
+            terminal.expect(">>> ")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_several_lines_are_one_message(self):
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type('"""one\r')
+            terminal.expect("... ")
+            terminal.type("two\r")
+            terminal.expect("... ")
+            terminal.type('three"""\r')
+            terminal.expect("\r\n\r\n>>> ")  # after the answer
+            terminal.type('"""given up')
+            terminal.type("\r")
+            terminal.expect("... ")
+            terminal.type(CTRL_C)
+            terminal.expect(">>> ")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_ctrl_c_at_the_prompt_does_not_leave(self):
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type(CTRL_C)
+            terminal.expect("Ctrl-D or /bye")
+            terminal.expect(">>> ")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_ctrl_c_stops_an_answer_whenever_it_comes(self):
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            (runner,) = self.daemon.runner_pids()
+            os.kill(runner, signal.SIGSTOP)
+            try:
+                for wait in (False, True, False, True):
+                    terminal.type("Hello!\r")
+                    terminal.expect("Hello!\r\n")
+                    if wait:
+                        self.wait_for_request()
+                    terminal.type(CTRL_C)
+                    terminal.expect(">>> ")
+            finally:
+                os.kill(runner, signal.SIGCONT)
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def wait_for_request(self):
+        """Until the client has a connection to the daemon."""
+        deadline = time.monotonic() + TIMEOUT_S
+        wanted = [f"0100007F:{self.daemon.port:04X}", "01"]  # remote address, established
+        while not any(line.split()[2:4] == wanted for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_lines_break_between_words_at_the_width_of_the_moment(self):
+        question = "What is a prefix cache?"
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type("/set parameter temperature 0\r")
+            terminal.expect(">>> ")
+            terminal.resize(40)
+            terminal.type(question + "\r")
+            terminal.expect(question + "\r\n")
+            shown = terminal.expect(">>> ")
+            self.assertIn("A prefix cache keeps the state of", shown)
+            lines = [line for line in shown.replace("\r", "").split("\n") if "\x1b" not in line]
+            self.assertTrue(lines)
+            self.assertLessEqual(max(map(len, lines)), 40)
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_an_unknown_model_is_told_at_once(self):
+        with Terminal(self.daemon, "no-such-model") as terminal:
+            terminal.expect('Error: model "no-such-model:latest" not found')
+            self.assertEqual(1, terminal.ends())
+
+
+def need_terminals():
+    """Ends as skipped (77) where there are none, as in a chroot without /dev/pts."""
+    try:
+        for end in pty.openpty():
+            os.close(end)
+    except OSError as error:
+        print(f"not run: no pseudo-terminals here: {error}")
+        sys.exit(77)
+
+
+if __name__ == "__main__":
+    need_terminals()
+    unittest.main(verbosity=2)
