@@ -42,6 +42,13 @@ float RelativeDifference(std::span<const float> actual, std::span<const float> e
   return MaxAbsDifference(actual, expected) / scale;
 }
 
+double LogSumExp(std::span<const float> logits) {
+  const float largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - largest));
+  return std::log(sum) + largest;
+}
+
 // Whether the state is the keys or values of a layer that slides.
 bool Slides(const models::Model& model, const std::string& name) {
   const auto places = model.cache_places();
@@ -114,6 +121,46 @@ std::string Comparison::Verdict(float tolerance) const {
   return fmt::format("golden: {} max_abs={:.3g} greedy={}/{} states={} max_state={:.3g}",
                      pass(tolerance) ? "PASS" : "FAIL", max_abs, greedy_equal, greedy_total, states,
                      max_state);
+}
+
+std::string Rounding::Verdict() const {
+  return fmt::format("rounding: {} mean |d log p|={:.4f} against {:.4f} of llama.cpp over {} tokens",
+                     pass() ? "PASS" : "FAIL", mean, peer_mean, tokens);
+}
+
+Rounding CompareRounding(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options) {
+  Rounding result;
+  double ours = 0, peers = 0;
+  for (size_t i = 0; i < golden.prompts.size(); ++i) {
+    const GoldenPrompt& prompt = golden.prompts[i];
+    const auto last = static_cast<int32_t>(prompt.ids.size()) - 1;
+    const PromptRun actual = run.RunPrompt(prompt.ids, {&last, 1}, prompt.greedy.size(), 0);
+    const std::span<const float> exact = std::span(prompt.logits).last(static_cast<size_t>(golden.vocab));
+    const double exact_sum = LogSumExp(exact), actual_sum = LogSumExp(actual.logits);
+    for (const PeerLogprob& peer : prompt.peer) {
+      const auto token = static_cast<size_t>(peer.token);
+      const double expected = exact[token] - exact_sum;
+      ours += std::abs(actual.logits[token] - actual_sum - expected);
+      peers += std::abs(peer.logprob - expected);
+    }
+    result.tokens += prompt.peer.size();
+    for (const size_t chunk : options.chunks) {
+      const bool same = run.RunPrompt(prompt.ids, {&last, 1}, prompt.greedy.size(), chunk) == actual;
+      result.lines.push_back(
+          fmt::format("int8 p{}: chunks of {}: {}", i, chunk, same ? "same bits" : "DIFFERENT BITS"));
+      result.same_bits = result.same_bits && same;
+    }
+  }
+  result.mean = ours / static_cast<double>(std::max<size_t>(result.tokens, 1));
+  result.peer_mean = peers / static_cast<double>(std::max<size_t>(result.tokens, 1));
+  if (options.restore_every_offset) {
+    const GoldenPrompt& prompt = golden.prompts[PromptToRestore(golden)];
+    const RestoreCheck check = run.RestoreAtEveryOffset(prompt.ids);
+    result.lines.push_back(
+        fmt::format("int8: {} snapshots restored, {} different", check.same, check.different.size()));
+    result.same_bits = result.same_bits && check.different.empty();
+  }
+  return result;
 }
 
 Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options) {

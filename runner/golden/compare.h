@@ -33,6 +33,22 @@ struct Comparison {
   std::string Verdict(float tolerance) const;
 };
 
+// How far log-probabilities are from exact ones because activations are rounded to int8: the mean over the
+// tokens that another engine found likely behind each prompt, ours and the other's.
+struct Rounding {
+  double mean = 0, peer_mean = 0;
+  size_t tokens = 0;
+  bool same_bits = true;  // chunked against one go
+  std::vector<std::string> lines;
+
+  // No worse than the other engine, with room for the noise of so few tokens.
+  bool pass() const { return same_bits && tokens > 0 && mean <= 1.25 * peer_mean; }
+  std::string Verdict() const;
+};
+
+// REQUIRES: as Compare; the golden is one of quantised weights.
+Rounding CompareRounding(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options);
+
 // REQUIRES: the golden's vocabulary is the model's, and the run has room for its longest prompt and
 // continuation.
 Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options);

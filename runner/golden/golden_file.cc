@@ -128,6 +128,23 @@ api::Result<GoldenFile> ReadGolden(const std::filesystem::path& directory) {
   return golden;
 }
 
+namespace {
+
+bool PeerLogprobs(const Json& result, int32_t vocab, std::vector<PeerLogprob>* to) {
+  const Json list = result.value("llama_cpp_top20", Json::array());
+  if (!list.is_array()) return false;
+  for (const Json& entry : list) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_integer() || !entry[1].is_number())
+      return false;
+    const auto token = entry[0].get<int64_t>();
+    if (token < 0 || token >= vocab) return false;
+    to->push_back({static_cast<models::TokenId>(token), entry[1].get<float>()});
+  }
+  return true;
+}
+
+}  // namespace
+
 api::Result<GoldenFile> ReadQuantGolden(const std::filesystem::path& path, std::string_view type) {
   const auto json = ReadGoldenJson(path);
   if (!json) return std::unexpected(json.error());
@@ -157,6 +174,9 @@ api::Result<GoldenFile> ReadQuantGolden(const std::filesystem::path& path, std::
     prompt.greedy = *greedy;
     prompt.logit_rows =
         shape.size() == 2 ? AllRows(*ids) : std::vector{static_cast<int32_t>(ids->size()) - 1};
+    if (!PeerLogprobs(result, golden.vocab, &prompt.peer)) {
+      return Bad(path, fmt::format("llama_cpp_top20 of prompt {} of the type {} is not a list", i, type));
+    }
     CheckPrompt(prompt, i, golden.vocab, *arrays);
     golden.prompts.push_back(std::move(prompt));
   }

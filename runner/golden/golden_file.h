@@ -19,12 +19,20 @@ struct GoldenState {
   std::vector<float> values;
 };
 
+// A log-probability that another engine gave a token.
+struct PeerLogprob {
+  models::TokenId token = 0;
+  float logprob = 0;
+};
+
 struct GoldenPrompt {
   std::vector<models::TokenId> ids;
   std::vector<int32_t> logit_rows;      // positions in the prompt, ascending
   std::vector<float> logits;            // [logit_rows, vocab]
   std::vector<models::TokenId> greedy;  // continuation that does not stop at end tokens
   std::vector<float> last_logits;       // [vocab] after the whole continuation; empty when not recorded
+  // Behind the prompt, of an engine that rounds activations to int8 as well; for quantised weights only.
+  std::vector<PeerLogprob> peer;
   std::map<std::string, std::vector<float>> hidden;  // "hidden.layer3" -> [ids, hidden size]
   // What the reference's caches hold after some of the ids: state_dump.h has the names and shapes.
   std::map<size_t, std::map<std::string, GoldenState>> states;

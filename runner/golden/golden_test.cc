@@ -11,6 +11,7 @@
 
 #include "runner/golden/compare.h"
 #include "runner/golden/draft_golden.h"
+#include "runner/kernels/panel_product.h"
 #include "runner/kernels/test_support.h"
 #include "runner/weights/model_files.h"
 
@@ -54,10 +55,37 @@ TEST(Golden, Qwen35WithEveryInstructionSet) {
   kernels::test::ForEachInstructionSet([] { ExpectGolden(kQwen35, ReadGolden(kQwen35), 1e-3F); });
 }
 
-// transformers with the dequantised weights. Measured: 3e-5.
+// Quantised weights: in float32 what transformers computes with the dequantised ones, and as they are served,
+// with activations rounded to int8, no further from it than llama.cpp. Measured: 3e-5; 0.6 to 1.05 of it.
+void ExpectQuantGolden(const fs::path& model, const fs::path& json, const char* type) {
+  SCOPED_TRACE(type);
+  const auto golden = ReadQuantGolden(json, type);
+  kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
+  ExpectGolden(model, golden, 1e-3F);
+  kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+  ASSERT_TRUE(golden);
+  ThreadPool pool(2);
+  auto run = GoldenRun::Open(model, pool, 1, 256);
+  ASSERT_TRUE(run) << run.error().message;
+  const Rounding rounding =
+      CompareRounding(*run, *golden, {.chunks = {1, 7, 64}, .restore_every_offset = true});
+  EXPECT_TRUE(rounding.pass()) << rounding.Verdict() << "\n" << testing::PrintToString(rounding.lines);
+}
+
 TEST(Golden, Lfm2Quantised) {
-  ExpectGolden("tests/data/gguf/lfm2_k256.Q8_0.gguf",
-               ReadQuantGolden("tests/data/gguf/lfm2_k256.Q8_0.golden.json", "Q8_0"), 1e-3F);
+  ExpectQuantGolden("tests/data/gguf/lfm2_k256.Q8_0.gguf", "tests/data/gguf/lfm2_k256.Q8_0.golden.json",
+                    "Q8_0");
+}
+
+TEST(Golden, EveryQuantisedType) {
+  const fs::path files = Fixtures() / "gguf_quant";
+  if (!fs::exists(files)) GTEST_SKIP() << "no shared fixtures at " << Fixtures();
+  for (const char* type :
+       {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_NL"}) {
+    ExpectQuantGolden(files / (std::string("lfm2_k256.") + type + ".gguf"),
+                      files / "lfm2_k256.quant_golden.json", type);
+  }
+  ExpectQuantGolden(files / "llama_k256.Q4_K_M.gguf", files / "llama_k256.quant_golden.json", "Q4_K_M");
 }
 
 // Every family from a directory and, where there is one, from the GGUF that a converter made of it. Logits
@@ -191,12 +219,13 @@ TEST(DemoModel, GivesTheReferencesAnswers) {
   }
 }
 
-// Quantised weights are other weights: an answer may turn where the reference hesitates, and only there.
+// Quantised weights are other weights, and activations are rounded too: an answer may turn where the
+// reference hesitates, and only there. Measured: 45, 0.034.
 TEST(DemoModel, QuantisedPartsOnlyAtTies) {
   const DemoResult result = RunDemo("packaging/models/quire-demo-Q8_0.gguf");
   RecordProperty("equal", static_cast<int>(result.equal));
-  EXPECT_GE(result.equal, 46U);
-  EXPECT_LE(result.widest_gap_of_a_difference, 0.03);
+  EXPECT_GE(result.equal, 44U);
+  EXPECT_LE(result.widest_gap_of_a_difference, 0.05);
 }
 
 }  // namespace

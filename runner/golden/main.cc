@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "runner/golden/compare.h"
 #include "runner/golden/draft_golden.h"
 #include "runner/kernels/matmul.h"
+#include "runner/kernels/panel_product.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::runner::golden {
@@ -51,6 +53,36 @@ int RunDrafts(const Options& options, ThreadPool& pool) {
   return Report(options, *result);
 }
 
+// A run of the model with room for every golden prompt; null after Unusable has said why.
+std::optional<GoldenRun> OpenRun(const Options& options, const GoldenFile& golden, ThreadPool& pool) {
+  size_t longest = 0;
+  for (const GoldenPrompt& prompt : golden.prompts) {
+    longest = std::max(longest, prompt.ids.size() + prompt.greedy.size());
+  }
+  auto run = GoldenRun::Open(options.model, pool, 1, static_cast<int64_t>(longest));
+  if (!run) {
+    Unusable(run.error().message);
+    return std::nullopt;
+  }
+  if (run->model().vocab_size() != golden.vocab) {
+    Unusable(fmt::format("{} has {} tokens, but {} was made with {}", options.model,
+                         run->model().vocab_size(), options.golden, golden.vocab));
+    return std::nullopt;
+  }
+  return std::move(*run);
+}
+
+// As the model is served: with activations rounded to int8.
+int RunRounded(const Options& options, const GoldenFile& golden, ThreadPool& pool) {
+  kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+  auto run = OpenRun(options, golden, pool);
+  if (!run) return kExitUnusable;
+  const Rounding result = CompareRounding(*run, golden, options.compare);
+  for (const std::string& line : result.lines) fmt::print("{}\n", line);
+  fmt::print("{}\n", result.Verdict());
+  return result.pass() ? kExitPass : kExitFail;
+}
+
 int Run(const Options& options) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   ThreadPool pool(options.threads > 0 ? options.threads : cores);
@@ -58,19 +90,14 @@ int Run(const Options& options) {
   const auto golden =
       options.quant.empty() ? ReadGolden(options.golden) : ReadQuantGolden(options.golden, options.quant);
   if (!golden) return Unusable(golden.error().message);
-  size_t longest = 0;
-  for (const GoldenPrompt& prompt : golden->prompts) {
-    longest = std::max(longest, prompt.ids.size() + prompt.greedy.size());
-  }
-  auto run = GoldenRun::Open(options.model, pool, 1, static_cast<int64_t>(longest));
-  if (!run) return Unusable(run.error().message);
-  if (run->model().vocab_size() != golden->vocab) {
-    return Unusable(fmt::format("{} has {} tokens, but {} was made with {}", options.model,
-                                run->model().vocab_size(), options.golden, golden->vocab));
-  }
+  // References multiply the stored weights with float32 activations.
+  kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
+  auto run = OpenRun(options, *golden, pool);
+  if (!run) return kExitUnusable;
   fmt::print("{}: {} parameters, {} threads, {}\n", options.model, run->model().parameters(), pool.threads(),
              kernels::InstructionSet());
-  return Report(options, Compare(*run, *golden, options.compare));
+  const int exact = Report(options, Compare(*run, *golden, options.compare));
+  return options.quant.empty() ? exact : std::max(exact, RunRounded(options, *golden, pool));
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ std::vector<float> Mix(ThreadPool& pool, const std::vector<float>& x, size_t beg
     if (routing.begin[e] < routing.begin[e + 1])
       parts.push_back({{data, weights::DataType::kF32, kOut, kIn}, routing.begin[e], routing.begin[e + 1]});
   }
-  MatMulParts(pool, gathered, parts, out);
+  QuantizedRows scratch;
+  MatMulParts(pool, {gathered, count * kChosen, scratch, routing.begin}, parts, out);
   CombineRows(pool, routing, kChosen, out, kOut, y);
   // Against the choices and matrices one by one.
   for (size_t r = 0; r < static_cast<size_t>(count); ++r) {

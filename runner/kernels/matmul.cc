@@ -5,6 +5,7 @@
 #include <cassert>
 #include <vector>
 
+#include "runner/kernels/panel_product.h"
 #include "runner/kernels/row_check.h"
 #include "runner/weights/block_formats.h"
 
@@ -108,6 +109,16 @@ HWY_EXPORT(WidenRow);
 // Multiply-adds below which waking other threads costs more than it saves.
 constexpr int64_t kSerialWork = 32'768;
 
+// The same for whole numbers.
+constexpr int64_t kSerialPanelWork = 262'144;
+
+// Panels per task.
+size_t PanelsPerTask(const Matrix& w, int64_t rows, int threads) {
+  const size_t panels = PanelCount(w.out);
+  if (threads == 1 || rows * w.in * w.out <= kSerialPanelWork) return panels;
+  return std::clamp<size_t>(panels / (static_cast<size_t>(threads) * 4), 1, 64);
+}
+
 std::atomic<bool> row_by_row = false;  // set once, before the first step
 
 // Outputs per task: whole tiles, several tasks per thread.
@@ -140,9 +151,70 @@ void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matr
 
 void ComputeRowByRow() { row_by_row = true; }
 
-void MatMulParts(ThreadPool& pool, std::span<const float> x, std::span<const MatMulPart> parts,
+const QuantizedRows& MatMulInput::Quantized(ThreadPool& pool) const {
+  if (!scratch_.IsOf(this)) {
+    scratch_.Quantize(pool, x_, rows_, static_cast<int64_t>(x_.size()) / rows_, cuts_);
+    scratch_.Keep(this);
+  }
+  return scratch_;
+}
+
+void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y) {
+  if (w.panels == nullptr) return MatMul(pool, x.values(), x.rows(), w, y);
+  assert(y.size() == static_cast<size_t>(x.rows() * w.out));
+  if (x.rows() == 0 || w.out == 0) return;
+  const QuantizedRows& rows = x.Quantized(pool);
+  PanelProduct* const product = BestPanelProduct(w.type);
+  const size_t panels = PanelCount(w.out), per_task = PanelsPerTask(w, x.rows(), pool.threads());
+  pool.ParallelFor((panels + per_task - 1) / per_task, [&](size_t task) {
+    product({.panels = w.panels,
+             .out = static_cast<size_t>(w.out),
+             .in = static_cast<size_t>(w.in),
+             .begin = task * per_task,
+             .end = std::min(panels, (task + 1) * per_task),
+             .rows = &rows,
+             .first_group = 0,
+             .last_group = rows.groups().size(),
+             .y = y.data()});
+  });
+}
+
+namespace {
+
+void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulPart> parts,
+                      std::span<float> y) {
+  const QuantizedRows& rows = x.Quantized(pool);
+  const Matrix& shape = parts.front().weight;
+  PanelProduct* const product = BestPanelProduct(shape.type);
+  constexpr size_t kPanelsPerTask = 8;  // parts are many and their rows few
+  const size_t panels = PanelCount(shape.out), tasks = (panels + kPanelsPerTask - 1) / kPanelsPerTask;
+  const auto group_at = [&](int64_t row) {
+    const auto found =
+        std::ranges::lower_bound(rows.groups(), static_cast<size_t>(row), {}, &QuantizedRows::Group::row);
+    return static_cast<size_t>(found - rows.groups().begin());
+  };
+  pool.ParallelFor(parts.size() * tasks, [&](size_t task) {
+    const MatMulPart& part = parts[task / tasks];
+    const size_t begin = task % tasks * kPanelsPerTask;
+    product({.panels = part.weight.panels,
+             .out = static_cast<size_t>(shape.out),
+             .in = static_cast<size_t>(shape.in),
+             .begin = begin,
+             .end = std::min(panels, begin + kPanelsPerTask),
+             .rows = &rows,
+             .first_group = group_at(part.begin),
+             .last_group = group_at(part.end),
+             .y = y.data()});
+  });
+}
+
+}  // namespace
+
+void MatMulParts(ThreadPool& pool, const MatMulInput& input, std::span<const MatMulPart> parts,
                  std::span<float> y) {
   if (parts.empty()) return;
+  if (parts.front().weight.panels != nullptr) return MatMulPanelParts(pool, input, parts, y);
+  const std::span<const float> x = input.values();
   const Matrix& shape = parts.front().weight;
   const auto outs = static_cast<size_t>(shape.out);
   constexpr size_t kOutsPerTask = 128;  // parts are many and their rows few

@@ -1,8 +1,10 @@
 // Linear layers and embedding look-up over weights of any DataType, read in place.
 //
-// The arithmetic is float32: the weight as stored, widened (dequantised) to float32, times a float32
-// activation. Row-invariant: a row of the result depends on that row of x and on the weights, bit for bit,
-// whatever `rows`, the number of threads or the split of a batch into calls.
+// A matrix in panels (panels.h) is multiplied as whole numbers with activations turned into int8
+// (quantized_rows.h, panel_product.h). The arithmetic of any other is float32: the weight as stored, widened
+// (dequantised) to float32, times a float32 activation. Row-invariant: a row of the result depends on that
+// row of x and on the weights, bit for bit, whatever the number of rows or threads or the split of a batch
+// into calls.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include "runner/kernels/quantized_rows.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/tensor.h"
 
@@ -20,7 +23,8 @@ struct Matrix {
   const std::byte* data = nullptr;
   weights::DataType type = weights::DataType::kF32;
   int64_t out = 0;
-  int64_t in = 0;  // whole blocks of `type`
+  int64_t in = 0;                     // whole blocks of `type`
+  const std::byte* panels = nullptr;  // the same numbers in panels; null: computed from `data`
 };
 
 // REQUIRES: tensor has at least `rows() * columns()` elements of data, as ModelFiles guarantees.
@@ -28,13 +32,40 @@ inline Matrix AsMatrix(const weights::Tensor& tensor) {
   return {tensor.data.data(), tensor.type, tensor.rows(), tensor.columns()};
 }
 
-// Rows [begin, end) of `w`, a matrix of their own.
+// Rows [begin, end) of `w`, a matrix of their own, without panels.
 inline Matrix RowsOf(const Matrix& w, int64_t begin, int64_t end) {
   if (w.data == nullptr) return w;
   return {w.data + static_cast<size_t>(begin) * weights::RowBytes(w.type, w.in), w.type, end - begin, w.in};
 }
 
+// Activations x [rows, in] that meet one matrix or several, one after another: turned into int8 at most once.
+// `scratch` may serve other inputs in between. x must not change while its input lives. A step's thread only.
+class MatMulInput {
+ public:
+  // `cuts`: rows at which QuantizedRows begins a new group, for MatMulParts.
+  MatMulInput(std::span<const float> x, int64_t rows, QuantizedRows& scratch,
+              std::span<const int32_t> cuts = {})
+      : x_(x), rows_(rows), scratch_(scratch), cuts_(cuts) {
+    scratch_.Forget(this);
+  }
+  MatMulInput(const MatMulInput&) = delete;
+  MatMulInput& operator=(const MatMulInput&) = delete;
+  ~MatMulInput() { scratch_.Forget(this); }
+
+  std::span<const float> values() const { return x_; }
+  int64_t rows() const { return rows_; }
+  const QuantizedRows& Quantized(ThreadPool& pool) const;
+
+ private:
+  std::span<const float> x_;
+  int64_t rows_;
+  QuantizedRows& scratch_;
+  std::span<const int32_t> cuts_;
+};
+
 // y [rows, out] = x [rows, in] times the transpose of w. REQUIRES: sizes agree; x and y do not overlap.
+void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y);
+// The same for a matrix without panels.
 void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w, std::span<float> y);
 
 // A run of rows that meets one matrix.
@@ -44,9 +75,9 @@ struct MatMulPart {
 };
 
 // y [rows, out] where rows [begin, end) of x [rows, in] are multiplied with their part's matrix, all in one
-// go. The bits are those of a MatMul per part. REQUIRES: all matrices have the same shape; rows in no part
-// are left alone.
-void MatMulParts(ThreadPool& pool, std::span<const float> x, std::span<const MatMulPart> parts,
+// go. The bits are those of a MatMul per part. REQUIRES: all matrices have the same shape and type, and
+// panels either all or none; x has cuts where parts begin and end; rows in no part are left alone.
+void MatMulParts(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulPart> parts,
                  std::span<float> y);
 
 // y[i] = row ids[i] of the table, widened. y [ids, table.in]. REQUIRES: 0 <= ids[i] < table.out.

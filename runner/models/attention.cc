@@ -19,27 +19,27 @@ kernels::AttentionLayer LayerOf(const Pass& pass, const CachePlace& place) {
 
 }  // namespace
 
-std::span<float> Attention::Queries(Pass& pass, std::span<const float> x) const {
+std::span<float> Attention::Queries(Pass& pass, const kernels::MatMulInput& x) const {
   const int64_t size = pass.rows() * heads * head_dim;
   const std::span<float> queries = pass.work.q.Get(size);
   if (gated) {
     const std::span<float> both = pass.work.projected.Get(2 * size);
-    q.Run(pass.pool, x, pass.rows(), both);
+    q.Run(pass.pool, x, both);
     kernels::SplitHalves(pass.pool, both, head_dim, queries, pass.work.attention_gate.Get(size));
   } else {
-    q.Run(pass.pool, x, pass.rows(), queries);
+    q.Run(pass.pool, x, queries);
   }
   if (q_norm) q_norm.Run(pass.pool, queries, queries);
   rotary->Apply(pass, head_dim, queries);
   return queries;
 }
 
-void Attention::StoreKeys(Pass& pass, std::span<const float> x) const {
+void Attention::StoreKeys(Pass& pass, const kernels::MatMulInput& x) const {
   const std::span<float> keys = pass.work.k.Get(pass.rows() * k.weight.out);
   const std::span<float> values = pass.work.v.Get(pass.rows() * k.weight.out);
-  k.Run(pass.pool, x, pass.rows(), keys);
+  k.Run(pass.pool, x, keys);
   if (v) {
-    v.Run(pass.pool, x, pass.rows(), values);
+    v.Run(pass.pool, x, values);
   } else {
     std::ranges::copy(keys, values.begin());
   }
@@ -50,8 +50,9 @@ void Attention::StoreKeys(Pass& pass, std::span<const float> x) const {
 }
 
 void Attention::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
-  const std::span<float> queries = Queries(pass, x);
-  if (k) StoreKeys(pass, x);
+  const kernels::MatMulInput in = pass.Input(x);
+  const std::span<float> queries = Queries(pass, in);
+  if (k) StoreKeys(pass, in);
   const std::span<float> attended = pass.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   kernels::Attention(pass.pool, LayerOf(pass, place), pass.work.plans[place.index],
@@ -60,7 +61,7 @@ void Attention::Run(Pass& pass, std::span<const float> x, std::span<float> y) co
     kernels::SigmoidMul(pass.pool, pass.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
                         attended);
   }
-  out.Run(pass.pool, attended, pass.rows(), y);
+  out.Run(pass.pool, pass.Input(attended), y);
 }
 
 }  // namespace quire::runner::models

@@ -33,8 +33,8 @@ struct Attention {
   void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
 
  private:
-  std::span<float> Queries(Pass& pass, std::span<const float> x) const;
-  void StoreKeys(Pass& pass, std::span<const float> x) const;
+  std::span<float> Queries(Pass& pass, const kernels::MatMulInput& x) const;
+  void StoreKeys(Pass& pass, const kernels::MatMulInput& x) const;
 };
 
 }  // namespace quire::runner::models

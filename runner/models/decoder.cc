@@ -26,8 +26,9 @@ void Decoder::BindEmbedding(TensorBinder& bind) {
 
 void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
   final_norm_ = BindNorm(bind.Global(), final_norm, config_.hidden);
-  head_.weight =
-      config_.tied ? embedding_ : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden);
+  head_.weight = bind.InPanels(
+      config_.tied ? embedding_
+                   : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden));
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
 }
@@ -128,7 +129,7 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
   Final(pass, batch.hidden_rows, h, outputs.hidden);
   const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
   const std::span<float> last = work_.outputs.Get(logit_rows * config_.hidden);
-  head_.Run(pool, Final(pass, batch.logit_rows, h, last), logit_rows, outputs.logits);
+  head_.Run(pool, {Final(pass, batch.logit_rows, h, last), logit_rows, work_.quantized}, outputs.logits);
   if (logit_cap_ > 0) kernels::SoftCap(pool, logit_cap_, outputs.logits);
 }
 

@@ -123,7 +123,8 @@ api::Result<std::unique_ptr<Model>> BuildModel(ConfigReader& read,
                                                std::shared_ptr<const weights::ModelFiles> files,
                                                const Args&... args) {
   if (read.error()) return std::unexpected(*read.error());
-  TensorBinder bind(*files);
+  PanelStore* const panels = AttachPanels(&files);
+  TensorBinder bind(*files, panels);
   auto model = std::make_unique<Family>(files, bind, args...);
   if (bind.error()) return std::unexpected(*bind.error());
   return model;

@@ -35,15 +35,15 @@ cache::RecurrentLayer GatedDeltaNet::state() const {
           .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
 }
 
-void GatedDeltaNet::Project(Pass& pass, std::span<const float> x, std::span<float> mixed,
+void GatedDeltaNet::Project(Pass& pass, const kernels::MatMulInput& x, std::span<float> mixed,
                             std::span<float> gate) const {
   if (!qkvz) {
-    qkv.Run(pass.pool, x, pass.rows(), mixed);
-    z.Run(pass.pool, x, pass.rows(), gate);
+    qkv.Run(pass.pool, x, mixed);
+    z.Run(pass.pool, x, gate);
     return;
   }
   const std::span<float> grouped = pass.work.convolved.Get(pass.rows() * qkvz.weight.out);
-  qkvz.Run(pass.pool, x, pass.rows(), grouped);
+  qkvz.Run(pass.pool, x, grouped);
   const int64_t shared = shape.value_heads / shape.key_heads * shape.value_dim;
   for (int64_t row = 0; row < pass.rows(); ++row) {
     Ungrouping next(grouped.data() + row * qkvz.weight.out);
@@ -58,11 +58,11 @@ void GatedDeltaNet::Project(Pass& pass, std::span<const float> x, std::span<floa
   }
 }
 
-void GatedDeltaNet::ProjectGates(Pass& pass, std::span<const float> x, std::span<float> decay,
+void GatedDeltaNet::ProjectGates(Pass& pass, const kernels::MatMulInput& x, std::span<float> decay,
                                  std::span<float> beta) const {
   if (ba) {
     const std::span<float> grouped = pass.work.convolved.Get(pass.rows() * ba.weight.out);
-    ba.Run(pass.pool, x, pass.rows(), grouped);
+    ba.Run(pass.pool, x, grouped);
     const int64_t shared = shape.value_heads / shape.key_heads;
     for (int64_t row = 0; row < pass.rows(); ++row) {
       Ungrouping next(grouped.data() + row * ba.weight.out);
@@ -72,8 +72,8 @@ void GatedDeltaNet::ProjectGates(Pass& pass, std::span<const float> x, std::span
       }
     }
   } else {
-    a.Run(pass.pool, x, pass.rows(), decay);
-    b.Run(pass.pool, x, pass.rows(), beta);
+    a.Run(pass.pool, x, decay);
+    b.Run(pass.pool, x, beta);
   }
   kernels::DeltaGates(rate, time_bias, decay, beta);
 }
@@ -84,8 +84,9 @@ void GatedDeltaNet::Run(Pass& pass, std::span<const float> x, std::span<float> y
   const std::span<float> gate = pass.work.z.Get(rows * shape.values());
   const std::span<float> decay = pass.work.decay.Get(rows * shape.value_heads);
   const std::span<float> beta = pass.work.beta.Get(rows * shape.value_heads);
-  Project(pass, x, mixed, gate);
-  ProjectGates(pass, x, decay, beta);
+  const kernels::MatMulInput in = pass.Input(x);
+  Project(pass, in, mixed, gate);
+  ProjectGates(pass, in, decay, beta);
 
   const kernels::RecurrentLayer at{.layout = &pass.layout,
                                    .layer = recurrent_layer,
@@ -105,7 +106,7 @@ void GatedDeltaNet::Run(Pass& pass, std::span<const float> x, std::span<float> y
                       {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = told});
   norm.Run(pass.pool, told, told);
   kernels::SiluMul(pass.pool, told, gate);
-  out.Run(pass.pool, gate, rows, y);
+  out.Run(pass.pool, pass.Input(gate), y);
 }
 
 void GatedDeltaNet::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,

@@ -40,8 +40,9 @@ struct GatedDeltaNet {
               std::span<const std::byte> inputs, int32_t tokens) const;
 
  private:
-  void Project(Pass& pass, std::span<const float> x, std::span<float> mixed, std::span<float> gate) const;
-  void ProjectGates(Pass& pass, std::span<const float> x, std::span<float> decay,
+  void Project(Pass& pass, const kernels::MatMulInput& x, std::span<float> mixed,
+               std::span<float> gate) const;
+  void ProjectGates(Pass& pass, const kernels::MatMulInput& x, std::span<float> decay,
                     std::span<float> beta) const;
 };
 

@@ -25,7 +25,7 @@ struct PerLayerInputs {
   // h: the embedded tokens. To [rows, layers, width].
   void Run(Pass& pass, std::span<const float> h, std::span<float> to) const {
     const std::span<float> context = pass.work.per_layer_context.Get(static_cast<int64_t>(to.size()));
-    projection.Run(pass.pool, h, pass.rows(), context);
+    projection.Run(pass.pool, pass.Input(h), context);
     kernels::Scale(pass.pool, static_cast<float>(1 / std::sqrt(static_cast<double>(projection.weight.in))),
                    context);
     norm.Run(pass.pool, context, context);

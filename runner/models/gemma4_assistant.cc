@@ -108,10 +108,10 @@ void Gemma4Assistant::Draft(const cache::StepView& view, ThreadPool& pool, Token
   const std::span<float> h = work_.hidden.Get(config_.decoder.hidden);
   target_.Embed(batch.tokens, pool, joined.first(wide));
   std::ranges::copy(hidden, joined.subspan(wide).begin());
-  before_.Run(pool, joined, 1, h);
+  before_.Run(pool, pass.Input(joined), h);
   for (const Gemma4Block& block : blocks_) block.Run(pass, h, {});
   final_norm_.Run(pool, h, h);
-  after_.Run(pool, h, 1, hidden);
+  after_.Run(pool, pass.Input(h), hidden);
   Logits(pass, h, logits);
 }
 
@@ -124,7 +124,7 @@ void Gemma4Assistant::Logits(Pass& pass, std::span<const float> out, std::span<f
     const size_t size = clustered_->tokens.size() / clusters,
                  chosen = static_cast<size_t>(clustered_->chosen);
     const std::span<float> scores = scores_.Get(static_cast<int64_t>(clusters));
-    clustered_->centroids.Run(pass.pool, out, 1, scores);
+    clustered_->centroids.Run(pass.pool, pass.Input(out), scores);
     std::vector<size_t> order(clusters);
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_sort(order, [&](size_t a, size_t b) { return scores[a] > scores[b]; });
@@ -211,7 +211,8 @@ api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<con
     FindPlaces(read, target, &config);
   }
   if (read.error()) return std::unexpected(*read.error());
-  TensorBinder bind(*files);
+  PanelStore* const panels = AttachPanels(&files);
+  TensorBinder bind(*files, panels);
   auto model = std::make_unique<Gemma4Assistant>(files, bind, config, target);
   if (bind.error()) return std::unexpected(*bind.error());
   return model;

@@ -135,9 +135,9 @@ void Gemma4Block::Run(Pass& pass, std::span<float> h, std::span<const float> per
 
   if (!per_layer.empty()) {
     const std::span<float> gate = pass.work.gate.Get(static_cast<int64_t>(per_layer.size()));
-    per_layer_gate.Run(pass.pool, h, pass.rows(), gate);
+    per_layer_gate.Run(pass.pool, pass.Input(h), gate);
     kernels::GeluMul(pass.pool, per_layer, gate);
-    per_layer_out.Run(pass.pool, gate, pass.rows(), mixed);
+    per_layer_out.Run(pass.pool, pass.Input(gate), mixed);
     per_layer_norm.Run(pass.pool, mixed, mixed);
     kernels::Add(pass.pool, mixed, h);
   }

@@ -4,8 +4,8 @@
 
 namespace quire::runner::models {
 
-void Linear::Run(ThreadPool& pool, std::span<const float> x, int64_t rows, std::span<float> y) const {
-  kernels::MatMul(pool, x, rows, weight, y);
+void Linear::Run(ThreadPool& pool, const kernels::MatMulInput& x, std::span<float> y) const {
+  kernels::MatMul(pool, x, weight, y);
   if (!bias.empty()) kernels::AddBias(bias, y);
 }
 

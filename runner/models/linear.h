@@ -15,7 +15,7 @@ struct Linear {
   std::vector<float> bias;  // [out], or empty
 
   explicit operator bool() const { return weight.data != nullptr; }
-  void Run(ThreadPool& pool, std::span<const float> x, int64_t rows, std::span<float> y) const;
+  void Run(ThreadPool& pool, const kernels::MatMulInput& x, std::span<float> y) const;
 };
 
 // y = x / sqrt(mean(x^2) + eps) * weight.

@@ -16,10 +16,11 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
 void GatedMlp::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
   const std::span<float> gated = pass.work.gate.Get(pass.rows() * gate.weight.out);
   const std::span<float> wide = pass.work.up.Get(pass.rows() * up.weight.out);
-  gate.Run(pass.pool, x, pass.rows(), gated);
-  up.Run(pass.pool, x, pass.rows(), wide);
+  const kernels::MatMulInput in = pass.Input(x);
+  gate.Run(pass.pool, in, gated);
+  up.Run(pass.pool, in, wide);
   Gate(pass.pool, activation, wide, gated);
-  down.Run(pass.pool, gated, pass.rows(), y);
+  down.Run(pass.pool, pass.Input(gated), y);
 }
 
 }  // namespace quire::runner::models

@@ -8,7 +8,7 @@ namespace quire::runner::models {
 namespace {
 
 // y [places, out] = rows of x [places, in] times their expert's matrix.
-void RunExperts(Pass& pass, std::span<const kernels::Matrix> experts, std::span<const float> x,
+void RunExperts(Pass& pass, std::span<const kernels::Matrix> experts, const kernels::MatMulInput& x,
                 std::span<float> y) {
   const kernels::Routing& routing = pass.work.routing;
   std::vector<kernels::MatMulPart>& parts = pass.work.parts;
@@ -27,7 +27,7 @@ void MixtureOfExperts::Run(Pass& pass, std::span<const float> router_x, std::spa
   const auto experts = static_cast<int64_t>(gate.size());
   const int64_t hidden = gate[0].in, width = gate[0].out, places = pass.rows() * chosen;
   const std::span<float> scores = pass.work.scores.Get(pass.rows() * experts);
-  router.Run(pass.pool, router_x, pass.rows(), scores);
+  router.Run(pass.pool, pass.Input(router_x), scores);
   kernels::Route(pass.pool,
                  {.score = score,
                   .experts = experts,
@@ -42,17 +42,21 @@ void MixtureOfExperts::Run(Pass& pass, std::span<const float> router_x, std::spa
   const std::span<float> out = pass.work.expert_out.Get(places * hidden);
   const std::span<float> gated = pass.work.gate.Get(places * width), wide = pass.work.up.Get(places * width);
   kernels::GatherRows(pass.pool, pass.work.routing, x, hidden, in);
-  RunExperts(pass, gate, in, gated);
-  RunExperts(pass, up, in, wide);
+  const auto by_expert = [&](std::span<const float> rows) {
+    return kernels::MatMulInput(rows, places, pass.work.quantized, pass.work.routing.begin);
+  };
+  const kernels::MatMulInput gathered = by_expert(in);
+  RunExperts(pass, gate, gathered, gated);
+  RunExperts(pass, up, gathered, wide);
   Gate(pass.pool, activation, wide, gated);
-  RunExperts(pass, down, gated, out);
+  RunExperts(pass, down, by_expert(gated), out);
   kernels::CombineRows(pass.pool, pass.work.routing, chosen, out, hidden, y);
 
   if (!shared_gate) return;
   const std::span<float> extra = pass.work.shared.Get(pass.rows() * hidden);
   const std::span<float> open = pass.work.scores.Get(pass.rows());
   shared.Run(pass, x, extra);
-  shared_gate.Run(pass.pool, x, pass.rows(), open);
+  shared_gate.Run(pass.pool, pass.Input(x), open);
   kernels::SigmoidMulRows(pass.pool, open, extra);
   kernels::Add(pass.pool, extra, y);
 }
@@ -61,21 +65,26 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
                  int64_t width, MixtureOfExperts* moe) {
   const TensorName gate_up{names.gate_up_stacked, "ffn_gate_up_exps.weight"};
   const TensorName down{names.down_stacked, "ffn_down_exps.weight"};
+  const auto stacked = [&](TensorName name, int64_t out, int64_t in) {
+    std::vector<kernels::Matrix> matrices = layer.Stacked(name, experts, out, in);
+    for (kernels::Matrix& matrix : matrices) matrix = layer.InPanels(matrix);
+    return matrices;
+  };
   if (layer.Has(gate_up)) {
     for (const kernels::Matrix& both : layer.Stacked(gate_up, experts, 2 * width, hidden)) {
-      moe->gate.push_back(kernels::RowsOf(both, 0, width));
-      moe->up.push_back(kernels::RowsOf(both, width, 2 * width));
+      moe->gate.push_back(layer.InPanels(kernels::RowsOf(both, 0, width)));
+      moe->up.push_back(layer.InPanels(kernels::RowsOf(both, width, 2 * width)));
     }
-    moe->down = layer.Stacked(down, experts, hidden, width);
+    moe->down = stacked(down, hidden, width);
   } else if (layer.gguf()) {
-    moe->gate = layer.Stacked({"", "ffn_gate_exps.weight"}, experts, width, hidden);
-    moe->up = layer.Stacked({"", "ffn_up_exps.weight"}, experts, width, hidden);
-    moe->down = layer.Stacked(down, experts, hidden, width);
+    moe->gate = stacked({"", "ffn_gate_exps.weight"}, width, hidden);
+    moe->up = stacked({"", "ffn_up_exps.weight"}, width, hidden);
+    moe->down = stacked(down, hidden, width);
   } else {
     for (int64_t e = 0; e < experts && !layer.failed(); ++e) {
       const auto one = [&](std::string_view pattern, int64_t out, int64_t in) {
         const std::string name = fmt::format(fmt::runtime(pattern), e);
-        return layer.Matrix({name, ""}, out, in);
+        return layer.InPanels(layer.Matrix({name, ""}, out, in));
       };
       moe->gate.push_back(one(names.gate, width, hidden));
       moe->up.push_back(one(names.up, width, hidden));

@@ -37,6 +37,7 @@ struct Workspace {
   std::vector<kernels::AttentionPlan> plans;      // [attention groups]
   kernels::Routing routing;
   std::vector<kernels::MatMulPart> parts;  // experts with rows
+  kernels::QuantizedRows quantized;        // the rows that linear layers see just now
 };
 
 struct Pass {
@@ -47,6 +48,8 @@ struct Pass {
   Workspace& work;
 
   int64_t rows() const { return static_cast<int64_t>(batch.tokens.size()); }
+  // x [rows(), width] on its way into linear layers.
+  kernels::MatMulInput Input(std::span<const float> x) const { return {x, rows(), work.quantized}; }
 
   // Fills work.positions and work.plans. To be called before any layer runs.
   void Prepare(int32_t heads) const;

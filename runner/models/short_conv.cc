@@ -16,7 +16,7 @@ cache::RecurrentLayer ShortConvolution::state() const {
 void ShortConvolution::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
   const std::span<float> gates = pass.work.projected.Get(pass.rows() * 3 * channels);
   const std::span<float> convolved = pass.work.convolved.Get(pass.rows() * channels);
-  in.Run(pass.pool, x, pass.rows(), gates);
+  in.Run(pass.pool, pass.Input(x), gates);
   kernels::ShortConv(pass.pool, {.at = {.layout = &pass.layout,
                                         .layer = recurrent_layer,
                                         .step = &pass.step,
@@ -28,7 +28,7 @@ void ShortConvolution::Run(Pass& pass, std::span<const float> x, std::span<float
                                  .bias = bias,
                                  .input = gates,
                                  .y = convolved});
-  out.Run(pass.pool, convolved, pass.rows(), y);
+  out.Run(pass.pool, pass.Input(convolved), y);
 }
 
 void ShortConvolution::Replay(const cache::Layout& layout, std::byte* slot, std::span<const std::byte> inputs,

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <thread>
 
 namespace quire::runner::models {
 namespace {
@@ -18,7 +19,8 @@ std::vector<float> Widen(const weights::Tensor& tensor) {
 
 }  // namespace
 
-TensorBinder::TensorBinder(const weights::ModelFiles& files) : files_(files) {
+TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
+    : files_(files), panels_(panels) {
   if (files.format() == weights::Format::kGguf) return;
   prefix_ = "model.";
   for (const char* deeper : {"model.language_model.", "language_model.model."}) {
@@ -41,6 +43,12 @@ void TensorBinder::Fail(const std::string& name, const std::string& reason) {
   if (error_) return;
   error_ =
       api::Error{api::ErrorCode::kBadModel, fmt::format("{}: tensor {} {}", files_.path(), name, reason)};
+}
+
+kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix) {
+  if (error_ || panels_ == nullptr || !kernels::HasPanels(matrix.type)) return matrix;
+  if (!pool_) pool_.emplace(static_cast<int>(std::thread::hardware_concurrency()));
+  return panels_->Add(*pool_, matrix);
 }
 
 const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<const Shape> shapes) {
@@ -100,7 +108,7 @@ std::vector<kernels::Matrix> TensorScope::Stacked(TensorName name, int64_t count
 }
 
 Linear TensorScope::BindLinear(TensorName name, int64_t out, int64_t in, Bias bias) const {
-  Linear linear{.weight = Matrix(name, out, in), .bias = {}};
+  Linear linear{.weight = InPanels(Matrix(name, out, in)), .bias = {}};
   linear.bias = BiasOf(name, out, bias);
   return linear;
 }

@@ -12,6 +12,7 @@
 #include "api/error.h"
 #include "runner/kernels/matmul.h"
 #include "runner/models/linear.h"
+#include "runner/models/panel_store.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
@@ -26,8 +27,9 @@ class TensorScope;
 
 class TensorBinder {
  public:
-  // `files` outlives the binder, its scopes and every Matrix from it.
-  explicit TensorBinder(const weights::ModelFiles& files);
+  // `files` and `panels` outlive the binder, its scopes and every Matrix from it. Without `panels` every
+  // matrix stays as it lies in its file.
+  explicit TensorBinder(const weights::ModelFiles& files, PanelStore* panels = nullptr);
 
   // Names that stand alone: "lm_head" or "output".
   TensorScope Outside();
@@ -35,6 +37,9 @@ class TensorBinder {
   TensorScope Global();
   // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
   TensorScope Layer(size_t index);
+
+  // The same matrix for many products: with panels, if it is quantised.
+  kernels::Matrix InPanels(const kernels::Matrix& matrix);
 
   // Of all tensors handed out.
   int64_t parameters() const { return parameters_; }
@@ -52,7 +57,9 @@ class TensorBinder {
   void Fail(const std::string& name, const std::string& reason);
 
   const weights::ModelFiles& files_;
-  std::string prefix_;  // of the text model
+  PanelStore* const panels_;
+  std::optional<ThreadPool> pool_;  // fills panels
+  std::string prefix_;              // of the text model
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
   std::optional<api::Error> error_;
@@ -64,9 +71,9 @@ enum class Bias : uint8_t { kAbsent, kPresent, kIfStored };
 // an error they return empty things.
 class TensorScope {
  public:
-  // A matrix [out, in], in place.
+  // A matrix [out, in], in place, whose rows are looked up.
   kernels::Matrix Matrix(TensorName name, int64_t out, int64_t in) const;
-  // Equally shaped matrices stacked in one tensor [count, out, in]; the complete name.
+  // Equally shaped matrices stacked in one tensor [count, out, in], in place; the complete name.
   std::vector<kernels::Matrix> Stacked(TensorName name, int64_t count, int64_t out, int64_t in) const;
   // With its ".bias" beside it, or the certainty that there is none.
   Linear BindLinear(TensorName name, int64_t out, int64_t in, Bias bias = Bias::kAbsent) const;
@@ -82,6 +89,7 @@ class TensorScope {
 
   // Whether a tensor of this complete name is stored.
   bool Has(TensorName name) const;
+  kernels::Matrix InPanels(const kernels::Matrix& matrix) const { return binder_->InPanels(matrix); }
   bool gguf() const { return binder_->files_.format() == weights::Format::kGguf; }
   bool failed() const { return binder_->error().has_value(); }
 

@@ -4,6 +4,7 @@
 
 #include "runner/weights/block_formats.h"
 #include "runner/weights/float_bits.h"
+#include "runner/weights/scale_bits.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -40,9 +41,7 @@ void DequantizeIQ4_XS(const std::byte* from, size_t blocks, float* to) {
   for (; blocks != 0; --blocks, from += 136, to += 256) {
     const float d = LoadF16(from);
     for (size_t group = 0; group < 8; ++group) {
-      const unsigned low = Byte(from[4 + group / 2]) >> (group % 2 * 4) & 15U;
-      const unsigned high = Byte(from[2 + group / 4]) >> (group % 4 * 2) & 3U;
-      const float scale = d * static_cast<float>(static_cast<int>(low | high << 4) - 32);
+      const float scale = d * static_cast<float>(Iq4Scale(from, group));
       LookUp(from + 8 + group * 16, scale, kIq4Values, to + group * 32);
     }
   }

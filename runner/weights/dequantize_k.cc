@@ -10,13 +10,6 @@ constexpr size_t kElements = 256;
 
 unsigned Byte(std::byte byte) { return std::to_integer<unsigned>(byte); }
 
-// The scale of group j of a Q3_K block: a nibble of bytes 0..7 (low for the first eight groups), two more
-// bits from bytes 8..11, and 32 less.
-int Q3Scale(const std::byte* scales, size_t j) {
-  const unsigned nibble = j < 8 ? Byte(scales[j]) & 15U : Byte(scales[j - 8]) >> 4;
-  return static_cast<int>(nibble | (Byte(scales[8 + j % 4]) >> (2 * (j / 4)) & 3U) << 4) - 32;
-}
-
 }  // namespace
 
 // scales[16] (low nibble: scale, high: minimum), qs[64], d, dmin. Element e of a half of 128 is bits 2 * (e /

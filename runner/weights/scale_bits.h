@@ -1,4 +1,4 @@
-// The packed six-bit scales of K-quant blocks.
+// The packed scales of blocks of 256.
 #pragma once
 
 #include <array>
@@ -25,6 +25,21 @@ inline GroupScales UnpackGroupScales(const std::byte* packed) {
     scales.minimum[j + 4] = static_cast<uint8_t>(at(j + 8) >> 4 | at(j + 4) >> 6 << 4);
   }
   return scales;
+}
+
+// The scale of group j of a Q3_K block: a nibble of bytes 0..7 (low for the first eight groups), two more
+// bits from bytes 8..11, and 32 less.
+inline int Q3Scale(const std::byte* scales, size_t j) {
+  const auto at = [scales](size_t i) { return std::to_integer<unsigned>(scales[i]); };
+  const unsigned nibble = j < 8 ? at(j) & 15U : at(j - 8) >> 4;
+  return static_cast<int>(nibble | (at(8 + j % 4) >> (2 * (j / 4)) & 3U) << 4) - 32;
+}
+
+// The scale of group j of an IQ4_XS block: two bits of bytes 2 and 3, a nibble of bytes 4..7, and 32 less.
+inline int Iq4Scale(const std::byte* block, size_t j) {
+  const auto at = [block](size_t i) { return std::to_integer<unsigned>(block[i]); };
+  const unsigned low = at(4 + j / 2) >> (j % 2 * 4) & 15U, high = at(2 + j / 4) >> (j % 4 * 2) & 3U;
+  return static_cast<int>(low | high << 4) - 32;
 }
 
 inline void PackGroupScales(const GroupScales& scales, std::byte* packed) {

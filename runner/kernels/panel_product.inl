@@ -1,0 +1,227 @@
+// The product of a panel with a group of rows, for an instruction set `Isa` (see panel_product_avx512.cc for
+// what it offers). Included once per instruction set, inside an unnamed namespace.
+
+// Quants of vector `kVector` (0..7) of a step, widened to bytes.
+template <class Isa, PanelFormat kFormat, size_t kVector>
+QUIRE_INLINE typename Isa::Int StepVector(const std::byte* step) {
+  constexpr int kAt = static_cast<int>(kVector);
+  if constexpr (kFormat.bits == 8) {
+    return Isa::Load(step + kVector * 64);
+  } else if constexpr (kFormat.bits >= 4) {
+    auto low = Isa::And(Isa::template Shift<-4 * (kAt % 2)>(Isa::Load(step + kVector / 2 * 64)), 0x0f);
+    if constexpr (kFormat.codes != PanelFormat::Codes::kNumbers) {
+      low = Isa::template LookUp<kFormat.codes>(low);
+    }
+    if constexpr (kFormat.bits == 6) {
+      const auto high = Isa::Load(step + 256 + kVector / 4 * 64);
+      return Isa::Or(low, Isa::And(Isa::template Shift<4 - 2 * (kAt % 4)>(high), 0x30));
+    } else if constexpr (kFormat.bits == 5) {
+      return Isa::Or(low, Isa::And(Isa::template Shift<4 - kAt>(Isa::Load(step + 256)), 0x10));
+    } else {
+      return low;
+    }
+  } else {
+    const auto low = Isa::And(Isa::template Shift<-2 * (kAt % 4)>(Isa::Load(step + kVector / 4 * 64)), 0x03);
+    if constexpr (kFormat.bits == 3) {
+      return Isa::Or(low, Isa::And(Isa::template Shift<2 - kAt>(Isa::Load(step + 128)), 0x04));
+    } else {
+      return low;
+    }
+  }
+}
+
+// What of a group of rows a tile needs, at (step, row).
+struct TileRows {
+  const int8_t* quants;
+  const float* scale;
+  const int32_t* minus_sum;
+  const int32_t* minus_first;
+  const int32_t* minus_last;
+  const float* total;
+  const float* first_total;
+  const float* last_total;
+  size_t count;  // rows of the group: how far the next step is
+
+  TileRows(const QuantizedRows& rows, const QuantizedRows::Group& group, size_t row) {
+    const size_t at = rows.At(group) + row;
+    quants = rows.quants() + at * kStep;
+    scale = rows.scale() + at;
+    minus_sum = rows.minus_sum() + at;
+    minus_first = rows.minus_first() + at;
+    minus_last = rows.minus_last() + at;
+    total = rows.total() + at;
+    first_total = rows.first_total() + at;
+    last_total = rows.last_total() + at;
+    count = group.count;
+  }
+  QUIRE_INLINE void Next() {
+    quants += count * kStep;
+    scale += count;
+    minus_sum += count;
+    minus_first += count;
+    minus_last += count;
+    total += count;
+    first_total += count;
+    last_total += count;
+  }
+};
+
+// Vectors [kVector, kEnd) of a step times kRows rows.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
+QUIRE_INLINE void DotStep(const std::byte* step, const TileRows& x, typename Isa::Int* dot) {
+  constexpr bool kMoved = kFormat.zero_shift == 7;  // quants are signed numbers, 128 added
+  const auto weight = Isa::template Operand<kMoved>(StepVector<Isa, kFormat, kVector>(step));
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    dot[r] = Isa::Dot(dot[r], weight, x.quants + static_cast<size_t>(r) * kStep + kVector * 4);
+  }
+  if constexpr (kVector + 1 < kEnd) DotStep<Isa, kFormat, kRows, kVector + 1, kEnd>(step, x, dot);
+}
+
+template <class Isa, PanelFormat kFormat, int kRows>
+QUIRE_INLINE void StartDots(const int32_t* minus_sums, typename Isa::Int* dot) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    if constexpr (kFormat.zero_shift < 0 || (kFormat.zero_shift == 7 && Isa::kSignedOperands)) {
+      dot[r] = Isa::ZeroInt();
+    } else {
+      dot[r] = Isa::template ShiftWords < kFormat.zero_shift < 0
+                   ? 0
+                   : kFormat.zero_shift > (Isa::Set(minus_sums[r]));
+    }
+  }
+}
+
+// y[r] [kLanes] of one panel (its `half`-th lanes) for kRows rows.
+template <class Isa, PanelFormat kFormat, int kRows>
+QUIRE_INLINE void PanelTile(const std::byte* panel, size_t half, size_t in, TileRows x, float* y,
+                            size_t stride, size_t outs) {
+  using Int = typename Isa::Int;
+  using Float = typename Isa::Float;
+  constexpr size_t kSteps = static_cast<size_t>(kFormat.block) / kStep;
+  const size_t lane = half * Isa::kLanes;
+  const std::byte* scales = panel + lane;
+  const std::byte* step = panel + PanelScaleBytes(kFormat, static_cast<int64_t>(in)) + lane * 4;
+  Float sum[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sum[r] = Isa::ZeroFloat();
+  const auto add = [&](const Int* dot, Float weight_scale) QUIRE_INLINE_LAMBDA {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      sum[r] = Isa::MulAdd(Isa::ToFloat(dot[r]), Isa::Mul(weight_scale, Isa::Set(x.scale[r])), sum[r]);
+    }
+  };
+  const auto add_minimum = [&](Float minimum, const float* totals) QUIRE_INLINE_LAMBDA {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) sum[r] = Isa::MulAdd(minimum, Isa::Set(totals[r]), sum[r]);
+  };
+  const size_t blocks = in / static_cast<size_t>(kFormat.block);
+  for (size_t b = 0; b < blocks; ++b, scales += kFormat.scale_bytes()) {
+    // Float16 scales are two bytes apart where `scales` counts one.
+    const Float scale = kFormat.exponent ? Isa::PowerOfTwo(scales) : Isa::Half(scales + lane);
+    const Float minimum =
+        kFormat.minimum ? Isa::Half(scales + kFormat.minimum_at() + lane) : Isa::ZeroFloat();
+    for (size_t s = 0; s < kSteps; ++s, step += kFormat.step_bytes(), x.Next()) {
+      Int dot[kRows];
+      if constexpr (kFormat.group == 16) {
+        const std::byte* group = scales + kFormat.group_scale_at() + 2 * s * kPanelOuts;
+        const std::byte* least = scales + kFormat.group_minimum_at() + 2 * s * kPanelOuts;
+        StartDots<Isa, kFormat, kRows>(x.minus_first, dot);
+        DotStep<Isa, kFormat, kRows, 0, 4>(step, x, dot);
+        add(dot, Isa::Mul(scale, Isa::Small(group)));
+        if constexpr (kFormat.minimum) add_minimum(Isa::MinusMul(minimum, Isa::Small(least)), x.first_total);
+        StartDots<Isa, kFormat, kRows>(x.minus_last, dot);
+        DotStep<Isa, kFormat, kRows, 4, 8>(step, x, dot);
+        add(dot, Isa::Mul(scale, Isa::Small(group + kPanelOuts)));
+        if constexpr (kFormat.minimum) {
+          add_minimum(Isa::MinusMul(minimum, Isa::Small(least + kPanelOuts)), x.last_total);
+        }
+      } else {
+        StartDots<Isa, kFormat, kRows>(x.minus_sum, dot);
+        DotStep<Isa, kFormat, kRows, 0, 8>(step, x, dot);
+        if constexpr (kFormat.group == 32) {
+          add(dot, Isa::Mul(scale, Isa::Small(scales + kFormat.group_scale_at() + s * kPanelOuts)));
+          if constexpr (kFormat.minimum) {
+            add_minimum(
+                Isa::MinusMul(minimum, Isa::Small(scales + kFormat.group_minimum_at() + s * kPanelOuts)),
+                x.total);
+          }
+        } else {
+          add(dot, scale);
+          if constexpr (kFormat.minimum) add_minimum(minimum, x.total);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) Isa::Store(sum[r], y + static_cast<size_t>(r) * stride, outs);
+}
+
+// A panel's half with rows [row, ...) of a group, by tiles of kRows and then smaller ones.
+template <class Isa, PanelFormat kFormat, int kRows>
+void PanelTiles(const PanelWork& work, const std::byte* panel, size_t half, const QuantizedRows::Group& group,
+                size_t row, float* y, size_t outs) {
+  for (; row + kRows <= group.count; row += kRows) {
+    PanelTile<Isa, kFormat, kRows>(panel, half, work.in, TileRows(*work.rows, group, row), y + row * work.out,
+                                   work.out, outs);
+  }
+  if constexpr (kRows > 1) {
+    constexpr int kNext = kRows > 8 ? 8 : kRows > 4 ? 4 : kRows / 2;
+    if (row < group.count) PanelTiles<Isa, kFormat, kNext>(work, panel, half, group, row, y, outs);
+  }
+}
+
+// Activations worked on at a time, so that they stay in the second-level cache while panels pass.
+constexpr size_t kActivationBytes = 393'216;
+
+template <class Isa, PanelFormat kFormat>
+void Product(const PanelWork& work) {
+  const size_t panel_bytes = PanelBytes(kFormat, static_cast<int64_t>(work.in));
+  const size_t group_bytes = QuantizedRows::kGroupRows * work.in;
+  const size_t at_once = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
+  for (size_t g = work.first_group; g < work.last_group; g += at_once) {
+    const size_t last = work.last_group - g < at_once ? work.last_group : g + at_once;
+    for (size_t p = work.begin; p < work.end; ++p) {
+      const std::byte* panel = work.panels + p * panel_bytes;
+      for (size_t i = g; i < last; ++i) {
+        const QuantizedRows::Group& group = work.rows->groups()[i];
+        for (size_t half = 0; half * Isa::kLanes < kPanelOuts; ++half) {
+          const size_t out = p * kPanelOuts + half * Isa::kLanes;
+          if (out >= work.out) break;
+          PanelTiles<Isa, kFormat, Isa::kRowsMax>(
+              work, panel, half, group, 0, work.y + group.row * work.out + out,
+              work.out - out < Isa::kLanes ? work.out - out : Isa::kLanes);
+        }
+      }
+    }
+  }
+}
+
+template <class Isa>
+PanelProduct* ProductOf(weights::DataType type) {
+  using enum weights::DataType;
+  switch (type) {
+#define QUIRE_PANEL_PRODUCT(name) \
+  case name:                      \
+    return Product<Isa, FormatOf(name)>
+    QUIRE_PANEL_PRODUCT(kQ4_0);
+    QUIRE_PANEL_PRODUCT(kQ4_1);
+    QUIRE_PANEL_PRODUCT(kQ5_0);
+    QUIRE_PANEL_PRODUCT(kQ5_1);
+    QUIRE_PANEL_PRODUCT(kQ8_0);
+    QUIRE_PANEL_PRODUCT(kQ2_K);
+    QUIRE_PANEL_PRODUCT(kQ3_K);
+    QUIRE_PANEL_PRODUCT(kQ4_K);
+    QUIRE_PANEL_PRODUCT(kQ5_K);
+    QUIRE_PANEL_PRODUCT(kQ6_K);
+    QUIRE_PANEL_PRODUCT(kIQ4_NL);
+    QUIRE_PANEL_PRODUCT(kIQ4_XS);
+    QUIRE_PANEL_PRODUCT(kMXFP4);
+#undef QUIRE_PANEL_PRODUCT
+    case kF32:
+    case kF16:
+    case kBF16:
+      break;
+  }
+  return nullptr;
+}

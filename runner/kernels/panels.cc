@@ -1,0 +1,114 @@
+#include "runner/kernels/panels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runner/weights/block_quants.h"
+
+namespace quire::runner::kernels {
+namespace {
+
+using weights::BlockQuants;
+
+constexpr size_t kVectors = 8;  // of a step
+
+// Quants of one output in one step, four to a word.
+struct StepQuants {
+  uint32_t word[kVectors];
+};
+
+// Puts the quants of output `out` where the planes of a step want them.
+template <int kBits>
+void PutStep(const StepQuants& from, size_t out, std::byte* to) {
+  const auto put = [&](std::byte* plane, size_t index, uint32_t word) {
+    std::memcpy(plane + (index * kPanelOuts + out) * sizeof(word), &word, sizeof(word));
+  };
+  // `width` bits of each quant from `shift` up, 8 / width vectors to a plane's.
+  const auto plane = [&](std::byte* at, size_t width, size_t shift) {
+    const uint32_t mask = ((1U << width) - 1) * 0x01010101U;
+    const size_t shared = 8 / width;
+    for (size_t v = 0; v < kVectors; v += shared) {
+      uint32_t word = 0;
+      for (size_t i = 0; i < shared; ++i) word |= (from.word[v + i] >> shift & mask) << (i * width);
+      put(at, v / shared, word);
+    }
+  };
+  if constexpr (kBits == 8) {
+    for (size_t v = 0; v < kVectors; ++v) put(to, v, from.word[v]);
+  } else if constexpr (kBits >= 4) {
+    plane(to, 4, 0);
+    if constexpr (kBits > 4) plane(to + 256, kBits - 4, 4);
+  } else {
+    plane(to, 2, 0);
+    if constexpr (kBits == 3) plane(to + 128, 1, 2);
+  }
+}
+
+void PutSteps(int bits, const BlockQuants& block, size_t steps, size_t out, std::byte* to) {
+  for (size_t step = 0; step < steps; ++step) {
+    StepQuants quants;
+    std::memcpy(quants.word, block.quant.data() + step * kStep, sizeof(quants.word));
+    std::byte* const at = to + step * static_cast<size_t>(bits) * 64;
+    switch (bits) {
+      case 8:
+        PutStep<8>(quants, out, at);
+        break;
+      case 6:
+        PutStep<6>(quants, out, at);
+        break;
+      case 5:
+        PutStep<5>(quants, out, at);
+        break;
+      case 4:
+        PutStep<4>(quants, out, at);
+        break;
+      case 3:
+        PutStep<3>(quants, out, at);
+        break;
+      default:
+        PutStep<2>(quants, out, at);
+        break;
+    }
+  }
+}
+
+void PutScales(const PanelFormat& format, const BlockQuants& block, size_t out, std::byte* to) {
+  if (format.exponent) {
+    to[out] = static_cast<std::byte>(block.scale);
+  } else {
+    std::memcpy(to + out * 2, &block.scale, 2);
+  }
+  if (format.minimum) std::memcpy(to + format.minimum_at() + out * 2, &block.minimum, 2);
+  for (size_t group = 0; group < format.groups(); ++group) {
+    const size_t at = group * kPanelOuts + out;
+    to[format.group_scale_at() + at] = static_cast<std::byte>(block.group_scale[group]);
+    if (format.minimum)
+      to[format.group_minimum_at() + at] = static_cast<std::byte>(block.group_minimum[group]);
+  }
+}
+
+}  // namespace
+
+void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
+                std::byte* to) {
+  const PanelFormat format = FormatOf(type);
+  const auto rows = static_cast<size_t>(out), blocks = static_cast<size_t>(in / format.block);
+  const size_t row_bytes = weights::RowBytes(type, in), block_bytes = row_bytes / std::max<size_t>(blocks, 1);
+  const size_t steps = static_cast<size_t>(format.block) / kStep, panel_bytes = PanelBytes(format, in);
+  pool.ParallelFor(PanelCount(out), [&](size_t panel) {
+    std::byte* const scales = to + panel * panel_bytes;
+    std::byte* const quants = scales + PanelScaleBytes(format, in);
+    const size_t first = panel * kPanelOuts, outs = std::min(kPanelOuts, rows - first);
+    BlockQuants block;
+    for (size_t o = 0; o < outs; ++o) {
+      const std::byte* row = from + (first + o) * row_bytes;
+      for (size_t b = 0; b < blocks; ++b) {
+        weights::TakeApart(type, row + b * block_bytes, &block);
+        PutScales(format, block, o, scales + b * format.scale_bytes());
+        PutSteps(format.bits, block, steps, o, quants + b * steps * format.step_bytes());
+      }
+    }
+  });
+}
+
+}  // namespace quire::runner::kernels

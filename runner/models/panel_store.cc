@@ -1,0 +1,74 @@
+#include "runner/models/panel_store.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runner/kernels/panel_product.h"
+#include "runner/kernels/panels.h"
+
+namespace quire::runner::models {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{64} << 20;
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kAlignment = 64;
+
+size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+// Only whole pages: those at the ends may hold what others still read.
+void ForgetPages(const std::byte* data, size_t size) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = RoundUp(reinterpret_cast<uintptr_t>(data), page);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + size) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace
+
+PanelStore::~PanelStore() {
+  for (const Piece& piece : pieces_) ::munmap(piece.data, piece.size);
+}
+
+std::byte* PanelStore::Allocate(size_t size) {
+  size = RoundUp(size, kAlignment);
+  if (pieces_.empty() || pieces_.back().size - pieces_.back().used < size) {
+    const size_t piece = RoundUp(std::max(size, kPieceBytes), kHugePage);
+    void* const data = ::mmap(nullptr, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return nullptr;
+    ::madvise(data, piece, MADV_HUGEPAGE);
+    pieces_.push_back({static_cast<std::byte*>(data), piece, 0});
+  }
+  Piece& piece = pieces_.back();
+  std::byte* const at = piece.data + piece.used;
+  piece.used += size;
+  bytes_ += static_cast<int64_t>(size);
+  return at;
+}
+
+kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
+  if (matrix.data == nullptr || !kernels::HasPanels(matrix.type)) return matrix;
+  if (kernels::BestPanelTarget() == kernels::PanelTarget::kNone) return matrix;
+  const kernels::PanelFormat format = kernels::FormatOf(matrix.type);
+  const size_t size = kernels::PanelCount(matrix.out) * kernels::PanelBytes(format, matrix.in);
+  std::byte* const panels = Allocate(size);
+  if (panels == nullptr) return matrix;
+  kernels::FillPanels(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
+  ForgetPages(matrix.data, weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out));
+  matrix.panels = panels;
+  return matrix;
+}
+
+PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files) {
+  struct Held {
+    std::shared_ptr<const weights::ModelFiles> files;
+    PanelStore panels;
+  };
+  const auto held = std::make_shared<Held>();
+  held->files = std::move(*files);
+  *files = std::shared_ptr<const weights::ModelFiles>(held, held->files.get());
+  return &held->panels;
+}
+
+}  // namespace quire::runner::models
