@@ -1,6 +1,7 @@
 #include "runner/kernels/panel_product.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include <cstring>
@@ -113,9 +114,12 @@ struct Avx2 {
 
 #include "runner/kernels/panel_product.inl"
 
-bool Usable() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+bool HasF16c() {  // what __builtin_cpu_supports does not know everywhere
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+bool Usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c(); }
 
 }  // namespace
 
