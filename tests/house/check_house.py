@@ -24,6 +24,7 @@ MAY_INCLUDE = {
     "runner/kernels": {"api", "cache", "runner/weights"},
     "runner/tokenizer": {"api", "runner/weights"},
     "runner/sampler": {"api"},
+    "runner/output": {"api"},
     "runner/prompt": {"api", "runner/jinja", "runner/weights"},
     "runner/models": {"api", "cache", "runner/kernels", "runner/weights"},
 }

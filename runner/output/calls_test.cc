@@ -1,0 +1,174 @@
+// The readers of calls: every form of value, and what is no call.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runner/output/call_form.h"
+#include "runner/output/test_support.h"
+
+namespace quire::runner::output {
+namespace {
+
+struct Case {
+  ReadCalls read;
+  std::string text;
+  std::string calls;  // names and arguments; empty = none
+  Reading reading = Reading::kCalls;
+};
+
+void Check(const std::vector<Case>& cases) {
+  const Tools tools(testing::kTools);
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.text);
+    std::vector<api::ToolCall> calls;
+    EXPECT_EQ(one.read(one.text, tools, calls), one.reading);
+    std::string read;
+    for (const auto& call : calls) {
+      EXPECT_TRUE(nlohmann::json::accept(call.arguments_json)) << call.arguments_json;
+      read += (read.empty() ? "" : " ") + call.name + call.arguments_json;
+    }
+    EXPECT_EQ(read, one.calls);
+  }
+}
+
+TEST(Calls, Json) {
+  Check({
+      {ReadJsonCalls, R"( {"name": "f", "arguments": {"a": 1}} )", R"(f{"a":1})"},
+      {ReadJsonCalls, R"({"name": "f", "parameters": {}})", "f{}"},
+      {ReadJsonCalls, R"({"name": "f"})", "f{}"},
+      {ReadJsonCalls, R"({"name": "f", "arguments": "{\"a\": \"}\"}"})", R"(f{"a":"}"})"},
+      {ReadJsonCalls, R"([{"name": "f", "arguments": {}}, {"name": "g", "arguments": {"x": [1, 2]}}])",
+       R"(f{} g{"x":[1,2]})"},
+      {ReadJsonCalls, "{\"name\": \"f\"}\n{\"name\": \"g\"}", "f{} g{}"},
+      {ReadJsonCalls, R"({"name": "f"}; {"name": "g"})", "f{} g{}"},
+      {ReadJsonCalls, R"({"type": "function", "function": {"name": "f", "arguments": {"z": 1, "a": 2}}})",
+       R"(f{"z":1,"a":2})"},
+      {ReadJsonCalls, R"({"name": "f", "arguments": {"s": "a \"b\" {é} \\ \u00e9 \ud83d\ude00"}})",
+       R"(f{"s":"a \"b\" {é} \\ é 😀"})"},
+      {ReadJsonCalls, R"({"name": "f", "arguments": {"a": )", "", Reading::kIncomplete},
+      {ReadJsonCalls, R"({"name": "f", "arguments": {"a": "})", "", Reading::kIncomplete},
+      {ReadJsonCalls, "", "", Reading::kIncomplete},
+      {ReadJsonCalls, "[]", "", Reading::kMalformed},
+      {ReadJsonCalls, "[[]]", "", Reading::kMalformed},
+      {ReadJsonCalls, R"({"name": 1})", "", Reading::kMalformed},
+      {ReadJsonCalls, R"({"name": ""})", "", Reading::kMalformed},
+      {ReadJsonCalls, R"({"name": "f", "arguments": [1]})", "", Reading::kMalformed},
+      {ReadJsonCalls, R"({"name": "f", "arguments": {1}})", "", Reading::kMalformed},
+      {ReadJsonCalls, R"({"name": "f"]})", "", Reading::kMalformed},
+      {ReadJsonCalls, R"({"name": "f"} and more)", "", Reading::kMalformed},
+      {ReadJsonCalls, std::string(100000, '['), "", Reading::kMalformed},
+  });
+}
+
+TEST(Calls, Pythonic) {
+  Check({
+      {ReadPythonicCalls, R"([get_weather(city="Paris")])", R"(get_weather{"city":"Paris"})"},
+      {ReadPythonicCalls, R"(get_weather(city='Paris', days=3))", R"(get_weather{"city":"Paris","days":3})"},
+      {ReadPythonicCalls, "[now()]", "now{}"},
+      {ReadPythonicCalls, "[now(), now()]", "now{} now{}"},
+      {ReadPythonicCalls, R"([f(a=1, b=-2.5, c=1e3, d=True, e=False, g=None, h=true, i=null)])",
+       R"(f{"a":1,"b":-2.5,"c":1000.0,"d":true,"e":false,"g":null,"h":true,"i":null})"},
+      {ReadPythonicCalls, R"([f(l=[1, "two", [3]], t=(1, 2), d={"k": {'n': [None]}, 'm': "v"}, e=[], o={})])",
+       R"(f{"l":[1,"two",[3]],"t":[1,2],"d":{"k":{"n":[null]},"m":"v"},"e":[],"o":{}})"},
+      {ReadPythonicCalls, R"py([f(s="He said \"hi\" and 'bye', (ok) = [1]")])py",
+       R"js(f{"s":"He said \"hi\" and 'bye', (ok) = [1]"})js"},
+      {ReadPythonicCalls, R"([f(s='it\'s "quoted"\n\ttab \u00e9 \x41 \U0001F600 \ud83d\ude00 \q')])",
+       R"(f{"s":"it's \"quoted\"\n\ttab é A 😀 😀 \\q"})"},
+      {ReadPythonicCalls, "[f(s=\"\"\"a \"b\"\nc\"\"\")]", R"(f{"s":"a \"b\"\nc"})"},
+      {ReadPythonicCalls, R"([f(s="", t='')])", R"(f{"s":"","t":""})"},
+      {ReadPythonicCalls, R"([f(s="Zürich 東京")])", R"(f{"s":"Zürich 東京"})"},
+      {ReadPythonicCalls, R"([f(s="\ud83d x")])", "f{\"s\":\"\xEF\xBF\xBD x\"}"},
+      {ReadPythonicCalls, R"([get_weather("Oslo", 2)])", R"(get_weather{"city":"Oslo","days":2})"},
+      {ReadPythonicCalls, R"([f(a=1, a=2)])", R"(f{"a":2})"},
+      {ReadPythonicCalls, R"([f(a=1_000, b=.5, c=+1)])", R"(f{"a":1000,"b":0.5,"c":1.0})"},
+      {ReadPythonicCalls, R"([ns.f-g_1(a=1,)])", R"(ns.f-g_1{"a":1})"},
+      {ReadPythonicCalls, R"([{"name": "f", "arguments": {"a": 1}}])", R"(f{"a":1})"},
+      {ReadPythonicCalls, R"([f(s="abc)", "", Reading::kIncomplete},
+      {ReadPythonicCalls, R"([f(s="abc")", "", Reading::kIncomplete},
+      {ReadPythonicCalls, R"([f(s="abc"))", "", Reading::kIncomplete},
+      {ReadPythonicCalls, "[f(n=12", "", Reading::kIncomplete},
+      {ReadPythonicCalls, "", "", Reading::kIncomplete},
+      {ReadPythonicCalls, "[unknown(1)]", "", Reading::kMalformed},
+      {ReadPythonicCalls, "[f(a=b)]", "", Reading::kMalformed},
+      {ReadPythonicCalls, "[f(a=1 b=2)]", "", Reading::kMalformed},
+      {ReadPythonicCalls, "[f(a=1)] then", "", Reading::kMalformed},
+      {ReadPythonicCalls, "[]", "", Reading::kMalformed},
+      {ReadPythonicCalls, "[f(a=0x1)]", "", Reading::kMalformed},
+      {ReadPythonicCalls, "[f(a=" + std::string(100000, '[') + ")]", "", Reading::kMalformed},
+  });
+}
+
+TEST(Calls, Tagged) {
+  const std::string weather = "<function=get_weather>\n<parameter=city>\nZürich\n</parameter>\n";
+  Check({
+      {ReadTaggedCalls, "\n{\"name\": \"f\"}\n", "f{}"},
+      {ReadTaggedCalls, weather + "</function>", R"(get_weather{"city":"Zürich"})"},
+      {ReadTaggedCalls, "<function=now>\n</function>", "now{}"},
+      {ReadTaggedCalls, "<function=now></function><function=now></function>", "now{} now{}"},
+      // The schema decides what a text is.
+      {ReadTaggedCalls,
+       "<function=get_weather><parameter=city>12</parameter><parameter=days>12</parameter></function>",
+       R"(get_weather{"city":"12","days":12})"},
+      {ReadTaggedCalls,
+       "<function=add><parameter=a>1.5</parameter><parameter=b>null</parameter><parameter=opts>\n{\"r\": "
+       "true}\n</parameter><parameter=tags>['x', \"y\"]</parameter><parameter=note>null</parameter>"
+       "<parameter=exact>True</parameter><parameter=any>7</parameter></function>",
+       R"(add{"a":1.5,"b":null,"opts":{"r":true},"tags":["x","y"],"note":null,"exact":true,"any":7})"},
+      {ReadTaggedCalls,
+       "<function=add><parameter=a>about two</parameter><parameter=note>12</parameter></function>",
+       R"(add{"a":"about two","note":"12"})"},
+      {ReadTaggedCalls, "<function=get_weather><parameter=unit>celsius</parameter></function>",
+       R"(get_weather{"unit":"celsius"})"},
+      {ReadTaggedCalls, "<function=f><parameter=code>\nif a < b:\n  x = \"</p>\"\n\n</parameter></function>",
+       R"(f{"code":"if a < b:\n  x = \"</p>\"\n"})"},
+      {ReadTaggedCalls,
+       "get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n"
+       "<arg_value>2</arg_value>\n",
+       R"(get_weather{"city":"Oslo","days":2})"},
+      {ReadTaggedCalls, "now\n", "now{}"},
+      {ReadTaggedCalls, weather, "", Reading::kIncomplete},
+      {ReadTaggedCalls, "<function=f><parameter=a>1", "", Reading::kIncomplete},
+      {ReadTaggedCalls, "<func", "", Reading::kIncomplete},
+      {ReadTaggedCalls, "<function=></function>", "", Reading::kMalformed},
+      {ReadTaggedCalls, "<b>bold</b>", "", Reading::kMalformed},
+      {ReadTaggedCalls, "hello", "", Reading::kMalformed},
+      {ReadFunctionCall, R"(f>{"a": 1})", R"(f{"a":1})"},
+      {ReadFunctionCall, "f>{\"a\": ", "", Reading::kIncomplete},
+      {ReadFunctionCall, "f>text", "", Reading::kMalformed},
+  });
+}
+
+TEST(Calls, Gemma) {
+  Check({
+      {ReadGemmaCalls, R"(call:get_weather{city:<|"|>Zürich<|"|>,unit:<|"|>celsius<|"|>})",
+       R"(get_weather{"city":"Zürich","unit":"celsius"})"},
+      {ReadGemmaCalls, "call:add{a:1,b:2.5,opts:{round:true}}",
+       R"(add{"a":1,"b":2.5,"opts":{"round":true}})"},
+      {ReadGemmaCalls, "call:now{}", "now{}"},
+      {ReadGemmaCalls, R"(call:f{s:<|"|>a "b", {c}: [d]<|"|>,l:[1,<|"|>x<|"|>,[]],n:null,w:bare word})",
+       R"(f{"s":"a \"b\", {c}: [d]","l":[1,"x",[]],"n":null,"w":"bare word"})"},
+      {ReadGemmaCalls, R"(call:f{<|"|>k k<|"|>:"v\n"})", R"(f{"k k":"v\n"})"},
+      {ReadGemmaCalls, R"(call:f{s:<|"|>a}<tool_call|>)", "", Reading::kIncomplete},
+      {ReadGemmaCalls, "call:f{a:1", "", Reading::kIncomplete},
+      {ReadGemmaCalls, "call:f", "", Reading::kIncomplete},
+      {ReadGemmaCalls, "f{a:1}", "", Reading::kMalformed},
+      {ReadGemmaCalls, "call:{a:1}", "", Reading::kMalformed},
+      {ReadGemmaCalls, "call:f{a:}", "", Reading::kMalformed},
+      {ReadGemmaCalls, "call:f{a:1} more", "", Reading::kMalformed},
+  });
+}
+
+TEST(Calls, Mistral) {
+  Check({
+      {ReadMistralCalls, R"([{"name": "f", "arguments": {"a": 1}}])", R"(f{"a":1})"},
+      {ReadMistralCalls, R"(f[ARGS]{"a": 1})", R"(f{"a":1})"},
+      {ReadMistralCalls, R"(f{"a": 1})", R"(f{"a":1})"},
+      {ReadMistralCalls, R"(f[CALL_ID]abc123def[ARGS]{"a": "[ARGS]"})", R"(f{"a":"[ARGS]"})"},
+      {ReadMistralCalls, R"(f[ARGS]{"a": )", "", Reading::kIncomplete},
+      {ReadMistralCalls, "f[ARGS]", "", Reading::kIncomplete},
+      {ReadMistralCalls, R"([ARGS]{"a": 1})", "", Reading::kMalformed},
+  });
+}
+
+}  // namespace
+}  // namespace quire::runner::output

@@ -1,0 +1,50 @@
+// How a model writes thinking and tool calls, found from its chat template and its vocabulary.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runner/output/parser.h"
+
+namespace quire::runner::output {
+
+struct CallForm;
+
+// Where thinking stands in an answer.
+struct ThinkingForm {
+  std::string_view begin;
+  std::string_view end;
+};
+
+// Immutable; any thread. Refers to tables of static lifetime.
+struct Format {
+  std::string_view family;                 // for logs; "plain" when nothing is known
+  const CallForm* calls = nullptr;         // null: no form of tool calls is known
+  const ThinkingForm* thinking = nullptr;  // null: nothing in an answer is thinking
+  bool harmony = false;                    // channels; calls and thinking are both known
+  bool takes_tools = false;                // the template shows tools to the model
+  bool can_think = false;                  // the template says how this model thinks
+
+  bool supports_tools() const { return takes_tools && (calls != nullptr || harmony); }
+};
+
+// `chat_template` is the template's text; `has_token` tells whether the vocabulary has a token of exactly
+// this text.
+Format Detect(std::string_view chat_template, const std::function<bool(std::string_view)>& has_token);
+
+struct ParserSetup {
+  Format format;
+  bool thinking_open = false;   // the prompt ends inside a block of thinking
+  bool continues = false;       // the prompt ends inside the answer's text
+  bool tools = false;           // calls are expected; otherwise their markup is text like any other
+  std::string tools_json = {};  // array in OpenAI's shape: tells the types of parameters
+};
+
+std::unique_ptr<Parser> MakeParser(const ParserSetup& setup);
+
+// For an answer that is JSON from its first character on: one call {"name", "arguments"} or an array of them.
+std::unique_ptr<Parser> MakeForcedCallParser(const ParserSetup& setup);
+
+}  // namespace quire::runner::output

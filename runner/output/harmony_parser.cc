@@ -1,0 +1,142 @@
+#include "runner/output/harmony_parser.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json_read.h"
+#include "runner/output/piece_writer.h"
+#include "runner/output/text.h"
+
+namespace quire::runner::output {
+namespace {
+
+constexpr std::string_view kMessage = "<|message|>";
+constexpr std::string_view kChannel = "<|channel|>";
+constexpr std::string_view kStart = "<|start|>";
+constexpr std::string_view kFunctions = "functions.";
+constexpr std::string_view kTo = "to=";
+constexpr std::array<std::string_view, 4> kBodyEnds = {"<|end|>", "<|call|>", "<|return|>", kStart};
+constexpr std::array<std::string_view, 5> kHeaderBegins = {kStart, kChannel, kMessage, "<|constrain|>", kTo};
+constexpr std::array<std::string_view, 8> kMarkers = {kMessage,  kChannel,   kStart,       "<|constrain|>",
+                                                      "<|end|>", "<|call|>", "<|return|>", "<|refusal|>"};
+constexpr size_t kHeaderBytesMax = 1024;
+
+std::string WithoutMarkers(std::string text) {
+  for (const auto marker : kMarkers) {
+    for (size_t at = text.find(marker); at != std::string::npos; at = text.find(marker)) {
+      text.erase(at, marker.size());
+    }
+  }
+  return text;
+}
+
+// Bytes at the end that may become a marker.
+size_t PartialMarker(std::string_view text) {
+  size_t longest = 0;
+  for (const auto marker : kMarkers) {
+    for (size_t size = std::min(marker.size() - 1, text.size()); size > longest; --size) {
+      if (text.ends_with(marker.substr(0, size))) longest = size;
+    }
+  }
+  return longest;
+}
+
+// The word that begins behind `mark`.
+std::string_view WordBehind(std::string_view header, std::string_view mark) {
+  const size_t at = header.find(mark);
+  if (at == std::string_view::npos) return {};
+  const auto word = header.substr(at + mark.size());
+  return word.substr(0, word.find_first_of(" \n\t<{\""));
+}
+
+}  // namespace
+
+HarmonyParser::HarmonyParser(bool in_text, bool tools) : tools_(tools), in_header_(!in_text) {}
+
+void HarmonyParser::Feed(std::string_view text, Pieces& pieces) {
+  buffer_ += text;
+  while (Step(/*end=*/false, pieces)) {
+  }
+  buffer_.erase(0, std::exchange(begin_, 0));
+}
+
+void HarmonyParser::Finish(Pieces& pieces) {
+  while (Step(/*end=*/true, pieces)) {
+  }
+}
+
+bool HarmonyParser::Step(bool end, Pieces& pieces) {
+  return in_header_ ? TakeHeader(end, pieces) : TakeBody(end, pieces);
+}
+
+void HarmonyParser::ReadHeader(std::string_view header) {
+  const auto recipient = WordBehind(header, kTo);
+  recipient_ = recipient.substr(recipient.starts_with(kFunctions) ? kFunctions.size() : 0);
+  const bool thinks = WordBehind(header, kChannel) == "analysis";
+  body_ = tools_ && !recipient_.empty() ? Body::kCall : thinks ? Body::kThinking : Body::kText;
+}
+
+bool HarmonyParser::TakeHeader(bool end, Pieces& pieces) {
+  const auto text = rest();
+  if (text.empty()) return false;
+  const size_t message = text.substr(0, kHeaderBytesMax).find(kMessage);
+  const auto head = TrimLeft(text);
+  const bool begins = std::ranges::any_of(kHeaderBegins, [&](auto mark) { return head.starts_with(mark); });
+  const bool may_begin =
+      head.empty() || std::ranges::any_of(kHeaderBegins, [&](auto mark) { return IsBeginOf(head, mark); });
+  if (message != std::string_view::npos && begins) {
+    ReadHeader(text.substr(0, message));
+    begin_ += message + kMessage.size();
+    in_header_ = false;
+    return true;
+  }
+  if ((begins || may_begin) && !end && text.size() < kHeaderBytesMax) return false;
+  // No header: the model wrote text at once.
+  if (end && begins) {
+    AddText(Piece::Kind::kText, TrimLeft(WithoutMarkers(std::string(text))), pieces);
+    begin_ += text.size();
+    return false;
+  }
+  body_ = Body::kText;
+  in_header_ = false;
+  return true;
+}
+
+bool HarmonyParser::TakeBody(bool end, Pieces& pieces) {
+  const auto text = rest();
+  size_t size = std::string_view::npos;
+  size_t mark = 0;
+  for (const auto ending : kBodyEnds) {
+    const size_t at = text.find(ending);
+    if (at >= size) continue;
+    size = at;
+    mark = ending == kStart ? 0 : ending.size();  // a begin belongs to the next header
+  }
+  const bool ended = size != std::string_view::npos;
+  if (!ended) size = text.size();
+  if (body_ == Body::kCall) {
+    if (!ended && !end) return false;
+    EndCall(text.substr(0, size), pieces);
+  } else {
+    if (!ended && !end) size -= PartialMarker(text);
+    const auto kind = body_ == Body::kThinking ? Piece::Kind::kThinking : Piece::Kind::kText;
+    AddText(kind, WithoutMarkers(std::string(text.substr(0, size))), pieces);
+  }
+  begin_ += size + mark;
+  if (ended) in_header_ = true;
+  if (!ended && body_ == Body::kCall) body_ = Body::kText;
+  return ended;
+}
+
+void HarmonyParser::EndCall(std::string_view arguments, Pieces& pieces) const {
+  const auto trimmed = Trim(arguments);
+  const auto value = api::ReadJson(trimmed.empty() ? std::string_view("{}") : trimmed);
+  if (value && value->is_object()) {
+    return AddCalls({{{}, recipient_, api::DumpJson(*value)}}, false, pieces);
+  }
+  AddText(Piece::Kind::kText, WithoutMarkers(recipient_ + std::string(arguments)), pieces);
+}
+
+}  // namespace quire::runner::output

@@ -1,0 +1,43 @@
+// Answers in OpenAI's harmony format: messages with a header that names a channel and maybe a recipient.
+//
+//   <|channel|>analysis<|message|>thinking<|end|><|start|>assistant<|channel|>final<|message|>text
+//   ... <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|>
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "runner/output/parser.h"
+
+namespace quire::runner::output {
+
+class HarmonyParser final : public Parser {
+ public:
+  // `in_text`: the answer goes on with the text of a message. Without `tools` a message to a recipient is
+  // text.
+  HarmonyParser(bool in_text, bool tools);
+
+  void Feed(std::string_view text, Pieces& pieces) override;
+  void Finish(Pieces& pieces) override;
+  bool thinking() const override { return body_ == Body::kThinking || in_header_; }
+
+ private:
+  enum class Body : uint8_t { kText, kThinking, kCall };
+
+  bool Step(bool end, Pieces& pieces);
+  bool TakeHeader(bool end, Pieces& pieces);
+  bool TakeBody(bool end, Pieces& pieces);
+  void ReadHeader(std::string_view header);
+  void EndCall(std::string_view arguments, Pieces& pieces) const;
+  std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
+
+  const bool tools_;
+  bool in_header_;
+  Body body_ = Body::kText;
+  std::string recipient_;
+  std::string buffer_;
+  size_t begin_ = 0;  // of what is not taken yet
+};
+
+}  // namespace quire::runner::output

@@ -1,0 +1,270 @@
+// Calls whose arguments are written as Python, XML-like tags or Gemma's own literals.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "api/json_read.h"
+#include "runner/output/call_form.h"
+#include "runner/output/literal_reader.h"
+#include "runner/output/text.h"
+
+namespace quire::runner::output {
+namespace {
+
+using api::Json;
+
+constexpr std::string_view kGemmaQuote = "<|\"|>";
+
+Reading Failed(const LiteralReader& reader) {
+  return reader.ran_out() ? Reading::kIncomplete : Reading::kMalformed;
+}
+
+void Add(std::vector<api::ToolCall>& calls, std::string_view name, const Json& arguments) {
+  calls.push_back({{}, std::string(name), api::DumpJson(arguments)});
+}
+
+// f(k="v", 2): arguments without a name take those of the tool's parameters, in order.
+bool ReadPythonicCall(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  const auto name = reader.TakeName();
+  if (name.empty()) return false;
+  if (!reader.Take("(")) return false;
+  const Tool* tool = tools.Find(name);
+  Json arguments = Json::object();
+  size_t count = 0;
+  for (reader.SkipSpace(); !reader.Take(")"); reader.SkipSpace()) {
+    if (count > 0 && !reader.Take(",")) return false;
+    reader.SkipSpace();
+    if (reader.Take(")")) break;
+    LiteralReader keyword = reader;
+    const auto key = keyword.TakeName();
+    keyword.SkipSpace();
+    std::string parameter;
+    if (!key.empty() && keyword.Take("=")) {
+      reader = keyword;
+      parameter = key;
+    } else if (tool != nullptr && count < tool->parameters.size()) {
+      parameter = tool->parameters[count].name;
+    }
+    auto value = reader.PythonValue();
+    if (!value || parameter.empty()) return false;
+    SetMember(arguments, std::move(parameter), *std::move(value));
+    ++count;
+  }
+  Add(calls, name, arguments);
+  return true;
+}
+
+// A value that stands between tags as it is: its type is the schema's where that says one.
+Json ValueOfText(std::string_view text, TypeSet types) {
+  if (types == kString) return std::string(text);
+  const auto trimmed = Trim(text);
+  std::optional<Json> value;
+  if (auto json = api::ReadJson(trimmed)) {
+    value = *std::move(json);
+  } else if (trimmed == "True" || trimmed == "False") {
+    value = trimmed == "True";
+  } else if (trimmed == "None") {
+    value = Json(nullptr);
+  } else if ((types & (kObject | kArray)) != 0) {
+    const std::string closed = std::string(trimmed) + " ";
+    LiteralReader reader(closed);
+    value = reader.PythonValue();
+    reader.SkipSpace();
+    if (!reader.at_end()) value.reset();
+  }
+  if (!value || value->is_string()) return std::string(text);
+  const TypeSet type = value->is_number()    ? kNumber
+                       : value->is_boolean() ? kBoolean
+                       : value->is_null()    ? kNull
+                       : value->is_object()  ? kObject
+                                             : kArray;
+  if (types == 0 || (types & type) != 0 || (types & kString) == 0) return *std::move(value);
+  return std::string(text);
+}
+
+std::string_view WithoutLineBreaks(std::string_view text) {
+  if (text.starts_with('\n')) text.remove_prefix(1);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+// <function=f> <parameter=k> v </parameter> </function>
+bool ReadFunctionTags(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  if (!reader.Take("<function=")) return false;
+  const auto taken = reader.TakeUntil(">");
+  if (!taken || Trim(*taken).empty()) return false;
+  const auto name = Trim(*taken);
+  const Tool* tool = tools.Find(name);
+  Json arguments = Json::object();
+  for (reader.SkipSpace(); !reader.Take("</function>"); reader.SkipSpace()) {
+    if (!reader.Take("<parameter=")) return false;
+    const auto key = reader.TakeUntil(">");
+    if (!key) return false;
+    const auto text = reader.TakeUntil("</parameter>");
+    if (!text) return false;
+    const auto parameter = Trim(*key);
+    SetMember(arguments, std::string(parameter),
+              ValueOfText(WithoutLineBreaks(*text), tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter)));
+  }
+  Add(calls, name, arguments);
+  return true;
+}
+
+// f <arg_key>k</arg_key> <arg_value>v</arg_value>
+bool ReadArgumentTags(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  const auto name = reader.TakeName();
+  reader.SkipSpace();
+  const Tool* tool = tools.Find(name);
+  // Without arguments it is a word like any other.
+  if (name.empty() || (reader.at_end() && tool == nullptr)) return false;
+  Json arguments = Json::object();
+  for (; !reader.at_end(); reader.SkipSpace()) {
+    if (!reader.Take("<arg_key>")) return false;
+    const auto key = reader.TakeUntil("</arg_key>");
+    if (!key) return false;
+    reader.SkipSpace();
+    if (!reader.Take("<arg_value>")) return false;
+    const auto text = reader.TakeUntil("</arg_value>");
+    if (!text) return false;
+    const auto parameter = Trim(*key);
+    SetMember(arguments, std::string(parameter),
+              ValueOfText(*text, tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter)));
+  }
+  Add(calls, name, arguments);
+  return true;
+}
+
+class GemmaReader {
+ public:
+  explicit GemmaReader(LiteralReader& reader) : reader_(reader) {}
+
+  // What stands behind "{".
+  std::optional<Json> Object(int depth) {
+    Json object = Json::object();
+    for (reader_.SkipSpace(); !reader_.Take("}"); reader_.SkipSpace()) {
+      if (!object.empty() && !reader_.Take(",")) return std::nullopt;
+      reader_.SkipSpace();
+      const auto key = Key();
+      if (!key) return std::nullopt;
+      auto value = Value(depth + 1);
+      if (!value) return std::nullopt;
+      SetMember(object, *key, *std::move(value));
+    }
+    return object;
+  }
+
+ private:
+  std::optional<std::string> Key() {
+    if (reader_.Take(kGemmaQuote)) {
+      const auto key = reader_.TakeUntil(kGemmaQuote);
+      reader_.SkipSpace();
+      if (!key || !reader_.Take(":")) return std::nullopt;
+      return std::string(*key);
+    }
+    const auto key = reader_.TakeUntil(":");
+    if (!key || Trim(*key).empty()) return std::nullopt;
+    return std::string(Trim(*key));
+  }
+
+  std::optional<Json> Value(int depth) {
+    reader_.SkipSpace();
+    if (depth > kLiteralDepthMax) return std::nullopt;
+    if (reader_.Take(kGemmaQuote)) {
+      const auto text = reader_.TakeUntil(kGemmaQuote);
+      if (!text) return std::nullopt;
+      return Json(std::string(*text));
+    }
+    if (reader_.Take("{")) return Object(depth);
+    if (reader_.Take("[")) return List(depth);
+    if (reader_.rest().starts_with('"')) {
+      auto text = reader_.QuotedString();
+      if (!text) return std::nullopt;
+      return Json(*std::move(text));
+    }
+    return Bare();
+  }
+
+  std::optional<Json> List(int depth) {
+    Json list = Json::array();
+    for (reader_.SkipSpace(); !reader_.Take("]"); reader_.SkipSpace()) {
+      if (!list.empty() && !reader_.Take(",")) return std::nullopt;
+      auto value = Value(depth + 1);
+      if (!value) return std::nullopt;
+      list.push_back(*std::move(value));
+    }
+    return list;
+  }
+
+  std::optional<Json> Bare() {
+    const size_t size = reader_.rest().find_first_of(",]}");
+    if (size == std::string_view::npos) {
+      reader_.NoteEnd();
+      return std::nullopt;
+    }
+    const auto text = Trim(reader_.rest().substr(0, size));
+    reader_.Skip(size);
+    if (text.empty()) return std::nullopt;
+    if (auto json = api::ReadJson(text)) return *std::move(json);
+    return Json(std::string(text));
+  }
+
+  LiteralReader& reader_;
+};
+
+}  // namespace
+
+Reading ReadPythonicCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  text = TrimLeft(text);
+  const auto inner = text.starts_with('[') ? TrimLeft(text.substr(1)) : text;
+  if (inner.starts_with('{')) return ReadJsonCalls(text, tools, calls);
+  LiteralReader reader(text);
+  const bool in_list = reader.Take("[");
+  std::vector<api::ToolCall> read;
+  for (reader.SkipSpace(); !(in_list ? reader.Take("]") : reader.at_end() && !read.empty());
+       reader.SkipSpace()) {
+    if (!read.empty() && !reader.Take(",") && in_list) return Failed(reader);
+    reader.SkipSpace();
+    if (!ReadPythonicCall(reader, tools, read)) {
+      return reader.at_end() || reader.ran_out() ? Reading::kIncomplete : Reading::kMalformed;
+    }
+  }
+  reader.SkipSpace();
+  if (read.empty() || !reader.at_end()) return Reading::kMalformed;
+  for (auto& call : read) calls.push_back(std::move(call));
+  return Reading::kCalls;
+}
+
+Reading ReadTaggedCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  text = Trim(text);
+  if (text.starts_with('{') || text.starts_with('[')) return ReadJsonCalls(text, tools, calls);
+  LiteralReader reader(text);
+  std::vector<api::ToolCall> read;
+  if (!text.starts_with('<')) {
+    if (!ReadArgumentTags(reader, tools, read)) return Failed(reader);
+  } else {
+    do {
+      if (!ReadFunctionTags(reader, tools, read)) return Failed(reader);
+      reader.SkipSpace();
+    } while (!reader.at_end());
+  }
+  for (auto& call : read) calls.push_back(std::move(call));
+  return Reading::kCalls;
+}
+
+Reading ReadGemmaCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {
+  LiteralReader reader(text);
+  reader.SkipSpace();
+  if (!reader.Take("call:")) return Failed(reader);
+  const auto taken = reader.TakeUntil("{");
+  if (!taken) return Reading::kIncomplete;
+  const auto name = Trim(*taken);
+  if (name.empty()) return Reading::kMalformed;
+  const auto arguments = GemmaReader(reader).Object(0);
+  if (!arguments) return Failed(reader);
+  reader.SkipSpace();
+  if (!reader.at_end()) return Reading::kMalformed;
+  Add(calls, name, *arguments);
+  return Reading::kCalls;
+}
+
+}  // namespace quire::runner::output

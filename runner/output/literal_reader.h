@@ -1,0 +1,56 @@
+// A cursor over text that holds literals, shared by the readers of calls that are not JSON.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/json_type.h"
+
+namespace quire::runner::output {
+
+inline constexpr int kLiteralDepthMax = 100;  // nested lists and dicts
+
+void AppendUtf8(char32_t code_point, std::string& out);
+
+// Sets the member; the last value of a repeated key counts.
+void SetMember(api::Json& object, std::string key, api::Json value);
+
+class LiteralReader {
+ public:
+  explicit LiteralReader(std::string_view text) : text_(text) {}
+
+  bool ran_out() const { return ran_out_; }  // reading failed because the text ended
+  void NoteEnd() { ran_out_ = true; }
+  bool at_end() const { return at_ == text_.size(); }
+  std::string_view rest() const { return text_.substr(at_); }
+  void Skip(size_t bytes) { at_ += bytes; }
+  void SkipSpace();
+  // Takes `expected` if it comes next, else leaves everything as it is; notes when the text ends before it.
+  bool Take(std::string_view expected);
+  // Takes what comes before `mark`, and `mark`.
+  std::optional<std::string_view> TakeUntil(std::string_view mark);
+  // Takes letters, digits, and what else names are made of; may be empty.
+  std::string_view TakeName();
+
+  // A value as Python writes it, or JSON does: strings in single, double or triple quotes, numbers, True,
+  // False, None, true, false, null, lists, tuples, dicts. Nothing: it is none.
+  std::optional<api::Json> PythonValue(int depth = 0);
+  // A string in the quotes that come next. REQUIRES: one comes next.
+  std::optional<std::string> QuotedString();
+
+ private:
+  std::optional<api::Json> List(char end, int depth);
+  std::optional<api::Json> Dict(int depth);
+  std::optional<api::Json> Number();
+  bool Escape(std::string& out);
+  std::optional<char32_t> Hex(size_t digits);
+
+  std::string_view text_;
+  size_t at_ = 0;
+  bool ran_out_ = false;
+};
+
+}  // namespace quire::runner::output

@@ -1,0 +1,186 @@
+// Whole answers of each family: what of them is text, thinking and calls.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runner/output/test_support.h"
+
+namespace quire::runner::output {
+namespace {
+
+using testing::Answer;
+using testing::FormatOf;
+using testing::Parse;
+
+using Calls = std::vector<std::string>;
+
+const Format kLfm2 = FormatOf("tools", {"<|tool_call_start|>", "<think>", "</think>"});
+const Format kQwen = FormatOf("tools <tool_call> <think>");
+const Format kLlama = FormatOf("tools <|python_tag|>");
+const Format kMistral = FormatOf("tools [TOOL_CALLS] [THINK]");
+const Format kGemma = FormatOf("tools <|tool_call> <|channel>thought");
+const Format kHarmony = FormatOf("tools <|channel|>");
+
+TEST(Parser, PlainTextComesOutAsItIs) {
+  for (const Format& format : {FormatOf(""), kLfm2, kQwen, kLlama, kMistral, kGemma, kHarmony}) {
+    SCOPED_TRACE(format.family);
+    for (const std::string text : {"", "Hello.", " \n two  spaces \n", "a < b [ c { d } <|", "x\n\n",
+                                   "größer 😀", "```json\n{}\n```"}) {
+      const Answer answer = Parse(format, text);
+      EXPECT_EQ(answer.text, text);
+      EXPECT_TRUE(answer.calls.empty() && answer.thinking.empty());
+    }
+  }
+}
+
+TEST(Parser, Lfm2) {
+  const Answer answer = Parse(kLfm2,
+                              "Let me see.\n<|tool_call_start|>[get_weather(city=\"Zürich\"), "
+                              "now()]<|tool_call_end|>\nOne moment.");
+  EXPECT_EQ(answer.text, "Let me see.One moment.");
+  EXPECT_EQ(answer.calls, (Calls{R"(get_weather{"city":"Zürich"})", "now{}"}));
+  EXPECT_EQ(answer.order, "tcct");
+  EXPECT_EQ(Parse(kLfm2, "<|tool_call_start|>[now()]").calls, Calls{"now{}"}) << "the end may be missing";
+  EXPECT_EQ(Parse(kLfm2, R"(<|tool_call_start|>[f(s="<|tool_call_end|>")]<|tool_call_end|>)").calls,
+            Calls{R"(f{"s":"<|tool_call_end|>"})"})
+      << "what looks like the end stands in a string";
+  EXPECT_EQ(Parse(kLfm2, "<think>2+2 is 4</think>4").thinking, "2+2 is 4");
+}
+
+TEST(Parser, QwenInItsForms) {
+  const std::string json = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const std::string xml =
+      "<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n</parameter>\n</function>\n</tool_call>";
+  const Answer answer = Parse(kQwen, "<think>\nhm\n\n</think>\n\nText.\n\n" + json + "\n" + xml + "\n");
+  EXPECT_EQ(answer.thinking, "hm");
+  EXPECT_EQ(answer.text, "Text.");
+  EXPECT_EQ(answer.calls, (Calls{"now{}", R"(get_weather{"city":"12"})"}));
+  EXPECT_EQ(answer.order, "Ttcc");
+  EXPECT_EQ(Parse(kQwen, "<tool_call>{\"name\": \"now\"}\n<tool_call>{\"name\": \"now\"}</tool_call>").calls,
+            (Calls{"now{}", "now{}"}))
+      << "the end between two may be missing";
+}
+
+TEST(Parser, ThinkingThatThePromptBegan) {
+  const Answer answer = Parse(kQwen, "\nhm </think>\n\nText", /*thinking_open=*/true);
+  EXPECT_EQ(answer.thinking, "hm");
+  EXPECT_EQ(answer.text, "Text");
+  EXPECT_EQ(Parse(kQwen, "no end", true).thinking, "no end");
+  EXPECT_EQ(Parse(kQwen, "a </think> b").text, "a  b") << "an end without a begin";
+  EXPECT_EQ(Parse(kQwen, "<think>\n\n</think>\n\nText").thinking, "");
+}
+
+TEST(Parser, Llama) {
+  EXPECT_EQ(Parse(kLlama, R"({"name": "get_weather", "parameters": {"city": "Oslo"}})").calls,
+            Calls{R"(get_weather{"city":"Oslo"})"});
+  EXPECT_EQ(Parse(kLlama, R"(<|python_tag|>{"name": "now", "parameters": {}}; {"name": "now"})").calls,
+            (Calls{"now{}", "now{}"}));
+  EXPECT_EQ(Parse(kLlama, R"({"answer": 42, "name": "x"} done)").text, R"({"answer": 42, "name": "x"} done)");
+  EXPECT_EQ(Parse(kLlama, R"(Use {"name": "now"})").text, R"(Use {"name": "now"})") << "not at the begin";
+  EXPECT_EQ(Parse(kLlama, "<|python_tag|>print(1)").text, "print(1)");
+  EXPECT_EQ(Parse(kLlama, "{\"name\": \"now\"").text, "{\"name\": \"now\"");
+}
+
+TEST(Parser, Mistral) {
+  EXPECT_EQ(Parse(kMistral, R"([TOOL_CALLS][{"name": "now", "arguments": {}, "id": "abcDEF123"}])").ids,
+            Calls{"abcDEF123"});
+  const Answer two =
+      Parse(kMistral, R"([THINK]hm[/THINK]Hi [TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]add[ARGS]{"a": 1})");
+  EXPECT_EQ(two.calls, (Calls{"now{}", R"(add{"a":1})"}));
+  EXPECT_EQ(two.text, "Hi");
+  EXPECT_EQ(two.thinking, "hm");
+  for (const auto& id : two.ids) EXPECT_EQ(id.size(), 9U) << id;
+  EXPECT_EQ(Parse(kMistral, "[TOOL_CALLS]now[TOOL_CALLS]now[ARGS]{}").calls, Calls{"now{}"});
+  EXPECT_EQ(Parse(kMistral, "[TOOL_CALLS]now[ARGS]{\"a\": ").text, "now{\"a\": ");
+}
+
+TEST(Parser, Gemma) {
+  const Answer answer =
+      Parse(kGemma,
+            "<|channel>thought\nhm\n<channel|><|tool_call>call:get_weather{city:<|\"|>Zü<|\"|>}"
+            "<tool_call|><|tool_call>call:now{}<tool_call|>");
+  EXPECT_EQ(answer.thinking, "hm");
+  EXPECT_EQ(answer.calls, (Calls{R"(get_weather{"city":"Zü"})", "now{}"}));
+  EXPECT_EQ(Parse(kGemma, "<|tool_call>get_weather(<|\"|>x<|\"|>)<tool_call|>").text, "get_weather(\"x\")");
+}
+
+TEST(Parser, Harmony) {
+  const Answer answer =
+      Parse(kHarmony,
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary"
+            "<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.now "
+            "<|constrain|>json<|message|>{}<|call|>");
+  EXPECT_EQ(answer.thinking, "hm");
+  EXPECT_EQ(answer.text, "I look.");
+  EXPECT_EQ(answer.calls, Calls{"now{}"});
+  EXPECT_EQ(answer.order, "Ttc");
+  EXPECT_EQ(Parse(kHarmony, " to=functions.add<|channel|>commentary json<|message|>{\"a\": 1}").calls,
+            Calls{R"(add{"a":1})"})
+      << "the end was a stop token";
+  EXPECT_EQ(Parse(kHarmony, "<|channel|>final<|message|>Hi <b>").text, "Hi <b>");
+  EXPECT_EQ(Parse(kHarmony, "<|channel|>commentary to=functions.f<|message|>{\"a\"<|call|>").text, "f{\"a\"");
+  EXPECT_EQ(Parse(kHarmony, "<|channel|>ana").text, "ana") << "cut inside the header";
+}
+
+TEST(Parser, MalformedCallsComeBackAsText) {
+  EXPECT_EQ(Parse(kLfm2, "A <|tool_call_start|>[f(a=oops)]<|tool_call_end|> B").text, "A [f(a=oops)] B");
+  EXPECT_EQ(Parse(kQwen, "A\n<tool_call>\n{\"name\": 1}\n</tool_call>\nB").text, "A\n\n{\"name\": 1}\n\nB");
+  EXPECT_EQ(Parse(kQwen, "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"cut").text,
+            "{\"name\": \"now\", \"arguments\": {\"a\": \"cut");
+  // An open string swallows the end; what follows is not lost.
+  const Answer open =
+      Parse(kQwen, "<tool_call>{\"name\": \"f</tool_call>B<tool_call>{\"name\": \"now\"}</tool_call>");
+  EXPECT_EQ(open.text, "{\"name\": \"fB");
+  EXPECT_EQ(open.calls, Calls{"now{}"});
+}
+
+TEST(Parser, WithoutToolsMarkupOfCallsIsText) {
+  const auto parser = MakeParser({.format = kQwen});
+  const std::string text = "<tool_call>{\"name\": \"now\"}</tool_call>";
+  EXPECT_EQ(testing::ParsePieces(*parser, {"<think>hm</think>" + text}).text, text);
+}
+
+TEST(Parser, EveryCallHasAnIdOfItsOwn) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "<tool_call>{\"name\": \"now\"}</tool_call>";
+  const Answer answer = Parse(kQwen, text);
+  EXPECT_EQ(std::set<std::string>(answer.ids.begin(), answer.ids.end()).size(), 100U);
+  EXPECT_TRUE(answer.ids[0].starts_with("call_")) << answer.ids[0];
+}
+
+TEST(Parser, TextAndThinkingComeOutAtOnce) {
+  const auto parser =
+      MakeParser({.format = kQwen, .thinking_open = true, .tools = true, .tools_json = testing::kTools});
+  const auto fed = [&](const std::string& text) {
+    Answer answer;
+    Pieces pieces;
+    parser->Feed(text, pieces);
+    testing::Add(answer, pieces);
+    return answer;
+  };
+  EXPECT_EQ(fed("hm").thinking, "hm");
+  EXPECT_TRUE(parser->thinking());
+  EXPECT_EQ(fed(" so").thinking, " so");
+  EXPECT_EQ(fed("</th").thinking, "");
+  EXPECT_EQ(fed("ink>").thinking, "");
+  EXPECT_FALSE(parser->thinking());
+  EXPECT_EQ(fed("Hi").text, "Hi");
+  EXPECT_EQ(fed(" <").text, "");
+  EXPECT_EQ(fed("b").text, " <b");
+  EXPECT_EQ(fed("<tool_call>{\"name\": \"now\"}").calls, Calls{});
+  EXPECT_EQ(fed("</tool_call>").calls, Calls{"now{}"});
+}
+
+TEST(Parser, ForcedCallsAreJsonWithoutMarkers) {
+  const auto forced = [](const std::string& text) {
+    const auto parser = MakeForcedCallParser({.format = kLfm2, .tools = true, .tools_json = testing::kTools});
+    return testing::ParsePieces(*parser, {text});
+  };
+  EXPECT_EQ(forced(R"({"name": "now", "arguments": {}})").calls, Calls{"now{}"});
+  EXPECT_EQ(forced(R"([{"name": "now"}, {"name": "add", "arguments": {"a": 1}}])").calls,
+            (Calls{"now{}", R"(add{"a":1})"}));
+  EXPECT_EQ(forced(R"({"name": "now", "argu)").text, R"({"name": "now", "argu)");
+}
+
+}  // namespace
+}  // namespace quire::runner::output

@@ -1,0 +1,152 @@
+// However an answer's text is cut into pieces, the same comes out: every cut in two, single bytes, and random
+// cuts, for answers written by hand and for random mixtures of text and markup.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runner/output/test_support.h"
+
+namespace quire::runner::output {
+namespace {
+
+using testing::Answer;
+using testing::FormatOf;
+
+constexpr int kRandomCuts = 40;
+constexpr int kRandomAnswers = 400;
+
+struct Dialect {
+  Format format;
+  std::vector<std::string> answers;
+  std::vector<std::string> markup;   // what random answers are made of, beside words
+  std::vector<std::string> markers;  // that never come out
+};
+
+std::vector<Dialect> Dialects() {
+  const std::string weather = R"({"name": "get_weather", "arguments": {"city": "Zürich \"}{\" 😀"}})";
+  return {
+      {FormatOf("tools", {"<|tool_call_start|>", "<think>", "</think>"}),
+       {"Ok.\n<|tool_call_start|>[get_weather(city=\"Zü\\\"rich\"), now()]<|tool_call_end|> done",
+        "<think> hm </think> 4"},
+       {"<|tool_call_start|>", "[now()]", "[f(a='\"é\"')]", "<|tool_call_end|>", "<think>", "</think>",
+        "[f(a=\"", "\")"},
+       {"<|tool_call_start|>", "<|tool_call_end|>", "<think>", "</think>"}},
+      {FormatOf("tools <tool_call> <think>"),
+       {"<think>\nhm\n</think>\n\nText\n<tool_call>\n" + weather +
+            "\n</tool_call>\n<tool_call>\n<function=now>\n"
+            "</function>\n</tool_call>\n",
+        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call>\"}}</tool_call>tail"},
+       {"<tool_call>", "</tool_call>", weather, "<function=now></function>", "<think>", "</think>",
+        "{\"name\": \"", "\"}"},
+       {"<tool_call>", "<think>", "</think>"}},
+      {FormatOf("tools <|python_tag|>"),
+       {"<|python_tag|>" + weather, weather + "; " + weather, "{\"a\": [1, 2]} text"},
+       {"<|python_tag|>", weather, ";", "{", "}", "[1]", "\""},
+       {"<|python_tag|>"}},
+      {FormatOf("tools [TOOL_CALLS] [THINK]"),
+       {"[THINK]hm[/THINK]Hi [TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]add[ARGS]{\"a\": 1}",
+        "[TOOL_CALLS] [" + weather + "] tail"},
+       {"[TOOL_CALLS]", "now", "[ARGS]", "{}", "[" + weather + "]", "[THINK]", "[/THINK]", "{\"a"},
+       {"[TOOL_CALLS]", "[THINK]", "[/THINK]"}},
+      {FormatOf("tools <|tool_call> <|channel>thought"),
+       {"<|channel>thought\nhm\n<channel|>Hi\n<|tool_call>call:get_weather{city:<|\"|>Zü}<|\"|>}<tool_call|>",
+        "<|tool_call>call:f{s:<|\"|><tool_call|><|\"|>}<tool_call|>"},
+       {"<|channel>thought", "<channel|>", "<|tool_call>", "<tool_call|>", "call:now{}",
+        "call:f{a:<|\"|>é<|\"|>}", "call:f{"},
+       {"<|channel>thought", "<channel|>", "<|tool_call>"}},
+      {FormatOf("tools <|channel|>"),
+       {"<|channel|>analysis<|message|>hm <|end|><|start|>assistant<|channel|>commentary to=functions.now "
+        "<|constrain|>json<|message|>{}<|call|>",
+        "<|channel|>final<|message|>Hi < there"},
+       {"<|channel|>analysis", "<|channel|>final", "<|message|>", "<|end|>", "<|start|>assistant",
+        " to=functions.now", "<|call|>", "{}", "{\"a\""},
+       {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>"}},
+  };
+}
+
+Answer ParseCut(const Format& format, bool thinking_open, const std::vector<std::string>& texts) {
+  const auto parser = MakeParser(
+      {.format = format, .thinking_open = thinking_open, .tools = true, .tools_json = testing::kTools});
+  return testing::ParsePieces(*parser, texts);
+}
+
+std::vector<std::string> CutAt(const std::string& text, std::vector<size_t> at) {
+  std::vector<std::string> pieces;
+  size_t begin = 0;
+  for (const size_t end : at) {
+    pieces.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  pieces.push_back(text.substr(begin));
+  return pieces;
+}
+
+std::vector<std::string> RandomCut(const std::string& text, std::mt19937& random) {
+  const double density = std::uniform_real_distribution<>(0.02, 0.9)(random);
+  std::vector<size_t> at;
+  for (size_t i = 1; i < text.size(); ++i) {
+    if (std::bernoulli_distribution(density)(random)) at.push_back(i);
+  }
+  return CutAt(text, at);
+}
+
+void CheckWhole(const Dialect& dialect, const Answer& answer) {
+  for (const auto& marker : dialect.markers) {
+    EXPECT_EQ(answer.text.find(marker), std::string::npos) << marker << " in " << answer.text;
+  }
+  for (const auto& call : answer.calls) {
+    EXPECT_TRUE(nlohmann::json::accept(call.substr(call.find('{')))) << call;
+  }
+}
+
+void CheckCuts(const Dialect& dialect, const std::string& text, std::mt19937& random, bool every_cut) {
+  for (const bool open : {false, true}) {
+    SCOPED_TRACE(::testing::Message() << dialect.format.family << (open ? " thinking: " : ": ") << text);
+    const Answer whole = ParseCut(dialect.format, open, {text});
+    CheckWhole(dialect, whole);
+    const auto check = [&](const std::vector<std::string>& pieces) {
+      const Answer cut = ParseCut(dialect.format, open, pieces);
+      EXPECT_EQ(cut.text, whole.text);
+      EXPECT_EQ(cut.thinking, whole.thinking);
+      EXPECT_EQ(cut.calls, whole.calls);
+      EXPECT_EQ(cut.order, whole.order);
+      return !::testing::Test::HasFailure();
+    };
+    std::vector<size_t> bytes;
+    for (size_t i = 1; i < text.size(); ++i) bytes.push_back(i);
+    if (!check(CutAt(text, bytes))) return;
+    for (size_t i = 1; every_cut && i < text.size(); ++i) {
+      if (!check(CutAt(text, {i}))) return;
+    }
+    for (int i = 0; i < (every_cut ? kRandomCuts : 4); ++i) {
+      if (!check(RandomCut(text, random))) return;
+    }
+  }
+}
+
+TEST(Split, AnswersDoNotDependOnTheirCuts) {
+  std::mt19937 random(7);
+  for (const Dialect& dialect : Dialects()) {
+    for (const auto& text : dialect.answers) CheckCuts(dialect, text, random, /*every_cut=*/true);
+  }
+}
+
+TEST(Split, NeitherDoMixturesOfTextAndMarkup) {
+  const std::vector<std::string> words = {"Hello", " ", "\n", "é",  "😀",  "a < b",    "[",
+                                          "{",     "<", "}",  "\"", "</", " the end."};
+  std::mt19937 random(11);
+  for (const Dialect& dialect : Dialects()) {
+    for (int i = 0; i < kRandomAnswers && !HasFailure(); ++i) {
+      std::string text;
+      for (int parts = std::uniform_int_distribution<>(1, 14)(random); parts > 0; --parts) {
+        const auto& from = std::bernoulli_distribution(0.6)(random) ? dialect.markup : words;
+        text += from[std::uniform_int_distribution<size_t>(0, from.size() - 1)(random)];
+      }
+      CheckCuts(dialect, text, random, /*every_cut=*/false);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::runner::output

@@ -1,0 +1,284 @@
+#include "runner/output/tagged_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runner/output/piece_writer.h"
+#include "runner/output/text.h"
+
+namespace quire::runner::output {
+namespace {
+
+// A name longer than this before a call's arguments is no name.
+constexpr size_t kNameBytesMax = 512;
+
+}  // namespace
+
+TaggedParser::TaggedParser(const CallForm* calls, const ThinkingForm* thinking, bool thinking_open,
+                           Tools tools)
+    : calls_(calls),
+      thinking_(thinking),
+      tools_(std::move(tools)),
+      state_(thinking_open && thinking != nullptr ? State::kThinking : State::kText),
+      drop_space_(state_ == State::kThinking) {
+  if (thinking_ != nullptr) {
+    markers_.push_back({Kind::kThinkingBegin, thinking_->begin});
+    markers_.push_back({Kind::kStrayEnd, thinking_->end});
+  }
+  if (calls_ == nullptr) return;
+  if (!calls_->begin.empty()) markers_.push_back({Kind::kCallBegin, calls_->begin});
+  if (!calls_->end.empty()) markers_.push_back({Kind::kStrayEnd, calls_->end});
+}
+
+void TaggedParser::Feed(std::string_view text, Pieces& pieces) {
+  buffer_ += text;
+  while (Step(/*end=*/false, pieces)) {
+  }
+  buffer_.erase(0, std::exchange(begin_, 0));
+}
+
+void TaggedParser::Finish(Pieces& pieces) {
+  while (Step(/*end=*/true, pieces)) {
+  }
+}
+
+bool TaggedParser::thinking() const { return state_ == State::kThinking; }
+
+bool TaggedParser::Step(bool end, Pieces& pieces) {
+  switch (state_) {
+    case State::kThinking:
+      return TakeThinking(end, pieces);
+    case State::kCall:
+      return TakeCall(end, pieces);
+    default:
+      return TakeText(end, pieces);
+  }
+}
+
+TaggedParser::Hit TaggedParser::FindMarker(std::string_view text) const {
+  Hit hit;
+  for (const Marker& marker : markers_) {
+    const size_t at = text.find(marker.text);
+    if (at == std::string_view::npos || (hit.marker != nullptr && at >= hit.at)) continue;
+    hit = {at, &marker};
+  }
+  return hit;
+}
+
+// Bytes at the end that may become a marker.
+size_t TaggedParser::PartialMarker(std::string_view text) const {
+  size_t longest = 0;
+  for (const Marker& marker : markers_) {
+    size_t size = std::min(marker.text.size() - 1, text.size());
+    while (size > longest && !text.ends_with(marker.text.substr(0, size))) --size;
+    longest = std::max(longest, size);
+  }
+  return longest;
+}
+
+bool TaggedParser::TakeText(bool end, Pieces& pieces) {
+  if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
+  if (rest().empty()) return false;
+  if (fresh_ && calls_ != nullptr && calls_->bare) {
+    const Bare bare = TakeBareCall(end);
+    if (bare != Bare::kNo) return bare == Bare::kYes;
+  }
+  const auto text = rest();
+  const Hit hit = FindMarker(text);
+  size_t size = hit.marker != nullptr ? hit.at : text.size();
+  if (hit.marker == nullptr && !end) size -= PartialMarker(text);
+  // A stray end is nothing that space could belong to.
+  const bool stray = hit.marker != nullptr && hit.marker->kind == Kind::kStrayEnd;
+  const bool keeps_space = markers_.empty() || stray || (end && hit.marker == nullptr);
+  const auto shown = keeps_space ? text.substr(0, size) : TrimRight(text.substr(0, size));
+  const auto space = text.substr(shown.size(), size - shown.size());
+  if (!Trim(shown).empty()) fresh_ = after_call_ = drop_space_ = false;
+  if (!shown.empty()) AddText(Piece::Kind::kText, shown, pieces);
+  if (hit.marker == nullptr) {
+    begin_ += shown.size();
+    return false;
+  }
+  const size_t consumed = size + hit.marker->text.size();
+  if (hit.marker->kind == Kind::kCallBegin) {
+    EnterCall(consumed, space);
+    return true;
+  }
+  begin_ += consumed;
+  if (!stray) {
+    state_ = State::kThinking;
+    drop_space_ = true;
+  }
+  return true;
+}
+
+bool TaggedParser::TakeThinking(bool end, Pieces& pieces) {
+  if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
+  const auto text = rest();
+  if (text.empty()) return false;
+  const size_t found = text.find(thinking_->end);
+  const bool ended = found != std::string_view::npos;
+  size_t size = ended ? found : text.size();
+  if (!ended && !end) size -= PartialMarker(text);
+  const auto shown = TrimRight(text.substr(0, size));
+  if (!shown.empty()) drop_space_ = false;
+  AddText(Piece::Kind::kThinking, shown, pieces);
+  if (!ended) {
+    begin_ += end ? text.size() : shown.size();
+    return false;
+  }
+  begin_ += size + thinking_->end.size();
+  state_ = State::kText;
+  fresh_ = drop_space_ = true;
+  after_call_ = false;
+  return true;
+}
+
+void TaggedParser::EnterCall(size_t consumed, std::string_view space) {
+  space_ = space;
+  begin_ += consumed;
+  state_ = State::kCall;
+  bare_ = false;
+  searched_ = 0;
+  first_end_.reset();
+  value_.reset();
+}
+
+TaggedParser::Bare TaggedParser::TakeBareCall(bool end) {
+  auto text = TrimLeft(rest());
+  if (after_call_ && (text.starts_with(';') || text.starts_with(','))) text = TrimLeft(text.substr(1));
+  if (text.empty() && !end) return Bare::kNotYet;
+  if (!text.starts_with('{') && !text.starts_with('[')) return Bare::kNo;
+  const size_t before = rest().size() - text.size();
+  EnterCall(before, rest().substr(0, before));
+  bare_ = true;
+  return Bare::kYes;
+}
+
+bool TaggedParser::TakeCall(bool end, Pieces& pieces) {
+  if (calls_->ends == CallEnd::kMarker && !bare_) return TakeMarkedCall(end, pieces);
+  return TakeValueCall(end, pieces);
+}
+
+// True when `text` is calls. A call without a marker has to name a tool there is.
+bool TaggedParser::Read(std::string_view text, std::vector<api::ToolCall>& calls, Reading& reading) const {
+  reading = calls_->read(text, tools_, calls);
+  if (reading != Reading::kCalls) return false;
+  const bool known = std::ranges::all_of(
+      calls, [this](const api::ToolCall& call) { return tools_.Find(call.name) != nullptr; });
+  if (!bare_ || known) return true;
+  reading = Reading::kMalformed;
+  return false;
+}
+
+bool TaggedParser::TakeMarkedCall(bool end, Pieces& pieces) {
+  const auto text = rest();
+  std::vector<api::ToolCall> calls;
+  Reading reading = Reading::kIncomplete;
+  for (size_t found = text.find(calls_->end, searched_); found != std::string_view::npos;
+       found = text.find(calls_->end, searched_)) {
+    const size_t consumed = found + calls_->end.size();
+    if (Read(text.substr(0, found), calls, reading)) {
+      EndCalls(std::move(calls), consumed, pieces);
+      return true;
+    }
+    if (!first_end_) first_end_ = found;
+    if (reading == Reading::kMalformed) {
+      EndMalformed(*first_end_, *first_end_ + calls_->end.size(), pieces);
+      return true;
+    }
+    // What looks like the end may stand in a string.
+    searched_ = consumed;
+  }
+  if (!end) {
+    searched_ = std::max(searched_, text.size() - std::min(text.size(), calls_->end.size() - 1));
+    return false;
+  }
+  if (!first_end_ && Read(text, calls, reading)) {
+    EndCalls(std::move(calls), text.size(), pieces);
+  } else if (first_end_) {
+    EndMalformed(*first_end_, *first_end_ + calls_->end.size(), pieces);
+  } else {
+    EndMalformed(text.size(), text.size(), pieces);
+  }
+  return true;
+}
+
+TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) const {
+  using enum ValueBegin::Known;
+  const size_t space = text.size() - TrimLeft(text).size();
+  if (space == text.size()) return {kNotYet};
+  if (text[space] == '{') return {kHere, space};
+  if (text[space] == '[' && (bare_ || calls_->ends == CallEnd::kNamedValue)) return {kHere, space};
+  if (calls_->ends == CallEnd::kValue) return {kNever, space};
+  const size_t begin = text.substr(0, kNameBytesMax).find('{');
+  if (begin != std::string_view::npos) return {kHere, begin};
+  if (text.size() < kNameBytesMax) return {kNotYet};
+  return {kNever, kNameBytesMax};
+}
+
+bool TaggedParser::TakeValueCall(bool end, Pieces& pieces) {
+  const auto text = rest();
+  if (!value_) {
+    // The next call may begin before this one's arguments do.
+    const size_t next = calls_->begin.empty() ? std::string_view::npos : text.find(calls_->begin);
+    const ValueBegin begin = FindValue(text.substr(0, next));
+    if (begin.known == ValueBegin::Known::kNotYet && next == std::string_view::npos && !end) return false;
+    if (begin.known != ValueBegin::Known::kHere) {
+      const bool never = begin.known == ValueBegin::Known::kNever;
+      const size_t size = never ? begin.at : std::min(text.size(), next);
+      EndMalformed(size, size, pieces);
+      return true;
+    }
+    searched_ = begin.at;
+    value_.emplace();
+  }
+  const auto state = value_->Advance(text.substr(searched_));
+  if (state == ValueEnd::State::kOpen && !end) return false;
+  const size_t size = searched_ + value_->size();
+  std::vector<api::ToolCall> calls;
+  Reading reading = Reading::kMalformed;
+  if (state == ValueEnd::State::kEnded && Read(text.substr(0, size), calls, reading)) {
+    EndCalls(std::move(calls), size, pieces);
+  } else {
+    EndMalformed(size, size, pieces);
+  }
+  return true;
+}
+
+void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, Pieces& pieces) {
+  AddCalls(std::move(calls), calls_->short_id, pieces);
+  begin_ += consumed;
+  state_ = State::kText;
+  fresh_ = drop_space_ = after_call_ = true;
+}
+
+// The first `size` bytes are text; where another call begins among them, only those before it.
+void TaggedParser::EndMalformed(size_t size, size_t consumed, Pieces& pieces) {
+  auto body = rest().substr(0, size);
+  const size_t next = calls_->begin.empty() ? std::string_view::npos : body.find(calls_->begin);
+  state_ = State::kText;
+  if (next != std::string_view::npos) {
+    body = body.substr(0, next);
+    consumed = next;
+    std::vector<api::ToolCall> calls;
+    Reading reading = Reading::kMalformed;
+    if (Read(body, calls, reading)) return EndCalls(std::move(calls), consumed, pieces);
+  }
+  std::string shown = space_;
+  shown += body;
+  for (const Replacement& inner : calls_->inner) {
+    for (size_t at = shown.find(inner.from); at != std::string::npos; at = shown.find(inner.from, at)) {
+      shown.replace(at, inner.from.size(), inner.to);
+    }
+  }
+  for (const Marker& marker : markers_) {
+    for (size_t at = shown.find(marker.text); at != std::string::npos; at = shown.find(marker.text)) {
+      shown.erase(at, marker.text.size());
+    }
+  }
+  if (!Trim(shown).empty()) fresh_ = after_call_ = drop_space_ = false;
+  AddText(Piece::Kind::kText, shown, pieces);
+  begin_ += consumed;
+}
+
+}  // namespace quire::runner::output

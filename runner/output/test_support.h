@@ -1,0 +1,73 @@
+// What the tests of this folder share: whole answers parsed in given pieces, in a form that is easy to read.
+#pragma once
+
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runner/output/format.h"
+
+namespace quire::runner::output::testing {
+
+inline constexpr const char* kTools = R"([
+  {"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{
+    "city":{"type":"string"},"days":{"type":"integer"},"unit":{"enum":["celsius","fahrenheit"]}}}}},
+  {"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{
+    "a":{"type":"number"},"b":{"type":["number","null"]},"opts":{"type":"object"},"tags":{"type":"array"},
+    "note":{"type":["string","null"]},"exact":{"type":"boolean"},"any":{}}}}},
+  {"type":"function","function":{"name":"now"}}])";
+
+// A model whose template says this and whose vocabulary has these tokens.
+inline Format FormatOf(std::string_view chat_template, std::vector<std::string> tokens = {}) {
+  return Detect(chat_template, [&](std::string_view text) {
+    for (const auto& token : tokens) {
+      if (token == text) return true;
+    }
+    return false;
+  });
+}
+
+// What a client would have at the end.
+struct Answer {
+  std::string text;
+  std::string thinking;
+  std::vector<std::string> calls;  // name + arguments
+  std::vector<std::string> ids;
+  std::string order;  // t, T (thinking) and c, runs of one kind as one letter
+
+  bool operator==(const Answer& other) const {
+    return text == other.text && thinking == other.thinking && calls == other.calls && order == other.order;
+  }
+};
+
+inline void Add(Answer& answer, const Pieces& pieces) {
+  for (const Piece& piece : pieces) {
+    char kind = 'c';
+    if (piece.kind == Piece::Kind::kCall) {
+      answer.calls.push_back(piece.call.name + piece.call.arguments_json);
+      answer.ids.push_back(piece.call.id);
+    } else {
+      kind = piece.kind == Piece::Kind::kText ? 't' : 'T';
+      (kind == 't' ? answer.text : answer.thinking) += piece.text;
+    }
+    if (kind == 'c' || answer.order.empty() || answer.order.back() != kind) answer.order += kind;
+  }
+}
+
+inline Answer ParsePieces(Parser& parser, const std::vector<std::string>& texts) {
+  Answer answer;
+  Pieces pieces;
+  for (const auto& text : texts) parser.Feed(text, pieces);
+  parser.Finish(pieces);
+  Add(answer, pieces);
+  return answer;
+}
+
+inline Answer Parse(const Format& format, const std::string& text, bool thinking_open = false) {
+  const auto parser =
+      MakeParser({.format = format, .thinking_open = thinking_open, .tools = true, .tools_json = kTools});
+  return ParsePieces(*parser, {text});
+}
+
+}  // namespace quire::runner::output::testing

@@ -1,0 +1,39 @@
+// What readers of calls need to know of a request's tools.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire::runner::output {
+
+// Set of JSON types; empty = nothing is known.
+using TypeSet = uint8_t;
+inline constexpr TypeSet kString = 1, kNumber = 2, kBoolean = 4, kNull = 8, kObject = 16, kArray = 32;
+
+struct Parameter {
+  std::string name;
+  TypeSet types = 0;
+};
+
+struct Tool {
+  std::string name;
+  std::vector<Parameter> parameters;  // in the schema's order
+
+  TypeSet TypesOf(std::string_view parameter) const;  // of one it does not have: nothing is known
+};
+
+class Tools {
+ public:
+  Tools() = default;
+  // An array in OpenAI's shape; what is not that has no tools.
+  explicit Tools(const std::string& tools_json);
+
+  const Tool* Find(std::string_view name) const;
+
+ private:
+  std::vector<Tool> tools_;
+};
+
+}  // namespace quire::runner::output
