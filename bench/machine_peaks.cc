@@ -1,0 +1,83 @@
+#include "bench/machine_peaks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace quire::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+template <class Fn>
+double BestSeconds(int repeats, const Fn& fn) {
+  double best = 1e9;
+  for (int i = 0; i < repeats; ++i) {
+    const auto begin = Clock::now();
+    fn();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+double ReadPeak(runner::ThreadPool& pool) {
+  constexpr size_t kWords = size_t{64} << 20;  // of 8 bytes
+  std::vector<uint64_t> memory(kWords, 1);
+  const auto parts = static_cast<size_t>(pool.threads()) * 4;
+  std::atomic<uint64_t> sink = 0;
+  const double seconds = BestSeconds(5, [&] {
+    pool.ParallelFor(parts, [&](size_t part) {
+      const uint64_t* const end = memory.data() + kWords / parts * (part + 1);
+      uint64_t sums[8] = {};
+      for (const uint64_t* at = memory.data() + kWords / parts * part; at + 8 <= end; at += 8) {
+        for (size_t i = 0; i < 8; ++i) sums[i] += at[i];
+      }
+      for (const uint64_t sum : sums) sink += sum;
+    });
+  });
+  return static_cast<double>(kWords * 8) / seconds / 1e9;
+}
+
+#if defined(__x86_64__)
+constexpr int kChains = 12, kRounds = 2'000'000;
+
+__attribute__((target("avx512f,avx512vnni"))) int32_t DotChains() {
+  __m512i sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_epi32(i);
+  __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5);
+  for (int round = 0; round < kRounds; ++round) {
+    __asm__ volatile("" : "+v"(a), "+v"(b));
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], a, b);
+  }
+  __m512i all = sums[0];
+  for (int i = 1; i < kChains; ++i) all = _mm512_add_epi32(all, sums[i]);
+  alignas(64) int32_t lanes[16];
+  _mm512_store_si512(lanes, all);
+  return lanes[0];
+}
+
+double Int8Peak(runner::ThreadPool& pool) {
+  if (!__builtin_cpu_supports("avx512vnni")) return 0;
+  std::atomic<int64_t> sink = 0;
+  const auto threads = static_cast<size_t>(pool.threads());
+  const double seconds =
+      BestSeconds(3, [&] { pool.ParallelFor(threads, [&](size_t) { sink += DotChains(); }); });
+  return static_cast<double>(threads) * kChains * kRounds * 128 / seconds / 1e9;
+}
+#else
+double Int8Peak(runner::ThreadPool&) { return 0; }
+#endif
+
+}  // namespace
+
+MachinePeaks MeasurePeaks(runner::ThreadPool& pool) { return {ReadPeak(pool), Int8Peak(pool)}; }
+
+}  // namespace quire::bench

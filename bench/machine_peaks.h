@@ -1,0 +1,16 @@
+// What this machine can do at most, measured: the yardstick of quire-bench.
+#pragma once
+
+#include "runner/kernels/thread_pool.h"
+
+namespace quire::bench {
+
+struct MachinePeaks {
+  double read_gb_per_s = 0;   // from memory, all threads
+  double int8_gop_per_s = 0;  // multiply-adds of bytes count twice; 0: this machine has no such instruction
+};
+
+// Takes about a second and 512 MiB.
+MachinePeaks MeasurePeaks(runner::ThreadPool& pool);
+
+}  // namespace quire::bench
