@@ -92,9 +92,12 @@ QUIRE_INLINE void StartDots(const int32_t* minus_sums, typename Isa::Int* dot) {
   }
 }
 
+// The first rows that meet a panel wait for memory rather than for arithmetic: it is fetched this far ahead.
+constexpr size_t kPrefetch = 8192;
+
 // y[r] [kLanes] of one panel (its `half`-th lanes) for kRows rows.
 template <class Isa, PanelFormat kFormat, int kRows>
-QUIRE_INLINE void PanelTile(const std::byte* panel, size_t half, size_t in, TileRows x, float* y,
+QUIRE_INLINE void PanelTile(const std::byte* panel, size_t half, size_t in, bool first, TileRows x, float* y,
                             size_t stride, size_t outs) {
   using Int = typename Isa::Int;
   using Float = typename Isa::Float;
@@ -122,6 +125,10 @@ QUIRE_INLINE void PanelTile(const std::byte* panel, size_t half, size_t in, Tile
     const Float minimum =
         kFormat.minimum ? Isa::Half(scales + kFormat.minimum_at() + lane) : Isa::ZeroFloat();
     for (size_t s = 0; s < kSteps; ++s, step += kFormat.step_bytes(), x.Next()) {
+      if (first) {
+        for (size_t line = 0; line < kFormat.step_bytes(); line += 64)
+          __builtin_prefetch(step + kPrefetch + line, 0, 2);
+      }
       Int dot[kRows];
       if constexpr (kFormat.group == 16) {
         const std::byte* group = scales + kFormat.group_scale_at() + 2 * s * kPanelOuts;
@@ -160,14 +167,14 @@ QUIRE_INLINE void PanelTile(const std::byte* panel, size_t half, size_t in, Tile
 // A panel's half with rows [row, ...) of a group, by tiles of kRows and then smaller ones.
 template <class Isa, PanelFormat kFormat, int kRows>
 void PanelTiles(const PanelWork& work, const std::byte* panel, size_t half, const QuantizedRows::Group& group,
-                size_t row, float* y, size_t outs) {
+                size_t row, bool first, float* y, size_t outs) {
   for (; row + kRows <= group.count; row += kRows) {
-    PanelTile<Isa, kFormat, kRows>(panel, half, work.in, TileRows(*work.rows, group, row), y + row * work.out,
-                                   work.out, outs);
+    PanelTile<Isa, kFormat, kRows>(panel, half, work.in, first && row == 0, TileRows(*work.rows, group, row),
+                                   y + row * work.out, work.out, outs);
   }
   if constexpr (kRows > 1) {
     constexpr int kNext = kRows > 8 ? 8 : kRows > 4 ? 4 : kRows / 2;
-    if (row < group.count) PanelTiles<Isa, kFormat, kNext>(work, panel, half, group, row, y, outs);
+    if (row < group.count) PanelTiles<Isa, kFormat, kNext>(work, panel, half, group, row, first, y, outs);
   }
 }
 
@@ -189,7 +196,7 @@ void Product(const PanelWork& work) {
           const size_t out = p * kPanelOuts + half * Isa::kLanes;
           if (out >= work.out) break;
           PanelTiles<Isa, kFormat, Isa::kRowsMax>(
-              work, panel, half, group, 0, work.y + group.row * work.out + out,
+              work, panel, half, group, 0, i == g, work.y + group.row * work.out + out,
               work.out - out < Isa::kLanes ? work.out - out : Isa::kLanes);
         }
       }
