@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Figures of the engine over HTTP on one GGUF whose words are tokens (peers' make_models.py writes such files).
+
+  bench/engine_figures.py MODEL.gguf interference   a long prompt among four streams: its cost, and their gaps
+  bench/engine_figures.py MODEL.gguf history        time to first token of a returning request, by its history
+  bench/engine_figures.py MODEL.gguf cold           requests that share nothing, with the prefix cache and without
+
+Medians over --repeat runs; every run is printed. Prompts differ from run to run, so that nothing is reused by chance.
+"""
+import argparse
+import contextlib
+import http.client
+import json
+import pathlib
+import random
+import statistics
+import tempfile
+import threading
+import time
+
+from compare_servers import ROOT, free_port, make_store, serving
+
+SYLLABLES = [c + v for c in "bdfghjklmnprstvzcqxw" for v in "aeiou"]
+
+
+def words(seed, count):
+    rng = random.Random(seed)
+    return "".join(" " + rng.choice(SYLLABLES) + rng.choice(SYLLABLES) for _ in range(count))
+
+
+class Server:
+    def __init__(self, port):
+        self.port = port
+
+    def stream(self, messages, tokens):
+        """Yields when each piece of the answer came; returns the last frame."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        body = {"model": "bench", "messages": messages, "options": {"num_predict": tokens, "temperature": 0}}
+        connection.request("POST", "/api/chat", json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise RuntimeError(answer.read().decode())
+        frame = {}
+        for line in answer:
+            frame = json.loads(line)
+            if not frame["done"]:
+                yield time.perf_counter(), frame["message"]["content"]
+        connection.close()
+        self.last = frame
+
+    def ask(self, content, tokens=1, history=()):
+        """Seconds to the first token, and the messages with the answer."""
+        messages = [*history, {"role": "user", "content": content}]
+        begin, first, text = time.perf_counter(), None, ""
+        for at, piece in self.stream(messages, tokens):
+            first = first or at - begin
+            text += piece
+        return first, [*messages, {"role": "assistant", "content": text}]
+
+
+@contextlib.contextmanager
+def server(a, **environment):
+    with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
+        store = pathlib.Path(folder) / "models"
+        make_store(store, a.gguf)
+        port = free_port()
+        environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
+                       "OLLAMA_CONTEXT_LENGTH": "32768", "OLLAMA_KEEP_ALIVE": "-1"} | environment
+        with serving([a.bin + "/quired"], port, environment):
+            it = Server(port)
+            it.ask(" baba")  # loads the model
+            yield it
+
+
+def interference(a):
+    with server(a) as it:
+        ratios = []
+        for run in range(a.repeat):
+            alone, _ = it.ask(words(f"alone{run}", a.prompt))
+            times, stop = [[] for _ in range(4)], threading.Event()
+
+            def decode(i):
+                own = Server(it.port)
+                for at, _ in own.stream([{"role": "user", "content": words(f"{run} {i}", 64)}], 4000):
+                    times[i].append(at)
+                    if stop.is_set():
+                        return
+
+            threads = [threading.Thread(target=decode, args=(i,)) for i in range(4)]
+            for thread in threads:
+                thread.start()
+            time.sleep(a.settle)
+            begin = time.perf_counter()
+            beside, _ = it.ask(words(f"beside{run}", a.prompt))
+            end = begin + beside
+            stop.set()
+            for thread in threads:
+                thread.join()
+            gaps = [[y - x for x, y in zip(t, t[1:]) if begin <= y and x <= end] for t in times]
+            idle = statistics.median([y - x for t in times for x, y in zip(t, t[1:]) if y < begin])
+            ratios.append(beside / alone)
+            print(f"prompt of {a.prompt}: alone {alone:.3f} s, beside 4 streams {beside:.3f} s, ratio {beside / alone:.3f}; "
+                  f"gaps idle {1000 * idle:.0f} ms, largest {1000 * max(max(g) for g in gaps):.0f} ms, "
+                  f"decoded meanwhile {sum(len(g) for g in gaps)}", flush=True)
+            time.sleep(1)
+        print(f"median ratio {statistics.median(ratios):.3f}")
+
+
+def history(a):
+    with server(a) as it:
+        medians = {}
+        for tokens in a.histories:
+            firsts = []
+            for run in range(a.repeat):
+                _, messages = it.ask(words(f"history{tokens} {run}", tokens), 16)
+                first, _ = it.ask(words(f"again{tokens} {run}", a.new), 1, messages)
+                firsts.append(first)
+                print(f"history {tokens}: {1000 * first:.0f} ms, {it.last['prompt_eval_count']} prompt tokens, "
+                      f"{it.last['prompt_eval_cached_count']} reused", flush=True)
+            medians[tokens] = statistics.median(firsts)
+        base = medians[a.histories[0]]
+        for tokens, value in medians.items():
+            print(f"history {tokens}: median {1000 * value:.0f} ms, {value / base:.2f} x")
+
+
+def cold(a):
+    def run(it, name):
+        begin = time.perf_counter()
+        threads = [threading.Thread(target=Server(it.port).ask, args=(words(f"{name} {i}", 256), 32)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - begin
+
+    with server(a) as on, server(a, QUIRE_PREFIX_CACHE="0") as off:
+        ratios = []
+        for number in range(a.repeat):
+            with_cache, without = run(on, f"cold{number}"), run(off, f"cold{number}")
+            ratios.append(with_cache / without)
+            print(f"with the cache {with_cache:.3f} s, without {without:.3f} s, ratio {ratios[-1]:.3f}", flush=True)
+        print(f"median ratio {statistics.median(ratios):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser.add_argument("gguf")
+    parser.add_argument("figure", choices=["interference", "history", "cold"])
+    parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--prompt", type=int, default=4000, help="tokens of the long prompt")
+    parser.add_argument("--settle", type=float, default=4, help="seconds that the four streams decode alone")
+    parser.add_argument("--histories", type=int, nargs="+", default=[1000, 4000, 16000])
+    parser.add_argument("--new", type=int, default=32, help="tokens of the returning message")
+    a = parser.parse_args()
+    globals()[a.figure](a)
+
+
+if __name__ == "__main__":
+    main()
