@@ -18,8 +18,8 @@
 namespace quire::runner::kernels {
 namespace {
 
-// Query rows per task: enough to reuse a tile of K and V while it is in the first-level cache.
-constexpr size_t kItemRows = 16;
+// Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level cache.
+constexpr size_t kItemRows = 32;
 // Keys per step of the running softmax, at most.
 constexpr size_t kTile = 64;
 
@@ -51,43 +51,69 @@ struct Running {
   alignas(64) float query[kItemRows * kMaxHeadDim];  // [rows, dim]
   alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, dim] of weighted values, in units of exp(max)
   float max[kItemRows];
+  float keep[kItemRows];    // what the tile leaves of the sums so far
   float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
 };
 
-// sum = sum * keep + the values of keys [begin, end) of a tile, weighted.
-template <class Row>
-HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values, size_t dim,
-                          float keep, float* sum) {
+// For kRows rows and kWide vectors of a head from element c on: sum = sum * keep + the values of keys [begin,
+// end) of a tile, weighted.
+template <class Row, size_t kRows, size_t kWide>
+HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, const std::byte* values,
+                              size_t dim, size_t c, const float* keep, float* sum) {
   const F32 d;
   const size_t stride = Row::Bytes(dim);
-  constexpr size_t kWide = 4;
+  VF32 sums[kRows][kWide];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWide; ++w) {
+      sums[r][w] = hn::Mul(hn::LoadU(d, sum + r * dim + c + w * kLanes), hn::Set(d, keep[r]));
+    }
+  }
+  for (size_t key = begin; key < end; ++key) {
+    const typename Row::Block block{values + key * stride + Row::Bytes(c)};
+    VF32 value[kWide];
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWide; ++w) value[w] = block.Load(w * kLanes);
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kRows; ++r) {
+      const VF32 weight = hn::Set(d, weights[r * kTile + key]);
+#pragma GCC unroll 4
+      for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(weight, value[w], sums[r][w]);
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWide; ++w) hn::StoreU(sums[r][w], d, sum + r * dim + c + w * kLanes);
+  }
+}
+
+// The same for whole heads. Keys that a row does not see have the weight 0, which changes nothing.
+template <class Row, size_t kRows>
+HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values, size_t dim,
+                          const float* keep, float* sum) {
+#if HWY_TARGET <= HWY_AVX3
+  constexpr size_t kWide = 4;  // times 4 rows: 16 sums, 4 values, a weight
+#else
+  constexpr size_t kWide = 2;
+#endif
+  const size_t stride = Row::Bytes(dim);
   size_t c = 0;
   for (; c + kWide * kLanes <= dim; c += kWide * kLanes) {
-    VF32 wide[kWide];
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w)
-      wide[w] = hn::Mul(hn::LoadU(d, sum + c + w * kLanes), hn::Set(d, keep));
-    for (size_t key = begin; key < end; ++key) {
-      const typename Row::Block value{values + key * stride + Row::Bytes(c)};
-      const VF32 weight = hn::Set(d, weights[key]);
-#pragma GCC unroll 4
-      for (size_t w = 0; w < kWide; ++w) wide[w] = hn::MulAdd(weight, value.Load(w * kLanes), wide[w]);
-    }
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) hn::StoreU(wide[w], d, sum + c + w * kLanes);
+    AddValuesTile<Row, kRows, kWide>(weights, begin, end, values, dim, c, keep, sum);
   }
   for (; c + kLanes <= dim; c += kLanes) {
-    VF32 one = hn::Mul(hn::LoadU(d, sum + c), hn::Set(d, keep));
-    for (size_t key = begin; key < end; ++key) {
-      const typename Row::Block value{values + key * stride + Row::Bytes(c)};
-      one = hn::MulAdd(hn::Set(d, weights[key]), value.Load(0), one);
-    }
-    hn::StoreU(one, d, sum + c);
+    AddValuesTile<Row, kRows, 1>(weights, begin, end, values, dim, c, keep, sum);
   }
   for (; c < dim; ++c) {
-    float one = sum[c] * keep;
-    for (size_t key = begin; key < end; ++key) one += weights[key] * Row{values + key * stride}.Widen(c);
-    sum[c] = one;
+    for (size_t r = 0; r < kRows; ++r) {
+      float one = sum[r * dim + c] * keep[r];
+      for (size_t key = begin; key < end; ++key) {
+        one += weights[r * kTile + key] * Row{values + key * stride}.Widen(c);
+      }
+      sum[r * dim + c] = one;
+    }
   }
 }
 
@@ -207,10 +233,21 @@ class ItemRunner {
       const cache::Position p = PositionOf(r);
       const cache::Position from = std::max(begin, cache::OldestVisible(g_.group, p)),
                             to = std::min(end, p + 1);
-      if (from >= to) continue;
-      const size_t i = static_cast<size_t>(from - tile), j = static_cast<size_t>(to - tile);
-      const float keep = Weigh(run_.scores[r], i, j, width, scoring_, &run_.max[r], &run_.weight[r]);
-      AddValues<Row>(run_.scores[r], i, j, values, g_.dim, keep, run_.sum + r * g_.dim);
+      if (from < to) {
+        run_.keep[r] = Weigh(run_.scores[r], static_cast<size_t>(from - tile), static_cast<size_t>(to - tile),
+                             width, scoring_, &run_.max[r], &run_.weight[r]);
+      } else {
+        std::fill_n(run_.scores[r], width, 0.0F);
+        run_.keep[r] = 1;
+      }
+    }
+    const size_t last = static_cast<size_t>(end - tile);
+    size_t r = 0;
+    for (; r + 4 <= rows_; r += 4) {
+      AddValues<Row, 4>(run_.scores[r], first, last, values, g_.dim, run_.keep + r, run_.sum + r * g_.dim);
+    }
+    for (; r < rows_; ++r) {
+      AddValues<Row, 1>(run_.scores[r], first, last, values, g_.dim, run_.keep + r, run_.sum + r * g_.dim);
     }
   }
 

@@ -12,13 +12,15 @@
 #include "runner/kernels/rows.inl"
 // clang-format on
 
-#ifndef QUIRE_RUNNER_KERNELS_QUANTIZED_STEP_
-#define QUIRE_RUNNER_KERNELS_QUANTIZED_STEP_
+#ifndef QUIRE_RUNNER_KERNELS_QUANTIZED_ROWS_ONCE_
+#define QUIRE_RUNNER_KERNELS_QUANTIZED_ROWS_ONCE_
 namespace quire::runner::kernels {
 
-struct QuantizedStep {
-  float scale = 0;
-  int32_t first = 0, last = 0;  // sums of the first and of the last 16 quants
+// Where a row's steps go: see QuantizedRows.
+struct QuantizedRow {
+  int8_t* quants;
+  float *scale, *total, *first_total, *last_total;
+  int32_t *minus_sum, *minus_first, *minus_last;
 };
 
 }  // namespace quire::runner::kernels
@@ -32,37 +34,94 @@ constexpr float kToWhole = 12'582'912.0F;  // 1.5 * 2^23
 // Steps whose largest magnitude is below are taken for zero: its inverse would not be a number.
 constexpr float kSmallest = 1e-30F;
 
-void QuantizeStep(const float* x, int8_t* quants, QuantizedStep* to) {
+// The largest lanes of four vectors, side by side.
+HWY_INLINE void StoreLargest4(VF32 a, VF32 b, VF32 c, VF32 e, float* to) {
+#if HWY_TARGET == HWY_SCALAR
+  const VF32 all[] = {a, b, c, e};
+  for (size_t i = 0; i < 4; ++i) to[i] = hn::GetLane(all[i]);
+#else
+  const F32 d;
+  const hn::Repartition<double, F32> d64;
+  const VF32 ab = hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const VF32 ce = hn::Max(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const auto ab64 = hn::BitCast(d64, ab), ce64 = hn::BitCast(d64, ce);
+  const VF32 abce = hn::Max(hn::BitCast(d, hn::InterleaveLower(d64, ab64, ce64)),
+                            hn::BitCast(d, hn::InterleaveUpper(d64, ab64, ce64)));
+  alignas(64) float lanes[kLanes];
+  hn::Store(abce, d, lanes);
+  for (size_t i = 0; i < 4; ++i) {
+    float largest = lanes[i];
+    for (size_t j = i + 4; j < kLanes; j += 4) largest = lanes[j] > largest ? lanes[j] : largest;
+    to[i] = largest;
+  }
+#endif
+}
+
+// Four steps at once, so that what is summed over lanes is summed for four. `apart` is how far the next step
+// of the row is.
+HWY_INLINE void QuantizeSteps4(const float* x, size_t at, size_t apart, const QuantizedRow& to) {
   const F32 d;
   const hn::Rebind<int32_t, F32> d32;
   const hn::Rebind<int8_t, F32> d8;
-  VF32 largest = hn::Zero(d);
-  for (size_t i = 0; i < kStep; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(d, x + i)));
-  const float size = hn::GetLane(hn::MaxOfLanes(d, largest));
-  const bool zero = !(size >= kSmallest);
-  const VF32 factor = hn::Set(d, zero ? 0.0F : 127.0F / size);
-  to->scale = zero ? 0.0F : size / 127.0F;
-  auto first = hn::Zero(d32), last = hn::Zero(d32);
-  const auto whole = hn::BitCast(d32, hn::Set(d, kToWhole));
-  for (size_t i = 0; i < kStep; i += kLanes) {
-    const VF32 moved = hn::Add(hn::Mul(hn::LoadU(d, x + i), factor), hn::Set(d, kToWhole));
-    const auto quant = hn::Sub(hn::BitCast(d32, moved), whole);
-    hn::StoreU(hn::DemoteTo(d8, quant), d8, quants + i);
-    (i < kStep / 2 ? first : last) = hn::Add(i < kStep / 2 ? first : last, quant);
+  constexpr size_t kHalf = kStep / 2;
+  VF32 sizes[4];
+  for (size_t s = 0; s < 4; ++s) {
+    sizes[s] = hn::Zero(d);
+    for (size_t i = 0; i < kStep; i += kLanes) {
+      sizes[s] = hn::Max(sizes[s], hn::Abs(hn::LoadU(d, x + s * kStep + i)));
+    }
   }
-  to->first = hn::GetLane(hn::SumOfLanes(d32, first));
-  to->last = hn::GetLane(hn::SumOfLanes(d32, last));
+  float largest[4], first[4], last[4];
+  StoreLargest4(sizes[0], sizes[1], sizes[2], sizes[3], largest);
+  VF32 firsts[4], lasts[4];
+  const VF32 move = hn::Set(d, kToWhole);
+  const auto whole = hn::BitCast(d32, move);
+  for (size_t s = 0; s < 4; ++s) {
+    const bool zero = !(largest[s] >= kSmallest);
+    const VF32 factor = hn::Set(d, zero ? 0.0F : 127.0F / largest[s]);
+    to.scale[at + s * apart] = zero ? 0.0F : largest[s] / 127.0F;
+    int8_t* const quants = to.quants + (at + s * apart) * kStep;
+    firsts[s] = hn::Zero(d);
+    lasts[s] = hn::Zero(d);
+    for (size_t i = 0; i < kStep; i += kLanes) {
+      const VF32 moved = hn::Add(hn::Mul(hn::LoadU(d, x + s * kStep + i), factor), move);
+      hn::StoreU(hn::DemoteTo(d8, hn::Sub(hn::BitCast(d32, moved), whole)), d8, quants + i);
+      (i < kHalf ? firsts[s] : lasts[s]) = hn::Add(i < kHalf ? firsts[s] : lasts[s], hn::Sub(moved, move));
+    }
+  }
+  StoreSums4(d, firsts[0], firsts[1], firsts[2], firsts[3], first);
+  StoreSums4(d, lasts[0], lasts[1], lasts[2], lasts[3], last);
+  for (size_t s = 0; s < 4; ++s) {
+    const size_t i = at + s * apart;
+    const float scale = to.scale[i], both = first[s] + last[s];  // whole numbers, exact
+    to.minus_first[i] = -static_cast<int32_t>(first[s]);
+    to.minus_last[i] = -static_cast<int32_t>(last[s]);
+    to.minus_sum[i] = -static_cast<int32_t>(both);
+    to.total[i] = scale * both;
+    to.first_total[i] = scale * first[s];
+    to.last_total[i] = scale * last[s];
+  }
 }
 
-// Steps [0, steps) of a row of a group of `count` rows; `at` is the index of its step 0.
-void QuantizeRow(const float* x, size_t steps, size_t count, size_t at, int8_t* quants, float* scale,
-                 int32_t* minus_first, int32_t* minus_last) {
-  for (size_t s = 0; s < steps; ++s, at += count) {
-    QuantizedStep step;
-    QuantizeStep(x + s * kStep, quants + at * kStep, &step);
-    scale[at] = step.scale;
-    minus_first[at] = -step.first;
-    minus_last[at] = -step.last;
+// The steps of a row of a group of `count` rows; `at` is the index of its step 0.
+void QuantizeRow(const float* x, size_t steps, size_t count, size_t at, const QuantizedRow& to) {
+  size_t s = 0;
+  for (; s + 4 <= steps; s += 4) QuantizeSteps4(x + s * kStep, at + s * count, count, to);
+  for (; s < steps; ++s) {  // beside three of zeros
+    float one[4 * kStep] = {}, scale[4], totals[3][4];
+    int8_t quants[4 * kStep];
+    int32_t sums[3][4];
+    std::copy_n(x + s * kStep, kStep, one);
+    QuantizeSteps4(one, 0, 1, {quants, scale, totals[0], totals[1], totals[2], sums[0], sums[1], sums[2]});
+    const size_t i = at + s * count;
+    std::copy_n(quants, kStep, to.quants + i * kStep);
+    to.scale[i] = scale[0];
+    to.total[i] = totals[0][0];
+    to.first_total[i] = totals[1][0];
+    to.last_total[i] = totals[2][0];
+    to.minus_sum[i] = sums[0][0];
+    to.minus_first[i] = sums[1][0];
+    to.minus_last[i] = sums[2][0];
   }
 }
 
@@ -77,7 +136,6 @@ HWY_EXPORT(QuantizeRow);
 
 // Elements below which waking other threads costs more than it saves.
 constexpr int64_t kSerialElements = 16'384;
-constexpr size_t kRowsPerTask = 4;
 
 template <class T>
 void GrowTo(size_t size, std::vector<T>* to) {
@@ -110,30 +168,20 @@ void QuantizedRows::Quantize(ThreadPool& pool, std::span<const float> x, int64_t
   for (std::vector<float>* floats : {&scale_, &total_, &first_total_, &last_total_}) GrowTo(all, floats);
   for (std::vector<int32_t>* sums : {&minus_sum_, &minus_first_, &minus_last_}) GrowTo(all, sums);
 
-  const auto quantize = [&](const Group& group, size_t begin, size_t end) {
-    for (size_t r = begin; r < end; ++r) {
-      const size_t at = At(group) + r;
+  const QuantizedRow to{quants_.data(),     scale_.data(),     total_.data(),       first_total_.data(),
+                        last_total_.data(), minus_sum_.data(), minus_first_.data(), minus_last_.data()};
+  const auto quantize = [&](size_t number) {
+    const Group& group = groups_[number];
+    for (size_t r = 0; r < group.count; ++r) {
       HWY_DYNAMIC_DISPATCH(QuantizeRow)
-      (x.data() + (group.row + r) * static_cast<size_t>(in), steps_, group.count, at, quants_.data(),
-       scale_.data(), minus_first_.data(), minus_last_.data());
-      for (size_t s = 0, i = at; s < steps_; ++s, i += group.count) {
-        minus_sum_[i] = minus_first_[i] + minus_last_[i];
-        total_[i] = scale_[i] * static_cast<float>(-minus_sum_[i]);
-        first_total_[i] = scale_[i] * static_cast<float>(-minus_first_[i]);
-        last_total_[i] = scale_[i] * static_cast<float>(-minus_last_[i]);
-      }
+      (x.data() + (group.row + r) * static_cast<size_t>(in), steps_, group.count, At(group) + r, to);
     }
   };
   if (rows * in <= kSerialElements) {
-    for (const Group& group : groups_) quantize(group, 0, group.count);
-    return;
+    for (size_t number = 0; number < groups_.size(); ++number) quantize(number);
+  } else {
+    pool.ParallelFor(groups_.size(), quantize);  // whole groups: their rows share cache lines
   }
-  constexpr size_t kTasks = kGroupRows / kRowsPerTask;  // of a group
-  pool.ParallelFor(groups_.size() * kTasks, [&](size_t task) {
-    const Group& group = groups_[task / kTasks];
-    const size_t begin = task % kTasks * kRowsPerTask;
-    quantize(group, begin, std::min(begin + kRowsPerTask, group.count));
-  });
 }
 
 }  // namespace quire::runner::kernels
