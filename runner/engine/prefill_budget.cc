@@ -6,7 +6,7 @@ namespace quire::runner::engine {
 namespace {
 
 constexpr int32_t kFirstTokens = 32;  // before anything is measured
-constexpr double kMargin = 0.8;       // of the target, for what the model does not see
+constexpr double kMargin = 0.75;      // of the target, for what the model does not see
 constexpr int32_t kGrowth = 4;        // a budget grows at most by this factor from one step to the next
 constexpr double kWeight = 0.3;       // of a new measurement
 
