@@ -59,6 +59,7 @@ struct Finished {
   Usage usage;
   int32_t prompt_dropped = 0;         // prompt tokens left out to fit the context; > 0 means truncated
   std::vector<TokenId> context = {};  // prompt and answer, when asked for
+  std::vector<float> embedding = {};  // of an EmbedPrompt
 };
 
 struct Failed {

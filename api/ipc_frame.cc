@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -96,6 +97,19 @@ std::vector<TokenId> GetTokens(Fields& fields, std::string_view name) {
         GetLittleEndian<uint32_t>(std::string_view(bytes).substr(i * sizeof(TokenId), sizeof(TokenId))));
   }
   return tokens;
+}
+
+Json PackFloats(const std::vector<float>& values) {
+  std::string bytes;
+  bytes.reserve(values.size() * sizeof(float));
+  for (const float value : values) PutLittleEndian(bytes, std::bit_cast<uint32_t>(value));
+  return PackBytes(bytes);
+}
+
+std::vector<float> GetFloats(Fields& fields, std::string_view name) {
+  std::vector<float> values;
+  for (const TokenId bits : GetTokens(fields, name)) values.push_back(std::bit_cast<float>(bits));
+  return values;
 }
 
 void FrameReader::Append(std::string_view bytes) {

@@ -23,6 +23,9 @@ RequestId GetRequestId(Fields& fields);
 // Token ids travel as little-endian int32 bytes.
 Json PackTokens(const std::vector<TokenId>& tokens);
 std::vector<TokenId> GetTokens(Fields& fields, std::string_view name);
+// As tokens, bit for bit.
+Json PackFloats(const std::vector<float>& values);
+std::vector<float> GetFloats(Fields& fields, std::string_view name);
 // Bytes that need not be UTF-8.
 Json PackBytes(std::string_view bytes);
 std::string GetBytes(Fields& fields, std::string_view name);

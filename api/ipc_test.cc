@@ -74,6 +74,7 @@ RequestEvent FullFinished() {
   finished.usage = {10, 4, 3, 1, 2, int64_t{1} << 40};
   finished.prompt_dropped = 6;
   finished.context = {0, 1, std::numeric_limits<int32_t>::max()};
+  finished.embedding = {0.5F, -1e-30F};
   return {RequestId{1}, finished};
 }
 
@@ -85,6 +86,10 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   raw.request.prompt = RawPrompt{"text"};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = ContinuedPrompt{{1, 2, 3}, {{"user", "on"}}};
+  ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = EmbedPrompt{"text", {}, 3, false};
+  ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = EmbedPrompt{"", {1, 2}};
   ExpectSurvives(ToRunner(raw));
   ExpectSurvives(ToRunner(Credit{RequestId{9}, 12}));
   ExpectSurvives(ToRunner(Cancel{RequestId{9}}));

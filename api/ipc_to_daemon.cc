@@ -147,7 +147,8 @@ Json PackEvent(const Finished& e) {
           {"stop_string", e.stop_string},
           {"usage", Pack(e.usage)},
           {"prompt_dropped", e.prompt_dropped},
-          {"context", PackTokens(e.context)}};
+          {"context", PackTokens(e.context)},
+          {"embedding", PackFloats(e.embedding)}};
 }
 Json PackEvent(const Failed& e) {
   return {{"kind", static_cast<int32_t>(kFailed)}, {"error", Pack(e.error)}};
@@ -176,6 +177,7 @@ Event GetEvent(Fields& message) {
       e.usage = GetUsage(fields);
       fields.Get("prompt_dropped", e.prompt_dropped, 0);
       e.context = GetTokens(fields, "context");
+      e.embedding = GetFloats(fields, "embedding");
       return e;
     }
     case kFailed:

@@ -12,7 +12,7 @@ namespace quire::api::ipc {
 namespace {
 
 enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel, kShutdown };
-enum PromptKind : int32_t { kChat, kRaw, kContinued };
+enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed };
 
 constexpr int32_t kThreadsMax = 4096;
 constexpr int32_t kWeightMax = 1000;
@@ -48,6 +48,12 @@ Json Pack(const Prompt& prompt) {
               {"kind", static_cast<int32_t>(kChat)}, {"messages", Pack(p.messages)}, {"tools", p.tools_json}};
         } else if constexpr (std::is_same_v<P, RawPrompt>) {
           return {{"kind", static_cast<int32_t>(kRaw)}, {"text", p.text}};
+        } else if constexpr (std::is_same_v<P, EmbedPrompt>) {
+          return {{"kind", static_cast<int32_t>(kEmbed)},
+                  {"text", p.text},
+                  {"tokens", PackTokens(p.tokens)},
+                  {"dimensions", p.dimensions},
+                  {"normalize", p.normalize}};
         } else {
           return {{"kind", static_cast<int32_t>(kContinued)},
                   {"context", PackTokens(p.context)},
@@ -126,7 +132,15 @@ Prompt GetPrompt(Fields& request) {
   if (value == nullptr) return {};
   Fields fields = PayloadFields(*value, request.error(), request.PathOf("prompt"));
   int32_t kind = 0;
-  fields.Get("kind", kind, kChat, kContinued);
+  fields.Get("kind", kind, kChat, kEmbed);
+  if (kind == kEmbed) {
+    EmbedPrompt prompt;
+    fields.Get("text", prompt.text);
+    prompt.tokens = GetTokens(fields, "tokens");
+    fields.Get("dimensions", prompt.dimensions, 0);
+    fields.Get("normalize", prompt.normalize);
+    return prompt;
+  }
   if (kind == kRaw) {
     RawPrompt prompt;
     fields.Get("text", prompt.text);

@@ -45,7 +45,16 @@ struct ContinuedPrompt {
   std::vector<Message> messages;
 };
 
-using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt>;
+// To be embedded, not answered: Finished carries the vector. A text gets the begin and end tokens that the
+// tokenizer adds, ids are taken as they stand. Of what does not fit the beginning stays.
+struct EmbedPrompt {
+  std::string text;
+  std::vector<TokenId> tokens = {};  // instead of `text` unless empty
+  int32_t dimensions = 0;            // the first so many numbers of the vector; 0 = all
+  bool normalize = true;             // to length 1
+};
+
+using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt>;
 
 // Options as a client, a Modelfile PARAMETER or a server default may give them: absent means "not said".
 struct Options {

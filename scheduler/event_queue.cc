@@ -17,7 +17,8 @@ size_t BytesOf(const api::Event& event) {
       for (const api::TokenCandidate& candidate : logprob.top) bytes += BytesOf(candidate);
     }
   } else if (const auto* finished = std::get_if<api::Finished>(&event)) {
-    bytes += finished->stop_string.size() + finished->context.size() * sizeof(api::TokenId);
+    bytes += finished->stop_string.size() + finished->context.size() * sizeof(api::TokenId) +
+             finished->embedding.size() * sizeof(float);
   } else if (const auto* failed = std::get_if<api::Failed>(&event)) {
     bytes += failed->error.message.size() + failed->error.field.size();
   }

@@ -23,22 +23,21 @@ struct Services {
   std::function<bool()> draining;
 };
 
-// /api/generate, /api/chat, /api/embed, /api/embeddings
+// /api/generate, /api/chat
 void AddNativeRoutes(Router& router, Services& services);
 // /api/tags, /api/ps, /api/show, /api/version
 void AddNativeListRoutes(Router& router, Services& services);
 // /api/copy, /api/delete, /api/blobs/{digest}
 void AddStoreRoutes(Router& router, Services& services);
-// /v1/chat/completions, /v1/models, /v1/models/{id}, /v1/embeddings
+// /v1/chat/completions, /v1/models, /v1/models/{id}
 void AddOpenAiRoutes(Router& router, Services& services);
+// /api/embed, /api/embeddings, /v1/embeddings
+void AddEmbeddingRoutes(Router& router, Services& services);
 // /, /health, /livez, /readyz
 void AddHealthRoutes(Router& router, Services& services);
 
 // All of them.
 void AddRoutes(Router& router, Services& services);
-
-// Answers an embedding request: the model is looked up first, and no model of this version embeds.
-Awaitable<void> RefuseEmbedding(Services& services, Exchange& exchange);
 
 // Names of options that the request gave and no table knows.
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names);

@@ -96,11 +96,8 @@ void AddNativeRoutes(Router& router, Services& services) {
   const auto chat = [&services](Exchange& exchange) {
     return Answer(services, exchange, ollama::Endpoint::kChat, ollama::ParseChat);
   };
-  const auto embed = [&services](Exchange& exchange) { return RefuseEmbedding(services, exchange); };
   router.Add({"POST", "/api/generate", generate, true});
   router.Add({"POST", "/api/chat", chat, true});
-  router.Add({"POST", "/api/embed", embed});
-  router.Add({"POST", "/api/embeddings", embed});
 }
 
 }  // namespace quire::server

@@ -103,8 +103,6 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
 void AddOpenAiRoutes(Router& router, Services& services) {
   router.Add({"POST", "/v1/chat/completions",
               [&services](Exchange& exchange) { return ChatCompletions(services, exchange); }, true});
-  router.Add({"POST", "/v1/embeddings",
-              [&services](Exchange& exchange) { return RefuseEmbedding(services, exchange); }});
   router.Add(
       {"GET", "/v1/models", [&services](Exchange& exchange) { return ListModels(services, exchange); }});
   router.Add({"GET", std::string(kModelPath),

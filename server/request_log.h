@@ -22,7 +22,7 @@ struct RequestLog {
   std::optional<std::chrono::nanoseconds> first_token = {};  // since `start`
   std::optional<int32_t> prompt_tokens = {}, cached_tokens = {}, output_tokens = {};
   std::string miss = {};    // why not more of the prompt was cached (api/event.h)
-  std::string finish = {};  // stop | length | load | unload
+  std::string finish = {};  // stop | length | load | unload | embed
   int runner_pid = 0;
   std::string error = {};  // why the answer is not a good one: a word, not a sentence
 };

@@ -11,6 +11,7 @@
 #include "cache/hybrid_cache.h"
 #include "cache/snapshot_store.h"
 #include "runner/engine/generation.h"
+#include "runner/models/pooling.h"
 
 namespace quire::runner::engine {
 
@@ -20,6 +21,14 @@ struct Leader {
   int32_t until = 0;  // tokens they share
 };
 
+// What a request that is to be embedded needs beside its tokens.
+struct Embedding {
+  models::Pooling pooling = models::Pooling::kLast;
+  int32_t dimensions = 0;
+  bool normalize = true;
+  std::optional<models::Pooler> pooler;  // of the tokens computed since the request began to run (again)
+};
+
 // Owned by the engine, in its waiting or its running list. Engine thread only.
 struct ActiveRequest {
   std::unique_ptr<Generation> generation;
@@ -27,6 +36,8 @@ struct ActiveRequest {
   std::string isolation;            // whose cached prefixes it may see
   uint64_t arrival = 0;             // order among all requests of this runner
   std::vector<int32_t> boundaries;  // offsets of message ends in the prompt, ascending
+  std::optional<Embedding> embedding;
+  bool reuses = true;  // begins at cached prefixes and leaves some: not where every token's state is needed
 
   // While it waits:
   std::optional<Leader> leader;

@@ -94,7 +94,11 @@ void Engine::Enter(Prepared prepared) {
                                      context_max_ - 1),
                          "options.num_ctx"}});
   }
+  auto embedding = EmbeddingOf(prepared.request.prompt);
+  if (!embedding) return Emit(id, api::Failed{embedding.error()});
   auto request = std::make_unique<ActiveRequest>();
+  request->embedding = *std::move(embedding);
+  request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
   request->tenant = prepared.request.client.tenant;
   request->isolation = IsolationKey(prepared.request.client);
   request->arrival = ++arrivals_;
@@ -105,6 +109,20 @@ void Engine::Enter(Prepared prepared) {
       std::make_unique<Generation>(std::move(setup), context_max_, model_.tokenizer, model_.end_of_generation,
                                    [this, id](api::Event event) { Emit(id, std::move(event)); });
   waiting_.push_back(std::move(request));
+}
+
+api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& prompt) const {
+  const auto* embed = std::get_if<api::EmbedPrompt>(&prompt);
+  if (embed == nullptr) return std::nullopt;
+  if (!model_.pooling) return std::unexpected(model_.pooling.error());
+  const int32_t width = model_.model->hidden_size();
+  if (embed->dimensions > width) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("field \"dimensions\" is {}; the vectors of this model have {} numbers",
+                                 embed->dimensions, width),
+                     "dimensions");
+  }
+  return Embedding{*model_.pooling, embed->dimensions, embed->normalize, std::nullopt};
 }
 
 void Engine::Cancel(api::RequestId id) {

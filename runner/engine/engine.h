@@ -91,6 +91,8 @@ class Engine {
 
   bool Take(Input input);  // false for Stop
   void Enter(Prepared prepared);
+  // Nothing for a prompt that is to be answered.
+  api::Result<std::optional<Embedding>> EmbeddingOf(const api::Prompt& prompt) const;
   void Cancel(api::RequestId id);
   bool RemoveEnded();  // whether there was one
 
@@ -110,6 +112,7 @@ class Engine {
   std::unique_ptr<cache::Step> BeginStep(std::vector<StepItem>& items);
   void Advance(const std::vector<StepItem>& items, int32_t prefill);
   void Sample(const std::vector<StepItem>& items);
+  void Pool(const std::vector<StepItem>& items);
   void Shift(ActiveRequest& request);
 
   void SendBeat();
@@ -134,6 +137,7 @@ class Engine {
 
   PrefillBudget budget_;
   std::vector<float> logits_;  // [logit rows, vocab]
+  std::vector<float> hidden_;  // [hidden rows, hidden size]
   sampler::Workspace sampling_workspace_;
   uint64_t steps_ = 0;
   uint64_t preemptions_ = 0;

@@ -53,10 +53,11 @@ bool Engine::StillFollows(const ActiveRequest& request) const {
 }
 
 std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
-  if (!limits_.reuse_prefixes || running_.empty()) return std::nullopt;
+  if (!limits_.reuse_prefixes || !request.reuses || running_.empty()) return std::nullopt;
   std::vector<RunningPrefix> prefixes;
   for (const auto& other : running_) {
     if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;
+    if (!other->reuses) continue;
     prefixes.push_back({other->generation->id(), other->generation->tokens(), other->generation->computed()});
   }
   if (prefixes.empty()) return std::nullopt;
@@ -81,6 +82,11 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
   const size_t shared = reuse.reused > 0 ? SequenceBytes(cache_->layout(), reuse.reused, 0) : 0;
   request->reserved_bytes = whole - std::min(whole, shared);
   request->generation->Begin(reuse.reused, reuse.miss);
+  if (request->embedding) {
+    Embedding& embedding = *request->embedding;
+    embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),
+                             request->generation->prefill_left());
+  }
   running_.push_back(std::move(request));
 }
 

@@ -38,11 +38,19 @@ models::Batch Engine::BatchOf(const std::vector<StepItem>& items) const {
   models::Batch batch;
   batch.row_begin.push_back(0);
   for (const auto& item : items) {
-    const Generation& generation = *running_[item.sequence]->generation;
+    const ActiveRequest& request = *running_[item.sequence];
+    const Generation& generation = *request.generation;
     const auto tokens = generation.Uncomputed(item.tokens);
+    const auto begin = static_cast<int32_t>(batch.tokens.size());
     batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
-    if (generation.AllComputedAfter(item.tokens)) batch.logit_rows.push_back(batch.row_begin.back() - 1);
+    if (request.embedding) {
+      for (const int32_t row : request.embedding->pooler->RowsOf(item.tokens)) {
+        batch.hidden_rows.push_back(begin + row);
+      }
+    } else if (generation.AllComputedAfter(item.tokens)) {
+      batch.logit_rows.push_back(batch.row_begin.back() - 1);
+    }
   }
   return batch;
 }
@@ -77,7 +85,8 @@ bool Engine::Step() {
   if (!step) return false;
   const models::Batch batch = BatchOf(items);
   logits_.resize(batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size()));
-  model_.model->Forward(batch, *step, pool_, logits_);
+  hidden_.resize(batch.hidden_rows.size() * static_cast<size_t>(model_.model->hidden_size()));
+  model_.model->Forward(batch, *step, pool_, models::Outputs(logits_, hidden_));
   step->Commit();
   step.reset();
   ++steps_;
@@ -88,6 +97,7 @@ bool Engine::Step() {
   }
   Advance(items, prefill);
   Sample(items);
+  Pool(items);
   if (limits_.check_invariants_every > 0 &&
       steps_ % static_cast<uint64_t>(limits_.check_invariants_every) == 0) {
     if (auto checked = CheckInvariants(); !checked) {
@@ -123,9 +133,25 @@ void Engine::Sample(const std::vector<StepItem>& items) {
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
     Generation& generation = *request.generation;
-    if (!generation.AllComputedAfter(0)) continue;
+    if (request.embedding || !generation.AllComputedAfter(0)) continue;
     generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
     if (generation.wants_shift()) Shift(request);
+  }
+}
+
+void Engine::Pool(const std::vector<StepItem>& items) {
+  const auto width = static_cast<size_t>(model_.model->hidden_size());
+  size_t row = 0;
+  for (const auto& item : items) {
+    ActiveRequest& request = *running_[item.sequence];
+    if (!request.embedding) continue;
+    const Embedding& embedding = *request.embedding;
+    models::Pooler& pooler = *request.embedding->pooler;
+    const size_t rows = pooler.RowsOf(item.tokens).size();
+    pooler.Add(item.tokens, std::span(hidden_).subspan(row * width, rows * width));
+    row += rows;
+    if (!request.generation->AllComputedAfter(0)) continue;
+    request.generation->FinishEmbedding(pooler.Finish(embedding.dimensions, embedding.normalize));
   }
 }
 

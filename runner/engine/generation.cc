@@ -1,6 +1,7 @@
 #include "runner/engine/generation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <variant>
 
@@ -141,18 +142,34 @@ void Generation::Finish(api::FinishReason reason, std::optional<size_t> stop) {
     if (stop) reason = api::FinishReason::kStop;
     EmitDelta(held_text_ + emission.text + stop_matcher_.Flush());
   }
-  const auto now = Clock::now();
   api::Finished finished{.reason = reason,
                          .stop_string = stop ? params_.stop[*stop] : "",
-                         .usage = {},
+                         .usage = UsageNow(),
                          .prompt_dropped = prompt_dropped_};
-  finished.usage = {.prompt_tokens = prompt_tokens_,
-                    .cached_tokens = cached_tokens_,
-                    .output_tokens = output_tokens_,
-                    .queue_ns = Nanoseconds(*started_ - arrived_),
-                    .prompt_ns = Nanoseconds(*first_token_ - *started_),
-                    .output_ns = Nanoseconds(now - *first_token_)};
   if (want_context_) finished.context = tokens_;
+  emit_(std::move(finished));
+}
+
+api::Usage Generation::UsageNow() const {
+  return {.prompt_tokens = prompt_tokens_,
+          .cached_tokens = cached_tokens_,
+          .output_tokens = output_tokens_,
+          .queue_ns = Nanoseconds(*started_ - arrived_),
+          .prompt_ns = Nanoseconds(*first_token_ - *started_),
+          .output_ns = Nanoseconds(Clock::now() - *first_token_)};
+}
+
+void Generation::FinishEmbedding(std::vector<float> vector) {
+  if (!std::ranges::all_of(vector, [](float value) { return std::isfinite(value); })) {
+    return Fail({api::ErrorCode::kInternal, "the model's hidden states of this text are not finite numbers"});
+  }
+  ended_ = true;
+  first_token_ = Clock::now();
+  api::Finished finished{.reason = api::FinishReason::kStop,
+                         .stop_string = {},
+                         .usage = UsageNow(),
+                         .prompt_dropped = prompt_dropped_};
+  finished.embedding = std::move(vector);
   emit_(std::move(finished));
 }
 

@@ -69,6 +69,8 @@ class Generation {
   // Samples from the logits of the last token and emits what follows from it, up to Finished or Failed.
   // REQUIRES: every token is computed.
   void Sample(std::span<const float> logits, sampler::Workspace& workspace);
+  // The end of a request that is embedded rather than answered. REQUIRES: every token is computed.
+  void FinishEmbedding(std::vector<float> vector);
   void Fail(api::Error error);
 
   // The caches cannot hold more of it, with nobody else there: the answer ends as at the end of a context.
@@ -91,6 +93,7 @@ class Generation {
   api::Result<void> NoteLogprobs(std::span<const float> logits, api::TokenId token);
   void EmitDelta(std::string text);
   void Finish(api::FinishReason reason, std::optional<size_t> stop);
+  api::Usage UsageNow() const;
   int32_t OutputLimit() const;
 
   const api::RequestId id_;

@@ -73,6 +73,7 @@ api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress&
   auto model = models::LoadModel(loaded.files);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
+  loaded.pooling = models::ReadPooling(*loaded.files);
   if (loaded.tokenizer->vocab_size() > loaded.model->vocab_size()) {
     return api::Fail(
         api::ErrorCode::kBadModel,

@@ -12,6 +12,7 @@
 #include "api/error.h"
 #include "api/ids.h"
 #include "runner/models/model.h"
+#include "runner/models/pooling.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/weights/model_files.h"
@@ -29,6 +30,7 @@ struct LoadedModel {
   // where it stands, a message ends. Text from outside never becomes a control token.
   std::optional<api::TokenId> turn_opener;
   std::unique_ptr<models::Model> model;
+  api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
 };
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;

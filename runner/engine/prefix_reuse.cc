@@ -92,7 +92,7 @@ PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
 }
 
 int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests& running) {
-  if (!enabled_) return 0;
+  if (!enabled_ || !request.reuses) return 0;
   const auto stored = store_.Probe(request.isolation, request.generation->tokens()).restorable;
   return std::max(static_cast<int32_t>(stored), LongestRunning(request, running).tokens);
 }
@@ -100,7 +100,7 @@ int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests
 PrefixReuse::Outcome PrefixReuse::Begin(ActiveRequest& request, const ActiveRequests& running) {
   request.exact = true;
   request.sequence = cache_.NewSequence();
-  if (!enabled_) return {.miss = "off"};
+  if (!enabled_ || !request.reuses) return {.miss = "off"};
   const auto tokens = request.generation->tokens();
   const auto probed = store_.Probe(request.isolation, tokens);
   auto diverged = static_cast<int32_t>(probed.matched);
@@ -131,7 +131,7 @@ PrefixReuse::Outcome PrefixReuse::Begin(ActiveRequest& request, const ActiveRequ
 }
 
 void PrefixReuse::LeaveSnapshotAt(ActiveRequest& request, int32_t offset) {
-  if (!enabled_ || sliceable_ || offset <= request.sequence.offset()) return;
+  if (!enabled_ || !request.reuses || sliceable_ || offset <= request.sequence.offset()) return;
   // A draft or a step that is open would refuse it; the engine has neither between its steps.
   (void)cache_.ScheduleCapture(request.sequence, offset);
 }
@@ -151,7 +151,7 @@ void PrefixReuse::Collect(ActiveRequest& request) {
 }
 
 void PrefixReuse::Keep(ActiveRequest& request) {
-  if (enabled_ && request.sequence && request.exact) {
+  if (enabled_ && request.reuses && request.sequence && request.exact) {
     Collect(request);
     if (request.sequence.ready() && request.sequence.offset() > 0) {
       if (auto last = cache_.Take(request.sequence)) Insert(request, std::move(*last));

@@ -68,12 +68,46 @@ struct Preparer {
     return FitTokens(std::move(*tokens), num_ctx, request.params.num_keep, request.overflow);
   }
 
-  api::Result<FittedPrompt> operator()(const api::ContinuedPrompt& continued) const {
-    for (const api::TokenId id : continued.context) {
+  api::Result<void> CheckIds(const Tokens& ids, const char* field) const {
+    for (const api::TokenId id : ids) {
       if (id < 0 || id >= tokenizer.vocab_size()) {
         return api::Fail(api::ErrorCode::kInvalidArgument,
-                         fmt::format("context: the model has no token {}", id), "context");
+                         fmt::format("{}: the model has no token {}", field, id), field);
       }
+    }
+    return {};
+  }
+
+  // Nothing follows it, so it may fill the context; its begin and end token stay when it is cut.
+  api::Result<FittedPrompt> operator()(const api::EmbedPrompt& embed) const {
+    const bool as_text = embed.tokens.empty();
+    if (auto checked = CheckIds(embed.tokens, "input"); !checked) return std::unexpected(checked.error());
+    auto tokens = as_text ? tokenizer.Encode(embed.text, tokenizer::SpecialTokens::kAsText) : embed.tokens;
+    if (!tokens) return std::unexpected(tokens.error());
+    const size_t begins = as_text && tokenizer.add_bos() ? 1 : 0;
+    const size_t ends = as_text && tokenizer.add_eos() ? 1 : 0;
+    const size_t whole = tokens->size() + begins + ends;
+    const size_t most = static_cast<size_t>(num_ctx);
+    if (whole > most && request.overflow == api::Overflow::kRefuse) {
+      return api::Fail(
+          api::ErrorCode::kContextLengthExceeded,
+          fmt::format("the input length exceeds the context length: {} tokens, the context has {}", whole,
+                      num_ctx),
+          "input");
+    }
+    if (whole > most) tokens->resize(most - begins - ends);
+    if (begins > 0) tokens->insert(tokens->begin(), *tokenizer.bos_id());
+    if (ends > 0) tokens->push_back(*tokenizer.eos_id());
+    if (tokens->empty()) {
+      return api::Fail(api::ErrorCode::kInvalidArgument, "the input is empty", "input");
+    }
+    const auto dropped = static_cast<int32_t>(whole - tokens->size());
+    return FittedPrompt{std::move(*tokens), dropped};
+  }
+
+  api::Result<FittedPrompt> operator()(const api::ContinuedPrompt& continued) const {
+    if (auto checked = CheckIds(continued.context, "context"); !checked) {
+      return std::unexpected(checked.error());
     }
     auto turn = EncodeMessages(continued.messages, {});
     if (!turn) return std::unexpected(turn.error());

@@ -19,7 +19,7 @@ class Tokenizer;
 namespace quire::runner::engine {
 
 struct PreparedPrompt {
-  std::vector<api::TokenId> tokens;  // at least one, fewer than num_ctx
+  std::vector<api::TokenId> tokens;  // at least one, fewer than num_ctx; to be embedded: at most num_ctx
   int32_t num_ctx = 0;               // of this request
   int32_t dropped = 0;               // prompt tokens left out to fit
   int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped

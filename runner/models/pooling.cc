@@ -74,14 +74,19 @@ void Pooler::Add(int64_t count, std::span<const float> states) {
   seen_ += count;
 }
 
-std::vector<float> Pooler::Finish() const {
+std::vector<float> Pooler::Finish(int32_t dimensions, bool normalize) const {
   assert(seen_ == tokens_);
-  double squares = 0;
-  for (const double value : sum_) squares += value * value;
-  const double factor = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  assert(static_cast<size_t>(dimensions) <= sum_.size());
+  const auto kept = std::span(sum_).first(dimensions > 0 ? static_cast<size_t>(dimensions) : sum_.size());
+  double factor = pooling_ == Pooling::kMean ? 1 / static_cast<double>(tokens_) : 1;
+  if (normalize) {
+    double squares = 0;
+    for (const double value : kept) squares += value * value;
+    factor = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  }
   std::vector<float> pooled;
-  pooled.reserve(sum_.size());
-  for (const double value : sum_) pooled.push_back(static_cast<float>(value * factor));
+  pooled.reserve(kept.size());
+  for (const double value : kept) pooled.push_back(static_cast<float>(value * factor));
   return pooled;
 }
 

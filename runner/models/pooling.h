@@ -32,8 +32,9 @@ class Pooler {
   // Those states [rows, hidden] of the next `count` tokens.
   void Add(int64_t count, std::span<const float> states);
 
-  // [hidden], of length 1 unless all zero. REQUIRES: every token was added.
-  std::vector<float> Finish() const;
+  // The first `dimensions` numbers of [hidden], all of them for 0; of length 1 unless all zero, where
+  // `normalize` asks for it. REQUIRES: every token was added; dimensions <= hidden.
+  std::vector<float> Finish(int32_t dimensions = 0, bool normalize = true) const;
 
  private:
   Pooling pooling_;

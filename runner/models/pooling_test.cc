@@ -47,6 +47,16 @@ TEST(Pooler, TakesMeanLastOrFirstAndNormalizesHoweverTheTextIsCut) {
   }
 }
 
+TEST(Pooler, CutsBeforeItNormalizesAndMayLeaveTheLength) {
+  Pooler pooler(Pooling::kMean, kHidden, 4);
+  pooler.Add(4, kStates);
+  EXPECT_EQ(pooler.Finish(0, false), (std::vector<float>{1.5F, 0.75F, 2.5F}));
+  EXPECT_EQ(pooler.Finish(2, false), (std::vector<float>{1.5F, 0.75F}));
+  const double length = std::sqrt(6 * 6 + 3 * 3);
+  EXPECT_EQ(pooler.Finish(2),
+            (std::vector<float>{static_cast<float>(6 / length), static_cast<float>(3 / length)}));
+}
+
 TEST(ReadPooling, AsTheMetadataOfAGgufSays) {
   test::EditedFiles files("tests/data/gguf/lfm2.f16.gguf");
   EXPECT_EQ(ReadPooling(files).value(), Pooling::kLast);

@@ -1,0 +1,239 @@
+// Embeddings: the bits of a text's vector depend on the text alone, and are what the reference's hidden
+// states give.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "runner/engine/engine_bench.h"
+#include "runner/weights/mapped_file.h"
+#include "runner/weights/safetensors.h"
+
+namespace quire::runner::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Vector = std::vector<float>;
+
+constexpr const char* kLfm2 = "tests/data/models/lfm2";
+const std::string kText = "What is the capital of France, and why is it so far from the sea?";
+
+// The model as one whose texts are pooled by mean.
+class MeanModel {
+ public:
+  explicit MeanModel(const fs::path& model)
+      : path_(fs::path(testing::TempDir()) / ("quire-mean-" + model.filename().string())) {
+    fs::remove_all(path_);
+    fs::create_directories(path_ / "1_Pooling");
+    for (const auto& entry : fs::directory_iterator(model)) {
+      fs::create_symlink(fs::absolute(entry.path()), path_ / entry.path().filename());
+    }
+    std::ofstream(path_ / "1_Pooling/config.json") << R"({"pooling_mode_mean_tokens": true})";
+  }
+  ~MeanModel() { fs::remove_all(path_); }
+  MeanModel(const MeanModel&) = delete;
+  MeanModel& operator=(const MeanModel&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+api::Request Embed(api::EmbedPrompt prompt) {
+  api::Request request;
+  request.prompt = std::move(prompt);
+  return request;
+}
+api::Request EmbedText(std::string text) { return Embed({std::move(text)}); }
+
+Vector VectorOf(const Outcome& outcome) {
+  EXPECT_TRUE(outcome.finished) << (outcome.failed ? outcome.failed->error.message : "");
+  return outcome.finished ? outcome.finished->embedding : Vector();
+}
+
+double Length(const Vector& vector) {
+  return std::sqrt(std::inner_product(vector.begin(), vector.end(), vector.begin(), 0.0));
+}
+
+// Final hidden states of the reference, [ids, hidden], and the ids.
+struct Reference {
+  std::vector<api::TokenId> ids;
+  std::vector<Vector> states;
+};
+
+Reference ReadReference(const fs::path& model) {
+  const auto file = weights::MappedFile::Open(model / "golden.safetensors", uint64_t{1} << 30).value();
+  const auto entries = weights::ParseSafetensors(file.bytes(), "golden").value();
+  Reference reference;
+  for (const auto& entry : entries) {
+    if (entry.name == "p2.ids") {
+      reference.ids.resize(entry.data.size() / sizeof(int32_t));
+      std::memcpy(reference.ids.data(), entry.data.data(), entry.data.size());
+    }
+    if (entry.name != "p2.hidden.final_norm") continue;
+    const auto width = static_cast<size_t>(entry.shape[1]);
+    for (size_t at = 0; at < entry.data.size(); at += width * sizeof(float)) {
+      Vector& state = reference.states.emplace_back(width);
+      std::memcpy(state.data(), entry.data.data() + at, width * sizeof(float));
+    }
+  }
+  EXPECT_FALSE(reference.ids.empty());
+  EXPECT_EQ(reference.states.size(), reference.ids.size());
+  return reference;
+}
+
+void ExpectNear(const Vector& got, Vector expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  const double length = Length(expected);
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i] / length, tolerance) << what << " " << i;
+  }
+}
+
+std::vector<fs::path> GoldenModels() {
+  const char* set = std::getenv("QUIRE_FIXTURES");
+  std::vector<fs::path> models = {kLfm2};
+  std::error_code ignored;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(set != nullptr ? set : "../shared/fixtures") / "models", ignored)) {
+    if (!entry.path().filename().string().ends_with("_assistant")) models.push_back(entry.path());
+  }
+  return models;
+}
+
+TEST(Embedding, IsThePooledHiddenStatesOfTheReference) {
+  for (const fs::path& model : GoldenModels()) {
+    SCOPED_TRACE(model);
+    const Reference reference = ReadReference(model);
+    Bench last({.model = model.string()});
+    const Vector of_last = VectorOf(last.Ask(Embed({"", reference.ids})));
+    ExpectNear(of_last, reference.states.back(), 2e-4, "last");
+    EXPECT_NEAR(Length(of_last), 1, 1e-5);
+
+    const MeanModel mean_model(model);
+    Bench mean({.model = mean_model.path()});
+    Vector sum(reference.states.front().size());
+    for (const Vector& state : reference.states) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += state[i];
+    }
+    ExpectNear(VectorOf(mean.Ask(Embed({"", reference.ids}))), sum, 2e-4, "mean");
+
+    const Vector raw = VectorOf(last.Ask(Embed({"", reference.ids, 0, false})));
+    EXPECT_NEAR(Length(raw), Length(reference.states.back()), 1e-3 * Length(raw));
+    const Vector cut = VectorOf(last.Ask(Embed({"", reference.ids, 5, true})));
+    ASSERT_EQ(cut.size(), 5U);
+    EXPECT_NEAR(Length(cut), 1, 1e-5);
+    EXPECT_NEAR(cut[0] * raw[1], cut[1] * raw[0], 1e-5 * Length(raw));
+  }
+}
+
+class SameVector : public testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<Bench> Make(EngineLimits limits = {}) const {
+    if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
+    limits.check_invariants_every = 1;
+    return std::make_unique<Bench>(BenchSetup{
+        .model = GetParam() ? mean_.path() : std::string(kLfm2), .limits = limits, .model_stops = false});
+  }
+  Vector Alone() const { return VectorOf(Make()->Ask(EmbedText(kText))); }
+
+  const MeanModel mean_{kLfm2};
+};
+
+TEST_P(SameVector, InChunksOfAnySize) {
+  const Vector alone = Alone();
+  for (const int32_t chunk : {1, 7, 16, 1 << 20}) {
+    EXPECT_EQ(VectorOf(Make({.prefill_tokens = chunk})->Ask(EmbedText(kText))), alone) << chunk;
+  }
+}
+
+TEST_P(SameVector, BesideOtherTextsAndAnswers) {
+  const Vector alone = Alone();
+  const auto bench = Make({.prefill_tokens = 24});
+  std::vector<api::RequestId> others;
+  std::vector<api::RequestId> texts;
+  for (int i = 0; i < 6; ++i) {
+    others.push_back(bench->Submit(Greedy("Count to " + std::to_string(i), 8 + i)));
+    others.push_back(bench->Submit(EmbedText(kText + std::to_string(i))));
+    texts.push_back(bench->Submit(EmbedText(kText)));
+  }
+  for (const auto id : texts) EXPECT_EQ(VectorOf(bench->Wait(id)), alone);
+  for (const auto id : others) EXPECT_TRUE(bench->Wait(id).finished);
+}
+
+TEST_P(SameVector, AfterAPrefixOfItAndAfterItself) {
+  const Vector alone = Alone();
+  const auto bench = Make();
+  bench->Ask(EmbedText(kText.substr(0, 30)));
+  EXPECT_EQ(VectorOf(bench->Ask(EmbedText(kText))), alone);
+  const Outcome again = bench->Ask(EmbedText(kText));
+  EXPECT_EQ(VectorOf(again), alone);
+  // A mean is one of all tokens, so none of them may come from the caches.
+  if (GetParam()) {
+    EXPECT_EQ(again.finished->usage.cached_tokens, 0);
+  } else {
+    EXPECT_GT(again.finished->usage.cached_tokens, 0);
+  }
+}
+
+// An answer grows until the text that came after it has to make room.
+TEST_P(SameVector, AfterPreemption) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += kText;
+  const auto reference = Make();
+  const Outcome alone = reference->Ask(EmbedText(text));
+  const int64_t tokens = alone.ready->prompt_tokens;
+  const auto question = Greedy("Count", static_cast<int32_t>(tokens));
+  const int64_t prompt = reference->Ask(Greedy("Count", 1)).ready->prompt_tokens;
+  const size_t bytes = reference->SequenceBytesOf(prompt + 64) + reference->SequenceBytesOf(tokens + 64);
+  const auto bench = Make({.prefill_tokens = 1, .cache_bytes = bytes});
+  const auto answer = bench->Submit(question);
+  bench->Post(api::ipc::Credit{answer, static_cast<int32_t>(tokens)});
+  bench->WaitUntil(answer, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
+  EXPECT_EQ(VectorOf(bench->Ask(EmbedText(text))), VectorOf(alone));
+  EXPECT_TRUE(bench->Wait(answer).finished);
+  EXPECT_GT(bench->Stopped().stats().preemptions, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Poolings, SameVector, testing::Bool(),
+                         [](const auto& mean) { return mean.param ? "Mean" : "Last"; });
+
+TEST(Embedding, WhatIsTooLongIsCutOrRefused) {
+  Bench bench;
+  auto request = EmbedText(kText);
+  const auto whole = bench.Ask(request);
+  request.params.num_ctx = whole.ready->prompt_tokens;
+  EXPECT_EQ(VectorOf(bench.Ask(request)), VectorOf(whole));
+  request.params.num_ctx = 8;
+  const auto cut = bench.Ask(request);
+  EXPECT_EQ(cut.ready->prompt_tokens, 8);
+  EXPECT_EQ(cut.finished->prompt_dropped, whole.ready->prompt_tokens - 8);
+  EXPECT_NE(VectorOf(cut), VectorOf(whole));
+  request.overflow = api::Overflow::kRefuse;
+  const auto refused = bench.Ask(request);
+  ASSERT_TRUE(refused.failed);
+  EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_THAT(refused.failed->error.message, HasSubstr("the input length exceeds the context length"));
+}
+
+TEST(Embedding, WhatTheModelDoesNotHaveIsRefused) {
+  Bench bench;
+  const auto message = [&](api::EmbedPrompt prompt) {
+    const auto outcome = bench.Ask(Embed(std::move(prompt)));
+    EXPECT_TRUE(outcome.failed);
+    return outcome.failed ? outcome.failed->error.message : "";
+  };
+  EXPECT_THAT(message({"", {1 << 30}}), HasSubstr("no token 1073741824"));
+  EXPECT_THAT(message({"a", {}, 1 << 20}), HasSubstr("dimensions"));
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

@@ -1,0 +1,102 @@
+// The embedding routes through the front door, over a scripted scheduler.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using testing::RawResponse;
+using testing::TestDaemon;
+
+std::vector<testing::Step> Vector(std::vector<float> values) {
+  api::Finished finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}};
+  finished.usage.prompt_tokens = 3;
+  finished.embedding = std::move(values);
+  return {api::Event(api::PromptReady{3, 0}), api::Event(finished)};
+}
+
+TEST(EmbeddingRoutes, NativeEmbedsEveryText) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({0.5F, -0.25F});
+  std::vector<std::string> texts;
+  for (int i = 0; i < 40; ++i) texts.push_back("text " + std::to_string(i));
+  const RawResponse response =
+      daemon.Post("/api/embed", json{{"model", "Demo"}, {"input", texts}, {"keep_alive", "7m"}}.dump(),
+                  "Authorization: Bearer k\r\n");
+  ASSERT_EQ(response.status, 200) << response.body;
+  const json reply = json::parse(response.body);
+  EXPECT_EQ(reply["model"], "Demo");
+  EXPECT_EQ(reply["embeddings"], json(std::vector<std::vector<float>>(40, {0.5F, -0.25F})));
+  EXPECT_EQ(reply["prompt_eval_count"], 120);
+  EXPECT_EQ(reply["load_duration"], 3000000);
+  const auto& seen = daemon.backend().seen;
+  ASSERT_EQ(seen.requests.size(), 40U);
+  for (size_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(std::get<api::EmbedPrompt>(seen.requests[i].prompt).text, texts[i]);
+    EXPECT_FALSE(seen.requests[i].client.tenant.empty());
+    EXPECT_EQ(seen.keep_alives[i], 7min);
+  }
+}
+
+TEST(EmbeddingRoutes, LegacyAndOpenAiHaveShapesOfTheirOwn) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({3, 4});
+  EXPECT_EQ(daemon.Post("/api/embeddings", R"({"model":"demo","prompt":"x"})").body,
+            R"({"embedding":[3,4]})");
+  EXPECT_FALSE(std::get<api::EmbedPrompt>(daemon.backend().seen.requests[0].prompt).normalize);
+  const json reply =
+      json::parse(daemon.Post("/v1/embeddings", R"({"model":"demo","input":[[1,2],[3]]})").body);
+  EXPECT_EQ(reply["data"].size(), 2U);
+  EXPECT_EQ(reply["usage"]["total_tokens"], 6);
+}
+
+TEST(EmbeddingRoutes, WithoutATextTheModelIsLoaded) {
+  TestDaemon daemon;
+  const json reply =
+      json::parse(daemon.Post("/api/embed", R"({"model":"demo","input":[],"keep_alive":60})").body);
+  EXPECT_EQ(reply["embeddings"], json::array());
+  EXPECT_EQ(daemon.backend().seen.loads, 1);
+  EXPECT_EQ(daemon.backend().seen.keep_alives[0], 60s);
+}
+
+TEST(EmbeddingRoutes, AFailureNamesTheTextInTheDialectsWords) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {
+      api::Event(api::Failed{{api::ErrorCode::kContextLengthExceeded, "too long", "input"}})};
+  const RawResponse native =
+      daemon.Post("/api/embed", R"({"model":"demo","input":["a","b"],"truncate":false})");
+  EXPECT_EQ(native.status, 400);
+  EXPECT_EQ(json::parse(native.body)["error"], "input[0]: too long");
+  const RawResponse openai = daemon.Post("/v1/embeddings", R"({"model":"demo","input":"a"})");
+  EXPECT_EQ(openai.status, 400);
+  EXPECT_EQ(json::parse(openai.body)["error"]["message"], "too long");
+  EXPECT_EQ(json::parse(openai.body)["error"]["param"], "input");
+  daemon.backend().script.submit_error = api::Error{api::ErrorCode::kOverloaded, "server busy"};
+  EXPECT_EQ(daemon.Post("/api/embeddings", R"({"model":"demo","prompt":"a"})").status, 503);
+}
+
+TEST(EmbeddingRoutes, AClientThatLeavesEndsTheWork) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {testing::Hold{},
+                                    api::Event(api::Failed{{api::ErrorCode::kInternal, "no"}})};
+  const auto holding = daemon.backend().holding.get_future();
+  const auto abandoned = daemon.backend().abandoned.get_future();
+  {
+    testing::RawClient client(daemon.port());
+    client.Send(testing::PostBytes("/api/embed", R"({"model":"demo","input":"x"})"));
+    holding.wait();
+  }
+  EXPECT_EQ(abandoned.wait_for(30s), std::future_status::ready);
+}
+
+}  // namespace
+}  // namespace quire::server
