@@ -19,7 +19,7 @@ namespace quire::runner::kernels {
 namespace {
 
 // Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level cache.
-constexpr size_t kItemRows = 32;
+constexpr size_t kItemRows = 64;
 // Keys per step of the running softmax, at most.
 constexpr size_t kTile = 64;
 
@@ -50,8 +50,9 @@ struct Running {
   alignas(64) float scores[kItemRows][kTile];
   alignas(64) float query[kItemRows * kMaxHeadDim];  // [rows, dim]
   alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, dim] of weighted values, in units of exp(max)
+  alignas(64) float keys[kMaxHeadDim * kTile];       // [dim, kTile] of the tile
+  alignas(64) float keep[kItemRows];                 // what the tile leaves of the sums so far
   float max[kItemRows];
-  float keep[kItemRows];    // what the tile leaves of the sums so far
   float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
 };
 
@@ -126,12 +127,12 @@ HWY_INLINE void CapScores(float* scores, size_t width, Scoring scoring) {
   }
 }
 
-// Turns the scores of keys [begin, end) of a tile `width` wide into weights relative to the running maximum;
-// returns the factor by which what was summed before must shrink.
-HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, size_t width, Scoring scoring, float* max,
-                       float* weight) {
+constexpr float kUnseen = -1e30F;
+
+// Scales the scores of keys [begin, end) of a tile `width` wide, marks the others unseen; returns the
+// largest.
+HWY_INLINE float ScaleScores(float* scores, size_t begin, size_t end, size_t width, Scoring scoring) {
   const F32 d;
-  constexpr float kUnseen = -1e30F;
   float scale = scoring.scale;
   if (scoring.soft_cap > 0) {
     std::fill(scores, scores + begin, 0.0F);
@@ -147,21 +148,119 @@ HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, size_t width, Sc
     hn::Store(scaled, d, scores + i);
     top = hn::Max(top, scaled);
   }
-  const float tile_max = hn::GetLane(hn::MaxOfLanes(d, top));
-  const bool first = *weight == 0.0F;
-  const float new_max = first ? tile_max : std::max(*max, tile_max);
-  // exp(-110) is 0 in float32, so unseen keys weigh exactly nothing.
-  const auto exp_below = [d](VF32 x) HWY_ATTR { return hn::Exp(d, hn::Max(x, hn::Set(d, -110.0F))); };
+  return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+// exp(x); exp(-110) is 0 in float32, so unseen keys weigh exactly nothing.
+HWY_INLINE VF32 ExpBelow(VF32 x) { return hn::Exp(F32(), hn::Max(x, hn::Set(F32(), -110.0F))); }
+
+// Turns scores into weights relative to `max`; returns their sum.
+HWY_INLINE float Weigh(float* scores, size_t width, float max) {
+  const F32 d;
   VF32 sum = hn::Zero(d);
   for (size_t i = 0; i < width; i += kLanes) {
-    const VF32 e = exp_below(hn::Sub(hn::Load(d, scores + i), hn::Set(d, new_max)));
+    const VF32 e = ExpBelow(hn::Sub(hn::Load(d, scores + i), hn::Set(d, max)));
     hn::Store(e, d, scores + i);
     sum = hn::Add(sum, e);
   }
-  const float keep = first ? 0.0F : hn::GetLane(exp_below(hn::Set(d, *max - new_max)));
-  *max = new_max;
-  *weight = *weight * keep + hn::GetLane(hn::SumOfLanes(d, sum));
-  return keep;
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// to [dim, kTile] column `key` = key `key` of a tile, for keys [begin, end), whose rows start at `keys`.
+template <class Row>
+HWY_INLINE void TransposeKeys(const std::byte* keys, size_t begin, size_t end, size_t dim, float* to) {
+  const size_t stride = Row::Bytes(dim);
+  size_t key = begin;
+#if HWY_TARGET != HWY_SCALAR
+  const F32 d;
+  const hn::Repartition<double, F32> d64;
+  constexpr size_t kBlocks = kLanes / 4;  // of 128 bits
+  for (; key + 4 <= end; key += 4) {
+    const Row four[4] = {{keys + key * stride},
+                         {keys + (key + 1) * stride},
+                         {keys + (key + 2) * stride},
+                         {keys + (key + 3) * stride}};
+    size_t c = 0;
+    for (; c + kLanes <= dim; c += kLanes) {
+      VF32 v[4];
+      for (size_t i = 0; i < 4; ++i) v[i] = typename Row::Block{four[i].data + Row::Bytes(c)}.Load(0);
+      // A 4x4 transpose within each block.
+      const auto low = [&](VF32 x, VF32 y)
+                           HWY_ATTR { return hn::BitCast(d64, hn::InterleaveLower(d, x, y)); };
+      const auto high = [&](VF32 x, VF32 y)
+                            HWY_ATTR { return hn::BitCast(d64, hn::InterleaveUpper(d, x, y)); };
+      const auto ab_low = low(v[0], v[1]), cd_low = low(v[2], v[3]);
+      const auto ab_high = high(v[0], v[1]), cd_high = high(v[2], v[3]);
+      alignas(64) float lanes[4][kLanes];
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, cd_low)), d, lanes[0]);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, cd_low)), d, lanes[1]);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, cd_high)), d, lanes[2]);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, cd_high)), d, lanes[3]);
+      for (size_t block = 0; block < kBlocks; ++block) {
+        for (size_t i = 0; i < 4; ++i) {
+          std::memcpy(to + (c + block * 4 + i) * kTile + key, lanes[i] + block * 4, 4 * sizeof(float));
+        }
+      }
+    }
+    for (; c < dim; ++c) {
+      for (size_t i = 0; i < 4; ++i) to[c * kTile + key + i] = four[i].Widen(c);
+    }
+  }
+#endif
+  for (; key < end; ++key) {
+    const Row row{keys + key * stride};
+    for (size_t c = 0; c < dim; ++c) to[c * kTile + key] = row.Widen(c);
+  }
+}
+
+// scores [kRows, kTile] columns [at, at + kWide vectors) = q [kRows, dim] times the tile's keys. An element
+// is summed in the order of `dim`.
+template <size_t kRows, size_t kWide>
+HWY_INLINE void ScoreTile(const float* q, size_t dim, const float* keys, size_t at, float* scores) {
+  const F32 d;
+  VF32 sums[kRows][kWide];
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::Zero(d);
+  }
+  for (size_t c = 0; c < dim; ++c) {
+    VF32 key[kWide];
+#pragma GCC unroll 2
+    for (size_t w = 0; w < kWide; ++w) key[w] = hn::Load(d, keys + c * kTile + at + w * kLanes);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+      const VF32 query = hn::Set(d, q[r * dim + c]);
+#pragma GCC unroll 2
+      for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(query, key[w], sums[r][w]);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (size_t w = 0; w < kWide; ++w) hn::Store(sums[r][w], d, scores + r * kTile + at + w * kLanes);
+  }
+}
+
+// The same for all rows and a tile `width` wide.
+HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const float* keys, size_t width,
+                          float* scores) {
+#if HWY_TARGET <= HWY_AVX3
+  constexpr size_t kRows = 8;  // times 2 vectors: 16 sums, 2 keys, a query
+#else
+  constexpr size_t kRows = 4;
+#endif
+  const auto run = [&]<size_t kSome>(size_t r) HWY_ATTR {
+    size_t at = 0;
+    for (; at + 2 * kLanes <= width; at += 2 * kLanes) {
+      ScoreTile<kSome, 2>(q + r * dim, dim, keys, at, scores + r * kTile);
+    }
+    for (; at < width; at += kLanes) ScoreTile<kSome, 1>(q + r * dim, dim, keys, at, scores + r * kTile);
+  };
+  size_t r = 0;
+  for (; r + kRows <= rows; r += kRows) run.template operator()<kRows>(r);
+  for (; r + 2 <= rows; r += 2) run.template operator()<2>(r);
+  for (; r < rows; ++r) run.template operator()<1>(r);
 }
 
 template <class Row>
@@ -183,7 +282,9 @@ class ItemRunner {
       std::copy_n(q + HeadOffset(r), g_.dim, run_.query + r * g_.dim);
       std::fill_n(run_.sum + r * g_.dim, g_.dim, 0.0F);
       run_.weight[r] = 0.0F;
+      run_.max[r] = 0.0F;
     }
+    std::fill_n(run_.keys, g_.dim * kTile, 0.0F);  // columns without a key yield numbers nobody looks at
     const size_t key_offset =
         cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
     const size_t value_offset =
@@ -224,30 +325,49 @@ class ItemRunner {
   // Keys at positions [begin, end) of the tile whose first key would be at position `tile`.
   void Tile(cache::Position tile, cache::Position begin, cache::Position end, const std::byte* keys,
             const std::byte* values) {
-    const size_t first = static_cast<size_t>(begin - tile), stride = Row::Bytes(g_.dim);
-    DotBlock<Row>(run_.query, g_.dim, rows_, keys + first * stride, stride, static_cast<size_t>(end - begin),
-                  g_.dim, &run_.scores[0][first], kTile);
-    const size_t page = static_cast<size_t>(g_.page_tokens);
+    const auto first = static_cast<size_t>(begin - tile), last = static_cast<size_t>(end - tile);
+    const auto page = static_cast<size_t>(g_.page_tokens);
     const size_t width = (std::min(kTile, page) + kLanes - 1) / kLanes * kLanes;
-    for (size_t r = 0; r < rows_; ++r) {
-      const cache::Position p = PositionOf(r);
-      const cache::Position from = std::max(begin, cache::OldestVisible(g_.group, p)),
-                            to = std::min(end, p + 1);
-      if (from < to) {
-        run_.keep[r] = Weigh(run_.scores[r], static_cast<size_t>(from - tile), static_cast<size_t>(to - tile),
-                             width, scoring_, &run_.max[r], &run_.weight[r]);
-      } else {
-        std::fill_n(run_.scores[r], width, 0.0F);
-        run_.keep[r] = 1;
-      }
-    }
-    const size_t last = static_cast<size_t>(end - tile);
+    TransposeKeys<Row>(keys, first, last, g_.dim, run_.keys);
+    ScoreKeys(run_.query, rows_, g_.dim, run_.keys, width, &run_.scores[0][0]);
+    WeighTile(tile, begin, end, width);
     size_t r = 0;
     for (; r + 4 <= rows_; r += 4) {
       AddValues<Row, 4>(run_.scores[r], first, last, values, g_.dim, run_.keep + r, run_.sum + r * g_.dim);
     }
     for (; r < rows_; ++r) {
       AddValues<Row, 1>(run_.scores[r], first, last, values, g_.dim, run_.keep + r, run_.sum + r * g_.dim);
+    }
+  }
+
+  // Turns the tile's scores into weights and moves the running maxima on.
+  void WeighTile(cache::Position tile, cache::Position begin, cache::Position end, size_t width) {
+    alignas(64) float sinks[kItemRows] = {};  // old maximum - new one
+    bool sees[kItemRows];
+    for (size_t r = 0; r < rows_; ++r) {
+      const cache::Position p = PositionOf(r);
+      const cache::Position from = std::max(begin, cache::OldestVisible(g_.group, p)),
+                            to = std::min(end, p + 1);
+      sees[r] = from < to;
+      if (!sees[r]) {
+        std::fill_n(run_.scores[r], width, 0.0F);
+        continue;
+      }
+      const float largest = ScaleScores(run_.scores[r], static_cast<size_t>(from - tile),
+                                        static_cast<size_t>(to - tile), width, scoring_);
+      const float max = run_.weight[r] == 0.0F ? largest : std::max(run_.max[r], largest);
+      sinks[r] = run_.max[r] - max;
+      run_.max[r] = max;
+    }
+    const F32 d;
+    for (size_t r = 0; r < rows_; r += kLanes) hn::Store(ExpBelow(hn::Load(d, sinks + r)), d, run_.keep + r);
+    for (size_t r = 0; r < rows_; ++r) {
+      if (!sees[r]) {
+        run_.keep[r] = 1;
+        continue;
+      }
+      if (run_.weight[r] == 0.0F) run_.keep[r] = 0;  // the first keys it sees
+      run_.weight[r] = run_.weight[r] * run_.keep[r] + Weigh(run_.scores[r], width, run_.max[r]);
     }
   }
 
