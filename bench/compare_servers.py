@@ -2,6 +2,7 @@
 """Quire beside another server on the same GGUF, through the scenarios of loadgen.py, one after the other.
 
   bench/compare_servers.py MODEL.gguf --peer 'llama-server -m {gguf} --port {port} -t 2 -np 16 -c 49152 -kvu' S3 S5
+  bench/compare_servers.py MODEL.gguf --peer '...' --rounds 3 S1 S2      in alternation, ratios with their spread
   bench/compare_servers.py MODEL.gguf S7 --scale 0.5          Quire alone
 
 {gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it (in a chroot, say). What is not an
@@ -16,6 +17,7 @@ import pathlib
 import shlex
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -111,6 +113,41 @@ def table(ours, theirs):
         print("| " + " | ".join("" if v is None else str(v) for v in row) + " |")
 
 
+def figures(runs):
+    """{figure: value} of one server's round: the mean over what a scenario printed more than once."""
+    found = {}
+    for d in runs:
+        name = d["scenario"] + (f" x{d['clients']}" if "clients" in d else "")
+        for figure in ("prefill_tok_s", "decode_tok_s", "decode_only_tok_s", "gen_tok_s"):
+            if d.get(figure) is not None:
+                found.setdefault(f"{name} {figure}", []).append(d[figure])
+        found.setdefault(f"{name} ttft_ms", []).append(d["ttft_ms"]["mean"])
+    return {figure: statistics.mean(values) for figure, values in found.items()}
+
+
+def ratios(rounds):
+    print("\n| figure | Quire | peer | ratio: median | least | most |\n|" + " --- |" * 6)
+    for figure in rounds[0][0]:
+        pairs = [(ours[figure], theirs[figure]) for ours, theirs in rounds if figure in ours and figure in theirs]
+        each = [peer / own if figure.endswith("_ms") else own / peer for own, peer in pairs]
+        print(f"| {figure} | {statistics.median(o for o, _ in pairs):.1f} | {statistics.median(t for _, t in pairs):.1f} | "
+              f"{statistics.median(each):.2f} | {min(each):.2f} | {max(each):.2f} |")
+
+
+def run_ours(a, store, rest):
+    port = free_port()
+    environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
+                   "OLLAMA_CONTEXT_LENGTH": a.context, "OLLAMA_KEEP_ALIVE": "-1"}
+    with serving([a.bin + "/quired"], port, environment) as process:
+        return drive("quire", port, process.pid, a.scenarios, rest)
+
+
+def run_peer(a, rest):
+    port = free_port()
+    with serving(shlex.split(a.peer.format(gguf=a.peer_gguf or a.gguf, port=port)), port) as process:
+        return drive("peer", port, process.pid, a.scenarios, rest)
+
+
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("gguf")
@@ -119,22 +156,15 @@ def main():
     parser.add_argument("--peer", help="command of the other server")
     parser.add_argument("--peer-gguf", help="the file as the peer sees it")
     parser.add_argument("--context", default="32768", help="of requests that name none, in tokens")
+    parser.add_argument("--rounds", type=int, default=1, help="of both servers, one after the other")
     a, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
         store = pathlib.Path(folder) / "models"
         make_store(store, a.gguf)
-        port = free_port()
-        environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
-                       "OLLAMA_CONTEXT_LENGTH": a.context, "OLLAMA_KEEP_ALIVE": "-1"}
-        with serving([a.bin + "/quired"], port, environment) as process:
-            ours = drive("quire", port, process.pid, a.scenarios, rest)
-    theirs = []
+        rounds = [(run_ours(a, store, rest), run_peer(a, rest) if a.peer else []) for _ in range(a.rounds)]
+    table(*rounds[-1])
     if a.peer:
-        port = free_port()
-        command = shlex.split(a.peer.format(gguf=a.peer_gguf or a.gguf, port=port))
-        with serving(command, port) as process:
-            theirs = drive("peer", port, process.pid, a.scenarios, rest)
-    table(ours, theirs)
+        ratios([(figures(ours), figures(theirs)) for ours, theirs in rounds])
 
 
 if __name__ == "__main__":
