@@ -100,6 +100,12 @@ int32_t CheckEvery() {
   return steps != nullptr ? std::max(std::atoi(steps), 1) : 0;
 }
 
+// QUIRE_QUANTIZE_ON_LOAD=TYPE: models whose weights are floats run in blocks of this type.
+std::string_view QuantizeOnLoad() {
+  const char* type = std::getenv("QUIRE_QUANTIZE_ON_LOAD");
+  return type != nullptr ? type : std::string_view();
+}
+
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
@@ -109,9 +115,10 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                kernels::InstructionSet());
     kernels::ComputeRowByRow();
   }
-  auto model = Load(request.path, [&link](float fraction, std::string_view stage) {
+  const auto progress = [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
-  });
+  };
+  auto model = Load(request.path, progress, QuantizeOnLoad());
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
   const int32_t trained = model->model->context_length();
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;

@@ -4,6 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runner/engine/cpu_count.h"
+#include "runner/weights/quantize_on_load.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -49,11 +52,17 @@ std::optional<api::TokenId> FindTurnOpener(const tokenizer::Tokenizer& tokenizer
 
 }  // namespace
 
-api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress) {
+api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
+                              std::string_view quantize) {
   LoadedModel loaded;
   progress(0.0F, "mapping weights");
   auto files = weights::Open(path);
   if (!files) return std::unexpected(files.error());
+  if (!quantize.empty()) {
+    progress(0.1F, "quantising weights");
+    files = weights::QuantizeOnLoad(std::move(*files), quantize, UsableCores());
+    if (!files) return std::unexpected(files.error());
+  }
   loaded.files = std::move(*files);
 
   progress(0.2F, "building tokenizer");

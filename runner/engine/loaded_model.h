@@ -35,7 +35,9 @@ struct LoadedModel {
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;
 
-// kBadModel or kNotFound names the file and the reason.
-api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress);
+// `quantize`: the type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as
+// they are. kBadModel or kNotFound names the file and the reason.
+api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
+                              std::string_view quantize = {});
 
 }  // namespace quire::runner::engine

@@ -9,16 +9,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "runner/weights/block_formats.h"
+#include "runner/weights/convert_rows.h"
 #include "runner/weights/ggml_types.h"
 #include "runner/weights/gguf.h"
 #include "runner/weights/gguf_model.h"
 #include "runner/weights/gguf_writer.h"
 #include "runner/weights/mapped_file.h"
-#include "runner/weights/quantize.h"
 #include "runner/weights/text.h"
 
 namespace quire::runner::weights {
@@ -67,27 +65,6 @@ std::pair<int64_t, std::string_view> BlockOf(std::string_view name) {
 // The first and last eighth of the layers, and every third between.
 bool GetsMoreBits(size_t place, size_t places) {
   return place < places / 8 || place >= 7 * places / 8 || (place - places / 8) % 3 == 2;
-}
-
-// Rows [first, first + rows) of `tensor` in another type, shared out over threads.
-void Convert(const Tensor& tensor, DataType to, int64_t first, int64_t rows, int threads,
-             std::span<std::byte> out) {
-  const int64_t columns = tensor.columns();
-  const size_t from_bytes = RowBytes(tensor.type, columns), to_bytes = RowBytes(to, columns);
-  const auto convert = [&](int64_t begin, int64_t end) {
-    std::vector<float> row(static_cast<size_t>(columns));
-    for (int64_t i = begin; i < end; ++i) {
-      Dequantize(tensor.type, tensor.data.data() + static_cast<size_t>(first + i) * from_bytes, columns,
-                 row.data());
-      Quantize(to, row, out.data() + static_cast<size_t>(i) * to_bytes);
-    }
-  };
-  std::vector<std::jthread> others;
-  const int64_t share = (rows + threads - 1) / threads;
-  for (int64_t begin = share; begin < rows; begin += share) {
-    others.emplace_back(convert, begin, std::min(rows, begin + share));
-  }
-  convert(0, std::min(rows, share));
 }
 
 // The type that each tensor gets.
@@ -173,7 +150,7 @@ api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_vi
     writer.AddTensor(tensors[i].name, types[i], tensors[i].shape);
   }
   return writer.Write(to, [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {
-    Convert(tensors[tensor], types[tensor], row, rows, std::max(1, threads), data);
+    ConvertRows(tensors[tensor], types[tensor], row, rows, std::max(1, threads), data);
   });
 }
 

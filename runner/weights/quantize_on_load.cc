@@ -1,0 +1,193 @@
+#include "runner/weights/quantize_on_load.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "runner/weights/convert_rows.h"
+#include "runner/weights/tensor_index.h"
+#include "runner/weights/text.h"
+
+namespace quire::runner::weights {
+namespace {
+
+constexpr size_t kAlignment = 64;  // of a tensor's blocks
+
+constexpr auto kTypes =
+    std::to_array<DataType>({DataType::kQ8_0, DataType::kQ6_K, DataType::kQ4_K, DataType::kQ4_0});
+
+// Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
+// projections of a delta net's decay and step, tables of positions and types.
+constexpr std::string_view kLeftAlone[] = {"norm",           "conv.conv",    "conv1d",
+                                           "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
+                                           "mlp.gate.",      "router",       "shared_expert_gate",
+                                           "in_proj_a",      "in_proj_b",    "ssm_alpha",
+                                           "ssm_beta",       "ssm_ba",       "altup",
+                                           "laurel",         "centroids",    "per_layer_model_proj",
+                                           "position_embd",  "token_types"};
+
+constexpr std::string_view kEnds[] = {"embed_tokens.weight", "lm_head.weight"};
+constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};
+
+bool IsEnd(std::string_view name) {
+  return std::ranges::find(kGgufEnds, name) != std::end(kGgufEnds) ||
+         std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// The type that a tensor is to have.
+DataType TypeFor(const Tensor& tensor, DataType wanted) {
+  const std::string_view name = tensor.name;
+  const bool in_blocks = BlockElements(tensor.type) > 1;
+  const bool matrix =
+      tensor.shape.size() >= 2 && (name.ends_with("weight") || name.find("experts.") != name.npos);
+  const bool left_alone = std::ranges::any_of(
+      kLeftAlone, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+  if (in_blocks || !matrix || left_alone) return tensor.type;
+  const bool coarse = wanted == DataType::kQ4_0 || wanted == DataType::kQ4_K;
+  for (const DataType type : {coarse && IsEnd(name) ? DataType::kQ6_K : wanted, DataType::kQ8_0}) {
+    if (tensor.columns() % BlockElements(type) == 0) return type;
+  }
+  return tensor.type;
+}
+
+std::optional<DataType> FindType(std::string_view name) {
+  const auto equal = [](char a, char b) {
+    return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
+  };
+  for (const DataType type : kTypes) {
+    if (std::ranges::equal(Name(type), name, equal)) return type;
+  }
+  return std::nullopt;
+}
+
+// An unnamed file that is mapped whole and goes with this.
+class Scratch {
+ public:
+  // Its space is reserved, so that a full disk is an error here and no signal later.
+  static api::Result<Scratch> Make(size_t bytes) {
+    Scratch scratch;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path();
+    const auto fail = [&](int error) {
+      return api::Fail(api::ErrorCode::kInternal,
+                       fmt::format("{}: a file of {} bytes for quantised weights: {}", folder.string(), bytes,
+                                   std::generic_category().message(error)));
+    };
+    std::string name = folder / "quire-weights-XXXXXX";
+    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    if (fd < 0) return fail(errno);
+    ::unlink(name.c_str());
+    const int reserved = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+    void* const data =
+        reserved != 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const int error = reserved != 0 ? reserved : errno;
+    ::close(fd);
+    if (data == MAP_FAILED) return fail(error);
+    scratch.data_ = {static_cast<std::byte*>(data), bytes};
+    return scratch;
+  }
+  Scratch() = default;
+  Scratch(Scratch&& other) noexcept : data_(std::exchange(other.data_, {})) {}
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Scratch() {
+    if (!data_.empty()) ::munmap(data_.data(), data_.size());
+  }
+
+  std::span<std::byte> data() const { return data_; }
+
+ private:
+  std::span<std::byte> data_;
+};
+
+class QuantizedFiles final : public ModelFiles {
+ public:
+  QuantizedFiles(std::shared_ptr<const ModelFiles> files, std::vector<Tensor> tensors, Scratch blocks)
+      : files_(std::move(files)), blocks_(std::move(blocks)), index_(std::move(tensors)) {}
+
+  const Tensor* Find(std::string_view name) const override { return index_.Find(name); }
+  const std::vector<Tensor>& tensors() const override { return index_.all(); }
+
+  Format format() const override { return files_->format(); }
+  std::string path() const override { return files_->path(); }
+  std::string architecture() const override { return files_->architecture(); }
+  std::optional<std::vector<int64_t>> Integers(std::string_view name) const override {
+    return files_->Integers(name);
+  }
+  const nlohmann::ordered_json& config() const override { return files_->config(); }
+  const nlohmann::ordered_json& generation_config() const override { return files_->generation_config(); }
+  const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }
+  const std::string& tokenizer_json() const override { return files_->tokenizer_json(); }
+  std::span<const std::byte> tokenizer_model() const override { return files_->tokenizer_model(); }
+  std::string chat_template() const override { return files_->chat_template(); }
+  std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
+
+ private:
+  const std::shared_ptr<const ModelFiles> files_;
+  const Scratch blocks_;  // what the tensors that changed lie in
+  const TensorIndex index_;
+};
+
+size_t BytesAs(const Tensor& tensor, DataType type) {
+  const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(type, tensor.columns());
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+std::vector<std::string_view> LoadQuantizationNames() {
+  std::vector<std::string_view> names;
+  names.reserve(kTypes.size());
+  for (const DataType type : kTypes) names.push_back(Name(type));
+  return names;
+}
+
+api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<const ModelFiles> files,
+                                                              std::string_view name, int threads) {
+  const auto type = FindType(name);
+  if (!type) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("{} is no type to quantise to on loading; these are: {}", Quoted(name),
+                                 fmt::join(LoadQuantizationNames(), ", ")));
+  }
+  std::vector<Tensor> tensors = files->tensors();
+  size_t bytes = 0;
+  for (const Tensor& tensor : tensors) {
+    const DataType to = TypeFor(tensor, *type);
+    if (to != tensor.type) bytes += BytesAs(tensor, to);
+  }
+  if (bytes == 0) return files;
+  auto blocks = Scratch::Make(bytes);
+  if (!blocks) return std::unexpected(blocks.error());
+  size_t at = 0;
+  for (Tensor& tensor : tensors) {
+    const DataType to = TypeFor(tensor, *type);
+    if (to == tensor.type) continue;
+    const size_t used = static_cast<size_t>(tensor.rows()) * RowBytes(to, tensor.columns());
+    const std::span<std::byte> out = blocks->data().subspan(at, used);
+    ConvertRows(tensor, to, 0, tensor.rows(), std::max(threads, 1), out);
+    at += BytesAs(tensor, to);
+    tensor.type = to;
+    tensor.data = out;
+  }
+  return std::make_shared<const QuantizedFiles>(std::move(files), std::move(tensors), *std::move(blocks));
+}
+
+}  // namespace quire::runner::weights
