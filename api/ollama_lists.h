@@ -48,6 +48,7 @@ struct ShowReply {
   std::string parameters_json;  // object, or empty
   std::string overrides_json;   // ShowRequest::options_json
   std::string chat_template;
+  bool template_in_weights = false;  // the weights' own file brings it: the Modelfile leaves it out
   std::string system;
   ModelDetails details;
   std::vector<Message> messages;

@@ -66,6 +66,7 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.licenses = model.licenses;
   reply.parameters_json = model.parameters_json;
   reply.chat_template = model.go_template.empty() ? description.chat_template : model.go_template;
+  reply.template_in_weights = model.go_template.empty();
   reply.system = model.system;
   reply.details = DetailsOf(model.details);
   reply.messages = model.messages;

@@ -1,42 +1,21 @@
 #include "server/cli/chat.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "server/cli/line_editor.h"
+#include "server/cli/terminal.h"
 
 namespace quire::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kQuotes = "\"\"\"";  // around a message of several lines
-constexpr std::string_view kHelp =
-    "Available commands:\n"
-    "  /set system TEXT            system message of this conversation\n"
-    "  /set parameter NAME VALUE   an option such as temperature, num_ctx, seed or stop\n"
-    "  /set verbose | quiet        counts and rates after each answer, or not\n"
-    "  /clear                      forget the conversation\n"
-    "  /bye                        leave (so does Ctrl-D)\n"
-    "  /? or /help                 this text\n"
-    "\"\"\" begins and ends a message of several lines. Ctrl-C stops an answer.\n";
-
-// Takes the next word off `text`.
-std::string_view TakeWord(std::string_view& text) {
-  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  const size_t end = std::min(text.find(' ', begin), text.size());
-  const std::string_view word = text.substr(begin, end - begin);
-  text.remove_prefix(std::min(text.find_first_not_of(' ', end), text.size()));
-  return word;
-}
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string Duration(double nanoseconds) {
   if (nanoseconds >= 1e9) return fmt::format("{:.3f}s", nanoseconds / 1e9);
@@ -61,62 +40,18 @@ void PrintStatistics(const Json& reply) {
              rate(number("eval_count"), number("eval_duration")));
 }
 
-std::filesystem::path HistoryFile() {
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::filesystem::path(home) / ".quire_history" : "";
-}
-
-// Columns of the terminal at stdout; 0 = it is none.
-int OutputColumns() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
-  return size.ws_col;
-}
-
-// Ctrl-C ends a line or an answer, never the conversation: between the two it waits until the next of them
-// asks for it.
-class InterruptsHeld {
- public:
-  InterruptsHeld() {
-    sigset_t interrupt;
-    ::sigemptyset(&interrupt);
-    ::sigaddset(&interrupt, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
+// "AAA" "B B" as two; anything else as one.
+Json StopWords(std::string_view text) {
+  Json words = Json::array();
+  std::string_view rest = text;
+  while (!rest.empty() && rest.front() == '"') {
+    const size_t close = rest.find('"', 1);
+    if (close == std::string_view::npos) break;
+    words.push_back(std::string(rest.substr(1, close - 1)));
+    rest.remove_prefix(close + 1);
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   }
-  ~InterruptsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  InterruptsHeld(const InterruptsHeld&) = delete;
-  InterruptsHeld& operator=(const InterruptsHeld&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-// A message: a line, or several between """. Nothing at the end of input.
-std::optional<std::string> ReadMessage(LineEditor& editor) {
-  using Kind = LineEditor::Input::Kind;
-  std::string text;
-  bool open = false;  // a """ that is not closed yet
-  for (;;) {
-    const LineEditor::Input input = editor.Read(open ? "... " : ">>> ");
-    if (input.kind != Kind::kLine) std::fputs("\n", stdout);
-    if (input.kind == Kind::kEnd) return std::nullopt;
-    if (input.kind == Kind::kInterrupted) {
-      if (!open && input.text.empty()) fmt::print("Use Ctrl-D or /bye to leave.\n");
-      text.clear();
-      open = false;
-      continue;
-    }
-    std::string_view line = input.text;
-    if (!open) {
-      if (!line.starts_with(kQuotes)) return input.text;
-      line.remove_prefix(kQuotes.size());
-    } else {
-      text += '\n';
-    }
-    text += line;
-    if (line.ends_with(kQuotes)) return text.substr(0, text.size() - kQuotes.size());
-    open = true;
-  }
+  return rest.empty() && !words.empty() ? words : Json::array({std::string(text)});
 }
 
 }  // namespace
@@ -143,8 +78,22 @@ std::string Chat::RequestBody(const std::string& question) const {
     body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
   body["messages"].push_back({{"role", "user"}, {"content", question}});
   AddKeepAlive(body);
+  if (!options_.format.empty()) {
+    const Json schema = Json::parse(options_.format, nullptr, false);
+    body["format"] = schema.is_object() ? schema : Json(options_.format);
+  }
+  if (!options_.think.empty()) {
+    const bool truth = options_.think == "true" || options_.think == "false";
+    body["think"] = truth ? Json(options_.think == "true") : Json(options_.think);
+  }
   for (const auto& [name, value] : parameters_) body["options"][name] = Json::parse(value);
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Dump(body);
+}
+
+void Chat::Print(std::string_view text) {
+  const std::string shown = wrap_.Put(text, options_.word_wrap ? Columns(stdout) : 0);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  std::fflush(stdout);
 }
 
 api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
@@ -156,11 +105,14 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
                      error->is_string() ? error->get<std::string>() : error->dump());
   }
   if (const auto message = reply.find("message"); message != reply.end() && message->is_object()) {
+    const std::string thought = options_.hide_thinking ? "" : message->value("thinking", "");
     const std::string text = message->value("content", "");
+    if (!thought.empty() && !thinking_) Print("Thinking...\n");
+    if (!thought.empty()) Print(thought);
+    if (thinking_ && thought.empty() && !text.empty()) Print("\n...done thinking.\n\n");
+    thinking_ = !thought.empty() || (thinking_ && text.empty());
     answer += text;
-    const std::string shown = wrap_.Put(text, OutputColumns());
-    std::fwrite(shown.data(), 1, shown.size(), stdout);
-    std::fflush(stdout);
+    Print(text);
   }
   if (reply.value("done", false)) {
     std::fputs(isatty(STDOUT_FILENO) != 0 ? "\n\n" : "\n", stdout);
@@ -173,6 +125,7 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
 api::Result<void> Chat::Ask(const std::string& question) {
   std::string answer;
   wrap_ = WordWrap();
+  thinking_ = false;
   api::Result<void> stream_error;
   auto done = client_.PostLines("/api/chat", RequestBody(question), [&](std::string_view line) {
     if (auto ok = OnLine(line, answer); !ok && stream_error) stream_error = std::move(ok);
@@ -188,73 +141,53 @@ api::Result<void> Chat::Ask(const std::string& question) {
   return done;
 }
 
-void Chat::Set(std::string_view arguments) {
-  const std::string_view what = TakeWord(arguments);
-  if (what == "system" && !arguments.empty()) {
-    system_ = arguments;
-    fmt::print("Set system message.\n");
-  } else if (what == "parameter") {
-    const std::string name(TakeWord(arguments));
-    if (name.empty() || arguments.empty()) {
-      fmt::print("Usage: /set parameter NAME VALUE\n");
-      return;
-    }
-    const Json parsed = Json::parse(arguments, nullptr, false);
-    const Json value = name == "stop" ? Json::array({std::string(arguments)})
-                                      : (parsed.is_discarded() ? Json(std::string(arguments)) : parsed);
-    parameters_.emplace_back(name, value.dump(-1, ' ', false, Json::error_handler_t::replace));
-    fmt::print("Set parameter {} to {}.\n", name, arguments);
-  } else if (what == "verbose" || what == "quiet") {
-    options_.verbose = what == "verbose";
-    fmt::print("Set {} mode.\n", what);
-  } else {
-    fmt::print("{}", kHelp);
-  }
-}
-
-Chat::Next Chat::Command(std::string_view line) {
-  const std::string_view command = TakeWord(line);
-  if (command == "/bye" || command == "/exit") return Next::kEnd;
-  if (command == "/clear") {
-    turns_.clear();
-    fmt::print("Cleared session context.\n");
-  } else if (command == "/set") {
-    Set(line);
-  } else if (command == "/?" || command == "/help") {
-    fmt::print("{}", kHelp);
-  } else {
-    fmt::print("Unknown command '{}'. Type /? for help.\n", command);
-  }
-  return Next::kGoOn;
-}
-
-// Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
 api::Result<void> Chat::Load() {
   Json body = {{"model", options_.model}};
   AddKeepAlive(body);
-  return client_.PostLines("/api/generate", body.dump(-1, ' ', false, Json::error_handler_t::replace),
-                           [](std::string_view) {});
+  return client_.PostLines("/api/generate", Dump(body), [](std::string_view) {});
 }
 
-int Chat::Converse() {
-  if (const auto loaded = Load(); !loaded) {
-    fmt::print(stderr, "Error: {}\n", loaded.error().message);
-    return 1;
+api::Result<void> Chat::Switch(const std::string& model) {
+  std::string before = std::exchange(options_.model, model);
+  if (auto loaded = Load(); !loaded) {
+    options_.model = std::move(before);
+    return loaded;
   }
-  const InterruptsHeld held;
-  LineEditor editor(HistoryFile());
-  while (auto message = ReadMessage(editor)) {
-    const size_t begin = message->find_first_not_of(" \t\n");
-    if (begin == std::string::npos) continue;
-    if ((*message)[begin] == '/') {
-      if (Command(std::string_view(*message).substr(begin)) == Next::kEnd) break;
-      continue;
-    }
-    if (auto answered = Ask(*message); !answered && answered.error().code != api::ErrorCode::kCancelled) {
-      fmt::print(stderr, "Error: {}\n\n", answered.error().message);
-    }
+  turns_.clear();
+  return {};
+}
+
+api::Result<void> Chat::Save(const std::string& name) {
+  Json body = {{"model", name}, {"from", options_.model}, {"stream", false}};
+  if (!system_.empty()) body["system"] = system_;
+  for (const auto& [parameter, value] : parameters_) body["parameters"][parameter] = Json::parse(value);
+  for (const auto& turn : turns_)
+    body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
+  const auto made = client_.Post("/api/create", Dump(body));
+  return made ? api::Result<void>() : std::unexpected(made.error());
+}
+
+api::Result<std::string> Chat::Show() {
+  return client_.Post("/api/show", Dump(Json{{"model", options_.model}}));
+}
+
+void Chat::SetParameter(const std::string& name, std::string_view value) {
+  const Json parsed = Json::parse(value, nullptr, false);
+  const Json given = name == "stop"          ? StopWords(value)
+                     : parsed.is_discarded() ? Json(std::string(value))
+                                             : parsed;
+  const auto known = std::ranges::find(parameters_, name, &std::pair<std::string, std::string>::first);
+  if (known != parameters_.end()) {
+    known->second = Dump(given);
+  } else {
+    parameters_.emplace_back(name, Dump(given));
   }
-  return 0;
+}
+
+std::string Chat::Parameters() const {
+  std::string lines;
+  for (const auto& [name, value] : parameters_) lines += fmt::format("{:<30} {}\n", name, value);
+  return lines;
 }
 
 }  // namespace quire::cli

@@ -1,4 +1,4 @@
-// `quire run`: one question, or a conversation in the terminal.
+// A conversation with a model: what was said, what was set for it, and the requests that go on with it.
 #pragma once
 
 #include <cstdio>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/error.h"
@@ -17,10 +18,14 @@ namespace quire::cli {
 struct ChatOptions {
   std::string model;
   std::optional<std::string> keep_alive;
-  bool verbose = false;  // print counts and rates to stderr after each answer
+  std::string format;  // "json", a JSON Schema, or empty
+  std::string think;   // "true", "false", a level, or empty = not said
+  bool hide_thinking = false;
+  bool verbose = false;   // print counts and rates to stderr after each answer
+  bool word_wrap = true;  // break lines between words on a terminal
 };
 
-// The conversation so far and what was set for it. One thread.
+// One thread.
 class Chat {
  public:
   Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
@@ -29,33 +34,46 @@ class Chat {
   // as far as it came. Errors leave the conversation as it was.
   api::Result<void> Ask(const std::string& question);
 
-  // Reads questions from the terminal until /bye or end of input. The value is the exit code.
-  int Converse();
+  // Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
+  api::Result<void> Load();
+  // Goes on with another model; what was said is forgotten. Errors leave everything as it was.
+  api::Result<void> Switch(const std::string& model);
+  // Makes a model of that name out of this one, what was set and what was said.
+  api::Result<void> Save(const std::string& name);
+  // The body of POST /api/show.
+  api::Result<std::string> Show();
+
+  ChatOptions& options() { return options_; }
+  void Clear() { turns_.clear(); }
+  void SetSystem(std::string text) { system_ = std::move(text); }
+  const std::string& system() const { return system_; }
+  // An option by its name; what is not JSON is a text, "stop" is a list of words in quotes or one.
+  void SetParameter(const std::string& name, std::string_view value);
+  // "name    value", a line for each.
+  std::string Parameters() const;
 
  private:
   struct Turn {
     std::string role;
     std::string content;
   };
-  enum class Next { kGoOn, kEnd };
 
-  api::Result<void> Load();
   void AddKeepAlive(nlohmann::ordered_json& body) const;
-  Next Command(std::string_view line);
-  void Set(std::string_view arguments);
   std::string RequestBody(const std::string& question) const;
   // Prints what the line adds; the error it carries, if any.
   api::Result<void> OnLine(std::string_view line, std::string& answer);
+  void Print(std::string_view text);
 
   Client& client_;
   ChatOptions options_;
   std::vector<Turn> turns_;
-  WordWrap wrap_;  // of the answer that is being shown
+  WordWrap wrap_;          // of the answer that is being shown
+  bool thinking_ = false;  // its last piece was a thought
   std::string system_;
-  std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value
+  std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value; each name once
 };
 
-// Reads stdin to its end.
+// Reads to the end.
 std::string ReadAll(std::FILE* file);
 
 }  // namespace quire::cli

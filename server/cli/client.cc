@@ -14,15 +14,18 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace quire::cli {
 namespace {
@@ -37,6 +40,8 @@ struct Call {
   http::verb verb = http::verb::get;
   std::string path;
   std::string body;
+  std::filesystem::path file;  // goes as the body instead, unless empty
+  std::function<void(int64_t)> on_sent;
   std::function<void(std::string_view)> on_bytes;  // of a 200 reply
 
   asio::io_context io;
@@ -46,6 +51,22 @@ struct Call {
   unsigned status = 0;
   std::string error_body;
 };
+
+asio::awaitable<void> SendFile(Call& call, http::request<http::string_body> request) {
+  std::ifstream file(call.file, std::ios::binary);
+  request.content_length(std::filesystem::file_size(call.file));
+  request.set(http::field::content_type, "application/octet-stream");
+  http::request_serializer<http::string_body> serializer(request);
+  co_await http::async_write_header(call.socket, serializer, asio::use_awaitable);
+  std::vector<char> bytes(size_t{1} << 20);
+  int64_t sent = 0;
+  while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), file.gcount() > 0) {
+    const auto count = static_cast<size_t>(file.gcount());
+    co_await asio::async_write(call.socket, asio::buffer(bytes.data(), count), asio::use_awaitable);
+    sent += static_cast<int64_t>(count);
+    call.on_sent(sent);
+  }
+}
 
 asio::awaitable<void> Converse(Call& call) {
   tcp::resolver resolver(call.io);
@@ -59,12 +80,17 @@ asio::awaitable<void> Converse(Call& call) {
   request.set(http::field::user_agent, "quire/" QUIRE_VERSION);
   if (call.verb == http::verb::post) request.set(http::field::content_type, "application/json");
   request.keep_alive(false);
-  request.prepare_payload();
-  co_await http::async_write(call.socket, request, asio::use_awaitable);
+  if (call.file.empty()) {
+    request.prepare_payload();
+    co_await http::async_write(call.socket, request, asio::use_awaitable);
+  } else {
+    co_await SendFile(call, std::move(request));
+  }
 
   boost::beast::flat_buffer buffer;
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(boost::none);
+  parser.skip(call.verb == http::verb::head);
   co_await http::async_read_header(call.socket, buffer, parser, asio::use_awaitable);
   call.status = parser.get().result_int();
   std::array<char, 16384> bytes;
@@ -76,7 +102,7 @@ asio::awaitable<void> Converse(Call& call) {
                                    asio::redirect_error(asio::use_awaitable, error));
     if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
     const std::string_view piece(bytes.data(), bytes.size() - parser.get().body().size);
-    if (call.status == 200) {
+    if (call.status / 100 == 2) {
       call.on_bytes(piece);
     } else {
       call.error_body.append(piece);
@@ -169,20 +195,70 @@ api::Result<void> Exchange(Call& call, bool interruptible) {
       return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", error.what()));
     }
   }
-  if (call.status != 200) return std::unexpected(ErrorOf(call));
+  if (call.status / 100 != 2) return std::unexpected(ErrorOf(call));
   return {};
+}
+
+// The whole body of the reply.
+api::Result<std::string> ExchangeWhole(Call& call) {
+  std::string body;
+  call.on_bytes = [&body](std::string_view bytes) { body.append(bytes); };
+  if (auto done = Exchange(call, false); !done) return std::unexpected(done.error());
+  return body;
 }
 
 }  // namespace
 
 api::Result<std::string> Client::Get(std::string_view path) {
   Call call;
-  std::string body;
   call.endpoint = endpoint_;
   call.path = path;
-  call.on_bytes = [&body](std::string_view bytes) { body.append(bytes); };
-  if (auto done = Exchange(call, false); !done) return std::unexpected(done.error());
-  return body;
+  return ExchangeWhole(call);
+}
+
+api::Result<std::string> Client::Post(std::string_view path, std::string body) {
+  Call call;
+  call.endpoint = endpoint_;
+  call.verb = http::verb::post;
+  call.path = path;
+  call.body = std::move(body);
+  return ExchangeWhole(call);
+}
+
+api::Result<void> Client::Delete(std::string_view path, std::string body) {
+  Call call;
+  call.endpoint = endpoint_;
+  call.verb = http::verb::delete_;
+  call.path = path;
+  call.body = std::move(body);
+  const auto reply = ExchangeWhole(call);
+  return reply ? api::Result<void>() : std::unexpected(reply.error());
+}
+
+api::Result<bool> Client::Has(std::string_view path) {
+  Call call;
+  call.endpoint = endpoint_;
+  call.verb = http::verb::head;
+  call.path = path;
+  const auto reply = ExchangeWhole(call);
+  if (reply) return true;
+  if (reply.error().code == api::ErrorCode::kNotFound) return false;
+  return std::unexpected(reply.error());
+}
+
+api::Result<void> Client::PostFile(std::string_view path, const std::filesystem::path& file,
+                                   const std::function<void(int64_t)>& on_sent) {
+  if (!std::ifstream(file, std::ios::binary)) {
+    return api::Fail(api::ErrorCode::kNotFound, fmt::format("{}: cannot be read", file.string()));
+  }
+  Call call;
+  call.endpoint = endpoint_;
+  call.verb = http::verb::post;
+  call.path = path;
+  call.file = file;
+  call.on_sent = on_sent;
+  call.on_bytes = [](std::string_view) {};
+  return Exchange(call, true);
 }
 
 api::Result<void> Client::PostLines(std::string_view path, std::string body,

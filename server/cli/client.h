@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,16 @@ class Client {
   // The body of a 200 reply. Errors: kUnavailable "could not connect to ..., is it running?"; otherwise the
   // server's own message, with the code that its status stands for.
   api::Result<std::string> Get(std::string_view path);
+
+  // The same for a POST of JSON.
+  api::Result<std::string> Post(std::string_view path, std::string body);
+  api::Result<void> Delete(std::string_view path, std::string body);
+  // Whether a HEAD is answered 200; false for 404.
+  api::Result<bool> Has(std::string_view path);
+  // Posts a file's bytes and tells of how many have left. SIGINT as in PostLines. kNotFound when the file
+  // cannot be read.
+  api::Result<void> PostFile(std::string_view path, const std::filesystem::path& file,
+                             const std::function<void(int64_t sent)>& on_sent);
 
   // Posts JSON and hands over each line of the reply (without its newline) as it arrives. SIGINT while it
   // runs closes the connection and gives kCancelled; the process goes on.

@@ -75,7 +75,7 @@ LineEditor::LineEditor(std::filesystem::path history_file)
 }
 
 LineEditor::~LineEditor() {
-  if (!history_file_.empty()) {
+  if (!history_file_.empty() && keep_history_) {
     std::error_code ignored;
     std::filesystem::create_directories(history_file_.parent_path(), ignored);
     const mode_t before = ::umask(077);  // what was asked is nobody else's business
@@ -139,7 +139,7 @@ LineEditor::Input LineEditor::Read(const char* prompt) {
   input.kind = Input::Kind::kLine;
   input.text.assign(line, static_cast<size_t>(count));
   while (input.text.ends_with('\n') || input.text.ends_with('\r')) input.text.pop_back();
-  if (input.text.find_first_not_of(" \t") != std::string::npos) {
+  if (keep_history_ && input.text.find_first_not_of(" \t") != std::string::npos) {
     HistEvent event;
     ::history(history_, &event, H_ENTER, input.text.c_str());
   }

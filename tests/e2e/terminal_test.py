@@ -174,6 +174,58 @@ class Conversation(unittest.TestCase):
             terminal.type("/bye\r")
             self.assertEqual(0, terminal.ends())
 
+    def test_set_show_load_and_save(self):
+        with Terminal(self.daemon, MODEL) as terminal:
+            def does(line, *shown):
+                terminal.type(line + "\r")
+                for text in shown:
+                    terminal.expect(text)
+                terminal.expect(">>> ")
+
+            terminal.expect(">>> ")
+            does("/set", "/set system TEXT")
+            does("/set system Be brief.", "Set system message.")
+            does("/show system", "Be brief.")
+            does("/set parameter temperature 0", "Set parameter temperature to 0.")
+            does('/set parameter stop "AAA" "B B"', "Set parameter stop")
+            does("/show parameters", "Set in this session:", "temperature", '["AAA","B B"]')
+            does("/set nowordwrap", "Set nowordwrap mode.")
+            does("/set nohistory", "Set nohistory mode.")
+            does("/set verbose", "Set verbose mode.")
+            does("Hello!", "eval rate:")
+            does("/set quiet", "Set quiet mode.")
+            does("/show info", "architecture")
+            does("/show license", "\r\n")
+            does("/show", "/show modelfile")
+            does("/save kept", "Created new model 'kept'.")
+            does("/load kept", "Loaded model 'kept'.")
+            does("/show modelfile", "FROM ", "SYSTEM Be brief.", "PARAMETER temperature 0", "MESSAGE user Hello!")
+            does("/load nobody", "not found")
+            does("/clear", "Cleared session context.")
+            does("/nonsense", "Unknown command '/nonsense'")
+            does("/?", "/save NAME")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+        shown = self.daemon.post("/api/show", {"model": "kept"}).json
+        self.assertEqual(shown["system"], "Be brief.")
+        self.assertEqual(shown["messages"][0], {"role": "user", "content": "Hello!"})
+        history = pathlib.Path(self.daemon.environment["HOME"]) / ".quire_history"
+        self.assertNotIn("nonsense", history.read_text() if history.exists() else "")
+
+    def test_a_system_message_of_several_lines(self):
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type('/set system """one\r')
+            terminal.expect("... ")
+            terminal.type('two"""\r')
+            terminal.expect("Set system message.")
+            terminal.expect(">>> ")
+            terminal.type("/show system\r")
+            terminal.expect("one\r\ntwo")
+            terminal.expect(">>> ")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
     def test_an_unknown_model_is_told_at_once(self):
         with Terminal(self.daemon, "no-such-model") as terminal:
             terminal.expect('Error: model "no-such-model:latest" not found')

@@ -1,0 +1,37 @@
+// The command line of `quire`: every command and option is declared here once. The program, its man page and
+// the completions of the shells are made of this declaration.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "server/cli/chat.h"
+#include "server/cli/create.h"
+#include "server/options.h"
+
+namespace quire::cli {
+
+// What the command line said. Outlives the App that Declare() filled.
+struct Arguments {
+  server::OptionTable daemon;
+  ChatOptions chat;
+  std::string keep_alive;
+  std::vector<std::string> words;
+  bool no_word_wrap = false;
+  CreateOptions create;
+  std::string model;
+  std::vector<std::string> models;
+  std::string source, destination;
+  std::string prefix;
+  bool verbose = false;
+  bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
+       show_template = false;
+};
+
+void Declare(CLI::App& app, Arguments& arguments);
+
+// Positionals that name a model of the store; completions offer those.
+bool NamesModel(const CLI::Option& option);
+
+}  // namespace quire::cli

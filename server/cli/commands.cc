@@ -1,0 +1,83 @@
+#include "server/cli/commands.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/cli/lists.h"
+#include "server/cli/show.h"
+#include "server/cli/terminal.h"
+
+namespace quire::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Seconds Now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
+
+int Print(const api::Result<std::string>& text) {
+  if (!text) return Complain(text.error());
+  fmt::print("{}", *text);
+  return 0;
+}
+
+const char* MemberOf(const Arguments& arguments) {
+  if (arguments.show_license) return "license";
+  if (arguments.show_modelfile) return "modelfile";
+  if (arguments.show_parameters) return "parameters";
+  if (arguments.show_system) return "system";
+  return arguments.show_template ? "template" : nullptr;
+}
+
+}  // namespace
+
+int List(Client& client, const Arguments& arguments) {
+  const auto body = client.Get("/api/tags");
+  return body ? Print(ListTable(*body, arguments.prefix, Now())) : Complain(body.error());
+}
+
+int Ps(Client& client) {
+  const auto body = client.Get("/api/ps");
+  return body ? Print(PsTable(*body, Now())) : Complain(body.error());
+}
+
+int Show(Client& client, const Arguments& arguments) {
+  const auto body =
+      client.Post("/api/show", Dump({{"model", arguments.model}, {"verbose", arguments.verbose}}));
+  if (!body) return Complain(body.error());
+  const char* member = MemberOf(arguments);
+  return Print(member != nullptr ? ShowMember(*body, member) : ShowText(*body, arguments.verbose));
+}
+
+int Copy(Client& client, const Arguments& arguments) {
+  const auto done =
+      client.Post("/api/copy", Dump({{"source", arguments.source}, {"destination", arguments.destination}}));
+  if (!done) return Complain(done.error());
+  fmt::print("copied '{}' to '{}'\n", arguments.source, arguments.destination);
+  return 0;
+}
+
+int Remove(Client& client, const Arguments& arguments) {
+  int code = 0;
+  for (const std::string& model : arguments.models) {
+    if (const auto done = client.Delete("/api/delete", Dump({{"model", model}})); !done) {
+      code = Complain(done.error());
+    } else {
+      fmt::print("deleted '{}'\n", model);
+    }
+  }
+  return code;
+}
+
+int Stop(Client& client, const Arguments& arguments) {
+  const auto done = client.Post("/api/generate", Dump({{"model", arguments.model}, {"keep_alive", 0}}));
+  if (done) return 0;
+  if (done.error().code != api::ErrorCode::kNotFound) return Complain(done.error());
+  return Complain(
+      {api::ErrorCode::kNotFound, fmt::format("couldn't find model \"{}\" to stop", arguments.model)});
+}
+
+}  // namespace quire::cli

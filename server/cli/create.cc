@@ -1,0 +1,212 @@
+#include "server/cli/create.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "api/modelfile_parse.h"
+#include "server/cli/progress.h"
+#include "server/cli/terminal.h"
+#include "server/sha256.h"
+
+namespace quire::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using api::modelfile::Command;
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::unexpected<api::Error> Refuse(const Command& command, std::string_view what) {
+  return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("(line {}): {}", command.line, what));
+}
+
+// The files of a folder that belong to a model: one or more GGUF, or safetensors with the JSON beside them.
+api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::path& folder) {
+  std::vector<LocalFile> gguf, tensors, others;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.is_regular_file(error)) continue;
+    const std::string name = entry.path().filename();
+    const std::string kind = entry.path().extension();
+    if (kind == ".gguf") gguf.push_back({name, entry.path()});
+    if (kind == ".safetensors") tensors.push_back({name, entry.path()});
+    if (kind == ".json" || kind == ".jinja" || name == "tokenizer.model")
+      others.push_back({name, entry.path()});
+  }
+  std::vector<LocalFile> files = std::move(gguf);
+  if (files.empty() && !tensors.empty()) {
+    files = std::move(tensors);
+    files.insert(files.end(), others.begin(), others.end());
+  }
+  if (files.empty())
+    return Refuse(command, fmt::format("{}: no *.gguf and no *.safetensors", folder.string()));
+  std::ranges::sort(files, {}, &LocalFile::name);
+  return files;
+}
+
+class Planner {
+ public:
+  Planner(fs::path folder, fs::path home) : folder_(std::move(folder)), home_(std::move(home)) {}
+
+  api::Result<CreatePlan> Plan(std::string_view modelfile) {
+    const auto commands = api::modelfile::Parse(modelfile);
+    if (!commands) return std::unexpected(commands.error());
+    for (const Command& command : *commands) {
+      if (auto taken = Take(command); !taken) return std::unexpected(taken.error());
+    }
+    plan_.body_json = Dump(body_);
+    return std::move(plan_);
+  }
+
+ private:
+  api::Result<void> Take(const Command& command) {
+    if (command.name == "from") return TakeFiles(command, plan_.files, "from");
+    if (command.name == "draft") return TakeFiles(command, plan_.drafts, "");
+    if (command.name == "adapter") return TakeFiles(command, plan_.adapters, "");
+    if (command.name == "license") {
+      body_["license"].push_back(command.value);
+    } else if (command.name == "parameter") {
+      TakeParameter(command);
+    } else if (command.name == "message") {
+      body_["messages"].push_back({{"role", command.key}, {"content", command.value}});
+    } else {
+      body_[command.name] = command.value;
+    }
+    return {};
+  }
+
+  // `model_field`: what takes a value that is no path; empty = it must be one.
+  api::Result<void> TakeFiles(const Command& command, std::vector<LocalFile>& files,
+                              const char* model_field) {
+    const std::string& value = command.value;
+    const fs::path path = value.starts_with("~/") ? home_ / value.substr(2) : folder_ / value;
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) {
+      files.push_back({path.filename(), path});
+      return {};
+    }
+    if (fs::is_directory(path, error)) {
+      auto found = FilesOf(command, path);
+      if (!found) return std::unexpected(found.error());
+      files.insert(files.end(), found->begin(), found->end());
+      return {};
+    }
+    const bool says_path = value.starts_with('.') || value.starts_with('/') || value.starts_with("~/") ||
+                           value.ends_with(".gguf") || value.ends_with(".safetensors");
+    if (*model_field == '\0' || says_path) {
+      return Refuse(command, fmt::format("{}: no such file or directory", value));
+    }
+    body_[model_field] = value;
+    return {};
+  }
+
+  // The server knows the types of options; what reads as a number or a truth value is one, but for "stop".
+  void TakeParameter(const Command& command) {
+    if (command.key == "stop") {
+      body_["parameters"]["stop"].push_back(command.value);
+      return;
+    }
+    const Json value = Json::parse(command.value, nullptr, false);
+    const bool plain = value.is_number() || value.is_boolean();
+    body_["parameters"][command.key] = plain ? value : Json(command.value);
+  }
+
+  const fs::path folder_, home_;
+  CreatePlan plan_;
+  Json body_ = Json::object();
+};
+
+// The SHA-256 of a file as a digest.
+api::Result<std::string> DigestOf(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  server::Sha256 hash;
+  std::vector<char> bytes(size_t{1} << 20);
+  while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), file.gcount() > 0) {
+    hash.Update({bytes.data(), static_cast<size_t>(file.gcount())});
+  }
+  if (!file.eof()) {
+    return api::Fail(api::ErrorCode::kNotFound, fmt::format("{}: cannot be read", path.string()));
+  }
+  return "sha256:" + hash.Finish();
+}
+
+// Sends what the daemon lacks; the value is {name: digest}.
+api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files, Progress& progress) {
+  Json digests = Json::object();
+  for (const LocalFile& file : files) {
+    progress.Update("gathering model components", 0, 0);
+    const auto digest = DigestOf(file.path);
+    if (!digest) return std::unexpected(digest.error());
+    digests[file.name] = *digest;
+    const std::string path = "/api/blobs/" + *digest;
+    const auto there = client.Has(path);
+    if (!there) return std::unexpected(there.error());
+    if (*there) continue;
+    std::error_code error;
+    const auto total = static_cast<int64_t>(fs::file_size(file.path, error));
+    const std::string text = "copying file " + *digest;
+    const auto sent =
+        client.PostFile(path, file.path, [&](int64_t bytes) { progress.Update(text, bytes, total); });
+    if (!sent) return std::unexpected(sent.error());
+  }
+  return digests;
+}
+
+api::Result<std::string> ReadModelfile(const std::string& name) {
+  if (name == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream file(name, std::ios::binary);
+  if (!file) {
+    return api::Fail(api::ErrorCode::kNotFound,
+                     fmt::format("{}: no such file; name a Modelfile with -f", name));
+  }
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+api::Result<std::string> MakeBody(Client& client, const CreateOptions& options, Progress& progress) {
+  const std::string name = options.modelfile.empty() ? "Modelfile" : options.modelfile;
+  const auto text = ReadModelfile(name);
+  if (!text) return std::unexpected(text.error());
+  const char* home = std::getenv("HOME");
+  const fs::path folder = name == "-" ? fs::current_path() : fs::absolute(name).parent_path();
+  const auto plan = PlanCreate(*text, folder, home != nullptr ? home : "/");
+  if (!plan) return std::unexpected(plan.error());
+  Json body = Json::parse(plan->body_json);
+  body["model"] = options.model;
+  for (const auto& [field, files] : {std::pair{"files", &plan->files}, std::pair{"adapters", &plan->adapters},
+                                     std::pair{"draft_files", &plan->drafts}}) {
+    if (files->empty()) continue;
+    auto digests = SendFiles(client, *files, progress);
+    if (!digests) return std::unexpected(digests.error());
+    body[field] = *std::move(digests);
+  }
+  if (!options.quantize.empty()) body["quantize"] = options.quantize;
+  if (!options.draft_quantize.empty()) body["draft_quantize"] = options.draft_quantize;
+  return Dump(body);
+}
+
+}  // namespace
+
+api::Result<CreatePlan> PlanCreate(std::string_view modelfile, const fs::path& folder, const fs::path& home) {
+  return Planner(folder, home).Plan(modelfile);
+}
+
+int Create(Client& client, const CreateOptions& options) {
+  Progress progress(stderr, Columns(stderr));
+  auto body = MakeBody(client, options, progress);
+  if (!body) {
+    progress.Finish();
+    return Complain(body.error());
+  }
+  return FollowProgress(client, "/api/create", *std::move(body), progress);
+}
+
+}  // namespace quire::cli

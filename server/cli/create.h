@@ -1,0 +1,45 @@
+// `quire create`: a Modelfile and the files it names, sent to the daemon.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/error.h"
+#include "server/cli/client.h"
+
+namespace quire::cli {
+
+struct CreateOptions {
+  std::string model;
+  std::string modelfile;  // path; empty = "Modelfile" of this folder, "-" = standard input
+  std::string quantize;   // empty = as they are
+  std::string draft_quantize;
+};
+
+// A file of the request: its name there, and where it lies here.
+struct LocalFile {
+  std::string name;
+  std::filesystem::path path;
+};
+
+// What a Modelfile asks of /api/create: all but the digests of its files.
+struct CreatePlan {
+  std::vector<LocalFile> files, adapters, drafts;
+  std::string body_json;  // object: from, template, system, parameters, messages, license, requires, ...
+};
+
+// `folder` is where relative paths begin; "~/" is `home`. FROM and DRAFT name a file or a directory if there
+// is one of that name, else a model. Errors: the Modelfile's "(line N): ...", a folder without weights.
+api::Result<CreatePlan> PlanCreate(std::string_view modelfile, const std::filesystem::path& folder,
+                                   const std::filesystem::path& home);
+
+// Sends the files that the daemon lacks, and the request; progress goes to stderr. The value is the exit
+// code.
+int Create(Client& client, const CreateOptions& options);
+
+}  // namespace quire::cli

@@ -1,0 +1,252 @@
+#include "server/cli/repl.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "server/cli/show.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr std::string_view kQuotes = "\"\"\"";  // around a message of several lines
+constexpr std::string_view kHelp =
+    "Available commands:\n"
+    "  /set            set what holds for this session; /set alone lists what there is\n"
+    "  /show           show what the model is: info, license, modelfile, parameters, system, template\n"
+    "  /load MODEL     go on with another model\n"
+    "  /save NAME      save the session as a model\n"
+    "  /clear          forget the conversation\n"
+    "  /bye            leave (so does Ctrl-D)\n"
+    "  /? or /help     this text\n"
+    "\"\"\" begins and ends a message of several lines. Ctrl-C stops an answer.\n";
+constexpr std::string_view kSetHelp =
+    "Available settings:\n"
+    "  /set system TEXT              system message of this session, in \"\"\" if it has several lines\n"
+    "  /set parameter NAME VALUE     an option such as temperature, num_ctx, seed or stop\n"
+    "  /set history | nohistory      remember lines for other sessions, or not\n"
+    "  /set wordwrap | nowordwrap    break lines between words, or not\n"
+    "  /set format json | noformat   answers in JSON, or in any form\n"
+    "  /set verbose | quiet          counts and rates after each answer, or not\n"
+    "  /set think [LEVEL] | nothink  let the model think first, or not\n";
+constexpr std::string_view kShowHelp =
+    "Available information:\n"
+    "  /show info          what the model is\n"
+    "  /show license       its licence\n"
+    "  /show modelfile     the Modelfile that would make it\n"
+    "  /show parameters    its parameters, and those of this session\n"
+    "  /show system        its system message, or that of this session\n"
+    "  /show template      its prompt template\n";
+
+// Takes the next word off `text`.
+std::string_view TakeWord(std::string_view& text) {
+  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  const size_t end = std::min(text.find(' ', begin), text.size());
+  const std::string_view word = text.substr(begin, end - begin);
+  text.remove_prefix(std::min(text.find_first_not_of(' ', end), text.size()));
+  return word;
+}
+
+std::filesystem::path HistoryFile() {
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? std::filesystem::path(home) / ".quire_history" : "";
+}
+
+// Ctrl-C ends a line or an answer, never the conversation: between the two it waits until the next of them
+// asks for it.
+class InterruptsHeld {
+ public:
+  InterruptsHeld() {
+    sigset_t interrupt;
+    ::sigemptyset(&interrupt);
+    ::sigaddset(&interrupt, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
+  }
+  ~InterruptsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  InterruptsHeld(const InterruptsHeld&) = delete;
+  InterruptsHeld& operator=(const InterruptsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+void PrintError(const api::Error& error) { fmt::print(stderr, "Error: {}\n\n", error.message); }
+
+}  // namespace
+
+// A message: a line, or several between """. With `open` it has begun with `text`. Nothing at the end of
+// input.
+std::optional<std::string> Repl::ReadMessage(LineEditor& editor, std::string text, bool open) {
+  using Kind = LineEditor::Input::Kind;
+  const bool began_open = open;
+  for (;;) {
+    const LineEditor::Input input = editor.Read(open ? "... " : ">>> ");
+    if (input.kind != Kind::kLine) std::fputs("\n", stdout);
+    if (input.kind == Kind::kEnd) return std::nullopt;
+    if (input.kind == Kind::kInterrupted) {
+      if (began_open) return std::string();
+      if (!open && input.text.empty()) fmt::print("Use Ctrl-D or /bye to leave.\n");
+      text.clear();
+      open = false;
+      continue;
+    }
+    std::string_view line = input.text;
+    if (!open) {
+      if (!line.starts_with(kQuotes)) return input.text;
+      line.remove_prefix(kQuotes.size());
+    } else {
+      text += '\n';
+    }
+    text += line;
+    if (line.ends_with(kQuotes)) return text.substr(0, text.size() - kQuotes.size());
+    open = true;
+  }
+}
+
+void Repl::SetSystem(LineEditor& editor, std::string_view text) {
+  std::string given(text);
+  if (text.starts_with(kQuotes)) {
+    given.erase(0, kQuotes.size());
+    if (given.ends_with(kQuotes)) {
+      given.resize(given.size() - kQuotes.size());
+    } else {
+      const auto whole = ReadMessage(editor, std::move(given), true);
+      if (!whole || whole->empty()) return;
+      given = *whole;
+    }
+  } else if (given.size() > 1 && given.front() == '"' && given.back() == '"') {
+    given = given.substr(1, given.size() - 2);
+  }
+  chat_.SetSystem(std::move(given));
+  fmt::print("Set system message.\n");
+}
+
+// Those that are on or off.
+bool Repl::SetSwitch(LineEditor& editor, std::string_view what) {
+  ChatOptions& options = chat_.options();
+  if (what == "verbose" || what == "quiet") {
+    options.verbose = what == "verbose";
+    fmt::print("Set {} mode.\n", what);
+  } else if (what == "wordwrap" || what == "nowordwrap") {
+    options.word_wrap = what == "wordwrap";
+    fmt::print("Set {} mode.\n", what);
+  } else if (what == "history" || what == "nohistory") {
+    editor.KeepHistory(what == "history");
+    fmt::print("Set {} mode.\n", what);
+  } else if (what == "noformat") {
+    options.format.clear();
+    fmt::print("Disabled format.\n");
+  } else if (what == "nothink") {
+    options.think = "false";
+    fmt::print("Set 'nothink' mode.\n");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Repl::Set(LineEditor& editor, std::string_view arguments) {
+  const std::string_view what = TakeWord(arguments);
+  if (SetSwitch(editor, what)) return;
+  if (what == "system" && !arguments.empty()) {
+    SetSystem(editor, arguments);
+  } else if (what == "parameter") {
+    const std::string name(TakeWord(arguments));
+    if (name.empty() || arguments.empty()) {
+      fmt::print("Usage: /set parameter NAME VALUE\n");
+      return;
+    }
+    chat_.SetParameter(name, arguments);
+    fmt::print("Set parameter {} to {}.\n", name, arguments);
+  } else if (what == "format" && !arguments.empty()) {
+    chat_.options().format = arguments;
+    fmt::print("Set format to {}.\n", arguments);
+  } else if (what == "think") {
+    chat_.options().think = arguments.empty() ? "true" : std::string(arguments);
+    fmt::print("Set 'think' mode.\n");
+  } else {
+    fmt::print("{}", kSetHelp);
+  }
+}
+
+void Repl::Show(std::string_view what) {
+  const bool known = what == "info" || what == "license" || what == "modelfile" || what == "parameters" ||
+                     what == "system" || what == "template";
+  if (!known) {
+    fmt::print("{}", kShowHelp);
+    return;
+  }
+  const auto shown = chat_.Show();
+  const auto text = !shown           ? api::Result<std::string>(std::unexpected(shown.error()))
+                    : what == "info" ? ShowText(*shown, false)
+                                     : ShowMember(*shown, std::string(what));
+  if (!text) return PrintError(text.error());
+  if (what == "parameters") {
+    const std::string mine = chat_.Parameters();
+    if (!mine.empty()) fmt::print("Set in this session:\n{}\n", mine);
+  }
+  const bool own_system = what == "system" && !chat_.system().empty();
+  const std::string& out = own_system ? chat_.system() + "\n" : *text;
+  fmt::print("{}\n", out == "\n" ? fmt::format("No {} for this model.\n", what) : out);
+}
+
+Repl::Next Repl::Command(LineEditor& editor, std::string_view line) {
+  const std::string_view command = TakeWord(line);
+  const std::string argument(line);
+  if (command == "/bye" || command == "/exit") return Next::kEnd;
+  if (command == "/clear") {
+    chat_.Clear();
+    fmt::print("Cleared session context.\n");
+  } else if (command == "/set") {
+    Set(editor, line);
+  } else if (command == "/show") {
+    Show(line);
+  } else if (command == "/load" || command == "/save") {
+    const bool load = command == "/load";
+    if (argument.empty()) {
+      fmt::print("Usage: {} NAME\n", command);
+    } else if (const auto done = load ? chat_.Switch(argument) : chat_.Save(argument); !done) {
+      PrintError(done.error());
+    } else {
+      fmt::print("{} '{}'.\n", load ? "Loaded model" : "Created new model", argument);
+    }
+  } else if (command == "/?" || command == "/help") {
+    const std::string_view topic = TakeWord(line);
+    fmt::print("{}", topic == "/set" || topic == "set"     ? kSetHelp
+                     : topic == "/show" || topic == "show" ? kShowHelp
+                                                           : kHelp);
+  } else {
+    fmt::print("Unknown command '{}'. Type /? for help.\n", command);
+  }
+  return Next::kGoOn;
+}
+
+int Repl::Run() {
+  if (const auto loaded = chat_.Load(); !loaded) {
+    fmt::print(stderr, "Error: {}\n", loaded.error().message);
+    return 1;
+  }
+  const InterruptsHeld held;
+  LineEditor editor(HistoryFile());
+  editor.KeepHistory(keep_history_);
+  while (auto message = ReadMessage(editor, {}, false)) {
+    const size_t begin = message->find_first_not_of(" \t\n");
+    if (begin == std::string::npos) continue;
+    if ((*message)[begin] == '/') {
+      if (Command(editor, std::string_view(*message).substr(begin)) == Next::kEnd) break;
+      continue;
+    }
+    if (auto answered = chat_.Ask(*message);
+        !answered && answered.error().code != api::ErrorCode::kCancelled) {
+      PrintError(answered.error());
+    }
+  }
+  return 0;
+}
+
+}  // namespace quire::cli

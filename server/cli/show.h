@@ -1,0 +1,19 @@
+// What `quire show` prints of a model, from the body of POST /api/show.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+
+namespace quire::cli {
+
+// The sections Model, Projector, Capabilities, Parameters, System and License; with `verbose` also Metadata
+// and Tensors.
+api::Result<std::string> ShowText(std::string_view show_json, bool verbose);
+
+// One member as it is, with a line break at its end: "license", "modelfile", "parameters", "system",
+// "template".
+api::Result<std::string> ShowMember(std::string_view show_json, const std::string& member);
+
+}  // namespace quire::cli

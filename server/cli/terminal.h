@@ -1,0 +1,23 @@
+// What the commands share: the terminal, complaints, and requests that tell of their progress.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+#include "server/cli/client.h"
+#include "server/cli/progress.h"
+
+namespace quire::cli {
+
+// Columns of the terminal behind `file`; 0 = it is none.
+int Columns(std::FILE* file);
+
+// Prints "Error: ..." to stderr; the value is the exit code, 1.
+int Complain(const api::Error& error);
+
+// Posts a request that answers with a progress stream and shows it. The value is the exit code.
+int FollowProgress(Client& client, std::string_view path, std::string body, Progress& progress);
+
+}  // namespace quire::cli
