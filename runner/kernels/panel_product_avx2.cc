@@ -7,8 +7,12 @@
 #include <cstring>
 
 // Everything after this line is compiled for the instruction set; nothing it includes may come later.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
+#endif
 #define QUIRE_INLINE [[gnu::always_inline]] inline
 #define QUIRE_INLINE_LAMBDA __attribute__((always_inline))
 
@@ -114,6 +118,17 @@ struct Avx2 {
 
 #include "runner/kernels/panel_product.inl"
 
+}  // namespace
+}  // namespace quire::runner::kernels
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+namespace quire::runner::kernels {
+namespace {
+
 bool HasF16c() {  // what __builtin_cpu_supports does not know everywhere
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
@@ -126,7 +141,6 @@ bool Usable() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports(
 PanelProduct* PanelProductAvx2(weights::DataType type) { return Usable() ? ProductOf<Avx2>(type) : nullptr; }
 
 }  // namespace quire::runner::kernels
-#pragma GCC pop_options
 
 #else
 

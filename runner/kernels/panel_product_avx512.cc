@@ -6,8 +6,14 @@
 #include <cstring>
 
 // Everything after this line is compiled for the instruction set; nothing it includes may come later.
+#if defined(__clang__)
+#pragma clang attribute push(                                                               \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"))), \
+    apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")
+#endif
 #define QUIRE_INLINE [[gnu::always_inline]] inline
 #define QUIRE_INLINE_LAMBDA __attribute__((always_inline))
 
@@ -88,6 +94,17 @@ struct Avx512 {
 
 #include "runner/kernels/panel_product.inl"
 
+}  // namespace
+}  // namespace quire::runner::kernels
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+namespace quire::runner::kernels {
+namespace {
+
 bool Usable() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -101,7 +118,6 @@ PanelProduct* PanelProductAvx512(weights::DataType type) {
 }
 
 }  // namespace quire::runner::kernels
-#pragma GCC pop_options
 
 #else
 
