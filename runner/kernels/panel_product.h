@@ -39,7 +39,7 @@ PanelProduct* PanelProductAvx512(weights::DataType type);  // AVX-512 VNNI
 PanelProduct* PanelProductAvx2(weights::DataType type);    // AVX2, FMA, F16C
 PanelProduct* PanelProductPortable(weights::DataType type);
 
-// kNone: models that are loaded have no panels, and products are float32.
+// Models that are loaded on kNone or kPortable have no panels: their products are float32.
 enum class PanelTarget : uint8_t { kNone, kPortable, kAvx2, kAvx512 };
 
 // The fastest of this machine, or no better than the one that LimitPanelTarget asked for.

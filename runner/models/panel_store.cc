@@ -49,7 +49,8 @@ std::byte* PanelStore::Allocate(size_t size) {
 
 kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
   if (matrix.data == nullptr || !kernels::HasPanels(matrix.type)) return matrix;
-  if (kernels::BestPanelTarget() == kernels::PanelTarget::kNone) return matrix;
+  // Without vectors of bytes the float32 kernels are faster.
+  if (kernels::BestPanelTarget() <= kernels::PanelTarget::kPortable) return matrix;
   const kernels::PanelFormat format = kernels::FormatOf(matrix.type);
   const size_t size = kernels::PanelCount(matrix.out) * kernels::PanelBytes(format, matrix.in);
   std::byte* const panels = Allocate(size);

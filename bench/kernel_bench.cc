@@ -1,0 +1,130 @@
+// kernel_bench: products with quantised weights, alone, by type and number of rows: GOP/s, the share of what
+// the machine's int8 instructions allow, and GB/s of weights. Weights are larger than the caches unless --out
+// says otherwise.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "bench/machine_peaks.h"
+#include "runner/kernels/matmul.h"
+#include "runner/kernels/panels.h"
+#include "runner/kernels/thread_pool.h"
+#include "runner/weights/block_formats.h"
+
+namespace quire::bench {
+namespace {
+
+using runner::kernels::Matrix;
+using runner::weights::DataType;
+
+struct Options {
+  int threads = 0, in = 1024, out = 65536, repeats = 5;
+  std::vector<int> rows = {1, 4, 16, 64, 256};
+};
+
+// Random blocks whose scales are ordinary numbers.
+std::vector<std::byte> RandomWeights(DataType type, int64_t out, int64_t in) {
+  const runner::weights::BlockFormat& format = runner::weights::FormatOf(type);
+  std::vector<std::byte> bytes(runner::weights::RowBytes(type, in) * static_cast<size_t>(out));
+  std::minstd_rand random;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() >> 8);
+  const auto block = static_cast<size_t>(format.bytes);
+  const uint16_t one = 0x3c00;  // as float16
+  const bool scales_last = type == DataType::kQ2_K || type == DataType::kQ3_K || type == DataType::kQ6_K;
+  for (size_t at = 0; at + block <= bytes.size(); at += block) {
+    if (type == DataType::kMXFP4) {
+      bytes[at] = std::byte{127};
+      continue;
+    }
+    // Some types have one float16 and some two; a quant more or less that is set with them does not matter.
+    const size_t from = scales_last ? at + block - 4 : at;
+    std::memcpy(bytes.data() + from, &one, 2);
+    std::memcpy(bytes.data() + from + 2, &one, 2);
+  }
+  return bytes;
+}
+
+double BestSeconds(int repeats, const auto& fn) {
+  double best = 1e9;
+  for (int i = 0; i < repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    fn();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+void Measure(const Options& options, DataType type, runner::ThreadPool& pool, const MachinePeaks& peaks) {
+  const runner::kernels::PanelFormat format = runner::kernels::FormatOf(type);
+  const std::vector<std::byte> weights = RandomWeights(type, options.out, options.in);
+  std::vector<std::byte> panels(runner::kernels::PanelCount(options.out) *
+                                runner::kernels::PanelBytes(format, options.in));
+  const double fill = BestSeconds(1, [&] {
+    runner::kernels::FillPanels(pool, weights.data(), type, options.out, options.in, panels.data());
+  });
+  const Matrix matrix{weights.data(), type, options.out, options.in, panels.data()};
+  std::minstd_rand random;
+  for (const int rows : options.rows) {
+    std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(options.in));
+    for (float& value : x) value = static_cast<float>(random() % 2001) / 1000 - 1;
+    std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(options.out));
+    runner::kernels::QuantizedRows scratch;
+    const double seconds = BestSeconds(options.repeats, [&] {
+      runner::kernels::MatMul(pool, {x, rows, scratch}, matrix, y);
+    });
+    const double gop = 2e-9 * rows * options.in * options.out / seconds;
+    fmt::print("| {} | {} | {:.0f} | {} | {:.1f} | {:.2f} |\n", runner::weights::Name(type), rows, gop,
+               peaks.int8_gop_per_s > 0 ? fmt::format("{:.0f} %", 100 * gop / peaks.int8_gop_per_s) : "",
+               static_cast<double>(panels.size()) / seconds / 1e9,
+               static_cast<double>(weights.size()) / fill / 1e9);
+  }
+}
+
+void Run(const Options& options) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  runner::ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  const MachinePeaks peaks = MeasurePeaks(pool);
+  fmt::print(
+      "{} threads: {:.1f} GB/s, {:.0f} int8 GOP/s\n\n| type | rows | GOP/s | of the limit | GB/s | laid out, "
+      "GB/s |\n"
+      "| --- | --: | --: | --: | --: | --: |\n",
+      pool.threads(), peaks.read_gb_per_s, peaks.int8_gop_per_s);
+  for (const runner::weights::BlockFormat& format : runner::weights::kBlockFormats) {
+    if (runner::kernels::HasPanels(format.type)) Measure(options, format.type, pool, peaks);
+  }
+}
+
+}  // namespace
+}  // namespace quire::bench
+
+int main(int argc, char** argv) {
+  quire::bench::Options options;
+  CLI::App app{"Measures products with quantised weights."};
+  app.add_option("-t,--threads", options.threads, "0 = one per core")->check(CLI::Range(0, 1024));
+  app.add_option("--in", options.in, "inputs, a multiple of 256")
+      ->check(CLI::Range(256, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--out", options.out, "outputs")->check(CLI::Range(16, 1 << 20))->capture_default_str();
+  app.add_option("--rows", options.rows, "rows of activations")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("-r,--repetitions", options.repeats, "the best counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  if (options.in % 256 != 0) {
+    fmt::print(stderr, "kernel_bench: --in must be a multiple of 256\n");
+    return 2;
+  }
+  quire::bench::Run(options);
+  return 0;
+}
