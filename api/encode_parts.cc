@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json_read.h"
+
 namespace quire::api {
 namespace {
 
@@ -34,7 +36,18 @@ Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs) {
 void Append(TextDelta& answer, const TextDelta& delta) {
   answer.text += delta.text;
   answer.tokens += delta.tokens;
+  answer.thinking += delta.thinking;
+  answer.tool_calls.insert(answer.tool_calls.end(), delta.tool_calls.begin(), delta.tool_calls.end());
   answer.logprobs.insert(answer.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+}
+
+bool IsSilent(const TextDelta& delta) {
+  return delta.text.empty() && delta.thinking.empty() && delta.tool_calls.empty() && delta.logprobs.empty();
+}
+
+Json ArgumentsOf(const ToolCall& call) {
+  auto arguments = ReadJson(call.arguments_json);
+  return arguments && arguments->is_object() ? *std::move(arguments) : Json::object();
 }
 
 std::string_view Name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }

@@ -15,6 +15,12 @@ Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs);
 // Adds a delta to a whole answer, so that what is not streamed is what would have been.
 void Append(TextDelta& answer, const TextDelta& delta);
 
+// Whether it tells the client nothing.
+bool IsSilent(const TextDelta& delta);
+
+// A call's arguments as an object.
+Json ArgumentsOf(const ToolCall& call);
+
 // "stop" or "length".
 std::string_view Name(FinishReason reason);
 

@@ -9,6 +9,7 @@
 
 #include "api/error.h"
 #include "api/ids.h"
+#include "api/request.h"
 
 namespace quire::api {
 
@@ -37,6 +38,9 @@ struct TextDelta {
   std::string text;
   std::vector<TokenLogprob> logprobs = {};  // of the tokens sampled since the last delta; only when asked for
   int32_t tokens = 0;                       // tokens sampled since the last delta
+  // An answer is thinking first; what stands together in one delta came in this order: thinking, text, calls.
+  std::string thinking = {};
+  std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
 };
 
 enum class FinishReason : uint8_t {

@@ -92,6 +92,7 @@ struct Inspected {              // answer to InspectModel
   std::string quantization;  // "F16", "Q8_0", "BF16"
   int64_t parameters = 0;
   std::optional<Error> error;
+  std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking"
 };
 struct RequestEvent {
   RequestId id;

@@ -144,4 +144,28 @@ Result<std::optional<FrameReader::Frame>> FrameReader::Next() {
   return frame;
 }
 
+Json PackToolCalls(const std::vector<ToolCall>& calls) {
+  Json packed = Json::array();
+  for (const ToolCall& call : calls) {
+    Json entry = {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments_json}};
+    packed.push_back(std::move(entry));
+  }
+  return packed;
+}
+
+std::vector<ToolCall> UnpackToolCalls(Fields& fields) {
+  std::vector<ToolCall> calls;
+  const Json* list = fields.FindArray("tool_calls");
+  if (list == nullptr) return calls;
+  for (const Json& value : *list) {
+    Fields call = PayloadFields(value, fields.error(), fields.PathOf("tool_calls[]"));
+    ToolCall& out = calls.emplace_back();
+    call.Get("id", out.id);
+    call.Get("name", out.name);
+    call.Get("arguments", out.arguments_json);
+    if (!fields.ok()) break;
+  }
+  return calls;
+}
+
 }  // namespace quire::api::ipc

@@ -26,6 +26,9 @@ std::vector<TokenId> GetTokens(Fields& fields, std::string_view name);
 // As tokens, bit for bit.
 Json PackFloats(const std::vector<float>& values);
 std::vector<float> GetFloats(Fields& fields, std::string_view name);
+// The member "tool_calls", which may be absent.
+Json PackToolCalls(const std::vector<ToolCall>& calls);
+std::vector<ToolCall> UnpackToolCalls(Fields& fields);
 // Bytes that need not be UTF-8.
 Json PackBytes(std::string_view bytes);
 std::string GetBytes(Fields& fields, std::string_view name);

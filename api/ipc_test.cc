@@ -55,6 +55,12 @@ Submit FullSubmit() {
   submit.request.logprobs = true;
   submit.request.top_logprobs = 20;
   submit.request.want_context = true;
+  submit.request.think = Think::kHigh;
+  submit.request.think_optional = true;
+  submit.request.tool_choice = ToolChoice::kRequired;
+  submit.request.forced_tool = "f";
+  submit.request.single_tool_call = true;
+  submit.request.model_name = "M";
   return submit;
 }
 
@@ -62,6 +68,8 @@ RequestEvent FullDelta() {
   TextDelta delta;
   delta.text = "x";
   delta.tokens = 2;
+  delta.thinking = "hm";
+  delta.tool_calls = {{"c1", "f", R"({"a":1})"}, {"c2", "g", "{}"}};
   delta.logprobs = {
       {{"\xFF\x00", 5, -0.25F}, {{"a", 1, -0.5F}, {"", 2, -std::numeric_limits<float>::infinity()}}}};
   return {RequestId{3}, delta};
@@ -101,7 +109,8 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(LoadProgress{0.5F, "mapping weights"}));
   ExpectSurvives(ToDaemon(Loaded{{"lfm2", 4096, 2048, 5'300'000, 10, 20, true}, 123}));
   ExpectSurvives(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m.gguf: truncated", "f"}}));
-  ExpectSurvives(ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt}));
+  ExpectSurvives(
+      ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}}));
   ExpectSurvives(ToDaemon(Inspected{"", "", "", "", 0, Error{ErrorCode::kBadModel, "no", ""}}));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, PromptReady{7, 3}}));
   ExpectSurvives(ToDaemon(FullDelta()));

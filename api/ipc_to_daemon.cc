@@ -136,10 +136,13 @@ Json PackEvent(const PromptReady& e) {
           {"miss", e.miss}};
 }
 Json PackEvent(const TextDelta& e) {
-  return {{"kind", static_cast<int32_t>(kTextDelta)},
-          {"text", e.text},
-          {"logprobs", PackLogprobs(e.logprobs)},
-          {"tokens", e.tokens}};
+  Json packed = {{"kind", static_cast<int32_t>(kTextDelta)},
+                 {"text", e.text},
+                 {"logprobs", PackLogprobs(e.logprobs)},
+                 {"tokens", e.tokens}};
+  if (!e.thinking.empty()) packed["thinking"] = e.thinking;
+  if (!e.tool_calls.empty()) packed["tool_calls"] = PackToolCalls(e.tool_calls);
+  return packed;
 }
 Json PackEvent(const Finished& e) {
   return {{"kind", static_cast<int32_t>(kFinished)},
@@ -166,6 +169,9 @@ Event GetEvent(Fields& message) {
       fields.Get("text", e.text);
       e.logprobs = GetLogprobs(fields);
       fields.Get("tokens", e.tokens, 0);
+      Fields optional(*value, message.PathOf("event"), message.error());
+      optional.Get("thinking", e.thinking);
+      e.tool_calls = UnpackToolCalls(optional);
       return e;
     }
     case kFinished: {
@@ -201,11 +207,9 @@ std::string EncodeOne(const Loaded& m) {
 }
 std::string EncodeOne(const LoadFailed& m) { return MakeFrame(kLoadFailed, {{"error", Pack(m.error)}}); }
 std::string EncodeOne(const Inspected& m) {
-  Json payload = {{"model_info", m.model_info_json},
-                  {"tensors", m.tensors_json},
-                  {"chat_template", m.chat_template},
-                  {"quantization", m.quantization},
-                  {"parameters", m.parameters}};
+  Json payload = {{"model_info", m.model_info_json},  {"tensors", m.tensors_json},
+                  {"chat_template", m.chat_template}, {"quantization", m.quantization},
+                  {"parameters", m.parameters},       {"capabilities", m.capabilities}};
   if (m.error) payload["error"] = Pack(*m.error);
   return MakeFrame(kInspected, payload);
 }
@@ -228,6 +232,13 @@ Inspected GetInspected(const Json& payload, Fields& fields) {
   fields.Get("chat_template", m.chat_template);
   fields.Get("quantization", m.quantization);
   fields.Get("parameters", m.parameters, 0);
+  if (const Json* list = fields.FindArray("capabilities")) {
+    for (const Json& name : *list) {
+      if (!name.is_string()) fields.Reject("capabilities", "must be an array of strings");
+      if (!fields.ok()) break;
+      m.capabilities.push_back(name.get<std::string>());
+    }
+  }
   Fields optional(payload, "payload", fields.error());
   if (optional.Find("error") != nullptr) m.error = GetError(fields, "error");
   return m;

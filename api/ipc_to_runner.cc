@@ -17,20 +17,12 @@ enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed };
 constexpr int32_t kThreadsMax = 4096;
 constexpr int32_t kWeightMax = 1000;
 
-Json Pack(const ToolCall& call) {
-  return {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments_json}};
-}
-
 Json Pack(const Message& message) {
   Json packed = {{"role", message.role}, {"content", message.content}};
   if (!message.thinking.empty()) packed["thinking"] = message.thinking;
   if (!message.tool_name.empty()) packed["tool_name"] = message.tool_name;
   if (!message.tool_call_id.empty()) packed["tool_call_id"] = message.tool_call_id;
-  if (!message.tool_calls.empty()) {
-    Json calls = Json::array();
-    for (const ToolCall& call : message.tool_calls) calls.push_back(Pack(call));
-    packed["tool_calls"] = std::move(calls);
-  }
+  if (!message.tool_calls.empty()) packed["tool_calls"] = PackToolCalls(message.tool_calls);
   return packed;
 }
 
@@ -90,6 +82,12 @@ Json Pack(const Request& request) {
           {"shift", request.shift},
           {"logprobs", request.logprobs},
           {"top_logprobs", request.top_logprobs},
+          {"think", static_cast<int32_t>(request.think)},
+          {"think_optional", request.think_optional},
+          {"tool_choice", static_cast<int32_t>(request.tool_choice)},
+          {"forced_tool", request.forced_tool},
+          {"single_tool_call", request.single_tool_call},
+          {"model_name", request.model_name},
           {"want_context", request.want_context}};
 }
 
@@ -103,15 +101,7 @@ Message UnpackMessage(const Json& value, const std::string& path, FirstError& er
   optional.Get("thinking", message.thinking);
   optional.Get("tool_name", message.tool_name);
   optional.Get("tool_call_id", message.tool_call_id);
-  if (const Json* calls = optional.FindArray("tool_calls")) {
-    for (const Json& call : *calls) {
-      Fields fields = PayloadFields(call, error, optional.PathOf("tool_calls[]"));
-      ToolCall& out = message.tool_calls.emplace_back();
-      fields.Get("id", out.id);
-      fields.Get("name", out.name);
-      fields.Get("arguments", out.arguments_json);
-    }
-  }
+  message.tool_calls = UnpackToolCalls(optional);
   return message;
 }
 
@@ -204,6 +194,16 @@ Request GetRequest(Fields& submit) {
   fields.Get("shift", request.shift);
   fields.Get("logprobs", request.logprobs);
   fields.Get("top_logprobs", request.top_logprobs, 0, kTopLogprobsMax);
+  int32_t think = 0;
+  fields.Get("think", think, 0, static_cast<int32_t>(Think::kMax));
+  request.think = static_cast<Think>(think);
+  fields.Get("think_optional", request.think_optional);
+  int32_t choice = 0;
+  fields.Get("tool_choice", choice, 0, static_cast<int32_t>(ToolChoice::kRequired));
+  request.tool_choice = static_cast<ToolChoice>(choice);
+  fields.Get("forced_tool", request.forced_tool);
+  fields.Get("single_tool_call", request.single_tool_call);
+  fields.Get("model_name", request.model_name);
   fields.Get("want_context", request.want_context);
   return request;
 }

@@ -16,6 +16,7 @@
 #include "api/event.h"
 #include "api/prompt.h"
 #include "api/request.h"
+#include "api/tool_fields.h"
 
 namespace quire::api::ollama {
 
@@ -31,6 +32,7 @@ struct CommonRequest {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   std::string cache_salt;
+  Think think = Think::kUnset;
 };
 
 struct GenerateRequest : CommonRequest {
@@ -42,6 +44,7 @@ struct GenerateRequest : CommonRequest {
 
 struct ChatRequest : CommonRequest {
   std::vector<Message> messages;  // empty = only load, or unload when keep_alive is 0
+  ToolUse tools;
 };
 
 struct ShowRequest {
@@ -86,6 +89,7 @@ class ReplyEncoder {
   std::string model_;
   bool stream_;
   TextDelta answer_;  // all of it so far; stays empty when streaming
+  size_t calls_sent_ = 0;
 };
 
 // The one object that answers a request without a prompt; done_reason is "unload" or "load".

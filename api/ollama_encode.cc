@@ -10,12 +10,29 @@
 namespace quire::api::ollama {
 namespace {
 
-Json Head(Endpoint endpoint, std::string_view model, std::string_view text, bool done, const Timing& timing) {
+// Calls are numbered through the whole answer: `calls_before` of them went out before.
+Json EncodeCalls(const std::vector<ToolCall>& calls, size_t calls_before) {
+  Json list = Json::array();
+  for (const ToolCall& call : calls) {
+    Json function = {
+        {"index", calls_before + list.size()}, {"name", call.name}, {"arguments", ArgumentsOf(call)}};
+    Json entry = {{"id", call.id}, {"function", std::move(function)}};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Json Head(Endpoint endpoint, std::string_view model, const TextDelta& delta, size_t calls_before, bool done,
+          const Timing& timing) {
   Json reply = {{"model", model}, {"created_at", FormatTimestamp(timing.now)}};
   if (endpoint == Endpoint::kChat) {
-    reply["message"] = {{"role", "assistant"}, {"content", text}};
+    Json message = {{"role", "assistant"}, {"content", delta.text}};
+    if (!delta.thinking.empty()) message["thinking"] = delta.thinking;
+    if (!delta.tool_calls.empty()) message["tool_calls"] = EncodeCalls(delta.tool_calls, calls_before);
+    reply["message"] = std::move(message);
   } else {
-    reply["response"] = text;
+    reply["response"] = delta.text;
+    if (!delta.thinking.empty()) reply["thinking"] = delta.thinking;
   }
   reply["done"] = done;
   return reply;
@@ -59,14 +76,15 @@ std::string ReplyEncoder::OnText(const TextDelta& delta, const Timing& timing) {
     Append(answer_, delta);
     return {};
   }
-  if (delta.text.empty() && delta.logprobs.empty()) return {};
-  Json reply = Head(endpoint_, model_, delta.text, /*done=*/false, timing);
+  if (IsSilent(delta)) return {};
+  Json reply = Head(endpoint_, model_, delta, calls_sent_, /*done=*/false, timing);
+  calls_sent_ += delta.tool_calls.size();
   if (!delta.logprobs.empty()) reply["logprobs"] = EncodeLogprobs(delta.logprobs);
   return Line(reply);
 }
 
 std::string ReplyEncoder::OnFinished(const Finished& finished, const Timing& timing) {
-  Json reply = Head(endpoint_, model_, answer_.text, /*done=*/true, timing);
+  Json reply = Head(endpoint_, model_, answer_, 0, /*done=*/true, timing);
   reply["done_reason"] = Name(finished.reason);
   if (endpoint_ == Endpoint::kGenerate && !finished.context.empty()) reply["context"] = finished.context;
   AddMetrics(reply, finished, timing);
@@ -75,7 +93,7 @@ std::string ReplyEncoder::OnFinished(const Finished& finished, const Timing& tim
 }
 
 std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const Timing& timing) {
-  Json reply = Head(endpoint, model, "", /*done=*/true, timing);
+  Json reply = Head(endpoint, model, {}, 0, /*done=*/true, timing);
   reply["done_reason"] = unload ? "unload" : "load";
   return DumpJson(reply);
 }

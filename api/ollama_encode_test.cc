@@ -57,6 +57,33 @@ TEST(OllamaReply, ChatStream) {
                 kMetrics + "}\n");
 }
 
+const std::vector<Event> kCalls = {
+    PromptReady{20, 12}, TextDelta{.text = "", .tokens = 1, .thinking = "hm"},
+    TextDelta{.text = "Ok", .tokens = 1, .tool_calls = {{"c1", "f", R"({"b":1,"a":[2]})"}}},
+    TextDelta{.text = "", .tokens = 1, .tool_calls = {{"c2", "g", "{}"}}}, Done()};
+
+TEST(OllamaReply, ThinkingAndCallsHaveFieldsOfTheirOwn) {
+  ReplyEncoder encoder(Endpoint::kChat, "M", true);
+  const std::string message = R"("message":{"role":"assistant","content":)";
+  EXPECT_EQ(
+      Transcribe(encoder, kCalls),
+      "{" + kHead + message + R"("","thinking":"hm"},"done":false})" + "\n{" + kHead + message +
+          R"("Ok","tool_calls":[{"id":"c1","function":{"index":0,"name":"f","arguments":{"b":1,"a":[2]}}}]},)" +
+          R"("done":false})" + "\n{" + kHead + message +
+          R"("","tool_calls":[{"id":"c2","function":{"index":1,"name":"g","arguments":{}}}]},"done":false})" +
+          "\n{" + kHead + message + R"(""},"done":true,"done_reason":"stop",)" + kMetrics + "}\n");
+  ReplyEncoder whole(Endpoint::kChat, "M", false);
+  const auto reply = nlohmann::json::parse(Transcribe(whole, kCalls));
+  EXPECT_EQ(reply["message"]["thinking"], "hm");
+  EXPECT_EQ(reply["message"]["content"], "Ok");
+  EXPECT_EQ(reply["message"]["tool_calls"][1]["function"]["index"], 1);
+  EXPECT_EQ(reply["done_reason"], "stop");
+  ReplyEncoder generate(Endpoint::kGenerate, "M", false);
+  const auto generated = nlohmann::json::parse(Transcribe(generate, kCalls));
+  EXPECT_EQ(generated["thinking"], "hm");
+  EXPECT_EQ(generated["response"], "Ok");
+}
+
 TEST(OllamaReply, WholeReplies) {
   ReplyEncoder generate(Endpoint::kGenerate, "M", false);
   EXPECT_EQ(Transcribe(generate, kStory),

@@ -15,25 +15,6 @@ void Refuse(Fields& body, std::string field, std::string message) {
   if (body.ok()) body.error() = Error{ErrorCode::kUnsupported, std::move(message), std::move(field)};
 }
 
-// "think": a boolean or a level. No model of this version thinks, so only "off" is a request that can be met.
-void CheckThink(Fields& body, const std::string& model) {
-  constexpr std::string_view kName = "think";
-  const Json* value = body.Find(kName);
-  if (value == nullptr) return;
-  if (value->is_boolean()) {
-    if (value->get<bool>()) Refuse(body, "think", fmt::format("\"{}\" does not support thinking", model));
-    return;
-  }
-  if (value->is_string()) {
-    const auto& level = value->get_ref<const std::string&>();
-    for (const std::string_view known : {"low", "medium", "high", "max"}) {
-      if (level == known)
-        return Refuse(body, "think", fmt::format("\"{}\" does not support thinking", model));
-    }
-  }
-  body.Reject(kName, R"(must be true, false, "low", "medium", "high" or "max")");
-}
-
 void CheckFormat(Fields& body) {
   constexpr std::string_view kName = "format";
   const Json* value = body.Find(kName);
@@ -50,12 +31,6 @@ void CheckImages(Fields& fields, const std::string& model) {
   if (images != nullptr && !images->empty()) {
     Refuse(fields, fields.PathOf("images"), fmt::format("{} does not support images", model));
   }
-}
-
-void CheckTools(Fields& body, const std::string& model) {
-  const Json* tools = body.FindArray("tools");
-  if (tools != nullptr && !tools->empty())
-    Refuse(body, "tools", fmt::format("{} does not support tools", model));
 }
 
 void CheckDebugRender(Fields& body) {
@@ -75,7 +50,7 @@ void GetCommon(Fields& body, CommonRequest& request) {
   body.Get("logprobs", request.logprobs);
   request.top_logprobs = GetTopLogprobs(body);
   request.cache_salt = GetCacheSalt(body);
-  CheckThink(body, request.model);
+  request.think = GetThink(body);
   CheckFormat(body);
   CheckDebugRender(body);
 }
@@ -132,6 +107,8 @@ Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) 
   request.client.cache_salt = common.cache_salt;
   request.logprobs = common.logprobs;
   request.top_logprobs = common.logprobs ? common.top_logprobs : 0;
+  request.think = common.think;
+  request.model_name = common.model;
   return request;
 }
 
@@ -156,7 +133,7 @@ Result<GenerateRequest> ParseGenerate(std::string_view body) {
 Result<ChatRequest> ParseChat(std::string_view body) {
   return Parse<ChatRequest>(body, [](Fields& fields, ChatRequest& request) {
     GetCommon(fields, request);
-    CheckTools(fields, request.model);
+    request.tools = GetTools(fields);
     request.messages =
         MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model); });
   });
@@ -196,7 +173,10 @@ Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
 
 Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   Request request = BaseRequest(chat, defaults);
-  request.prompt = ChatPrompt{WithDefaults(std::move(chat.messages), defaults)};
+  ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
+  NameToolResults(prompt.messages);
+  SetToolUse(std::move(chat.tools), request, prompt);
+  request.prompt = std::move(prompt);
   return request;
 }
 

@@ -93,8 +93,6 @@ TEST(ParseGenerate, WhatIsNotDoneIsRefused) {
       {R"("suffix":"x")", "m does not support insert"},
       {R"("template":"{{ .Prompt }}")", "template is not supported in this version"},
       {R"("images":["aGk="])", "m does not support images"},
-      {R"("think":true)", "\"m\" does not support thinking"},
-      {R"("think":"high")", "\"m\" does not support thinking"},
       {R"("format":"json")", "format: structured output is not supported in this version"},
       {R"("format":{})", "format: structured output is not supported in this version"},
       {R"("_debug_render_only":true)", "_debug_render_only is not supported in this version"}};
@@ -197,11 +195,17 @@ TEST(ParseChat, MessageErrorsNameThePath) {
   }
 }
 
-TEST(ParseChat, ToolsAreRefused) {
-  const Error error = ChatError(R"({"model":"m","messages":[],"tools":[{"type":"function"}]})");
-  EXPECT_EQ(error.message, "m does not support tools");
-  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+TEST(ParseChat, ToolsAndThinkingReachTheRequest) {
+  auto chat = ParseChat(R"({"model":"M","messages":[{"role":"user","content":"x"}],"think":"low",
+    "tools":[{"type":"function","function":{"name":"f","parameters":{}}}]})");
+  ASSERT_TRUE(chat) << chat.error().message;
+  const Request request = ToRequest(*std::move(chat), {});
+  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools_json,
+            R"([{"type":"function","function":{"name":"f","parameters":{}}}])");
+  EXPECT_EQ(request.think, Think::kLow);
+  EXPECT_EQ(request.model_name, "M");
   EXPECT_EQ(ChatError(R"({"model":"m","tools":{}})").field, "tools");
+  EXPECT_EQ(ChatError(R"({"model":"m","tools":[{"type":"function"}]})").field, "tools[0].function");
 }
 
 TEST(ParseChat, BoundsTheNumberOfMessages) {

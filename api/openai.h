@@ -16,6 +16,7 @@
 #include "api/event.h"
 #include "api/prompt.h"
 #include "api/request.h"
+#include "api/tool_fields.h"
 
 namespace quire::api::openai {
 
@@ -30,6 +31,8 @@ struct ChatRequest {
   std::string cache_salt;
   bool logprobs = false;
   int32_t top_logprobs = 0;
+  ToolUse tools;
+  Think think = Think::kUnset;
 };
 
 Result<ChatRequest> ParseChat(std::string_view body);
@@ -64,6 +67,7 @@ class ChatEncoder {
   ReplyHead head_;
   bool role_sent_ = false;
   TextDelta answer_;  // all of it so far; stays empty when streaming
+  size_t calls_sent_ = 0;
 };
 
 std::string ErrorBody(const Error& error);    // {"error":{"message","type","param","code"}}

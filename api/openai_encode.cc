@@ -6,6 +6,7 @@
 #include "api/encode_parts.h"
 #include "api/json_read.h"
 #include "api/openai.h"
+#include "api/openai_message.h"
 
 namespace quire::api::openai {
 namespace {
@@ -98,20 +99,22 @@ std::string ChatEncoder::OnText(const TextDelta& delta) {
     Append(answer_, delta);
     return {};
   }
-  if (delta.text.empty() && delta.logprobs.empty()) return {};
-  Json piece = Json::object();
-  if (!std::exchange(role_sent_, true)) piece["role"] = "assistant";
-  piece["content"] = delta.text;
-  return Chunk(head_, std::move(piece), ChoiceLogprobs(delta.logprobs), nullptr);
+  if (IsSilent(delta)) return {};
+  std::string out;
+  Json logprobs = ChoiceLogprobs(delta.logprobs);
+  for (Json& piece : DeltasOf(delta, !std::exchange(role_sent_, true), calls_sent_)) {
+    out += Chunk(head_, std::move(piece), std::exchange(logprobs, nullptr), nullptr);
+  }
+  calls_sent_ += delta.tool_calls.size();
+  return out;
 }
 
 std::string ChatEncoder::OnFinished(const Finished& finished) {
   if (!head_.stream) {
-    Json message = {{"role", "assistant"}, {"content", answer_.text}};
     Json choice = {{"index", 0},
-                   {"message", std::move(message)},
+                   {"message", MessageOf(answer_)},
                    {"logprobs", ChoiceLogprobs(answer_.logprobs)},
-                   {"finish_reason", Name(finished.reason)}};
+                   {"finish_reason", FinishName(finished.reason, !answer_.tool_calls.empty())}};
     Json body = Head(head_, "chat.completion");
     body["choices"] = Json::array({std::move(choice)});
     body["usage"] = EncodeUsage(finished.usage);
@@ -121,7 +124,7 @@ std::string ChatEncoder::OnFinished(const Finished& finished) {
   if (!std::exchange(role_sent_, true)) {
     out += Chunk(head_, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
   }
-  out += Chunk(head_, Json::object(), nullptr, Name(finished.reason));
+  out += Chunk(head_, Json::object(), nullptr, FinishName(finished.reason, calls_sent_ > 0));
   if (head_.include_usage) {
     Json chunk = Head(head_, "chat.completion.chunk");
     chunk["choices"] = Json::array();

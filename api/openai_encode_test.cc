@@ -76,6 +76,47 @@ TEST(OpenAiReply, Whole) {
                 kUsage + "}");
 }
 
+const std::vector<Event> kCalls = {
+    PromptReady{20, 12},
+    TextDelta{.text = "", .tokens = 1, .thinking = "hm"},
+    TextDelta{.text = "Ok", .tokens = 1},
+    TextDelta{.text = "", .tokens = 1, .tool_calls = {{"c1", "f", R"({"a":1})"}, {"c2", "g", "{}"}}},
+    TextDelta{.text = "", .tokens = 1, .tool_calls = {{"c3", "f", "{}"}}},
+    Done()};
+
+TEST(OpenAiReply, CallsAreStreamedAsTheirNamesThenTheirArguments) {
+  const auto chunk = [](const std::string& delta, const std::string& finish = "null") {
+    return ChunkOf(R"("choices":[{"index":0,"delta":)" + delta + R"(,"logprobs":null,"finish_reason":)" +
+                   finish + "}]");
+  };
+  const auto begin = [&](const std::string& index, const std::string& id, const std::string& name) {
+    return chunk(R"({"tool_calls":[{"index":)" + index + R"(,"id":")" + id +
+                 R"(","type":"function","function":{"name":")" + name + R"(","arguments":""}}]})");
+  };
+  const auto arguments = [&](const std::string& index, const std::string& text) {
+    return chunk(R"({"tool_calls":[{"index":)" + index + R"(,"function":{"arguments":")" + text + R"("}}]})");
+  };
+  ChatEncoder encoder(Head(true));
+  EXPECT_EQ(Transcribe(encoder, kCalls),
+            chunk(R"({"role":"assistant","content":"","reasoning":"hm","reasoning_content":"hm"})") +
+                chunk(R"({"content":"Ok"})") + begin("0", "c1", "f") + arguments("0", R"({\"a\":1})") +
+                begin("1", "c2", "g") + arguments("1", "{}") + begin("2", "c3", "f") + arguments("2", "{}") +
+                chunk("{}", R"("tool_calls")") + "data: [DONE]\n\n");
+}
+
+TEST(OpenAiReply, AWholeAnswerHoldsReasoningAndCalls) {
+  ChatEncoder encoder(Head(false));
+  const auto reply = nlohmann::json::parse(Transcribe(encoder, kCalls));
+  const auto& choice = reply["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], "Ok");
+  EXPECT_EQ(choice["message"]["reasoning"], "hm");
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 3u);
+  EXPECT_EQ(choice["message"]["tool_calls"][0].dump(),
+            R"({"function":{"arguments":"{\"a\":1}","name":"f"},"id":"c1","index":0,"type":"function"})");
+  EXPECT_EQ(choice["message"]["tool_calls"][2]["index"], 2);
+}
+
 TEST(OpenAiReply, Logprobs) {
   const TokenLogprob token{{"H", 3, -0.5F}, {{"H", 3, -0.5F}}};
   const std::string logprobs =

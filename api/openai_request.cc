@@ -59,24 +59,20 @@ Message GetMessage(Fields& fields, const std::string& model) {
   }
   message.tool_calls = GetToolCalls(fields);
   fields.Get("tool_call_id", message.tool_call_id);
+  if (!fields.Get("reasoning_content", message.thinking)) fields.Get("reasoning", message.thinking);
   GetContent(fields, message, model);
   return message;
 }
 
-void CheckTools(Fields& body, const std::string& model) {
-  for (const std::string_view name : {"tools", "functions"}) {
-    const Json* tools = body.FindArray(name);
-    if (tools != nullptr && !tools->empty())
-      Refuse(body, name, fmt::format("{} does not support tools", model));
+// The forms that "tools" and "tool_choice" replaced.
+void CheckFunctions(Fields& body) {
+  const Json* functions = body.FindArray("functions");
+  if (functions != nullptr && !functions->empty()) {
+    Refuse(body, "functions", "functions is not supported; say tools instead");
   }
-  for (const std::string_view name : {"tool_choice", "function_call"}) {
-    const Json* choice = body.Find(name);
-    if (choice == nullptr || *choice == "none" || *choice == "auto") continue;
-    if (choice->is_object() || *choice == "required") {
-      Refuse(body, name, fmt::format("{}: {} does not support tools", name, model));
-    } else {
-      body.Reject(name, R"(must be "none", "auto", "required" or an object)");
-    }
+  const Json* choice = body.Find("function_call");
+  if (choice != nullptr && *choice != "none" && *choice != "auto") {
+    Refuse(body, "function_call", "function_call is not supported; say tool_choice instead");
   }
 }
 
@@ -94,18 +90,12 @@ void CheckResponseFormat(Fields& body) {
   }
 }
 
-// No model of this version thinks, so only "none" is an effort that can be met.
-void CheckEffort(Fields& fields, std::string_view name, const std::string& model) {
-  constexpr std::array<std::string_view, 7> kEfforts = {"minimal", "low",   "medium", "high",
-                                                        "xhigh",   "ultra", "max"};
-  std::string effort = "none";
-  fields.Get(name, effort);
-  if (effort == "none") return;
-  if (std::ranges::find(kEfforts, effort) == kEfforts.end()) {
-    fields.Reject(name, "must be none, minimal, low, medium, high, xhigh, ultra or max");
-  } else {
-    Refuse(fields, name, fmt::format("{}: \"{}\" does not support thinking", fields.PathOf(name), model));
-  }
+Think GetThinking(Fields& body) {
+  const Think effort = GetEffort(body, "reasoning_effort");
+  const Json* reasoning = effort == Think::kUnset ? body.FindObject("reasoning") : nullptr;
+  if (reasoning == nullptr) return effort;
+  Fields fields(*reasoning, "reasoning", body.error());
+  return GetEffort(fields, "effort");
 }
 
 void CheckModalities(Fields& body, const std::string& model) {
@@ -118,13 +108,8 @@ void CheckModalities(Fields& body, const std::string& model) {
 }
 
 void CheckUnsupported(Fields& body, const std::string& model) {
-  CheckTools(body, model);
+  CheckFunctions(body);
   CheckResponseFormat(body);
-  CheckEffort(body, "reasoning_effort", model);
-  if (const Json* reasoning = body.FindObject("reasoning")) {
-    Fields fields(*reasoning, "reasoning", body.error());
-    CheckEffort(fields, "effort", model);
-  }
   CheckModalities(body, model);
   int32_t choices = 1;
   body.Get("n", choices, 1);
@@ -164,6 +149,8 @@ void GetBody(Fields& body, ChatRequest& request) {
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request);
   GetLogprobs(body, request);
+  request.tools = GetToolUse(body);
+  request.think = GetThinking(body);
   request.messages =
       MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
   if (request.messages.empty()) body.Reject("messages", "must be an array that is not empty");
@@ -194,7 +181,12 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.client.cache_salt = std::move(chat.cache_salt);
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
-  request.prompt = ChatPrompt{WithDefaults(std::move(chat.messages), defaults)};
+  request.think = chat.think;
+  request.model_name = std::move(chat.model);
+  ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
+  NameToolResults(prompt.messages);
+  SetToolUse(std::move(chat.tools), request, prompt);
+  request.prompt = std::move(prompt);
   return request;
 }
 

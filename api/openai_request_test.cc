@@ -111,17 +111,12 @@ TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
     EXPECT_EQ(error.code, ErrorCode::kUnsupported) << part;
   }
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("tools":[{"type":"function"}])", "tools"},
-      {R"("tools":[{"type":"function"}],"tool_choice":"none")", "tools"},
       {R"("functions":[{"name":"f"}])", "functions"},
-      {R"("tool_choice":"required")", "tool_choice"},
-      {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
+      {R"("function_call":{"name":"f"})", "function_call"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
       {R"("logit_bias":{"5":-100})", "logit_bias"},
       {R"("n":2)", "n"},
-      {R"("reasoning_effort":"low")", "reasoning_effort"},
-      {R"("reasoning":{"effort":"max"})", "reasoning.effort"},
       {R"("modalities":["text","audio"])", "modalities"}};
   for (const auto& [fields, path] : cases) {
     const Error error = ErrorOf(With(fields));
@@ -129,6 +124,23 @@ TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
     EXPECT_EQ(error.field, path) << fields;
     EXPECT_EQ(HttpStatus(error.code), 400);
   }
+}
+
+TEST(OpenAiParse, ToolsAndThinkingReachTheRequest) {
+  auto chat = ParseChat(R"({"model":"M","reasoning":{"effort":"high"},"parallel_tool_calls":false,
+    "tools":[{"type":"function","function":{"name":"f"}}],"messages":[{"role":"user","content":"x"},
+    {"role":"assistant","content":null,"reasoning_content":"hm",
+     "tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
+    {"role":"tool","tool_call_id":"c","content":"1"}]})");
+  ASSERT_TRUE(chat) << chat.error().message;
+  const Request request = ToRequest(*std::move(chat), {});
+  const auto& prompt = std::get<ChatPrompt>(request.prompt);
+  EXPECT_EQ(prompt.tools_json, R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_EQ(prompt.messages[1].thinking, "hm");
+  EXPECT_EQ(prompt.messages[2].tool_name, "f");
+  EXPECT_EQ(request.think, Think::kHigh);
+  EXPECT_TRUE(request.single_tool_call);
+  EXPECT_EQ(request.model_name, "M");
 }
 
 TEST(OpenAiParse, IllFormedValuesAreRefusedByName) {

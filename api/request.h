@@ -102,15 +102,27 @@ struct Client {
   int32_t weight = 1;      // >= 1
 };
 
+// What a request says of thinking; levels are for models that know them and mean "on" to others.
+enum class Think : uint8_t { kUnset, kOff, kOn, kLow, kMedium, kHigh, kMax };
+
+// kRequired: the answer is a call, of Request::forced_tool if that is not empty.
+enum class ToolChoice : uint8_t { kAuto, kRequired };
+
 struct Request {
   Prompt prompt;
   Client client = {};
   GenerationParams params;
   Overflow overflow = Overflow::kTruncate;
-  bool shift = true;          // at the end of the context drop half of the unkept tokens and go on
-  bool logprobs = false;      // report the log-probability of every generated token
-  int32_t top_logprobs = 0;   // [0, 20] alternatives per token
-  bool want_context = false;  // Finished carries the token ids of prompt and answer
+  bool shift = true;            // at the end of the context drop half of the unkept tokens and go on
+  bool logprobs = false;        // report the log-probability of every generated token
+  int32_t top_logprobs = 0;     // [0, 20] alternatives per token
+  Think think = Think::kUnset;  // unset: a model that can think does
+  bool think_optional = false;  // a model that cannot think answers without, instead of kUnsupported
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string forced_tool = {};
+  bool single_tool_call = false;  // the answer ends with its first call
+  std::string model_name = {};    // as the client wrote it, for messages
+  bool want_context = false;      // Finished carries the token ids of prompt and answer
 };
 
 }  // namespace quire::api

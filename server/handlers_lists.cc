@@ -26,11 +26,13 @@ Awaitable<void> Tags(Services& services, Exchange& exchange) {
   }
   std::vector<ollama::TagEntry> entries;
   for (const StoredModel& model : *models) {
+    auto capabilities = co_await services.inspector.Capabilities(model);
     entries.push_back({.name = model.name.Display(),
                        .modified_at = model.modified_at,
                        .size = model.size,
                        .digest = model.digest,
-                       .details = DetailsOf(model.details)});
+                       .details = DetailsOf(model.details),
+                       .capabilities = std::move(capabilities)});
   }
   HttpResponse response{.body = ollama::EncodeTags(entries)};
   co_await exchange.Send(std::move(response));
@@ -72,6 +74,7 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.messages = model.messages;
   reply.model_info_json = description.model_info_json;
   reply.tensors_json = description.tensors_json;
+  if (!description.capabilities.empty()) reply.capabilities = description.capabilities;
   reply.modified_at = model.modified_at;
   return reply;
 }

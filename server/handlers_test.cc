@@ -169,6 +169,49 @@ TEST(NativeRoutes, ErrorsBeforeTheFirstByteArePlain) {
   }
 }
 
+constexpr const char* kTools =
+    R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
+
+std::vector<Step> ACall() {
+  return {api::Event(api::PromptReady{9, 4}),
+          api::Event(api::TextDelta{.text = "", .tokens = 1, .thinking = "hm"}),
+          api::Event(api::TextDelta{.text = "", .tokens = 1, .tool_calls = {{"c1", "f", R"({"a":1})"}}}),
+          api::Event(Done())};
+}
+
+TEST(NativeRoutes, ToolsGoInAndCallsComeOut) {
+  TestDaemon daemon;
+  daemon.backend().script.events = ACall();
+  const auto lines = Lines(daemon.Post("/api/chat", Chat(std::string(kTools) + R"(,"think":"low")")).body);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["message"]["thinking"], "hm");
+  EXPECT_EQ(lines[1]["message"]["tool_calls"][0]["function"]["arguments"], (json{{"a", 1}}));
+  EXPECT_EQ(lines[2]["done_reason"], "stop");
+  const api::Request& request = daemon.backend().seen.requests[0];
+  EXPECT_THAT(std::get<api::ChatPrompt>(request.prompt).tools_json, HasSubstr(R"("name":"f")"));
+  EXPECT_EQ(request.think, api::Think::kLow);
+  EXPECT_EQ(request.model_name, "Demo");
+}
+
+TEST(OpenAiRoutes, ToolsGoInAndCallsComeOut) {
+  TestDaemon daemon;
+  daemon.backend().script.events = ACall();
+  const json whole = json::parse(
+      daemon.Post("/v1/chat/completions", Chat(std::string(kTools) + R"(,"parallel_tool_calls":false)"))
+          .body);
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_EQ(whole["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], R"({"a":1})");
+  EXPECT_EQ(whole["choices"][0]["message"]["reasoning_content"], "hm");
+  const std::string stream =
+      daemon
+          .Post("/v1/chat/completions", Chat(std::string(kTools) + R"(,"stream":true,"tool_choice":"none")"))
+          .body;
+  EXPECT_THAT(stream, HasSubstr(R"("finish_reason":"tool_calls")"));
+  const auto& seen = daemon.backend().seen.requests;
+  EXPECT_TRUE(seen[0].single_tool_call);
+  EXPECT_EQ(std::get<api::ChatPrompt>(seen[1].prompt).tools_json, "") << "none may be called";
+}
+
 TEST(NativeRoutes, ADeathInTheStreamIsAnErrorLineAndTheConnectionLivesOn) {
   TestDaemon daemon;
   daemon.backend().script.events = {api::Event(api::PromptReady{9, 0}),
@@ -253,19 +296,20 @@ TEST(OpenAiRoutes, AModelIsFoundByPlainAndEncodedName) {
 
 TEST(ListRoutes, TagsAndShowAndPs) {
   TestDaemon daemon;
-  const json tags = json::parse(daemon.Get("/api/tags").body);
-  ASSERT_EQ(tags["models"].size(), 1u);
-  EXPECT_EQ(tags["models"][0]["name"], "demo:latest");
-
   auto& script = daemon.backend().script;
+  script.inspected.capabilities = {"completion", "tools"};
   script.inspected.model_info_json = R"({"general.architecture":"lfm2","general.basename":"x"})";
   script.inspected.tensors_json = "[]";
   script.inspected.chat_template = "{{ messages }}";
+  const json tags = json::parse(daemon.Get("/api/tags").body);
+  ASSERT_EQ(tags["models"].size(), 1u);
+  EXPECT_EQ(tags["models"][0]["name"], "demo:latest");
+  EXPECT_EQ(tags["models"][0]["capabilities"], json::array({"completion", "tools"}));
   const json show = json::parse(daemon.Post("/api/show", R"({"name":"demo"})").body);
   EXPECT_EQ(show["template"], "{{ messages }}");
   EXPECT_EQ(show["system"], "Be kind.");
   EXPECT_EQ(show["model_info"]["general.architecture"], "lfm2");
-  EXPECT_EQ(show["capabilities"], json::array({"completion"}));
+  EXPECT_EQ(show["capabilities"], json::array({"completion", "tools"}));
   const json copilot = json::parse(
       daemon.Post("/api/show", R"({"model":"Demo"})", "User-Agent: GitHubCopilotChat/0.1\r\n").body);
   EXPECT_EQ(copilot["model_info"]["general.basename"], "Demo");

@@ -59,4 +59,16 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   co_return Description(std::move(description));
 }
 
+Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model) {
+  const auto found = capabilities_.find(model.digest);
+  if (found != capabilities_.end()) co_return found->second;
+  const std::string digest = model.digest;
+  const auto description = co_await Describe(model, /*verbose=*/false);
+  std::vector<std::string> capabilities =
+      description ? (*description)->capabilities : std::vector<std::string>();
+  if (capabilities.empty()) capabilities.emplace_back("completion");
+  capabilities_[digest] = capabilities;
+  co_return capabilities;
+}
+
 }  // namespace quire::server

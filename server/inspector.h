@@ -8,6 +8,8 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "server/awaitable.h"
 #include "server/backend.h"
@@ -24,6 +26,10 @@ class Inspector {
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose);
 
+  // What the model can do, "completion" at least, also of one that cannot be described. Kept for every digest
+  // that was ever asked for.
+  Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model);
+
  private:
   struct Entry {
     std::string key;
@@ -34,7 +40,8 @@ class Inspector {
   Description Kept(const std::string& key);
 
   Backend& backend_;
-  std::list<Entry> entries_;         // last used first
+  std::list<Entry> entries_;                                                // last used first
+  std::unordered_map<std::string, std::vector<std::string>> capabilities_;  // by digest
   boost::asio::steady_timer freed_;  // never expires; cancelled when an inspection ends
   bool busy_ = false;
 };

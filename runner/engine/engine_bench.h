@@ -58,6 +58,7 @@ class Bench {
     tokenizer_ = model->tokenizer;
     template_ = model->prompt_template;
     turn_opener_ = model->turn_opener;
+    format_ = model->format;
     context_length_ = model->model->context_length();
     layout_ = model->model->cache_layout();
     auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_,
@@ -85,7 +86,7 @@ class Bench {
   api::RequestId Submit(api::Request request) {
     const api::RequestId id{++last_id_};
     inbox_.Post(Arrived{id});
-    auto prompt = Prepare({*tokenizer_, *template_, turn_opener_, context_length_}, request);
+    auto prompt = Prepare({*tokenizer_, *template_, turn_opener_, context_length_, format_}, request);
     inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
     return id;
   }
@@ -131,6 +132,7 @@ class Bench {
   std::shared_ptr<const PromptTemplate> template_;
   std::optional<api::TokenId> turn_opener_;
   int32_t context_length_ = 0;
+  output::Format format_;
   cache::Layout layout_;
   uint64_t last_id_ = 0;
   std::unique_ptr<Engine> engine_;

@@ -51,6 +51,9 @@ Generation::Generation(Setup setup, int32_t context_max,
       sampler_(params_),
       detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, BeginOf(setup.request.prompt)),
       stop_matcher_(params_.stop),
+      output_(std::move(setup.prompt.output)),
+      hide_thinking_(setup.request.think == api::Think::kOff),
+      single_call_(setup.request.single_tool_call),
       arrived_(setup.arrived) {}
 
 void Generation::Begin(int32_t computed, std::string miss) {
@@ -116,7 +119,7 @@ void Generation::TakeToken(api::TokenId token) {
   ++unsent_tokens_;
   auto emission = stop_matcher_.Feed(detokenizer_.Append(token));
   if (emission.stop) {
-    EmitDelta(std::move(emission.text));
+    EmitText(std::move(emission.text));
     return Finish(api::FinishReason::kStop, emission.stop);
   }
   const bool context_full = !shift_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_;
@@ -124,24 +127,52 @@ void Generation::TakeToken(api::TokenId token) {
     held_text_ = std::move(emission.text);
     return Finish(api::FinishReason::kLength, std::nullopt);
   }
-  EmitDelta(std::move(emission.text));
+  EmitText(std::move(emission.text));
+  if (called_ && single_call_) Finish(api::FinishReason::kStop, std::nullopt);
 }
 
-void Generation::EmitDelta(std::string text) {
-  if (text.empty() && unsent_logprobs_.empty()) return;
-  emit_(
-      api::TextDelta{std::move(text), std::exchange(unsent_logprobs_, {}), std::exchange(unsent_tokens_, 0)});
+void Generation::EmitText(std::string text, bool end) {
+  using Kind = output::Piece::Kind;
+  if (!output_) return EmitDelta({.text = std::move(text)});
+  output::Pieces pieces;
+  output_->Feed(text, pieces);
+  if (end) output_->Finish(pieces);
+  api::TextDelta delta;
+  for (output::Piece& piece : pieces) {
+    if (called_ && single_call_) break;
+    // Within a delta thinking comes first and calls last.
+    const bool out_of_order = !delta.tool_calls.empty()
+                                  ? piece.kind != Kind::kCall
+                                  : !delta.text.empty() && piece.kind == Kind::kThinking;
+    if (out_of_order) EmitDelta(std::exchange(delta, {}));
+    if (piece.kind == Kind::kText) delta.text += piece.text;
+    if (piece.kind == Kind::kThinking && !hide_thinking_) delta.thinking += piece.text;
+    if (piece.kind != Kind::kCall) continue;
+    delta.tool_calls.push_back(std::move(piece.call));
+    called_ = true;
+  }
+  EmitDelta(std::move(delta));
+}
+
+void Generation::EmitDelta(api::TextDelta delta) {
+  const bool silent = delta.text.empty() && delta.thinking.empty() && delta.tool_calls.empty();
+  if (silent && unsent_logprobs_.empty()) return;
+  delta.logprobs = std::exchange(unsent_logprobs_, {});
+  delta.tokens = std::exchange(unsent_tokens_, 0);
+  emit_(std::move(delta));
   --credit_;
 }
 
 void Generation::Finish(api::FinishReason reason, std::optional<size_t> stop) {
   ended_ = true;
+  std::string rest;
   if (!stop) {
     auto emission = stop_matcher_.Feed(detokenizer_.Flush());
     stop = emission.stop;
     if (stop) reason = api::FinishReason::kStop;
-    EmitDelta(held_text_ + emission.text + stop_matcher_.Flush());
+    rest = held_text_ + emission.text + stop_matcher_.Flush();
   }
+  EmitText(std::move(rest), /*end=*/true);
   api::Finished finished{.reason = reason,
                          .stop_string = stop ? params_.stop[*stop] : "",
                          .usage = UsageNow(),

@@ -91,7 +91,9 @@ class Generation {
   void TakeToken(api::TokenId token);
   // Adds the token's log-probabilities to what the next delta carries.
   api::Result<void> NoteLogprobs(std::span<const float> logits, api::TokenId token);
-  void EmitDelta(std::string text);
+  // What the text is to the client, and with `end` what of it was held back.
+  void EmitText(std::string text, bool end = false);
+  void EmitDelta(api::TextDelta delta);
   void Finish(api::FinishReason reason, std::optional<size_t> stop);
   api::Usage UsageNow() const;
   int32_t OutputLimit() const;
@@ -119,6 +121,10 @@ class Generation {
   sampler::Sampler sampler_;
   tokenizer::Detokenizer detokenizer_;
   sampler::StopMatcher stop_matcher_;
+  const std::unique_ptr<output::Parser> output_;  // null: the answer is text
+  const bool hide_thinking_;
+  const bool single_call_;
+  bool called_ = false;    // and with single_call_ nothing more comes out
   std::string held_text_;  // certain text that goes out with the end
   std::vector<api::TokenLogprob> unsent_logprobs_;
   int32_t unsent_tokens_ = 0;

@@ -91,6 +91,7 @@ ipc::Inspected Inspect(const ipc::InspectModel& request) {
   }
   auto description = weights::Describe(**files, request.verbose);
   description.chat_template = (*files)->chat_template();
+  description.capabilities = CapabilitiesOf(**files);
   return description;
 }
 
@@ -125,6 +126,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
   const auto turn_opener = model->turn_opener;
+  const output::Format format = model->format;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = trained,
                       .num_ctx = context_length,
@@ -140,7 +142,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                                [&link](const ipc::ToDaemon& message) { link.Send(message); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
-  const PromptSource source{*tokenizer, *prompt_template, turn_opener, context_length};
+  const PromptSource source{*tokenizer, *prompt_template, turn_opener, context_length, format};
   std::jthread preparer([&] { PrepareAll(shared, source); });
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});

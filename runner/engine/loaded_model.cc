@@ -52,6 +52,23 @@ std::optional<api::TokenId> FindTurnOpener(const tokenizer::Tokenizer& tokenizer
 
 }  // namespace
 
+output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer) {
+  return output::Detect(files.chat_template(), [&](std::string_view text) {
+    const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
+    return tokens && tokens->size() == 1;
+  });
+}
+
+std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files) {
+  std::vector<std::string> capabilities = {"completion"};
+  const auto tokenizer = BuildTokenizer(files);
+  if (!tokenizer) return capabilities;
+  const output::Format format = FormatOf(files, **tokenizer);
+  if (format.supports_tools()) capabilities.emplace_back("tools");
+  if (format.can_think) capabilities.emplace_back("thinking");
+  return capabilities;
+}
+
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
                               std::string_view quantize) {
   LoadedModel loaded;
@@ -77,6 +94,7 @@ api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress&
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
   loaded.turn_opener = FindTurnOpener(*loaded.tokenizer, *loaded.prompt_template);
+  loaded.format = FormatOf(*loaded.files, *loaded.tokenizer);
 
   progress(0.5F, "building model");
   auto model = models::LoadModel(loaded.files);

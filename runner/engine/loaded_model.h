@@ -6,13 +6,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "api/error.h"
 #include "api/ids.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
+#include "runner/output/format.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/weights/model_files.h"
@@ -29,11 +32,18 @@ struct LoadedModel {
   // The control token that every message of the chat template begins with ("<|im_start|>"), if there is one:
   // where it stands, a message ends. Text from outside never becomes a control token.
   std::optional<api::TokenId> turn_opener;
+  output::Format format;  // of its answers
   std::unique_ptr<models::Model> model;
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
 };
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;
+
+// How answers of a model with this template and vocabulary are read.
+output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer);
+
+// What /api/show lists of a model, without loading its weights: "completion", and what its template can do.
+std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files);
 
 // `quantize`: the type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as
 // they are. kBadModel or kNotFound names the file and the reason.

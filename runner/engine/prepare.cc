@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "runner/engine/context_fit.h"
+#include "runner/engine/prepare_output.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
 
@@ -34,6 +35,7 @@ struct Preparer {
   int32_t num_ctx;
   const api::Request& request;
   std::optional<api::TokenId> turn_opener;
+  AnswerFrame& frame;
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
   int32_t SystemTokens(const Tokens& tokens, bool begins_with_system) const {
@@ -46,8 +48,9 @@ struct Preparer {
 
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages,
                                      const std::string& tools_json) const {
-    const auto rendered = prompt_template.Render(messages, tools_json);
+    auto rendered = prompt_template.Render(messages, tools_json, frame.thinking());
     if (!rendered) return std::unexpected(rendered.error());
+    frame.CloseOrNote(*rendered);
     std::vector<tokenizer::Segment> segments;
     for (const auto& segment : *rendered) segments.push_back({segment.text, segment.from_template});
     return tokenizer.EncodeSegments(segments);
@@ -130,7 +133,10 @@ api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Reque
   const int32_t asked = request.params.num_ctx;
   const int32_t num_ctx =
       asked > 0 ? std::min(std::max(asked, kNumCtxMin), source.context_length) : source.context_length;
-  const Preparer preparer{source.tokenizer, source.prompt_template, num_ctx, request, source.turn_opener};
+  auto frame = AnswerFrame::Of(source.format, request);
+  if (!frame) return std::unexpected(frame.error());
+  const Preparer preparer{source.tokenizer, source.prompt_template, num_ctx,
+                          request,          source.turn_opener,     *frame};
   auto fitted = std::visit(preparer, request.prompt);
   if (!fitted) return std::unexpected(fitted.error());
   if (fitted->tokens.empty())
@@ -140,6 +146,7 @@ api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Reque
   for (size_t i = 1; i < prompt.tokens.size(); ++i) {
     if (prompt.tokens[i] == source.turn_opener) prompt.boundaries.push_back(static_cast<int32_t>(i));
   }
+  prompt.output = frame->MakeParser();
   return prompt;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "api/error.h"
 #include "api/ids.h"
 #include "api/request.h"
+#include "runner/output/format.h"
 
 namespace quire::runner {
 class PromptTemplate;
@@ -24,6 +26,7 @@ struct PreparedPrompt {
   int32_t dropped = 0;               // prompt tokens left out to fit
   int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped
   std::vector<int32_t> boundaries = {};  // where a message ends and the next begins, ascending, in (0, size)
+  std::unique_ptr<output::Parser> output = {};  // of the answer; null: all of it is text
 };
 
 // What prompts are made with. Immutable; owned elsewhere.
@@ -32,13 +35,14 @@ struct PromptSource {
   const PromptTemplate& prompt_template;
   std::optional<api::TokenId> turn_opener;  // see LoadedModel
   int32_t context_length = 0;               // the model's
+  output::Format format = {};               // of its answers
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
 
 // A pure function of immutable things; any thread. Errors: kInvalidArgument
 // (the template refuses the messages, the prompt is empty, `context` holds an id the model does not have),
-// kContextLengthExceeded, kTooLarge.
+// kContextLengthExceeded, kTooLarge, kUnsupported (tools or thinking, and the model knows none).
 api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request);
 
 }  // namespace quire::runner::engine

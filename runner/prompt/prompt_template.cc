@@ -106,29 +106,38 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
                                                            const std::string& tools_json,
                                                            std::string_view suffix,
                                                            bool add_generation_prompt, ArgumentStyle style,
-                                                           const std::tm& now) const {
+                                                           const std::tm& now,
+                                                           const ThinkingSwitch& thinking) const {
   auto message_list = MessagesValue(messages, style, suffix);
   if (!message_list) return std::unexpected(std::move(message_list).error());
   auto tools = ToolsValue(tools_json, no_tools_);
   if (!tools) return std::unexpected(std::move(tools).error());
-  const auto variables =
-      jinja::Value::MakeDict({{"messages", *std::move(message_list)},
-                              {"tools", *std::move(tools)},
-                              {"documents", jinja::Value()},
-                              {"add_generation_prompt", jinja::Value(add_generation_prompt)},
-                              {"bos_token", jinja::Value::String(bos_)},
-                              {"eos_token", jinja::Value::String(eos_)}});
-  return template_.RenderTracked(variables, {.now = now});
+  std::vector<std::pair<std::string, jinja::Value>> variables = {
+      {"messages", *std::move(message_list)},
+      {"tools", *std::move(tools)},
+      {"documents", jinja::Value()},
+      {"add_generation_prompt", jinja::Value(add_generation_prompt)},
+      {"bos_token", jinja::Value::String(bos_)},
+      {"eos_token", jinja::Value::String(eos_)}};
+  if (thinking.on) {
+    for (const char* name : {"enable_thinking", "thinking"})
+      variables.emplace_back(name, jinja::Value(*thinking.on));
+  }
+  if (!thinking.effort.empty()) {
+    variables.emplace_back("reasoning_effort", jinja::Value::String(thinking.effort));
+  }
+  return template_.RenderTracked(jinja::Value::MakeDict(std::move(variables)), {.now = now});
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
                                                                const std::string& tools_json,
-                                                               const std::tm& now) const {
+                                                               const std::tm& now,
+                                                               const ThinkingSwitch& thinking) const {
   // An assistant message without text is no answer to go on with: the model begins one.
   const bool to_continue = !messages.empty() && messages.back().role == "assistant" &&
                            !messages.back().content.empty() && messages.back().tool_calls.empty();
   const auto rendered = RenderText(messages, tools_json, to_continue ? kEndMark : std::string_view(),
-                                   !to_continue, style_, now);
+                                   !to_continue, style_, now, thinking);
   if (!rendered) return std::unexpected(rendered.error());
   const size_t end = to_continue ? rendered->text.rfind(kEndMark) : rendered->text.size();
   if (end == std::string::npos) {
@@ -141,11 +150,12 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
-                                                               const std::string& tools_json) const {
+                                                               const std::string& tools_json,
+                                                               const ThinkingSwitch& thinking) const {
   const std::time_t seconds = std::time(nullptr);
   std::tm now = {};
   localtime_r(&seconds, &now);
-  return Render(messages, tools_json, now);
+  return Render(messages, tools_json, now, thinking);
 }
 
 }  // namespace quire::runner

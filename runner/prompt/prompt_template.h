@@ -26,6 +26,12 @@ struct PromptSegment {
   bool from_template = false;
 };
 
+// What templates are told of thinking, under the names that they use; nothing unless it says something.
+struct ThinkingSwitch {
+  std::optional<bool> on = {};
+  std::string effort = {};  // "low", "medium" or "high"
+};
+
 // Immutable; any thread.
 class PromptTemplate {
  public:
@@ -43,9 +49,12 @@ class PromptTemplate {
   // what the template says of the messages; kUnsupported: the template does not show the answer to go on
   // with.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
-                                                 const std::string& tools_json, const std::tm& now) const;
+                                                 const std::string& tools_json, const std::tm& now,
+                                                 const ThinkingSwitch& thinking = {}) const;
+  // The same at this moment.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
-                                                 const std::string& tools_json) const;  // at this moment
+                                                 const std::string& tools_json,
+                                                 const ThinkingSwitch& thinking = {}) const;
 
   // How the template writes turns, seen from a conversation of one message.
   struct Turns {
@@ -62,7 +71,7 @@ class PromptTemplate {
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
                                              const std::string& tools_json, std::string_view suffix,
                                              bool add_generation_prompt, ArgumentStyle style,
-                                             const std::tm& now) const;
+                                             const std::tm& now, const ThinkingSwitch& thinking = {}) const;
   jinja::Value ProbeNoTools();
   ArgumentStyle ProbeArgumentStyle() const;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the public conformance suite (real npm clients) against the real daemon.
+"""Runs the public conformance suite (real npm clients) and what is added to it in own/ against the real daemon.
 
 Every case must pass, but for those in pending.txt, which belong to endpoints this version does not have; a pending case
 that passes is a failure too, so that the list says what is true. Without Node.js >= 20.11, or where no npm registry can
@@ -63,7 +63,9 @@ def with_node(work):
 
 def install(work, environment):
     """A copy of the suite with its clients."""
+    shutil.rmtree(work / "test", ignore_errors=True)
     shutil.copytree(HERE / "suite", work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
+    shutil.copytree(HERE / "own", work / "test", dirs_exist_ok=True)
     installed = work / "installed-package-lock.json"  # what lies in node_modules, once it is complete
     lock = (work / "package-lock.json").read_bytes()
     if installed.exists() and installed.read_bytes() == lock:

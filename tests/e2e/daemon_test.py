@@ -21,6 +21,17 @@ def endless(**options):
             "options": {"temperature": 0, "num_predict": 100000, **options}}
 
 
+def written(message):
+    """An answer as the model wrote it, thinking and calls in its text."""
+    text = message["content"]
+    if message.get("thinking"):
+        text = f"<think>{message['thinking']}</think>{text}"
+    calls = [f"{call['function']['name']}(" + ", ".join(f"{key}={json.dumps(value)}" for key, value in
+                                                        call["function"]["arguments"].items()) + ")"
+             for call in message.get("tool_calls", [])]
+    return f"<|tool_call_start|>[{', '.join(calls)}]<|tool_call_end|>{text}" if calls else text
+
+
 class Answers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -33,13 +44,14 @@ class Answers(unittest.TestCase):
     def test_every_golden_chat_through_the_api(self):
         differing = []
         for case in GOLDEN["chat"]:
-            if "messages" not in case or case.get("tools"):
+            if "messages" not in case:
                 continue
             reply = self.daemon.post("/api/chat", {"model": MODEL, "stream": False, "messages": case["messages"],
+                                                   "tools": case.get("tools"),
                                                    "options": {"temperature": 0, "num_predict": 200}})
             self.assertEqual(200, reply.status, reply.text)
-            if reply.json["message"]["content"] != case["completion"]:
-                differing.append((case["messages"][-1], case["completion"], reply.json["message"]["content"]))
+            if written(reply.json["message"]) != case["completion"]:
+                differing.append((case["messages"][-1], case["completion"], reply.json["message"]))
             self.assertEqual(len(case["prompt_ids"]), reply.json["prompt_eval_count"])
         self.assertEqual([], differing)
 

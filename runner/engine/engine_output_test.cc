@@ -1,0 +1,134 @@
+// Thinking and tool calls of the bundled model, as its golden file has them in one text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runner/engine/engine_bench.h"
+
+namespace quire::runner::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kWeather =
+    R"({"type":"function","function":{"name":"get_weather","description":"Get the weather in a city","parameters":)"
+    R"({"type":"object","properties":{"city":{"type":"string","description":"Name of the city"}},"required":["city"]}}})";
+
+api::Request Chat(std::vector<api::Message> messages, std::string tools = {}) {
+  api::Request request = Greedy("");
+  request.prompt = api::ChatPrompt{std::move(messages), std::move(tools)};
+  request.params.num_predict = 200;
+  request.model_name = "Demo";
+  return request;
+}
+
+std::string Thinking(const Outcome& outcome) {
+  std::string joined;
+  for (const auto& delta : outcome.deltas) joined += delta.thinking;
+  return joined;
+}
+
+std::vector<std::string> Calls(const Outcome& outcome) {
+  std::vector<std::string> calls;
+  for (const auto& delta : outcome.deltas) {
+    for (const auto& call : delta.tool_calls) {
+      calls.push_back(call.name + call.arguments_json);
+      EXPECT_FALSE(call.id.empty());
+    }
+  }
+  return calls;
+}
+
+const api::Request kSum =
+    Chat({{"system", "Think step by step before you answer."}, {"user", "What is 38 + 47?"}});
+
+TEST(EngineOutput, ACallComesWholeAndNothingOfItIsText) {
+  const auto outcome =
+      Bench().Ask(Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]"));
+  ASSERT_TRUE(outcome.finished);
+  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"place":"Paris"})"));
+  EXPECT_EQ(outcome.text(), "");
+  EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+  EXPECT_EQ(outcome.finished->usage.output_tokens, 12);
+  int32_t tokens = 0;
+  for (const auto& delta : outcome.deltas) tokens += delta.tokens;
+  EXPECT_EQ(tokens, 12);
+}
+
+TEST(EngineOutput, AResultIsAnsweredInText) {
+  const auto outcome = Bench().Ask(
+      Chat({{"user", "What is the weather in Rome?"},
+            {.role = "assistant", .content = "", .tool_calls = {{"c1", "get_weather", R"({"city":"Rome"})"}}},
+            {.role = "tool",
+             .content = R"({"temperature": 21, "condition": "sunny"})",
+             .tool_name = "get_weather"}},
+           std::string("[") + kWeather + "]"));
+  EXPECT_EQ(outcome.text(), "It is 21 degrees and sunny in Rome.");
+  EXPECT_THAT(Calls(outcome), ElementsAre());
+}
+
+TEST(EngineOutput, ThinkingStandsApart) {
+  Bench bench;
+  const auto thought = bench.Ask(kSum);
+  EXPECT_EQ(Thinking(thought),
+            "Ones: 8 + 7 = 15. Write 5, carry 1. Tens: 3 + 4 + 1 = 8. So the result is 85.");
+  EXPECT_EQ(thought.text(), "38 + 47 = 85.");
+  auto off = kSum;
+  off.think = api::Think::kOff;
+  const auto silent = bench.Ask(off);
+  EXPECT_EQ(Thinking(silent), "");
+  EXPECT_EQ(silent.text(), "38 + 47 = 85.");
+  EXPECT_EQ(silent.finished->usage.output_tokens, thought.finished->usage.output_tokens);
+}
+
+TEST(EngineOutput, WhatIsStreamedIsWhatOneDeltaWouldHold) {
+  // With logprobs every token is a delta; without, text waits for what it may belong to.
+  Bench bench;
+  const auto plain = bench.Ask(kSum);
+  const auto logged = bench.Ask(Logged(kSum));
+  EXPECT_GT(logged.deltas.size(), plain.deltas.size());
+  EXPECT_EQ(Thinking(logged), Thinking(plain));
+  EXPECT_EQ(logged.text(), plain.text());
+}
+
+TEST(EngineOutput, ThinkingCutByLengthIsAllThinking) {
+  auto request = kSum;
+  request.params.num_predict = 12;
+  const auto outcome = Bench().Ask(request);
+  EXPECT_THAT(Thinking(outcome), testing::StartsWith("Ones: 8 + 7"));
+  EXPECT_EQ(outcome.text(), "");
+  EXPECT_EQ(outcome.finished->reason, api::FinishReason::kLength);
+}
+
+TEST(EngineOutput, RawPromptsAreNotRead) {
+  auto request = Greedy("");
+  request.prompt = api::RawPrompt{
+      "<|im_start|>system\nThink step by step before you answer.<|im_end|>\n<|im_start|>user\nWhat is 38 + "
+      "47?<|im_end|>\n<|im_start|>assistant\n"};
+  request.params.num_predict = 8;
+  EXPECT_THAT(Bench().Ask(request).text(), HasSubstr("<think>"));
+}
+
+TEST(EngineOutput, WhatTheModelCannotDoIsRefused) {
+  Bench bench;
+  auto request = kSum;
+  request.model_name = "Demo";
+  request.think = api::Think::kHigh;
+  const auto refused = bench.Ask(request);
+  ASSERT_TRUE(refused.failed);
+  EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.failed->error.message, "\"Demo\" does not support thinking");
+  request.think_optional = true;
+  EXPECT_EQ(bench.Ask(request).text(), "38 + 47 = 85.");
+}
+
+TEST(EngineOutput, OneCallEndsTheAnswerWhereOneIsAllowed) {
+  auto request = Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]");
+  request.single_tool_call = true;
+  const auto outcome = Bench().Ask(request);
+  ASSERT_TRUE(outcome.finished);
+  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"place":"Paris"})"));
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
