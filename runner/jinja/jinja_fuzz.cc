@@ -44,10 +44,10 @@ void Check(const TrackedText& tracked) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Value variables = Variables();
   quire::runner::jinja::Limits limits;
-  limits.steps_max = 100'000;
-  limits.memory_bytes_max = size_t{4} << 20;
-  limits.output_bytes_max = size_t{1} << 20;
-  limits.range_max = 1000;
+  limits.steps_max = 4000;  // a millisecond, so that loops do not crowd out everything else
+  limits.memory_bytes_max = size_t{256} << 10;
+  limits.output_bytes_max = size_t{64} << 10;
+  limits.range_max = 200;
   const auto parsed = Template::Parse(std::string_view(reinterpret_cast<const char*>(data), size), limits);
   if (!parsed) return 0;
   const auto tracked = parsed->RenderTracked(variables);
