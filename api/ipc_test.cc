@@ -50,6 +50,9 @@ Submit FullSubmit() {
   submit.request.params.seed = std::numeric_limits<int64_t>::max();
   submit.request.params.num_ctx = 512;
   submit.request.params.stop = {"a", "b"};
+  submit.request.params.logit_bias = {{7, -100}, {0, 1.5F}};
+  submit.request.params.min_tokens = 3;
+  submit.request.params.ignore_eos = true;
   submit.request.overflow = Overflow::kRefuse;
   submit.request.shift = false;
   submit.request.logprobs = true;
@@ -61,6 +64,9 @@ Submit FullSubmit() {
   submit.request.forced_tool = "f";
   submit.request.single_tool_call = true;
   submit.request.model_name = "M";
+  submit.request.prompt_only = true;
+  submit.request.want_prompt_text = true;
+  submit.request.delta_per_token = true;
   return submit;
 }
 
@@ -91,13 +97,17 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   ExpectSurvives(ToRunner(InspectModel{"/m", true}));
   ExpectSurvives(ToRunner(FullSubmit()));
   Submit raw{RequestId{1}, {}};
-  raw.request.prompt = RawPrompt{"text"};
+  raw.request.prompt = RawPrompt{"text", false, true};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = ContinuedPrompt{{1, 2, 3}, {{"user", "on"}}};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = EmbedPrompt{"text", {}, 3, false};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = EmbedPrompt{"", {1, 2}};
+  ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = TokenPrompt{{3, 0, std::numeric_limits<int32_t>::max()}};
+  ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = InsertPrompt{"int main(", "}"};
   ExpectSurvives(ToRunner(raw));
   ExpectSurvives(ToRunner(Credit{RequestId{9}, 12}));
   ExpectSurvives(ToRunner(Cancel{RequestId{9}}));
@@ -236,6 +246,10 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToRunner(FullSubmit())), DecodeToRunner);
   Submit continued{RequestId{1}, {}};
   continued.request.prompt = ContinuedPrompt{{1, 2}, {{"user", "on"}}};
+  ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
+  continued.request.prompt = TokenPrompt{{1, 2}};
+  ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
+  continued.request.prompt = InsertPrompt{"a", "b"};
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToRunner(LoadModel{"/m", 1, 1})), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullDelta())), DecodeToDaemon);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
@@ -12,7 +14,7 @@ namespace quire::api::ipc {
 namespace {
 
 enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel, kShutdown };
-enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed };
+enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed, kTokens, kInsert };
 
 constexpr int32_t kThreadsMax = 4096;
 constexpr int32_t kWeightMax = 1000;
@@ -39,7 +41,14 @@ Json Pack(const Prompt& prompt) {
           return {
               {"kind", static_cast<int32_t>(kChat)}, {"messages", Pack(p.messages)}, {"tools", p.tools_json}};
         } else if constexpr (std::is_same_v<P, RawPrompt>) {
-          return {{"kind", static_cast<int32_t>(kRaw)}, {"text", p.text}};
+          return {{"kind", static_cast<int32_t>(kRaw)},
+                  {"text", p.text},
+                  {"add_special", p.add_special},
+                  {"parse_special", p.parse_special}};
+        } else if constexpr (std::is_same_v<P, TokenPrompt>) {
+          return {{"kind", static_cast<int32_t>(kTokens)}, {"tokens", PackTokens(p.tokens)}};
+        } else if constexpr (std::is_same_v<P, InsertPrompt>) {
+          return {{"kind", static_cast<int32_t>(kInsert)}, {"prefix", p.prefix}, {"suffix", p.suffix}};
         } else if constexpr (std::is_same_v<P, EmbedPrompt>) {
           return {{"kind", static_cast<int32_t>(kEmbed)},
                   {"text", p.text},
@@ -53,6 +62,13 @@ Json Pack(const Prompt& prompt) {
         }
       },
       prompt);
+}
+
+// [[token, bias]]
+Json PackBiases(const std::vector<LogitBias>& biases) {
+  Json packed = Json::array();
+  for (const LogitBias& bias : biases) packed.push_back(Json::array({bias.token, bias.bias}));
+  return packed;
 }
 
 Json Pack(const GenerationParams& params) {
@@ -69,7 +85,10 @@ Json Pack(const GenerationParams& params) {
           {"presence_penalty", params.presence_penalty},
           {"frequency_penalty", params.frequency_penalty},
           {"seed", params.seed},
-          {"stop", params.stop}};
+          {"stop", params.stop},
+          {"logit_bias", PackBiases(params.logit_bias)},
+          {"min_tokens", params.min_tokens},
+          {"ignore_eos", params.ignore_eos}};
 }
 
 Json Pack(const Request& request) {
@@ -88,7 +107,10 @@ Json Pack(const Request& request) {
           {"forced_tool", request.forced_tool},
           {"single_tool_call", request.single_tool_call},
           {"model_name", request.model_name},
-          {"want_context", request.want_context}};
+          {"want_context", request.want_context},
+          {"prompt_only", request.prompt_only},
+          {"want_prompt_text", request.want_prompt_text},
+          {"delta_per_token", request.delta_per_token}};
 }
 
 // Message members that are left out when empty.
@@ -122,7 +144,7 @@ Prompt GetPrompt(Fields& request) {
   if (value == nullptr) return {};
   Fields fields = PayloadFields(*value, request.error(), request.PathOf("prompt"));
   int32_t kind = 0;
-  fields.Get("kind", kind, kChat, kEmbed);
+  fields.Get("kind", kind, kChat, kInsert);
   if (kind == kEmbed) {
     EmbedPrompt prompt;
     fields.Get("text", prompt.text);
@@ -134,6 +156,15 @@ Prompt GetPrompt(Fields& request) {
   if (kind == kRaw) {
     RawPrompt prompt;
     fields.Get("text", prompt.text);
+    fields.Get("add_special", prompt.add_special);
+    fields.Get("parse_special", prompt.parse_special);
+    return prompt;
+  }
+  if (kind == kTokens) return TokenPrompt{GetTokens(fields, "tokens")};
+  if (kind == kInsert) {
+    InsertPrompt prompt;
+    fields.Get("prefix", prompt.prefix);
+    fields.Get("suffix", prompt.suffix);
     return prompt;
   }
   if (kind == kContinued) {
@@ -146,6 +177,25 @@ Prompt GetPrompt(Fields& request) {
   prompt.messages = GetMessages(fields);
   fields.Get("tools", prompt.tools_json);
   return prompt;
+}
+
+std::vector<LogitBias> GetBiases(Fields& params) {
+  constexpr std::string_view kName = "logit_bias";
+  std::vector<LogitBias> biases;
+  const Json* list = params.FindArray(kName);
+  if (list == nullptr) return biases;
+  for (const Json& pair : *list) {
+    const bool two = pair.is_array() && pair.size() == 2 && pair[1].is_number();
+    const auto token = two ? AsInteger(pair[0]) : std::nullopt;
+    const double bias = two ? pair[1].get<double>() : 0;
+    if (!token || *token < 0 || *token > std::numeric_limits<TokenId>::max() ||
+        !(std::abs(bias) <= double{kLogitBiasMax})) {
+      params.Reject(kName, "must be an array of pairs of a token and its bias");
+      break;
+    }
+    biases.push_back({static_cast<TokenId>(*token), static_cast<float>(bias)});
+  }
+  return biases;
 }
 
 GenerationParams GetParams(Fields& request) {
@@ -175,6 +225,9 @@ GenerationParams GetParams(Fields& request) {
       params.stop.push_back(text.get_ref<const std::string&>());
     }
   }
+  params.logit_bias = GetBiases(fields);
+  fields.Get("min_tokens", params.min_tokens, 0);
+  fields.Get("ignore_eos", params.ignore_eos);
   return params;
 }
 
@@ -205,6 +258,9 @@ Request GetRequest(Fields& submit) {
   fields.Get("single_tool_call", request.single_tool_call);
   fields.Get("model_name", request.model_name);
   fields.Get("want_context", request.want_context);
+  fields.Get("prompt_only", request.prompt_only);
+  fields.Get("want_prompt_text", request.want_prompt_text);
+  fields.Get("delta_per_token", request.delta_per_token);
   return request;
 }
 

@@ -69,6 +69,8 @@ constexpr auto kTable = std::to_array<Entry>({
     {"frequency_penalty", Read<&Options::frequency_penalty>},
     {"seed", Read<&Options::seed>},
     {"stop", ReadStop},
+    {"min_tokens", Read<&Options::min_tokens, 0>},
+    {"ignore_eos", Read<&Options::ignore_eos>},
     {"num_batch", CheckHint<int32_t>},
     {"num_gpu", CheckHint<int32_t>},
     {"main_gpu", CheckHint<int32_t>},
@@ -113,6 +115,8 @@ void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknow
 void GetOption(Fields& fields, std::string_view name, Options& options) {
   if (const Entry* entry = FindEntry(name)) entry->read(fields, entry->name, options);
 }
+
+void GetStop(Fields& fields, std::string_view name, Options& options) { ReadStop(fields, name, options); }
 
 Result<ParsedOptions> ParseOptions(std::string_view json_object) {
   const auto object = ReadJson(json_object);

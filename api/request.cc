@@ -25,6 +25,9 @@ void ForEachOption(A& a, B& b, F f) {
   f(a.frequency_penalty, b.frequency_penalty);
   f(a.seed, b.seed);
   f(a.stop, b.stop);
+  f(a.logit_bias, b.logit_bias);
+  f(a.min_tokens, b.min_tokens);
+  f(a.ignore_eos, b.ignore_eos);
 }
 
 }  // namespace

@@ -33,9 +33,22 @@ struct ChatPrompt {
   std::string tools_json = {};  // JSON array in OpenAI's shape, or empty
 };
 
-// Tokenized as it stands: `raw` of /api/generate, /v1/completions.
+// Tokenized as it stands: `raw` of /api/generate, /v1/completions, /tokenize.
 struct RawPrompt {
   std::string text;
+  bool add_special = true;    // the begin token, where the model wants one
+  bool parse_special = true;  // "<|im_end|>" is that token; otherwise plain text
+};
+
+// Token ids as they are.
+struct TokenPrompt {
+  std::vector<TokenId> tokens;
+};
+
+// The model fills in what is missing between two texts; only for models that learnt to.
+struct InsertPrompt {
+  std::string prefix;
+  std::string suffix;
 };
 
 // /api/generate: token ids of the earlier exchange (none without `context`), then the rendered messages.
@@ -54,7 +67,15 @@ struct EmbedPrompt {
   bool normalize = true;             // to length 1
 };
 
-using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt>;
+using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, InsertPrompt>;
+
+// Added to a token's logit. At kLogitBiasMax nothing but the tokens with such a bias can come, at
+// -kLogitBiasMax the token never comes.
+struct LogitBias {
+  TokenId token = 0;
+  float bias = 0;
+};
+inline constexpr float kLogitBiasMax = 100;
 
 // Options as a client, a Modelfile PARAMETER or a server default may give them: absent means "not said".
 struct Options {
@@ -63,6 +84,9 @@ struct Options {
   std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
   std::optional<int64_t> seed;
   std::optional<std::vector<std::string>> stop;
+  std::optional<std::vector<LogitBias>> logit_bias;
+  std::optional<int32_t> min_tokens;
+  std::optional<bool> ignore_eos;
 };
 
 // `top` wins wherever it says something.
@@ -84,6 +108,9 @@ struct GenerationParams {
   float frequency_penalty = 0.0F;
   int64_t seed = -1;              // < 0 = random
   std::vector<std::string> stop;  // never emitted; empty strings are dropped by the parser
+  std::vector<LogitBias> logit_bias = {};
+  int32_t min_tokens = 0;   // the model's own end does not come before
+  bool ignore_eos = false;  // the model's own end never comes
 };
 
 GenerationParams Resolve(const Options& options);
@@ -123,6 +150,12 @@ struct Request {
   bool single_tool_call = false;  // the answer ends with its first call
   std::string model_name = {};    // as the client wrote it, for messages
   bool want_context = false;      // Finished carries the token ids of prompt and answer
+  // Only render and tokenize: PromptReady and Finished tell the prompt's length, nothing is computed, and the
+  // prompt may be longer than any context.
+  bool prompt_only = false;
+  // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
+  bool want_prompt_text = false;
+  bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
 };
 
 }  // namespace quire::api

@@ -86,7 +86,9 @@ class Bench {
   api::RequestId Submit(api::Request request) {
     const api::RequestId id{++last_id_};
     inbox_.Post(Arrived{id});
-    auto prompt = Prepare({*tokenizer_, *template_, turn_opener_, context_length_, format_}, request);
+    auto prompt = Prepare(
+        {tokenizer_, *template_, turn_opener_, FindInsertTokens(*tokenizer_), context_length_, format_},
+        request);
     inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
     return id;
   }

@@ -40,6 +40,7 @@ Generation::Generation(Setup setup, int32_t context_max,
       logprobs_(setup.request.logprobs),
       top_logprobs_(setup.request.top_logprobs),
       want_context_(setup.request.want_context),
+      delta_per_token_(setup.request.delta_per_token),
       num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
       prompt_dropped_(setup.prompt.dropped),
       system_tokens_(setup.prompt.system_tokens),
@@ -48,6 +49,7 @@ Generation::Generation(Setup setup, int32_t context_max,
       end_of_generation_(end_of_generation),
       emit_(std::move(emit)),
       tokens_(std::move(setup.prompt.tokens)),
+      logit_rules_(params_, end_of_generation),
       sampler_(params_),
       detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, BeginOf(setup.request.prompt)),
       stop_matcher_(params_.stop),
@@ -89,7 +91,8 @@ void Generation::Sample(std::span<const float> logits, sampler::Workspace& works
   const auto now = Clock::now();
   if (!first_token_) first_token_ = now;
   if (output_tokens_ >= OutputLimit()) return Finish(api::FinishReason::kLength, std::nullopt);
-  const auto sampled = sampler_.Sample(logits, tokens_, workspace);
+  const auto sampled =
+      sampler_.Sample(logit_rules_.Apply(logits, output_tokens_, workspace), tokens_, workspace);
   if (!sampled) return Fail(sampled.error());
   if (end_of_generation_.contains(*sampled)) {
     tokens_.push_back(*sampled);
@@ -156,7 +159,8 @@ void Generation::EmitText(std::string text, bool end) {
 
 void Generation::EmitDelta(api::TextDelta delta) {
   const bool silent = delta.text.empty() && delta.thinking.empty() && delta.tool_calls.empty();
-  if (silent && unsent_logprobs_.empty()) return;
+  const bool due = delta_per_token_ && unsent_tokens_ > 0;
+  if (silent && unsent_logprobs_.empty() && !due) return;
   delta.logprobs = std::exchange(unsent_logprobs_, {});
   delta.tokens = std::exchange(unsent_tokens_, 0);
   emit_(std::move(delta));

@@ -18,6 +18,7 @@
 #include "api/request.h"
 #include "runner/engine/prepare.h"
 #include "runner/engine/step_plan.h"
+#include "runner/sampler/logit_rules.h"
 #include "runner/sampler/sampler.h"
 #include "runner/sampler/stop_matcher.h"
 #include "runner/tokenizer/detokenizer.h"
@@ -104,6 +105,7 @@ class Generation {
   const bool logprobs_;
   const int32_t top_logprobs_;
   const bool want_context_;
+  const bool delta_per_token_;
   const int32_t num_ctx_;
   const int32_t prompt_dropped_;
   const int32_t system_tokens_;
@@ -118,6 +120,7 @@ class Generation {
   int32_t cached_tokens_ = 0;
   int32_t credit_ = api::ipc::kInitialCredit;
 
+  sampler::LogitRules logit_rules_;
   sampler::Sampler sampler_;
   tokenizer::Detokenizer detokenizer_;
   sampler::StopMatcher stop_matcher_;

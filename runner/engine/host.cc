@@ -52,7 +52,7 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
         if constexpr (std::is_same_v<T, ipc::LoadModel> || std::is_same_v<T, ipc::InspectModel>) {
           shared.setup.Post({std::move(value)});
         } else if constexpr (std::is_same_v<T, ipc::Submit>) {
-          shared.engine.Post(Arrived{value.id});
+          if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
           shared.prepare.Post(Preparation{std::move(value), Clock::now()});
         } else if constexpr (std::is_same_v<T, ipc::Shutdown>) {
           std::_Exit(EXIT_SUCCESS);
@@ -71,10 +71,16 @@ void EndProcess(const api::Result<void>& reason) {
 }
 
 // Prepare thread.
-void PrepareAll(Shared& shared, const PromptSource& source) {
+void PrepareAll(Shared& shared, const PromptSource& source, Link& link) {
   while (true) {
     for (auto& item : shared.prepare.WaitAndTakeAll(std::chrono::hours(1))) {
       if (!item) return;
+      if (item->submit.request.prompt_only) {
+        for (api::Event& event : DescribePrompt(source, item->submit.request)) {
+          link.Send(ipc::RequestEvent{item->submit.id, std::move(event)});
+        }
+        continue;
+      }
       auto prompt = Prepare(source, item->submit.request);
       shared.engine.Post(
           Prepared{item->submit.id, std::move(item->submit.request), std::move(prompt), item->arrived});
@@ -131,7 +137,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .context_length = trained,
                       .num_ctx = context_length,
                       .parameters = model->model->parameters(),
-                      .weight_bytes = model->model->weight_bytes()};
+                      .weight_bytes = model->model->weight_bytes(),
+                      .supports_insert = FindInsertTokens(*tokenizer).has_value()};
 
   const EngineLimits limits{.cache_bytes = CacheBudget(model->model->cache_layout(), context_length,
                                                        request.cache_bytes, AvailableMemory()),
@@ -142,8 +149,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                                [&link](const ipc::ToDaemon& message) { link.Send(message); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
-  const PromptSource source{*tokenizer, *prompt_template, turn_opener, context_length, format};
-  std::jthread preparer([&] { PrepareAll(shared, source); });
+  const PromptSource source{
+      tokenizer, *prompt_template, turn_opener, FindInsertTokens(*tokenizer), context_length, format};
+  std::jthread preparer([&] { PrepareAll(shared, source, link); });
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();

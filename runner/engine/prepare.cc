@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
 #include "runner/engine/context_fit.h"
 #include "runner/engine/prepare_output.h"
 #include "runner/prompt/prompt_template.h"
+#include "runner/tokenizer/detokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::engine {
@@ -35,6 +40,7 @@ struct Preparer {
   int32_t num_ctx;
   const api::Request& request;
   std::optional<api::TokenId> turn_opener;
+  std::optional<InsertTokens> insert_tokens;
   AnswerFrame& frame;
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
@@ -63,19 +69,70 @@ struct Preparer {
   }
 
   api::Result<FittedPrompt> operator()(const api::RawPrompt& raw) const {
-    auto tokens = tokenizer.Encode(raw.text, tokenizer::SpecialTokens::kParse);
+    auto tokens = tokenizer.Encode(
+        raw.text, raw.parse_special ? tokenizer::SpecialTokens::kParse : tokenizer::SpecialTokens::kAsText);
     if (!tokens) return std::unexpected(tokens.error());
-    if (tokenizer.add_bos() && (tokens->empty() || tokens->front() != *tokenizer.bos_id())) {
-      tokens->insert(tokens->begin(), *tokenizer.bos_id());
-    }
+    if (raw.add_special) AddBegin(*tokens);
     return FitTokens(std::move(*tokens), num_ctx, request.params.num_keep, request.overflow);
   }
 
-  api::Result<void> CheckIds(const Tokens& ids, const char* field) const {
+  void AddBegin(Tokens& tokens) const {
+    if (!tokenizer.add_bos() || (!tokens.empty() && tokens.front() == *tokenizer.bos_id())) return;
+    tokens.insert(tokens.begin(), *tokenizer.bos_id());
+  }
+
+  api::Result<FittedPrompt> operator()(const api::TokenPrompt& prompt) const {
+    if (auto known = CheckIds(prompt.tokens, request.prompt_only ? "tokens" : "prompt"); !known) {
+      return std::unexpected(known.error());
+    }
+    return FitTokens(prompt.tokens, num_ctx, request.params.num_keep, request.overflow);
+  }
+
+  // Both texts are from outside: what looks like a control token in them is plain text.
+  api::Result<FittedPrompt> operator()(const api::InsertPrompt& prompt) const {
+    if (!insert_tokens)
+      return api::Fail(api::ErrorCode::kUnsupported, "the model does not support insert", "suffix");
+    auto prefix = tokenizer.Encode(prompt.prefix, tokenizer::SpecialTokens::kAsText);
+    if (!prefix) return std::unexpected(prefix.error());
+    auto suffix = tokenizer.Encode(prompt.suffix, tokenizer::SpecialTokens::kAsText);
+    if (!suffix) return std::unexpected(suffix.error());
+    Tokens tokens = {insert_tokens->prefix};
+    AddBegin(tokens);
+    const int64_t markers = std::ssize(tokens) + 2;
+    const int64_t whole = markers + std::ssize(*prefix) + std::ssize(*suffix);
+    if (auto fits = FitAround(*prefix, *suffix, markers); !fits) return std::unexpected(fits.error());
+    tokens.insert(tokens.end(), prefix->begin(), prefix->end());
+    tokens.push_back(insert_tokens->suffix);
+    tokens.insert(tokens.end(), suffix->begin(), suffix->end());
+    tokens.push_back(insert_tokens->middle);
+    const int64_t dropped = whole - std::ssize(tokens);
+    return FittedPrompt{std::move(tokens), static_cast<int32_t>(dropped)};
+  }
+
+  // Cuts what is farthest from the place between the two, until the context holds them, `markers` more tokens
+  // and one of the answer: the end of the suffix down to half the room, then the begin of the prefix.
+  api::Result<void> FitAround(Tokens& prefix, Tokens& suffix, int64_t markers) const {
+    const int64_t room = int64_t{num_ctx} - 1 - markers;
+    const int64_t wanted = std::ssize(prefix) + std::ssize(suffix);
+    if (wanted <= room) return {};
+    if (request.overflow == api::Overflow::kRefuse || room < 1) {
+      return api::Fail(api::ErrorCode::kContextLengthExceeded,
+                       fmt::format("request ({} tokens) exceeds the available context size ({} tokens)",
+                                   wanted + markers, num_ctx),
+                       "prompt");
+    }
+    const int64_t spare = std::max<int64_t>(room - std::ssize(prefix), room / 2);
+    if (std::ssize(suffix) > spare) suffix.resize(static_cast<size_t>(spare));
+    const int64_t cut = std::max<int64_t>(std::ssize(prefix) - (room - std::ssize(suffix)), 0);
+    prefix.erase(prefix.begin(), prefix.begin() + cut);
+    return {};
+  }
+
+  api::Result<void> CheckIds(const Tokens& ids, std::string_view field) const {
     for (const api::TokenId id : ids) {
       if (id < 0 || id >= tokenizer.vocab_size()) {
         return api::Fail(api::ErrorCode::kInvalidArgument,
-                         fmt::format("{}: the model has no token {}", field, id), field);
+                         fmt::format("{}: the model has no token {}", field, id), std::string(field));
       }
     }
     return {};
@@ -108,10 +165,21 @@ struct Preparer {
     return FittedPrompt{std::move(*tokens), dropped};
   }
 
-  api::Result<FittedPrompt> operator()(const api::ContinuedPrompt& continued) const {
-    if (auto checked = CheckIds(continued.context, "context"); !checked) {
-      return std::unexpected(checked.error());
+  // Biases of tokens that there are, and some token left that may come.
+  api::Result<void> CheckBiases() const {
+    Tokens biased;
+    std::unordered_set<api::TokenId> banned;
+    for (const api::LogitBias& bias : request.params.logit_bias) {
+      biased.push_back(bias.token);
+      if (bias.bias <= -api::kLogitBiasMax) banned.insert(bias.token);
     }
+    if (auto known = CheckIds(biased, "logit_bias"); !known) return known;
+    if (std::ssize(banned) < tokenizer.vocab_size()) return {};
+    return api::Fail(api::ErrorCode::kInvalidArgument, "logit_bias leaves no token to come", "logit_bias");
+  }
+
+  api::Result<FittedPrompt> operator()(const api::ContinuedPrompt& continued) const {
+    if (auto known = CheckIds(continued.context, "context"); !known) return std::unexpected(known.error());
     auto turn = EncodeMessages(continued.messages, {});
     if (!turn) return std::unexpected(turn.error());
     Tokens tokens = continued.context;
@@ -127,19 +195,36 @@ struct Preparer {
   }
 };
 
+// The tokens as one text; with `pieces` also each by itself.
+api::TextDelta PromptText(const PromptSource& source, bool pieces, const Tokens& tokens) {
+  api::TextDelta delta;
+  tokenizer::Detokenizer detokenizer(source.tokenizer);
+  for (const api::TokenId token : tokens) {
+    delta.text += detokenizer.Append(token);
+    if (!pieces) continue;
+    api::TokenCandidate piece{std::string(source.tokenizer->TokenBytes(token)), token};
+    delta.logprobs.push_back({std::move(piece), {}});
+  }
+  delta.text += detokenizer.Flush();
+  return delta;
+}
+
+int32_t ContextOf(const PromptSource& source, int32_t asked) {
+  return asked > 0 ? std::min(std::max(asked, kNumCtxMin), source.context_length) : source.context_length;
+}
+
 }  // namespace
 
 api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request) {
-  const int32_t asked = request.params.num_ctx;
-  const int32_t num_ctx =
-      asked > 0 ? std::min(std::max(asked, kNumCtxMin), source.context_length) : source.context_length;
+  const int32_t num_ctx = request.prompt_only ? INT32_MAX : ContextOf(source, request.params.num_ctx);
   auto frame = AnswerFrame::Of(source.format, request);
   if (!frame) return std::unexpected(frame.error());
-  const Preparer preparer{source.tokenizer, source.prompt_template, num_ctx,
-                          request,          source.turn_opener,     *frame};
+  const Preparer preparer{*source.tokenizer,  source.prompt_template, num_ctx, request,
+                          source.turn_opener, source.insert_tokens,   *frame};
+  if (auto biased = preparer.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(preparer, request.prompt);
   if (!fitted) return std::unexpected(fitted.error());
-  if (fitted->tokens.empty())
+  if (fitted->tokens.empty() && !request.prompt_only)
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");
   PreparedPrompt prompt{std::move(fitted->tokens), num_ctx, fitted->dropped};
   prompt.system_tokens = preparer.SystemTokens(prompt.tokens, BeginsWithSystem(request.prompt));
@@ -148,6 +233,56 @@ api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Reque
   }
   prompt.output = frame->MakeParser();
   return prompt;
+}
+
+std::vector<api::Event> DescribePrompt(const PromptSource& source, const api::Request& request) {
+  auto prompt = Prepare(source, request);
+  if (!prompt) return {api::Failed{prompt.error()}};
+  const bool pieces = request.want_prompt_text && request.logprobs;
+  const size_t tokens_max = pieces ? kDescribedPiecesMax : kDescribedTokensMax;
+  if (prompt->tokens.size() > tokens_max) {
+    return {
+        api::Failed{{api::ErrorCode::kTooLarge,
+                     fmt::format("the text has {} tokens, more than {}", prompt->tokens.size(), tokens_max),
+                     {}}}};
+  }
+  api::Finished finished{};
+  finished.usage.prompt_tokens = static_cast<int32_t>(prompt->tokens.size());
+  std::vector<api::Event> events = {api::PromptReady{.prompt_tokens = finished.usage.prompt_tokens}};
+  if (request.want_prompt_text) {
+    api::TextDelta text = PromptText(source, pieces, prompt->tokens);
+    if (text.text.size() > kDescribedBytesMax) {
+      return {api::Failed{
+          {api::ErrorCode::kTooLarge,
+           fmt::format("the text has {} bytes, more than {}", text.text.size(), kDescribedBytesMax),
+           {}}}};
+    }
+    events.emplace_back(std::move(text));
+  }
+  if (request.want_context) finished.context = std::move(prompt->tokens);
+  events.emplace_back(std::move(finished));
+  return events;
+}
+
+std::optional<InsertTokens> FindInsertTokens(const tokenizer::Tokenizer& tokenizer) {
+  constexpr std::array<std::array<std::string_view, 3>, 5> kSpellings = {{
+      {"<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>"},
+      {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+      {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+      {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+      {"<\uFF5Cfim\u2581begin\uFF5C>", "<\uFF5Cfim\u2581hole\uFF5C>", "<\uFF5Cfim\u2581end\uFF5C>"},
+  }};
+  for (const auto& spelling : kSpellings) {
+    std::array<api::TokenId, 3> found = {};
+    size_t count = 0;
+    for (const std::string_view text : spelling) {
+      const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
+      if (!tokens || tokens->size() != 1 || tokenizer.TokenBytes(tokens->front()) != text) break;
+      found.at(count++) = tokens->front();
+    }
+    if (count == found.size()) return InsertTokens{found[0], found[1], found[2]};
+  }
+  return std::nullopt;
 }
 
 }  // namespace quire::runner::engine

@@ -1,12 +1,14 @@
 // From a request to the token ids of its prompt: render, tokenize, make fit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "api/error.h"
+#include "api/event.h"
 #include "api/ids.h"
 #include "api/request.h"
 #include "runner/output/format.h"
@@ -29,20 +31,39 @@ struct PreparedPrompt {
   std::unique_ptr<output::Parser> output = {};  // of the answer; null: all of it is text
 };
 
+// The control tokens around the two texts of an InsertPrompt.
+struct InsertTokens {
+  api::TokenId prefix = 0;
+  api::TokenId suffix = 0;
+  api::TokenId middle = 0;  // the answer follows
+};
+// Nothing for a model that did not learn to insert.
+std::optional<InsertTokens> FindInsertTokens(const tokenizer::Tokenizer& tokenizer);
+
 // What prompts are made with. Immutable; owned elsewhere.
 struct PromptSource {
-  const tokenizer::Tokenizer& tokenizer;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   const PromptTemplate& prompt_template;
   std::optional<api::TokenId> turn_opener;  // see LoadedModel
-  int32_t context_length = 0;               // the model's
-  output::Format format = {};               // of its answers
+  std::optional<InsertTokens> insert_tokens;
+  int32_t context_length = 0;  // the model's
+  output::Format format = {};  // of its answers
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
+// Of a prompt that is only described: what the daemon takes of one request at once.
+inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
+inline constexpr size_t kDescribedTokensMax = 4'000'000;
+inline constexpr size_t kDescribedPiecesMax = 200'000;
 
 // A pure function of immutable things; any thread. Errors: kInvalidArgument
-// (the template refuses the messages, the prompt is empty, `context` holds an id the model does not have),
-// kContextLengthExceeded, kTooLarge, kUnsupported (tools or thinking, and the model knows none).
+// (the template refuses the messages, the prompt is empty, it or logit_bias holds an id the model does not
+// have), kUnsupported (insertion, tools or thinking, and the model knows none), kContextLengthExceeded,
+// kTooLarge.
 api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request);
+
+// All events of a request that wants its prompt only: PromptReady, the text if asked for, and Finished, or
+// Failed. Any thread.
+std::vector<api::Event> DescribePrompt(const PromptSource& source, const api::Request& request);
 
 }  // namespace quire::runner::engine

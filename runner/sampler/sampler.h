@@ -39,6 +39,8 @@ struct Candidate {
 class Workspace {
  private:
   friend class Sampler;
+  friend class LogitRules;
+  std::vector<float> ruled;           // [vocab]
   std::vector<float> logits;          // [vocab]
   std::vector<int32_t> counts;        // [vocab] zero between calls
   std::vector<Candidate> candidates;  // <= vocab

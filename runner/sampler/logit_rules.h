@@ -1,0 +1,33 @@
+// What a request forbids, favours and forces, before anything else is done with the logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "api/request.h"
+#include "runner/sampler/sampler.h"
+
+namespace quire::runner::sampler {
+
+// Copyable; any thread.
+class LogitRules {
+ public:
+  // `end_of_generation`: the tokens that ignore_eos and min_tokens keep away. Ids beyond the logits are
+  // passed over.
+  LogitRules(const api::GenerationParams& params, const std::unordered_set<TokenId>& end_of_generation);
+
+  // The logits themselves while no rule applies, or their changed copy, valid until the workspace is used
+  // again. -inf marks a token that must not come. `output_tokens`: of the answer so far.
+  std::span<const float> Apply(std::span<const float> logits, int32_t output_tokens,
+                               Workspace& workspace) const;
+
+ private:
+  std::vector<api::LogitBias> biases_;  // -inf: banned
+  std::vector<TokenId> forced_;         // nothing but these may come, unless empty
+  std::vector<TokenId> ends_;
+  int32_t ends_from_ = 0;  // output tokens; an end may come after so many
+};
+
+}  // namespace quire::runner::sampler
