@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/anthropic.h"
 #include "api/duration.h"
 #include "api/ipc.h"
 #include "api/json_read.h"
@@ -14,7 +15,10 @@
 #include "api/ollama.h"
 #include "api/ollama_lists.h"
 #include "api/openai.h"
+#include "api/openai_completions.h"
+#include "api/openai_responses.h"
 #include "api/options.h"
+#include "api/tokenize.h"
 
 namespace {
 
@@ -30,11 +34,8 @@ void RequireClientError(const Error& error) {
   Require(!error.message.empty());
 }
 
-template <class Parsed>
-void CheckRequest(Result<Parsed> parsed) {
-  if (!parsed) return RequireClientError(parsed.error());
-  Require(!parsed->model.empty());
-  const ipc::ToRunner message = ipc::Submit{RequestId{1}, ToRequest(*std::move(parsed), {})};
+void CheckPassesTheLink(Request request) {
+  const ipc::ToRunner message = ipc::Submit{RequestId{1}, std::move(request)};
   const std::string bytes = ipc::Encode(message);
   ipc::FrameReader reader;
   reader.Append(bytes);
@@ -43,6 +44,18 @@ void CheckRequest(Result<Parsed> parsed) {
   const auto decoded = ipc::DecodeToRunner(**frame);
   Require(decoded.has_value());
   Require(ipc::Encode(*decoded) == bytes);
+}
+
+template <class Parsed>
+void CheckRequest(Result<Parsed> parsed) {
+  if (!parsed) return RequireClientError(parsed.error());
+  Require(!parsed->model.empty());
+  CheckPassesTheLink(ToRequest(*std::move(parsed), {}));
+}
+
+void CheckCompletion(Result<openai::CompletionRequest> parsed) {
+  if (!parsed) return RequireClientError(parsed.error());
+  for (Request& request : openai::ToRequests(*std::move(parsed), {})) CheckPassesTheLink(std::move(request));
 }
 
 }  // namespace
@@ -57,6 +70,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckRequest(ollama::ParseGenerate(text));
   CheckRequest(ollama::ParseChat(text));
   CheckRequest(openai::ParseChat(text));
+  CheckCompletion(openai::ParseCompletion(text));
+  CheckRequest(openai::ParseResponses(text));
+  if (auto parsed = ParseTokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
+  if (auto parsed = ParseDetokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
+  CheckRequest(anthropic::ParseMessages(text));
+  CheckRequest(anthropic::ParseCountTokens(text));
   if (const auto show = ollama::ParseShow(text)) {
     ollama::ShowReply reply;
     reply.overrides_json = show->options_json;

@@ -9,17 +9,18 @@
 namespace quire::api {
 namespace {
 
-// JSON has no minus infinity; this is the value OpenAI gives for a token that has next to no chance.
 constexpr float kLogprobFloor = -9999.0F;
 
 Json EncodeCandidate(const TokenCandidate& candidate) {
   Json bytes = Json::array();
   for (const char c : candidate.bytes) bytes.push_back(static_cast<unsigned char>(c));
-  const float logprob = std::isfinite(candidate.logprob) ? candidate.logprob : kLogprobFloor;
-  return {{"token", candidate.bytes}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+  return {
+      {"token", candidate.bytes}, {"logprob", JsonLogprob(candidate.logprob)}, {"bytes", std::move(bytes)}};
 }
 
 }  // namespace
+
+float JsonLogprob(float logprob) { return std::isfinite(logprob) ? logprob : kLogprobFloor; }
 
 Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs) {
   Json list = Json::array();

@@ -12,6 +12,9 @@ namespace quire::api {
 // [{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}]
 Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs);
 
+// JSON has no minus infinity: -9999, as OpenAI gives for a token that has next to no chance.
+float JsonLogprob(float logprob);
+
 // Adds a delta to a whole answer, so that what is not streamed is what would have been.
 void Append(TextDelta& answer, const TextDelta& delta);
 

@@ -6,9 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include "api/anthropic.h"
 #include "api/ipc.h"
 #include "api/ollama.h"
 #include "api/openai.h"
+#include "api/openai_completions.h"
+#include "api/openai_responses.h"
+#include "api/tokenize.h"
 
 namespace {
 
@@ -39,6 +43,11 @@ void CheckFrame(const ipc::FrameReader::Frame& frame) {
     if (const auto* event = std::get_if<ipc::RequestEvent>(&*message)) {
       // A runner that was taken over must not be able to bring down the encoders either.
       ollama::ReplyEncoder(ollama::Endpoint::kChat, "m", true).OnEvent(event->event, {});
+      anthropic::MessagesEncoder({"id", "m", true}).OnEvent(event->event);
+      openai::ResponsesEncoder({.id = "r", .message_id = "m", .model = "m", .created = {}, .stream = true})
+          .OnEvent(event->event);
+      TokenizeEncoder(TokenizeEncoder::Shape::kPieces).OnEvent(event->event);
+      openai::CompletionEncoder({"id", "m", {}, true, true}, {}).OnEvent(0, event->event);
       openai::ChatEncoder({"id", "m", {}, true, true}).OnEvent(event->event);
     }
   }

@@ -29,6 +29,9 @@ void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknow
 // One option of the table, read from the member of its own name; nothing when it is absent.
 void GetOption(Fields& fields, std::string_view name, Options& options);
 
+// Stop strings, from a member of any name: a string or an array of strings.
+void GetStop(Fields& fields, std::string_view name, Options& options);
+
 int32_t GetTopLogprobs(Fields& body);
 
 // "cache_salt": requests share cached prefixes only with those of the same one.

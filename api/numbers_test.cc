@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/anthropic.h"
 #include "api/ollama.h"
 #include "api/openai.h"
 
@@ -96,7 +97,7 @@ void Check(const std::vector<Field>& fields, const std::string& path, const Pars
       }
       ASSERT_TRUE(error) << what;
       EXPECT_EQ(HttpStatus(error->code), 400) << what;
-      EXPECT_THAT(error->message, testing::HasSubstr("\"" + field.name + "\"")) << what;
+      EXPECT_THAT(error->message, testing::HasSubstr(field.name + "\"")) << what;
       EXPECT_EQ(error->field, path + field.name) << what;
     }
     EXPECT_FALSE(parse("\"" + field.name + "\":null")) << field.name;
@@ -145,7 +146,7 @@ TEST(Numbers, OpenAiFields) {
                                      {"max_tokens", true, -1, kInt32Max},
                                      {"max_completion_tokens", true, -1, kInt32Max},
                                      {"top_logprobs", true, 0, 20},
-                                     {"n", true, 1, 1},
+                                     {"n", true, 1, 128},
                                      {"keep_alive", false, kAny, 9.2e9}};
   for (const Field& field : fields) {
     Check({field}, "", [](const std::string& json) {
@@ -157,6 +158,28 @@ TEST(Numbers, OpenAiFields) {
     return ErrorOf(openai::ParseChat(
         R"({"model":"m","messages":[{"role":"user","content":"x"}],"options":{)" + json + "}}"));
   });
+}
+
+TEST(Numbers, AnthropicFields) {
+  const std::string body = R"({"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}],)";
+  const auto parse = [&body](const std::string& json) {
+    return ErrorOf(anthropic::ParseMessages(body + json + "}"));
+  };
+  Check({{"temperature", false, -kFloatMax, kFloatMax},
+         {"top_p", false, 0, kFloatMax},
+         {"top_k", true, -2147483648.0, kInt32Max},
+         {"keep_alive", false, kAny, 9.2e9}},
+        "", parse);
+  Check({{"budget_tokens", true, 0, kInt32Max}}, "thinking.",
+        [&](const std::string& json) { return parse(R"("thinking":{"type":"enabled",)" + json + "}"); });
+  for (const Value& value : Values()) {
+    const auto error = ErrorOf(anthropic::ParseMessages(
+        R"({"model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":)" + value.json + "}"));
+    EXPECT_EQ(!error, Accepts({"max_tokens", true, 1, kInt32Max}, value)) << value.json;
+    if (error) {
+      EXPECT_EQ(error->field, "max_tokens") << value.json;
+    }
+  }
 }
 
 }  // namespace

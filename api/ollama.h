@@ -36,7 +36,8 @@ struct CommonRequest {
 };
 
 struct GenerateRequest : CommonRequest {
-  std::string prompt;  // empty = only load, or unload when keep_alive is 0
+  std::string prompt;  // empty, and no suffix = only load, or unload when keep_alive is 0
+  std::string suffix;  // not empty: what goes between the prompt and this is wanted
   std::string system;  // replaces the model's unless empty
   bool raw = false;
   std::vector<TokenId> context;

@@ -74,15 +74,16 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
   body.Get("system", request.system);
   body.Get("raw", request.raw);
   GetContext(body, request.context);
-  std::string suffix;
   std::string model_template;
-  body.Get("suffix", suffix);
+  body.Get("suffix", request.suffix);
   body.Get("template", model_template);
   if (request.raw && (!request.system.empty() || !model_template.empty() || !request.context.empty())) {
     body.Reject("raw", "does not go with system, template or context");
   }
   if (!model_template.empty()) Refuse(body, "template", "template is not supported in this version");
-  if (!suffix.empty()) Refuse(body, "suffix", fmt::format("{} does not support insert", request.model));
+  if (!request.suffix.empty() && (!request.system.empty() || !request.context.empty())) {
+    body.Reject("suffix", "does not go with system or context");
+  }
   CheckImages(body, request.model);
 }
 
@@ -150,6 +151,11 @@ Result<ShowRequest> ParseShow(std::string_view body) {
 
 Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
   Request request = BaseRequest(generate, defaults);
+  if (!generate.suffix.empty()) {
+    request.prompt = InsertPrompt{std::move(generate.prompt), std::move(generate.suffix)};
+    request.want_context = !generate.raw;
+    return request;
+  }
   if (generate.raw) {
     request.prompt = RawPrompt{std::move(generate.prompt)};
     return request;

@@ -88,9 +88,22 @@ TEST(ParseGenerate, RawGoesWithNothingThatNeedsATemplate) {
   }
 }
 
+TEST(ParseGenerate, ASuffixAsksForWhatGoesBetween) {
+  const auto r = ParseGenerate(R"({"model":"m","prompt":"a","suffix":"z"})");
+  ASSERT_TRUE(r) << r.error().message;
+  ModelDefaults defaults;
+  defaults.system = "Be kind.";
+  const Request request = ToRequest(*r, defaults);
+  EXPECT_EQ(std::get<InsertPrompt>(request.prompt).prefix, "a");
+  EXPECT_EQ(std::get<InsertPrompt>(request.prompt).suffix, "z");
+  EXPECT_TRUE(request.want_context);
+  for (const std::string other : {R"("system":"x")", R"("context":[1])"}) {
+    EXPECT_EQ(GenerateError(R"({"model":"m","prompt":"x","suffix":"z",)" + other + "}").field, "suffix");
+  }
+}
+
 TEST(ParseGenerate, WhatIsNotDoneIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("suffix":"x")", "m does not support insert"},
       {R"("template":"{{ .Prompt }}")", "template is not supported in this version"},
       {R"("images":["aGk="])", "m does not support images"},
       {R"("format":"json")", "format: structured output is not supported in this version"},

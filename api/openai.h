@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct ChatRequest {
   std::vector<Message> messages;  // not empty
   bool stream = false;
   bool include_usage = false;
+  bool chunk_per_token = false;
   Options options;  // temperature and top_p keep OpenAI's default 1 where absent; see ToRequest()
   std::vector<std::string> unknown_options;            // for the log
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
@@ -33,6 +35,7 @@ struct ChatRequest {
   int32_t top_logprobs = 0;
   ToolUse tools;
   Think think = Think::kUnset;
+  int32_t n = 1;  // choices; >= 1
 };
 
 Result<ChatRequest> ParseChat(std::string_view body);
@@ -41,6 +44,10 @@ Result<ChatRequest> ParseChat(std::string_view body);
 // prompt.
 Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
 
+// The choices of one prompt, each a request of its own: with a seed they draw from this one and those that
+// follow it.
+std::vector<Request> ToChoices(Request request, int32_t n);
+
 // What every chunk of one reply repeats.
 struct ReplyHead {
   std::string id;  // "chatcmpl-..."; unique, made by the caller
@@ -48,6 +55,18 @@ struct ReplyHead {
   std::chrono::system_clock::time_point created;
   bool stream = false;
   bool include_usage = false;
+  bool chunk_per_token = false;   // every token has a chunk, with the usage of its choice so far
+  size_t choices = 1;             // of all prompts
+  size_t choices_per_prompt = 1;  // prompts follow each other
+};
+
+// What a request used, whatever the number of its choices: a prompt counts once.
+struct UsageOfChoices {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t output_tokens = 0;
+
+  void Add(const Usage& usage, bool first_of_prompt);
 };
 
 // The reply to one request, streamed or not. One per request; not thread-safe.
@@ -55,19 +74,28 @@ class ChatEncoder {
  public:
   explicit ChatEncoder(ReplyHead head);
 
-  // Bytes to write now, possibly none. Streamed: whole server-sent events; after Finished they end with
-  // "[DONE]". Not streamed: nothing until Finished, then the whole body. Failed gives StreamError(), which
-  // fits only after the first byte of a stream; before it the reply is ErrorBody() with HttpStatus().
-  std::string OnEvent(const Event& event);
+  // Bytes to write now, possibly none. Streamed: whole server-sent events; after the last choice's Finished
+  // they end with "[DONE]". Not streamed: nothing until the last Finished, then the whole body. Failed gives
+  // StreamError(), which fits only after the first byte of a stream; before it the reply is ErrorBody() with
+  // HttpStatus(). REQUIRES: choice < the head's number of choices.
+  std::string OnEvent(size_t choice, const Event& event);
+  std::string OnEvent(const Event& event) { return OnEvent(0, event); }
 
  private:
-  std::string OnText(const TextDelta& delta);
-  std::string OnFinished(const Finished& finished);
+  struct Choice {
+    bool role_sent = false;
+    Usage so_far;      // counted from the deltas
+    TextDelta answer;  // all of it so far; stays empty when streaming
+    size_t calls_sent = 0;
+    std::optional<FinishReason> finished;
+  };
+  std::string OnText(size_t index, const TextDelta& delta);
+  std::string OnFinished(size_t index, const Finished& finished);
+  std::string Whole() const;
 
   ReplyHead head_;
-  bool role_sent_ = false;
-  TextDelta answer_;  // all of it so far; stays empty when streaming
-  size_t calls_sent_ = 0;
+  std::vector<Choice> choices_;
+  UsageOfChoices usage_;
 };
 
 std::string ErrorBody(const Error& error);    // {"error":{"message","type","param","code"}}

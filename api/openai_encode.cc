@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,33 +8,10 @@
 #include "api/json_read.h"
 #include "api/openai.h"
 #include "api/openai_message.h"
+#include "api/openai_parts.h"
 
 namespace quire::api::openai {
 namespace {
-
-constexpr std::string_view kFingerprint = "fp_quire_" QUIRE_VERSION;
-
-int64_t Seconds(std::chrono::system_clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
-}
-
-Json Head(const ReplyHead& head, std::string_view object) {
-  return {{"id", head.id},
-          {"object", object},
-          {"created", Seconds(head.created)},
-          {"model", head.model},
-          {"system_fingerprint", kFingerprint}};
-}
-
-Json EncodeUsage(const Usage& usage) {
-  const int64_t total = int64_t{usage.prompt_tokens} + usage.output_tokens;
-  Json details = Json::object();
-  details["cached_tokens"] = usage.cached_tokens;
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.output_tokens},
-          {"total_tokens", total},
-          {"prompt_tokens_details", std::move(details)}};
-}
 
 Json ChoiceLogprobs(const std::vector<TokenLogprob>& logprobs) {
   if (logprobs.empty()) return nullptr;
@@ -43,16 +21,14 @@ Json ChoiceLogprobs(const std::vector<TokenLogprob>& logprobs) {
   return object;
 }
 
-std::string ServerSentEvent(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
-
-std::string Chunk(const ReplyHead& head, Json delta, Json logprobs, Json finish_reason) {
-  Json choice = {{"index", 0},
+Json Chunk(const ReplyHead& head, size_t index, Json delta, Json logprobs, Json finish_reason) {
+  Json choice = {{"index", index},
                  {"delta", std::move(delta)},
                  {"logprobs", std::move(logprobs)},
                  {"finish_reason", std::move(finish_reason)}};
   Json chunk = Head(head, "chat.completion.chunk");
   chunk["choices"] = Json::array({std::move(choice)});
-  return ServerSentEvent(chunk);
+  return chunk;
 }
 
 std::string_view ErrorType(const Error& error) {
@@ -85,53 +61,73 @@ Json Encode(const ModelEntry& model) {
 
 }  // namespace
 
-ChatEncoder::ChatEncoder(ReplyHead head) : head_(std::move(head)) {}
+void UsageOfChoices::Add(const Usage& usage, bool first_of_prompt) {
+  output_tokens += usage.output_tokens;
+  if (!first_of_prompt) return;
+  prompt_tokens += usage.prompt_tokens;
+  cached_tokens += usage.cached_tokens;
+}
 
-std::string ChatEncoder::OnEvent(const Event& event) {
-  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta);
-  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished);
+ChatEncoder::ChatEncoder(ReplyHead head) : head_(std::move(head)), choices_(head_.choices) {}
+
+std::string ChatEncoder::OnEvent(size_t choice, const Event& event) {
+  Count(choices_.at(choice).so_far, event);
+  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(choice, *delta);
+  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(choice, *finished);
   if (const auto* failed = std::get_if<Failed>(&event)) return StreamError(failed->error);
   return {};
 }
 
-std::string ChatEncoder::OnText(const TextDelta& delta) {
+std::string ChatEncoder::OnText(size_t index, const TextDelta& delta) {
+  Choice& choice = choices_.at(index);
   if (!head_.stream) {
-    Append(answer_, delta);
+    Append(choice.answer, delta);
     return {};
   }
-  if (IsSilent(delta)) return {};
+  const bool due = head_.chunk_per_token && delta.tokens > 0;
+  if (IsSilent(delta) && !due) return {};
   std::string out;
   Json logprobs = ChoiceLogprobs(delta.logprobs);
-  for (Json& piece : DeltasOf(delta, !std::exchange(role_sent_, true), calls_sent_)) {
-    out += Chunk(head_, std::move(piece), std::exchange(logprobs, nullptr), nullptr);
+  for (Json& piece : DeltasOf(delta, !std::exchange(choice.role_sent, true), choice.calls_sent)) {
+    Json chunk = Chunk(head_, index, std::move(piece), std::exchange(logprobs, nullptr), nullptr);
+    AddUsage(chunk, head_, choice.so_far);
+    out += ServerSentEvent(chunk);
   }
-  calls_sent_ += delta.tool_calls.size();
+  choice.calls_sent += delta.tool_calls.size();
   return out;
 }
 
-std::string ChatEncoder::OnFinished(const Finished& finished) {
-  if (!head_.stream) {
-    Json choice = {{"index", 0},
-                   {"message", MessageOf(answer_)},
-                   {"logprobs", ChoiceLogprobs(answer_.logprobs)},
-                   {"finish_reason", FinishName(finished.reason, !answer_.tool_calls.empty())}};
-    Json body = Head(head_, "chat.completion");
-    body["choices"] = Json::array({std::move(choice)});
-    body["usage"] = EncodeUsage(finished.usage);
-    return DumpJson(body);
-  }
+std::string ChatEncoder::OnFinished(size_t index, const Finished& finished) {
+  Choice& choice = choices_.at(index);
+  choice.finished = finished.reason;
+  usage_.Add(finished.usage, index % head_.choices_per_prompt == 0);
+  const bool all = std::ranges::all_of(choices_, [](const Choice& one) { return one.finished.has_value(); });
+  if (!head_.stream) return all ? Whole() : std::string();
   std::string out;
-  if (!std::exchange(role_sent_, true)) {
-    out += Chunk(head_, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+  if (!std::exchange(choice.role_sent, true)) {
+    out = ServerSentEvent(Chunk(head_, index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr));
   }
-  out += Chunk(head_, Json::object(), nullptr, FinishName(finished.reason, calls_sent_ > 0));
-  if (head_.include_usage) {
-    Json chunk = Head(head_, "chat.completion.chunk");
-    chunk["choices"] = Json::array();
-    chunk["usage"] = EncodeUsage(finished.usage);
-    out += ServerSentEvent(chunk);
+  Json chunk =
+      Chunk(head_, index, Json::object(), nullptr, FinishName(finished.reason, choice.calls_sent > 0));
+  AddUsage(chunk, head_, finished.usage);
+  out += ServerSentEvent(chunk);
+  return all ? out + EndOfStream(head_, "chat.completion.chunk", usage_) : out;
+}
+
+std::string ChatEncoder::Whole() const {
+  Json list = Json::array();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    Json entry = {{"index", i},
+                  {"message", MessageOf(choice.answer)},
+                  {"logprobs", ChoiceLogprobs(choice.answer.logprobs)},
+                  {"finish_reason", FinishName(*choice.finished, !choice.answer.tool_calls.empty())}};
+    list.push_back(std::move(entry));
   }
-  return out + "data: [DONE]\n\n";
+  Json body = Head(head_, "chat.completion");
+  body["choices"] = std::move(list);
+  body["usage"] = EncodeUsage(usage_);
+  return DumpJson(body);
 }
 
 std::string ErrorBody(const Error& error) { return DumpJson(EncodeError(error)); }

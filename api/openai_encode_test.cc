@@ -162,6 +162,32 @@ TEST(OpenAiReply, UsageDoesNotOverflow) {
   EXPECT_EQ(nlohmann::json::parse(encoder.OnEvent(finished))["usage"]["total_tokens"], 4294967294);
 }
 
+TEST(OpenAiReply, AChunkForEveryTokenCountsThem) {
+  ReplyHead head = Head(true);
+  head.chunk_per_token = true;
+  ChatEncoder encoder(head);
+  encoder.OnEvent(PromptReady{20, 12});
+  EXPECT_THAT(encoder.OnEvent(TextDelta{"", {}, 1}),
+              testing::HasSubstr(R"("completion_tokens":1,"total_tokens":21)"));
+  EXPECT_EQ(encoder.OnEvent(TextDelta{"", {}, 0}), "");
+  EXPECT_THAT(encoder.OnEvent(Done()), testing::HasSubstr(R"("completion_tokens":3,"total_tokens":23)"));
+}
+
+TEST(OpenAiReply, Choices) {
+  ReplyHead head = Head(false);
+  head.choices = head.choices_per_prompt = 2;
+  ChatEncoder encoder(head);
+  encoder.OnEvent(1, TextDelta{"b", {}, 1});
+  EXPECT_EQ(encoder.OnEvent(1, Done()), "");
+  encoder.OnEvent(0, TextDelta{"a", {}, 1});
+  const auto body = nlohmann::json::parse(encoder.OnEvent(0, Done(FinishReason::kLength)));
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "a");
+  EXPECT_EQ(body["choices"][1]["message"]["content"], "b");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 20);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 6);
+}
+
 TEST(OpenAiReply, Errors) {
   EXPECT_EQ(
       ErrorBody({ErrorCode::kInvalidArgument, "bad", "messages[0].content"}),

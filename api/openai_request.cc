@@ -7,13 +7,10 @@
 
 #include "api/json_body.h"
 #include "api/openai.h"
+#include "api/openai_parts.h"
 
 namespace quire::api::openai {
 namespace {
-
-void Refuse(Fields& fields, std::string_view field, std::string message) {
-  if (fields.ok()) fields.error() = Error{ErrorCode::kUnsupported, std::move(message), fields.PathOf(field)};
-}
 
 // One text of all text parts of a message.
 std::string GetParts(Fields& message, const Json& parts, const std::string& model) {
@@ -111,25 +108,6 @@ void CheckUnsupported(Fields& body, const std::string& model) {
   CheckFunctions(body);
   CheckResponseFormat(body);
   CheckModalities(body, model);
-  int32_t choices = 1;
-  body.Get("n", choices, 1);
-  if (choices != 1)
-    Refuse(body, "n", "field \"n\" must be 1: one choice per request is supported in this version");
-  const Json* bias = body.FindObject("logit_bias");
-  if (bias != nullptr && !bias->empty()) {
-    Refuse(body, "logit_bias", "logit_bias is not supported in this version");
-  }
-}
-
-void GetSampling(Fields& body, ChatRequest& request) {
-  // What the request says at its top level goes over `options`.
-  GetOptions(body, request.options, request.unknown_options);
-  for (const std::string_view name : {"temperature", "top_p", "seed", "stop", "presence_penalty",
-                                      "frequency_penalty", "top_k", "min_p", "repeat_penalty"}) {
-    GetOption(body, name, request.options);
-  }
-  body.Get("max_tokens", request.options.num_predict, -1);
-  body.Get("max_completion_tokens", request.options.num_predict, -1);
 }
 
 void GetLogprobs(Fields& body, ChatRequest& request) {
@@ -138,16 +116,13 @@ void GetLogprobs(Fields& body, ChatRequest& request) {
   if (request.top_logprobs > 0 && !request.logprobs) body.Reject("top_logprobs", "needs logprobs to be true");
 }
 
-void GetBody(Fields& body, ChatRequest& request) {
+void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.model = GetModel(body);
-  body.Get("stream", request.stream);
-  if (const Json* options = body.FindObject("stream_options")) {
-    Fields fields(*options, "stream_options", body.error());
-    fields.Get("include_usage", request.include_usage);
-  }
+  GetStream(body, request);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
-  GetSampling(body, request);
+  GetSampling(body, request.options, request.unknown_options);
+  request.n = GetChoices(body, body_bytes);
   GetLogprobs(body, request);
   request.tools = GetToolUse(body);
   request.think = GetThinking(body);
@@ -165,7 +140,7 @@ Result<ChatRequest> ParseChat(std::string_view text) {
   ChatRequest request;
   FirstError error;
   Fields body(*json, "", error);
-  GetBody(body, request);
+  GetBody(body, request, text.size());
   if (error) return std::unexpected(std::move(*error));
   return request;
 }
@@ -181,6 +156,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.client.cache_salt = std::move(chat.cache_salt);
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
+  request.delta_per_token = chat.chunk_per_token;
   request.think = chat.think;
   request.model_name = std::move(chat.model);
   ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
@@ -188,6 +164,16 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   SetToolUse(std::move(chat.tools), request, prompt);
   request.prompt = std::move(prompt);
   return request;
+}
+
+std::vector<Request> ToChoices(Request request, int32_t n) {
+  const int64_t seed = request.params.seed;
+  std::vector<Request> choices(static_cast<size_t>(n), request);
+  for (size_t i = 0; seed >= 0 && i < choices.size(); ++i) {
+    const uint64_t moved = static_cast<uint64_t>(seed) + i;
+    choices[i].params.seed = static_cast<int64_t>(moved & static_cast<uint64_t>(INT64_MAX));
+  }
+  return choices;
 }
 
 }  // namespace quire::api::openai

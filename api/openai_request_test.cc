@@ -115,8 +115,6 @@ TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
       {R"("function_call":{"name":"f"})", "function_call"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
-      {R"("logit_bias":{"5":-100})", "logit_bias"},
-      {R"("n":2)", "n"},
       {R"("modalities":["text","audio"])", "modalities"}};
   for (const auto& [fields, path] : cases) {
     const Error error = ErrorOf(With(fields));
@@ -151,6 +149,11 @@ TEST(OpenAiParse, IllFormedValuesAreRefusedByName) {
       {R"("response_format":{})", "response_format.type"},
       {R"("response_format":"text")", "response_format"},
       {R"("logit_bias":[])", "logit_bias"},
+      {R"("logit_bias":{"x":1})", "logit_bias.x"},
+      {R"("logit_bias":{"5":101})", "logit_bias.5"},
+      {R"("logit_bias":{"5":"1"})", "logit_bias.5"},
+      {R"("logit_bias":{"-5":1})", "logit_bias.-5"},
+      {R"("n":129)", "n"},
       {R"("n":0)", "n"},
       {R"("reasoning_effort":"much")", "reasoning_effort"},
       {R"("stream_options":5)", "stream_options"},

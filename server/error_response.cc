@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/anthropic.h"
 #include "api/ollama.h"
 #include "api/openai.h"
 
@@ -23,11 +24,21 @@ api::ErrorCode CodeOf(int status) {
   }
 }
 
+bool IsAnthropic(std::string_view path) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  return path == kMessages || (path.starts_with(kMessages) && path[kMessages.size()] == '/');
+}
+
+std::string BodyOf(std::string_view path, const api::Error& error, std::string_view request_id) {
+  if (IsAnthropic(path)) return api::anthropic::ErrorBody(error, request_id);
+  return path.starts_with("/v1/") ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
+}
+
 }  // namespace
 
-HttpResponse ErrorResponse(std::string_view path, const api::Error& error) {
+HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id) {
   HttpResponse response{.status = api::HttpStatus(error.code)};
-  response.body = path.starts_with("/v1/") ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
+  response.body = BodyOf(path, error, request_id);
   if (response.status == 503) response.headers.push_back({"Retry-After", "1"});
   return response;
 }

@@ -34,7 +34,7 @@ class Exchange {
   virtual Awaitable<bool> Stream(std::string_view content_type, std::string bytes) = 0;
   virtual Awaitable<bool> EndStream() = 0;
   // From now on, whenever the stream was silent for a while, send these bytes between two pieces (an SSE
-  // comment). Starts the stream if nothing was sent by then.
+  // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.
   virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
 
   // Something of the answer has left: its status can no longer change.

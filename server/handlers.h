@@ -29,8 +29,14 @@ void AddNativeRoutes(Router& router, Services& services);
 void AddNativeListRoutes(Router& router, Services& services);
 // /api/copy, /api/delete, /api/blobs/{digest}
 void AddStoreRoutes(Router& router, Services& services);
-// /v1/chat/completions, /v1/models, /v1/models/{id}
+// /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}
 void AddOpenAiRoutes(Router& router, Services& services);
+// /v1/responses
+void AddResponsesRoutes(Router& router, Services& services);
+// /tokenize, /detokenize
+void AddTokenizeRoutes(Router& router, Services& services);
+// /v1/messages, /v1/messages/count_tokens
+void AddAnthropicRoutes(Router& router, Services& services);
 // /api/embed, /api/embeddings, /v1/embeddings
 void AddEmbeddingRoutes(Router& router, Services& services);
 // /, /health, /livez, /readyz

@@ -4,6 +4,7 @@
 
 #include "server/handlers.h"
 #include "server/request_log.h"
+#include "server/request_steps.h"
 #include "server/sha256.h"
 
 namespace quire::server {
@@ -20,6 +21,9 @@ void AddRoutes(Router& router, Services& services) {
   AddStoreRoutes(router, services);
   AddOpenAiRoutes(router, services);
   AddEmbeddingRoutes(router, services);
+  AddResponsesRoutes(router, services);
+  AddTokenizeRoutes(router, services);
+  AddAnthropicRoutes(router, services);
   AddHealthRoutes(router, services);
 }
 
@@ -38,6 +42,20 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
     list += (i > 0 ? "," : "") + LogValue(names[i]);
   }
   spdlog::info("id={} ignored_options={}", exchange.id(), list);
+}
+
+Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
+                                                const std::string& name) {
+  auto model = co_await services.models.Find(name);
+  if (!model) {
+    co_await SendError(exchange, model.error());
+    co_return std::nullopt;
+  }
+  co_return *std::move(model);
+}
+
+api::ModelDefaults TakeDefaults(StoredModel& model) {
+  return {std::move(model.parameters), std::move(model.system), std::move(model.messages)};
 }
 
 }  // namespace quire::server

@@ -28,7 +28,9 @@ class NativeReply : public Reply {
   ollama::ReplyEncoder encoder_;
 };
 
-bool IsLoadOnly(const ollama::GenerateRequest& request) { return request.prompt.empty(); }
+bool IsLoadOnly(const ollama::GenerateRequest& request) {
+  return request.prompt.empty() && request.suffix.empty();
+}
 bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.empty(); }
 
 // A request without a prompt loads the model, or unloads it when it asks to be kept for no time.

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "api/openai.h"
-#include "server/blocking.h"
+#include "api/openai_completions.h"
 #include "server/handlers.h"
+#include "server/relay_choices.h"
+#include "server/request_steps.h"
 
 namespace quire::server {
 namespace {
@@ -14,59 +16,77 @@ namespace openai = api::openai;
 
 constexpr std::string_view kModelPath = "/v1/models/";
 
-std::string NewCompletionId() {
+std::string NewId(std::string_view prefix) {
   static std::mt19937_64 random{std::random_device{}()};
   const auto high = random();
-  return fmt::format("chatcmpl-{:016x}{:016x}", high, random());
+  return fmt::format("{}-{:016x}{:016x}", prefix, high, random());
 }
 
-class OpenAiReply : public Reply {
+template <class Encoder>
+class OpenAiReply : public ChoicesReply {
  public:
-  explicit OpenAiReply(const openai::ChatRequest& request)
-      : stream_(request.stream),
-        encoder_({.id = NewCompletionId(),
-                  .model = request.model,
-                  .created = std::chrono::system_clock::now(),
-                  .stream = request.stream,
-                  .include_usage = request.include_usage}) {}
+  OpenAiReply(bool stream, Encoder encoder) : stream_(stream), encoder_(std::move(encoder)) {}
 
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "text/event-stream"; }
   std::string_view keep_alive() const override { return ": waiting\n\n"; }
-  std::string OnEvent(const api::Event& event, const Moment&) override { return encoder_.OnEvent(event); }
+  std::string OnEvent(size_t choice, const api::Event& event, const Moment&) override {
+    return encoder_.OnEvent(choice, event);
+  }
 
  private:
   bool stream_;
-  openai::ChatEncoder encoder_;
+  Encoder encoder_;
 };
 
-Awaitable<void> ChatCompletions(Services& services, Exchange& exchange) {
-  const std::string& body = exchange.request().body;
-  api::Result<openai::ChatRequest> parsed = api::Fail(api::ErrorCode::kInternal, "");
-  if (IsLargeBody(body)) {
-    auto work = [&body] { return openai::ParseChat(body); };
-    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
-  } else {
-    parsed = openai::ParseChat(body);
-  }
-  if (!parsed) {
-    co_await SendError(exchange, parsed.error());
-    co_return;
-  }
+template <class Parsed>
+openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t prompts) {
+  const auto n = static_cast<size_t>(request.n);
+  return {.id = NewId(prefix),
+          .model = request.model,
+          .created = std::chrono::system_clock::now(),
+          .stream = request.stream,
+          .include_usage = request.include_usage,
+          .chunk_per_token = request.chunk_per_token,
+          .choices = prompts * n,
+          .choices_per_prompt = n};
+}
+
+OpenAiReply<openai::ChatEncoder> ReplyTo(const openai::ChatRequest& request) {
+  return {request.stream, openai::ChatEncoder(HeadOf(request, "chatcmpl", 1))};
+}
+
+OpenAiReply<openai::CompletionEncoder> ReplyTo(const openai::CompletionRequest& request) {
+  return {request.stream, openai::CompletionEncoder(HeadOf(request, "cmpl", request.prompts.size()),
+                                                    openai::EchoesOf(request))};
+}
+
+std::vector<api::Request> RequestsOf(openai::ChatRequest request, const api::ModelDefaults& defaults) {
+  const int32_t n = request.n;
+  return openai::ToChoices(openai::ToRequest(std::move(request), defaults), n);
+}
+
+std::vector<api::Request> RequestsOf(openai::CompletionRequest request, const api::ModelDefaults& defaults) {
+  return openai::ToRequests(std::move(request), defaults);
+}
+
+template <class Parsed>
+Awaitable<void> Complete(Services& services, Exchange& exchange,
+                         api::Result<Parsed> (*parse)(std::string_view)) {
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
   exchange.log().model = parsed->model;
   LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await services.models.Find(parsed->model);
-  if (!model) {
-    co_await SendError(exchange, model.error());
-    co_return;
-  }
-  OpenAiReply reply(*parsed);
-  const api::ModelDefaults defaults{std::move(model->parameters), std::move(model->system),
-                                    std::move(model->messages)};
+  auto model = co_await FindModel(services, exchange, parsed->model);
+  if (!model) co_return;
+  auto reply = ReplyTo(*parsed);
   const auto keep_alive = parsed->keep_alive;
-  Job job{SpecOf(*model), openai::ToRequest(*std::move(parsed), defaults), keep_alive};
-  job.request.client.tenant = TenantOf(exchange.request());
-  co_await Relay(exchange, services.backend, std::move(job), reply);
+  std::vector<Job> jobs;
+  for (api::Request& request : RequestsOf(*std::move(parsed), TakeDefaults(*model))) {
+    request.client.tenant = TenantOf(exchange.request());
+    jobs.push_back({SpecOf(*model), std::move(request), keep_alive});
+  }
+  co_await RelayChoices(exchange, services.backend, std::move(jobs), reply);
 }
 
 openai::ModelEntry EntryOf(const StoredModel& model) {
@@ -102,7 +122,12 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
 
 void AddOpenAiRoutes(Router& router, Services& services) {
   router.Add({"POST", "/v1/chat/completions",
-              [&services](Exchange& exchange) { return ChatCompletions(services, exchange); }, true});
+              [&services](Exchange& exchange) { return Complete(services, exchange, openai::ParseChat); },
+              true});
+  router.Add(
+      {"POST", "/v1/completions",
+       [&services](Exchange& exchange) { return Complete(services, exchange, openai::ParseCompletion); },
+       true});
   router.Add(
       {"GET", "/v1/models", [&services](Exchange& exchange) { return ListModels(services, exchange); }});
   router.Add({"GET", std::string(kModelPath),

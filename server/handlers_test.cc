@@ -335,6 +335,39 @@ TEST(ListRoutes, AFailedInspectionIsTriedAgain) {
   EXPECT_EQ(daemon.Post("/api/show", R"({"model":"demo"})").status, 200);
 }
 
+// The reader of an event stream learns that its prompt was taken long before the first token.
+TEST(SlowPrefill, TheHeaderOfAnEventStreamLeavesWithThePrompt) {
+  for (const std::string choices : {"1", "2"}) {
+    TestDaemon daemon;
+    daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{},
+                                      Fails(api::ErrorCode::kRunnerDied, "the runner died")};
+    RawClient client(daemon.port());
+    client.Send(testing::PostBytes("/v1/chat/completions", Chat(R"(,"stream":true,"n":)" + choices)));
+    std::string seen;
+    while (!seen.ends_with("\r\n\r\n")) seen += client.ReadSome(1);
+    EXPECT_TRUE(seen.starts_with("HTTP/1.1 200 OK"));
+    daemon.OnIoThread([&daemon] { daemon.backend().LetGo(); });
+    while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
+    EXPECT_THAT(seen, HasSubstr("data: {\"error\""));
+  }
+}
+
+// NDJSON has no comments: in a long silence only the header leaves.
+TEST(SlowPrefill, ANativeStreamBeginsAfterASilence) {
+  TransportLimits limits;
+  limits.keep_alive_interval = 20ms;
+  TestDaemon daemon(limits);
+  daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{}, api::Event(Done())};
+  RawClient client(daemon.port());
+  client.Send(testing::PostBytes("/api/chat", Chat()));
+  std::string seen;
+  while (!seen.ends_with("\r\n\r\n")) seen += client.ReadSome(1);
+  EXPECT_TRUE(seen.starts_with("HTTP/1.1 200 OK"));
+  daemon.OnIoThread([&daemon] { daemon.backend().LetGo(); });
+  while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
+  EXPECT_THAT(seen, HasSubstr("\"done\":true"));
+}
+
 TEST(HealthRoutes, AnswerAndTellWhenDraining) {
   TestDaemon daemon;
   const RawResponse root = daemon.Get("/");

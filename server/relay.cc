@@ -32,9 +32,10 @@ bool IsLast(const api::Event& event) {
   return std::holds_alternative<api::Finished>(event) || std::holds_alternative<api::Failed>(event);
 }
 
-// False once the client takes nothing more.
-Awaitable<bool> StreamPiece(Exchange& exchange, const Reply& reply, std::string bytes, bool last) {
-  if (!bytes.empty()) {
+// With `header` the stream begins even without bytes. False once the client takes nothing more.
+Awaitable<bool> StreamPiece(Exchange& exchange, const Reply& reply, std::string bytes, bool header,
+                            bool last) {
+  if (!bytes.empty() || header) {
     const bool taken = co_await exchange.Stream(reply.stream_type(), std::move(bytes));
     if (!taken) co_return false;
   }
@@ -55,7 +56,7 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   exchange.log().error = Name(error.code);
-  HttpResponse response = ErrorResponse(exchange.request().path, error);
+  HttpResponse response = ErrorResponse(exchange.request().path, error, exchange.id());
   co_await exchange.Send(std::move(response));
 }
 
@@ -83,10 +84,12 @@ Awaitable<void> Relay(Exchange& exchange, Backend& backend, Job job, Reply& repl
     const Moment moment = MomentOf(log, generation->load_duration());
     std::string bytes = reply.OnEvent(event, moment);
     if (reply.streams()) {
-      if (std::holds_alternative<api::PromptReady>(event) && !reply.keep_alive().empty()) {
-        exchange.KeepAlive(reply.stream_type(), reply.keep_alive());
-      }
-      const bool taken = co_await StreamPiece(exchange, reply, std::move(bytes), last);
+      const bool begins = std::holds_alternative<api::PromptReady>(event);
+      if (begins) exchange.KeepAlive(reply.stream_type(), reply.keep_alive());
+      // A reader of events knows at once that its prompt was taken. NDJSON has no way to say that the wait
+      // goes on; there an error that comes before the first token keeps its status.
+      const bool header = begins && !reply.keep_alive().empty();
+      const bool taken = co_await StreamPiece(exchange, reply, std::move(bytes), header, last);
       if (!taken) co_return;
     } else if (last) {
       HttpResponse response{.body = std::move(bytes)};

@@ -96,7 +96,7 @@ Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::strin
 }
 
 Awaitable<bool> ResponseWriter::EndStream() {
-  keep_alive_bytes_.clear();
+  keep_alive_type_.clear();
   std::string last;
   if (request_.minor_version > 0) last = "0\r\n\r\n";
   const bool sent = co_await WriteAlone(std::move(last));
@@ -125,7 +125,9 @@ Awaitable<void> ResponseWriter::FillSilence() {
     silence_.expires_at(
         std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
     co_await silence_.async_wait(kTuple);
-    if (keep_alive_bytes_.empty() || writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;
+    const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
+    if (keep_alive_type_.empty() || nothing_to_send) continue;
+    if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;
     const bool taken = co_await Stream(keep_alive_type_, keep_alive_bytes_);
     if (!taken) co_return;
   }

@@ -59,8 +59,8 @@ class ResponseWriter : public Exchange {
   bool close_ = false;
 
   std::chrono::nanoseconds keep_alive_interval_;
-  std::string keep_alive_type_;
-  std::string keep_alive_bytes_;  // empty: silence is not filled
+  std::string keep_alive_type_;  // empty: silence is not filled
+  std::string keep_alive_bytes_;
   boost::asio::steady_timer silence_;
   boost::asio::steady_timer write_done_;  // never expires; cancelled when a write ends
   std::chrono::steady_clock::time_point last_write_;

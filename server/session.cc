@@ -20,7 +20,7 @@ using namespace boost::asio::experimental::awaitable_operators;
 
 std::string NewRequestId() {
   static std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("req-{:016x}", random());
+  return fmt::format("req_{:016x}", random());
 }
 
 // A body's bytes, counted against what all connections may hold together.

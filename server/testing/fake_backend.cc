@@ -12,6 +12,14 @@ namespace {
 namespace asio = boost::asio;
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
+// Of several that are held the first one counts.
+void SetOnce(std::promise<void>& promise) {
+  try {
+    promise.set_value();
+  } catch (const std::future_error&) {
+  }
+}
+
 }  // namespace
 
 // Stands for work in progress: destroyed before it was let go, the work was abandoned.
@@ -19,7 +27,7 @@ class FakeBackend::Presence {
  public:
   explicit Presence(FakeBackend& backend) : backend_(backend) {}
   ~Presence() {
-    if (!let_go) backend_.abandoned.set_value();
+    if (!let_go) SetOnce(backend_.abandoned);
   }
   bool let_go = false;
 
@@ -31,7 +39,7 @@ class FakeBackend::FakeGeneration : public scheduler::Generation {
  public:
   explicit FakeGeneration(FakeBackend& backend) : backend_(backend), steps_(backend.script.events) {}
   ~FakeGeneration() override {
-    if (held_ && !ended_) backend_.abandoned.set_value();
+    if (held_ && !ended_) SetOnce(backend_.abandoned);
   }
 
   Awaitable<api::Event> Next() override {
@@ -59,7 +67,7 @@ FakeBackend::FakeBackend(asio::any_io_executor executor)
     : executor_(executor), held_(executor, std::chrono::steady_clock::time_point::max()) {}
 
 Awaitable<void> FakeBackend::WaitHeld() {
-  holding.set_value();
+  SetOnce(holding);
   co_await held_.async_wait(kTuple);
   const auto state = co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {

@@ -1,0 +1,50 @@
+// /tokenize and /detokenize through the front door, over a scripted scheduler.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using nlohmann::json;
+using testing::TestDaemon;
+
+TEST(TokenizeRoutes, AnswerWithIdsAndText) {
+  TestDaemon daemon;
+  api::Finished finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}};
+  finished.context = {5, 6};
+  daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}),
+                                    api::Event(api::TextDelta{"hi", {}, 0}), api::Event(finished)};
+  EXPECT_EQ(daemon.Post("/tokenize", R"({"model":"demo","content":"hi"})").body, R"({"tokens":[5,6]})");
+  EXPECT_EQ(daemon.Post("/detokenize", R"({"model":"demo","tokens":[5,6]})").body, R"({"content":"hi"})");
+  EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
+}
+
+TEST(TokenizeRoutes, WithoutANameTheOnlyLoadedModelIsMeant) {
+  TestDaemon daemon;
+  const auto ask = [&daemon] { return daemon.Post("/tokenize", R"({"content":"hi"})"); };
+  EXPECT_EQ(ask().status, 400);
+  daemon.backend().script.events = {
+      api::Event(api::PromptReady{2, 0}),
+      api::Event(api::Finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}})};
+  scheduler::LoadedModel loaded;
+  loaded.spec = {"key", "demo:latest", "w"};
+  daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded}; });
+  EXPECT_EQ(ask().status, 200);
+  EXPECT_EQ(daemon.backend().seen.submitted[0].key, "key");
+  daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded, loaded}; });
+  EXPECT_EQ(ask().status, 400);
+}
+
+TEST(TokenizeRoutes, ErrorsAreTheNativeOnes) {
+  TestDaemon daemon;
+  const auto unknown = daemon.Post("/tokenize", R"({"model":"none","content":"hi"})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_TRUE(json::parse(unknown.body)["error"].is_string());
+  EXPECT_EQ(daemon.Post("/detokenize", R"({"model":"demo","tokens":"x"})").status, 400);
+}
+
+}  // namespace
+}  // namespace quire::server

@@ -1,0 +1,42 @@
+// What the handlers of a generation do before it is submitted, whatever the dialect.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/error.h"
+#include "api/prompt.h"
+#include "server/blocking.h"
+#include "server/handlers.h"
+
+namespace quire::server {
+
+// The request's body, read on the pool when it is large enough to hold other clients up. Nothing: it was
+// answered with the error.
+template <class Parsed>
+Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchange,
+                                           api::Result<Parsed> (*parse)(std::string_view)) {
+  const std::string& body = exchange.request().body;
+  api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
+  if (IsLargeBody(body)) {
+    auto work = [parse, &body] { return parse(body); };
+    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
+  } else {
+    parsed = parse(body);
+  }
+  if (!parsed) {
+    co_await SendError(exchange, parsed.error());
+    co_return std::nullopt;
+  }
+  co_return *std::move(parsed);
+}
+
+// The model that a request names. Nothing: the request was answered with the error.
+Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
+                                                const std::string& name);
+
+// What the model adds to a request; moved out of it.
+api::ModelDefaults TakeDefaults(StoredModel& model);
+
+}  // namespace quire::server
