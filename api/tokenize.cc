@@ -79,8 +79,8 @@ Result<DetokenizeRequest> ParseDetokenize(std::string_view body) {
 }
 
 Request ToRequest(TokenizeRequest tokenize) {
-  Request request =
-      PromptRequest(RawPrompt{std::move(tokenize.content), tokenize.add_special, tokenize.parse_special});
+  Prompt prompt = RawPrompt{std::move(tokenize.content), tokenize.add_special, tokenize.parse_special};
+  Request request = PromptRequest(std::move(prompt));
   request.want_context = true;
   request.want_prompt_text = tokenize.with_pieces;
   request.logprobs = tokenize.with_pieces;
