@@ -16,6 +16,7 @@
 #include "api/event.h"
 #include "api/prompt.h"
 #include "api/request.h"
+#include "api/tool_fields.h"
 
 namespace quire::api::anthropic {
 
@@ -27,6 +28,8 @@ struct MessagesRequest {
   Options options;  // temperature and top_p keep 1 where absent; see ToRequest()
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
   std::string cache_salt;
+  ToolUse tools;
+  Think think = Think::kOff;  // as Anthropic has it where nothing is said
 };
 
 Result<MessagesRequest> ParseMessages(std::string_view body);
@@ -54,12 +57,19 @@ class MessagesEncoder {
   std::string OnEvent(const Event& event);
 
  private:
+  enum class Block : uint8_t { kNone, kThinking, kText };
+
   std::string OnText(const TextDelta& delta);
   std::string OnFinished(const Finished& finished);
+  std::string Piece(Block kind, const std::string& text);
+  std::string CallBlock(const ToolCall& call);
+  std::string CloseBlock();
 
   ReplyHead head_;
-  bool block_open_ = false;  // a text block has begun
-  std::string text_;         // all of it so far; stays empty when streaming
+  Block open_ = Block::kNone;
+  int32_t index_ = 0;  // of the block that is open, or comes next
+  bool called_ = false;
+  TextDelta answer_;  // all of it so far; stays empty when streaming
 };
 
 inline constexpr std::string_view kPing = "event: ping\ndata: {\"type\":\"ping\"}\n\n";

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/anthropic.h"
+#include "api/encode_parts.h"
 #include "api/json_read.h"
 
 namespace quire::api::anthropic {
@@ -27,8 +28,9 @@ Json EncodeUsage(const Usage& usage) {
   return EncodeUsage(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens);
 }
 
-std::string_view StopReason(const Finished& finished) {
+std::string_view StopReason(const Finished& finished, bool called) {
   if (finished.reason == FinishReason::kLength) return "max_tokens";
+  if (called) return "tool_use";
   return finished.stop_string.empty() ? "end_turn" : "stop_sequence";
 }
 
@@ -74,6 +76,41 @@ Json EncodeError(const Error& error) {
   return body;
 }
 
+std::string BlockStart(int32_t index, Json block) {
+  Json event = {{"type", "content_block_start"}, {"index", index}};
+  event["content_block"] = std::move(block);
+  return ServerSentEvent(event);
+}
+
+std::string BlockDelta(int32_t index, Json delta) {
+  Json event = {{"type", "content_block_delta"}, {"index", index}};
+  event["delta"] = std::move(delta);
+  return ServerSentEvent(event);
+}
+
+std::string BlockStop(int32_t index) {
+  const Json event = {{"type", "content_block_stop"}, {"index", index}};
+  return ServerSentEvent(event);
+}
+
+// The blocks of a whole answer.
+Json Content(const TextDelta& answer) {
+  Json content = Json::array();
+  if (!answer.thinking.empty()) {
+    Json block = {{"type", "thinking"}, {"thinking", answer.thinking}, {"signature", ""}};
+    content.push_back(std::move(block));
+  }
+  if (!answer.text.empty()) {
+    Json block = {{"type", "text"}, {"text", answer.text}};
+    content.push_back(std::move(block));
+  }
+  for (const ToolCall& call : answer.tool_calls) {
+    Json block = {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", ArgumentsOf(call)}};
+    content.push_back(std::move(block));
+  }
+  return content;
+}
+
 }  // namespace
 
 std::string MessagesEncoder::OnEvent(const Event& event) {
@@ -86,39 +123,58 @@ std::string MessagesEncoder::OnEvent(const Event& event) {
 }
 
 std::string MessagesEncoder::OnText(const TextDelta& delta) {
-  if (delta.text.empty()) return {};
+  called_ = called_ || !delta.tool_calls.empty();
   if (!head_.stream) {
-    text_ += delta.text;
+    Append(answer_, delta);
     return {};
   }
+  std::string out = Piece(Block::kThinking, delta.thinking);
+  out += Piece(Block::kText, delta.text);
+  for (const ToolCall& call : delta.tool_calls) out += CallBlock(call);
+  return out;
+}
+
+std::string MessagesEncoder::Piece(Block kind, const std::string& text) {
+  if (text.empty()) return {};
+  const std::string name = kind == Block::kText ? "text" : "thinking";
   std::string out;
-  if (!std::exchange(block_open_, true)) {
-    const Json start = {
-        {"type", "content_block_start"}, {"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}};
-    out += ServerSentEvent(start);
+  if (open_ != kind) {
+    out = CloseBlock();
+    out += BlockStart(index_, {{"type", name}, {name, ""}});
+    open_ = kind;
   }
-  const Json piece = {{"type", "content_block_delta"},
-                      {"index", 0},
-                      {"delta", {{"type", "text_delta"}, {"text", delta.text}}}};
-  return out + ServerSentEvent(piece);
+  return out + BlockDelta(index_, {{"type", name + "_delta"}, {name, text}});
+}
+
+// Whole, as it comes.
+std::string MessagesEncoder::CallBlock(const ToolCall& call) {
+  std::string out = CloseBlock();
+  Json block = {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", Json::object()}};
+  out += BlockStart(index_, std::move(block));
+  out += BlockDelta(index_, {{"type", "input_json_delta"}, {"partial_json", call.arguments_json}});
+  return out + BlockStop(index_++);
+}
+
+std::string MessagesEncoder::CloseBlock() {
+  const Block open = std::exchange(open_, Block::kNone);
+  if (open == Block::kNone) return {};
+  std::string out;
+  if (open == Block::kThinking) out += BlockDelta(index_, {{"type", "signature_delta"}, {"signature", ""}});
+  return out + BlockStop(index_++);
 }
 
 std::string MessagesEncoder::OnFinished(const Finished& finished) {
   if (!head_.stream) {
-    Json content = Json::array();
-    Json block = {{"type", "text"}, {"text", text_}};
-    if (!text_.empty()) content.push_back(std::move(block));
     Json body = Envelope(head_);
-    body["content"] = std::move(content);
-    body["stop_reason"] = StopReason(finished);
+    body["content"] = Content(answer_);
+    body["stop_reason"] = StopReason(finished, called_);
     body["stop_sequence"] = StopSequence(finished);
     body["usage"] = EncodeUsage(finished.usage);
     return DumpJson(body);
   }
-  std::string out;
-  if (block_open_) out += ServerSentEvent({{"type", "content_block_stop"}, {"index", 0}});
+  std::string out = CloseBlock();
   Json last = {{"type", "message_delta"}};
-  last["delta"] = {{"stop_reason", StopReason(finished)}, {"stop_sequence", StopSequence(finished)}};
+  last["delta"] = {{"stop_reason", StopReason(finished, called_)}, {"stop_sequence", StopSequence(finished)}};
   last["usage"] = EncodeUsage(finished.usage);
   out += ServerSentEvent(last);
   const Json stop = {{"type", "message_stop"}};

@@ -66,6 +66,43 @@ TEST(AnthropicReply, AnEmptyAnswerHasNoBlock) {
                 UsageOf(3) + "}");
 }
 
+const std::vector<Event> kCalls = {
+    PromptReady{20, 12}, TextDelta{.text = "", .tokens = 1, .thinking = "h"},
+    TextDelta{.text = "Ok", .tokens = 1, .thinking = "m", .tool_calls = {{"c1", "f", R"({"a":1})"}}},
+    TextDelta{.text = "", .tokens = 1, .tool_calls = {{"c2", "g", "{}"}}}, Done()};
+
+TEST(AnthropicReply, ThinkingAndCallsAreBlocksOfTheirOwn) {
+  const auto start = [](int index, const std::string& block) {
+    return EventOf("content_block_start",
+                   ",\"index\":" + std::to_string(index) + ",\"content_block\":{" + block + "}");
+  };
+  const auto delta = [](int index, const std::string& piece) {
+    return EventOf("content_block_delta",
+                   ",\"index\":" + std::to_string(index) + ",\"delta\":{" + piece + "}");
+  };
+  const auto stop = [](int index) {
+    return EventOf("content_block_stop", ",\"index\":" + std::to_string(index));
+  };
+  EXPECT_EQ(Transcribe(true, kCalls),
+            kStart + start(0, R"("type":"thinking","thinking":"")") +
+                delta(0, R"("type":"thinking_delta","thinking":"h")") +
+                delta(0, R"("type":"thinking_delta","thinking":"m")") +
+                delta(0, R"("type":"signature_delta","signature":"")") + stop(0) +
+                start(1, R"("type":"text","text":"")") + delta(1, R"("type":"text_delta","text":"Ok")") +
+                stop(1) + start(2, R"("type":"tool_use","id":"c1","name":"f","input":{})") +
+                delta(2, R"("type":"input_json_delta","partial_json":"{\"a\":1}")") + stop(2) +
+                start(3, R"("type":"tool_use","id":"c2","name":"g","input":{})") +
+                delta(3, R"("type":"input_json_delta","partial_json":"{}")") + stop(3) +
+                EndOf("tool_use", "null"));
+  EXPECT_EQ(
+      Transcribe(false, kCalls),
+      R"({"id":"msg_1","type":"message","role":"assistant","model":"M","content":[)"
+      R"({"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"Ok"},)"
+      R"({"type":"tool_use","id":"c1","name":"f","input":{"a":1}},)"
+      R"({"type":"tool_use","id":"c2","name":"g","input":{}}],"stop_reason":"tool_use","stop_sequence":null,)" +
+          UsageOf(3) + "}");
+}
+
 TEST(AnthropicReply, Whole) {
   EXPECT_EQ(
       Transcribe(false, kStory),

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -156,43 +157,75 @@ class Turns {
   size_t counted_ = 0;
 };
 
-void CheckTools(Fields& body, const std::string& model) {
-  const Json* tools = body.FindArray("tools");
-  if (tools != nullptr && !tools->empty()) {
-    Refuse(body, "tools", fmt::format("{} does not support tools", model));
+// "tools", which have their schema beside the name, in OpenAI's shape.
+std::string GetTools(Fields& body, std::vector<std::string>& names) {
+  const Json* list = body.FindArray("tools");
+  if (list == nullptr || list->empty()) return {};
+  Json tools = Json::array();
+  for (size_t i = 0; i < list->size() && body.ok(); ++i) {
+    Fields tool((*list)[i], fmt::format("tools[{}]", i), body.error());
+    std::string type = "custom";
+    std::string description;
+    tool.Get("type", type);
+    if (type != "custom") Refuse(tool, "type", fmt::format("tools of type \"{}\" are not supported", type));
+    names.push_back(RequireString(tool, "name"));
+    Json function = {{"name", names.back()}};
+    if (tool.Get("description", description)) function["description"] = description;
+    if (const Json* schema = tool.FindObject("input_schema")) function["parameters"] = *schema;
+    Json entry = {{"type", "function"}, {"function", std::move(function)}};
+    tools.push_back(std::move(entry));
   }
-  const Json* value = body.FindObject("tool_choice");
-  if (value == nullptr) return;
-  Fields choice(*value, "tool_choice", body.error());
-  const std::string type = RequireString(choice, "type");
-  if (!OneOf(type, {"auto", "any", "tool", "none"})) {
-    choice.Reject("type", "must be auto, any, tool or none");
-  } else if (OneOf(type, {"any", "tool"})) {
-    choice.Reject("type", "needs tools");
-  }
+  return DumpJson(tools);
 }
 
-// Checked only: whoever asks for thinking gets the answer without.
-void CheckThinking(Fields& body) {
+ToolUse GetToolChoice(Fields& body) {
+  std::vector<std::string> names;
+  ToolUse use;
+  use.tools_json = GetTools(body, names);
+  const Json* value = body.FindObject("tool_choice");
+  if (value == nullptr) return use;
+  Fields choice(*value, "tool_choice", body.error());
+  const std::string type = RequireString(choice, "type");
+  choice.Get("disable_parallel_tool_use", use.single_call);
+  if (!OneOf(type, {"auto", "any", "tool", "none"})) choice.Reject("type", "must be auto, any, tool or none");
+  if (type == "none") use.tools_json.clear();
+  if (!OneOf(type, {"any", "tool"})) return use;
+  use.choice = ToolChoice::kRequired;
+  if (type == "tool") use.forced_tool = RequireString(choice, "name");
+  if (names.empty()) {
+    choice.Reject("type", "needs tools");
+  } else if (type == "tool" && std::ranges::find(names, use.forced_tool) == names.end()) {
+    choice.Reject("name", fmt::format("\"{}\" is none of the tools", use.forced_tool));
+  }
+  return use;
+}
+
+Think GetThinking(Fields& body) {
+  Think think = Think::kOff;
   if (const Json* value = body.FindObject("thinking")) {
     Fields thinking(*value, "thinking", body.error());
-    if (!OneOf(RequireString(thinking, "type"), {"enabled", "disabled", "adaptive"})) {
+    const std::string type = RequireString(thinking, "type");
+    if (!OneOf(type, {"enabled", "disabled", "adaptive"})) {
       thinking.Reject("type", "must be enabled, disabled or adaptive");
     }
+    if (type != "disabled") think = Think::kOn;
     int32_t budget = 0;
     thinking.Get("budget_tokens", budget, 0);
   }
   if (const Json* value = body.FindObject("output_config")) {
     Fields config(*value, "output_config", body.error());
     std::string effort = "high";
-    config.Get("effort", effort);
+    const bool given = config.Get("effort", effort);
     if (!OneOf(effort, {"low", "medium", "high", "xhigh", "max"})) {
       config.Reject("effort", "must be low, medium, high, xhigh or max");
+    } else if (given && think != Think::kOff) {
+      think = GetEffort(config, "effort");
     }
     if (config.Find("format") != nullptr) {
       Refuse(config, "format", "output_config.format: structured output is not supported in this version");
     }
   }
+  return think;
 }
 
 void GetPromptFields(Fields& body, MessagesRequest& request) {
@@ -200,8 +233,8 @@ void GetPromptFields(Fields& body, MessagesRequest& request) {
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   request.messages = Turns(body, request.model).Get();
-  CheckTools(body, request.model);
-  CheckThinking(body);
+  request.tools = GetToolChoice(body);
+  request.think = GetThinking(body);
 }
 
 template <class GetAll>
@@ -245,7 +278,12 @@ Request ToRequest(MessagesRequest messages, const ModelDefaults& defaults) {
   request.client.cache_salt = std::move(messages.cache_salt);
   request.think = Think::kOff;  // thinking has no block here
   request.model_name = std::move(messages.model);
-  request.prompt = ChatPrompt{WithDefaults(std::move(messages.messages), defaults)};
+  request.think = messages.think;
+  request.think_optional = true;
+  request.model_name = std::move(messages.model);
+  ChatPrompt prompt{WithDefaults(std::move(messages.messages), defaults)};
+  SetToolUse(std::move(messages.tools), request, prompt);
+  request.prompt = std::move(prompt);
   return request;
 }
 

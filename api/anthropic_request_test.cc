@@ -116,6 +116,32 @@ TEST(AnthropicRequest, ThinkingIsRelaxed) {
   EXPECT_TRUE(ParseMessages(Body(kHi, R"(,"output_config":{"effort":"low"})")));
 }
 
+TEST(AnthropicRequest, ToolsAndThinkingReachTheRequest) {
+  const auto request = [](const std::string& more) {
+    auto parsed = ParseMessages(Body(kHi, more));
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    return ToRequest(*std::move(parsed), {});
+  };
+  const std::string tools = R"(,"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}])";
+  const Request offered = request(tools);
+  EXPECT_EQ(
+      std::get<ChatPrompt>(offered.prompt).tools_json,
+      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+  EXPECT_EQ(offered.tool_choice, ToolChoice::kAuto);
+  EXPECT_EQ(offered.think, Think::kOff) << "nothing was said";
+  EXPECT_TRUE(offered.think_optional);
+  EXPECT_EQ(std::get<ChatPrompt>(request(tools + R"(,"tool_choice":{"type":"none"})").prompt).tools_json, "");
+  EXPECT_TRUE(
+      request(tools + R"(,"tool_choice":{"type":"auto","disable_parallel_tool_use":true})").single_tool_call);
+  const Request named = request(tools + R"(,"tool_choice":{"type":"tool","name":"f"})");
+  EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.forced_tool, "f");
+  const std::string thinking = R"(,"thinking":{"type":"enabled","budget_tokens":1024})";
+  EXPECT_EQ(request(thinking).think, Think::kOn);
+  EXPECT_EQ(request(thinking + R"(,"output_config":{"effort":"xhigh"})").think, Think::kMax);
+  EXPECT_EQ(request(R"(,"output_config":{"effort":"low"})").think, Think::kOff);
+}
+
 TEST(AnthropicRequest, CountingNeedsNoLimit) {
   EXPECT_TRUE(ParseCountTokens(R"({"model":"M","messages":[)" + kHi + "]}"));
   EXPECT_FALSE(ParseMessages(R"({"model":"M","messages":[)" + kHi + "]}"));
@@ -152,7 +178,16 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(kHi, R"(,"thinking":{"type":"deep"})"), "thinking.type", "enabled"},
       {Body(kHi, R"(,"output_config":{"effort":"so-so"})"), "output_config.effort", "low"},
       {Body(kHi, R"(,"tool_choice":{"type":"any"})"), "tool_choice.type", "tools"},
-      {Body(kHi, R"(,"tools":[{"name":"f"}])"), "tools", "tools", ErrorCode::kUnsupported},
+      {Body(kHi, R"(,"tool_choice":{"type":"some"})"), "tool_choice.type", "auto"},
+      {Body(kHi, R"(,"tools":[{"name":"f"}],"tool_choice":{"type":"tool"})"), "tool_choice.name", "required"},
+      {Body(kHi, R"(,"tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"g"})"), "tool_choice.name",
+       "none"},
+      {Body(kHi, R"(,"tools":{})"), "tools", "array"},
+      {Body(kHi, R"(,"tools":[5])"), "tools[0]", "object"},
+      {Body(kHi, R"(,"tools":[{"name":"f"},{}])"), "tools[1].name", "required"},
+      {Body(kHi, R"(,"tools":[{"name":"f","input_schema":5}])"), "tools[0].input_schema", "object"},
+      {Body(kHi, R"(,"tools":[{"type":"web_search_1","name":"w"}])"), "tools[0].type", "web_search_1",
+       ErrorCode::kUnsupported},
   };
   for (const Case& one : cases) {
     const auto parsed = ParseMessages(one.body);

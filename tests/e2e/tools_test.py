@@ -103,6 +103,25 @@ class Tools(unittest.TestCase):
         off = self.daemon.post("/v1/chat/completions", openai(SUM, reasoning_effort="none")).json
         self.assertNotIn("reasoning_content", off["choices"][0]["message"])
 
+    def test_anthropic_has_blocks_of_thinking_and_calls(self):
+        tools = [{"name": "get_weather", "description": "Get the weather in a city",
+                  "input_schema": WEATHER["function"]["parameters"]}]
+        body = {"model": MODEL, "max_tokens": 200, "temperature": 0, "messages": ASK, "tools": tools}
+        whole = self.daemon.post("/v1/messages", body).json
+        self.assertEqual("tool_use", whole["stop_reason"])
+        call, = whole["content"]
+        self.assertEqual(("tool_use", {"place": "Paris"}), (call["type"], call["input"]))
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": '{"temperature": 21, "condition": "sunny"}'}
+        turns = [*ASK, {"role": "assistant", "content": whole["content"]}, {"role": "user", "content": [result]}]
+        answer = self.daemon.post("/v1/messages", body | {"messages": turns}).json
+        self.assertEqual("It is 21 degrees and sunny in Paris.", answer["content"][0]["text"])
+        body = {"model": MODEL, "max_tokens": 200, "temperature": 0, "system": SUM[0]["content"], "messages": SUM[1:]}
+        thought = self.daemon.post("/v1/messages", body | {"thinking": {"type": "enabled", "budget_tokens": 1024}}).json
+        self.assertEqual(["thinking", "text"], [block["type"] for block in thought["content"]])
+        self.assertEqual(WORKING, thought["content"][0]["thinking"])
+        plain = self.daemon.post("/v1/messages", body).json
+        self.assertEqual(["38 + 47 = 85."], [block.get("text") for block in plain["content"]])
+
     def test_what_the_model_cannot_do_is_refused_before_the_stream(self):
         for stream in (True, False):
             reply = self.daemon.post("/api/chat", native(SUM, think=True) | {"stream": stream})
