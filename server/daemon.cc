@@ -24,6 +24,7 @@
 #include "server/bundled_models.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/handlers_transfer.h"
 #include "server/http_server.h"
 #include "server/notify.h"
 
@@ -174,6 +175,8 @@ class Daemon {
         models_(std::move(store), pool_),
         inspector_(backend_, io_.get_executor()),
         services_{backend_, models_, inspector_, [this] { return server_->draining(); }},
+        transfers_({.trusted = options.registries, .accounts = options.registry_accounts},
+                   StoreTransfer(models_.root())),
         signals_(io_, SIGINT, SIGTERM) {
     Transport transport{.limits = LimitsOf(options),
                         .router = {},
@@ -182,6 +185,7 @@ class Daemon {
                           return ErrorResponse(request.path, status, std::move(message));
                         }};
     AddRoutes(transport.router, services_);
+    AddTransferRoutes(transport.router, transfers_);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
 
@@ -201,6 +205,7 @@ class Daemon {
   Models models_;
   Inspector inspector_;
   Services services_;
+  registry::Transfers transfers_;
   asio::signal_set signals_;
   std::unique_ptr<HttpServer> server_;
   std::string address_;

@@ -10,47 +10,14 @@
 #include "api/json_read.h"
 #include "api/ollama.h"
 #include "api/ollama_store.h"
-#include "server/error_response.h"
 #include "server/model_manifest.h"
+#include "server/progress_stream.h"
 #include "server/relay.h"
 
 namespace quire::server {
 namespace {
 
 namespace ollama = api::ollama;
-
-// What is told of the progress: lines of a stream, or only the last as the answer.
-class Progress {
- public:
-  Progress(Exchange& exchange, bool stream) : exchange_(exchange), stream_(stream) {}
-
-  Awaitable<void> Say(std::string body) {
-    if (stream_) co_await exchange_.Stream("application/x-ndjson", body + "\n");
-  }
-  Awaitable<void> Succeed() {
-    std::string body = ollama::StatusBody("success");
-    if (!stream_) {
-      HttpResponse response{.body = std::move(body)};
-      co_await exchange_.Send(std::move(response));
-      co_return;
-    }
-    co_await Say(std::move(body));
-    co_await exchange_.EndStream();
-  }
-  Awaitable<void> Fail(const api::Error& error) {
-    if (!exchange_.started()) {
-      co_await SendError(exchange_, error);
-      co_return;
-    }
-    exchange_.log().error = Name(error.code);
-    co_await exchange_.Stream("application/x-ndjson", ollama::StreamError(error));
-    co_await exchange_.EndStream();
-  }
-
- private:
-  Exchange& exchange_;
-  bool stream_;
-};
 
 std::string DigestOf(const std::string& blob) { return "sha256:" + blob.substr(blob.find('-') + 1); }
 
@@ -199,7 +166,7 @@ class Creation {
 
   Services& services_;
   const ollama::CreateRequest request_;
-  Progress progress_;
+  ProgressStream progress_;
   NewModel model_;
 };
 

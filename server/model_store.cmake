@@ -9,3 +9,11 @@ quire_test(quire_model_store_test
           model_store_edit_test.cc model_store_test.cc store_files_test.cc
           testing/store_fixture.cc
   LIBS quire_model_store)
+
+# Models from and to registries.
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+quire_library(quire_registry
+  SOURCES partial_blob.cc store_transfer.cc registry/address_policy.cc registry/http.cc registry/pull.cc registry/push.cc
+          registry/session.cc registry/transfer.cc
+  LIBS quire_model_store PkgConfig::CURL fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+quire_test(quire_registry_test SOURCES registry/address_policy_test.cc registry/session_test.cc LIBS quire_registry)

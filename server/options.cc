@@ -14,6 +14,7 @@
 
 #include "api/ascii.h"
 #include "api/duration.h"
+#include "server/registry/session.h"
 
 namespace quire::server {
 namespace {
@@ -97,11 +98,11 @@ Complaint SetDebug(int32_t& out, std::string_view text) {
   return std::nullopt;
 }
 
-Complaint SetOrigins(std::vector<std::string>& out, std::string_view text) {
+Complaint SetList(std::vector<std::string>& out, std::string_view text) {
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view origin = Trimmed(text.substr(0, comma));
-    if (!origin.empty()) out.emplace_back(origin);
+    const std::string_view element = Trimmed(text.substr(0, comma));
+    if (!element.empty()) out.emplace_back(element);
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return std::nullopt;
@@ -119,6 +120,15 @@ Complaint SetPath(std::filesystem::path& out, std::string_view text) {
   } else {
     out = text;
   }
+  return std::nullopt;
+}
+
+Complaint SetAccounts(std::map<std::string, std::string>& out, std::string_view text) {
+  std::filesystem::path path;
+  SetPath(path, text);
+  auto accounts = registry::ReadAccounts(path);
+  if (!accounts) return accounts.error().message;
+  out = *std::move(accounts);
   return std::nullopt;
 }
 
@@ -154,7 +164,7 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetPath(o.models, t); }},
     OptionSpec{"--origins", "OLLAMA_ORIGINS", "LIST", "",
                "Further web origins that may use the server, by comma",
-               [](Options& o, std::string_view t) { return SetOrigins(o.origins, t); }},
+               [](Options& o, std::string_view t) { return SetList(o.origins, t); }},
     OptionSpec{"--keep-alive", "OLLAMA_KEEP_ALIVE", "DURATION", "5m",
                "How long a model stays loaded after its last request; negative = for ever",
                [](Options& o, std::string_view t) { return SetDuration(o.keep_alive, t); }},
@@ -180,6 +190,12 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetStrictBool(o.prefix_cache, t); }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "The quire-runner program; default: beside this one",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
+    OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",
+               "Registries (host or host:port, by comma) that may have private addresses and speak HTTP",
+               [](Options& o, std::string_view t) { return SetList(o.registries, t); }},
+    OptionSpec{"--registry-auth", "QUIRE_REGISTRY_AUTH", "FILE", "",
+               "Docker configuration file (config.json) with accounts at registries",
+               [](Options& o, std::string_view t) { return SetAccounts(o.registry_accounts, t); }},
     OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
                [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }},
     OptionSpec{"--drain-timeout", "QUIRE_DRAIN_TIMEOUT", "DURATION", "30s",

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,7 +45,9 @@ struct Options {
   int32_t threads = 0;       // per runner; 0 = by the machine
   uint64_t cache_bytes = 0;  // per runner; 0 = by the machine
   bool prefix_cache = true;
-  int32_t debug = 0;  // 0 info, 1 debug, 2 trace
+  std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
+  std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
+  int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;
   uint32_t max_connections = 0;
   std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};

@@ -56,6 +56,12 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   cp->add_option("DESTINATION", arguments.destination, "New name")->required();
   auto* rm = app.add_subcommand("rm", "Delete models");
   rm->add_option("MODEL", arguments.models, "Model names")->required();
+  for (const auto& [name, what] : {std::pair{"pull", "Fetch a model from a registry"},
+                                   std::pair{"push", "Send a model to a registry"}}) {
+    auto* transfer = app.add_subcommand(name, what);
+    transfer->add_option("MODEL", arguments.model, "Model name, with its registry's host")->required();
+    transfer->add_flag("--insecure", arguments.insecure, "Use HTTP where the registry has no HTTPS");
+  }
 }
 
 }  // namespace

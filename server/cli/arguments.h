@@ -24,6 +24,7 @@ struct Arguments {
   std::vector<std::string> models;
   std::string source, destination;
   std::string prefix;
+  bool insecure = false;
   bool verbose = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
        show_template = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/cli/lists.h"
+#include "server/cli/progress.h"
 #include "server/cli/show.h"
 #include "server/cli/terminal.h"
 
@@ -78,6 +79,12 @@ int Stop(Client& client, const Arguments& arguments) {
   if (done.error().code != api::ErrorCode::kNotFound) return Complain(done.error());
   return Complain(
       {api::ErrorCode::kNotFound, fmt::format("couldn't find model \"{}\" to stop", arguments.model)});
+}
+
+int Transfer(Client& client, const Arguments& arguments, bool push) {
+  Progress progress(stderr, Columns(stderr));
+  return FollowProgress(client, push ? "/api/push" : "/api/pull",
+                        Dump({{"model", arguments.model}, {"insecure", arguments.insecure}}), progress);
 }
 
 }  // namespace quire::cli

@@ -12,5 +12,7 @@ int Show(Client& client, const Arguments& arguments);
 int Copy(Client& client, const Arguments& arguments);
 int Remove(Client& client, const Arguments& arguments);
 int Stop(Client& client, const Arguments& arguments);
+// `push`: the other way.
+int Transfer(Client& client, const Arguments& arguments, bool push);
 
 }  // namespace quire::cli

@@ -71,7 +71,8 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "ps") return Ps(client);
   if (command == "stop") return Stop(client, arguments);
   if (command == "cp") return Copy(client, arguments);
-  return Remove(client, arguments);
+  if (command == "rm") return Remove(client, arguments);
+  return Transfer(client, arguments, command == "push");
 }
 
 int Main(int argc, char** argv) {

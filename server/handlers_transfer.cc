@@ -1,0 +1,84 @@
+#include "server/handlers_transfer.h"
+
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "api/model_name.h"
+#include "api/ollama_store.h"
+#include "api/ollama_transfer.h"
+#include "server/progress_stream.h"
+#include "server/relay.h"
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace ollama = api::ollama;
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
+
+// Ends the transfer with its client.
+class Cancelling {
+ public:
+  explicit Cancelling(std::shared_ptr<registry::Transfer> transfer) : transfer_(std::move(transfer)) {}
+  ~Cancelling() { transfer_->Cancel(); }
+  Cancelling(const Cancelling&) = delete;
+  Cancelling& operator=(const Cancelling&) = delete;
+
+ private:
+  std::shared_ptr<registry::Transfer> transfer_;
+};
+
+std::string BodyOf(const registry::News& news) {
+  if (news.digest.empty()) return ollama::StatusBody(news.status);
+  return ollama::StatusBody(news.status, news.digest, news.total, news.completed);
+}
+
+Awaitable<void> Follow(ProgressStream& progress, registry::Transfer& transfer) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  while (true) {
+    const auto result = transfer.result();  // before the news, so that none of them is left
+    for (const registry::News& news : transfer.TakeNews()) co_await progress.Say(BodyOf(news));
+    if (result && *result) co_await progress.Succeed();
+    if (result && !*result) co_await progress.Fail(result->error());
+    if (result) co_return;
+    timer.expires_after(kBetweenLooks);
+    co_await timer.async_wait(asio::use_awaitable);
+  }
+}
+
+enum class Way { kPull, kPush };
+
+Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Way way) {
+  const auto request = ollama::ParseTransfer(exchange.request().body);
+  auto name = request ? api::ParseModelName(request->model) : std::unexpected(request.error());
+  if (!name) {
+    co_await SendError(exchange, name.error());
+    co_return;
+  }
+  exchange.log().model = request->model;
+  auto started = way == Way::kPull ? transfers.Pull(*std::move(name), request->insecure)
+                                   : transfers.Push(*std::move(name), request->insecure);
+  if (!started) {
+    co_await SendError(exchange, started.error());
+    co_return;
+  }
+  const Cancelling cancelling(*started);
+  ProgressStream progress(exchange, request->stream);
+  co_await Follow(progress, **started);
+}
+
+}  // namespace
+
+void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
+  router.Add({"POST", "/api/pull",
+              [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPull); }, true});
+  router.Add({"POST", "/api/push",
+              [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPush); }, true});
+}
+
+}  // namespace quire::server

@@ -1,0 +1,216 @@
+#include "server/registry/http.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "api/ascii.h"
+
+namespace quire::server::registry {
+namespace {
+
+constexpr size_t kBodyBytesMax = size_t{4} << 20;
+constexpr size_t kHeaderBytesMax = size_t{64} << 10;
+constexpr long kConnectSeconds = 30;
+constexpr long kStalledSeconds = 60;
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
+  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+}
+
+struct HeadersFreed {
+  void operator()(curl_slist* list) const { ::curl_slist_free_all(list); }
+};
+
+void InitOnce() {
+  static const CURLcode initialised = ::curl_global_init(CURL_GLOBAL_DEFAULT);
+  static_cast<void>(initialised);
+}
+
+}  // namespace
+
+struct Http::Handle {
+  CURL* easy = nullptr;
+};
+
+// What the callbacks of one exchange work on.
+struct Http::Call {
+  const Request& request;
+  const Sink& sink;
+  const std::atomic<bool>& cancelled;
+  CURL* easy;
+  bool trusted = false;
+  bool address_refused = false;
+  bool too_large = false;
+  size_t header_bytes = 0;
+  int64_t sent = 0;
+  Reply reply = {};
+
+  static size_t OnHeader(char* bytes, size_t size, size_t count, void* call) {
+    return static_cast<Call*>(call)->TakeHeader({bytes, size * count}) ? size * count : 0;
+  }
+  static size_t OnBody(char* bytes, size_t size, size_t count, void* call) {
+    return static_cast<Call*>(call)->TakeBody({bytes, size * count}) ? size * count : 0;
+  }
+  static size_t OnRead(char* bytes, size_t size, size_t count, void* call) {
+    return static_cast<Call*>(call)->GiveBody(bytes, size * count);
+  }
+  static int OnSeek(void* call, curl_off_t offset, int origin) {
+    if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
+    static_cast<Call*>(call)->sent = offset;
+    return CURL_SEEKFUNC_OK;
+  }
+  static int OnProgress(void* call, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return static_cast<Call*>(call)->cancelled ? 1 : 0;
+  }
+  // The address is looked at where it is used: a name cannot lead to another one in between.
+  static curl_socket_t OnOpen(void* call, curlsocktype, curl_sockaddr* address) {
+    auto* self = static_cast<Call*>(call);
+    if (!self->trusted && !IsPublic(address->addr)) {
+      self->address_refused = true;
+      return CURL_SOCKET_BAD;
+    }
+    return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  }
+
+  bool TakeHeader(std::string_view line) {
+    header_bytes += line.size();
+    if (header_bytes > kHeaderBytesMax) return !(too_large = true);
+    if (line.starts_with("HTTP/")) reply.headers.clear();  // an interim answer came before
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return true;
+    reply.headers[api::AsciiLower(Trimmed(line.substr(0, colon)))] = Trimmed(line.substr(colon + 1));
+    return true;
+  }
+
+  bool TakeBody(std::string_view piece) {
+    long status = 0;
+    ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    reply.status = static_cast<int>(status);
+    if (sink && (status == 200 || status == 206)) return sink(reply, piece);
+    if (reply.body.size() + piece.size() > kBodyBytesMax) return !(too_large = true);
+    reply.body += piece;
+    return true;
+  }
+
+  size_t GiveBody(char* bytes, size_t room) {
+    ssize_t got = 0;
+    if (request.body_fd >= 0) {
+      got = ::pread(request.body_fd, bytes, room, sent);
+      if (got < 0) return CURL_READFUNC_ABORT;
+    } else {
+      const std::string_view rest = std::string_view(request.body).substr(static_cast<size_t>(sent));
+      got = static_cast<ssize_t>(std::min(room, rest.size()));
+      std::copy_n(rest.data(), got, bytes);
+    }
+    sent += got;
+    if (request.on_sent) request.on_sent(sent);
+    return static_cast<size_t>(got);
+  }
+};
+
+Http::Http(const AddressPolicy& policy, const std::atomic<bool>& cancelled)
+    : policy_(policy), cancelled_(cancelled) {
+  InitOnce();
+  handle_ = std::make_unique<Handle>(Handle{::curl_easy_init()});
+}
+
+Http::~Http() { ::curl_easy_cleanup(handle_->easy); }
+
+// How the call is connected and what it reports to.
+void Http::SetUp(Call& call, char* why) {
+  CURL* easy = call.easy;
+  ::curl_easy_setopt(easy, CURLOPT_URL, call.request.url.c_str());
+  ::curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  ::curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+  ::curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  ::curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  ::curl_easy_setopt(easy, CURLOPT_USERAGENT, "quire/" QUIRE_VERSION);
+  ::curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
+  ::curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStalledSeconds);
+  if (const char* authorities = std::getenv("SSL_CERT_FILE");
+      authorities != nullptr && *authorities != '\0') {
+    ::curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
+  }
+  ::curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &Call::OnHeader);
+  ::curl_easy_setopt(easy, CURLOPT_HEADERDATA, &call);
+  ::curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Call::OnBody);
+  ::curl_easy_setopt(easy, CURLOPT_WRITEDATA, &call);
+  ::curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, &Call::OnOpen);
+  ::curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, &call);
+  ::curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &Call::OnProgress);
+  ::curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &call);
+  ::curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+}
+
+void Http::SetMethod(Call& call) {
+  CURL* easy = call.easy;
+  const Request& request = call.request;
+  if (request.method == "HEAD") {
+    ::curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+  } else if (request.method == "PUT") {
+    const int64_t bytes =
+        request.body_fd >= 0 ? request.body_bytes : static_cast<int64_t>(request.body.size());
+    ::curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    ::curl_easy_setopt(easy, CURLOPT_READFUNCTION, &Call::OnRead);
+    ::curl_easy_setopt(easy, CURLOPT_READDATA, &call);
+    ::curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &Call::OnSeek);
+    ::curl_easy_setopt(easy, CURLOPT_SEEKDATA, &call);
+    ::curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(bytes));
+  } else if (request.method == "POST") {
+    ::curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
+    ::curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.body.c_str());
+  }
+}
+
+api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
+  const auto origin = OriginOf(request.url);
+  if (!origin) return std::unexpected(origin.error());
+  if (auto allowed = policy_.Check(*origin); !allowed) return std::unexpected(allowed.error());
+  CURL* easy = handle_->easy;
+  if (easy == nullptr) return api::Fail(api::ErrorCode::kUnavailable, "no connection can be made");
+  ::curl_easy_reset(easy);
+  Call call{.request = request, .sink = sink, .cancelled = cancelled_, .easy = easy};
+  call.trusted = policy_.Trusts(*origin);
+  std::array<char, CURL_ERROR_SIZE> why{};
+  SetUp(call, why.data());
+  SetMethod(call);
+  curl_slist* headers = ::curl_slist_append(nullptr, "Expect:");
+  for (const std::string& header : request.headers) headers = ::curl_slist_append(headers, header.c_str());
+  const std::unique_ptr<curl_slist, HeadersFreed> owned(headers);
+  ::curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+
+  const CURLcode code = ::curl_easy_perform(easy);
+  if (cancelled_) return api::Fail(api::ErrorCode::kCancelled, "cancelled");
+  const std::string where = fmt::format("{}:{}", origin->host, origin->port);
+  if (call.address_refused && code != CURLE_OK) {
+    return api::Fail(
+        api::ErrorCode::kForbidden,
+        fmt::format("{}: only registries that the server trusts (--registries) may lie at a private "
+                    "address",
+                    where));
+  }
+  if (call.too_large) {
+    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: the answer is too long", where));
+  }
+  if (code != CURLE_OK) {
+    return api::Fail(
+        api::ErrorCode::kUnavailable,
+        fmt::format("{}: {}", where, why.front() != '\0' ? why.data() : ::curl_easy_strerror(code)));
+  }
+  long status = 0;
+  ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  call.reply.status = static_cast<int>(status);
+  return std::move(call.reply);
+}
+
+}  // namespace quire::server::registry

@@ -1,0 +1,68 @@
+// One HTTP exchange with a registry, as far as it is about sockets: no redirects, no credentials of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "server/registry/address_policy.h"
+
+namespace quire::server::registry {
+
+struct Request {
+  std::string method = "GET";
+  std::string url;
+  std::vector<std::string> headers = {};  // "Name: value"
+  std::string body = {};
+  int body_fd = -1;        // a file that goes as the body instead, from its beginning
+  int64_t body_bytes = 0;  // of that file
+  std::function<void(int64_t sent)> on_sent = {};
+};
+
+struct Reply {
+  int status = 0;
+  std::map<std::string, std::string> headers;  // by lower-case name; the last of a name counts
+  std::string body;                            // what no sink took
+
+  std::string Header(const std::string& name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? std::string() : found->second;
+  }
+};
+
+// Takes the body of a reply of status 200 or 206 piece by piece; false gives the exchange up.
+using Sink = std::function<bool(const Reply& reply, std::string_view piece)>;
+
+// Blocks; one thread at a time. Connections are kept and used again.
+class Http {
+ public:
+  // Both outlive this. Once `cancelled` is true every call returns kCancelled soon. Certificates are checked
+  // against the system's authorities, or the file that SSL_CERT_FILE names.
+  Http(const AddressPolicy& policy, const std::atomic<bool>& cancelled);
+  ~Http();
+  Http(const Http&) = delete;
+  Http& operator=(const Http&) = delete;
+
+  // Errors: kForbidden (HTTP, or an address that is not public, of a host that is not trusted), kUnavailable
+  // (no connection, no certificate, a broken or stalled stream, a body of more than 4 MiB that no sink
+  // takes), kCancelled.
+  api::Result<Reply> Exchange(const Request& request, const Sink& sink = {});
+
+ private:
+  struct Call;
+  struct Handle;
+  static void SetUp(Call& call, char* why);
+  static void SetMethod(Call& call);
+
+  const AddressPolicy& policy_;
+  const std::atomic<bool>& cancelled_;
+  std::unique_ptr<Handle> handle_;
+};
+
+}  // namespace quire::server::registry

@@ -1,0 +1,210 @@
+// A model from a registry into the store: its manifest, then each blob that is not there, then the name.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/model_manifest.h"
+#include "server/partial_blob.h"
+#include "server/registry/transfer.h"
+#include "server/store_layout.h"
+
+namespace quire::server::registry {
+namespace {
+
+constexpr size_t kBlobsAtOnce = 4;
+constexpr int kTries = 5;
+constexpr int kRounds = 3;
+constexpr auto kPause = std::chrono::milliseconds(100);
+
+std::string DigestOf(const Layer& layer) { return "sha256:" + layer.blob.substr(layer.blob.find('-') + 1); }
+
+std::unexpected<api::Error> Refused(const std::string& host, std::string_view what, int status) {
+  return api::Fail(status == 404 ? api::ErrorCode::kNotFound : api::ErrorCode::kUnavailable,
+                   fmt::format("{}: {} (HTTP {})", host, what, status));
+}
+
+bool MayPass(const api::Error& error) { return error.code == api::ErrorCode::kUnavailable; }
+
+// One blob: what is missing of it, checked, and given its name.
+class BlobPull {
+ public:
+  BlobPull(const TransferJob& job, Session& session, const Layer& layer)
+      : job_(job),
+        session_(session),
+        layer_(layer),
+        status_(fmt::format("pulling {}", layer.blob.substr(layer.blob.find('-') + 1, 12))) {}
+
+  api::Result<void> Run() {
+    Tell(0);
+    auto partial = Open();
+    if (!partial) return std::unexpected(partial.error());
+    if (!*partial) {  // somebody else has brought it meanwhile
+      Tell(layer_.size);
+      return {};
+    }
+    for (int tried = 1;; ++tried) {
+      auto fetched = Fetch(**partial);
+      if (fetched) break;
+      if (!MayPass(fetched.error()) || tried == kTries || job_.transfer.cancelled()) return fetched;
+      for (int i = 0; i < 5 * tried && !job_.transfer.cancelled(); ++i) std::this_thread::sleep_for(kPause);
+    }
+    return (*partial)->Finish(layer_.blob);
+  }
+
+ private:
+  void Tell(int64_t completed) { job_.transfer.Count(status_, DigestOf(layer_), layer_.size, completed); }
+
+  // Nothing: the blob is there. Waits while another transfer brings it.
+  api::Result<std::optional<PartialBlob>> Open() {
+    while (!job_.transfer.cancelled()) {
+      if (job_.store.HasBlob(layer_)) return std::nullopt;
+      auto partial = job_.store.OpenPartial(layer_.blob);
+      if (!partial) return std::unexpected(partial.error());
+      if (*partial) return std::move(*partial);
+      std::this_thread::sleep_for(kPause);
+    }
+    return api::Fail(api::ErrorCode::kCancelled, "cancelled");
+  }
+
+  api::Result<void> Fetch(PartialBlob& partial) {
+    if (partial.size() > layer_.size) {
+      if (auto emptied = partial.Truncate(); !emptied) return emptied;
+    }
+    if (partial.size() == layer_.size && layer_.size > 0) return {};
+    Request request{.url = session_.UrlOf("blobs/" + DigestOf(layer_))};
+    const int64_t begin = partial.size();
+    if (begin > 0) request.headers.push_back(fmt::format("Range: bytes={}-", begin));
+    api::Result<void> written;
+    bool first = true;
+    const auto sink = [&](const Reply& reply, std::string_view piece) {
+      if (std::exchange(first, false) && !Continues(reply, begin)) written = partial.Truncate();
+      if (written && partial.size() + static_cast<int64_t>(piece.size()) > layer_.size) {
+        written = api::Fail(api::ErrorCode::kBadModel,
+                            fmt::format("{}: longer than its manifest says", DigestOf(layer_)));
+      }
+      if (written) written = partial.Append(piece);
+      Tell(partial.size());
+      return written.has_value();
+    };
+    const auto reply = session_.Send(std::move(request), sink);
+    if (!written) return written;
+    if (!reply) return std::unexpected(reply.error());
+    if (reply->status == 416) {
+      if (auto emptied = partial.Truncate(); !emptied) return emptied;
+      return Refused(job_.name.host, "the registry cannot go on where it stopped", 416);
+    }
+    if (reply->status != 200 && reply->status != 206) {
+      return Refused(job_.name.host, fmt::format("no blob {}", DigestOf(layer_)), reply->status);
+    }
+    if (partial.size() < layer_.size) {
+      return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: cut short", DigestOf(layer_)));
+    }
+    return {};
+  }
+
+  // Whether the answer begins where we stopped.
+  static bool Continues(const Reply& reply, int64_t begin) {
+    return begin == 0 || (reply.status == 206 &&
+                          reply.Header("content-range").starts_with(fmt::format("bytes {}-", begin)));
+  }
+
+  const TransferJob& job_;
+  Session& session_;
+  const Layer& layer_;
+  const std::string status_;
+};
+
+class ModelPull {
+ public:
+  explicit ModelPull(const TransferJob& job) : job_(job) {}
+
+  api::Result<void> Run() {
+    job_.transfer.Say("pulling manifest");
+    auto text = FetchManifest();
+    if (!text) return std::unexpected(text.error());
+    const auto manifest = ParseManifest(*text);
+    if (!manifest) {
+      return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: the manifest is broken: {}",
+                                                              job_.name.host, manifest.error().message));
+    }
+    const auto needed = Needed(*manifest);
+    // A blob that was there may go with the last other model that used it, until the name stands.
+    for (int round = 1;; ++round) {
+      if (auto fetched = FetchAll(needed); !fetched) return fetched;
+      job_.transfer.Say("verifying sha256 digest");
+      job_.transfer.Say("writing manifest");
+      auto entered = job_.store.RegisterManifest(job_.name, *text);
+      if (entered || entered.error().code != api::ErrorCode::kNotFound || round == kRounds) return entered;
+    }
+  }
+
+ private:
+  Session NewSession() const {
+    return {job_.settings, job_.policy, job_.name, job_.insecure, false, job_.transfer.cancelled()};
+  }
+
+  api::Result<std::string> FetchManifest() {
+    Session session = NewSession();
+    Request request{.url = session.UrlOf("manifests/" + job_.name.tag),
+                    .headers = {"Accept: application/vnd.docker.distribution.manifest.v2+json, "
+                                "application/vnd.oci.image.manifest.v1+json"}};
+    auto reply = session.Send(std::move(request));
+    if (!reply) return std::unexpected(reply.error());
+    if (reply->status == 404) {
+      return api::Fail(api::ErrorCode::kNotFound, "pull model manifest: file does not exist");
+    }
+    if (reply->status != 200) return Refused(job_.name.host, "pull model manifest", reply->status);
+    if (static_cast<int64_t>(reply->body.size()) > kManifestBytesMax) {
+      return api::Fail(api::ErrorCode::kBadModel, "pull model manifest: too long");
+    }
+    return std::move(reply->body);
+  }
+
+  // Each blob once, the large ones first.
+  static std::vector<Layer> Needed(const Manifest& manifest) {
+    std::vector<Layer> layers = manifest.layers;
+    layers.push_back(manifest.config);
+    std::set<std::string> seen;
+    std::erase_if(layers, [&seen](const Layer& layer) { return !seen.insert(layer.blob).second; });
+    std::ranges::stable_sort(layers, std::ranges::greater(), &Layer::size);
+    return layers;
+  }
+
+  api::Result<void> FetchAll(const std::vector<Layer>& layers) {
+    std::atomic<size_t> next = 0;
+    std::mutex mutex;
+    api::Result<void> result;
+    const auto work = [&] {
+      Session session = NewSession();
+      for (size_t i = next++; i < layers.size(); i = next++) {
+        auto fetched = BlobPull(job_, session, layers[i]).Run();
+        if (fetched) continue;
+        next = layers.size();
+        const std::scoped_lock lock(mutex);
+        if (result) result = std::move(fetched);
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < std::min(kBlobsAtOnce, layers.size()); ++i) threads.emplace_back(work);
+    work();
+    threads.clear();
+    return result;
+  }
+
+  const TransferJob& job_;
+};
+
+}  // namespace
+
+api::Result<void> Pull(const TransferJob& job) { return ModelPull(job).Run(); }
+
+}  // namespace quire::server::registry

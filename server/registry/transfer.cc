@@ -1,0 +1,87 @@
+#include "server/registry/transfer.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace quire::server::registry {
+namespace {
+
+constexpr size_t kTransfersMax = 8;
+
+}  // namespace
+
+void Transfer::Say(std::string status) {
+  const std::scoped_lock lock(mutex_);
+  news_.push_back({.status = std::move(status)});
+}
+
+void Transfer::Count(const std::string& status, const std::string& digest, int64_t total, int64_t completed) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = std::ranges::find_if(
+      news_, [&](const News& news) { return news.digest == digest && news.status == status; });
+  if (known != news_.end()) {
+    known->completed = completed;
+  } else {
+    news_.push_back({status, digest, total, completed});
+  }
+}
+
+void Transfer::End(api::Result<void> result) {
+  const std::scoped_lock lock(mutex_);
+  result_ = std::move(result);
+}
+
+std::vector<News> Transfer::TakeNews() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(news_, {});
+}
+
+std::optional<api::Result<void>> Transfer::result() const {
+  const std::scoped_lock lock(mutex_);
+  return result_;
+}
+
+Transfers::Transfers(Settings settings, StoreTransfer store)
+    : settings_(std::move(settings)), policy_(settings_.trusted), store_(std::move(store)) {
+  store_.RemoveOld();
+}
+
+Transfers::~Transfers() {
+  for (Running& running : running_) running.transfer->Cancel();
+  running_.clear();
+}
+
+template <class Work>
+api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
+  std::erase_if(running_, [](const Running& running) { return running.transfer->result().has_value(); });
+  if (running_.size() >= kTransfersMax) {
+    return api::Fail(api::ErrorCode::kOverloaded, "too many models are pulled or pushed at this moment");
+  }
+  auto transfer = std::make_shared<Transfer>();
+  std::jthread thread([transfer, work = std::move(work)] {
+    api::Result<void> result = api::Fail(api::ErrorCode::kInternal, "the transfer failed");
+    try {
+      result = work(*transfer);
+    } catch (const std::exception& error) {
+      result = api::Fail(api::ErrorCode::kInternal, error.what());
+    }
+    transfer->End(std::move(result));
+  });
+  running_.push_back({transfer, std::move(thread)});
+  return transfer;
+}
+
+api::Result<std::shared_ptr<Transfer>> Transfers::Pull(api::ModelName name, bool insecure) {
+  return Start([this, name = std::move(name), insecure](Transfer& transfer) {
+    return registry::Pull({settings_, policy_, store_, transfer, name, insecure});
+  });
+}
+
+api::Result<std::shared_ptr<Transfer>> Transfers::Push(api::ModelName name, bool insecure) {
+  return Start([this, name = std::move(name), insecure](Transfer& transfer) {
+    return registry::Push({settings_, policy_, store_, transfer, name, insecure});
+  });
+}
+
+}  // namespace quire::server::registry

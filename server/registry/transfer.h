@@ -1,0 +1,89 @@
+// A pull or push under way: work on a thread of its own, told of to whoever asks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "api/error.h"
+#include "api/model_name.h"
+#include "server/registry/session.h"
+#include "server/store_transfer.h"
+
+namespace quire::server::registry {
+
+// What happened since it was last asked for.
+struct News {
+  std::string status;
+  std::string digest = {};  // empty: no bytes are counted
+  int64_t total = 0;
+  int64_t completed = 0;
+};
+
+// Shared by the working thread and the client's handler; any thread.
+class Transfer {
+ public:
+  void Say(std::string status);
+  // Bytes of a blob; only the latest count of one is kept.
+  void Count(const std::string& status, const std::string& digest, int64_t total, int64_t completed);
+  void End(api::Result<void> result);
+
+  std::vector<News> TakeNews();
+  // Nothing while it works.
+  std::optional<api::Result<void>> result() const;
+
+  // The work ends soon after this, with kCancelled.
+  void Cancel() { cancelled_ = true; }
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<News> news_;                   // guarded by mutex_
+  std::optional<api::Result<void>> result_;  // guarded by mutex_
+  std::atomic<bool> cancelled_ = false;
+};
+
+// Starts transfers and sees to it that none outlives it. I/O thread only.
+class Transfers {
+ public:
+  Transfers(Settings settings, StoreTransfer store);
+  ~Transfers();  // cancels all and waits for them
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  // kOverloaded when too many are under way.
+  api::Result<std::shared_ptr<Transfer>> Pull(api::ModelName name, bool insecure);
+  api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure);
+
+ private:
+  struct Running {
+    std::shared_ptr<Transfer> transfer;
+    std::jthread thread;
+  };
+  template <class Work>
+  api::Result<std::shared_ptr<Transfer>> Start(Work work);
+
+  const Settings settings_;
+  const AddressPolicy policy_;
+  const StoreTransfer store_;
+  std::vector<Running> running_;
+};
+
+// What the threads do. They block until it is done or cancelled.
+struct TransferJob {
+  const Settings& settings;
+  const AddressPolicy& policy;
+  const StoreTransfer& store;
+  Transfer& transfer;
+  api::ModelName name;
+  bool insecure = false;
+};
+api::Result<void> Pull(const TransferJob& job);
+api::Result<void> Push(const TransferJob& job);
+
+}  // namespace quire::server::registry
