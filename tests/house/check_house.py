@@ -25,6 +25,7 @@ MAY_INCLUDE = {
     "runner/tokenizer": {"api", "runner/weights"},
     "runner/sampler": {"api"},
     "runner/output": {"api"},
+    "runner/constraint": {"api"},
     "runner/prompt": {"api", "runner/jinja", "runner/weights"},
     "runner/models": {"api", "cache", "runner/kernels", "runner/weights"},
 }

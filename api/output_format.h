@@ -1,0 +1,23 @@
+// What a request asks its answer to be. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace quire::api {
+
+// The runner compiles it; what it cannot enforce it refuses.
+struct OutputFormat {
+  enum class Kind : uint8_t {
+    kJson,        // any JSON value
+    kJsonObject,  // any JSON object
+    kSchema,      // text: a JSON Schema
+    kRegex,       // text: a regular expression that the whole answer matches
+    kChoice,      // text: a JSON list of strings, one of which the answer is
+  };
+  Kind kind = Kind::kJson;
+  std::string text = {};
+  std::string field = {};  // of the request, for messages: "format"
+};
+
+}  // namespace quire::api

@@ -1,0 +1,282 @@
+#include "runner/constraint/automaton.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+namespace quire::runner::constraint {
+namespace {
+
+std::unexpected<api::Error> TooLarge(std::string_view what) {
+  return api::Fail(api::ErrorCode::kUnsupported,
+                   fmt::format("the format is too large: its automaton would need more than {}", what));
+}
+
+class NfaBuilder {
+ public:
+  uint32_t NewState() {
+    nfa_.states.emplace_back();
+    return static_cast<uint32_t>(nfa_.states.size() - 1);
+  }
+  bool full() const { return nfa_.states.size() > kNfaStatesMax; }
+  Nfa Take() { return std::move(nfa_); }
+
+  void Add(const Part& part, uint32_t from, uint32_t to) {
+    if (full()) return;
+    std::visit([&](const auto& form) { AddForm(form, from, to); }, part.form);
+  }
+
+ private:
+  void AddForm(const Part::Bytes& ranges, uint32_t from, uint32_t to) {
+    for (const ByteRange& range : ranges) nfa_.states[from].edges.push_back({to, range});
+  }
+  void AddForm(const std::string& text, uint32_t from, uint32_t to) {
+    if (text.empty()) return nfa_.states[from].silent.push_back(to);
+    for (size_t i = 0; i < text.size(); ++i) {
+      const uint32_t next = i + 1 == text.size() ? to : NewState();
+      const auto byte = static_cast<uint8_t>(text[i]);
+      nfa_.states[from].edges.push_back({next, {byte, byte}});
+      from = next;
+    }
+  }
+  void AddForm(const Part::Graph& graph, uint32_t from, uint32_t to) {
+    std::vector<uint32_t> at(graph.nodes);
+    for (uint32_t node = 0; node < graph.nodes; ++node) at[node] = NewState();
+    nfa_.states[from].silent.push_back(at[0]);
+    nfa_.states[at[1]].silent.push_back(to);
+    for (const Part::Edge& edge : graph.edges) {
+      if (edge.label == nullptr) {
+        nfa_.states[at[edge.from]].silent.push_back(at[edge.to]);
+      } else {
+        Add(*edge.label, at[edge.from], at[edge.to]);
+      }
+    }
+  }
+  void AddForm(const Part::Call& call, uint32_t from, uint32_t to) {
+    nfa_.states[from].calls.push_back({call.rule, to});
+  }
+  void AddForm(const Part::Automaton& dfa, uint32_t from, uint32_t to) {
+    std::vector<ByteRange> ranges;  // one per class
+    for (int byte = 0; byte <= 0xFF; ++byte) {
+      const auto at = static_cast<uint8_t>(byte);
+      if (dfa->classes.of(at) == ranges.size()) ranges.push_back({at, at});
+      ranges.back().last = at;
+    }
+    const auto base = static_cast<uint32_t>(nfa_.states.size());
+    for (size_t i = 0; i < dfa->states(); ++i) NewState();
+    nfa_.states[from].silent.push_back(base);
+    for (StateId state = 0; state < dfa->states(); ++state) {
+      Nfa::State& out = nfa_.states[base + state];
+      if (dfa->accepting[state] != 0) out.silent.push_back(to);
+      for (const ByteRange& bytes : ranges) {
+        const StateId next = dfa->Next(state, bytes.first);
+        if (next == kDead) continue;
+        const bool extends = !out.edges.empty() && out.edges.back().to == base + next &&
+                             out.edges.back().bytes.last + 1 == bytes.first;
+        if (extends) {
+          out.edges.back().bytes.last = bytes.last;
+        } else {
+          out.edges.push_back({base + next, bytes});
+        }
+      }
+    }
+  }
+
+  Nfa nfa_;
+};
+
+struct SetHash {
+  size_t operator()(const std::vector<uint32_t>& set) const {
+    uint64_t hash = 0x9E3779B97F4A7C15U;
+    for (const uint32_t x : set) hash = ((hash ^ x) * 0xFF51AFD7ED558CCDU) ^ (hash >> 29U);
+    return hash;
+  }
+};
+
+constexpr size_t kWorkMax = size_t{48} << 20;
+
+// Subset construction.
+class Determinizer {
+ public:
+  Determinizer(const Nfa& nfa, const ByteClasses& classes) : nfa_(nfa), marked_(nfa.states.size()) {
+    dfa_.classes = classes;
+    by_class_.resize(classes.count());
+  }
+
+  api::Result<Dfa> Run() {
+    Find({0});
+    for (StateId state = 0; state < sets_.size(); ++state) {
+      const bool too_large = sets_.size() > kDfaStatesMax || work_ > kWorkMax ||
+                             sets_.size() * by_class_.size() > kDfaEntriesMax;
+      if (too_large) return TooLarge(fmt::format("{} states, or too ambiguous ones", kDfaStatesMax));
+      Expand(state);
+    }
+    return std::move(dfa_);
+  }
+
+ private:
+  // The state for what `set` reaches silently.
+  StateId Find(std::vector<uint32_t> set) {
+    ++mark_;
+    std::erase_if(set, [this](uint32_t s) { return std::exchange(marked_[s], mark_) == mark_; });
+    for (size_t i = 0; i < set.size(); ++i) {
+      for (const uint32_t s : nfa_.states[set[i]].silent) {
+        if (std::exchange(marked_[s], mark_) != mark_) set.push_back(s);
+      }
+    }
+    work_ += set.size();
+    // States that only lead on silently tell nothing.
+    std::erase_if(set, [this](uint32_t s) {
+      return s != 1 && nfa_.states[s].edges.empty() && nfa_.states[s].calls.empty();
+    });
+    std::ranges::sort(set);
+    const auto [found, added] = ids_.try_emplace(std::move(set), static_cast<StateId>(sets_.size()));
+    if (added) {
+      sets_.push_back(&found->first);
+      dfa_.accepting.push_back(std::ranges::binary_search(found->first, 1U) ? 1 : 0);
+      dfa_.calls.emplace_back();
+    }
+    return found->second;
+  }
+
+  void Expand(StateId state) {
+    for (auto& targets : by_class_) targets.clear();
+    std::map<uint32_t, std::vector<uint32_t>> by_rule;
+    for (const uint32_t s : *sets_[state]) {
+      for (const Nfa::Edge& edge : nfa_.states[s].edges) {
+        const size_t last = dfa_.classes.of(edge.bytes.last);
+        for (size_t c = dfa_.classes.of(edge.bytes.first); c <= last; ++c) by_class_[c].push_back(edge.to);
+      }
+      for (const RuleCall& call : nfa_.states[s].calls) by_rule[call.rule].push_back(call.then);
+    }
+    StateId last = kDead;
+    for (size_t c = 0; c < by_class_.size(); ++c) {
+      const bool as_before = c > 0 && by_class_[c] == by_class_[c - 1];
+      if (!as_before) last = by_class_[c].empty() ? kDead : Find(by_class_[c]);
+      dfa_.next.push_back(last);
+    }
+    for (auto& [rule, targets] : by_rule) {
+      const StateId then = Find(std::move(targets));
+      dfa_.calls[state].push_back({rule, then});
+    }
+  }
+
+  const Nfa& nfa_;
+  Dfa dfa_;
+  std::unordered_map<std::vector<uint32_t>, StateId, SetHash> ids_;
+  std::vector<const std::vector<uint32_t>*> sets_;  // [states] NFA states, ascending
+  std::vector<std::vector<uint32_t>> by_class_;
+  std::vector<uint32_t> marked_;
+  uint32_t mark_ = 0;
+  size_t work_ = 0;  // states of sets looked at
+};
+
+// The pairs of states that both automata reach; `b` may be dead. `accepts` decides which pairs match.
+template <class Accepts>
+api::Result<Dfa> Product(const Dfa& a, const Dfa& b, bool needs_b, Accepts accepts) {
+  Dfa product;
+  for (int byte = 1; byte <= 0xFF; ++byte) {
+    const auto at = static_cast<uint8_t>(byte);
+    const auto before = static_cast<uint8_t>(byte - 1);
+    if (a.classes.of(at) != a.classes.of(before) || b.classes.of(at) != b.classes.of(before)) {
+      product.classes.Separate({at, 0xFF});
+    }
+  }
+  product.classes.Finish();
+  std::map<std::pair<StateId, StateId>, StateId> ids;
+  std::vector<std::pair<StateId, StateId>> pairs;
+  const auto find = [&](std::pair<StateId, StateId> pair) {
+    const auto [found, added] = ids.try_emplace(pair, static_cast<StateId>(pairs.size()));
+    if (added) {
+      pairs.push_back(pair);
+      const bool a_accepts = a.accepting[pair.first] != 0;
+      const bool b_accepts = pair.second != kDead && b.accepting[pair.second] != 0;
+      product.accepting.push_back(accepts(a_accepts, b_accepts) ? 1 : 0);
+    }
+    return found->second;
+  };
+  find({0, 0});
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs.size() > kDfaStatesMax) return TooLarge(fmt::format("{} states", kDfaStatesMax));
+    const auto [x, y] = pairs[i];
+    size_t classes_done = 0;
+    for (int byte = 0; byte <= 0xFF; ++byte) {
+      const auto at = static_cast<uint8_t>(byte);
+      if (product.classes.of(at) < classes_done) continue;
+      ++classes_done;
+      const StateId next_x = a.Next(x, at);
+      const StateId next_y = y == kDead ? kDead : b.Next(y, at);
+      const bool dead = next_x == kDead || (needs_b && next_y == kDead);
+      product.next.push_back(dead ? kDead : find({next_x, next_y}));
+    }
+  }
+  product.calls.resize(pairs.size());
+  return product;
+}
+
+}  // namespace
+
+void ByteClasses::Separate(ByteRange range) {
+  borders_.set(range.first);
+  borders_.set(static_cast<size_t>(range.last) + 1);
+}
+
+void ByteClasses::Finish() {
+  size_t current = 0;
+  for (size_t byte = 0; byte < of_.size(); ++byte) {
+    if (byte > 0 && borders_.test(byte)) ++current;
+    of_[byte] = static_cast<uint8_t>(current);
+  }
+  count_ = current + 1;
+}
+
+api::Result<Nfa> BuildNfa(const Part& part) {
+  NfaBuilder builder;
+  const uint32_t from = builder.NewState();
+  const uint32_t to = builder.NewState();
+  builder.Add(part, from, to);
+  if (builder.full()) return TooLarge(fmt::format("{} places", kNfaStatesMax));
+  return builder.Take();
+}
+
+void Separate(const Nfa& nfa, ByteClasses& classes) {
+  for (const Nfa::State& state : nfa.states) {
+    for (const Nfa::Edge& edge : state.edges) classes.Separate(edge.bytes);
+  }
+}
+
+api::Result<Dfa> Determinize(const Nfa& nfa, const ByteClasses& classes) {
+  return Determinizer(nfa, classes).Run();
+}
+
+api::Result<Dfa> BuildDfa(const Part& part) {
+  const auto nfa = BuildNfa(part);
+  if (!nfa) return std::unexpected(nfa.error());
+  ByteClasses classes;
+  Separate(*nfa, classes);
+  classes.Finish();
+  return Determinize(*nfa, classes);
+}
+
+api::Result<Dfa> Intersect(const Dfa& a, const Dfa& b) {
+  return Product(a, b, true, [](bool in_a, bool in_b) { return in_a && in_b; });
+}
+
+api::Result<Dfa> Subtract(const Dfa& a, const Dfa& b) {
+  return Product(a, b, false, [](bool in_a, bool in_b) { return in_a && !in_b; });
+}
+
+bool Matches(const Dfa& dfa, std::string_view text) {
+  StateId state = 0;
+  for (const char c : text) {
+    state = dfa.Next(state, static_cast<uint8_t>(c));
+    if (state == kDead) return false;
+  }
+  return dfa.accepting[state] != 0;
+}
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,171 @@
+#include "runner/constraint/code_points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace quire::runner::constraint {
+namespace {
+
+constexpr uint32_t kLast = 0x10FFFF;
+constexpr uint32_t kSurrogateFirst = 0xD800;
+constexpr uint32_t kSurrogateLast = 0xDFFF;
+
+PartRef Digits(std::string_view ranges) {  // pairs of first and last
+  Part::Bytes bytes;
+  for (size_t i = 0; i + 1 < ranges.size(); i += 2) {
+    bytes.push_back({static_cast<uint8_t>(ranges[i]), static_cast<uint8_t>(ranges[i + 1])});
+  }
+  return Bytes(std::move(bytes));
+}
+
+// Sequences of byte ranges for a range of characters: it is halved until the characters of a part differ only
+// in whole last bytes.
+void AddUtf8(uint32_t first, uint32_t last, std::vector<PartRef>& out) {
+  for (const uint32_t length_max : {0x7FU, 0x7FFU, 0xFFFFU}) {
+    if (first <= length_max && length_max < last) {
+      AddUtf8(first, length_max, out);
+      return AddUtf8(length_max + 1, last, out);
+    }
+  }
+  if (last >= 0x80) {
+    for (uint32_t bits = 6; bits <= 18; bits += 6) {
+      const uint32_t mask = (1U << bits) - 1;
+      if ((first & ~mask) == (last & ~mask)) continue;
+      if ((first & mask) != 0) {
+        AddUtf8(first, first | mask, out);
+        return AddUtf8((first | mask) + 1, last, out);
+      }
+      if ((last & mask) != mask) {
+        AddUtf8(first, (last & ~mask) - 1, out);
+        return AddUtf8(last & ~mask, last, out);
+      }
+    }
+  }
+  const std::string from = EncodeUtf8(first);
+  const std::string to = EncodeUtf8(last);
+  std::vector<PartRef> sequence;
+  for (size_t i = 0; i < from.size(); ++i) {
+    sequence.push_back(Byte(static_cast<uint8_t>(from[i]), static_cast<uint8_t>(to[i])));
+  }
+  out.push_back(Sequence(std::move(sequence)));
+}
+
+// \u escapes of one character: any unit but a surrogate, or a pair of them.
+PartRef HexEscape() {
+  const PartRef hex = Digits("09afAF");
+  const PartRef d = Digits("ddDD");
+  const PartRef unit =
+      Choice({Sequence({Digits("09acefACEF"), hex, hex, hex}), Sequence({d, Digits("07"), hex, hex})});
+  const PartRef pair = Sequence({d, Digits("89abAB"), hex, hex, Literal("\\u"), d, Digits("cfCF"), hex, hex});
+  return Sequence({Literal("u"), Choice({unit, pair})});
+}
+
+}  // namespace
+
+CodePoints::CodePoints(std::initializer_list<Range> ranges) : ranges_(ranges) { Normalize(); }
+
+CodePoints CodePoints::All() { return {{0, kSurrogateFirst - 1}, {kSurrogateLast + 1, kLast}}; }
+
+void CodePoints::Add(Range range) {
+  ranges_.push_back(range);
+  Normalize();
+}
+
+void CodePoints::Add(const CodePoints& other) {
+  ranges_.insert(ranges_.end(), other.ranges_.begin(), other.ranges_.end());
+  Normalize();
+}
+
+void CodePoints::Normalize() {
+  std::ranges::sort(ranges_, {}, &Range::first);
+  std::vector<Range> merged;
+  for (const Range& range : ranges_) {
+    if (!merged.empty() && range.first <= merged.back().last + 1) {
+      merged.back().last = std::max(merged.back().last, range.last);
+    } else {
+      merged.push_back(range);
+    }
+  }
+  ranges_ = std::move(merged);
+}
+
+CodePoints CodePoints::Complement() const { return All().Without(*this); }
+
+CodePoints CodePoints::Without(const CodePoints& other) const {
+  CodePoints left;
+  for (Range range : ranges_) {
+    for (const Range& hole : other.ranges_) {
+      if (hole.last < range.first || hole.first > range.last) continue;
+      if (hole.first > range.first) left.ranges_.push_back({range.first, hole.first - 1});
+      range.first = hole.last + 1;
+      if (range.first > range.last) break;
+    }
+    if (range.first <= range.last) left.ranges_.push_back(range);
+  }
+  return left;
+}
+
+std::string EncodeUtf8(uint32_t c) {
+  const auto tail = [c](uint32_t shift) { return static_cast<char>(0x80U | (c >> shift & 0x3FU)); };
+  if (c < 0x80) return {static_cast<char>(c)};
+  if (c < 0x800) return {static_cast<char>(0xC0U | c >> 6U), tail(0)};
+  if (c < 0x10000) return {static_cast<char>(0xE0U | c >> 12U), tail(6), tail(0)};
+  return {static_cast<char>(0xF0U | c >> 18U), tail(12), tail(6), tail(0)};
+}
+
+std::vector<uint32_t> DecodeUtf8(std::string_view text) {
+  std::vector<uint32_t> decoded;
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[i]);
+    const size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    uint32_t c = length == 1 ? lead : lead & (0x7FU >> length);
+    for (size_t k = 1; k < length && i + k < text.size(); ++k) {
+      c = c << 6U | (static_cast<uint8_t>(text[i + k]) & 0x3FU);
+    }
+    decoded.push_back(c);
+    i += length;
+  }
+  return decoded;
+}
+
+PartRef Utf8(const CodePoints& set) {
+  std::vector<PartRef> sequences;
+  // Surrogates cannot be written.
+  const CodePoints writable = set.Without({{kSurrogateFirst, kSurrogateLast}});
+  for (const auto& range : writable.ranges()) {
+    AddUtf8(range.first, range.last, sequences);
+  }
+  return Choice(std::move(sequences));
+}
+
+PartRef JsonCharacter(const CodePoints& set) {
+  constexpr std::array<std::pair<uint32_t, std::string_view>, 7> kShort = {{{'\b', "\\b"},
+                                                                            {'\f', "\\f"},
+                                                                            {'\n', "\\n"},
+                                                                            {'\r', "\\r"},
+                                                                            {'\t', "\\t"},
+                                                                            {'"', "\\\""},
+                                                                            {'\\', "\\\\"}}};
+  const CodePoints escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  std::vector<PartRef> ways = {Utf8(set.Without(escaped))};
+  for (const auto& range : set.ranges()) {
+    for (uint32_t c = range.first; c <= std::min<uint32_t>(range.last, '\\'); ++c) {
+      if (c > 0x1F && c != '"' && c != '\\') continue;
+      const auto* found = std::ranges::find(kShort, c, &std::pair<uint32_t, std::string_view>::first);
+      ways.push_back(
+          Literal(found != kShort.end() ? std::string(found->second) : fmt::format("\\u{:04x}", c)));
+    }
+  }
+  return Choice(std::move(ways));
+}
+
+PartRef AnyJsonCharacter() {
+  const CodePoints plain = CodePoints::All().Without({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
+  const PartRef simple = Digits("\"\"\\\\//bbffnnrrtt");
+  return Choice({Utf8(plain), Sequence({Literal("\\"), Choice({simple, HexEscape()})})});
+}
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,47 @@
+// Sets of Unicode characters, and the bytes that write them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runner/constraint/parts.h"
+
+namespace quire::runner::constraint {
+
+// Characters of texts: surrogates are none.
+class CodePoints {
+ public:
+  struct Range {
+    uint32_t first = 0;
+    uint32_t last = 0;  // inclusive
+  };
+  CodePoints() = default;
+  CodePoints(std::initializer_list<Range> ranges);
+  static CodePoints All();
+
+  void Add(Range range);
+  void Add(const CodePoints& other);
+  CodePoints Complement() const;
+  CodePoints Without(const CodePoints& other) const;
+  bool empty() const { return ranges_.empty(); }
+  const std::vector<Range>& ranges() const { return ranges_; }  // ascending, apart
+
+ private:
+  void Normalize();
+  std::vector<Range> ranges_;
+};
+
+// One character of the set as UTF-8.
+PartRef Utf8(const CodePoints& set);
+// One character of the set inside a JSON string, written the one way that a printer would choose: itself, or
+// the short escape where it must be escaped.
+PartRef JsonCharacter(const CodePoints& set);
+// One character inside a JSON string, in any way that JSON has: surrogate escapes come as pairs.
+PartRef AnyJsonCharacter();
+
+// Bytes of one character. REQUIRES: <= 0x10FFFF.
+std::string EncodeUtf8(uint32_t code_point);
+// The characters of UTF-8 text. REQUIRES: valid.
+std::vector<uint32_t> DecodeUtf8(std::string_view text);
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,191 @@
+#include "runner/constraint/grammar.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace quire::runner::constraint {
+
+// Rules are numbered as in the book; the whole is one more.
+class GrammarCompiler {
+ public:
+  GrammarCompiler(const PartRef& whole, const RuleBook& book) : whole_(whole), book_(book) {}
+
+  api::Result<std::shared_ptr<const Grammar>> Run() {
+    if (auto built = BuildAutomata(); !built) return std::unexpected(built.error());
+    FindLiving();
+    if (!alive_[start_[book_.size()]]) {
+      return api::Fail(api::ErrorCode::kUnsupported, "the format allows no answer at all");
+    }
+    if (CallsItselfFirst()) {
+      return api::Fail(api::ErrorCode::kUnsupported,
+                       "the format refers to itself without anything in between");
+    }
+    Assemble();
+    FindFollow();
+    return std::make_shared<const Grammar>(std::move(grammar_));
+  }
+
+ private:
+  api::Result<void> BuildAutomata() {
+    std::vector<Nfa> nfas;
+    for (uint32_t rule = 0; rule <= book_.size(); ++rule) {
+      const PartRef& body = rule == book_.size() ? whole_ : book_.body(rule);
+      auto nfa = BuildNfa(body == nullptr ? *Never() : *body);
+      if (!nfa) return std::unexpected(nfa.error());
+      Separate(*nfa, classes_);
+      nfas.push_back(std::move(*nfa));
+    }
+    classes_.Finish();
+    for (const Nfa& nfa : nfas) {
+      auto dfa = Determinize(nfa, classes_);
+      if (!dfa) return std::unexpected(dfa.error());
+      start_.push_back(static_cast<StateId>(total_));
+      total_ += dfa->states();
+      if (total_ > kDfaStatesMax || total_ * classes_.count() > kDfaEntriesMax) {
+        return api::Fail(api::ErrorCode::kUnsupported,
+                         fmt::format("the format is too large: more than {} states", kDfaStatesMax));
+      }
+      dfas_.push_back(std::move(*dfa));
+    }
+    return {};
+  }
+
+  bool Lives(const Dfa& dfa, StateId base, StateId state) const {
+    if (dfa.accepting[state] != 0) return true;
+    for (size_t c = 0; c < classes_.count(); ++c) {
+      const StateId next = dfa.next[state * classes_.count() + c];
+      if (next != kDead && alive_[base + next]) return true;
+    }
+    for (const RuleCall& call : dfa.calls[state]) {
+      if (alive_[start_[call.rule]] && alive_[base + call.then]) return true;
+    }
+    return false;
+  }
+
+  // A state lives when the end of its rule can be reached from it. Backwards, until nothing changes.
+  void FindLiving() {
+    alive_.assign(total_, false);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t rule = dfas_.size(); rule-- > 0;) {
+        for (size_t state = dfas_[rule].states(); state-- > 0;) {
+          const StateId at = start_[rule] + static_cast<StateId>(state);
+          if (alive_[at] || !Lives(dfas_[rule], start_[rule], static_cast<StateId>(state))) continue;
+          alive_[at] = true;
+          changed = true;
+        }
+      }
+    }
+  }
+
+  // Calls at the start of a rule whose rules and continuations live.
+  template <class Visit>
+  void ForEachFirstCall(uint32_t rule, Visit visit) const {
+    for (const RuleCall& call : dfas_[rule].calls[0]) {
+      if (alive_[start_[call.rule]] && alive_[start_[rule] + call.then]) visit(call.rule);
+    }
+  }
+
+  bool CallsItselfFirst() const {
+    // Take away rules that begin with no call of one that is left, until nothing changes.
+    std::vector<bool> left(dfas_.size(), true);
+    size_t count = left.size();
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (uint32_t rule = 0; rule < left.size(); ++rule) {
+        if (!left[rule]) continue;
+        bool waits = false;
+        ForEachFirstCall(rule, [&](uint32_t called) { waits |= left[called]; });
+        if (waits) continue;
+        left[rule] = false;
+        --count;
+        changed = true;
+      }
+    }
+    return count > 0;
+  }
+
+  void Assemble() {
+    grammar_.classes_ = classes_;
+    grammar_.start_ = start_[book_.size()];
+    grammar_.next_.reserve(total_ * classes_.count());
+    for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
+      const Dfa& dfa = dfas_[rule];
+      const StateId base = start_[rule];
+      for (StateId state = 0; state < dfa.states(); ++state) {
+        for (size_t c = 0; c < classes_.count(); ++c) {
+          const StateId next = dfa.next[state * classes_.count() + c];
+          grammar_.next_.push_back(next == kDead || !alive_[base + next] ? kDead : base + next);
+        }
+        grammar_.call_begin_.push_back(static_cast<uint32_t>(grammar_.calls_.size()));
+        for (const RuleCall& call : dfa.calls[state]) {
+          if (!alive_[start_[call.rule]] || !alive_[base + call.then]) continue;
+          grammar_.calls_.push_back({start_[call.rule], base + call.then});
+        }
+        const bool calls = grammar_.calls_.size() > grammar_.call_begin_.back();
+        grammar_.accepting_.push_back(dfa.accepting[state]);
+        grammar_.plain_.push_back(dfa.accepting[state] == 0 && !calls ? 1 : 0);
+        grammar_.rule_of_.push_back(rule);
+      }
+    }
+    grammar_.call_begin_.push_back(static_cast<uint32_t>(grammar_.calls_.size()));
+  }
+
+  ByteSet OwnFirst(StateId state) const {
+    ByteSet first;
+    for (size_t byte = 0; byte < first.size(); ++byte) {
+      if (grammar_.Next(state, static_cast<uint8_t>(byte)) != kDead) first.set(byte);
+    }
+    return first;
+  }
+
+  // First bytes of a state, its calls and the end of its rule included; `follow` as known so far.
+  ByteSet First(StateId state, const std::vector<ByteSet>& starts) const {
+    ByteSet first = OwnFirst(state);
+    for (const Grammar::Call& call : grammar_.Calls(state)) {
+      const uint32_t rule = grammar_.rule_of_[call.start];
+      first |= starts[rule];
+      if (grammar_.Accepting(call.start)) first |= grammar_.follow_[rule];
+    }
+    if (grammar_.Accepting(state)) first |= grammar_.follow_[grammar_.rule_of_[state]];
+    return first;
+  }
+
+  void FindFollow() {
+    grammar_.follow_.resize(dfas_.size());
+    std::vector<ByteSet> starts(dfas_.size());
+    for (bool changed = true; changed;) {
+      changed = false;
+      const auto grow = [&changed](ByteSet& set, const ByteSet& more) {
+        if ((set | more) == set) return;
+        set |= more;
+        changed = true;
+      };
+      for (uint32_t rule = 0; rule < dfas_.size(); ++rule) grow(starts[rule], First(start_[rule], starts));
+      for (const Grammar::Call& call : grammar_.calls_) {
+        grow(grammar_.follow_[grammar_.rule_of_[call.start]], First(call.then, starts));
+      }
+    }
+  }
+
+  const PartRef& whole_;
+  const RuleBook& book_;
+  ByteClasses classes_;
+  std::vector<Dfa> dfas_;       // [rules]
+  std::vector<StateId> start_;  // [rules] first state of each
+  size_t total_ = 0;            // states
+  std::vector<bool> alive_;     // [states]
+  Grammar grammar_;
+};
+
+size_t Grammar::bytes() const {
+  return next_.size() * sizeof(StateId) + accepting_.size() * 10 + calls_.size() * sizeof(Call) +
+         follow_.size() * sizeof(ByteSet);
+}
+
+api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const PartRef& whole, const RuleBook& rules) {
+  return GrammarCompiler(whole, rules).Run();
+}
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,61 @@
+// A compiled grammar: one automaton per rule, in one table, with calls between them.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "api/error.h"
+#include "runner/constraint/automaton.h"
+#include "runner/constraint/parts.h"
+
+namespace quire::runner::constraint {
+
+using ByteSet = std::bitset<256>;
+
+// Immutable, any thread. From every state the end can be reached, so that a text which went through is the
+// beginning of one that matches.
+class Grammar {
+ public:
+  struct Call {
+    StateId start = 0;  // of the rule
+    StateId then = 0;
+  };
+
+  StateId start() const { return start_; }
+  size_t states() const { return accepting_.size(); }
+  StateId Next(StateId state, uint8_t byte) const {
+    return next_[state * classes_.count() + classes_.of(byte)];
+  }
+  // The end of the rule that the state is in.
+  bool Accepting(StateId state) const { return accepting_[state] != 0; }
+  std::span<const Call> Calls(StateId state) const {
+    return std::span(calls_).subspan(call_begin_[state], call_begin_[state + 1] - call_begin_[state]);
+  }
+  // No calls, and not the end of its rule.
+  bool Plain(StateId state) const { return plain_[state] != 0; }
+  // Bytes that may come after the end of the rule that the state is in.
+  const ByteSet& FollowOf(StateId state) const { return follow_[rule_of_[state]]; }
+
+  size_t bytes() const;  // memory
+
+ private:
+  friend class GrammarCompiler;
+  StateId start_ = 0;
+  ByteClasses classes_;
+  std::vector<StateId> next_;         // [states, classes]
+  std::vector<uint8_t> accepting_;    // [states]
+  std::vector<uint8_t> plain_;        // [states]
+  std::vector<uint32_t> rule_of_;     // [states]
+  std::vector<uint32_t> call_begin_;  // [states + 1]
+  std::vector<Call> calls_;
+  std::vector<ByteSet> follow_;  // [rules]
+};
+
+// kUnsupported when it is too large, when a rule begins with a call of itself, or when nothing matches.
+api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const PartRef& whole, const RuleBook& rules);
+
+}  // namespace quire::runner::constraint

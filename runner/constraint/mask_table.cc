@@ -1,0 +1,179 @@
+#include "runner/constraint/mask_table.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+#include <utility>
+
+namespace quire::runner::constraint {
+namespace {
+
+constexpr size_t kBytesMax = size_t{32} << 20;  // of all masks; beyond it the table starts anew
+
+// UTF-8 after the first byte: what the next may be, and how many follow it.
+struct Tail {
+  uint8_t lead_first, lead_last;
+  uint8_t first, last;  // of the second byte
+  int more;             // bytes behind the second
+};
+constexpr auto kTails = std::to_array<Tail>({
+    {0xC2, 0xDF, 0x80, 0xBF, 0},
+    {0xE0, 0xE0, 0xA0, 0xBF, 1},
+    {0xE1, 0xEC, 0x80, 0xBF, 1},
+    {0xED, 0xED, 0x80, 0x9F, 1},
+    {0xEE, 0xEF, 0x80, 0xBF, 1},
+    {0xF0, 0xF0, 0x90, 0xBF, 2},
+    {0xF1, 0xF3, 0x80, 0xBF, 2},
+    {0xF4, 0xF4, 0x80, 0x8F, 2},
+});
+
+}  // namespace
+
+MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
+    : grammar_(grammar),
+      vocabulary_(vocabulary),
+      levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2) {}
+
+const StateMask& MaskTable::Of(StateId state) {
+  if (const auto found = masks_.find(state); found != masks_.end()) return found->second;
+  StateMask mask = Build(state);
+  size_t bytes = sizeof(StateMask) + 64 + mask.tokens.capacity() * sizeof(api::TokenId) +
+                 mask.open.capacity() * sizeof(uint32_t);
+  if (mask.dense) bytes += mask.dense->words().size_bytes();
+  if (bytes_ + bytes > kBytesMax) {
+    masks_.clear();
+    bytes_ = 0;
+  }
+  bytes_ += bytes;
+  return masks_.insert_or_assign(state, std::move(mask)).first->second;
+}
+
+std::optional<StateId> MaskTable::AfterPlain(StateId state) {
+  const auto found = after_plain_.find(state);
+  if (found != after_plain_.end()) return found->second;
+  return after_plain_[state] = ComputeAfterPlain(state);
+}
+
+std::optional<StateId> MaskTable::ComputeAfterPlain(StateId state) const {
+  if (!grammar_.Calls(state).empty()) return std::nullopt;
+  const StateId target = grammar_.Next(state, ' ');
+  for (uint8_t byte = 0x20; byte < 0x80; ++byte) {
+    if (byte != '"' && byte != '\\' && grammar_.Next(state, byte) != target) return std::nullopt;
+  }
+  // States inside a character: every way through it must lead to the target.
+  const auto leads = [this](StateId from, uint8_t first, uint8_t last, int more, StateId to,
+                            const auto& self) -> bool {
+    if (from == kDead || !grammar_.Plain(from)) return from == kDead && to == kDead;
+    StateId seen = kDead - 1;
+    for (int byte = first; byte <= last; ++byte) {
+      const StateId next = grammar_.Next(from, static_cast<uint8_t>(byte));
+      if (next == seen) continue;
+      seen = next;
+      if (more == 0 ? next != to : !self(next, 0x80, 0xBF, more - 1, to, self)) return false;
+    }
+    return true;
+  };
+  for (const Tail& tail : kTails) {
+    StateId seen = kDead - 1;
+    for (int lead = tail.lead_first; lead <= tail.lead_last; ++lead) {
+      const StateId next = grammar_.Next(state, static_cast<uint8_t>(lead));
+      if (next == seen) continue;
+      seen = next;
+      if (!leads(next, tail.first, tail.last, tail.more, target, leads)) return std::nullopt;
+    }
+  }
+  return target;
+}
+
+size_t MaskTable::PlainRun(StateId state) {
+  std::unordered_set<StateId> passed;
+  bool ends_within = false;
+  for (size_t run = 0;; ++run) {
+    const auto next = AfterPlain(state);
+    if (!next) return 0;
+    if (*next == kDead) return ends_within ? 0 : run;
+    if (!passed.insert(state).second) return kEndless;
+    state = *next;
+    // A text that ends its rule on the way may go on after it.
+    ends_within |= grammar_.Accepting(state);
+  }
+}
+
+bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
+  ends = false;
+  to.state = kDead;
+  to.positions.clear();
+  if (from.state != kDead) {
+    const StateId next = grammar_.Next(from.state, byte);
+    if (next == kDead) return false;
+    if (grammar_.Plain(next)) {
+      to.state = next;
+      return true;
+    }
+    to.positions.push_back({next, kEmptyStack});
+    ends = Close(grammar_, stacks_, to.positions);
+    return true;
+  }
+  ends = Read(grammar_, stacks_, from.positions, byte, to.positions);
+  return !to.positions.empty();
+}
+
+// Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
+// that can follow the rule comes behind.
+void MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted,
+                         std::vector<uint32_t>& open) {
+  stacks_.Clear();
+  levels_[0].state = state;
+  const ByteSet& follow = grammar_.FollowOf(state);
+  for (uint32_t node = 0; node < trie.size();) {
+    const uint32_t depth = trie.depth(node);
+    bool ends = false;
+    if (!Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends)) {
+      node = trie.skip(node);
+      continue;
+    }
+    for (const api::TokenId id : trie.tokens(node)) accepted.Set(id);
+    if (ends) {
+      for (uint32_t child = node + 1; child < trie.skip(node); child = trie.skip(child)) {
+        if (!follow.test(trie.byte(child))) continue;
+        open.push_back(node);
+        break;
+      }
+    }
+    ++node;
+  }
+}
+
+StateMask MaskTable::Build(StateId state) {
+  StateMask mask;
+  mask.plain = PlainRun(state);
+  mask.of_other = mask.plain > 0;
+  TokenMask accepted(vocabulary_.size());
+  WalkFrom(state, mask.of_other ? vocabulary_.other() : vocabulary_.all(), accepted, mask.open);
+  const size_t count = accepted.Count();
+  if (count * sizeof(api::TokenId) < accepted.words().size_bytes()) {
+    mask.tokens = accepted.Ids();
+  } else {
+    mask.dense = std::make_unique<TokenMask>(std::move(accepted));
+  }
+  return mask;
+}
+
+void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, StackPool& stacks,
+                         TokenMask& out) {
+  const uint32_t top = trie.depth(node);
+  std::vector<Level>& levels = levels_;
+  for (uint32_t at = node + 1; at < trie.skip(node);) {
+    const uint32_t depth = trie.depth(at);
+    const Positions& before = depth == top + 1 ? from : levels[depth - 1].positions;
+    Read(grammar_, stacks, before, trie.byte(at), levels[depth].positions);
+    if (levels[depth].positions.empty()) {
+      at = trie.skip(at);
+      continue;
+    }
+    for (const api::TokenId id : trie.tokens(at)) out.Set(id);
+    ++at;
+  }
+}
+
+}  // namespace quire::runner::constraint

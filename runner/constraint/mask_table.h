@@ -1,0 +1,69 @@
+// For each state of a grammar, the tokens that may come next, as far as the state alone decides.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runner/constraint/grammar.h"
+#include "runner/constraint/positions.h"
+#include "runner/constraint/token_trie.h"
+
+namespace quire::runner::constraint {
+
+// Tokens that begin with a byte that the state itself reads. Those that go on after the end of the state's
+// rule are left open: they depend on who called.
+struct StateMask {
+  size_t plain = 0;                  // plain tokens of up to so many characters
+  std::vector<api::TokenId> tokens;  // where they are few
+  std::unique_ptr<TokenMask> dense;  // where they are many
+  bool of_other = false;             // `open` are nodes of the trie of tokens that are not plain
+  std::vector<uint32_t> open;        // trie nodes that end the rule; what is below them is open
+};
+
+// Fills itself as states are asked for. One thread, but for bytes().
+class MaskTable {
+ public:
+  MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary);
+
+  // Valid until the next call.
+  const StateMask& Of(StateId state);
+
+  // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
+  void AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, StackPool& stacks,
+                TokenMask& out);
+
+  size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kEndless = std::numeric_limits<size_t>::max();
+  // A state of a walk: one position without calls or end where `state` is not dead, else `positions`.
+  struct Level {
+    StateId state = kDead;
+    Positions positions;
+  };
+
+  StateMask Build(StateId state);
+  // How many plain characters the state can read, if it can read any that many times and nothing else
+  // matters; 0 when that cannot be told by one number.
+  size_t PlainRun(StateId state);
+  // The state after any one plain character; dead when none can be read, nothing when it depends on which.
+  std::optional<StateId> AfterPlain(StateId state);
+  std::optional<StateId> ComputeAfterPlain(StateId state) const;
+  void WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, std::vector<uint32_t>& open);
+  bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
+
+  const Grammar& grammar_;
+  const VocabularyIndex& vocabulary_;
+  std::unordered_map<StateId, StateMask> masks_;
+  std::unordered_map<StateId, std::optional<StateId>> after_plain_;
+  StackPool stacks_;           // of the walk in hand: relative to the rule's caller
+  std::vector<Level> levels_;  // [depth]
+  std::atomic<size_t> bytes_ = 0;
+};
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,66 @@
+// One answer's way through a grammar.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "runner/constraint/mask_table.h"
+
+namespace quire::runner::constraint {
+
+// A compiled grammar with the masks of one vocabulary. Immutable but for the masks: those belong to the
+// thread of the matchers (the engine's).
+class Constraint {
+ public:
+  Constraint(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const VocabularyIndex> vocabulary)
+      : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), masks_(*grammar_, *vocabulary_) {}
+
+  const Grammar& grammar() const { return *grammar_; }
+  const VocabularyIndex& vocabulary() const { return *vocabulary_; }
+  size_t bytes() const { return grammar_->bytes() + masks_.bytes(); }  // any thread
+
+ private:
+  friend class Matcher;
+  const std::shared_ptr<const Grammar> grammar_;
+  const std::shared_ptr<const VocabularyIndex> vocabulary_;
+  MaskTable masks_;
+};
+
+// One thread for all matchers of a constraint.
+class Matcher {
+ public:
+  explicit Matcher(std::shared_ptr<Constraint> constraint);
+
+  // The tokens that may come next: exactly those whose bytes keep the text the beginning of one that matches,
+  // and the end-of-generation tokens when it matches as it is. Valid until the next call of anything.
+  const TokenMask& Mask();
+  // The only token of Mask(), where it has one.
+  std::optional<api::TokenId> OnlyToken();
+
+  // Goes on by a token; false, and nothing changes, when Mask() does not have it.
+  bool Accept(api::TokenId token);
+
+  // The text matches as it is.
+  bool MayEnd() const { return may_end_; }
+  // It matches, and no token can come: the model has none that ends a generation.
+  bool Complete() { return may_end_ && Empty(); }
+  // No token can come, though it does not match: the vocabulary cannot spell what must come.
+  bool Stuck() { return !may_end_ && Empty(); }
+
+ private:
+  void FillMask();
+  bool Empty();
+
+  const std::shared_ptr<Constraint> constraint_;
+  StackPool stacks_;
+  Positions positions_;
+  std::array<Positions, 2> scratch_;
+  bool may_end_ = false;
+  bool ended_ = false;  // by an end-of-generation token
+  TokenMask mask_;
+  bool mask_valid_ = false;
+};
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,278 @@
+#include "runner/constraint/matcher.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "runner/constraint/schema.h"
+#include "runner/constraint/test_support.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::shared_ptr<Constraint> Constrain(const api::OutputFormat& format, const TestVocabulary& vocabulary) {
+  auto grammar = CompileFormat(format);
+  EXPECT_TRUE(grammar.has_value()) << format.text << ": " << grammar.error().message;
+  return std::make_shared<Constraint>(std::move(*grammar), vocabulary.Index());
+}
+
+// A mask must be exactly the tokens that can be taken.
+void ExpectExactMask(const Matcher& matcher, const TestVocabulary& vocabulary) {
+  Matcher asked = matcher;
+  const TokenMask mask = asked.Mask();
+  for (api::TokenId id = 0; id < vocabulary.size(); ++id) {
+    Matcher tried = matcher;
+    ASSERT_EQ(mask.Has(id), tried.Accept(id)) << "token " << id << " '" << vocabulary.Text(id) << "'";
+  }
+}
+
+// Random tokens that the mask allows, until the end; after a while those that close something. The text.
+std::string Walk(const std::shared_ptr<Constraint>& constraint, const TestVocabulary& vocabulary,
+                 std::mt19937& random) {
+  Matcher matcher(constraint);
+  std::string text;
+  for (int step = 0; step < 2000; ++step) {
+    if (step % 7 == 0) ExpectExactMask(matcher, vocabulary);
+    std::vector<api::TokenId> ids = matcher.Mask().Ids();
+    EXPECT_FALSE(ids.empty()) << "stuck behind " << text;
+    if (ids.empty()) return text;
+    if (step > 40) {
+      std::vector<api::TokenId> closing;
+      for (const api::TokenId id : ids) {
+        const std::string& bytes = vocabulary.Text(id);
+        if (id == TestVocabulary::kEnd || bytes == "\"" || bytes == "}" || bytes == "]")
+          closing.push_back(id);
+      }
+      if (!closing.empty()) ids = closing;
+    }
+    const api::TokenId id = ids[random() % ids.size()];
+    EXPECT_TRUE(matcher.Accept(id));
+    if (id == TestVocabulary::kEnd) return text;
+    text += vocabulary.Text(id);
+  }
+  ADD_FAILURE() << "no end: " << text;
+  return text;
+}
+
+// Says what is wrong with `value` for the keywords that RandomSchema() uses; empty when nothing is.
+std::string Check(const api::Json& schema, const api::Json& value, const api::Json& root) {
+  if (schema.is_boolean()) return schema.get<bool>() ? "" : "false";
+  const auto has = [&](const char* key) { return schema.contains(key); };
+  if (has("$ref")) return Check(root["$defs"]["d"], value, root);
+  if (has("anyOf")) {
+    for (const auto& choice : schema["anyOf"]) {
+      if (Check(choice, value, root).empty()) return "";
+    }
+    return "anyOf";
+  }
+  if (has("enum")) {
+    for (const auto& one : schema["enum"]) {
+      if (one == value) return "";
+    }
+    return "enum";
+  }
+  if (!has("type")) return "";
+  const std::string type = schema["type"];
+  if (type == "null") return value.is_null() ? "" : type;
+  if (type == "boolean") return value.is_boolean() ? "" : type;
+  if (type == "string") {
+    if (!value.is_string()) return type;
+    const auto& text = value.get_ref<const std::string&>();
+    size_t length = 0;
+    for (const char c : text) length += (static_cast<uint8_t>(c) & 0xC0U) != 0x80 ? 1 : 0;
+    return has("maxLength") && length > schema["maxLength"].get<size_t>() ? "maxLength" : "";
+  }
+  if (type == "integer" || type == "number") {
+    if (!value.is_number() || (type == "integer" && !value.is_number_integer())) return type;
+    return has("minimum") && value.get<double>() < schema["minimum"].get<double>() ? "minimum" : "";
+  }
+  if (type == "array") {
+    if (!value.is_array()) return type;
+    if (has("minItems") && value.size() < schema["minItems"].get<size_t>()) return "minItems";
+    if (has("maxItems") && value.size() > schema["maxItems"].get<size_t>()) return "maxItems";
+    for (const auto& item : value) {
+      const std::string wrong = has("items") ? Check(schema["items"], item, root) : "";
+      if (!wrong.empty()) return "items/" + wrong;
+    }
+    return "";
+  }
+  if (!value.is_object()) return type;
+  for (const auto& name : schema["required"]) {
+    if (!value.contains(name.get<std::string>())) return "required";
+  }
+  for (const auto& [name, member] : value.get_ref<const api::Json::object_t&>()) {
+    const bool declared = schema["properties"].contains(name);
+    if (!declared && has("additionalProperties") && schema["additionalProperties"] == false) return name;
+    const std::string wrong = declared ? Check(schema["properties"][name], member, root) : "";
+    if (!wrong.empty()) return name + "/" + wrong;
+  }
+  return "";
+}
+
+std::string RandomSchema(std::mt19937& random, int depth) {
+  const auto pick = [&random](size_t n) { return random() % n; };
+  const auto number = [&](size_t n) { return std::to_string(pick(n)); };
+  switch (pick(depth > 3 ? 6 : 11)) {
+    case 0:
+      return R"({"type":"string"})";
+    case 1:
+      return R"({"type":"string","maxLength":)" + number(6) + "}";
+    case 2:
+      return R"({"type":"integer","minimum":)" + number(500) + "}";
+    case 3:
+      return R"({"type":"number"})";
+    case 4:
+      return R"({"enum":["a","ab",12,null,{"k":[1]}]})";
+    case 5:
+      return R"({"type":"boolean"})";
+    case 6:
+    case 7:
+      return R"({"type":"array","minItems":)" + number(3) + R"(,"maxItems":)" + std::to_string(3 + pick(20)) +
+             R"(,"items":)" + RandomSchema(random, depth + 1) + "}";
+    case 8:
+      return R"({"anyOf":[)" + RandomSchema(random, depth + 1) + "," + RandomSchema(random, depth + 1) + "]}";
+    case 9:
+      return R"({"anyOf":[{"$ref":"#/$defs/d"},{"type":"null"}]})";
+    default:
+      break;
+  }
+  std::string properties;
+  std::string required;
+  for (const std::string name : {"name", "item", "id", "日", "q\\\"k"}) {
+    if (pick(3) == 0) continue;
+    properties += (properties.empty() ? "\"" : ",\"") + name + "\":" + RandomSchema(random, depth + 1);
+    if (pick(2) == 0) required += (required.empty() ? "\"" : ",\"") + name + "\"";
+  }
+  return R"({"type":"object","properties":{)" + properties + R"(},"required":[)" + required + "]" +
+         (pick(2) == 0 ? R"(,"additionalProperties":false})" : "}");
+}
+
+TEST(Matcher, RandomSchemasGiveValidDocumentsAndExactMasks) {
+  const TestVocabulary vocabulary;
+  std::mt19937 random(20261121);
+  for (int round = 0; round < 120; ++round) {
+    const std::string inner = RandomSchema(random, 1);
+    const std::string schema =
+        R"({"$defs":{"d":{"type":"object","properties":{"n":{"anyOf":[{"$ref":"#/$defs/d"},{"type":"null"}]}},)"
+        R"("required":["n"]}},"type":"object","properties":{"x":)" +
+        inner + R"(},"required":["x"]})";
+    SCOPED_TRACE(schema);
+    const auto constraint = Constrain(SchemaFormat(schema), vocabulary);
+    const auto root = api::ReadJson(schema);
+    for (int i = 0; i < 3; ++i) {
+      const std::string text = Walk(constraint, vocabulary, random);
+      const auto value = api::ReadJson(text);
+      ASSERT_TRUE(value.has_value()) << text;
+      EXPECT_TRUE(nlohmann::json::accept(text)) << text;  // UTF-8 and surrogates strictly
+      EXPECT_EQ(Check(*root, *value, *root), "") << text;
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Matcher, PatternsLengthsAndFormatsHaveExactMasks) {
+  const TestVocabulary vocabulary;
+  std::mt19937 random(5);
+  for (const std::string schema :
+       {R"({"type":"string","pattern":"^[A-Z]{2}-[0-9]{3}$"})", R"({"type":"string","pattern":"\\d+"})",
+        R"({"type":"string","format":"date"})", R"({"type":"string","minLength":3,"maxLength":90})",
+        R"({"type":"array","items":{"type":"string","pattern":"^(ab|é)*$"},"minItems":1})",
+        R"({"type":"number","minimum":-3.5,"exclusiveMaximum":12})", R"({})"}) {
+    SCOPED_TRACE(schema);
+    const auto constraint = Constrain(SchemaFormat(schema), vocabulary);
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(nlohmann::json::accept(Walk(constraint, vocabulary, random)));
+  }
+}
+
+TEST(Matcher, EndsExactlyWhereTheGrammarMay) {
+  const TestVocabulary vocabulary;
+  Matcher matcher(Constrain({api::OutputFormat::Kind::kChoice, R"(["a","ab"])", "format"}, vocabulary));
+  EXPECT_FALSE(matcher.Mask().Has(TestVocabulary::kEnd));
+  EXPECT_FALSE(matcher.Accept(TestVocabulary::kEnd));
+  EXPECT_TRUE(matcher.Accept('a' + 2));
+  EXPECT_TRUE(matcher.Mask().Has(TestVocabulary::kEnd));
+  EXPECT_EQ(matcher.OnlyToken(), std::nullopt);
+  EXPECT_TRUE(matcher.Accept('b' + 2));
+  EXPECT_EQ(matcher.OnlyToken(), TestVocabulary::kEnd);
+  EXPECT_TRUE(matcher.Accept(TestVocabulary::kEnd));
+  EXPECT_TRUE(matcher.Mask().Ids().empty());
+}
+
+TEST(Matcher, SpecialTokensAreNoText) {
+  const TestVocabulary vocabulary;
+  Matcher matcher(Constrain({api::OutputFormat::Kind::kRegex, ".*", "format"}, vocabulary));
+  EXPECT_FALSE(matcher.Mask().Has(TestVocabulary::kSpecial));
+  EXPECT_FALSE(matcher.Accept(TestVocabulary::kSpecial));
+  for (const char c : std::string_view("<call>")) EXPECT_TRUE(matcher.Accept(static_cast<uint8_t>(c) + 2));
+}
+
+TEST(Matcher, AVocabularyThatCannotSpellIsStuck) {
+  const VocabularyIndex::BytesOf bytes = [](api::TokenId id) {
+    return id == 0 ? std::string_view("<end>") : std::string_view("x");
+  };
+  const auto index = std::make_shared<const VocabularyIndex>(
+      2, bytes, [](api::TokenId id) { return id == 0; }, std::unordered_set<api::TokenId>{0});
+  Matcher matcher(std::make_shared<Constraint>(*CompileRegex("xy"), index));
+  EXPECT_FALSE(matcher.Stuck());
+  EXPECT_TRUE(matcher.Accept(1));
+  EXPECT_TRUE(matcher.Stuck());
+}
+
+TEST(Parts, AMarkerBeginsTheConstraint) {
+  const TestVocabulary vocabulary;
+  for (const std::string& marker : {std::string("<call>"), SpecialTokenBytes(TestVocabulary::kSpecial)}) {
+    RuleBook rules;
+    const auto arguments =
+        JsonSchema(*api::ReadJson(R"({"type":"object","properties":{"a":{"type":"null"}}})"), rules);
+    ASSERT_TRUE(arguments.has_value());
+    const PartRef answer =
+        Choice({TextWithout(marker), Sequence({TextUntil(marker), *arguments, Literal("</call>")})});
+    const auto grammar = CompileGrammar(answer, rules);
+    ASSERT_TRUE(grammar.has_value());
+    EXPECT_EQ(Judge(**grammar, "any { text <c"), Verdict::kMatches);
+    EXPECT_EQ(Judge(**grammar, "text <<ca" + marker + R"({"a":null})"), Verdict::kBeginning);
+    EXPECT_EQ(Judge(**grammar, "text <<ca" + marker + R"({"a":null}</call>)"), Verdict::kMatches);
+    EXPECT_EQ(Judge(**grammar, marker + "x"), Verdict::kImpossible);
+    Matcher matcher(std::make_shared<Constraint>(*grammar, vocabulary.Index()));
+    EXPECT_TRUE(matcher.Accept('{' + 2));
+    ExpectExactMask(matcher, vocabulary);
+    EXPECT_EQ(matcher.Accept(TestVocabulary::kSpecial), marker != "<call>");
+    if (marker == "<call>") {
+      for (const char c : marker) EXPECT_TRUE(matcher.Accept(static_cast<uint8_t>(c) + 2));
+    }
+    ExpectExactMask(matcher, vocabulary);
+    EXPECT_TRUE(matcher.Mask().Has('{' + 2));
+    EXPECT_FALSE(matcher.Mask().Has('x' + 2));
+  }
+}
+
+TEST(ConstraintCache, CompilesOnceAndForgetsTheOldest) {
+  const TestVocabulary vocabulary;
+  int made = 0;
+  ConstraintCache cache(
+      [&] {
+        ++made;
+        return vocabulary.Index();
+      },
+      size_t{400} << 10);
+  const auto first = cache.Get(SchemaFormat(R"({"type":"integer"})"));
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(*cache.Get(SchemaFormat(R"({"type":"integer"})")), *first);
+  for (int i = 1; i < 200; ++i) {
+    ASSERT_TRUE(
+        cache.Get(SchemaFormat(R"({"type":"string","maxLength":)" + std::to_string(i) + "}")).has_value());
+  }
+  EXPECT_EQ(made, 1);
+  EXPECT_LT(cache.size(), 100U);
+  EXPECT_NE(*cache.Get(SchemaFormat(R"({"type":"integer"})")), *first);
+  const auto failed = cache.Get(SchemaFormat(R"({"not":{}})"));
+  EXPECT_THAT(failed.error().message, HasSubstr("not"));
+  EXPECT_EQ(failed.error().field, "format");
+}
+
+}  // namespace
+}  // namespace quire::runner::constraint

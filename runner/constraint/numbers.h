@@ -1,0 +1,34 @@
+// Numbers within bounds, exactly: no text outside them can be written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "api/error.h"
+#include "api/json_type.h"
+#include "runner/constraint/parts.h"
+
+namespace quire::runner::constraint {
+
+struct NumberBounds {
+  struct Bound {
+    double value = 0;
+    std::optional<int64_t> integer = {};  // the value, where it was written as one that fits
+    bool exclusive = false;
+  };
+  std::optional<Bound> min = {};
+  std::optional<Bound> max = {};
+
+  bool any() const { return min || max; }
+  void Raise(const Bound& bound);  // min to at least this
+  void Lower(const Bound& bound);
+  bool Contain(const api::Json& number) const;
+};
+
+// Integers of at most 18 digits within the bounds. Never() when there is none.
+PartRef IntegerWithin(const NumberBounds& bounds);
+// Decimals without exponent, of so few digits that all of them differ as float64 and compare as they are
+// written. kUnsupported when the bounds have more digits than that.
+api::Result<PartRef> NumberWithin(const NumberBounds& bounds);
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,112 @@
+#include "runner/constraint/output_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json_read.h"
+#include "runner/constraint/code_points.h"
+#include "runner/constraint/json_parts.h"
+#include "runner/constraint/regex.h"
+#include "runner/constraint/schema.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+using Kind = api::OutputFormat::Kind;
+
+constexpr size_t kTextBytesMax = size_t{1} << 20;
+constexpr size_t kEntriesMax = 256;
+
+api::Result<PartRef> DocumentOf(const std::string& schema_text, RuleBook& rules) {
+  const auto schema = api::ReadJson(schema_text);
+  if (!schema) return std::unexpected(schema.error());
+  auto value = JsonSchema(*schema, rules);
+  if (!value) return value;
+  return Document(std::move(*value));
+}
+
+api::Result<PartRef> ChoiceOf(const std::string& list_text) {
+  const auto list = api::ReadJson(list_text);
+  if (!list) return std::unexpected(list.error());
+  std::vector<PartRef> choices;
+  const bool strings = list->is_array() && !list->empty() &&
+                       std::ranges::all_of(*list, [](const api::Json& text) { return text.is_string(); });
+  if (!strings)
+    return api::Fail(api::ErrorCode::kInvalidArgument, "must be a list of strings that is not empty");
+  for (const api::Json& text : *list) choices.push_back(Literal(text.get_ref<const std::string&>()));
+  return Choice(std::move(choices));
+}
+
+api::Result<PartRef> UnnamedAnswerOf(const api::OutputFormat& format, RuleBook& rules) {
+  if (format.text.size() > kTextBytesMax) {
+    return api::Fail(api::ErrorCode::kUnsupported, fmt::format("more than {} bytes", kTextBytesMax));
+  }
+  switch (format.kind) {
+    case Kind::kJson:
+      return Document(AnyJson(rules).value);
+    case Kind::kJsonObject:
+      return Document(AnyJson(rules).object);
+    case Kind::kSchema:
+      return DocumentOf(format.text, rules);
+    case Kind::kRegex:
+      return Regex(format.text, Anchoring::kWhole, Utf8);
+    case Kind::kChoice:
+      return ChoiceOf(format.text);
+  }
+  return Never();
+}
+
+}  // namespace
+
+api::Result<PartRef> AnswerOf(const api::OutputFormat& format, RuleBook& rules) {
+  auto answer = UnnamedAnswerOf(format, rules);
+  if (answer) return answer;
+  api::Error error = std::move(answer.error());
+  error.message = fmt::format("{}: {}", format.field, error.message);
+  error.field = format.field;
+  return std::unexpected(std::move(error));
+}
+
+api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputFormat& format) {
+  auto constraint = Get(fmt::format("{}:{}", static_cast<int>(format.kind), format.text),
+                        [&format](RuleBook& rules) { return AnswerOf(format, rules); });
+  if (constraint || !constraint.error().field.empty()) return constraint;
+  api::Error error = std::move(constraint.error());
+  error.message = fmt::format("{}: {}", format.field, error.message);
+  error.field = format.field;
+  return std::unexpected(std::move(error));
+}
+
+api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key, const MakeParts& make) {
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+    return entries_.front().constraint;
+  }
+  RuleBook rules;
+  const auto whole = make(rules);
+  if (!whole) return std::unexpected(whole.error());
+  auto grammar = CompileGrammar(*whole, rules);
+  if (!grammar) return std::unexpected(grammar.error());
+  if (vocabulary_ == nullptr) vocabulary_ = make_vocabulary_();
+  entries_.push_front({key, std::make_shared<Constraint>(std::move(*grammar), vocabulary_)});
+  Evict();
+  return entries_.front().constraint;
+}
+
+// The newest always stays.
+void ConstraintCache::Evict() {
+  size_t bytes = 0;
+  size_t kept = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    bytes += entry->constraint->bytes() + entry->key.size();
+    const bool fits = kept == 0 || (bytes <= budget_bytes_ && kept < kEntriesMax);
+    entry = fits ? std::next(entry) : entries_.erase(entry);
+    ++kept;
+  }
+}
+
+}  // namespace quire::runner::constraint

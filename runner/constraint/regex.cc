@@ -1,0 +1,301 @@
+#include "runner/constraint/regex.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace quire::runner::constraint {
+namespace {
+
+constexpr int kDepthMax = 64;  // nested groups
+constexpr uint32_t kRepeatMax = 10'000;
+constexpr size_t kPatternBytesMax = size_t{16} << 10;
+constexpr uint32_t kLast = 0x10FFFF;
+
+CodePoints DigitSet() { return {{'0', '9'}}; }
+CodePoints WordSet() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
+CodePoints SpaceSet() {
+  return {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+}
+CodePoints DotSet() { return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement(); }
+
+// Recursive descent; after the first error everything gives Never().
+class Parser {
+ public:
+  Parser(std::string_view pattern, Anchoring anchoring, PartRef (*encode)(const CodePoints&))
+      : pattern_(DecodeUtf8(pattern)), search_(anchoring == Anchoring::kSearch), encode_(encode) {}
+
+  api::Result<PartRef> Run() {
+    PartRef whole = Alternation(true);
+    if (!error_ && at_ < pattern_.size()) Broken("a ) that closes nothing");
+    if (error_) return std::unexpected(std::move(*error_));
+    return whole;
+  }
+
+ private:
+  bool AtEnd() const { return error_ || at_ >= pattern_.size(); }
+  bool Sees(char c) const { return !AtEnd() && pattern_[at_] == static_cast<uint32_t>(c); }
+  bool Take(char c) {
+    if (!Sees(c)) return false;
+    ++at_;
+    return true;
+  }
+  bool Take(std::string_view text) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (AtEnd() || at_ + i >= pattern_.size()) return false;
+      if (pattern_[at_ + i] != static_cast<uint32_t>(text[i])) return false;
+    }
+    at_ += text.size();
+    return true;
+  }
+  void Set(api::ErrorCode code, std::string_view problem, std::string_view what) {
+    if (error_) return;
+    error_ = api::Error{code, fmt::format("{}: {} at character {}", problem, what, at_), {}};
+  }
+  void Broken(std::string_view what) {
+    Set(api::ErrorCode::kInvalidArgument, "the regular expression is broken", what);
+  }
+  void Unsupported(std::string_view what) {
+    Set(api::ErrorCode::kUnsupported, "the regular expression uses what is not supported", what);
+  }
+
+  PartRef Alternation(bool top) {
+    std::vector<PartRef> branches;
+    do {
+      branches.push_back(Branch(top));
+    } while (Take('|'));
+    return Choice(std::move(branches));
+  }
+
+  PartRef Branch(bool top) {
+    std::vector<PartRef> items;
+    bool begins = false;
+    bool ends = false;
+    while (!AtEnd() && !Sees('|') && !Sees(')')) {
+      if (Take('^')) {
+        if (!top || !items.empty()) Unsupported("^ anywhere but at the beginning");
+        begins = true;
+      } else if (Take('$')) {
+        if (!top || !(AtEnd() || Sees('|'))) Unsupported("$ anywhere but at the end");
+        ends = true;
+      } else {
+        items.push_back(Quantified());
+      }
+    }
+    if (top && search_) {
+      const PartRef any = Repeat(encode_(CodePoints::All()), 0, std::nullopt);
+      if (!begins) items.insert(items.begin(), any);
+      if (!ends) items.push_back(any);
+    }
+    return Sequence(std::move(items));
+  }
+
+  PartRef Quantified() {
+    PartRef item = Atom();
+    uint32_t min = 1;
+    std::optional<uint32_t> max = 1;
+    if (Take('*')) {
+      min = 0;
+      max.reset();
+    } else if (Take('+')) {
+      max.reset();
+    } else if (Take('?')) {
+      min = 0;
+    } else if (Sees('{')) {
+      if (!Counts(min, max)) return item;
+    } else {
+      return item;
+    }
+    Take('?');  // lazy: the same texts
+    if (Sees('*') || Sees('+') || Sees('?')) Broken("two quantifiers in a row");
+    return Repeat(item, min, max);
+  }
+
+  std::optional<uint32_t> Number() {
+    std::optional<uint32_t> number;
+    while (!AtEnd() && pattern_[at_] >= '0' && pattern_[at_] <= '9') {
+      number = std::min(number.value_or(0) * 10 + (pattern_[at_++] - '0'), kRepeatMax + 1);
+    }
+    return number;
+  }
+
+  // {m}, {m,}, {m,n}.
+  bool Counts(uint32_t& min, std::optional<uint32_t>& max) {
+    Take('{');
+    const auto least = Number();
+    if (!least) return Broken("a { that is no quantifier (write \\{)"), false;
+    min = *least;
+    max = least;
+    if (Take(',')) max = Number();
+    if (!Take('}')) return Broken("a { that is no quantifier (write \\{)"), false;
+    if (max && *max < min) return Broken("a quantifier whose largest is below its least"), false;
+    if (min > kRepeatMax || max.value_or(0) > kRepeatMax) {
+      return Unsupported(fmt::format("more than {} repetitions", kRepeatMax)), false;
+    }
+    return true;
+  }
+
+  PartRef Atom() {
+    if (Take('(')) return Group();
+    if (Take('[')) return encode_(Class());
+    if (Take('.')) return encode_(DotSet());
+    if (Take('\\')) return encode_(Escape(false));
+    if (Sees('*') || Sees('+') || Sees('?') || Sees('{')) {
+      Broken("a quantifier of nothing");
+      return Never();
+    }
+    const uint32_t c = pattern_[at_++];
+    return encode_({{c, c}});
+  }
+
+  PartRef Group() {
+    if (Take("?:")) {
+    } else if (Take("?<")) {
+      if (Sees('=') || Sees('!')) Unsupported("look-behind");
+      while (!AtEnd() && !Sees('>')) ++at_;
+      if (!Take('>')) Broken("a group name without end");
+    } else if (Take("?=") || Take("?!")) {
+      Unsupported("look-ahead");
+    } else if (Sees('?')) {
+      Unsupported("a group with flags");
+    }
+    if (++depth_ > kDepthMax) Unsupported("groups nested too deep");
+    PartRef inside = Alternation(false);
+    --depth_;
+    if (!Take(')')) Broken("a group without end");
+    return inside;
+  }
+
+  uint32_t Hex(int digits) {
+    uint32_t value = 0;
+    for (int i = 0; i < digits; ++i) {
+      const uint32_t c = AtEnd() ? 0 : pattern_[at_++];
+      if (c >= '0' && c <= '9') {
+        value = value * 16 + (c - '0');
+      } else if ((c | 0x20U) >= 'a' && (c | 0x20U) <= 'f') {
+        value = value * 16 + ((c | 0x20U) - 'a' + 10);
+      } else {
+        Broken("an escape without its hexadecimal digits");
+      }
+    }
+    return value;
+  }
+
+  uint32_t UnicodeEscape() {
+    if (Take('{')) {
+      uint32_t value = 0;
+      for (int i = 0; i < 6 && !Sees('}'); ++i) value = value * 16 + Hex(1);
+      if (!Take('}') || value > kLast) Broken("an escape without its hexadecimal digits");
+      return value;
+    }
+    const uint32_t unit = Hex(4);
+    if (unit < 0xD800 || unit > 0xDBFF || !Take("\\u")) return unit;
+    const uint32_t low = Hex(4);
+    if (low < 0xDC00 || low > 0xDFFF) Broken("half a surrogate pair");
+    return 0x10000 + ((unit - 0xD800) << 10U) + (low - 0xDC00);
+  }
+
+  CodePoints Escape(bool in_class) {
+    if (AtEnd()) return Broken("a backslash at the end"), CodePoints();
+    const uint32_t c = pattern_[at_++];
+    switch (c) {
+      case 'd':
+        return DigitSet();
+      case 'D':
+        return DigitSet().Complement();
+      case 'w':
+        return WordSet();
+      case 'W':
+        return WordSet().Complement();
+      case 's':
+        return SpaceSet();
+      case 'S':
+        return SpaceSet().Complement();
+      case 'n':
+        return {{'\n', '\n'}};
+      case 'r':
+        return {{'\r', '\r'}};
+      case 't':
+        return {{'\t', '\t'}};
+      case 'f':
+        return {{'\f', '\f'}};
+      case 'v':
+        return {{'\v', '\v'}};
+      case '0':
+        return {{0, 0}};
+      case 'x':
+        return One(Hex(2));
+      case 'u':
+        return One(UnicodeEscape());
+      case 'b':
+        if (in_class) return {{'\b', '\b'}};
+        return Unsupported("a word border"), CodePoints();
+      default:
+        break;
+    }
+    const bool letter = (c | 0x20U) >= 'a' && (c | 0x20U) <= 'z';
+    if (c >= '1' && c <= '9') {
+      Unsupported("a back reference");
+    } else if (letter) {
+      Unsupported(fmt::format("the escape \\{}", static_cast<char>(c)));
+    }
+    return One(c);
+  }
+  static CodePoints One(uint32_t c) { return {{c, c}}; }
+
+  CodePoints Class() {
+    const bool negated = Take('^');
+    CodePoints set;
+    while (!AtEnd() && !Sees(']')) {
+      const CodePoints first = ClassItem();
+      const bool ranges = Sees('-') && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']';
+      if (!ranges) {
+        set.Add(first);
+        continue;
+      }
+      ++at_;
+      const CodePoints last = ClassItem();
+      if (!IsOne(first) || !IsOne(last)) {
+        Broken("a range between classes");
+      } else if (last.ranges()[0].first < first.ranges()[0].first) {
+        Broken("a range whose last is before its first");
+      } else {
+        set.Add({first.ranges()[0].first, last.ranges()[0].first});
+      }
+    }
+    if (!Take(']')) Broken("a class without end");
+    return negated ? set.Complement() : set;
+  }
+  CodePoints ClassItem() {
+    if (Take('\\')) return Escape(true);
+    return AtEnd() ? CodePoints() : One(pattern_[at_++]);
+  }
+  static bool IsOne(const CodePoints& set) {
+    return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
+  }
+
+  const std::vector<uint32_t> pattern_;
+  const bool search_;
+  PartRef (*const encode_)(const CodePoints&);
+  size_t at_ = 0;
+  int depth_ = 0;
+  std::optional<api::Error> error_;
+};
+
+}  // namespace
+
+api::Result<PartRef> Regex(std::string_view pattern, Anchoring anchoring,
+                           PartRef (*encode)(const CodePoints& set)) {
+  if (pattern.size() > kPatternBytesMax) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     fmt::format("the regular expression has more than {} bytes", kPatternBytesMax));
+  }
+  return Parser(pattern, anchoring, encode).Run();
+}
+
+}  // namespace quire::runner::constraint

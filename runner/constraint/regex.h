@@ -1,0 +1,23 @@
+// Regular expressions of JSON schemas (ECMA-262 without look-around, back references and word borders).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "api/error.h"
+#include "runner/constraint/code_points.h"
+#include "runner/constraint/parts.h"
+
+namespace quire::runner::constraint {
+
+enum class Anchoring : uint8_t {
+  kSearch,  // the text contains a match, as JSON Schema's `pattern`; ^ and $ anchor it
+  kWhole,   // the text is a match
+};
+
+// `encode` writes one character of a set: Utf8 or JsonCharacter. kInvalidArgument when the pattern is broken,
+// kUnsupported when it uses what automata cannot do or is too large; the messages name what and where.
+api::Result<PartRef> Regex(std::string_view pattern, Anchoring anchoring,
+                           PartRef (*encode)(const CodePoints& set));
+
+}  // namespace quire::runner::constraint

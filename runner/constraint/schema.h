@@ -1,0 +1,18 @@
+// JSON Schema (draft 2020-12 and the older spellings of its keywords) to grammar parts.
+//
+// What can be written is a part of what the schema allows, never more: properties come in the order they are
+// declared in (others after them), keys and constants are written in one way, integers without exponent. A
+// keyword that is neither enforced nor an annotation is an error: docs/structured-output.md lists them.
+#pragma once
+
+#include "api/error.h"
+#include "api/json_type.h"
+#include "runner/constraint/parts.h"
+
+namespace quire::runner::constraint {
+
+// A value that satisfies `schema`, without white space around it. Its objects and arrays become rules of the
+// book. Errors name the place in the schema: kUnsupported, kInvalidArgument (broken schema).
+api::Result<PartRef> JsonSchema(const api::Json& schema, RuleBook& rules);
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,294 @@
+#include "runner/constraint/schema_compiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json_read.h"
+#include "runner/constraint/code_points.h"
+#include "runner/constraint/formats.h"
+#include "runner/constraint/regex.h"
+#include "runner/constraint/schema.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+using api::Json;
+
+constexpr int kDepthMax = 96;             // schemas nested in each other
+constexpr size_t kCombinationsMax = 512;  // of alternatives
+constexpr size_t kEntriesMax = 20'000;
+constexpr uint32_t kRulesMax = 20'000;
+
+uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(DecodeUtf8(text).size()); }
+
+bool Within(uint32_t count, const Lengths& lengths) {
+  return count >= lengths.min && (!lengths.max || count <= *lengths.max);
+}
+
+bool Apart(const Lengths& a, const Lengths& b) {
+  return (a.max && *a.max < b.min) || (b.max && *b.max < a.min);
+}
+
+bool Apart(const NumberBounds& a, const NumberBounds& b) {
+  const auto below = [](const NumberBounds& low, const NumberBounds& high) {
+    if (!low.max || !high.min) return false;
+    if (low.max->value != high.min->value) return low.max->value < high.min->value;
+    return low.max->exclusive || high.min->exclusive;
+  };
+  return below(a, b) || below(b, a);
+}
+
+}  // namespace
+
+void SchemaCompiler::Fail(api::Error error) {
+  if (!error_) error_ = std::move(error);
+}
+
+api::Result<PartRef> SchemaCompiler::Run() {
+  PartRef part = Value({{&root_, "#"}});
+  if (error_) return std::unexpected(std::move(*error_));
+  return part;
+}
+
+const AnyJson& SchemaCompiler::Any() {
+  if (!any_) any_.emplace(rules_);
+  return *any_;
+}
+
+PartRef SchemaCompiler::Value(SchemaRefs refs) {
+  std::vector<const Json*> key;
+  for (SchemaRef& ref : refs) {
+    ref = Checked(reader_.Follow(ref), ref);
+    key.push_back(ref.schema);
+  }
+  if (error_) return Never();
+  const auto [found, added] = entries_.try_emplace(std::move(key));
+  Entry& entry = found->second;
+  if (!added) {
+    if (entry.done) return entry.part;
+    if (!entry.rule) entry.rule = rules_.Declare();
+    return Call(*entry.rule);
+  }
+  if (++depth_ > kDepthMax || entries_.size() > kEntriesMax || rules_.size() > kRulesMax) {
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: the schema is too large or nested too deep", refs.empty() ? "#" : refs[0].path)});
+    return Never();
+  }
+  entry.part = Compile(refs);
+  --depth_;
+  entry.done = true;
+  if (entry.rule) {
+    rules_.Define(*entry.rule, entry.part);
+    entry.part = Call(*entry.rule);
+  }
+  return entry.part;
+}
+
+PartRef SchemaCompiler::Compile(const SchemaRefs& refs) {
+  SchemaNode node;
+  for (const SchemaRef& ref : refs) {
+    if (auto merged = reader_.Merge(node, ref); !merged) {
+      Fail(std::move(merged.error()));
+      return Never();
+    }
+  }
+  if (node.assertions == 0 && node.alternatives.empty()) return Any().value;
+  const bool only_alternatives = node.assertions == 0 && node.alternatives.size() == 1;
+  // Exclusive alternatives are checked by Expand().
+  if (only_alternatives && !node.alternatives[0].exclusive) {
+    std::vector<PartRef> choices;
+    for (const SchemaRef& choice : node.alternatives[0].choices) choices.push_back(Value({choice}));
+    return Choice(std::move(choices));
+  }
+  std::vector<PartRef> leaves;
+  for (const SchemaNode& leaf : Expand(node)) leaves.push_back(Leaf(leaf));
+  return error_ ? Never() : Choice(std::move(leaves));
+}
+
+std::vector<SchemaNode> SchemaCompiler::Expand(const SchemaNode& node) {
+  if (error_) return {};
+  if (node.alternatives.empty()) return {node};
+  SchemaNode base = node;
+  const SchemaNode::Alternatives group = std::move(base.alternatives.back());
+  base.alternatives.pop_back();
+  std::vector<std::vector<SchemaNode>> expanded;
+  std::vector<SchemaNode> all;
+  for (const SchemaRef& choice : group.choices) {
+    SchemaNode merged = base;
+    if (auto done = reader_.Merge(merged, choice, group.within); !done) Fail(std::move(done.error()));
+    expanded.push_back(Expand(merged));
+    all.insert(all.end(), expanded.back().begin(), expanded.back().end());
+    if (all.size() > kCombinationsMax) {
+      Fail({api::ErrorCode::kUnsupported,
+            fmt::format("{}: more than {} combinations of alternatives", group.path, kCombinationsMax)});
+    }
+    if (error_) return {};
+  }
+  for (size_t i = 0; group.exclusive && i < expanded.size(); ++i) {
+    for (size_t j = i + 1; j < expanded.size(); ++j) {
+      for (const SchemaNode& a : expanded[i]) {
+        for (const SchemaNode& b : expanded[j]) {
+          if (error_ || Disjoint(a, b)) continue;
+          Fail(
+              {api::ErrorCode::kUnsupported,
+               fmt::format("{}: the keyword \"oneOf\" is not supported where alternatives {} and {} may both "
+                           "hold (use \"anyOf\")",
+                           group.path, i, j)});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+PartRef SchemaCompiler::Leaf(const SchemaNode& node) {
+  if (error_) return Never();
+  if (node.values) return Values(node);
+  std::vector<PartRef> kinds;
+  if ((node.types & kNull) != 0) kinds.push_back(Literal("null"));
+  if ((node.types & kBoolean) != 0) kinds.push_back(Choice({Literal("true"), Literal("false")}));
+  if ((node.types & kString) != 0) kinds.push_back(String(node));
+  if ((node.types & (kInteger | kFraction)) != 0) kinds.push_back(Number(node));
+  if ((node.types & kObject) != 0) kinds.push_back(Object(node));
+  if ((node.types & kArray) != 0) kinds.push_back(Array(node));
+  return Choice(std::move(kinds));
+}
+
+PartRef SchemaCompiler::Values(const SchemaNode& node) {
+  std::vector<PartRef> values;
+  std::optional<Dfa> text;  // what strings must be
+  for (const Json& value : *node.values) {
+    if (!MaySatisfy(value, node)) continue;
+    const bool ruled = (value.is_object() && (!node.objects.empty() || !node.required.empty() ||
+                                              node.min_properties > 0 || node.max_properties)) ||
+                       (value.is_array() && (!node.arrays.empty() || node.items.min > 0 || node.items.max));
+    if (ruled) {
+      Fail({api::ErrorCode::kUnsupported,
+            fmt::format(
+                "{}: the keyword \"enum\" is not supported beside others for the same objects or arrays",
+                node.path)});
+    }
+    if (value.is_string() && node.HasTextRules()) {
+      if (!text) text = Checked(BuildDfa(*String(node)), Dfa{}, node.path);
+      if (error_) return Never();
+      if (!Matches(*text, api::DumpJson(value))) continue;
+    }
+    values.push_back(JsonValueOf(value));
+  }
+  return Choice(std::move(values));
+}
+
+bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
+  if ((TypeOf(value) & node.types) == 0) return false;
+  if (value.is_number()) return node.bounds.Contain(value);
+  if (value.is_string()) return Within(CodePointCount(value.get_ref<const std::string&>()), node.lengths);
+  return true;
+}
+
+PartRef SchemaCompiler::String(const SchemaNode& node) {
+  if (node.lengths.min > kCharactersMax) {
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: \"minLength\" of more than {}", node.path, kCharactersMax)});
+    return Never();
+  }
+  if (!node.HasTextRules()) {
+    if (node.lengths.max && *node.lengths.max < node.lengths.min) return Never();
+    return JsonString(node.lengths);
+  }
+  std::vector<PartRef> rules;
+  rules.reserve(node.patterns.size() + node.formats.size() + 1);
+  for (const auto& pattern : node.patterns) {
+    rules.push_back(
+        Checked(Regex(pattern.text, Anchoring::kSearch, JsonCharacter), Never(), pattern.path + "/pattern"));
+  }
+  for (const auto& format : node.formats) {
+    const auto pattern = PatternOfFormat(format.text);
+    if (!pattern) {
+      Fail({api::ErrorCode::kUnsupported,
+            fmt::format("{}: the format \"{}\" is not supported", format.path, format.text)});
+      return Never();
+    }
+    rules.push_back(Checked(Regex(*pattern, Anchoring::kWhole, JsonCharacter), Never()));
+  }
+  if (node.lengths.min > 0 || node.lengths.max) {
+    std::optional<uint32_t> max = node.lengths.max;
+    if (max) max = std::min(*max, kCharactersMax);
+    rules.push_back(Repeat(JsonCharacter(CodePoints::All()), node.lengths.min, max));
+  }
+  PartRef content = rules[0];
+  if (rules.size() > 1) {
+    Dfa all = Checked(BuildDfa(*rules[0]), Dfa{}, node.path);
+    for (size_t i = 1; i < rules.size() && !error_; ++i) {
+      const Dfa next = Checked(BuildDfa(*rules[i]), Dfa{}, node.path);
+      if (!error_) all = Checked(Intersect(all, next), Dfa{}, node.path);
+    }
+    if (error_) return Never();
+    content = Automaton(std::make_shared<const Dfa>(std::move(all)));
+  }
+  return Sequence({Literal("\""), content, Literal("\"")});
+}
+
+PartRef SchemaCompiler::Number(const SchemaNode& node) {
+  if ((node.types & kFraction) == 0) return node.bounds.any() ? IntegerWithin(node.bounds) : AnyInteger();
+  return Checked(NumberWithin(node.bounds), Never(), node.path + "/minimum, maximum");
+}
+
+// ---- what excludes what ----
+
+bool SchemaCompiler::Disjoint(const SchemaNode& a, const SchemaNode& b) {
+  const Types common = a.types & b.types;
+  if (common == 0) return true;
+  if (a.values && b.values) {
+    return std::ranges::none_of(*a.values, [&](const Json& value) {
+      return std::ranges::find(*b.values, value) != b.values->end() && MaySatisfy(value, a) &&
+             MaySatisfy(value, b);
+    });
+  }
+  if (a.values || b.values) {
+    const auto& [some, other] = a.values ? std::tie(a, b) : std::tie(b, a);
+    return std::ranges::none_of(*some.values,
+                                [&](const Json& v) { return MaySatisfy(v, some) && MaySatisfy(v, other); });
+  }
+  return DisjointTypes(a, b, common);
+}
+
+bool SchemaCompiler::DisjointTypes(const SchemaNode& a, const SchemaNode& b, Types common) {
+  if ((common & (kNull | kBoolean)) != 0) return false;
+  if ((common & (kInteger | kFraction)) != 0 && !Apart(a.bounds, b.bounds)) return false;
+  if ((common & kString) != 0 && !Apart(a.lengths, b.lengths)) return false;
+  if ((common & kArray) != 0 && !Apart(a.items, b.items)) return false;
+  return (common & kObject) == 0 || DisjointObjects(a, b);
+}
+
+bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
+  const auto requires_name = [](const SchemaNode& node, const std::string& name) {
+    return std::ranges::find(node.required, name) != node.required.end();
+  };
+  const auto property = [&](const SchemaNode& node, const std::string& name) {
+    SchemaNode merged;
+    for (const SchemaRef& ref : PropertyRefs(node, name)) {
+      if (auto done = reader_.Merge(merged, ref); !done) Fail(std::move(done.error()));
+    }
+    return merged;
+  };
+  const auto tells_apart = [&](const SchemaNode& one, const SchemaNode& other) {
+    return std::ranges::any_of(one.required, [&](const std::string& name) {
+      const SchemaNode theirs = property(other, name);
+      if (theirs.types == 0) return true;  // required here, forbidden there
+      if (!requires_name(other, name)) return false;
+      const SchemaNode ours = property(one, name);
+      if ((ours.types & theirs.types) == 0) return true;
+      return ours.values && theirs.values && Disjoint(ours, theirs);
+    });
+  };
+  return tells_apart(a, b) || tells_apart(b, a);
+}
+
+api::Result<PartRef> JsonSchema(const Json& schema, RuleBook& rules) {
+  return SchemaCompiler(schema, rules).Run();
+}
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,255 @@
+// Objects and arrays of a schema.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json_read.h"
+#include "runner/constraint/code_points.h"
+#include "runner/constraint/schema_compiler.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+using api::Json;
+
+constexpr size_t kPlacesMax = 100'000;  // of the members of an object: properties times counts
+constexpr uint32_t kItemsMax = 10'000;
+constexpr uint32_t kInlineItemsMax = 8;  // longer arrays call their items
+
+// Keys outside `properties`: one way to write each, so that none of them can be a declared one in disguise.
+PartRef FreeKey() {
+  const CodePoints plain = CodePoints({{0x20, 0x10FFFF}});
+  return Sequence({Literal("\""), Repeat(JsonCharacter(plain), 0, std::nullopt), Literal("\"")});
+}
+
+// The members of an object as a graph. A place is how many properties were passed by and how many members
+// were written, counted up to `counts`.
+class Members {
+ public:
+  // `max`: no member may come after so many; without it counts stay at `counts`.
+  Members(uint32_t properties, uint32_t min, std::optional<uint32_t> max)
+      : min_(min), max_(max), counts_(max ? *max : std::max(min, 1U)) {
+    graph_.nodes = 2;
+    declared_ = Places(properties + 1);
+    keys_ = Places(properties);
+    extra_ = Places(1);
+    graph_.edges.push_back({0, declared_, nullptr});
+  }
+
+  static uint64_t CountPlaces(uint32_t properties, uint32_t min, std::optional<uint32_t> max) {
+    return (uint64_t{properties} * 2 + 2) * (uint64_t{max ? *max : std::max(min, 1U)} + 1);
+  }
+
+  void Property(uint32_t index, const PartRef& member, bool optional) {
+    for (uint32_t count = 0; count <= counts_; ++count) {
+      const uint32_t from = declared_ + At(index, count);
+      if (optional) Edge(from, declared_ + At(index + 1, count), nullptr);
+      if (IsNever(member) || Full(count)) continue;
+      const uint32_t to = Next(count);
+      Edge(from, keys_ + At(index, to), count == 0 ? nullptr : MemberSeparator());
+    }
+    if (IsNever(member)) return;
+    for (uint32_t count = 1; count <= counts_; ++count) {
+      Edge(keys_ + At(index, count), declared_ + At(index + 1, count), member);
+    }
+  }
+
+  // Members beyond the declared ones. They may repeat a key, so all of them count as one towards the least.
+  void Additional(uint32_t properties, const PartRef& member) {
+    if (IsNever(member)) return;
+    for (uint32_t count = 0; count <= counts_; ++count) {
+      if (Full(count)) continue;
+      const PartRef next = count == 0 ? member : Sequence({MemberSeparator(), member});
+      if (count + 1 >= min_) Edge(declared_ + At(properties, count), extra_ + Next(count), next);
+      if (count > 0) Edge(extra_ + count, extra_ + Next(count), next);
+    }
+  }
+
+  PartRef Take(uint32_t properties) {
+    for (uint32_t count = 0; count <= counts_; ++count) {
+      if (count >= min_) Edge(declared_ + At(properties, count), 1, count == 0 ? nullptr : Indent());
+      if (count > 0) Edge(extra_ + count, 1, Indent());
+    }
+    return std::make_shared<const Part>(Part{std::move(graph_)});
+  }
+
+ private:
+  uint32_t Places(uint32_t rows) {
+    const uint32_t first = graph_.nodes;
+    graph_.nodes += rows * (counts_ + 1);
+    return first;
+  }
+  uint32_t At(uint32_t row, uint32_t count) const { return row * (counts_ + 1) + count; }
+  bool Full(uint32_t count) const { return max_ && count >= *max_; }
+  uint32_t Next(uint32_t count) const { return std::min(count + 1, counts_); }
+  void Edge(uint32_t from, uint32_t to, PartRef label) {
+    graph_.edges.push_back({from, to, std::move(label)});
+  }
+
+  const uint32_t min_;
+  const std::optional<uint32_t> max_;
+  const uint32_t counts_;
+  Part::Graph graph_;
+  uint32_t declared_ = 0;  // [properties + 1, counts]
+  uint32_t keys_ = 0;      // [properties, counts] behind the separator; counts include the member to come
+  uint32_t extra_ = 0;     // [counts] after a member that is not declared
+};
+
+}  // namespace
+
+SchemaRefs SchemaCompiler::PropertyRefs(const SchemaNode& node, std::string_view name) {
+  SchemaRefs refs;
+  for (const ObjectRules& rules : node.objects) {
+    const Json* declared = rules.properties == nullptr ? nullptr : FindMember(*rules.properties, name);
+    if (declared != nullptr) {
+      refs.push_back({declared, fmt::format("{}/properties/{}", rules.path, name)});
+    } else if (rules.additional) {
+      refs.push_back(*rules.additional);
+    }
+  }
+  return refs;
+}
+
+SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node) {
+  SchemaRefs refs;
+  for (const ObjectRules& rules : node.objects) {
+    if (rules.additional) refs.push_back(*rules.additional);
+  }
+  return refs;
+}
+
+std::vector<std::string> SchemaCompiler::PropertyNames(const SchemaNode& node) {
+  std::vector<std::string> names;
+  const auto add = [&names](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const ObjectRules& rules : node.objects) {
+    if (rules.properties == nullptr) continue;
+    for (const auto& [name, schema] : rules.properties->get_ref<const Json::object_t&>()) add(name);
+  }
+  for (const std::string& name : node.required) add(name);
+  return names;
+}
+
+bool SchemaCompiler::NameAllowed(const SchemaNode& node, const std::string& name) {
+  for (const SchemaRef& ref : node.property_names) {
+    const Dfa names = Checked(BuildDfa(*Value({ref})), Dfa{}, ref.path);
+    if (error_ || !Matches(names, api::DumpJson(Json(name)))) return false;
+  }
+  return true;
+}
+
+PartRef SchemaCompiler::AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names) {
+  if (names.empty() && node.property_names.empty()) return FreeKey();
+  Dfa keys = Checked(BuildDfa(*FreeKey()), Dfa{});
+  std::vector<PartRef> declared;
+  declared.reserve(names.size());
+  for (const std::string& name : names) declared.push_back(JsonStringOf(name));
+  const Dfa taken = Checked(BuildDfa(*Choice(std::move(declared))), Dfa{}, node.path);
+  if (!error_) keys = Checked(Subtract(keys, taken), Dfa{}, node.path);
+  for (const SchemaRef& ref : node.property_names) {
+    if (error_) return Never();
+    const Dfa allowed = Checked(BuildDfa(*Value({ref})), Dfa{}, ref.path);
+    if (!error_) keys = Checked(Intersect(keys, allowed), Dfa{}, ref.path);
+  }
+  return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(keys)));
+}
+
+PartRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
+  const auto names = PropertyNames(node);
+  const auto count = static_cast<uint32_t>(names.size());
+  if (Members::CountPlaces(count, node.min_properties, node.max_properties) > kPlacesMax) {
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: too many properties for \"minProperties\" or \"maxProperties\"", node.path)});
+    return Never();
+  }
+  Members members(count, node.min_properties, node.max_properties);
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool required = std::ranges::find(node.required, names[i]) != node.required.end();
+    const PartRef value = NameAllowed(node, names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
+    if (required && IsNever(value)) return Never();
+    members.Property(i, Member(JsonStringOf(names[i]), value), !required);
+  }
+  const PartRef value = Value(AdditionalRefs(node));
+  if (!IsNever(value)) members.Additional(count, Member(AdditionalKey(node, names), value));
+  return members.Take(count);
+}
+
+PartRef SchemaCompiler::Object(const SchemaNode& node) {
+  const bool free = node.objects.empty() && node.required.empty() && node.property_names.empty() &&
+                    node.min_properties == 0 && !node.max_properties;
+  if (free) return Any().object;
+  if (node.max_properties && *node.max_properties < node.min_properties) return Never();
+  const PartRef members = ObjectMembers(node);
+  if (error_ || IsNever(members)) return Never();
+  const uint32_t rule = rules_.Declare();
+  rules_.Define(rule, Sequence({Literal("{"), Indent(), members, Literal("}")}));
+  return Call(rule);
+}
+
+PartRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
+  SchemaRefs refs;
+  for (const ArrayRules& rules : node.arrays) {
+    if (position < rules.prefix.size()) {
+      refs.push_back(rules.prefix[position]);
+    } else if (rules.rest) {
+      refs.push_back(*rules.rest);
+    }
+  }
+  return Value(std::move(refs));
+}
+
+PartRef SchemaCompiler::Array(const SchemaNode& node) {
+  if (!node.unique_path.empty() && node.items.max.value_or(2) > 1) {
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: the keyword \"uniqueItems\" is not supported", node.unique_path)});
+  }
+  const bool free = node.arrays.empty() && node.items.min == 0 && !node.items.max;
+  if (free) return Any().array;
+  size_t prefix = 0;
+  for (const ArrayRules& rules : node.arrays) prefix = std::max(prefix, rules.prefix.size());
+  std::optional<uint32_t> max = node.items.max;
+  std::vector<PartRef> items;
+  for (size_t i = 0; i <= prefix && (!max || i < *max); ++i) {
+    items.push_back(ArrayItem(node, i));
+    if (IsNever(items.back())) max = std::min(max.value_or(UINT32_MAX), static_cast<uint32_t>(i));
+  }
+  if (error_ || (max && *max < node.items.min)) return Never();
+  const uint32_t counted = max ? *max : std::max(node.items.min, static_cast<uint32_t>(prefix));
+  if (counted > kItemsMax || prefix > kItemsMax) {
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: an array of more than {} items", node.path, kItemsMax)});
+    return Never();
+  }
+  if (counted > kInlineItemsMax && items.size() > prefix &&
+      !std::holds_alternative<Part::Call>(items.back()->form)) {
+    const uint32_t rule = rules_.Declare();
+    rules_.Define(rule, items.back());
+    items.back() = Call(rule);
+  }
+  // Node i + 2: after so many items.
+  Part::Graph graph{.nodes = counted + 4, .edges = {{0, 2, nullptr}}};
+  const auto item = [&](uint32_t i) {
+    const PartRef& value = items[std::min<size_t>(i, items.size() - 1)];
+    return i == 0 ? value : Sequence({MemberSeparator(), value});
+  };
+  for (uint32_t i = 0; i <= counted; ++i) {
+    if (i >= node.items.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Indent()});
+    if (i < counted) graph.edges.push_back({i + 2, i + 3, item(i)});
+  }
+  if (!max) {
+    const uint32_t more = counted + 3;
+    graph.edges.push_back({counted + 2, more, item(counted)});
+    graph.edges.push_back({more, more, item(counted + 1)});
+    graph.edges.push_back({more, 1, Indent()});
+  }
+  const uint32_t rule = rules_.Declare();
+  rules_.Define(rule, Sequence({Literal("["), Indent(), std::make_shared<const Part>(Part{std::move(graph)}),
+                                Literal("]")}));
+  return Call(rule);
+}
+
+}  // namespace quire::runner::constraint

@@ -1,0 +1,340 @@
+#include "runner/constraint/schema.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runner/constraint/test_support.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string ErrorOf(const std::string& schema) {
+  const auto grammar = CompileFormat(SchemaFormat(schema));
+  EXPECT_FALSE(grammar.has_value()) << schema;
+  return grammar ? "" : grammar.error().message;
+}
+
+// Valid documents of the shared set that say the same in another way than the one that can be written:
+// another order of properties, an escaped key, an integer with an exponent, a number with one within bounds.
+bool IsOtherSpelling(const std::string& schema, const std::string& document) {
+  static const std::set<std::pair<std::string, std::string>> kOthers = {
+      {"integer", "1e2"},
+      {"exclusive_range", "1e-3"},
+      {"const", R"({"r":2.5,"kind":"circle"})"},
+      {"object_optional", R"({"b":"y","a":0,"c":false})"},
+      {"object_open", R"({"x":{},"id":2})"},
+      {"nullable_union", R"({"n":-3,"v":"y"})"},
+      {"ref_defs", R"({"b":{"y":0,"x":0},"a":{"x":0,"y":0}})"},
+      {"recursive_tree", R"({"kids":[{"v":2,"kids":[{"v":3,"kids":[]}]},{"v":4,"kids":[]}],"v":0})"},
+      {"any_of", R"({"item":{"n":0,"type":"a"}})"},
+      {"any_of", R"({"item":{"s":"","type":"b"}})"},
+      {"extraction",
+       R"({"count":2,"people":[{"name":"A","age":null,"role":"ops"},{"name":"B","age":2,"role":"dev"}]})"},
+      {"extraction", R"({"people":[{"role":"ops","age":0,"name":""}],"count":-1})"},
+      {"unicode_keys", R"({"q\"k":false,"a b":0,"имя":""})"},
+      {"unicode_keys", R"({"\u0438\u043c\u044f":"x","a b":1,"q\"k":true})"},
+      {"unicode_keys", R"({"имя":"я","a b":-1,"q\u0022k":true})"},
+  };
+  return kOthers.contains({schema, document});
+}
+
+TEST(JsonSchema, SharedSet) {
+  const char* fixtures = std::getenv("QUIRE_FIXTURES");
+  if (fixtures == nullptr) GTEST_SKIP() << "QUIRE_FIXTURES is not set";
+  std::ifstream file(std::string(fixtures) + "/schemas/schemas.json");
+  const auto set = nlohmann::ordered_json::parse(file);
+  for (const auto& entry : set["schemas"]) {
+    const std::string name = entry["name"];
+    SCOPED_TRACE(name);
+    if (name == "unique_items") {
+      EXPECT_EQ(ErrorOf(entry["schema"].dump()), "format: #: the keyword \"uniqueItems\" is not supported");
+      continue;
+    }
+    const auto grammar = CompileFormat(SchemaFormat(entry["schema"].dump()));
+    ASSERT_TRUE(grammar.has_value()) << grammar.error().message;
+    for (const std::string document : entry["valid"]) {
+      const bool reachable = !IsOtherSpelling(name, document);
+      EXPECT_EQ(Judge(**grammar, document) == Verdict::kMatches, reachable) << document;
+    }
+    for (const auto& invalid : entry["invalid"]) {
+      const std::string document = invalid["text"];
+      EXPECT_NE(Judge(**grammar, document), Verdict::kMatches) << document;
+      if (invalid["reason"] == "truncated") {
+        EXPECT_EQ(Judge(**grammar, document), Verdict::kBeginning) << document;
+      }
+    }
+  }
+}
+
+TEST(JsonSchema, UnsupportedKeywordsAreNamedWithTheirPlace) {
+  EXPECT_EQ(ErrorOf(R"({"properties":{"a":{"not":{"type":"null"}}}})"),
+            "format: #/properties/a: the keyword \"not\" is not supported");
+  for (const std::string keyword : {"if", "then", "dependentRequired", "patternProperties", "contains",
+                                    "unevaluatedProperties", "multipleOf", "frobnicate"}) {
+    const std::string value = keyword == "multipleOf" ? "3" : R"({"a":{}})";
+    EXPECT_THAT(ErrorOf("{\"type\":[\"object\",\"number\"],\"" + keyword + "\":" + value + "}"),
+                AllOf(HasSubstr("\"" + keyword + "\""), HasSubstr("#")));
+  }
+  EXPECT_THAT(ErrorOf(R"({"type":"string","format":"postcode"})"),
+              HasSubstr("\"postcode\" is not supported"));
+  EXPECT_THAT(ErrorOf(R"({"$ref":"http://example.com/x"})"), HasSubstr("$ref"));
+}
+
+TEST(JsonSchema, BrokenSchemasAreErrors) {
+  for (const std::string schema : {R"({"type":"strin"})",
+                                   R"({"type":[]})",
+                                   R"({"enum":[]})",
+                                   R"({"properties":[]})",
+                                   R"({"required":"a"})",
+                                   R"({"minLength":-1})",
+                                   R"({"minItems":1.5})",
+                                   R"({"minimum":"1"})",
+                                   R"({"$ref":"#/$defs/no"})",
+                                   R"({"items":5})",
+                                   R"({"anyOf":[]})",
+                                   R"({"pattern":"("})",
+                                   R"({"pattern":"[z-a]"})",
+                                   R"([])",
+                                   R"(5)",
+                                   R"({"$ref":"#"})",
+                                   R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})",
+                                   R"({"allOf":[{"$ref":"#"}]})",
+                                   R"({"type":"string","minLength":3,"maxLength":2})",
+                                   R"(false)",
+                                   R"({"type":"object","required":["a"],"additionalProperties":false})"}) {
+    EXPECT_NE(ErrorOf(schema), "") << schema;
+  }
+}
+
+TEST(JsonSchema, LargeAndDeepSchemasAreErrorsOrFine) {
+  std::string deep;
+  for (int i = 0; i < 400; ++i) deep += R"({"type":"array","items":)";
+  deep += "{}" + std::string(400, '}');
+  EXPECT_THAT(ErrorOf(deep), HasSubstr("too deep"));
+  EXPECT_THAT(ErrorOf(R"({"type":"string","pattern":"(a|b)*a(a|b){30}"})"), HasSubstr("too large"));
+  EXPECT_THAT(ErrorOf(R"({"type":"string","minLength":100000000})"), HasSubstr("minLength"));
+  EXPECT_EQ(Judge(R"({"type":"string","maxLength":100000000})", "\"abc\""), Verdict::kMatches);
+  std::string wide = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 300; ++i)
+    wide += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"type":"integer"})";
+  EXPECT_EQ(Judge(wide + "}}", R"({"p7":1,"p299":5})"), Verdict::kMatches);
+}
+
+TEST(JsonSchema, PropertiesInOrderOthersBehind) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["a"]})";
+  EXPECT_EQ(Judge(schema, R"({"a":1})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, R"({ "a" : 1, "b": [1, {"c": null}], "z": "" })"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, R"({"a":1,"a2":5})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, R"({"a":1,"z":1,"a":"x")"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, R"({"b":1)"), Verdict::kImpossible);
+}
+
+TEST(JsonSchema, CountsOfPropertiesAndItems) {
+  const std::string two =
+      R"({"properties":{"a":{},"b":{},"c":{}},"additionalProperties":false,"type":"object",)"
+      R"("minProperties":2,"maxProperties":2})";
+  EXPECT_EQ(Judge(two, R"({"a":1,"c":1})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(two, R"({"a":1})"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(two, R"({"a":1,"b":1,"c")"), Verdict::kImpossible);
+  const std::string items = R"({"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":3})";
+  EXPECT_EQ(Judge(items, "[1,2]"), Verdict::kMatches);
+  EXPECT_EQ(Judge(items, "[1,2,3]"), Verdict::kMatches);
+  EXPECT_EQ(Judge(items, "[1]"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(items, "[1,2,3,4]"), Verdict::kImpossible);
+  const std::string many = R"({"type":"array","items":{"enum":["x","yy"]},"minItems":20,"maxItems":21})";
+  std::string list = "[\"x\"";
+  for (int i = 1; i < 20; ++i) list += ", \"yy\"";
+  EXPECT_EQ(Judge(many, list), Verdict::kBeginning);
+  EXPECT_EQ(Judge(many, list + "]"), Verdict::kMatches);
+  EXPECT_EQ(Judge(many, list + ",\"x\",\"x\""), Verdict::kImpossible);
+}
+
+TEST(JsonSchema, AllOfMerges) {
+  const std::string schema =
+      R"({"$defs":{"base":{"properties":{"id":{"type":"number"}},"required":["id"]}},)"
+      R"("allOf":[{"$ref":"#/$defs/base"},{"properties":{"id":{"type":"integer","minimum":3},"n":{"type":"null"}},)"
+      R"("required":["n"]}],"type":"object"})";
+  EXPECT_EQ(Judge(schema, R"({"id":3,"n":null})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, R"({"id":2})"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, R"({"id":3.5)"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, R"({"id":3})"), Verdict::kImpossible);
+  // What one closes, the other cannot add.
+  EXPECT_NE(ErrorOf(R"({"type":"object","allOf":[{"properties":{"a":{}},"additionalProperties":false},)"
+                    R"({"properties":{"b":{}},"required":["b"]}]})"),
+            "");
+}
+
+TEST(JsonSchema, AlternativesWithSiblings) {
+  const std::string schema =
+      R"({"type":"object","properties":{"k":{"type":"string"},"n":{"type":"integer"}},)"
+      R"("additionalProperties":false,"anyOf":[{"required":["k"]},{"required":["n"]}]})";
+  EXPECT_EQ(Judge(schema, R"({"k":""})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, R"({"n":1})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, R"({})"), Verdict::kImpossible);
+}
+
+TEST(JsonSchema, OneOfOnlyWhereAlternativesExcludeEachOther) {
+  EXPECT_THAT(ErrorOf(R"({"oneOf":[{"type":"integer"},{"type":"number"}]})"), HasSubstr("oneOf"));
+  EXPECT_THAT(ErrorOf(R"({"oneOf":[{"type":"object"},{"type":"object","required":["a"]}]})"),
+              HasSubstr("oneOf"));
+  const std::string tagged =
+      R"({"oneOf":[{"type":"object","properties":{"t":{"const":"a"}},"required":["t"]},)"
+      R"({"type":"object","properties":{"t":{"const":"b"},"v":{"type":"null"}},"required":["t","v"]}]})";
+  EXPECT_EQ(Judge(tagged, R"({"t":"b","v":null})"), Verdict::kMatches);
+  EXPECT_EQ(Judge(tagged, R"({"t":"b"})"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(R"({"oneOf":[{"type":"integer","maximum":2},{"type":"number","minimum":5}]})", "2"),
+            Verdict::kMatches);
+}
+
+TEST(JsonSchema, EnumsAreFilteredByTheRest) {
+  const std::string schema =
+      R"({"enum":["a","bbb",1,2.5,null,{"x":[1]}],"type":["string","integer","object"],"maxLength":2})";
+  for (const std::string good : {R"("a")", "1", R"({"x":[1]})", R"({ "x": [ 1 ] })"}) {
+    EXPECT_EQ(Judge(schema, good), Verdict::kMatches) << good;
+  }
+  for (const std::string bad : {R"("bbb")", "2.5", "null", R"({"x":[]})"}) {
+    EXPECT_NE(Judge(schema, bad), Verdict::kMatches) << bad;
+  }
+}
+
+TEST(JsonSchema, Strings) {
+  const std::string any = R"({"type":"string"})";
+  EXPECT_EQ(Judge(any, "\"\\ud83d\\ude00\""), Verdict::kMatches);
+  EXPECT_EQ(Judge(any, "\"\\ud83d\""), Verdict::kImpossible);
+  EXPECT_EQ(Judge(any, "\"\\ude00"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(any, "\"\xC0\x80"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(any, "\"\xED\xA0"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(any, "\"\n"), Verdict::kImpossible);
+  const std::string lengths = R"({"type":"string","minLength":2,"maxLength":3})";
+  EXPECT_EQ(Judge(lengths, "\"é\\u00e9\""), Verdict::kMatches);
+  EXPECT_EQ(Judge(lengths, "\"😀\""), Verdict::kImpossible);
+  EXPECT_EQ(Judge(lengths, "\"😀😀😀\""), Verdict::kMatches);
+  const std::string both = R"({"type":"string","pattern":"^a+$","minLength":2,"maxLength":3})";
+  EXPECT_EQ(Judge(both, "\"aaa\""), Verdict::kMatches);
+  EXPECT_EQ(Judge(both, "\"a\""), Verdict::kImpossible);
+  EXPECT_EQ(Judge(R"({"type":"string","pattern":"^\"\\n$"})", R"("\"\n")"), Verdict::kMatches);
+}
+
+TEST(JsonSchema, StringFormats) {
+  const std::vector<std::pair<std::string, std::pair<std::string, std::string>>> cases = {
+      {"date", {"2000-02-29", "1900-02-29"}},
+      {"date", {"2024-12-31", "2024-04-31"}},
+      {"time", {"23:59:59Z", "24:00:00Z"}},
+      {"date-time", {"2024-01-31T10:00:00.5+01:00", "2024-01-31 10:00:00Z"}},
+      {"uuid", {"123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456-42661417400"}},
+      {"ipv4", {"192.168.0.255", "192.168.0.256"}},
+      {"ipv6", {"2001:db8::", "1:2"}},
+      {"email", {"a.b@example.org", "a@b"}},
+      {"hostname", {"example.org", "-a.org"}},
+      {"uri", {"https://example.org/a/b?c=d#e", "example.org"}},
+      {"duration", {"P1DT2H", "P"}},
+  };
+  for (const auto& [format, texts] : cases) {
+    const std::string schema = R"({"type":"string","format":")" + format + "\"}";
+    EXPECT_EQ(Judge(schema, "\"" + texts.first + "\""),
+              format == "email" ? Verdict::kImpossible : Verdict::kMatches)
+        << format;
+    EXPECT_NE(Judge(schema, "\"" + texts.second + "\""), Verdict::kMatches) << format;
+  }
+  EXPECT_EQ(Judge(R"({"type":"string","format":"email"})", R"("ab@example.org")"), Verdict::kMatches);
+}
+
+TEST(JsonSchema, WhiteSpaceIsBounded) {
+  const std::string schema = R"({"type":"array"})";
+  EXPECT_EQ(Judge(schema, "[\n    1 ,\n    {\n\t\t\"a\" : 2 } ]\n"), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, "[1\n" + std::string(24, ' ')), Verdict::kBeginning);
+  EXPECT_EQ(Judge(schema, "[1\n" + std::string(25, ' ')), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1]\n "), Verdict::kMatches);
+  EXPECT_EQ(Judge(schema, "[1]\n  "), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1,\n\n"), Verdict::kImpossible);
+}
+
+TEST(OutputFormats, JsonRegexAndChoice) {
+  using Kind = api::OutputFormat::Kind;
+  const auto judge = [](Kind kind, const std::string& text, std::string_view answer) {
+    const auto grammar = CompileFormat({kind, text, "format"});
+    EXPECT_TRUE(grammar.has_value()) << grammar.error().message;
+    return Judge(**grammar, answer);
+  };
+  EXPECT_EQ(judge(Kind::kJson, "", R"([{"a":[1e5,"x"]},null])"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kJson, "", "1.5"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", "[]"), Verdict::kImpossible);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", "{}"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kChoice, R"(["yes","no","nobody"])", "no"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kChoice, R"(["yes","no","nobody"])", "nob"), Verdict::kBeginning);
+  EXPECT_EQ(judge(Kind::kRegex, "[a-c]{2}|x", "ab"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kRegex, "[a-c]{2}|x", "abc"), Verdict::kImpossible);
+}
+
+TEST(OutputFormats, Regexes) {
+  const std::vector<std::tuple<std::string, std::string, bool>> cases = {
+      {"a.c", "abc", true},
+      {"a.c", "a\nc", false},
+      {"(?:ab)+", "abab", true},
+      {"(?<n>a|b)?c", "c", true},
+      {"[^a-y]", "z", true},
+      {"[^a-y]", "é", true},
+      {"\\w\\s\\d", "x 5", true},
+      {"\\W", "x", false},
+      {"\\u00e9\\x41", "éA", true},
+      {"a{2,}", "a", false},
+      {"a{2,}", "aaaa", true},
+      {"a{1,2}?", "aa", true},
+      {"^ab$", "ab", true},
+      {"\\.\\*\\/", ".*/", true},
+      {"[\\d-]+", "1-2", true},
+      {"[]", "", false},
+      {"", "", true},
+  };
+  for (const auto& [pattern, text, matches] : cases) {
+    const auto grammar = CompileRegex(pattern);
+    if (pattern == "[]") {
+      EXPECT_FALSE(grammar.has_value());
+      continue;
+    }
+    ASSERT_TRUE(grammar.has_value()) << pattern << ": " << grammar.error().message;
+    EXPECT_EQ(Judge(**grammar, text) == Verdict::kMatches, matches) << pattern;
+  }
+  for (const std::string bad : {"(", ")", "a**", "*a", "[a", "a{2", "a{3,2}", "\\", "(?=a)", "(?<!a)b", "\\1",
+                                "\\b", "a^b", "\\p{L}", "(((a{9999}){9999}){9999})"}) {
+    EXPECT_FALSE(CompileRegex(bad).has_value()) << bad;
+  }
+}
+
+TEST(OutputFormats, NumbersWithinBoundsExactly) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    const int low = static_cast<int>(random() % 400) - 250;
+    const int high = low + static_cast<int>(random() % 200);
+    const std::string schema = R"({"type":"integer","minimum":)" + std::to_string(low) + R"(,"maximum":)" +
+                               std::to_string(high) + "}";
+    const auto grammar = CompileFormat(SchemaFormat(schema));
+    ASSERT_TRUE(grammar.has_value());
+    for (int n = -300; n <= 300; ++n) {
+      EXPECT_EQ(Judge(**grammar, std::to_string(n)) == Verdict::kMatches, n >= low && n <= high)
+          << schema << n;
+    }
+  }
+  const std::string schema = R"({"type":"number","exclusiveMinimum":-1.25,"maximum":10.5})";
+  for (const std::string good : {"-1.24", "-1.249999", "-0.5", "0", "0.0", "9.99", "10.5", "10.500", "3"}) {
+    EXPECT_EQ(Judge(schema, good), Verdict::kMatches) << good;
+  }
+  for (const std::string bad : {"-1.25", "-1.250", "-2", "10.51", "11", "10.500001", "-0", "01"}) {
+    EXPECT_NE(Judge(schema, bad), Verdict::kMatches) << bad;
+  }
+  EXPECT_EQ(Judge(R"({"type":"integer","exclusiveMinimum":9007199254740992})", "9007199254740993"),
+            Verdict::kMatches);
+  EXPECT_EQ(Judge(R"({"type":"integer","minimum":0.5,"maximum":1.5})", "1"), Verdict::kMatches);
+  EXPECT_THAT(ErrorOf(R"({"type":"number","minimum":0.12345678901234567})"), HasSubstr("digits"));
+}
+
+}  // namespace
+}  // namespace quire::runner::constraint
