@@ -129,7 +129,8 @@ int main(int argc, char** argv) {
              "masks", "median us", "p99 us", "max us", "accept us");
   Times all;
   std::vector<double> compiles;
-  for (const auto& entry : nlohmann::ordered_json::parse(ReadFile(argv[2]))["schemas"]) {
+  const auto set = nlohmann::ordered_json::parse(ReadFile(argv[2]));
+  for (const auto& entry : set["schemas"]) {
     constraint::ConstraintCache cache([&] { return index; }, size_t{1} << 30);
     begin = Clock::now();
     const auto compiled =
