@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +21,13 @@ namespace quire::runner::engine {
 
 inline constexpr const char* kDemoModel = "packaging/models/quire-demo-F16.gguf";
 inline constexpr size_t kPlenty = size_t{256} << 20;
+
+// A new folder: cases run at once, each in a process of its own, and must not meet in one.
+inline std::filesystem::path OwnFolder() {
+  std::string name = testing::TempDir() + "quire-engine-XXXXXX";
+  EXPECT_NE(nullptr, ::mkdtemp(name.data()));
+  return name;
+}
 
 struct Outcome {
   std::vector<api::TextDelta> deltas;

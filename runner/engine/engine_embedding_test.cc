@@ -29,9 +29,7 @@ const std::string kText = "What is the capital of France, and why is it so far f
 // The model as one whose texts are pooled by mean.
 class MeanModel {
  public:
-  explicit MeanModel(const fs::path& model)
-      : path_(fs::path(testing::TempDir()) / ("quire-mean-" + model.filename().string())) {
-    fs::remove_all(path_);
+  explicit MeanModel(const fs::path& model) : path_(OwnFolder()) {
     fs::create_directories(path_ / "1_Pooling");
     for (const auto& entry : fs::directory_iterator(model)) {
       fs::create_symlink(fs::absolute(entry.path()), path_ / entry.path().filename());

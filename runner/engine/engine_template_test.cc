@@ -19,10 +19,7 @@ namespace fs = std::filesystem;
 // A model whose template marks the last message, as templates do that keep thoughts for the last turn only.
 class Rewriting {
  public:
-  explicit Rewriting(const fs::path& model)
-      : path_(fs::path(testing::TempDir()) / ("quire-rewriting-" + model.filename().string())) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
+  explicit Rewriting(const fs::path& model) : path_(OwnFolder()) {
     for (const auto& entry : fs::directory_iterator(model)) {
       if (entry.path().filename() == "chat_template.jinja") continue;
       fs::create_symlink(fs::absolute(entry.path()), path_ / entry.path().filename());
