@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
   }
   const auto texts = Vocabulary(argv[1], argc > 3 ? std::stoul(argv[3]) : 128'000);
   auto begin = Clock::now();
-  const auto index = std::make_shared<const constraint::VocabularyIndex>(
+  auto index = std::make_shared<const constraint::VocabularyIndex>(
       static_cast<int32_t>(texts.size()),
       [&](TokenId id) { return std::string_view(texts[static_cast<size_t>(id)]); },
       [](TokenId id) { return id == 0; }, std::unordered_set<TokenId>{0});

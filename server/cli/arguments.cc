@@ -80,7 +80,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
 }
 
 bool NamesModel(const CLI::Option& option) {
-  const std::string name = option.get_single_name();
+  const std::string& name = option.get_single_name();
   return name == "MODEL" || name == "SOURCE" || name == "PREFIX";
 }
 
