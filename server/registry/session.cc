@@ -117,7 +117,7 @@ const std::string* Session::Account() const {
   return nullptr;
 }
 
-api::Result<Reply> Session::Send(Request request, const Sink& sink) {
+api::Result<Reply> Session::Send(const Request& request, const Sink& sink) {
   auto reply = SendAs(request, sink);
   if (!reply || reply->status != 401) return reply;
   if (auto authorized = Authorize(reply->Header("www-authenticate")); !authorized) {

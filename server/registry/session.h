@@ -37,7 +37,7 @@ class Session {
   // "https://host/v2/namespace/model/" + path
   std::string UrlOf(std::string_view path) const;
   // Answers 401 with what the registry asks for, and follows redirects of GET and HEAD. Errors as Http.
-  api::Result<Reply> Send(Request request, const Sink& sink = {});
+  api::Result<Reply> Send(const Request& request, const Sink& sink = {});
 
  private:
   api::Result<Reply> SendAs(const Request& request, const Sink& sink);
