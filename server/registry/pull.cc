@@ -95,7 +95,7 @@ class BlobPull {
       Tell(partial.size());
       return written.has_value();
     };
-    const auto reply = session_.Send(std::move(request), sink);
+    const auto reply = session_.Send(request, sink);
     if (!written) return written;
     if (!reply) return std::unexpected(reply.error());
     if (reply->status == 416) {
@@ -157,7 +157,7 @@ class ModelPull {
     Request request{.url = session.UrlOf("manifests/" + job_.name.tag),
                     .headers = {"Accept: application/vnd.docker.distribution.manifest.v2+json, "
                                 "application/vnd.oci.image.manifest.v1+json"}};
-    auto reply = session.Send(std::move(request));
+    auto reply = session.Send(request);
     if (!reply) return std::unexpected(reply.error());
     if (reply->status == 404) {
       return api::Fail(api::ErrorCode::kNotFound, "pull model manifest: file does not exist");

@@ -49,7 +49,7 @@ class ModelPush {
                     .url = session_.UrlOf("manifests/" + job_.name.tag),
                     .headers = {"Content-Type: application/vnd.docker.distribution.manifest.v2+json"},
                     .body = *text};
-    const auto reply = session_.Send(std::move(request));
+    const auto reply = session_.Send(request);
     if (!reply) return std::unexpected(reply.error());
     if (reply->status / 100 != 2) return Refused(job_.name.host, "the manifest is not taken", *reply);
     return {};
@@ -92,7 +92,7 @@ class ModelPush {
                     .body_fd = file->get(),
                     .body_bytes = layer.size,
                     .on_sent = tell};
-    const auto sent = session_.Send(std::move(request));
+    const auto sent = session_.Send(request);
     if (!sent) return std::unexpected(sent.error());
     if (sent->status != 201 && sent->status != 204)
       return Refused(job_.name.host, "a blob is not taken", *sent);
