@@ -6,7 +6,7 @@ namespace quire::runner::engine {
 namespace {
 
 constexpr int32_t kFirstTokens = 32;  // before anything is measured
-constexpr double kMargin = 0.75;      // of the target, for what the model does not see
+constexpr double kMargin = 0.6;       // of what idle leaves of the target: steps vary, more than their mean
 constexpr int32_t kGrowth = 4;        // a budget grows at most by this factor from one step to the next
 constexpr double kWeight = 0.3;       // of a new measurement
 
@@ -47,7 +47,7 @@ int32_t PrefillBudget::Tokens(int32_t decoding) const {
   const double idle = Idle(decoding);
   const double limit =
       decoding > 0 ? std::max(Seconds(target_.gap), target_.idle_factor * idle) : Seconds(target_.alone);
-  const double tokens = (kMargin * limit - idle) / cost_;
+  const double tokens = kMargin * (limit - idle) / cost_;
   const int32_t most = std::min(target_.tokens_max, std::max(last_, kFirstTokens) * kGrowth);
   return static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(most)));
 }
