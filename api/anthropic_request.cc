@@ -276,7 +276,6 @@ Request ToRequest(MessagesRequest messages, const ModelDefaults& defaults) {
   request.overflow = Overflow::kRefuse;
   request.shift = false;  // neither the prompt nor the answer's context is cut here
   request.client.cache_salt = std::move(messages.cache_salt);
-  request.think = Think::kOff;  // thinking has no block here
   request.model_name = std::move(messages.model);
   request.think = messages.think;
   request.think_optional = true;

@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "api/ollama.h"
-#include "server/blocking.h"
 #include "server/handlers.h"
+#include "server/request_steps.h"
 
 namespace quire::server {
 namespace {
@@ -57,25 +57,12 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
 template <class Parsed>
 Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
                        api::Result<Parsed> (*parse)(std::string_view)) {
-  const std::string& body = exchange.request().body;
-  api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
-  if (IsLargeBody(body)) {
-    auto work = [parse, &body] { return parse(body); };
-    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
-  } else {
-    parsed = parse(body);
-  }
-  if (!parsed) {
-    co_await SendError(exchange, parsed.error());
-    co_return;
-  }
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
   exchange.log().model = parsed->model;
   LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await services.models.Find(parsed->model);
-  if (!model) {
-    co_await SendError(exchange, model.error());
-    co_return;
-  }
+  auto model = co_await FindModel(services, exchange, parsed->model);
+  if (!model) co_return;
   if (IsLoadOnly(*parsed)) {
     co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
     co_return;
