@@ -30,6 +30,7 @@ struct MessagesRequest {
   std::string cache_salt;
   ToolUse tools;
   Think think = Think::kOff;  // as Anthropic has it where nothing is said
+  std::optional<OutputFormat> format;
 };
 
 Result<MessagesRequest> ParseMessages(std::string_view body);

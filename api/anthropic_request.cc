@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/anthropic.h"
+#include "api/format_fields.h"
 #include "api/json_body.h"
 #include "api/json_read.h"
 #include "api/limits.h"
@@ -221,11 +222,15 @@ Think GetThinking(Fields& body) {
     } else if (given && think != Think::kOff) {
       think = GetEffort(config, "effort");
     }
-    if (config.Find("format") != nullptr) {
-      Refuse(config, "format", "output_config.format: structured output is not supported in this version");
-    }
   }
   return think;
+}
+
+std::optional<OutputFormat> GetOutputFormat(Fields& body) {
+  const Json* value = body.FindObject("output_config");
+  if (value == nullptr) return std::nullopt;
+  Fields config(*value, "output_config", body.error());
+  return GetTypedFormat(config);
 }
 
 void GetPromptFields(Fields& body, MessagesRequest& request) {
@@ -235,6 +240,7 @@ void GetPromptFields(Fields& body, MessagesRequest& request) {
   request.messages = Turns(body, request.model).Get();
   request.tools = GetToolChoice(body);
   request.think = GetThinking(body);
+  request.format = GetOutputFormat(body);
 }
 
 template <class GetAll>
@@ -279,7 +285,7 @@ Request ToRequest(MessagesRequest messages, const ModelDefaults& defaults) {
   request.model_name = std::move(messages.model);
   request.think = messages.think;
   request.think_optional = true;
-  request.model_name = std::move(messages.model);
+  request.format = std::move(messages.format);
   ChatPrompt prompt{WithDefaults(std::move(messages.messages), defaults)};
   SetToolUse(std::move(messages.tools), request, prompt);
   request.prompt = std::move(prompt);

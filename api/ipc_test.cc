@@ -67,6 +67,7 @@ Submit FullSubmit() {
   submit.request.prompt_only = true;
   submit.request.want_prompt_text = true;
   submit.request.delta_per_token = true;
+  submit.request.format = OutputFormat{OutputFormat::Kind::kChoice, R"(["a"])", "guided_choice"};
   return submit;
 }
 
@@ -140,6 +141,10 @@ TEST(Ipc, FieldsArriveAsTheyWere) {
   ASSERT_EQ(messages.size(), 3U);
   EXPECT_EQ(messages[1].tool_calls.at(0).arguments_json, R"({"b":1,"a":2})");
   EXPECT_EQ(messages[2].tool_call_id, "c1");
+  ASSERT_TRUE(got.request.format.has_value());
+  EXPECT_EQ(got.request.format->kind, OutputFormat::Kind::kChoice);
+  EXPECT_EQ(got.request.format->text, R"(["a"])");
+  EXPECT_EQ(got.request.format->field, "guided_choice");
 
   const auto event = DecodeToDaemon(OneFrame(Encode(ToDaemon(FullDelta()))));
   ASSERT_TRUE(event);

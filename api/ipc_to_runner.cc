@@ -91,26 +91,32 @@ Json Pack(const GenerationParams& params) {
           {"ignore_eos", params.ignore_eos}};
 }
 
+Json Pack(const OutputFormat& format) {
+  return {{"kind", static_cast<int32_t>(format.kind)}, {"text", format.text}, {"field", format.field}};
+}
+
 Json Pack(const Request& request) {
-  return {{"prompt", Pack(request.prompt)},
-          {"params", Pack(request.params)},
-          {"refuse_overflow", request.overflow == Overflow::kRefuse},
-          {"tenant", request.client.tenant},
-          {"cache_salt", request.client.cache_salt},
-          {"weight", request.client.weight},
-          {"shift", request.shift},
-          {"logprobs", request.logprobs},
-          {"top_logprobs", request.top_logprobs},
-          {"think", static_cast<int32_t>(request.think)},
-          {"think_optional", request.think_optional},
-          {"tool_choice", static_cast<int32_t>(request.tool_choice)},
-          {"forced_tool", request.forced_tool},
-          {"single_tool_call", request.single_tool_call},
-          {"model_name", request.model_name},
-          {"want_context", request.want_context},
-          {"prompt_only", request.prompt_only},
-          {"want_prompt_text", request.want_prompt_text},
-          {"delta_per_token", request.delta_per_token}};
+  Json packed = {{"prompt", Pack(request.prompt)},
+                 {"params", Pack(request.params)},
+                 {"refuse_overflow", request.overflow == Overflow::kRefuse},
+                 {"tenant", request.client.tenant},
+                 {"cache_salt", request.client.cache_salt},
+                 {"weight", request.client.weight},
+                 {"shift", request.shift},
+                 {"logprobs", request.logprobs},
+                 {"top_logprobs", request.top_logprobs},
+                 {"think", static_cast<int32_t>(request.think)},
+                 {"think_optional", request.think_optional},
+                 {"tool_choice", static_cast<int32_t>(request.tool_choice)},
+                 {"forced_tool", request.forced_tool},
+                 {"single_tool_call", request.single_tool_call},
+                 {"model_name", request.model_name},
+                 {"want_context", request.want_context},
+                 {"prompt_only", request.prompt_only},
+                 {"want_prompt_text", request.want_prompt_text},
+                 {"delta_per_token", request.delta_per_token}};
+  if (request.format) packed["format"] = Pack(*request.format);
+  return packed;
 }
 
 // Message members that are left out when empty.
@@ -231,6 +237,20 @@ GenerationParams GetParams(Fields& request) {
   return params;
 }
 
+// `request`: fields that may be absent.
+std::optional<OutputFormat> GetOutputFormat(Fields request) {
+  const Json* value = request.FindObject("format");
+  if (value == nullptr) return std::nullopt;
+  Fields fields = PayloadFields(*value, request.error(), request.PathOf("format"));
+  OutputFormat format;
+  int32_t kind = 0;
+  fields.Get("kind", kind, 0, static_cast<int32_t>(OutputFormat::Kind::kChoice));
+  format.kind = static_cast<OutputFormat::Kind>(kind);
+  fields.Get("text", format.text);
+  fields.Get("field", format.field);
+  return format;
+}
+
 Request GetRequest(Fields& submit) {
   Request request;
   const Json* value = submit.FindObject("request");
@@ -261,6 +281,7 @@ Request GetRequest(Fields& submit) {
   fields.Get("prompt_only", request.prompt_only);
   fields.Get("want_prompt_text", request.want_prompt_text);
   fields.Get("delta_per_token", request.delta_per_token);
+  request.format = GetOutputFormat(Fields(*value, submit.PathOf("request"), submit.error()));
   return request;
 }
 

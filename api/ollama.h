@@ -33,6 +33,7 @@ struct CommonRequest {
   int32_t top_logprobs = 0;
   std::string cache_salt;
   Think think = Think::kUnset;
+  std::optional<OutputFormat> format;
 };
 
 struct GenerateRequest : CommonRequest {

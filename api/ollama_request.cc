@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/format_fields.h"
 #include "api/json_body.h"
 #include "api/json_read.h"
 #include "api/ollama.h"
@@ -13,17 +14,6 @@ namespace {
 
 void Refuse(Fields& body, std::string field, std::string message) {
   if (body.ok()) body.error() = Error{ErrorCode::kUnsupported, std::move(message), std::move(field)};
-}
-
-void CheckFormat(Fields& body) {
-  constexpr std::string_view kName = "format";
-  const Json* value = body.Find(kName);
-  if (value == nullptr) return;
-  if (value->is_object() || (value->is_string() && *value == "json")) {
-    Refuse(body, "format", "format: structured output is not supported in this version");
-  } else if (!value->is_string() || !value->get_ref<const std::string&>().empty()) {
-    body.Reject(kName, R"(must be "json" or a JSON schema)");
-  }
 }
 
 void CheckImages(Fields& fields, const std::string& model) {
@@ -51,7 +41,7 @@ void GetCommon(Fields& body, CommonRequest& request) {
   request.top_logprobs = GetTopLogprobs(body);
   request.cache_salt = GetCacheSalt(body);
   request.think = GetThink(body);
-  CheckFormat(body);
+  request.format = GetFormat(body);
   CheckDebugRender(body);
 }
 
@@ -109,6 +99,7 @@ Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) 
   request.logprobs = common.logprobs;
   request.top_logprobs = common.logprobs ? common.top_logprobs : 0;
   request.think = common.think;
+  request.format = common.format;
   request.model_name = common.model;
   return request;
 }

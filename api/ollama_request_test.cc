@@ -106,8 +106,6 @@ TEST(ParseGenerate, WhatIsNotDoneIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("template":"{{ .Prompt }}")", "template is not supported in this version"},
       {R"("images":["aGk="])", "m does not support images"},
-      {R"("format":"json")", "format: structured output is not supported in this version"},
-      {R"("format":{})", "format: structured output is not supported in this version"},
       {R"("_debug_render_only":true)", "_debug_render_only is not supported in this version"}};
   for (const auto& [field, message] : cases) {
     const Error error = GenerateError(R"({"model":"m","prompt":"x",)" + field + "}");

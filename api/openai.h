@@ -36,6 +36,7 @@ struct ChatRequest {
   ToolUse tools;
   Think think = Think::kUnset;
   int32_t n = 1;  // choices; >= 1
+  std::optional<OutputFormat> format;
 };
 
 Result<ChatRequest> ParseChat(std::string_view body);

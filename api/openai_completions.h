@@ -34,6 +34,7 @@ struct CompletionRequest {
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
   std::string cache_salt;
   std::optional<int32_t> logprobs;  // alternatives per token
+  std::optional<OutputFormat> format;
 };
 
 Result<CompletionRequest> ParseCompletion(std::string_view body);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/format_fields.h"
 #include "api/json_body.h"
 #include "api/json_tokens.h"
 #include "api/limits.h"
@@ -95,6 +96,7 @@ void GetBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
   request.n = GetChoices(body, body_bytes);
   CheckChoices(body, request);
   GetSuffix(body, request.prompts);
+  request.format = GetResponseFormat(body);
 }
 
 }  // namespace
@@ -124,6 +126,7 @@ std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefault
   base.logprobs = completion.logprobs.has_value();
   base.delta_per_token = completion.chunk_per_token;
   base.top_logprobs = completion.logprobs.value_or(0);
+  base.format = std::move(completion.format);
   std::vector<Request> requests;
   for (auto& prompt : completion.prompts) {
     Request request = base;

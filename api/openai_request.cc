@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/format_fields.h"
 #include "api/json_body.h"
 #include "api/openai.h"
 #include "api/openai_parts.h"
@@ -73,20 +74,6 @@ void CheckFunctions(Fields& body) {
   }
 }
 
-void CheckResponseFormat(Fields& body) {
-  constexpr std::string_view kName = "response_format";
-  const Json* value = body.FindObject(kName);
-  if (value == nullptr) return;
-  Fields format(*value, body.PathOf(kName), body.error());
-  std::string type;
-  format.Get("type", type);
-  if (type == "json_object" || type == "json_schema") {
-    Refuse(body, kName, "response_format: structured output is not supported in this version");
-  } else if (type != "text") {
-    format.Reject("type", R"(must be "text", "json_object" or "json_schema")");
-  }
-}
-
 Think GetThinking(Fields& body) {
   const Think effort = GetEffort(body, "reasoning_effort");
   const Json* reasoning = effort == Think::kUnset ? body.FindObject("reasoning") : nullptr;
@@ -106,7 +93,6 @@ void CheckModalities(Fields& body, const std::string& model) {
 
 void CheckUnsupported(Fields& body, const std::string& model) {
   CheckFunctions(body);
-  CheckResponseFormat(body);
   CheckModalities(body, model);
 }
 
@@ -126,6 +112,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   GetLogprobs(body, request);
   request.tools = GetToolUse(body);
   request.think = GetThinking(body);
+  request.format = GetResponseFormat(body);
   request.messages =
       MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
   if (request.messages.empty()) body.Reject("messages", "must be an array that is not empty");
@@ -158,6 +145,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.top_logprobs = chat.top_logprobs;
   request.delta_per_token = chat.chunk_per_token;
   request.think = chat.think;
+  request.format = std::move(chat.format);
   request.model_name = std::move(chat.model);
   ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
   NameToolResults(prompt.messages);
@@ -168,7 +156,8 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
 
 std::vector<Request> ToChoices(Request request, int32_t n) {
   const int64_t seed = request.params.seed;
-  std::vector<Request> choices(static_cast<size_t>(n), request);
+  std::vector<Request> choices(static_cast<size_t>(n) - 1, request);
+  choices.push_back(std::move(request));
   for (size_t i = 0; seed >= 0 && i < choices.size(); ++i) {
     const uint64_t moved = static_cast<uint64_t>(seed) + i;
     choices[i].params.seed = static_cast<int64_t>(moved & static_cast<uint64_t>(INT64_MAX));

@@ -113,8 +113,6 @@ TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("functions":[{"name":"f"}])", "functions"},
       {R"("function_call":{"name":"f"})", "function_call"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
-      {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
       {R"("modalities":["text","audio"])", "modalities"}};
   for (const auto& [fields, path] : cases) {
     const Error error = ErrorOf(With(fields));
@@ -147,6 +145,14 @@ TEST(OpenAiParse, IllFormedValuesAreRefusedByName) {
       {R"("tool_choice":5)", "tool_choice"},
       {R"("response_format":{"type":"xml"})", "response_format.type"},
       {R"("response_format":{})", "response_format.type"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format.json_schema.schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":[]}})",
+       "response_format.json_schema.schema"},
+      {R"("guided_choice":[])", "guided_choice"},
+      {R"("guided_choice":["a",1])", "guided_choice"},
+      {R"("guided_regex":5)", "guided_regex"},
+      {R"("structured_outputs":{"regex":"a","choice":["b"]})", "choice"},
       {R"("response_format":"text")", "response_format"},
       {R"("logit_bias":[])", "logit_bias"},
       {R"("logit_bias":{"x":1})", "logit_bias.x"},

@@ -31,6 +31,7 @@ struct ResponsesRequest {
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
   std::string cache_salt;
   Think think = Think::kUnset;
+  std::optional<OutputFormat> format;
 };
 
 Result<ResponsesRequest> ParseResponses(std::string_view body);

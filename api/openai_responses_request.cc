@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/format_fields.h"
 #include "api/json_body.h"
 #include "api/json_read.h"
 #include "api/limits.h"
@@ -137,19 +138,11 @@ void CheckState(Fields& body) {
   if (background) Refuse(body, "background", "background: responses are given at once only");
 }
 
-void CheckTextFormat(Fields& body) {
+std::optional<OutputFormat> GetTextFormat(Fields& body) {
   const Json* text = body.FindObject("text");
-  if (text == nullptr) return;
+  if (text == nullptr) return std::nullopt;
   Fields fields(*text, "text", body.error());
-  const Json* value = fields.FindObject("format");
-  if (value == nullptr) return;
-  Fields format(*value, "text.format", body.error());
-  const std::string type = RequireString(format, "type");
-  if (OneOf(type, {"json_object", "json_schema"})) {
-    Refuse(fields, "format", "text.format: structured output is not supported in this version");
-  } else if (type != "text") {
-    format.Reject("type", R"(must be "text", "json_object" or "json_schema")");
-  }
+  return GetTypedFormat(fields);
 }
 
 void CheckTools(Fields& body) {
@@ -169,7 +162,7 @@ void GetBody(Fields& body, ResponsesRequest& request) {
   body.Get("max_output_tokens", request.options.num_predict, 1);
   request.messages = Items(body, request.model).Get();
   CheckState(body);
-  CheckTextFormat(body);
+  request.format = GetTextFormat(body);
   CheckTools(body);
   if (const Json* reasoning = body.FindObject("reasoning")) {
     Fields fields(*reasoning, "reasoning", body.error());
@@ -194,6 +187,7 @@ Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
   ChatRequest chat;
   chat.model = std::move(responses.model);
   chat.think = responses.think;
+  chat.format = std::move(responses.format);
   chat.options = std::move(responses.options);
   chat.cache_salt = std::move(responses.cache_salt);
   if (!responses.instructions.empty()) chat.messages.push_back({"system", std::move(responses.instructions)});

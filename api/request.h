@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/ids.h"
+#include "api/output_format.h"
 
 namespace quire::api {
 
@@ -147,9 +148,10 @@ struct Request {
   bool think_optional = false;  // a model that cannot think answers without, instead of kUnsupported
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string forced_tool = {};
-  bool single_tool_call = false;  // the answer ends with its first call
-  std::string model_name = {};    // as the client wrote it, for messages
-  bool want_context = false;      // Finished carries the token ids of prompt and answer
+  bool single_tool_call = false;            // the answer ends with its first call
+  std::optional<OutputFormat> format = {};  // what the answer is, behind the thinking of a model that thinks
+  std::string model_name = {};              // as the client wrote it, for messages
+  bool want_context = false;                // Finished carries the token ids of prompt and answer
   // Only render and tokenize: PromptReady and Finished tell the prompt's length, nothing is computed, and the
   // prompt may be longer than any context.
   bool prompt_only = false;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/constraint/output_format.h"
 #include "runner/engine/engine.h"
 
 namespace quire::runner::engine {
@@ -70,6 +71,8 @@ class Bench {
     format_ = model->format;
     context_length_ = model->model->context_length();
     layout_ = model->model->cache_layout();
+    constraints_ = std::make_unique<constraint::ConstraintCache>(
+        [this, ends = model->end_of_generation] { return IndexVocabulary(*tokenizer_, ends); }, kPlenty);
     auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_,
                                  [this](api::ipc::ToDaemon message) { Receive(std::move(message)); });
     EXPECT_TRUE(engine.has_value());
@@ -95,9 +98,9 @@ class Bench {
   api::RequestId Submit(api::Request request) {
     const api::RequestId id{++last_id_};
     inbox_.Post(Arrived{id});
-    auto prompt = Prepare(
-        {tokenizer_, *template_, turn_opener_, FindInsertTokens(*tokenizer_), context_length_, format_},
-        request);
+    auto prompt = Prepare({tokenizer_, *template_, turn_opener_, FindInsertTokens(*tokenizer_),
+                           context_length_, format_, constraints_.get()},
+                          request);
     inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
     return id;
   }
@@ -141,6 +144,7 @@ class Bench {
   std::map<api::RequestId, Outcome> outcomes_;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   std::shared_ptr<const PromptTemplate> template_;
+  std::unique_ptr<constraint::ConstraintCache> constraints_;
   std::optional<api::TokenId> turn_opener_;
   int32_t context_length_ = 0;
   output::Format format_;

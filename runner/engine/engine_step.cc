@@ -25,6 +25,7 @@ std::vector<StepItem> Engine::PlanNext() const {
       tenants.push_back(shares_.Of(request->tenant));
     }
     states.push_back({.prefill_left = generation.prefill_left(),
+                      .decode_left = generation.decode_left(),
                       .reader_full = generation.reader_full(),
                       .passed_over = request->passed_over,
                       .tenant = tenant});
@@ -92,8 +93,14 @@ bool Engine::Step() {
   ++steps_;
   int32_t decoding = 0;
   int32_t prefill = 0;
+  int32_t forced = 0;
   for (const auto& item : items) {
-    (running_[item.sequence]->generation->prefill_left() > 0 ? prefill : decoding) += item.tokens;
+    if (running_[item.sequence]->generation->prefill_left() > 0) {
+      prefill += item.tokens;
+    } else {
+      ++decoding;
+      forced += item.tokens - 1;
+    }
   }
   Advance(items, prefill);
   Sample(items);
@@ -105,7 +112,8 @@ bool Engine::Step() {
       std::abort();
     }
   }
-  budget_.Observe(decoding, prefill, Clock::now() - begin);
+  // Beside a sequence that decodes they cost what prompt tokens do.
+  budget_.Observe(decoding, prefill + forced, Clock::now() - begin);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -13,6 +14,8 @@ namespace {
 // An answer without num_predict ends at this many contexts' worth of tokens, so that a model that never stops
 // does.
 constexpr int64_t kUnlimitedContexts = 10;
+
+constexpr int32_t kForcedMax = 32;  // tokens in one go
 
 int64_t Nanoseconds(Clock::duration duration) {
   return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
@@ -56,7 +59,9 @@ Generation::Generation(Setup setup, int32_t context_max,
       output_(std::move(setup.prompt.output)),
       hide_thinking_(setup.request.think == api::Think::kOff),
       single_call_(setup.request.single_tool_call),
-      arrived_(setup.arrived) {}
+      arrived_(setup.arrived) {
+  if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
+}
 
 void Generation::Begin(int32_t computed, std::string miss) {
   computed_ = computed;
@@ -69,6 +74,10 @@ void Generation::Begin(int32_t computed, std::string miss) {
 
 int32_t Generation::prefill_left() const {
   return prefilling_ ? static_cast<int32_t>(tokens_.size()) - computed_ : 0;
+}
+
+int32_t Generation::decode_left() const {
+  return prefilling_ ? 0 : static_cast<int32_t>(tokens_.size()) - computed_;
 }
 
 std::span<const api::TokenId> Generation::Uncomputed(int32_t count) const {
@@ -91,17 +100,55 @@ void Generation::Sample(std::span<const float> logits, sampler::Workspace& works
   const auto now = Clock::now();
   if (!first_token_) first_token_ = now;
   if (output_tokens_ >= OutputLimit()) return Finish(api::FinishReason::kLength, std::nullopt);
-  const auto sampled =
-      sampler_.Sample(logit_rules_.Apply(logits, output_tokens_, workspace), tokens_, workspace);
+  if (matcher_ && matcher_->Complete()) return Finish(api::FinishReason::kStop, std::nullopt);
+  const auto sampled = Choose(logits, workspace);
   if (!sampled) return Fail(sampled.error());
-  if (end_of_generation_.contains(*sampled)) {
-    tokens_.push_back(*sampled);
-    return Finish(api::FinishReason::kStop, std::nullopt);
-  }
-  if (logprobs_) {
+  if (logprobs_ && !end_of_generation_.contains(*sampled)) {
     if (auto noted = NoteLogprobs(logits, *sampled); !noted) return Fail(noted.error());
   }
-  TakeToken(*sampled);
+  TakeAny(*sampled);
+  TakeForced();
+}
+
+api::Result<api::TokenId> Generation::Choose(std::span<const float> logits, sampler::Workspace& workspace) {
+  const auto ruled = logit_rules_.Apply(logits, output_tokens_, workspace);
+  if (!matcher_) return sampler_.Sample(ruled, tokens_, workspace);
+  if (matcher_->Stuck()) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     "no token of this model goes on with what the answer's format asks for");
+  }
+  const auto allowed = matcher_->Mask().words();
+  auto masked = workspace.Mask(ruled, allowed);
+  // Where the rules leave nothing of what the format allows, the format holds.
+  const auto possible = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
+  if (ruled.data() != logits.data() && std::ranges::none_of(masked, possible)) {
+    masked = workspace.Mask(logits, allowed);
+  }
+  const auto sampled = sampler_.Sample(masked, tokens_, workspace);
+  if (sampled && !matcher_->Accept(*sampled)) {
+    return api::Fail(api::ErrorCode::kInternal, "a token came that the answer's format does not allow");
+  }
+  return sampled;
+}
+
+void Generation::TakeAny(api::TokenId token) {
+  if (!end_of_generation_.contains(token)) return TakeToken(token);
+  tokens_.push_back(token);
+  Finish(api::FinishReason::kStop, std::nullopt);
+}
+
+// Their logits are not computed: the next step computes the tokens themselves in one go.
+void Generation::TakeForced() {
+  if (!matcher_ || logprobs_) return;
+  for (int32_t taken = 0; taken < kForcedMax && !ended_ && !reader_full(); ++taken) {
+    // A shift finds one token at most that is not computed.
+    if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
+    const auto only = matcher_->OnlyToken();
+    if (!only || output_tokens_ >= OutputLimit()) return;
+    sampler_.SkipOne();
+    matcher_->Accept(*only);
+    TakeAny(*only);
+  }
 }
 
 api::Result<void> Generation::NoteLogprobs(std::span<const float> logits, api::TokenId token) {

@@ -16,6 +16,7 @@
 #include "api/ids.h"
 #include "api/ipc.h"
 #include "api/request.h"
+#include "runner/constraint/matcher.h"
 #include "runner/engine/prepare.h"
 #include "runner/engine/step_plan.h"
 #include "runner/sampler/logit_rules.h"
@@ -30,9 +31,9 @@ using Clock = std::chrono::steady_clock;
 // Engine thread only.
 //
 // tokens() = prompt and answer; the first computed() of them are in the caches. Prefill computes the rest in
-// chunks; the logits of the last token give the next one, and from then on each step computes exactly one.
-// Begin() may be called again with a smaller computed(): what the caches lost is prefilled again, and nothing
-// of that shows outside.
+// chunks; the logits of the last token give the next one, and from then on each step computes the
+// newest, and with it the tokens that the answer's format left no choice about. Begin() may be called again
+// with a smaller computed(): what the caches lost is prefilled again, and nothing of that shows outside.
 class Generation {
  public:
   struct Setup {
@@ -58,6 +59,7 @@ class Generation {
   void Begin(int32_t computed, std::string miss);
 
   int32_t prefill_left() const;
+  int32_t decode_left() const;  // 0 while it prefills
   bool reader_full() const { return credit_ <= 0; }
   // The next `count` tokens to compute. REQUIRES: as many are left.
   std::span<const api::TokenId> Uncomputed(int32_t count) const;
@@ -90,6 +92,11 @@ class Generation {
 
  private:
   void TakeToken(api::TokenId token);
+  // The token ends the answer, or is more of it.
+  void TakeAny(api::TokenId token);
+  api::Result<api::TokenId> Choose(std::span<const float> logits, sampler::Workspace& workspace);
+  // Takes the tokens that the answer's format leaves no choice about.
+  void TakeForced();
   // Adds the token's log-probabilities to what the next delta carries.
   api::Result<void> NoteLogprobs(std::span<const float> logits, api::TokenId token);
   // What the text is to the client, and with `end` what of it was held back.
@@ -122,6 +129,7 @@ class Generation {
 
   sampler::LogitRules logit_rules_;
   sampler::Sampler sampler_;
+  std::optional<constraint::Matcher> matcher_;  // of the answer's format
   tokenizer::Detokenizer detokenizer_;
   sampler::StopMatcher stop_matcher_;
   const std::unique_ptr<output::Parser> output_;  // null: the answer is text

@@ -12,6 +12,7 @@
 #include <thread>
 #include <variant>
 
+#include "runner/constraint/output_format.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/engine.h"
@@ -29,6 +30,7 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
+constexpr size_t kConstraintBytesMax = size_t{256} << 20;  // of compiled formats
 
 struct Setup {
   std::variant<ipc::LoadModel, ipc::InspectModel> request;
@@ -132,6 +134,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
   const auto turn_opener = model->turn_opener;
+  const auto end_of_generation = model->end_of_generation;
   const output::Format format = model->format;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = trained,
@@ -149,8 +152,10 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                                [&link](const ipc::ToDaemon& message) { link.Send(message); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
-  const PromptSource source{
-      tokenizer, *prompt_template, turn_opener, FindInsertTokens(*tokenizer), context_length, format};
+  constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
+                                          kConstraintBytesMax);
+  const PromptSource source{tokenizer,      *prompt_template, turn_opener, FindInsertTokens(*tokenizer),
+                            context_length, format,           &constraints};
   std::jthread preparer([&] { PrepareAll(shared, source, link); });
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});

@@ -69,6 +69,13 @@ std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files) {
   return capabilities;
 }
 
+std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
+    const tokenizer::Tokenizer& tokenizer, const std::unordered_set<api::TokenId>& end_of_generation) {
+  return std::make_shared<const constraint::VocabularyIndex>(
+      tokenizer.vocab_size(), [&](api::TokenId id) { return tokenizer.TokenBytes(id); },
+      [&](api::TokenId id) { return tokenizer.IsSpecial(id); }, end_of_generation);
+}
+
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
                               std::string_view quantize) {
   LoadedModel loaded;

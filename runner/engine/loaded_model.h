@@ -13,6 +13,7 @@
 
 #include "api/error.h"
 #include "api/ids.h"
+#include "runner/constraint/token_trie.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
 #include "runner/output/format.h"
@@ -36,6 +37,10 @@ struct LoadedModel {
   std::unique_ptr<models::Model> model;
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
 };
+
+// What constraints need of the model's vocabulary; some 100 ms for 128k tokens.
+std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
+    const tokenizer::Tokenizer& tokenizer, const std::unordered_set<api::TokenId>& end_of_generation);
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;
 

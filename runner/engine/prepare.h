@@ -18,6 +18,10 @@ class PromptTemplate;
 namespace tokenizer {
 class Tokenizer;
 }
+namespace constraint {
+class Constraint;
+class ConstraintCache;
+}  // namespace constraint
 }  // namespace quire::runner
 
 namespace quire::runner::engine {
@@ -28,7 +32,8 @@ struct PreparedPrompt {
   int32_t dropped = 0;               // prompt tokens left out to fit
   int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped
   std::vector<int32_t> boundaries = {};  // where a message ends and the next begins, ascending, in (0, size)
-  std::unique_ptr<output::Parser> output = {};  // of the answer; null: all of it is text
+  std::unique_ptr<output::Parser> output = {};              // of the answer; null: all of it is text
+  std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer, where the request has a format
 };
 
 // The control tokens around the two texts of an InsertPrompt.
@@ -40,14 +45,15 @@ struct InsertTokens {
 // Nothing for a model that did not learn to insert.
 std::optional<InsertTokens> FindInsertTokens(const tokenizer::Tokenizer& tokenizer);
 
-// What prompts are made with. Immutable; owned elsewhere.
+// What prompts are made with. Owned elsewhere; immutable but for the constraints.
 struct PromptSource {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   const PromptTemplate& prompt_template;
   std::optional<api::TokenId> turn_opener;  // see LoadedModel
   std::optional<InsertTokens> insert_tokens;
-  int32_t context_length = 0;  // the model's
-  output::Format format = {};  // of its answers
+  int32_t context_length = 0;                          // the model's
+  output::Format format = {};                          // of its answers
+  constraint::ConstraintCache* constraints = nullptr;  // of the thread that prepares; null: no formats
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
@@ -56,10 +62,10 @@ inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
 inline constexpr size_t kDescribedTokensMax = 4'000'000;
 inline constexpr size_t kDescribedPiecesMax = 200'000;
 
-// A pure function of immutable things; any thread. Errors: kInvalidArgument
+// On the thread of the source's constraints. Errors: kInvalidArgument
 // (the template refuses the messages, the prompt is empty, it or logit_bias holds an id the model does not
-// have), kUnsupported (insertion, tools or thinking, and the model knows none), kContextLengthExceeded,
-// kTooLarge.
+// have, the format is broken), kUnsupported (insertion, tools or thinking, and the model knows none; what of
+// a format cannot be enforced), kContextLengthExceeded, kTooLarge.
 api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request);
 
 // All events of a request that wants its prompt only: PromptReady, the text if asked for, and Finished, or

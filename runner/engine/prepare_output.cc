@@ -6,6 +6,10 @@
 #include <string_view>
 #include <variant>
 
+#include "runner/constraint/output_format.h"
+#include "runner/engine/prepare.h"
+#include "runner/tokenizer/tokenizer.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -26,6 +30,21 @@ bool GoesOnWithText(const api::Request& request) {
   const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
   return chat != nullptr && !chat->messages.empty() && chat->messages.back().role == "assistant" &&
          !chat->messages.back().content.empty();
+}
+
+// A marker as a grammar reads it: special tokens in it as themselves.
+std::string MarkerBytes(const tokenizer::Tokenizer& tokenizer, std::string_view marker) {
+  const auto ids = tokenizer.Encode(marker, tokenizer::SpecialTokens::kParse);
+  std::string bytes;
+  for (const api::TokenId id : ids ? *ids : std::vector<api::TokenId>()) {
+    const auto text = tokenizer.TokenBytes(id);
+    const size_t at = tokenizer.IsSpecial(id) ? marker.find(text) : std::string_view::npos;
+    if (at == std::string_view::npos || text.empty()) continue;
+    bytes += marker.substr(0, at);
+    bytes += constraint::SpecialTokenBytes(id);
+    marker.remove_prefix(at + text.size());
+  }
+  return bytes += marker;
 }
 
 std::string EffortOf(Think think, bool harmony) {
@@ -73,16 +92,43 @@ void AnswerFrame::CloseOrNote(std::vector<PromptSegment>& prompt) {
   thinking_open_ = false;
 }
 
+bool AnswerFrame::RendersPrompt() const {
+  return std::holds_alternative<api::ChatPrompt>(request_->prompt) ||
+         std::holds_alternative<api::ContinuedPrompt>(request_->prompt);
+}
+
+api::Result<std::shared_ptr<constraint::Constraint>> AnswerFrame::ConstraintOf(
+    const PromptSource& source) const {
+  const api::OutputFormat& format = *request_->format;
+  if (source.constraints == nullptr || (format_.harmony && RendersPrompt())) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     fmt::format("{}: this model does not support structured output", format.field),
+                     format.field);
+  }
+  const bool may_think = format_.can_think && RendersPrompt() && request_->think != Think::kOff;
+  if (format_.thinking == nullptr || !(thinking_open_ || may_think)) return source.constraints->Get(format);
+  const auto key = fmt::format("{} {} {} {}", format_.thinking->begin, thinking_open_,
+                               static_cast<int>(format.kind), format.text);
+  return source.constraints->Get(key, [&](constraint::RuleBook& rules) -> api::Result<constraint::PartRef> {
+    using namespace constraint;
+    auto answer = AnswerOf(format, rules);
+    if (!answer) return answer;
+    const PartRef thought = Sequence({TextUntil(MarkerBytes(*source.tokenizer, format_.thinking->end)),
+                                      Repeat(Literal("\n"), 0, 2), *answer});
+    if (thinking_open_) return thought;
+    const PartRef begin = Literal(MarkerBytes(*source.tokenizer, format_.thinking->begin));
+    return Choice({*answer, Sequence({begin, thought})});
+  });
+}
+
 std::unique_ptr<output::Parser> AnswerFrame::MakeParser() const {
-  const bool rendered = std::holds_alternative<api::ChatPrompt>(request_->prompt) ||
-                        std::holds_alternative<api::ContinuedPrompt>(request_->prompt);
-  if (!rendered) return nullptr;
+  if (!RendersPrompt()) return nullptr;
   const std::string& tools = ToolsOf(*request_);
   if (tools.empty() && format_.thinking == nullptr && !format_.harmony) return nullptr;
   return output::MakeParser({.format = format_,
                              .thinking_open = thinking_open_,
                              .continues = GoesOnWithText(*request_),
-                             .tools = !tools.empty(),
+                             .tools = !tools.empty() && !request_->format,
                              .tools_json = tools});
 }
 

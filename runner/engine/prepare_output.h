@@ -9,7 +9,13 @@
 #include "runner/output/format.h"
 #include "runner/prompt/prompt_template.h"
 
+namespace quire::runner::constraint {
+class Constraint;
+}
+
 namespace quire::runner::engine {
+
+struct PromptSource;
 
 // One per request; used by one thread.
 class AnswerFrame {
@@ -27,7 +33,13 @@ class AnswerFrame {
   // Null where all of the answer is text.
   std::unique_ptr<output::Parser> MakeParser() const;
 
+  // What the answer must be, behind the thinking of a model that thinks. REQUIRES: the request has a format.
+  // kInvalidArgument, kUnsupported: the format is broken, or cannot be enforced.
+  api::Result<std::shared_ptr<constraint::Constraint>> ConstraintOf(const PromptSource& source) const;
+
  private:
+  bool RendersPrompt() const;
+
   AnswerFrame(const output::Format& format, const api::Request& request)
       : format_(format), request_(&request) {}
 

@@ -10,10 +10,11 @@ std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::sp
   std::vector<StepItem> items;
   std::vector<size_t> prompts;
   for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].reader_full) continue;
     if (sequences[i].prefill_left > 0) {
       prompts.push_back(i);
-    } else if (!sequences[i].reader_full) {
-      items.push_back({i, 1});
+    } else {
+      items.push_back({i, sequences[i].decode_left});
     }
   }
   std::vector<TenantState> shares(tenants.begin(), tenants.end());

@@ -41,8 +41,13 @@ TEST(PlanStep, LeavesOutAReaderThatDoesNotKeepUp) {
   EXPECT_THAT(Plan(Sequences{{.reader_full = true}}, 64), IsEmpty());
 }
 
-TEST(PlanStep, PrefillsForAReaderThatTookNothingYet) {
-  EXPECT_THAT(Plan(Sequences{{.prefill_left = 3, .reader_full = true}}, 64), ElementsAre(StepItem{0, 3}));
+TEST(PlanStep, LeavesOutAPreemptedAnswerWhoseReaderDoesNotKeepUp) {
+  EXPECT_THAT(Plan(Sequences{{.prefill_left = 3, .reader_full = true}}, 64), IsEmpty());
+}
+
+TEST(PlanStep, ForcedTokensAreNoPrompt) {
+  EXPECT_THAT(Plan(Sequences{{.decode_left = 9}, {.prefill_left = 100}}, 8),
+              ElementsAre(StepItem{0, 9}, StepItem{1, 8}));
 }
 
 TEST(PlanStep, ALongPromptIsNotOvertakenForEver) {

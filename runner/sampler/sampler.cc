@@ -1,6 +1,7 @@
 #include "runner/sampler/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -132,6 +133,25 @@ double RandomStream::Next() {
   ++drawn;
   const uint64_t bits = Finalize(Finalize(seed) + drawn * 0x9E3779B97F4A7C15U);
   return static_cast<double>(bits >> 11U) * 0x1.0p-53;
+}
+
+std::span<const float> Workspace::Mask(std::span<const float> all, std::span<const uint64_t> allowed) {
+  constexpr size_t kBits = 64;
+  masked.assign(all.size(), -std::numeric_limits<float>::infinity());
+  for (size_t w = 0; w < allowed.size() && w * kBits < all.size(); ++w) {
+    const size_t begin = w * kBits;
+    const size_t count = std::min(kBits, all.size() - begin);
+    if (allowed[w] == ~uint64_t{0}) {
+      std::copy_n(all.begin() + static_cast<ptrdiff_t>(begin), count,
+                  masked.begin() + static_cast<ptrdiff_t>(begin));
+      continue;
+    }
+    for (uint64_t word = allowed[w]; word != 0; word &= word - 1) {
+      const size_t id = begin + static_cast<size_t>(std::countr_zero(word));
+      if (id < all.size()) masked[id] = all[id];
+    }
+  }
+  return masked;
 }
 
 RandomStream StartStream(int64_t seed) {

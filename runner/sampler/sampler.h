@@ -37,6 +37,11 @@ struct Candidate {
 // Memory that sampling works in; keeps its size between calls. Nothing of a call matters to the next: one per
 // thread serves all sequences.
 class Workspace {
+ public:
+  // The logits with -inf for every token whose bit (64 to a word, lowest first) is not set; those beyond the
+  // words are not. Valid until the next call.
+  std::span<const float> Mask(std::span<const float> all, std::span<const uint64_t> allowed);
+
  private:
   friend class Sampler;
   friend class LogitRules;
@@ -45,6 +50,7 @@ class Workspace {
   std::vector<int32_t> counts;        // [vocab] zero between calls
   std::vector<Candidate> candidates;  // <= vocab
   std::vector<double> weights;        // [candidates]
+  std::vector<float> masked;          // [vocab]
 };
 
 // Copyable; the state that changes is random_stream(). One thread.
@@ -59,6 +65,9 @@ class Sampler {
   // when a logit is NaN or +inf or none is left to choose from; the stream has then not moved.
   api::Result<TokenId> Sample(std::span<const float> logits, std::span<const TokenId> history,
                               Workspace& workspace);
+
+  // A token came without a choice: takes its number of the stream.
+  void SkipOne() { stream_.Next(); }
 
   const RandomStream& random_stream() const { return stream_; }
 

@@ -317,5 +317,25 @@ TEST(Sampler, AgreesWithASlowChain) {
   }
 }
 
+TEST(Sampler, AMaskLeavesTheAllowedAlone) {
+  std::vector<float> logits(200);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i) / 7;
+  for (const size_t words : {size_t{3}, size_t{4}, size_t{9}}) {
+    std::vector<uint64_t> allowed(words);
+    allowed[0] = 0b1010;
+    allowed[1] = ~uint64_t{0};
+    Workspace workspace;
+    const auto masked = workspace.Mask(logits, allowed);
+    ASSERT_EQ(masked.size(), logits.size());
+    for (size_t i = 0; i < masked.size(); ++i) {
+      const bool kept = i == 1 || i == 3 || (i >= 64 && i < 128);
+      EXPECT_EQ(masked[i], kept ? logits[i] : -kInfinity) << i;
+    }
+  }
+  Workspace workspace;
+  const std::vector<uint64_t> all(4, ~uint64_t{0});
+  EXPECT_TRUE(std::ranges::equal(workspace.Mask(logits, all), logits));
+}
+
 }  // namespace
 }  // namespace quire::runner::sampler

@@ -1,0 +1,128 @@
+// Answers with a format, by the engine with the bundled model.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runner/engine/engine_bench.h"
+
+namespace quire::runner::engine {
+namespace {
+
+using Kind = api::OutputFormat::Kind;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+constexpr const char* kPerson =
+    R"({"type":"object","properties":{"name":{"type":"string","maxLength":12},)"
+    R"("age":{"type":"integer","minimum":0,"maximum":120},"mood":{"enum":["happy","sad"]}},)"
+    R"("required":["name","age","mood"],"additionalProperties":false})";
+
+api::Request With(api::Request request, Kind kind, std::string text = {}) {
+  request.format = api::OutputFormat{kind, std::move(text), "format"};
+  return request;
+}
+
+api::Request Warm(api::Request request, int64_t seed) {
+  request.params.temperature = 1;
+  request.params.top_k = 0;
+  request.params.top_p = 1;
+  request.params.seed = seed;
+  return request;
+}
+
+void ExpectPerson(const std::string& text) {
+  const auto person = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_TRUE(person.is_object()) << text;
+  EXPECT_EQ(person.size(), 3U) << text;
+  EXPECT_TRUE(person["name"].is_string()) << text;
+  EXPECT_TRUE(person["age"].is_number_integer() && person["age"] >= 0 && person["age"] <= 120) << text;
+  EXPECT_THAT(person["mood"], AnyOf("happy", "sad")) << text;
+}
+
+TEST(EngineFormat, EveryAnswerIsAValidDocument) {
+  Bench bench;
+  std::vector<api::RequestId> ids;
+  for (int64_t seed = 0; seed < 20; ++seed) {
+    ids.push_back(bench.Submit(With(Warm(Greedy("Describe a person.", 300), seed), Kind::kSchema, kPerson)));
+  }
+  for (const auto id : ids) {
+    const auto outcome = bench.Wait(id);
+    ASSERT_TRUE(outcome.finished);
+    EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+    ExpectPerson(outcome.text());
+  }
+}
+
+TEST(EngineFormat, GoesTogetherWithPenaltiesFiltersAndLogprobs) {
+  Bench bench;
+  auto request = With(Warm(Greedy("Describe a person.", 300), 3), Kind::kSchema, kPerson);
+  request.params.repeat_penalty = 1.3F;
+  request.params.frequency_penalty = 0.5F;
+  request.params.min_p = 0.05F;
+  request.params.top_k = 20;
+  request.params.typical_p = 0.9F;
+  const auto plain = bench.Ask(request);
+  ExpectPerson(plain.text());
+  // With log-probabilities every token is computed, none is forced: the same text.
+  const auto logged = bench.Ask(Logged(request));
+  EXPECT_EQ(logged.text(), plain.text());
+  EXPECT_EQ(static_cast<int32_t>(logged.logprobs().size()), logged.finished->usage.output_tokens);
+  EXPECT_EQ(plain.finished->usage.output_tokens, logged.finished->usage.output_tokens);
+}
+
+TEST(EngineFormat, ForcedTokensChangeNothing) {
+  // Long runs without a choice: nearly every byte of them is a token that must come.
+  const std::string list = R"(["Zzyzx-\u0001\u0002\u0003\u0004-qqq","Yes"])";
+  for (const int64_t seed : {1, 2, 3, 4, 5, 6}) {
+    Bench bench;
+    const auto request = With(Warm(Greedy("Hello!", 200), seed), Kind::kChoice, list);
+    const auto forced = bench.Ask(request);
+    ASSERT_TRUE(forced.finished);
+    const auto computed = bench.Ask(Logged(request));
+    EXPECT_EQ(forced.text(), computed.text());
+    EXPECT_EQ(forced.finished->usage.output_tokens, computed.finished->usage.output_tokens);
+    EXPECT_THAT(forced.text(), AnyOf("Yes", "Zzyzx-\x01\x02\x03\x04-qqq"));
+  }
+}
+
+TEST(EngineFormat, TheSameAloneAndInABatch) {
+  const auto request = With(Warm(Greedy("Describe a person.", 300), 11), Kind::kSchema, kPerson);
+  const auto alone = Bench().Ask(request);
+  Bench busy({.limits = {.prefill_tokens = 24, .cache_bytes = kPlenty}});
+  std::vector<api::RequestId> others;
+  for (int i = 0; i < 8; ++i) {
+    auto other = Greedy("What is the capital of country " + std::to_string(i) + "?", 10 + i);
+    others.push_back(busy.Submit(i % 2 == 0 ? With(other, Kind::kJson) : other));
+  }
+  EXPECT_EQ(busy.Ask(request).text(), alone.text());
+  for (const auto id : others) EXPECT_TRUE(busy.Wait(id).finished);
+}
+
+TEST(EngineFormat, AnAnswerCutByLengthIsTheBeginningOfOne) {
+  Bench bench;
+  const auto outcome = bench.Ask(With(Greedy("Describe a person.", 4), Kind::kSchema, kPerson));
+  EXPECT_EQ(outcome.finished->reason, api::FinishReason::kLength);
+  EXPECT_THAT(outcome.text(), testing::StartsWith("{"));
+}
+
+TEST(EngineFormat, WithoutEndTokensTheDocumentEnds) {
+  Bench bench({.model_stops = false});
+  const auto outcome = bench.Ask(With(Greedy("Hello!", 60), Kind::kChoice, R"(["Hello","Hi"])"));
+  ASSERT_TRUE(outcome.finished);
+  EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+  EXPECT_THAT(outcome.text(), AnyOf("Hello", "Hi"));
+}
+
+TEST(EngineFormat, WhatIsNotSupportedFailsBeforeTheFirstToken) {
+  Bench bench;
+  const auto outcome = bench.Ask(With(Greedy("Hello!"), Kind::kSchema, R"({"properties":{"a":{"not":{}}}})"));
+  ASSERT_TRUE(outcome.failed);
+  EXPECT_EQ(outcome.failed->error.code, api::ErrorCode::kUnsupported);
+  EXPECT_THAT(outcome.failed->error.message, HasSubstr("#/properties/a"));
+  EXPECT_THAT(outcome.failed->error.message, HasSubstr("\"not\""));
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
