@@ -173,6 +173,8 @@ std::string GetTools(Fields& body, std::vector<std::string>& names) {
     Json function = {{"name", names.back()}};
     if (tool.Get("description", description)) function["description"] = description;
     if (const Json* schema = tool.FindObject("input_schema")) function["parameters"] = *schema;
+    bool strict = false;
+    if (tool.Get("strict", strict)) function["strict"] = strict;
     Json entry = {{"type", "function"}, {"function", std::move(function)}};
     tools.push_back(std::move(entry));
   }
@@ -187,11 +189,12 @@ ToolUse GetToolChoice(Fields& body) {
   if (value == nullptr) return use;
   Fields choice(*value, "tool_choice", body.error());
   const std::string type = RequireString(choice, "type");
-  choice.Get("disable_parallel_tool_use", use.single_call);
+  const bool says_single = choice.Get("disable_parallel_tool_use", use.single_call);
   if (!OneOf(type, {"auto", "any", "tool", "none"})) choice.Reject("type", "must be auto, any, tool or none");
   if (type == "none") use.tools_json.clear();
   if (!OneOf(type, {"any", "tool"})) return use;
   use.choice = ToolChoice::kRequired;
+  if (!says_single) use.single_call = true;
   if (type == "tool") use.forced_tool = RequireString(choice, "name");
   if (names.empty()) {
     choice.Reject("type", "needs tools");

@@ -136,6 +136,9 @@ TEST(AnthropicRequest, ToolsAndThinkingReachTheRequest) {
   const Request named = request(tools + R"(,"tool_choice":{"type":"tool","name":"f"})");
   EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
   EXPECT_EQ(named.forced_tool, "f");
+  EXPECT_TRUE(named.single_tool_call);
+  EXPECT_FALSE(
+      request(tools + R"(,"tool_choice":{"type":"any","disable_parallel_tool_use":false})").single_tool_call);
   const std::string thinking = R"(,"thinking":{"type":"enabled","budget_tokens":1024})";
   EXPECT_EQ(request(thinking).think, Think::kOn);
   EXPECT_EQ(request(thinking + R"(,"output_config":{"effort":"xhigh"})").think, Think::kMax);

@@ -18,6 +18,7 @@
 #include "api/openai.h"
 #include "api/prompt.h"
 #include "api/request.h"
+#include "api/tool_fields.h"
 
 namespace quire::api::openai {
 
@@ -32,6 +33,11 @@ struct ResponsesRequest {
   std::string cache_salt;
   Think think = Think::kUnset;
   std::optional<OutputFormat> format;
+  ToolUse tools;
+  // JSON as sent, for the reply to repeat; empty: nothing was said.
+  std::string text_json;
+  std::string tools_json;
+  std::string tool_choice_json;
 };
 
 Result<ResponsesRequest> ParseResponses(std::string_view body);
@@ -50,6 +56,10 @@ struct ResponseHead {
   std::optional<int32_t> max_output_tokens;
   float temperature = 1;
   float top_p = 1;
+  bool parallel_tool_calls = true;
+  std::string text_json = {};  // these three as in the request
+  std::string tools_json = {};
+  std::string tool_choice_json = {};
 };
 
 // The reply to one request, streamed or not. One per request; not thread-safe.
@@ -65,24 +75,38 @@ class ResponsesEncoder {
 
  private:
   enum class Status : uint8_t { kInProgress, kCompleted, kIncomplete };
+  enum class Kind : uint8_t { kReasoning, kMessage, kCall };
+  // Of the output, in order.
+  struct Item {
+    Kind kind = Kind::kMessage;
+    std::string text;  // so far; of a call its arguments
+    ToolCall call;
+  };
 
   std::string Begin();
   std::string OnText(const TextDelta& delta);
   std::string OnFinished(const Finished& finished);
-  std::string OpenMessage();
-  std::string CloseMessage(Status status);
   std::string OnFailed(const Error& error);
+  // More of the open item, or of a new one.
+  std::string AddPiece(Kind kind, const std::string& text);
+  std::string AddCall(const ToolCall& call);
+  std::string OpenItem(Item item);
+  std::string CloseItem(Status status);
+
   Json Response(Status status, Json output, Json usage) const;
-  Json OutputMessage(Status status, Json content) const;
-  Json OutputText() const;
-  // An event of the output's only message.
-  Json MessageEvent(std::string_view type) const;
-  std::string Numbered(Json event);
+  Json Output(Status last) const;
+  Json Encode(size_t index, Status status) const;
+  std::string IdOf(size_t index) const;
+  // An event of the last item.
+  Json ItemEvent(std::string_view type) const;
+  Json PartEvent(std::string_view type, std::string_view text) const;
+  std::string Numbered(Json event);  // nothing unless streamed
 
   ResponseHead head_;
   int64_t next_number_ = 0;
-  bool message_open_ = false;
-  std::string text_;  // all of it so far
+  std::vector<Item> items_;
+  bool open_ = false;  // the last of them
+  int32_t reasoning_tokens_ = 0;
 };
 
 }  // namespace quire::api::openai

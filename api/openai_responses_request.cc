@@ -145,11 +145,57 @@ std::optional<OutputFormat> GetTextFormat(Fields& body) {
   return GetTypedFormat(fields);
 }
 
-void CheckTools(Fields& body) {
-  if (Says(body, "tools")) Refuse(body, "tools", "tools: not supported on this endpoint in this version");
-  const Json* choice = body.Find("tool_choice");
-  if (choice == nullptr || *choice == "none" || *choice == "auto") return;
-  Refuse(body, "tool_choice", "tool_choice: only none and auto go without tools");
+// "tools", which are functions without an object around them, and "tool_choice", in the shape of a chat's.
+Json ToolsOfChat(Fields& body, const Json& list) {
+  Json tools = Json::array();
+  for (size_t i = 0; i < list.size() && body.ok(); ++i) {
+    Fields tool(list[i], fmt::format("tools[{}]", i), body.error());
+    const std::string type = RequireString(tool, "type");
+    if (type != "function") Refuse(tool, "type", fmt::format("tools of type \"{}\" are not supported", type));
+    Json function = Json::object();
+    if (RequireString(tool, "name").empty()) tool.Reject("name", "must not be empty");
+    bool strict = false;
+    std::string description;
+    tool.FindObject("parameters");
+    tool.Get("strict", strict);
+    tool.Get("description", description);
+    for (const char* name : {"name", "description", "parameters", "strict"}) {
+      if (const Json* value = tool.Find(name)) function[name] = *value;
+    }
+    Json entry = {{"type", "function"}};
+    entry["function"] = std::move(function);
+    tools.push_back(std::move(entry));
+  }
+  return tools;
+}
+
+Json ChoiceOfChat(Fields& body, const Json& choice) {
+  if (!choice.is_object()) return choice;
+  Fields fields(choice, "tool_choice", body.error());
+  const std::string type = RequireString(fields, "type");
+  if (type != "function")
+    Refuse(fields, "type", fmt::format("tool_choice of type \"{}\" is not supported", type));
+  Json named = Json::object();
+  named["name"] = RequireString(fields, "name");
+  Json object = {{"type", "function"}};
+  object["function"] = std::move(named);
+  return object;
+}
+
+void GetTools(Fields& body, ResponsesRequest& request) {
+  Json chat = Json::object();
+  if (const Json* tools = body.FindArray("tools")) {
+    chat["tools"] = ToolsOfChat(body, *tools);
+    request.tools_json = DumpJson(*tools);
+  }
+  if (const Json* choice = body.Find("tool_choice")) {
+    chat["tool_choice"] = ChoiceOfChat(body, *choice);
+    request.tool_choice_json = DumpJson(*choice);
+  }
+  if (const Json* parallel = body.Find("parallel_tool_calls")) chat["parallel_tool_calls"] = *parallel;
+  if (!body.ok()) return;
+  Fields fields(chat, "", body.error());
+  request.tools = GetToolUse(fields);
 }
 
 void GetBody(Fields& body, ResponsesRequest& request) {
@@ -163,7 +209,8 @@ void GetBody(Fields& body, ResponsesRequest& request) {
   request.messages = Items(body, request.model).Get();
   CheckState(body);
   request.format = GetTextFormat(body);
-  CheckTools(body);
+  if (const Json* said = body.Find("text")) request.text_json = DumpJson(*said);
+  GetTools(body, request);
   if (const Json* reasoning = body.FindObject("reasoning")) {
     Fields fields(*reasoning, "reasoning", body.error());
     request.think = GetEffort(fields, "effort");
@@ -188,6 +235,7 @@ Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
   chat.model = std::move(responses.model);
   chat.think = responses.think;
   chat.format = std::move(responses.format);
+  chat.tools = std::move(responses.tools);
   chat.options = std::move(responses.options);
   chat.cache_salt = std::move(responses.cache_salt);
   if (!responses.instructions.empty()) chat.messages.push_back({"system", std::move(responses.instructions)});

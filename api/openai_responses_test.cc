@@ -65,6 +65,23 @@ TEST(ResponsesParse, FieldsReachTheRequest) {
   EXPECT_FALSE(request.shift);
 }
 
+TEST(ResponsesParse, ToolsAndFormatReachTheRequest) {
+  const auto parsed = ParseResponses(With(
+      R"("input":"hi","text":{"format":{"type":"json_schema","name":"n","schema":{"type":"null"},"strict":true}},)"
+      R"("tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true}],)"
+      R"("tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false)"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const Request request = ToRequest(*parsed, {});
+  EXPECT_EQ(request.format->kind, OutputFormat::Kind::kSchema);
+  EXPECT_EQ(request.format->text, R"({"type":"null"})");
+  EXPECT_EQ(request.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(request.forced_tool, "f");
+  EXPECT_TRUE(request.single_tool_call);
+  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools_json,
+            R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},)"
+            R"("strict":true}}])");
+}
+
 TEST(ResponsesParse, ErrorsNameTheField) {
   struct Case {
     std::string fields, field;
@@ -85,6 +102,14 @@ TEST(ResponsesParse, ErrorsNameTheField) {
       {R"("input":[{"type":"function_call_output","call_id":"c"}])", "input[0].output"},
       {R"("input":"a","max_output_tokens":0)", "max_output_tokens"},
       {R"("input":"a","text":{"format":{"type":"xml"}})", "text.format.type"},
+      {R"("input":"a","text":{"format":{"type":"json_schema"}})", "text.format.schema"},
+      {R"("input":"a","tools":[{"type":"function"}])", "tools[0].name"},
+      {R"("input":"a","tools":[{"type":"function","name":"f","parameters":5}])", "tools[0].parameters"},
+      {R"("input":"a","tools":[{"type":"web_search"}])", "tools[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","tool_choice":"required")", "tool_choice"},
+      {R"("input":"a","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})",
+       "tool_choice"},
+      {R"("input":"a","tool_choice":{"type":"file_search"})", "tool_choice.type", ErrorCode::kUnsupported},
       {R"("input":[{"role":"user","content":[{"type":"input_image"}]}])", "input[0].content[0].type",
        ErrorCode::kUnsupported},
       {R"("input":[{"type":"item_reference","id":"x"}])", "input[0].type", ErrorCode::kUnsupported},
@@ -189,6 +214,41 @@ TEST(ResponsesReply, StreamedEventsComeInOrderAndNumbered) {
   EXPECT_EQ(events[6].data["text"], "H\"i");
   EXPECT_EQ(events[8].data["item"], json::parse(kMessage));
   EXPECT_EQ(events[9].data["response"], json::parse(Transcribe(false, Story(FinishReason::kStop))));
+}
+
+TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
+  TextDelta call{""};
+  call.tool_calls = {{"call_1", "f", R"({"a":1})"}, {"call_2", "g", "{}"}};
+  TextDelta thought{"", {}, 4};
+  thought.thinking = "hm";
+  const std::vector<Event> story = {PromptReady{20, 12}, thought, TextDelta{"So", {}, 1}, call,
+                                    Story(FinishReason::kStop).back()};
+  const auto events = EventsOf(Transcribe(true, story));
+  std::vector<std::string> names;
+  for (const Sent& event : events) names.push_back(event.name.substr(event.name.find('.') + 1));
+  EXPECT_THAT(names,
+              ElementsAre("created", "in_progress", "output_item.added", "reasoning_summary_part.added",
+                          "reasoning_summary_text.delta", "reasoning_summary_text.done",
+                          "reasoning_summary_part.done", "output_item.done", "output_item.added",
+                          "content_part.added", "output_text.delta", "output_text.done", "content_part.done",
+                          "output_item.done", "output_item.added", "function_call_arguments.delta",
+                          "function_call_arguments.done", "output_item.done", "output_item.added",
+                          "function_call_arguments.delta", "function_call_arguments.done", "output_item.done",
+                          "completed"));
+  const json response = events.back().data["response"];
+  EXPECT_EQ(response["usage"]["output_tokens_details"]["reasoning_tokens"], 4);
+  const json& output = response["output"];
+  ASSERT_EQ(output.size(), 4U);
+  EXPECT_EQ(output[0]["summary"][0]["text"], "hm");
+  EXPECT_EQ(output[1]["content"][0]["text"], "So");
+  EXPECT_EQ(output[2]["call_id"], "call_1");
+  EXPECT_EQ(output[2]["arguments"], R"({"a":1})");
+  EXPECT_EQ(output[3]["name"], "g");
+  EXPECT_NE(output[2]["id"], output[3]["id"]);
+  EXPECT_EQ(events[17].data["item"], output[2]);
+  EXPECT_EQ(events[14].data["item"]["arguments"], "");
+  EXPECT_EQ(events[15].data["output_index"], 2);
+  EXPECT_EQ(json::parse(Transcribe(false, story)), response);
 }
 
 TEST(ResponsesReply, AnEmptyAnswerIsAnEmptyMessage) {

@@ -27,6 +27,8 @@ std::vector<std::string> ToolNames(Fields& body, const Json& tools) {
         function.Reject("name", "is required and must be a string that is not empty");
       }
       function.FindObject("parameters");
+      bool strict = false;
+      function.Get("strict", strict);
     } else {
       tool.Reject("function", "is required and must be of type object");
     }
@@ -66,7 +68,7 @@ ToolUse GetToolUse(Fields& body) {
   std::vector<std::string> names;
   ToolUse use = GetTools(body, names);
   bool parallel = true;
-  body.Get("parallel_tool_calls", parallel);
+  const bool says_parallel = body.Get("parallel_tool_calls", parallel);
   use.single_call = !parallel;
   const Json* choice = body.Find(kChoice);
   if (choice == nullptr || *choice == "auto") return use;
@@ -80,6 +82,8 @@ ToolUse GetToolUse(Fields& body) {
     body.Reject(kChoice, R"(must be "none", "auto", "required" or an object)");
   }
   if (use.choice != ToolChoice::kRequired || !body.ok()) return use;
+  // A small model that must call goes on calling.
+  if (!says_parallel) use.single_call = true;
   if (names.empty()) {
     body.Reject(kChoice, "needs tools");
   } else if (!use.forced_tool.empty() && std::ranges::find(names, use.forced_tool) == names.end()) {

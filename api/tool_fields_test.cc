@@ -36,6 +36,8 @@ TEST(ToolFields, ChoicesOfTools) {
   const Read named = ToolUseOf(tools + R"("tool_choice":{"type":"function","function":{"name":"g"}})");
   EXPECT_EQ(named.use.choice, ToolChoice::kRequired);
   EXPECT_EQ(named.use.forced_tool, "g");
+  EXPECT_TRUE(named.use.single_call);
+  EXPECT_FALSE(ToolUseOf(tools + R"("tool_choice":"required","parallel_tool_calls":true)").use.single_call);
   EXPECT_TRUE(ToolUseOf(tools + R"("parallel_tool_calls":false)").use.single_call);
   EXPECT_EQ(ToolUseOf(R"("tools":[])").use.tools_json, "");
 }
@@ -51,6 +53,7 @@ TEST(ToolFields, IllFormedOnesAreRefusedByName) {
       {R"("tools":[{"function":{"name":""}}])", "tools[0].function.name"},
       {R"("tools":[{"function":{"name":"f"}},{"function":{"name":5}}])", "tools[1].function.name"},
       {R"("tools":[{"function":{"name":"f","parameters":5}}])", "tools[0].function.parameters"},
+      {R"("tools":[{"function":{"name":"f","strict":"yes"}}])", "tools[0].function.strict"},
       {R"("tool_choice":"required")", "tool_choice"},
       {tools + R"("tool_choice":"any")", "tool_choice"},
       {tools + R"("tool_choice":5)", "tool_choice"},

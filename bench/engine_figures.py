@@ -4,6 +4,7 @@
   bench/engine_figures.py MODEL.gguf interference   a long prompt among four streams: its cost, and their gaps
   bench/engine_figures.py MODEL.gguf history        time to first token of a returning request, by its history
   bench/engine_figures.py MODEL.gguf cold           requests that share nothing, with the prefix cache and without
+  bench/engine_figures.py MODEL.gguf held           tokens per second of answers held to a JSON Schema, beside free ones
 
 Medians over --repeat runs; every run is printed. Prompts differ from run to run, so that nothing is reused by chance.
 """
@@ -142,16 +143,57 @@ def cold(a):
         print(f"median ratio {statistics.median(ratios):.3f}")
 
 
+# What is asked for often: a list of records. A model of random weights hardly ever ends a string.
+RECORDS = {"type": "array", "items": {"type": "object", "properties": {
+    "name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+    "role": {"enum": ["developer", "operator", "reader"]}, "tags": {"type": "array", "items": {"type": "string"}},
+    "score": {"type": "number"}}, "required": ["name", "age", "role", "tags", "score"], "additionalProperties": False}}
+
+
+def held(a):
+    def rate(it, content, seed, **fields):
+        """Tokens of --streams answers at once, and the seconds they took from the first token of each."""
+        def one(i):
+            connection = http.client.HTTPConnection("127.0.0.1", it.port, timeout=600)
+            body = {"model": "bench", "stream": False, "messages": [{"role": "user", "content": f"{content} {i}"}],
+                    "options": {"num_predict": a.answer, "temperature": 1, "seed": seed + i, "ignore_eos": True}}
+            connection.request("POST", "/api/chat", json.dumps(body | fields), {"Content-Type": "application/json"})
+            done[i] = json.loads(connection.getresponse().read())
+            connection.close()
+
+        done = [None] * a.streams
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(a.streams)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(d["eval_count"] / d["eval_duration"] * 1e9 for d in done), sum(d["eval_count"] for d in done)
+
+    with server(a) as it:
+        rate(it, "warm", 1, format=RECORDS)
+        ratios = []
+        for run in range(a.repeat):
+            kinds = [("free", {}), ("held", {"format": RECORDS})]
+            found = {name: rate(it, words(f"held{run}", 32), 100 * run, **fields)
+                     for name, fields in (kinds if run % 2 == 0 else reversed(kinds))}
+            ratios.append(found["held"][0] / found["free"][0])
+            print(f"free {found['free'][0]:.1f} tokens/s of {found['free'][1]}, held {found['held'][0]:.1f} of "
+                  f"{found['held'][1]}, ratio {ratios[-1]:.3f}", flush=True)
+        print(f"median ratio {statistics.median(ratios):.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("gguf")
-    parser.add_argument("figure", choices=["interference", "history", "cold"])
+    parser.add_argument("figure", choices=["interference", "history", "cold", "held"])
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--prompt", type=int, default=4000, help="tokens of the long prompt")
     parser.add_argument("--settle", type=float, default=4, help="seconds that the four streams decode alone")
     parser.add_argument("--histories", type=int, nargs="+", default=[1000, 4000, 16000])
     parser.add_argument("--new", type=int, default=32, help="tokens of the returning message")
+    parser.add_argument("--answer", type=int, default=200, help="tokens of an answer, free or held to a schema")
+    parser.add_argument("--streams", type=int, default=1, help="such answers at once")
     a = parser.parse_args()
     globals()[a.figure](a)
 

@@ -31,7 +31,11 @@ class ResponsesReply : public Reply {
                   .instructions = request.instructions,
                   .max_output_tokens = request.options.num_predict,
                   .temperature = params.temperature,
-                  .top_p = params.top_p}) {}
+                  .top_p = params.top_p,
+                  .parallel_tool_calls = !request.tools.single_call,
+                  .text_json = request.text_json,
+                  .tools_json = request.tools_json,
+                  .tool_choice_json = request.tool_choice_json}) {}
 
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "text/event-stream"; }

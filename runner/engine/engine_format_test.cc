@@ -115,6 +115,50 @@ TEST(EngineFormat, WithoutEndTokensTheDocumentEnds) {
   EXPECT_THAT(outcome.text(), AnyOf("Hello", "Hi"));
 }
 
+TEST(EngineFormat, ItHoldsAgainstBiasesAndWishesForMoreTokens) {
+  Bench bench;
+  const auto request = With(Warm(Greedy("Hello!", 60), 5), Kind::kChoice, R"(["Hello","Hi"])");
+  auto longer = request;
+  longer.params.min_tokens = 30;
+  longer.params.ignore_eos = true;
+  auto banned = request;
+  for (api::TokenId id = 0; id < 300; ++id) banned.params.logit_bias.push_back({id, -api::kLogitBiasMax});
+  auto forced = request;
+  forced.params.logit_bias = {{7, api::kLogitBiasMax}};
+  for (const auto& one : {longer, banned, forced}) {
+    const auto outcome = bench.Ask(one);
+    ASSERT_TRUE(outcome.finished);
+    EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+    EXPECT_THAT(outcome.text(), AnyOf("Hello", "Hi"));
+  }
+}
+
+TEST(EngineFormat, ForcedTokensWaitForTheReader) {
+  Bench bench;
+  auto request = With(Greedy("Hello!", 5000), Kind::kRegex, "(ab){1000}");
+  request.delta_per_token = true;
+  const auto id = bench.Submit(request);
+  const auto full = bench.WaitUntil(id, [](const Outcome& outcome) {
+    return outcome.ended() || outcome.deltas.size() >= size_t{api::ipc::kInitialCredit};
+  });
+  ASSERT_FALSE(full.ended());
+  EXPECT_EQ(full.deltas.size(), size_t{api::ipc::kInitialCredit});
+  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).finished);
+  EXPECT_EQ(bench.Now(id).deltas.size(), size_t{api::ipc::kInitialCredit});
+  bench.Post(api::ipc::Credit{id, 5000});
+  EXPECT_EQ(bench.Wait(id).text().size(), 2000U);
+}
+
+TEST(EngineFormat, TheSameFromACachedPrompt) {
+  Bench bench;
+  const auto request = With(Warm(Greedy("Describe a person.", 300), 12), Kind::kSchema, kPerson);
+  const auto cold = bench.Ask(request);
+  const auto cached = bench.Ask(request);
+  EXPECT_GT(cached.ready->cached_tokens, 0);
+  EXPECT_EQ(cached.text(), cold.text());
+  EXPECT_EQ(bench.Ask(Logged(request)).logprobs(), Bench().Ask(Logged(request)).logprobs());
+}
+
 TEST(EngineFormat, WhatIsNotSupportedFailsBeforeTheFirstToken) {
   Bench bench;
   const auto outcome = bench.Ask(With(Greedy("Hello!"), Kind::kSchema, R"({"properties":{"a":{"not":{}}}})"));

@@ -232,7 +232,7 @@ api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Reque
     if (prompt.tokens[i] == source.turn_opener) prompt.boundaries.push_back(static_cast<int32_t>(i));
   }
   prompt.output = frame->MakeParser();
-  if (request.format) {
+  if (!request.prompt_only) {
     auto constraint = frame->ConstraintOf(source);
     if (!constraint) return std::unexpected(std::move(constraint.error()));
     prompt.constraint = std::move(*constraint);

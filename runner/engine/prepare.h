@@ -33,7 +33,7 @@ struct PreparedPrompt {
   int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped
   std::vector<int32_t> boundaries = {};  // where a message ends and the next begins, ascending, in (0, size)
   std::unique_ptr<output::Parser> output = {};              // of the answer; null: all of it is text
-  std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer, where the request has a format
+  std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
 };
 
 // The control tokens around the two texts of an InsertPrompt.

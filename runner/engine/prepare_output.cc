@@ -6,9 +6,10 @@
 #include <string_view>
 #include <variant>
 
-#include "runner/constraint/output_format.h"
+#include "runner/constraint/matcher.h"
+#include "runner/engine/answer_grammar.h"
 #include "runner/engine/prepare.h"
-#include "runner/tokenizer/tokenizer.h"
+#include "runner/output/spelling.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -32,21 +33,6 @@ bool GoesOnWithText(const api::Request& request) {
          !chat->messages.back().content.empty();
 }
 
-// A marker as a grammar reads it: special tokens in it as themselves.
-std::string MarkerBytes(const tokenizer::Tokenizer& tokenizer, std::string_view marker) {
-  const auto ids = tokenizer.Encode(marker, tokenizer::SpecialTokens::kParse);
-  std::string bytes;
-  for (const api::TokenId id : ids ? *ids : std::vector<api::TokenId>()) {
-    const auto text = tokenizer.TokenBytes(id);
-    const size_t at = tokenizer.IsSpecial(id) ? marker.find(text) : std::string_view::npos;
-    if (at == std::string_view::npos || text.empty()) continue;
-    bytes += marker.substr(0, at);
-    bytes += constraint::SpecialTokenBytes(id);
-    marker.remove_prefix(at + text.size());
-  }
-  return bytes += marker;
-}
-
 std::string EffortOf(Think think, bool harmony) {
   switch (think) {
     case Think::kLow:
@@ -68,10 +54,6 @@ api::Result<AnswerFrame> AnswerFrame::Of(const output::Format& format, const api
   const std::string name = request.model_name.empty() ? "this model" : request.model_name;
   if (!ToolsOf(request).empty() && !format.supports_tools()) {
     return api::Fail(api::ErrorCode::kUnsupported, fmt::format("{} does not support tools", name), "tools");
-  }
-  if (request.tool_choice == api::ToolChoice::kRequired) {
-    return api::Fail(api::ErrorCode::kUnsupported,
-                     "tool_choice: forcing a call is not supported in this version", "tool_choice");
   }
   const bool asks = request.think != Think::kUnset && request.think != Think::kOff;
   if (asks && !format.can_think && !request.think_optional) {
@@ -99,36 +81,28 @@ bool AnswerFrame::RendersPrompt() const {
 
 api::Result<std::shared_ptr<constraint::Constraint>> AnswerFrame::ConstraintOf(
     const PromptSource& source) const {
-  const api::OutputFormat& format = *request_->format;
-  if (source.constraints == nullptr || (format_.harmony && RendersPrompt())) {
-    return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("{}: this model does not support structured output", format.field),
-                     format.field);
-  }
-  const bool may_think = format_.can_think && RendersPrompt() && request_->think != Think::kOff;
-  if (format_.thinking == nullptr || !(thinking_open_ || may_think)) return source.constraints->Get(format);
-  const auto key = fmt::format("{} {} {} {}", format_.thinking->begin, thinking_open_,
-                               static_cast<int>(format.kind), format.text);
-  return source.constraints->Get(key, [&](constraint::RuleBook& rules) -> api::Result<constraint::PartRef> {
-    using namespace constraint;
-    auto answer = AnswerOf(format, rules);
-    if (!answer) return answer;
-    const PartRef thought = Sequence({TextUntil(MarkerBytes(*source.tokenizer, format_.thinking->end)),
-                                      Repeat(Literal("\n"), 0, 2), *answer});
-    if (thinking_open_) return thought;
-    const PartRef begin = Literal(MarkerBytes(*source.tokenizer, format_.thinking->begin));
-    return Choice({*answer, Sequence({begin, thought})});
-  });
+  if (source.constraints == nullptr) return nullptr;
+  const bool may_think = format_.harmony || (format_.can_think && request_->think != Think::kOff);
+  const AnswerTerms terms{.request = *request_,
+                          .tools_json = ToolsOf(*request_),
+                          .format = format_,
+                          .rendered = RendersPrompt(),
+                          .thinking_open = thinking_open_,
+                          .may_think = may_think};
+  return HoldAnswer(terms, *source.tokenizer, *source.constraints);
 }
 
 std::unique_ptr<output::Parser> AnswerFrame::MakeParser() const {
   if (!RendersPrompt()) return nullptr;
   const std::string& tools = ToolsOf(*request_);
+  // A document must not be read as a call that stands without a marker.
+  const bool forced = request_->tool_choice == api::ToolChoice::kRequired;
+  const bool bare = !forced && !format_.harmony && output::SpellingOf(format_).calls_begin.empty();
   if (tools.empty() && format_.thinking == nullptr && !format_.harmony) return nullptr;
   return output::MakeParser({.format = format_,
                              .thinking_open = thinking_open_,
                              .continues = GoesOnWithText(*request_),
-                             .tools = !tools.empty() && !request_->format,
+                             .tools = !tools.empty() && (!request_->format || !bare),
                              .tools_json = tools});
 }
 

@@ -33,8 +33,7 @@ class AnswerFrame {
   // Null where all of the answer is text.
   std::unique_ptr<output::Parser> MakeParser() const;
 
-  // What the answer must be, behind the thinking of a model that thinks. REQUIRES: the request has a format.
-  // kInvalidArgument, kUnsupported: the format is broken, or cannot be enforced.
+  // What the answer is held to; null where it is free (answer_grammar.h).
   api::Result<std::shared_ptr<constraint::Constraint>> ConstraintOf(const PromptSource& source) const;
 
  private:

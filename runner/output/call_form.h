@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/request.h"
+#include "runner/output/spelling.h"
 #include "runner/output/tools.h"
 
 namespace quire::runner::output {
@@ -31,7 +32,7 @@ Reading ReadTaggedCalls(std::string_view text, const Tools& tools, std::vector<a
 Reading ReadFunctionCall(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // [f(k="v", n=1), g()] as in Python; or JSON as above.
 Reading ReadPythonicCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
-// call:f{k:<|"|>v<|"|>,n:1}
+// call:f{k:<|"|>v<|"|>,n:1} or call:f{"k":"v"}
 Reading ReadGemmaCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // [{"name", "arguments", "id"}], or f[ARGS]{"k": v}, or f[CALL_ID]id[ARGS]{"k": v}
 Reading ReadMistralCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
@@ -56,6 +57,7 @@ struct CallForm {
   bool bare = false;      // an answer that begins with "{" may be a call too, if it names one of the tools
   bool short_id = false;  // the template takes ids of nine letters and digits only
   std::span<const Replacement> inner = {};  // markers within a call, as text shows them
+  CallSpelling spelling = {};               // where one is forced
 };
 
 // Follows one JSON value through its text, as it comes.

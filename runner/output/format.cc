@@ -5,6 +5,7 @@
 
 #include "runner/output/call_form.h"
 #include "runner/output/harmony_parser.h"
+#include "runner/output/spelling.h"
 #include "runner/output/tagged_parser.h"
 
 namespace quire::runner::output {
@@ -13,6 +14,11 @@ namespace {
 constexpr std::array<Replacement, 1> kGemmaInner = {{{"<|\"|>", "\""}}};
 constexpr std::array<Replacement, 2> kMistralInner = {{{"[ARGS]", ""}, {"[CALL_ID]", " "}}};
 
+// Calls as JSON: {"name", "arguments"}, with what stands around them.
+constexpr CallSpelling JsonCalls(std::string_view open, std::string_view between, std::string_view close) {
+  return {open, R"({"name": ")", R"(", "arguments": )", "}", between, close, true};
+}
+
 // A family is known by a text that stands in its chat template or, where no template tells, by a token of its
 // vocabulary. The first line that fits counts.
 struct Family {
@@ -20,21 +26,91 @@ struct Family {
   std::string_view mark;
   CallForm calls;
 };
-constexpr std::array<Family, 8> kFamilies = {{
+constexpr std::array<Family, 9> kFamilies = {{
     {"gemma4",
      "<|tool_call>",
-     {"<|tool_call>", CallEnd::kMarker, "<tool_call|>", ReadGemmaCalls, false, false, kGemmaInner}},
+     {"<|tool_call>",
+      CallEnd::kMarker,
+      "<tool_call|>",
+      ReadGemmaCalls,
+      false,
+      false,
+      kGemmaInner,
+      {"<|tool_call>", "call:", "", "", "<tool_call|><|tool_call>", "<tool_call|>"}}},
+    {"mistral",
+     "[ARGS]",
+     {"[TOOL_CALLS]",
+      CallEnd::kNamedValue,
+      "",
+      ReadMistralCalls,
+      false,
+      true,
+      kMistralInner,
+      {"[TOOL_CALLS]", "", "[ARGS]", "", "[TOOL_CALLS]", ""}}},
     {"mistral",
      "[TOOL_CALLS]",
-     {"[TOOL_CALLS]", CallEnd::kNamedValue, "", ReadMistralCalls, false, true, kMistralInner}},
-    {"phi4", "<|/tool_call|>", {"<|tool_call|>", CallEnd::kMarker, "<|/tool_call|>", ReadJsonCalls}},
-    {"qwen", "<tool_call>", {"<tool_call>", CallEnd::kMarker, "</tool_call>", ReadTaggedCalls}},
-    {"functionary", "<function=", {"<function=", CallEnd::kMarker, "</function>", ReadFunctionCall}},
-    {"nemotron", "<TOOLCALL>", {"<TOOLCALL>", CallEnd::kMarker, "</TOOLCALL>", ReadJsonCalls}},
-    {"llama3", "<|python_tag|>", {"<|python_tag|>", CallEnd::kValue, "", ReadJsonCalls, true}},
+     {"[TOOL_CALLS]", CallEnd::kNamedValue, "", ReadMistralCalls, false, true, kMistralInner,
+      JsonCalls("[TOOL_CALLS][", ", ", "]")}},
+    {"phi4",
+     "<|/tool_call|>",
+     {"<|tool_call|>",
+      CallEnd::kMarker,
+      "<|/tool_call|>",
+      ReadJsonCalls,
+      false,
+      false,
+      {},
+      JsonCalls("<|tool_call|>[", ", ", "]<|/tool_call|>")}},
+    {"qwen",
+     "<tool_call>",
+     {"<tool_call>",
+      CallEnd::kMarker,
+      "</tool_call>",
+      ReadTaggedCalls,
+      false,
+      false,
+      {},
+      JsonCalls("<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>")}},
+    {"functionary",
+     "<function=",
+     {"<function=",
+      CallEnd::kMarker,
+      "</function>",
+      ReadFunctionCall,
+      false,
+      false,
+      {},
+      {"<function=", "", ">", "", "</function><function=", "</function>"}}},
+    {"nemotron",
+     "<TOOLCALL>",
+     {"<TOOLCALL>",
+      CallEnd::kMarker,
+      "</TOOLCALL>",
+      ReadJsonCalls,
+      false,
+      false,
+      {},
+      JsonCalls("<TOOLCALL>[", ", ", "]</TOOLCALL>")}},
+    {"llama3",
+     "<|python_tag|>",
+     {"<|python_tag|>",
+      CallEnd::kValue,
+      "",
+      ReadJsonCalls,
+      true,
+      false,
+      {},
+      {"", R"({"name": ")", R"(", "parameters": )", "}", "", "", true}}},
     {"lfm2",
      "<|tool_call_start|>",
-     {"<|tool_call_start|>", CallEnd::kMarker, "<|tool_call_end|>", ReadPythonicCalls}},
+     {"<|tool_call_start|>",
+      CallEnd::kMarker,
+      "<|tool_call_end|>",
+      ReadPythonicCalls,
+      false,
+      false,
+      {},
+      JsonCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")}},
 }};
 
 constexpr std::array<ThinkingForm, 4> kThinking = {{
@@ -47,7 +123,8 @@ constexpr std::array<ThinkingForm, 4> kThinking = {{
 // Harmony's channels are its own; Gemma's marker differs by one character.
 constexpr std::string_view kHarmonyMark = "<|channel|>";
 
-constexpr CallForm kForcedCall = {"", CallEnd::kValue, "", ReadJsonCalls, true};
+constexpr CallSpelling kHarmonyCalls = {
+    "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "", "", ""};
 
 }  // namespace
 
@@ -88,9 +165,25 @@ std::unique_ptr<Parser> MakeParser(const ParserSetup& setup) {
                                         setup.thinking_open, Tools(setup.tools_json));
 }
 
-std::unique_ptr<Parser> MakeForcedCallParser(const ParserSetup& setup) {
-  return std::make_unique<TaggedParser>(&kForcedCall, setup.format.thinking, setup.thinking_open,
-                                        Tools(setup.tools_json));
+AnswerSpelling SpellingOf(const Format& format) {
+  AnswerSpelling spelling;
+  if (format.harmony) {
+    spelling.calls = &kHarmonyCalls;
+    spelling.text_begin = "<|channel|>final<|message|>";
+    spelling.thinking_begin = "<|channel|>analysis<|message|>";
+    spelling.thinking_end = "<|end|>";
+    spelling.after_thinking = "<|start|>assistant";
+    return spelling;
+  }
+  if (format.calls != nullptr) {
+    spelling.calls = &format.calls->spelling;
+    if (!format.calls->bare) spelling.calls_begin = format.calls->begin;
+  }
+  if (format.thinking != nullptr) {
+    spelling.thinking_begin = format.thinking->begin;
+    spelling.thinking_end = format.thinking->end;
+  }
+  return spelling;
 }
 
 }  // namespace quire::runner::output

@@ -44,7 +44,4 @@ struct ParserSetup {
 
 std::unique_ptr<Parser> MakeParser(const ParserSetup& setup);
 
-// For an answer that is JSON from its first character on: one call {"name", "arguments"} or an array of them.
-std::unique_ptr<Parser> MakeForcedCallParser(const ParserSetup& setup);
-
 }  // namespace quire::runner::output

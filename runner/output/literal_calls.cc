@@ -259,6 +259,10 @@ Reading ReadGemmaCalls(std::string_view text, const Tools&, std::vector<api::Too
   if (!taken) return Reading::kIncomplete;
   const auto name = Trim(*taken);
   if (name.empty()) return Reading::kMalformed;
+  if (const auto json = api::ReadJson("{" + std::string(reader.rest())); json && json->is_object()) {
+    Add(calls, name, *json);
+    return Reading::kCalls;
+  }
   const auto arguments = GemmaReader(reader).Object(0);
   if (!arguments) return Failed(reader);
   reader.SkipSpace();

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "runner/output/call_form.h"
 #include "runner/output/test_support.h"
 
 namespace quire::runner::output {
@@ -171,15 +172,42 @@ TEST(Parser, TextAndThinkingComeOutAtOnce) {
   EXPECT_EQ(fed("</tool_call>").calls, Calls{"now{}"});
 }
 
-TEST(Parser, ForcedCallsAreJsonWithoutMarkers) {
-  const auto forced = [](const std::string& text) {
-    const auto parser = MakeForcedCallParser({.format = kLfm2, .tools = true, .tools_json = testing::kTools});
-    return testing::ParsePieces(*parser, {text});
+// Two calls, or one where an answer has one, as a grammar would write them.
+std::string Spelled(const CallSpelling& spelling) {
+  const auto call = [&](const char* name, const char* arguments) {
+    return std::string(spelling.head)
+        .append(name)
+        .append(spelling.middle)
+        .append(arguments)
+        .append(spelling.tail);
   };
-  EXPECT_EQ(forced(R"({"name": "now", "arguments": {}})").calls, Calls{"now{}"});
-  EXPECT_EQ(forced(R"([{"name": "now"}, {"name": "add", "arguments": {"a": 1}}])").calls,
-            (Calls{"now{}", R"(add{"a":1})"}));
-  EXPECT_EQ(forced(R"({"name": "now", "argu)").text, R"({"name": "now", "argu)");
+  std::string text = std::string(spelling.open) + call("add", R"({"a": 1, "note": "x\/\n\u00e9\""})");
+  if (!spelling.between.empty()) text += std::string(spelling.between) + call("now", "{}");
+  return text += spelling.close;
+}
+
+TEST(Parser, CallsAreReadAsTheyAreSpelled) {
+  for (const Format& format :
+       {kLfm2, kQwen, kLlama, kMistral, kGemma, kHarmony, FormatOf("tools [TOOL_CALLS] [ARGS]"),
+        FormatOf("tools <|/tool_call|>"), FormatOf("tools <function="), FormatOf("tools <TOOLCALL>")}) {
+    SCOPED_TRACE(format.family);
+    const AnswerSpelling spelling = SpellingOf(format);
+    ASSERT_NE(spelling.calls, nullptr);
+    const std::string text = Spelled(*spelling.calls);
+    const Answer answer = Parse(format, text);
+    Calls expected = {R"(add{"a":1,"note":"x/\né\""})"};
+    if (!spelling.calls->between.empty()) expected.emplace_back("now{}");
+    EXPECT_EQ(answer.calls, expected) << text;
+    EXPECT_EQ(answer.text, "") << text;
+    if (spelling.thinking_begin.empty()) continue;
+    const std::string thought = std::string(spelling.thinking_begin) + "hm" +
+                                std::string(spelling.thinking_end) + std::string(spelling.after_thinking);
+    const Answer thoughtful = Parse(format, thought + text);
+    EXPECT_EQ(thoughtful.thinking, "hm");
+    EXPECT_EQ(thoughtful.calls, expected);
+    const std::string plain = std::string(spelling.text_begin) + "[1]";
+    EXPECT_EQ(Parse(format, thought + plain).text, "[1]");
+  }
 }
 
 }  // namespace

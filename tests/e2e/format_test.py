@@ -115,6 +115,7 @@ class Routes(unittest.TestCase):
         reply = self.daemon.post("/v1/responses", {"model": MODEL, "input": "Hello!", "max_output_tokens": 200,
                                                    "text": {"format": typed}}).json
         jsonschema.validate(json.loads(reply["output"][0]["content"][0]["text"]), PERSON)
+        self.assertEqual(typed, reply["text"]["format"])
         reply = self.daemon.post("/v1/completions", {
             "model": MODEL, "prompt": "Hello", "max_tokens": 200,
             "response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": PERSON}}}).json

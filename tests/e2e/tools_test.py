@@ -9,6 +9,13 @@ WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Get the weather in a city", "parameters": {
         "type": "object", "properties": {"city": {"type": "string", "description": "Name of the city"}},
         "required": ["city"]}}}
+TRIP = {"type": "function", "function": {"name": "book", "parameters": {
+    "type": "object", "properties": {
+        "city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+        "window": {"type": "boolean"}},
+    "required": ["city", "days", "window"]}}}
+FLAG = {"type": "function", "function": {"name": "set_flag", "parameters": {
+    "type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"], "additionalProperties": False}}}
 ASK = [{"role": "user", "content": "What is the weather in Paris?"}]
 SUM = [{"role": "system", "content": "Think step by step before you answer."},
        {"role": "user", "content": "What is 38 + 47?"}]
@@ -135,6 +142,71 @@ class Tools(unittest.TestCase):
                                   openai(ASK, tools=[WEATHER], tool_choice="none")).json["choices"][0]
         self.assertNotIn("tool_calls", choice["message"])
         self.assertNotEqual("tool_calls", choice["finish_reason"])
+
+    def call_of(self, **fields):
+        """The one call of a chat's answer, which is nothing else."""
+        choice = self.daemon.post("/v1/chat/completions", openai(ASK, max_tokens=300, **fields)).json["choices"][0]
+        self.assertEqual("tool_calls", choice["finish_reason"])
+        self.assertFalse(choice["message"]["content"])
+        call, = choice["message"]["tool_calls"]
+        return call["function"]["name"], json.loads(call["function"]["arguments"])
+
+    def test_a_forced_call_is_valid_in_every_dialect(self):
+        one = {"tools": [TRIP, FLAG], "parallel_tool_calls": False}
+        name, arguments = self.call_of(**one, tool_choice="required")
+        self.assertIn(name, ("book", "set_flag"))
+        name, arguments = self.call_of(**one, tool_choice={"type": "function", "function": {"name": "book"}})
+        self.assertEqual("book", name)
+        self.assertTrip(arguments)
+
+        tools = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in (TRIP, FLAG)]
+        message = self.daemon.post("/v1/messages", {
+            "model": MODEL, "max_tokens": 300, "messages": ASK, "tools": tools,
+            "tool_choice": {"type": "tool", "name": "book", "disable_parallel_tool_use": True}}).json
+        self.assertEqual("tool_use", message["stop_reason"])
+        block, = message["content"]
+        self.assertEqual("book", block["name"])
+        self.assertTrip(block["input"])
+
+        tools = [{"type": "function", **tool["function"]} for tool in (TRIP, FLAG)]
+        response = self.daemon.post("/v1/responses", {
+            "model": MODEL, "max_output_tokens": 300, "input": ASK, "tools": tools, "parallel_tool_calls": False,
+            "tool_choice": {"type": "function", "name": "book"}}).json
+        item, = response["output"]
+        self.assertEqual(("function_call", "book", "completed"), (item["type"], item["name"], item["status"]))
+        self.assertTrip(json.loads(item["arguments"]))
+        self.assertEqual(tools, response["tools"])
+
+    def assertTrip(self, arguments):
+        self.assertEqual({"city", "days", "window"}, set(arguments))
+        self.assertIn(arguments["city"], ("Oslo", "Rome"))
+        self.assertIn(arguments["days"], range(1, 10))
+        self.assertIsInstance(arguments["window"], bool)
+
+    def test_left_to_itself_the_model_obeys_the_schema_of_a_strict_tool(self):
+        parameters = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris", "Rome"]}}, "required": ["city"]}
+        strict = {"type": "function", "function": {**WEATHER["function"], "strict": True, "parameters": parameters}}
+        name, arguments = self.call_of(tools=[strict], parallel_tool_calls=False)
+        self.assertEqual(("get_weather", ["city"]), (name, list(arguments)))
+
+    def test_responses_go_on_with_a_tool_s_result(self):
+        tool = {"type": "function", **WEATHER["function"]}
+        body = {"model": MODEL, "temperature": 0, "tools": [tool]}
+        first = self.daemon.post("/v1/responses", body | {"input": ASK}).json
+        call, = first["output"]
+        self.assertEqual(("function_call", "get_weather"), (call["type"], call["name"]))
+        result = {"type": "function_call_output", "call_id": call["call_id"],
+                  "output": '{"temperature": 21, "condition": "sunny"}'}
+        second = self.daemon.post("/v1/responses", body | {"input": [*ASK, call, result]}).json
+        self.assertEqual("It is 21 degrees and sunny in Paris.", second["output"][0]["content"][0]["text"])
+
+    def test_a_strict_schema_that_cannot_be_enforced_is_refused(self):
+        odd = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
+        for stream in (True, False):
+            reply = self.daemon.post("/v1/chat/completions", openai(ASK, stream=stream, tools=[
+                {"type": "function", "function": {"name": "f", "strict": True, "parameters": odd}}]))
+            self.assertEqual(400, reply.status, reply.body)
+            self.assertIn("uniqueItems", reply.json["error"]["message"])
 
 
 if __name__ == "__main__":
