@@ -13,7 +13,7 @@ namespace quire::api {
 struct ToolUse {
   std::string tools_json;  // array in OpenAI's shape; empty: there are none, or none may be called
   ToolChoice choice = ToolChoice::kAuto;
-  std::string forced_tool;  // with kRequired: the one to call, or empty
+  std::string forced_tool;   // with kRequired: the one to call, or empty
   bool single_call = false;  // where a call is forced, unless the request speaks of several
 };
 
