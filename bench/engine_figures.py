@@ -143,11 +143,12 @@ def cold(a):
         print(f"median ratio {statistics.median(ratios):.3f}")
 
 
-# What is asked for often: a list of records. A model of random weights hardly ever ends a string.
-RECORDS = {"type": "array", "items": {"type": "object", "properties": {
-    "name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
-    "role": {"enum": ["developer", "operator", "reader"]}, "tags": {"type": "array", "items": {"type": "string"}},
-    "score": {"type": "number"}}, "required": ["name", "age", "role", "tags", "score"], "additionalProperties": False}}
+# What is asked for often: a list of records. A model of random weights hardly ever ends a string by itself.
+RECORDS = {"type": "array", "minItems": 8, "items": {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 30}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+    "role": {"enum": ["developer", "operator", "reader"]}, "score": {"type": "number"},
+    "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}}, "note": {"type": "string", "maxLength": 60}},
+    "required": ["name", "age", "role", "score", "tags", "note"], "additionalProperties": False}}
 
 
 def held(a):

@@ -31,7 +31,8 @@ struct AnswerTerms {
 // Null where the answer is free. Where calls are forced the answer is calls; with a format it is that, or
 // calls where there are tools too; where a tool is strict the answer is text, calls that hold its schema, or
 // text and then such calls. kInvalidArgument, kUnsupported: the format, or the schema of a strict tool, is
-// broken or cannot be enforced. `constraints`: as of its thread.
+// broken or cannot be enforced. `constraints`: of this model, on its
+// thread.
 api::Result<std::shared_ptr<constraint::Constraint>> HoldAnswer(const AnswerTerms& terms,
                                                                 const tokenizer::Tokenizer& tokenizer,
                                                                 constraint::ConstraintCache& constraints);

@@ -1,0 +1,212 @@
+// What a grammar lets a model write, read back: every family, with the bundled model's vocabulary.
+#include "runner/engine/answer_grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runner/constraint/output_format.h"
+#include "runner/engine/engine_bench.h"
+#include "runner/output/spelling.h"
+
+namespace quire::runner::engine {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kTools =
+    R"([{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{)"
+    R"("city":{"enum":["Paris","\"Rome\" / 東京"]},"days":{"type":"integer","minimum":1,"maximum":7}},)"
+    R"("required":["city","days"]}}},{"type":"function","function":{"name":"set_flag","strict":true,)"
+    R"("parameters":{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"]}}},)"
+    R"({"type":"function","function":{"name":"now"}}])";
+
+// By a text of its template.
+output::Format FormatNamed(std::string_view chat_template) {
+  return output::Detect(chat_template, [](std::string_view) { return false; });
+}
+
+const std::vector<std::string> kTemplates = {"tools <tool_call> <think>",
+                                             "tools <|python_tag|>",
+                                             "tools [TOOL_CALLS] [THINK]",
+                                             "tools [TOOL_CALLS] [ARGS]",
+                                             "tools <|tool_call> <|channel>thought",
+                                             "tools <|channel|>",
+                                             "tools <|/tool_call|>",
+                                             "tools <function=",
+                                             "tools <TOOLCALL>",
+                                             "tools <|tool_call_start|>"};
+
+class AnswerGrammars : public ::testing::Test {
+ protected:
+  AnswerGrammars() {
+    auto model = Load(kDemoModel, [](float, std::string_view) {});
+    EXPECT_TRUE(model.has_value());
+    tokenizer_ = model->tokenizer;
+    ends_ = model->end_of_generation;
+  }
+
+  // A cache is one model's; here each answer is another one's.
+  auto Hold(const AnswerTerms& terms) {
+    constraint::ConstraintCache constraints([this] { return IndexVocabulary(*tokenizer_, ends_); }, kPlenty);
+    return HoldAnswer(terms, *tokenizer_, constraints);
+  }
+
+  // An answer that goes on with tokens by chance behind `begin`; empty when it may not begin so.
+  std::string Write(const AnswerTerms& terms, const std::string& begin, std::mt19937& random) {
+    auto held = Hold(terms);
+    EXPECT_TRUE(held.has_value()) << held.error().message;
+    if (!held || *held == nullptr) return {};
+    constraint::Matcher matcher(*held);
+    const auto tokens = tokenizer_->Encode(begin, tokenizer::SpecialTokens::kParse);
+    for (const api::TokenId token : *tokens) {
+      if (!matcher.Accept(token)) return {};
+    }
+    std::string text = begin;
+    for (int i = 0; i < 4000; ++i) {
+      const auto allowed = matcher.Mask().Ids();
+      EXPECT_FALSE(allowed.empty()) << text;
+      if (allowed.empty()) return {};
+      const api::TokenId token = allowed[random() % allowed.size()];
+      EXPECT_TRUE(matcher.Accept(token));
+      if ((*held)->vocabulary().EndsGeneration(token)) return text;
+      text += tokenizer_->TokenBytes(token);
+    }
+    ADD_FAILURE() << "no end of " << text;
+    return {};
+  }
+
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  std::unordered_set<api::TokenId> ends_;
+};
+
+struct Read {
+  std::string text;
+  std::string thinking;
+  std::vector<api::ToolCall> calls;
+};
+
+Read ReadBack(const AnswerTerms& terms, const std::string& text) {
+  const auto parser = output::MakeParser(
+      {.format = terms.format, .thinking_open = terms.thinking_open, .tools = true, .tools_json = kTools});
+  output::Pieces pieces;
+  parser->Feed(text, pieces);
+  parser->Finish(pieces);
+  Read read;
+  for (auto& piece : pieces) {
+    if (piece.kind == output::Piece::Kind::kText) read.text += piece.text;
+    if (piece.kind == output::Piece::Kind::kThinking) read.thinking += piece.text;
+    if (piece.kind == output::Piece::Kind::kCall) read.calls.push_back(piece.call);
+  }
+  return read;
+}
+
+void ExpectHolds(const api::ToolCall& call) {
+  const json arguments = json::parse(call.arguments_json);
+  if (call.name == "now") {
+    EXPECT_EQ(call.arguments_json, "{}");
+  } else if (call.name == "set_flag") {
+    EXPECT_EQ(arguments.size(), 1U);
+    EXPECT_TRUE(arguments["on"].is_boolean());
+  } else {
+    EXPECT_EQ(call.name, "get_weather");
+    EXPECT_EQ(arguments.size(), 2U);
+    EXPECT_TRUE(arguments["city"] == "Paris" || arguments["city"] == "\"Rome\" / 東京")
+        << call.arguments_json;
+    EXPECT_TRUE(arguments["days"] >= 1 && arguments["days"] <= 7) << call.arguments_json;
+  }
+}
+
+TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
+  std::mt19937 random(1);
+  const std::string tools = kTools;
+  for (const std::string& name : kTemplates) {
+    const output::Format format = FormatNamed(name);
+    const output::AnswerSpelling spelling = output::SpellingOf(format);
+    for (int turn = 0; turn < 12; ++turn) {
+      api::Request request;
+      request.tool_choice = api::ToolChoice::kRequired;
+      request.single_tool_call = turn % 3 == 0;
+      if (turn % 4 == 1) request.forced_tool = "set_flag";
+      AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
+      std::string begin;
+      if (turn % 2 == 1 && !spelling.thinking_begin.empty()) {
+        terms.may_think = true;
+        begin = std::string(spelling.thinking_begin) + "hm, so" + std::string(spelling.thinking_end);
+      }
+      SCOPED_TRACE(std::string(format.family) + " " + std::to_string(turn));
+      const std::string text = Write(terms, begin, random);
+      const Read read = ReadBack(terms, text);
+      EXPECT_EQ(read.text, "") << text;
+      EXPECT_EQ(read.thinking, begin.empty() ? "" : "hm, so") << text;
+      EXPECT_GE(read.calls.size(), 1U) << text;
+      EXPECT_LE(read.calls.size(), request.single_tool_call ? 1U : 16U) << text;
+      for (const auto& call : read.calls) {
+        ExpectHolds(call);
+        EXPECT_TRUE(request.forced_tool.empty() || call.name == request.forced_tool) << text;
+      }
+    }
+  }
+}
+
+TEST_F(AnswerGrammars, AFormatHoldsBehindThinking) {
+  std::mt19937 random(2);
+  const std::string no_tools;
+  for (const std::string& name : kTemplates) {
+    const output::Format format = FormatNamed(name);
+    const output::AnswerSpelling spelling = output::SpellingOf(format);
+    SCOPED_TRACE(format.family);
+    api::Request request;
+    request.format = api::OutputFormat{api::OutputFormat::Kind::kChoice, R"(["Yes","No"])", "format"};
+    AnswerTerms terms{.request = request, .tools_json = no_tools, .format = format, .rendered = true};
+    Read read = ReadBack(terms, Write(terms, "", random));
+    EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
+    if (spelling.thinking_begin.empty()) continue;
+    const std::string thought = "hm, so" + std::string(spelling.thinking_end);
+    terms.may_think = true;
+    read = ReadBack(terms, Write(terms, std::string(spelling.thinking_begin) + thought, random));
+    EXPECT_EQ(read.thinking, "hm, so");
+    EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
+    if (format.harmony) continue;
+    terms.thinking_open = true;
+    read = ReadBack(terms, Write(terms, thought, random));
+    EXPECT_EQ(read.thinking, "hm, so");
+    EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
+  }
+}
+
+TEST_F(AnswerGrammars, TextStaysFreeBeforeACallOfAStrictTool) {
+  std::mt19937 random(3);
+  const std::string tools = kTools;
+  for (const std::string& name : kTemplates) {
+    const output::Format format = FormatNamed(name);
+    const output::AnswerSpelling spelling = output::SpellingOf(format);
+    SCOPED_TRACE(format.family);
+    const api::Request request;
+    const AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
+    if (spelling.calls_begin.empty()) {
+      const auto held = Hold(terms);
+      ASSERT_TRUE(held.has_value());
+      EXPECT_EQ(*held, nullptr);
+      continue;
+    }
+    const std::string text = Write(terms, "Let me see: {1} " + std::string(spelling.calls->open), random);
+    const Read read = ReadBack(terms, text);
+    EXPECT_EQ(read.text, "Let me see: {1}") << text;
+    EXPECT_GE(read.calls.size(), 1U) << text;
+    for (const auto& call : read.calls) ExpectHolds(call);
+  }
+}
+
+TEST_F(AnswerGrammars, NothingAskedIsNothingHeld) {
+  api::Request request;
+  const std::string tools = R"([{"type":"function","function":{"name":"f"}}])";
+  const output::Format format = FormatNamed(kTemplates[0]);
+  const AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
+  EXPECT_EQ(*Hold(terms), nullptr);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
