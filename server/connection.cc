@@ -1,10 +1,14 @@
 #include "server/connection.h"
 
 #include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cstring>
 #include <utility>
 
 namespace quire::server {
@@ -22,23 +26,58 @@ constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{4} << 20;
 constexpr std::chrono::seconds kLingerTime(2);
 
-std::string PeerName(const tcp::socket& socket) {
+std::string UnixPeerName(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return "unix";
+  return fmt::format("unix:{}", peer.uid);
+}
+
+std::string PeerName(Connection::Socket& socket) {
   error_code ec;
-  const tcp::endpoint peer = socket.remote_endpoint(ec);
+  const auto endpoint = socket.remote_endpoint(ec);
   if (ec) return "unknown";
+  if (endpoint.protocol().family() == AF_UNIX) return UnixPeerName(socket.native_handle());
+  tcp::endpoint peer;
+  if (endpoint.size() > peer.capacity()) return "unknown";
+  peer.resize(endpoint.size());
+  std::memcpy(peer.data(), endpoint.data(), endpoint.size());
   const bool v6 = peer.address().is_v6();
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", peer.address().to_string(), v6 ? "]" : "", peer.port());
 }
 
 }  // namespace
 
-Connection::Connection(tcp::socket socket, std::chrono::nanoseconds write_timeout)
+Connection::Connection(Socket socket, std::chrono::nanoseconds write_timeout)
     : socket_(std::move(socket)),
       timer_(socket_.get_executor()),
       write_timeout_(write_timeout),
       peer_(PeerName(socket_)) {
   error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
+  socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
+}
+
+Connection::~Connection() = default;
+
+Awaitable<bool> Connection::SecureWith(const TlsContext& context, Clock::time_point deadline) {
+  tls_ = std::make_unique<TlsStream>(socket_, context);
+  Arm(deadline);
+  const bool done = co_await tls_->Handshake();
+  Disarm();
+  if (!done) gone_ = true;
+  co_return done;
+}
+
+Awaitable<IoResult> Connection::ReadSome() {
+  if (tls_) co_return co_await tls_->ReadSome(scratch_.data(), scratch_.size());
+  const auto [ec, bytes] = co_await socket_.async_read_some(asio::buffer(scratch_), kTuple);
+  co_return IoResult{ec, bytes};
+}
+
+Awaitable<IoResult> Connection::WriteSome(std::string_view bytes) {
+  if (tls_) co_return co_await tls_->WriteSome(bytes);
+  const auto [ec, sent] = co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
+  co_return IoResult{ec, sent};
 }
 
 void Connection::Arm(Clock::time_point deadline) {
@@ -65,7 +104,7 @@ void Connection::OnDeadline() {
 }
 
 Awaitable<Connection::ReadResult> Connection::Read() {
-  const auto [ec, bytes] = co_await socket_.async_read_some(asio::buffer(scratch_), kTuple);
+  const auto [ec, bytes] = co_await ReadSome();
   input_.append(scratch_.data(), bytes);
   if (!ec) co_return ReadResult::kData;
   if (ec == asio::error::operation_aborted) co_return timed_out_ ? ReadResult::kTimeout : ReadResult::kFailed;
@@ -76,8 +115,7 @@ Awaitable<Connection::ReadResult> Connection::Read() {
 Awaitable<bool> Connection::Write(std::string_view bytes) {
   while (!bytes.empty()) {
     Arm(Clock::now() + write_timeout_);
-    const auto [ec, sent] =
-        co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
+    const auto [ec, sent] = co_await WriteSome(bytes);
     Disarm();
     if (ec) {
       gone_ = true;
@@ -95,13 +133,18 @@ Awaitable<void> Connection::WatchForDisconnect() {
   }
   // A client that sends on and on without waiting for answers is not read any further; only a reset is
   // noticed.
-  const auto [ec] = co_await socket_.async_wait(tcp::socket::wait_error, kTuple);
+  const auto [ec] = co_await socket_.async_wait(Socket::wait_error, kTuple);
   if (!ec) gone_ = true;
 }
 
 Awaitable<void> Connection::CloseGracefully() {
+  if (tls_) {
+    Arm(Clock::now() + kLingerTime);
+    co_await tls_->Shutdown();
+    tls_.reset();
+  }
   error_code ec;
-  socket_.shutdown(tcp::socket::shutdown_send, ec);
+  socket_.shutdown(Socket::shutdown_send, ec);
   if (!ec) {
     Arm(Clock::now() + kLingerTime);
     for (size_t dropped = input_.size(); dropped < kLingerBytesMax; dropped += input_.size()) {

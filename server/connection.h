@@ -1,9 +1,10 @@
-// One accepted socket: buffered input, whole writes, one deadline. I/O thread only; at most one read and one
-// write at a time. Held by shared_ptr because the deadline's timer may fire after its session ended.
+// One accepted socket, TCP or Unix, with TLS or without: buffered input, whole writes, one deadline. I/O
+// thread only; at most one read and one write at a time. Held by shared_ptr because the deadline's timer may
+// fire after its session ended.
 #pragma once
 
 #include <array>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <string_view>
 
 #include "server/awaitable.h"
+#include "server/tls.h"
 
 namespace quire::server {
 
@@ -20,7 +22,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   enum class ReadResult { kData, kEnd, kTimeout, kFailed };
 
-  Connection(boost::asio::ip::tcp::socket socket, std::chrono::nanoseconds write_timeout);
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  Connection(Socket socket, std::chrono::nanoseconds write_timeout);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Speaks TLS from now on. False when the handshake failed or was not done by `deadline`. REQUIRES: called
+  // before anything is read or written.
+  Awaitable<bool> SecureWith(const TlsContext& context, Clock::time_point deadline);
 
   // Bytes that came and were not used yet.
   std::string_view input() const { return input_; }
@@ -45,14 +56,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Closes at once; pending reads and writes end with an error.
   void Abort();
 
-  // "127.0.0.1:40000"
+  // "127.0.0.1:40000", "unix:1000" (the peer's user)
   const std::string& peer() const { return peer_; }
 
  private:
   void Arm(Clock::time_point deadline);
   void OnDeadline();
+  Awaitable<IoResult> ReadSome();
+  Awaitable<IoResult> WriteSome(std::string_view bytes);
 
-  boost::asio::ip::tcp::socket socket_;
+  Socket socket_;
+  std::unique_ptr<TlsStream> tls_;  // uses socket_
   boost::asio::steady_timer timer_;
   std::chrono::nanoseconds write_timeout_;
   std::string input_;

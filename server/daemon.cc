@@ -1,8 +1,8 @@
 #include "server/daemon.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -24,8 +24,12 @@
 #include "server/bundled_models.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/handlers_metrics.h"
 #include "server/handlers_transfer.h"
 #include "server/http_server.h"
+#include "server/journal.h"
+#include "server/listen_plan.h"
+#include "server/metrics.h"
 #include "server/notify.h"
 
 namespace quire::server {
@@ -33,24 +37,18 @@ namespace {
 
 namespace asio = boost::asio;
 namespace fs = std::filesystem;
-using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr int kBlockingThreads = 2;
 // After the drain: for answers that are still being written, then for their coroutines to end.
 constexpr std::chrono::seconds kLastWrites(5);
+// How long clients of an inherited socket may still begin requests after SIGTERM: those that come later wait
+// in the socket for the next daemon.
+constexpr std::chrono::seconds kLastRequests(1);
+constexpr std::chrono::milliseconds kLastRequestsLook(20);
+constexpr std::chrono::seconds kStopBeat(5);  // between two words to the service manager while requests end
 constexpr rlim_t kOpenFilesMax = 65536;
-
-void SetUpLog(int32_t debug) {
-  auto logger = std::make_shared<spdlog::logger>("quired", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_level(debug >= 2   ? spdlog::level::trace
-                    : debug == 1 ? spdlog::level::debug
-                                 : spdlog::level::info);
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
-}
 
 // A connection is a file; the soft limit is often 1024.
 void RaiseOpenFileLimit() {
@@ -90,56 +88,6 @@ std::string MachineName() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-// Where to listen: sockets handed over by the service manager, else an address to bind.
-struct ListenPlan {
-  std::vector<int> inherited;
-  tcp::endpoint endpoint;
-};
-
-// IPv4 first.
-api::Result<tcp::endpoint> Resolve(const HostAddress& host) {
-  boost::system::error_code ec;
-  asio::io_context io;
-  tcp::resolver resolver(io);
-  const auto found = resolver.resolve(host.host, std::to_string(host.port),
-                                      tcp::resolver::passive | tcp::resolver::numeric_service, ec);
-  if (ec || found.empty()) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("cannot resolve the host \"{}\": {}", host.host, ec.message()));
-  }
-  for (const auto& entry : found) {
-    if (entry.endpoint().address().is_v4()) return entry.endpoint();
-  }
-  return found.begin()->endpoint();
-}
-
-// Only loopback, unless the operator said otherwise.
-api::Result<ListenPlan> PlanListen(const Options& options) {
-  ListenPlan plan{InheritedSockets(), {}};
-  for (const int socket : plan.inherited) {
-    const auto bound = ListeningAddress(socket);
-    if (!bound) return std::unexpected(bound.error());
-    if (!bound->address().is_loopback() && !options.allow_remote) {
-      return api::Fail(api::ErrorCode::kForbidden,
-                       fmt::format("the inherited socket listens on {}, not a loopback address: set "
-                                   "QUIRE_ALLOW_REMOTE=1 to serve other machines all the same",
-                                   bound->address().to_string()));
-    }
-  }
-  if (!plan.inherited.empty()) return plan;
-  const auto endpoint = Resolve(options.host);
-  if (!endpoint) return std::unexpected(endpoint.error());
-  plan.endpoint = *endpoint;
-  if (!endpoint->address().is_loopback() && !options.allow_remote) {
-    return api::Fail(
-        api::ErrorCode::kForbidden,
-        fmt::format("{} is not a loopback address, and clients are not asked who they are: to serve other "
-                    "machines all the same give --allow-remote or set QUIRE_ALLOW_REMOTE=1",
-                    options.host.host));
-  }
-  return plan;
-}
-
 TransportLimits LimitsOf(const Options& options) {
   TransportLimits limits;
   limits.parser.body_bytes = options.max_body_bytes;
@@ -168,8 +116,11 @@ scheduler::Limits SchedulerLimitsOf(const Options& options) {
 // Member order is lifetime: what is below uses what is above. I/O thread only.
 class Daemon {
  public:
-  Daemon(const Options& options, const fs::path& runner, ModelStore store)
+  Daemon(const Options& options, std::function<api::Result<Options>()> resolve, const fs::path& runner,
+         ModelStore store)
       : options_(options),
+        resolve_(std::move(resolve)),
+        metrics_(options.vllm_metrics),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options)),
         backend_(dispatcher_),
         models_(std::move(store), pool_),
@@ -177,27 +128,46 @@ class Daemon {
         services_{backend_, models_, inspector_, [this] { return server_->draining(); }},
         transfers_({.trusted = options.registries, .accounts = options.registry_accounts},
                    StoreTransfer(models_.root())),
-        signals_(io_, SIGINT, SIGTERM) {
+        signals_(io_, SIGINT, SIGTERM),
+        hangups_(io_) {
     Transport transport{.limits = LimitsOf(options),
                         .router = {},
                         .origins = OriginPolicy(options.origins, MachineName()),
-                        .error_response = [](const HttpRequest& request, int status, std::string message) {
-                          return ErrorResponse(request.path, status, std::move(message));
-                        }};
+                        .error_response =
+                            [](const HttpRequest& request, int status, std::string message) {
+                              return ErrorResponse(request.path, status, std::move(message));
+                            },
+                        .on_request =
+                            [this](const RequestLog& log) {
+                              WriteRequest(log);
+                              metrics_.Observe(log, Clock::now());
+                            }};
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
+    AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
+    transport.access.Replace(options.keys);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
 
-  api::Result<void> Listen(const ListenPlan& plan);
+  // Errors: an address that cannot be listened on, or a certificate that cannot be used.
+  api::Result<void> Start(const ListenPlan& plan);
   void Run();
 
  private:
   Awaitable<void> ServeUntilSignal();
   Awaitable<void> EndAtSecondSignal();
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
+  Awaitable<void> ReloadAtHangup();
+  api::Result<void> Reload();
+  Awaitable<void> TakeLastRequests();
+  Awaitable<void> TellOfStopping();
+  MetricsMoment MomentOfDaemon() const;
 
   Options options_;
+  std::function<api::Result<Options>()> resolve_;  // reads all settings anew
+  bool remote_ = false;                            // other machines can reach it
+  bool activated_ = false;                         // the service manager holds the sockets
+  Metrics metrics_;
   asio::io_context io_{1};
   asio::thread_pool pool_{kBlockingThreads};
   scheduler::Dispatcher dispatcher_;
@@ -207,30 +177,89 @@ class Daemon {
   Services services_;
   registry::Transfers transfers_;
   asio::signal_set signals_;
+  asio::signal_set hangups_;
   std::unique_ptr<HttpServer> server_;
   std::string address_;
 };
 
-api::Result<void> Daemon::Listen(const ListenPlan& plan) {
-  for (const int socket : plan.inherited) {
-    const auto bound = server_->Adopt(socket);
-    if (!bound) return std::unexpected(bound.error());
-    address_ = Describe(*bound);
+api::Result<void> Daemon::Start(const ListenPlan& plan) {
+  if (!options_.tls_certificate.empty() && !options_.tls_private_key.empty()) {
+    auto tls = TlsContext::Load(options_.tls_certificate, options_.tls_private_key);
+    if (!tls) return std::unexpected(tls.error());
+    server_->SetTls(*std::move(tls));
   }
-  if (!plan.inherited.empty()) return {};
-  const auto bound = server_->Listen(plan.endpoint);
-  if (!bound) return std::unexpected(bound.error());
-  address_ = Describe(*bound);
+  const auto addresses = Listen(*server_, plan);
+  if (!addresses) return std::unexpected(addresses.error());
+  address_ = fmt::format("{}", fmt::join(*addresses, ","));
+  remote_ = plan.remote;
+  activated_ = !plan.inherited.empty();
   return {};
 }
 
 void Daemon::Run() {
   asio::co_spawn(io_, ServeUntilSignal(), asio::detached);
+  asio::co_spawn(io_, ReloadAtHangup(), asio::detached);
   if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
-  spdlog::info("quired {} listening address={} models={}", QUIRE_VERSION, address_, models_.root().string());
+  spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
+               models_.root().string(), options_.keys.size());
+  if (remote_ && options_.keys.empty())
+    spdlog::warn("other machines may use this server, and no key is asked for");
   NotifyReady("Listening on " + address_);
   io_.run();
   pool_.join();
+}
+
+MetricsMoment Daemon::MomentOfDaemon() const {
+  MetricsMoment moment = MomentOf(*server_);
+  for (const scheduler::LoadedModel& model : dispatcher_.Loaded()) {
+    moment.runners.push_back({.model = model.spec.name,
+                              .pid = model.runner_pid,
+                              .predicted_bytes = model.size_bytes,
+                              .threads = options_.threads});
+  }
+  return moment;
+}
+
+// All settings anew, those in effect that need no restart; nothing changes unless all of them are valid.
+api::Result<void> Daemon::Reload() {
+  auto options = resolve_();
+  if (!options) return std::unexpected(options.error());
+  if (options->keys.empty() && !options_.keys.empty()) {
+    return api::Fail(api::ErrorCode::kForbidden,
+                     "there would be no key left: to serve without keys, restart");
+  }
+  if (!options->tls_certificate.empty() && !options->tls_private_key.empty()) {
+    auto tls = TlsContext::Load(options->tls_certificate, options->tls_private_key);
+    if (!tls) return std::unexpected(tls.error());
+    server_->SetTls(*std::move(tls));
+  }
+  for (const std::string& name : NeedRestart(options_, *options)) {
+    spdlog::warn("changed, but in effect only after a restart: {}", name);
+  }
+  server_->SetKeys(options->keys);
+  server_->SetOrigins(OriginPolicy(options->origins, MachineName()));
+  server_->SetLimits(LimitsOf(*options));
+  SetLogLevel(options->debug);
+  options_ = *std::move(options);
+  return {};
+}
+
+Awaitable<void> Daemon::ReloadAtHangup() {
+  // The end of the terminal that it was started from ends a daemon, as it ends any program.
+  if (::isatty(STDERR_FILENO) != 0) co_return;
+  hangups_.add(SIGHUP);
+  for (;;) {
+    const auto [ec, signal] = co_await hangups_.async_wait(kTuple);
+    if (ec) co_return;
+    NotifyReloading();
+    const auto reloaded = Reload();
+    if (reloaded) {
+      spdlog::info("reloaded keys={}", options_.keys.size());
+    } else {
+      spdlog::error("not reloaded, all stays as it was: {}", reloaded.error().message);
+    }
+    NotifyReady((reloaded ? "Listening on " : "Last reload refused; listening on ") + address_);
+  }
 }
 
 Awaitable<void> Daemon::ServeUntilSignal() {
@@ -239,6 +268,8 @@ Awaitable<void> Daemon::ServeUntilSignal() {
   NotifyStopping();
   server_->StopAccepting();
   asio::co_spawn(io_, EndAtSecondSignal(), asio::detached);
+  asio::co_spawn(io_, TellOfStopping(), asio::detached);
+  if (activated_) co_await TakeLastRequests();
 
   const auto deadline = Clock::now() + options_.drain_timeout;
   co_await dispatcher_.Drain(deadline);
@@ -261,6 +292,28 @@ Awaitable<void> Daemon::EndAtSecondSignal() {
   std::_Exit(0);
 }
 
+// Connections that were taken already are answered once more, and told to close: their clients come back
+// through the service manager's socket, and none of them sees a refusal.
+Awaitable<void> Daemon::TakeLastRequests() {
+  asio::steady_timer timer(io_);
+  const auto until = Clock::now() + kLastRequests;
+  while (server_->waiting() > 0 && Clock::now() < until) {
+    timer.expires_after(kLastRequestsLook);
+    co_await timer.async_wait(kTuple);
+  }
+}
+
+// Keeps the service manager patient as long as the drain may last.
+Awaitable<void> Daemon::TellOfStopping() {
+  asio::steady_timer timer(io_);
+  for (;;) {
+    NotifyExtendTimeout(3 * kStopBeat);
+    NotifyStatus(fmt::format("Finishing: {} connections", server_->sessions()));
+    timer.expires_after(kStopBeat);
+    co_await timer.async_wait(kTuple);
+  }
+}
+
 Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   asio::steady_timer timer(io_);
   for (;;) {
@@ -277,34 +330,32 @@ int Complain(const std::string& message) {
 
 }  // namespace
 
-int RunDaemon(const Options& options) {
-  SetUpLog(options.debug);
+int RunDaemon(const OptionTable& table) {
+  const auto resolve = [&table] { return table.Resolve(ProcessEnvironment()); };
+  const auto options = resolve();
+  if (!options) return Complain(options.error().message);
+  SetUpLog(options->debug);
   RaiseOpenFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
-  const auto runner = FindRunner(options);
+  const auto runner = FindRunner(*options);
   if (!runner) return Complain(runner.error().message);
   const auto plan =
-      PlanListen(options);  // before the store is touched: a refused start leaves nothing behind
+      PlanListen(*options);  // before the store is touched: a refused start leaves nothing behind
   if (!plan) return Complain(plan.error().message);
-  auto store = ModelStore::Open(options.models);
+  auto store = ModelStore::Open(options->models);
   if (!store) return Complain(store.error().message);
   if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
     const auto registered = RegisterBundled(*store, *bundled);
     if (!registered) spdlog::warn("cannot add the bundled model: {}", registered.error().message);
   }
   try {
-    Daemon daemon(options, *runner, *std::move(store));
-    if (const auto listening = daemon.Listen(*plan); !listening) return Complain(listening.error().message);
+    Daemon daemon(*options, resolve, *runner, *std::move(store));
+    if (const auto started = daemon.Start(*plan); !started) return Complain(started.error().message);
     daemon.Run();
   } catch (const std::exception& error) {
     return Complain(error.what());
   }
   return 0;
-}
-
-int RunDaemon(const OptionTable& table) {
-  const auto options = table.Resolve(ProcessEnvironment());
-  return options ? RunDaemon(*options) : Complain(options.error().message);
 }
 
 }  // namespace quire::server

@@ -1,5 +1,6 @@
 #include "server/error_response.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/anthropic.h"
@@ -34,6 +35,24 @@ std::string BodyOf(std::string_view path, const api::Error& error, std::string_v
   return path.starts_with("/v1/") ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
 }
 
+// Refusals of who asks, not of what is asked: no error of the lower layers stands for them.
+std::string AccessErrorBody(std::string_view path, int status, const std::string& message) {
+  const bool limit = status == 429;
+  nlohmann::ordered_json body;
+  if (IsAnthropic(path)) {
+    const char* type = limit ? "rate_limit_error" : "authentication_error";
+    body = {{"type", "error"}, {"error", {{"type", type}, {"message", message}}}};
+  } else if (path.starts_with("/v1/")) {
+    body["error"] = {{"message", message},
+                     {"type", limit ? "rate_limit_error" : "invalid_request_error"},
+                     {"param", nullptr},
+                     {"code", limit ? "rate_limit_exceeded" : "invalid_api_key"}};
+  } else {
+    body["error"] = message;
+  }
+  return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 }  // namespace
 
 HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id) {
@@ -44,6 +63,8 @@ HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::
 }
 
 HttpResponse ErrorResponse(std::string_view path, int status, std::string message) {
+  if (status == 401 || status == 429)
+    return {.status = status, .body = AccessErrorBody(path, status, message)};
   HttpResponse response = ErrorResponse(path, api::Error{CodeOf(status), std::move(message)});
   response.status = status;
   return response;

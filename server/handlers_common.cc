@@ -30,6 +30,7 @@ void AddRoutes(Router& router, Services& services) {
 bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
 
 std::string TenantOf(const HttpRequest& request) {
+  if (!request.identity.empty()) return Sha256Of("key:" + request.identity);
   const std::string* credential = request.Find("authorization");
   if (credential == nullptr) credential = request.Find("x-api-key");
   return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
@@ -51,6 +52,7 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
     co_await SendError(exchange, model.error());
     co_return std::nullopt;
   }
+  exchange.log().stored_model = model->name.Display();
   co_return *std::move(model);
 }
 

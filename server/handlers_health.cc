@@ -27,10 +27,13 @@ Awaitable<void> Ready(Services& services, Exchange& exchange) {
 }  // namespace
 
 void AddHealthRoutes(Router& router, Services& services) {
-  router.Add({"GET", "/", Running});
-  router.Add({"GET", "/health", Alive});
-  router.Add({"GET", "/livez", Alive});
-  router.Add({"GET", "/readyz", [&services](Exchange& exchange) { return Ready(services, exchange); }});
+  const auto add = [&router](const char* path, Handler handler) {
+    router.Add({.method = "GET", .path = path, .handler = std::move(handler), .access = Access::kOpen});
+  };
+  add("/", Running);
+  add("/health", Alive);
+  add("/livez", Alive);
+  add("/readyz", [&services](Exchange& exchange) { return Ready(services, exchange); });
 }
 
 }  // namespace quire::server

@@ -113,17 +113,28 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
 }  // namespace
 
 void AddStoreRoutes(Router& router, Services& services) {
-  router.Add(
-      {"POST", "/api/create", [&services](Exchange& exchange) { return Create(services, exchange); }, true});
-  router.Add({"POST", "/api/copy", [&services](Exchange& exchange) { return Copy(services, exchange); }});
-  router.Add(
-      {"DELETE", "/api/delete", [&services](Exchange& exchange) { return Delete(services, exchange); }});
-  router.Add({"HEAD", std::string(kBlobPath),
-              [&services](Exchange& exchange) { return LookUpBlob(services, exchange); }});
+  router.Add({.method = "POST",
+              .path = "/api/create",
+              .handler = [&services](Exchange& exchange) { return Create(services, exchange); },
+              .watched = true,
+              .access = Access::kAdmin});
+  router.Add({.method = "POST",
+              .path = "/api/copy",
+              .handler = [&services](Exchange& exchange) { return Copy(services, exchange); },
+              .access = Access::kAdmin});
+  router.Add({.method = "DELETE",
+              .path = "/api/delete",
+              .handler = [&services](Exchange& exchange) { return Delete(services, exchange); },
+              .access = Access::kAdmin});
+  router.Add({.method = "HEAD",
+              .path = std::string(kBlobPath),
+              .handler = [&services](Exchange& exchange) { return LookUpBlob(services, exchange); },
+              .access = Access::kAdmin});
   router.Add({.method = "POST",
               .path = std::string(kBlobPath),
               .handler = [&services](Exchange& exchange) { return PutBlob(services, exchange); },
-              .streamed_body_bytes = kBlobBytesMax});
+              .streamed_body_bytes = kBlobBytesMax,
+              .access = Access::kAdmin});
 }
 
 }  // namespace quire::server

@@ -75,10 +75,16 @@ Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Way way)
 }  // namespace
 
 void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
-  router.Add({"POST", "/api/pull",
-              [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPull); }, true});
-  router.Add({"POST", "/api/push",
-              [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPush); }, true});
+  router.Add({.method = "POST",
+              .path = "/api/pull",
+              .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPull); },
+              .watched = true,
+              .access = Access::kAdmin});
+  router.Add({.method = "POST",
+              .path = "/api/push",
+              .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPush); },
+              .watched = true,
+              .access = Access::kAdmin});
 }
 
 }  // namespace quire::server

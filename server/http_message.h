@@ -24,6 +24,7 @@ struct HttpRequest {
   bool expects_continue = false;
   std::vector<HeaderField> fields;  // names in lower case, order as sent
   std::string body;                 // whole, chunks joined
+  std::string identity = {};        // name of the API key that let it in; empty where none was needed
 
   // The first field of that (lower-case) name, or null.
   const std::string* Find(std::string_view lower_name) const;

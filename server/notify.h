@@ -9,13 +9,21 @@
 namespace quire::server {
 
 void NotifyReady(const std::string& status);
+void NotifyReloading();
 void NotifyStopping();
+void NotifyStatus(const std::string& status);
 void NotifyAlive();
+// Starting or stopping may take this much longer from now.
+void NotifyExtendTimeout(std::chrono::microseconds time);
 
 // How often NotifyAlive() is expected, halved for safety; nothing when there is no watchdog.
 std::optional<std::chrono::microseconds> WatchdogInterval();
 
-// Listening sockets inherited from the service manager.
-std::vector<int> InheritedSockets();
+struct InheritedSocket {
+  int fd = -1;
+  std::string name;  // FileDescriptorName= of its unit
+};
+// Listening sockets inherited from the service manager. Once: later calls find none.
+std::vector<InheritedSocket> InheritedSockets();
 
 }  // namespace quire::server

@@ -7,9 +7,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "api/ascii.h"
@@ -132,6 +135,15 @@ Complaint SetAccounts(std::map<std::string, std::string>& out, std::string_view 
   return std::nullopt;
 }
 
+Complaint SetKeys(Options& options, std::string_view text) {
+  SetPath(options.keys_file, text);
+  auto keys = KeyRing::Read(options.keys_file);
+  if (!keys) return keys.error().message;
+  if (keys->empty()) return "it holds no keys";
+  options.keys = *std::move(keys);
+  return std::nullopt;
+}
+
 Complaint SetHost(HostAddress& out, std::string_view text) {
   auto address = ParseHostAddress(text);
   if (!address) return address.error().message;
@@ -139,7 +151,16 @@ Complaint SetHost(HostAddress& out, std::string_view text) {
   return std::nullopt;
 }
 
+Complaint SetMetricsNames(bool& vllm, std::string_view text) {
+  if (text != "vllm") return "must be vllm";
+  vllm = true;
+  return std::nullopt;
+}
+
+constexpr const char* kConfigFlag = "--config";
+
 enum class Takes : uint8_t { kValue, kNothing };
+enum class Changes : uint8_t { kAtStart, kAtReload };  // when a new value takes effect
 
 struct OptionSpec {
   const char* flag;
@@ -149,22 +170,44 @@ struct OptionSpec {
   const char* help;
   Complaint (*set)(Options&, std::string_view);
   Takes takes = Takes::kValue;
+  Changes changes = Changes::kAtStart;
 };
 
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 
 constexpr std::array kTable = {
+    OptionSpec{kConfigFlag, "QUIRE_CONFIG", "FILE", "",
+               "File with settings, one VARIABLE=VALUE a line; SIGHUP reads it anew",
+               [](Options&, std::string_view) { return Complaint(); }},
     OptionSpec{"--host", "OLLAMA_HOST", "HOST:PORT", "127.0.0.1:11434", "Address to listen on",
                [](Options& o, std::string_view t) { return SetHost(o.host, t); }},
     OptionSpec{"--allow-remote", "QUIRE_ALLOW_REMOTE", "BOOL", "false",
-               "Listen beyond this machine, though nothing asks a client who it is",
+               "Listen beyond this machine, though without keys nothing asks a client who it is",
                [](Options& o, std::string_view t) { return SetStrictBool(o.allow_remote, t); },
                Takes::kNothing},
+    OptionSpec{"--keys", "QUIRE_KEYS", "FILE", "",
+               "API keys (\"quire key\" makes them); default: the credential \"keys\", if there is one",
+               [](Options& o, std::string_view t) { return SetKeys(o, t); }, Takes::kValue,
+               Changes::kAtReload},
+    OptionSpec{"--unix-socket", "QUIRE_UNIX_SOCKET", "PATH", "",
+               "Listen on this Unix socket too, for its user and group",
+               [](Options& o, std::string_view t) { return SetPath(o.unix_socket, t); }},
+    OptionSpec{"--tls-host", "QUIRE_TLS_HOST", "HOST:PORT", "", "Listen with TLS on this address too",
+               [](Options& o, std::string_view t) { return SetHost(o.tls_host.emplace(), t); }},
+    OptionSpec{"--tls-cert", "QUIRE_TLS_CERT", "FILE", "",
+               "Certificate chain, PEM; default: the credential \"tls-cert\"",
+               [](Options& o, std::string_view t) { return SetPath(o.tls_certificate, t); }, Takes::kValue,
+               Changes::kAtReload},
+    OptionSpec{"--tls-key", "QUIRE_TLS_KEY", "FILE", "",
+               "Its private key, PEM; default: the credential \"tls-key\"",
+               [](Options& o, std::string_view t) { return SetPath(o.tls_private_key, t); }, Takes::kValue,
+               Changes::kAtReload},
     OptionSpec{"--models", "OLLAMA_MODELS", "DIR", "~/.ollama/models", "Where the models are kept",
                [](Options& o, std::string_view t) { return SetPath(o.models, t); }},
     OptionSpec{"--origins", "OLLAMA_ORIGINS", "LIST", "",
                "Further web origins that may use the server, by comma",
-               [](Options& o, std::string_view t) { return SetList(o.origins, t); }},
+               [](Options& o, std::string_view t) { return SetList(o.origins, t); }, Takes::kValue,
+               Changes::kAtReload},
     OptionSpec{"--keep-alive", "OLLAMA_KEEP_ALIVE", "DURATION", "5m",
                "How long a model stays loaded after its last request; negative = for ever",
                [](Options& o, std::string_view t) { return SetDuration(o.keep_alive, t); }},
@@ -196,28 +239,89 @@ constexpr std::array kTable = {
     OptionSpec{"--registry-auth", "QUIRE_REGISTRY_AUTH", "FILE", "",
                "Docker configuration file (config.json) with accounts at registries",
                [](Options& o, std::string_view t) { return SetAccounts(o.registry_accounts, t); }},
+    OptionSpec{"--metrics-compat", "QUIRE_METRICS_COMPAT", "LIST", "",
+               "vllm: some metrics under vLLM's names too, for routers that look for those",
+               [](Options& o, std::string_view t) { return SetMetricsNames(o.vllm_metrics, t); }},
     OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
-               [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }},
+               [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
+               Changes::kAtReload},
     OptionSpec{"--drain-timeout", "QUIRE_DRAIN_TIMEOUT", "DURATION", "30s",
                "How long running requests may take after SIGTERM",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.drain_timeout, t); }},
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.drain_timeout, t); },
+               Takes::kValue, Changes::kAtReload},
     OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "100MiB", "Largest request body",
-               [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }},
+               [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }, Takes::kValue,
+               Changes::kAtReload},
     OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "1024", "Connections open at once",
-               [](Options& o, std::string_view t) { return SetWhole(o.max_connections, t, 1U, 1U << 20); }},
+               [](Options& o, std::string_view t) { return SetWhole(o.max_connections, t, 1U, 1U << 20); },
+               Takes::kValue, Changes::kAtReload},
     OptionSpec{"--idle-timeout", "QUIRE_IDLE_TIMEOUT", "DURATION", "2m",
                "Silence after which a connection is closed",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.idle_timeout, t); }},
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.idle_timeout, t); },
+               Takes::kValue, Changes::kAtReload},
     OptionSpec{"--header-timeout", "QUIRE_HEADER_TIMEOUT", "DURATION", "30s",
                "How long a request header may take",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.header_timeout, t); }},
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.header_timeout, t); },
+               Takes::kValue, Changes::kAtReload},
     OptionSpec{"--body-timeout", "QUIRE_BODY_TIMEOUT", "DURATION", "30s",
                "How long a request body may take; a large one gets more",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.body_timeout, t); }},
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.body_timeout, t); },
+               Takes::kValue, Changes::kAtReload},
     OptionSpec{"--write-timeout", "QUIRE_WRITE_TIMEOUT", "DURATION", "1m",
                "How long a client may take nothing of its answer",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.write_timeout, t); }},
+               [](Options& o, std::string_view t) { return SetPositiveDuration(o.write_timeout, t); },
+               Takes::kValue, Changes::kAtReload},
 };
+
+using Settings = std::map<std::string, std::string, std::less<>>;
+
+// The settings of a configuration file. A name that no option has is an error: it is a slip, or it is meant
+// for another program, and then it is not in this file.
+api::Result<Settings> ReadConfig(const std::filesystem::path& path) {
+  const auto fail = [&path](const std::string& why) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), why));
+  };
+  std::ifstream file(path);
+  if (!file) return fail(std::generic_category().message(errno));
+  Settings settings;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string_view text = Trimmed(line);
+    if (text.empty() || text[0] == '#') continue;
+    const size_t equals = text.find('=');
+    const std::string_view name = Trimmed(text.substr(0, equals));
+    const bool known =
+        std::ranges::any_of(kTable, [&](const OptionSpec& spec) { return name == spec.variable; });
+    if (equals == std::string_view::npos) return fail(fmt::format("line {}: it is not NAME=VALUE", number));
+    if (!known) return fail(fmt::format("line {}: there is no setting \"{}\"", number, name));
+    settings.insert_or_assign(std::string(name), std::string(Trimmed(text.substr(equals + 1))));
+  }
+  if (file.bad()) return fail("it cannot be read");
+  return settings;
+}
+
+// What the service manager passes in files of its own, where nothing else was said.
+Complaint TakeCredentials(Options& options, const std::filesystem::path& folder) {
+  const auto credential = [&folder](const char* name) {
+    const std::filesystem::path path = folder / name;
+    std::error_code ec;
+    return !folder.empty() && std::filesystem::exists(path, ec) ? path : std::filesystem::path();
+  };
+  if (options.keys_file.empty()) {
+    if (const auto path = credential("keys"); !path.empty()) {
+      auto keys = KeyRing::Read(path);  // an empty one, as packages bring along, means that there are none
+      if (!keys) return keys.error().message;
+      options.keys_file = path;
+      options.keys = *std::move(keys);
+    }
+  }
+  if (options.tls_certificate.empty()) options.tls_certificate = credential("tls-cert");
+  if (options.tls_private_key.empty()) options.tls_private_key = credential("tls-key");
+  if (options.tls_host && (options.tls_certificate.empty() || options.tls_private_key.empty())) {
+    return "QUIRE_TLS_HOST needs a certificate (--tls-cert) and its private key (--tls-key)";
+  }
+  return std::nullopt;
+}
 
 bool IsHostCharacter(char c) {
   return api::IsAsciiAlnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
@@ -284,23 +388,56 @@ void OptionTable::AddTo(CLI::App& app) {
 }
 
 api::Result<Options> OptionTable::Resolve(const Environment& environment) const {
+  const auto said = [&](size_t i) { return std::string(Trimmed(flags_[i])); };
+  const auto of_environment = [&](const char* name) {
+    return std::string(Trimmed(environment(name).value_or("")));
+  };
+  std::string config = said(0);
+  if (config.empty()) config = of_environment(kTable[0].variable);
+  Settings settings;
+  if (!config.empty()) {
+    std::filesystem::path path;
+    SetPath(path, config);
+    auto read = ReadConfig(path);
+    if (!read) return std::unexpected(read.error());
+    settings = *std::move(read);
+  }
+
   Options options;
   for (size_t i = 0; i < kTable.size(); ++i) {
     const OptionSpec& spec = kTable[i];
-    const char* source = spec.flag;
-    std::string text(Trimmed(flags_[i]));
+    std::string source = spec.flag;
+    std::string text = said(i);
     if (text.empty()) {
       source = spec.variable;
-      text = Trimmed(environment(spec.variable).value_or(""));
+      text = of_environment(spec.variable);
+    }
+    if (const auto set = settings.find(spec.variable); text.empty() && set != settings.end()) {
+      source = fmt::format("{}: {}", config, spec.variable);
+      text = set->second;
     }
     if (text.empty()) text = spec.default_text;
+    options.texts.push_back(text);
     if (text.empty()) continue;
     if (const Complaint complaint = spec.set(options, text)) {
       return api::Fail(api::ErrorCode::kInvalidArgument,
                        fmt::format("{}: \"{}\": {}", source, text, *complaint), source);
     }
   }
+  if (const Complaint complaint = TakeCredentials(options, of_environment("CREDENTIALS_DIRECTORY"))) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, *complaint);
+  }
   return options;
+}
+
+std::vector<std::string> NeedRestart(const Options& before, const Options& after) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    if (kTable[i].changes == Changes::kAtStart && before.texts[i] != after.texts[i]) {
+      names.emplace_back(kTable[i].variable);
+    }
+  }
+  return names;
 }
 
 }  // namespace quire::server

@@ -1,6 +1,8 @@
 // What the daemon can be told: one table of options, each with its flag, environment variable, unit, default
-// and help. The environment is read once, when the table is resolved; a flag goes over the environment, that
-// over the default.
+// and help. A flag goes over the environment, that over the configuration file, that over the default.
+//
+// The configuration file has lines NAME=VALUE with the variables' names; quotes around a value, empty lines
+// and lines that begin with '#' mean nothing. Resolving again reads it, and the files that it names, anew.
 #pragma once
 
 #include <chrono>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "server/api_keys.h"
 
 namespace CLI {
 class App;
@@ -33,7 +36,12 @@ api::Result<HostAddress> ParseHostAddress(std::string_view text);
 
 struct Options {
   HostAddress host;
+  std::optional<HostAddress> tls_host;
+  std::filesystem::path tls_certificate, tls_private_key;
+  std::filesystem::path unix_socket;  // empty: none
   bool allow_remote = false;
+  std::filesystem::path keys_file;  // empty: no keys
+  KeyRing keys;
   std::filesystem::path models;  // never empty once resolved
   std::filesystem::path runner;  // empty: beside this program
   std::vector<std::string> origins;
@@ -47,11 +55,17 @@ struct Options {
   bool prefix_cache = true;
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
+  bool vllm_metrics = false;                             // some metrics under vLLM's names too
   int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;
   uint32_t max_connections = 0;
   std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};
+
+  std::vector<std::string> texts;  // what each option was set to, in the table's order
 };
+
+// Names (as variables) of the options that differ and that a running daemon cannot change.
+std::vector<std::string> NeedRestart(const Options& before, const Options& after);
 
 // A variable's value, or nothing when it is not set.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
@@ -63,7 +77,7 @@ class OptionTable {
 
   // Adds the flags; their values land in this table, which must outlive the parse.
   void AddTo(CLI::App& app);
-  // Errors name the flag or variable and what it must be.
+  // Errors name the flag, the variable or the file's line, and what it must be.
   api::Result<Options> Resolve(const Environment& environment) const;
 
  private:

@@ -18,12 +18,15 @@ void Note(RequestLog& log, const api::Event& event, Clock::time_point submitted)
     log.prompt_tokens = ready->prompt_tokens;
     log.cached_tokens = ready->cached_tokens;
     log.miss = ready->miss;
-  } else if (std::holds_alternative<api::TextDelta>(event)) {
+  } else if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
     if (!log.first_token) log.first_token = now - log.start;
+    log.gaps.Note(now, delta->tokens);
   } else if (const auto* finished = std::get_if<api::Finished>(&event)) {
     log.prompt_tokens = finished->usage.prompt_tokens;
     log.cached_tokens = finished->usage.cached_tokens;
     log.output_tokens = finished->usage.output_tokens;
+    log.prompt_compute = std::chrono::nanoseconds(finished->usage.prompt_ns);
+    log.output_compute = std::chrono::nanoseconds(finished->usage.output_ns);
     log.finish = finished->reason == api::FinishReason::kStop ? "stop" : "length";
   }
 }

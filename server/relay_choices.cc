@@ -117,6 +117,8 @@ void Note(RequestLog& log, const Choices::Came& came, Clock::time_point submitte
     if (!log.first_token) log.first_token = now - log.start;
   } else if (const auto* finished = std::get_if<api::Finished>(&came.event)) {
     log.output_tokens = log.output_tokens.value_or(0) + finished->usage.output_tokens;
+    log.prompt_compute += std::chrono::nanoseconds(finished->usage.prompt_ns);
+    log.output_compute += std::chrono::nanoseconds(finished->usage.output_ns);
     log.finish = finished->reason == api::FinishReason::kStop ? "stop" : "length";
   }
 }

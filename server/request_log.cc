@@ -1,6 +1,7 @@
 #include "server/request_log.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <iterator>
@@ -57,6 +58,17 @@ std::string LogValue(std::string_view value) {
   return quoted;
 }
 
+void TokenGaps::Note(std::chrono::steady_clock::time_point now, int32_t tokens) {
+  if (tokens <= 0) return;
+  if (last) {
+    const double each = std::chrono::duration<double>(now - *last).count() / tokens;
+    const auto place = std::ranges::lower_bound(kBounds, each) - kBounds.begin();
+    counts[static_cast<size_t>(place)] += static_cast<uint32_t>(tokens);
+    sum += each * tokens;
+  }
+  last = now;
+}
+
 std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time_point now) {
   Line line;
   line.Text("id", log.id);
@@ -65,6 +77,7 @@ std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time
   line.Number("status", log.status);
   line.Text("model", log.model);
   line.Text("client", log.client);
+  line.Text("key", log.key);
   line.Number("bytes", log.bytes);
   if (log.queued) line.Millis("queue_ms", *log.queued);
   if (log.first_token) line.Millis("ttft_ms", *log.first_token);
@@ -77,6 +90,10 @@ std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time
   if (log.runner_pid > 0) line.Number("runner_pid", log.runner_pid);
   line.Text("error", log.error);
   return line.Take();
+}
+
+void LogRequest(const RequestLog& log) {
+  spdlog::info("{}", FormatRequest(log, std::chrono::steady_clock::now()));
 }
 
 }  // namespace quire::server

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/access.h"
 #include "server/awaitable.h"
 #include "server/exchange.h"
 
@@ -23,6 +24,7 @@ struct Route {
   // Above 0: the handler reads the body itself, of at most this many bytes (Exchange::ReadBody). Not with
   // `watched`.
   uint64_t streamed_body_bytes = 0;
+  Access access = Access::kInference;
 };
 
 struct RouteMatch {

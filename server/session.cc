@@ -65,9 +65,11 @@ struct Session::Turn {
   BodyReader body;
   ResponseWriter writer;
   const Route* route = nullptr;
+  AccessControl::Place place;
 };
 
-Session::Session(Transport& transport, std::shared_ptr<Connection> connection, asio::ip::address bound)
+Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
+                 std::optional<asio::ip::address> bound)
     : transport_(transport), connection_(std::move(connection)), bound_(std::move(bound)) {}
 
 Awaitable<void> Session::Run() {
@@ -98,6 +100,7 @@ Awaitable<bool> Session::ServeOne() {
   auto ready = co_await ReadHeader(turn);
   if (ready && !*ready) co_return false;
   waiting_ = false;
+  answering_ = &turn.log;
 
   if (!ready) {
     turn.writer.CloseAfterwards();
@@ -110,7 +113,8 @@ Awaitable<bool> Session::ServeOne() {
     co_await Answer(turn);
   }
   if (turn.log.status == 0) turn.log.status = 499;
-  spdlog::info("{}", FormatRequest(turn.log, Clock::now()));
+  answering_ = nullptr;
+  transport_.on_request(turn.log);
 
   const bool broken = turn.writer.started() && !turn.writer.complete();
   if (broken) connection_->Abort();
@@ -166,7 +170,7 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(Turn& turn) {
 std::optional<HttpResponse> Session::Check(Turn& turn) {
   const HttpRequest& request = turn.parser.request();
   const HttpResponse forbidden{.status = 403, .content_type = {}};
-  if (!transport_.origins.AllowsHost(request.host, bound_)) {
+  if (bound_ && !transport_.origins.AllowsHost(request.host, *bound_)) {
     turn.log.error = "host refused";
     return forbidden;
   }
@@ -182,7 +186,8 @@ std::optional<HttpResponse> Session::Check(Turn& turn) {
   switch (match.kind) {
     case RouteMatch::Kind::kFound:
       turn.route = match.route;
-      return std::nullopt;
+      turn.log.route = match.route->path;
+      return CheckAccess(turn);
     case RouteMatch::Kind::kRedirect: {
       std::string location = request.target.substr(0, request.target.find('?'));
       while (location.size() > 1 && location.ends_with('/')) location.pop_back();
@@ -201,6 +206,26 @@ std::optional<HttpResponse> Session::Check(Turn& turn) {
   if (request.method == "OPTIONS" && request.path == "*")
     return HttpResponse{.status = 204, .content_type = {}};
   return ErrorResponse(turn, 404, "not found");
+}
+
+// Whether the client may use the route. A refused body is not read: the connection ends with the answer.
+std::optional<HttpResponse> Session::CheckAccess(Turn& turn) {
+  auto admitted =
+      transport_.access.Admit(turn.parser.request(), turn.route->access, turn.route->watched, Clock::now());
+  if (admitted) {
+    turn.log.key = admitted->name;
+    turn.parser.request().identity = std::move(admitted->name);
+    turn.place = std::move(admitted->place);
+    return std::nullopt;
+  }
+  const AccessControl::Refusal& refusal = admitted.error();
+  if (!turn.parser.done()) turn.writer.CloseAfterwards();
+  HttpResponse response = ErrorResponse(turn, refusal.status, refusal.message);
+  if (refusal.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  if (refusal.status == 429) {
+    response.headers.push_back({"Retry-After", fmt::format("{}", refusal.retry_after.count())});
+  }
+  return response;
 }
 
 // The answer to what went wrong with a body; the connection cannot go on.

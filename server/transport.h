@@ -6,8 +6,10 @@
 #include <functional>
 #include <string>
 
+#include "server/access.h"
 #include "server/http_parser.h"
 #include "server/origin_check.h"
+#include "server/request_log.h"
 #include "server/router.h"
 
 namespace quire::server {
@@ -32,6 +34,9 @@ struct Transport {
   OriginPolicy origins;
   // The body of an error found before a handler ran, in the shape of the path's dialect.
   std::function<HttpResponse(const HttpRequest&, int status, std::string message)> error_response;
+  // Told of every request once it is answered; by default its line goes to the log.
+  std::function<void(const RequestLog&)> on_request = LogRequest;
+  AccessControl access = {};
 
   bool draining = false;               // answers carry "Connection: close"
   uint64_t buffered_bodies_bytes = 0;  // held now

@@ -64,6 +64,19 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   }
 }
 
+void DeclareKey(CLI::App& app, Arguments& arguments) {
+  auto* key =
+      app.add_subcommand("key", "Make an API key: print its secret, and its line for the daemon's key file");
+  key->add_option("NAME", arguments.key.name, "Who will use it")->required();
+  key->add_flag("--admin", arguments.key.admin, "It may also create, copy, delete, pull and push models");
+  key->add_option("--weight", arguments.key.limits.weight,
+                  "Its share of the machine beside other keys (default: 1)");
+  key->add_option("--parallel", arguments.key.limits.parallel,
+                  "Requests that it may have at once (default: any)");
+  key->add_option("--per-minute", arguments.key.limits.per_minute, "Requests a minute (default: any)");
+  key->add_option("--append", arguments.key.file, "Add the line to this key file")->type_name("FILE");
+}
+
 }  // namespace
 
 void Declare(CLI::App& app, Arguments& arguments) {
@@ -75,6 +88,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
   arguments.daemon.AddTo(*serve);
   DeclareRun(app, arguments);
   DeclareStore(app, arguments);
+  DeclareKey(app, arguments);
   app.allow_extras();  // after the commands, which would inherit it: an unknown command is told of by the
                        // program
 }

@@ -8,6 +8,7 @@
 
 #include "server/cli/chat.h"
 #include "server/cli/create.h"
+#include "server/cli/key.h"
 #include "server/options.h"
 
 namespace quire::cli {
@@ -25,6 +26,7 @@ struct Arguments {
   std::string source, destination;
   std::string prefix;
   bool insecure = false;
+  KeyOptions key;
   bool verbose = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
        show_template = false;

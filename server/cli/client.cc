@@ -21,6 +21,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -79,6 +80,9 @@ asio::awaitable<void> Converse(Call& call) {
   request.set(http::field::host, fmt::format("{}:{}", call.endpoint.host, call.endpoint.port));
   request.set(http::field::user_agent, "quire/" QUIRE_VERSION);
   if (call.verb == http::verb::post) request.set(http::field::content_type, "application/json");
+  if (const char* key = std::getenv("QUIRE_API_KEY"); key != nullptr && *key != '\0') {
+    request.set(http::field::authorization, fmt::format("Bearer {}", key));
+  }
   request.keep_alive(false);
   if (call.file.empty()) {
     request.prepare_payload();
@@ -114,12 +118,14 @@ api::ErrorCode CodeOf(unsigned status) {
   switch (status) {
     case 400:
       return api::ErrorCode::kInvalidArgument;
+    case 401:
     case 403:
       return api::ErrorCode::kForbidden;
     case 404:
       return api::ErrorCode::kNotFound;
     case 413:
       return api::ErrorCode::kTooLarge;
+    case 429:
     case 503:
       return api::ErrorCode::kOverloaded;
     default:

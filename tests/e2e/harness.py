@@ -39,7 +39,7 @@ class Daemon:
         while True:
             if self.process.poll() is not None:
                 raise RuntimeError(f"quired ended with {self.process.returncode}:\n{self.log()}")
-            if listening := re.search(r" listening address=127\.0\.0\.1:(\d+) ", self.log()):
+            if listening := re.search(r" listening address=127\.0\.0\.1:(\d+)[ ,]", self.log()):
                 self.port = int(listening[1])
                 self.environment["OLLAMA_HOST"] = f"127.0.0.1:{self.port}"
                 return self

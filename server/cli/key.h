@@ -1,0 +1,20 @@
+// quire key: makes an API key. Talks to no daemon.
+#pragma once
+
+#include <string>
+
+#include "server/api_keys.h"
+
+namespace quire::cli {
+
+struct KeyOptions {
+  std::string name;
+  bool admin = false;
+  server::KeyLimits limits;
+  std::string file;  // empty: the line is printed
+};
+
+// Prints the secret, which is kept nowhere, and the line that the daemon needs. The value is the exit code.
+int MakeKey(const KeyOptions& options);
+
+}  // namespace quire::cli

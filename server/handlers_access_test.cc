@@ -1,0 +1,149 @@
+// Keys on the daemon's routes: who gets in where, and what the refused are told.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using nlohmann::json;
+using testing::PostBytes;
+using testing::RawClient;
+using testing::RawResponse;
+using testing::TestDaemon;
+
+class RouteAccess : public ::testing::Test {
+ protected:
+  RouteAccess() {
+    const auto user = MakeKey("user", Role::kInference, {});
+    const auto admin = MakeKey("admin", Role::kAdmin, {});
+    const auto narrow = MakeKey("narrow", Role::kInference, {.parallel = 1});
+    user_ = fmt::format("Authorization: Bearer {}\r\n", user->secret);
+    admin_ = fmt::format("x-api-key: {}\r\n", admin->secret);
+    narrow_ = fmt::format("x-api-key: {}\r\n", narrow->secret);
+    auto ring = KeyRing::Parse(user->line + "\n" + admin->line + "\n" + narrow->line);
+    EXPECT_TRUE(ring.has_value());
+    daemon_.OnIoThread([&] { daemon_.server().SetKeys(*std::move(ring)); });
+  }
+
+  RawResponse Ask(const std::string& method, const std::string& path, const std::string& fields) {
+    RawClient client(daemon_.port());
+    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{}\r\n", method, path,
+                            fields));
+    return client.Read(method == "HEAD");
+  }
+
+  TestDaemon daemon_;
+  std::string user_, admin_, narrow_;
+};
+
+const std::vector<std::pair<std::string, std::string>> kInferenceRoutes = {
+    {"POST", "/api/chat"},       {"POST", "/api/generate"},   {"POST", "/api/embed"},
+    {"POST", "/api/embeddings"}, {"POST", "/api/show"},       {"GET", "/api/tags"},
+    {"GET", "/api/ps"},          {"GET", "/api/version"},     {"GET", "/v1/models"},
+    {"GET", "/v1/models/demo"},  {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"},
+    {"POST", "/v1/embeddings"},  {"POST", "/v1/responses"},   {"POST", "/v1/messages"},
+    {"POST", "/tokenize"},       {"POST", "/detokenize"},     {"POST", "/v1/messages/count_tokens"}};
+const std::vector<std::pair<std::string, std::string>> kAdminRoutes = {
+    {"POST", "/api/create"},
+    {"POST", "/api/copy"},
+    {"DELETE", "/api/delete"},
+    {"HEAD", "/api/blobs/sha256:" + std::string(64, 'a')},
+    {"POST", "/api/blobs/sha256:" + std::string(64, 'a')}};
+
+TEST_F(RouteAccess, EveryRouteAsksForItsRole) {
+  for (const auto& [method, path] : kInferenceRoutes) {
+    EXPECT_EQ(Ask(method, path, "").status, 401) << path;
+    EXPECT_EQ(Ask(method, path, "Authorization: Bearer wrong\r\n").status, 401) << path;
+    const int status = Ask(method, path, user_).status;
+    EXPECT_TRUE(status == 200 || status == 400) << path << " " << status;
+  }
+  for (const auto& [method, path] : kAdminRoutes) {
+    EXPECT_EQ(Ask(method, path, "").status, 401) << path;
+    EXPECT_EQ(Ask(method, path, user_).status, 403) << path;
+    const int status = Ask(method, path, admin_).status;
+    EXPECT_TRUE(status != 401 && status != 403 && status < 500) << path << " " << status;
+  }
+}
+
+TEST_F(RouteAccess, HealthIsOpen) {
+  for (const char* path : {"/", "/health", "/livez", "/readyz"}) {
+    EXPECT_EQ(Ask("GET", path, "").status, 200) << path;
+    EXPECT_EQ(Ask("HEAD", path, "").status, 200) << path;
+  }
+}
+
+TEST_F(RouteAccess, ARefusalHasTheShapeOfItsRoute) {
+  const RawResponse native = Ask("POST", "/api/chat", "");
+  EXPECT_TRUE(json::parse(native.body).at("error").is_string());
+  EXPECT_EQ(native.headers.at("www-authenticate"), "Bearer");
+  EXPECT_THAT(native.headers.at("content-type"), ::testing::StartsWith("application/json"));
+  const json openai = json::parse(Ask("POST", "/v1/chat/completions", "").body).at("error");
+  EXPECT_EQ(openai.at("type"), "invalid_request_error");
+  EXPECT_EQ(openai.at("code"), "invalid_api_key");
+  EXPECT_TRUE(openai.at("param").is_null());
+  const json anthropic = json::parse(Ask("POST", "/v1/messages", "").body);
+  EXPECT_EQ(anthropic.at("type"), "error");
+  EXPECT_EQ(anthropic.at("error").at("type"), "authentication_error");
+  EXPECT_TRUE(anthropic.at("error").at("message").is_string());
+}
+
+// The client announces a body and waits: it is told before it has sent any of it, and the connection ends.
+TEST_F(RouteAccess, ARefusedBodyIsNotRead) {
+  for (const char* ask : {"", "Expect: 100-continue\r\n"}) {
+    RawClient client(daemon_.port());
+    client.Send(
+        fmt::format("POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n{}\r\n", ask));
+    const RawResponse response = client.Read();
+    EXPECT_EQ(response.status, 401);
+    EXPECT_EQ(response.headers.at("connection"), "close");
+  }
+}
+
+TEST_F(RouteAccess, BrowsersAreCheckedBeforeKeys) {
+  EXPECT_EQ(Ask("GET", "/api/tags", "Origin: https://evil.example\r\n" + user_).status, 403);
+  EXPECT_EQ(Ask("OPTIONS", "/api/chat", "Origin: http://localhost:3000\r\n").status, 204);  // carries no key
+  const RawResponse refused = Ask("POST", "/api/chat", "Origin: http://localhost:3000\r\n");
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.headers.at("access-control-allow-origin"),
+            "http://localhost:3000");  // the page may read why
+}
+
+TEST_F(RouteAccess, AKeyBeyondItsLimitIs429) {
+  daemon_.backend().script.hold_submit = true;
+  RawClient first(daemon_.port());
+  first.Send(
+      PostBytes("/api/chat", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})", narrow_));
+  daemon_.backend().holding.get_future().wait();
+  const RawResponse second = Ask("POST", "/v1/chat/completions", narrow_);
+  EXPECT_EQ(second.status, 429);
+  EXPECT_EQ(second.headers.at("retry-after"), "1");
+  EXPECT_EQ(json::parse(second.body).at("error").at("type"), "rate_limit_error");
+  EXPECT_EQ(Ask("GET", "/api/tags", narrow_).status, 200);
+  EXPECT_EQ(Ask("POST", "/api/chat", user_).status, 400);
+  first.Reset();
+  daemon_.backend().abandoned.get_future().wait();
+}
+
+// A tenant is its key's holder: a new secret keeps what the holder's requests left in the cache.
+TEST_F(RouteAccess, TenantsAreHolders) {
+  HttpRequest one;
+  one.identity = "alice";
+  HttpRequest other;
+  other.identity = "bob";
+  one.fields = {{"x-api-key", "first"}};
+  const std::string tenant = TenantOf(one);
+  one.fields = {{"authorization", "Bearer second"}};
+  EXPECT_EQ(TenantOf(one), tenant);
+  EXPECT_NE(TenantOf(other), tenant);
+}
+
+}  // namespace
+}  // namespace quire::server
