@@ -20,6 +20,7 @@
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/prepare.h"
+#include "runner/engine/sandbox.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/row_check.h"
 #include "runner/weights/model_description.h"
@@ -91,6 +92,7 @@ void PrepareAll(Shared& shared, const PromptSource& source, Link& link) {
 }
 
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
+  SeeOnlyModel(request.path, /*scratch=*/false);
   const auto files = weights::Open(request.path);
   if (!files) {
     ipc::Inspected failed;
@@ -127,6 +129,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto progress = [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
+  SeeOnlyModel(request.path, /*scratch=*/!QuantizeOnLoad().empty());
   auto model = Load(request.path, progress, QuantizeOnLoad());
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
   const int32_t trained = model->model->context_length();
@@ -157,6 +160,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const PromptSource source{tokenizer,      *prompt_template, turn_opener, FindInsertTokens(*tokenizer),
                             context_length, format,           &constraints};
   std::jthread preparer([&] { PrepareAll(shared, source, link); });
+  CloseFileSystem();
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();

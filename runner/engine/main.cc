@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runner/engine/host.h"
+#include "runner/engine/sandbox.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Serves one model to the quired that started it", "quire-runner");
@@ -27,5 +28,6 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_NAME, "quire-runner");
+  quire::runner::engine::LeaveTheWorld();
   return quire::runner::engine::RunRunner(fd);
 }

@@ -1,0 +1,166 @@
+// Each case runs in a child: what is given up does not come back.
+#include "runner/engine/sandbox.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define QUIRE_SKIP_WITH_SANITIZER() GTEST_SKIP() << "runners are not confined in builds with a sanitizer"
+#else
+#define QUIRE_SKIP_WITH_SANITIZER() static_cast<void>(0)
+#endif
+
+namespace quire::runner::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Sandbox : public ::testing::Test {
+ protected:
+  Sandbox() {
+    std::string name = fs::temp_directory_path() / "quire-sandbox-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    Write("model.gguf");
+    Write("other.gguf");
+    Write("big-00001-of-00002.gguf");
+    Write("big-00002-of-00002.gguf");
+    fs::create_directory(folder_ / "dir");
+    Write("dir/config.json");
+    fs::create_symlink("../other.gguf", folder_ / "dir/linked");
+  }
+  ~Sandbox() override { fs::remove_all(folder_); }
+
+  void Write(const char* name) const { std::ofstream(folder_ / name) << "bytes"; }
+
+  // True when every one of the child's claims held.
+  static bool InChild(const std::function<std::vector<bool>()>& claims) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      int number = 0;
+      for (const bool holds : claims()) {
+        ++number;
+        if (!holds) ::_exit(number);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0) << "number of the claim that does not hold";
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  static bool Reads(const fs::path& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    char byte = 0;
+    const bool read = ::read(fd, &byte, 1) >= 0;
+    ::close(fd);
+    return read;
+  }
+  static bool Writes(const fs::path& path) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0) ::close(fd);
+    return fd >= 0;
+  }
+  static bool Runs() {
+    bool ran = false;
+    std::thread([&ran] { ran = true; }).join();
+    return ran;
+  }
+
+  fs::path folder_;
+};
+
+bool Refused(int result) { return result == -1 && errno == EPERM; }
+
+TEST_F(Sandbox, AtTheStartThereIsNoNetworkAndNoOtherProgram) {
+  QUIRE_SKIP_WITH_SANITIZER();
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    LeaveTheWorld();
+    char* arguments[] = {const_cast<char*>("/bin/true"), nullptr};
+    pid_t spawned = 0;
+    return {Refused(::socket(AF_INET, SOCK_STREAM, 0)),
+            Refused(::socket(AF_UNIX, SOCK_STREAM, 0)),
+            Refused(::execve("/bin/true", arguments, nullptr)),
+            Refused(::fork()),
+            ::posix_spawn(&spawned, "/bin/true", nullptr, nullptr, arguments, nullptr) != 0,
+            Refused(::kill(::getppid(), 0)),
+            Runs(),
+            Reads(folder_ / "model.gguf")};
+  }));
+}
+
+TEST_F(Sandbox, AReaderSeesItsModelAlone) {
+  QUIRE_SKIP_WITH_SANITIZER();
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    LeaveTheWorld();
+    SeeOnlyModel(folder_ / "model.gguf", false);
+    return {Reads(folder_ / "model.gguf"),  Reads("/proc/meminfo"),        Reads("/proc/self/cgroup"),
+            !Reads(folder_ / "other.gguf"), !Reads("/etc/passwd"),         !Writes(folder_ / "model.gguf"),
+            !Writes(folder_ / "new"),       !Writes("/tmp/quire-no-file"), Runs()};
+  }));
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    LeaveTheWorld();
+    SeeOnlyModel(folder_ / "big-00001-of-00002.gguf", false);
+    return {Reads(folder_ / "big-00002-of-00002.gguf"), !Reads(folder_ / "model.gguf")};
+  }));
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    LeaveTheWorld();
+    SeeOnlyModel(folder_ / "dir", true);
+    const fs::path scratch = fs::temp_directory_path() / ("quire-scratch-" + std::to_string(::getpid()));
+    return {Reads(folder_ / "dir/config.json"), Reads(folder_ / "dir/linked"), Writes(scratch),
+            ::unlink(scratch.c_str()) == 0, !Reads("/etc/passwd")};
+  }));
+}
+
+TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
+  QUIRE_SKIP_WITH_SANITIZER();
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    std::time_t now = 1'700'000'000;
+    std::tm before{};
+    ::localtime_r(&now, &before);
+    LeaveTheWorld();
+    // A thread that was there before is held to it too.
+    bool held = false;
+    int pipe_ends[2] = {-1, -1};
+    if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return {false};
+    std::thread earlier([&] {
+      char byte = 0;
+      held =
+          ::read(pipe_ends[0], &byte, 1) == 1 && Refused(::open((folder_ / "model.gguf").c_str(), O_RDONLY));
+    });
+    SeeOnlyModel(folder_ / "model.gguf", false);
+    CloseFileSystem();
+    const bool told = ::write(pipe_ends[1], "x", 1) == 1;
+    earlier.join();
+    std::tm after{};
+    ::localtime_r(&now, &after);
+    const std::vector<char> memory(size_t{64} << 20, 'x');
+    return {told,
+            held,
+            Refused(::open((folder_ / "model.gguf").c_str(), O_RDONLY)),
+            Refused(::open("/proc/self/maps", O_RDONLY)),
+            Refused(::unlink((folder_ / "model.gguf").c_str())),
+            Refused(::access((folder_ / "model.gguf").c_str(), R_OK)),
+            Refused(::socket(AF_UNIX, SOCK_STREAM, 0)),
+            Refused(::fork()),
+            Runs(),
+            after.tm_hour == before.tm_hour && after.tm_gmtoff == before.tm_gmtoff,
+            memory.back() == 'x'};
+  }));
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
