@@ -64,7 +64,7 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   }
 }
 
-void DeclareKey(CLI::App& app, Arguments& arguments) {
+void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   auto* key =
       app.add_subcommand("key", "Make an API key: print its secret, and its line for the daemon's key file");
   key->add_option("NAME", arguments.key.name, "Who will use it")->required();
@@ -74,6 +74,9 @@ void DeclareKey(CLI::App& app, Arguments& arguments) {
   key->add_option("--parallel", arguments.key.limits.parallel,
                   "Requests that it may have at once (default: any)");
   key->add_option("--per-minute", arguments.key.limits.per_minute, "Requests a minute (default: any)");
+  auto* doctor = app.add_subcommand("doctor", "Look for what keeps the daemon from working");
+  doctor->add_option("--user", arguments.doctor.user,
+                     "Whose rights to look at (default: the service's user)");
   key->add_option("--append", arguments.key.file, "Add the line to this key file")->type_name("FILE");
 }
 
@@ -88,7 +91,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
   arguments.daemon.AddTo(*serve);
   DeclareRun(app, arguments);
   DeclareStore(app, arguments);
-  DeclareKey(app, arguments);
+  DeclareUpkeep(app, arguments);
   app.allow_extras();  // after the commands, which would inherit it: an unknown command is told of by the
                        // program
 }

@@ -8,6 +8,7 @@
 
 #include "server/cli/chat.h"
 #include "server/cli/create.h"
+#include "server/cli/doctor.h"
 #include "server/cli/key.h"
 #include "server/options.h"
 
@@ -27,6 +28,7 @@ struct Arguments {
   std::string prefix;
   bool insecure = false;
   KeyOptions key;
+  DoctorOptions doctor;
   bool verbose = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
        show_template = false;

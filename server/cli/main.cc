@@ -62,6 +62,7 @@ void SetUpLocale() {
 int Do(const std::string& command, const Arguments& arguments) {
   if (command == "serve") return server::RunDaemon(arguments.daemon);
   if (command == "key") return MakeKey(arguments.key);
+  if (command == "doctor") return Doctor(arguments.doctor);
   const auto endpoint = DaemonEndpoint();
   if (!endpoint) return Complain(endpoint.error());
   Client client(*endpoint);

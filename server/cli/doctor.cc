@@ -1,0 +1,155 @@
+#include "server/cli/doctor.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "server/bundled_models.h"
+#include "server/path_access.h"
+
+namespace quire::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kServiceUser = "quire";
+constexpr const char* kConfig = "/etc/quire/quire.conf";
+constexpr const char* kKeys = "/etc/quire/keys";
+constexpr const char* kServiceModels = "/var/lib/quire/models";
+constexpr double kGiB = double{1 << 30};
+
+class Findings {
+ public:
+  void Good(const std::string& what, const std::string& detail) { Line("ok  ", what, detail); }
+  void Note(const std::string& what, const std::string& detail) { Line("note", what, detail); }
+  void Bad(const std::string& what, const std::string& detail) {
+    Line("BAD ", what, detail);
+    ++bad_;
+  }
+  int bad() const { return bad_; }
+
+ private:
+  static void Line(const char* verdict, const std::string& what, const std::string& detail) {
+    fmt::print("{}  {}: {}\n", verdict, what, detail);
+  }
+  int bad_ = 0;
+};
+
+// Settings as the packaged service has them, or as this shell has them.
+api::Result<server::Options> Settings(bool service) {
+  const server::OptionTable table;
+  if (!service) return table.Resolve(server::ProcessEnvironment());
+  const std::map<std::string, std::string> variables = {{"QUIRE_CONFIG", kConfig},
+                                                        {"OLLAMA_MODELS", kServiceModels}};
+  return table.Resolve([&variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+void LookAtPath(Findings& findings, const std::string& what, const fs::path& path,
+                const server::Person& person, server::Need need) {
+  if (const auto obstacle = server::Obstacle(path, person, need)) {
+    findings.Bad(what, *obstacle);
+  } else {
+    findings.Good(what, fmt::format("{}: {} may use it", path.string(), person.name));
+  }
+}
+
+void LookAtSpace(Findings& findings, const fs::path& path) {
+  struct statvfs disk {};
+  if (::statvfs(path.c_str(), &disk) != 0) return;
+  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / kGiB;
+  const std::string text = fmt::format("{:.1f} GiB free at {}", free, path.string());
+  if (free < 1) {
+    findings.Bad("disk", text + ": too little for most models");
+  } else {
+    findings.Good("disk", text);
+  }
+}
+
+void LookAtKeys(Findings& findings, const fs::path& path) {
+  std::error_code ec;
+  if (!fs::exists(path, ec)) return;
+  const auto keys = server::KeyRing::Read(path);
+  if (!keys) {
+    findings.Bad("keys", keys.error().message);
+  } else if (keys->empty()) {
+    findings.Note("keys", path.string() + " holds none: every client of this machine may do everything");
+  } else {
+    findings.Good("keys", fmt::format("{} in {}", keys->size(), path.string()));
+  }
+}
+
+fs::path OwnFolder() {
+  std::error_code ec;
+  return fs::read_symlink("/proc/self/exe", ec).parent_path();
+}
+
+void LookAtPrograms(Findings& findings, const server::Person& person) {
+  const fs::path here = OwnFolder();
+  for (const fs::path& runner : {here / "quire-runner", here / "../lib/quire/quire-runner"}) {
+    std::error_code ec;
+    if (fs::exists(runner, ec)) return LookAtPath(findings, "runner", runner, person, server::Need::kRead);
+  }
+  findings.Bad("runner", "there is no quire-runner beside this program: nothing can be loaded");
+}
+
+void LookAtKernel(Findings& findings) {
+  constexpr int kVersionFlag = 1;  // LANDLOCK_CREATE_RULESET_VERSION
+  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kVersionFlag);
+  if (version > 0) {
+    findings.Good("kernel", fmt::format("runners are held to their model's files (Landlock {})", version));
+  } else {
+    findings.Note("kernel", "no Landlock: until it is loaded, a model's runner may read what its user may");
+  }
+}
+
+}  // namespace
+
+int Doctor(const DoctorOptions& options) {
+  Findings findings;
+  std::error_code ec;
+  const bool service = fs::exists(kConfig, ec) && server::FindPerson(kServiceUser).has_value();
+  const std::string user = !options.user.empty() ? options.user : service ? kServiceUser : "";
+  const auto person = server::FindPerson(user);
+  if (!person) {
+    findings.Bad("user", fmt::format("there is no user called {}", user));
+    return 1;
+  }
+  findings.Good("user", fmt::format("{} ({})", person->name, person->uid));
+
+  const auto settings = Settings(service);
+  if (!settings) {
+    findings.Bad("settings", settings.error().message);
+  } else {
+    findings.Good("settings", service ? kConfig : "of this shell");
+    LookAtPath(findings, "models", settings->models, *person, server::Need::kWrite);
+    LookAtSpace(findings, settings->models);
+    for (const auto& [what, path] :
+         {std::pair{"certificate", settings->tls_certificate}, {"private key", settings->tls_private_key}}) {
+      if (!path.empty()) LookAtPath(findings, what, path, *person, server::Need::kRead);
+    }
+  }
+  if (service) {
+    LookAtPath(findings, "settings", kConfig, *person, server::Need::kRead);
+    LookAtKeys(findings, kKeys);
+  }
+  LookAtPrograms(findings, *person);
+  if (const auto bundled = server::FindBundledModels(OwnFolder())) {
+    LookAtPath(findings, "bundled model", *bundled, *person, server::Need::kRead);
+  }
+  LookAtKernel(findings);
+  return findings.bad() > 0 ? 1 : 0;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,17 @@
+// quire doctor: looks at what keeps a daemon from working, without one.
+#pragma once
+
+#include <string>
+
+#include "server/options.h"
+
+namespace quire::cli {
+
+struct DoctorOptions {
+  std::string user;  // empty: quire, where its package is installed, else who asks
+};
+
+// Prints one line per thing looked at. The value is 0 when nothing is wrong, else 1.
+int Doctor(const DoctorOptions& options);
+
+}  // namespace quire::cli

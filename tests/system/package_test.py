@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""The package in a booted Debian 12: install, chat, restart under load, watchdog, keys, upgrade, purge.
+
+    tests/system/package_test.py build/release/quire_0.20.0_amd64.deb [FOLDER]
+
+As root, on a machine with debootstrap, systemd-nspawn and a Debian mirror (MIRROR, default deb.debian.org). FOLDER
+(default /var/tmp/quire-system) keeps the bare system, so that a second run starts sooner; what is booted is a copy.
+"""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PACKAGES = "systemd,systemd-sysv,dbus,curl,procps"
+MODEL = "quire-demo"
+SERVICE = "/etc/systemd/system/quire.service.d/test.conf"
+CHAT = {"model": MODEL, "stream": False, "options": {"temperature": 0, "num_predict": 24},
+        "messages": [{"role": "user", "content": "What is a prefix cache?"}]}
+
+
+def run(*command, check=True, **options):
+    return subprocess.run([str(word) for word in command], check=check, text=True, capture_output=True, **options)
+
+
+def wait_until(what, condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.1)
+    return value
+
+
+class Machine:
+    """A system booted by systemd-nspawn, with a network of its own that has a loopback interface only."""
+
+    def __init__(self, root):
+        self.root = root
+        self.log = open(root.parent / "console.log", "wb")
+        self.process = subprocess.Popen(["systemd-nspawn", "-q", "-b", "--register=no", "--keep-unit",
+                                         "--private-network", "--link-journal=no", "-D", str(root)],
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.leader = int(wait_until("a first process", self.first_child))
+        wait_until("the end of booting", lambda: self("systemctl", "is-system-running", check=False).stdout.strip()
+                   in ("running", "degraded"))
+
+    def first_child(self):
+        path = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return path.read_text().split()[0] if path.exists() and path.read_text().split() else None
+
+    def __call__(self, *command, check=True, input=None):
+        done = run("nsenter", "-t", self.leader, "-m", "-u", "-i", "-n", "-p", "-r", "-w/", "env", "-i",
+                   "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
+                   "DEBIAN_FRONTEND=noninteractive", *command, check=False, input=input)
+        if check and done.returncode != 0:
+            raise AssertionError(f"{command} gave {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def show(self, unit, name):
+        return self("systemctl", "show", unit, "-P", name).stdout.strip()
+
+    def main_pid(self):
+        return int(self.show("quire.service", "MainPID"))
+
+    def stop(self):
+        os.kill(self.leader, signal.SIGRTMIN + 4)  # power off
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def enter_network(leader):
+    """This thread's sockets are the machine's from now on."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/proc/{leader}/ns/net") as namespace:
+        if libc.setns(namespace.fileno(), 0) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+
+
+def request(method, path, body=None, headers=None, timeout=120):
+    connection = http.client.HTTPConnection("127.0.0.1", 11434, timeout=timeout)
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body), headers or {})
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+def content(body):
+    return json.loads(body)["message"]["content"]
+
+
+class Load:
+    """Clients that ask again and again, each time over a new connection."""
+
+    def __init__(self, machine, answer, clients=8):
+        self.answer = answer
+        self.ended = threading.Event()
+        self.outcomes = []
+        self.threads = [threading.Thread(target=self.ask, args=[machine.leader]) for _ in range(clients)]
+
+    def ask(self, leader):
+        enter_network(leader)
+        while not self.ended.is_set():
+            try:
+                status, body = request("POST", "/api/chat", CHAT)
+                good = status == 200 and content(body) == self.answer
+                self.outcomes.append("good" if good else f"status {status} {body[:100]}")
+            except (OSError, http.client.HTTPException) as error:
+                self.outcomes.append(f"{type(error).__name__} {error}")
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def prepare(folder, package):
+    base = folder / "base"
+    if not (base / "etc/debian_version").exists():
+        mirror = os.environ.get("MIRROR", "http://deb.debian.org/debian")
+        run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", base, mirror)
+    root = folder / "root"
+    if root.exists():
+        shutil.rmtree(root)
+    run("cp", "-a", "--reflink=auto", base, root)
+    # The packages it depends on come first: the machine that boots has no network.
+    depends = run("dpkg-deb", "-f", package, "Depends").stdout
+    names = [re.split(r"[ (|]", item.strip())[0] for item in depends.split(",")]
+    run("chroot", root, "apt-get", "update", "-qq")
+    run("chroot", root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq",
+        "--no-install-recommends", *names)
+    shutil.copy(package, root / "root/quire.deb")
+    return root
+
+
+def step(text):
+    print(f"== {text}", flush=True)
+
+
+def install(machine):
+    step("install")
+    before = set(machine("find", "/", "-xdev", "-name", "*quire*").stdout.split())
+    machine("dpkg", "-i", "/root/quire.deb")
+    wait_until("the service", lambda: machine.show("quire.service", "ActiveState") == "active")
+    assert machine.show("quire.socket", "ActiveState") == "active"
+    assert machine.show("quire.service", "StatusText").startswith("Listening on 127.0.0.1:11434")
+    assert machine("stat", "-c", "%U %a", "/etc/quire/keys").stdout.split() == ["root", "600"]
+    assert machine("stat", "-c", "%U %a", "/var/lib/quire").stdout.split() == ["quire", "750"]
+    print(machine("systemd-analyze", "security", "quire.service").stdout.strip().splitlines()[-1])
+    return before
+
+
+def chat(machine):
+    step("chat")
+    assert request("GET", "/readyz")[0] == 200
+    status, body = request("POST", "/api/chat", CHAT)
+    assert status == 200, body
+    print("  " + content(body))
+    said = machine("quire", "run", MODEL, "Hello!")
+    assert said.stdout.strip(), said
+    over_socket = machine("curl", "-s", "--unix-socket", "/run/quire.sock", "http://quire/api/tags").stdout
+    assert MODEL in over_socket
+    runner = machine("pgrep", "-f", "quire-runner").stdout.split()[0]
+    status = machine("cat", f"/proc/{runner}/status").stdout
+    assert re.search(r"Seccomp:\s2", status) and re.search(r"NoNewPrivs:\s1", status), status
+    entry = json.loads(machine("journalctl", "-u", "quire", "-o", "json", "ENDPOINT=/api/chat", "-n", "1").stdout)
+    print("  journal:", {name: entry[name] for name in ("REQUEST_ID", "MODEL", "STATUS", "TTFT_MS", "PROMPT_TOKENS",
+                                                        "OUTPUT_TOKENS", "FINISH_REASON", "RUNNER_PID", "PRIORITY")})
+    scrape = request("GET", "/metrics")[1].decode()
+    assert 'quire_requests_total{code="200",endpoint="/api/chat",model="quire-demo:latest"}' in scrape
+    print("  " + machine("quire", "doctor").stdout.replace("\n", "\n  ").strip())
+    machine("chmod", "700", "/var/lib")
+    told = machine("quire", "doctor", check=False)
+    machine("chmod", "755", "/var/lib")
+    assert told.returncode == 1 and "/var/lib (drwx------ root root): quire cannot enter it: x is missing" in told.stdout
+    return content(body)
+
+
+def restart_under_load(machine, answer):
+    step("restart under load")
+    with Load(machine, answer) as load:
+        for _ in range(4):
+            time.sleep(1.5)
+            old = machine.main_pid()
+            machine("systemctl", "restart", "quire.service")
+            assert machine.main_pid() not in (0, old)
+        machine("systemctl", "reload", "quire.service")
+        time.sleep(1.5)
+    bad = [outcome for outcome in load.outcomes if outcome != "good"]
+    print(f"  {len(load.outcomes)} answers, {len(bad)} bad over 4 restarts and a reload")
+    assert not bad, bad[:10]
+    assert len(load.outcomes) > 50
+
+
+def watchdog(machine, answer):
+    step("watchdog")
+    machine("mkdir", "-p", os.path.dirname(SERVICE))
+    machine("tee", SERVICE, input="[Service]\nWatchdogSec=3\n")
+    machine("systemctl", "daemon-reload")
+    machine("systemctl", "restart", "quire.service")
+    old = machine.main_pid()
+    begin = time.monotonic()
+    machine("kill", "-STOP", str(old))
+    wait_until("another daemon", lambda: machine.main_pid() not in (0, old))
+    print(f"  a hung daemon was replaced after {time.monotonic() - begin:.1f} s")
+    assert machine.show("quire.service", "NRestarts") == "1"
+    status, body = request("POST", "/api/chat", CHAT)
+    assert status == 200 and content(body) == answer
+    log = machine("journalctl", "-u", "quire").stdout
+    assert "Watchdog timeout" in log
+
+
+def crash(machine, answer):
+    step("a daemon that is killed")
+    old = machine.main_pid()
+    machine("kill", "-KILL", str(old))
+    status, body = request("POST", "/api/chat", CHAT)  # waits in the socket
+    assert status == 200 and content(body) == answer
+    wait_until("no orphan", lambda: len(machine("pgrep", "-f", "quire-runner", check=False).stdout.split()) == 1)
+
+
+def runner_killed(machine, answer):
+    step("a runner that is killed")
+    daemon = machine.main_pid()
+    runner = machine("pgrep", "-f", "quire-runner").stdout.split()[0]
+    assert machine("cat", f"/proc/{runner}/oom_score_adj").stdout.strip() == "500"
+    machine("kill", "-KILL", runner)
+    status, body = request("POST", "/api/chat", CHAT)
+    assert status == 200 and content(body) == answer, body
+    assert machine.main_pid() == daemon
+
+
+def keys(machine):
+    step("keys")
+    user = machine("quire", "key", "user", "--append", "/etc/quire/keys").stdout.strip()
+    admin = machine("quire", "key", "boss", "--admin", "--append", "/etc/quire/keys").stdout.strip()
+    machine("systemctl", "restart", "quire.service")
+
+    def as_who(key):
+        return {"Authorization": f"Bearer {key}"}
+
+    assert request("POST", "/api/chat", CHAT)[0] == 401
+    assert request("POST", "/api/chat", CHAT, as_who(user))[0] == 200
+    copy = {"source": MODEL, "destination": "copy"}
+    assert request("POST", "/api/copy", copy, as_who(user))[0] == 403
+    assert request("POST", "/api/copy", copy, as_who(admin))[0] == 200
+    assert request("GET", "/readyz")[0] == 200
+    # With keys, and only with them, other machines may be served.
+    machine("mkdir", "-p", "/etc/systemd/system/quire.socket.d")
+    machine("tee", "/etc/systemd/system/quire.socket.d/test.conf", input="[Socket]\nListenStream=0.0.0.0:11435\n")
+    machine("systemctl", "daemon-reload")
+    machine("systemctl", "stop", "quire.service", "quire.socket")
+    machine("systemctl", "start", "quire.socket", "quire.service")
+    assert "0.0.0.0:11435" in machine.show("quire.service", "StatusText")
+    machine("rm", "-r", "/etc/systemd/system/quire.socket.d")
+    machine("systemctl", "daemon-reload")
+    machine("systemctl", "stop", "quire.service", "quire.socket")
+    machine("systemctl", "start", "quire.socket", "quire.service")
+    return as_who(user)
+
+
+def reload(machine, user):
+    step("reload")
+    machine("sh", "-c", "echo OLLAMA_ORIGINS=https://chat.example >> /etc/quire/quire.conf")
+    asked = user | {"Origin": "https://chat.example"}
+    assert request("GET", "/api/tags", None, asked)[0] == 403
+    machine("systemctl", "reload", "quire.service")
+    wait_until("the new origin", lambda: request("GET", "/api/tags", None, asked)[0] == 200)
+    machine("sh", "-c", "echo OLLAMA_ORIGIN=typo >> /etc/quire/quire.conf")
+    machine("systemctl", "reload", "quire.service")
+    wait_until("the complaint", lambda: "refused" in machine.show("quire.service", "StatusText"))
+    assert request("GET", "/api/tags", None, asked)[0] == 200
+    machine("sed", "-i", "/typo/d", "/etc/quire/quire.conf")
+
+
+def upgrade(machine, user):
+    step("upgrade")
+    machine("dpkg", "-i", "/root/quire.deb")
+    wait_until("the service", lambda: machine.show("quire.service", "ActiveState") == "active")
+    assert "chat.example" in machine("cat", "/etc/quire/quire.conf").stdout
+    status, body = request("GET", "/api/tags", None, user)
+    assert status == 200 and b"copy:latest" in body
+
+
+def purge(machine, before):
+    step("remove and purge")
+    machine("dpkg", "-r", "quire")
+    assert machine("test", "-e", "/etc/quire/keys").returncode == 0
+    assert machine.show("quire.socket", "ActiveState") in ("inactive", "failed")
+    machine("dpkg", "-P", "quire")
+    after = set(machine("find", "/", "-xdev", "-name", "*quire*").stdout.split())
+    left = {path for path in after - before if not path.startswith(("/proc", "/sys", "/var/log/journal"))}
+    print("  left:", sorted(left) or "nothing")
+    assert not left, left
+    assert machine("getent", "passwd", "quire", check=False).returncode != 0
+    assert machine("getent", "group", "quire", check=False).returncode != 0
+    assert machine("pgrep", "-f", "quire", check=False).returncode != 0
+    assert machine("find", "/", "-xdev", "-nouser").stdout == ""
+
+
+def main():
+    package = pathlib.Path(sys.argv[1]).resolve()
+    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else "/var/tmp/quire-system").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    step("a bare system")
+    machine = Machine(prepare(folder, package))
+    try:
+        enter_network(machine.leader)
+        before = install(machine)
+        answer = chat(machine)
+        restart_under_load(machine, answer)
+        watchdog(machine, answer)
+        crash(machine, answer)
+        runner_killed(machine, answer)
+        user = keys(machine)
+        reload(machine, user)
+        upgrade(machine, user)
+        purge(machine, before)
+        print("all passed")
+    except Exception:
+        print(machine("journalctl", "-u", "quire.service", "-u", "quire.socket", "-n", "60", "--no-pager",
+                      check=False).stdout)
+        raise
+    finally:
+        machine.stop()
+
+
+if __name__ == "__main__":
+    main()
