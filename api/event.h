@@ -41,6 +41,7 @@ struct TextDelta {
   // An answer is thinking first; what stands together in one delta came in this order: thinking, text, calls.
   std::string thinking = {};
   std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
+  std::vector<TokenId> token_ids = {};    // of `tokens`, for ipc::Resume
 };
 
 enum class FinishReason : uint8_t {

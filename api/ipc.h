@@ -39,9 +39,22 @@ struct InspectModel {  // answered by Inspected; needs no loaded model
   std::string path;
   bool verbose = false;  // large arrays too
 };
+// A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
+inline constexpr int32_t kInitialCredit = 256;
+
+// Where a request goes on that lost its runner. The answer is the one it would have been: the same request
+// with the same seed gives the same tokens, and the same tokens the same deltas.
+struct Resume {
+  // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
+  // have arrived.
+  std::vector<TokenId> tokens = {};
+  int64_t deltas = 0;               // TextDeltas that arrived: as many are not sent again
+  int32_t credit = kInitialCredit;  // less those that the client has not taken yet
+};
 struct Submit {
   RequestId id;
   Request request;
+  Resume resume = {};
 };
 struct Credit {  // the client took `deltas` TextDeltas; a request starts with kInitialCredit
   RequestId id;
@@ -53,9 +66,6 @@ struct Cancel {
 struct Shutdown {};
 
 using ToRunner = std::variant<LoadModel, InspectModel, Submit, Credit, Cancel, Shutdown>;
-
-// A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
-inline constexpr int32_t kInitialCredit = 256;
 
 // ---- runner -> daemon ----
 
@@ -98,7 +108,9 @@ struct RequestEvent {
   RequestId id;
   Event event;
 };
-struct Beat {  // every second and after every 64 engine steps: progress and load
+struct Beat {  // every second from the start: that the process runs, and how it stands
+  uint64_t progress =
+      0;  // grows at least once in two seconds unless the engine is stuck; 0 before the model is loaded
   uint64_t steps = 0;
   int32_t running = 0;
   int32_t waiting = 0;

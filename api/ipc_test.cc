@@ -68,6 +68,7 @@ Submit FullSubmit() {
   submit.request.want_prompt_text = true;
   submit.request.delta_per_token = true;
   submit.request.format = OutputFormat{OutputFormat::Kind::kChoice, R"(["a"])", "guided_choice"};
+  submit.resume = {{7, 8}, 2, 3};
   return submit;
 }
 
@@ -76,6 +77,7 @@ RequestEvent FullDelta() {
   delta.text = "x";
   delta.tokens = 2;
   delta.thinking = "hm";
+  delta.token_ids = {4, 5};
   delta.tool_calls = {{"c1", "f", R"({"a":1})"}, {"c2", "g", "{}"}};
   delta.logprobs = {
       {{"\xFF\x00", 5, -0.25F}, {{"a", 1, -0.5F}, {"", 2, -std::numeric_limits<float>::infinity()}}}};
@@ -127,7 +129,7 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(FullDelta()));
   ExpectSurvives(ToDaemon(FullFinished()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, Failed{{ErrorCode::kUnavailable, "m", ""}}}));
-  ExpectSurvives(ToDaemon(Beat{1, 2, 3, 4}));
+  ExpectSurvives(ToDaemon(Beat{1, 2, 3, 4, 5}));
 }
 
 TEST(Ipc, FieldsArriveAsTheyWere) {
@@ -261,7 +263,7 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullFinished())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Loaded{{"a", 1, 1, 1, 1, 1, true}, 1})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m", "f"}})), DecodeToDaemon);
-  ExpectEveryFieldIsChecked(Encode(ToDaemon(Beat{1, 1, 1, 1})), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToDaemon(Beat{1, 1, 1, 1, 1})), DecodeToDaemon);
 }
 
 TEST(Ipc, EveryCutOfAPayloadIsRefused) {

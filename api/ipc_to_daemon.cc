@@ -142,6 +142,7 @@ Json PackEvent(const TextDelta& e) {
                  {"tokens", e.tokens}};
   if (!e.thinking.empty()) packed["thinking"] = e.thinking;
   if (!e.tool_calls.empty()) packed["tool_calls"] = PackToolCalls(e.tool_calls);
+  if (!e.token_ids.empty()) packed["token_ids"] = PackTokens(e.token_ids);
   return packed;
 }
 Json PackEvent(const Finished& e) {
@@ -172,6 +173,7 @@ Event GetEvent(Fields& message) {
       Fields optional(*value, message.PathOf("event"), message.error());
       optional.Get("thinking", e.thinking);
       e.tool_calls = UnpackToolCalls(optional);
+      if (optional.Find("token_ids") != nullptr) e.token_ids = GetTokens(optional, "token_ids");
       return e;
     }
     case kFinished: {
@@ -219,7 +221,8 @@ std::string EncodeOne(const RequestEvent& m) {
                     {"event", std::visit([](const auto& event) { return PackEvent(event); }, m.event)}});
 }
 std::string EncodeOne(const Beat& m) {
-  return MakeFrame(kBeat, {{"steps", m.steps},
+  return MakeFrame(kBeat, {{"progress", m.progress},
+                           {"steps", m.steps},
                            {"running", m.running},
                            {"waiting", m.waiting},
                            {"cache_bytes_used", m.cache_bytes_used}});
@@ -276,6 +279,7 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
     }
     default: {
       Beat m;
+      fields.Get("progress", m.progress);
       fields.Get("steps", m.steps);
       fields.Get("running", m.running, 0);
       fields.Get("waiting", m.waiting, 0);

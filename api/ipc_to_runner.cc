@@ -296,7 +296,11 @@ std::string EncodeOne(const InspectModel& m) {
   return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}});
 }
 std::string EncodeOne(const Submit& m) {
-  return MakeFrame(kSubmit, {{"id", std::to_underlying(m.id)}, {"request", Pack(m.request)}});
+  return MakeFrame(kSubmit, {{"id", std::to_underlying(m.id)},
+                             {"request", Pack(m.request)},
+                             {"resume_tokens", PackTokens(m.resume.tokens)},
+                             {"resume_deltas", m.resume.deltas},
+                             {"resume_credit", m.resume.credit}});
 }
 std::string EncodeOne(const Credit& m) {
   return MakeFrame(kCredit, {{"id", std::to_underlying(m.id)}, {"deltas", m.deltas}});
@@ -323,7 +327,11 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
     }
     case kSubmit: {
       const RequestId id = GetRequestId(fields);
-      return Submit{id, GetRequest(fields)};
+      Submit m{id, GetRequest(fields), {}};
+      m.resume.tokens = GetTokens(fields, "resume_tokens");
+      fields.Get("resume_deltas", m.resume.deltas, 0);
+      fields.Get("resume_credit", m.resume.credit, 0, kInitialCredit);
+      return m;
     }
     case kCredit: {
       Credit m{GetRequestId(fields), 0};

@@ -11,8 +11,7 @@
 namespace quire::runner::engine {
 namespace {
 
-constexpr auto kBeatInterval = std::chrono::seconds(1);
-constexpr uint64_t kBeatSteps = 64;
+constexpr auto kIdleInterval = std::chrono::seconds(1);  // an idle engine shows in its vitals that it lives
 
 // Prefixes are shared within it: a tenant's requests of one salt.
 std::string IsolationKey(const api::Client& client) {
@@ -22,37 +21,35 @@ std::string IsolationKey(const api::Client& client) {
 }  // namespace
 
 api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLimits limits, int32_t threads,
-                                                    Mailbox<Input>& inbox,
-                                                    std::function<void(api::ipc::ToDaemon)> send) {
+                                                    Mailbox<Input>& inbox, Vitals& vitals,
+                                                    std::function<void(api::ipc::RequestEvent)> emit) {
   auto cache = cache::HybridCache::Create(model.model->cache_layout(), {.bytes = limits.cache_bytes});
   if (!cache) return api::Fail(api::ErrorCode::kInternal, cache.error().message);
   return std::unique_ptr<Engine>(
-      new Engine(std::move(model), limits, threads, inbox, std::move(send), std::move(*cache)));
+      new Engine(std::move(model), limits, threads, inbox, vitals, std::move(emit), std::move(*cache)));
 }
 
-Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
-               std::function<void(api::ipc::ToDaemon)> send, std::unique_ptr<cache::HybridCache> cache)
+Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox, Vitals& vitals,
+               std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache)
     : model_(std::move(model)),
       limits_(limits),
       pool_(threads),
       inbox_(inbox),
-      send_(std::move(send)),
+      vitals_(vitals),
+      emit_(std::move(emit)),
       rotate_keys_(model_.model->key_rotation()),
       cache_(std::move(cache)),
       prefixes_(*cache_, limits.cache_bytes, limits.reuse_prefixes),
       context_max_(static_cast<int32_t>(
-          std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {}
+          std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {
+  pool_.CountIn(vitals_.progress);
+}
 
 void Engine::Run() {
-  auto next_beat = Clock::now();
   bool busy = false;
   while (true) {
-    const auto now = Clock::now();
-    if (now >= next_beat || (busy && steps_ % kBeatSteps == 0)) {
-      SendBeat();
-      next_beat = now + kBeatInterval;
-    }
-    for (auto& input : busy ? inbox_.TakeAll() : inbox_.WaitAndTakeAll(kBeatInterval)) {
+    UpdateVitals();
+    for (auto& input : busy ? inbox_.TakeAll() : inbox_.WaitAndTakeAll(kIdleInterval)) {
       if (!Take(std::move(input))) return;
     }
     Admit();
@@ -104,7 +101,8 @@ void Engine::Enter(Prepared prepared) {
   request->arrival = ++arrivals_;
   request->boundaries = std::move(prepared.prompt->boundaries);
   shares_.Enter(request->tenant, prepared.request.client.weight);
-  Generation::Setup setup{id, std::move(prepared.request), std::move(*prepared.prompt), prepared.arrived};
+  Generation::Setup setup{id, std::move(prepared.request), std::move(*prepared.prompt), prepared.arrived,
+                          std::move(prepared.resume)};
   request->generation =
       std::make_unique<Generation>(std::move(setup), context_max_, model_.tokenizer, model_.end_of_generation,
                                    [this, id](api::Event event) { Emit(id, std::move(event)); });
@@ -159,15 +157,14 @@ Engine::Stats Engine::stats() const {
           preemptions_,      tokens_computed_, prompt_tokens_computed_};
 }
 
-void Engine::SendBeat() {
-  send_(api::ipc::Beat{.steps = steps_,
-                       .running = static_cast<int32_t>(running_.size()),
-                       .waiting = static_cast<int32_t>(waiting_.size() + preparing_.size()),
-                       .cache_bytes_used = static_cast<int64_t>(cache_->stats().used_bytes)});
+void Engine::UpdateVitals() {
+  vitals_.progress.fetch_add(1, std::memory_order_relaxed);
+  vitals_.steps.store(steps_, std::memory_order_relaxed);
+  vitals_.running.store(static_cast<int32_t>(running_.size()), std::memory_order_relaxed);
+  vitals_.waiting.store(static_cast<int32_t>(waiting_.size() + preparing_.size()), std::memory_order_relaxed);
+  vitals_.cache_bytes_used.store(static_cast<int64_t>(cache_->stats().used_bytes), std::memory_order_relaxed);
 }
 
-void Engine::Emit(api::RequestId id, api::Event event) {
-  send_(api::ipc::RequestEvent{id, std::move(event)});
-}
+void Engine::Emit(api::RequestId id, api::Event event) { emit_({id, std::move(event)}); }
 
 }  // namespace quire::runner::engine

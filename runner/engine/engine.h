@@ -30,6 +30,7 @@
 #include "runner/engine/prefill_budget.h"
 #include "runner/engine/prefix_reuse.h"
 #include "runner/engine/prepare.h"
+#include "runner/engine/vitals.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::runner::engine {
@@ -46,6 +47,7 @@ struct Prepared {
   api::Request request;
   api::Result<PreparedPrompt> prompt;
   Clock::time_point arrived;
+  api::ipc::Resume resume = {};
 };
 struct Stop {};
 
@@ -61,12 +63,12 @@ struct EngineLimits {
 
 class Engine {
  public:
-  // `send` may be called at any time on the engine thread.
+  // `emit` may be called at any time on the engine thread. `vitals` outlives the engine.
   static api::Result<std::unique_ptr<Engine>> Create(LoadedModel model, EngineLimits limits, int32_t threads,
-                                                     Mailbox<Input>& inbox,
-                                                     std::function<void(api::ipc::ToDaemon)> send);
+                                                     Mailbox<Input>& inbox, Vitals& vitals,
+                                                     std::function<void(api::ipc::RequestEvent)> emit);
 
-  // Serves until Stop. Sends a Beat every second and after every 64 steps.
+  // Serves until Stop.
   void Run();
 
   int64_t cache_bytes() const { return static_cast<int64_t>(cache_->stats().capacity_bytes); }
@@ -86,8 +88,8 @@ class Engine {
   Stats stats() const;
 
  private:
-  Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
-         std::function<void(api::ipc::ToDaemon)> send, std::unique_ptr<cache::HybridCache> cache);
+  Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox, Vitals& vitals,
+         std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache);
 
   bool Take(Input input);  // false for Stop
   void Enter(Prepared prepared);
@@ -115,14 +117,15 @@ class Engine {
   void Pool(const std::vector<StepItem>& items);
   void Shift(ActiveRequest& request);
 
-  void SendBeat();
+  void UpdateVitals();
   void Emit(api::RequestId id, api::Event event);
 
   LoadedModel model_;
   const EngineLimits limits_;
   ThreadPool pool_;
   Mailbox<Input>& inbox_;
-  const std::function<void(api::ipc::ToDaemon)> send_;
+  Vitals& vitals_;
+  const std::function<void(api::ipc::RequestEvent)> emit_;
   const cache::RotateKeys rotate_keys_;
   std::unique_ptr<cache::HybridCache> cache_;  // outlives the store and all sequences
   PrefixReuse prefixes_;

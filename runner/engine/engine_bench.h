@@ -73,8 +73,8 @@ class Bench {
     layout_ = model->model->cache_layout();
     constraints_ = std::make_unique<constraint::ConstraintCache>(
         [this, ends = model->end_of_generation] { return IndexVocabulary(*tokenizer_, ends); }, kPlenty);
-    auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_,
-                                 [this](api::ipc::ToDaemon message) { Receive(std::move(message)); });
+    auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_, vitals_,
+                                 [this](api::ipc::RequestEvent event) { Receive(std::move(event)); });
     EXPECT_TRUE(engine.has_value());
     engine_ = std::move(*engine);
     thread_ = std::thread([this] { engine_->Run(); });
@@ -95,13 +95,13 @@ class Bench {
     return *engine_;
   }
 
-  api::RequestId Submit(api::Request request) {
+  api::RequestId Submit(api::Request request, api::ipc::Resume resume = {}) {
     const api::RequestId id{++last_id_};
     inbox_.Post(Arrived{id});
     auto prompt = Prepare({tokenizer_, *template_, turn_opener_, FindInsertTokens(*tokenizer_),
                            context_length_, format_, constraints_.get()},
                           request);
-    inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
+    inbox_.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now(), std::move(resume)});
     return id;
   }
   void Post(Input input) { inbox_.Post(std::move(input)); }
@@ -123,22 +123,21 @@ class Bench {
   Outcome Ask(api::Request request) { return Wait(Submit(std::move(request))); }
 
  private:
-  void Receive(api::ipc::ToDaemon message) {
-    auto* event = std::get_if<api::ipc::RequestEvent>(&message);
-    if (event == nullptr) return;
+  void Receive(api::ipc::RequestEvent event) {
     {
       std::lock_guard lock(mutex_);
-      Outcome& outcome = outcomes_[event->id];
+      Outcome& outcome = outcomes_[event.id];
       EXPECT_FALSE(outcome.ended()) << "an event after the end";
-      if (auto* ready = std::get_if<api::PromptReady>(&event->event)) outcome.ready = *ready;
-      if (auto* delta = std::get_if<api::TextDelta>(&event->event)) outcome.deltas.push_back(*delta);
-      if (auto* finished = std::get_if<api::Finished>(&event->event)) outcome.finished = *finished;
-      if (auto* failed = std::get_if<api::Failed>(&event->event)) outcome.failed = *failed;
+      if (auto* ready = std::get_if<api::PromptReady>(&event.event)) outcome.ready = *ready;
+      if (auto* delta = std::get_if<api::TextDelta>(&event.event)) outcome.deltas.push_back(*delta);
+      if (auto* finished = std::get_if<api::Finished>(&event.event)) outcome.finished = *finished;
+      if (auto* failed = std::get_if<api::Failed>(&event.event)) outcome.failed = *failed;
     }
     changed_.notify_all();
   }
 
   Mailbox<Input> inbox_;
+  Vitals vitals_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<api::RequestId, Outcome> outcomes_;

@@ -61,6 +61,19 @@ Generation::Generation(Setup setup, int32_t context_max,
       single_call_(setup.request.single_tool_call),
       arrived_(setup.arrived) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
+  Replay(setup.resume);
+}
+
+void Generation::Replay(const api::ipc::Resume& resume) {
+  deltas_to_skip_ = resume.deltas;
+  credit_ = resume.credit;
+  for (const api::TokenId token : resume.tokens) {
+    if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
+    sampler_.SkipOne();
+    if (logprobs_) unsent_logprobs_.emplace_back();  // goes out in a delta that is skipped
+    if (matcher_) matcher_->Accept(token);
+    TakeToken(token);
+  }
 }
 
 void Generation::Begin(int32_t computed, std::string miss) {
@@ -166,7 +179,7 @@ api::Result<void> Generation::NoteLogprobs(std::span<const float> logits, api::T
 void Generation::TakeToken(api::TokenId token) {
   tokens_.push_back(token);
   ++output_tokens_;
-  ++unsent_tokens_;
+  unsent_ids_.push_back(token);
   auto emission = stop_matcher_.Feed(detokenizer_.Append(token));
   if (emission.stop) {
     EmitText(std::move(emission.text));
@@ -206,10 +219,15 @@ void Generation::EmitText(std::string text, bool end) {
 
 void Generation::EmitDelta(api::TextDelta delta) {
   const bool silent = delta.text.empty() && delta.thinking.empty() && delta.tool_calls.empty();
-  const bool due = delta_per_token_ && unsent_tokens_ > 0;
+  const bool due = delta_per_token_ && !unsent_ids_.empty();
   if (silent && unsent_logprobs_.empty() && !due) return;
   delta.logprobs = std::exchange(unsent_logprobs_, {});
-  delta.tokens = std::exchange(unsent_tokens_, 0);
+  delta.tokens = static_cast<int32_t>(unsent_ids_.size());
+  delta.token_ids = std::exchange(unsent_ids_, {});
+  if (deltas_to_skip_ > 0) {
+    --deltas_to_skip_;
+    return;
+  }
   emit_(std::move(delta));
   --credit_;
 }

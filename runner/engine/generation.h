@@ -34,6 +34,9 @@ using Clock = std::chrono::steady_clock;
 // chunks; the logits of the last token give the next one, and from then on each step computes the
 // newest, and with it the tokens that the answer's format left no choice about. Begin() may be called again
 // with a smaller computed(): what the caches lost is prefilled again, and nothing of that shows outside.
+//
+// One that is resumed takes the tokens it is given as sampled: they are prefilled with the prompt, and every
+// part of the state is what it was after them. Those of a context that was shifted by then are sampled again.
 class Generation {
  public:
   struct Setup {
@@ -41,6 +44,7 @@ class Generation {
     api::Request request;
     PreparedPrompt prompt;
     Clock::time_point arrived;
+    api::ipc::Resume resume = {};
   };
   using Emit = std::function<void(api::Event)>;
 
@@ -91,6 +95,7 @@ class Generation {
   void Shift(Range range, bool kept_computed);
 
  private:
+  void Replay(const api::ipc::Resume& resume);
   void TakeToken(api::TokenId token);
   // The token ends the answer, or is more of it.
   void TakeAny(api::TokenId token);
@@ -138,7 +143,8 @@ class Generation {
   bool called_ = false;    // and with single_call_ nothing more comes out
   std::string held_text_;  // certain text that goes out with the end
   std::vector<api::TokenLogprob> unsent_logprobs_;
-  int32_t unsent_tokens_ = 0;
+  std::vector<api::TokenId> unsent_ids_;
+  int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
   int32_t output_tokens_ = 0;
   bool ended_ = false;
 

@@ -46,6 +46,7 @@ struct Shared {
   Mailbox<Setup> setup;
   Mailbox<std::optional<Preparation>> prepare;  // nothing = end
   Mailbox<Input> engine;
+  Vitals vitals;
 };
 
 // I/O thread.
@@ -67,6 +68,15 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
 }
 
 // I/O thread.
+ipc::ToDaemon BeatOf(const Vitals& vitals) {
+  return ipc::Beat{.progress = vitals.progress.load(std::memory_order_relaxed),
+                   .steps = vitals.steps.load(std::memory_order_relaxed),
+                   .running = vitals.running.load(std::memory_order_relaxed),
+                   .waiting = vitals.waiting.load(std::memory_order_relaxed),
+                   .cache_bytes_used = vitals.cache_bytes_used.load(std::memory_order_relaxed)};
+}
+
+// I/O thread.
 void EndProcess(const api::Result<void>& reason) {
   if (reason) std::_Exit(EXIT_SUCCESS);
   fmt::print(stderr, "quire-runner: {}\n", reason.error().message);
@@ -85,8 +95,8 @@ void PrepareAll(Shared& shared, const PromptSource& source, Link& link) {
         continue;
       }
       auto prompt = Prepare(source, item->submit.request);
-      shared.engine.Post(
-          Prepared{item->submit.id, std::move(item->submit.request), std::move(prompt), item->arrived});
+      shared.engine.Post(Prepared{item->submit.id, std::move(item->submit.request), std::move(prompt),
+                                  item->arrived, std::move(item->submit.resume)});
     }
   }
 }
@@ -151,8 +161,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                             .reuse_prefixes = request.reuse_prefixes,
                             .check_invariants_every = CheckEvery()};
   const int32_t threads = request.threads > 0 ? request.threads : UsableCores();
-  auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine,
-                               [&link](const ipc::ToDaemon& message) { link.Send(message); });
+  auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.vitals,
+                               [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
@@ -171,9 +181,10 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
 
 int RunRunner(int fd) {
   Shared shared;
-  Link link(
-      fd, [&shared](ipc::ToRunner message) { Dispatch(shared, std::move(message)); }, EndProcess);
-  link.Send(ipc::Hello{.pid = static_cast<int32_t>(getpid())});
+  Link link(fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
+            {.on_message = [&shared](ipc::ToRunner message) { Dispatch(shared, std::move(message)); },
+             .beat = [&shared] { return BeatOf(shared.vitals); },
+             .on_end = EndProcess});
   while (true) {
     for (auto& setup : shared.setup.WaitAndTakeAll(std::chrono::hours(1))) {
       if (const auto* load = std::get_if<ipc::LoadModel>(&setup.request)) {

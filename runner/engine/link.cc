@@ -21,12 +21,11 @@ std::unexpected<api::Error> SocketFailed(const char* what) {
 
 }  // namespace
 
-Link::Link(int fd, std::function<void(api::ipc::ToRunner)> on_message,
-           std::function<void(api::Result<void>)> on_end)
+Link::Link(int fd, const api::ipc::ToDaemon& hello, Handlers handlers)
     : fd_(fd),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      on_message_(std::move(on_message)),
-      on_end_(std::move(on_end)),
+      handlers_(std::move(handlers)),
+      queued_(api::ipc::Encode(hello)),
       thread_([this] { Run(); }) {}
 
 Link::~Link() {
@@ -70,7 +69,7 @@ api::Result<bool> Link::ReadSome() {
     if (!*frame) return true;
     auto message = api::ipc::DecodeToRunner(**frame);
     if (!message) return std::unexpected(message.error());
-    on_message_(std::move(*message));
+    handlers_.on_message(std::move(*message));
   }
 }
 
@@ -82,22 +81,34 @@ api::Result<void> Link::WriteSome() {
   return {};
 }
 
+int Link::BeatIfDue(std::chrono::steady_clock::time_point& next) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= next) {
+    Send(handlers_.beat());
+    next = now + kBeatInterval;
+  }
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next - now).count());
+}
+
 void Link::Run() {
+  auto next_beat = std::chrono::steady_clock::now() + kBeatInterval;
   while (true) {
+    const int beat_in = BeatIfDue(next_beat);
     const bool output = HasOutput();
     if (stopping_ && !output) return;
     std::array<pollfd, 2> polled = {
         {{fd_, static_cast<short>(output ? POLLIN | POLLOUT : POLLIN), 0}, {wake_fd_, POLLIN, 0}}};
-    if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return on_end_(SocketFailed("poll"));
+    if (poll(polled.data(), polled.size(), beat_in) < 0 && errno != EINTR)
+      return handlers_.on_end(SocketFailed("poll"));
     eventfd_t ignored = 0;
     if ((polled[1].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
     if ((polled[0].revents & POLLOUT) != 0) {
-      if (auto written = WriteSome(); !written) return on_end_(written);
+      if (auto written = WriteSome(); !written) return handlers_.on_end(written);
     }
     if ((polled[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
       const auto more = ReadSome();
-      if (!more) return on_end_(std::unexpected(more.error()));
-      if (!*more) return on_end_({});
+      if (!more) return handlers_.on_end(std::unexpected(more.error()));
+      if (!*more) return handlers_.on_end({});
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -15,11 +16,18 @@ namespace quire::runner::engine {
 
 class Link {
  public:
-  // Takes the descriptor over and starts the I/O thread. `on_message` is called on it for every message, in
-  // order. `on_end` is called once: with nothing when the daemon closed the link, with the reason when what
-  // it sent does not parse or the socket failed.
-  Link(int fd, std::function<void(api::ipc::ToRunner)> on_message,
-       std::function<void(api::Result<void> reason)> on_end);
+  // Called on the I/O thread.
+  struct Handlers {
+    std::function<void(api::ipc::ToRunner)> on_message;  // every message, in order
+    std::function<api::ipc::ToDaemon()> beat;            // every kBeatInterval: what to say unasked
+    // Once: with nothing when the daemon closed the link, with the reason when what it sent does not parse or
+    // the socket failed.
+    std::function<void(api::Result<void> reason)> on_end;
+  };
+  static constexpr std::chrono::seconds kBeatInterval{1};
+
+  // Takes the descriptor over and starts the I/O thread, which says `hello` first.
+  Link(int fd, const api::ipc::ToDaemon& hello, Handlers handlers);
   ~Link();  // writes out what was sent, stops the thread and closes the socket
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -32,11 +40,12 @@ class Link {
   api::Result<bool> ReadSome();  // false at the end of the stream
   api::Result<void> WriteSome();
   bool HasOutput();
+  // Sends a beat if it is time; milliseconds to the next.
+  int BeatIfDue(std::chrono::steady_clock::time_point& next);
 
   int fd_;
   int wake_fd_;
-  std::function<void(api::ipc::ToRunner)> on_message_;
-  std::function<void(api::Result<void>)> on_end_;
+  const Handlers handlers_;
   api::ipc::FrameReader reader_;  // I/O thread
   std::string writing_;           // I/O thread
   size_t written_ = 0;            // of writing_

@@ -27,12 +27,17 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // From now on adds one to `counter`, which outlives the pool, for every ParallelFor: how a watcher sees
+  // that work goes on inside a long step.
+  void CountIn(std::atomic<uint64_t>& counter) { counter_ = &counter; }
+
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls fn(i) for every i in [0, tasks). Allocates nothing. REQUIRES: fn does not throw; tasks < 2^32.
   template <class Fn>
   void ParallelFor(size_t tasks, Fn&& fn) {
     using Callable = std::remove_reference_t<Fn>;
+    if (counter_ != nullptr) counter_->fetch_add(1, std::memory_order_relaxed);
     if (tasks <= 1 || workers_.empty()) {
       for (size_t i = 0; i < tasks; ++i) fn(i);
       return;
@@ -60,6 +65,8 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> done_{0};    // tasks of this round that ended
   alignas(64) std::atomic<uint32_t> round_{0};   // what sleeping workers wait on
   std::atomic<bool> stopping_{false};
+
+  std::atomic<uint64_t>* counter_ = nullptr;
 
   std::vector<std::thread> workers_;  // last: its threads use everything above
 };

@@ -1,0 +1,89 @@
+// A request whose runner died goes on in another as if nothing had happened: for every place where its stream
+// may have been cut, what comes after it is equal, token by token and bit by bit.
+
+#include <gtest/gtest.h>
+
+#include "runner/engine/engine_bench.h"
+
+namespace quire::runner::engine {
+namespace {
+
+// What the daemon knows of an answer of which `count` deltas have arrived.
+api::ipc::Resume After(const Outcome& outcome, size_t count) {
+  api::ipc::Resume resume{.tokens = {}, .deltas = static_cast<int64_t>(count)};
+  for (size_t i = 0; i < count; ++i) {
+    const auto& ids = outcome.deltas[i].token_ids;
+    resume.tokens.insert(resume.tokens.end(), ids.begin(), ids.end());
+  }
+  if (!resume.tokens.empty()) resume.tokens.pop_back();
+  return resume;
+}
+
+void ExpectSameRest(const Outcome& whole, const Outcome& resumed, size_t count) {
+  SCOPED_TRACE(count);
+  ASSERT_TRUE(resumed.finished);
+  ASSERT_EQ(resumed.deltas.size(), whole.deltas.size() - count);
+  for (size_t i = 0; i < resumed.deltas.size(); ++i) {
+    const api::TextDelta& expected = whole.deltas[count + i];
+    const api::TextDelta& actual = resumed.deltas[i];
+    EXPECT_EQ(actual.text, expected.text);
+    EXPECT_EQ(actual.thinking, expected.thinking);
+    EXPECT_EQ(actual.token_ids, expected.token_ids);
+    EXPECT_EQ(actual.tokens, expected.tokens);
+    ASSERT_EQ(actual.logprobs.size(), expected.logprobs.size());
+    for (size_t j = 0; j < actual.logprobs.size(); ++j) {
+      EXPECT_EQ(actual.logprobs[j].chosen.logprob, expected.logprobs[j].chosen.logprob);
+    }
+  }
+  EXPECT_EQ(resumed.finished->reason, whole.finished->reason);
+  EXPECT_EQ(resumed.finished->stop_string, whole.finished->stop_string);
+  EXPECT_EQ(resumed.finished->usage.output_tokens, whole.finished->usage.output_tokens);
+  EXPECT_EQ(resumed.finished->usage.prompt_tokens, whole.finished->usage.prompt_tokens);
+}
+
+void ExpectResumesAnywhere(const api::Request& request, bool model_stops = true) {
+  Bench first({.model_stops = model_stops});
+  const Outcome whole = first.Ask(request);
+  ASSERT_TRUE(whole.finished);
+  ASSERT_GT(whole.deltas.size(), 3U);
+  Bench second({.model_stops = model_stops});
+  for (size_t count = 0; count <= whole.deltas.size(); ++count) {
+    ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, count))), count);
+  }
+}
+
+api::Request Seeded(api::Request request) {
+  request.params.temperature = 1.2F;
+  request.params.seed = 1234;
+  request.params.repeat_penalty = 1.3F;
+  request.params.presence_penalty = 0.5F;
+  return request;
+}
+
+TEST(EngineResume, Greedy) { ExpectResumesAnywhere(Logged(Greedy("Count to twenty.", 30))); }
+
+TEST(EngineResume, SeededWithPenalties) { ExpectResumesAnywhere(Seeded(Greedy("Tell me a story.", 30))); }
+
+TEST(EngineResume, OneDeltaForEachToken) {
+  api::Request request = Seeded(Greedy("Tell me a story.", 20));
+  request.delta_per_token = true;
+  ExpectResumesAnywhere(request);
+}
+
+TEST(EngineResume, StopStringsThatWereHalfWritten) {
+  api::Request request = Greedy("Tell me a long story about the sea.", 40);
+  Bench bench;
+  const std::string text = bench.Ask(request).text();
+  ASSERT_GT(text.size(), 24U);
+  request.params.stop = {text.substr(text.size() / 2, 8), "never written"};
+  ExpectResumesAnywhere(request);
+}
+
+TEST(EngineResume, AcrossAShiftOfTheContext) {
+  api::Request request = Seeded(Greedy("Tell me a long story about the sea.", 60));
+  request.params.num_ctx = 40;
+  ExpectResumesAnywhere(request, /*model_stops=*/false);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

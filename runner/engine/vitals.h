@@ -1,0 +1,18 @@
+// How the engine stands, for whoever watches it from another thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace quire::runner::engine {
+
+// Written by the engine thread, read by any. Each value is right by itself; they need not be of one moment.
+struct Vitals {
+  std::atomic<uint64_t> progress = 0;  // loops of the engine and parallel loops inside its steps
+  std::atomic<uint64_t> steps = 0;
+  std::atomic<int32_t> running = 0;
+  std::atomic<int32_t> waiting = 0;
+  std::atomic<int64_t> cache_bytes_used = 0;
+};
+
+}  // namespace quire::runner::engine
