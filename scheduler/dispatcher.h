@@ -1,8 +1,9 @@
 // The scheduler as the front end sees it: submit a request for a model, get its events; load, list, unload.
 //
 // Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing
-// blocks: runners are subprocesses spoken to over asynchronous sockets. A runner's death reaches its requests
-// as Failed events and is forgotten by the next request, which starts a new runner.
+// blocks: runners are subprocesses spoken to over asynchronous sockets. A runner that dies, or shows no life,
+// is replaced, and its requests go on in the next as if nothing had happened; only a request that ends one
+// runner after the other fails.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -37,12 +38,17 @@ struct ModelSpec {
 
 struct Limits {
   int32_t loaded_models_max = 3;
-  int32_t queue_max = 512;  // requests waiting, all models together
+  int32_t queue_max = 512;      // requests waiting, all models together
+  int32_t model_queue_max = 0;  // of one model; < 1: no bound of its own
+  std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = for ever
   int32_t default_num_ctx = 4096;
   int32_t threads = 0;      // per runner; 0 = physical cores this process may use
   int64_t cache_bytes = 0;  // per runner; 0 = by the machine's memory
   bool reuse_prefixes = true;
-  std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
+  std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);   // <= 0 = never
+  std::chrono::nanoseconds stall_timeout = std::chrono::seconds(8);  // without life or progress; <= 0 = never
+  // For how long a request whose runner died is alone with those that are known to do no harm.
+  std::chrono::nanoseconds trial_time = std::chrono::seconds(2);
   std::chrono::nanoseconds default_keep_alive = std::chrono::minutes(5);
   std::chrono::nanoseconds inspect_timeout = std::chrono::minutes(1);
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from asking a runner to end until SIGKILL

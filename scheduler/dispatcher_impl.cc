@@ -1,13 +1,13 @@
 #include "scheduler/dispatcher_impl.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <exception>
+#include <random>
 #include <utility>
-
-#include "scheduler/generation.h"
 
 namespace quire::scheduler {
 namespace {
@@ -15,6 +15,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kInspectionsMax = 4;
+
+// A seed of the daemon's own choosing: the request can then be repeated.
+int64_t DrawSeed() {
+  std::random_device device;
+  const uint64_t bits = (uint64_t{device()} << 32) | device();
+  return static_cast<int64_t>(bits & static_cast<uint64_t>(INT64_MAX));
+}
 
 const api::Error kShuttingDown{api::ErrorCode::kUnavailable, "the server is shutting down"};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};
@@ -82,7 +89,12 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
     : executor_(executor),
       limits_(limits),
       host_{executor, Gate(executor), std::move(runner_binary), limits.stop_grace},
-      placement_({limits.loaded_models_max, limits.queue_max, limits.default_keep_alive}),
+      placement_({.models_max = limits.loaded_models_max,
+                  .queue_max = limits.queue_max,
+                  .default_keep_alive = limits.default_keep_alive,
+                  .model_queue_max = limits.model_queue_max,
+                  .trial_time = limits.trial_time,
+                  .queue_timeout = limits.queue_timeout}),
       inspections_changed_(executor),
       requests_changed_(executor),
       plan_timer_(executor) {}
@@ -94,7 +106,11 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
   if (self->closed_) co_return std::unexpected(kShuttingDown);
   pending->id = api::RequestId{++self->ids_};
   pending->arrived = Clock::now();
-  auto arrived = self->placement_.Arrive(pending->id, pending->spec.key, keep_alive);
+  if (pending->request) {
+    auto checked = self->refusals_.Check(pending->spec.key, *pending->request, pending->arrived);
+    if (!checked) co_return checked;
+  }
+  auto arrived = self->placement_.Arrive(pending->id, pending->spec.key, keep_alive, pending->arrived);
   if (!arrived) co_return arrived;
   self->pending_.emplace(pending->id, pending);
   const Attendance attendance(self, pending->id);
@@ -172,6 +188,15 @@ void Dispatcher::Impl::End(bool at_once) {
     Answer(*waiter, std::unexpected(kShuttingDown));
   }
   for (const auto& [key, runner] : runners_) runner->Stop(kShuttingDown, at_once);
+  for (auto running = running_.begin(); running != running_.end();) {
+    const auto [id, between] = *running++;
+    if (const auto runner = runners_.find(between.spec.key);
+        runner != runners_.end() && runner->second->Has(id)) {
+      continue;
+    }
+    EndRunning(id);
+    between.stream->Fail(kShuttingDown);
+  }
   for (const auto& inspection : inspections_) inspection->Stop(/*at_once=*/true);
   inspections_changed_.Notify();
   AskForPlan();
@@ -221,6 +246,7 @@ void Dispatcher::Impl::AskForPlan() {
 void Dispatcher::Impl::CarryOutPlan() {
   plan_asked_ = false;
   const Placement::Plan plan = placement_.NextPlan(Clock::now());
+  for (const api::RequestId id : plan.expire) Expire(id);
   for (const std::string& key : plan.end) {
     if (const auto found = runners_.find(key); found != runners_.end()) {
       found->second->Stop(kUnloaded, /*at_once=*/false);
@@ -228,7 +254,7 @@ void Dispatcher::Impl::CarryOutPlan() {
   }
   for (const Placement::Load& load : plan.load) StartRunner(load);
   for (const api::RequestId id : plan.admit) Admit(id);
-  for (const api::RequestId id : plan.refuse) AnswerIfPending(id, kPinned);
+  for (const api::RequestId id : plan.refuse) FailWith(id, Placement::Ending::kRefused, kPinned);
   ArmTimer(plan.wake_at);
   requests_changed_.Notify();
 }
@@ -244,18 +270,20 @@ void Dispatcher::Impl::ArmTimer(std::optional<Placement::Time> wake_at) {
 }
 
 void Dispatcher::Impl::StartRunner(const Placement::Load& load) {
-  const ModelSpec& spec = pending_.at(load.first)->spec;
+  const auto waiter = pending_.find(load.first);
+  const ModelSpec& spec = waiter != pending_.end() ? waiter->second->spec : running_.at(load.first).spec;
   auto runner = std::make_shared<ModelRunner>(
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, limits_.threads, limits_.cache_bytes,
-                       limits_.reuse_prefixes, limits_.load_timeout},
+                       limits_.reuse_prefixes, limits_.load_timeout, limits_.stall_timeout},
       weak_from_this());
   runners_[load.key] = runner;
   runner->Start();
 }
 
-// The request's turn on its loaded model.
+// The request's turn on its loaded model, the first or another.
 void Dispatcher::Impl::Admit(api::RequestId id) {
+  if (const auto running = running_.find(id); running != running_.end()) return Resume(id, running->second);
   const std::shared_ptr<Pending> pending = pending_.at(id);
   ModelRunner& runner = *runners_.at(pending->spec.key);
   api::Result<std::unique_ptr<Generation>> answer = SubmitTo(runner, *pending);
@@ -277,13 +305,68 @@ api::Result<std::unique_ptr<Generation>> Dispatcher::Impl::SubmitTo(ModelRunner&
   use.spec = pending.spec;
   if (!pending.request) return nullptr;
 
-  pending.request->params.num_ctx = num_ctx;
-  auto stream = runner.Submit(pending.id, *std::move(pending.request));
-  if (!stream) return std::unexpected(std::move(stream).error());
-  return std::make_unique<RunnerGeneration>(runners_.at(runner.key()), pending.id, *std::move(stream),
+  auto stream = std::make_shared<EventStream>(executor_);
+  Running running{pending.spec, *std::move(pending.request), stream};
+  api::GenerationParams& params = running.request.params;
+  running.asked_num_ctx = std::exchange(params.num_ctx, num_ctx);
+  running.asked_seed = params.seed;
+  if (params.seed < 0) params.seed = DrawSeed();
+  if (auto sent = runner.Submit(pending.id, running.request, {}, stream); !sent) {
+    return std::unexpected(std::move(sent).error());
+  }
+  running_.emplace(pending.id, std::move(running));
+  return std::make_unique<RunnerGeneration>(weak_from_this(), pending.id, std::move(stream),
                                             Clock::now() - pending.arrived);
 } catch (const std::exception& e) {
   return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
+}
+
+void Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
+  ModelRunner& runner = *runners_.at(running.spec.key);
+  LastUse& use = last_use_[runner.key()];
+  use = {running.spec, running.request.params.num_ctx};
+  api::ipc::Resume resume = running.stream->events.ResumePoint();
+  spdlog::info("resumed model={} runner_pid={} output_tokens={}", running.spec.name, runner.pid(),
+               resume.tokens.size());
+  const auto sent = runner.Submit(id, running.request, std::move(resume), running.stream);
+  if (sent) return;
+  const auto stream = running.stream;
+  EndRunning(id);
+  stream->Fail(sent.error());
+}
+
+// It waited too long; placement_ has forgotten it. A runner that has it, but has not taken it up, need not.
+void Dispatcher::Impl::Expire(api::RequestId id) {
+  const double seconds = std::chrono::duration<double>(limits_.queue_timeout).count();
+  const api::Error error{api::ErrorCode::kOverloaded,
+                         fmt::format("server busy, please try again.  the request waited for {} s", seconds)};
+  if (const auto found = running_.find(id); found != running_.end()) {
+    const auto runner = runners_.find(found->second.spec.key);
+    if (runner != runners_.end()) runner->second->Cancel(id);
+  }
+  FailWith(id, Placement::Ending::kRefused, error);
+}
+
+void Dispatcher::Impl::EndRunning(api::RequestId id) {
+  running_.erase(id);
+  placement_.Leave(id, Clock::now());
+  AskForPlan();
+}
+
+// A request that placement_ has given up.
+void Dispatcher::Impl::FailWith(api::RequestId id, Placement::Ending ending, const api::Error& why) {
+  const auto found = running_.find(id);
+  if (found == running_.end()) return AnswerIfPending(id, why);
+  Running running = std::move(found->second);
+  running_.erase(found);
+  if (ending != Placement::Ending::kRefused) {
+    running.request.params.num_ctx = running.asked_num_ctx;
+    running.request.params.seed = running.asked_seed;
+    refusals_.Remember(running.spec.key, running.request, Clock::now());
+    spdlog::error("request ended one runner after the other and is refused from now on model={} error=\"{}\"",
+                  running.spec.name, why.message);
+  }
+  running.stream->Fail(why);
 }
 
 void Dispatcher::Impl::Answer(Pending& pending, api::Result<std::unique_ptr<Generation>> answer) {
@@ -307,8 +390,10 @@ void Dispatcher::Impl::OnLoaded(ModelRunner& runner) {
   AskForPlan();
 }
 
-void Dispatcher::Impl::OnEnding(ModelRunner& runner, const api::Error& why) {
-  for (const api::RequestId id : placement_.RunnerEnding(runner.key())) AnswerIfPending(id, why);
+void Dispatcher::Impl::OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) {
+  for (const api::RequestId id : placement_.RunnerEnding(runner.key(), ending, Clock::now())) {
+    FailWith(id, ending, why);
+  }
   AskForPlan();
 }
 
@@ -321,9 +406,28 @@ void Dispatcher::Impl::OnGone(ModelRunner& runner) {
 
 void Dispatcher::Impl::OnRequestStarted(api::RequestId id) { placement_.Start(id); }
 
-void Dispatcher::Impl::OnRequestEnded(api::RequestId id) {
-  placement_.Leave(id, Clock::now());
+void Dispatcher::Impl::OnRequestProgress(api::RequestId id) {
+  placement_.Progress(id);
   AskForPlan();
+}
+
+void Dispatcher::Impl::OnRequestEnded(api::RequestId id) { EndRunning(id); }
+
+// ---- answers under way ----
+
+void Dispatcher::Impl::OnClientLeft(api::RequestId id) {
+  const auto found = running_.find(id);
+  if (found == running_.end()) return;
+  const auto runner = runners_.find(found->second.spec.key);
+  if (runner != runners_.end()) runner->second->Cancel(id);
+  EndRunning(id);
+}
+
+void Dispatcher::Impl::OnDeltasTaken(api::RequestId id, int32_t deltas) {
+  const auto found = running_.find(id);
+  if (found == running_.end()) return;
+  const auto runner = runners_.find(found->second.spec.key);
+  if (runner != runners_.end()) runner->second->GiveCredit(id, deltas);
 }
 
 }  // namespace quire::scheduler

@@ -18,15 +18,19 @@
 
 #include "scheduler/dispatcher.h"
 #include "scheduler/gate.h"
+#include "scheduler/generation.h"
 #include "scheduler/inspection.h"
 #include "scheduler/model_runner.h"
 #include "scheduler/placement.h"
+#include "scheduler/refusals.h"
 #include "scheduler/signal.h"
 
 namespace quire::scheduler {
 
 // I/O thread only. Coroutines of clients and of runners share it; the Dispatcher's destructor closes it.
-class Dispatcher::Impl : public ModelRunner::Owner, public std::enable_shared_from_this<Impl> {
+class Dispatcher::Impl : public ModelRunner::Owner,
+                         public RequestCarrier,
+                         public std::enable_shared_from_this<Impl> {
  public:
   using Self = std::shared_ptr<Impl>;
 
@@ -58,6 +62,16 @@ class Dispatcher::Impl : public ModelRunner::Owner, public std::enable_shared_fr
     std::optional<api::Result<std::unique_ptr<Generation>>> answer;  // of a bare load: null
     Signal answered;
   };
+  // A request with an answer under way: in a runner, or between two. Also known to placement_, under the same
+  // id.
+  struct Running {
+    ModelSpec spec;
+    api::Request request;
+    std::shared_ptr<EventStream> stream;
+    // Of the request as the client sent it; in `request` is what was chosen.
+    int32_t asked_num_ctx = 0;
+    int64_t asked_seed = -1;
+  };
   class Attendance;
   class InspectionPlace;
 
@@ -67,16 +81,23 @@ class Dispatcher::Impl : public ModelRunner::Owner, public std::enable_shared_fr
                                             std::optional<KeepAlive> keep_alive);
 
   void OnLoaded(ModelRunner& runner) override;
-  void OnEnding(ModelRunner& runner, const api::Error& why) override;
+  void OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) override;
   void OnGone(ModelRunner& runner) override;
   void OnRequestStarted(api::RequestId id) override;
+  void OnRequestProgress(api::RequestId id) override;
   void OnRequestEnded(api::RequestId id) override;
+  void OnClientLeft(api::RequestId id) override;
+  void OnDeltasTaken(api::RequestId id, int32_t deltas) override;
 
   void AskForPlan();
   void CarryOutPlan();
   void StartRunner(const Placement::Load& load);
   void Admit(api::RequestId id);
   api::Result<std::unique_ptr<Generation>> SubmitTo(ModelRunner& runner, Pending& pending);
+  void Resume(api::RequestId id, Running& running);
+  void Expire(api::RequestId id);
+  void EndRunning(api::RequestId id);
+  void FailWith(api::RequestId id, Placement::Ending ending, const api::Error& why);
   void Answer(Pending& pending, api::Result<std::unique_ptr<Generation>> answer);
   void AnswerIfPending(api::RequestId id, const api::Error& error);
   void ArmTimer(std::optional<Placement::Time> wake_at);
@@ -93,6 +114,8 @@ class Dispatcher::Impl : public ModelRunner::Owner, public std::enable_shared_fr
   };
   std::map<std::string, LastUse> last_use_;  // by key, of loaded models
   std::unordered_map<api::RequestId, std::shared_ptr<Pending>> pending_;
+  std::unordered_map<api::RequestId, Running> running_;
+  Refusals refusals_;
   std::unordered_set<std::shared_ptr<Inspection>> inspections_;
   int32_t inspections_waiting_ = 0;
   Signal inspections_changed_;

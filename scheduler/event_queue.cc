@@ -1,5 +1,6 @@
 #include "scheduler/event_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace quire::scheduler {
@@ -11,7 +12,7 @@ size_t BytesOf(const api::TokenCandidate& candidate) { return sizeof(candidate) 
 size_t BytesOf(const api::Event& event) {
   size_t bytes = sizeof(event);
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
-    bytes += delta->text.size();
+    bytes += delta->text.size() + delta->token_ids.size() * sizeof(api::TokenId);
     for (const api::TokenLogprob& logprob : delta->logprobs) {
       bytes += BytesOf(logprob.chosen);
       for (const api::TokenCandidate& candidate : logprob.top) bytes += BytesOf(candidate);
@@ -40,9 +41,17 @@ api::Result<void> EventQueue::Push(api::Event event) {
   const size_t bytes = BytesOf(event);
   if (bytes > kQueuedBytesMax - bytes_) return Breach("events of more bytes than may wait");
 
-  if (is_ready) prompt_ready_ = true;
-  if (is_delta) --credit_;
+  progressed_ = !is_ready;
   ended_ = !is_ready && !is_delta;
+  if (is_ready) {
+    prompt_ready_ = true;
+    if (std::exchange(prompt_told_, true)) return {};
+  }
+  if (auto* delta = std::get_if<api::TextDelta>(&event)) {
+    --credit_;
+    ++deltas_;
+    tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
+  }
   bytes_ += bytes;
   events_.push_back(std::move(event));
   return {};
@@ -62,6 +71,18 @@ std::optional<api::Event> EventQueue::Pop() {
   events_.pop_front();
   if (std::holds_alternative<api::TextDelta>(*event)) ++taken_;
   return event;
+}
+
+api::ipc::Resume EventQueue::ResumePoint() {
+  const auto held = std::ranges::count_if(
+      events_, [](const api::Event& event) { return std::holds_alternative<api::TextDelta>(event); });
+  taken_ = 0;
+  credit_ = api::ipc::kInitialCredit - static_cast<int32_t>(held);
+  prompt_ready_ = false;
+  progressed_ = false;
+  api::ipc::Resume resume{.tokens = tokens_, .deltas = deltas_, .credit = credit_};
+  if (!resume.tokens.empty()) resume.tokens.pop_back();
+  return resume;
 }
 
 int32_t EventQueue::TakeCredit() {

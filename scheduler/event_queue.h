@@ -2,13 +2,15 @@
 //
 // Invariants: at most kInitialCredit TextDeltas and kQueuedBytesMax bytes are held, whatever the runner
 // sends; the order is PromptReady, TextDelta*, then one Finished or Failed, after which nothing is taken in.
-// Pure; not thread-safe.
+// That holds across runners: what a second one says is what the first one would have said next. Pure; not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "api/error.h"
 #include "api/event.h"
@@ -34,12 +36,23 @@ class EventQueue {
 
   bool ended() const { return ended_; }  // Finished or Failed is in, taken or not
 
+  // The runner is gone and another takes the request over: where it is to go on. From now on a second
+  // PromptReady is not passed on. REQUIRES: not ended.
+  api::ipc::Resume ResumePoint();
+  // The runner that reports now has said something new: a delta, or the end.
+  bool progressed() const { return progressed_; }
+  bool has_credit() const { return credit_ > 0; }
+
  private:
   std::deque<api::Event> events_;
   size_t bytes_ = 0;
   int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send
   int32_t taken_ = 0;                          // deltas popped since the last grant
-  bool prompt_ready_ = false;
+  int64_t deltas_ = 0;                         // pushed
+  std::vector<api::TokenId> tokens_;           // of the deltas pushed
+  bool prompt_ready_ = false;                  // from this runner
+  bool prompt_told_ = false;                   // from any
+  bool progressed_ = false;
   bool ended_ = false;
 };
 

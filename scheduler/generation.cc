@@ -7,20 +7,23 @@
 
 namespace quire::scheduler {
 
-RunnerGeneration::RunnerGeneration(std::shared_ptr<ModelRunner> runner, api::RequestId id,
+RunnerGeneration::RunnerGeneration(std::weak_ptr<RequestCarrier> carrier, api::RequestId id,
                                    std::shared_ptr<EventStream> stream,
                                    std::chrono::nanoseconds load_duration)
-    : runner_(std::move(runner)), id_(id), stream_(std::move(stream)), load_duration_(load_duration) {}
+    : carrier_(std::move(carrier)), id_(id), stream_(std::move(stream)), load_duration_(load_duration) {}
 
-RunnerGeneration::~RunnerGeneration() { runner_->Cancel(id_); }
+RunnerGeneration::~RunnerGeneration() {
+  if (const auto carrier = carrier_.lock()) carrier->OnClientLeft(id_);
+}
 
-Awaitable<api::Event> RunnerGeneration::Next() { return Take(runner_, id_, stream_); }
+Awaitable<api::Event> RunnerGeneration::Next() { return Take(carrier_, id_, stream_); }
 
-Awaitable<api::Event> RunnerGeneration::Take(std::shared_ptr<ModelRunner> runner, api::RequestId id,
+Awaitable<api::Event> RunnerGeneration::Take(std::weak_ptr<RequestCarrier> carrier, api::RequestId id,
                                              std::shared_ptr<EventStream> stream) {
   while (true) {
     if (std::optional<api::Event> event = stream->events.Pop()) {
-      if (const int32_t deltas = stream->events.TakeCredit(); deltas > 0) runner->GiveCredit(id, deltas);
+      const int32_t deltas = stream->events.TakeCredit();
+      if (const auto held = deltas > 0 ? carrier.lock() : nullptr) held->OnDeltasTaken(id, deltas);
       co_return *std::move(event);
     }
     if (stream->events.ended()) {

@@ -10,22 +10,30 @@
 
 namespace quire::scheduler {
 
-// I/O thread only. Keeps the runner's object, not its process, alive.
+// Who carries requests from runner to runner.
+class RequestCarrier {
+ public:
+  virtual ~RequestCarrier() = default;
+  virtual void OnClientLeft(api::RequestId id) = 0;  // nothing happens if the request has ended
+  virtual void OnDeltasTaken(api::RequestId id, int32_t deltas) = 0;
+};
+
+// I/O thread only.
 class RunnerGeneration final : public Generation {
  public:
-  RunnerGeneration(std::shared_ptr<ModelRunner> runner, api::RequestId id,
+  RunnerGeneration(std::weak_ptr<RequestCarrier> carrier, api::RequestId id,
                    std::shared_ptr<EventStream> stream, std::chrono::nanoseconds load_duration);
   ~RunnerGeneration() override;
 
   Awaitable<api::Event> Next() override;
   std::chrono::nanoseconds load_duration() const override { return load_duration_; }
-  int runner_pid() const override { return runner_->pid(); }
+  int runner_pid() const override { return stream_->runner_pid; }
 
  private:
-  static Awaitable<api::Event> Take(std::shared_ptr<ModelRunner> runner, api::RequestId id,
+  static Awaitable<api::Event> Take(std::weak_ptr<RequestCarrier> carrier, api::RequestId id,
                                     std::shared_ptr<EventStream> stream);
 
-  const std::shared_ptr<ModelRunner> runner_;
+  const std::weak_ptr<RequestCarrier> carrier_;
   const api::RequestId id_;
   const std::shared_ptr<EventStream> stream_;
   const std::chrono::nanoseconds load_duration_;

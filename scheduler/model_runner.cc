@@ -1,6 +1,7 @@
 #include "scheduler/model_runner.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@ namespace quire::scheduler {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kStartTime{10};
 
 // Copied to every request that waits for the load.
 constexpr size_t kErrorBytesMax = size_t{64} << 10;
@@ -40,43 +43,57 @@ void ModelRunner::Start() {
 
 boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self) {
   try {
-    const api::Error why = co_await self->Serve();
+    const End end = co_await self->Serve();
     const bool useless = self->state_ != State::kLoaded;
     if (useless && !self->stop_asked()) {
-      spdlog::warn("load failed model={} error=\"{}\"", self->job_.name, OneLine(why.message));
+      spdlog::warn("load failed model={} error=\"{}\"", self->job_.name, OneLine(end.why.message));
     }
-    self->BeginEnding(why);
-    co_await self->Shut(useless);
+    self->BeginEnding(end);
+    co_await self->Shut(useless || end.ending != Placement::Ending::kRefused);
   } catch (const std::exception& e) {
-    self->BeginEnding({api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()});
+    self->BeginEnding({Placement::Ending::kRefused,
+                       {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});
     self->Kill();
   }
   if (const auto owner = self->owner_.lock()) owner->OnGone(*self);
 }
 
 // Returns why the runner is to end.
-boost::asio::awaitable<api::Error> ModelRunner::Serve() {
+boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
   const Time start = Clock::now();
-  if (auto loaded = co_await LoadModel(); !loaded) {
-    co_return stop_reason_ ? *stop_reason_ : std::move(loaded).error();
-  }
+  std::optional<End> failed = co_await LoadModel();
+  if (stop_reason_) co_return End{Placement::Ending::kRefused, *stop_reason_};
+  if (failed) co_return *std::move(failed);
   state_ = State::kLoaded;
   spdlog::info("loaded model={} runner_pid={} load_ms={:.1f}", job_.name, pid(),
                std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   if (const auto owner = owner_.lock()) owner->OnLoaded(*this);
-  while (!over() && !stop_asked()) co_await changed().Wait();
-  if (stop_reason_) co_return *stop_reason_;
-  const std::string cause = co_await Cause();
-  spdlog::warn("runner ended model={} runner_pid={} error=\"{}\"", job_.name, pid(), OneLine(cause));
-  co_return api::Error{api::ErrorCode::kRunnerDied, "the model runner ended: " + cause};
+  std::optional<End> stalled;
+  while (!over() && !stop_asked() && !stalled) stalled = co_await Watch(Time::max());
+  if (stop_reason_) co_return End{Placement::Ending::kRefused, *stop_reason_};
+  if (!stalled || over()) stalled = co_await Died("the model runner ended: ");
+  spdlog::warn("runner ended model={} runner_pid={} error=\"{}\"", job_.name, pid(),
+               OneLine(stalled->why.message));
+  co_return *std::move(stalled);
 }
 
-boost::asio::awaitable<api::Result<void>> ModelRunner::LoadModel() {
+// Nothing when the model is loaded or the session was stopped.
+boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel() {
   const auto timeout = job_.load_timeout;
   const Time start = Clock::now();
   const bool bounded = timeout > timeout.zero() && timeout < Time::max() - start;
   const Time deadline = bounded ? start + timeout : Time::max();
-  if (auto opened = co_await Open(deadline); !opened) co_return std::unexpected(std::move(opened).error());
+  heard_at_ = start;
+  const auto refused = [](api::Error why) { return End{Placement::Ending::kRefused, std::move(why)}; };
+  // A program takes its time to start on a busy machine.
+  const Time started_by = job_.stall_timeout.count() > 0
+                              ? start + std::max<Clock::duration>(job_.stall_timeout, kStartTime)
+                              : Time::max();
+  auto opened = co_await Open(std::min(deadline, started_by));
+  if (!opened && over()) co_return End{EndingOf(), std::move(opened).error()};
+  const bool hangs = !opened && pid() != 0 && Clock::now() < deadline;
+  if (hangs) co_return End{Placement::Ending::kKilled, std::move(opened).error()};
+  if (!opened) co_return refused(std::move(opened).error());
 
   state_ = State::kLoading;
   Send(api::ipc::LoadModel{.path = job_.path.string(),
@@ -85,30 +102,64 @@ boost::asio::awaitable<api::Result<void>> ModelRunner::LoadModel() {
                            .cache_bytes = job_.cache_bytes,
                            .reuse_prefixes = job_.reuse_prefixes});
   const auto answered = [this] { return state_ != State::kLoading || load_failure_; };
-  while (!answered() && !over() && !stop_asked() && Clock::now() < deadline)
-    co_await changed().Wait(deadline);
-  if (over() && !answered()) {
-    const std::string cause = co_await Cause();  // a last frame may still say what went wrong
-    if (!answered()) {
-      co_return api::Fail(api::ErrorCode::kRunnerDied,
-                          fmt::format("the model runner ended while it loaded {}: {}", job_.name, cause));
-    }
+  std::optional<End> stalled;
+  while (!answered() && !over() && !stop_asked() && !stalled && Clock::now() < deadline) {
+    stalled = co_await Watch(deadline);
   }
-  if (load_failure_) co_return std::unexpected(*load_failure_);
-  if (state_ == State::kLoaded) co_return api::Result<void>();
+  if (over() && !answered()) {
+    End died = co_await Died(fmt::format("the model runner ended while it loaded {}: ", job_.name));
+    if (!answered()) co_return died;  // a last frame may still say what went wrong
+  }
+  if (load_failure_) co_return refused(*load_failure_);
+  if (state_ == State::kLoaded || stop_asked()) co_return std::nullopt;
+  if (stalled) co_return stalled;
   const auto seconds = std::chrono::duration<double>(timeout).count();
-  co_return api::Fail(api::ErrorCode::kUnavailable,
-                      fmt::format("loading {} took longer than {} s", job_.name, seconds));
+  co_return refused(
+      {api::ErrorCode::kUnavailable, fmt::format("loading {} took longer than {} s", job_.name, seconds)});
 }
 
-void ModelRunner::BeginEnding(const api::Error& why) {
+// SIGKILL is the operator's or the kernel's, SIGTERM and the like a person's: no request does that.
+Placement::Ending ModelRunner::EndingOf() const {
+  const auto& exit = exit_status();
+  const bool outside = exit && exit->by_signal &&
+                       (exit->value == SIGKILL || exit->value == SIGTERM || exit->value == SIGINT ||
+                        exit->value == SIGHUP || exit->value == SIGQUIT);
+  return outside ? Placement::Ending::kKilled : Placement::Ending::kCrashed;
+}
+
+boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {
+  const std::string cause = co_await Cause();
+  co_return End{EndingOf(), {api::ErrorCode::kRunnerDied, what + cause}};
+}
+
+RunnerSession::Time ModelRunner::StalledAt() const {
+  const auto timeout = job_.stall_timeout;
+  const Time since = state_ == State::kLoaded ? std::min(heard_at_, moved_at_) : heard_at_;
+  if (timeout <= timeout.zero() || timeout > Time::max() - since) return Time::max();
+  return since + std::chrono::duration_cast<Time::duration>(timeout);
+}
+
+// Waits for a change, `until` or a stall, whichever comes first; the stall, if it is one.
+boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time until) {
+  constexpr auto kReadingTime = std::chrono::milliseconds(500);
+  co_await changed().Wait(std::min(until, StalledAt()));
+  if (Clock::now() < StalledAt()) co_return std::nullopt;
+  // Frames that came while this process itself did not run are read first.
+  co_await changed().Wait(Clock::now() + kReadingTime);
+  if (Clock::now() < StalledAt() || over() || stop_asked()) co_return std::nullopt;
+  const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
+  const bool silent = Clock::now() - heard_at_ > job_.stall_timeout / 2;
+  co_return End{silent ? Placement::Ending::kKilled : Placement::Ending::kCrashed,
+                {api::ErrorCode::kRunnerDied,
+                 fmt::format("the model runner {} for {} s and was ended",
+                             silent ? "gave no sign of life" : "ran without getting anywhere", seconds)}};
+}
+
+void ModelRunner::BeginEnding(const End& end) {
   state_ = State::kEnding;
   const auto requests = std::exchange(requests_, {});
-  for (const auto& [id, stream] : requests) {
-    stream->events.Fail(why);
-    stream->changed.Notify();
-  }
-  if (const auto owner = owner_.lock()) owner->OnEnding(*this, why);
+  if (const auto owner = owner_.lock()) return owner->OnEnding(*this, end.ending, end.why);
+  for (const auto& [id, stream] : requests) stream->Fail(end.why);
 }
 
 void ModelRunner::Stop(api::Error why, bool at_once) {
@@ -118,8 +169,9 @@ void ModelRunner::Stop(api::Error why, bool at_once) {
 
 // ---- requests ----
 
-api::Result<std::shared_ptr<EventStream>> ModelRunner::Submit(api::RequestId id, api::Request request) {
-  std::string frame = api::ipc::Encode(api::ipc::ToRunner(api::ipc::Submit{id, std::move(request)}));
+api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request, api::ipc::Resume resume,
+                                      std::shared_ptr<EventStream> stream) {
+  std::string frame = api::ipc::Encode(api::ipc::ToRunner(api::ipc::Submit{id, request, std::move(resume)}));
   if (frame.size() > api::ipc::kHeaderBytes + api::ipc::kFrameBytesMax) {
     return api::Fail(
         api::ErrorCode::kTooLarge,
@@ -129,25 +181,30 @@ api::Result<std::shared_ptr<EventStream>> ModelRunner::Submit(api::RequestId id,
     return api::Fail(api::ErrorCode::kOverloaded,
                      "server busy, please try again.  the model runner is behind");
   }
-  auto stream = std::make_shared<EventStream>(host().executor);
-  requests_.emplace(id, stream);
+  stream->runner_pid = pid();
+  requests_.emplace(id, std::move(stream));
   link()->Send(std::move(frame));
-  return stream;
+  return {};
 }
 
 void ModelRunner::GiveCredit(api::RequestId id, int32_t deltas) {
   if (requests_.contains(id)) Send(api::ipc::Credit{id, deltas});
 }
 
-void ModelRunner::Cancel(api::RequestId id) {
-  if (requests_.erase(id) == 0) return;
+bool ModelRunner::Cancel(api::RequestId id) {
+  if (requests_.erase(id) == 0) return false;
   Send(api::ipc::Cancel{id});
-  if (const auto owner = owner_.lock()) owner->OnRequestEnded(id);
+  return true;
 }
 
 // ---- frames ----
 
 api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
+  heard_at_ = Clock::now();
+  if (const auto* beat = std::get_if<api::ipc::Beat>(&message)) {
+    if (std::exchange(progress_, beat->progress) != beat->progress) moved_at_ = heard_at_;
+    return {};
+  }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
   if (auto* failed = std::get_if<api::ipc::LoadFailed>(&message)) {
@@ -157,8 +214,7 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     changed().Notify();
     return {};
   }
-  if (std::holds_alternative<api::ipc::Beat>(message) ||
-      std::holds_alternative<api::ipc::LoadProgress>(message)) {
+  if (std::holds_alternative<api::ipc::LoadProgress>(message)) {
     return {};
   }
   return Breach("a frame that nobody asked for");
@@ -171,6 +227,7 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
     return Breach("a negative size in Loaded");
   }
   info_ = std::move(loaded.info);
+  moved_at_ = Clock::now();
   state_ = State::kLoaded;
   changed().Notify();
   return {};
@@ -181,10 +238,14 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   if (found == requests_.end()) return {};  // cancelled while this was on its way
   const std::shared_ptr<EventStream> stream = found->second;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
+  const bool had_progress = stream->events.progressed();
   if (auto pushed = stream->events.Push(std::move(message.event)); !pushed) return pushed;
   stream->changed.Notify();
   const auto owner = owner_.lock();
   if (is_ready && owner) owner->OnRequestStarted(message.id);
+  // One whose client takes nothing is not computed, and shows nothing more.
+  const bool progress = stream->events.progressed() || !stream->events.has_credit();
+  if (progress && !had_progress && owner) owner->OnRequestProgress(message.id);
   if (stream->events.ended()) {
     requests_.erase(found);
     if (owner) owner->OnRequestEnded(message.id);

@@ -1,8 +1,7 @@
 // A runner that serves one model: loads it, takes requests, hands their events on, and ends.
 //
 // Invariant: a request is in the table exactly while the runner may send events for it that someone wants.
-// Events of others are dropped. When the runner is of no more use, every request in the table ends with
-// Failed.
+// Events of others are dropped. A runner that shows no life, or no progress, is ended.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -20,6 +19,7 @@
 #include "api/ipc.h"
 #include "api/request.h"
 #include "scheduler/event_queue.h"
+#include "scheduler/placement.h"
 #include "scheduler/runner_session.h"
 #include "scheduler/signal.h"
 
@@ -29,8 +29,14 @@ namespace quire::scheduler {
 // thread only.
 struct EventStream {
   explicit EventStream(boost::asio::any_io_executor executor) : changed(std::move(executor)) {}
+  void Fail(api::Error error) {
+    events.Fail(std::move(error));
+    changed.Notify();
+  }
+
   EventQueue events;
   Signal changed;
+  int runner_pid = 0;  // that has or had it last
 };
 
 // I/O thread only; held by shared_ptr.
@@ -43,7 +49,8 @@ class ModelRunner : public RunnerSession {
     int32_t threads = 0;
     int64_t cache_bytes = 0;
     bool reuse_prefixes = true;
-    std::chrono::nanoseconds load_timeout;  // <= 0 = never
+    std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
+    std::chrono::nanoseconds stall_timeout;  // without a sign of life or of progress; <= 0 = never
   };
 
   // Told of the runner's life, in this order: OnLoaded at most once, OnEnding, OnGone. May call back into the
@@ -52,24 +59,27 @@ class ModelRunner : public RunnerSession {
    public:
     virtual ~Owner() = default;
     virtual void OnLoaded(ModelRunner& runner) = 0;
-    // The runner takes nothing more: it failed to load, died, or was stopped. Its requests have their Failed.
-    virtual void OnEnding(ModelRunner& runner, const api::Error& why) = 0;
+    // The runner takes nothing more: it failed to load, died, or was stopped. The owner ends the requests
+    // that it has not ended, or submits them to another runner.
+    virtual void OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) = 0;
     virtual void OnGone(ModelRunner& runner) = 0;  // reaped
     virtual void OnRequestStarted(api::RequestId id) = 0;
-    virtual void OnRequestEnded(
-        api::RequestId id) = 0;  // Finished or Failed came from the runner, or it was cancelled
+    virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
+    virtual void OnRequestEnded(api::RequestId id) = 0;     // Finished or Failed came from the runner
   };
 
   ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
   void Start();  // REQUIRES: held by shared_ptr
 
-  // Sends the request. kTooLarge if it does not fit a frame, kOverloaded if the runner is behind with
-  // reading. REQUIRES: loaded and not ending.
-  api::Result<std::shared_ptr<EventStream>> Submit(api::RequestId id, api::Request request);
+  // Sends the request, whose events go to `stream` from now on, from `resume` on. kTooLarge if it does not
+  // fit a frame, kOverloaded if the runner is behind with reading. REQUIRES: loaded and not ending.
+  api::Result<void> Submit(api::RequestId id, const api::Request& request, api::ipc::Resume resume,
+                           std::shared_ptr<EventStream> stream);
   // The client took deltas: passes credit on if the request still runs.
   void GiveCredit(api::RequestId id, int32_t deltas);
-  // The client went away. Nothing happens if the request has ended.
-  void Cancel(api::RequestId id);
+  // The client went away: no more of its events come. False if the runner does not have the request.
+  bool Cancel(api::RequestId id);
+  bool Has(api::RequestId id) const { return requests_.contains(id); }
   // As RunnerSession::Stop; requests still running end with `why`.
   void Stop(api::Error why, bool at_once);
 
@@ -80,9 +90,17 @@ class ModelRunner : public RunnerSession {
   enum class State : uint8_t { kStarting, kLoading, kLoaded, kEnding };
 
   static boost::asio::awaitable<void> Run(std::shared_ptr<ModelRunner> self);
-  boost::asio::awaitable<api::Error> Serve();
-  boost::asio::awaitable<api::Result<void>> LoadModel();
-  void BeginEnding(const api::Error& why);
+  struct End {
+    Placement::Ending ending;
+    api::Error why;
+  };
+  boost::asio::awaitable<End> Serve();
+  boost::asio::awaitable<std::optional<End>> LoadModel();
+  boost::asio::awaitable<End> Died(std::string what);
+  Placement::Ending EndingOf() const;
+  Time StalledAt() const;
+  boost::asio::awaitable<std::optional<End>> Watch(Time until);
+  void BeginEnding(const End& end);
 
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
@@ -95,6 +113,9 @@ class ModelRunner : public RunnerSession {
   std::optional<api::Error> load_failure_;
   std::optional<api::Error> stop_reason_;
   std::unordered_map<api::RequestId, std::shared_ptr<EventStream>> requests_;
+  Time heard_at_{};  // of any frame
+  Time moved_at_{};  // of the last beat with another progress
+  uint64_t progress_ = 0;
 };
 
 }  // namespace quire::scheduler

@@ -2,10 +2,14 @@
 // sockets, clock or threads. Time is an argument. Events go in by method; NextPlan() answers what to do now.
 //
 // Invariants (CheckInvariants):
-//  - loading + ready + ending models never exceed models_max: room is made before it is taken;
+//  - loading + ready + ending models never exceed models_max, and the memory granted to them never exceeds
+//    memory_bytes: room is made before it is taken;
 //  - every request is in exactly one place: waiting for its model, or let through and counted as running;
-//  - requests that no runner has taken up yet never exceed queue_max, whether or not their model is loaded;
-//  - a model that has requests let through is never ended by a plan.
+//  - requests that no runner has taken up yet never exceed queue_max, nor model_queue_max for one model,
+//    whether or not their model is loaded;
+//  - a model that has requests let through is never ended by a plan;
+//  - of the requests whose runner died under them, one at a time is let through again, beside those that have
+//    shown since that they do no harm (but for trial_time at most): who ends the next runner is then known.
 // Nothing waits for ever: a model that must make room lets no further request through, so it falls idle after
 // the requests it already has; and when no model could ever make room, the request is refused at once.
 #pragma once
@@ -35,6 +39,34 @@ class Placement {
     int32_t models_max = 3;   // < 1 counts as 1
     int32_t queue_max = 512;  // < 1 counts as 1
     KeepAlive default_keep_alive = std::chrono::minutes(5);
+    int32_t model_queue_max = 0;  // < 1: no bound of its own
+    int64_t memory_bytes = 0;     // of all runners together; < 1: no bound
+    KeepAlive trial_time =
+        std::chrono::seconds(2);   // after which the next comes in even if nothing was shown
+    KeepAlive queue_timeout = {};  // how long a request may wait for a runner to take it up; <= 0: for ever
+  };
+
+  // What a runner that has looked at its model's files needs. Bytes.
+  struct Need {
+    int64_t fixed = 0;        // weights, scratch and the process itself
+    int64_t cache = 0;        // what it would take for caches
+    int64_t cache_least = 0;  // without which it serves nobody
+  };
+  struct Grant {
+    std::string key;
+    int64_t cache_bytes = 0;
+  };
+
+  struct TooLarge {
+    api::RequestId id;
+    int64_t bytes = 0;  // that its model needs at least
+  };
+
+  // How a runner came to its end.
+  enum class Ending : uint8_t {
+    kRefused,  // it could not load the model, or was told to stop: those who depend on it fail
+    kKilled,   // by a signal from outside, or stopped: nothing that a request does
+    kCrashed,  // by itself, or it went round in circles: perhaps for what a request made it do
   };
 
   struct Load {
@@ -47,7 +79,10 @@ class Placement {
     std::vector<std::string> end;       // stop the runner, then report RunnerGone
     std::vector<Load> load;             // start a runner, then report LoadDone or RunnerEnding and RunnerGone
     std::vector<api::RequestId> admit;  // let through to the loaded runner
+    std::vector<Grant> grant;           // tell the runner that it may load, with so much cache
     std::vector<api::RequestId> refuse;  // forgotten: every place is held by a pinned model
+    std::vector<TooLarge> too_large;     // forgotten: there is not the memory, and never will be
+    std::vector<api::RequestId> expire;  // forgotten: no runner took them up within queue_timeout
     std::optional<Time> wake_at;         // plan again at this time even if nothing happens
   };
 
@@ -65,16 +100,20 @@ class Placement {
   // A request, or a bare load, asks for a model. `keep_alive` takes effect when the request is let through; a
   // negative one also pins the model: it is never ended to make room. Absent leaves the model's value as it
   // is. kOverloaded when queue_max requests already wait.
-  api::Result<void> Arrive(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive);
+  api::Result<void> Arrive(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
+                           Time now);
   // The runner took the request up: it waits no more.
   void Start(api::RequestId id);
+  // The runner computed something for it: it did not end the runner, as it may have ended the one before.
+  void Progress(api::RequestId id);
+  // The runner of a load knows what it needs, and waits for a Grant.
+  void Measured(const std::string& key, Need need);
   // The request ended or its client left, in whatever phase. Unknown ids are ignored.
   void Leave(api::RequestId id, Time now);
   void LoadDone(const std::string& key, Time now);
-  // The runner failed to load, died or is being ended for cause. Returns, oldest first, the requests that
-  // depended on it; they are forgotten here and the caller must fail them. Those that wait for the next
-  // runner stay.
-  std::vector<api::RequestId> RunnerEnding(const std::string& key);
+  // The runner takes nothing more. Returns, oldest first, the requests that fail with it; they are forgotten
+  // here. The others, those let through among them, wait for the next runner.
+  std::vector<api::RequestId> RunnerEnding(const std::string& key, Ending ending, Time now);
   // The runner is reaped: its place is free.
   void RunnerGone(const std::string& key);
   // Ends the model once the requests it has have ended; later ones get a new runner. Unknown keys are
@@ -105,8 +144,14 @@ class Placement {
     KeepAlive keep_alive{};
     bool pinned = false;
     bool fresh = false;         // loaded since the last plan: everyone who waited gets through
+    bool revived = false;       // its runner died: what was said of its stay holds for the next
     bool unload_asked = false;  // lets nothing through, ends when idle
     bool yielding = false;      // the same, to make room; decided anew by every plan
+    std::optional<api::RequestId>
+        on_trial;                    // let through last of those that lost a runner; has shown nothing
+    Time trial_until{};              // nobody is let through behind it before
+    std::optional<Need> need;        // known while it loads and after
+    std::optional<int64_t> granted;  // bytes, fixed and cache; taken until the runner is reaped
     Time idle_since{};
     uint64_t last_use = 0;  // grows with each request let through or ended
   };
@@ -115,6 +160,14 @@ class Placement {
     std::optional<KeepAlive> keep_alive;
     bool admitted = false;
     bool started = false;
+    std::optional<Time> give_up_at = {};  // unless started
+    bool suspect = false;                 // was there when a runner died, and has not been cleared
+    int32_t trials_failed = 0;            // runners that died while it was on trial
+  };
+  // Runners of a model that died, one after the other, with no request served in between.
+  struct Deaths {
+    int32_t count = 0;
+    Time retry_at{};
   };
   using Models = std::map<std::string, Model>;
 
@@ -122,17 +175,34 @@ class Placement {
   static std::optional<Time> ExpiresAt(const Model& model, Time idle_since);
 
   void Forget(api::RequestId id);
-  void Admit(Models::iterator model, Plan& plan);
+  void TakeOut(api::RequestId id, Time now);
+  bool Convicted(Request& request, bool on_trial, bool alone, Ending ending) const;
+  void NoteDeath(const std::string& key, Time now);
+  static void WakeBy(Time time, Plan& plan);
+  void Expire(Time now, Plan& plan);
+  static api::RequestId OldestOf(const std::vector<Models::iterator>& models);
+  std::vector<Models::iterator> Measured();
+  void GrantMemory(Plan& plan);
+  bool GrantTo(Models::iterator model, Plan& plan);
+  int64_t Granted(bool leaving_only) const;
+  void Admit(Models::iterator model, Time now, Plan& plan);
   void End(Models::iterator model, Plan& plan);
   void EndUnused(Time now, Plan& plan);
-  std::vector<Models::iterator> Wanted();
+  std::vector<Models::iterator> Wanted(Time now, Plan& plan);
   void Place(const std::vector<Models::iterator>& wanted, Plan& plan);
   bool MakeRoom(Plan& plan);
   void Refuse(Models::iterator model, Plan& plan);
+  int32_t QueuedFor(const std::string& key) const;
+
+  // Deaths while on trial; for a crash one is enough, if nobody else is under suspicion there.
+  static constexpr int32_t kTrialsMax = 2;
+  static constexpr int32_t kLoadDeathsMax =
+      3;  // runners killed while they loaded, until those who wait hear of it
 
   Options options_;
   Models models_;  // those with a runner or with waiting requests
   std::unordered_map<api::RequestId, Request> requests_;
+  std::map<std::string, Deaths> deaths_;  // by key
   int32_t waiting_ = 0;
   uint64_t uses_ = 0;
 };

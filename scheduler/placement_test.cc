@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <set>
@@ -20,6 +21,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Time = Placement::Time;
 using KeepAlive = Placement::KeepAlive;
+using Ending = Placement::Ending;
 
 const Time kStart{hours(1)};
 constexpr KeepAlive kForEver{-1};
@@ -30,12 +32,14 @@ RequestId Id(uint64_t value) { return RequestId{value}; }
 class PlacementTest : public testing::Test {
  protected:
   void Make(int32_t models_max, int32_t queue_max = 100) {
-    placement_.emplace(Placement::Options{models_max, queue_max, minutes(5)});
+    Make(Placement::Options{
+        .models_max = models_max, .queue_max = queue_max, .default_keep_alive = minutes(5)});
   }
+  void Make(Placement::Options options) { placement_.emplace(options); }
   Placement& placement() { return *placement_; }
 
   void Arrive(uint64_t id, const std::string& key, std::optional<KeepAlive> keep_alive = {}) {
-    ASSERT_TRUE(placement_->Arrive(Id(id), key, keep_alive));
+    ASSERT_TRUE(placement_->Arrive(Id(id), key, keep_alive, kStart));
   }
   Placement::Plan Plan(Time now = kStart) {
     Placement::Plan plan = placement_->NextPlan(now);
@@ -83,7 +87,7 @@ TEST_F(PlacementTest, LoadFailureReachesAllWhoWait) {
   Arrive(1, "a");
   Arrive(2, "a");
   (void)Plan();
-  EXPECT_THAT(placement().RunnerEnding("a"), ElementsAre(Id(1), Id(2)));
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kRefused, kStart), ElementsAre(Id(1), Id(2)));
   EXPECT_EQ(placement().requests(), 0);
   Arrive(3, "a");  // waits for the place of the failed runner
   EXPECT_THAT(Plan().load, IsEmpty());
@@ -96,7 +100,7 @@ TEST_F(PlacementTest, DeathTakesTheRequestsLetThroughAndNoOthers) {
   LoadWith(1, "a");
   LoadWith(2, "b");
   Arrive(3, "a");  // not let through yet: no plan was made
-  EXPECT_THAT(placement().RunnerEnding("a"), ElementsAre(Id(1)));
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kRefused, kStart), ElementsAre(Id(1)));
   EXPECT_THAT(Plan().admit, IsEmpty());
   placement().RunnerGone("a");
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
@@ -109,7 +113,7 @@ TEST_F(PlacementTest, ARunnerThatDiesRightAfterItsLoadIsNotLoadedAgainForTheSame
   Arrive(1, "a");
   (void)Plan();
   placement().LoadDone("a", kStart);
-  EXPECT_THAT(placement().RunnerEnding("a"), ElementsAre(Id(1)));
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kRefused, kStart), ElementsAre(Id(1)));
   placement().RunnerGone("a");
   EXPECT_THAT(Plan().load, IsEmpty());
 }
@@ -294,13 +298,13 @@ TEST_F(PlacementTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
   (void)Plan();
   Arrive(3, "b");
   Arrive(4, "c");
-  const auto refused = placement().Arrive(Id(5), "a", {});
+  const auto refused = placement().Arrive(Id(5), "a", {}, kStart);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, api::ErrorCode::kOverloaded);
   EXPECT_EQ(refused.error().message, "server busy, please try again.  maximum pending requests exceeded");
   placement().Start(Id(2));
   EXPECT_EQ(placement().waiting(), 2);
-  EXPECT_TRUE(placement().Arrive(Id(6), "a", {}));
+  EXPECT_TRUE(placement().Arrive(Id(6), "a", {}, kStart));
 }
 
 TEST_F(PlacementTest, WaitersOfDifferentModelsAreServedInOrderOfArrival) {
@@ -315,11 +319,188 @@ TEST_F(PlacementTest, WaitersOfDifferentModelsAreServedInOrderOfArrival) {
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("z"));
 }
 
+// ---- runners that die ----
+
+TEST_F(PlacementTest, WhoLostARunnerIsLetThroughAgainOneAtATime) {
+  Make(1);
+  LoadWith(1, "a");
+  for (const uint64_t id : {2, 3}) Arrive(id, "a");
+  (void)Plan();
+  Arrive(4, "a");
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kKilled, kStart), IsEmpty());
+  placement().RunnerGone("a");
+  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a")) << "the first death costs no time";
+  placement().LoadDone("a", kStart);
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
+  EXPECT_THAT(Plan().admit, IsEmpty());
+  placement().Progress(Id(1));
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
+  placement().Leave(Id(2), kStart);
+  const auto last = Plan();
+  EXPECT_THAT(last.admit, ElementsAre(Id(3)));
+  EXPECT_EQ(last.wake_at, kStart + seconds(2));
+  EXPECT_THAT(Plan(kStart + seconds(2)).admit, ElementsAre(Id(4)))
+      << "a slow one does not hold up all others";
+}
+
+TEST_F(PlacementTest, WhoCrashesASecondRunnerFailsAloneAndNoOther) {
+  Make(1);
+  LoadWith(1, "a");
+  Arrive(2, "a");
+  (void)Plan();
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kCrashed, kStart), IsEmpty());
+  placement().RunnerGone("a");
+  (void)Plan();
+  placement().LoadDone("a", kStart);
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
+  placement().Progress(Id(1));
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kCrashed, kStart), ElementsAre(Id(2)));
+  placement().RunnerGone("a");
+  (void)Plan();
+  placement().LoadDone("a", kStart);
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
+}
+
+TEST_F(PlacementTest, AKillFromOutsideIsHeldAgainstARequestOnlyTheSecondTime) {
+  Make(1);
+  LoadWith(1, "a");
+  Time now = kStart;
+  for (int deaths = 0; deaths < 2; ++deaths) {
+    EXPECT_THAT(placement().RunnerEnding("a", Ending::kKilled, now), IsEmpty());
+    placement().RunnerGone("a");
+    now += seconds(60);
+    ASSERT_THAT(LoadsOf(Plan(now)), ElementsAre("a"));
+    placement().LoadDone("a", now);
+    EXPECT_THAT(Plan(now).admit, ElementsAre(Id(1)));
+  }
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kKilled, now), ElementsAre(Id(1)));
+}
+
+TEST_F(PlacementTest, OneDeathAfterTheOtherCostsMoreAndMoreTime) {
+  Make(1);
+  LoadWith(1, "a");
+  (void)placement().RunnerEnding("a", Ending::kKilled, kStart);
+  placement().RunnerGone("a");
+  ASSERT_THAT(LoadsOf(Plan()), ElementsAre("a"));
+  (void)placement().RunnerEnding("a", Ending::kKilled, kStart);
+  placement().RunnerGone("a");
+  const auto paused = Plan();
+  EXPECT_THAT(paused.load, IsEmpty());
+  EXPECT_EQ(paused.wake_at, kStart + std::chrono::milliseconds(250));
+  EXPECT_THAT(LoadsOf(Plan(*paused.wake_at)), ElementsAre("a"));
+  EXPECT_THAT(placement().RunnerEnding("a", Ending::kKilled, kStart), ElementsAre(Id(1)))
+      << "and who waits hears of it in the end";
+}
+
+TEST_F(PlacementTest, AModelWhoseRunnerDiedStaysAsLongAsWasAsked) {
+  Make(1);
+  LoadWith(1, "a", kForEver);
+  placement().Leave(Id(1), kStart);
+  Arrive(2, "a");
+  (void)Plan();
+  (void)placement().RunnerEnding("a", Ending::kKilled, kStart);
+  placement().RunnerGone("a");
+  (void)Plan();
+  placement().LoadDone("a", kStart);
+  (void)Plan();
+  EXPECT_EQ(placement().ReadyModels(kStart).at(0).expires_at, std::nullopt);
+}
+
+// ---- waiting ----
+
+TEST_F(PlacementTest, TheQueueOfOneModelIsBounded) {
+  Make({.models_max = 1, .model_queue_max = 2});
+  for (const uint64_t id : {1, 2}) Arrive(id, "a");
+  EXPECT_FALSE(placement().Arrive(Id(3), "a", {}, kStart));
+  EXPECT_TRUE(placement().Arrive(Id(4), "b", {}, kStart));
+}
+
+TEST_F(PlacementTest, WhoWaitsTooLongIsTold) {
+  Make({.models_max = 1, .queue_timeout = seconds(10)});
+  LoadWith(1, "a");
+  Arrive(2, "a");
+  ASSERT_THAT(Plan().admit, ElementsAre(Id(2))) << "let through, but the runner does not take it up";
+  Arrive(3, "b");
+  EXPECT_EQ(Plan().wake_at, kStart + seconds(10));
+  EXPECT_THAT(Plan(kStart + seconds(10)).expire, ElementsAre(Id(2), Id(3)));
+  EXPECT_EQ(placement().requests(), 1);
+}
+
+// ---- memory ----
+
+class PlacementMemoryTest : public PlacementTest {
+ protected:
+  void SetUp() override { Make({.models_max = 4, .memory_bytes = 100}); }
+  // Loads a model as far as that it knows what it needs.
+  Placement::Plan Measure(uint64_t id, const std::string& key, Placement::Need need) {
+    Arrive(id, key);
+    (void)Plan();
+    placement().Measured(key, need);
+    return Plan();
+  }
+  static int64_t CacheOf(const Placement::Plan& plan) {
+    return plan.grant.size() == 1 ? plan.grant[0].cache_bytes : -1;
+  }
+};
+
+TEST_F(PlacementMemoryTest, GrantsWhatIsAskedAndThenWhatIsLeft) {
+  EXPECT_EQ(CacheOf(Measure(1, "a", {.fixed = 20, .cache = 40, .cache_least = 5})), 40);
+  EXPECT_EQ(CacheOf(Measure(2, "b", {.fixed = 20, .cache = 40, .cache_least = 5})), 20);
+}
+
+TEST_F(PlacementMemoryTest, EndsTheLeastRecentlyUsedIdleModel) {
+  for (const auto& [id, key] : {std::pair<uint64_t, std::string>(1, "a"), {2, "b"}}) {
+    ASSERT_EQ(CacheOf(Measure(id, key, {.fixed = 40, .cache = 5, .cache_least = 5})), 5);
+    placement().LoadDone(key, kStart);
+    (void)Plan();
+    placement().Leave(Id(id), kStart);
+  }
+  const auto plan = Measure(3, "c", {.fixed = 40, .cache = 5, .cache_least = 5});
+  EXPECT_THAT(plan.end, ElementsAre("a"));
+  EXPECT_THAT(plan.grant, IsEmpty()) << "room is made before it is taken";
+  placement().RunnerGone("a");
+  EXPECT_EQ(CacheOf(Plan()), 5);
+}
+
+TEST_F(PlacementMemoryTest, WaitsForABusyModel) {
+  ASSERT_EQ(CacheOf(Measure(1, "a", {.fixed = 80, .cache = 5, .cache_least = 5})), 5);
+  placement().LoadDone("a", kStart);
+  (void)Plan();
+  EXPECT_THAT(Measure(2, "b", {.fixed = 80, .cache = 5, .cache_least = 5}).end, IsEmpty());
+  Arrive(3, "a");
+  EXPECT_THAT(Plan().admit, IsEmpty()) << "it lets nobody in any more";
+  placement().Leave(Id(1), kStart);
+  EXPECT_THAT(Plan().end, ElementsAre("a"));
+  placement().RunnerGone("a");
+  EXPECT_EQ(CacheOf(Plan()), 5);
+}
+
+TEST_F(PlacementMemoryTest, AModelThatCanNeverFitIsRefusedAndItsRunnerEnded) {
+  const auto plan = Measure(1, "a", {.fixed = 99, .cache = 5, .cache_least = 5});
+  ASSERT_EQ(plan.too_large.size(), 1U);
+  EXPECT_EQ(plan.too_large[0].id, Id(1));
+  EXPECT_EQ(plan.too_large[0].bytes, 104);
+  EXPECT_THAT(plan.end, ElementsAre("a"));
+}
+
+TEST_F(PlacementMemoryTest, WithFewerBytesThanWishedForItStillServes) {
+  EXPECT_EQ(CacheOf(Measure(1, "a", {.fixed = 80, .cache = 400, .cache_least = 5})), 20);
+}
+
 // A world of runners and clients that acts at random and sees that everyone is served.
 class Simulation {
  public:
+  static constexpr int64_t kMemory = 80;
+
   explicit Simulation(uint32_t seed)
-      : random_(seed), models_max_(1 + Below(3)), placement_({models_max_, 12, seconds(3)}) {}
+      : random_(seed),
+        models_max_(1 + Below(3)),
+        placement_({.models_max = models_max_,
+                    .queue_max = 12,
+                    .default_keep_alive = seconds(3),
+                    .memory_bytes = Below(2) == 0 ? 0 : kMemory,
+                    .queue_timeout = seconds(Below(2) == 0 ? 0 : 40)}) {}
 
   void Step() {
     now_ += std::chrono::milliseconds(Below(2000));
@@ -333,7 +514,7 @@ class Simulation {
       case 4:
         return CancelOne();
       case 5:
-        return FinishLoad(Below(5) != 0);
+        return Below(3) == 0 ? Measure() : FinishLoad(Below(5) != 0);
       case 6:
         return Below(6) == 0 ? Crash() : Reap();
       default:
@@ -344,13 +525,21 @@ class Simulation {
   void Plan() {
     const Placement::Plan plan = placement_.NextPlan(now_);
     ASSERT_EQ(placement_.CheckInvariants(), "");
+    for (const RequestId id : plan.expire) ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U);
     for (const std::string& key : plan.end) {
       ASSERT_TRUE(loading_.contains(key) || ready_.contains(key)) << "ended twice: " << key;
       for (const auto& [id, running] : running_) ASSERT_NE(running, key) << "ended while it ran";
       loading_.erase(key);
+      granted_.erase(key);
       ready_.erase(key);
       ending_.insert(key);
     }
+    for (const Placement::Grant& grant : plan.grant) {
+      ASSERT_TRUE(loading_.contains(grant.key));
+      ASSERT_TRUE(granted_.insert(grant.key).second) << "granted twice";
+      ASSERT_GE(grant.cache_bytes, NeedOf(grant.key).cache_least);
+    }
+    for (const Placement::TooLarge& one : plan.too_large) ASSERT_EQ(waiting_.erase(one.id), 1U);
     for (const Placement::Load& load : plan.load) {
       ASSERT_FALSE(loading_.contains(load.key) || ready_.contains(load.key) || ending_.contains(load.key));
       ASSERT_TRUE(waiting_.contains(load.first));
@@ -359,7 +548,12 @@ class Simulation {
     ASSERT_LE(std::ssize(loading_) + std::ssize(ready_) + std::ssize(ending_), models_max_);
     for (const RequestId id : plan.admit) {
       ASSERT_TRUE(ready_.contains(waiting_.at(id)));
-      running_[id] = waiting_.at(id);
+      const std::string key = waiting_.at(id);
+      if (suspects_.contains(id)) {
+        ASSERT_TRUE(!tried_.contains(key) || tried_.at(key) <= now_) << "two suspects at once";
+        tried_[key] = now_ + Placement::Options().trial_time;
+      }
+      running_[id] = key;
       waiting_.erase(id);
     }
     for (const RequestId id : plan.refuse) ASSERT_EQ(waiting_.erase(id), 1U);
@@ -368,7 +562,9 @@ class Simulation {
   // No more arrivals, crashes or cancels: with every runner doing its part all waiting requests get through.
   void Settle() {
     for (int round = 0; round < 500 && !(waiting_.empty() && running_.empty()); ++round) {
+      now_ += seconds(1);
       Plan();
+      Measure();
       FinishLoad(true);
       FinishOne();
       Reap();
@@ -392,26 +588,45 @@ class Simulation {
     const std::string key = Key();
     std::optional<KeepAlive> keep_alive;
     if (Below(4) == 0) keep_alive = seconds(Below(4) - 1);
-    if (placement_.Arrive(id, key, keep_alive)) waiting_[id] = key;
+    if (placement_.Arrive(id, key, keep_alive, now_)) waiting_[id] = key;
   }
   void FinishOne() {
     if (running_.empty()) return;
     const auto one = Any(running_);
     placement_.Start(one->first);
+    if (Below(2) == 0) Clear(one->first);
+    if (Below(3) == 0) return;  // it goes on for a while
+    Clear(one->first);
     placement_.Leave(one->first, now_);
     running_.erase(one);
+  }
+  void Clear(RequestId id) {
+    placement_.Progress(id);
+    if (suspects_.erase(id) != 0) tried_.erase(running_.at(id));
+  }
+  static Placement::Need NeedOf(const std::string& key) {
+    const int64_t size = 15 * (key[0] - 'a' + 1);  // the largest never fits with its caches
+    return {.fixed = size, .cache = 40, .cache_least = 10};
+  }
+  void Measure() {
+    if (loading_.empty()) return;
+    const std::string key = *Any(loading_);
+    if (!granted_.contains(key)) placement_.Measured(key, NeedOf(key));
   }
   void CancelOne() {
     auto& from = Below(2) == 0 ? waiting_ : running_;
     if (from.empty()) return;
     const auto one = Any(from);
+    if (&from == &running_ && suspects_.contains(one->first)) tried_.erase(one->second);
     placement_.Leave(one->first, now_);
     from.erase(one);
   }
   void FinishLoad(bool well) {
     if (loading_.empty()) return;
     const std::string key = *Any(loading_);
+    if (well && !granted_.contains(key)) return;
     loading_.erase(key);
+    granted_.erase(key);
     if (well) {
       placement_.LoadDone(key, now_);
       ready_.insert(key);
@@ -426,10 +641,18 @@ class Simulation {
     Lose(key);
   }
   void Lose(const std::string& key) {
-    for (const RequestId id : placement_.RunnerEnding(key)) {
+    const Ending ending = std::array{Ending::kRefused, Ending::kKilled, Ending::kCrashed}[Below(3)];
+    for (const RequestId id : placement_.RunnerEnding(key, ending, now_)) {
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U) << "a request failed that was not there";
+      suspects_.erase(id);
     }
-    for (const auto& [id, running] : running_) ASSERT_NE(running, key) << "a request lost with its runner";
+    std::erase_if(running_, [&](const auto& entry) {
+      if (entry.second != key) return false;
+      waiting_.insert(entry);
+      suspects_.insert(entry.first);
+      return true;
+    });
+    tried_.erase(key);
     ending_.insert(key);
   }
   void Reap() {
@@ -445,7 +668,9 @@ class Simulation {
   Time now_ = kStart;
   uint64_t ids_ = 0;
   std::map<RequestId, std::string> waiting_, running_;
-  std::set<std::string> loading_, ready_, ending_;
+  std::set<std::string> loading_, granted_, ready_, ending_;
+  std::set<RequestId> suspects_;
+  std::map<std::string, Time> tried_;  // by model: until when the next suspect has to wait
 };
 
 TEST(PlacementSimulation, NoRequestIsLostStarvedOrEndedTwice) {

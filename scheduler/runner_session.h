@@ -60,6 +60,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   virtual api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) = 0;
 
   bool stop_asked() const { return stop_asked_; }
+  const std::optional<ExitStatus>& exit_status() const { return exit_; }  // once reaped
   bool over() const { return exit_.has_value() || link_end_.has_value(); }
   RunnerLink* link() { return link_.get(); }
   Signal& changed() { return changed_; }  // notified on Hello, the end and Stop(), and by derived classes

@@ -105,6 +105,9 @@ scheduler::Limits SchedulerLimitsOf(const Options& options) {
   if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;
+  limits.model_queue_max = options.max_queue_per_model;
+  limits.queue_timeout = options.queue_timeout;
+  limits.stall_timeout = options.stall_timeout;
   limits.threads = options.threads;
   limits.cache_bytes = static_cast<int64_t>(options.cache_bytes);
   limits.reuse_prefixes = options.prefix_cache;

@@ -44,6 +44,8 @@ class DispatcherFixture : public ::testing::Test {
     if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp");
     directory_ = name;
     limits_.stop_grace = std::chrono::minutes(1);
+    limits_.stall_timeout = std::chrono::minutes(1);
+    limits_.trial_time = std::chrono::milliseconds(50);
   }
   ~DispatcherFixture() override { std::filesystem::remove_all(directory_); }
 

@@ -3,9 +3,10 @@
 // By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
 // "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
-// after it, "stubborn" ends on nothing but SIGKILL. The same names with "-inspect" for inspections. Any other
-// name loads. By the raw prompt's text: see Serve().
+// after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL. The same names with
+// "-inspect" for inspections. Any other name loads. By the raw prompt's text: see Serve().
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ namespace {
 
 namespace ipc = quire::api::ipc;
 using quire::api::RequestId;
+
+constexpr int kBeatMilliseconds = 20;
 
 [[noreturn]] void SleepForEver() {
   while (true) ::pause();
@@ -77,6 +80,11 @@ class FakeRunner {
         if (!message) std::exit(11);
         return *std::move(message);
       }
+      pollfd polled{fd_, POLLIN, 0};
+      if (::poll(&polled, 1, kBeatMilliseconds) == 0) {
+        Say(ipc::Beat{.progress = stuck_ ? progress_ : ++progress_});
+        continue;
+      }
       char buffer[4096];
       const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
       if (bytes <= 0) return std::nullopt;
@@ -94,7 +102,9 @@ class FakeRunner {
   void Say(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
   void Tell(RequestId id, quire::api::Event event) { Say(ipc::RequestEvent{id, std::move(event)}); }
   void Delta(RequestId id, std::string text) {
-    Tell(id, quire::api::TextDelta{.text = std::move(text), .logprobs = {}, .tokens = 1});
+    quire::api::TextDelta delta{.text = std::move(text), .logprobs = {}, .tokens = 1};
+    delta.token_ids = {7};
+    Tell(id, std::move(delta));
   }
 
   void On(const ipc::LoadModel& load) {
@@ -103,6 +113,8 @@ class FakeRunner {
     if (mode == "hang-load") SleepForEver();
     if (mode == "abort-load") Abort();
     if (mode == "exit-load") std::exit(3);
+    const std::filesystem::path mark = path.parent_path() / "was killed";
+    if (mode == "killed-once" && std::filesystem::create_directory(mark)) ::kill(::getpid(), SIGKILL);
     if (mode == "fail-load") {
       return Say(ipc::LoadFailed{{quire::api::ErrorCode::kBadModel, "model.gguf: truncated tensor"}});
     }
@@ -138,10 +150,13 @@ class FakeRunner {
 
   void On(const ipc::Submit& submit) {
     const auto* raw = std::get_if<quire::api::RawPrompt>(&submit.request.prompt);
-    Serve(submit.id, raw ? raw->text : "", submit.request.params.num_ctx);
+    Serve(submit, raw ? raw->text : "");
   }
 
-  void Serve(RequestId id, const std::string& what, int num_ctx) {
+  void Serve(const ipc::Submit& submit, const std::string& what) {
+    const RequestId id = submit.id;
+    const int num_ctx = submit.request.params.num_ctx;
+    const int resumed = static_cast<int>(submit.resume.deltas);
     if (what == "mute") return;                  // never taken up
     if (what == "early") return Delta(id, "x");  // text before PromptReady
     if (what == "refuse") {
@@ -154,14 +169,27 @@ class FakeRunner {
     }
     if (what == "unasked") return Say(ipc::Inspected{});
     Tell(id, quire::api::PromptReady{.prompt_tokens = 11, .cached_tokens = 3});
-    if (what == "die") {
-      Delta(id, "last words");
+    if (what == "die" || what == "crash") {
+      if (resumed == 0) Delta(id, "last words");
+      if (what == "crash") Abort();
       ::kill(::getpid(), SIGKILL);
+    }
+    if (what == "stop") ::kill(::getpid(), SIGSTOP);
+    if (what == "circle") {
+      stuck_ = true;
+      return;
+    }
+    if (what == "seed") {
+      if (resumed == 0) Delta(id, std::to_string(submit.request.params.seed));
+      if (resumed == 0) ::kill(::getpid(), SIGKILL);
+      Delta(id, " " + std::to_string(submit.request.params.seed));
+      return Tell(id, quire::api::Finished{});
     }
     if (what == "hang up") {
       ::close(fd_);
       SleepForEver();
     }
+    if (what == "flood" && resumed > 0) return Write(std::string(64, '\x5a'));
     if (what == "flood") {
       for (int i = 0; i <= ipc::kInitialCredit; ++i) Delta(id, "x");
     }
@@ -172,6 +200,8 @@ class FakeRunner {
     }
     Answer& answer = answers_[id];
     answer.stalled = what == "stall";
+    answer.next = resumed;
+    answer.credit = submit.resume.credit;
     answer.deltas = what.starts_with("answer ") ? std::stoi(what.substr(7)) : 0;
   }
 
@@ -211,6 +241,8 @@ class FakeRunner {
   ipc::FrameReader frames_;
   std::map<RequestId, Answer> answers_;
   bool stubborn_ = false;
+  bool stuck_ = false;
+  uint64_t progress_ = 0;
 };
 
 }  // namespace

@@ -51,10 +51,12 @@ class IoLoop {
     return Spawn(AsValue(std::move(work)));
   }
 
-  // Steps until the condition holds. A minute without any step is taken for a hang.
+  // Steps until the condition holds. A minute is taken for a hang.
   template <class Condition>
   void RunUntil(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it does not come to that");
       context_->restart();
       if (context_->run_one_for(std::chrono::minutes(1)) == 0)
         throw std::runtime_error("nothing happens any more");

@@ -138,41 +138,6 @@ class Answers(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    def test_a_killed_runner_ends_its_streams_and_the_next_request_works(self):
-        with Daemon() as daemon:
-            connection = daemon.connect()
-            connection.request("POST", "/api/generate", json.dumps(endless()))
-            reply = connection.getresponse()
-            first = reply.readline()
-            self.assertIn("response", json.loads(first))
-            (pid,) = daemon.runner_pids()
-            os.kill(pid, signal.SIGKILL)
-            lines = [json.loads(line) for line in reply.read().splitlines()]
-            self.assertIn("error", lines[-1])
-            self.assertNotIn("done", lines[-1])
-            self.assertTrue(all("response" in line for line in lines[:-1]))
-            # The same connection serves the next request, by a new runner.
-            connection.request("POST", "/api/chat", json.dumps(greedy("Hello!") | {"stream": False}))
-            again = json.loads(connection.getresponse().read())
-            self.assertEqual("Hello! How can I help you?", again["message"]["content"])
-            self.assertNotEqual([pid], daemon.runner_pids())
-
-    def test_a_runner_killed_before_the_first_byte_is_a_plain_error(self):
-        with Daemon() as daemon:
-            daemon.post("/api/generate", {"model": MODEL})
-            (pid,) = daemon.runner_pids()
-            os.kill(pid, signal.SIGSTOP)
-            connection = daemon.connect()
-            connection.request("POST", "/v1/chat/completions", json.dumps(
-                {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}))
-            for _ in range(20):  # by then the request, which was sent before, waits for the runner
-                self.assertEqual(200, daemon.get("/api/tags").status)
-            time.sleep(0.3)
-            os.kill(pid, signal.SIGKILL)
-            reply = connection.getresponse()
-            self.assertEqual(500, reply.status)
-            self.assertEqual("api_error", json.loads(reply.read())["error"]["type"])
-
     def test_runners_end_with_the_daemon(self):
         with Daemon() as daemon:
             daemon.post("/api/generate", {"model": MODEL})
