@@ -59,7 +59,8 @@ api::Result<void> RegisterBundled(ModelStore& store, const fs::path& models_dir)
 
 std::optional<fs::path> FindBundledModels(const fs::path& executable_dir) {
   const fs::path source_tree = executable_dir / ".." / ".." / ".." / "packaging" / "models";
-  for (const fs::path& candidate : {source_tree, fs::path(kInstalled)}) {
+  const fs::path beside = executable_dir / ".." / "share" / "quire" / "models";
+  for (const fs::path& candidate : {source_tree, beside, fs::path(kInstalled)}) {
     std::error_code error;
     if (fs::is_regular_file(candidate / kWeights, error)) return candidate;
   }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the public conformance suite (real npm clients) and what is added to it in own/ against the real daemon.
+"""Runs the public conformance suite (real npm clients) and what is added to it in own/ against the daemon as it is
+installed: into WORK_FOLDER/root, as a package would install it.
 
 Every case must pass, but for those in pending.txt, which belong to endpoints this version does not have; a pending case
 that passes is a failure too, so that the list says what is true. Without Node.js >= 20.11, or where no npm registry can
 be reached, nothing is run: exit code 77 (ctest's "skipped"), the reason in WORK_FOLDER/skipped.txt.
 
-usage: run.py WORK_FOLDER
+usage: run.py WORK_FOLDER BUILD_FOLDER
 """
 import json
 import os
@@ -19,6 +20,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent / "e2e"))
+import harness  # noqa: E402
 from harness import MODEL, Daemon  # noqa: E402
 
 SKIPPED = 77
@@ -61,7 +63,15 @@ def with_node(work):
     return environment
 
 
-def install(work, environment):
+def install_daemon(work, build):
+    root = work / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    subprocess.run(["cmake", "--install", build, "--prefix", "/usr"], env=os.environ | {"DESTDIR": str(root)}, check=True,
+                   stdout=subprocess.DEVNULL)
+    harness.BIN = root / "usr/bin"
+
+
+def install_clients(work, environment):
     """A copy of the suite with its clients."""
     shutil.rmtree(work / "test", ignore_errors=True)
     shutil.copytree(HERE / "suite", work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
@@ -115,7 +125,8 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     (work / "skipped.txt").unlink(missing_ok=True)
     environment = with_node(work)
-    install(work, environment)
+    install_clients(work, environment)
+    install_daemon(work, sys.argv[2])
     pending = {line for line in (HERE / "pending.txt").read_text().splitlines() if line and not line.startswith("#")}
     rows = run_suite(work, environment)
     faults = judge(rows, pending)

@@ -3,7 +3,7 @@
 
     tests/system/package_test.py build/release/quire_0.20.0_amd64.deb [FOLDER]
 
-As root, on a machine with debootstrap, systemd-nspawn and a Debian mirror (MIRROR, default deb.debian.org). FOLDER
+As root, on a machine with debootstrap, systemd-nspawn and a Debian mirror (MIRROR, default that of apt). FOLDER
 (default /var/tmp/quire-system) keeps the bare system, so that a second run starts sooner; what is booted is a copy.
 """
 import http.client
@@ -134,7 +134,7 @@ class Load:
 def prepare(folder, package):
     base = folder / "base"
     if not (base / "etc/debian_version").exists():
-        mirror = os.environ.get("MIRROR", "http://deb.debian.org/debian")
+        mirror = os.environ.get("MIRROR") or run("apt-get", "indextargets", "--format", "$(REPO_URI)").stdout.split()[0]
         run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", base, mirror)
     root = folder / "root"
     if root.exists():
