@@ -48,8 +48,8 @@ class FakeBackend : public Backend {
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
 
-  // Ends every hold.
-  void LetGo() { held_.cancel(); }
+  // Ends every hold, also those that are reached later.
+  void LetGo() { held_.expires_at(std::chrono::steady_clock::time_point::min()); }
 
   Script script;
   Seen seen;

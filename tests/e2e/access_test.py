@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from harness import BIN, MODEL, TIMEOUT_S, Daemon
+from harness import BIN, MODEL, ROOT, TIMEOUT_S, Daemon
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -265,6 +265,14 @@ class Metrics(unittest.TestCase):
             self.assertGreater(values[f'quire_memory_rss_bytes{{process="runner:{MODEL}:latest"}}'], 1 << 20)
             self.assertGreater(values['quire_memory_rss_bytes{process="quired"}'], 1 << 20)
             self.assertEqual(daemon.get("/readyz").status, 200)
+
+    def test_dashboard_and_alerts_ask_for_what_there_is(self):
+        there = set(re.findall(r'"(quire_[a-z_]+)"', (ROOT / "server/metrics.cc").read_text()))
+        for name in ("grafana-dashboard.json", "alerts.yml"):
+            asked = set(re.findall(r"quire_[a-z_]+", (ROOT / "packaging/monitoring" / name).read_text()))
+            self.assertTrue(asked)
+            self.assertFalse({re.sub("_bucket$", "", metric) for metric in asked} - there)
+        json.loads((ROOT / "packaging/monitoring/grafana-dashboard.json").read_text())
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Machine:
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.leader = int(wait_until("a first process", self.first_child))
         wait_until("the end of booting", lambda: self("systemctl", "is-system-running", check=False).stdout.strip()
-                   in ("running", "degraded"))
+                   in ("running", "degraded"), 300)
 
     def first_child(self):
         path = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
@@ -136,16 +136,16 @@ def prepare(folder, package):
     if not (base / "etc/debian_version").exists():
         mirror = os.environ.get("MIRROR") or run("apt-get", "indextargets", "--format", "$(REPO_URI)").stdout.split()[0]
         run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", base, mirror)
+    # The packages it depends on come first: the machine that boots has no network.
+    depends = run("dpkg-deb", "-f", package, "Depends").stdout
+    names = [re.split(r"[ (|]", item.strip())[0] for item in depends.split(",")]
+    run("chroot", base, "apt-get", "update", "-qq")
+    run("chroot", base, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq",
+        "--no-install-recommends", *names)
     root = folder / "root"
     if root.exists():
         shutil.rmtree(root)
     run("cp", "-a", "--reflink=auto", base, root)
-    # The packages it depends on come first: the machine that boots has no network.
-    depends = run("dpkg-deb", "-f", package, "Depends").stdout
-    names = [re.split(r"[ (|]", item.strip())[0] for item in depends.split(",")]
-    run("chroot", root, "apt-get", "update", "-qq")
-    run("chroot", root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq",
-        "--no-install-recommends", *names)
     shutil.copy(package, root / "root/quire.deb")
     return root
 
