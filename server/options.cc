@@ -261,7 +261,7 @@ constexpr std::array kTable = {
     OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "100MiB", "Largest request body",
                [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }, Takes::kValue,
                Changes::kAtReload},
-    OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "1024", "Connections open at once",
+    OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "4096", "Connections open at once",
                [](Options& o, std::string_view t) { return SetWhole(o.max_connections, t, 1U, 1U << 20); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--idle-timeout", "QUIRE_IDLE_TIMEOUT", "DURATION", "2m",

@@ -65,6 +65,13 @@ void LookAtPath(Findings& findings, const std::string& what, const fs::path& pat
   }
 }
 
+// The folder, or the nearest one above it that there is: the daemon makes the rest.
+fs::path NearestThere(fs::path path) {
+  std::error_code ec;
+  while (!fs::exists(path, ec) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
 void LookAtSpace(Findings& findings, const fs::path& path) {
   struct statvfs disk {};
   if (::statvfs(path.c_str(), &disk) != 0) return;
@@ -133,8 +140,9 @@ int Doctor(const DoctorOptions& options) {
     findings.Bad("settings", settings.error().message);
   } else {
     findings.Good("settings", service ? kConfig : "of this shell");
-    LookAtPath(findings, "models", settings->models, *person, server::Need::kWrite);
-    LookAtSpace(findings, settings->models);
+    const fs::path models = NearestThere(settings->models);
+    LookAtPath(findings, "models", models, *person, server::Need::kWrite);
+    LookAtSpace(findings, models);
     for (const auto& [what, path] :
          {std::pair{"certificate", settings->tls_certificate}, {"private key", settings->tls_private_key}}) {
       if (!path.empty()) LookAtPath(findings, what, path, *person, server::Need::kRead);

@@ -102,23 +102,32 @@ def content(body):
 
 
 class Load:
-    """Clients that ask again and again, each time over a new connection."""
+    """Clients that ask again and again: half of them each time over a new connection, half over one that they keep
+    as long as the server does."""
 
     def __init__(self, machine, answer, clients=8):
         self.answer = answer
         self.ended = threading.Event()
         self.outcomes = []
-        self.threads = [threading.Thread(target=self.ask, args=[machine.leader]) for _ in range(clients)]
+        self.threads = [threading.Thread(target=self.ask, args=[machine.leader, number % 2 == 0])
+                        for number in range(clients)]
 
-    def ask(self, leader):
+    def ask(self, leader, keep):
         enter_network(leader)
+        connection = http.client.HTTPConnection("127.0.0.1", 11434, timeout=120)
         while not self.ended.is_set():
             try:
-                status, body = request("POST", "/api/chat", CHAT)
-                good = status == 200 and content(body) == self.answer
-                self.outcomes.append("good" if good else f"status {status} {body[:100]}")
+                connection.request("POST", "/api/chat", json.dumps(CHAT))
+                reply = connection.getresponse()
+                body = reply.read()
+                good = reply.status == 200 and content(body) == self.answer
+                self.outcomes.append("good" if good else f"status {reply.status} {body[:100]}")
             except (OSError, http.client.HTTPException) as error:
-                self.outcomes.append(f"{type(error).__name__} {error}")
+                self.outcomes.append(f"{type(error).__name__} {error}, keep={keep}")
+                connection.close()
+            if not keep:
+                connection.close()
+        connection.close()
 
     def __enter__(self):
         for thread in self.threads:
