@@ -15,6 +15,9 @@ namespace {
 // does.
 constexpr int64_t kUnlimitedContexts = 10;
 
+// A token may make several deltas (text, calls, what the end of the answer lets go): so many are always left.
+constexpr int32_t kCreditReserve = 4;
+
 constexpr int32_t kForcedMax = 32;  // tokens in one go
 
 int64_t Nanoseconds(Clock::duration duration) {
@@ -62,6 +65,7 @@ Generation::Generation(Setup setup, int32_t context_max,
       arrived_(setup.arrived) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
   Replay(setup.resume);
+  credit_ -= kCreditReserve;
 }
 
 void Generation::Replay(const api::ipc::Resume& resume) {

@@ -152,6 +152,25 @@ class Routes(unittest.TestCase):
             self.assertEqual(reply.status, 400, fields)
             self.assertEqual(reply.json["error"]["type"], "invalid_request_error")
 
+    def test_hostile_formats_are_done_or_refused(self):
+        deep = {"type": "integer"}
+        for _ in range(400):
+            deep = {"type": "array", "items": deep}
+        some = [{"anyOf": [{"type": "object", "properties": {f"a{i}": {"const": j}}, "required": [f"a{i}"]}
+                           for j in range(3)]} for i in range(14)]
+        wide = {"type": "object", "properties": {f"p{i}": {"type": "string", "maxLength": 500} for i in range(300)}}
+        loop = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+        states = {"type": "string", "pattern": "^(a|b)*a(a|b){20}$"}
+        refused = [{"guided_json": one} for one in (deep, {"allOf": some}, wide, loop, states, {"$ref": "#"})]
+        refused += [{"guided_regex": one} for one in ("a" * 900_000, "((a{1,100}){1,100}){1,100}", "(", "a{9999999999}")]
+        for fields in refused:
+            reply = self.openai(**fields)
+            self.assertEqual(reply.status, 400, str(fields)[:200])
+            self.assertEqual(reply.json["error"]["type"], "invalid_request_error")
+        enum = [f"value {i}" for i in range(10_000)]
+        self.assertIn(json.loads(self.answer(guided_json={"enum": enum})), enum)
+        self.assertRegex(self.answer(guided_regex="(a|b){100}"), r"^[ab]{100}\Z")
+
 
 if __name__ == "__main__":
     unittest.main()
