@@ -256,6 +256,57 @@ def runner_killed(machine, answer):
     assert machine.main_pid() == daemon
 
 
+def story(number):
+    return {"model": MODEL, "prompt": f"Once upon a time there were {number} foxes", "stream": True,
+            "max_tokens": 400, "ignore_eos": True, "temperature": 1, "seed": number}
+
+
+class Stream(threading.Thread):
+    """One answer, event by event."""
+
+    def __init__(self, machine, number):
+        super().__init__()
+        self.leader, self.number = machine.leader, number
+        self.begun = threading.Event()
+        self.text, self.done = "", False
+
+    def run(self):
+        enter_network(self.leader)
+        connection = http.client.HTTPConnection("127.0.0.1", 11434, timeout=120)
+        connection.request("POST", "/v1/completions", json.dumps(story(self.number)))
+        for line in connection.getresponse():
+            event = line.removeprefix(b"data: ").strip()
+            self.done = self.done or event == b"[DONE]"
+            if event.startswith(b"{"):
+                self.text += "".join(choice["text"] for choice in json.loads(event)["choices"])
+            if self.text:
+                self.begun.set()
+        connection.close()
+
+
+def streams_go_on(machine):
+    step("a runner killed in the middle of 8 streams")
+
+    def answers(disturb):
+        streams = [Stream(machine, number) for number in range(8)]
+        for stream in streams:
+            stream.start()
+        for stream in streams:
+            assert stream.begun.wait(120)
+        if disturb:
+            running = sum(not stream.done for stream in streams)
+            machine("pkill", "-KILL", "-f", "quire-runner")
+            print(f"  killed while {running} of 8 streams ran")
+        for stream in streams:
+            stream.join()
+        assert all(stream.done for stream in streams), [stream.text[-100:] for stream in streams]
+        return [stream.text for stream in streams]
+
+    undisturbed = answers(False)
+    assert answers(True) == undisturbed
+    assert len(set(undisturbed)) > 1 and all(undisturbed)
+
+
 def keys(machine):
     step("keys")
     user = machine("quire", "key", "user", "--append", "/etc/quire/keys").stdout.strip()
@@ -338,6 +389,7 @@ def main():
         watchdog(machine, answer)
         crash(machine, answer)
         runner_killed(machine, answer)
+        streams_go_on(machine)
         user = keys(machine)
         reload(machine, user)
         upgrade(machine, user)
