@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Every test that docs/security.md names is there: GoogleTest cases, fuzzers, test files and their classes.
+
+usage: check_security_doc.py ROOT
+"""
+import pathlib
+import re
+import sys
+
+FOLDERS = ("api", "cache", "runner", "scheduler", "server", "tests")
+
+
+def missing(root):
+    files = [path for folder in FOLDERS for path in (root / folder).rglob("*")
+             if path.suffix in (".cc", ".py") or path.name == "CMakeLists.txt"]
+    names = {path.name for path in files}
+    text = "\n".join(path.read_text(errors="replace") for path in files)
+    for name in sorted(set(re.findall(r"`([^`\n]+)`", (root / "docs/security.md").read_text()))):
+        if case := re.fullmatch(r"([A-Z]\w+)\.(\w+|\*)", name):
+            test = case[2] if case[2] != "*" else ""
+            if not re.search(rf"TEST(_F|_P)?\({case[1]},\s*{test}", text):
+                yield name
+        elif name.startswith("quire_") and f"quire_fuzzer({name} " not in text:
+            yield name
+        elif found := re.fullmatch(r"(\w+\.(?:cc|py))(?: (\w+))?", name):
+            if found[1] not in names or (found[2] and not re.search(rf"^class {found[2]}\(", text, re.MULTILINE)):
+                yield name
+
+
+def main():
+    lacking = list(missing(pathlib.Path(sys.argv[1])))
+    for name in lacking:
+        print(f"docs/security.md names {name}, which is not there")
+    return 1 if lacking else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
