@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runner/jinja/unicode.h"
+#include "runner/prompt/go_prompt.h"
 
 namespace quire::runner {
 namespace {
@@ -37,6 +38,13 @@ std::vector<PromptSegment> Segments(const jinja::TrackedText& tracked, size_t en
   return segments;
 }
 
+std::tm Now() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm now = {};
+  localtime_r(&seconds, &now);
+  return now;
+}
+
 bool Contains(const api::Result<jinja::TrackedText>& rendered, std::string_view part) {
   return rendered && rendered->text.find(part) != std::string::npos;
 }
@@ -55,6 +63,32 @@ api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Parse(std::st
   made->no_tools_ = made->ProbeNoTools();
   made->style_ = made->ProbeArgumentStyle();
   return made;
+}
+
+api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::ParseGo(std::string_view source) {
+  auto parsed = gotemplate::Template::Parse(source);
+  if (parsed && !parsed->Uses("Messages") && !parsed->Uses("Response")) {
+    parsed = gotemplate::Template::Parse(std::string(source) + "{{ .Response }}");
+  }
+  if (!parsed) return std::unexpected(std::move(parsed).error());
+  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), {}, {}));
+  made->go_source_ = source;
+  return made;
+}
+
+bool PromptTemplate::UsesGo(std::string_view field) const {
+  const auto* go = std::get_if<gotemplate::Template>(&template_);
+  return go != nullptr && go->Uses(field);
+}
+
+api::Result<std::vector<PromptSegment>> PromptTemplate::RenderInsert(std::string_view prefix,
+                                                                     std::string_view suffix) const {
+  if (!CanInsert()) {
+    return api::Fail(api::ErrorCode::kUnsupported, "the model's template does not know .Suffix", "suffix");
+  }
+  const auto rendered = RenderGoInsert(std::get<gotemplate::Template>(template_), prefix, suffix, Now());
+  if (!rendered) return std::unexpected(rendered.error());
+  return Segments(*rendered, rendered->text.size());
 }
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Build(const weights::ModelFiles& files,
@@ -108,6 +142,11 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
                                                            bool add_generation_prompt, ArgumentStyle style,
                                                            const std::tm& now,
                                                            const ThinkingSwitch& thinking) const {
+  if (const auto* go = std::get_if<gotemplate::Template>(&template_)) {
+    return RenderGoPrompt(
+        *go, messages, tools_json, suffix, now,
+        {.set = thinking.on.has_value(), .on = thinking.on.value_or(false), .level = thinking.effort});
+  }
   auto message_list = MessagesValue(messages, style, suffix);
   if (!message_list) return std::unexpected(std::move(message_list).error());
   auto tools = ToolsValue(tools_json, no_tools_);
@@ -126,7 +165,8 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
   if (!thinking.effort.empty()) {
     variables.emplace_back("reasoning_effort", jinja::Value::String(thinking.effort));
   }
-  return template_.RenderTracked(jinja::Value::MakeDict(std::move(variables)), {.now = now});
+  return std::get<jinja::Template>(template_).RenderTracked(jinja::Value::MakeDict(std::move(variables)),
+                                                            {.now = now});
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
@@ -152,10 +192,7 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
                                                                const std::string& tools_json,
                                                                const ThinkingSwitch& thinking) const {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm now = {};
-  localtime_r(&seconds, &now);
-  return Render(messages, tools_json, now, thinking);
+  return Render(messages, tools_json, Now(), thinking);
 }
 
 }  // namespace quire::runner

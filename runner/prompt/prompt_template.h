@@ -8,10 +8,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "api/error.h"
 #include "api/request.h"
+#include "runner/gotemplate/template.h"
 #include "runner/jinja/template.h"
 #include "runner/prompt/message_values.h"
 #include "runner/weights/model_files.h"
@@ -42,6 +44,8 @@ class PromptTemplate {
   // The same from the template's text alone.
   static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source, std::string bos,
                                                                   std::string eos);
+  // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line.
+  static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source);
 
   // The prompt up to where the model's answer begins. A last message of the assistant's is an answer to go on
   // with: the prompt then ends right behind its content. `tools_json` is a JSON array in OpenAI's shape, or
@@ -56,6 +60,16 @@ class PromptTemplate {
                                                  const std::string& tools_json,
                                                  const ThinkingSwitch& thinking = {}) const;
 
+  // The prompt for what goes between two texts. kUnsupported: the template does not know .Suffix.
+  api::Result<std::vector<PromptSegment>> RenderInsert(std::string_view prefix,
+                                                       std::string_view suffix) const;
+  bool CanInsert() const { return UsesGo("Suffix"); }
+
+  // Whether this is a Go template that takes a field of this name.
+  bool UsesGo(std::string_view field) const;
+  // The template's text where it is a Go template, otherwise empty.
+  const std::string& go_source() const { return go_source_; }
+
   // How the template writes turns, seen from a conversation of one message.
   struct Turns {
     std::string user_turn;      // up to the answer
@@ -65,7 +79,7 @@ class PromptTemplate {
   std::optional<Turns> ProbeTurns() const;
 
  private:
-  PromptTemplate(jinja::Template parsed, std::string bos, std::string eos)
+  PromptTemplate(std::variant<jinja::Template, gotemplate::Template> parsed, std::string bos, std::string eos)
       : template_(std::move(parsed)), bos_(std::move(bos)), eos_(std::move(eos)) {}
 
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
@@ -75,7 +89,8 @@ class PromptTemplate {
   jinja::Value ProbeNoTools();
   ArgumentStyle ProbeArgumentStyle() const;
 
-  jinja::Template template_;
+  std::variant<jinja::Template, gotemplate::Template> template_;
+  std::string go_source_;
   std::string bos_;
   std::string eos_;
   jinja::Value no_tools_;  // what stands for no tools: None, or an empty list

@@ -20,13 +20,14 @@ MAY_INCLUDE = {
     "tests": {"api", "cache", "runner", "scheduler", "server"},
     "runner": {"api", "cache"},
     "runner/jinja": {"api"},
+    "runner/gotemplate": {"api", "runner/jinja"},
     "runner/weights": {"api"},
     "runner/kernels": {"api", "cache", "runner/weights"},
     "runner/tokenizer": {"api", "runner/weights"},
     "runner/sampler": {"api"},
     "runner/output": {"api"},
     "runner/constraint": {"api"},
-    "runner/prompt": {"api", "runner/jinja", "runner/weights"},
+    "runner/prompt": {"api", "runner/gotemplate", "runner/jinja", "runner/weights"},
     "runner/models": {"api", "cache", "runner/kernels", "runner/weights"},
 }
 

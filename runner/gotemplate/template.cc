@@ -1,0 +1,61 @@
+#include "runner/gotemplate/template.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "runner/gotemplate/ast.h"
+#include "runner/gotemplate/interpreter.h"
+#include "runner/gotemplate/parser.h"
+#include "runner/jinja/runtime.h"
+#include "runner/jinja/unicode.h"
+
+namespace quire::runner::gotemplate {
+
+api::Result<Template> Template::Parse(std::string_view source, const jinja::Limits& limits) {
+  if (source.size() > limits.source_bytes_max) {
+    return api::Fail(api::ErrorCode::kBadModel,
+                     fmt::format("template: longer than {} bytes", limits.source_bytes_max));
+  }
+  if (!jinja::IsValidUtf8(source)) return api::Fail(api::ErrorCode::kBadModel, "template: not valid UTF-8");
+  try {
+    return Template(std::make_shared<const Program>(Parser(source, limits).Parse()));
+  } catch (const SyntaxError& error) {
+    return api::Fail(api::ErrorCode::kBadModel,
+                     fmt::format("template line {}: {}", error.line, error.message));
+  } catch (const std::bad_alloc&) {
+    return api::Fail(api::ErrorCode::kBadModel, "template: not enough memory to parse it");
+  }
+}
+
+bool Template::Uses(std::string_view field) const { return program_->fields.contains(field); }
+
+api::Result<jinja::TrackedText> Template::Render(std::span<const jinja::Value> data, bool stop_at_response,
+                                                 const std::tm& now) const {
+  jinja::Runtime runtime(program_->limits, now);
+  int line = 1;
+  try {
+    jinja::TrackedText result;
+    jinja::TextBuilder out(runtime.budget(), program_->limits.output_bytes_max);
+    Interpreter interpreter(*program_, runtime, out);
+    try {
+      for (size_t i = 0; i < data.size(); ++i) {
+        interpreter.Run(data[i], stop_at_response && i + 1 == data.size());
+      }
+    } catch (...) {
+      line = interpreter.line();
+      throw;
+    }
+    std::move(out).Release(result.text, result.untrusted);
+    return result;
+  } catch (const jinja::RenderError& error) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("template line {}: {}", line, error.message));
+  } catch (const std::bad_alloc&) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("template line {}: not enough memory", line));
+  }
+}
+
+}  // namespace quire::runner::gotemplate
