@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runner/weights/gguf.h"
+#include "runner/weights/packed_model.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"
 
@@ -196,6 +197,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(MappedFile file) {
                                     place.number + 1, place.count, SplitEnding(1, place.count)));
   }
   if (FindString(config, "general.architecture").empty()) return Refuse(path, "no general.architecture");
+  if (IsPacked(*contents)) return OpenPacked(std::move(files.front()), *std::move(contents));
   if (place.count > 1) {
     if (auto added = AddSplits(place.count, files, contents->tensors); !added) {
       return std::unexpected(added.error());

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/weights/hostile_files_testing.h"
+#include "runner/weights/quantize_model.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -64,6 +65,21 @@ TEST_F(GgufSplits, AreOneModel) {
   ASSERT_EQ((*files)->tensors().size(), 2U);
   EXPECT_EQ((*files)->Find("a")->data[0], std::byte{'a'});
   EXPECT_EQ((*files)->Find("b")->data[0], std::byte{'b'});
+}
+
+TEST_F(GgufSplits, BecomeOneFile) {
+  Write(1, {.tensor = "a"});
+  Write(2, {.tensor = "b", .number = 1});
+  const auto whole = directory_.path() / "whole.gguf";
+  const auto done = QuantizeGguf(directory_.path() / "m-00001-of-00002.gguf", "", whole, 1);
+  ASSERT_TRUE(done) << done.error().message;
+  const auto files = Open(whole);
+  ASSERT_TRUE(files) << files.error().message;
+  EXPECT_EQ((*files)->architecture(), "tiny");
+  EXPECT_FALSE((*files)->config().contains("split.count"));
+  ASSERT_EQ((*files)->tensors().size(), 2U);
+  EXPECT_EQ((*files)->Find("a")->data[0], std::byte{'a'});
+  EXPECT_EQ((*files)->Find("b")->data[31], std::byte{'b'});
 }
 
 TEST_F(GgufSplits, OneThatIsMissingOrStrangeIsNamed) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -45,9 +46,19 @@ const Mix* FindMix(std::string_view name) {
 }
 
 // Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections.
-constexpr std::string_view kLeftAlone[] = {"_norm.weight",  "ffn_gate_inp.weight", "altup",
-                                           "laurel",        "ssm_conv1d",          "shortconv.conv.weight",
-                                           "position_embd", "token_types",         "per_layer_model_proj"};
+constexpr std::string_view kLeftAlone[] = {"_norm.weight",
+                                           "ffn_gate_inp.weight",
+                                           "altup",
+                                           "laurel",
+                                           "ssm_conv1d",
+                                           "shortconv.conv.weight",
+                                           "position_embd",
+                                           "token_types",
+                                           "per_layer_model_proj",
+                                           ".conv.weight",
+                                           "conv1d.weight",
+                                           "mlp.gate.weight",
+                                           "feed_forward.gate.weight"};
 
 bool IsFloat(DataType type) { return BlockElements(type) == 1; }
 
@@ -67,6 +78,19 @@ bool GetsMoreBits(size_t place, size_t places) {
   return place < places / 8 || place >= 7 * places / 8 || (place - places / 8) % 3 == 2;
 }
 
+std::vector<DataType> TypesOf(const std::vector<Tensor>& tensors) {
+  std::vector<DataType> types;
+  types.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) types.push_back(tensor.type);
+  return types;
+}
+
+// Rows from `first` on, as many as `to` takes.
+void CopyRows(const Tensor& tensor, int64_t first, std::span<std::byte> to) {
+  const size_t begin = static_cast<size_t>(first) * RowBytes(tensor.type, tensor.columns());
+  std::memcpy(to.data(), tensor.data.data() + begin, to.size());
+}
+
 // The type that each tensor gets.
 std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view mix) {
   std::map<std::string_view, std::vector<std::pair<int64_t, size_t>>>
@@ -76,11 +100,12 @@ std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view mix) {
     const auto [block, kind] = BlockOf(tensors[i].name);
     kinds[kind].emplace_back(block, i);
   }
-  const bool tied = files.Find("output.weight") == nullptr;
+  const bool tied = files.Find("output.weight") == nullptr && files.Find("lm_head.weight") == nullptr;
   std::vector<DataType> types(tensors.size());
   for (auto& [kind, members] : kinds) {
     std::ranges::sort(members);
-    const bool is_output = kind == (tied ? "token_embd.weight" : "output.weight");
+    const bool is_output = tied ? kind == "token_embd.weight" || kind.ends_with("embed_tokens.weight")
+                                : kind == "output.weight" || kind == "lm_head.weight";
     for (size_t place = 0; place < members.size(); ++place) {
       const size_t index = members[place].second;
       types[index] = QuantizedType(mix, tensors[index], is_output, place, members.size());
@@ -114,8 +139,10 @@ DataType QuantizedType(std::string_view mix_name, const Tensor& tensor, bool is_
 }
 
 api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_view mix,
-                               const std::filesystem::path& to, int threads) {
-  if (FindMix(mix) == nullptr) {
+                               const std::filesystem::path& to, int threads,
+                               const std::function<void(float)>& on_progress) {
+  const bool as_they_are = mix.empty();
+  if (!as_they_are && FindMix(mix) == nullptr) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("{} is not a quantisation to write; these are: {}", Quoted(mix),
                                  fmt::join(QuantizationNames(), ", ")));
@@ -131,26 +158,36 @@ api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_vi
 
   GgufWriter writer;
   for (const GgufPair& pair : first->pairs) {
-    const bool replaced = pair.key == "general.file_type" || pair.key == "general.quantization_version" ||
-                          pair.key == "general.alignment" || pair.key.starts_with("split.");
-    if (!replaced) writer.Add(pair.key, pair.typed_value);
+    const bool by_type = pair.key == "general.file_type" || pair.key == "general.quantization_version";
+    const bool by_layout = pair.key == "general.alignment" || pair.key.starts_with("split.");
+    if (!by_layout && (as_they_are || !by_type)) writer.Add(pair.key, pair.typed_value);
   }
-  writer.AddUint32("general.quantization_version", 2);
-  writer.AddUint32("general.file_type", static_cast<uint32_t>(*GgufFileTypeNamed(mix)));
+  if (!as_they_are) {
+    writer.AddUint32("general.quantization_version", 2);
+    writer.AddUint32("general.file_type", static_cast<uint32_t>(*GgufFileTypeNamed(mix)));
+  }
 
   const std::vector<Tensor>& tensors = (*files)->tensors();
-  const std::vector<DataType> types = PlanTypes(**files, mix);
+  const std::vector<DataType> types = as_they_are ? TypesOf(tensors) : PlanTypes(**files, mix);
+  size_t total_bytes = 0, written_bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!IsFloat(tensors[i].type)) {
+    if (!as_they_are && !IsFloat(tensors[i].type)) {
       return api::Fail(api::ErrorCode::kBadModel,
                        fmt::format("{}: tensor {} is {} already; only F32, F16 and BF16 "
                                    "are quantised",
                                    (*files)->path(), Quoted(tensors[i].name), Name(tensors[i].type)));
     }
     writer.AddTensor(tensors[i].name, types[i], tensors[i].shape);
+    total_bytes += static_cast<size_t>(tensors[i].rows()) * RowBytes(types[i], tensors[i].columns());
   }
   return writer.Write(to, [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {
-    ConvertRows(tensors[tensor], types[tensor], row, rows, std::max(1, threads), data);
+    if (as_they_are) {
+      CopyRows(tensors[tensor], row, data);
+    } else {
+      ConvertRows(tensors[tensor], types[tensor], row, rows, std::max(1, threads), data);
+    }
+    written_bytes += data.size();
+    if (on_progress) on_progress(static_cast<float>(written_bytes) / static_cast<float>(total_bytes));
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -21,11 +22,13 @@ std::vector<std::string_view> QuantizationNames();
 DataType QuantizedType(std::string_view mix, const Tensor& tensor, bool is_output, size_t place,
                        size_t places);
 
-// Reads a GGUF model of F32, F16 or BF16 (all its splits) and writes one file with all of it.
+// Reads a GGUF model of F32, F16 or BF16 (all its splits) and writes one file with all of it. With an empty
+// mix the tensors stay as they are, whatever they are: only the splits become one file.
 // kInvalidArgument for a mix that is not known; kBadModel "FILE: reason" when the model is broken or
 // quantised already; kInternal when writing fails. `threads` >= 1 quantise at once. Memory: some tens of
-// megabytes.
+// megabytes. `on_progress`, unless empty, is told of the fraction written, now and then.
 api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_view mix,
-                               const std::filesystem::path& to, int threads);
+                               const std::filesystem::path& to, int threads,
+                               const std::function<void(float fraction)>& on_progress = {});
 
 }  // namespace quire::runner::weights

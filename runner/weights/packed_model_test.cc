@@ -1,0 +1,94 @@
+#include "runner/weights/packed_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runner/weights/gguf_writer.h"
+#include "runner/weights/quantize_model.h"
+
+namespace quire::runner::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr const char* kDemo = "packaging/models/quire-demo";
+
+class PackedModelTest : public ::testing::Test {
+ protected:
+  PackedModelTest() {
+    std::string name = (fs::temp_directory_path() / "quire-packed-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~PackedModelTest() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+TEST_F(PackedModelTest, IsTheDirectoryAgain) {
+  ASSERT_TRUE(PackHuggingFace(kDemo, folder_ / "m.gguf"));
+  const auto before = Open(kDemo);
+  const auto after = Open(folder_ / "m.gguf");
+  ASSERT_TRUE(before) << before.error().message;
+  ASSERT_TRUE(after) << after.error().message;
+  EXPECT_EQ((*after)->format(), Format::kHuggingFace);
+  EXPECT_EQ((*after)->architecture(), (*before)->architecture());
+  EXPECT_EQ((*after)->config(), (*before)->config());
+  EXPECT_EQ((*after)->generation_config(), (*before)->generation_config());
+  EXPECT_EQ((*after)->tokenizer_config(), (*before)->tokenizer_config());
+  EXPECT_EQ((*after)->tokenizer_json(), (*before)->tokenizer_json());
+  EXPECT_EQ((*after)->chat_template(), (*before)->chat_template());
+  EXPECT_EQ((*after)->end_of_generation_ids(), (*before)->end_of_generation_ids());
+  ASSERT_EQ((*after)->tensors().size(), (*before)->tensors().size());
+  for (const Tensor& tensor : (*before)->tensors()) {
+    const Tensor* packed = (*after)->Find(tensor.name);
+    ASSERT_NE(packed, nullptr) << tensor.name;
+    EXPECT_EQ(packed->type, tensor.type);
+    EXPECT_EQ(packed->shape, tensor.shape);
+    EXPECT_TRUE(std::ranges::equal(packed->data, tensor.data)) << tensor.name;
+  }
+}
+
+TEST_F(PackedModelTest, IsQuantised) {
+  ASSERT_TRUE(PackHuggingFace(kDemo, folder_ / "m.gguf"));
+  const auto done = QuantizeGguf(folder_ / "m.gguf", "Q8_0", folder_ / "q.gguf", 1);
+  ASSERT_TRUE(done) << done.error().message;
+  const auto files = Open(folder_ / "q.gguf");
+  ASSERT_TRUE(files) << files.error().message;
+  EXPECT_EQ((*files)->format(), Format::kHuggingFace);
+  EXPECT_LT(fs::file_size(folder_ / "q.gguf"), fs::file_size(folder_ / "m.gguf"));
+}
+
+TEST_F(PackedModelTest, BrokenOnesAreRefused) {
+  const auto refused = [&](const std::function<void(GgufWriter&)>& fill) {
+    fs::remove(folder_ / "x.gguf");
+    GgufWriter writer;
+    fill(writer);
+    EXPECT_TRUE(writer.Write(folder_ / "x.gguf", {}));
+    const auto files = Open(folder_ / "x.gguf");
+    return files ? "opened" : files.error().message;
+  };
+  EXPECT_THAT(refused([](GgufWriter& w) {
+                w.AddText("general.architecture", "lfm2");
+                w.AddText("quire.huggingface.config", "{");
+              }),
+              HasSubstr("quire.huggingface.config"));
+  EXPECT_THAT(refused([](GgufWriter& w) {
+                w.AddText("general.architecture", "lfm2");
+                w.AddText("quire.huggingface.config", "[]");
+              }),
+              HasSubstr("not a JSON object"));
+  EXPECT_THAT(refused([](GgufWriter& w) {
+                w.AddText("general.architecture", "lfm2");
+                w.AddText("quire.huggingface.config", R"({"model_type":"llama"})");
+              }),
+              HasSubstr("model_type"));
+  EXPECT_FALSE(PackHuggingFace(folder_, folder_ / "y.gguf"));
+}
+
+}  // namespace
+}  // namespace quire::runner::weights
