@@ -133,6 +133,9 @@ api::Result<ModelDetails> ParseModelConfig(std::string_view text) {
   fields.Get("model_family", details.family);
   fields.Get("model_type", details.parameter_size);
   fields.Get("file_type", details.quantization_level);
+  fields.Get("requires", details.requires_version);
+  fields.Get("renderer", details.renderer);
+  fields.Get("parser", details.parser);
   if (const Json* families = fields.FindArray("model_families")) {
     for (const Json& family : *families) {
       if (!family.is_string()) return Refuse("model_families is not a list of strings");
@@ -155,6 +158,11 @@ std::string WriteModelConfig(const ModelDetails& details, const std::vector<Laye
   json["model_families"] = details.families;
   json["model_type"] = details.parameter_size;
   json["file_type"] = details.quantization_level;
+  for (const auto& [key, value] : {std::pair{"requires", &details.requires_version},
+                                   {"renderer", &details.renderer},
+                                   {"parser", &details.parser}}) {
+    if (!value->empty()) json[key] = *value;
+  }
   json["architecture"] = "amd64";
   json["os"] = "linux";
   json["rootfs"] = std::move(rootfs);

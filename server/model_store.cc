@@ -17,6 +17,7 @@
 #include "server/sha256.h"
 #include "server/staging.h"
 #include "server/store_files.h"
+#include "server/store_garbage.h"
 #include "server/store_layout.h"
 
 namespace quire::server {
@@ -64,9 +65,12 @@ class ModelReader {
  public:
   ModelReader(const StoreDirectory& root, const api::ModelName& name) : root_(root), name_(name) {}
 
-  // kBadModel when anything is broken or missing.
+  // kBadModel when anything is broken or missing. A model that is replaced meanwhile takes blobs with it that
+  // its manifest named: then the new one is read.
   api::Result<StoredModel> Read() {
+    constexpr int kTries = 16;
     auto model = ReadAll();
+    for (int tried = 1; !model && tried < kTries && manifest_ != ManifestText(); ++tried) model = ReadAll();
     if (!model) {
       return api::Fail(api::ErrorCode::kBadModel,
                        fmt::format("model \"{}\" is broken: {}", name_.Display(), model.error().message));
@@ -75,13 +79,22 @@ class ModelReader {
   }
 
  private:
+  // Empty when it cannot be read.
+  std::string ManifestText() const {
+    const auto tags = EnterModel(root_, name_, false);
+    const auto text = tags ? tags->Read(name_.tag, kManifestBytesMax) : std::unexpected(tags.error());
+    return text.value_or("");
+  }
+
   api::Result<StoredModel> ReadAll() {
+    manifest_.clear();
     const auto tags = EnterModel(root_, name_, false);
     if (!tags) return std::unexpected(tags.error());
     const auto status = tags->Status(name_.tag);
     if (!status) return std::unexpected(status.error());
     const auto text = tags->Read(name_.tag, kManifestBytesMax);
     if (!text) return std::unexpected(text.error());
+    manifest_ = *text;
     const auto manifest = ParseManifest(*text);
     if (!manifest) return In(tags->path() / name_.tag, manifest.error());
     auto blobs = root_.Enter(kBlobs);
@@ -166,6 +179,7 @@ class ModelReader {
 
   const StoreDirectory& root_;
   const api::ModelName& name_;
+  std::string manifest_;  // as it was read last
 };
 
 // Puts a model's blobs and, last, its manifest in place. REQUIRES: the store's lock is held.
@@ -249,10 +263,7 @@ class ModelWriter {
   api::Result<void> WriteManifestFile(const api::ModelName& name) {
     const auto tags = EnterModel(root_, name, true);
     if (!tags) return std::unexpected(tags.error());
-    const std::string text = WriteManifest(manifest_);
-    // The same model again keeps its time of change.
-    if (const auto stored = tags->Read(name.tag, kManifestBytesMax); stored && *stored == text) return {};
-    return tags->Write(name.tag, text);
+    return ReplaceManifest(root_, name, *tags, WriteManifest(manifest_));
   }
 
   void Note(const std::string& blob, bool existed) {

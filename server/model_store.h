@@ -27,8 +27,10 @@ struct ModelDetails {
   std::string format = "gguf";
   std::string family;
   std::vector<std::string> families;
-  std::string parameter_size;      // "5.3M"
-  std::string quantization_level;  // "F16"
+  std::string parameter_size;              // "5.3M"
+  std::string quantization_level;          // "F16"
+  std::string requires_version = {};       // "0.14.0": what the model's maker says it needs, or empty
+  std::string renderer = {}, parser = {};  // Ollama's names of what it has built in for the model, or empty
 };
 
 // One file below blobs/ as a manifest names it.
@@ -53,6 +55,10 @@ struct StoredModel {
   std::vector<api::Message> messages;
   std::vector<Layer>
       other_layers;  // of kinds that are not read here (projectors): kept when a model is made of it
+
+  // What the runner renders prompts with before the weights' own chat template: models with a renderer have a
+  // template that says nothing.
+  std::string TemplateInUse() const { return details.renderer.empty() ? go_template : std::string(); }
 };
 
 // What a model is made of.
@@ -98,6 +104,7 @@ class ModelStore {
 
   // Blobs by name ("sha256-<64 hex>").
   bool HasBlob(const std::string& blob) const;
+  int64_t BlobSize(const std::string& blob) const;  // bytes; 0 when there is none
   std::filesystem::path BlobPath(const std::string& blob) const;
   // Bytes go in with BlobUpload::Append; FinishUpload() checks and publishes them.
   api::Result<BlobUpload> BeginUpload() const;
@@ -105,6 +112,8 @@ class ModelStore {
   // A directory for files that are to become blobs, and one of them as a blob; the value is the blob's name.
   api::Result<Staging> MakeStaging() const;
   api::Result<std::string> Adopt(const Staging& staging, const std::string& file) const;
+  // A blob under another name in the directory.
+  api::Result<void> Lend(const std::string& blob, const Staging& staging, const std::string& file) const;
 
   const std::filesystem::path& root() const { return root_; }
 

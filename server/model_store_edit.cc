@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <utility>
 
 #include "server/model_manifest.h"
 #include "server/model_store.h"
 #include "server/sha256.h"
+#include "server/store_garbage.h"
 #include "server/store_layout.h"
 
 namespace quire::server {
@@ -27,43 +27,6 @@ api::Result<LockedRoot> LockRoot(const std::filesystem::path& path) {
   auto lock = root->Lock(kLockFile);
   if (!lock) return std::unexpected(lock.error());
   return LockedRoot{std::move(*root), std::move(*lock)};
-}
-
-void AddBlobs(const Manifest& manifest, std::set<std::string>& blobs) {
-  blobs.insert(manifest.config.blob);
-  for (const Layer& layer : manifest.layers) blobs.insert(layer.blob);
-}
-
-// The blobs of all models; nothing when some manifest cannot be read, for then nobody knows.
-std::optional<std::set<std::string>> BlobsInUse(const StoreDirectory& root) {
-  std::set<std::string> blobs;
-  for (const api::ModelName& name : StoredNames(root)) {
-    const auto tags = EnterModel(root, name, false);
-    const auto text = tags ? tags->Read(name.tag, kManifestBytesMax) : std::unexpected(tags.error());
-    const auto manifest = text ? ParseManifest(*text) : std::unexpected(text.error());
-    if (!manifest) {
-      spdlog::warn("no blobs are removed: the manifest of {} cannot be read: {}", name.Display(),
-                   manifest.error().message);
-      return std::nullopt;
-    }
-    AddBlobs(*manifest, blobs);
-  }
-  return blobs;
-}
-
-void RemoveUnused(const StoreDirectory& root, const Manifest& deleted) {
-  const auto used = BlobsInUse(root);
-  const auto blobs = root.Enter(kBlobs);
-  if (!used || !blobs) return;
-  std::set<std::string> candidates;
-  AddBlobs(deleted, candidates);
-  for (const std::string& blob : candidates) {
-    if (used->contains(blob)) continue;
-    const auto removed = blobs->Remove(blob);
-    if (!removed && removed.error().code != api::ErrorCode::kNotFound) {
-      spdlog::warn("left: {}", removed.error().message);
-    }
-  }
 }
 
 // The directories of a name that has no tag left; the first that is not empty ends it.
@@ -94,7 +57,7 @@ api::Result<void> ModelStore::Copy(const api::ModelName& from, const api::ModelN
   const api::ModelName target = StoredNameOf(root, to).value_or(to);
   const auto tags = EnterModel(root, target, true);
   if (!tags) return std::unexpected(tags.error());
-  return tags->Write(target.tag, *text);
+  return ReplaceManifest(root, target, *tags, *text);
 }
 
 api::Result<std::string> ModelStore::Delete(const api::ModelName& name) {
@@ -110,13 +73,19 @@ api::Result<std::string> ModelStore::Delete(const api::ModelName& name) {
   if (auto removed = tags->Remove(stored->tag); !removed) return std::unexpected(removed.error());
   RemoveEmptyDirectories(root, *stored);
   if (!text) return std::string();
-  if (const auto manifest = ParseManifest(*text)) RemoveUnused(root, *manifest);
+  if (const auto manifest = ParseManifest(*text)) RemoveUnusedBlobs(root, *manifest);
   return Sha256Of(*text);
 }
 
 bool ModelStore::HasBlob(const std::string& blob) const {
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   return blobs && blobs->Status(blob);
+}
+
+int64_t ModelStore::BlobSize(const std::string& blob) const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  const auto status = blobs ? blobs->Status(blob) : std::unexpected(blobs.error());
+  return status ? status->size : 0;
 }
 
 std::filesystem::path ModelStore::BlobPath(const std::string& blob) const { return root_ / kBlobs / blob; }
@@ -148,6 +117,13 @@ api::Result<std::string> ModelStore::Adopt(const Staging& staging, const std::st
   if (auto moved = staging.directory().Move(file, *blobs, blob); !moved)
     return std::unexpected(moved.error());
   return blob;
+}
+
+api::Result<void> ModelStore::Lend(const std::string& blob, const Staging& staging,
+                                   const std::string& file) const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  if (!blobs) return std::unexpected(blobs.error());
+  return blobs->Link(blob, staging.directory(), file);
 }
 
 }  // namespace quire::server

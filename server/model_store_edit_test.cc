@@ -73,6 +73,25 @@ TEST_F(StoreEdit, DeletingLeavesWhatOthersUse) {
   EXPECT_EQ(store.Delete(Named("two")).error().message, "model \"two:latest\" not found");
 }
 
+TEST_F(StoreEdit, WhatAModelIsReplacedByTakesItsPlaceAndItsBlobs) {
+  ModelStore store = fixture_.Open();
+  NewModel model = fixture_.New("one", "first weights");
+  model.system = "shared text";
+  ASSERT_TRUE(store.Register(model));
+  NewModel other = fixture_.New("two", "other weights");
+  other.system = "shared text";
+  ASSERT_TRUE(store.Register(other));
+  NewModel again = fixture_.New("one", "second weights");
+  ASSERT_TRUE(store.Register(again));
+  EXPECT_FALSE(store.HasBlob(BlobNamed("first weights")));
+  EXPECT_TRUE(store.HasBlob(BlobNamed("second weights")));
+  EXPECT_TRUE(store.HasBlob(BlobNamed("shared text")));
+  ASSERT_TRUE(store.Copy(Named("one"), Named("two")));
+  EXPECT_FALSE(store.HasBlob(BlobNamed("other weights")));
+  EXPECT_FALSE(store.HasBlob(BlobNamed("shared text")));
+  EXPECT_EQ(ReadFile(store.Find(Named("two"))->weights), "second weights");
+}
+
 TEST_F(StoreEdit, NoBlobGoesWhileAManifestCannotBeRead) {
   ModelStore store = fixture_.Open();
   fixture_.AddPlain("whole");
@@ -132,6 +151,18 @@ TEST_F(StoreEdit, AdoptsAFileByItsDigest) {
   EXPECT_EQ(*blob, BlobNamed("converted"));
   EXPECT_TRUE(store.HasBlob(*blob));
   EXPECT_FALSE(store.Adopt(*staging, "missing"));
+}
+
+TEST_F(StoreEdit, LendsABlobUnderAnotherName) {
+  ModelStore store = fixture_.Open();
+  fixture_.AddPlain("a");
+  const std::string blob = store.Find(Named("a"))->weights.filename();
+  const auto staging = store.MakeStaging();
+  ASSERT_TRUE(staging);
+  ASSERT_TRUE(store.Lend(blob, *staging, "model.gguf"));
+  EXPECT_EQ(ReadFile(staging->directory().path() / "model.gguf"), "GGUF weights");
+  EXPECT_FALSE(store.Lend(blob, *staging, "model.gguf"));  // there is one
+  EXPECT_FALSE(store.Lend(BlobNamed("nowhere"), *staging, "x"));
 }
 
 TEST_F(StoreEdit, AModelOfBlobsThatAreThere) {

@@ -55,6 +55,12 @@ Awaitable<bool> Models::HasBlob(std::string blob) {
   co_return there;
 }
 
+Awaitable<int64_t> Models::BlobSize(std::string blob) {
+  auto look = [this, name = std::move(blob)] { return store_.BlobSize(name); };
+  const int64_t size = co_await RunBlocking(pool_, std::move(look));
+  co_return size;
+}
+
 Awaitable<api::Result<BlobUpload>> Models::BeginUpload() {
   auto begin = [this] { return store_.BeginUpload(); };
   auto begun = co_await RunBlocking(pool_, std::move(begin));
@@ -83,6 +89,14 @@ Awaitable<api::Result<std::string>> Models::Adopt(const Staging& staging, std::s
   auto adopt = [this, &staging, name = std::move(file)] { return store_.Adopt(staging, name); };
   auto adopted = co_await RunBlocking(pool_, std::move(adopt));
   co_return adopted;
+}
+
+Awaitable<api::Result<void>> Models::Lend(std::string blob, const Staging& staging, std::string file) {
+  auto lend = [this, &staging, from = std::move(blob), to = std::move(file)] {
+    return store_.Lend(from, staging, to);
+  };
+  auto lent = co_await RunBlocking(pool_, std::move(lend));
+  co_return lent;
 }
 
 }  // namespace quire::server

@@ -26,11 +26,13 @@ class Models {
   Awaitable<api::Result<std::string>> Delete(std::string name);
   Awaitable<api::Result<StoredModel>> Register(NewModel model, std::vector<BlobUse>& uses);
   Awaitable<bool> HasBlob(std::string blob);
+  Awaitable<int64_t> BlobSize(std::string blob);  // bytes; 0 when there is none
   Awaitable<api::Result<BlobUpload>> BeginUpload();
   Awaitable<api::Result<void>> Append(BlobUpload& upload, std::string bytes);
   Awaitable<api::Result<void>> FinishUpload(BlobUpload& upload, std::string blob);
   Awaitable<api::Result<Staging>> MakeStaging();
   Awaitable<api::Result<std::string>> Adopt(const Staging& staging, std::string file);
+  Awaitable<api::Result<void>> Lend(std::string blob, const Staging& staging, std::string file);
 
   std::filesystem::path BlobPath(const std::string& blob) const { return store_.BlobPath(blob); }
   boost::asio::thread_pool& pool() { return pool_; }

@@ -202,6 +202,12 @@ api::Result<void> StoreDirectory::Move(const std::string& name, const StoreDirec
   return {};
 }
 
+api::Result<void> StoreDirectory::Link(const std::string& name, const StoreDirectory& to,
+                                       const std::string& new_name) const {
+  if (::linkat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str(), 0) != 0) return Failure(name, errno);
+  return {};
+}
+
 api::Result<void> StoreDirectory::Mark(const std::string& name) const {
   const FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));

@@ -67,6 +67,9 @@ class StoreDirectory {
   // Puts a file of this directory, on disk by then, into another of the same file system, over what is there.
   api::Result<void> Move(const std::string& name, const StoreDirectory& to,
                          const std::string& new_name) const;
+  // A second name of a file, in another directory of the same file system, where there is none yet.
+  api::Result<void> Link(const std::string& name, const StoreDirectory& to,
+                         const std::string& new_name) const;
 
   // Creates an empty file; nothing happens when it is there. Needs no lock.
   api::Result<void> Mark(const std::string& name) const;

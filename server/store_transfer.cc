@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/model_manifest.h"
+#include "server/store_garbage.h"
 #include "server/store_layout.h"
 
 namespace quire::server {
@@ -71,9 +72,7 @@ api::Result<void> StoreTransfer::RegisterManifest(const api::ModelName& name, co
   const api::ModelName target = StoredNameOf(*root, name).value_or(name);
   const auto tags = EnterModel(*root, target, true);
   if (!tags) return std::unexpected(tags.error());
-  const auto before = tags->Read(target.tag, kManifestBytesMax);
-  if (before && *before == text) return {};
-  return tags->Write(target.tag, text);
+  return ReplaceManifest(*root, target, *tags, text);
 }
 
 }  // namespace quire::server
