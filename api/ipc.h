@@ -21,7 +21,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 5;
+inline constexpr uint16_t kVersion = 6;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -34,10 +34,19 @@ struct LoadModel {
   int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
   int64_t cache_bytes = 0;  // of all caches together; 0 = by the machine's memory
   bool reuse_prefixes = true;
+  std::string go_template = {};  // goes before the files' own chat template; empty = none
 };
 struct InspectModel {  // answered by Inspected; needs no loaded model
   std::string path;
-  bool verbose = false;  // large arrays too
+  bool verbose = false;          // large arrays too
+  std::string go_template = {};  // the one that goes before the file's own chat template; empty = none
+};
+struct ConvertModel {   // into one file; answered by LoadProgress, any number of times, and Converted; needs
+                        // no loaded model
+  std::string from;     // GGUF file, the first of its splits, or Hugging Face directory
+  std::string to = {};  // a GGUF file that does not exist yet
+  std::string quantization = {};  // "Q8_0", ...; of GGUF only; empty = as it is
+  int32_t threads = 0;            // 0 = physical cores this process may use
 };
 // A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
 inline constexpr int32_t kInitialCredit = 256;
@@ -65,7 +74,7 @@ struct Cancel {
 };
 struct Shutdown {};
 
-using ToRunner = std::variant<LoadModel, InspectModel, Submit, Credit, Cancel, Shutdown>;
+using ToRunner = std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown>;
 
 // ---- runner -> daemon ----
 
@@ -102,7 +111,11 @@ struct Inspected {              // answer to InspectModel
   std::string quantization;  // "F16", "Q8_0", "BF16"
   int64_t parameters = 0;
   std::optional<Error> error;
-  std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking"
+  std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"
+  std::string template_error = {};             // what is wrong with InspectModel::go_template
+};
+struct Converted {  // answer to ConvertModel
+  std::optional<Error> error;
 };
 struct RequestEvent {
   RequestId id;
@@ -117,7 +130,8 @@ struct Beat {  // every second from the start: that the process runs, and how it
   int64_t cache_bytes_used = 0;
 };
 
-using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, RequestEvent, Beat>;
+using ToDaemon =
+    std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent, Beat>;
 
 // ---- codec; pure functions, any thread ----
 

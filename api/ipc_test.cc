@@ -64,6 +64,7 @@ Submit FullSubmit() {
   submit.request.forced_tool = "f";
   submit.request.single_tool_call = true;
   submit.request.model_name = "M";
+  submit.request.go_template = "{{ .Prompt }}";
   submit.request.prompt_only = true;
   submit.request.want_prompt_text = true;
   submit.request.delta_per_token = true;
@@ -96,8 +97,9 @@ RequestEvent FullFinished() {
 }
 
 TEST(Ipc, EveryMessageToTheRunnerSurvives) {
-  ExpectSurvives(ToRunner(LoadModel{"/m.gguf", 4096, 2}));
-  ExpectSurvives(ToRunner(InspectModel{"/m", true}));
+  ExpectSurvives(ToRunner(LoadModel{"/m.gguf", 4096, 2, 0, false, "{{ .Prompt }}"}));
+  ExpectSurvives(ToRunner(InspectModel{"/m", true, "{{ .Prompt }}"}));
+  ExpectSurvives(ToRunner(ConvertModel{"/m.gguf", "/n.gguf", "Q8_0", 2}));
   ExpectSurvives(ToRunner(FullSubmit()));
   Submit raw{RequestId{1}, {}};
   raw.request.prompt = RawPrompt{"text", false, true};
@@ -123,8 +125,10 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(Loaded{{"lfm2", 4096, 2048, 5'300'000, 10, 20, true}, 123}));
   ExpectSurvives(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m.gguf: truncated", "f"}}));
   ExpectSurvives(
-      ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}}));
+      ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}, "line 1"}));
   ExpectSurvives(ToDaemon(Inspected{"", "", "", "", 0, Error{ErrorCode::kBadModel, "no", ""}}));
+  ExpectSurvives(ToDaemon(Converted{}));
+  ExpectSurvives(ToDaemon(Converted{Error{ErrorCode::kBadModel, "no", ""}}));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, PromptReady{7, 3}}));
   ExpectSurvives(ToDaemon(FullDelta()));
   ExpectSurvives(ToDaemon(FullFinished()));
@@ -206,7 +210,7 @@ TEST(FrameReader, WaitsForTheRestOfALargeFrameWithoutReservingIt) {
 TEST(Ipc, AMessageOfTheOtherDirectionOrOfAnUnknownTypeIsAnError) {
   EXPECT_FALSE(DecodeToDaemon(OneFrame(Encode(ToRunner(Shutdown{})))));
   EXPECT_FALSE(DecodeToRunner(OneFrame(Encode(ToDaemon(Beat{})))));
-  for (const int type : {0, 7, 100, 108, 65535}) {
+  for (const int type : {0, 8, 100, 109, 65535}) {
     EXPECT_FALSE(DecodeToRunner({static_cast<uint16_t>(type), "\x80"})) << type;
     EXPECT_FALSE(DecodeToDaemon({static_cast<uint16_t>(type), "\x80"})) << type;
   }

@@ -12,7 +12,16 @@ namespace quire::api::ipc {
 namespace {
 
 // Apart from the daemon's types, so that a frame sent the wrong way is refused.
-enum Type : uint16_t { kHello = 101, kLoadProgress, kLoaded, kLoadFailed, kInspected, kRequestEvent, kBeat };
+enum Type : uint16_t {
+  kHello = 101,
+  kLoadProgress,
+  kLoaded,
+  kLoadFailed,
+  kInspected,
+  kRequestEvent,
+  kBeat,
+  kConverted
+};
 enum EventKind : int32_t { kPromptReady, kTextDelta, kFinished, kFailed };
 
 Json Pack(const Error& error) {
@@ -209,11 +218,17 @@ std::string EncodeOne(const Loaded& m) {
 }
 std::string EncodeOne(const LoadFailed& m) { return MakeFrame(kLoadFailed, {{"error", Pack(m.error)}}); }
 std::string EncodeOne(const Inspected& m) {
-  Json payload = {{"model_info", m.model_info_json},  {"tensors", m.tensors_json},
-                  {"chat_template", m.chat_template}, {"quantization", m.quantization},
-                  {"parameters", m.parameters},       {"capabilities", m.capabilities}};
+  Json payload = {{"model_info", m.model_info_json},   {"tensors", m.tensors_json},
+                  {"chat_template", m.chat_template},  {"quantization", m.quantization},
+                  {"parameters", m.parameters},        {"capabilities", m.capabilities},
+                  {"template_error", m.template_error}};
   if (m.error) payload["error"] = Pack(*m.error);
   return MakeFrame(kInspected, payload);
+}
+std::string EncodeOne(const Converted& m) {
+  Json payload = Json::object();
+  if (m.error) payload["error"] = Pack(*m.error);
+  return MakeFrame(kConverted, payload);
 }
 std::string EncodeOne(const RequestEvent& m) {
   return MakeFrame(kRequestEvent,
@@ -235,6 +250,7 @@ Inspected GetInspected(const Json& payload, Fields& fields) {
   fields.Get("chat_template", m.chat_template);
   fields.Get("quantization", m.quantization);
   fields.Get("parameters", m.parameters, 0);
+  fields.Get("template_error", m.template_error);
   if (const Json* list = fields.FindArray("capabilities")) {
     for (const Json& name : *list) {
       if (!name.is_string()) fields.Reject("capabilities", "must be an array of strings");
@@ -242,6 +258,13 @@ Inspected GetInspected(const Json& payload, Fields& fields) {
       m.capabilities.push_back(name.get<std::string>());
     }
   }
+  Fields optional(payload, "payload", fields.error());
+  if (optional.Find("error") != nullptr) m.error = GetError(fields, "error");
+  return m;
+}
+
+Converted GetConverted(const Json& payload, Fields& fields) {
+  Converted m;
   Fields optional(payload, "payload", fields.error());
   if (optional.Find("error") != nullptr) m.error = GetError(fields, "error");
   return m;
@@ -273,6 +296,8 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
       return LoadFailed{GetError(fields, "error")};
     case kInspected:
       return GetInspected(payload, fields);
+    case kConverted:
+      return GetConverted(payload, fields);
     case kRequestEvent: {
       const RequestId id = GetRequestId(fields);
       return RequestEvent{id, GetEvent(fields)};
@@ -296,7 +321,7 @@ std::string Encode(const ToDaemon& message) {
 }
 
 Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame) {
-  if (frame.type < kHello || frame.type > kBeat) {
+  if (frame.type < kHello || frame.type > kConverted) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("unknown message type {} for the daemon", frame.type));
   }

@@ -13,7 +13,7 @@
 namespace quire::api::ipc {
 namespace {
 
-enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel, kShutdown };
+enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel, kShutdown, kConvertModel };
 enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed, kTokens, kInsert };
 
 constexpr int32_t kThreadsMax = 4096;
@@ -111,6 +111,7 @@ Json Pack(const Request& request) {
                  {"forced_tool", request.forced_tool},
                  {"single_tool_call", request.single_tool_call},
                  {"model_name", request.model_name},
+                 {"go_template", request.go_template},
                  {"want_context", request.want_context},
                  {"prompt_only", request.prompt_only},
                  {"want_prompt_text", request.want_prompt_text},
@@ -277,6 +278,7 @@ Request GetRequest(Fields& submit) {
   fields.Get("forced_tool", request.forced_tool);
   fields.Get("single_tool_call", request.single_tool_call);
   fields.Get("model_name", request.model_name);
+  fields.Get("go_template", request.go_template);
   fields.Get("want_context", request.want_context);
   fields.Get("prompt_only", request.prompt_only);
   fields.Get("want_prompt_text", request.want_prompt_text);
@@ -290,10 +292,16 @@ std::string EncodeOne(const LoadModel& m) {
                                 {"num_ctx", m.num_ctx},
                                 {"threads", m.threads},
                                 {"cache_bytes", m.cache_bytes},
-                                {"reuse_prefixes", m.reuse_prefixes}});
+                                {"reuse_prefixes", m.reuse_prefixes},
+                                {"go_template", m.go_template}});
 }
 std::string EncodeOne(const InspectModel& m) {
-  return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}});
+  return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}, {"go_template", m.go_template}});
+}
+std::string EncodeOne(const ConvertModel& m) {
+  return MakeFrame(
+      kConvertModel,
+      {{"from", m.from}, {"to", m.to}, {"quantization", m.quantization}, {"threads", m.threads}});
 }
 std::string EncodeOne(const Submit& m) {
   return MakeFrame(kSubmit, {{"id", std::to_underlying(m.id)},
@@ -317,12 +325,22 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
       fields.Get("threads", m.threads, 0, kThreadsMax);
       fields.Get("cache_bytes", m.cache_bytes, 0);
       fields.Get("reuse_prefixes", m.reuse_prefixes);
+      fields.Get("go_template", m.go_template);
       return m;
     }
     case kInspectModel: {
       InspectModel m;
       fields.Get("path", m.path);
       fields.Get("verbose", m.verbose);
+      fields.Get("go_template", m.go_template);
+      return m;
+    }
+    case kConvertModel: {
+      ConvertModel m;
+      fields.Get("from", m.from);
+      fields.Get("to", m.to);
+      fields.Get("quantization", m.quantization);
+      fields.Get("threads", m.threads, 0, kThreadsMax);
       return m;
     }
     case kSubmit: {
@@ -352,7 +370,7 @@ std::string Encode(const ToRunner& message) {
 }
 
 Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame) {
-  if (frame.type < kLoadModel || frame.type > kShutdown) {
+  if (frame.type < kLoadModel || frame.type > kConvertModel) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {} for a runner", frame.type));
   }
   const auto payload = ReadPayload(frame);

@@ -45,7 +45,11 @@ std::string RenderModelfile(const ShowReply& reply, const Json& parameters) {
     if (!value.empty()) commands.push_back({std::move(name), std::move(key), std::move(value)});
   };
   add("from", "", reply.from.empty() ? reply.name : reply.from);
+  add("draft", "", reply.draft);
   if (!reply.template_in_weights) add("template", "", reply.chat_template);
+  add("renderer", "", reply.renderer);
+  add("parser", "", reply.parser);
+  add("requires", "", reply.requires_version);
   add("system", "", reply.system);
   ForEachParameter(parameters, [&](const std::string& key, const Json& value) {
     add("parameter", key, value.is_string() ? value.get<std::string>() : DumpJson(value));

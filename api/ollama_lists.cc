@@ -124,9 +124,9 @@ std::string EncodeShow(const ShowReply& reply) {
                      {"tensors", ReadOr(reply.tensors_json, Json::array())},
                      {"capabilities", reply.capabilities},
                      {"modified_at", FormatTimestamp(reply.modified_at)},
-                     {"requires", ""},
-                     {"renderer", ""},
-                     {"parser", ""}};
+                     {"requires", reply.requires_version},
+                     {"renderer", reply.renderer},
+                     {"parser", reply.parser}};
   return DumpJson(body);
 }
 

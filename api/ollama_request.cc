@@ -64,13 +64,11 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
   body.Get("system", request.system);
   body.Get("raw", request.raw);
   GetContext(body, request.context);
-  std::string model_template;
   body.Get("suffix", request.suffix);
-  body.Get("template", model_template);
-  if (request.raw && (!request.system.empty() || !model_template.empty() || !request.context.empty())) {
+  body.Get("template", request.go_template);
+  if (request.raw && (!request.system.empty() || !request.go_template.empty() || !request.context.empty())) {
     body.Reject("raw", "does not go with system, template or context");
   }
-  if (!model_template.empty()) Refuse(body, "template", "template is not supported in this version");
   if (!request.suffix.empty() && (!request.system.empty() || !request.context.empty())) {
     body.Reject("suffix", "does not go with system or context");
   }
@@ -142,6 +140,7 @@ Result<ShowRequest> ParseShow(std::string_view body) {
 
 Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
   Request request = BaseRequest(generate, defaults);
+  request.go_template = std::move(generate.go_template);
   if (!generate.suffix.empty()) {
     request.prompt = InsertPrompt{std::move(generate.prompt), std::move(generate.suffix)};
     request.want_context = !generate.raw;

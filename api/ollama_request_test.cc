@@ -102,9 +102,14 @@ TEST(ParseGenerate, ASuffixAsksForWhatGoesBetween) {
   }
 }
 
+TEST(ParseGenerate, ATemplateTakesThePlaceOfTheModels) {
+  const auto r = ParseGenerate(R"({"model":"m","prompt":"a","template":"U {{ .Prompt }}"})");
+  ASSERT_TRUE(r);
+  EXPECT_EQ(ToRequest(*r, {}).go_template, "U {{ .Prompt }}");
+}
+
 TEST(ParseGenerate, WhatIsNotDoneIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("template":"{{ .Prompt }}")", "template is not supported in this version"},
       {R"("images":["aGk="])", "m does not support images"},
       {R"("_debug_render_only":true)", "_debug_render_only is not supported in this version"}};
   for (const auto& [field, message] : cases) {

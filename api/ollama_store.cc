@@ -37,18 +37,17 @@ bool IsRelativeInside(std::string_view path) {
   return true;
 }
 
-std::vector<CreateFile> GetFiles(Fields& body) {
-  constexpr std::string_view kName = "files";
+std::vector<CreateFile> GetFiles(Fields& body, std::string_view name) {
   std::vector<CreateFile> files;
-  const Json* object = body.FindObject(kName);
+  const Json* object = body.FindObject(name);
   if (object == nullptr) return files;
   for (const auto& [path, digest] : object->get_ref<const Json::object_t&>()) {
     if (!IsRelativeInside(path)) {
-      body.Reject(kName, fmt::format("holds \"{}\", which is not a relative path without \"..\"", path));
+      body.Reject(name, fmt::format("holds \"{}\", which is not a relative path without \"..\"", path));
     } else if (!digest.is_string() || digest.get_ref<const std::string&>().empty()) {
-      body.Reject(kName, fmt::format("must give the digest of \"{}\"", path));
+      body.Reject(name, fmt::format("must give the digest of \"{}\"", path));
     } else if (files.size() == kFilesMax) {
-      body.Reject(kName, fmt::format("holds more than {} files", kFilesMax));
+      body.Reject(name, fmt::format("holds more than {} files", kFilesMax));
     }
     if (!body.ok()) break;
     files.push_back({path, digest.get<std::string>()});
@@ -87,13 +86,40 @@ std::string GetParameters(Fields& body) {
   return text;
 }
 
-void RefuseWhatIsNotDone(Fields& body) {
-  for (const std::string_view name :
-       {"adapters", "draft_files", "draft_quantize", "renderer", "parser", "info"}) {
-    if (!Says(body, name)) continue;
-    body.error() = Error{ErrorCode::kUnsupported, fmt::format("{} is not supported in this version", name),
-                         std::string(name)};
+// Upper case, by the names of files.
+std::string GetQuantization(Fields& body, std::string_view name) {
+  std::string type;
+  body.Get(name, type);
+  std::ranges::transform(type, type.begin(),
+                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  return type == "Q4_K" ? "Q4_K_M" : type;
+}
+
+// Three numbers, with or without a "v", and what may follow them.
+std::string GetRequires(Fields& body) {
+  constexpr std::string_view kName = "requires";
+  std::string version;
+  body.Get(kName, version);
+  std::string_view rest = version;
+  if (rest.starts_with('v')) rest.remove_prefix(1);
+  for (int i = 0; i < 3 && !version.empty(); ++i) {
+    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    const bool ends = i == 2 && (digits == rest.size() || rest[digits] == '-' || rest[digits] == '+');
+    const bool goes_on = i < 2 && digits < rest.size() && rest[digits] == '.';
+    if (digits == 0 || !(ends || goes_on)) {
+      body.Reject(kName, "must be a version such as 0.14.0");
+      break;
+    }
+    rest.remove_prefix(std::min(digits + 1, rest.size()));
   }
+  return version;
+}
+
+void RefuseWhatIsNotDone(Fields& body) {
+  if (!Says(body, "adapters")) return;
+  body.error() =
+      Error{ErrorCode::kUnsupported,
+            "adapters are not supported in this version: merge the adapter into its model", "adapters"};
 }
 
 template <class Parsed, class GetAll>
@@ -111,7 +137,8 @@ CreateRequest GetCreate(Fields& body) {
   CreateRequest request;
   request.model = GetModel(body, /*name_too=*/true);
   body.Get("from", request.from);
-  request.files = GetFiles(body);
+  request.files = GetFiles(body, "files");
+  request.draft_files = GetFiles(body, "draft_files");
   body.Get("template", request.go_template);
   body.Get("system", request.system);
   request.parameters_json = GetParameters(body);
@@ -122,12 +149,18 @@ CreateRequest GetCreate(Fields& body) {
     return message;
   });
   request.licenses = GetLicenses(body);
-  body.Get("quantize", request.quantize);
-  if (request.quantize.empty()) body.Get("quantization", request.quantize);
-  std::ranges::transform(request.quantize, request.quantize.begin(),
-                         [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  request.quantize = GetQuantization(body, "quantize");
+  if (request.quantize.empty()) request.quantize = GetQuantization(body, "quantization");
+  request.draft_quantize = GetQuantization(body, "draft_quantize");
+  request.requires_version = GetRequires(body);
+  body.Get("renderer", request.renderer);
+  body.Get("parser", request.parser);
+  body.FindObject("info");  // of models that run elsewhere, of which there are none
   body.Get("stream", request.stream);
   RefuseWhatIsNotDone(body);
+  if (body.ok() && !request.draft_quantize.empty() && request.draft_files.empty()) {
+    body.Reject("draft_quantize", "needs a draft model in draft_files");
+  }
   if (body.ok() && request.from.empty() && request.files.empty()) {
     body.error() = Error{ErrorCode::kInvalidArgument, "neither 'from' or 'files' was specified", "from"};
   }
@@ -157,7 +190,10 @@ std::string StatusBody(std::string_view status) {
 }
 
 std::string StatusBody(std::string_view status, std::string_view digest, int64_t total, int64_t completed) {
-  const Json body = {{"status", status}, {"digest", digest}, {"total", total}, {"completed", completed}};
+  Json body = {{"status", status}};
+  if (!digest.empty()) body["digest"] = digest;
+  body["total"] = total;
+  body["completed"] = completed;
   return DumpJson(body);
 }
 

@@ -28,12 +28,16 @@ struct CreateRequest {
   std::string model;
   std::string from;               // a model of the store
   std::vector<CreateFile> files;  // goes before `from` when not empty
+  std::vector<CreateFile> draft_files;
   std::string go_template;
   std::string system;
   std::string parameters_json;  // object, or empty
   std::vector<Message> messages;
   std::vector<std::string> licenses;
-  std::string quantize;  // upper case: "Q8_0"
+  std::string quantize;          // upper case: "Q8_0"
+  std::string draft_quantize;    // the same; only with draft_files
+  std::string requires_version;  // "0.14.0", or empty
+  std::string renderer, parser;
   bool stream = true;
 };
 
@@ -43,7 +47,7 @@ Result<CreateRequest> ParseCreate(std::string_view body);
 
 // One object of a progress stream, without the newline: {"status": ...}.
 std::string StatusBody(std::string_view status);
-// With the digest and bytes that it is about.
+// With the bytes that it is about, and their digest unless it is empty.
 std::string StatusBody(std::string_view status, std::string_view digest, int64_t total, int64_t completed);
 
 }  // namespace quire::api::ollama

@@ -69,5 +69,23 @@ TEST(OllamaStore, StatusBodies) {
             R"({"status":"pulling","digest":"sha256:0","total":9,"completed":3})");
 }
 
+TEST(Create, TypesAndVersionsAreChecked) {
+  const auto with = [](std::string_view fields) {
+    return ParseCreate(R"({"model":"m","from":"b",)" + std::string(fields) + "}");
+  };
+  EXPECT_EQ(with(R"("quantize":"q4_K")")->quantize, "Q4_K_M");
+  EXPECT_EQ(with(R"("quantization":"q8_0")")->quantize, "Q8_0");
+  EXPECT_EQ(with(R"("requires":"v0.14.0-rc1")")->requires_version, "v0.14.0-rc1");
+  for (const char* version : {"0.14", "x", "1.2.3.4", "1..2", "1.2.", ".1.2"}) {
+    const auto parsed = with(R"("requires":")" + std::string(version) + "\"");
+    ASSERT_FALSE(parsed) << version;
+    EXPECT_EQ(parsed.error().field, "requires");
+  }
+  EXPECT_EQ(with(R"("draft_files":{"d.gguf":"sha256:0"},"draft_quantize":"q8_0")")->draft_files.at(0).path,
+            "d.gguf");
+  EXPECT_EQ(with(R"("draft_quantize":"q8_0")").error().field, "draft_quantize");
+  EXPECT_EQ(with(R"("draft_files":{"../d":"sha256:0"})").error().field, "draft_files");
+}
+
 }  // namespace
 }  // namespace quire::api::ollama

@@ -151,7 +151,9 @@ struct Request {
   bool single_tool_call = false;            // the answer ends with its first call
   std::optional<OutputFormat> format = {};  // what the answer is, behind the thinking of a model that thinks
   std::string model_name = {};              // as the client wrote it, for messages
-  bool want_context = false;                // Finished carries the token ids of prompt and answer
+  // A Go template in place of the model's; of a ContinuedPrompt or an InsertPrompt. Empty = the model's.
+  std::string go_template = {};
+  bool want_context = false;  // Finished carries the token ids of prompt and answer
   // Only render and tokenize: PromptReady and Finished tell the prompt's length, nothing is computed, and the
   // prompt may be longer than any context.
   bool prompt_only = false;

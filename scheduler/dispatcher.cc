@@ -24,8 +24,13 @@ Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec
 
 void Dispatcher::Unload(const std::string& key) { impl_->Unload(key); }
 
-Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(std::filesystem::path path, bool verbose) {
-  return Impl::Inspect(impl_, std::move(path), verbose);
+Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(api::ipc::InspectModel request) {
+  return Impl::Inspect(impl_, std::move(request));
+}
+
+Awaitable<api::Result<std::unique_ptr<Converting>>> Dispatcher::Convert(api::ipc::ConvertModel request,
+                                                                        std::shared_ptr<const void> kept) {
+  return Impl::Convert(impl_, std::move(request), std::move(kept));
 }
 
 std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }

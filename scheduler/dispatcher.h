@@ -31,9 +31,10 @@ using KeepAlive = std::chrono::nanoseconds;
 
 // A model as the store resolved it. Two specs with the same key share one runner.
 struct ModelSpec {
-  std::string key;             // the manifest's digest: another file means another runner
-  std::string name;            // shortest full name, for lists and logs ("quire-demo:latest")
-  std::filesystem::path path;  // weights: GGUF file or Hugging Face directory
+  std::string key;               // the manifest's digest: another file means another runner
+  std::string name;              // shortest full name, for lists and logs ("quire-demo:latest")
+  std::filesystem::path path;    // weights: GGUF file or Hugging Face directory
+  std::string go_template = {};  // goes before the weights' own chat template; empty = none
 };
 
 struct Limits {
@@ -51,6 +52,7 @@ struct Limits {
   std::chrono::nanoseconds trial_time = std::chrono::seconds(2);
   std::chrono::nanoseconds default_keep_alive = std::chrono::minutes(5);
   std::chrono::nanoseconds inspect_timeout = std::chrono::minutes(1);
+  std::chrono::nanoseconds convert_patience = std::chrono::minutes(2);  // without progress
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from asking a runner to end until SIGKILL
 };
 
@@ -77,6 +79,16 @@ class Generation {
   virtual int runner_pid() const = 0;
 };
 
+// A model that is being written in another form. Destroying it ends the work; what was written by then is the
+// owner's to remove. It must not outlive the dispatcher's draining. I/O thread only.
+class Converting {
+ public:
+  virtual ~Converting() = default;
+  // The fraction done, each time it has grown, then nothing: the file is there. Errors end it: the model's
+  // own, kUnavailable, kRunnerDied; kCancelled when the awaiting coroutine is cancelled.
+  virtual Awaitable<api::Result<std::optional<float>>> Next() = 0;
+};
+
 class Dispatcher {
  public:
   Dispatcher(boost::asio::any_io_executor executor, std::filesystem::path runner_binary, Limits limits);
@@ -96,7 +108,12 @@ class Dispatcher {
 
   // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
   // files.
-  Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose);
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request);
+  // Starts a short-lived runner that writes a model in another form. One conversion runs at a time; this
+  // waits for its turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded,
+  // kUnavailable (draining).
+  Awaitable<api::Result<std::unique_ptr<Converting>>> Convert(api::ipc::ConvertModel request,
+                                                              std::shared_ptr<const void> kept);
 
   std::vector<LoadedModel> Loaded() const;  // longest-lived first
 

@@ -15,6 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kInspectionsMax = 4;
+constexpr size_t kConversionsMax = 1;  // each uses all cores
 
 // A seed of the daemon's own choosing: the request can then be repeated.
 int64_t DrawSeed() {
@@ -63,25 +64,37 @@ class Dispatcher::Impl::Attendance {
   const api::RequestId id_;
 };
 
-// One of the kInspectionsMax places; the inspection ends with it.
-class Dispatcher::Impl::InspectionPlace {
+// A place among the one-shots of a kind; the runner ends with it.
+class Dispatcher::Impl::OneShotPlace {
  public:
-  InspectionPlace(Self self, std::shared_ptr<Inspection> inspection)
-      : self_(std::move(self)), inspection_(std::move(inspection)) {
-    self_->inspections_.insert(inspection_);
+  OneShotPlace(Self self, OneShots& shots, std::shared_ptr<RunnerSession> session)
+      : self_(std::move(self)), shots_(shots), session_(std::move(session)) {
+    shots_.running.insert(session_);
   }
-  ~InspectionPlace() {
-    inspection_->Stop(/*at_once=*/true);
-    self_->inspections_.erase(inspection_);
-    self_->inspections_changed_.Notify();
+  ~OneShotPlace() {
+    session_->Stop(/*at_once=*/true);
+    shots_.running.erase(session_);
+    shots_.changed.Notify();
     self_->requests_changed_.Notify();
   }
-  InspectionPlace(const InspectionPlace&) = delete;
-  InspectionPlace& operator=(const InspectionPlace&) = delete;
+  OneShotPlace(const OneShotPlace&) = delete;
+  OneShotPlace& operator=(const OneShotPlace&) = delete;
 
  private:
   const Self self_;
-  const std::shared_ptr<Inspection> inspection_;
+  OneShots& shots_;
+  const std::shared_ptr<RunnerSession> session_;
+};
+
+class Dispatcher::Impl::OwnedConversion : public Converting {
+ public:
+  OwnedConversion(const Self& self, std::shared_ptr<Conversion> conversion)
+      : conversion_(std::move(conversion)), place_(self, self->conversions_, conversion_) {}
+  Awaitable<api::Result<std::optional<float>>> Next() override { return Conversion::Next(conversion_); }
+
+ private:
+  const std::shared_ptr<Conversion> conversion_;
+  const OneShotPlace place_;
 };
 
 Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
@@ -95,7 +108,8 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                   .model_queue_max = limits.model_queue_max,
                   .trial_time = limits.trial_time,
                   .queue_timeout = limits.queue_timeout}),
-      inspections_changed_(executor),
+      inspections_(executor, kInspectionsMax),
+      conversions_(executor, kConversionsMax),
       requests_changed_(executor),
       plan_timer_(executor) {}
 
@@ -144,32 +158,51 @@ Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(Self sel
   co_return pending->waited;
 }
 
-Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self, std::filesystem::path path,
-                                                                      bool verbose) {
+Awaitable<api::Result<void>> Dispatcher::Impl::AwaitPlace(Self self, OneShots& shots) {
   struct Waiting {
     int32_t& count;
     explicit Waiting(int32_t& counted) : count(counted) { ++count; }
     ~Waiting() { --count; }
   };
-  if (self->inspections_waiting_ >= std::max(self->limits_.queue_max, 1)) {
+  if (shots.waiting >= std::max(self->limits_.queue_max, 1)) {
     co_return api::Fail(api::ErrorCode::kOverloaded, Placement::kBusy);
   }
-  while (!self->closed_ && self->inspections_.size() >= kInspectionsMax) {
-    const Waiting waiting(self->inspections_waiting_);
-    const bool waited = co_await self->inspections_changed_.Wait();
+  while (!self->closed_ && shots.running.size() >= shots.running_max) {
+    const Waiting waiting(shots.waiting);
+    const bool waited = co_await shots.changed.Wait();
     if (!waited) co_return std::unexpected(kGone);
   }
   if (self->closed_) co_return std::unexpected(kShuttingDown);
+  co_return api::Result<void>();
+}
+
+Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
+                                                                      api::ipc::InspectModel request) {
+  if (auto may = co_await AwaitPlace(self, self->inspections_); !may) {
+    co_return std::unexpected(std::move(may).error());
+  }
   const auto inspection =
-      std::make_shared<Inspection>(self->host_, std::move(path), verbose, self->limits_.inspect_timeout);
-  const InspectionPlace place(self, inspection);
+      std::make_shared<Inspection>(self->host_, std::move(request), self->limits_.inspect_timeout);
+  const OneShotPlace place(self, self->inspections_, inspection);
   inspection->Start();
   co_return co_await Inspection::Answer(inspection);
 }
 
+Awaitable<api::Result<std::unique_ptr<Converting>>> Dispatcher::Impl::Convert(
+    Self self, api::ipc::ConvertModel request, std::shared_ptr<const void> kept) {
+  if (auto may = co_await AwaitPlace(self, self->conversions_); !may) {
+    co_return std::unexpected(std::move(may).error());
+  }
+  auto conversion = std::make_shared<Conversion>(self->host_, std::move(request), std::move(kept),
+                                                 self->limits_.convert_patience);
+  conversion->Start();
+  co_return std::make_unique<OwnedConversion>(self, std::move(conversion));
+}
+
 Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
   self->closed_ = true;
-  self->inspections_changed_.Notify();
+  self->inspections_.changed.Notify();
+  self->conversions_.changed.Notify();
   while (self->Busy() && Clock::now() < deadline) {
     const bool waited = co_await self->requests_changed_.Wait(deadline);
     if (!waited) co_return;
@@ -197,8 +230,10 @@ void Dispatcher::Impl::End(bool at_once) {
     EndRunning(id);
     between.stream->Fail(kShuttingDown);
   }
-  for (const auto& inspection : inspections_) inspection->Stop(/*at_once=*/true);
-  inspections_changed_.Notify();
+  for (OneShots* shots : {&inspections_, &conversions_}) {
+    for (const auto& session : shots->running) session->Stop(/*at_once=*/true);
+    shots->changed.Notify();
+  }
   AskForPlan();
 }
 
@@ -274,7 +309,7 @@ void Dispatcher::Impl::StartRunner(const Placement::Load& load) {
   const ModelSpec& spec = waiter != pending_.end() ? waiter->second->spec : running_.at(load.first).spec;
   auto runner = std::make_shared<ModelRunner>(
       host_,
-      ModelRunner::Job{spec.key, spec.name, spec.path, limits_.threads, limits_.cache_bytes,
+      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, limits_.threads, limits_.cache_bytes,
                        limits_.reuse_prefixes, limits_.load_timeout, limits_.stall_timeout},
       weak_from_this());
   runners_[load.key] = runner;

@@ -16,6 +16,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "scheduler/conversion.h"
 #include "scheduler/dispatcher.h"
 #include "scheduler/gate.h"
 #include "scheduler/generation.h"
@@ -41,8 +42,10 @@ class Dispatcher::Impl : public ModelRunner::Owner,
                                                                     std::optional<KeepAlive> keep_alive);
   static Awaitable<api::Result<std::chrono::nanoseconds>> Load(Self self, ModelSpec spec,
                                                                std::optional<KeepAlive> keep_alive);
-  static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, std::filesystem::path path,
-                                                             bool verbose);
+  static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
+  static Awaitable<api::Result<std::unique_ptr<Converting>>> Convert(Self self,
+                                                                     api::ipc::ConvertModel request,
+                                                                     std::shared_ptr<const void> kept);
   static Awaitable<void> Drain(Self self, std::chrono::steady_clock::time_point deadline);
 
   void Unload(const std::string& key);
@@ -73,7 +76,19 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     int64_t asked_seed = -1;
   };
   class Attendance;
-  class InspectionPlace;
+  class OneShotPlace;
+  class OwnedConversion;
+  // The runners that do one thing and end, of one kind; at most `running_max` at once.
+  struct OneShots {
+    OneShots(boost::asio::any_io_executor executor, size_t most)
+        : running_max(most), changed(std::move(executor)) {}
+    size_t running_max;
+    std::unordered_set<std::shared_ptr<RunnerSession>> running = {};
+    int32_t waiting = 0;
+    Signal changed;
+  };
+  // Waits until one more may start.
+  static Awaitable<api::Result<void>> AwaitPlace(Self self, OneShots& shots);
 
   // Puts it into the queue and waits until it has an answer. kCancelled: the awaiting coroutine was
   // cancelled.
@@ -101,7 +116,9 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void Answer(Pending& pending, api::Result<std::unique_ptr<Generation>> answer);
   void AnswerIfPending(api::RequestId id, const api::Error& error);
   void ArmTimer(std::optional<Placement::Time> wake_at);
-  bool Busy() const { return placement_.requests() > 0 || !inspections_.empty(); }
+  bool Busy() const {
+    return placement_.requests() > 0 || !inspections_.running.empty() || !conversions_.running.empty();
+  }
 
   const boost::asio::any_io_executor executor_;
   const Limits limits_;
@@ -116,9 +133,8 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::unordered_map<api::RequestId, std::shared_ptr<Pending>> pending_;
   std::unordered_map<api::RequestId, Running> running_;
   Refusals refusals_;
-  std::unordered_set<std::shared_ptr<Inspection>> inspections_;
-  int32_t inspections_waiting_ = 0;
-  Signal inspections_changed_;
+  OneShots inspections_;
+  OneShots conversions_;
   Signal requests_changed_;  // notified with every plan, for Drain
   boost::asio::steady_timer plan_timer_;
   uint64_t ids_ = 0;

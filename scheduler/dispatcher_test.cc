@@ -251,7 +251,7 @@ TEST_F(DispatcherTest, DrainLetsRunningRequestsEndAndRefusesNewOnes) {
   EXPECT_FALSE(drain->done());
   EXPECT_EQ(RefusalOf(Submit(Spec("ok"), "answer 1")).code, api::ErrorCode::kUnavailable);
   EXPECT_EQ(loop().Run(dispatcher().Load(Spec("ok"), {})).error().code, api::ErrorCode::kUnavailable);
-  EXPECT_EQ(loop().Run(dispatcher().Inspect("ok", false)).error().code, api::ErrorCode::kUnavailable);
+  EXPECT_EQ(loop().Run(dispatcher().Inspect({.path = "ok"})).error().code, api::ErrorCode::kUnavailable);
   generation.reset();
   loop().Wait(drain);
   ExpectNoChildren();
@@ -279,7 +279,7 @@ TEST_F(DispatcherTest, ADestroyedDispatcherEndsItsRunnersAndRequests) {
 
 TEST_F(DispatcherTest, ADestroyedExecutorLeavesNoRunner) {
   {
-    const auto inspecting = loop().Spawn(dispatcher().Inspect(directory() / "hang-inspect", false));
+    const auto inspecting = loop().Spawn(dispatcher().Inspect({.path = directory() / "hang-inspect"}));
     const auto loading = Submit(Spec("hang-load"), "answer 1");
     (void)BeginReady(Spec("ok"), "stall");
     loop().RunUntil([] { return HasChildren(); });

@@ -10,12 +10,8 @@ namespace quire::scheduler {
 
 using Clock = std::chrono::steady_clock;
 
-Inspection::Inspection(RunnerHost host, std::filesystem::path path, bool verbose,
-                       std::chrono::nanoseconds timeout)
-    : RunnerSession(std::move(host), "inspect"),
-      path_(std::move(path)),
-      verbose_(verbose),
-      timeout_(timeout) {}
+Inspection::Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout)
+    : RunnerSession(std::move(host), "inspect"), request_(std::move(request)), timeout_(timeout) {}
 
 void Inspection::Start() {
   Gate gate = host().gate;
@@ -40,7 +36,7 @@ boost::asio::awaitable<api::Result<void>> Inspection::Ask() {
   const Time deadline = Clock::now() + timeout_;
   if (auto opened = co_await Open(deadline); !opened) co_return opened;
   asked_ = true;
-  Send(api::ipc::InspectModel{.path = path_.string(), .verbose = verbose_});
+  Send(request_);
   while (!answer_ && !over() && !stop_asked() && Clock::now() < deadline) co_await changed().Wait(deadline);
   if (answer_) co_return api::Result<void>();
   if (stop_asked()) co_return api::Fail(api::ErrorCode::kUnavailable, "the server is shutting down");

@@ -3,7 +3,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -17,7 +16,7 @@ namespace quire::scheduler {
 // answer, the time is up, or Stop() was called.
 class Inspection : public RunnerSession {
  public:
-  Inspection(RunnerHost host, std::filesystem::path path, bool verbose, std::chrono::nanoseconds timeout);
+  Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout);
 
   void Start();  // REQUIRES: held by shared_ptr
   // Waits for the answer. An error of the file itself is in Inspected::error and becomes this result's error.
@@ -29,8 +28,7 @@ class Inspection : public RunnerSession {
   boost::asio::awaitable<api::Result<void>> Ask();
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
 
-  const std::filesystem::path path_;
-  const bool verbose_;
+  const api::ipc::InspectModel request_;
   const std::chrono::nanoseconds timeout_;
   bool asked_ = false;
   std::optional<api::Result<api::ipc::Inspected>> answer_;

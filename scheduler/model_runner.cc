@@ -100,7 +100,8 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                            .num_ctx = 0,
                            .threads = job_.threads,
                            .cache_bytes = job_.cache_bytes,
-                           .reuse_prefixes = job_.reuse_prefixes});
+                           .reuse_prefixes = job_.reuse_prefixes,
+                           .go_template = job_.go_template});
   const auto answered = [this] { return state_ != State::kLoading || load_failure_; };
   std::optional<End> stalled;
   while (!answered() && !over() && !stop_asked() && !stalled && Clock::now() < deadline) {

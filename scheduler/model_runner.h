@@ -46,6 +46,7 @@ class ModelRunner : public RunnerSession {
     std::string key;
     std::string name;
     std::filesystem::path path;
+    std::string go_template;
     int32_t threads = 0;
     int64_t cache_bytes = 0;
     bool reuse_prefixes = true;

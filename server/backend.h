@@ -1,7 +1,6 @@
 // What handlers need of the scheduler; a seam for tests. Contracts: scheduler/dispatcher.h.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +19,9 @@ class Backend {
   virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
       scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) = 0;
   virtual void Unload(const std::string& key) = 0;
-  virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) = 0;
+  virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
+  virtual Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
 };
 
@@ -38,8 +39,12 @@ class DispatcherBackend : public Backend {
     return dispatcher_.Load(std::move(spec), keep_alive);
   }
   void Unload(const std::string& key) override { dispatcher_.Unload(key); }
-  Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) override {
-    return dispatcher_.Inspect(std::move(path), verbose);
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {
+    return dispatcher_.Inspect(std::move(request));
+  }
+  Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override {
+    return dispatcher_.Convert(std::move(request), std::move(kept));
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
 

@@ -4,6 +4,7 @@
 #include "api/ollama.h"
 #include "api/ollama_lists.h"
 #include "server/handlers.h"
+#include "server/model_manifest.h"
 
 namespace quire::server {
 namespace {
@@ -75,6 +76,11 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.model_info_json = description.model_info_json;
   reply.tensors_json = description.tensors_json;
   if (!description.capabilities.empty()) reply.capabilities = description.capabilities;
+  reply.requires_version = model.details.requires_version;
+  reply.renderer = model.details.renderer;
+  reply.parser = model.details.parser;
+  const auto draft = std::ranges::find(model.other_layers, kDraftLayer, &Layer::media_type);
+  if (draft != model.other_layers.end()) reply.draft = (model.weights.parent_path() / draft->blob).string();
   reply.modified_at = model.modified_at;
   return reply;
 }

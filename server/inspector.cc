@@ -43,6 +43,7 @@ Inspector::Description Inspector::Kept(const std::string& key) {
 Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose) {
   const std::string key = model.digest + (verbose ? " verbose" : "");
   const std::filesystem::path weights = model.weights;
+  std::string go_template = model.TemplateInUse();
   for (;;) {
     Description kept = Kept(key);
     if (kept != nullptr) co_return kept;
@@ -50,7 +51,11 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
     co_await freed_.async_wait(kTuple);
   }
   const Busy busy(*this);
-  auto inspected = co_await backend_.Inspect(weights, verbose);
+  api::ipc::InspectModel request;
+  request.path = weights;
+  request.verbose = verbose;
+  request.go_template = std::move(go_template);
+  auto inspected = co_await backend_.Inspect(std::move(request));
   if (!inspected) co_return std::unexpected(std::move(inspected.error()));
   if (inspected->error) co_return std::unexpected(std::move(*inspected->error));
   auto description = std::make_shared<const api::ipc::Inspected>(*std::move(inspected));

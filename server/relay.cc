@@ -54,7 +54,7 @@ Moment MomentOf(const RequestLog& log, std::chrono::nanoseconds load) {
 }
 
 scheduler::ModelSpec SpecOf(const StoredModel& model) {
-  return {model.digest, model.name.Display(), model.weights};
+  return {model.digest, model.name.Display(), model.weights, model.TemplateInUse()};
 }
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -14,6 +15,7 @@
 
 #include "runner/constraint/output_format.h"
 #include "runner/engine/cache_budget.h"
+#include "runner/engine/convert.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/link.h"
@@ -34,7 +36,7 @@ constexpr int kExitBadLink = 2;
 constexpr size_t kConstraintBytesMax = size_t{256} << 20;  // of compiled formats
 
 struct Setup {
-  std::variant<ipc::LoadModel, ipc::InspectModel> request;
+  std::variant<ipc::LoadModel, ipc::InspectModel, ipc::ConvertModel> request;
 };
 struct Preparation {
   ipc::Submit submit;
@@ -53,7 +55,8 @@ struct Shared {
 void Dispatch(Shared& shared, ipc::ToRunner message) {
   std::visit(
       [&]<class T>(T& value) {
-        if constexpr (std::is_same_v<T, ipc::LoadModel> || std::is_same_v<T, ipc::InspectModel>) {
+        if constexpr (std::is_same_v<T, ipc::LoadModel> || std::is_same_v<T, ipc::InspectModel> ||
+                      std::is_same_v<T, ipc::ConvertModel>) {
           shared.setup.Post({std::move(value)});
         } else if constexpr (std::is_same_v<T, ipc::Submit>) {
           if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
@@ -111,8 +114,25 @@ ipc::Inspected Inspect(const ipc::InspectModel& request) {
   }
   auto description = weights::Describe(**files, request.verbose);
   description.chat_template = (*files)->chat_template();
-  description.capabilities = CapabilitiesOf(**files);
+  const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
+  if (!go) description.template_error = go.error().message;
+  description.capabilities = CapabilitiesOf(**files, go ? go->get() : nullptr);
   return description;
+}
+
+ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
+  const int threads = request.threads > 0 ? request.threads : UsableCores();
+  float told = 0;
+  const auto on_progress = [&](float fraction) {
+    if (fraction < told + 0.01F) return;
+    told = fraction;
+    link.Send(ipc::LoadProgress{std::min(fraction, 1.0F), "converting"});
+  };
+  SeeOnlyModel(request.from, /*scratch=*/false, std::filesystem::path(request.to).parent_path());
+  const auto done = WriteConverted(request, threads, on_progress);
+  ipc::Converted converted;
+  if (!done) converted.error = done.error();
+  return converted;
 }
 
 // QUIRE_CHECK_INVARIANTS=N: the caches are checked every N steps, for soak and chaos tests.
@@ -140,7 +160,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
   SeeOnlyModel(request.path, /*scratch=*/!QuantizeOnLoad().empty());
-  auto model = Load(request.path, progress, QuantizeOnLoad());
+  auto model = Load(request.path, progress, QuantizeOnLoad(), request.go_template);
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
   const int32_t trained = model->model->context_length();
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;
@@ -154,7 +174,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .num_ctx = context_length,
                       .parameters = model->model->parameters(),
                       .weight_bytes = model->model->weight_bytes(),
-                      .supports_insert = FindInsertTokens(*tokenizer).has_value()};
+                      .supports_insert = prompt_template->CanInsert() || FindInsertTokens(*tokenizer)};
 
   const EngineLimits limits{.cache_bytes = CacheBudget(model->model->cache_layout(), context_length,
                                                        request.cache_bytes, AvailableMemory()),
@@ -189,6 +209,8 @@ int RunRunner(int fd) {
     for (auto& setup : shared.setup.WaitAndTakeAll(std::chrono::hours(1))) {
       if (const auto* load = std::get_if<ipc::LoadModel>(&setup.request)) {
         Serve(shared, link, *load);
+      } else if (const auto* convert = std::get_if<ipc::ConvertModel>(&setup.request)) {
+        link.Send(Convert(link, *convert));
       } else {
         link.Send(Inspect(std::get<ipc::InspectModel>(setup.request)));
       }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/engine/cpu_count.h"
+#include "runner/engine/prepare.h"
 #include "runner/weights/quantize_on_load.h"
 
 namespace quire::runner::engine {
@@ -30,6 +31,19 @@ std::string TextOf(const tokenizer::Tokenizer& tokenizer, std::optional<api::Tok
   return id ? std::string(tokenizer.TokenBytes(*id)) : "";
 }
 
+api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::ModelFiles& files,
+                                                                 const tokenizer::Tokenizer& tokenizer,
+                                                                 std::string_view go_template) {
+  if (!go_template.empty()) {
+    auto parsed = PromptTemplate::ParseGo(go_template);
+    if (parsed || files.chat_template().empty()) return parsed;
+    fmt::print(stderr, "quire-runner: the chat template of the model's file is used: {}\n",
+               parsed.error().message);
+  }
+  return PromptTemplate::Build(files, TextOf(tokenizer, tokenizer.bos_id()),
+                               TextOf(tokenizer, tokenizer.eos_id()));
+}
+
 // The first control token of what stands before an answer; where the template puts nothing there, the first
 // one of a conversation that is not its begin.
 std::optional<api::TokenId> FindTurnOpener(const tokenizer::Tokenizer& tokenizer,
@@ -52,20 +66,31 @@ std::optional<api::TokenId> FindTurnOpener(const tokenizer::Tokenizer& tokenizer
 
 }  // namespace
 
-output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer) {
-  return output::Detect(files.chat_template(), [&](std::string_view text) {
-    const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
-    return tokens && tokens->size() == 1;
-  });
+output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer,
+                        const PromptTemplate* go) {
+  const bool by_go = go != nullptr && !go->go_source().empty();
+  output::Format format =
+      output::Detect(by_go ? go->go_source() : files.chat_template(), [&](std::string_view text) {
+        const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
+        return tokens && tokens->size() == 1;
+      });
+  if (by_go) {
+    format.takes_tools = go->UsesGo("Tools");
+    format.can_think = (format.can_think || go->UsesGo("Think")) && (format.thinking || format.harmony);
+  }
+  return format;
 }
 
-std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files) {
+std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go) {
   std::vector<std::string> capabilities = {"completion"};
   const auto tokenizer = BuildTokenizer(files);
   if (!tokenizer) return capabilities;
-  const output::Format format = FormatOf(files, **tokenizer);
+  const output::Format format = FormatOf(files, **tokenizer, go);
   if (format.supports_tools()) capabilities.emplace_back("tools");
   if (format.can_think) capabilities.emplace_back("thinking");
+  if ((go != nullptr && go->CanInsert()) || FindInsertTokens(**tokenizer)) {
+    capabilities.emplace_back("insert");
+  }
   return capabilities;
 }
 
@@ -77,7 +102,7 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
 }
 
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
-                              std::string_view quantize) {
+                              std::string_view quantize, std::string_view go_template) {
   LoadedModel loaded;
   progress(0.0F, "mapping weights");
   auto files = weights::Open(path);
@@ -95,13 +120,11 @@ api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress&
   loaded.tokenizer = std::move(*tokenizer);
 
   progress(0.4F, "parsing chat template");
-  auto prompt_template =
-      PromptTemplate::Build(*loaded.files, TextOf(*loaded.tokenizer, loaded.tokenizer->bos_id()),
-                            TextOf(*loaded.tokenizer, loaded.tokenizer->eos_id()));
+  auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, go_template);
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
   loaded.turn_opener = FindTurnOpener(*loaded.tokenizer, *loaded.prompt_template);
-  loaded.format = FormatOf(*loaded.files, *loaded.tokenizer);
+  loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
 
   progress(0.5F, "building model");
   auto model = models::LoadModel(loaded.files);

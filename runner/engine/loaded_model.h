@@ -44,15 +44,19 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;
 
-// How answers of a model with this template and vocabulary are read.
-output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer);
+// How answers of a model with this template and vocabulary are read. `go`, unless null, is what goes before
+// the files' own template.
+output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer,
+                        const PromptTemplate* go = nullptr);
 
 // What /api/show lists of a model, without loading its weights: "completion", and what its template can do.
-std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files);
+std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go = nullptr);
 
 // `quantize`: the type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as
-// they are. kBadModel or kNotFound names the file and the reason.
+// they are. `go_template` goes before the files' own chat template unless it is empty. One that cannot be
+// read is left aside where the files bring a template of their own: what Ollama stored may use parts of its
+// language that are not known here. kBadModel or kNotFound names the file and the reason.
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
-                              std::string_view quantize = {});
+                              std::string_view quantize = {}, std::string_view go_template = {});
 
 }  // namespace quire::runner::engine

@@ -35,6 +35,7 @@ bool BeginsWithSystem(const api::Prompt& prompt) {
 }
 
 struct Preparer {
+  std::shared_ptr<const tokenizer::Tokenizer> shared_tokenizer;
   const tokenizer::Tokenizer& tokenizer;
   const PromptTemplate& prompt_template;
   int32_t num_ctx;
@@ -57,9 +58,7 @@ struct Preparer {
     auto rendered = prompt_template.Render(messages, tools_json, frame.thinking());
     if (!rendered) return std::unexpected(rendered.error());
     frame.CloseOrNote(*rendered);
-    std::vector<tokenizer::Segment> segments;
-    for (const auto& segment : *rendered) segments.push_back({segment.text, segment.from_template});
-    return tokenizer.EncodeSegments(segments);
+    return Encode(*rendered);
   }
 
   api::Result<FittedPrompt> operator()(const api::ChatPrompt& chat) const {
@@ -88,8 +87,56 @@ struct Preparer {
     return FitTokens(prompt.tokens, num_ctx, request.params.num_keep, request.overflow);
   }
 
+  api::Result<Tokens> EncodeInsert(std::string_view prefix, std::string_view suffix) const {
+    const auto rendered = prompt_template.RenderInsert(prefix, suffix);
+    if (!rendered) return std::unexpected(rendered.error());
+    return Encode(*rendered);
+  }
+
+  api::Result<Tokens> Encode(const std::vector<PromptSegment>& rendered) const {
+    std::vector<tokenizer::Segment> segments;
+    segments.reserve(rendered.size());
+    for (const auto& segment : rendered) segments.push_back({segment.text, segment.from_template});
+    auto tokens = tokenizer.EncodeSegments(segments);
+    // Go templates leave the begin token to the tokenizer.
+    if (tokens && !prompt_template.go_source().empty()) AddBegin(*tokens);
+    return tokens;
+  }
+
+  std::string TextOf(const Tokens& tokens) const {
+    tokenizer::Detokenizer detokenizer(shared_tokenizer);
+    std::string text;
+    for (const api::TokenId token : tokens) text += detokenizer.Append(token);
+    return text + detokenizer.Flush();
+  }
+
+  // By a template that knows .Suffix.
+  api::Result<FittedPrompt> InsertByTemplate(const api::InsertPrompt& prompt) const {
+    auto whole = EncodeInsert(prompt.prefix, prompt.suffix);
+    if (!whole || std::ssize(*whole) < num_ctx) {
+      if (!whole) return std::unexpected(whole.error());
+      return FittedPrompt{*std::move(whole), 0};
+    }
+    auto prefix = tokenizer.Encode(prompt.prefix, tokenizer::SpecialTokens::kAsText);
+    if (!prefix) return std::unexpected(prefix.error());
+    auto suffix = tokenizer.Encode(prompt.suffix, tokenizer::SpecialTokens::kAsText);
+    if (!suffix) return std::unexpected(suffix.error());
+    // Cut texts may take a token more at each of their ends than they had.
+    constexpr int64_t kSeams = 8;
+    const int64_t texts = std::ssize(*prefix) + std::ssize(*suffix);
+    const int64_t markers = std::max<int64_t>(std::ssize(*whole) - texts, 0) + kSeams;
+    if (auto fits = FitAround(*prefix, *suffix, markers); !fits) return std::unexpected(fits.error());
+    auto cut = EncodeInsert(TextOf(*prefix), TextOf(*suffix));
+    if (!cut) return std::unexpected(cut.error());
+    const auto dropped = static_cast<int32_t>(std::max<int64_t>(std::ssize(*whole) - std::ssize(*cut), 1));
+    auto fitted = FitTokens(*std::move(cut), num_ctx, request.params.num_keep, api::Overflow::kRefuse);
+    if (fitted) fitted->dropped = dropped;
+    return fitted;
+  }
+
   // Both texts are from outside: what looks like a control token in them is plain text.
   api::Result<FittedPrompt> operator()(const api::InsertPrompt& prompt) const {
+    if (prompt_template.CanInsert()) return InsertByTemplate(prompt);
     if (!insert_tokens)
       return api::Fail(api::ErrorCode::kUnsupported, "the model does not support insert", "suffix");
     auto prefix = tokenizer.Encode(prompt.prefix, tokenizer::SpecialTokens::kAsText);
@@ -213,14 +260,25 @@ int32_t ContextOf(const PromptSource& source, int32_t asked) {
   return asked > 0 ? std::min(std::max(asked, kNumCtxMin), source.context_length) : source.context_length;
 }
 
+// The one that the request brings; null: none.
+api::Result<std::shared_ptr<const PromptTemplate>> OwnTemplate(const api::Request& request) {
+  if (request.go_template.empty()) return nullptr;
+  auto parsed = PromptTemplate::ParseGo(request.go_template);
+  if (!parsed) return api::Fail(api::ErrorCode::kInvalidArgument, parsed.error().message, "template");
+  return parsed;
+}
+
 }  // namespace
 
 api::Result<PreparedPrompt> Prepare(const PromptSource& source, const api::Request& request) {
   const int32_t num_ctx = request.prompt_only ? INT32_MAX : ContextOf(source, request.params.num_ctx);
   auto frame = AnswerFrame::Of(source.format, request);
   if (!frame) return std::unexpected(frame.error());
-  const Preparer preparer{*source.tokenizer,  source.prompt_template, num_ctx, request,
-                          source.turn_opener, source.insert_tokens,   *frame};
+  const auto own = OwnTemplate(request);
+  if (!own) return std::unexpected(own.error());
+  const PromptTemplate& prompt_template = *own != nullptr ? **own : source.prompt_template;
+  const Preparer preparer{source.tokenizer, *source.tokenizer,  prompt_template,      num_ctx,
+                          request,          source.turn_opener, source.insert_tokens, *frame};
   if (auto biased = preparer.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(preparer, request.prompt);
   if (!fitted) return std::unexpected(fitted.error());

@@ -289,7 +289,7 @@ void LeaveTheWorld() {
   Seal(/*may_read=*/true);
 }
 
-void SeeOnlyModel(const fs::path& model, bool scratch) {
+void SeeOnlyModel(const fs::path& model, bool scratch, const fs::path& output) {
   if (!kConfine) return;
   const Rules rules;
   std::error_code ec;
@@ -303,6 +303,7 @@ void SeeOnlyModel(const fs::path& model, bool scratch) {
     rules.Permit(path, kReadTree);
   }
   if (scratch) rules.Permit(fs::temp_directory_path(ec), kScratch);
+  if (!output.empty()) rules.Permit(output, kScratch);
   rules.Enforce();
 }
 

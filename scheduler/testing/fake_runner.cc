@@ -148,6 +148,18 @@ class FakeRunner {
     Say(inspected);
   }
 
+  void On(const ipc::ConvertModel& convert) {
+    const std::string mode = std::filesystem::path(convert.from).filename();
+    if (mode == "abort-convert") Abort();
+    Say(ipc::LoadProgress{.fraction = 0.5F, .stage = "quantizing"});
+    if (mode == "hang-convert") SleepForEver();
+    ipc::Converted converted;
+    if (mode == "fail-convert") {
+      converted.error = quire::api::Error{quire::api::ErrorCode::kBadModel, "not a model"};
+    }
+    Say(converted);
+  }
+
   void On(const ipc::Submit& submit) {
     const auto* raw = std::get_if<quire::api::RawPrompt>(&submit.request.prompt);
     Serve(submit, raw ? raw->text : "");

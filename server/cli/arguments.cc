@@ -42,8 +42,8 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   create->add_option("-f,--file", arguments.create.modelfile,
                      "The Modelfile; - is standard input (default: Modelfile)");
   create->add_option("-q,--quantize", arguments.create.quantize,
-                     "Type of its weights (q8_0, q6_K, q4_K_M, q4_0)");
-  create->add_option("--draft-quantize", arguments.create.draft_quantize,
+                     "Type of its weights (f16, bf16, q8_0, q6_K, q4_K_M, q4_K_S, q4_0)");
+  create->add_option("--draft-quantize,--quantize-draft", arguments.create.draft_quantize,
                      "Type of its draft model's weights");
   DeclareShow(app, arguments);
   auto* list = app.add_subcommand("list", "List the models in the store")->alias("ls");

@@ -102,9 +102,14 @@ Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
   co_return std::chrono::milliseconds(3);
 }
 
-Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(std::filesystem::path, bool verbose) {
-  seen.inspections.push_back(verbose);
+Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::InspectModel request) {
+  seen.inspections.push_back(request.verbose);
   co_return script.inspected;
+}
+
+Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> FakeBackend::Convert(
+    api::ipc::ConvertModel, std::shared_ptr<const void>) {
+  co_return api::Fail(api::ErrorCode::kUnavailable, "no conversion in this test");
 }
 
 }  // namespace quire::server::testing

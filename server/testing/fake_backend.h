@@ -45,7 +45,9 @@ class FakeBackend : public Backend {
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(
       scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) override;
   void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
-  Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::filesystem::path path, bool verbose) override;
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override;
+  Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
 
   // Ends every hold, also those that are reached later.

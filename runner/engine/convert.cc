@@ -1,0 +1,52 @@
+#include "runner/engine/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "runner/models/model.h"
+#include "runner/weights/model_files.h"
+#include "runner/weights/packed_model.h"
+#include "runner/weights/quantize_model.h"
+
+namespace quire::runner::engine {
+namespace {
+
+bool Names(std::string_view names, std::string_view one) {
+  while (!names.empty()) {
+    const std::string_view name = names.substr(0, names.find('|'));
+    if (name == one) return true;
+    names.remove_prefix(std::min(name.size() + 1, names.size()));
+  }
+  return false;
+}
+
+api::Result<void> CheckArchitecture(const std::string& directory) {
+  const auto files = weights::Open(directory);
+  if (!files) return std::unexpected(files.error());
+  const std::string name = (*files)->architecture();
+  for (const models::Architecture& architecture : models::SupportedArchitectures()) {
+    if (Names(architecture.hugging_face, name)) return {};
+  }
+  return api::Fail(
+      api::ErrorCode::kBadModel,
+      fmt::format("config.json: models of the type \"{}\" are not supported", name.substr(0, 100)));
+}
+
+}  // namespace
+
+api::Result<void> WriteConverted(const api::ipc::ConvertModel& request, int threads,
+                                 const std::function<void(float)>& on_progress) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(request.from, error)) {
+    return weights::QuantizeGguf(request.from, request.quantization, request.to, threads, on_progress);
+  }
+  if (auto checked = CheckArchitecture(request.from); !checked) return checked;
+  return weights::PackHuggingFace(request.from, request.to, on_progress);
+}
+
+}  // namespace quire::runner::engine

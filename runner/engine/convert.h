@@ -1,0 +1,17 @@
+// A model written in another form, for a store.
+#pragma once
+
+#include <functional>
+
+#include "api/error.h"
+#include "api/ipc.h"
+
+namespace quire::runner::engine {
+
+// What ConvertModel asks for; `threads` >= 1 quantise. kBadModel names what is wrong with the model, be it
+// only that nothing here runs its architecture; kInvalidArgument: no such quantisation. `on_progress` is told
+// of the fraction written.
+api::Result<void> WriteConverted(const api::ipc::ConvertModel& request, int threads,
+                                 const std::function<void(float fraction)>& on_progress);
+
+}  // namespace quire::runner::engine
