@@ -98,8 +98,8 @@ std::string TokenizeEncoder::OnEvent(const Event& event) {
   const auto* finished = std::get_if<Finished>(&event);
   if (finished == nullptr) return {};
   Json body = Json::object();
-  if (shape_ == Shape::kText) {
-    body["content"] = text_.text;
+  if (shape_ == Shape::kText || shape_ == Shape::kPrompt) {
+    body[shape_ == Shape::kText ? "content" : "prompt"] = text_.text;
     return DumpJson(body);
   }
   Json tokens = Json::array();

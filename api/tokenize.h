@@ -32,10 +32,11 @@ Request ToRequest(DetokenizeRequest request);
 
 // The reply to one request; one per request, not thread-safe. Nothing until Finished, then the whole body:
 // {"tokens": [id]}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is not UTF-8 by itself is
-// an array of bytes; {"content": text} for ids.
+// an array of bytes; {"content": text} for ids, {"prompt": text} for
+// messages that a template was applied to.
 class TokenizeEncoder {
  public:
-  enum class Shape : uint8_t { kIds, kPieces, kText };
+  enum class Shape : uint8_t { kIds, kPieces, kText, kPrompt };
   explicit TokenizeEncoder(Shape shape) : shape_(shape) {}
 
   std::string OnEvent(const Event& event);

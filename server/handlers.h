@@ -33,7 +33,7 @@ void AddStoreRoutes(Router& router, Services& services);
 void AddOpenAiRoutes(Router& router, Services& services);
 // /v1/responses
 void AddResponsesRoutes(Router& router, Services& services);
-// /tokenize, /detokenize
+// llama.cpp's /tokenize, /detokenize, /apply-template, /props, /slots
 void AddTokenizeRoutes(Router& router, Services& services);
 // /v1/messages, /v1/messages/count_tokens
 void AddAnthropicRoutes(Router& router, Services& services);

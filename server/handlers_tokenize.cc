@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <utility>
 
+#include "api/llama_server.h"
 #include "api/tokenize.h"
 #include "server/handlers.h"
 #include "server/request_steps.h"
@@ -25,6 +27,10 @@ api::TokenizeEncoder::Shape ShapeOf(const api::TokenizeRequest& request) {
 }
 api::TokenizeEncoder::Shape ShapeOf(const api::DetokenizeRequest&) {
   return api::TokenizeEncoder::Shape::kText;
+}
+
+api::TokenizeEncoder::Shape ShapeOf(const api::TemplateRequest&) {
+  return api::TokenizeEncoder::Shape::kPrompt;
 }
 
 // The model that is named, else the only one that is loaded. Nothing: the request was answered with the
@@ -57,6 +63,56 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   co_await Relay(exchange, services.backend, std::move(job), reply);
 }
 
+std::string ModelOfQuery(std::string_view query) {
+  constexpr std::string_view kKey = "model=";
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    std::string name;
+    if (pair.starts_with(kKey) && PercentDecode(pair.substr(kKey.size()), name)) return name;
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+  }
+  return {};
+}
+
+// Of the model that ?model= names, else of the only one that is loaded.
+Awaitable<void> Props(Services& services, Exchange& exchange) {
+  std::string name = ModelOfQuery(exchange.request().query);
+  if (name.empty()) {
+    const auto spec = co_await FindSpec(services, exchange, name);
+    if (!spec) co_return;
+    name = spec->name;
+  }
+  const auto model = co_await FindModel(services, exchange, name);
+  if (!model) co_return;
+  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false);
+  if (!description) {
+    co_await SendError(exchange, description.error());
+    co_return;
+  }
+  const std::string go_template = model->TemplateInUse();
+  api::ModelProps props{.model = model->name.Display(),
+                        .path = model->weights.string(),
+                        .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
+  for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
+    if (loaded.spec.key == model->digest) props.num_ctx = loaded.num_ctx;
+  }
+  HttpResponse response{.body = api::EncodeProps(props, QUIRE_VERSION)};
+  co_await exchange.Send(std::move(response));
+}
+
+// A slot for each request in flight, and a free one of every loaded model: there is no fixed number of them.
+Awaitable<void> Slots(Services& services, Exchange& exchange) {
+  std::vector<api::SlotEntry> slots;
+  for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
+    for (int32_t i = 0; i <= loaded.running; ++i) {
+      slots.push_back(
+          {.model = loaded.spec.name, .num_ctx = loaded.num_ctx, .is_processing = i < loaded.running});
+    }
+  }
+  HttpResponse response{.body = api::EncodeSlots(slots)};
+  co_await exchange.Send(std::move(response));
+}
+
 }  // namespace
 
 void AddTokenizeRoutes(Router& router, Services& services) {
@@ -68,6 +124,12 @@ void AddTokenizeRoutes(Router& router, Services& services) {
   };
   router.Add({"POST", "/tokenize", tokenize, true});
   router.Add({"POST", "/detokenize", detokenize, true});
+  router.Add(
+      {"POST", "/apply-template",
+       [&services](Exchange& exchange) { return Convert(services, exchange, api::ParseApplyTemplate); },
+       true});
+  router.Add({"GET", "/props", [&services](Exchange& exchange) { return Props(services, exchange); }});
+  router.Add({"GET", "/slots", [&services](Exchange& exchange) { return Slots(services, exchange); }});
 }
 
 }  // namespace quire::server

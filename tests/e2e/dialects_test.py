@@ -176,6 +176,23 @@ class Tokens(Dialects):
         self.assertEqual(by_text["choices"], by_ids["choices"])
         self.assertEqual(len(tokens), by_text["usage"]["prompt_tokens"])
 
+    def test_what_the_server_says_of_itself(self):
+        self.post("/tokenize", {"model": MODEL, "content": "x"})
+        prompt = self.post("/apply-template", {"messages": [{"role": "user", "content": "Hello!"}]})["prompt"]
+        self.assertIn("Hello!", prompt)
+        native = self.post("/api/chat", {"model": MODEL, "messages": [{"role": "user", "content": "Hello!"}],
+                                         "stream": False, "options": {"num_predict": 1}})
+        tokens = self.post("/tokenize", {"model": MODEL, "content": prompt})["tokens"]
+        self.assertEqual(native["prompt_eval_count"], len(tokens))
+        for path in ("/props", f"/props?model={MODEL}"):
+            props = self.daemon.get(path).json
+            self.assertEqual(f"{MODEL}:latest", props["model_alias"])
+            self.assertGreater(props["default_generation_settings"]["n_ctx"], 0)
+            self.assertIn("{%", props["chat_template"])
+        self.assertEqual(404, self.daemon.get("/props?model=nobody").status)
+        slots = self.daemon.get("/slots").json
+        self.assertEqual([False], [slot["is_processing"] for slot in slots])
+
     def test_ids_that_there_are_not(self):
         reply = self.daemon.post("/detokenize", {"model": MODEL, "tokens": [10 ** 9]})
         self.assertEqual(400, reply.status, reply.text)
