@@ -337,6 +337,10 @@ int RunDaemon(const OptionTable& table) {
   const auto resolve = [&table] { return table.Resolve(ProcessEnvironment()); };
   const auto options = resolve();
   if (!options) return Complain(options.error().message);
+  // Runners take it from the environment that they inherit; there is no other thread yet.
+  if (!options->quantize_on_load.empty()) {
+    ::setenv("QUIRE_QUANTIZE_ON_LOAD", options->quantize_on_load.c_str(), 1);
+  }
   SetUpLog(options->debug);
   RaiseOpenFileLimit();
   ::signal(SIGPIPE, SIG_IGN);

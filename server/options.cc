@@ -240,6 +240,12 @@ constexpr std::array kTable = {
     OptionSpec{"--prefix-cache", "QUIRE_PREFIX_CACHE", "BOOL", "true",
                "Whether what one request computed serves the next that begins like it",
                [](Options& o, std::string_view t) { return SetStrictBool(o.prefix_cache, t); }},
+    OptionSpec{"--quantize-on-load", "QUIRE_QUANTIZE_ON_LOAD", "TYPE", "",
+               "Type (Q8_0, Q6_K, Q4_K, Q4_0) in which models of floats run; default: as they are",
+               [](Options& o, std::string_view t) {
+                 o.quantize_on_load = t;
+                 return Complaint();
+               }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "The quire-runner program; default: beside this one",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
     OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",

@@ -56,6 +56,7 @@ struct Options {
   int32_t threads = 0;              // per runner; 0 = by the machine
   uint64_t cache_bytes = 0;         // per runner; 0 = by the machine
   bool prefix_cache = true;
+  std::string quantize_on_load;                          // "Q8_0", ...; empty = models run as they are
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
   bool vllm_metrics = false;                             // some metrics under vLLM's names too
