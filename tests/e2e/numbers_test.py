@@ -41,6 +41,11 @@ CASES = [
     ("/v1/messages", CHAT, "", ["max_tokens", "temperature", "top_p", "top_k", "keep_alive"]),
     ("/v1/messages", {**CHAT, "thinking": {"type": "enabled"}}, "thinking", ["budget_tokens"]),
     ("/v1/messages/count_tokens", CHAT, "", ["keep_alive"]),
+    ("/api/embed", {"model": MODEL, "input": "Hello!"}, "", ["dimensions", "keep_alive", "input"]),
+    ("/api/embed", {"model": MODEL, "input": "Hello!", "options": SHORT}, "options", OPTIONS),
+    ("/api/embeddings", {"model": MODEL, "prompt": "Hello!"}, "", ["keep_alive", "prompt"]),
+    ("/v1/embeddings", {"model": MODEL, "input": "Hello!"}, "", ["dimensions", "keep_alive", "input"]),
+    ("/api/create", {"model": "made", "from": MODEL, "stream": False, "parameters": {}}, "parameters", OPTIONS),
 ]
 
 
