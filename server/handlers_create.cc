@@ -166,21 +166,23 @@ class Creation {
   // one new file.
   Awaitable<api::Result<Weights>> Take(const std::vector<ollama::CreateFile>& files, const char* field) {
     const bool tensors = std::ranges::any_of(files, IsSafetensors);
-    co_await progress_.Say(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
-    for (const ollama::CreateFile& file : files) {
-      auto there = co_await Check(file, field);
-      if (!there) co_return std::unexpected(std::move(there.error()));
-    }
-    if (files.size() == 1 && !tensors) {
-      Weights weights{.blob = *BlobNameOf(files.front().digest), .staged = nullptr};
-      co_return weights;
-    }
+    const bool single = files.size() == 1 && !tensors;
     const auto first = std::ranges::find_if(files, IsFirstSplit);
-    if (!tensors && first == files.end()) {
+    if (!single && !tensors && first == files.end()) {
       co_return api::Fail(api::ErrorCode::kUnsupported,
                           "of several GGUF files the first must be NAME-00001-of-0000N.gguf; projectors and "
                           "other models beside the weights are not supported",
                           field);
+    }
+    for (const ollama::CreateFile& file : files) {
+      auto there = co_await Check(file, field);
+      if (!there) co_return std::unexpected(std::move(there.error()));
+    }
+    // Not before: what the request says wrong has a status of its own.
+    co_await progress_.Say(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
+    if (single) {
+      Weights weights{.blob = *BlobNameOf(files.front().digest), .staged = nullptr};
+      co_return weights;
     }
     auto made = co_await services_.models.MakeStaging();
     if (!made) co_return std::unexpected(std::move(made.error()));

@@ -116,7 +116,7 @@ TEST(CreateRoute, SaysWhatIsWrong) {
   const std::string absent = "sha256:" + Sha256Of("absent");
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a.gguf", absent}}}}, 400), HasSubstr(absent));
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a", absent}, {"b", absent}}}}, 400),
-              HasSubstr("one GGUF"));
+              HasSubstr("several GGUF files"));
   const std::string digest = GiveBlob(daemon, "no model");
   daemon.backend().script.inspected.error = api::Error{api::ErrorCode::kBadModel, "not a GGUF file"};
   const json body = {{"model", "x"}, {"files", {{"a.gguf", digest}}}, {"stream", false}};
