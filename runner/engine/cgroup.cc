@@ -5,15 +5,15 @@
 
 namespace quire::runner::engine {
 
-std::vector<std::filesystem::path> OwnCgroups() {
+std::vector<std::filesystem::path> OwnCgroups(const std::filesystem::path& root) {
   std::vector<std::filesystem::path> folders;
-  std::ifstream self("/proc/self/cgroup");
+  std::ifstream self(root / "proc/self/cgroup");
   for (std::string line; std::getline(self, line);) {
     if (!line.starts_with("0::")) continue;
-    const std::filesystem::path root = "/sys/fs/cgroup";
+    const std::filesystem::path tree = root / "sys/fs/cgroup";
     std::filesystem::path group = line.substr(3);
     while (true) {
-      folders.push_back(root / group.relative_path());
+      folders.push_back(tree / group.relative_path());
       if (!group.has_relative_path()) break;
       group = group.parent_path();
     }

@@ -7,7 +7,7 @@
 namespace quire::runner::engine {
 
 // Their folders, from this process's own up to the root; empty without cgroup v2. Every limit found on the
-// way holds.
-std::vector<std::filesystem::path> OwnCgroups();
+// way holds. `root`: where /proc and /sys are.
+std::vector<std::filesystem::path> OwnCgroups(const std::filesystem::path& root = "/");
 
 }  // namespace quire::runner::engine

@@ -1,22 +1,28 @@
 #include "runner/engine/cpu_count.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
+#include <set>
+#include <string>
 
 #include "runner/engine/cgroup.h"
 
 namespace quire::runner::engine {
 namespace {
 
+namespace fs = std::filesystem;
+
 // The tightest cpu.max ("quota period" in microseconds, or "max period").
-double QuotaCores() {
+double QuotaCores(const fs::path& root) {
   double cores = std::numeric_limits<double>::infinity();
-  for (const std::filesystem::path& group : OwnCgroups()) {
+  for (const fs::path& group : OwnCgroups(root)) {
     std::ifstream file(group / "cpu.max");
     double quota = 0;
     double period = 0;
@@ -25,14 +31,44 @@ double QuotaCores() {
   return cores;
 }
 
+// What names the physical core of a processor: the list of its hardware threads, the same in all of them.
+// Where the kernel tells nothing, a processor is a core of its own.
+std::string CoreOf(int processor, const fs::path& root) {
+  const fs::path topology = root / fmt::format("sys/devices/system/cpu/cpu{}/topology", processor);
+  for (const char* name : {"core_cpus_list", "thread_siblings_list"}) {  // the latter before Linux 5.3
+    std::ifstream file(topology / name);
+    if (std::string siblings; std::getline(file, siblings) && !siblings.empty()) return siblings;
+  }
+  return fmt::format("processor {}", processor);
+}
+
 }  // namespace
 
-int32_t UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return static_cast<int32_t>(
-      std::clamp(std::ceil(QuotaCores()), 1.0, static_cast<double>(std::max(allowed, 1))));
+std::vector<int> AllowedProcessors() {
+  constexpr int kProcessorsMost = 1 << 20;
+  for (int size = CPU_SETSIZE; size <= kProcessorsMost; size *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<size_t>(size)),
+                                                               [](cpu_set_t* it) { CPU_FREE(it); });
+    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(size));
+    if (sched_getaffinity(0, bytes, set.get()) == 0) {
+      std::vector<int> processors;
+      for (int i = 0; i < size; ++i) {
+        if (CPU_ISSET_S(static_cast<size_t>(i), bytes, set.get())) processors.push_back(i);
+      }
+      return processors;
+    }
+    if (errno != EINVAL) break;  // EINVAL: the kernel's sets are larger
+  }
+  return {};
 }
+
+int32_t UsableCores(std::span<const int> processors, const fs::path& root) {
+  std::set<std::string> cores;
+  for (const int processor : processors) cores.insert(CoreOf(processor, root));
+  const auto most = static_cast<double>(std::max<size_t>(cores.size(), 1));
+  return static_cast<int32_t>(std::clamp(std::ceil(QuotaCores(root)), 1.0, most));
+}
+
+int32_t UsableCores() { return UsableCores(AllowedProcessors(), "/"); }
 
 }  // namespace quire::runner::engine

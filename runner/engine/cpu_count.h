@@ -1,11 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
 
 namespace quire::runner::engine {
 
-// Cores this process may use: its affinity mask, cut down to the cgroup's CPU quota (rounded up), at least
-// one.
+// Cores that the threads of a step may use at once: the physical cores behind the processors this process may
+// run on, one thread each, cut down to the CPU quota of its control groups (rounded up); at least one.
 int32_t UsableCores();
+
+// The same for these processors, on the machine whose files are below `root`.
+int32_t UsableCores(std::span<const int> processors, const std::filesystem::path& root);
+
+// The numbers of the processors this process may run on (cpuset, taskset).
+std::vector<int> AllowedProcessors();
 
 }  // namespace quire::runner::engine
