@@ -30,6 +30,7 @@ struct Options {
   std::vector<int> prompts = {512}, generate = {128}, batch = {1}, depths = {0}, threads = {0};
   int repeats = 3;
   std::string output = "md";
+  api::KvType kv_type = api::KvType::kF16;
 };
 
 // One line of the result.
@@ -54,10 +55,10 @@ struct Row {
 // A model with room for `sequences` sequences of `tokens` tokens.
 class Subject {
  public:
-  Subject(const std::string& path, runner::ThreadPool& pool) : pool_(pool) {
+  Subject(const std::string& path, api::KvType kv_type, runner::ThreadPool& pool) : pool_(pool) {
     auto files = runner::weights::Open(path);
     if (!files) throw std::runtime_error(files.error().message);
-    auto model = runner::models::LoadModel(std::move(*files));
+    auto model = runner::models::LoadModel(std::move(*files), kv_type);
     if (!model) throw std::runtime_error(model.error().message);
     model_ = std::move(*model);
   }
@@ -192,7 +193,7 @@ void Run(const Options& options) {
                runner::kernels::InstructionSet(), peaks.read_gb_per_s, peaks.int8_gop_per_s);
     for (const std::string& path : options.models) {
       const auto begin = Clock::now();
-      Subject subject(path, pool);
+      Subject subject(path, options.kv_type, pool);
       const auto& model = subject.model();
       fmt::print(stderr, "{}: {:.1f} MiB, {:.1f} M parameters, loaded in {:.2f} s\n", path,
                  static_cast<double>(model.weight_bytes()) / 1048576,
@@ -235,6 +236,9 @@ int main(int argc, char** argv) {
   app.add_option("-r,--repetitions", options.repeats, "runs per test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--kv-cache-type", options.kv_type, "what keys and values are kept as [f16]")
+      ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
+          quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
   app.add_option("-o,--output", options.output, "md or jsonl")
       ->check(CLI::IsMember({"md", "jsonl"}))
       ->capture_default_str();

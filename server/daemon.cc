@@ -342,6 +342,8 @@ int RunDaemon(const OptionTable& table) {
     ::setenv("QUIRE_QUANTIZE_ON_LOAD", options->quantize_on_load.c_str(), 1);
   }
   SetUpLog(options->debug);
+  // Runners read the variable themselves; it says what was checked here, a flag's value too.
+  ::setenv("OLLAMA_KV_CACHE_TYPE", std::string(api::NameOf(options->kv_cache_type)).c_str(), 1);
   RaiseOpenFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
   const auto runner = FindRunner(*options);

@@ -91,6 +91,13 @@ Complaint SetStrictBool(bool& out, std::string_view text) {
   return std::nullopt;
 }
 
+Complaint SetKvType(api::KvType& out, std::string_view text) {
+  const auto type = api::ParseKvType(api::AsciiLower(text));
+  if (!type) return fmt::format("must be {}", api::kKvTypeNames);
+  out = *type;
+  return std::nullopt;
+}
+
 // As Ollama reads it: a level, or a boolean of which everything unreadable is true.
 Complaint SetDebug(int32_t& out, std::string_view text) {
   if (const auto level = ParseWhole<int32_t>(text)) {
@@ -246,6 +253,9 @@ constexpr std::array kTable = {
                  o.quantize_on_load = t;
                  return Complaint();
                }},
+    OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
+               "What keys and values are kept as: f16, bf16, q8_0 or f32",
+               [](Options& o, std::string_view t) { return SetKvType(o.kv_cache_type, t); }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "The quire-runner program; default: beside this one",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
     OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "api/kv_type.h"
 #include "server/api_keys.h"
 
 namespace CLI {
@@ -56,7 +57,8 @@ struct Options {
   int32_t threads = 0;              // per runner; 0 = by the machine
   uint64_t cache_bytes = 0;         // per runner; 0 = by the machine
   bool prefix_cache = true;
-  std::string quantize_on_load;                          // "Q8_0", ...; empty = models run as they are
+  std::string quantize_on_load;  // "Q8_0", ...; empty = models run as they are
+  api::KvType kv_cache_type = api::KvType::kF16;
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
   bool vllm_metrics = false;                             // some metrics under vLLM's names too

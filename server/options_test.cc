@@ -78,6 +78,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options->drain_timeout, 30s);
   EXPECT_TRUE(options->runner.empty());
   EXPECT_TRUE(options->origins.empty());
+  EXPECT_EQ(options->kv_cache_type, api::KvType::kF16);
 }
 
 TEST(Options, FlagsGoOverTheEnvironment) {
@@ -90,6 +91,7 @@ TEST(Options, FlagsGoOverTheEnvironment) {
                                 {"OLLAMA_LOAD_TIMEOUT", "90"},
                                 {"OLLAMA_CONTEXT_LENGTH", " 8192 "},
                                 {"OLLAMA_DEBUG", "2"},
+                                {"OLLAMA_KV_CACHE_TYPE", "Q8_0"},
                                 {"QUIRE_MAX_BODY", "2KiB"}});
   ASSERT_TRUE(options.has_value()) << options.error().message;
   EXPECT_EQ(options->max_queue, 7);
@@ -101,6 +103,7 @@ TEST(Options, FlagsGoOverTheEnvironment) {
   EXPECT_EQ(options->load_timeout, 90s);
   EXPECT_EQ(options->context_length, 8192);
   EXPECT_EQ(options->debug, 2);
+  EXPECT_EQ(options->kv_cache_type, api::KvType::kQ8_0);
   EXPECT_EQ(options->max_body_bytes, 2048u);
 }
 
@@ -119,7 +122,7 @@ TEST(Options, BadValuesNameTheirSource) {
       {"QUIRE_MAX_BODY", "0"},           {"QUIRE_MAX_BODY", "9999999GiB"},
       {"QUIRE_MAX_CONNECTIONS", "-3"},   {"QUIRE_HEADER_TIMEOUT", "0"},
       {"QUIRE_ALLOW_REMOTE", "maybe"},   {"OLLAMA_HOST", "a b"},
-      {"QUIRE_DRAIN_TIMEOUT", "-1s"},
+      {"QUIRE_DRAIN_TIMEOUT", "-1s"},    {"OLLAMA_KV_CACHE_TYPE", "q4_0"},
   };
   for (const auto& [variable, text] : cases) {
     const auto options = Resolve({}, {{variable, text}});

@@ -56,13 +56,14 @@ struct BenchSetup {
   EngineLimits limits = {.cache_bytes = kPlenty};
   int32_t threads = 2;
   bool model_stops = true;  // false: no token ends an answer
+  api::KvType kv_type = api::KvType::kF16;
 };
 
 // An engine on a thread of its own; the test's thread submits and waits.
 class Bench {
  public:
   explicit Bench(BenchSetup setup = {}) {
-    auto model = Load(setup.model, [](float, std::string_view) {});
+    auto model = Load(setup.model, [](float, std::string_view) {}, {.kv_type = setup.kv_type});
     EXPECT_TRUE(model.has_value()) << model.error().message;
     if (!setup.model_stops) model->end_of_generation.clear();
     tokenizer_ = model->tokenizer;

@@ -111,13 +111,13 @@ TEST(Embedding, IsThePooledHiddenStatesOfTheReference) {
   for (const fs::path& model : GoldenModels()) {
     SCOPED_TRACE(model);
     const Reference reference = ReadReference(model);
-    Bench last({.model = model.string()});
+    Bench last({.model = model.string(), .kv_type = api::KvType::kF32});
     const Vector of_last = VectorOf(last.Ask(Embed({"", reference.ids})));
     ExpectNear(of_last, reference.states.back(), 2e-4, "last");
     EXPECT_NEAR(Length(of_last), 1, 1e-5);
 
     const MeanModel mean_model(model);
-    Bench mean({.model = mean_model.path()});
+    Bench mean({.model = mean_model.path(), .kv_type = api::KvType::kF32});
     Vector sum(reference.states.front().size());
     for (const Vector& state : reference.states) {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += state[i];

@@ -20,8 +20,13 @@ fs::path Fixtures() {
   return set != nullptr ? set : "../shared/fixtures";
 }
 
+struct Subject {
+  std::string model;
+  api::KvType kv_type = api::KvType::kF16;
+};
+
 // The bundled model, and the reference checkpoints where they are.
-std::vector<std::string> Models() {
+std::vector<Subject> Subjects() {
   std::vector<std::string> models = {kDemoModel, "packaging/models/quire-demo-Q8_0.gguf"};
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(Fixtures() / "models", ignored)) {
@@ -29,19 +34,25 @@ std::vector<std::string> Models() {
     if (!entry.path().filename().string().ends_with("_assistant")) models.push_back(entry.path().string());
   }
   std::ranges::sort(models.begin() + 2, models.end());
-  return models;
+  std::vector<Subject> subjects;
+  for (const std::string& model : models) subjects.push_back({model});
+  for (const api::KvType type : {api::KvType::kF32, api::KvType::kBF16, api::KvType::kQ8_0}) {
+    subjects.push_back({kDemoModel, type});
+  }
+  return subjects;
 }
 
-std::string NameOf(const testing::TestParamInfo<std::string>& model) {
-  std::string name = fs::path(model.param).filename().string();
+std::string NameOf(const testing::TestParamInfo<Subject>& subject) {
+  std::string name = fs::path(subject.param.model).filename().string();
+  if (subject.param.kv_type != api::KvType::kF16) name += api::NameOf(subject.param.kv_type);
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
 }
 
-class SameBits : public testing::TestWithParam<std::string> {
+class SameBits : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
-    const auto loaded = Load(GetParam(), [](float, std::string_view) {});
+    const auto loaded = LoadSubject();
     if (loaded) return;
     // Families that this version does not have; anything else is an error.
     if (loaded.error().message.find("architecture") != std::string::npos)
@@ -49,11 +60,17 @@ class SameBits : public testing::TestWithParam<std::string> {
     FAIL() << loaded.error().message;
   }
 
+  static api::Result<LoadedModel> LoadSubject() {
+    return Load(GetParam().model, [](float, std::string_view) {}, {.kv_type = GetParam().kv_type});
+  }
   std::unique_ptr<Bench> Make(EngineLimits limits = {}, int32_t threads = 2) const {
     if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
     limits.check_invariants_every = 1;
-    return std::make_unique<Bench>(
-        BenchSetup{.model = GetParam(), .limits = limits, .threads = threads, .model_stops = false});
+    return std::make_unique<Bench>(BenchSetup{.model = GetParam().model,
+                                              .limits = limits,
+                                              .threads = threads,
+                                              .model_stops = false,
+                                              .kv_type = GetParam().kv_type});
   }
   // The first `count` messages of a fixed conversation, the last of which is the user's.
   static api::Request Conversation(size_t count) {
@@ -138,7 +155,7 @@ TEST_P(SameBits, AfterPreemption) {
 }
 
 TEST_P(SameBits, AShiftMovesKeysWhereTheCachesAllowItAndComputesAgainElsewhere) {
-  const auto loaded = Load(GetParam(), [](float, std::string_view) {});
+  const auto loaded = LoadSubject();
   const cache::Layout& layout = loaded->model->cache_layout();
   const bool full_only =
       layout.recurrent.empty() &&
@@ -167,7 +184,7 @@ TEST_P(SameBits, AShiftMovesKeysWhereTheCachesAllowItAndComputesAgainElsewhere) 
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SameBits, testing::ValuesIn(Models()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Models, SameBits, testing::ValuesIn(Subjects()), NameOf);
 
 }  // namespace
 }  // namespace quire::runner::engine

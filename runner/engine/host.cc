@@ -147,6 +147,16 @@ std::string_view QuantizeOnLoad() {
   return type != nullptr ? type : std::string_view();
 }
 
+// OLLAMA_KV_CACHE_TYPE=TYPE: what keys and values are kept as; the daemon sets it.
+api::Result<api::KvType> KvTypeAsked() {
+  const char* name = std::getenv("OLLAMA_KV_CACHE_TYPE");
+  if (name == nullptr) return api::KvType::kF16;
+  if (const auto type = api::ParseKvType(name)) return *type;
+  return api::Fail(api::ErrorCode::kInvalidArgument,
+                   fmt::format("OLLAMA_KV_CACHE_TYPE: \"{}\" must be {}", name, api::kKvTypeNames),
+                   "OLLAMA_KV_CACHE_TYPE");
+}
+
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
@@ -159,8 +169,11 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto progress = [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
+  const auto kv_type = KvTypeAsked();
+  if (!kv_type) return link.Send(ipc::LoadFailed{kv_type.error()});
   SeeOnlyModel(request.path, /*scratch=*/!QuantizeOnLoad().empty());
-  auto model = Load(request.path, progress, QuantizeOnLoad(), request.go_template);
+  auto model = Load(request.path, progress,
+                    {.quantize = QuantizeOnLoad(), .kv_type = *kv_type, .go_template = request.go_template});
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
   const int32_t trained = model->model->context_length();
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;

@@ -102,14 +102,14 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
 }
 
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
-                              std::string_view quantize, std::string_view go_template) {
+                              const LoadOptions& options) {
   LoadedModel loaded;
   progress(0.0F, "mapping weights");
   auto files = weights::Open(path);
   if (!files) return std::unexpected(files.error());
-  if (!quantize.empty()) {
+  if (!options.quantize.empty()) {
     progress(0.1F, "quantising weights");
-    files = weights::QuantizeOnLoad(std::move(*files), quantize, UsableCores());
+    files = weights::QuantizeOnLoad(std::move(*files), options.quantize, UsableCores());
     if (!files) return std::unexpected(files.error());
   }
   loaded.files = std::move(*files);
@@ -120,14 +120,14 @@ api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress&
   loaded.tokenizer = std::move(*tokenizer);
 
   progress(0.4F, "parsing chat template");
-  auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, go_template);
+  auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, options.go_template);
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
   loaded.turn_opener = FindTurnOpener(*loaded.tokenizer, *loaded.prompt_template);
   loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
 
   progress(0.5F, "building model");
-  auto model = models::LoadModel(loaded.files);
+  auto model = models::LoadModel(loaded.files, options.kv_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
   loaded.pooling = models::ReadPooling(*loaded.files);

@@ -13,6 +13,7 @@
 
 #include "api/error.h"
 #include "api/ids.h"
+#include "api/kv_type.h"
 #include "runner/constraint/token_trie.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
@@ -52,11 +53,18 @@ output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Token
 // What /api/show lists of a model, without loading its weights: "completion", and what its template can do.
 std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go = nullptr);
 
-// `quantize`: the type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as
-// they are. `go_template` goes before the files' own chat template unless it is empty. One that cannot be
-// read is left aside where the files bring a template of their own: what Ollama stored may use parts of its
-// language that are not known here. kBadModel or kNotFound names the file and the reason.
+struct LoadOptions {
+  // The type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as they are.
+  std::string_view quantize = {};
+  api::KvType kv_type = api::KvType::kF16;
+  // Goes before the files' own chat template unless it is empty. One that cannot be read is left aside where
+  // the files bring a template of their own: what Ollama stored may use parts of its language that are not
+  // known here.
+  std::string_view go_template = {};
+};
+
+// kBadModel or kNotFound names the file and the reason; kInvalidArgument the option.
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
-                              std::string_view quantize = {}, std::string_view go_template = {});
+                              const LoadOptions& options = {});
 
 }  // namespace quire::runner::engine

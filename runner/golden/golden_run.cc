@@ -30,10 +30,10 @@ float MaxAbsDifference(std::span<const float> a, std::span<const float> b) {
 }
 
 api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, ThreadPool& pool, int32_t sequences,
-                                       int64_t tokens) {
+                                       int64_t tokens, api::KvType kv_type) {
   auto files = weights::Open(path);
   if (!files) return std::unexpected(files.error());
-  auto model = models::LoadModel(std::move(*files));
+  auto model = models::LoadModel(std::move(*files), kv_type);
   if (!model) return std::unexpected(model.error());
   const cache::Layout& layout = (*model)->cache_layout();
   // A restored sequence lives beside the one that the snapshots are of, each of which may hold a slot.

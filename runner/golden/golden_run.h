@@ -38,7 +38,7 @@ class GoldenRun {
   // A cache with room for `tokens` tokens of each of `sequences` sequences, and for what the checks below
   // keep.
   static api::Result<GoldenRun> Open(const std::filesystem::path& model, ThreadPool& pool, int32_t sequences,
-                                     int64_t tokens);
+                                     int64_t tokens, api::KvType kv_type = api::KvType::kF32);
 
   const models::Model& model() const { return *model_; }
 

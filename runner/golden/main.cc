@@ -26,6 +26,7 @@ struct Options {
   std::string quant;
   std::string target;
   int threads = 0;
+  api::KvType kv_type = api::KvType::kF32;
   CompareOptions compare;
 };
 
@@ -59,7 +60,7 @@ std::optional<GoldenRun> OpenRun(const Options& options, const GoldenFile& golde
   for (const GoldenPrompt& prompt : golden.prompts) {
     longest = std::max(longest, prompt.ids.size() + prompt.greedy.size());
   }
-  auto run = GoldenRun::Open(options.model, pool, 1, static_cast<int64_t>(longest));
+  auto run = GoldenRun::Open(options.model, pool, 1, static_cast<int64_t>(longest), options.kv_type);
   if (!run) {
     Unusable(run.error().message);
     return std::nullopt;
@@ -126,6 +127,9 @@ int main(int argc, char** argv) {
   app.add_option("--quant", options.quant, "quantised type whose goldens to read (Q8_0)");
   app.add_option("--target", options.target,
                  "for a draft model: the model it drafts for, if not that beside the golden directory");
+  app.add_option("--kv-cache-type", options.kv_type, "what keys and values are kept as")
+      ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
+          quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
   app.add_flag("--verbose", options.compare.verbose, "compare hidden activations too");
   try {
     app.parse(argc, argv);

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "cache/layout.h"
+#include "runner/kernels/attention.h"
 
 namespace quire::runner::golden {
 namespace {
@@ -18,12 +18,13 @@ void DumpKeys(const cache::Layout& layout, const models::CachePlace& place, cons
     const size_t key = cache::KeyOffset(layout, place.index, place.layer, head);
     const size_t value = cache::ValueOffset(layout, place.index, place.layer, head);
     for (const cache::PageView& page : view.Pages(0, place.index)) {
-      const size_t skip = static_cast<size_t>(page.first % layout.page_tokens) * dim * sizeof(float);
+      const size_t skip =
+          cache::ElementBytes(group.element, page.first % layout.page_tokens * group.head_dim);
       const size_t count = static_cast<size_t>(page.tokens) * dim;
       for (const auto& [part, from] : {std::pair(".k", key), {".v", value}}) {
         std::vector<float>& to = (*dump)[name + part];
         to.resize(to.size() + count);
-        std::memcpy(&to[to.size() - count], page.base + from + skip, count * sizeof(float));
+        kernels::WidenElements(group.element, page.base + from + skip, std::span(to).last(count));
       }
     }
   }

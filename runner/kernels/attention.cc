@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -56,6 +57,12 @@ struct Running {
   float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
 };
 
+// Elements [c, c + kLanes) of a row. REQUIRES: c is a multiple of kLanes.
+template <class Row>
+HWY_INLINE VF32 LoadFrom(const Row& row, size_t c) {
+  return row.At(c / Row::kBlock).Load(c % Row::kBlock);
+}
+
 // For kRows rows and kWide vectors of a head from element c on: sum = sum * keep + the values of keys [begin,
 // end) of a tile, weighted.
 template <class Row, size_t kRows, size_t kWide>
@@ -72,10 +79,10 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, co
     }
   }
   for (size_t key = begin; key < end; ++key) {
-    const typename Row::Block block{values + key * stride + Row::Bytes(c)};
+    const Row row{values + key * stride};
     VF32 value[kWide];
 #pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) value[w] = block.Load(w * kLanes);
+    for (size_t w = 0; w < kWide; ++w) value[w] = LoadFrom(row, c + w * kLanes);
 #pragma GCC unroll 4
     for (size_t r = 0; r < kRows; ++r) {
       const VF32 weight = hn::Set(d, weights[r * kTile + key]);
@@ -183,7 +190,7 @@ HWY_INLINE void TransposeKeys(const std::byte* keys, size_t begin, size_t end, s
     size_t c = 0;
     for (; c + kLanes <= dim; c += kLanes) {
       VF32 v[4];
-      for (size_t i = 0; i < 4; ++i) v[i] = typename Row::Block{four[i].data + Row::Bytes(c)}.Load(0);
+      for (size_t i = 0; i < 4; ++i) v[i] = LoadFrom(four[i], c);
       // A 4x4 transpose within each block.
       const auto low = [&](VF32 x, VF32 y)
                            HWY_ATTR { return hn::BitCast(d64, hn::InterleaveLower(d, x, y)); };
@@ -389,7 +396,7 @@ void AttendItem(const AttentionLayer& at, const Geometry& g, const AttentionPlan
     case cache::ElementType::kBF16:
       return ItemRunner<BF16Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kQ8_0:
-      assert(false);
+      return ItemRunner<Q8Row>(at, g, item, scoring).Run(q, out);
   }
 }
 
@@ -416,19 +423,43 @@ HWY_INLINE VF32 RoundFraction(VF32 v) {
   return hn::BitCast(F32(), hn::Add(bits, hn::Add(odd, hn::Set(u, (1U << (kBits - 1)) - 1))));
 }
 
-// One head of one token into its place in a page.
-void StoreHead(cache::ElementType type, const float* from, size_t count, std::byte* to) {
+constexpr float kLargestHalf = 65504;
+
+struct ToHalf {
+  HWY_INLINE hn::Vec<hn::Rebind<hwy::float16_t, F32>> operator()(VF32 v) const {
+    const F32 d;
+    v = hn::Clamp(v, hn::Set(d, -kLargestHalf), hn::Set(d, kLargestHalf));
+#if HWY_TARGET >= HWY_SSE4  // before F16C, the conversion truncates
+    v = RoundFraction<13>(v);
+#endif
+    return hn::DemoteTo(hn::Rebind<hwy::float16_t, F32>(), v);
+  }
+};
+
+// Blocks of a float16 scale and int8 quants; the quants are those of the scale as it is stored.
+HWY_INLINE void NarrowToQ8(const float* from, size_t count, std::byte* to) {
+  for (size_t block = 0; block < count / Q8Row::kBlock; ++block, from += Q8Row::kBlock) {
+    float largest = 0;
+    for (size_t i = 0; i < Q8Row::kBlock; ++i) largest = std::max(largest, std::abs(from[i]));
+    std::byte* const at = to + block * Q8Row::kBlockBytes;
+    const float scale = std::min(largest / 127, kLargestHalf);
+    NarrowRow<hwy::float16_t>(&scale, 1, at, ToHalf());
+    const float stored = F16Row{at}.Widen(0);
+    for (size_t i = 0; i < Q8Row::kBlock; ++i) {
+      const float quant = stored > 0 ? std::clamp(std::nearbyint(from[i] / stored), -127.0F, 127.0F) : 0.0F;
+      at[2 + i] = static_cast<std::byte>(static_cast<int8_t>(quant));
+    }
+  }
+}
+
+// Consecutive elements into their place in a page.
+void Narrow(cache::ElementType type, const float* from, size_t count, std::byte* to) {
   switch (type) {
     case cache::ElementType::kF32:
       std::memcpy(to, from, count * sizeof(float));
       return;
     case cache::ElementType::kF16:
-      NarrowRow<hwy::float16_t>(from, count, to, [](VF32 v) HWY_ATTR {
-#if HWY_TARGET >= HWY_SSE4  // before F16C, the conversion truncates
-        v = RoundFraction<13>(v);
-#endif
-        return hn::DemoteTo(hn::Rebind<hwy::float16_t, F32>(), v);
-      });
+      NarrowRow<hwy::float16_t>(from, count, to, ToHalf());
       return;
     case cache::ElementType::kBF16:
       NarrowRow<hwy::bfloat16_t>(from, count, to, [](VF32 v) HWY_ATTR {
@@ -436,7 +467,26 @@ void StoreHead(cache::ElementType type, const float* from, size_t count, std::by
       });
       return;
     case cache::ElementType::kQ8_0:
-      assert(false);
+      return NarrowToQ8(from, count, to);
+  }
+}
+
+template <class Row>
+void WidenAll(const std::byte* from, size_t count, float* to) {
+  const Row row{from};
+  for (size_t i = 0; i < count; ++i) to[i] = row.Widen(i);
+}
+
+void Widen(cache::ElementType type, const std::byte* from, size_t count, float* to) {
+  switch (type) {
+    case cache::ElementType::kF32:
+      return WidenAll<F32Row>(from, count, to);
+    case cache::ElementType::kF16:
+      return WidenAll<F16Row>(from, count, to);
+    case cache::ElementType::kBF16:
+      return WidenAll<BF16Row>(from, count, to);
+    case cache::ElementType::kQ8_0:
+      return WidenAll<Q8Row>(from, count, to);
   }
 }
 
@@ -448,7 +498,8 @@ namespace quire::runner::kernels {
 namespace {
 
 HWY_EXPORT(AttendItem);
-HWY_EXPORT(StoreHead);
+HWY_EXPORT(Narrow);
+HWY_EXPORT(Widen);
 
 // K and V of all heads of one row.
 void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size_t row, const float* k,
@@ -461,16 +512,24 @@ void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size
   const size_t place = cache::ElementBytes(g.group.element, p % g.page_tokens * g.group.head_dim);
   for (int32_t head = 0; head < g.group.kv_heads; ++head) {
     const size_t from = static_cast<size_t>(head) * g.dim;
-    HWY_DYNAMIC_DISPATCH(StoreHead)
+    HWY_DYNAMIC_DISPATCH(Narrow)
     (g.group.element, k + from, g.dim,
      page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head) + place);
-    HWY_DYNAMIC_DISPATCH(StoreHead)
+    HWY_DYNAMIC_DISPATCH(Narrow)
     (g.group.element, v + from, g.dim,
      page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head) + place);
   }
 }
 
 }  // namespace
+
+void NarrowElements(cache::ElementType type, std::span<const float> from, std::byte* to) {
+  HWY_DYNAMIC_DISPATCH(Narrow)(type, from.data(), from.size(), to);
+}
+
+void WidenElements(cache::ElementType type, const std::byte* from, std::span<float> to) {
+  HWY_DYNAMIC_DISPATCH(Widen)(type, from, to.size(), to.data());
+}
 
 void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,
                    std::span<const float> v) {

@@ -26,8 +26,15 @@ struct AttentionLayer {
   std::span<const int32_t> row_begin;  // [sequences + 1]
 };
 
+constexpr int32_t kQ8Block = 32;  // elements that share a scale in kQ8_0
+
+// Elements as pages hold them, from and to float32: rounded to nearest even; beyond what float16 has, its
+// largest number; kQ8_0 in blocks whose scale is the largest magnitude / 127. REQUIRES: whole blocks.
+void NarrowElements(cache::ElementType type, std::span<const float> from, std::byte* to);
+void WidenElements(cache::ElementType type, const std::byte* from, std::span<float> to);
+
 // Writes K and V [rows, kv_heads, head_dim] of the step's new tokens into their pages, as the group's element
-// type (rounded to nearest even). REQUIRES: the group's element is not kQ8_0.
+// type.
 void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,
                    std::span<const float> v);
 

@@ -133,13 +133,23 @@ std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, const In
   return result;
 }
 
+// Number i of a head as a page holds it.
+double Kept(ElementType type, const float* head, int32_t i) {
+  if (type != ElementType::kQ8_0) {
+    return test::Rounded(head[i], type == ElementType::kF32 ? 24 : type == ElementType::kF16 ? 11 : 8);
+  }
+  const float* const block = head + i / kQ8Block * kQ8Block;
+  float largest = 0;
+  for (int32_t j = 0; j < kQ8Block; ++j) largest = std::max(largest, std::abs(block[j]));
+  const float scale = test::Rounded(largest / 127, 11);
+  return scale * std::clamp(std::nearbyint(head[i] / scale), -127.0F, 127.0F);
+}
+
 // In double, from K and V as the pages hold them.
 double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t head, int32_t d) {
-  const int bits = c.element == ElementType::kF32 ? 24 : c.element == ElementType::kF16 ? 11 : 8;
   const auto at = [&](const std::vector<float>& x, int32_t row, int32_t i) {
     const int32_t kv_head = head / (c.heads / c.kv_heads);
-    return static_cast<double>(
-        test::Rounded(x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim + i)], bits));
+    return Kept(c.element, &x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim)], i);
   };
   int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
   if (c.chunked) first = p - p % c.window;
@@ -166,6 +176,8 @@ const Case kCases[] = {
     {4, 2, 16, 8, 20, true, ElementType::kF32},    {34, 1, 12, 16, 0, false, ElementType::kF32},
     {4, 2, 32, 32, 0, false, ElementType::kF16},   {4, 2, 22, 16, 7, false, ElementType::kBF16},
     {4, 2, 16, 8, 5, false, ElementType::kF32, 2}, {4, 4, 32, 64, 0, false, ElementType::kF32, 1},
+    {4, 2, 32, 32, 0, false, ElementType::kQ8_0},  {8, 1, 96, 16, 7, false, ElementType::kQ8_0},
+    {2, 1, 33, 160, 0, false, ElementType::kF16},
 };
 
 TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
@@ -188,6 +200,41 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
       for (const int32_t chunk : {1, 2, 5, 32, 64, 100}) {
         ASSERT_EQ(whole, Attend(pool, c, in, chunk)) << "in chunks of " << chunk;
       }
+    }
+  });
+}
+
+TEST(Attention, NarrowedElementsComeBackAsTheyAreKept) {
+  ForEachInstructionSet([&] {
+    Random random(5);
+    std::vector<float> from = random.Floats(160);
+    std::fill_n(from.begin() + 32, 32, 0.0F);
+    for (size_t i = 64; i < 96; ++i) from[i] *= 1e-6F;  // scales below what float16 has at full precision
+    for (const auto type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+      std::vector<std::byte> kept(cache::ElementBytes(type, 160));
+      std::vector<float> back(160);
+      NarrowElements(type, from, kept.data());
+      WidenElements(type, kept.data(), back);
+      for (size_t i = 0; i < from.size(); ++i) {
+        if (i / 32 == 2) continue;
+        ASSERT_EQ(back[i], i / 32 == 1 ? 0.0F : Kept(type, from.data(), static_cast<int32_t>(i)))
+            << static_cast<int>(type) << " at " << i;
+      }
+      for (size_t i = 64; i < 96; ++i) ASSERT_NEAR(back[i], from[i], 1e-6);
+    }
+  });
+}
+
+TEST(Attention, WhatFloat16CannotHoldStaysFinite) {
+  ForEachInstructionSet([&] {
+    const std::vector<float> from(32, -1e9F);
+    for (const auto type : {ElementType::kF16, ElementType::kQ8_0}) {
+      std::vector<std::byte> kept(cache::ElementBytes(type, 32));
+      std::vector<float> back(32);
+      NarrowElements(type, from, kept.data());
+      WidenElements(type, kept.data(), back);
+      for (const float value : back) ASSERT_LE(value, -65504);
+      for (const float value : back) ASSERT_TRUE(std::isfinite(value));
     }
   });
 }

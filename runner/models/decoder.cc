@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runner/kernels/attention.h"
 #include "runner/kernels/elementwise.h"
 
 namespace quire::runner::models {
@@ -12,6 +13,20 @@ namespace {
 
 void Report(Probe* probe, const std::string& name, std::span<const float> values, int64_t rows) {
   if (probe != nullptr) probe->Activation(name, values, rows);
+}
+
+cache::ElementType ElementOf(api::KvType type) {
+  switch (type) {
+    case api::KvType::kF32:
+      return cache::ElementType::kF32;
+    case api::KvType::kF16:
+      return cache::ElementType::kF16;
+    case api::KvType::kBF16:
+      return cache::ElementType::kBF16;
+    case api::KvType::kQ8_0:
+      return cache::ElementType::kQ8_0;
+  }
+  return cache::ElementType::kF32;
 }
 
 }  // namespace
@@ -93,13 +108,30 @@ CachePlace Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t til
   return places_.back();
 }
 
+api::Result<void> Decoder::KeepKeysAs(api::KvType type) {
+  for (cache::AttentionGroup& group : layout_.groups) {
+    if (type == api::KvType::kQ8_0 && group.head_dim % kernels::kQ8Block != 0) {
+      return api::Fail(
+          api::ErrorCode::kInvalidArgument,
+          fmt::format("{}: keys and values cannot be kept as q8_0, as heads of {} numbers are not "
+                      "whole blocks of {}; f16, bf16 and f32 can be had",
+                      files_->path(), group.head_dim, kernels::kQ8Block),
+          "kv_cache_type");
+    }
+    group.element = ElementOf(type);
+  }
+  return {};
+}
+
 cache::RotateKeys Decoder::key_rotation() const {
   if (!layout_.recurrent.empty()) return {};
   return [this](const cache::MovedKeys& moved) {
-    const int32_t head_dim = layout_.groups[moved.group].head_dim;
-    const auto size = static_cast<size_t>(moved.tokens) * static_cast<size_t>(head_dim);
-    rotaries_[moved.group][static_cast<size_t>(moved.layer)]->Shift(
-        moved.new_first - moved.old_first, head_dim, {reinterpret_cast<float*>(moved.keys), size});
+    const cache::AttentionGroup& group = layout_.groups[moved.group];
+    std::vector<float> keys(static_cast<size_t>(moved.tokens) * static_cast<size_t>(group.head_dim));
+    kernels::WidenElements(group.element, moved.keys, keys);
+    rotaries_[moved.group][static_cast<size_t>(moved.layer)]->Shift(moved.new_first - moved.old_first,
+                                                                    group.head_dim, keys);
+    kernels::NarrowElements(group.element, keys, moved.keys);
   };
 }
 

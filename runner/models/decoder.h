@@ -52,6 +52,7 @@ class Decoder : public Model {
   int64_t parameters() const final { return parameters_; }
   int64_t weight_bytes() const final { return weight_bytes_; }
   const cache::Layout& cache_layout() const final { return layout_; }
+  api::Result<void> KeepKeysAs(api::KvType type) final;
   cache::RotateKeys key_rotation() const final;
   std::span<const CachePlace> cache_places() const final { return places_; }
 

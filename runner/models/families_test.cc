@@ -103,27 +103,35 @@ TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
 // With one layer, keys and values depend on their own token and position alone.
 TEST(Llama, KeysAreTurnedToWhereARemovalMovesThem) {
   FIXTURE_OR_SKIP(llama, "models/llama_k256");
-  auto model = LoadEdited(llama, kNoEdit).value();
-  ThreadPool pool(2);
-  auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
-  const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
-    const auto count = static_cast<int32_t>(tokens.size());
-    const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
-    auto step = cache->Begin(appends).value();
-    std::vector<float> last(static_cast<size_t>(model->vocab_size()));
-    model->Forward({.tokens = tokens, .row_begin = {0, count}, .logit_rows = {count - 1}}, *step, pool, last);
-    step->Commit();
-    return last;
-  };
-  std::vector<TokenId> tokens;
-  for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500);
-  cache::Sequence cut = cache->NewSequence(), fresh = cache->NewSequence();
-  logits(cut, tokens);
-  ASSERT_TRUE(cache->RemoveRange(cut, 5, 21, model->key_rotation()));
-  tokens.erase(tokens.begin() + 5, tokens.begin() + 21);
-  logits(fresh, tokens);
-  const std::vector<float> actual = logits(cut, {7}), expected = logits(fresh, {7});
-  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-4);
+  for (const auto& [type, tolerance] : {std::pair(api::KvType::kF32, 1e-4),
+                                        {api::KvType::kF16, 2e-2},
+                                        {api::KvType::kBF16, 0.1},
+                                        {api::KvType::kQ8_0, 0.1}}) {
+    SCOPED_TRACE(api::NameOf(type));
+    auto model = LoadEdited(llama, kNoEdit).value();
+    ASSERT_TRUE(model->KeepKeysAs(type));
+    ThreadPool pool(2);
+    auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
+    const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
+      const auto count = static_cast<int32_t>(tokens.size());
+      const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
+      auto step = cache->Begin(appends).value();
+      std::vector<float> last(static_cast<size_t>(model->vocab_size()));
+      model->Forward({.tokens = tokens, .row_begin = {0, count}, .logit_rows = {count - 1}}, *step, pool,
+                     last);
+      step->Commit();
+      return last;
+    };
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500);
+    cache::Sequence cut = cache->NewSequence(), fresh = cache->NewSequence();
+    logits(cut, tokens);
+    ASSERT_TRUE(cache->RemoveRange(cut, 5, 21, model->key_rotation()));
+    tokens.erase(tokens.begin() + 5, tokens.begin() + 21);
+    logits(fresh, tokens);
+    const std::vector<float> actual = logits(cut, {7}), expected = logits(fresh, {7});
+    for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance);
+  }
 }
 
 TEST(Qwen35, IsFoundInsideAMultimodalCheckpoint) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "api/kv_type.h"
 #include "cache/hybrid_cache.h"
 #include "cache/layout.h"
 #include "cache/write.h"
@@ -77,6 +78,8 @@ class Model {
   virtual int64_t parameters() const = 0;
   virtual int64_t weight_bytes() const = 0;  // mapped or held
   virtual const cache::Layout& cache_layout() const = 0;
+  // Sets what keys and values are kept as. REQUIRES: no cache has been made from the layout yet.
+  virtual api::Result<void> KeepKeysAs(api::KvType type) = 0;
   // Turns keys that RemoveRange moved to their new positions. Empty where the caches cannot be cut anyway.
   virtual cache::RotateKeys key_rotation() const = 0;
   // One per decoder layer; several layers may share one.
@@ -99,8 +102,10 @@ class Model {
 };
 
 // Picks the family by architecture name and builds the model. kBadModel names the file, tensor and reason;
-// an architecture nobody registered is kBadModel too and lists those that are.
-api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files);
+// an architecture nobody registered is kBadModel too and lists those that are. `kv_type`: what its layout
+// keeps keys and values as; kInvalidArgument where heads are not whole blocks of it.
+api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files,
+                                              api::KvType kv_type = api::KvType::kF32);
 
 // A supported architecture, as config.json's model_type or GGUF's general.architecture calls it.
 struct Architecture {

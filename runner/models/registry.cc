@@ -90,14 +90,21 @@ std::unexpected<api::Error> Unsupported(const weights::ModelFiles& files, std::s
 
 std::vector<Architecture> SupportedArchitectures() {
   std::vector<Architecture> architectures;
+  architectures.reserve(kFamilies.size() + kDraftFamilies.size());
   for (const Family& family : kFamilies) architectures.push_back(family.architecture);
   for (const DraftFamily& family : kDraftFamilies) architectures.push_back(family.architecture);
   return architectures;
 }
 
-api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files) {
+api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files,
+                                              api::KvType kv_type) {
   std::vector<std::string_view> known, drafts;
-  if (const Family* family = FindFamily(kFamilies, *files, &known)) return family->load(std::move(files));
+  if (const Family* family = FindFamily(kFamilies, *files, &known)) {
+    auto model = family->load(std::move(files));
+    if (!model) return model;
+    if (auto kept = (*model)->KeepKeysAs(kv_type); !kept) return std::unexpected(kept.error());
+    return model;
+  }
   if (FindFamily(kDraftFamilies, *files, &drafts) != nullptr) {
     return api::Fail(
         api::ErrorCode::kBadModel,
