@@ -1,6 +1,6 @@
-// kernel_bench: products with quantised weights, alone, by type and number of rows: GOP/s, the share of what
-// the machine's int8 instructions allow, and GB/s of weights. Weights are larger than the caches unless --out
-// says otherwise.
+// kernel_bench: products with weights of every type, alone, by number of rows: GOP/s, the share of what the
+// machine's int8 instructions allow (of float weights: its float32 ones), and GB/s of weights. Weights are
+// larger than the caches unless --out says otherwise.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/machine_peaks.h"
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/panels.h"
 #include "runner/kernels/thread_pool.h"
@@ -28,7 +30,23 @@ using runner::weights::DataType;
 struct Options {
   int threads = 0, in = 1024, out = 65536, repeats = 5;
   std::vector<int> rows = {1, 4, 16, 64, 256};
+  std::vector<std::string> types;  // empty: all
 };
+
+// Random numbers of [1, 2), with either sign.
+std::vector<std::byte> RandomFloats(DataType type, int64_t count) {
+  const size_t width = type == DataType::kF32 ? 4 : 2;
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * width);
+  std::minstd_rand random;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() >> 8);
+  const std::byte exponent{static_cast<uint8_t>(type == DataType::kF16 ? 0x3c : 0x3f)};
+  const std::byte free{static_cast<uint8_t>(type == DataType::kF16 ? 0x83 : 0x80)};
+  for (size_t at = width - 1; at < bytes.size(); at += width) {
+    bytes[at] = (bytes[at] & free) | exponent;
+    if (type != DataType::kF16) bytes[at - 1] |= std::byte{0x80};
+  }
+  return bytes;
+}
 
 // Random blocks whose scales are ordinary numbers.
 std::vector<std::byte> RandomWeights(DataType type, int64_t out, int64_t in) {
@@ -36,6 +54,7 @@ std::vector<std::byte> RandomWeights(DataType type, int64_t out, int64_t in) {
   std::vector<std::byte> bytes(runner::weights::RowBytes(type, in) * static_cast<size_t>(out));
   std::minstd_rand random;
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() >> 8);
+  if (runner::kernels::IsFloat(type)) return RandomFloats(type, out * in);
   const auto block = static_cast<size_t>(format.bytes);
   const uint16_t one = 0x3c00;  // as float16
   const bool scales_last = type == DataType::kQ2_K || type == DataType::kQ3_K || type == DataType::kQ6_K;
@@ -62,14 +81,22 @@ double BestSeconds(int repeats, const auto& fn) {
   return best;
 }
 
+size_t PanelBytes(const Options& options, DataType type) {
+  if (runner::kernels::IsFloat(type)) {
+    return runner::kernels::FloatPanelBytes(type, options.out, options.in);
+  }
+  return runner::kernels::PanelCount(options.out) *
+         runner::kernels::PanelBytes(runner::kernels::FormatOf(type), options.in);
+}
+
 void Measure(const Options& options, DataType type, runner::ThreadPool& pool, const MachinePeaks& peaks) {
-  const runner::kernels::PanelFormat format = runner::kernels::FormatOf(type);
+  const bool floats = runner::kernels::IsFloat(type);
+  const double peak = floats ? peaks.float_gflop_per_s : peaks.int8_gop_per_s;
   const std::vector<std::byte> weights = RandomWeights(type, options.out, options.in);
-  std::vector<std::byte> panels(runner::kernels::PanelCount(options.out) *
-                                runner::kernels::PanelBytes(format, options.in));
-  const double fill = BestSeconds(1, [&] {
-    runner::kernels::FillPanels(pool, weights.data(), type, options.out, options.in, panels.data());
-  });
+  std::vector<std::byte> panels(PanelBytes(options, type));
+  const auto lay_out = floats ? runner::kernels::FillFloatPanels : runner::kernels::FillPanels;
+  const double fill =
+      BestSeconds(1, [&] { lay_out(pool, weights.data(), type, options.out, options.in, panels.data()); });
   const Matrix matrix{weights.data(), type, options.out, options.in, panels.data()};
   std::minstd_rand random;
   for (const int rows : options.rows) {
@@ -82,7 +109,7 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
     });
     const double gop = 2e-9 * rows * options.in * options.out / seconds;
     fmt::print("| {} | {} | {:.0f} | {} | {:.1f} | {:.2f} |\n", runner::weights::Name(type), rows, gop,
-               peaks.int8_gop_per_s > 0 ? fmt::format("{:.0f} %", 100 * gop / peaks.int8_gop_per_s) : "",
+               peak > 0 ? fmt::format("{:.0f} %", 100 * gop / peak) : "",
                static_cast<double>(panels.size()) / seconds / 1e9,
                static_cast<double>(weights.size()) / fill / 1e9);
   }
@@ -93,12 +120,16 @@ void Run(const Options& options) {
   runner::ThreadPool pool(options.threads > 0 ? options.threads : cores);
   const MachinePeaks peaks = MeasurePeaks(pool);
   fmt::print(
-      "{} threads: {:.1f} GB/s, {:.0f} int8 GOP/s\n\n| type | rows | GOP/s | of the limit | GB/s | laid out, "
+      "{} threads: {:.1f} GB/s, {:.0f} int8 GOP/s, {:.0f} float32 GFLOP/s\n\n| type | rows | GOP/s | of the "
+      "limit | GB/s | laid out, "
       "GB/s |\n"
       "| --- | --: | --: | --: | --: | --: |\n",
-      pool.threads(), peaks.read_gb_per_s, peaks.int8_gop_per_s);
+      pool.threads(), peaks.read_gb_per_s, peaks.int8_gop_per_s, peaks.float_gflop_per_s);
   for (const runner::weights::BlockFormat& format : runner::weights::kBlockFormats) {
-    if (runner::kernels::HasPanels(format.type)) Measure(options, format.type, pool, peaks);
+    if (!options.types.empty() && !std::ranges::count(options.types, runner::weights::Name(format.type))) {
+      continue;
+    }
+    Measure(options, format.type, pool, peaks);
   }
 }
 
@@ -117,6 +148,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  app.add_option("--types", options.types, "types of weights (Q8_0, BF16, ...); all")->delimiter(',');
   app.add_option("-r,--repetitions", options.repeats, "the best counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -64,6 +64,45 @@ __attribute__((target("avx512f,avx512vnni"))) int32_t DotChains() {
   return lanes[0];
 }
 
+__attribute__((target("avx512f"))) float FloatChains512() {
+  __m512 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i));
+  __m512 a = _mm512_set1_ps(0.5F), b = _mm512_set1_ps(0.25F);
+  for (int round = 0; round < kRounds; ++round) {
+    __asm__ volatile("" : "+v"(a), "+v"(b));
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_fmadd_ps(a, b, sums[i]);
+  }
+  __m512 all = sums[0];
+  for (int i = 1; i < kChains; ++i) all = _mm512_add_ps(all, sums[i]);
+  return _mm512_cvtss_f32(all);
+}
+
+__attribute__((target("avx2,fma"))) float FloatChains256() {
+  __m256 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));
+  __m256 a = _mm256_set1_ps(0.5F), b = _mm256_set1_ps(0.25F);
+  for (int round = 0; round < kRounds; ++round) {
+    __asm__ volatile("" : "+v"(a), "+v"(b));
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm256_fmadd_ps(a, b, sums[i]);
+  }
+  __m256 all = sums[0];
+  for (int i = 1; i < kChains; ++i) all = _mm256_add_ps(all, sums[i]);
+  return _mm256_cvtss_f32(all);
+}
+
+double FloatPeak(runner::ThreadPool& pool) {
+  const bool wide = __builtin_cpu_supports("avx512f");
+  if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
+  std::atomic<float> sink = 0;
+  const auto threads = static_cast<size_t>(pool.threads());
+  const double seconds = BestSeconds(3, [&] {
+    pool.ParallelFor(threads, [&](size_t) { sink = sink + (wide ? FloatChains512() : FloatChains256()); });
+  });
+  return static_cast<double>(threads) * kChains * kRounds * (wide ? 32 : 16) / seconds / 1e9;
+}
+
 double Int8Peak(runner::ThreadPool& pool) {
   if (!__builtin_cpu_supports("avx512vnni")) return 0;
   std::atomic<int64_t> sink = 0;
@@ -74,10 +113,13 @@ double Int8Peak(runner::ThreadPool& pool) {
 }
 #else
 double Int8Peak(runner::ThreadPool&) { return 0; }
+double FloatPeak(runner::ThreadPool&) { return 0; }
 #endif
 
 }  // namespace
 
-MachinePeaks MeasurePeaks(runner::ThreadPool& pool) { return {ReadPeak(pool), Int8Peak(pool)}; }
+MachinePeaks MeasurePeaks(runner::ThreadPool& pool) {
+  return {ReadPeak(pool), Int8Peak(pool), FloatPeak(pool)};
+}
 
 }  // namespace quire::bench

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <vector>
 
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/panel_product.h"
 #include "runner/kernels/row_check.h"
 #include "runner/weights/block_formats.h"
@@ -159,10 +160,41 @@ const QuantizedRows& MatMulInput::Quantized(ThreadPool& pool) const {
   return scratch_;
 }
 
+namespace {
+
+// Rows [begin, end) of x times blocks [first, last) of a matrix of floats in panels.
+void FloatPanelRows(const Matrix& w, std::span<const float> x, int64_t begin, int64_t end, size_t first,
+                    size_t last, std::span<float> y) {
+  const int64_t step = row_by_row.load(std::memory_order_relaxed) ? 1 : std::max<int64_t>(end - begin, 1);
+  for (int64_t row = begin; row < end; row += step) {
+    FloatPanelProduct({.panels = w.panels,
+                       .type = w.type,
+                       .out = static_cast<size_t>(w.out),
+                       .in = static_cast<size_t>(w.in),
+                       .begin = first,
+                       .end = last,
+                       .x = x.data() + row * w.in,
+                       .rows = static_cast<size_t>(step),
+                       .y = y.data() + row * w.out});
+  }
+}
+
+void MatMulFloatPanels(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y) {
+  const size_t blocks = FloatBlockCount(w.out), threads = static_cast<size_t>(pool.threads());
+  const bool alone = threads == 1 || x.rows() * w.in * w.out <= kSerialWork;
+  const size_t per_task = alone ? blocks : std::clamp<size_t>(blocks / (threads * 4), 1, 16);
+  pool.ParallelFor((blocks + per_task - 1) / per_task, [&](size_t task) {
+    FloatPanelRows(w, x.values(), 0, x.rows(), task * per_task, std::min(blocks, (task + 1) * per_task), y);
+  });
+}
+
+}  // namespace
+
 void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y) {
   if (w.panels == nullptr) return MatMul(pool, x.values(), x.rows(), w, y);
   assert(y.size() == static_cast<size_t>(x.rows() * w.out));
   if (x.rows() == 0 || w.out == 0) return;
+  if (IsFloat(w.type)) return MatMulFloatPanels(pool, x, w, y);
   const QuantizedRows& rows = x.Quantized(pool);
   PanelProduct* const product = BestPanelProduct(w.type);
   const size_t panels = PanelCount(w.out), per_task = PanelsPerTask(w, x.rows(), pool.threads());
@@ -213,9 +245,16 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
 void MatMulParts(ThreadPool& pool, const MatMulInput& input, std::span<const MatMulPart> parts,
                  std::span<float> y) {
   if (parts.empty()) return;
-  if (parts.front().weight.panels != nullptr) return MatMulPanelParts(pool, input, parts, y);
   const std::span<const float> x = input.values();
   const Matrix& shape = parts.front().weight;
+  if (shape.panels != nullptr && IsFloat(shape.type)) {
+    const size_t blocks = FloatBlockCount(shape.out);
+    return pool.ParallelFor(parts.size() * blocks, [&](size_t task) {
+      const MatMulPart& part = parts[task / blocks];
+      FloatPanelRows(part.weight, x, part.begin, part.end, task % blocks, task % blocks + 1, y);
+    });
+  }
+  if (shape.panels != nullptr) return MatMulPanelParts(pool, input, parts, y);
   const auto outs = static_cast<size_t>(shape.out);
   constexpr size_t kOutsPerTask = 128;  // parts are many and their rows few
   const size_t tasks_per_part = (outs + kOutsPerTask - 1) / kOutsPerTask;

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/block_formats.h"
@@ -39,16 +40,25 @@ std::vector<std::byte> RandomWeights(DataType type, std::mt19937& random) {
   return bytes;
 }
 
-bool RowsAreInvariant(DataType type, std::mt19937& random) {
+enum class Form : uint8_t { kInPlace, kInPanels };
+
+bool RowsAreInvariant(DataType type, Form form, std::mt19937& random) {
   const std::vector<std::byte> weights = RandomWeights(type, random);
-  const Matrix matrix{weights.data(), type, kOut, kIn};
+  ThreadPool pool(1);
+  Matrix matrix{weights.data(), type, kOut, kIn};
+  std::vector<std::byte> panels;
+  if (form == Form::kInPanels) {
+    panels.resize(FloatPanelBytes(type, kOut, kIn));
+    FillFloatPanels(pool, weights.data(), type, kOut, kIn, panels.data());
+    matrix.panels = panels.data();
+  }
   std::vector<float> x(kRows * kIn);
   std::uniform_real_distribution<float> uniform(-1, 1);
   std::ranges::generate(x, [&] { return uniform(random); });
-  ThreadPool pool(1);
+  QuantizedRows scratch;
   const auto compute = [&](int64_t first, int64_t rows, float* y) {
-    MatMul(pool, std::span(x).subspan(static_cast<size_t>(first * kIn), static_cast<size_t>(rows * kIn)),
-           rows, matrix, {y, static_cast<size_t>(rows * kOut)});
+    const auto some = std::span(x).subspan(static_cast<size_t>(first * kIn), static_cast<size_t>(rows * kIn));
+    MatMul(pool, {some, rows, scratch}, matrix, {y, static_cast<size_t>(rows * kOut)});
   };
   std::vector<float> alone(kRows * kOut);
   for (int64_t row = 0; row < kRows; ++row) compute(row, 1, alone.data() + row * kOut);
@@ -67,7 +77,10 @@ bool RowsAreInvariant(DataType type, std::mt19937& random) {
 bool RowsAreInvariant() {
   std::mt19937 random(1);
   return std::ranges::all_of(std::array{DataType::kF32, DataType::kF16, DataType::kBF16, DataType::kQ8_0},
-                             [&](DataType type) { return RowsAreInvariant(type, random); });
+                             [&](DataType type) {
+                               return RowsAreInvariant(type, Form::kInPlace, random) &&
+                                      (!IsFloat(type) || RowsAreInvariant(type, Form::kInPanels, random));
+                             });
 }
 
 }  // namespace quire::runner::kernels

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/panel_product.h"
 #include "runner/kernels/panels.h"
 
@@ -16,6 +17,12 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kAlignment = 64;
 
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+// Of the matrix in panels.
+size_t SizeOf(const kernels::Matrix& matrix) {
+  if (kernels::IsFloat(matrix.type)) return kernels::FloatPanelBytes(matrix.type, matrix.out, matrix.in);
+  return kernels::PanelCount(matrix.out) * kernels::PanelBytes(kernels::FormatOf(matrix.type), matrix.in);
+}
 
 // Only whole pages: those at the ends may hold what others still read.
 void ForgetPages(const std::byte* data, size_t size) {
@@ -48,14 +55,17 @@ std::byte* PanelStore::Allocate(size_t size) {
 }
 
 kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
-  if (matrix.data == nullptr || !kernels::HasPanels(matrix.type)) return matrix;
+  if (matrix.data == nullptr) return matrix;
+  const bool floats = kernels::IsFloat(matrix.type);
   // Without vectors of bytes the float32 kernels are faster.
-  if (kernels::BestPanelTarget() <= kernels::PanelTarget::kPortable) return matrix;
-  const kernels::PanelFormat format = kernels::FormatOf(matrix.type);
-  const size_t size = kernels::PanelCount(matrix.out) * kernels::PanelBytes(format, matrix.in);
-  std::byte* const panels = Allocate(size);
+  const bool pays = floats ? kernels::FloatPanelsPay()
+                           : kernels::HasPanels(matrix.type) &&
+                                 kernels::BestPanelTarget() > kernels::PanelTarget::kPortable;
+  if (!pays) return matrix;
+  std::byte* const panels = Allocate(SizeOf(matrix));
   if (panels == nullptr) return matrix;
-  kernels::FillPanels(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
+  const auto fill = floats ? kernels::FillFloatPanels : kernels::FillPanels;
+  fill(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
   ForgetPages(matrix.data, weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out));
   matrix.panels = panels;
   return matrix;

@@ -1,4 +1,4 @@
-// The memory of a model's weights in panels (kernels/panels.h).
+// The memory of a model's weights in panels (kernels/panels.h, kernels/float_panels.h).
 #pragma once
 
 #include <cstddef>

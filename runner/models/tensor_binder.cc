@@ -46,7 +46,7 @@ void TensorBinder::Fail(const std::string& name, const std::string& reason) {
 }
 
 kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix) {
-  if (error_ || panels_ == nullptr || !kernels::HasPanels(matrix.type)) return matrix;
+  if (error_ || panels_ == nullptr) return matrix;
   if (!pool_) pool_.emplace(static_cast<int>(std::thread::hardware_concurrency()));
   return panels_->Add(*pool_, matrix);
 }

@@ -38,7 +38,7 @@ class TensorBinder {
   // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
   TensorScope Layer(size_t index);
 
-  // The same matrix for many products: with panels, if it is quantised.
+  // The same matrix for many products: with panels, where they pay.
   kernels::Matrix InPanels(const kernels::Matrix& matrix);
 
   // Of all tensors handed out.
