@@ -20,6 +20,8 @@ struct AttentionGroup {
   ElementType element = ElementType::kF32;
   int32_t window = 0;    // tokens; 0 = full attention, else a token at p sees (p - window, p]
   bool chunked = false;  // with window: a token sees only its own chunk [p - p % window, p]
+  // Keys of a head lie by dimension, see below: what scores of many tokens are computed from at once.
+  bool keys_by_dimension = false;
 };
 
 // One recurrent layer's share of a state slot. A size of 0 means the layer has no such part.
@@ -49,10 +51,32 @@ Result<void> Validate(const Layout& layout);
 Position OldestVisible(const AttentionGroup& group, Position position);
 
 // Inside a page: [layers][k, v][kv_heads][page_tokens][head_dim], so that K (and V) of one head of one layer
-// is contiguous in position order. Offsets in bytes from the page's base.
+// is contiguous in position order. With keys_by_dimension the K of a head is turned: one plane
+// [page_tokens] per number that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales,
+// [head_dim / 32][page_tokens] float16, then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from
+// the page's base.
 size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
+
+// Planes of a head's keys that lie by dimension, in order: visit(byte offset from the head's first, bytes of
+// one token's number).
+template <class Visit>
+void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {
+  const AttentionGroup& g = layout.groups[group];
+  size_t offset = 0;
+  const auto planes = [&](int32_t count, size_t bytes) {
+    for (int32_t i = 0; i < count; ++i, offset += bytes * static_cast<size_t>(layout.page_tokens)) {
+      visit(offset, bytes);
+    }
+  };
+  if (g.element == ElementType::kQ8_0) {
+    planes(g.head_dim / 32, 2);
+    planes(g.head_dim, 1);
+  } else {
+    planes(g.head_dim, ElementBytes(g.element, 1));
+  }
+}
 
 // Inside a slot, per recurrent layer: conv tail [conv_tail, conv_dim] (oldest first), then delta state
 // [delta_heads, delta_value_dim, delta_key_dim] float32; each part 64-byte aligned.

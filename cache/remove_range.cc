@@ -92,17 +92,25 @@ class GroupMove {
     for (Position p = first; p < end;) {
       const Position source = p + removed_;
       const Position run = std::min(end - p, page_tokens - source % page_tokens);
-      const std::byte* from =
-          pool.data(Old(pools_.PageOf(source))) + row * static_cast<size_t>(source % page_tokens);
-      std::byte* to = pool.data(page) + row * static_cast<size_t>(p % page_tokens);
-      ForEachHead([&](size_t offset, int32_t, int32_t, bool) {
-        std::memmove(to + offset, from + offset, row * static_cast<size_t>(run));
+      const std::byte* const from = pool.data(Old(pools_.PageOf(source)));
+      std::byte* const to = pool.data(page);
+      const auto move = [&](size_t offset, size_t bytes) {
+        std::memmove(to + offset + bytes * static_cast<size_t>(p % page_tokens),
+                     from + offset + bytes * static_cast<size_t>(source % page_tokens),
+                     bytes * static_cast<size_t>(run));
+      };
+      ForEachHead([&](size_t offset, int32_t, int32_t, bool keys) {
+        if (!keys || !shape.keys_by_dimension) return move(offset, row);
+        ForEachKeyPlane(pools_.layout, group_,
+                        [&](size_t plane, size_t bytes) { move(offset + plane, bytes); });
       });
       p += run;
     }
     ForEachHead([&](size_t offset, int32_t layer, int32_t head, bool keys) {
       if (!keys || !rotate) return;
-      rotate({group_, layer, head, pool.data(page) + offset + row * static_cast<size_t>(first % page_tokens),
+      std::byte* const at = pool.data(page) + offset;
+      const auto first_row = static_cast<int32_t>(first % page_tokens);
+      rotate({group_, layer, head, at + row * static_cast<size_t>(first_row), at, first_row,
               static_cast<int32_t>(end - first), first + removed_, first});
     });
   }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "cache/layout.h"
 #include "runner/golden/golden_arrays.h"
+#include "runner/kernels/attention.h"
 #include "runner/models/draft_model.h"
 #include "runner/weights/model_files.h"
 
@@ -98,14 +98,15 @@ class RecordedKeys final : public cache::StepView {
       for (size_t t = 0; t < tokens; ++t) {
         const cache::Position p = first + static_cast<cache::Position>(t);
         const auto page = static_cast<size_t>(p / layout_.page_tokens - first / layout_.page_tokens);
-        std::byte* const row = groups_[place.index].pages[page].data() +
-                               static_cast<size_t>(p % layout_.page_tokens) * dim * sizeof(float);
+        std::byte* const base = groups_[place.index].pages[page].data();
+        const auto row = static_cast<int32_t>(p % layout_.page_tokens);
         const auto of_head = static_cast<int32_t>(head);
         const size_t from = (head * tokens + t) * dim;
-        std::memcpy(row + cache::KeyOffset(layout_, place.index, place.layer, of_head), &k[from],
-                    dim * sizeof(float));
-        std::memcpy(row + cache::ValueOffset(layout_, place.index, place.layer, of_head), &v[from],
-                    dim * sizeof(float));
+        kernels::WriteKeys(layout_, place.index, k.subspan(from, dim),
+                           base + cache::KeyOffset(layout_, place.index, place.layer, of_head), row, 1);
+        kernels::NarrowElements(group.element, v.subspan(from, dim),
+                                base + cache::ValueOffset(layout_, place.index, place.layer, of_head) +
+                                    cache::ElementBytes(group.element, row * group.head_dim));
       }
     }
   }

@@ -21,11 +21,14 @@ void DumpKeys(const cache::Layout& layout, const models::CachePlace& place, cons
       const size_t skip =
           cache::ElementBytes(group.element, page.first % layout.page_tokens * group.head_dim);
       const size_t count = static_cast<size_t>(page.tokens) * dim;
-      for (const auto& [part, from] : {std::pair(".k", key), {".v", value}}) {
-        std::vector<float>& to = (*dump)[name + part];
-        to.resize(to.size() + count);
-        kernels::WidenElements(group.element, page.base + from + skip, std::span(to).last(count));
-      }
+      std::vector<float>& keys = (*dump)[name + ".k"];
+      keys.resize(keys.size() + count);
+      kernels::ReadKeys(layout, place.index, page.base + key,
+                        static_cast<int32_t>(page.first % layout.page_tokens), page.tokens,
+                        std::span(keys).last(count));
+      std::vector<float>& values = (*dump)[name + ".v"];
+      values.resize(values.size() + count);
+      kernels::WidenElements(group.element, page.base + value + skip, std::span(values).last(count));
     }
   }
 }

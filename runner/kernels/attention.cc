@@ -173,90 +173,103 @@ HWY_INLINE float Weigh(float* scores, size_t width, float max) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// to [dim, kTile] column `key` = key `key` of a tile, for keys [begin, end), whose rows start at `keys`.
+// The keys of a tile as they lie in their page, by dimension: number c of the tokens from the i-th of the
+// tile on.
 template <class Row>
-HWY_INLINE void TransposeKeys(const std::byte* keys, size_t begin, size_t end, size_t dim, float* to) {
-  const size_t stride = Row::Bytes(dim);
-  size_t key = begin;
-#if HWY_TARGET != HWY_SCALAR
-  const F32 d;
-  const hn::Repartition<double, F32> d64;
-  constexpr size_t kBlocks = kLanes / 4;  // of 128 bits
-  for (; key + 4 <= end; key += 4) {
-    const Row four[4] = {{keys + key * stride},
-                         {keys + (key + 1) * stride},
-                         {keys + (key + 2) * stride},
-                         {keys + (key + 3) * stride}};
-    size_t c = 0;
-    for (; c + kLanes <= dim; c += kLanes) {
-      VF32 v[4];
-      for (size_t i = 0; i < 4; ++i) v[i] = LoadFrom(four[i], c);
-      // A 4x4 transpose within each block.
-      const auto low = [&](VF32 x, VF32 y)
-                           HWY_ATTR { return hn::BitCast(d64, hn::InterleaveLower(d, x, y)); };
-      const auto high = [&](VF32 x, VF32 y)
-                            HWY_ATTR { return hn::BitCast(d64, hn::InterleaveUpper(d, x, y)); };
-      const auto ab_low = low(v[0], v[1]), cd_low = low(v[2], v[3]);
-      const auto ab_high = high(v[0], v[1]), cd_high = high(v[2], v[3]);
-      alignas(64) float lanes[4][kLanes];
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, cd_low)), d, lanes[0]);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, cd_low)), d, lanes[1]);
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, cd_high)), d, lanes[2]);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, cd_high)), d, lanes[3]);
-      for (size_t block = 0; block < kBlocks; ++block) {
-        for (size_t i = 0; i < 4; ++i) {
-          std::memcpy(to + (c + block * 4 + i) * kTile + key, lanes[i] + block * 4, 4 * sizeof(float));
-        }
-      }
-    }
-    for (; c < dim; ++c) {
-      for (size_t i = 0; i < 4; ++i) to[c * kTile + key + i] = four[i].Widen(c);
-    }
+struct KeysInPage {
+  const std::byte* at;
+  size_t stride;  // tokens
+
+  KeysInPage(const std::byte* head, size_t, size_t page_tokens, size_t first)
+      : at(head + Row::Bytes(first)), stride(page_tokens) {}
+  HWY_INLINE VF32 Load(size_t c, size_t i) const {
+    return typename Row::Block{at + Row::Bytes(c * stride + i)}.Load(0);
   }
-#endif
-  for (; key < end; ++key) {
-    const Row row{keys + key * stride};
-    for (size_t c = 0; c < dim; ++c) to[c * kTile + key] = row.Widen(c);
+  float One(size_t c, size_t i) const { return Row{at}.Widen(c * stride + i); }
+};
+
+template <>
+struct KeysInPage<Q8Row> {
+  const std::byte* scales;
+  const std::byte* quants;
+  size_t stride;
+
+  KeysInPage(const std::byte* head, size_t dim, size_t page_tokens, size_t first)
+      : scales(head + 2 * first),
+        quants(head + 2 * (dim / Q8Row::kBlock) * page_tokens + first),
+        stride(page_tokens) {}
+  HWY_INLINE VF32 Load(size_t c, size_t i) const {
+    const hn::Rebind<int32_t, F32> d32;
+    const VF32 scale = F16Row::Block{scales + 2 * (c / Q8Row::kBlock * stride + i)}.Load(0);
+    const auto quant = LoadAt(hn::Rebind<int8_t, F32>(), quants + c * stride + i);
+    return hn::Mul(scale, hn::ConvertTo(F32(), hn::PromoteTo(d32, quant)));
+  }
+  float One(size_t c, size_t i) const {
+    const float scale = F16Row{scales}.Widen(c / Q8Row::kBlock * stride + i);
+    return scale * static_cast<float>(static_cast<int8_t>(quants[c * stride + i]));
+  }
+};
+
+// The same, widened to float32 before.
+struct WideKeys {
+  const float* keys;  // [dim, kTile]
+  HWY_INLINE VF32 Load(size_t c, size_t i) const { return hn::Load(F32(), keys + c * kTile + i); }
+};
+
+// Widens keys [begin, end) of a tile `width` wide; the other columns hold anything.
+template <class Keys>
+HWY_INLINE void WidenKeys(const Keys& keys, size_t begin, size_t end, size_t width, size_t dim, float* to) {
+  if (keys.stride % kLanes != 0) {  // vectors would leave the page
+    for (size_t c = 0; c < dim; ++c) {
+      std::fill_n(to + c * kTile, width, 0.0F);
+      for (size_t i = begin; i < end; ++i) to[c * kTile + i] = keys.One(c, i);
+    }
+    return;
+  }
+  for (size_t c = 0; c < dim; ++c) {
+    for (size_t i = 0; i < width; i += kLanes) hn::Store(keys.Load(c, i), F32(), to + c * kTile + i);
   }
 }
 
 // scores [kRows, kTile] columns [at, at + kWide vectors) = q [kRows, dim] times the tile's keys. An element
 // is summed in the order of `dim`.
-template <size_t kRows, size_t kWide>
-HWY_INLINE void ScoreTile(const float* q, size_t dim, const float* keys, size_t at, float* scores) {
+template <size_t kRows, size_t kWide, class Keys>
+HWY_INLINE void ScoreTile(const float* q, size_t dim, const Keys& keys, size_t at, float* scores) {
   const F32 d;
   VF32 sums[kRows][kWide];
 #pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::Zero(d);
   }
   for (size_t c = 0; c < dim; ++c) {
     VF32 key[kWide];
-#pragma GCC unroll 2
-    for (size_t w = 0; w < kWide; ++w) key[w] = hn::Load(d, keys + c * kTile + at + w * kLanes);
+#pragma GCC unroll 4
+    for (size_t w = 0; w < kWide; ++w) key[w] = keys.Load(c, at + w * kLanes);
 #pragma GCC unroll 8
     for (size_t r = 0; r < kRows; ++r) {
       const VF32 query = hn::Set(d, q[r * dim + c]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(query, key[w], sums[r][w]);
     }
   }
 #pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) hn::Store(sums[r][w], d, scores + r * kTile + at + w * kLanes);
   }
 }
 
-// The same for all rows and a tile `width` wide.
-HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const float* keys, size_t width,
-                          float* scores) {
 #if HWY_TARGET <= HWY_AVX3
-  constexpr size_t kRows = 8;  // times 2 vectors: 16 sums, 2 keys, a query
+constexpr size_t kScoreRows = 8;  // times 2 vectors: 16 sums, 2 keys, a query
 #else
-  constexpr size_t kRows = 4;
+constexpr size_t kScoreRows = 4;
 #endif
+
+// The same for all rows and a tile `width` wide.
+template <class Keys>
+HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const Keys& keys, size_t width,
+                          float* scores) {
   const auto run = [&]<size_t kSome>(size_t r) HWY_ATTR {
     size_t at = 0;
     for (; at + 2 * kLanes <= width; at += 2 * kLanes) {
@@ -265,7 +278,10 @@ HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const float* 
     for (; at < width; at += kLanes) ScoreTile<kSome, 1>(q + r * dim, dim, keys, at, scores + r * kTile);
   };
   size_t r = 0;
-  for (; r + kRows <= rows; r += kRows) run.template operator()<kRows>(r);
+  for (; r + kScoreRows <= rows; r += kScoreRows) run.template operator()<kScoreRows>(r);
+  if constexpr (kScoreRows > 4) {
+    for (; r + 4 <= rows; r += 4) run.template operator()<4>(r);
+  }
   for (; r + 2 <= rows; r += 2) run.template operator()<2>(r);
   for (; r < rows; ++r) run.template operator()<1>(r);
 }
@@ -291,7 +307,6 @@ class ItemRunner {
       run_.weight[r] = 0.0F;
       run_.max[r] = 0.0F;
     }
-    std::fill_n(run_.keys, g_.dim * kTile, 0.0F);  // columns without a key yield numbers nobody looks at
     const size_t key_offset =
         cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
     const size_t value_offset =
@@ -303,12 +318,14 @@ class ItemRunner {
       if (anchor > highest) break;
       const cache::Position visible = page.first + page.tokens;
       for (cache::Position tile = anchor; tile < visible; tile += kTile) {
-        const size_t skip = static_cast<size_t>(tile - anchor) * Row::Bytes(g_.dim);
+        const auto skip = static_cast<size_t>(tile - anchor);
         const cache::Position end =
             std::min({tile + static_cast<cache::Position>(kTile), visible, highest + 1});
         const cache::Position begin = std::max({tile, page.first, lowest});
-        if (begin < end)
-          Tile(tile, begin, end, page.base + key_offset + skip, page.base + value_offset + skip);
+        if (begin >= end) continue;
+        Tile(tile, begin, end,
+             KeysInPage<Row>(page.base + key_offset, g_.dim, static_cast<size_t>(g_.page_tokens), skip),
+             page.base + value_offset + skip * Row::Bytes(g_.dim));
       }
     }
     for (size_t r = 0; r < rows_; ++r) {
@@ -330,13 +347,17 @@ class ItemRunner {
   }
 
   // Keys at positions [begin, end) of the tile whose first key would be at position `tile`.
-  void Tile(cache::Position tile, cache::Position begin, cache::Position end, const std::byte* keys,
+  void Tile(cache::Position tile, cache::Position begin, cache::Position end, const KeysInPage<Row>& keys,
             const std::byte* values) {
     const auto first = static_cast<size_t>(begin - tile), last = static_cast<size_t>(end - tile);
-    const auto page = static_cast<size_t>(g_.page_tokens);
-    const size_t width = (std::min(kTile, page) + kLanes - 1) / kLanes * kLanes;
-    TransposeKeys<Row>(keys, first, last, g_.dim, run_.keys);
-    ScoreKeys(run_.query, rows_, g_.dim, run_.keys, width, &run_.scores[0][0]);
+    // Columns without a key yield numbers that nobody looks at.
+    const size_t width = (last + kLanes - 1) / kLanes * kLanes;
+    if (rows_ <= kScoreRows && keys.stride % kLanes == 0) {
+      ScoreKeys(run_.query, rows_, g_.dim, keys, width, &run_.scores[0][0]);
+    } else {
+      WidenKeys(keys, first, last, width, g_.dim, run_.keys);
+      ScoreKeys(run_.query, rows_, g_.dim, WideKeys{run_.keys}, width, &run_.scores[0][0]);
+    }
     WeighTile(tile, begin, end, width);
     size_t r = 0;
     for (; r + 4 <= rows_; r += 4) {
@@ -501,6 +522,38 @@ HWY_EXPORT(AttendItem);
 HWY_EXPORT(Narrow);
 HWY_EXPORT(Widen);
 
+// A token's number c of a head, row by row, and where it lies among keys by dimension.
+template <class Move>
+void ForEachKeyNumber(const cache::Layout& layout, size_t group, int32_t row, const Move& move) {
+  const cache::AttentionGroup& g = layout.groups[group];
+  const auto place = static_cast<size_t>(row);
+  size_t plane_index = 0;
+  const size_t blocks =
+      g.element == cache::ElementType::kQ8_0 ? static_cast<size_t>(g.head_dim / kQ8Block) : 0;
+  cache::ForEachKeyPlane(layout, group, [&](size_t plane, size_t bytes) {
+    size_t at = plane_index * bytes;
+    if (blocks != 0) {
+      constexpr size_t kBlock = kQ8Block, kBlockBytes = kQ8Block + 2;
+      const size_t quant = plane_index - blocks;
+      at = plane_index < blocks ? plane_index * kBlockBytes
+                                : quant / kBlock * kBlockBytes + 2 + quant % kBlock;
+    }
+    ++plane_index;
+    move(at, plane + place * bytes, bytes);
+  });
+}
+
+// Of 1, 2 or 4 bytes.
+void CopyNumber(const std::byte* from, size_t bytes, std::byte* to) {
+  if (bytes == 2) {
+    std::memcpy(to, from, 2);
+  } else if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else {
+    *to = *from;
+  }
+}
+
 // K and V of all heads of one row.
 void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size_t row, const float* k,
               const float* v) {
@@ -512,9 +565,9 @@ void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size
   const size_t place = cache::ElementBytes(g.group.element, p % g.page_tokens * g.group.head_dim);
   for (int32_t head = 0; head < g.group.kv_heads; ++head) {
     const size_t from = static_cast<size_t>(head) * g.dim;
-    HWY_DYNAMIC_DISPATCH(Narrow)
-    (g.group.element, k + from, g.dim,
-     page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head) + place);
+    WriteKeys(*at.layout, at.group, {k + from, g.dim},
+              page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head),
+              static_cast<int32_t>(p % g.page_tokens), 1);
     HWY_DYNAMIC_DISPATCH(Narrow)
     (g.group.element, v + from, g.dim,
      page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head) + place);
@@ -529,6 +582,34 @@ void NarrowElements(cache::ElementType type, std::span<const float> from, std::b
 
 void WidenElements(cache::ElementType type, const std::byte* from, std::span<float> to) {
   HWY_DYNAMIC_DISPATCH(Widen)(type, from, to.size(), to.data());
+}
+
+void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
+               int32_t row, int32_t tokens) {
+  const cache::AttentionGroup& g = layout.groups[group];
+  assert(g.keys_by_dimension && g.head_dim <= kMaxHeadDim);
+  const auto dim = static_cast<size_t>(g.head_dim);
+  std::byte narrow[kMaxHeadDim * sizeof(float)];
+  for (int32_t t = 0; t < tokens; ++t) {
+    NarrowElements(g.element, from.subspan(static_cast<size_t>(t) * dim, dim), narrow);
+    ForEachKeyNumber(layout, group, row + t, [&](size_t at, size_t place, size_t bytes) {
+      CopyNumber(narrow + at, bytes, head + place);
+    });
+  }
+}
+
+void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
+              std::span<float> to) {
+  const cache::AttentionGroup& g = layout.groups[group];
+  assert(g.keys_by_dimension && g.head_dim <= kMaxHeadDim);
+  const auto dim = static_cast<size_t>(g.head_dim);
+  std::byte narrow[kMaxHeadDim * sizeof(float)];
+  for (int32_t t = 0; t < tokens; ++t) {
+    ForEachKeyNumber(layout, group, row + t, [&](size_t at, size_t place, size_t bytes) {
+      CopyNumber(head + place, bytes, narrow + at);
+    });
+    WidenElements(g.element, narrow, to.subspan(static_cast<size_t>(t) * dim, dim));
+  }
 }
 
 void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,

@@ -3,6 +3,8 @@
 // Row-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile by
 // tile in position order, tiles anchored at absolute positions, with a running maximum; which queries share a
 // task, how many new tokens the step has and where the window of pages begins do not enter.
+//
+// The groups it reads and writes have keys_by_dimension.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,13 @@ constexpr int32_t kQ8Block = 32;  // elements that share a scale in kQ8_0
 // largest number; kQ8_0 in blocks whose scale is the largest magnitude / 127. REQUIRES: whole blocks.
 void NarrowElements(cache::ElementType type, std::span<const float> from, std::byte* to);
 void WidenElements(cache::ElementType type, const std::byte* from, std::span<float> to);
+
+// Keys of `tokens` tokens of one head, from and to [tokens, head_dim]; `head` is where the head's keys begin
+// in a page, `row` the first token's place in it.
+void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
+              std::span<float> to);
+void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
+               int32_t row, int32_t tokens);
 
 // Writes K and V [rows, kv_heads, head_dim] of the step's new tokens into their pages, as the group's element
 // type.

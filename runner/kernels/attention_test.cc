@@ -78,7 +78,8 @@ cache::Layout LayoutOf(const Case& c) {
                       .head_dim = c.dim,
                       .element = c.element,
                       .window = c.window,
-                      .chunked = c.chunked}},
+                      .chunked = c.chunked,
+                      .keys_by_dimension = true}},
           .recurrent = {}};
 }
 
@@ -223,6 +224,22 @@ TEST(Attention, NarrowedElementsComeBackAsTheyAreKept) {
       for (size_t i = 64; i < 96; ++i) ASSERT_NEAR(back[i], from[i], 1e-6);
     }
   });
+}
+
+TEST(Attention, KeysComeBackFromWhereTheyLie) {
+  constexpr int32_t kDim = 64, kTokens = 5;
+  for (const auto type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+    const cache::Layout layout = LayoutOf({1, 1, kDim, 12, 0, false, type});
+    const std::vector<float> keys = Random(3).Floats(kTokens * kDim);
+    std::vector<std::byte> head(cache::ValueOffset(layout, 0, 0, 0));
+    WriteKeys(layout, 0, keys, head.data(), 4, kTokens);
+    for (int32_t t = 0; t < kTokens; ++t) {
+      std::vector<float> back(kDim);
+      ReadKeys(layout, 0, head.data(), 4 + t, 1, back);
+      const float* const key = &keys[static_cast<size_t>(t * kDim)];
+      for (int32_t i = 0; i < kDim; ++i) ASSERT_EQ(back[static_cast<size_t>(i)], Kept(type, key, i));
+    }
+  }
 }
 
 TEST(Attention, WhatFloat16CannotHoldStaysFinite) {

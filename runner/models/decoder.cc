@@ -94,6 +94,7 @@ CachePlace Decoder::AddAttention(const cache::AttentionGroup& geometry, const Ro
   if (found == layout_.groups.end()) {
     layout_.groups.push_back(geometry);
     layout_.groups.back().layers = 0;
+    layout_.groups.back().keys_by_dimension = true;
     rotaries_.emplace_back();
   }
   rotaries_[index].push_back(rotary);
@@ -128,10 +129,10 @@ cache::RotateKeys Decoder::key_rotation() const {
   return [this](const cache::MovedKeys& moved) {
     const cache::AttentionGroup& group = layout_.groups[moved.group];
     std::vector<float> keys(static_cast<size_t>(moved.tokens) * static_cast<size_t>(group.head_dim));
-    kernels::WidenElements(group.element, moved.keys, keys);
+    kernels::ReadKeys(layout_, moved.group, moved.head, moved.row, moved.tokens, keys);
     rotaries_[moved.group][static_cast<size_t>(moved.layer)]->Shift(moved.new_first - moved.old_first,
                                                                     group.head_dim, keys);
-    kernels::NarrowElements(group.element, keys, moved.keys);
+    kernels::WriteKeys(layout_, moved.group, keys, moved.head, moved.row, moved.tokens);
   };
 }
 
