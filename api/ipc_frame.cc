@@ -38,18 +38,31 @@ std::unexpected<Error> BadFrame(std::string reason) {
 
 }  // namespace
 
-std::string MakeFrame(uint16_t type, const Json& payload) {
-  std::string frame(kMagic);
-  PutLittleEndian(frame, kVersion);
-  PutLittleEndian(frame, type);
-  PutLittleEndian(frame, uint32_t{0});
-  PutLittleEndian(frame, uint32_t{0});
-  Json::to_msgpack(payload, nlohmann::detail::output_adapter<char>(frame));
-  const size_t length = frame.size() - kHeaderBytes;
-  if (length > kFrameBytesMax) return {};
+void BeginFrame(uint16_t type, std::string& frames) {
+  frames += kMagic;
+  PutLittleEndian(frames, kVersion);
+  PutLittleEndian(frames, type);
+  PutLittleEndian(frames, uint32_t{0});
+  PutLittleEndian(frames, uint32_t{0});
+}
+
+bool EndFrame(size_t begin, std::string& frames) {
+  const size_t length = frames.size() - begin - kHeaderBytes;
+  if (length > kFrameBytesMax) {
+    frames.resize(begin);
+    return false;
+  }
   std::string length_bytes;
   PutLittleEndian(length_bytes, static_cast<uint32_t>(length));
-  frame.replace(kLengthAt, length_bytes.size(), length_bytes);
+  frames.replace(begin + kLengthAt, length_bytes.size(), length_bytes);
+  return true;
+}
+
+std::string MakeFrame(uint16_t type, const Json& payload) {
+  std::string frame;
+  BeginFrame(type, frame);
+  Json::to_msgpack(payload, nlohmann::detail::output_adapter<char>(frame));
+  EndFrame(0, frame);
   return frame;
 }
 

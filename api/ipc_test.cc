@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "api/ipc_delta.h"
 #include "api/ipc_payload.h"
 #include "api/json_read.h"
 
@@ -134,6 +135,30 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(FullFinished()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, Failed{{ErrorCode::kUnavailable, "m", ""}}}));
   ExpectSurvives(ToDaemon(Beat{1, 2, 3, 4, 5}));
+}
+
+TEST(Ipc, DeltasWrittenWithoutAValueDecodeAsTheOthers) {
+  std::string frames;
+  EXPECT_FALSE(AppendDelta(ToDaemon(FullDelta()), frames)) << "it has log-probabilities";
+  EXPECT_FALSE(AppendDelta(ToDaemon(Beat{1, 2, 3, 4}), frames));
+  EXPECT_EQ(frames, "");
+  for (const size_t size : {0, 1, 31, 32, 255, 256, 70'000}) {
+    for (const uint64_t id : {uint64_t{0}, uint64_t{127}, uint64_t{128}, ~uint64_t{0}}) {
+      for (const std::string& thinking : {std::string(), std::string("hm"), std::string(size, 't')}) {
+        TextDelta delta;
+        delta.text = std::string(size, 'x');
+        delta.tokens = static_cast<int32_t>(size);
+        delta.thinking = thinking;
+        const ToDaemon message(RequestEvent{RequestId{id}, delta});
+        frames = "before";
+        ASSERT_TRUE(AppendDelta(message, frames));
+        ASSERT_TRUE(frames.starts_with("before"));
+        const auto decoded = DecodeToDaemon(OneFrame(frames.substr(6)));
+        ASSERT_TRUE(decoded) << decoded.error().message;
+        EXPECT_EQ(Encode(*decoded), Encode(message));
+      }
+    }
+  }
 }
 
 TEST(Ipc, FieldsArriveAsTheyWere) {

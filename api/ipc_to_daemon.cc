@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/ipc.h"
+#include "api/ipc_delta.h"
 #include "api/ipc_payload.h"
 
 namespace quire::api::ipc {
@@ -243,6 +244,27 @@ std::string EncodeOne(const Beat& m) {
                            {"cache_bytes_used", m.cache_bytes_used}});
 }
 
+// MessagePack, written as it goes out.
+void PutUnsigned(uint64_t value, std::string& to) {
+  if (value < 0x80) {
+    to += static_cast<char>(value);
+    return;
+  }
+  to += '\xcf';
+  for (int shift = 56; shift >= 0; shift -= 8) to += static_cast<char>(value >> shift & 0xff);
+}
+void PutString(std::string_view text, std::string& to) {
+  if (text.size() < 32) {
+    to += static_cast<char>(0xa0 | text.size());
+  } else {
+    to += '\xdb';
+    for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(text.size() >> shift & 0xff);
+  }
+  to += text;
+}
+void PutMapSize(size_t size, std::string& to) { to += static_cast<char>(0x80 | size); }
+constexpr char kEmptyArray = '\x90';
+
 Inspected GetInspected(const Json& payload, Fields& fields) {
   Inspected m;
   fields.Get("model_info", m.model_info_json);
@@ -315,6 +337,34 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
 }
 
 }  // namespace
+
+bool AppendDelta(const ToDaemon& message, std::string& frames) {
+  const auto* const request = std::get_if<RequestEvent>(&message);
+  const auto* const delta = request != nullptr ? std::get_if<TextDelta>(&request->event) : nullptr;
+  if (delta == nullptr || !delta->logprobs.empty() || !delta->tool_calls.empty() || delta->tokens < 0) {
+    return false;
+  }
+  const size_t begin = frames.size();
+  BeginFrame(kRequestEvent, frames);
+  PutMapSize(2, frames);
+  PutString("id", frames);
+  PutUnsigned(std::to_underlying(request->id), frames);
+  PutString("event", frames);
+  PutMapSize(delta->thinking.empty() ? 4 : 5, frames);
+  PutString("kind", frames);
+  PutUnsigned(kTextDelta, frames);
+  PutString("text", frames);
+  PutString(delta->text, frames);
+  PutString("logprobs", frames);
+  frames += kEmptyArray;
+  PutString("tokens", frames);
+  PutUnsigned(static_cast<uint64_t>(delta->tokens), frames);
+  if (!delta->thinking.empty()) {
+    PutString("thinking", frames);
+    PutString(delta->thinking, frames);
+  }
+  return EndFrame(begin, frames);
+}
 
 std::string Encode(const ToDaemon& message) {
   return std::visit([](const auto& m) { return EncodeOne(m); }, message);

@@ -3,6 +3,7 @@
 
   bench/engine_figures.py MODEL.gguf interference   a long prompt among four streams: its cost, and their gaps
   bench/engine_figures.py MODEL.gguf history        time to first token of a returning request, by its history
+  bench/engine_figures.py MODEL.gguf overhead       CPU time of the daemon and of the runner's link per streamed token
   bench/engine_figures.py MODEL.gguf cold           requests that share nothing, with the prefix cache and without
   bench/engine_figures.py MODEL.gguf held           tokens per second of answers held to a JSON Schema, beside free ones
 
@@ -67,8 +68,9 @@ def server(a, **environment):
         port = free_port()
         environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
                        "OLLAMA_CONTEXT_LENGTH": "32768", "OLLAMA_KEEP_ALIVE": "-1"} | environment
-        with serving([a.bin + "/quired"], port, environment):
+        with serving([a.bin + "/quired"], port, environment) as process:
             it = Server(port)
+            it.pid = process.pid
             it.ask(" baba")  # loads the model
             yield it
 
@@ -122,6 +124,46 @@ def history(a):
         base = medians[a.histories[0]]
         for tokens, value in medians.items():
             print(f"history {tokens}: median {1000 * value:.0f} ms, {value / base:.2f} x")
+
+
+def cpu_times(pid):
+    """Nanoseconds on a processor by thread name."""
+    times = {}
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            name = (task / "comm").read_text().strip()
+            times[name] = times.get(name, 0) + int((task / "schedstat").read_text().split()[0])
+    return times
+
+
+def overhead(a):
+    with server(a) as it:
+        def measure(streams, tokens):
+            runner = int(pathlib.Path(f"/proc/{it.pid}/task/{it.pid}/children").read_text().split()[0])
+            before, runner_before = cpu_times(it.pid), cpu_times(runner)
+            counts = [0] * streams
+
+            def take(i):
+                own = Server(it.port)
+                for _ in own.stream([{"role": "user", "content": f"Tell story {i}."}], tokens):
+                    counts[i] += 1
+
+            threads = [threading.Thread(target=take, args=(i,)) for i in range(streams)]
+            begin = time.perf_counter()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            took, count = time.perf_counter() - begin, sum(counts)
+            daemon = sum(cpu_times(it.pid).values()) - sum(before.values())
+            link = cpu_times(runner).get("quire-link", 0) - runner_before.get("quire-link", 0)
+            print(f"{streams} streams, {count} pieces in {took:.2f} s: daemon {daemon / count / 1000:.1f} us, "
+                  f"runner's link {link / count / 1000:.1f} us, together {(daemon + link) / count / 1000:.1f} us a piece",
+                  flush=True)
+
+        for streams in (1, 16):
+            for _ in range(a.repeat):
+                measure(streams, a.tokens)
 
 
 def cold(a):
@@ -186,7 +228,7 @@ def held(a):
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("gguf")
-    parser.add_argument("figure", choices=["interference", "history", "cold", "held"])
+    parser.add_argument("figure", choices=["interference", "history", "overhead", "cold", "held"])
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--prompt", type=int, default=4000, help="tokens of the long prompt")
@@ -195,6 +237,7 @@ def main():
     parser.add_argument("--new", type=int, default=32, help="tokens of the returning message")
     parser.add_argument("--answer", type=int, default=200, help="tokens of an answer, free or held to a schema")
     parser.add_argument("--streams", type=int, default=1, help="such answers at once")
+    parser.add_argument("--tokens", type=int, default=1000, help="of each answer whose overhead is measured")
     a = parser.parse_args()
     globals()[a.figure](a)
 

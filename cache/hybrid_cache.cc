@@ -58,6 +58,11 @@ Result<size_t> BudgetBytes(const Layout& layout, const Capacity& capacity) {
 
 }  // namespace
 
+Pools::Pools(Layout model_layout, size_t budget_bytes)
+    : layout(std::move(model_layout)), budget(budget_bytes) {}
+
+Pools::~Pools() = default;
+
 Result<std::unique_ptr<HybridCache>> HybridCache::Create(Layout layout, Capacity capacity) {
   if (auto ok = Validate(layout); !ok) return std::unexpected(std::move(ok.error()));
   if (auto ok = CheckCapacity(layout, capacity); !ok) return std::unexpected(std::move(ok.error()));
@@ -143,6 +148,8 @@ std::string Demand::ToString() const {
   for (size_t g = 0; g < pages.size(); ++g) add(fmt::format("pages of group {}", g), pages[g]);
   return text + fmt::format("bytes left {}", bytes_left);
 }
+
+size_t HybridCache::used_bytes() const { return pools_->budget.used(); }
 
 CacheStats HybridCache::stats() const {
   CacheStats stats;

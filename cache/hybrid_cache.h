@@ -15,6 +15,7 @@
 // name capacity, used and demand. Any error leaves every sequence as it was.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
@@ -56,7 +57,7 @@ struct Demand {
     int64_t capacity = 0;
     size_t block_bytes = 0;
   };
-  std::vector<Kind> pages;  // [attention groups]
+  boost::container::small_vector<Kind, 4> pages;  // [attention groups]
   Kind slots;
   int64_t capture_slots =
       0;                  // for scheduled captures, beside slots.need; a step goes on without those it lacks
@@ -107,7 +108,16 @@ class Step : public StepView {
  public:
   // Moves every sequence's offset by its token count. REQUIRES: called at most once.
   virtual void Commit() = 0;
+
+ private:
+  friend struct CloseStep;
+  virtual void Close() = 0;  // the owner is done with it; its memory may serve a later step
 };
+
+struct CloseStep {
+  void operator()(Step* step) const { step->Close(); }
+};
+using OwnedStep = std::unique_ptr<Step, CloseStep>;
 
 class HybridCache {
  public:
@@ -182,7 +192,8 @@ class HybridCache {
 
   // kInvalid: no tokens, a sequence named twice or already in a step. kUnsupported: a sequence is not
   // ready(). kOutOfPages, kOutOfSlots. Several steps may be open at once, on different sequences.
-  Result<std::unique_ptr<Step>> Begin(std::span<const Append> appends);
+  // Decoding allocates no memory, but where a sequence begins a page.
+  Result<OwnedStep> Begin(std::span<const Append> appends);
 
   // What a sequence's next token would see, without appending anything: new_tokens() is 0, Pages() covers
   // committed tokens only, Slot() is null where there is no state. Read-only: nothing may be written through
@@ -193,6 +204,7 @@ class HybridCache {
   bool Owns(const Snapshot& snapshot) const;  // an empty one is nobody's
 
   CacheStats stats() const;
+  size_t used_bytes() const;  // as stats() has it
 
   // Gives the memory of free pages and slots back to the system.
   void ReleaseFree();

@@ -26,10 +26,12 @@
 namespace quire::cache {
 
 class HybridState;
+class Step;
 
 // The memory of one cache.
 struct Pools {
-  Pools(Layout model_layout, size_t budget_bytes) : layout(std::move(model_layout)), budget(budget_bytes) {}
+  Pools(Layout model_layout, size_t budget_bytes);
+  ~Pools();
 
   int64_t PageOf(Position position) const { return position / layout.page_tokens; }
   // One past the page of the last position below `end`.
@@ -41,7 +43,8 @@ struct Pools {
   std::unique_ptr<SlotPool> slots;
   uint64_t bytes_copied = 0;  // by copy on write, since the start
   uint64_t captures_skipped = 0;
-  HybridState* states = nullptr;  // all live ones, linked
+  HybridState* states = nullptr;     // all live ones, linked
+  std::unique_ptr<Step> spare_step;  // closed, for the next to be opened
 };
 
 class HybridState {

@@ -102,7 +102,7 @@ class Machine {
     std::vector<int32_t> counts;
     std::vector<TokenList> tokens;             // all of each sequence, the new ones last
     std::vector<std::vector<Position>> slots;  // where the step had room for interior captures
-    std::unique_ptr<quire::cache::Step> step;
+    quire::cache::OwnedStep step;
   };
 
   std::string Append();

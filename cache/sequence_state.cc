@@ -73,12 +73,18 @@ void ViewList::Update(const HybridState& held, size_t group, Position oldest, Po
   first_index_ = first;
   valid_ = end;
   if (last == first) return;
-  const std::vector<BlockId> pages = held.groups[group].table.Pages(keep_end, last);
-  QUIRE_CACHE_CHECK(static_cast<int64_t>(pages.size()) == last - keep_end);
-  for (const BlockId page : pages) {
+  const auto add = [&](BlockId page) {
     const Position page_begin = keep_end++ * page_tokens;
     views_.push_back(PageView{pools.pages[group]->data(page), page_begin,
                               static_cast<int32_t>(std::min(page_begin + page_tokens, end) - page_begin)});
+  };
+  const PageTable& table = held.groups[group].table;
+  if (keep_end + 1 == last) {  // while decoding: without a list
+    add(table.Get(keep_end));
+  } else {
+    const std::vector<BlockId> pages = table.Pages(keep_end, last);
+    QUIRE_CACHE_CHECK(static_cast<int64_t>(pages.size()) == last - keep_end);
+    for (const BlockId page : pages) add(page);
   }
   // The first page shows only what is still visible; it may have shown more, or less, in an earlier step.
   PageView& front = views_[start_];

@@ -1,9 +1,11 @@
 // Begin: plan, reserve (all or nothing), then hand out a Step. Commit: move the offsets.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstring>
-#include <unordered_set>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -96,9 +98,11 @@ class Reservation {
     return true;
   }
 
+  static constexpr size_t kUsual = 64;  // without memory of their own
+
   Pools* pools_;
-  std::vector<Undo> pages_;
-  std::vector<UndoSlot> slots_;
+  boost::container::small_vector<Undo, kUsual> pages_;
+  boost::container::small_vector<UndoSlot, kUsual> slots_;
 };
 
 // Offsets strictly inside the write up to `end` that are to be captured, each once. Drafts are not captured.
@@ -115,10 +119,15 @@ std::vector<Position> InteriorCaptures(const SequenceState& state, Position end)
 
 class OpenStep final : public Step {
  public:
-  OpenStep(Pools* pools, size_t sequences) : pools_(pools), entries_(sequences) {}
+  explicit OpenStep(Pools* pools) : pools_(pools) {}
 
-  ~OpenStep() override {
-    if (!committed_) Cancel();
+  static std::unique_ptr<OpenStep, CloseStep> Take(Pools* pools, size_t sequences) {
+    if (!pools->spare_step) pools->spare_step = std::make_unique<OpenStep>(pools);
+    auto* const step = static_cast<OpenStep*>(pools->spare_step.release());
+    while (step->entries_.size() < sequences) step->entries_.emplace_back();
+    step->count_ = sequences;
+    step->committed_ = false;
+    return std::unique_ptr<OpenStep, CloseStep>(step);
   }
 
   void Add(size_t i, SequenceState* sequence, int32_t tokens) {
@@ -127,6 +136,7 @@ class OpenStep final : public Step {
     entry.sequence = sequence;
     entry.offset = held.offset();
     entry.tokens = tokens;
+    entry.slot_taken.store(false, std::memory_order_relaxed);
     sequence->in_step = true;
     AddCaptures(entry);
     AddRecord(entry);
@@ -136,7 +146,7 @@ class OpenStep final : public Step {
     }
   }
 
-  size_t sequences() const override { return entries_.size(); }
+  size_t sequences() const override { return count_; }
   Position offset(size_t i) const override { return entries_[i].offset; }
   int32_t new_tokens(size_t i) const override { return entries_[i].tokens; }
 
@@ -162,7 +172,7 @@ class OpenStep final : public Step {
   void Commit() override {
     QUIRE_CACHE_CHECK(!committed_);
     committed_ = true;
-    for (Entry& entry : entries_) CommitEntry(entry);
+    for (size_t i = 0; i < count_; ++i) CommitEntry(entries_[i]);
   }
 
  private:
@@ -225,8 +235,21 @@ class OpenStep final : public Step {
     sequence.scheduled.erase(sequence.scheduled.begin(), at);
   }
 
+  void Close() override {
+    if (!committed_) Cancel();
+    for (size_t i = 0; i < count_; ++i) {
+      entries_[i].captures.clear();
+      entries_[i].capture_slots.clear();
+      entries_[i].record = {};
+    }
+    count_ = 0;
+    std::unique_ptr<Step> self(this);
+    if (!pools_->spare_step) pools_->spare_step = std::move(self);
+  }
+
   void Cancel() {
-    for (Entry& entry : entries_) {
+    for (size_t i = 0; i < count_; ++i) {
+      Entry& entry = entries_[i];
       SequenceState& sequence = *entry.sequence;
       HybridState& held = sequence.held;
       for (size_t g = 0; g < held.groups.size(); ++g) {
@@ -242,7 +265,8 @@ class OpenStep final : public Step {
   }
 
   Pools* pools_;
-  std::vector<Entry> entries_;
+  std::deque<Entry> entries_;  // the first count_ are of this step
+  size_t count_ = 0;
   bool committed_ = false;
 };
 
@@ -280,7 +304,6 @@ class ReadView final : public StepView {
 }  // namespace
 
 Result<void> HybridCache::CheckAppends(std::span<const Append> appends) const {
-  std::unordered_set<const Sequence*> seen;
   const auto fail = [](ErrorCode code, size_t i, const char* what) {
     return std::unexpected(Error{code, fmt::format("appends[{}]: {}", i, what)});
   };
@@ -291,8 +314,10 @@ Result<void> HybridCache::CheckAppends(std::span<const Append> appends) const {
     const SequenceState& state = *append.sequence->state_;
     if (&state.held.pools() != pools_.get()) return fail(ErrorCode::kInvalid, i, "sequence of another cache");
     if (state.in_step) return fail(ErrorCode::kInvalid, i, "the sequence is in a step");
-    if (!seen.insert(append.sequence).second)
+    const auto same = [&](const Append& other) { return other.sequence == append.sequence; };
+    if (std::ranges::any_of(appends.first(i), same)) {
       return fail(ErrorCode::kInvalid, i, "the sequence is named twice");
+    }
     if (!state.held.complete()) {
       return fail(ErrorCode::kUnsupported, i,
                   "some layer has no state at the offset; restore the sequence first");
@@ -321,7 +346,7 @@ Demand HybridCache::Need(std::span<const Append> appends) const {
   return demand;
 }
 
-Result<std::unique_ptr<Step>> HybridCache::Begin(std::span<const Append> appends) {
+Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) {
   if (auto ok = CheckAppends(appends); !ok) return std::unexpected(std::move(ok.error()));
   const Demand demand = Need(appends);
   // Siblings that share what they write need less than the worst case, so the answer is not final.
@@ -339,7 +364,7 @@ Result<std::unique_ptr<Step>> HybridCache::Begin(std::span<const Append> appends
     captures.slots.need = demand.capture_slots;
     MakeRoom(captures);
   }
-  auto step = std::make_unique<OpenStep>(pools_.get(), appends.size());
+  auto step = OpenStep::Take(pools_.get(), appends.size());
   for (size_t i = 0; i < appends.size(); ++i) {
     step->Add(i, appends[i].sequence->state_.get(), appends[i].tokens);
   }

@@ -153,8 +153,8 @@ std::expected<void, std::string> Engine::CheckInvariants() const {
 }
 
 Engine::Stats Engine::stats() const {
-  return {prefixes_.stats(), cache_->stats(),  steps_,
-          preemptions_,      tokens_computed_, prompt_tokens_computed_};
+  return {prefixes_.stats(), cache_->stats(),         steps_,     preemptions_,
+          tokens_computed_,  prompt_tokens_computed_, step_time_, kernel_time_};
 }
 
 void Engine::UpdateVitals() {
@@ -162,7 +162,7 @@ void Engine::UpdateVitals() {
   vitals_.steps.store(steps_, std::memory_order_relaxed);
   vitals_.running.store(static_cast<int32_t>(running_.size()), std::memory_order_relaxed);
   vitals_.waiting.store(static_cast<int32_t>(waiting_.size() + preparing_.size()), std::memory_order_relaxed);
-  vitals_.cache_bytes_used.store(static_cast<int64_t>(cache_->stats().used_bytes), std::memory_order_relaxed);
+  vitals_.cache_bytes_used.store(static_cast<int64_t>(cache_->used_bytes()), std::memory_order_relaxed);
 }
 
 void Engine::Emit(api::RequestId id, api::Event event) { emit_({id, std::move(event)}); }

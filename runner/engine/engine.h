@@ -83,7 +83,9 @@ class Engine {
     uint64_t steps = 0;
     uint64_t preemptions = 0;
     uint64_t tokens_computed = 0;
-    uint64_t prompt_tokens_computed = 0;  // of prompts, those computed again after a preemption included
+    uint64_t prompt_tokens_computed = 0;     // of prompts, those computed again after a preemption included
+    std::chrono::nanoseconds step_time{};    // of all steps, with all that follows from their logits
+    std::chrono::nanoseconds kernel_time{};  // of that, inside kernels
   };
   Stats stats() const;
 
@@ -109,9 +111,9 @@ class Engine {
 
   // One step (engine_step.cc).
   bool Step();  // false when nobody can go on
-  std::vector<StepItem> PlanNext() const;
-  models::Batch BatchOf(const std::vector<StepItem>& items) const;
-  std::unique_ptr<cache::Step> BeginStep(std::vector<StepItem>& items);
+  void PlanNext(std::vector<StepItem>& items);
+  void FillBatch(const std::vector<StepItem>& items, models::Batch& batch) const;
+  cache::OwnedStep BeginStep(std::vector<StepItem>& items);
   void Advance(const std::vector<StepItem>& items, int32_t prefill);
   void Sample(const std::vector<StepItem>& items);
   void Pool(const std::vector<StepItem>& items);
@@ -139,6 +141,18 @@ class Engine {
   uint64_t arrivals_ = 0;
 
   PrefillBudget budget_;
+
+  // Memory that steps reuse: decoding allocates none.
+  struct Scratch {
+    std::vector<SequenceState> states;      // of running_
+    std::vector<TenantState> tenants;       // that have a running request
+    std::vector<const std::string*> names;  // theirs
+    std::vector<StepItem> items;
+    std::vector<cache::Append> appends;
+    models::Batch batch;
+    std::vector<bool> served;  // of running_
+  };
+  Scratch scratch_;
   std::vector<float> logits_;  // [logit rows, vocab]
   std::vector<float> hidden_;  // [hidden rows, hidden size]
   sampler::Workspace sampling_workspace_;
@@ -146,6 +160,7 @@ class Engine {
   uint64_t preemptions_ = 0;
   uint64_t tokens_computed_ = 0;
   uint64_t prompt_tokens_computed_ = 0;
+  std::chrono::nanoseconds step_time_{}, kernel_time_{};
 };
 
 }  // namespace quire::runner::engine

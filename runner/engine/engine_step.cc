@@ -10,12 +10,14 @@
 
 namespace quire::runner::engine {
 
-std::vector<StepItem> Engine::PlanNext() const {
-  std::vector<SequenceState> states;
-  std::vector<TenantState> tenants;
-  std::vector<const std::string*> names;
+void Engine::PlanNext(std::vector<StepItem>& items) {
+  auto& states = scratch_.states;
+  auto& tenants = scratch_.tenants;
+  auto& names = scratch_.names;
+  states.clear();
+  tenants.clear();
+  names.clear();
   int32_t decoding = 0;
-  states.reserve(running_.size());
   for (const auto& request : running_) {
     const Generation& generation = *request->generation;
     size_t tenant = 0;
@@ -31,13 +33,15 @@ std::vector<StepItem> Engine::PlanNext() const {
                       .tenant = tenant});
     decoding += states.back().prefill_left == 0 && !states.back().reader_full ? 1 : 0;
   }
-  return PlanStep(states, tenants,
-                  limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding));
+  PlanStep(states, tenants, limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding),
+           items);
 }
 
-models::Batch Engine::BatchOf(const std::vector<StepItem>& items) const {
-  models::Batch batch;
-  batch.row_begin.push_back(0);
+void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch) const {
+  batch.tokens.clear();
+  batch.row_begin.assign(1, 0);
+  batch.logit_rows.clear();
+  batch.hidden_rows.clear();
   for (const auto& item : items) {
     const ActiveRequest& request = *running_[item.sequence];
     const Generation& generation = *request.generation;
@@ -53,17 +57,16 @@ models::Batch Engine::BatchOf(const std::vector<StepItem>& items) const {
       batch.logit_rows.push_back(batch.row_begin.back() - 1);
     }
   }
-  return batch;
 }
 
 // Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
-std::unique_ptr<cache::Step> Engine::BeginStep(std::vector<StepItem>& items) {
+cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   bool lease_given_up = false;
   while (true) {
-    items = PlanNext();
+    PlanNext(items);
     if (items.empty()) return nullptr;
-    std::vector<cache::Append> appends;
-    appends.reserve(items.size());
+    std::vector<cache::Append>& appends = scratch_.appends;
+    appends.clear();
     for (const auto& item : items) appends.push_back({&running_[item.sequence]->sequence, item.tokens});
     auto step = cache_->Begin(appends);
     if (step) return std::move(*step);
@@ -81,13 +84,16 @@ std::unique_ptr<cache::Step> Engine::BeginStep(std::vector<StepItem>& items) {
 
 bool Engine::Step() {
   const auto begin = Clock::now();
-  std::vector<StepItem> items;
+  std::vector<StepItem>& items = scratch_.items;
   auto step = BeginStep(items);
   if (!step) return false;
-  const models::Batch batch = BatchOf(items);
+  models::Batch& batch = scratch_.batch;
+  FillBatch(items, batch);
   logits_.resize(batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size()));
   hidden_.resize(batch.hidden_rows.size() * static_cast<size_t>(model_.model->hidden_size()));
+  const auto kernels_before = pool_.busy();
   model_.model->Forward(batch, *step, pool_, models::Outputs(logits_, hidden_));
+  kernel_time_ += pool_.busy() - kernels_before;
   step->Commit();
   step.reset();
   ++steps_;
@@ -112,14 +118,17 @@ bool Engine::Step() {
       std::abort();
     }
   }
+  const auto took = Clock::now() - begin;
+  step_time_ += took;
   // Beside a sequence that decodes they cost what prompt tokens do.
-  budget_.Observe(decoding, prefill + forced, Clock::now() - begin);
+  budget_.Observe(decoding, prefill + forced, took);
   return true;
 }
 
 void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
   prefixes_.AdvanceClock();
-  std::vector<bool> served(running_.size());
+  std::vector<bool>& served = scratch_.served;
+  served.assign(running_.size(), false);
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
     served[item.sequence] = true;

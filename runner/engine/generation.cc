@@ -64,6 +64,7 @@ Generation::Generation(Setup setup, int32_t context_max,
       single_call_(setup.request.single_tool_call),
       arrived_(setup.arrived) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
+  tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
   Replay(setup.resume);
   credit_ -= kCreditReserve;
 }
@@ -201,11 +202,11 @@ void Generation::TakeToken(api::TokenId token) {
 void Generation::EmitText(std::string text, bool end) {
   using Kind = output::Piece::Kind;
   if (!output_) return EmitDelta({.text = std::move(text)});
-  output::Pieces pieces;
-  output_->Feed(text, pieces);
-  if (end) output_->Finish(pieces);
+  pieces_.clear();
+  output_->Feed(text, pieces_);
+  if (end) output_->Finish(pieces_);
   api::TextDelta delta;
-  for (output::Piece& piece : pieces) {
+  for (output::Piece& piece : pieces_) {
     if (called_ && single_call_) break;
     // Within a delta thinking comes first and calls last.
     const bool out_of_order = !delta.tool_calls.empty()

@@ -142,6 +142,7 @@ class Generation {
   const bool single_call_;
   bool called_ = false;    // and with single_call_ nothing more comes out
   std::string held_text_;  // certain text that goes out with the end
+  output::Pieces pieces_;  // scratch
   std::vector<api::TokenLogprob> unsent_logprobs_;
   std::vector<api::TokenId> unsent_ids_;
   int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them

@@ -1,6 +1,7 @@
 #include "runner/engine/link.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "api/ipc_delta.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -37,12 +40,20 @@ Link::~Link() {
 }
 
 void Link::Send(const api::ipc::ToDaemon& message) {
+  bool first = false;
   {
-    std::string frame = api::ipc::Encode(message);
-    std::lock_guard lock(mutex_);
-    queued_ += frame;
+    std::unique_lock lock(mutex_);
+    first = queued_.empty();
+    if (!api::ipc::AppendDelta(message, queued_)) {
+      lock.unlock();
+      const std::string frame = api::ipc::Encode(message);
+      lock.lock();
+      first = queued_.empty();
+      queued_ += frame;
+    }
   }
-  eventfd_write(wake_fd_, 1);
+  // What stands behind others goes out with them.
+  if (first) eventfd_write(wake_fd_, 1);
 }
 
 bool Link::HasOutput() {
@@ -91,20 +102,22 @@ int Link::BeatIfDue(std::chrono::steady_clock::time_point& next) {
 }
 
 void Link::Run() {
+  pthread_setname_np(pthread_self(), "quire-link");
   auto next_beat = std::chrono::steady_clock::now() + kBeatInterval;
   while (true) {
     const int beat_in = BeatIfDue(next_beat);
-    const bool output = HasOutput();
+    bool output = HasOutput();
     if (stopping_ && !output) return;
+    if (output) {
+      if (auto written = WriteSome(); !written) return handlers_.on_end(written);
+      output = written_ < writing_.size();
+    }
     std::array<pollfd, 2> polled = {
         {{fd_, static_cast<short>(output ? POLLIN | POLLOUT : POLLIN), 0}, {wake_fd_, POLLIN, 0}}};
     if (poll(polled.data(), polled.size(), beat_in) < 0 && errno != EINTR)
       return handlers_.on_end(SocketFailed("poll"));
     eventfd_t ignored = 0;
     if ((polled[1].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
-    if ((polled[0].revents & POLLOUT) != 0) {
-      if (auto written = WriteSome(); !written) return handlers_.on_end(written);
-    }
     if ((polled[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
       const auto more = ReadSome();
       if (!more) return handlers_.on_end(std::unexpected(more.error()));

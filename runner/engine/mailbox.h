@@ -3,9 +3,9 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace quire::runner::engine {
 
@@ -23,13 +23,13 @@ class Mailbox {
   }
 
   // Everything that is there now; empty when nothing is.
-  std::deque<T> TakeAll() {
+  std::vector<T> TakeAll() {
     std::lock_guard lock(mutex_);
     return std::exchange(messages_, {});
   }
 
   // Waits for the first message, at most `timeout`.
-  std::deque<T> WaitAndTakeAll(std::chrono::milliseconds timeout) {
+  std::vector<T> WaitAndTakeAll(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     arrived_.wait_for(lock, timeout, [this] { return !messages_.empty(); });
     return std::exchange(messages_, {});
@@ -38,7 +38,7 @@ class Mailbox {
  private:
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<T> messages_;  // guarded by mutex_
+  std::vector<T> messages_;  // guarded by mutex_
 };
 
 }  // namespace quire::runner::engine

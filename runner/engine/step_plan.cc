@@ -8,6 +8,14 @@ namespace quire::runner::engine {
 std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
                                int32_t prefill_tokens) {
   std::vector<StepItem> items;
+  std::vector<TenantState> shares(tenants.begin(), tenants.end());
+  PlanStep(sequences, shares, prefill_tokens, items);
+  return items;
+}
+
+void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> shares, int32_t prefill_tokens,
+              std::vector<StepItem>& items) {
+  items.clear();
   std::vector<size_t> prompts;
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (sequences[i].reader_full) continue;
@@ -17,7 +25,6 @@ std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::sp
       items.push_back({i, sequences[i].decode_left});
     }
   }
-  std::vector<TenantState> shares(tenants.begin(), tenants.end());
   const auto urgency = [&](size_t i) {
     const SequenceState& state = sequences[i];
     return std::tuple(shares[state.tenant].served, state.prefill_left - state.passed_over / kAgeing, i);
@@ -32,7 +39,6 @@ std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::sp
     prompts.erase(next);
   }
   std::ranges::sort(items, {}, &StepItem::sequence);
-  return items;
 }
 
 }  // namespace quire::runner::engine

@@ -36,6 +36,10 @@ struct StepItem {
 std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
                                int32_t prefill_tokens);
 
+// The same into `items`. `tenants` is scratch: it has what they were served in this step too.
+void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> tenants,
+              int32_t prefill_tokens, std::vector<StepItem>& items);
+
 inline constexpr int64_t kAgeing = 4;
 
 }  // namespace quire::runner::engine

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -38,14 +39,20 @@ class ThreadPool {
   void ParallelFor(size_t tasks, Fn&& fn) {
     using Callable = std::remove_reference_t<Fn>;
     if (counter_ != nullptr) counter_->fetch_add(1, std::memory_order_relaxed);
+    const auto begin = std::chrono::steady_clock::now();
     if (tasks <= 1 || workers_.empty()) {
       for (size_t i = 0; i < tasks; ++i) fn(i);
-      return;
+    } else {
+      Run(
+          static_cast<uint32_t>(tasks),
+          [](void* context, size_t i) { (*static_cast<Callable*>(context))(i); },
+          const_cast<void*>(static_cast<const void*>(&fn)));
     }
-    Run(
-        static_cast<uint32_t>(tasks), [](void* context, size_t i) { (*static_cast<Callable*>(context))(i); },
-        const_cast<void*>(static_cast<const void*>(&fn)));
+    busy_ += std::chrono::steady_clock::now() - begin;
   }
+
+  // Time that callers spent in ParallelFor so far. For the thread that calls it.
+  std::chrono::nanoseconds busy() const { return busy_; }
 
  private:
   using Trampoline = void (*)(void*, size_t);
@@ -65,6 +72,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> done_{0};    // tasks of this round that ended
   alignas(64) std::atomic<uint32_t> round_{0};   // what sleeping workers wait on
   std::atomic<bool> stopping_{false};
+  std::chrono::nanoseconds busy_{};  // the caller's
 
   std::atomic<uint64_t>* counter_ = nullptr;
 

@@ -11,8 +11,12 @@
 namespace quire::runner::models {
 namespace {
 
-void Report(Probe* probe, const std::string& name, std::span<const float> values, int64_t rows) {
+void Report(Probe* probe, const char* name, std::span<const float> values, int64_t rows) {
   if (probe != nullptr) probe->Activation(name, values, rows);
+}
+
+void Report(Probe* probe, size_t layer, std::span<const float> values, int64_t rows) {
+  if (probe != nullptr) probe->Activation(fmt::format("hidden.layer{}", layer), values, rows);
 }
 
 cache::ElementType ElementOf(api::KvType type) {
@@ -152,7 +156,7 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
   Begin(pass, h);
   for (size_t layer = 0; layer < places_.size(); ++layer) {
     RunLayer(pass, layer, h);
-    Report(probe, fmt::format("hidden.layer{}", layer), h, rows);
+    Report(probe, layer, h, rows);
   }
   if (probe != nullptr) {
     const std::span<float> normed = work_.normed.Get(rows * config_.hidden);

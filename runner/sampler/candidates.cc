@@ -13,6 +13,17 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::ptrdiff_t Offset(size_t index) { return static_cast<std::ptrdiff_t>(index); }
 
+constexpr size_t kTogether = 64;
+
+// Of kTogether logits. Lanes are summed up first, in the width of a logit.
+bool AnyAbove(const float* logits, float floor) {
+  std::array<int32_t, 4> above{};
+  for (size_t i = 0; i < kTogether; i += above.size()) {
+    for (size_t lane = 0; lane < above.size(); ++lane) above[lane] |= logits[i + lane] > floor ? 1 : 0;
+  }
+  return (above[0] | above[1] | above[2] | above[3]) != 0;
+}
+
 // Keeps the `count` best, unordered.
 void Prune(std::vector<Candidate>& candidates, size_t count) {
   if (candidates.size() <= count) return;
@@ -28,10 +39,9 @@ api::Result<float> CheckedMaximum(std::span<const float> logits) {
   constexpr size_t kLanes = 16;
   std::array<float, kLanes> maxima;
   maxima.fill(-kInfinity);
-  std::array<bool, kLanes> below_infinity;
-  below_infinity.fill(true);
+  std::array<int32_t, kLanes> not_below_infinity{};  // as wide as a logit, for vectors of both
   const auto take = [&](size_t lane, float logit) {
-    below_infinity[lane] &= logit < kInfinity;  // false for NaN
+    not_below_infinity[lane] |= logit < kInfinity ? 0 : 1;  // 1 for NaN
     maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
   };
   size_t i = 0;
@@ -40,7 +50,7 @@ api::Result<float> CheckedMaximum(std::span<const float> logits) {
   }
   for (; i < logits.size(); ++i) take(0, logits[i]);
   const float maximum = *std::max_element(maxima.begin(), maxima.end());
-  const bool finite = std::all_of(below_infinity.begin(), below_infinity.end(), [](bool b) { return b; });
+  const bool finite = std::ranges::none_of(not_below_infinity, [](int32_t bad) { return bad != 0; });
   if (!finite) {
     const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !(x < kInfinity); });
     return api::Fail(api::ErrorCode::kInternal,
@@ -59,13 +69,20 @@ void SelectBest(std::span<const float> logits, size_t count, std::vector<Candida
   count = std::min(count, logits.size());
   const size_t full = 2 * count + 256;
   float floor = -kInfinity;  // nothing at or below it can be among the best any more
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (!(logits[id] > floor)) continue;
+  const auto take = [&](size_t id) {
+    if (!(logits[id] > floor)) return;
     out.push_back({.id = static_cast<TokenId>(id), .logit = logits[id]});
-    if (out.size() < full) continue;
+    if (out.size() < full) return;
     Prune(out, count);
     floor = out[count - 1].logit;
+  };
+  // Most logits of a large vocabulary are below: they are looked at as vectors.
+  size_t id = 0;
+  for (; id + kTogether <= logits.size(); id += kTogether) {
+    if (!AnyAbove(logits.data() + id, floor)) continue;
+    for (size_t i = 0; i < kTogether; ++i) take(id + i);
   }
+  for (; id < logits.size(); ++id) take(id);
   Prune(out, count);
   std::sort(out.begin(), out.end(), Better);
 }
