@@ -2,6 +2,7 @@
 // Failed. Free of any dialect. Plain data.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -41,7 +42,8 @@ struct TextDelta {
   // An answer is thinking first; what stands together in one delta came in this order: thinking, text, calls.
   std::string thinking = {};
   std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
-  std::vector<TokenId> token_ids = {};    // of `tokens`, for ipc::Resume
+  // Of `tokens`, for ipc::Resume; in place, as a delta has one token nearly always.
+  boost::container::small_vector<TokenId, 4> token_ids = {};
 };
 
 enum class FinishReason : uint8_t {

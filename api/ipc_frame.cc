@@ -91,7 +91,7 @@ std::string GetBytes(Fields& fields, std::string_view name) {
   return {bytes.begin(), bytes.end()};
 }
 
-Json PackTokens(const std::vector<TokenId>& tokens) {
+Json PackTokens(std::span<const TokenId> tokens) {
   std::string bytes;
   bytes.reserve(tokens.size() * sizeof(TokenId));
   for (const TokenId token : tokens) PutLittleEndian(bytes, static_cast<uint32_t>(token));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,7 @@ Fields PayloadFields(const Json& payload, FirstError& error, std::string path = 
 
 RequestId GetRequestId(Fields& fields);
 // Token ids travel as little-endian int32 bytes.
-Json PackTokens(const std::vector<TokenId>& tokens);
+Json PackTokens(std::span<const TokenId> tokens);
 std::vector<TokenId> GetTokens(Fields& fields, std::string_view name);
 // As tokens, bit for bit.
 Json PackFloats(const std::vector<float>& values);

@@ -183,7 +183,10 @@ Event GetEvent(Fields& message) {
       Fields optional(*value, message.PathOf("event"), message.error());
       optional.Get("thinking", e.thinking);
       e.tool_calls = UnpackToolCalls(optional);
-      if (optional.Find("token_ids") != nullptr) e.token_ids = GetTokens(optional, "token_ids");
+      if (optional.Find("token_ids") != nullptr) {
+        const std::vector<TokenId> ids = GetTokens(optional, "token_ids");
+        e.token_ids.assign(ids.begin(), ids.end());
+      }
       return e;
     }
     case kFinished: {

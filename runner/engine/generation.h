@@ -144,7 +144,7 @@ class Generation {
   std::string held_text_;  // certain text that goes out with the end
   output::Pieces pieces_;  // scratch
   std::vector<api::TokenLogprob> unsent_logprobs_;
-  std::vector<api::TokenId> unsent_ids_;
+  decltype(api::TextDelta::token_ids) unsent_ids_;
   int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
   int32_t output_tokens_ = 0;
   bool ended_ = false;
