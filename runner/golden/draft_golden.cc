@@ -106,7 +106,7 @@ class RecordedKeys final : public cache::StepView {
                            base + cache::KeyOffset(layout_, place.index, place.layer, of_head), row, 1);
         kernels::NarrowElements(group.element, v.subspan(from, dim),
                                 base + cache::ValueOffset(layout_, place.index, place.layer, of_head) +
-                                    cache::ElementBytes(group.element, row * group.head_dim));
+                                    cache::ElementBytes(group.element, int64_t{row} * group.head_dim));
       }
     }
   }

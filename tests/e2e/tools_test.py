@@ -54,8 +54,8 @@ class Tools(unittest.TestCase):
     def test_lists_say_what_the_model_can_do(self):
         show = self.daemon.post("/api/show", {"model": MODEL}).json
         tags = self.daemon.get("/api/tags").json
-        self.assertEqual(["completion", "tools"], show["capabilities"])
-        self.assertEqual([["completion", "tools"]], [model["capabilities"] for model in tags["models"]])
+        self.assertEqual(["completion", "tools", "insert"], show["capabilities"])
+        self.assertEqual([["completion", "tools", "insert"]], [model["capabilities"] for model in tags["models"]])
 
     def test_native_calls_are_objects_and_no_text(self):
         whole = self.daemon.post("/api/chat", native(ASK, tools=[WEATHER])).json
