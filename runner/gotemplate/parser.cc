@@ -180,7 +180,7 @@ Node Parser::ParseLoopExit(Node::Kind kind, std::string_view word) {
 std::string Parser::ParseName(std::string_view word) {
   Advance(word.size());
   SkipSpaces();
-  if (Peek() == '"') return ParseQuoted();
+  if (Peek() == '"') return ParseQuoted('"');
   if (Peek() == '`') return ParseRaw();
   Fail(fmt::format("{{{{ {} }}}} needs a name in quotes", word));
 }

@@ -60,7 +60,7 @@ class Parser {
   void ParseFields(Operand& operand);
   std::string ParseVariableName();
   jinja::Value ParseNumber();
-  std::string ParseQuoted();
+  std::string ParseQuoted(char quote);  // stands at the first quote
   std::string ParseRaw();
   char32_t ParseCharacter();
   void ParseEscape(std::string& out);

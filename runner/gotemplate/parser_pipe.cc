@@ -120,7 +120,7 @@ Operand Parser::ParseOperand() {
   } else {
     operand.kind = Operand::Kind::kLiteral;
     if (c == '"') {
-      operand.literal = Value::String(ParseQuoted());
+      operand.literal = Value::String(ParseQuoted('"'));
     } else if (c == '`') {
       operand.literal = Value::String(ParseRaw());
     } else if (c == '\'') {
@@ -188,11 +188,11 @@ std::string Parser::ParseRaw() {
   return text;
 }
 
-std::string Parser::ParseQuoted() {
+std::string Parser::ParseQuoted(char quote) {
   std::string text;
   Advance(1);
-  while (Peek() != '"') {
-    if (at_ >= source_.size() || Peek() == '\n') Fail("unclosed \"");
+  while (Peek() != quote) {
+    if (at_ >= source_.size() || Peek() == '\n') Fail(std::string("unclosed ") + quote);
     if (Peek() == '\\') {
       ParseEscape(text);
     } else {
@@ -205,18 +205,7 @@ std::string Parser::ParseQuoted() {
 }
 
 char32_t Parser::ParseCharacter() {
-  std::string text;
-  Advance(1);
-  while (Peek() != '\'') {
-    if (at_ >= source_.size() || Peek() == '\n') Fail("unclosed '");
-    if (Peek() == '\\') {
-      ParseEscape(text);
-    } else {
-      text += Peek();
-      Advance(1);
-    }
-  }
-  Advance(1);
+  const std::string text = ParseQuoted('\'');
   if (text.empty() || jinja::CodePointAt(text, 0).bytes != text.size()) Fail("bad character constant");
   return jinja::CodePointAt(text, 0).value;
 }
