@@ -270,6 +270,63 @@ api::Result<Dfa> Subtract(const Dfa& a, const Dfa& b) {
   return Product(a, b, false, [](bool in_a, bool in_b) { return in_a && !in_b; });
 }
 
+// States are counted once all that they lead to are; those that lead into a circle never are.
+std::vector<uint32_t> CountTexts(const Dfa& dfa) {
+  struct Edge {
+    StateId from = 0;
+    uint32_t bytes = 0;
+  };
+  const size_t classes = dfa.classes.count();
+  std::vector<uint32_t> bytes(classes);
+  for (const uint8_t byte_class : dfa.classes.table()) ++bytes[byte_class];
+  std::vector<std::vector<Edge>> to(dfa.states());
+  std::vector<size_t> waits(dfa.states());
+  for (StateId state = 0; state < dfa.states(); ++state) {
+    for (size_t c = 0; c < classes; ++c) {
+      const StateId next = dfa.next[state * classes + c];
+      if (next == kDead) continue;
+      to[next].push_back({state, bytes[c]});
+      ++waits[state];
+    }
+  }
+  std::vector<bool> matches(dfa.states());  // sooner or later
+  std::vector<StateId> found;
+  const auto find = [&](StateId state) {
+    if (!matches[state]) found.push_back(state);
+    matches[state] = true;
+  };
+  for (StateId state = 0; state < dfa.states(); ++state) {
+    if (dfa.accepting[state] != 0) find(state);
+  }
+  for (size_t i = 0; i < found.size(); ++i) std::ranges::for_each(to[found[i]], find, &Edge::from);
+  std::vector<uint64_t> counts(dfa.states());
+  std::vector<StateId> ready;
+  const auto drop = [&](StateId state) {
+    if (--waits[state] == 0) ready.push_back(state);
+  };
+  for (StateId state = 0; state < dfa.states(); ++state) {
+    counts[state] = dfa.accepting[state];
+    if (waits[state] == 0) ready.push_back(state);
+    if (matches[state]) continue;
+    // It is in nobody's way, also where it goes in circles.
+    std::ranges::for_each(to[state], drop, &Edge::from);
+    to[state].clear();
+  }
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const StateId state = ready[i];
+    for (const Edge& edge : to[state]) {
+      counts[edge.from] = std::min<uint64_t>(counts[edge.from] + counts[state] * edge.bytes, kManyTexts);
+      drop(edge.from);
+    }
+  }
+  std::vector<uint32_t> result(dfa.states());
+  for (StateId state = 0; state < dfa.states(); ++state) {
+    const bool endless = matches[state] && waits[state] != 0;
+    result[state] = endless ? kManyTexts : static_cast<uint32_t>(counts[state]);
+  }
+  return result;
+}
+
 bool Matches(const Dfa& dfa, std::string_view text) {
   StateId state = 0;
   for (const char c : text) {

@@ -79,5 +79,9 @@ api::Result<Dfa> BuildDfa(const Part& part);
 api::Result<Dfa> Intersect(const Dfa& a, const Dfa& b);
 api::Result<Dfa> Subtract(const Dfa& a, const Dfa& b);
 bool Matches(const Dfa& dfa, std::string_view text);
+// How many texts each state can go on with until it matches; kManyTexts for more than that, or without end.
+// Calls are not followed.
+inline constexpr uint32_t kManyTexts = UINT32_MAX;
+std::vector<uint32_t> CountTexts(const Dfa& dfa);
 
 }  // namespace quire::runner::constraint

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace quire::runner::constraint {
@@ -23,6 +24,7 @@ class GrammarCompiler {
     }
     Assemble();
     FindFollow();
+    FindRoom();
     return std::make_shared<const Grammar>(std::move(grammar_));
   }
 
@@ -169,6 +171,36 @@ class GrammarCompiler {
     }
   }
 
+  void FindRoom() {
+    for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
+      const RuleKind kind = rule == book_.size() ? RuleKind::kText : book_.kind(rule);
+      grammar_.kinds_.push_back(kind);
+      grammar_.lists_ |= kind != RuleKind::kText;
+    }
+    if (!grammar_.lists_) return;
+    grammar_.room_.assign(total_, kManyTexts);
+    for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
+      if (grammar_.kinds_[rule] != RuleKind::kDistinctItem) continue;
+      std::ranges::copy(CountTexts(dfas_[rule]), grammar_.room_.begin() + start_[rule]);
+    }
+    for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
+      if (grammar_.kinds_[rule] == RuleKind::kDistinctList) FindRoomOfList(rule);
+    }
+  }
+
+  // Where the end is not reached by bytes alone, an item must come.
+  void FindRoomOfList(uint32_t rule) {
+    Dfa bytes = dfas_[rule];
+    uint32_t items = kManyTexts;
+    for (auto& calls : bytes.calls) {
+      for (const RuleCall& call : calls) items = grammar_.room_[start_[call.rule]];
+    }
+    const auto counts = CountTexts(bytes);
+    for (StateId state = 0; state < counts.size(); ++state) {
+      if (counts[state] == 0) grammar_.room_[start_[rule] + state] = items;
+    }
+  }
+
   const PartRef& whole_;
   const RuleBook& book_;
   ByteClasses classes_;
@@ -181,7 +213,7 @@ class GrammarCompiler {
 
 size_t Grammar::bytes() const {
   return next_.size() * sizeof(StateId) + accepting_.size() * 10 + calls_.size() * sizeof(Call) +
-         follow_.size() * sizeof(ByteSet);
+         follow_.size() * sizeof(ByteSet) + room_.size() * sizeof(uint32_t);
 }
 
 api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const PartRef& whole, const RuleBook& rules) {

@@ -37,6 +37,13 @@ class Grammar {
   }
   // No calls, and not the end of its rule.
   bool Plain(StateId state) const { return plain_[state] != 0; }
+  // Whether the state is inside a list of distinct items, between them, or inside one of them.
+  RuleKind KindOf(StateId state) const { return lists_ ? kinds_[rule_of_[state]] : RuleKind::kText; }
+  bool has_lists() const { return lists_; }
+  // Inside an item: how many texts it may have that begin with what led to the state; the list must have
+  // fewer of them, so that another can be written. Between items: how many the list may have at most, plus
+  // one, as another must come; kManyTexts where none must.
+  uint32_t Room(StateId state) const { return room_[state]; }
   // Bytes that may come after the end of the rule that the state is in.
   const ByteSet& FollowOf(StateId state) const { return follow_[rule_of_[state]]; }
 
@@ -53,6 +60,9 @@ class Grammar {
   std::vector<uint32_t> call_begin_;  // [states + 1]
   std::vector<Call> calls_;
   std::vector<ByteSet> follow_;  // [rules]
+  std::vector<RuleKind> kinds_;  // [rules]
+  bool lists_ = false;
+  std::vector<uint32_t> room_;  // [states]; empty without lists
 };
 
 // kUnsupported when it is too large, when a rule begins with a call of itself, or when nothing matches.

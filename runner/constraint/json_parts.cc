@@ -72,20 +72,28 @@ PartRef JsonString(Lengths lengths) {
   return Sequence({Literal("\""), Repeat(character, lengths.min, lengths.max), Literal("\"")});
 }
 
+PartRef PlainJsonString(Lengths lengths) {
+  static const PartRef character = Determined(JsonCharacter(CodePoints::All()));
+  if (lengths.max) lengths.max = std::min(*lengths.max, kCharactersMax);
+  return Sequence({Literal("\""), Repeat(character, lengths.min, lengths.max), Literal("\"")});
+}
+
 PartRef JsonStringOf(std::string_view text) { return Literal(api::DumpJson(api::Json(std::string(text)))); }
 
-PartRef JsonValueOf(const api::Json& value) {
+PartRef JsonValueOf(const api::Json& value, const Words& words) {
   std::vector<PartRef> items;
   if (value.is_object()) {
     for (const auto& [name, member] : value.get_ref<const api::Json::object_t&>()) {
-      items.push_back(Member(JsonStringOf(name), JsonValueOf(member)));
+      items.push_back(Member(JsonStringOf(name), JsonValueOf(member, words)));
     }
     return ListOf("{", items, "}");
   }
   if (value.is_array()) {
-    for (const api::Json& item : value) items.push_back(JsonValueOf(item));
+    for (const api::Json& item : value) items.push_back(JsonValueOf(item, words));
     return ListOf("[", items, "]");
   }
+  if (value.is_null()) return Literal(words.null);
+  if (value.is_boolean()) return Literal(value.get<bool>() ? words.yes : words.no);
   return Literal(api::DumpJson(value));
 }
 
@@ -102,13 +110,13 @@ PartRef AnyNumber() {
   return Sequence({Optional(Literal("-")), Magnitude(), Optional(fraction), Optional(exponent)});
 }
 
-AnyJson::AnyJson(RuleBook& rules) {
+AnyJson::AnyJson(RuleBook& rules, const Words& words) {
   const uint32_t object_rule = rules.Declare();
   const uint32_t array_rule = rules.Declare();
   object = Call(object_rule);
   array = Call(array_rule);
-  value = Choice(
-      {JsonString({}), AnyNumber(), Literal("true"), Literal("false"), Literal("null"), object, array});
+  value = Choice({JsonString({}), AnyNumber(), Literal(words.yes), Literal(words.no), Literal(words.null),
+                  object, array});
   rules.Define(object_rule, List("{", Member(JsonString({}), value), "}"));
   rules.Define(array_rule, List("[", value, "]"));
 }

@@ -26,10 +26,20 @@ inline constexpr uint32_t kCharactersMax = 1000;  // of strings whose characters
 // A string with its quotes, of so many characters; of more than kCharactersMax none. REQUIRES: min <=
 // kCharactersMax.
 PartRef JsonString(Lengths lengths);
+// The same, every text in one way: as DumpJson() does.
+PartRef PlainJsonString(Lengths lengths);
 // A string of exactly this text, written as DumpJson() does.
 PartRef JsonStringOf(std::string_view text);
+// How a text writes what JSON has words for.
+struct Words {
+  std::string_view null = "null";
+  std::string_view yes = "true";
+  std::string_view no = "false";
+};
+inline constexpr Words kPythonWords = {"None", "True", "False"};
+
 // Exactly this value, members in its order.
-PartRef JsonValueOf(const api::Json& value);
+PartRef JsonValueOf(const api::Json& value, const Words& words = {});
 
 // -0 is no integer here; at most 18 digits, so that every one fits 64 bits.
 PartRef AnyInteger();
@@ -38,7 +48,7 @@ PartRef AnyNumber();
 
 // Any value; its objects and arrays are rules of the book.
 struct AnyJson {
-  explicit AnyJson(RuleBook& rules);
+  explicit AnyJson(RuleBook& rules, const Words& words = {});
   PartRef value;
   PartRef object;
   PartRef array;

@@ -32,7 +32,8 @@ constexpr auto kTails = std::to_array<Tail>({
 MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
     : grammar_(grammar),
       vocabulary_(vocabulary),
-      levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2) {}
+      levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2),
+      set_nodes_(levels_.size()) {}
 
 const StateMask& MaskTable::Of(StateId state) {
   if (const auto found = masks_.find(state); found != masks_.end()) return found->second;
@@ -106,15 +107,15 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
   if (from.state != kDead) {
     const StateId next = grammar_.Next(from.state, byte);
     if (next == kDead) return false;
-    if (grammar_.Plain(next)) {
+    if (grammar_.Plain(next) && (within_item_ || grammar_.KindOf(next) == RuleKind::kText)) {
       to.state = next;
       return true;
     }
     to.positions.push_back({next, kEmptyStack});
-    ends = Close(grammar_, stacks_, to.positions);
+    ends = Close(grammar_, memory_, to.positions);
     return true;
   }
-  ends = Read(grammar_, stacks_, from.positions, byte, to.positions);
+  ends = Read(grammar_, memory_, from.positions, byte, to.positions);
   return !to.positions.empty();
 }
 
@@ -122,7 +123,9 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
 // that can follow the rule comes behind.
 void MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted,
                          std::vector<uint32_t>& open) {
-  stacks_.Clear();
+  memory_.stacks.Clear();
+  memory_.sets.Rewind(ItemSets().mark());
+  within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
   levels_[0].state = state;
   const ByteSet& follow = grammar_.FollowOf(state);
   for (uint32_t node = 0; node < trie.size();) {
@@ -159,20 +162,51 @@ StateMask MaskTable::Build(StateId state) {
   return mask;
 }
 
-void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, StackPool& stacks,
+void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, Memory& memory,
                          TokenMask& out) {
-  const uint32_t top = trie.depth(node);
+  AddNodes(trie, node + 1, trie.skip(node), trie.depth(node), from, memory, out);
+}
+
+void MaskTable::AddAll(const TokenTrie& trie, const Positions& from, Memory& memory, TokenMask& out) {
+  AddNodes(trie, 0, trie.size(), 0, from, memory, out);
+}
+
+void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top,
+                         const Positions& from, Memory& memory, TokenMask& out) {
   std::vector<Level>& levels = levels_;
-  for (uint32_t at = node + 1; at < trie.skip(node);) {
+  for (uint32_t at = begin; at < end;) {
     const uint32_t depth = trie.depth(at);
     const Positions& before = depth == top + 1 ? from : levels[depth - 1].positions;
-    Read(grammar_, stacks, before, trie.byte(at), levels[depth].positions);
+    Read(grammar_, memory, before, trie.byte(at), levels[depth].positions);
     if (levels[depth].positions.empty()) {
       at = trie.skip(at);
       continue;
     }
     for (const api::TokenId id : trie.tokens(at)) out.Set(id);
     ++at;
+  }
+}
+
+void MaskTable::RemoveTaken(const TokenTrie& trie, StateId state, const ListItems& items,
+                            const ItemSets& sets, TokenMask& out) {
+  set_nodes_[0] = items.written == 0 ? items.set : items.node;
+  if (set_nodes_[0] == 0) return;
+  levels_[0].state = state;
+  for (uint32_t at = 0; at < trie.size();) {
+    const uint32_t depth = trie.depth(at);
+    const StateId next = grammar_.Next(levels_[depth - 1].state, trie.byte(at));
+    const uint32_t node = next == kDead ? 0 : sets.Child(set_nodes_[depth - 1], trie.byte(at));
+    if (node != 0 && sets.CountOf(node) < grammar_.Room(next)) {
+      levels_[depth].state = next;
+      set_nodes_[depth] = node;
+      ++at;
+      continue;
+    }
+    const uint32_t end = trie.skip(at);
+    for (; node != 0 && at < end; ++at) {
+      for (const api::TokenId id : trie.tokens(at)) out.Reset(id);
+    }
+    at = end;
   }
 }
 

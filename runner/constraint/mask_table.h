@@ -30,12 +30,17 @@ class MaskTable {
  public:
   MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary);
 
-  // Valid until the next call.
+  // Of states inside an item of a list of distinct ones: as if there were no items before. Not of states
+  // between such items: what may come depends on those. Valid until the next call.
   const StateMask& Of(StateId state);
 
   // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
-  void AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, StackPool& stacks,
-                TokenMask& out);
+  void AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, Memory& memory, TokenMask& out);
+  // Adds the tokens that `from` can read.
+  void AddAll(const TokenTrie& trie, const Positions& from, Memory& memory, TokenMask& out);
+  // Takes away the tokens behind which every text of the item is one that the list has already.
+  void RemoveTaken(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
+                   TokenMask& out);
 
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -56,13 +61,18 @@ class MaskTable {
   std::optional<StateId> ComputeAfterPlain(StateId state) const;
   void WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, std::vector<uint32_t>& open);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
+  // Nodes [begin, end), at the depths behind `top`.
+  void AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top, const Positions& from,
+                Memory& memory, TokenMask& out);
 
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
   std::unordered_map<StateId, StateMask> masks_;
   std::unordered_map<StateId, std::optional<StateId>> after_plain_;
-  StackPool stacks_;           // of the walk in hand: relative to the rule's caller
-  std::vector<Level> levels_;  // [depth]
+  Memory memory_;                    // of the walk in hand: relative to the rule's caller
+  bool within_item_ = false;         // so is what it remembers: nothing
+  std::vector<Level> levels_;        // [depth]
+  std::vector<uint32_t> set_nodes_;  // [depth]
   std::atomic<size_t> bytes_ = 0;
 };
 

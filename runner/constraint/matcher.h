@@ -28,7 +28,7 @@ class Constraint {
   MaskTable masks_;
 };
 
-// One thread for all matchers of a constraint.
+// One thread for all matchers of a constraint. Copies are cheap: they share what they remember.
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Constraint> constraint);
@@ -51,15 +51,18 @@ class Matcher {
 
  private:
   void FillMask();
+  void AddTokensOf(const Position& at);
+  void AddTokensInItem(const Position& at);
   bool Empty();
 
   const std::shared_ptr<Constraint> constraint_;
-  StackPool stacks_;
+  const std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   Positions positions_;
   std::array<Positions, 2> scratch_;
   bool may_end_ = false;
   bool ended_ = false;  // by an end-of-generation token
   TokenMask mask_;
+  TokenMask item_mask_;  // of one position inside an item; only where there are lists
   bool mask_valid_ = false;
 };
 

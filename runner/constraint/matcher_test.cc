@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -13,50 +14,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::shared_ptr<Constraint> Constrain(const api::OutputFormat& format, const TestVocabulary& vocabulary) {
-  auto grammar = CompileFormat(format);
-  EXPECT_TRUE(grammar.has_value()) << format.text << ": " << grammar.error().message;
-  return std::make_shared<Constraint>(std::move(*grammar), vocabulary.Index());
-}
-
-// A mask must be exactly the tokens that can be taken.
-void ExpectExactMask(const Matcher& matcher, const TestVocabulary& vocabulary) {
-  Matcher asked = matcher;
-  const TokenMask mask = asked.Mask();
-  for (api::TokenId id = 0; id < vocabulary.size(); ++id) {
-    Matcher tried = matcher;
-    ASSERT_EQ(mask.Has(id), tried.Accept(id)) << "token " << id << " '" << vocabulary.Text(id) << "'";
-  }
-}
-
-// Random tokens that the mask allows, until the end; after a while those that close something. The text.
-std::string Walk(const std::shared_ptr<Constraint>& constraint, const TestVocabulary& vocabulary,
-                 std::mt19937& random) {
-  Matcher matcher(constraint);
-  std::string text;
-  for (int step = 0; step < 2000; ++step) {
-    if (step % 7 == 0) ExpectExactMask(matcher, vocabulary);
-    std::vector<api::TokenId> ids = matcher.Mask().Ids();
-    EXPECT_FALSE(ids.empty()) << "stuck behind " << text;
-    if (ids.empty()) return text;
-    if (step > 40) {
-      std::vector<api::TokenId> closing;
-      for (const api::TokenId id : ids) {
-        const std::string& bytes = vocabulary.Text(id);
-        if (id == TestVocabulary::kEnd || bytes == "\"" || bytes == "}" || bytes == "]")
-          closing.push_back(id);
-      }
-      if (!closing.empty()) ids = closing;
-    }
-    const api::TokenId id = ids[random() % ids.size()];
-    EXPECT_TRUE(matcher.Accept(id));
-    if (id == TestVocabulary::kEnd) return text;
-    text += vocabulary.Text(id);
-  }
-  ADD_FAILURE() << "no end: " << text;
-  return text;
-}
 
 // Says what is wrong with `value` for the keywords that RandomSchema() uses; empty when nothing is.
 std::string Check(const api::Json& schema, const api::Json& value, const api::Json& root) {
@@ -94,6 +51,14 @@ std::string Check(const api::Json& schema, const api::Json& value, const api::Js
     if (!value.is_array()) return type;
     if (has("minItems") && value.size() < schema["minItems"].get<size_t>()) return "minItems";
     if (has("maxItems") && value.size() > schema["maxItems"].get<size_t>()) return "maxItems";
+    if (has("uniqueItems")) {
+      const auto sorted = nlohmann::json::parse(value.dump());  // objects without an order
+      for (size_t i = 0; i < sorted.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+          if (sorted[i] == sorted[j]) return "uniqueItems";
+        }
+      }
+    }
     for (const auto& item : value) {
       const std::string wrong = has("items") ? Check(schema["items"], item, root) : "";
       if (!wrong.empty()) return "items/" + wrong;
@@ -113,10 +78,25 @@ std::string Check(const api::Json& schema, const api::Json& value, const api::Js
   return "";
 }
 
+std::string RandomScalar(std::mt19937& random) {
+  constexpr auto kScalars = std::to_array<const char*>({
+      R"({"type":"integer"})",
+      R"({"type":"integer","minimum":8,"maximum":12})",
+      R"({"anyOf":[{"type":"number"},{"type":"null"}]})",
+      R"({"type":"number","minimum":0,"maximum":3})",
+      R"({"type":"string"})",
+      R"({"type":"string","maxLength":1})",
+      R"({"anyOf":[{"type":"boolean"},{"type":"string"}]})",
+      R"({"enum":["a","ab","abc",1,1.0,12,{"k":[1],"l":2},{"l":2.0,"k":[1]},true]})",
+      R"({"anyOf":[{"type":"integer"},{"enum":["name",0.5,12]}]})",
+  });
+  return kScalars[random() % kScalars.size()];
+}
+
 std::string RandomSchema(std::mt19937& random, int depth) {
   const auto pick = [&random](size_t n) { return random() % n; };
   const auto number = [&](size_t n) { return std::to_string(pick(n)); };
-  switch (pick(depth > 3 ? 6 : 11)) {
+  switch (pick(depth > 3 ? 7 : 12)) {
     case 0:
       return R"({"type":"string"})";
     case 1:
@@ -130,12 +110,15 @@ std::string RandomSchema(std::mt19937& random, int depth) {
     case 5:
       return R"({"type":"boolean"})";
     case 6:
+      return R"({"type":"array","uniqueItems":true,"minItems":)" + number(3) + R"(,"items":)" +
+             RandomScalar(random) + "}";
     case 7:
+    case 8:
       return R"({"type":"array","minItems":)" + number(3) + R"(,"maxItems":)" + std::to_string(3 + pick(20)) +
              R"(,"items":)" + RandomSchema(random, depth + 1) + "}";
-    case 8:
-      return R"({"anyOf":[)" + RandomSchema(random, depth + 1) + "," + RandomSchema(random, depth + 1) + "]}";
     case 9:
+      return R"({"anyOf":[)" + RandomSchema(random, depth + 1) + "," + RandomSchema(random, depth + 1) + "]}";
+    case 10:
       return R"({"anyOf":[{"$ref":"#/$defs/d"},{"type":"null"}]})";
     default:
       break;

@@ -222,4 +222,33 @@ api::Result<PartRef> NumberWithin(const NumberBounds& bounds) {
   return low > high ? Never() : Scaled(low, high, fraction);
 }
 
+api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds) {
+  const PartRef digit = Byte('0', '9');
+  const PartRef whole = Sequence({Byte('1', '9'), Repeat(digit, 0, kUnboundedDigits - 1)});
+  const PartRef any_whole = Sequence({Byte('1', '9'), Repeat(digit, 0, std::nullopt)});
+  const auto plain = [&digit](const PartRef& before, uint32_t digits) {
+    const PartRef fraction = Sequence({Literal("."), Repeat(digit, 0, digits - 1), Byte('1', '9')});
+    const PartRef minus = Optional(Literal("-"));
+    return Choice({Literal("0"), Sequence({minus, before, Optional(fraction)}),
+                   Sequence({minus, Literal("0"), fraction})});
+  };
+  if (!bounds.any()) return BuildDfa(*plain(whole, kFractionDigits));
+  const auto within = NumberWithin(bounds);
+  if (!within) return std::unexpected(within.error());
+  const auto all = BuildDfa(**within);
+  if (!all) return std::unexpected(all.error());
+  const auto once = BuildDfa(*plain(any_whole, kExactDigits));
+  if (!once) return std::unexpected(once.error());
+  return Intersect(*all, *once);
+}
+
+std::string PlainDecimal(const api::Json& number) {
+  if (number.is_number_unsigned()) return std::to_string(number.get<uint64_t>());
+  if (number.is_number_integer()) return std::to_string(number.get<int64_t>());
+  const Decimal decimal = DecimalOf({.value = number.get<double>()});
+  std::string text = (decimal.whole.empty() ? "0" : decimal.whole);
+  if (!decimal.fraction.empty()) text += "." + decimal.fraction;
+  return decimal.negative && text != "0" ? "-" + text : text;
+}
+
 }  // namespace quire::runner::constraint

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "api/error.h"
 #include "api/json_type.h"
+#include "runner/constraint/automaton.h"
 #include "runner/constraint/parts.h"
 
 namespace quire::runner::constraint {
@@ -30,5 +32,11 @@ PartRef IntegerWithin(const NumberBounds& bounds);
 // Decimals without exponent, of so few digits that all of them differ as float64 and compare as they are
 // written. kUnsupported when the bounds have more digits than that.
 api::Result<PartRef> NumberWithin(const NumberBounds& bounds);
+
+// Decimals of NumberWithin() in one way each: without zeros that say nothing. Of numbers without bounds those
+// of few enough digits.
+api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds);
+// The number in that way.
+std::string PlainDecimal(const api::Json& number);
 
 }  // namespace quire::runner::constraint

@@ -50,20 +50,28 @@ struct Part {
   std::variant<Bytes, std::string, Graph, Call, Automaton> form;
 };
 
+// What a rule is beside its text. A list of distinct items calls the rule of its items, one and the same for
+// all, and no other; between two of them, and before the list's end, it reads something. No two items of one
+// list may have the same text. The rule of an item calls none.
+enum class RuleKind : uint8_t { kText, kDistinctList, kDistinctItem };
+
 // The rules that parts may call, also each other and themselves. One thread.
 class RuleBook {
  public:
-  uint32_t Declare() {
+  uint32_t Declare(RuleKind kind = RuleKind::kText) {
     bodies_.emplace_back();
+    kinds_.push_back(kind);
     return static_cast<uint32_t>(bodies_.size() - 1);
   }
   // REQUIRES: declared.
   void Define(uint32_t rule, PartRef body) { bodies_[rule] = std::move(body); }
   uint32_t size() const { return static_cast<uint32_t>(bodies_.size()); }
   const PartRef& body(uint32_t rule) const { return bodies_[rule]; }  // null: matches nothing
+  RuleKind kind(uint32_t rule) const { return kinds_[rule]; }
 
  private:
   std::vector<PartRef> bodies_;
+  std::vector<RuleKind> kinds_;
 };
 
 PartRef Bytes(Part::Bytes ranges);  // no ranges: matches nothing

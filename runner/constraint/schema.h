@@ -15,4 +15,9 @@ namespace quire::runner::constraint {
 // book. Errors name the place in the schema: kUnsupported, kInvalidArgument (broken schema).
 api::Result<PartRef> JsonSchema(const api::Json& schema, RuleBook& rules);
 
+// The arguments of a call in Python (`city="Paris", days=3`, True, False and None for JSON's words) whose
+// names and values are such an object. kUnsupported also of objects that are more than named properties, or
+// have names that are no identifiers.
+api::Result<PartRef> PythonArguments(const api::Json& schema, RuleBook& rules);
+
 }  // namespace quire::runner::constraint

@@ -54,7 +54,7 @@ api::Result<PartRef> SchemaCompiler::Run() {
 }
 
 const AnyJson& SchemaCompiler::Any() {
-  if (!any_) any_.emplace(rules_);
+  if (!any_) any_.emplace(rules_, words_);
   return *any_;
 }
 
@@ -148,8 +148,8 @@ PartRef SchemaCompiler::Leaf(const SchemaNode& node) {
   if (error_) return Never();
   if (node.values) return Values(node);
   std::vector<PartRef> kinds;
-  if ((node.types & kNull) != 0) kinds.push_back(Literal("null"));
-  if ((node.types & kBoolean) != 0) kinds.push_back(Choice({Literal("true"), Literal("false")}));
+  if ((node.types & kNull) != 0) kinds.push_back(Literal(words_.null));
+  if ((node.types & kBoolean) != 0) kinds.push_back(Choice({Literal(words_.yes), Literal(words_.no)}));
   if ((node.types & kString) != 0) kinds.push_back(String(node));
   if ((node.types & (kInteger | kFraction)) != 0) kinds.push_back(Number(node));
   if ((node.types & kObject) != 0) kinds.push_back(Object(node));
@@ -159,6 +159,12 @@ PartRef SchemaCompiler::Leaf(const SchemaNode& node) {
 
 PartRef SchemaCompiler::Values(const SchemaNode& node) {
   std::vector<PartRef> values;
+  for (const Json& value : AllowedValues(node)) values.push_back(JsonValueOf(value, words_));
+  return Choice(std::move(values));
+}
+
+std::vector<Json> SchemaCompiler::AllowedValues(const SchemaNode& node) {
+  std::vector<Json> values;
   std::optional<Dfa> text;  // what strings must be
   for (const Json& value : *node.values) {
     if (!MaySatisfy(value, node)) continue;
@@ -173,12 +179,12 @@ PartRef SchemaCompiler::Values(const SchemaNode& node) {
     }
     if (value.is_string() && node.HasTextRules()) {
       if (!text) text = Checked(BuildDfa(*String(node)), Dfa{}, node.path);
-      if (error_) return Never();
+      if (error_) return {};
       if (!Matches(*text, api::DumpJson(value))) continue;
     }
-    values.push_back(JsonValueOf(value));
+    values.push_back(value);
   }
-  return Choice(std::move(values));
+  return values;
 }
 
 bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
@@ -188,7 +194,7 @@ bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
   return true;
 }
 
-PartRef SchemaCompiler::String(const SchemaNode& node) {
+PartRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   if (node.lengths.min > kCharactersMax) {
     Fail({api::ErrorCode::kUnsupported,
           fmt::format("{}: \"minLength\" of more than {}", node.path, kCharactersMax)});
@@ -196,7 +202,7 @@ PartRef SchemaCompiler::String(const SchemaNode& node) {
   }
   if (!node.HasTextRules()) {
     if (node.lengths.max && *node.lengths.max < node.lengths.min) return Never();
-    return JsonString(node.lengths);
+    return one_spelling ? PlainJsonString(node.lengths) : JsonString(node.lengths);
   }
   std::vector<PartRef> rules;
   rules.reserve(node.patterns.size() + node.formats.size() + 1);
@@ -289,6 +295,10 @@ bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
 
 api::Result<PartRef> JsonSchema(const Json& schema, RuleBook& rules) {
   return SchemaCompiler(schema, rules).Run();
+}
+
+api::Result<PartRef> PythonArguments(const Json& schema, RuleBook& rules) {
+  return SchemaCompiler(schema, rules, kPythonWords).RunAsArguments();
 }
 
 }  // namespace quire::runner::constraint

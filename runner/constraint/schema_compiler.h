@@ -15,8 +15,11 @@ namespace quire::runner::constraint {
 // After the first error everything gives Never(); Run() reports it.
 class SchemaCompiler {
  public:
-  SchemaCompiler(const api::Json& root, RuleBook& rules) : root_(root), rules_(rules), reader_(root) {}
+  SchemaCompiler(const api::Json& root, RuleBook& rules, const Words& words = {})
+      : root_(root), rules_(rules), words_(words), reader_(root) {}
   api::Result<PartRef> Run();
+  // The members of an object as PythonArguments() has them.
+  api::Result<PartRef> RunAsArguments();
 
  private:
   struct Entry {
@@ -34,11 +37,20 @@ class SchemaCompiler {
   const AnyJson& Any();
 
   PartRef Values(const SchemaNode& node);
-  PartRef String(const SchemaNode& node);
+  // Of `one_spelling` every text is written in one way.
+  PartRef String(const SchemaNode& node, bool one_spelling = false);
   PartRef Number(const SchemaNode& node);
   PartRef Object(const SchemaNode& node);
   PartRef Array(const SchemaNode& node);
   PartRef ArrayItem(const SchemaNode& node, size_t position);
+  // Its items by position, the last for all that follow.
+  PartRef ArrayOf(const SchemaNode& node, const std::vector<PartRef>& items, Lengths count, RuleKind kind);
+  // An array of `uniqueItems`.
+  PartRef DistinctArray(const SchemaNode& node);
+  // Its items, every value in one way, so that equal ones have equal texts.
+  PartRef DistinctItem(const SchemaNode& node);
+  PartRef DistinctLeaf(const SchemaNode& leaf);
+  PartRef DistinctNumber(const SchemaNode& leaf);
 
   // Schemas that hold for the property `name`.
   static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
@@ -53,6 +65,8 @@ class SchemaCompiler {
   bool DisjointObjects(const SchemaNode& a, const SchemaNode& b);
   bool DisjointTypes(const SchemaNode& a, const SchemaNode& b, Types common);
   bool MaySatisfy(const api::Json& value, const SchemaNode& node);
+  // Those of `enum` and `const` for which the other keywords hold.
+  std::vector<api::Json> AllowedValues(const SchemaNode& node);
 
   void Fail(api::Error error);
   template <class T>
@@ -60,6 +74,7 @@ class SchemaCompiler {
 
   const api::Json& root_;
   RuleBook& rules_;
+  const Words words_;
   SchemaReader reader_;
   std::optional<AnyJson> any_;
   std::map<std::vector<const api::Json*>, Entry> entries_;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/ascii.h"
 #include "api/json_read.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/schema_compiler.h"
@@ -25,13 +26,23 @@ PartRef FreeKey() {
   return Sequence({Literal("\""), Repeat(JsonCharacter(plain), 0, std::nullopt), Literal("\"")});
 }
 
+bool IsIdentifier(std::string_view name) {
+  return !name.empty() && (name[0] < '0' || name[0] > '9') &&
+         std::ranges::all_of(name, [](char c) { return api::IsAsciiAlnum(c) || c == '_'; });
+}
+
 // The members of an object as a graph. A place is how many properties were passed by and how many members
 // were written, counted up to `counts`.
 class Members {
  public:
   // `max`: no member may come after so many; without it counts stay at `counts`.
-  Members(uint32_t properties, uint32_t min, std::optional<uint32_t> max)
-      : min_(min), max_(max), counts_(max ? *max : std::max(min, 1U)) {
+  Members(uint32_t properties, uint32_t min, std::optional<uint32_t> max,
+          PartRef separator = MemberSeparator(), PartRef end = Indent())
+      : separator_(std::move(separator)),
+        end_(std::move(end)),
+        min_(min),
+        max_(max),
+        counts_(max ? *max : std::max(min, 1U)) {
     graph_.nodes = 2;
     declared_ = Places(properties + 1);
     keys_ = Places(properties);
@@ -49,7 +60,7 @@ class Members {
       if (optional) Edge(from, declared_ + At(index + 1, count), nullptr);
       if (IsNever(member) || Full(count)) continue;
       const uint32_t to = Next(count);
-      Edge(from, keys_ + At(index, to), count == 0 ? nullptr : MemberSeparator());
+      Edge(from, keys_ + At(index, to), count == 0 ? nullptr : separator_);
     }
     if (IsNever(member)) return;
     for (uint32_t count = 1; count <= counts_; ++count) {
@@ -62,7 +73,7 @@ class Members {
     if (IsNever(member)) return;
     for (uint32_t count = 0; count <= counts_; ++count) {
       if (Full(count)) continue;
-      const PartRef next = count == 0 ? member : Sequence({MemberSeparator(), member});
+      const PartRef next = count == 0 ? member : Sequence({separator_, member});
       if (count + 1 >= min_) Edge(declared_ + At(properties, count), extra_ + Next(count), next);
       if (count > 0) Edge(extra_ + count, extra_ + Next(count), next);
     }
@@ -70,8 +81,8 @@ class Members {
 
   PartRef Take(uint32_t properties) {
     for (uint32_t count = 0; count <= counts_; ++count) {
-      if (count >= min_) Edge(declared_ + At(properties, count), 1, count == 0 ? nullptr : Indent());
-      if (count > 0) Edge(extra_ + count, 1, Indent());
+      if (count >= min_) Edge(declared_ + At(properties, count), 1, count == 0 ? nullptr : end_);
+      if (count > 0) Edge(extra_ + count, 1, end_);
     }
     return std::make_shared<const Part>(Part{std::move(graph_)});
   }
@@ -89,6 +100,8 @@ class Members {
     graph_.edges.push_back({from, to, std::move(label)});
   }
 
+  const PartRef separator_;
+  const PartRef end_;  // behind the last
   const uint32_t min_;
   const std::optional<uint32_t> max_;
   const uint32_t counts_;
@@ -190,6 +203,28 @@ PartRef SchemaCompiler::Object(const SchemaNode& node) {
   return Call(rule);
 }
 
+api::Result<PartRef> SchemaCompiler::RunAsArguments() {
+  const auto refuse = [](std::string why) { return api::Fail(api::ErrorCode::kUnsupported, std::move(why)); };
+  SchemaNode node;
+  if (auto merged = reader_.Merge(node, {&root_, "#"}); !merged) return std::unexpected(merged.error());
+  const bool plain = node.alternatives.empty() && !node.values && (node.types & kObject) != 0 &&
+                     node.property_names.empty() && node.min_properties == 0 && !node.max_properties;
+  if (!plain) return refuse("not an object of named properties alone");
+  const auto names = PropertyNames(node);
+  if (!IsNever(Value(AdditionalRefs(node)))) return refuse("an object of any properties");
+  const auto count = static_cast<uint32_t>(names.size());
+  Members members(count, 0, std::nullopt, Literal(", "), Nothing());
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!IsIdentifier(names[i])) return refuse("a property whose name cannot stand before \"=\"");
+    const bool required = std::ranges::find(node.required, names[i]) != node.required.end();
+    const PartRef value = Value(PropertyRefs(node, names[i]));
+    if (required && IsNever(value)) return refuse("no value for a required property");
+    members.Property(i, IsNever(value) ? value : Sequence({Literal(names[i] + "="), value}), !required);
+  }
+  if (error_) return std::unexpected(std::move(*error_));
+  return members.Take(count);
+}
+
 PartRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
   SchemaRefs refs;
   for (const ArrayRules& rules : node.arrays) {
@@ -203,10 +238,7 @@ PartRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
 }
 
 PartRef SchemaCompiler::Array(const SchemaNode& node) {
-  if (!node.unique_path.empty() && node.items.max.value_or(2) > 1) {
-    Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: the keyword \"uniqueItems\" is not supported", node.unique_path)});
-  }
+  if (!node.unique_path.empty() && node.items.max.value_or(2) > 1) return DistinctArray(node);
   const bool free = node.arrays.empty() && node.items.min == 0 && !node.items.max;
   if (free) return Any().array;
   size_t prefix = 0;
@@ -219,16 +251,23 @@ PartRef SchemaCompiler::Array(const SchemaNode& node) {
   }
   if (error_ || (max && *max < node.items.min)) return Never();
   const uint32_t counted = max ? *max : std::max(node.items.min, static_cast<uint32_t>(prefix));
-  if (counted > kItemsMax || prefix > kItemsMax) {
-    Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: an array of more than {} items", node.path, kItemsMax)});
-    return Never();
-  }
   if (counted > kInlineItemsMax && items.size() > prefix &&
       !std::holds_alternative<Part::Call>(items.back()->form)) {
     const uint32_t rule = rules_.Declare();
     rules_.Define(rule, items.back());
     items.back() = Call(rule);
+  }
+  return ArrayOf(node, items, {node.items.min, max}, RuleKind::kText);
+}
+
+PartRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<PartRef>& items, Lengths count,
+                                RuleKind kind) {
+  const auto prefix = static_cast<uint32_t>(items.empty() ? 0 : items.size() - 1);
+  const uint32_t counted = count.max ? *count.max : std::max(count.min, prefix);
+  if (counted > kItemsMax || prefix > kItemsMax) {
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: an array of more than {} items", node.path, kItemsMax)});
+    return Never();
   }
   // Node i + 2: after so many items.
   Part::Graph graph{.nodes = counted + 4, .edges = {{0, 2, nullptr}}};
@@ -237,16 +276,16 @@ PartRef SchemaCompiler::Array(const SchemaNode& node) {
     return i == 0 ? value : Sequence({MemberSeparator(), value});
   };
   for (uint32_t i = 0; i <= counted; ++i) {
-    if (i >= node.items.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Indent()});
+    if (i >= count.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Indent()});
     if (i < counted) graph.edges.push_back({i + 2, i + 3, item(i)});
   }
-  if (!max) {
+  if (!count.max) {
     const uint32_t more = counted + 3;
     graph.edges.push_back({counted + 2, more, item(counted)});
     graph.edges.push_back({more, more, item(counted + 1)});
     graph.edges.push_back({more, 1, Indent()});
   }
-  const uint32_t rule = rules_.Declare();
+  const uint32_t rule = rules_.Declare(kind);
   rules_.Define(rule, Sequence({Literal("["), Indent(), std::make_shared<const Part>(Part{std::move(graph)}),
                                 Literal("]")}));
   return Call(rule);

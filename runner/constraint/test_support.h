@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/json_read.h"
+#include "runner/constraint/matcher.h"
 #include "runner/constraint/output_format.h"
 #include "runner/constraint/positions.h"
 
@@ -33,12 +34,12 @@ inline api::Result<std::shared_ptr<const Grammar>> CompileRegex(std::string patt
 enum class Verdict { kMatches, kBeginning, kImpossible };
 
 inline Verdict Judge(const Grammar& grammar, std::string_view text) {
-  StackPool stacks;
+  Memory memory;
   Positions at{{grammar.start(), kEmptyStack}};
   Positions next;
-  bool ends = Close(grammar, stacks, at);
+  bool ends = Close(grammar, memory, at);
   for (const char c : text) {
-    ends = Read(grammar, stacks, at, static_cast<uint8_t>(c), next);
+    ends = Read(grammar, memory, at, static_cast<uint8_t>(c), next);
     if (next.empty()) return Verdict::kImpossible;
     std::swap(at, next);
   }
@@ -147,5 +148,50 @@ class TestVocabulary {
  private:
   std::vector<std::string> texts_;
 };
+
+inline std::shared_ptr<Constraint> Constrain(const api::OutputFormat& format,
+                                             const TestVocabulary& vocabulary) {
+  auto grammar = CompileFormat(format);
+  EXPECT_TRUE(grammar.has_value()) << format.text << ": " << grammar.error().message;
+  return std::make_shared<Constraint>(std::move(*grammar), vocabulary.Index());
+}
+
+// A mask must be exactly the tokens that can be taken.
+inline void ExpectExactMask(const Matcher& matcher, const TestVocabulary& vocabulary) {
+  Matcher asked = matcher;
+  const TokenMask mask = asked.Mask();
+  for (api::TokenId id = 0; id < vocabulary.size(); ++id) {
+    Matcher tried = matcher;
+    ASSERT_EQ(mask.Has(id), tried.Accept(id)) << "token " << id << " '" << vocabulary.Text(id) << "'";
+  }
+}
+
+// Random tokens that the mask allows, until the end; after a while those that close something. The text.
+inline std::string Walk(const std::shared_ptr<Constraint>& constraint, const TestVocabulary& vocabulary,
+                        std::mt19937& random) {
+  Matcher matcher(constraint);
+  std::string text;
+  for (int step = 0; step < 2000; ++step) {
+    if (step % 7 == 0) ExpectExactMask(matcher, vocabulary);
+    std::vector<api::TokenId> ids = matcher.Mask().Ids();
+    EXPECT_FALSE(ids.empty()) << "stuck behind " << text;
+    if (ids.empty()) return text;
+    if (step > 40) {
+      std::vector<api::TokenId> closing;
+      for (const api::TokenId id : ids) {
+        const std::string& bytes = vocabulary.Text(id);
+        if (id == TestVocabulary::kEnd || bytes == "\"" || bytes == "}" || bytes == "]")
+          closing.push_back(id);
+      }
+      if (!closing.empty()) ids = closing;
+    }
+    const api::TokenId id = ids[random() % ids.size()];
+    EXPECT_TRUE(matcher.Accept(id));
+    if (id == TestVocabulary::kEnd) return text;
+    text += vocabulary.Text(id);
+  }
+  ADD_FAILURE() << "no end: " << text;
+  return text;
+}
 
 }  // namespace quire::runner::constraint

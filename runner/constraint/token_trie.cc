@@ -133,6 +133,12 @@ std::string_view VocabularyIndex::Bytes(api::TokenId id) const {
   return std::string_view(pool_).substr(begin_[at], begin_[at + 1] - begin_[at]);
 }
 
+std::string_view VocabularyIndex::PathTo(const TokenTrie& trie, uint32_t node) const {
+  const size_t depth = trie.depth(node);
+  while (trie.tokens(node).empty()) ++node;
+  return Bytes(trie.tokens(node).front()).substr(0, depth);
+}
+
 const TokenMask& VocabularyIndex::PlainUpTo(size_t characters) const {
   return plain_[std::min(characters, kPlainLengths)];
 }

@@ -23,6 +23,9 @@ class TokenMask {
   void Set(api::TokenId id) {
     words_[static_cast<size_t>(id) / 64] |= uint64_t{1} << static_cast<size_t>(id) % 64;
   }
+  void Reset(api::TokenId id) {
+    words_[static_cast<size_t>(id) / 64] &= ~(uint64_t{1} << static_cast<size_t>(id) % 64);
+  }
   bool Has(api::TokenId id) const {
     const auto word = static_cast<size_t>(id) / 64;
     return id >= 0 && word < words_.size() && (words_[word] >> static_cast<size_t>(id) % 64 & 1U) != 0;
@@ -79,6 +82,8 @@ class VocabularyIndex {
   int32_t size() const { return size_; }
   // Empty for tokens that are not in it.
   std::string_view Bytes(api::TokenId id) const;
+  // The bytes that lead to a node of one of the tries.
+  std::string_view PathTo(const TokenTrie& trie, uint32_t node) const;
   bool EndsGeneration(api::TokenId id) const { return end_.contains(id); }
   const std::vector<api::TokenId>& end_tokens() const { return end_tokens_; }
 

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "api/ascii.h"
 #include "api/json_read.h"
 #include "runner/constraint/json_parts.h"
 #include "runner/constraint/output_format.h"
@@ -68,6 +70,11 @@ Json ClosedObject(Json schema) {
     *type = "object";
   }
   return schema;
+}
+
+bool IsPythonName(std::string_view name) {
+  return std::ranges::all_of(name,
+                             [](char c) { return api::IsAsciiAlnum(c) || c == '_' || c == '.' || c == '-'; });
 }
 
 // As a grammar reads it: special tokens in it as themselves.
@@ -163,7 +170,9 @@ class AnswerGrammar {
   api::Result<PartRef> Calls(RuleBook& rules, bool held) const {
     const output::CallSpelling& spelling = *spelling_.calls;
     std::vector<PartRef> one_of;
-    for (const Tool& tool : tools_) {
+    if (spelling.python && held) one_of = PythonCalls(rules);
+    const bool python = !one_of.empty();
+    for (const Tool& tool : python ? std::vector<Tool>() : tools_) {
       auto arguments = Arguments(tool, rules, held);
       if (!arguments) return arguments;
       std::string name = tool.name;
@@ -185,6 +194,21 @@ class AnswerGrammar {
     }
     calls.push_back(Text(tokenizer_, spelling.close));
     return constraint::Sequence(std::move(calls));
+  }
+
+  // Empty where some tool cannot be called like that: an answer's calls are all of one kind.
+  std::vector<PartRef> PythonCalls(RuleBook& rules) const {
+    std::vector<PartRef> calls;
+    for (const Tool& tool : tools_) {
+      const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
+      auto arguments = schema ? constraint::PythonArguments(ClosedObject(tool.parameters), rules)
+                       : tool.parameters.is_null() ? constraint::Nothing()
+                                                   : api::Result<PartRef>(constraint::Never());
+      if (!arguments || constraint::IsNever(*arguments) || !IsPythonName(tool.name)) return {};
+      calls.push_back(constraint::Sequence(
+          {constraint::Literal(tool.name + "("), *std::move(arguments), constraint::Literal(")")}));
+    }
+    return calls;
   }
 
   api::Result<PartRef> Arguments(const Tool& tool, RuleBook& rules, bool held) const {

@@ -200,6 +200,34 @@ TEST_F(AnswerGrammars, TextStaysFreeBeforeACallOfAStrictTool) {
   }
 }
 
+TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
+  std::mt19937 random(4);
+  const output::Format format = FormatNamed("tools <|tool_call_start|>");
+  const std::string open(output::SpellingOf(format).calls->open);
+  api::Request request;
+  request.tool_choice = api::ToolChoice::kRequired;
+  const std::string tools = kTools;
+  const AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
+  for (const std::string begin :
+       {R"(get_weather(city="Paris", days=7), now(), )", "set_flag(on=True)", "now()"}) {
+    const std::string text = Write(terms, open + begin, random);
+    const Read read = ReadBack(terms, text);
+    EXPECT_GE(read.calls.size(), 1U) << text;
+    EXPECT_EQ(read.text, "") << text;
+    for (const auto& call : read.calls) ExpectHolds(call);
+  }
+  for (const std::string begin :
+       {R"({"name")", "set_flag(on=true", "set_flag()", "get_weather(days=7", "now(a"}) {
+    EXPECT_EQ(Write(terms, open + begin, random), "");
+  }
+  // What is not a list of named arguments makes all calls JSON.
+  const std::string any = R"([{"type":"function","function":{"name":"now"}},)"
+                          R"({"type":"function","function":{"name":"free","parameters":{"type":"object"}}}])";
+  const AnswerTerms free_terms{.request = request, .tools_json = any, .format = format, .rendered = true};
+  EXPECT_EQ(Write(free_terms, open + "now(", random), "");
+  EXPECT_NE(Write(free_terms, open + R"({"name": "now")", random), "");
+}
+
 TEST_F(AnswerGrammars, NothingAskedIsNothingHeld) {
   api::Request request;
   const std::string tools = R"([{"type":"function","function":{"name":"f"}}])";

@@ -19,6 +19,13 @@ constexpr CallSpelling JsonCalls(std::string_view open, std::string_view between
   return {open, R"({"name": ")", R"(", "arguments": )", "}", between, close, true};
 }
 
+// The same of models that write calls as Python, where that is possible.
+constexpr CallSpelling PythonCalls(std::string_view open, std::string_view between, std::string_view close) {
+  CallSpelling spelling = JsonCalls(open, between, close);
+  spelling.python = true;
+  return spelling;
+}
+
 // A family is known by a text that stands in its chat template or, where no template tells, by a token of its
 // vocabulary. The first line that fits counts.
 struct Family {
@@ -110,7 +117,7 @@ constexpr std::array<Family, 9> kFamilies = {{
       false,
       false,
       {},
-      JsonCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")}},
+      PythonCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")}},
 }};
 
 constexpr std::array<ThinkingForm, 4> kThinking = {{

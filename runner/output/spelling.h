@@ -17,6 +17,8 @@ struct CallSpelling {
   std::string_view between;  // empty: an answer has one call
   std::string_view close;
   bool json_name = false;  // the name stands in a JSON string
+  // The model would rather write name(argument=value, ...), which may stand in the place of every call.
+  bool python = false;
 };
 
 struct AnswerSpelling {

@@ -29,19 +29,20 @@ SHAPE = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"oneOf": [
      "required": ["kind", "r"]},
     {"type": "object", "properties": {"kind": {"const": "日本 \"q\""}, "code": {"type": "string", "pattern": "^[A-Z]{2}-\\d+$"}},
      "required": ["kind", "code"], "additionalProperties": False}]}}
-# Not enforced, refused.
-REFUSED = {"unique_items"}
+TAGS = {"type": "array", "uniqueItems": True, "minItems": 2, "maxItems": 5,
+        "items": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "number", "minimum": 0, "maximum": 2}]}}
+COLOURS = {"type": "array", "uniqueItems": True, "minItems": 4, "items": {"enum": ["red", "rose", "rosy", 1, 1.0, None]}}
 
 
 def schemas():
     """Name -> schema and a document of it, which the prompt shows so that the small model ends its own."""
     named = {"person": (PERSON, '{"name":"A","age":1,"mood":"sad","born":"2000-01-01"}'),
-             "tree": (TREE, '{"v":1,"kids":[]}'), "shape": (SHAPE, '[{"kind":"circle","r":1}]')}
+             "tree": (TREE, '{"v":1,"kids":[]}'), "shape": (SHAPE, '[{"kind":"circle","r":1}]'),
+             "tags": (TAGS, '["a",1]'), "colours": (COLOURS, '["red","rose",1,null]')}
     fixtures = os.environ.get("QUIRE_FIXTURES")
     if fixtures:
         shared = json.loads((pathlib.Path(fixtures) / "schemas/schemas.json").read_text())
-        named |= {entry["name"]: (entry["schema"], entry["valid"][0]) for entry in shared["schemas"]
-                  if entry["name"] not in REFUSED}
+        named |= {entry["name"]: (entry["schema"], entry["valid"][0]) for entry in shared["schemas"]}
     return named
 
 
@@ -151,6 +152,19 @@ class Routes(unittest.TestCase):
             reply = self.openai(**fields)
             self.assertEqual(reply.status, 400, fields)
             self.assertEqual(reply.json["error"]["type"], "invalid_request_error")
+
+    def test_items_that_cannot_all_differ_are_refused(self):
+        def unique(items, **more):
+            return {"type": "array", "uniqueItems": True, "items": items, **more}
+
+        for schema, reason in ((unique({"enum": ["a", "b"]}, minItems=3), "no answer at all"),
+                               (unique({"enum": [1, 1.0]}, minItems=2), "no answer at all"),
+                               (unique({"type": "object"}), "uniqueItems"), ({"uniqueItems": True}, "uniqueItems")):
+            reply = self.openai(guided_json=schema)
+            self.assertEqual(reply.status, 400, schema)
+            self.assertIn(reason, reply.json["error"]["message"])
+        every = unique({"type": ["boolean", "null"]}, minItems=3)
+        self.assertCountEqual(json.loads(self.answer(guided_json=every)), [True, False, None])
 
     def test_hostile_formats_are_done_or_refused(self):
         deep = {"type": "integer"}

@@ -1,0 +1,96 @@
+// Arrays of `uniqueItems`.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json_read.h"
+#include "runner/constraint/schema_compiler.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+using api::Json;
+
+// Equal values have equal texts: members sorted by name, numbers as decimals.
+std::string PlainText(const Json& value, const Words& words) {
+  if (value.is_number()) return PlainDecimal(value);
+  std::vector<std::string> inner;
+  if (value.is_array()) {
+    for (const Json& item : value) inner.push_back(PlainText(item, words));
+    return fmt::format("[{}]", fmt::join(inner, ","));
+  }
+  if (value.is_object()) {
+    for (const auto& [name, member] : value.get_ref<const Json::object_t&>()) {
+      inner.push_back(api::DumpJson(Json(name)) + ":" + PlainText(member, words));
+    }
+    std::ranges::sort(inner);
+    return fmt::format("{{{}}}", fmt::join(inner, ","));
+  }
+  if (value.is_null()) return std::string(words.null);
+  if (value.is_boolean()) return std::string(value.get<bool>() ? words.yes : words.no);
+  return api::DumpJson(value);
+}
+
+std::string Unsupported(const std::string& path, std::string_view why) {
+  return fmt::format("{}: the keyword \"uniqueItems\" is not supported {}", path, why);
+}
+
+}  // namespace
+
+PartRef SchemaCompiler::DistinctArray(const SchemaNode& node) {
+  const bool prefix =
+      std::ranges::any_of(node.arrays, [](const ArrayRules& rules) { return !rules.prefix.empty(); });
+  if (prefix) {
+    Fail({api::ErrorCode::kUnsupported, Unsupported(node.unique_path, "beside \"prefixItems\"")});
+    return Never();
+  }
+  const PartRef item = DistinctItem(node);
+  if (error_) return Never();
+  Dfa texts = Checked(BuildDfa(*item), Dfa{}, node.path);
+  if (error_ || CountTexts(texts)[0] < node.items.min) return Never();
+  const uint32_t rule = rules_.Declare(RuleKind::kDistinctItem);
+  rules_.Define(rule, Automaton(std::make_shared<const Dfa>(std::move(texts))));
+  return ArrayOf(node, {Call(rule)}, node.items, RuleKind::kDistinctList);
+}
+
+PartRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
+  SchemaNode item;
+  for (const ArrayRules& rules : node.arrays) {
+    if (!rules.rest) continue;
+    if (auto merged = reader_.Merge(item, *rules.rest); !merged) Fail(std::move(merged.error()));
+  }
+  std::vector<PartRef> leaves;
+  for (const SchemaNode& leaf : Expand(item)) {
+    if (!leaf.values && (leaf.types & (kObject | kArray)) != 0) {
+      Fail({api::ErrorCode::kUnsupported,
+            Unsupported(node.unique_path, "where items may be objects or arrays that no \"enum\" lists")});
+    }
+    if (error_) return Never();
+    leaves.push_back(DistinctLeaf(leaf));
+  }
+  return error_ ? Never() : Choice(std::move(leaves));
+}
+
+PartRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
+  std::vector<PartRef> kinds;
+  if (leaf.values) {
+    for (const Json& value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(value, words_)));
+    return Choice(std::move(kinds));
+  }
+  if ((leaf.types & kNull) != 0) kinds.push_back(Literal(words_.null));
+  if ((leaf.types & kBoolean) != 0) kinds.push_back(Choice({Literal(words_.yes), Literal(words_.no)}));
+  if ((leaf.types & kString) != 0) kinds.push_back(String(leaf, /*one_spelling=*/true));
+  if ((leaf.types & (kInteger | kFraction)) != 0) kinds.push_back(DistinctNumber(leaf));
+  return Choice(std::move(kinds));
+}
+
+PartRef SchemaCompiler::DistinctNumber(const SchemaNode& leaf) {
+  if ((leaf.types & kFraction) == 0) return Number(leaf);
+  Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds), Dfa{}, leaf.path + "/minimum, maximum");
+  return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(numbers)));
+}
+
+}  // namespace quire::runner::constraint
