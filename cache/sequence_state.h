@@ -1,6 +1,7 @@
 // The inside of a Sequence. Private to this folder.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,13 +38,14 @@ struct SequenceState {
 
     int32_t tokens = 0;
     std::unique_ptr<std::byte[]> bytes;
+    size_t capacity = 0;
   };
 
   // An open speculation. held.draft_from keeps window pages that the base sees until it closes, and
   // held.draft_slot the slot at the base, which makes the draft's first write copy it.
   struct Draft {
     Position base = 0;
-    std::vector<Record> records;
+    boost::container::small_vector<Record, 1> records;
   };
 
   explicit SequenceState(Pools* pools) : held(pools), views(held.groups.size()) {}
@@ -69,6 +71,7 @@ struct SequenceState {
   std::vector<ViewList> views;  // [groups]
   bool in_step = false;
   std::optional<Draft> draft;
+  Record spare_record;              // memory of a closed draft's, for the next
   std::vector<Position> scheduled;  // ascending, beyond the offset
   std::vector<Snapshot> captured;   // ascending
   Position capture_from = 0;        // where the next capture begins

@@ -122,6 +122,7 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
   held.RestAt(end, stateful ? std::move(slot) : SlotRef());
   held.draft_slot = SlotRef();
   held.draft_from = INT64_MAX;
+  if (!state.draft->records.empty()) state.spare_record = std::move(state.draft->records.back());
   state.draft.reset();
   state.CaptureReached(end);
   live_ = nullptr;

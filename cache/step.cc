@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <boost/container/small_vector.hpp>
 #include <cstring>
 #include <deque>
@@ -200,8 +201,12 @@ class OpenStep final : public Step {
     if (!entry.sequence->draft) return;
     size_t row = 0;
     for (const auto& layer : pools_->layout.recurrent) row += static_cast<size_t>(layer.record_bytes);
+    const size_t bytes = row * static_cast<size_t>(entry.tokens);
+    entry.record = std::exchange(entry.sequence->spare_record, {});
     entry.record.tokens = entry.tokens;
-    entry.record.bytes = std::make_unique<std::byte[]>(row * static_cast<size_t>(entry.tokens));
+    if (entry.record.capacity >= bytes) return;
+    entry.record.capacity = std::bit_ceil(bytes);
+    entry.record.bytes = std::make_unique_for_overwrite<std::byte[]>(entry.record.capacity);
   }
 
   void CommitEntry(Entry& entry) {
