@@ -4,6 +4,7 @@
 
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <variant>
 #include <vector>
@@ -51,6 +52,17 @@ enum class FinishReason : uint8_t {
   kLength,  // num_predict or the context
 };
 
+// How guessing ahead went for one answer.
+struct DraftUsage {
+  int32_t rounds = 0;                         // steps that had guessed tokens
+  int32_t drafted = 0;                        // tokens guessed
+  std::vector<int32_t> accepted_by_position;  // [position in a round]: how often it was right
+  int64_t rollback_ns = 0;                    // spent on leaving wrong ones behind
+  int32_t accepted() const {
+    return std::accumulate(accepted_by_position.begin(), accepted_by_position.end(), 0);
+  }
+};
+
 struct Usage {
   int32_t prompt_tokens = 0;  // includes cached
   int32_t cached_tokens = 0;
@@ -58,6 +70,7 @@ struct Usage {
   int64_t queue_ns = 0;       // from arrival at the runner to the start of prefill
   int64_t prompt_ns = 0;      // start of prefill to the first sampled token
   int64_t output_ns = 0;      // first sampled token to the end
+  DraftUsage draft = {};
 };
 
 struct Finished {

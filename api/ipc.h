@@ -21,7 +21,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 6;
+inline constexpr uint16_t kVersion = 7;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -35,6 +35,11 @@ struct LoadModel {
   int64_t cache_bytes = 0;  // of all caches together; 0 = by the machine's memory
   bool reuse_prefixes = true;
   std::string go_template = {};  // goes before the files' own chat template; empty = none
+  std::string draft_path = {};   // GGUF file or directory of a draft model; empty = none
+};
+// Answers Need: load on, with so much for the caches.
+struct Proceed {
+  int64_t cache_bytes = 0;
 };
 struct InspectModel {  // answered by Inspected; needs no loaded model
   std::string path;
@@ -74,7 +79,8 @@ struct Cancel {
 };
 struct Shutdown {};
 
-using ToRunner = std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown>;
+using ToRunner =
+    std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown, Proceed>;
 
 // ---- runner -> daemon ----
 
@@ -87,6 +93,14 @@ struct LoadProgress {
   std::string stage;   // "mapping weights", "building tokenizer", ...
 };
 
+// What the model will take once it is loaded, told before any weight is read. The runner waits for Proceed.
+struct Need {
+  int64_t weight_bytes = 0;       // held, or read in place by products; the draft model's too
+  int64_t scratch_bytes = 0;      // process, tokenizer, activations, logits
+  int64_t cache_bytes = 0;        // that the caches would like
+  int64_t cache_least_bytes = 0;  // with less it serves nobody; > 0, and at most cache_bytes
+};
+
 // What the daemon needs to know of a loaded model.
 struct ModelInfo {
   std::string architecture;    // "lfm2"
@@ -96,6 +110,7 @@ struct ModelInfo {
   int64_t weight_bytes = 0;
   int64_t cache_bytes = 0;  // capacity of the caches
   bool supports_insert = false;
+  std::string draft_architecture = {};  // of its draft model; empty = none
 };
 struct Loaded {
   ModelInfo info;
@@ -128,10 +143,13 @@ struct Beat {  // every second from the start: that the process runs, and how it
   int32_t running = 0;
   int32_t waiting = 0;
   int64_t cache_bytes_used = 0;
+  int64_t prefix_snapshots = 0;
+  int64_t prefix_bytes = 0;  // of them; also in cache_bytes_used
+  uint64_t prefix_evictions = 0;
 };
 
 using ToDaemon =
-    std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent, Beat>;
+    std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent, Beat, Need>;
 
 // ---- codec; pure functions, any thread ----
 

@@ -54,6 +54,7 @@ Submit FullSubmit() {
   submit.request.params.logit_bias = {{7, -100}, {0, 1.5F}};
   submit.request.params.min_tokens = 3;
   submit.request.params.ignore_eos = true;
+  submit.request.params.draft_num_predict = 6;
   submit.request.overflow = Overflow::kRefuse;
   submit.request.shift = false;
   submit.request.logprobs = true;
@@ -90,7 +91,7 @@ RequestEvent FullFinished() {
   Finished finished;
   finished.reason = FinishReason::kLength;
   finished.stop_string = "END";
-  finished.usage = {10, 4, 3, 1, 2, int64_t{1} << 40};
+  finished.usage = {10, 4, 3, 1, 2, int64_t{1} << 40, {2, 6, {2, 1, 0}, 5}};
   finished.prompt_dropped = 6;
   finished.context = {0, 1, std::numeric_limits<int32_t>::max()};
   finished.embedding = {0.5F, -1e-30F};
@@ -98,7 +99,8 @@ RequestEvent FullFinished() {
 }
 
 TEST(Ipc, EveryMessageToTheRunnerSurvives) {
-  ExpectSurvives(ToRunner(LoadModel{"/m.gguf", 4096, 2, 0, false, "{{ .Prompt }}"}));
+  ExpectSurvives(ToRunner(LoadModel{"/m.gguf", 4096, 2, 0, false, "{{ .Prompt }}", "/d.gguf"}));
+  ExpectSurvives(ToRunner(Proceed{int64_t{1} << 40}));
   ExpectSurvives(ToRunner(InspectModel{"/m", true, "{{ .Prompt }}"}));
   ExpectSurvives(ToRunner(ConvertModel{"/m.gguf", "/n.gguf", "Q8_0", 2}));
   ExpectSurvives(ToRunner(FullSubmit()));
@@ -123,7 +125,8 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
 TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(Hello{kVersion, 77}));
   ExpectSurvives(ToDaemon(LoadProgress{0.5F, "mapping weights"}));
-  ExpectSurvives(ToDaemon(Loaded{{"lfm2", 4096, 2048, 5'300'000, 10, 20, true}, 123}));
+  ExpectSurvives(ToDaemon(Loaded{{"lfm2", 4096, 2048, 5'300'000, 10, 20, true, "llama"}, 123}));
+  ExpectSurvives(ToDaemon(Need{1, 2, 3, int64_t{1} << 40}));
   ExpectSurvives(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m.gguf: truncated", "f"}}));
   ExpectSurvives(
       ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}, "line 1"}));
@@ -134,7 +137,7 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(FullDelta()));
   ExpectSurvives(ToDaemon(FullFinished()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, Failed{{ErrorCode::kUnavailable, "m", ""}}}));
-  ExpectSurvives(ToDaemon(Beat{1, 2, 3, 4, 5}));
+  ExpectSurvives(ToDaemon(Beat{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 TEST(Ipc, DeltasWrittenWithoutAValueDecodeAsTheOthers) {
@@ -149,6 +152,7 @@ TEST(Ipc, DeltasWrittenWithoutAValueDecodeAsTheOthers) {
         delta.text = std::string(size, 'x');
         delta.tokens = static_cast<int32_t>(size);
         delta.thinking = thinking;
+        if (size % 2 == 1) delta.token_ids.assign(size, static_cast<TokenId>(id & 0x7fffffff));
         const ToDaemon message(RequestEvent{RequestId{id}, delta});
         frames = "before";
         ASSERT_TRUE(AppendDelta(message, frames));
@@ -292,7 +296,7 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullFinished())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Loaded{{"a", 1, 1, 1, 1, 1, true}, 1})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m", "f"}})), DecodeToDaemon);
-  ExpectEveryFieldIsChecked(Encode(ToDaemon(Beat{1, 1, 1, 1, 1})), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToDaemon(Beat{1, 1, 1, 1, 1, 1, 1, 1})), DecodeToDaemon);
 }
 
 TEST(Ipc, EveryCutOfAPayloadIsRefused) {

@@ -21,7 +21,8 @@ enum Type : uint16_t {
   kInspected,
   kRequestEvent,
   kBeat,
-  kConverted
+  kConverted,
+  kNeed
 };
 enum EventKind : int32_t { kPromptReady, kTextDelta, kFinished, kFailed };
 
@@ -49,7 +50,8 @@ Json Pack(const ModelInfo& info) {
           {"parameters", info.parameters},
           {"weight_bytes", info.weight_bytes},
           {"cache_bytes", info.cache_bytes},
-          {"supports_insert", info.supports_insert}};
+          {"supports_insert", info.supports_insert},
+          {"draft_architecture", info.draft_architecture}};
 }
 
 ModelInfo GetModelInfo(Fields& fields) {
@@ -64,6 +66,7 @@ ModelInfo GetModelInfo(Fields& fields) {
   inner.Get("weight_bytes", info.weight_bytes, 0);
   inner.Get("cache_bytes", info.cache_bytes, 0);
   inner.Get("supports_insert", info.supports_insert);
+  inner.Get("draft_architecture", info.draft_architecture);
   return info;
 }
 
@@ -119,10 +122,29 @@ std::vector<TokenLogprob> GetLogprobs(Fields& fields) {
   return logprobs;
 }
 
+Json Pack(const DraftUsage& draft) {
+  return {{"rounds", draft.rounds},
+          {"drafted", draft.drafted},
+          {"accepted", PackTokens(draft.accepted_by_position)},
+          {"rollback_ns", draft.rollback_ns}};
+}
+
+DraftUsage GetDraftUsage(const Json& value, Fields& usage) {
+  DraftUsage draft;
+  Fields inner = PayloadFields(value, usage.error(), usage.PathOf("draft"));
+  inner.Get("rounds", draft.rounds, 0);
+  inner.Get("drafted", draft.drafted, 0);
+  draft.accepted_by_position = GetTokens(inner, "accepted");
+  inner.Get("rollback_ns", draft.rollback_ns, 0);
+  return draft;
+}
+
 Json Pack(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens}, {"cached_tokens", usage.cached_tokens},
-          {"output_tokens", usage.output_tokens}, {"queue_ns", usage.queue_ns},
-          {"prompt_ns", usage.prompt_ns},         {"output_ns", usage.output_ns}};
+  Json packed = {{"prompt_tokens", usage.prompt_tokens}, {"cached_tokens", usage.cached_tokens},
+                 {"output_tokens", usage.output_tokens}, {"queue_ns", usage.queue_ns},
+                 {"prompt_ns", usage.prompt_ns},         {"output_ns", usage.output_ns}};
+  if (usage.draft.rounds > 0) packed["draft"] = Pack(usage.draft);
+  return packed;
 }
 
 Usage GetUsage(Fields& fields) {
@@ -136,6 +158,8 @@ Usage GetUsage(Fields& fields) {
   inner.Get("queue_ns", usage.queue_ns, 0);
   inner.Get("prompt_ns", usage.prompt_ns, 0);
   inner.Get("output_ns", usage.output_ns, 0);
+  Fields optional(*value, fields.PathOf("usage"), fields.error());
+  if (const Json* draft = optional.FindObject("draft")) usage.draft = GetDraftUsage(*draft, optional);
   return usage;
 }
 
@@ -220,6 +244,12 @@ std::string EncodeOne(const LoadProgress& m) {
 std::string EncodeOne(const Loaded& m) {
   return MakeFrame(kLoaded, {{"info", Pack(m.info)}, {"load_ns", m.load_ns}});
 }
+std::string EncodeOne(const Need& m) {
+  return MakeFrame(kNeed, {{"weight_bytes", m.weight_bytes},
+                           {"scratch_bytes", m.scratch_bytes},
+                           {"cache_bytes", m.cache_bytes},
+                           {"cache_least_bytes", m.cache_least_bytes}});
+}
 std::string EncodeOne(const LoadFailed& m) { return MakeFrame(kLoadFailed, {{"error", Pack(m.error)}}); }
 std::string EncodeOne(const Inspected& m) {
   Json payload = {{"model_info", m.model_info_json},   {"tensors", m.tensors_json},
@@ -244,7 +274,10 @@ std::string EncodeOne(const Beat& m) {
                            {"steps", m.steps},
                            {"running", m.running},
                            {"waiting", m.waiting},
-                           {"cache_bytes_used", m.cache_bytes_used}});
+                           {"cache_bytes_used", m.cache_bytes_used},
+                           {"prefix_snapshots", m.prefix_snapshots},
+                           {"prefix_bytes", m.prefix_bytes},
+                           {"prefix_evictions", m.prefix_evictions}});
 }
 
 // MessagePack, written as it goes out.
@@ -264,6 +297,17 @@ void PutString(std::string_view text, std::string& to) {
     for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(text.size() >> shift & 0xff);
   }
   to += text;
+}
+// As PackTokens.
+void PutTokens(std::span<const TokenId> tokens, std::string& to) {
+  const size_t bytes = tokens.size() * sizeof(TokenId);
+  to += '\xc6';
+  for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(bytes >> shift & 0xff);
+  for (const TokenId token : tokens) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      to += static_cast<char>(static_cast<uint32_t>(token) >> shift & 0xff);
+    }
+  }
 }
 void PutMapSize(size_t size, std::string& to) { to += static_cast<char>(0x80 | size); }
 constexpr char kEmptyArray = '\x90';
@@ -317,6 +361,14 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
       fields.Get("load_ns", m.load_ns, 0);
       return m;
     }
+    case kNeed: {
+      Need m;
+      fields.Get("weight_bytes", m.weight_bytes, 0);
+      fields.Get("scratch_bytes", m.scratch_bytes, 0);
+      fields.Get("cache_bytes", m.cache_bytes, 0);
+      fields.Get("cache_least_bytes", m.cache_least_bytes, 0);
+      return m;
+    }
     case kLoadFailed:
       return LoadFailed{GetError(fields, "error")};
     case kInspected:
@@ -334,6 +386,9 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
       fields.Get("running", m.running, 0);
       fields.Get("waiting", m.waiting, 0);
       fields.Get("cache_bytes_used", m.cache_bytes_used, 0);
+      fields.Get("prefix_snapshots", m.prefix_snapshots, 0);
+      fields.Get("prefix_bytes", m.prefix_bytes, 0);
+      fields.Get("prefix_evictions", m.prefix_evictions);
       return m;
     }
   }
@@ -353,7 +408,7 @@ bool AppendDelta(const ToDaemon& message, std::string& frames) {
   PutString("id", frames);
   PutUnsigned(std::to_underlying(request->id), frames);
   PutString("event", frames);
-  PutMapSize(delta->thinking.empty() ? 4 : 5, frames);
+  PutMapSize(4U + (delta->thinking.empty() ? 0 : 1) + (delta->token_ids.empty() ? 0 : 1), frames);
   PutString("kind", frames);
   PutUnsigned(kTextDelta, frames);
   PutString("text", frames);
@@ -366,6 +421,10 @@ bool AppendDelta(const ToDaemon& message, std::string& frames) {
     PutString("thinking", frames);
     PutString(delta->thinking, frames);
   }
+  if (!delta->token_ids.empty()) {
+    PutString("token_ids", frames);
+    PutTokens(delta->token_ids, frames);
+  }
   return EndFrame(begin, frames);
 }
 
@@ -374,7 +433,7 @@ std::string Encode(const ToDaemon& message) {
 }
 
 Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame) {
-  if (frame.type < kHello || frame.type > kConverted) {
+  if (frame.type < kHello || frame.type > kNeed) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("unknown message type {} for the daemon", frame.type));
   }

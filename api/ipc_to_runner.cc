@@ -13,11 +13,20 @@
 namespace quire::api::ipc {
 namespace {
 
-enum Type : uint16_t { kLoadModel = 1, kInspectModel, kSubmit, kCredit, kCancel, kShutdown, kConvertModel };
+enum Type : uint16_t {
+  kLoadModel = 1,
+  kInspectModel,
+  kSubmit,
+  kCredit,
+  kCancel,
+  kShutdown,
+  kConvertModel,
+  kProceed
+};
 enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed, kTokens, kInsert };
 
 constexpr int32_t kThreadsMax = 4096;
-constexpr int32_t kWeightMax = 1000;
+constexpr int32_t kWeightMax = 1'000'000;
 
 Json Pack(const Message& message) {
   Json packed = {{"role", message.role}, {"content", message.content}};
@@ -88,7 +97,8 @@ Json Pack(const GenerationParams& params) {
           {"stop", params.stop},
           {"logit_bias", PackBiases(params.logit_bias)},
           {"min_tokens", params.min_tokens},
-          {"ignore_eos", params.ignore_eos}};
+          {"ignore_eos", params.ignore_eos},
+          {"draft_num_predict", params.draft_num_predict}};
 }
 
 Json Pack(const OutputFormat& format) {
@@ -235,6 +245,7 @@ GenerationParams GetParams(Fields& request) {
   params.logit_bias = GetBiases(fields);
   fields.Get("min_tokens", params.min_tokens, 0);
   fields.Get("ignore_eos", params.ignore_eos);
+  fields.Get("draft_num_predict", params.draft_num_predict);
   return params;
 }
 
@@ -293,8 +304,10 @@ std::string EncodeOne(const LoadModel& m) {
                                 {"threads", m.threads},
                                 {"cache_bytes", m.cache_bytes},
                                 {"reuse_prefixes", m.reuse_prefixes},
-                                {"go_template", m.go_template}});
+                                {"go_template", m.go_template},
+                                {"draft_path", m.draft_path}});
 }
+std::string EncodeOne(const Proceed& m) { return MakeFrame(kProceed, {{"cache_bytes", m.cache_bytes}}); }
 std::string EncodeOne(const InspectModel& m) {
   return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}, {"go_template", m.go_template}});
 }
@@ -326,6 +339,12 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
       fields.Get("cache_bytes", m.cache_bytes, 0);
       fields.Get("reuse_prefixes", m.reuse_prefixes);
       fields.Get("go_template", m.go_template);
+      fields.Get("draft_path", m.draft_path);
+      return m;
+    }
+    case kProceed: {
+      Proceed m;
+      fields.Get("cache_bytes", m.cache_bytes, 0);
       return m;
     }
     case kInspectModel: {
@@ -370,7 +389,7 @@ std::string Encode(const ToRunner& message) {
 }
 
 Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame) {
-  if (frame.type < kLoadModel || frame.type > kConvertModel) {
+  if (frame.type < kLoadModel || frame.type > kProceed) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {} for a runner", frame.type));
   }
   const auto payload = ReadPayload(frame);

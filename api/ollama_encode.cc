@@ -51,6 +51,11 @@ void AddMetrics(Json& reply, const Finished& finished, const Timing& timing) {
   reply["prompt_eval_duration"] = Positive(usage.prompt_ns);
   reply["eval_count"] = usage.output_tokens;
   reply["eval_duration"] = output_ns;
+  if (usage.draft.rounds > 0) {
+    reply["draft_count"] = usage.draft.drafted;
+    reply["draft_accepted_count"] = usage.draft.accepted();
+    reply["draft_accepted_by_position"] = usage.draft.accepted_by_position;
+  }
   if (finished.prompt_dropped > 0) {
     reply["truncated"] = true;
     reply["prompt_dropped_count"] = finished.prompt_dropped;

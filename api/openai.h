@@ -66,6 +66,7 @@ struct UsageOfChoices {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t output_tokens = 0;
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // guessed ahead, and of those right
 
   void Add(const Usage& usage, bool first_of_prompt);
 };

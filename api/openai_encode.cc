@@ -63,6 +63,8 @@ Json Encode(const ModelEntry& model) {
 
 void UsageOfChoices::Add(const Usage& usage, bool first_of_prompt) {
   output_tokens += usage.output_tokens;
+  drafted_tokens += usage.draft.drafted;
+  accepted_tokens += usage.draft.accepted();
   if (!first_of_prompt) return;
   prompt_tokens += usage.prompt_tokens;
   cached_tokens += usage.cached_tokens;

@@ -47,7 +47,7 @@ void GetSampling(Fields& body, Options& options, std::vector<std::string>& unkno
   GetOptions(body, options, unknown);
   for (const std::string_view name :
        {"temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty", "top_k", "min_p",
-        "repeat_penalty", "min_tokens", "ignore_eos"}) {
+        "repeat_penalty", "min_tokens", "ignore_eos", "draft_num_predict"}) {
     GetOption(body, name, options);
   }
   body.Get("max_tokens", options.num_predict, -1);
@@ -76,10 +76,16 @@ Json Head(const ReplyHead& head, std::string_view object) {
 Json EncodeUsage(const UsageOfChoices& usage) {
   Json details = Json::object();
   details["cached_tokens"] = usage.cached_tokens;
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.output_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.output_tokens},
-          {"prompt_tokens_details", std::move(details)}};
+  Json encoded = {{"prompt_tokens", usage.prompt_tokens},
+                  {"completion_tokens", usage.output_tokens},
+                  {"total_tokens", usage.prompt_tokens + usage.output_tokens},
+                  {"prompt_tokens_details", std::move(details)}};
+  if (usage.drafted_tokens > 0) {
+    encoded["completion_tokens_details"] = {
+        {"accepted_prediction_tokens", usage.accepted_tokens},
+        {"rejected_prediction_tokens", usage.drafted_tokens - usage.accepted_tokens}};
+  }
+  return encoded;
 }
 
 std::string ServerSentEvent(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }

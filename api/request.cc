@@ -28,6 +28,7 @@ void ForEachOption(A& a, B& b, F f) {
   f(a.logit_bias, b.logit_bias);
   f(a.min_tokens, b.min_tokens);
   f(a.ignore_eos, b.ignore_eos);
+  f(a.draft_num_predict, b.draft_num_predict);
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ struct Options {
   std::optional<std::vector<LogitBias>> logit_bias;
   std::optional<int32_t> min_tokens;
   std::optional<bool> ignore_eos;
+  std::optional<int32_t> draft_num_predict;
 };
 
 // `top` wins wherever it says something.
@@ -112,6 +113,8 @@ struct GenerationParams {
   std::vector<LogitBias> logit_bias = {};
   int32_t min_tokens = 0;   // the model's own end does not come before
   bool ignore_eos = false;  // the model's own end never comes
+  // Tokens guessed ahead of a step, at most; never changes the answer. 0 = none, < 0 = as many as pay.
+  int32_t draft_num_predict = -1;
 };
 
 GenerationParams Resolve(const Options& options);

@@ -1,0 +1,23 @@
+// How much memory there is for this program.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace quire::api {
+
+struct MemoryLimit {
+  int64_t bytes = 0;  // 0 = nothing says so
+  std::string from;   // "the machine", or the file of the control group that says so
+};
+
+// The machine's memory, or what the tightest control group (memory.max, memory.high; of version 1
+// memory.limit_in_bytes) allows where that is less. What is in use is not looked at. `root`: where /proc and
+// /sys are.
+MemoryLimit FindMemoryLimit(const std::filesystem::path& root = "/");
+
+// What the machine could give to programs now, without swapping; 0 = nothing says so.
+int64_t FindAvailableMemory(const std::filesystem::path& root = "/");
+
+}  // namespace quire::api
