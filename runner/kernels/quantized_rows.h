@@ -52,6 +52,13 @@ class QuantizedRows {
   const float* first_total() const { return first_total_.data(); }
   const float* last_total() const { return last_total_.data(); }
 
+  // What one row of `in` numbers takes, and what is held now.
+  static constexpr int64_t BytesOf(int64_t in) {
+    return in +
+           in / static_cast<int64_t>(kStep) * static_cast<int64_t>(4 * sizeof(float) + 3 * sizeof(int32_t));
+  }
+  int64_t bytes() const { return BytesOf(static_cast<int64_t>(quants_.capacity())); }
+
  private:
   void SplitIntoGroups(int64_t rows, std::span<const int32_t> cuts);
 

@@ -7,6 +7,7 @@
 
 #include "runner/kernels/attention.h"
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/panels.h"
 
 namespace quire::runner::models {
 namespace {
@@ -50,6 +51,19 @@ void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
                    : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden));
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
+  held_bytes_ = bind.held_bytes();
+  RowWidths::Grow(bind.widths().hidden, config_.hidden);
+  if (kernels::HasPanels(head_.weight.type)) RowWidths::Grow(bind.widths().quantized, config_.hidden);
+  widths_ = bind.widths();
+}
+
+void Decoder::BorrowEnds(const Decoder& target, const TensorScope& scope, TensorName final_norm,
+                         TensorBinder& bind) {
+  embedding_ = target.embedding_;
+  head_ = target.head_;
+  final_norm_ = BindNorm(scope, final_norm, config_.hidden);
+  parameters_ = bind.parameters();
+  weight_bytes_ = bind.bytes();
 }
 
 RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
@@ -74,6 +88,7 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
     attention.k_norm = BindNorm(scope, names.k_norm, shape.head_dim);
   }
   attention.rotary = rotary;
+  scope.widths().GrowAttention(queries, keys, shape.head_dim, shape.gated);
   attention.heads = shape.heads;
   attention.head_dim = shape.head_dim;
   attention.gated = shape.gated;
@@ -83,6 +98,7 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
 }
 
 GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names, Bias bias) const {
+  RowWidths::Grow(scope.widths().ff, width);
   return {.gate = scope.BindLinear(names.gate, width, config_.hidden, bias),
           .up = scope.BindLinear(names.up, width, config_.hidden, bias),
           .down = scope.BindLinear(names.down, config_.hidden, width, bias)};

@@ -51,6 +51,9 @@ class Decoder : public Model {
   int32_t context_length() const final { return config_.context; }
   int64_t parameters() const final { return parameters_; }
   int64_t weight_bytes() const final { return weight_bytes_; }
+  int64_t held_bytes() const final { return held_bytes_; }
+  int64_t scratch_bytes(int64_t rows) const final { return widths_.BytesFor(rows); }
+  int64_t scratch_held() const final { return work_.bytes(); }
   const cache::Layout& cache_layout() const final { return layout_; }
   api::Result<void> KeepKeysAs(api::KvType type) final;
   cache::RotateKeys key_rotation() const final;
@@ -79,6 +82,8 @@ class Decoder : public Model {
 
   void BindEmbedding(TensorBinder& bind);
   void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"});
+  // In place of the two above: the target's embedding and head, behind a final norm of its own.
+  void BorrowEnds(const Decoder& target, const TensorScope& scope, TensorName final_norm, TensorBinder& bind);
   RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
   // Takes a place in the cache for the layer.
   Attention BindAttention(const TensorScope& scope, const AttentionShape& shape,
@@ -112,6 +117,8 @@ class Decoder : public Model {
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
   int64_t parameters_ = 0;
   int64_t weight_bytes_ = 0;
+  int64_t held_bytes_ = 0;
+  RowWidths widths_;
   kernels::Matrix embedding_;
   RmsNorm final_norm_;
   Linear head_;

@@ -1,4 +1,4 @@
-// Draft models: small models that guess what a target model will say next, out of the target's own caches.
+// Draft models: small models that guess what a target model will say next, out of the target's own states.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,28 @@ class DraftModel {
   virtual void Draft(const cache::StepView& target, ThreadPool& pool, TokenId token, std::span<float> hidden,
                      std::span<float> logits) = 0;
 };
+
+// A layer that a model was trained with to predict one token further (multi-token prediction), with keys and
+// values of its own. Engine thread only; the target, whose embedding and head it uses, outlives it.
+class PredictionLayer {
+ public:
+  virtual ~PredictionLayer() = default;
+
+  virtual const cache::Layout& cache_layout() const = 0;
+  virtual int64_t weight_bytes() const = 0;
+  // As Model::Forward, but each row is a token and `before` [rows, hidden_size], the final hidden state of
+  // the token that it follows: the target's, or for a token that was itself predicted this layer's own.
+  virtual void Forward(const Batch& batch, std::span<const float> before, const cache::StepView& step,
+                       ThreadPool& pool, const Outputs& outputs) = 0;
+};
+
+// That of the target's own files, null where they have none. `kv_type` as of LoadModel. kBadModel.
+api::Result<std::unique_ptr<PredictionLayer>> LoadPredictionLayer(
+    std::shared_ptr<const weights::ModelFiles> files, const Model& target,
+    api::KvType kv_type = api::KvType::kF32);
+
+// Whether the files are of one of these, rather than of a model that could also answer alone.
+bool IsDraftModel(const weights::ModelFiles& files);
 
 // kBadModel names the file and the reason, also where the draft model does not fit the target.
 api::Result<std::unique_ptr<DraftModel>> LoadDraftModel(std::shared_ptr<const weights::ModelFiles> files,

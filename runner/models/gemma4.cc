@@ -76,6 +76,7 @@ class Gemma4 final : public Decoder {
     inputs.width = config.per_layer_width;
     const int64_t all = inputs.layers * inputs.width;
     const TensorScope scope = bind.Global();
+    RowWidths::Grow(scope.widths().per_layer, all);
     inputs.embedding =
         scope.Matrix({"embed_tokens_per_layer", "per_layer_token_embd"}, config.per_layer_vocab, all);
     inputs.projection =

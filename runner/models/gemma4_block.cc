@@ -42,6 +42,7 @@ class Binder {
       attention.v_norm = {.weight = std::vector<float>(static_cast<size_t>(head_dim), 1.0F),
                           .eps = config_.decoder.norm_eps};
     }
+    scope_.widths().GrowAttention(queries, keys, head_dim, /*gated=*/false);
     attention.rotary = rotary;
     attention.heads = heads;
     attention.head_dim = head_dim;
@@ -51,6 +52,7 @@ class Binder {
 
   GatedMlp BindMlp() const {
     const int64_t width = config_.feed_forward[layer_];
+    RowWidths::Grow(scope_.widths().ff, width);
     return {.gate = scope_.BindLinear({"mlp.gate_proj", "ffn_gate"}, width, hidden_),
             .up = scope_.BindLinear({"mlp.up_proj", "ffn_up"}, width, hidden_),
             .down = scope_.BindLinear({"mlp.down_proj", "ffn_down"}, hidden_, width),
@@ -66,6 +68,8 @@ class Binder {
                            .eps = config_.decoder.norm_eps};
     const auto shrink = static_cast<float>(1 / std::sqrt(static_cast<double>(hidden_)));
     for (float& weight : experts.router_norm.weight) weight *= shrink;
+    RowWidths::Grow(scope_.widths().outputs, hidden_);
+    RowWidths::Grow(scope_.widths().shared, hidden_);
     MixtureOfExperts& mixture = experts.mixture;
     mixture.router = scope_.BindLinear({"router.proj", "ffn_gate_inp"}, config_.experts, hidden_);
     mixture.expert_scale = scope_.Values({"router.per_expert_scale", "ffn_down_exps.scale"}, config_.experts);

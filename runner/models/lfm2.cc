@@ -77,6 +77,8 @@ class Lfm2 final : public Decoder {
     conv.taps = scope.Taps({"conv.conv", "shortconv.conv"}, hidden, config_.conv_kernel);
     conv.bias = scope.TapsBias({"conv.conv", "shortconv.conv"}, hidden, config_.conv_bias);
     conv.out = scope.BindLinear({"conv.out_proj", "shortconv.out_proj"}, hidden, hidden, config_.conv_bias);
+    RowWidths::Grow(scope.widths().projected, 3 * hidden);
+    RowWidths::Grow(scope.widths().convolved, hidden);
     conv.channels = hidden;
     conv.kernel = config_.conv_kernel;
     conv.recurrent_layer = AddRecurrent(conv.state()).index;

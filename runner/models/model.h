@@ -77,6 +77,11 @@ class Model {
   virtual int32_t context_length() const = 0;  // trained, tokens
   virtual int64_t parameters() const = 0;
   virtual int64_t weight_bytes() const = 0;  // mapped or held
+  // What the weights take in memory while the model works (TensorBinder::held_bytes), and what passes of so
+  // many rows take beside their outputs. Known of a model that was measured, too.
+  virtual int64_t held_bytes() const = 0;
+  virtual int64_t scratch_bytes(int64_t rows) const = 0;
+  virtual int64_t scratch_held() const = 0;  // by the passes so far
   virtual const cache::Layout& cache_layout() const = 0;
   // Sets what keys and values are kept as. REQUIRES: no cache has been made from the layout yet.
   virtual api::Result<void> KeepKeysAs(api::KvType type) = 0;

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/panels.h"
 
 namespace quire::runner::models {
 namespace {
@@ -63,6 +66,7 @@ void MixtureOfExperts::Run(Pass& pass, std::span<const float> router_x, std::spa
 
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
                  int64_t width, MixtureOfExperts* moe) {
+  layer.widths().GrowExperts(experts, moe->chosen, hidden, width);
   const TensorName gate_up{names.gate_up_stacked, "ffn_gate_up_exps.weight"};
   const TensorName down{names.down_stacked, "ffn_down_exps.weight"};
   const auto stacked = [&](TensorName name, int64_t out, int64_t in) {
@@ -91,6 +95,8 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
       moe->down.push_back(one(names.down, hidden, width));
     }
   }
+  const bool quantized = !moe->down.empty() && kernels::HasPanels(moe->down[0].type);
+  if (quantized) RowWidths::Grow(layer.widths().quantized, moe->chosen * std::max(hidden, width));
 }
 
 }  // namespace quire::runner::models

@@ -39,7 +39,7 @@ struct ExpertNames {
   std::string_view gate_up_stacked, down_stacked;  // complete; empty where a family never stacks them
 };
 
-// Fills gate, up and down, in whichever form the file has them.
+// Fills gate, up and down, in whichever form the file has them. REQUIRES: moe->chosen is set.
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
                  int64_t width, MixtureOfExperts* moe);
 

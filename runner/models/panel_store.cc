@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/panel_product.h"
@@ -61,23 +62,33 @@ kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
   const bool pays = floats ? kernels::FloatPanelsPay()
                            : kernels::HasPanels(matrix.type) &&
                                  kernels::BestPanelTarget() > kernels::PanelTarget::kPortable;
-  if (!pays) return matrix;
+  const size_t mapped = weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out);
+  const auto stays = [&] {
+    mapped_bytes_ += static_cast<int64_t>(mapped);
+    return matrix;
+  };
+  if (!pays) return stays();
+  if (counts_only_) {
+    bytes_ += static_cast<int64_t>(RoundUp(SizeOf(matrix), kAlignment));
+    return matrix;
+  }
   std::byte* const panels = Allocate(SizeOf(matrix));
-  if (panels == nullptr) return matrix;
+  if (panels == nullptr) return stays();
   const auto fill = floats ? kernels::FillFloatPanels : kernels::FillPanels;
   fill(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
-  ForgetPages(matrix.data, weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out));
+  ForgetPages(matrix.data, mapped);
   matrix.panels = panels;
   return matrix;
 }
 
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files) {
   struct Held {
+    explicit Held(std::shared_ptr<const weights::ModelFiles> from)
+        : files(std::move(from)), panels(files->headers_only()) {}
     std::shared_ptr<const weights::ModelFiles> files;
     PanelStore panels;
   };
-  const auto held = std::make_shared<Held>();
-  held->files = std::move(*files);
+  const auto held = std::make_shared<Held>(std::move(*files));
   *files = std::shared_ptr<const weights::ModelFiles>(held, held->files.get());
   return &held->panels;
 }

@@ -13,10 +13,10 @@
 namespace quire::runner::models {
 
 // Filled while a model loads, read-only afterwards. Memory is mapped in large pieces, with huge pages where
-// the system gives them, and goes with the store.
+// the system gives them, and goes with the store. One that only counts takes none and fills nothing.
 class PanelStore {
  public:
-  PanelStore() = default;
+  explicit PanelStore(bool counts_only) : counts_only_(counts_only) {}
   PanelStore(const PanelStore&) = delete;
   PanelStore& operator=(const PanelStore&) = delete;
   ~PanelStore();
@@ -26,6 +26,8 @@ class PanelStore {
   kernels::Matrix Add(ThreadPool& pool, kernels::Matrix matrix);
 
   int64_t bytes() const { return bytes_; }
+  // Of the matrices that were to be added and stay as they lie in their file.
+  int64_t mapped_bytes() const { return mapped_bytes_; }
 
  private:
   struct Piece {
@@ -35,11 +37,13 @@ class PanelStore {
 
   std::byte* Allocate(size_t size);  // zeros, aligned to 64 bytes; null when there is no memory
 
+  const bool counts_only_;
   std::vector<Piece> pieces_;
   int64_t bytes_ = 0;
+  int64_t mapped_bytes_ = 0;
 };
 
-// A store that lives as long as anybody holds `files`.
+// A store that lives as long as anybody holds `files`. It only counts where they are headers only.
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files);
 
 }  // namespace quire::runner::models

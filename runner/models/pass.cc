@@ -4,8 +4,52 @@ namespace quire::runner::models {
 
 std::span<float> Scratch::Get(int64_t size) {
   const auto floats = static_cast<size_t>(size);
-  if (memory_.size() < floats) memory_.resize(floats);
+  // Afresh: what is in it need not be carried over, and exactly as much as is asked for is taken.
+  if (memory_.size() < floats) {
+    memory_ = std::vector<float>();
+    memory_.resize(floats);
+  }
   return std::span(memory_).first(floats);
+}
+
+int64_t Workspace::bytes() const {
+  int64_t total = quantized.bytes();
+  for (const Scratch* part : {&hidden,    &normed,
+                              &mixed,     &q,
+                              &k,         &v,
+                              &attended,  &attention_gate,
+                              &projected, &convolved,
+                              &z,         &decay,
+                              &beta,      &gate,
+                              &up,        &scores,
+                              &expert_in, &expert_out,
+                              &shared,    &outputs,
+                              &per_layer, &per_layer_context}) {
+    total += part->bytes();
+  }
+  return total;
+}
+
+void RowWidths::GrowAttention(int64_t queries, int64_t keys, int64_t head_dim, bool gated) {
+  Grow(q, queries);
+  Grow(attended, queries);
+  Grow(k, keys);
+  Grow(angles, head_dim);
+  if (!gated) return;
+  Grow(projected, 2 * queries);
+  Grow(attention_gate, queries);
+}
+
+void RowWidths::GrowExperts(int64_t experts, int64_t chosen, int64_t in, int64_t width) {
+  Grow(scores, experts);
+  Grow(expert, chosen * in);
+  Grow(ff, chosen * width);
+}
+
+int64_t RowWidths::BytesFor(int64_t rows) const {
+  const int64_t floats = 3 * hidden + q + 2 * k + attention_gate + attended + projected + convolved + z +
+                         2 * decay + 2 * ff + scores + 2 * expert + shared + outputs + 2 * per_layer + angles;
+  return rows * (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedRows::BytesOf(quantized));
 }
 
 void Pass::Prepare(int32_t heads) const {

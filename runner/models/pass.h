@@ -2,6 +2,7 @@
 // [rows, width].
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,6 +20,7 @@ namespace quire::runner::models {
 class Scratch {
  public:
   std::span<float> Get(int64_t size);
+  int64_t bytes() const { return static_cast<int64_t>(memory_.capacity() * sizeof(float)); }
 
  private:
   std::vector<float> memory_;
@@ -38,6 +40,27 @@ struct Workspace {
   kernels::Routing routing;
   std::vector<kernels::MatMulPart> parts;  // experts with rows
   kernels::QuantizedRows quantized;        // the rows that linear layers see just now
+
+  int64_t bytes() const;  // taken so far, but for what is small
+};
+
+// Floats that one row takes in the parts of a Workspace, each of them the most of all layers: what a step of
+// so many rows needs can be told before it is run.
+struct RowWidths {
+  int64_t hidden = 0;  // of each of the three residual parts
+  int64_t q = 0, k = 0, attention_gate = 0, attended = 0;
+  int64_t projected = 0, convolved = 0, z = 0, decay = 0;  // decay: beta too
+  int64_t ff = 0;                                          // gate and up, each
+  int64_t scores = 0, expert = 0, shared = 0, outputs = 0;
+  int64_t per_layer = 0;
+  int64_t angles = 0;
+  int64_t quantized = 0;  // numbers that go into products with quantised weights
+
+  static void Grow(int64_t& width, int64_t to) { width = std::max(width, to); }
+  void GrowAttention(int64_t queries, int64_t keys, int64_t head_dim, bool gated);
+  void GrowExperts(int64_t experts, int64_t chosen, int64_t in, int64_t width);
+
+  int64_t BytesFor(int64_t rows) const;
 };
 
 struct Pass {

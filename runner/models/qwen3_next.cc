@@ -1,5 +1,6 @@
 #include "runner/models/qwen3_next.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <variant>
@@ -7,6 +8,7 @@
 #include "runner/models/decoder.h"
 #include "runner/models/gated_delta.h"
 #include "runner/models/moe.h"
+#include "runner/models/panel_store.h"
 #include "runner/models/qwen3_next_config.h"
 #include "runner/models/residual.h"
 
@@ -30,24 +32,19 @@ struct Block {
   std::variant<GatedMlp, MixtureOfExperts> feed_forward;
 };
 
-class Qwen3Next final : public Decoder {
- public:
-  Qwen3Next(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
-            const Qwen3NextConfig& config)
+// The family's layers; who has which is left to others.
+class Qwen3NextLayers : public Decoder {
+ protected:
+  Qwen3NextLayers(std::shared_ptr<const weights::ModelFiles> files, const Qwen3NextConfig& config)
       : Decoder(std::move(files), config.decoder, NormForm::kZeroCentred),
         config_(config),
-        rotary_(config.rope) {
-    BindEmbedding(bind);
-    for (size_t i = 0; i < config.is_attention.size() && !bind.error(); ++i) BindBlock(bind.Layer(i), i);
-    BindHead(bind);
-  }
+        rotary_(config.rope) {}
 
- private:
-  void BindBlock(const TensorScope& scope, size_t layer) {
+  void BindBlock(const TensorScope& scope, bool attends, bool sparse) {
     const DecoderConfig& decoder = config_.decoder;
     Block block;
     block.mixer_norm = BindNorm(scope, {"input_layernorm", "attn_norm"}, decoder.hidden);
-    if (config_.is_attention[layer]) {
+    if (attends) {
       block.mixer = BindAttention(scope,
                                   {.heads = decoder.heads,
                                    .kv_heads = decoder.kv_heads,
@@ -59,7 +56,7 @@ class Qwen3Next final : public Decoder {
       block.mixer = BindDelta(scope);
     }
     block.mlp_norm = BindNorm(scope, {"post_attention_layernorm", "post_attention_norm"}, decoder.hidden);
-    if (config_.is_sparse[layer]) {
+    if (sparse) {
       block.feed_forward = BindMixture(scope);
     } else {
       block.feed_forward = BindMlp(scope, config_.feed_forward);
@@ -67,6 +64,19 @@ class Qwen3Next final : public Decoder {
     blocks_.push_back(std::move(block));
   }
 
+  void Begin(Pass& pass, std::span<const float>) override { rotary_.Prepare(pass); }
+
+  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+    const Block& block = blocks_[layer];
+    AddNormed(pass, block.mixer_norm, h, [&](auto x, auto y) {
+      std::visit([&](const auto& mixer) { mixer.Run(pass, x, y); }, block.mixer);
+    });
+    AddNormed(pass, block.mlp_norm, h, [&](auto x, auto y) {
+      std::visit([&](const auto& feed_forward) { feed_forward.Run(pass, x, y); }, block.feed_forward);
+    });
+  }
+
+ private:
   GatedDeltaNet BindDelta(const TensorScope& scope) {
     const kernels::GatedDeltaShape& shape = config_.delta;
     const int64_t hidden = config_.decoder.hidden, heads = shape.value_heads;
@@ -96,6 +106,12 @@ class Qwen3Next final : public Decoder {
     net.norm = {.weight = scope.Norm({"linear_attn.norm", "ssm_norm"}, shape.value_dim),
                 .eps = config_.decoder.norm_eps};
     net.out = scope.BindLinear({"linear_attn.out_proj", "ssm_out"}, hidden, shape.values());
+    RowWidths& widths = scope.widths();
+    RowWidths::Grow(widths.projected, shape.channels());
+    RowWidths::Grow(widths.convolved, std::max(shape.channels(), net.qkvz.weight.out));
+    RowWidths::Grow(widths.z, shape.values());
+    RowWidths::Grow(widths.decay, heads);
+    RowWidths::Grow(widths.attended, shape.values());
     net.recurrent_layer =
         AddRecurrent(net.state(), shape.tiled ? static_cast<int32_t>(shape.key_heads) : 0).index;
     return net;
@@ -108,21 +124,10 @@ class Qwen3Next final : public Decoder {
     moe.chosen = config_.experts_used;
     moe.normalize = config_.normalize;
     BindExperts(scope, kExpertNames, experts, hidden, config_.expert_feed_forward, &moe);
+    RowWidths::Grow(scope.widths().shared, hidden);
     moe.shared = BindMlp(scope, config_.shared_feed_forward, kSharedNames);
     moe.shared_gate = scope.BindLinear({"mlp.shared_expert_gate", "ffn_gate_inp_shexp"}, 1, hidden);
     return moe;
-  }
-
-  void Begin(Pass& pass, std::span<const float>) override { rotary_.Prepare(pass); }
-
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
-    const Block& block = blocks_[layer];
-    AddNormed(pass, block.mixer_norm, h, [&](auto x, auto y) {
-      std::visit([&](const auto& mixer) { mixer.Run(pass, x, y); }, block.mixer);
-    });
-    AddNormed(pass, block.mlp_norm, h, [&](auto x, auto y) {
-      std::visit([&](const auto& feed_forward) { feed_forward.Run(pass, x, y); }, block.feed_forward);
-    });
   }
 
   void ReplayLayer(size_t layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
@@ -135,12 +140,97 @@ class Qwen3Next final : public Decoder {
   std::vector<Block> blocks_;
 };
 
+class Qwen3Next final : public Qwen3NextLayers {
+ public:
+  Qwen3Next(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
+            const Qwen3NextConfig& config)
+      : Qwen3NextLayers(std::move(files), config) {
+    BindEmbedding(bind);
+    for (size_t i = 0; i < config.is_attention.size() && !bind.error(); ++i) {
+      BindBlock(bind.Layer(i), config.is_attention[i], config.is_sparse[i]);
+    }
+    BindHead(bind);
+  }
+};
+
+// x = fc([norm(embedding of the token) ; norm(hidden state before it)]), one attention layer, a final norm
+// and the target's head. As vllm's qwen3_next_mtp has it; nothing in transformers runs it.
+class Qwen3NextPrediction final : public Qwen3NextLayers {
+ public:
+  Qwen3NextPrediction(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
+                      const Qwen3NextConfig& config, const Decoder& target)
+      : Qwen3NextLayers(std::move(files), config) {
+    const int64_t hidden = config.decoder.hidden;
+    const TensorScope outside = bind.Outside();
+    token_norm_ = BindNorm(outside, {"mtp.pre_fc_norm_embedding", ""}, config.decoder.hidden);
+    before_norm_ = BindNorm(outside, {"mtp.pre_fc_norm_hidden", ""}, config.decoder.hidden);
+    join_ = outside.BindLinear({"mtp.fc", ""}, hidden, 2 * hidden);
+    BindBlock(bind.Prediction(0), /*attends=*/true, /*sparse=*/config.experts > 0);
+    BorrowEnds(target, outside, {"mtp.norm", ""}, bind);
+  }
+
+  std::span<const float> before;  // [rows, hidden] of the coming pass
+
+ private:
+  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+    const auto width = static_cast<size_t>(config().hidden);
+    const auto rows = static_cast<size_t>(pass.rows());
+    const std::span<float> normed = pass.work.normed.Get(static_cast<int64_t>(h.size()));
+    const std::span<float> joined = pass.work.projected.Get(2 * static_cast<int64_t>(h.size()));
+    const auto put = [&](const RmsNorm& norm, std::span<const float> from, size_t at) {
+      norm.Run(pass.pool, from, normed);
+      for (size_t row = 0; row < rows; ++row) {
+        std::ranges::copy(normed.subspan(row * width, width), joined.subspan((2 * row + at) * width).begin());
+      }
+    };
+    put(token_norm_, h, 0);
+    put(before_norm_, before, 1);
+    join_.Run(pass.pool, pass.Input(joined), h);
+    Qwen3NextLayers::RunLayer(pass, layer, h);
+  }
+
+  RmsNorm token_norm_, before_norm_;
+  Linear join_;
+};
+
+class Prediction final : public PredictionLayer {
+ public:
+  explicit Prediction(std::unique_ptr<Qwen3NextPrediction> layer) : layer_(std::move(layer)) {}
+
+  const cache::Layout& cache_layout() const override { return layer_->cache_layout(); }
+  int64_t weight_bytes() const override { return layer_->weight_bytes(); }
+  void Forward(const Batch& batch, std::span<const float> before, const cache::StepView& step,
+               ThreadPool& pool, const Outputs& outputs) override {
+    layer_->before = before;
+    static_cast<Model&>(*layer_).Forward(batch, step, pool, outputs);
+  }
+
+ private:
+  std::unique_ptr<Qwen3NextPrediction> layer_;
+};
+
 }  // namespace
 
 api::Result<std::unique_ptr<Model>> LoadQwen3Next(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   const Qwen3NextConfig config = ReadQwen3NextConfig(read);
   return BuildModel<Qwen3Next>(read, std::move(files), config);
+}
+
+api::Result<std::unique_ptr<PredictionLayer>> LoadQwen3NextPrediction(
+    std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type) {
+  if (files->Find("mtp.fc.weight") == nullptr) return nullptr;
+  const auto* const decoder = dynamic_cast<const Qwen3Next*>(&target);
+  if (decoder == nullptr) return nullptr;
+  ConfigReader read(*files);
+  const Qwen3NextConfig config = ReadQwen3NextConfig(read);
+  if (read.error()) return std::unexpected(*read.error());
+  PanelStore* const panels = AttachPanels(&files);
+  TensorBinder bind(*files, panels);
+  auto layer = std::make_unique<Qwen3NextPrediction>(files, bind, config, *decoder);
+  if (bind.error()) return std::unexpected(*bind.error());
+  if (auto kept = layer->KeepKeysAs(kv_type); !kept) return std::unexpected(kept.error());
+  return std::make_unique<Prediction>(std::move(layer));
 }
 
 }  // namespace quire::runner::models

@@ -4,12 +4,16 @@
 #include <memory>
 
 #include "api/error.h"
+#include "runner/models/draft_model.h"
 #include "runner/models/model.h"
 
 namespace quire::runner::models {
 
-// Cache layout: one full-attention group, one recurrent layer per delta net. A checkpoint's layers for
-// predicting several tokens at once are left alone.
+// Cache layout: one full-attention group, one recurrent layer per delta net.
 api::Result<std::unique_ptr<Model>> LoadQwen3Next(std::shared_ptr<const weights::ModelFiles> files);
+
+// The checkpoint's "mtp." tensors; null where there are none, or the target is of another family.
+api::Result<std::unique_ptr<PredictionLayer>> LoadQwen3NextPrediction(
+    std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type);
 
 }  // namespace quire::runner::models

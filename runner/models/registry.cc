@@ -113,6 +113,17 @@ api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::Mod
   return Unsupported(*files, "those supported", known);
 }
 
+api::Result<std::unique_ptr<PredictionLayer>> LoadPredictionLayer(
+    std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type) {
+  // Only families of Qwen3-Next are published with one.
+  return LoadQwen3NextPrediction(std::move(files), target, kv_type);
+}
+
+bool IsDraftModel(const weights::ModelFiles& files) {
+  std::vector<std::string_view> known;
+  return FindFamily(kDraftFamilies, files, &known) != nullptr;
+}
+
 api::Result<std::unique_ptr<DraftModel>> LoadDraftModel(std::shared_ptr<const weights::ModelFiles> files,
                                                         const Model& target) {
   std::vector<std::string_view> known;

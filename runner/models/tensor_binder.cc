@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "runner/kernels/panels.h"
+
 namespace quire::runner::models {
 namespace {
 
@@ -34,6 +36,8 @@ TensorScope TensorBinder::Outside() {
 
 TensorScope TensorBinder::Global() { return {this, prefix_}; }
 
+TensorScope TensorBinder::Prediction(size_t index) { return {this, fmt::format("mtp.layers.{}.", index)}; }
+
 TensorScope TensorBinder::Layer(size_t index) {
   const bool gguf = files_.format() == weights::Format::kGguf;
   return {this, gguf ? fmt::format("blk.{}.", index) : fmt::format("{}layers.{}.", prefix_, index)};
@@ -47,8 +51,20 @@ void TensorBinder::Fail(const std::string& name, const std::string& reason) {
 
 kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix) {
   if (error_ || panels_ == nullptr) return matrix;
-  if (!pool_) pool_.emplace(static_cast<int>(std::thread::hardware_concurrency()));
+  if (!pool_) {
+    pool_.emplace(files_.headers_only() ? 1 : static_cast<int>(std::thread::hardware_concurrency()));
+  }
   return panels_->Add(*pool_, matrix);
+}
+
+int64_t TensorBinder::held_bytes() const {
+  return widened_bytes_ + (panels_ != nullptr ? panels_->bytes() + panels_->mapped_bytes() : 0);
+}
+
+std::vector<float> TensorBinder::Widened(const weights::Tensor& tensor) {
+  widened_bytes_ += tensor.elements() * static_cast<int64_t>(sizeof(float));
+  if (files_.headers_only()) return std::vector<float>(static_cast<size_t>(tensor.elements()));
+  return Widen(tensor);
 }
 
 const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<const Shape> shapes) {
@@ -79,7 +95,7 @@ std::string TensorScope::Full(TensorName name, std::string_view suffix) const {
 std::vector<float> TensorScope::Vector(const std::string& name, int64_t size) const {
   const TensorBinder::Shape shapes[] = {{size}};
   const weights::Tensor* tensor = binder_->Require(name, shapes);
-  return tensor == nullptr ? std::vector<float>() : Widen(*tensor);
+  return tensor == nullptr ? std::vector<float>() : binder_->Widened(*tensor);
 }
 
 std::vector<float> TensorScope::BiasOf(TensorName name, int64_t size, Bias bias) const {
@@ -109,6 +125,7 @@ std::vector<kernels::Matrix> TensorScope::Stacked(TensorName name, int64_t count
 
 Linear TensorScope::BindLinear(TensorName name, int64_t out, int64_t in, Bias bias) const {
   Linear linear{.weight = InPanels(Matrix(name, out, in)), .bias = {}};
+  if (kernels::HasPanels(linear.weight.type)) RowWidths::Grow(widths().quantized, in);
   linear.bias = BiasOf(name, out, bias);
   return linear;
 }
@@ -125,7 +142,7 @@ std::vector<float> TensorScope::Taps(TensorName name, int64_t channels, int64_t 
   const TensorBinder::Shape shapes[] = {{channels, 1, kernel}, {channels, kernel}};
   const weights::Tensor* tensor = binder_->Require(Full(name, ".weight"), shapes);
   if (tensor == nullptr) return {};
-  const std::vector<float> by_channel = Widen(*tensor);
+  const std::vector<float> by_channel = binder_->Widened(*tensor);
   std::vector<float> taps(by_channel.size());
   const auto width = static_cast<size_t>(channels), length = static_cast<size_t>(kernel);
   for (size_t c = 0; c < width; ++c) {

@@ -13,6 +13,7 @@
 #include "runner/kernels/matmul.h"
 #include "runner/models/linear.h"
 #include "runner/models/panel_store.h"
+#include "runner/models/pass.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
@@ -35,15 +36,23 @@ class TensorBinder {
   TensorScope Outside();
   // Names of the text model: "model.norm", or "output_norm". Multimodal checkpoints put it deeper.
   TensorScope Global();
+  // Names of a layer of the prediction part: "mtp.layers.0.self_attn.q_proj". Hugging Face only.
+  TensorScope Prediction(size_t index);
   // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
   TensorScope Layer(size_t index);
 
-  // The same matrix for many products: with panels, where they pay.
+  // The same matrix for many products: with panels, where they pay. Of headers only it stays as it is, and
+  // its panels are counted.
   kernels::Matrix InPanels(const kernels::Matrix& matrix);
 
   // Of all tensors handed out.
   int64_t parameters() const { return parameters_; }
   int64_t bytes() const { return bytes_; }
+  // What the weights take in memory while the model works: in panels, widened, and mapped where products read
+  // them so. Rows that are only looked up are left out: the system keeps those in memory that are used.
+  int64_t held_bytes() const;
+  // Noted by those who bind layers.
+  RowWidths& widths() { return widths_; }
 
   // kBadModel names file and tensor.
   const std::optional<api::Error>& error() const { return error_; }
@@ -55,6 +64,8 @@ class TensorBinder {
   // The tensor, if it is there in one of the shapes.
   const weights::Tensor* Require(const std::string& name, std::span<const Shape> shapes);
   void Fail(const std::string& name, const std::string& reason);
+  // As floats; of headers only, zeros.
+  std::vector<float> Widened(const weights::Tensor& tensor);
 
   const weights::ModelFiles& files_;
   PanelStore* const panels_;
@@ -62,6 +73,8 @@ class TensorBinder {
   std::string prefix_;              // of the text model
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
+  int64_t widened_bytes_ = 0;
+  RowWidths widths_;
   std::optional<api::Error> error_;
 };
 
@@ -90,6 +103,7 @@ class TensorScope {
   // Whether a tensor of this complete name is stored.
   bool Has(TensorName name) const;
   kernels::Matrix InPanels(const kernels::Matrix& matrix) const { return binder_->InPanels(matrix); }
+  RowWidths& widths() const { return binder_->widths(); }
   bool gguf() const { return binder_->files_.format() == weights::Format::kGguf; }
   bool failed() const { return binder_->error().has_value(); }
 

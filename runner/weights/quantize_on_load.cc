@@ -21,7 +21,8 @@
 #include <utility>
 
 #include "runner/weights/convert_rows.h"
-#include "runner/weights/tensor_index.h"
+#include "runner/weights/derived_files.h"
+#include "runner/weights/headers_only.h"
 #include "runner/weights/text.h"
 
 namespace quire::runner::weights {
@@ -117,37 +118,25 @@ class Scratch {
   std::span<std::byte> data_;
 };
 
-class QuantizedFiles final : public ModelFiles {
- public:
-  QuantizedFiles(std::shared_ptr<const ModelFiles> files, std::vector<Tensor> tensors, Scratch blocks)
-      : files_(std::move(files)), blocks_(std::move(blocks)), index_(std::move(tensors)) {}
-
-  const Tensor* Find(std::string_view name) const override { return index_.Find(name); }
-  const std::vector<Tensor>& tensors() const override { return index_.all(); }
-
-  Format format() const override { return files_->format(); }
-  std::string path() const override { return files_->path(); }
-  std::string architecture() const override { return files_->architecture(); }
-  std::optional<std::vector<int64_t>> Integers(std::string_view name) const override {
-    return files_->Integers(name);
-  }
-  const nlohmann::ordered_json& config() const override { return files_->config(); }
-  const nlohmann::ordered_json& generation_config() const override { return files_->generation_config(); }
-  const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }
-  const std::string& tokenizer_json() const override { return files_->tokenizer_json(); }
-  std::span<const std::byte> tokenizer_model() const override { return files_->tokenizer_model(); }
-  std::string chat_template() const override { return files_->chat_template(); }
-  std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
-
- private:
-  const std::shared_ptr<const ModelFiles> files_;
-  const Scratch blocks_;  // what the tensors that changed lie in
-  const TensorIndex index_;
-};
-
 size_t BytesAs(const Tensor& tensor, DataType type) {
   const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(type, tensor.columns());
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Types and sizes as they will be.
+api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const ModelFiles> files,
+                                                       std::vector<Tensor> tensors, DataType type) {
+  size_t largest = 0;
+  for (const Tensor& tensor : tensors) largest = std::max(largest, BytesAs(tensor, TypeFor(tensor, type)));
+  auto nothing = ReserveUnreadable(largest);
+  if (!nothing) return api::Fail(api::ErrorCode::kInternal, "no address space for quantised weights");
+  for (Tensor& tensor : tensors) {
+    tensor.type = TypeFor(tensor, type);
+    const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(tensor.type, tensor.columns());
+    tensor.data = std::span(static_cast<const std::byte*>(nothing.get()), bytes);
+  }
+  return std::make_shared<const DerivedFiles>(std::move(files), std::move(tensors), std::move(nothing),
+                                              /*headers_only=*/true);
 }
 
 }  // namespace
@@ -174,6 +163,7 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
     if (to != tensor.type) bytes += BytesAs(tensor, to);
   }
   if (bytes == 0) return files;
+  if (files->headers_only()) return Planned(std::move(files), std::move(tensors), *type);
   auto blocks = Scratch::Make(bytes);
   if (!blocks) return std::unexpected(blocks.error());
   size_t at = 0;
@@ -187,7 +177,9 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
     tensor.type = to;
     tensor.data = out;
   }
-  return std::make_shared<const QuantizedFiles>(std::move(files), std::move(tensors), *std::move(blocks));
+  return std::make_shared<const DerivedFiles>(std::move(files), std::move(tensors),
+                                              std::make_shared<const Scratch>(*std::move(blocks)),
+                                              /*headers_only=*/false);
 }
 
 }  // namespace quire::runner::weights
