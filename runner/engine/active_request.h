@@ -1,6 +1,7 @@
 // One request that the engine has: what it generates and what of the caches it holds.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,9 @@
 #include "api/ids.h"
 #include "cache/hybrid_cache.h"
 #include "cache/snapshot_store.h"
+#include "runner/draft/depth_control.h"
+#include "runner/draft/drafter.h"
+#include "runner/draft/ngram_index.h"
 #include "runner/engine/generation.h"
 #include "runner/models/pooling.h"
 
@@ -27,6 +31,18 @@ struct Embedding {
   int32_t dimensions = 0;
   bool normalize = true;
   std::optional<models::Pooler> pooler;  // of the tokens computed since the request began to run (again)
+};
+
+// What is guessed of a request's coming tokens.
+struct Draft {
+  draft::NgramIndex text;
+  std::array<draft::Track, draft::kSources> tracks = {};  // by source
+  draft::Candidate round;                                 // the coming step's, or the last one's
+  bool guesses = false;                                   // `round` is the coming step's
+  std::vector<api::TokenId> tokens;                       // guessed for the coming step
+  std::optional<cache::Speculation> open;                 // while a step has them
+  std::unique_ptr<draft::Trail> trail;                    // what a drafter keeps of it; null: none
+  std::vector<float> hidden;                              // states that its drafter has not read yet
 };
 
 // Owned by the engine, in its waiting or its running list. Engine thread only.
@@ -49,6 +65,8 @@ struct ActiveRequest {
   bool exact = true;          // the caches hold what computing its tokens in place gives
   int64_t passed_over = 0;    // see SequenceState
   size_t reserved_bytes = 0;  // what admission counted for it
+  size_t hidden_begin = 0;    // of its rows among the hidden states of a step
+  Draft draft;                // closed before `sequence` is gone
 };
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;

@@ -83,16 +83,16 @@ TEST(SequenceBytes, CountsPagesWindowsAndTheSlot) {
   EXPECT_EQ(SequenceBytes(layout, 10'000, 16), 4 * page);
 }
 
-TEST(CacheBudget, HoldsAtLeastAShortSequenceAndIsBoundedByWhatIsAvailable) {
+TEST(WishForCaches, HoldsAtLeastAShortSequenceAndIsBoundedByWhatIsAvailable) {
   const cache::Layout layout = Hybrid();
   const size_t least = SequenceBytes(layout, 512, 512);
-  EXPECT_EQ(CacheBudget(layout, 1 << 20, 1, 1 << 30), least);
-  EXPECT_EQ(CacheBudget(layout, 4096, int64_t{1} << 33, 0), size_t{1} << 33);
-  EXPECT_EQ(CacheBudget(layout, 4096, 0, size_t{8} << 30), size_t{2} << 30);
-  EXPECT_EQ(CacheBudget(layout, 4096, 0, size_t{64} << 30), kCacheBytesMax);
-  EXPECT_EQ(CacheBudget(layout, 4096, 0, 0), least);
+  EXPECT_EQ(WishForCaches(layout, 1 << 20, 1, 1 << 30).bytes, least);
+  EXPECT_EQ(WishForCaches(layout, 4096, int64_t{1} << 33, 0).bytes, size_t{1} << 33);
+  EXPECT_EQ(WishForCaches(layout, 4096, 0, size_t{8} << 30).bytes, size_t{2} << 30);
+  EXPECT_EQ(WishForCaches(layout, 4096, 0, size_t{64} << 30).bytes, kCacheBytesMax);
+  EXPECT_EQ(WishForCaches(layout, 4096, 0, 0).bytes, least);
   // A long context gets up to half.
-  EXPECT_EQ(CacheBudget(layout, 100 << 20, 0, size_t{8} << 30), size_t{4} << 30);
+  EXPECT_EQ(WishForCaches(layout, 100 << 20, 0, size_t{8} << 30).bytes, size_t{4} << 30);
 }
 
 TEST(SnapshotOffsets, AreBoundariesDivergenceAndIntervals) {

@@ -1,4 +1,4 @@
-// How much memory the caches of a runner may take.
+// How much memory the caches of a runner would like.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,18 @@
 
 namespace quire::runner::engine {
 
-// Bytes this process may still take: the machine's available memory, or less where a cgroup above it says so.
-size_t AvailableMemory();
+struct CacheWish {
+  size_t bytes = 0;
+  size_t least = 0;  // with less not even a short sequence can be served
+};
 
-// Bytes for pages, slots and snapshots together. `asked` > 0 holds as it is, but for the least that one short
+// For pages, slots and snapshots together. `asked` > 0 is wish and least in one, but for what one short
 // sequence takes. Otherwise a quarter of what is available, at most kCacheBytesMax; more, up to half of what
 // is available, where one sequence of the whole context needs it. Memory is taken as it is used.
-size_t CacheBudget(const cache::Layout& layout, int32_t context_length, int64_t asked, size_t available);
+CacheWish WishForCaches(const cache::Layout& layout, int32_t context_length, int64_t asked, size_t available);
+
+// Of it, what goes to the caches of a draft model: as much as its tokens weigh beside the model's.
+size_t DraftShare(const cache::Layout& target, const cache::Layout& draft, size_t budget);
 
 inline constexpr size_t kCacheBytesMax = size_t{4} << 30;
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <string>
 
-#include "runner/engine/cgroup.h"
+#include "api/cgroup.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 // The tightest cpu.max ("quota period" in microseconds, or "max period").
 double QuotaCores(const fs::path& root) {
   double cores = std::numeric_limits<double>::infinity();
-  for (const fs::path& group : OwnCgroups(root)) {
+  for (const fs::path& group : api::OwnCgroups(root)) {
     std::ifstream file(group / "cpu.max");
     double quota = 0;
     double period = 0;

@@ -8,6 +8,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runner/draft/head_drafter.h"
+#include "runner/draft/layer_drafter.h"
+#include "runner/draft/model_drafter.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -18,6 +22,18 @@ std::string IsolationKey(const api::Client& client) {
   return fmt::format("{}:{}{}", client.tenant.size(), client.tenant, client.cache_salt);
 }
 
+api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, size_t cache_bytes,
+                                                         cache::HybridCache& cache) {
+  const int32_t vocab = model.model->vocab_size();
+  if (model.draft.head) return draft::MakeHeadDrafter(std::move(model.draft.head), vocab, cache);
+  if (model.draft.layer && !model.drafter) {
+    return draft::MakeLayerDrafter(std::move(model.draft.layer), vocab, model.model->hidden_size(),
+                                   cache_bytes);
+  }
+  if (!model.draft.model) return std::move(model.drafter);
+  return draft::MakeModelDrafter(std::move(model.draft.model), model.tokenizer->vocab_size(), cache_bytes);
+}
+
 }  // namespace
 
 api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLimits limits, int32_t threads,
@@ -25,12 +41,15 @@ api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLim
                                                     std::function<void(api::ipc::RequestEvent)> emit) {
   auto cache = cache::HybridCache::Create(model.model->cache_layout(), {.bytes = limits.cache_bytes});
   if (!cache) return api::Fail(api::ErrorCode::kInternal, cache.error().message);
-  return std::unique_ptr<Engine>(
-      new Engine(std::move(model), limits, threads, inbox, vitals, std::move(emit), std::move(*cache)));
+  auto drafter = MakeDrafter(model, limits.draft_cache_bytes, **cache);
+  if (!drafter) return std::unexpected(drafter.error());
+  return std::unique_ptr<Engine>(new Engine(std::move(model), limits, threads, inbox, vitals, std::move(emit),
+                                            std::move(*cache), *std::move(drafter)));
 }
 
 Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox, Vitals& vitals,
-               std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache)
+               std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache,
+               std::unique_ptr<draft::Drafter> drafter)
     : model_(std::move(model)),
       limits_(limits),
       pool_(threads),
@@ -40,6 +59,7 @@ Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<
       rotate_keys_(model_.model->key_rotation()),
       cache_(std::move(cache)),
       prefixes_(*cache_, limits.cache_bytes, limits.reuse_prefixes),
+      drafter_(std::move(drafter)),
       context_max_(static_cast<int32_t>(
           std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {
   pool_.CountIn(vitals_.progress);
@@ -128,6 +148,7 @@ void Engine::Cancel(api::RequestId id) {
   for (auto* list : {&running_, &waiting_}) {
     std::erase_if(*list, [&](const std::unique_ptr<ActiveRequest>& request) {
       if (request->generation->id() != id) return false;
+      EndDraft(*request);
       prefixes_.Keep(*request);
       shares_.Leave(request->tenant);
       hold_admission_ = false;
@@ -139,6 +160,7 @@ void Engine::Cancel(api::RequestId id) {
 bool Engine::RemoveEnded() {
   const size_t removed = std::erase_if(running_, [this](const std::unique_ptr<ActiveRequest>& request) {
     if (!request->generation->ended()) return false;
+    EndDraft(*request);
     prefixes_.Keep(*request);
     shares_.Leave(request->tenant);
     hold_admission_ = false;
@@ -153,8 +175,21 @@ std::expected<void, std::string> Engine::CheckInvariants() const {
 }
 
 Engine::Stats Engine::stats() const {
-  return {prefixes_.stats(), cache_->stats(),         steps_,     preemptions_,
-          tokens_computed_,  prompt_tokens_computed_, step_time_, kernel_time_};
+  return {.store = prefixes_.stats(),
+          .cache = cache_->stats(),
+          .steps = steps_,
+          .preemptions = preemptions_,
+          .drafted = drafted_,
+          .accepted = accepted_,
+          .tokens_computed = tokens_computed_,
+          .prompt_tokens_computed = prompt_tokens_computed_,
+          .step_time = step_time_,
+          .kernel_time = kernel_time_};
+}
+
+int64_t Engine::scratch_held() const {
+  const size_t results = (logits_.capacity() + hidden_.capacity()) * sizeof(float);
+  return model_.model->scratch_held() + static_cast<int64_t>(results);
 }
 
 void Engine::UpdateVitals() {
@@ -163,6 +198,10 @@ void Engine::UpdateVitals() {
   vitals_.running.store(static_cast<int32_t>(running_.size()), std::memory_order_relaxed);
   vitals_.waiting.store(static_cast<int32_t>(waiting_.size() + preparing_.size()), std::memory_order_relaxed);
   vitals_.cache_bytes_used.store(static_cast<int64_t>(cache_->used_bytes()), std::memory_order_relaxed);
+  const cache::StoreStats prefixes = prefixes_.stats();
+  vitals_.prefix_snapshots.store(static_cast<int64_t>(prefixes.nodes), std::memory_order_relaxed);
+  vitals_.prefix_bytes.store(static_cast<int64_t>(prefixes.bytes), std::memory_order_relaxed);
+  vitals_.prefix_evictions.store(prefixes.evictions, std::memory_order_relaxed);
 }
 
 void Engine::Emit(api::RequestId id, api::Event event) { emit_({id, std::move(event)}); }

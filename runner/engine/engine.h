@@ -22,6 +22,8 @@
 
 #include "api/ipc.h"
 #include "cache/hybrid_cache.h"
+#include "runner/draft/depth_control.h"
+#include "runner/draft/drafter.h"
 #include "runner/engine/active_request.h"
 #include "runner/engine/admission.h"
 #include "runner/engine/fair_share.h"
@@ -54,10 +56,12 @@ struct Stop {};
 using Input = std::variant<Arrived, Prepared, api::ipc::Credit, api::ipc::Cancel, Stop>;
 
 struct EngineLimits {
-  int32_t running_max = 32;    // sequences in a batch
-  int32_t prefill_tokens = 0;  // prompt tokens per step; 0 = by the time that steps take
-  size_t cache_bytes = 0;      // of pages, slots and snapshots together
+  int32_t running_max = 32;      // sequences in a batch
+  int32_t prefill_tokens = 0;    // prompt tokens per step; 0 = by the time that steps take
+  size_t cache_bytes = 0;        // of pages, slots and snapshots together
+  size_t draft_cache_bytes = 0;  // of a draft model's, likewise
   bool reuse_prefixes = true;
+  int32_t draft_tokens = 0;            // guessed of a sequence in every step; 0 = as many as pay
   int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
 };
 
@@ -76,13 +80,16 @@ class Engine {
   int32_t context_max() const { return context_max_; }
 
   // For tests and tools; on the engine thread, or after Run() has returned.
+  int64_t weights_held() const { return model_.model->held_bytes(); }
+  int64_t scratch_held() const;  // by the steps so far
   std::expected<void, std::string> CheckInvariants() const;
   struct Stats {
     cache::StoreStats store;
     cache::CacheStats cache;
     uint64_t steps = 0;
     uint64_t preemptions = 0;
-    uint64_t tokens_computed = 0;
+    uint64_t drafted = 0, accepted = 0;      // tokens guessed, and of them right
+    uint64_t tokens_computed = 0;            // that belong to sequences: wrong guesses are not among them
     uint64_t prompt_tokens_computed = 0;     // of prompts, those computed again after a preemption included
     std::chrono::nanoseconds step_time{};    // of all steps, with all that follows from their logits
     std::chrono::nanoseconds kernel_time{};  // of that, inside kernels
@@ -91,7 +98,8 @@ class Engine {
 
  private:
   Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox, Vitals& vitals,
-         std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache);
+         std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache,
+         std::unique_ptr<draft::Drafter> drafter);
 
   bool Take(Input input);  // false for Stop
   void Enter(Prepared prepared);
@@ -112,11 +120,24 @@ class Engine {
   // One step (engine_step.cc).
   bool Step();  // false when nobody can go on
   void PlanNext(std::vector<StepItem>& items);
-  void FillBatch(const std::vector<StepItem>& items, models::Batch& batch) const;
+  void FillBatch(const std::vector<StepItem>& items, models::Batch& batch);
   cache::OwnedStep BeginStep(std::vector<StepItem>& items);
   void Advance(const std::vector<StepItem>& items, int32_t prefill);
   void Sample(const std::vector<StepItem>& items);
   void Pool(const std::vector<StepItem>& items);
+
+  // Guessing ahead (engine_draft.cc).
+  void Guess();  // for every sequence that decodes
+  void ConsiderGuessing(ActiveRequest& request, int32_t rows);
+  void AskDrafter();
+  void StartDraft(ActiveRequest& request);
+  void EndDraft(ActiveRequest& request);
+  void AddGuesses(std::vector<StepItem>& items);  // opens their transactions
+  bool DropGuesses();                             // false where there are none
+  void Settle(ActiveRequest& request, const StepItem& item, std::span<const float> logits);
+  void AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t certain, models::Batch& batch);
+  void KeepHidden(ActiveRequest& request, int32_t certain, int32_t kept);
+
   void Shift(ActiveRequest& request);
 
   void UpdateVitals();
@@ -131,6 +152,7 @@ class Engine {
   const cache::RotateKeys rotate_keys_;
   std::unique_ptr<cache::HybridCache> cache_;  // outlives the store and all sequences
   PrefixReuse prefixes_;
+  std::unique_ptr<draft::Drafter> drafter_;  // outlives all trails; null: none
   const int32_t context_max_;
 
   std::unordered_set<uint64_t> preparing_;  // arrived, not yet prepared
@@ -141,6 +163,7 @@ class Engine {
   uint64_t arrivals_ = 0;
 
   PrefillBudget budget_;
+  draft::DepthControl depths_;
 
   // Memory that steps reuse: decoding allocates none.
   struct Scratch {
@@ -151,6 +174,9 @@ class Engine {
     std::vector<cache::Append> appends;
     models::Batch batch;
     std::vector<bool> served;  // of running_
+    std::vector<draft::Candidate> rounds;
+    std::vector<draft::Wish> wishes;
+    std::vector<api::TokenId> rows;  // of one sequence
   };
   Scratch scratch_;
   std::vector<float> logits_;  // [logit rows, vocab]
@@ -158,6 +184,7 @@ class Engine {
   sampler::Workspace sampling_workspace_;
   uint64_t steps_ = 0;
   uint64_t preemptions_ = 0;
+  uint64_t drafted_ = 0, accepted_ = 0;
   uint64_t tokens_computed_ = 0;
   uint64_t prompt_tokens_computed_ = 0;
   std::chrono::nanoseconds step_time_{}, kernel_time_{};

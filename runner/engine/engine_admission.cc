@@ -87,6 +87,7 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
     embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),
                              request->generation->prefill_left());
   }
+  StartDraft(*request);
   running_.push_back(std::move(request));
 }
 
@@ -98,6 +99,7 @@ bool Engine::PreemptYoungest() {
         return std::pair(request->exact, request->arrival);
       });
   ActiveRequest& request = **youngest;
+  EndDraft(request);
   prefixes_.Keep(request);
   request.preempted = true;
   request.reserved_bytes = 0;

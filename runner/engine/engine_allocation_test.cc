@@ -126,12 +126,15 @@ class Steps {
   std::promise<void> done_;
 };
 
-class Allocation : public testing::TestWithParam<size_t> {};
+class Allocation : public testing::TestWithParam<size_t> {
+ protected:
+  // Allocations while so many answers were decoding together, and in how many steps.
+  static std::pair<uint64_t, size_t> Decode(size_t requests, int32_t draft_num_predict);
+};
 
-TEST_P(Allocation, DecodingAllocatesNothing) {
-  const size_t requests = GetParam();
+std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t draft_num_predict) {
   auto model = Load(kDemoModel, [](float, std::string_view) {});
-  ASSERT_TRUE(model);
+  EXPECT_TRUE(model);
   model->end_of_generation.clear();
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
@@ -143,27 +146,39 @@ TEST_P(Allocation, DecodingAllocatesNothing) {
   Vitals vitals;
   auto engine = Engine::Create(std::move(*model), {.prefill_tokens = 2048, .cache_bytes = kPlenty}, 2, inbox,
                                vitals, [&](api::ipc::RequestEvent event) { steps.Take(std::move(event)); });
-  ASSERT_TRUE(engine);
+  EXPECT_TRUE(engine);
   for (size_t i = 0; i < requests; ++i) {
     api::Request request;
     request.prompt = api::TokenPrompt{std::vector<api::TokenId>(20, static_cast<api::TokenId>(300 + i))};
     request.params.num_predict = kTokens;
     request.params.temperature = 0.8F;
     request.params.seed = static_cast<int64_t>(i);
+    request.params.draft_num_predict = draft_num_predict;
     request.delta_per_token = true;
     const api::RequestId id{i + 1};
     inbox.Post(Arrived{id});
     auto prompt = Prepare({tokenizer, *prompt_template, turn_opener, std::nullopt, context, format}, request);
-    ASSERT_TRUE(prompt) << prompt.error().message;
+    EXPECT_TRUE(prompt) << prompt.error().message;
     inbox.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
   }
   std::thread thread([&] { (*engine)->Run(); });
   steps.Wait();
   inbox.Post(Stop{});
   thread.join();
-  const auto [allocated, counted] = steps.WithinPages();
+  return steps.WithinPages();
+}
+
+TEST_P(Allocation, DecodingAllocatesNothing) {
+  const auto [allocated, counted] = Decode(GetParam(), /*draft_num_predict=*/0);
   EXPECT_GT(counted, size_t{50});
   EXPECT_EQ(allocated, 0U) << "in " << counted << " steps";
+}
+
+// What the guesses of a sequence need grows to the largest round and stays.
+TEST_P(Allocation, GuessingKeepsItsMemory) {
+  const auto [allocated, counted] = Decode(GetParam(), /*draft_num_predict=*/-1);
+  EXPECT_GT(counted, size_t{30});
+  EXPECT_LE(allocated, 6 * GetParam()) << "in " << counted << " steps";
 }
 
 INSTANTIATE_TEST_SUITE_P(Sequences, Allocation, testing::Values(1, 32), testing::PrintToStringParamName());

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -57,13 +58,16 @@ struct BenchSetup {
   int32_t threads = 2;
   bool model_stops = true;  // false: no token ends an answer
   api::KvType kv_type = api::KvType::kF16;
+  std::string draft = {};                                         // a draft model
+  std::function<std::unique_ptr<draft::Drafter>()> drafter = {};  // or makes what guesses instead
 };
 
 // An engine on a thread of its own; the test's thread submits and waits.
 class Bench {
  public:
   explicit Bench(BenchSetup setup = {}) {
-    auto model = Load(setup.model, [](float, std::string_view) {}, {.kv_type = setup.kv_type});
+    auto model =
+        Load(setup.model, [](float, std::string_view) {}, {.kv_type = setup.kv_type, .draft = setup.draft});
     EXPECT_TRUE(model.has_value()) << model.error().message;
     if (!setup.model_stops) model->end_of_generation.clear();
     tokenizer_ = model->tokenizer;
@@ -72,6 +76,7 @@ class Bench {
     format_ = model->format;
     context_length_ = model->model->context_length();
     layout_ = model->model->cache_layout();
+    if (setup.drafter) model->drafter = setup.drafter();
     constraints_ = std::make_unique<constraint::ConstraintCache>(
         [this, ends = model->end_of_generation] { return IndexVocabulary(*tokenizer_, ends); }, kPlenty);
     auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_, vitals_,
@@ -121,6 +126,11 @@ class Bench {
   Outcome Now(api::RequestId id) {
     return WaitUntil(id, [](const Outcome&) { return true; });
   }
+  // Who has ended, in order.
+  std::vector<api::RequestId> Ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
   Outcome Ask(api::Request request) { return Wait(Submit(std::move(request))); }
 
  private:
@@ -133,6 +143,7 @@ class Bench {
       if (auto* delta = std::get_if<api::TextDelta>(&event.event)) outcome.deltas.push_back(*delta);
       if (auto* finished = std::get_if<api::Finished>(&event.event)) outcome.finished = *finished;
       if (auto* failed = std::get_if<api::Failed>(&event.event)) outcome.failed = *failed;
+      if (outcome.ended()) ended_.push_back(event.id);
     }
     changed_.notify_all();
   }
@@ -142,6 +153,7 @@ class Bench {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<api::RequestId, Outcome> outcomes_;
+  std::vector<api::RequestId> ended_;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   std::shared_ptr<const PromptTemplate> template_;
   std::unique_ptr<constraint::ConstraintCache> constraints_;

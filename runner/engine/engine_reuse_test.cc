@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "runner/engine/engine_bench.h"
 
@@ -258,6 +260,35 @@ TEST(EngineFairness, AKeyWithOneRequestIsNotHeldUpByAKeyWithMany) {
   for (const auto id : many) ended += bench.Now(id).ended() ? 1 : 0;
   EXPECT_LT(ended, 20);
   for (const auto id : many) EXPECT_TRUE(bench.Wait(id).finished);
+}
+
+// With one place and the same work, whose key weighs three times as much is let in three times as often.
+TEST(EngineFairness, AKeysWeightIsItsShareBesideOthers) {
+  Bench bench(
+      {.limits = {.running_max = 1, .prefill_tokens = 32, .cache_bytes = kPlenty}, .model_stops = false});
+  auto first = Greedy(Words(50), 400);
+  first.client.tenant = "first";
+  const auto blocker = bench.Submit(first);
+  bench.WaitUntil(blocker, [](const Outcome& seen) { return !seen.deltas.empty(); });
+  std::vector<api::RequestId> all;
+  std::set<api::RequestId> heavy;
+  for (int i = 0; i < 16; ++i) {
+    for (const int32_t weight : {1, 3}) {
+      auto request = Greedy(Words(100, 100 + i), 8);
+      request.client.tenant = weight == 3 ? "heavy" : "light";
+      request.client.weight = weight;
+      all.push_back(bench.Submit(std::move(request)));
+      if (weight == 3) heavy.insert(all.back());
+    }
+  }
+  bench.Post(api::ipc::Cancel{blocker});
+  for (const auto id : all) EXPECT_TRUE(bench.Wait(id).finished);
+  const auto order = bench.Ended();
+  ASSERT_EQ(order.size(), all.size());
+  const auto among =
+      std::ranges::count_if(order.begin(), order.begin() + 16, [&](auto id) { return heavy.contains(id); });
+  EXPECT_GE(among, 11) << "of 16, 12 by their weight";
+  EXPECT_LE(among, 13);
 }
 
 }  // namespace

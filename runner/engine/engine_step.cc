@@ -37,24 +37,35 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
            items);
 }
 
-void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch) const {
+void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch) {
   batch.tokens.clear();
   batch.row_begin.assign(1, 0);
   batch.logit_rows.clear();
   batch.hidden_rows.clear();
   for (const auto& item : items) {
-    const ActiveRequest& request = *running_[item.sequence];
+    ActiveRequest& request = *running_[item.sequence];
     const Generation& generation = *request.generation;
-    const auto tokens = generation.Uncomputed(item.tokens);
+    const auto guessed = request.draft.open ? std::ssize(request.draft.tokens) : 0;
+    const auto tokens = generation.Uncomputed(item.tokens - static_cast<int32_t>(guessed));
     const auto begin = static_cast<int32_t>(batch.tokens.size());
     batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
+    if (guessed > 0) {
+      batch.tokens.insert(batch.tokens.end(), request.draft.tokens.begin(), request.draft.tokens.end());
+    }
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
+    request.hidden_begin = batch.hidden_rows.size();
     if (request.embedding) {
       for (const int32_t row : request.embedding->pooler->RowsOf(item.tokens)) {
         batch.hidden_rows.push_back(begin + row);
       }
-    } else if (generation.AllComputedAfter(item.tokens)) {
-      batch.logit_rows.push_back(batch.row_begin.back() - 1);
+    } else {
+      AddHiddenRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
+    }
+    if (!request.embedding && generation.AllComputedAfter(static_cast<int32_t>(tokens.size()))) {
+      const int32_t end = batch.row_begin.back();
+      for (auto row = end - 1 - static_cast<int32_t>(guessed); row < end; ++row) {
+        batch.logit_rows.push_back(row);
+      }
     }
   }
 }
@@ -65,12 +76,13 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   while (true) {
     PlanNext(items);
     if (items.empty()) return nullptr;
+    AddGuesses(items);
     std::vector<cache::Append>& appends = scratch_.appends;
     appends.clear();
     for (const auto& item : items) appends.push_back({&running_[item.sequence]->sequence, item.tokens});
     auto step = cache_->Begin(appends);
     if (step) return std::move(*step);
-    if (PreemptYoungest()) continue;
+    if (DropGuesses() || PreemptYoungest()) continue;
     // Alone: only what it stands on itself is left to give up.
     ActiveRequest& last = *running_.front();
     if (std::exchange(lease_given_up, true)) {
@@ -83,7 +95,10 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
 }
 
 bool Engine::Step() {
+  const auto guess_begin = Clock::now();
+  Guess();
   const auto begin = Clock::now();
+  const uint64_t accepted_before = accepted_;
   std::vector<StepItem>& items = scratch_.items;
   auto step = BeginStep(items);
   if (!step) return false;
@@ -105,7 +120,7 @@ bool Engine::Step() {
       prefill += item.tokens;
     } else {
       ++decoding;
-      forced += item.tokens - 1;
+      forced += running_[item.sequence]->generation->decode_left() - 1;
     }
   }
   Advance(items, prefill);
@@ -120,6 +135,11 @@ bool Engine::Step() {
   }
   const auto took = Clock::now() - begin;
   step_time_ += took;
+  if (prefill == 0) {
+    depths_.ObserveStep(static_cast<int32_t>(batch.tokens.size()), took);
+    const auto accepted = static_cast<int32_t>(accepted_ - accepted_before);
+    depths_.ObserveOutcome(decoding + accepted, Clock::now() - guess_begin);
+  }
   // Beside a sequence that decodes they cost what prompt tokens do.
   budget_.Observe(decoding, prefill + forced, took);
   return true;
@@ -135,8 +155,10 @@ void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
     const int32_t prompt_left = request.generation->prompt_tokens() - request.generation->computed();
     prompt_tokens_computed_ += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
     tokens_computed_ += static_cast<uint64_t>(item.tokens);
-    request.generation->Computed(item.tokens);
     shares_.Charge(request.tenant, item.tokens);
+    if (request.draft.open) continue;  // how many of them belong to it is yet to be seen
+    request.generation->Computed(item.tokens);
+    KeepHidden(request, item.tokens, item.tokens);
     prefixes_.Collect(request);
   }
   for (size_t i = 0; i < running_.size(); ++i) {
@@ -150,23 +172,28 @@ void Engine::Sample(const std::vector<StepItem>& items) {
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
     Generation& generation = *request.generation;
-    if (request.embedding || !generation.AllComputedAfter(0)) continue;
-    generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
+    if (request.draft.open) {
+      const size_t rows = request.draft.tokens.size() + 1;
+      Settle(request, item, std::span(logits_).subspan(row * vocab, rows * vocab));
+      row += rows;
+    } else if (request.embedding || !generation.AllComputedAfter(0)) {
+      continue;
+    } else {
+      generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
+    }
     if (generation.wants_shift()) Shift(request);
   }
 }
 
 void Engine::Pool(const std::vector<StepItem>& items) {
   const auto width = static_cast<size_t>(model_.model->hidden_size());
-  size_t row = 0;
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
     if (!request.embedding) continue;
     const Embedding& embedding = *request.embedding;
     models::Pooler& pooler = *request.embedding->pooler;
     const size_t rows = pooler.RowsOf(item.tokens).size();
-    pooler.Add(item.tokens, std::span(hidden_).subspan(row * width, rows * width));
-    row += rows;
+    pooler.Add(item.tokens, std::span(hidden_).subspan(request.hidden_begin * width, rows * width));
     if (!request.generation->AllComputedAfter(0)) continue;
     request.generation->FinishEmbedding(pooler.Finish(embedding.dimensions, embedding.normalize));
   }
@@ -179,12 +206,13 @@ void Engine::Shift(ActiveRequest& request) {
       rotate_keys_ && cache_->RemoveRange(request.sequence, range.begin, range.end, rotate_keys_);
   request.generation->Shift(range, moved);
   request.lease = {};
+  request.boundaries.clear();  // of a prompt that is no longer whole
+  StartDraft(request);
   if (moved) {
     request.exact = false;
     return;
   }
   request.sequence = {};
-  request.boundaries.clear();  // of a prompt that is no longer whole
   const PrefixReuse::Outcome reuse = prefixes_.Begin(request, running_);
   request.generation->Begin(reuse.reused, reuse.miss);
 }

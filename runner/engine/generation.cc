@@ -128,6 +128,40 @@ void Generation::Sample(std::span<const float> logits, sampler::Workspace& works
   TakeForced();
 }
 
+int32_t Generation::DraftLimit(int32_t most) const {
+  if (prefilling_ || ended_) return 0;
+  if (params_.draft_num_predict >= 0) most = std::min(most, params_.draft_num_predict);
+  const int32_t room = num_ctx_ - static_cast<int32_t>(tokens_.size()) - 1;
+  return std::clamp(std::min(room, OutputLimit() - output_tokens_ - 1), 0, std::max(most, 0));
+}
+
+int32_t Generation::SampleThrough(std::span<const api::TokenId> rows, std::span<const float> logits,
+                                  sampler::Workspace& workspace) {
+  const auto begin = static_cast<size_t>(computed_);
+  const auto matching = [&] {
+    return static_cast<size_t>(std::ranges::mismatch(rows, std::span(tokens_).subspan(begin)).in1 -
+                               rows.begin());
+  };
+  const size_t newest = tokens_.size() - 1 - begin;
+  const size_t drafted = rows.size() - 1 - newest, vocab = logits.size() / (drafted + 1);
+  size_t row = newest;
+  while (true) {
+    Sample(logits.subspan((row - newest) * vocab, vocab), workspace);
+    if (ended_ || wants_shift() || reader_full()) break;
+    row = tokens_.size() - 1 - begin;
+    if (matching() <= row) break;
+  }
+  // The newest token's logits are still to come, also where its guess was right.
+  const size_t kept = std::max(newest + 1, std::min(matching(), tokens_.size() - 1 - begin));
+  const size_t accepted = kept - (newest + 1);
+  ++draft_.rounds;
+  draft_.drafted += static_cast<int32_t>(drafted);
+  auto& by_position = draft_.accepted_by_position;
+  if (by_position.size() < drafted) by_position.resize(drafted);
+  for (size_t i = 0; i < accepted; ++i) ++by_position[i];
+  return static_cast<int32_t>(kept);
+}
+
 api::Result<api::TokenId> Generation::Choose(std::span<const float> logits, sampler::Workspace& workspace) {
   const auto ruled = logit_rules_.Apply(logits, output_tokens_, workspace);
   if (!matcher_) return sampler_.Sample(ruled, tokens_, workspace);
@@ -261,7 +295,8 @@ api::Usage Generation::UsageNow() const {
           .output_tokens = output_tokens_,
           .queue_ns = Nanoseconds(*started_ - arrived_),
           .prompt_ns = Nanoseconds(*first_token_ - *started_),
-          .output_ns = Nanoseconds(Clock::now() - *first_token_)};
+          .output_ns = Nanoseconds(Clock::now() - *first_token_),
+          .draft = draft_};
 }
 
 void Generation::FinishEmbedding(std::vector<float> vector) {

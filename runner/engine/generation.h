@@ -76,6 +76,17 @@ class Generation {
   // Samples from the logits of the last token and emits what follows from it, up to Finished or Failed.
   // REQUIRES: every token is computed.
   void Sample(std::span<const float> logits, sampler::Workspace& workspace);
+  bool WantsDrafts() const { return params_.draft_num_predict != 0; }
+  // How many tokens may be guessed behind the newest: what may still come of the answer, `most` at most, 0
+  // where it does not decode or does not want it.
+  int32_t DraftLimit(int32_t most) const;
+  // As Sample, and on through guessed tokens while they are what is sampled. `rows`: the tokens of the step,
+  // those that were not computed and the guessed ones behind them; `logits` [1 + guessed, vocab], of the
+  // newest token and of the guessed ones. Returns how many of `rows` belong to the sequence now, and are to
+  // be Computed(). REQUIRES: all but the tokens of `rows` are computed.
+  int32_t SampleThrough(std::span<const api::TokenId> rows, std::span<const float> logits,
+                        sampler::Workspace& workspace);
+  void NoteRollback(std::chrono::nanoseconds took) { draft_.rollback_ns += took.count(); }
   // The end of a request that is embedded rather than answered. REQUIRES: every token is computed.
   void FinishEmbedding(std::vector<float> vector);
   void Fail(api::Error error);
@@ -147,6 +158,7 @@ class Generation {
   decltype(api::TextDelta::token_ids) unsent_ids_;
   int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
   int32_t output_tokens_ = 0;
+  api::DraftUsage draft_;
   bool ended_ = false;
 
   const Clock::time_point arrived_;

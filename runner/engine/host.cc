@@ -13,6 +13,7 @@
 #include <thread>
 #include <variant>
 
+#include "api/memory_limit.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/convert.h"
@@ -21,6 +22,7 @@
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
+#include "runner/engine/memory_need.h"
 #include "runner/engine/prepare.h"
 #include "runner/engine/sandbox.h"
 #include "runner/kernels/matmul.h"
@@ -46,6 +48,7 @@ struct Preparation {
 // What the three threads share. Lives as long as the process.
 struct Shared {
   Mailbox<Setup> setup;
+  Mailbox<ipc::Proceed> proceed;
   Mailbox<std::optional<Preparation>> prepare;  // nothing = end
   Mailbox<Input> engine;
   Vitals vitals;
@@ -63,6 +66,8 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
           shared.prepare.Post(Preparation{std::move(value), Clock::now()});
         } else if constexpr (std::is_same_v<T, ipc::Shutdown>) {
           std::_Exit(EXIT_SUCCESS);
+        } else if constexpr (std::is_same_v<T, ipc::Proceed>) {
+          shared.proceed.Post(value);
         } else {
           shared.engine.Post(value);
         }
@@ -76,7 +81,10 @@ ipc::ToDaemon BeatOf(const Vitals& vitals) {
                    .steps = vitals.steps.load(std::memory_order_relaxed),
                    .running = vitals.running.load(std::memory_order_relaxed),
                    .waiting = vitals.waiting.load(std::memory_order_relaxed),
-                   .cache_bytes_used = vitals.cache_bytes_used.load(std::memory_order_relaxed)};
+                   .cache_bytes_used = vitals.cache_bytes_used.load(std::memory_order_relaxed),
+                   .prefix_snapshots = vitals.prefix_snapshots.load(std::memory_order_relaxed),
+                   .prefix_bytes = vitals.prefix_bytes.load(std::memory_order_relaxed),
+                   .prefix_evictions = vitals.prefix_evictions.load(std::memory_order_relaxed)};
 }
 
 // I/O thread.
@@ -157,6 +165,14 @@ api::Result<api::KvType> KvTypeAsked() {
                    "OLLAMA_KV_CACHE_TYPE");
 }
 
+// The daemon has made room: so much for the caches.
+size_t AwaitProceed(Shared& shared) {
+  while (true) {
+    const auto answers = shared.proceed.WaitAndTakeAll(std::chrono::hours(1));
+    if (!answers.empty()) return static_cast<size_t>(std::max<int64_t>(answers.back().cache_bytes, 1));
+  }
+}
+
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
@@ -171,12 +187,23 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   };
   const auto kv_type = KvTypeAsked();
   if (!kv_type) return link.Send(ipc::LoadFailed{kv_type.error()});
-  SeeOnlyModel(request.path, /*scratch=*/!QuantizeOnLoad().empty());
-  auto model = Load(request.path, progress,
-                    {.quantize = QuantizeOnLoad(), .kv_type = *kv_type, .go_template = request.go_template});
-  if (!model) return link.Send(ipc::LoadFailed{model.error()});
-  const int32_t trained = model->model->context_length();
+  SeeOnlyModel(request.path, /*scratch=*/!QuantizeOnLoad().empty(), /*output=*/{}, request.draft_path);
+  const LoadOptions options{.quantize = QuantizeOnLoad(),
+                            .kv_type = *kv_type,
+                            .go_template = request.go_template,
+                            .draft = request.draft_path};
+  EngineLimits limits{.reuse_prefixes = request.reuse_prefixes, .check_invariants_every = CheckEvery()};
+  auto opened = Open(request.path, progress, options);
+  if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
+  const int32_t trained = opened->measured->context_length();
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;
+  const DraftParts& draft = opened->measured_draft;
+  const int64_t drafting = draft.held_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
+  link.Send(NeedOf(*opened->measured, limits, ResidentBytes() + drafting, context_length, request.cache_bytes,
+                   api::FindMemoryLimit().bytes));
+  limits.cache_bytes = AwaitProceed(shared);
+  auto model = Finish(*std::move(opened), progress, options);
+  if (!model) return link.Send(ipc::LoadFailed{model.error()});
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
   const auto turn_opener = model->turn_opener;
@@ -188,11 +215,12 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .parameters = model->model->parameters(),
                       .weight_bytes = model->model->weight_bytes(),
                       .supports_insert = prompt_template->CanInsert() || FindInsertTokens(*tokenizer)};
-
-  const EngineLimits limits{.cache_bytes = CacheBudget(model->model->cache_layout(), context_length,
-                                                       request.cache_bytes, AvailableMemory()),
-                            .reuse_prefixes = request.reuse_prefixes,
-                            .check_invariants_every = CheckEvery()};
+  info.draft_architecture = model->draft.architecture();
+  info.weight_bytes += model->draft.held_bytes();
+  if (const cache::Layout* layout = model->draft.cache_layout()) {
+    limits.draft_cache_bytes = DraftShare(model->model->cache_layout(), *layout, limits.cache_bytes);
+    limits.cache_bytes -= limits.draft_cache_bytes;
+  }
   const int32_t threads = request.threads > 0 ? request.threads : UsableCores();
   auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.vitals,
                                [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });

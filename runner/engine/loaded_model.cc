@@ -6,6 +6,7 @@
 
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/prepare.h"
+#include "runner/weights/headers_only.h"
 #include "runner/weights/quantize_on_load.h"
 
 namespace quire::runner::engine {
@@ -94,6 +95,23 @@ std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const 
   return capabilities;
 }
 
+const cache::Layout* DraftParts::cache_layout() const {
+  if (model) return &model->cache_layout();
+  return layer ? &layer->cache_layout() : nullptr;
+}
+
+int64_t DraftParts::held_bytes() const {
+  if (model) return model->held_bytes();
+  if (layer) return layer->weight_bytes();
+  return head ? head->weight_bytes() : 0;
+}
+
+std::string DraftParts::architecture() const {
+  if (model) return model->architecture();
+  if (layer) return "mtp";
+  return head ? head->architecture() : std::string();
+}
+
 std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
     const tokenizer::Tokenizer& tokenizer, const std::unordered_set<api::TokenId>& end_of_generation) {
   return std::make_shared<const constraint::VocabularyIndex>(
@@ -101,45 +119,135 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
       [&](api::TokenId id) { return tokenizer.IsSpecial(id); }, end_of_generation);
 }
 
-api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
+namespace {
+
+// What LoadModel will make of the files, without a look at a weight.
+api::Result<std::unique_ptr<models::Model>> Measure(std::shared_ptr<const weights::ModelFiles> files,
+                                                    const LoadOptions& options) {
+  auto headers = weights::HeadersOnly(std::move(files));
+  if (!headers) return std::unexpected(headers.error());
+  if (!options.quantize.empty()) {
+    headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize, 1);
+    if (!headers) return std::unexpected(headers.error());
+  }
+  return models::LoadModel(std::move(*headers), options.kv_type);
+}
+
+// A draft model has to mean the same by every id.
+api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokenizer::Tokenizer& target) {
+  const auto own = BuildTokenizer(files);
+  if (!own) return std::unexpected(own.error());
+  const auto fail = [&](const std::string& what) {
+    return api::Fail(api::ErrorCode::kBadModel,
+                     fmt::format("{}: the draft model has another vocabulary: {}", files.path(), what));
+  };
+  if ((*own)->vocab_size() != target.vocab_size()) {
+    return fail(fmt::format("{} tokens, the model has {}", (*own)->vocab_size(), target.vocab_size()));
+  }
+  for (api::TokenId id = 0; id < target.vocab_size(); ++id) {
+    if ((*own)->TokenBytes(id) != target.TokenBytes(id)) return fail(fmt::format("token {} differs", id));
+  }
+  return {};
+}
+
+// What guesses for `target`. `measure`: without a look at a weight, as the target then is too.
+api::Result<DraftParts> LoadDraft(const LoadOptions& options, const LoadedModel& of,
+                                  const models::Model& target, bool measure) {
+  DraftParts draft;
+  if (options.draft.empty()) {
+    auto own = measure ? weights::HeadersOnly(of.files)
+                       : api::Result<std::shared_ptr<const weights::ModelFiles>>(of.files);
+    if (!own) return std::unexpected(own.error());
+    auto layer = models::LoadPredictionLayer(*std::move(own), target, options.kv_type);
+    if (!layer) return std::unexpected(layer.error());
+    draft.layer = *std::move(layer);
+    return draft;
+  }
+  auto files = weights::Open(options.draft);
+  if (!files) return std::unexpected(files.error());
+  const bool head = models::IsDraftModel(**files);
+  if (measure && !head) {
+    if (auto same = CheckVocabulary(**files, *of.tokenizer); !same) return std::unexpected(same.error());
+  }
+  if (measure) files = weights::HeadersOnly(*std::move(files));
+  if (!files) return std::unexpected(files.error());
+  if (head) {
+    auto loaded = models::LoadDraftModel(*std::move(files), target);
+    if (!loaded) return std::unexpected(loaded.error());
+    draft.head = *std::move(loaded);
+  } else {
+    auto loaded = models::LoadModel(*std::move(files), options.kv_type);
+    if (!loaded) return std::unexpected(loaded.error());
+    draft.model = *std::move(loaded);
+  }
+  return draft;
+}
+
+}  // namespace
+
+api::Result<OpenedModel> Open(const std::filesystem::path& path, const Progress& progress,
                               const LoadOptions& options) {
-  LoadedModel loaded;
+  OpenedModel opened;
+  LoadedModel& loaded = opened.loaded;
   progress(0.0F, "mapping weights");
   auto files = weights::Open(path);
   if (!files) return std::unexpected(files.error());
-  if (!options.quantize.empty()) {
-    progress(0.1F, "quantising weights");
-    files = weights::QuantizeOnLoad(std::move(*files), options.quantize, UsableCores());
-    if (!files) return std::unexpected(files.error());
-  }
   loaded.files = std::move(*files);
 
-  progress(0.2F, "building tokenizer");
+  progress(0.1F, "building tokenizer");
   auto tokenizer = BuildTokenizer(*loaded.files);
   if (!tokenizer) return std::unexpected(tokenizer.error());
   loaded.tokenizer = std::move(*tokenizer);
 
-  progress(0.4F, "parsing chat template");
+  progress(0.2F, "parsing chat template");
   auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, options.go_template);
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
   loaded.turn_opener = FindTurnOpener(*loaded.tokenizer, *loaded.prompt_template);
   loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
+  loaded.pooling = models::ReadPooling(*loaded.files);
+  for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
 
+  auto measured = Measure(loaded.files, options);
+  if (!measured) return std::unexpected(measured.error());
+  opened.measured = std::move(*measured);
+  if (loaded.tokenizer->vocab_size() > opened.measured->vocab_size()) {
+    return api::Fail(
+        api::ErrorCode::kBadModel,
+        fmt::format("{}: the tokenizer has {} ids, the model's output only {}", loaded.files->path(),
+                    loaded.tokenizer->vocab_size(), opened.measured->vocab_size()));
+  }
+  auto draft = LoadDraft(options, loaded, *opened.measured, /*measure=*/true);
+  if (!draft) return std::unexpected(draft.error());
+  opened.measured_draft = *std::move(draft);
+  return opened;
+}
+
+api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
+  LoadedModel loaded = std::move(opened.loaded);
+  if (!options.quantize.empty()) {
+    progress(0.3F, "quantising weights");
+    auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize, UsableCores());
+    if (!files) return std::unexpected(files.error());
+    loaded.files = std::move(*files);
+  }
   progress(0.5F, "building model");
   auto model = models::LoadModel(loaded.files, options.kv_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
-  loaded.pooling = models::ReadPooling(*loaded.files);
-  if (loaded.tokenizer->vocab_size() > loaded.model->vocab_size()) {
-    return api::Fail(
-        api::ErrorCode::kBadModel,
-        fmt::format("{}: the tokenizer has {} ids, the model's output only {}", loaded.files->path(),
-                    loaded.tokenizer->vocab_size(), loaded.model->vocab_size()));
-  }
-  for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
+  if (!options.draft.empty()) progress(0.9F, "loading draft model");
+  auto draft = LoadDraft(options, loaded, *loaded.model, /*measure=*/false);
+  if (!draft) return std::unexpected(draft.error());
+  loaded.draft = *std::move(draft);
   progress(1.0F, "ready");
   return loaded;
+}
+
+api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
+                              const LoadOptions& options) {
+  auto opened = Open(path, progress, options);
+  if (!opened) return std::unexpected(opened.error());
+  return Finish(*std::move(opened), progress, options);
 }
 
 }  // namespace quire::runner::engine

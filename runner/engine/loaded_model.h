@@ -15,6 +15,8 @@
 #include "api/ids.h"
 #include "api/kv_type.h"
 #include "runner/constraint/token_trie.h"
+#include "runner/draft/drafter.h"
+#include "runner/models/draft_model.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
 #include "runner/output/format.h"
@@ -23,6 +25,17 @@
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::engine {
+
+// What guesses ahead for a model: at most one of these.
+struct DraftParts {
+  std::unique_ptr<models::Model> model;            // with caches of its own
+  std::unique_ptr<models::DraftModel> head;        // reads the model's
+  std::unique_ptr<models::PredictionLayer> layer;  // the model's own, with caches too
+
+  const cache::Layout* cache_layout() const;  // null: no caches
+  int64_t held_bytes() const;                 // of weights
+  std::string architecture() const;           // empty: there is none
+};
 
 // Tokenizer, template and end-of-generation ids are immutable and for any thread; the model is the engine
 // thread's.
@@ -36,6 +49,8 @@ struct LoadedModel {
   std::optional<api::TokenId> turn_opener;
   output::Format format;  // of its answers
   std::unique_ptr<models::Model> model;
+  DraftParts draft;
+  std::unique_ptr<draft::Drafter> drafter;                        // made elsewhere, where there is no draft
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
 };
 
@@ -61,9 +76,25 @@ struct LoadOptions {
   // the files bring a template of their own: what Ollama stored may use parts of its language that are not
   // known here.
   std::string_view go_template = {};
+  // GGUF file or directory of a model that guesses ahead; empty: none.
+  std::filesystem::path draft = {};
 };
 
-// kBadModel or kNotFound names the file and the reason; kInvalidArgument the option.
+// A model whose files are open and checked and of which no weight has been read.
+struct OpenedModel {
+  LoadedModel loaded;  // all but the model itself
+  // What it is going to take once it is loaded: its weights, a step of `rows` rows, its caches.
+  std::unique_ptr<const models::Model> measured;
+  DraftParts measured_draft;
+};
+
+// kBadModel or kNotFound names the file and the reason, also where the draft model does not go with the
+// model; kInvalidArgument the option.
+api::Result<OpenedModel> Open(const std::filesystem::path& path, const Progress& progress,
+                              const LoadOptions& options);
+// Reads the weights. `options` are those that it was opened with.
+api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options);
+// Both, one after the other.
 api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
                               const LoadOptions& options = {});
 

@@ -289,14 +289,17 @@ void LeaveTheWorld() {
   Seal(/*may_read=*/true);
 }
 
-void SeeOnlyModel(const fs::path& model, bool scratch, const fs::path& output) {
+void SeeOnlyModel(const fs::path& model, bool scratch, const fs::path& output, const fs::path& draft) {
   if (!kConfine) return;
   const Rules rules;
   std::error_code ec;
-  if (fs::is_directory(model, ec)) {
-    PermitDirectory(rules, model);
-  } else {
-    PermitFile(rules, model);
+  for (const fs::path& read : {model, draft}) {
+    if (read.empty()) continue;
+    if (fs::is_directory(read, ec)) {
+      PermitDirectory(rules, read);
+    } else {
+      PermitFile(rules, read);
+    }
   }
   for (const char* path :
        {"/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/sys/fs/cgroup", "/sys/devices/system/cpu"}) {

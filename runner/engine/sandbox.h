@@ -16,8 +16,10 @@ void LeaveTheWorld();
 
 // Before a model is read, by the thread that reads it and starts the others: of the file system only the
 // model (a file with its splits, or a directory and what its links lead to) and what tells of the machine,
-// for reading. `scratch`: the folder for temporary files too. `output`: a folder to write to, unless empty.
-void SeeOnlyModel(const std::filesystem::path& model, bool scratch, const std::filesystem::path& output = {});
+// for reading. `scratch`: the folder for temporary files too. `output`: a folder to write to, `draft`: a
+// second model to read, unless empty.
+void SeeOnlyModel(const std::filesystem::path& model, bool scratch, const std::filesystem::path& output = {},
+                  const std::filesystem::path& draft = {});
 
 // Once loaded, for all threads: no file is opened any more.
 void CloseFileSystem();

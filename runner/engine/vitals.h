@@ -13,6 +13,9 @@ struct Vitals {
   std::atomic<int32_t> running = 0;
   std::atomic<int32_t> waiting = 0;
   std::atomic<int64_t> cache_bytes_used = 0;
+  std::atomic<int64_t> prefix_snapshots = 0;
+  std::atomic<int64_t> prefix_bytes = 0;
+  std::atomic<uint64_t> prefix_evictions = 0;
 };
 
 }  // namespace quire::runner::engine

@@ -1,0 +1,404 @@
+// Guessing ahead changes no answer: over every model there is, with guesses that are right, wrong and
+// anything between, beside others, under cache pressure and cancels.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runner/engine/engine_bench.h"
+#include "runner/engine/engine_subjects.h"
+
+namespace quire::runner::engine {
+namespace {
+
+using draft::Wish;
+
+constexpr const char* kDemoDraft = "packaging/models/quire-demo-draft-Q8_0.gguf";
+
+// What requests said when nobody guessed, by prompt.
+using Answers = std::map<std::vector<api::TokenId>, std::vector<api::TokenId>>;
+
+// Guesses what will be said, and now and then something else.
+class Oracle final : public draft::Drafter {
+ public:
+  Oracle(const Answers& answers, int32_t wrong_of_100) : answers_(answers), wrong_of_100_(wrong_of_100) {}
+
+  const std::string& architecture() const override { return name_; }
+  int64_t weight_bytes() const override { return 0; }
+  draft::HiddenWanted hidden_wanted() const override { return draft::HiddenWanted::kNone; }
+  bool follows() const override { return false; }
+  std::unique_ptr<draft::Trail> Begin(const draft::Beginning&) override {
+    return std::make_unique<draft::Trail>();
+  }
+  void End(std::unique_ptr<draft::Trail>, std::span<const api::TokenId>) override {}
+
+  void Guess(std::span<const Wish> wishes, ThreadPool&) override {
+    for (const Wish& wish : wishes) {
+      wish.guesses->clear();
+      for (const auto& [prompt, all] : answers_) {
+        const auto begins = std::ranges::mismatch(wish.tokens, all).in1 == wish.tokens.end();
+        if (!begins || prompt.size() > wish.tokens.size()) continue;
+        const auto next = std::span(all).subspan(wish.tokens.size());
+        for (size_t i = 0; i < next.size() && std::ssize(*wish.guesses) < wish.depth; ++i) {
+          const bool wrong = static_cast<int32_t>(random_() % 100) < wrong_of_100_;
+          wish.guesses->push_back(wrong ? next[i] / 2 : next[i]);
+        }
+        break;
+      }
+    }
+  }
+
+ private:
+  const Answers& answers_;
+  const int32_t wrong_of_100_;
+  const std::string name_ = "oracle";
+  std::mt19937 random_{11};
+};
+
+api::Request Question(int i) {
+  api::Request request = Logged(Greedy("Say something about number " + std::to_string(i * 7919 % 101) +
+                                           (i % 3 == 0 ? ", and about rivers and boats too." : "."),
+                                       10 + i % 30));
+  request.want_context = true;
+  if (i % 4 == 3) {
+    request.params.temperature = 1;
+    request.params.seed = i;
+  }
+  if (i % 5 == 2) request.params.repeat_penalty = 1.3F;
+  if (i % 7 == 5) request.params.stop = {"e"};
+  return request;
+}
+
+class Drafted : public testing::TestWithParam<Subject> {
+ protected:
+  std::unique_ptr<Bench> Make(EngineLimits limits = {}, int32_t wrong_of_100 = 100) const {
+    if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
+    limits.check_invariants_every = 1;
+    BenchSetup setup{
+        .model = GetParam().model, .limits = limits, .model_stops = false, .kv_type = GetParam().kv_type};
+    setup.drafter = [this, wrong_of_100] { return std::make_unique<Oracle>(answers_, wrong_of_100); };
+    return std::make_unique<Bench>(std::move(setup));
+  }
+  // The questions' answers without any guess.
+  void AskAll(int count) {
+    const auto bench = Make();
+    std::vector<api::RequestId> ids;
+    for (int i = 0; i < count; ++i) {
+      api::Request request = Question(i);
+      request.params.draft_num_predict = 0;
+      ids.push_back(bench->Submit(std::move(request)));
+    }
+    for (const auto id : ids) {
+      outcomes_.push_back(bench->Wait(id));
+      const Outcome& outcome = outcomes_.back();
+      ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
+      EXPECT_EQ(outcome.finished->usage.draft.rounds, 0);
+      const auto& all = outcome.finished->context;
+      const auto prompt = static_cast<ptrdiff_t>(outcome.finished->usage.prompt_tokens);
+      answers_[{all.begin(), all.begin() + prompt}] = all;
+    }
+    EXPECT_EQ(bench->Stopped().stats().drafted, 0U);
+  }
+  void ExpectSame(const Outcome& outcome, size_t i) const {
+    ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
+    EXPECT_EQ(outcome.text(), outcomes_[i].text()) << i;
+    EXPECT_EQ(outcome.logprobs(), outcomes_[i].logprobs()) << i;
+    EXPECT_EQ(outcome.finished->context, outcomes_[i].finished->context) << i;
+    EXPECT_EQ(outcome.finished->reason, outcomes_[i].finished->reason) << i;
+  }
+
+  std::vector<Outcome> outcomes_;
+  Answers answers_;
+};
+
+TEST_P(Drafted, EqualsWhatNobodyGuessed) {
+  constexpr int kQuestions = 24;
+  AskAll(kQuestions);
+  for (const int32_t wrong : {0, 20, 100}) {
+    for (const int32_t depth : {1, 4, 8}) {
+      const auto bench = Make({.draft_tokens = depth}, wrong);
+      std::vector<api::RequestId> ids;
+      for (int i = 0; i < kQuestions; ++i) ids.push_back(bench->Submit(Question(i)));
+      for (size_t i = 0; i < ids.size(); ++i) ExpectSame(bench->Wait(ids[i]), i);
+      const auto stats = bench->Stopped().stats();
+      EXPECT_GT(stats.drafted, 0U);
+      if (wrong == 0) {
+        EXPECT_GT(stats.accepted, 0U);
+      } else {
+        EXPECT_LT(stats.accepted, stats.drafted);
+      }
+    }
+  }
+}
+
+TEST_P(Drafted, UnderCachePressureWithCancels) {
+  constexpr int kQuestions = 20;
+  AskAll(kQuestions);
+  const auto longest =
+      std::ranges::max(outcomes_, {}, [](const Outcome& o) { return o.finished->context.size(); });
+  const auto tokens = static_cast<int64_t>(longest.finished->context.size());
+  const auto bench = Make({.cache_bytes = Make()->SequenceBytesOf(3 * tokens), .draft_tokens = 5}, 30);
+  std::vector<api::RequestId> ids;
+  std::mt19937 random(5);
+  for (int i = 0; i < kQuestions; ++i) {
+    ids.push_back(bench->Submit(Question(i)));
+    if (i % 4 == 2) {
+      const auto other = bench->Submit(Question(static_cast<int>(random() % kQuestions)));
+      if (i % 8 == 2)
+        bench->WaitUntil(other, [](const Outcome& o) { return o.ended() || o.deltas.size() > 2; });
+      bench->Post(api::ipc::Cancel{other});
+    }
+  }
+  for (size_t i = 0; i < ids.size(); ++i) ExpectSame(bench->Wait(ids[i]), i);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Drafted, testing::ValuesIn(Subjects()), NameOf);
+
+// The text's own repetitions, as the engine guesses by itself.
+TEST(DraftedByText, EqualsWhatNobodyGuessed) {
+  api::Request request = Logged(Greedy("", 200));
+  request.prompt = api::RawPrompt{"one two three four one two three four one two three four one two"};
+  request.want_context = true;
+  Bench bench({.limits = {.cache_bytes = kPlenty, .draft_tokens = 6}, .model_stops = false});
+  api::Request plain = request;
+  plain.params.draft_num_predict = 0;
+  const auto expected = bench.Ask(plain);
+  const auto drafted = bench.Ask(request);
+  EXPECT_EQ(drafted.logprobs(), expected.logprobs());
+  EXPECT_EQ(drafted.finished->context, expected.finished->context);
+  const auto& usage = drafted.finished->usage.draft;
+  EXPECT_GT(usage.accepted(), 0);
+  EXPECT_LE(usage.accepted(), usage.drafted);
+  EXPECT_EQ(usage.accepted_by_position.size(), 6U);
+}
+
+// The bundled model with its draft, in a conversation that goes on, branches and is preempted.
+TEST(DraftedByModel, EqualsWhatNobodyGuessed) {
+  Bench plain;
+  const auto question = [](int i) {
+    return Logged(Greedy(
+        i % 2 == 0 ? "Who are you?" : "What is the capital of France? Tell me " + std::to_string(i), 60));
+  };
+  Bench drafted({.limits = {.cache_bytes = kPlenty,
+                            .draft_cache_bytes = kPlenty,
+                            .draft_tokens = 4,
+                            .check_invariants_every = 1},
+                 .draft = kDemoDraft});
+  std::vector<api::RequestId> ids;
+  for (int i = 0; i < 16; ++i) ids.push_back(drafted.Submit(question(i)));
+  int32_t accepted = 0;
+  for (int i = 0; i < 16; ++i) {
+    const auto expected = plain.Ask(question(i));
+    const auto got = drafted.Wait(ids[static_cast<size_t>(i)]);
+    EXPECT_EQ(got.logprobs(), expected.logprobs()) << i;
+    EXPECT_EQ(got.text(), expected.text()) << i;
+    accepted += got.finished->usage.draft.accepted();
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+// Sampled tokens against the distributions that they were sampled from, by rank: the 1st, the 2nd, the 3rd to
+// 5th, the 6th to 20th and all others. With p the chances of these at each token, O what came and V the sum
+// of diag(p) - pp' over all but the last, (O - sum p)' V^-1 (O - sum p) has a chi-square distribution.
+class RankTest {
+ public:
+  static constexpr size_t kFree = 4;  // degrees of freedom
+  using Row = std::array<double, kFree>;
+
+  void Add(const api::TokenLogprob& token) {
+    Row chance{};
+    size_t came = kFree;
+    for (size_t rank = 0; rank < token.top.size(); ++rank) {
+      const size_t bin = rank < 2 ? rank : rank < 5 ? 2 : 3;
+      chance[bin] += std::exp(static_cast<double>(token.top[rank].logprob));
+      if (token.top[rank].id == token.chosen.id) came = bin;
+    }
+    for (size_t i = 0; i < kFree; ++i) {
+      off_[i] += (came == i ? 1 : 0) - chance[i];
+      for (size_t j = 0; j < kFree; ++j) {
+        variance_[i][j] += (i == j ? chance[i] : 0) - chance[i] * chance[j];
+      }
+    }
+    ++tokens_;
+  }
+  // By Gauss elimination of V x = O - sum p.
+  double ChiSquare() const {
+    auto v = variance_;
+    Row x = off_;
+    for (size_t i = 0; i < kFree; ++i) {
+      for (size_t below = i + 1; below < kFree; ++below) {
+        const double share = v[below][i] / v[i][i];
+        for (size_t j = i; j < kFree; ++j) v[below][j] -= share * v[i][j];
+        x[below] -= share * x[i];
+      }
+    }
+    double sum = 0;
+    for (size_t i = kFree; i-- > 0;) {
+      for (size_t j = i + 1; j < kFree; ++j) x[i] -= v[i][j] * x[j];
+      x[i] /= v[i][i];
+      sum += off_[i] * x[i];
+    }
+    return sum;
+  }
+  int64_t tokens() const { return tokens_; }
+
+ private:
+  Row off_{};
+  std::array<Row, kFree> variance_{};
+  int64_t tokens_ = 0;
+};
+
+class SampledWithGuesses : public testing::TestWithParam<const char*> {};
+
+TEST_P(SampledWithGuesses, HasTheModelsDistribution) {
+  constexpr int64_t kTokens = 100'000;
+  constexpr double kChiSquareMax = 13.277;  // of 4 degrees of freedom, p = 0.01
+  Bench bench({.limits = {.cache_bytes = kPlenty, .draft_cache_bytes = kPlenty, .draft_tokens = 3},
+               .model_stops = false,
+               .draft = GetParam()});
+  RankTest test;
+  int64_t accepted = 0;
+  for (int64_t seed = 0; test.tokens() < kTokens;) {
+    std::vector<api::RequestId> ids;
+    for (int i = 0; i < 16; ++i) {
+      api::Request request = Logged(Greedy("", 250));
+      request.prompt = api::RawPrompt{"The lighthouse keeper said: the storm, the storm, the"};
+      request.top_logprobs = 20;
+      request.params.temperature = 1;
+      request.params.top_k = 0;
+      request.params.top_p = 1;
+      request.params.seed = seed++;
+      ids.push_back(bench.Submit(std::move(request)));
+    }
+    for (const auto id : ids) {
+      const Outcome outcome = bench.Wait(id);
+      ASSERT_TRUE(outcome.finished);
+      accepted += outcome.finished->usage.draft.accepted();
+      for (const auto& delta : outcome.deltas) {
+        for (const auto& token : delta.logprobs) test.Add(token);
+      }
+    }
+  }
+  EXPECT_GT(accepted, kTokens / 100) << "guesses must have had a part in it";
+  EXPECT_LT(test.ChiSquare(), kChiSquareMax)
+      << "over " << test.tokens() << " tokens, " << accepted << " of them guessed";
+  std::printf("chi-square %.2f over %ld tokens, %ld of them guessed\n", test.ChiSquare(),
+              static_cast<long>(test.tokens()), static_cast<long>(accepted));
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafts, SampledWithGuesses, testing::Values("", kDemoDraft),
+                         [](const auto& draft) { return *draft.param == '\0' ? "OfTheText" : "OfAModel"; });
+
+TEST(DraftedByModel, ADraftOfAnotherVocabularyIsRefused) {
+  const auto model = Fixtures() / "models" / "lfm2";
+  if (!std::filesystem::exists(model)) GTEST_SKIP() << "needs the reference checkpoints";
+  const auto loaded = Load(kDemoModel, [](float, std::string_view) {}, {.draft = model});
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, api::ErrorCode::kBadModel);
+  EXPECT_NE(loaded.error().message.find("vocabulary"), std::string::npos) << loaded.error().message;
+}
+
+// Gemma 4's assistant reads the target's caches.
+TEST(DraftedByHead, EqualsWhatNobodyGuessed) {
+  const auto models = Fixtures() / "models";
+  if (!std::filesystem::exists(models / "gemma4_assistant"))
+    GTEST_SKIP() << "needs the reference checkpoints";
+  const std::string target = models / "gemma4_e";
+  Bench plain({.model = target, .model_stops = false});
+  Bench drafted({.model = target,
+                 .limits = {.cache_bytes = kPlenty, .draft_tokens = 3, .check_invariants_every = 1},
+                 .model_stops = false,
+                 .draft = models / "gemma4_assistant"});
+  std::vector<api::RequestId> ids;
+  for (int i = 0; i < 12; ++i) ids.push_back(drafted.Submit(Question(i)));
+  for (int i = 0; i < 12; ++i) {
+    const auto expected = plain.Ask(Question(i));
+    const auto got = drafted.Wait(ids[static_cast<size_t>(i)]);
+    EXPECT_EQ(got.logprobs(), expected.logprobs()) << i;
+    EXPECT_EQ(got.finished->context, expected.finished->context) << i;
+  }
+  EXPECT_GT(drafted.Stopped().stats().drafted, 0U);
+}
+
+// A copy of a checkpoint directory with random tensors for the layer that predicts one token further.
+std::filesystem::path WithPrediction(const std::filesystem::path& model) {
+  using Json = nlohmann::ordered_json;
+  const auto folder = OwnFolder();
+  std::filesystem::copy(model, folder, std::filesystem::copy_options::recursive);
+  const auto path = folder / "model.safetensors";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  std::string file;
+  {
+    std::ifstream in(path, std::ios::binary);
+    file.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  Json header = Json::parse(file.substr(8, header_bytes));
+  std::string data = file.substr(8 + header_bytes);
+  std::mt19937 random(9);
+  const auto add = [&](const std::string& name, const Json& shape) {
+    int64_t elements = 1;
+    for (const auto& size : shape) elements *= size.get<int64_t>();
+    const size_t begin = data.size();
+    for (int64_t i = 0; i < elements; ++i) {
+      const float value = (static_cast<float>(random() % 2001) - 1000) / 8000;
+      data.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
+  };
+  const Json hidden = header["model.norm.weight"]["shape"];
+  const Json tensors = header;
+  for (const auto& [name, tensor] : tensors.items()) {
+    constexpr std::string_view kLayer = "model.layers.3.";
+    if (name.starts_with(kLayer)) add("mtp.layers.0." + name.substr(kLayer.size()), tensor["shape"]);
+  }
+  for (const char* norm : {"mtp.norm", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden"}) {
+    add(std::string(norm) + ".weight", hidden);
+  }
+  add("mtp.fc.weight", {hidden[0], 2 * hidden[0].get<int64_t>()});
+  const std::string written = header.dump();
+  const uint64_t bytes = written.size();
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+  out << written << data;
+  return folder;
+}
+
+// Qwen3.5's own layer; its weights here are random, so most guesses are wrong.
+TEST(DraftedByLayer, EqualsWhatNobodyGuessed) {
+  const auto target = Fixtures() / "models" / "qwen3_5";
+  if (!std::filesystem::exists(target)) GTEST_SKIP() << "needs the reference checkpoints";
+  const auto with_layer = WithPrediction(target);
+  Bench plain({.model = target, .model_stops = false});
+  Bench drafted({.model = with_layer,
+                 .limits = {.prefill_tokens = 16,
+                            .cache_bytes = kPlenty,
+                            .draft_cache_bytes = kPlenty,
+                            .draft_tokens = 3,
+                            .check_invariants_every = 1},
+                 .model_stops = false});
+  std::vector<api::RequestId> ids;
+  for (int i = 0; i < 16; ++i) ids.push_back(drafted.Submit(Question(i)));
+  for (int i = 0; i < 16; ++i) {
+    const auto expected = plain.Ask(Question(i));
+    const auto got = drafted.Wait(ids[static_cast<size_t>(i)]);
+    EXPECT_EQ(got.logprobs(), expected.logprobs()) << i;
+    EXPECT_EQ(got.finished->context, expected.finished->context) << i;
+  }
+  // The same again begins behind a reused prefix, whose states nobody has.
+  EXPECT_EQ(drafted.Ask(Question(3)).logprobs(), plain.Ask(Question(3)).logprobs());
+  EXPECT_GT(drafted.Stopped().stats().drafted, 100U);
+  std::filesystem::remove_all(with_layer);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
