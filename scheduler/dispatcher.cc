@@ -6,9 +6,9 @@
 
 namespace quire::scheduler {
 
-Dispatcher::Dispatcher(boost::asio::any_io_executor executor, std::filesystem::path runner_binary,
+Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
                        Limits limits)
-    : impl_(std::make_shared<Impl>(std::move(executor), std::move(runner_binary), limits)) {}
+    : impl_(std::make_shared<Impl>(executor, std::move(runner_binary), limits)) {}
 
 Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
 
@@ -34,6 +34,11 @@ Awaitable<api::Result<std::unique_ptr<Converting>>> Dispatcher::Convert(api::ipc
 }
 
 std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }
+std::optional<api::Error> Dispatcher::Refusal() const { return impl_->Refusal(); }
+
+Counters Dispatcher::counters() const { return impl_->counters(); }
+
+bool Dispatcher::Stuck() const { return impl_->Stuck(); }
 
 Awaitable<void> Dispatcher::Drain(std::chrono::steady_clock::time_point deadline) {
   return Impl::Drain(impl_, deadline);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,10 +32,11 @@ using KeepAlive = std::chrono::nanoseconds;
 
 // A model as the store resolved it. Two specs with the same key share one runner.
 struct ModelSpec {
-  std::string key;               // the manifest's digest: another file means another runner
-  std::string name;              // shortest full name, for lists and logs ("quire-demo:latest")
-  std::filesystem::path path;    // weights: GGUF file or Hugging Face directory
-  std::string go_template = {};  // goes before the weights' own chat template; empty = none
+  std::string key;                        // the manifest's digest: another file means another runner
+  std::string name;                       // shortest full name, for lists and logs ("quire-demo:latest")
+  std::filesystem::path path;             // weights: GGUF file or Hugging Face directory
+  std::string go_template = {};           // goes before the weights' own chat template; empty = none
+  std::filesystem::path draft_path = {};  // a draft model's weights; empty = none
 };
 
 struct Limits {
@@ -43,8 +45,9 @@ struct Limits {
   int32_t model_queue_max = 0;  // of one model; < 1: no bound of its own
   std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = for ever
   int32_t default_num_ctx = 4096;
-  int32_t threads = 0;      // per runner; 0 = physical cores this process may use
-  int64_t cache_bytes = 0;  // per runner; 0 = by the machine's memory
+  int32_t threads = 0;       // per runner; 0 = physical cores this process may use
+  int64_t cache_bytes = 0;   // per runner; 0 = by the machine's memory
+  int64_t memory_bytes = 0;  // of all runners together; < 1: no bound
   bool reuse_prefixes = true;
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);   // <= 0 = never
   std::chrono::nanoseconds stall_timeout = std::chrono::seconds(8);  // without life or progress; <= 0 = never
@@ -59,11 +62,21 @@ struct Limits {
 struct LoadedModel {
   ModelSpec spec;
   api::ipc::ModelInfo info;
-  int32_t num_ctx = 0;     // context of the last request, tokens
-  int32_t running = 0;     // requests in flight
-  int64_t size_bytes = 0;  // weights and caches
+  int32_t num_ctx = 0;       // context of the last request, tokens
+  int32_t running = 0;       // requests in flight
+  int64_t size_bytes = 0;    // weights and caches
+  int64_t memory_bytes = 0;  // that its runner was allowed to take: scratch memory and tokenizer too
+  api::ipc::Beat beat;       // what the runner last said of itself
+  std::chrono::nanoseconds load_time{};
+  std::chrono::nanoseconds since_progress{};  // of the runner
   int runner_pid = 0;
   std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = for ever
+};
+
+// What happened since the start.
+struct Counters {
+  std::map<std::string, uint64_t> evictions;  // models that were ended, by reason
+  std::map<std::string, uint64_t> restarts;   // runners that died, by reason
 };
 
 // One request's event stream. Owned by the coroutine that serves the client; destroying it cancels the
@@ -91,7 +104,8 @@ class Converting {
 
 class Dispatcher {
  public:
-  Dispatcher(boost::asio::any_io_executor executor, std::filesystem::path runner_binary, Limits limits);
+  Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
+             Limits limits);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -116,6 +130,11 @@ class Dispatcher {
                                                               std::shared_ptr<const void> kept);
 
   std::vector<LoadedModel> Loaded() const;  // longest-lived first
+  Counters counters() const;
+  // A runner has shown no life or no progress for so long that it should have been replaced by now.
+  bool Stuck() const;
+  // What Submit() would answer at once, whatever is submitted; nothing while another request may wait.
+  std::optional<api::Error> Refusal() const;
 
   // Refuses new requests, waits for the running ones until `deadline`, then ends every runner and reaps it.
   Awaitable<void> Drain(std::chrono::steady_clock::time_point deadline);

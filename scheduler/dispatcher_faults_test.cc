@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "scheduler/dispatcher.h"
@@ -102,6 +103,17 @@ TEST_F(DispatcherFaultsTest, AStoppedRunnerIsReplaced) {
 TEST_F(DispatcherFaultsTest, ARunnerThatGoesRoundInCirclesIsReplaced) {
   limits().stall_timeout = milliseconds(1500);
   ExpectEndsTheRunner("circle", "ran without getting anywhere for 1.5 s");
+}
+
+// What the service manager's watchdog goes by.
+TEST_F(DispatcherFaultsTest, ARunnerThatShouldHaveBeenReplacedIsNoticed) {
+  limits().stall_timeout = milliseconds(1500);
+  auto answer = BeginReady(Spec("ok"), "stall");
+  EXPECT_FALSE(dispatcher().Stuck());
+  ASSERT_EQ(::kill(answer->runner_pid(), SIGSTOP), 0);
+  std::this_thread::sleep_for(milliseconds(4100));  // and nobody does anything about it
+  EXPECT_TRUE(dispatcher().Stuck());
+  loop().RunUntil([&] { return !dispatcher().Stuck(); });
 }
 
 TEST_F(DispatcherFaultsTest, ARunnerThatIsStoppedOnceGoesUnnoticed) {

@@ -106,6 +106,7 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                   .queue_max = limits.queue_max,
                   .default_keep_alive = limits.default_keep_alive,
                   .model_queue_max = limits.model_queue_max,
+                  .memory_bytes = limits.memory_bytes,
                   .trial_time = limits.trial_time,
                   .queue_timeout = limits.queue_timeout}),
       inspections_(executor, kInspectionsMax),
@@ -214,6 +215,7 @@ Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
 void Dispatcher::Impl::End(bool at_once) {
   closed_ = true;
   ended_ = true;
+  placement_.Close();
   plan_timer_.cancel();
   const auto pending = std::exchange(pending_, {});
   for (const auto& [id, waiter] : pending) {
@@ -242,6 +244,11 @@ void Dispatcher::Impl::Unload(const std::string& key) {
   AskForPlan();
 }
 
+std::optional<api::Error> Dispatcher::Impl::Refusal() const {
+  if (!placement_.Full()) return std::nullopt;
+  return api::Error{api::ErrorCode::kOverloaded, Placement::kBusy};
+}
+
 std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
   const auto now = Clock::now();
   std::vector<LoadedModel> models;
@@ -257,6 +264,10 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
     if (__builtin_add_overflow(model.info.weight_bytes, model.info.cache_bytes, &model.size_bytes)) {
       model.size_bytes = INT64_MAX;
     }
+    model.memory_bytes = runner->second->memory_bytes();
+    model.beat = runner->second->beat();
+    model.load_time = runner->second->load_time();
+    model.since_progress = Clock::now() - runner->second->alive_at();
     model.runner_pid = runner->second->pid();
     model.expires_at = WallClock(ready.expires_at, now);
     models.push_back(std::move(model));
@@ -266,6 +277,39 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
     return *a.expires_at > *b.expires_at;
   });
   return models;
+}
+
+Counters Dispatcher::Impl::counters() const {
+  const auto name = [](Placement::EndReason reason) {
+    switch (reason) {
+      case Placement::EndReason::kExpired:
+        return "expired";
+      case Placement::EndReason::kUnloaded:
+        return "unloaded";
+      case Placement::EndReason::kPlaces:
+        return "places";
+      case Placement::EndReason::kMemory:
+        return "memory";
+      case Placement::EndReason::kTooLarge:
+        return "too_large";
+      case Placement::EndReason::kCancelled:
+        return "cancelled";
+    }
+    return "";
+  };
+  Counters counters{.evictions = {}, .restarts = restarts_};
+  for (const auto& [reason, count] : placement_.ended()) counters.evictions[name(reason)] = count;
+  return counters;
+}
+
+// Twice the time after which it is replaced: what replaces it does not work either.
+bool Dispatcher::Impl::Stuck() const {
+  const auto patience = 2 * limits_.stall_timeout + std::chrono::seconds(1);
+  if (limits_.stall_timeout <= limits_.stall_timeout.zero()) return false;
+  return std::ranges::any_of(runners_, [&](const auto& entry) {
+    return !entry.second->ending() && entry.second->pid() != 0 &&
+           Clock::now() - entry.second->alive_at() > patience;
+  });
 }
 
 // ---- plans ----
@@ -289,9 +333,21 @@ void Dispatcher::Impl::CarryOutPlan() {
   }
   for (const Placement::Load& load : plan.load) StartRunner(load);
   for (const api::RequestId id : plan.admit) Admit(id);
+  for (const Placement::Grant& grant : plan.grant) runners_.at(grant.key)->Proceed(grant.cache_bytes);
   for (const api::RequestId id : plan.refuse) FailWith(id, Placement::Ending::kRefused, kPinned);
+  for (const Placement::TooLarge& one : plan.too_large) {
+    FailWith(one.id, Placement::Ending::kRefused, TooLarge(one.bytes));
+  }
   ArmTimer(plan.wake_at);
   requests_changed_.Notify();
+}
+
+api::Error Dispatcher::Impl::TooLarge(int64_t bytes) const {
+  const int64_t pinned = placement_.pinned_bytes();
+  std::string text = fmt::format("the model needs {} bytes of memory, and models may take {} bytes together",
+                                 bytes, limits_.memory_bytes);
+  if (pinned > 0) text += fmt::format(", of which those kept for ever (keep_alive < 0) have {}", pinned);
+  return {api::ErrorCode::kUnavailable, std::move(text)};
 }
 
 void Dispatcher::Impl::ArmTimer(std::optional<Placement::Time> wake_at) {
@@ -306,11 +362,16 @@ void Dispatcher::Impl::ArmTimer(std::optional<Placement::Time> wake_at) {
 
 void Dispatcher::Impl::StartRunner(const Placement::Load& load) {
   const auto waiter = pending_.find(load.first);
-  const ModelSpec& spec = waiter != pending_.end() ? waiter->second->spec : running_.at(load.first).spec;
+  const auto running = running_.find(load.first);
+  // Nobody asks for a pinned model that comes back by itself.
+  const ModelSpec& spec = waiter != pending_.end()    ? waiter->second->spec
+                          : running != running_.end() ? running->second.spec
+                                                      : last_use_.at(load.key).spec;
   auto runner = std::make_shared<ModelRunner>(
       host_,
-      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, limits_.threads, limits_.cache_bytes,
-                       limits_.reuse_prefixes, limits_.load_timeout, limits_.stall_timeout},
+      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, limits_.threads,
+                       limits_.cache_bytes, limits_.reuse_prefixes, limits_.load_timeout,
+                       limits_.stall_timeout},
       weak_from_this());
   runners_[load.key] = runner;
   runner->Start();
@@ -420,12 +481,21 @@ void Dispatcher::Impl::AnswerIfPending(api::RequestId id, const api::Error& erro
 
 // ---- runners ----
 
+void Dispatcher::Impl::OnMeasured(ModelRunner& runner, Placement::Need need) {
+  placement_.Measured(runner.key(), need);
+  AskForPlan();
+}
+
 void Dispatcher::Impl::OnLoaded(ModelRunner& runner) {
   placement_.LoadDone(runner.key(), Clock::now());
   AskForPlan();
 }
 
 void Dispatcher::Impl::OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) {
+  if (ending != Placement::Ending::kRefused) {
+    const bool killed = ending == Placement::Ending::kKilled;
+    ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
+  }
   for (const api::RequestId id : placement_.RunnerEnding(runner.key(), ending, Clock::now())) {
     FailWith(id, ending, why);
   }
@@ -434,7 +504,7 @@ void Dispatcher::Impl::OnEnding(ModelRunner& runner, Placement::Ending ending, c
 
 void Dispatcher::Impl::OnGone(ModelRunner& runner) {
   placement_.RunnerGone(runner.key());
-  last_use_.erase(runner.key());
+  if (!placement_.WantedBack(runner.key())) last_use_.erase(runner.key());
   runners_.erase(runner.key());
   AskForPlan();
 }

@@ -50,6 +50,9 @@ class Dispatcher::Impl : public ModelRunner::Owner,
 
   void Unload(const std::string& key);
   std::vector<LoadedModel> Loaded() const;
+  Counters counters() const;
+  bool Stuck() const;
+  std::optional<api::Error> Refusal() const;
   // Refuses everything from now on, fails what waits or runs, and ends every runner.
   void End(bool at_once);
 
@@ -95,6 +98,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   static Awaitable<api::Result<void>> Await(Self self, std::shared_ptr<Pending> pending,
                                             std::optional<KeepAlive> keep_alive);
 
+  void OnMeasured(ModelRunner& runner, Placement::Need need) override;
   void OnLoaded(ModelRunner& runner) override;
   void OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) override;
   void OnGone(ModelRunner& runner) override;
@@ -115,6 +119,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void FailWith(api::RequestId id, Placement::Ending ending, const api::Error& why);
   void Answer(Pending& pending, api::Result<std::unique_ptr<Generation>> answer);
   void AnswerIfPending(api::RequestId id, const api::Error& error);
+  api::Error TooLarge(int64_t bytes) const;
   void ArmTimer(std::optional<Placement::Time> wake_at);
   bool Busy() const {
     return placement_.requests() > 0 || !inspections_.running.empty() || !conversions_.running.empty();
@@ -129,7 +134,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     ModelSpec spec;
     int32_t num_ctx = 0;
   };
-  std::map<std::string, LastUse> last_use_;  // by key, of loaded models
+  std::map<std::string, LastUse> last_use_;  // by key, of models that are loaded or come back by themselves
   std::unordered_map<api::RequestId, std::shared_ptr<Pending>> pending_;
   std::unordered_map<api::RequestId, Running> running_;
   Refusals refusals_;
@@ -137,6 +142,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   OneShots conversions_;
   Signal requests_changed_;  // notified with every plan, for Drain
   boost::asio::steady_timer plan_timer_;
+  std::map<std::string, uint64_t> restarts_;  // by reason
   uint64_t ids_ = 0;
   bool plan_asked_ = false;
   bool closed_ = false;  // draining or ended: nothing new

@@ -60,13 +60,13 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
 
 // Returns why the runner is to end.
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
-  const Time start = Clock::now();
   std::optional<End> failed = co_await LoadModel();
   if (stop_reason_) co_return End{Placement::Ending::kRefused, *stop_reason_};
   if (failed) co_return *std::move(failed);
   state_ = State::kLoaded;
-  spdlog::info("loaded model={} runner_pid={} load_ms={:.1f}", job_.name, pid(),
-               std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  spdlog::info("loaded model={} runner_pid={} load_ms={:.1f} memory_bytes={} cache_bytes={}", job_.name,
+               pid(), std::chrono::duration<double, std::milli>(load_time_).count(), memory_bytes(),
+               cache_granted_);
   if (const auto owner = owner_.lock()) owner->OnLoaded(*this);
   std::optional<End> stalled;
   while (!over() && !stop_asked() && !stalled) stalled = co_await Watch(Time::max());
@@ -79,10 +79,8 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
 
 // Nothing when the model is loaded or the session was stopped.
 boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel() {
-  const auto timeout = job_.load_timeout;
   const Time start = Clock::now();
-  const bool bounded = timeout > timeout.zero() && timeout < Time::max() - start;
-  const Time deadline = bounded ? start + timeout : Time::max();
+  const Time deadline = LoadDeadline(start);
   heard_at_ = start;
   const auto refused = [](api::Error why) { return End{Placement::Ending::kRefused, std::move(why)}; };
   // A program takes its time to start on a busy machine.
@@ -95,17 +93,26 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
   if (hangs) co_return End{Placement::Ending::kKilled, std::move(opened).error()};
   if (!opened) co_return refused(std::move(opened).error());
 
-  state_ = State::kLoading;
+  state_ = State::kMeasuring;
   Send(api::ipc::LoadModel{.path = job_.path.string(),
                            .num_ctx = 0,
                            .threads = job_.threads,
                            .cache_bytes = job_.cache_bytes,
                            .reuse_prefixes = job_.reuse_prefixes,
-                           .go_template = job_.go_template});
-  const auto answered = [this] { return state_ != State::kLoading || load_failure_; };
+                           .go_template = job_.go_template,
+                           .draft_path = job_.draft_path.string()});
+  auto failed = co_await AwaitLoaded(start);
+  load_time_ = Clock::now() - start - waited_;
+  co_return failed;
+}
+
+// Until the runner has answered LoadModel. Nothing when it has loaded the model or was stopped.
+boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded(Time start) {
+  const auto refused = [](api::Error why) { return End{Placement::Ending::kRefused, std::move(why)}; };
+  const auto answered = [this] { return state_ == State::kLoaded || load_failure_; };
   std::optional<End> stalled;
-  while (!answered() && !over() && !stop_asked() && !stalled && Clock::now() < deadline) {
-    stalled = co_await Watch(deadline);
+  while (!answered() && !over() && !stop_asked() && !stalled && Clock::now() < LoadDeadline(start)) {
+    stalled = co_await Watch(LoadDeadline(start));
   }
   if (over() && !answered()) {
     End died = co_await Died(fmt::format("the model runner ended while it loaded {}: ", job_.name));
@@ -114,10 +121,20 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
   if (load_failure_) co_return refused(*load_failure_);
   if (state_ == State::kLoaded || stop_asked()) co_return std::nullopt;
   if (stalled) co_return stalled;
-  const auto seconds = std::chrono::duration<double>(timeout).count();
+  const auto seconds = std::chrono::duration<double>(job_.load_timeout).count();
   co_return refused(
       {api::ErrorCode::kUnavailable, fmt::format("loading {} took longer than {} s", job_.name, seconds)});
 }
+
+// The time that it waits for others to make room is not the load's.
+RunnerSession::Time ModelRunner::LoadDeadline(Time start) const {
+  const auto timeout = job_.load_timeout;
+  if (state_ == State::kMeasured || timeout <= timeout.zero()) return Time::max();
+  if (timeout > Time::max() - start - waited_) return Time::max();
+  return start + std::chrono::duration_cast<Time::duration>(timeout + waited_);
+}
+
+int64_t ModelRunner::memory_bytes() const { return cache_granted_ > 0 ? need_.fixed + cache_granted_ : 0; }
 
 // SIGKILL is the operator's or the kernel's, SIGTERM and the like a person's: no request does that.
 Placement::Ending ModelRunner::EndingOf() const {
@@ -135,7 +152,7 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {
 
 RunnerSession::Time ModelRunner::StalledAt() const {
   const auto timeout = job_.stall_timeout;
-  const Time since = state_ == State::kLoaded ? std::min(heard_at_, moved_at_) : heard_at_;
+  const Time since = alive_at();
   if (timeout <= timeout.zero() || timeout > Time::max() - since) return Time::max();
   return since + std::chrono::duration_cast<Time::duration>(timeout);
 }
@@ -148,6 +165,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
   // Frames that came while this process itself did not run are read first.
   co_await changed().Wait(Clock::now() + kReadingTime);
   if (Clock::now() < StalledAt() || over() || stop_asked()) co_return std::nullopt;
+  stalled_ = true;
   const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
   const bool silent = Clock::now() - heard_at_ > job_.stall_timeout / 2;
   co_return End{silent ? Placement::Ending::kKilled : Placement::Ending::kCrashed,
@@ -203,13 +221,15 @@ bool ModelRunner::Cancel(api::RequestId id) {
 api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
   heard_at_ = Clock::now();
   if (const auto* beat = std::get_if<api::ipc::Beat>(&message)) {
-    if (std::exchange(progress_, beat->progress) != beat->progress) moved_at_ = heard_at_;
+    if (beat->progress != beat_.progress) moved_at_ = heard_at_;
+    beat_ = *beat;
     return {};
   }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
+  if (const auto* need = std::get_if<api::ipc::Need>(&message)) return OnNeed(*need);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
   if (auto* failed = std::get_if<api::ipc::LoadFailed>(&message)) {
-    if (state_ != State::kLoading || load_failure_) return Breach("LoadFailed without a load");
+    if (!Loads() || load_failure_) return Breach("LoadFailed without a load");
     if (failed->error.message.size() > kErrorBytesMax) return Breach("an error of endless length");
     load_failure_ = std::move(failed->error);
     changed().Notify();
@@ -219,6 +239,35 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return {};
   }
   return Breach("a frame that nobody asked for");
+}
+
+api::Result<void> ModelRunner::OnNeed(const api::ipc::Need& need) {
+  if (state_ != State::kMeasuring || load_failure_) return Breach("Need without a load");
+  constexpr int64_t kMost = int64_t{1} << 60;
+  for (const int64_t bytes :
+       {need.weight_bytes, need.cache_bytes, need.cache_least_bytes, need.scratch_bytes}) {
+    if (bytes < 0 || bytes > kMost) return Breach("a size in Need that no model has");
+  }
+  if (need.cache_least_bytes < 1 || need.cache_least_bytes > need.cache_bytes) {
+    return Breach("Need without a size for caches");
+  }
+  need_ = {.fixed = need.weight_bytes + need.scratch_bytes,
+           .cache = need.cache_bytes,
+           .cache_least = need.cache_least_bytes};
+  state_ = State::kMeasured;
+  measured_at_ = Clock::now();
+  changed().Notify();
+  if (const auto owner = owner_.lock()) owner->OnMeasured(*this, need_);
+  return {};
+}
+
+void ModelRunner::Proceed(int64_t cache_bytes) {
+  if (state_ != State::kMeasured) return;
+  waited_ = Clock::now() - measured_at_;
+  cache_granted_ = cache_bytes;
+  state_ = State::kLoading;
+  Send(api::ipc::Proceed{.cache_bytes = cache_bytes});
+  changed().Notify();
 }
 
 api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {

@@ -14,8 +14,7 @@ std::optional<Placement::Time> Placement::ExpiresAt(const Model& model, Time idl
 
 api::Result<void> Placement::Arrive(api::RequestId id, const std::string& key,
                                     std::optional<KeepAlive> keep_alive, Time now) {
-  const bool full = waiting_ >= std::max(options_.queue_max, 1);
-  if (full || (options_.model_queue_max > 0 && QueuedFor(key) >= options_.model_queue_max)) {
+  if (Full() || (options_.model_queue_max > 0 && QueuedFor(key) >= options_.model_queue_max)) {
     return api::Fail(api::ErrorCode::kOverloaded, kBusy);
   }
   Request request{.key = key, .keep_alive = keep_alive};
@@ -76,7 +75,7 @@ void Placement::TakeOut(api::RequestId id, Time now) {
     std::erase(model.waiting, id);
   }
   Forget(id);
-  if (model.state == State::kWanted && model.waiting.empty()) models_.erase(place);
+  if (model.state == State::kWanted && model.waiting.empty() && !model.wanted_back) models_.erase(place);
 }
 
 void Placement::Measured(const std::string& key, Need need) {
@@ -95,6 +94,7 @@ void Placement::LoadDone(const std::string& key, Time now) {
     model.keep_alive = options_.default_keep_alive;
     model.pinned = false;
   }
+  model.wanted_back = false;
   model.idle_since = now;
   model.last_use = ++uses_;
 }
@@ -144,6 +144,9 @@ std::vector<api::RequestId> Placement::RunnerEnding(const std::string& key, Endi
       again.push_back(id);
     }
   }
+  // What its operator pinned comes back by itself; a file that cannot be loaded any more does not.
+  const bool was_pinned = model.pinned && (model.state == State::kReady || model.wanted_back);
+  model.wanted_back = was_pinned && !model.unload_asked && ending != Ending::kRefused && !closed_;
   std::ranges::sort(again);
   model.waiting.insert(model.waiting.begin(), again.begin(), again.end());
   model.running = 0;
@@ -158,12 +161,13 @@ std::vector<api::RequestId> Placement::RunnerEnding(const std::string& key, Endi
 void Placement::RunnerGone(const std::string& key) {
   const auto found = models_.find(key);
   if (found == models_.end()) return;
-  if (found->second.waiting.empty()) {
+  if (found->second.waiting.empty() && !found->second.wanted_back) {
     models_.erase(found);
     return;
   }
   Model wanted;
   wanted.waiting = std::move(found->second.waiting);
+  wanted.wanted_back = found->second.wanted_back;
   if (deaths_.contains(key)) {
     wanted.revived = true;
     wanted.keep_alive = found->second.keep_alive;
@@ -178,13 +182,23 @@ void Placement::Unload(const std::string& key) {
   if (found->second.state == State::kLoading || found->second.state == State::kReady) {
     found->second.unload_asked = true;
   }
+  found->second.wanted_back = false;
+  if (found->second.state == State::kWanted && found->second.waiting.empty()) models_.erase(found);
+}
+
+void Placement::Close() {
+  closed_ = true;
+  for (auto& [key, model] : models_) model.wanted_back = false;
+  std::erase_if(models_, [](const auto& entry) {
+    return entry.second.state == State::kWanted && entry.second.waiting.empty();
+  });
 }
 
 // ---- decisions ----
 
 // The first request of models in order of their first requests.
 api::RequestId Placement::OldestOf(const std::vector<Models::iterator>& models) {
-  return models.empty() ? api::RequestId{UINT64_MAX} : models.front()->second.waiting.front();
+  return models.empty() ? kNobody : FirstOf(models.front()->second);
 }
 
 Placement::Plan Placement::NextPlan(Time now) {
@@ -258,7 +272,8 @@ void Placement::Admit(Models::iterator place, Time now, Plan& plan) {
   }
 }
 
-void Placement::End(Models::iterator model, Plan& plan) {
+void Placement::End(Models::iterator model, Plan& plan, EndReason reason) {
+  ++ended_[reason];
   model->second.state = State::kEnding;
   plan.end.push_back(model->first);
 }
@@ -268,12 +283,16 @@ void Placement::End(Models::iterator model, Plan& plan) {
 void Placement::EndUnused(Time now, Plan& plan) {
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
-    if (m.state == State::kLoading && m.waiting.empty()) End(model, plan);
+    if (m.state == State::kLoading && m.waiting.empty() && !m.wanted_back) {
+      End(model, plan, EndReason::kCancelled);
+    }
     if (m.state != State::kReady || m.running > 0) continue;
     const std::optional<Time> expires_at = ExpiresAt(m, m.idle_since);
     const bool expired = m.waiting.empty() && expires_at && *expires_at <= now;
     const bool owed = m.fresh && !m.waiting.empty();
-    if (expired || (m.unload_asked && !owed)) End(model, plan);
+    if (expired || (m.unload_asked && !owed)) {
+      End(model, plan, m.unload_asked ? EndReason::kUnloaded : EndReason::kExpired);
+    }
   }
 }
 
@@ -289,7 +308,7 @@ std::vector<Placement::Models::iterator> Placement::Wanted(Time now, Plan& plan)
       wanted.push_back(model);
     }
   }
-  std::ranges::sort(wanted, {}, [](Models::iterator model) { return model->second.waiting.front(); });
+  std::ranges::sort(wanted, {}, [](Models::iterator model) { return FirstOf(model->second); });
   return wanted;
 }
 
@@ -309,10 +328,10 @@ void Placement::Place(const std::vector<Models::iterator>& wanted, Plan& plan) {
     if (free > 0) {
       --free;
       model->second.state = State::kLoading;
-      plan.load.push_back(Load{model->first, model->second.waiting.front()});
+      plan.load.push_back(Load{model->first, FirstOf(model->second)});
     } else if (coming > 0) {
       --coming;
-    } else if (MakeRoom(plan)) {
+    } else if (MakeRoom(plan, EndReason::kPlaces)) {
       may_come = true;
     } else if (!may_come) {
       Refuse(model, plan);
@@ -322,7 +341,7 @@ void Placement::Place(const std::vector<Models::iterator>& wanted, Plan& plan) {
 
 // Ends the least recently used idle model, or makes the least recently used busy one yield. False: there is
 // none.
-bool Placement::MakeRoom(Plan& plan) {
+bool Placement::MakeRoom(Plan& plan, EndReason reason) {
   auto victim = models_.end();
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
@@ -332,7 +351,7 @@ bool Placement::MakeRoom(Plan& plan) {
   }
   if (victim == models_.end()) return false;
   victim->second.yielding = true;
-  if (victim->second.running == 0) End(victim, plan);
+  if (victim->second.running == 0) End(victim, plan, reason);
   return true;
 }
 
@@ -364,7 +383,7 @@ std::vector<Placement::Models::iterator> Placement::Measured() {
     const Model& m = model->second;
     if (m.state == State::kLoading && m.need && !m.granted) measured.push_back(model);
   }
-  std::ranges::sort(measured, {}, [](Models::iterator model) { return model->second.waiting.front(); });
+  std::ranges::sort(measured, {}, [](Models::iterator model) { return FirstOf(model->second); });
   return measured;
 }
 
@@ -390,7 +409,8 @@ bool Placement::GrantTo(Models::iterator place, Plan& plan) {
   const int64_t enough = need.fixed + std::max(need.cache_least, need.cache / 4);
   if (enough <= free) return grant(std::min(need.cache, free - need.fixed));
   int64_t coming = Granted(/*leaving_only=*/true);
-  while (enough > free + coming && MakeRoom(plan)) coming = Granted(/*leaving_only=*/true);
+  while (enough > free + coming && MakeRoom(plan, EndReason::kMemory))
+    coming = Granted(/*leaving_only=*/true);
   const bool loading = std::ranges::any_of(models_, [](const auto& entry) {
     return entry.second.state == State::kLoading && entry.second.granted;
   });
@@ -402,11 +422,23 @@ bool Placement::GrantTo(Models::iterator place, Plan& plan) {
     Forget(id);
   }
   model.waiting.clear();
-  End(place, plan);
+  model.wanted_back = false;
+  End(place, plan, EndReason::kTooLarge);
   return true;
 }
 
 // ---- views ----
+
+bool Placement::WantedBack(const std::string& key) const {
+  const auto found = models_.find(key);
+  return found != models_.end() && found->second.wanted_back;
+}
+
+int64_t Placement::pinned_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [key, model] : models_) bytes += model.pinned ? model.granted.value_or(0) : 0;
+  return bytes;
+}
 
 std::vector<Placement::Ready> Placement::ReadyModels(Time now) const {
   std::vector<Ready> ready;
@@ -422,7 +454,7 @@ std::string Placement::CheckInvariants() const {
   int64_t placed_requests = 0;
   for (const auto& [key, model] : models_) {
     if (model.state != State::kWanted) ++places;
-    if (model.state == State::kWanted && model.waiting.empty())
+    if (model.state == State::kWanted && model.waiting.empty() && !model.wanted_back)
       return "model " + key + " is wanted by nobody";
     if (model.state != State::kReady && model.running != 0)
       return "model " + key + " runs without being ready";

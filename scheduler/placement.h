@@ -10,6 +10,7 @@
 //  - a model that has requests let through is never ended by a plan;
 //  - of the requests whose runner died under them, one at a time is let through again, beside those that have
 //    shown since that they do no harm (but for trial_time at most): who ends the next runner is then known.
+// A pinned model whose runner dies is loaded again though nobody asks for it, with a pause that grows.
 // Nothing waits for ever: a model that must make room lets no further request through, so it falls idle after
 // the requests it already has; and when no model could ever make room, the request is refused at once.
 #pragma once
@@ -33,7 +34,8 @@ class Placement {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr const char* kBusy = "server busy, please try again.  maximum pending requests exceeded";
-  using KeepAlive = std::chrono::nanoseconds;  // negative = for ever, zero = not at all
+  using KeepAlive = std::chrono::nanoseconds;           // negative = for ever, zero = not at all
+  static constexpr api::RequestId kNobody{UINT64_MAX};  // younger than everybody
 
   struct Options {
     int32_t models_max = 3;   // < 1 counts as 1
@@ -71,7 +73,7 @@ class Placement {
 
   struct Load {
     std::string key;
-    api::RequestId first;  // the oldest request that waits for it
+    api::RequestId first;  // the oldest request that waits for it; kNobody: it is pinned and its runner died
   };
 
   // Decisions already taken: the caller must carry out every one of them.
@@ -84,6 +86,16 @@ class Placement {
     std::vector<TooLarge> too_large;     // forgotten: there is not the memory, and never will be
     std::vector<api::RequestId> expire;  // forgotten: no runner took them up within queue_timeout
     std::optional<Time> wake_at;         // plan again at this time even if nothing happens
+  };
+
+  // Why a plan ended a model.
+  enum class EndReason : uint8_t {
+    kExpired,    // nobody used it for as long as it was to stay
+    kUnloaded,   // asked for by name
+    kPlaces,     // another model needed its place
+    kMemory,     // or its memory
+    kTooLarge,   // there will never be the memory for it
+    kCancelled,  // nobody waited for it any more
   };
 
   // A loaded model as lists show it.
@@ -102,6 +114,8 @@ class Placement {
   // is. kOverloaded when queue_max requests already wait.
   api::Result<void> Arrive(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
                            Time now);
+  // queue_max requests already wait.
+  bool Full() const { return waiting_ >= std::max(options_.queue_max, 1); }
   // The runner took the request up: it waits no more.
   void Start(api::RequestId id);
   // The runner computed something for it: it did not end the runner, as it may have ended the one before.
@@ -119,13 +133,18 @@ class Placement {
   // Ends the model once the requests it has have ended; later ones get a new runner. Unknown keys are
   // ignored.
   void Unload(const std::string& key);
+  // From now on nothing is loaded that nobody asks for.
+  void Close();
 
   // ---- decisions and views ----
 
   [[nodiscard]] Plan NextPlan(Time now);
 
   std::vector<Ready> ReadyModels(Time now) const;
-  int32_t waiting() const { return waiting_; }  // requests no runner has taken up
+  int32_t waiting() const { return waiting_; }    // requests no runner has taken up
+  bool WantedBack(const std::string& key) const;  // it is going to be loaded though nobody asks
+  int64_t pinned_bytes() const;                   // granted to pinned models
+  const std::map<EndReason, uint64_t>& ended() const { return ended_; }
   int32_t requests() const { return static_cast<int32_t>(requests_.size()); }
   // Empty if all invariants hold, else the first that does not. For tests.
   std::string CheckInvariants() const;
@@ -145,6 +164,7 @@ class Placement {
     bool pinned = false;
     bool fresh = false;         // loaded since the last plan: everyone who waited gets through
     bool revived = false;       // its runner died: what was said of its stay holds for the next
+    bool wanted_back = false;   // pinned, and its runner died: it is loaded though nobody waits
     bool unload_asked = false;  // lets nothing through, ends when idle
     bool yielding = false;      // the same, to make room; decided anew by every plan
     std::optional<api::RequestId>
@@ -172,6 +192,9 @@ class Placement {
   using Models = std::map<std::string, Model>;
 
   static bool Idle(const Model& model) { return model.running == 0 && model.waiting.empty(); }
+  static api::RequestId FirstOf(const Model& model) {
+    return model.waiting.empty() ? kNobody : model.waiting.front();
+  }
   static std::optional<Time> ExpiresAt(const Model& model, Time idle_since);
 
   void Forget(api::RequestId id);
@@ -186,11 +209,11 @@ class Placement {
   bool GrantTo(Models::iterator model, Plan& plan);
   int64_t Granted(bool leaving_only) const;
   void Admit(Models::iterator model, Time now, Plan& plan);
-  void End(Models::iterator model, Plan& plan);
+  void End(Models::iterator model, Plan& plan, EndReason reason);
   void EndUnused(Time now, Plan& plan);
   std::vector<Models::iterator> Wanted(Time now, Plan& plan);
   void Place(const std::vector<Models::iterator>& wanted, Plan& plan);
-  bool MakeRoom(Plan& plan);
+  bool MakeRoom(Plan& plan, EndReason reason);
   void Refuse(Models::iterator model, Plan& plan);
   int32_t QueuedFor(const std::string& key) const;
 
@@ -204,7 +227,9 @@ class Placement {
   std::unordered_map<api::RequestId, Request> requests_;
   std::map<std::string, Deaths> deaths_;  // by key
   int32_t waiting_ = 0;
+  std::map<EndReason, uint64_t> ended_;
   uint64_t uses_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace quire::scheduler

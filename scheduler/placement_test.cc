@@ -407,6 +407,62 @@ TEST_F(PlacementTest, AModelWhoseRunnerDiedStaysAsLongAsWasAsked) {
   EXPECT_EQ(placement().ReadyModels(kStart).at(0).expires_at, std::nullopt);
 }
 
+TEST_F(PlacementTest, APinnedModelWhoseRunnerDiesIdleIsLoadedAgain) {
+  Make(1);
+  LoadWith(1, "a", kForEver);
+  placement().Leave(Id(1), kStart);
+  Time now = kStart;
+  for (int deaths = 1; deaths < 12; ++deaths) {
+    EXPECT_THAT(placement().RunnerEnding("a", Ending::kCrashed, now), IsEmpty());
+    placement().RunnerGone("a");
+    auto plan = Plan(now);
+    if (deaths > 1) {
+      EXPECT_THAT(plan.load, IsEmpty());
+      ASSERT_TRUE(plan.wake_at);
+      EXPECT_LE(*plan.wake_at - now, seconds(33));
+      now = *plan.wake_at;
+      plan = Plan(now);
+    }
+    ASSERT_THAT(LoadsOf(plan), ElementsAre("a"));
+    EXPECT_EQ(plan.load[0].first, Placement::kNobody);
+    EXPECT_THAT(Plan(now).end, IsEmpty()) << "though nobody waits";
+    if (deaths % 2 != 0) continue;  // it dies while it loads, too
+    placement().LoadDone("a", now);
+    EXPECT_THAT(Plan(now).end, IsEmpty());
+    EXPECT_EQ(placement().ReadyModels(now).at(0).expires_at, std::nullopt);
+  }
+}
+
+TEST_F(PlacementTest, APinnedModelThatCannotBeLoadedAnyMoreIsForgotten) {
+  Make(1);
+  LoadWith(1, "a", kForEver);
+  placement().Leave(Id(1), kStart);
+  (void)placement().RunnerEnding("a", Ending::kKilled, kStart);
+  placement().RunnerGone("a");
+  ASSERT_THAT(LoadsOf(Plan()), ElementsAre("a"));
+  (void)placement().RunnerEnding("a", Ending::kRefused, kStart);
+  placement().RunnerGone("a");
+  EXPECT_THAT(Plan(kStart + hours(1)).load, IsEmpty());
+  EXPECT_FALSE(placement().WantedBack("a"));
+}
+
+TEST_F(PlacementTest, UnloadingAPinnedModelThatIsToComeBackEndsIt) {
+  Make(1);
+  for (const bool close : {false, true}) {
+    LoadWith(close ? 2 : 1, "a", kForEver);
+    placement().Leave(Id(close ? 2 : 1), kStart);
+    (void)placement().RunnerEnding("a", Ending::kKilled, kStart);
+    if (close) {
+      placement().Close();
+      placement().RunnerGone("a");
+    } else {
+      placement().RunnerGone("a");
+      placement().Unload("a");
+    }
+    EXPECT_THAT(Plan(kStart + hours(1)).load, IsEmpty());
+  }
+}
+
 // ---- waiting ----
 
 TEST_F(PlacementTest, TheQueueOfOneModelIsBounded) {
@@ -542,13 +598,19 @@ class Simulation {
     for (const Placement::TooLarge& one : plan.too_large) ASSERT_EQ(waiting_.erase(one.id), 1U);
     for (const Placement::Load& load : plan.load) {
       ASSERT_FALSE(loading_.contains(load.key) || ready_.contains(load.key) || ending_.contains(load.key));
-      ASSERT_TRUE(waiting_.contains(load.first));
+      ASSERT_TRUE(waiting_.contains(load.first) || pinned_.contains(load.key));
       loading_.insert(load.key);
     }
     ASSERT_LE(std::ssize(loading_) + std::ssize(ready_) + std::ssize(ending_), models_max_);
     for (const RequestId id : plan.admit) {
       ASSERT_TRUE(ready_.contains(waiting_.at(id)));
       const std::string key = waiting_.at(id);
+      if (const auto said = keep_alive_.find(id);
+          said != keep_alive_.end() && said->second < KeepAlive::zero()) {
+        pinned_.insert(key);
+      } else if (said != keep_alive_.end()) {
+        pinned_.erase(key);
+      }
       if (suspects_.contains(id)) {
         ASSERT_TRUE(!tried_.contains(key) || tried_.at(key) <= now_) << "two suspects at once";
         tried_[key] = now_ + Placement::Options().trial_time;
@@ -589,6 +651,7 @@ class Simulation {
     std::optional<KeepAlive> keep_alive;
     if (Below(4) == 0) keep_alive = seconds(Below(4) - 1);
     if (placement_.Arrive(id, key, keep_alive, now_)) waiting_[id] = key;
+    if (keep_alive) keep_alive_[id] = *keep_alive;
   }
   void FinishOne() {
     if (running_.empty()) return;
@@ -669,6 +732,8 @@ class Simulation {
   uint64_t ids_ = 0;
   std::map<RequestId, std::string> waiting_, running_;
   std::set<std::string> loading_, granted_, ready_, ending_;
+  std::map<RequestId, KeepAlive> keep_alive_;  // what requests said
+  std::set<std::string> pinned_;
   std::set<RequestId> suspects_;
   std::map<std::string, Time> tried_;  // by model: until when the next suspect has to wait
 };

@@ -3,8 +3,9 @@
 // By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
 // "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
-// after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL. The same names with
-// "-inspect" for inspections. Any other name loads. By the raw prompt's text: see Serve().
+// after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N
+// bytes beside its caches, "unmeasured" loads without asking. The same names with "-inspect" for inspections.
+// Any other name loads. By the raw prompt's text: see Serve().
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -102,9 +103,9 @@ class FakeRunner {
   void Say(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
   void Tell(RequestId id, quire::api::Event event) { Say(ipc::RequestEvent{id, std::move(event)}); }
   void Delta(RequestId id, std::string text) {
-    quire::api::TextDelta delta{.text = std::move(text), .logprobs = {}, .tokens = 1};
-    delta.token_ids = {7};
-    Tell(id, std::move(delta));
+    ipc::RequestEvent event{id, quire::api::TextDelta{.text = std::move(text), .logprobs = {}, .tokens = 1}};
+    std::get<quire::api::TextDelta>(event.event).token_ids.push_back(7);
+    Say(event);
   }
 
   void On(const ipc::LoadModel& load) {
@@ -118,7 +119,16 @@ class FakeRunner {
     if (mode == "fail-load") {
       return Say(ipc::LoadFailed{{quire::api::ErrorCode::kBadModel, "model.gguf: truncated tensor"}});
     }
-    if (mode == "gate-load") PassGate(path.parent_path() / "gate");
+    ipc::Need need{.weight_bytes = 1000, .scratch_bytes = 0, .cache_bytes = 234, .cache_least_bytes = 34};
+    if (mode.starts_with("need-")) need.weight_bytes = std::stoll(mode.substr(5));
+    path_ = path;
+    if (mode == "unmeasured") return On(ipc::Proceed{.cache_bytes = 234});
+    Say(need);
+  }
+
+  void On(const ipc::Proceed& proceed) {
+    const std::string mode = path_.filename();
+    if (mode == "gate-load") PassGate(path_.parent_path() / "gate");
     if (mode == "stubborn") {
       stubborn_ = true;
       ::signal(SIGTERM, SIG_IGN);
@@ -129,7 +139,7 @@ class FakeRunner {
     loaded.info.context_length = 8192;
     loaded.info.num_ctx = 8192;
     loaded.info.weight_bytes = 1000;
-    loaded.info.cache_bytes = 234;
+    loaded.info.cache_bytes = proceed.cache_bytes;
     Say(loaded);
     if (mode == "dud") std::exit(4);
   }
@@ -250,6 +260,7 @@ class FakeRunner {
 
   const int fd_;
   const std::string name_;
+  std::filesystem::path path_;  // of the model
   ipc::FrameReader frames_;
   std::map<RequestId, Answer> answers_;
   bool stubborn_ = false;

@@ -78,6 +78,11 @@ class IoLoop {
     context_->restart();
     context_->poll();
   }
+  // Everything that happens in this time.
+  void RunFor(std::chrono::milliseconds time) {
+    context_->restart();
+    context_->run_for(time);
+  }
   // Destroys every coroutine where it stands.
   void Destroy() { context_.reset(); }
 
