@@ -64,7 +64,7 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
   }
   const KeyLimits& limits = key->limits;
   if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
-    return Admitted{.name = key->name, .place = {}};
+    return Admitted{.name = key->name, .weight = limits.weight, .place = {}};
 
   std::shared_ptr<Use>& use = uses_[key->name];
   if (!use) use = std::make_shared<Use>();
@@ -84,7 +84,7 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
     }
     use->allowance -= 1;
   }
-  return Admitted{.name = key->name, .place = Place(use)};
+  return Admitted{.name = key->name, .weight = limits.weight, .place = Place(use)};
 }
 
 }  // namespace quire::server

@@ -37,6 +37,7 @@ class AccessControl {
   };
   struct Admitted {
     std::string name;  // of the key; empty where none is needed
+    int32_t weight = 1;
     Place place;
   };
   struct Refusal {

@@ -23,6 +23,7 @@ class Backend {
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
+  virtual std::optional<api::Error> Refusal() const = 0;
 };
 
 class DispatcherBackend : public Backend {
@@ -47,6 +48,7 @@ class DispatcherBackend : public Backend {
     return dispatcher_.Convert(std::move(request), std::move(kept));
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
+  std::optional<api::Error> Refusal() const override { return dispatcher_.Refusal(); }
 
  private:
   scheduler::Dispatcher& dispatcher_;

@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWeights = "quire-demo-F16.gguf";
+constexpr const char* kDraft = "quire-demo-draft-Q8_0.gguf";
 constexpr const char* kMarker = ".quire-bundled";
 constexpr const char* kLicense = "LICENSE";
 constexpr const char* kInstalled = "/usr/share/quire/models";
@@ -42,6 +43,8 @@ api::Result<void> RegisterBundled(ModelStore& store, const fs::path& models_dir)
   const auto stored = store.Find(model.name);
   if (!stored && stored.error().code == api::ErrorCode::kNotFound) {
     model.gguf = models_dir / kWeights;
+    std::error_code ignored;
+    if (fs::is_regular_file(models_dir / kDraft, ignored)) model.draft_gguf = models_dir / kDraft;
     model.details = {.format = "gguf",
                      .family = "lfm2",
                      .families = {"lfm2"},

@@ -29,6 +29,7 @@
 #include "server/http_server.h"
 #include "server/journal.h"
 #include "server/listen_plan.h"
+#include "server/memory_budget.h"
 #include "server/metrics.h"
 #include "server/notify.h"
 
@@ -100,8 +101,9 @@ TransportLimits LimitsOf(const Options& options) {
   return limits;
 }
 
-scheduler::Limits SchedulerLimitsOf(const Options& options) {
+scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes) {
   scheduler::Limits limits;
+  limits.memory_bytes = memory_bytes;
   if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;
@@ -123,12 +125,16 @@ class Daemon {
          ModelStore store)
       : options_(options),
         resolve_(std::move(resolve)),
+        memory_(BudgetOf(options.memory_bytes, api::FindMemoryLimit())),
         metrics_(options.vllm_metrics),
-        dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options)),
+        dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes)),
         backend_(dispatcher_),
         models_(std::move(store), pool_),
         inspector_(backend_, io_.get_executor()),
-        services_{backend_, models_, inspector_, [this] { return server_->draining(); }},
+        services_{backend_, models_, inspector_, [this] { return server_->draining(); },
+                  [this](api::ModelName name, ProgressStream& progress) {
+                    return FetchModel(transfers_, std::move(name), progress);
+                  }},
         transfers_({.trusted = options.registries, .accounts = options.registry_accounts},
                    StoreTransfer(models_.root())),
         signals_(io_, SIGINT, SIGTERM),
@@ -162,14 +168,16 @@ class Daemon {
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
   Awaitable<void> ReloadAtHangup();
   api::Result<void> Reload();
+  Awaitable<void> FinishRequests(std::chrono::steady_clock::time_point deadline);
   Awaitable<void> TakeLastRequests();
   Awaitable<void> TellOfStopping();
   MetricsMoment MomentOfDaemon() const;
 
   Options options_;
   std::function<api::Result<Options>()> resolve_;  // reads all settings anew
-  bool remote_ = false;                            // other machines can reach it
-  bool activated_ = false;                         // the service manager holds the sockets
+  MemoryBudget memory_;
+  bool remote_ = false;     // other machines can reach it
+  bool activated_ = false;  // the service manager holds the sockets
   Metrics metrics_;
   asio::io_context io_{1};
   asio::thread_pool pool_{kBlockingThreads};
@@ -205,6 +213,7 @@ void Daemon::Run() {
   if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());
+  spdlog::info("models may take memory_bytes={} by=\"{}\"", memory_.bytes, memory_.from);
   if (remote_ && options_.keys.empty())
     spdlog::warn("other machines may use this server, and no key is asked for");
   NotifyReady("Listening on " + address_);
@@ -217,9 +226,17 @@ MetricsMoment Daemon::MomentOfDaemon() const {
   for (const scheduler::LoadedModel& model : dispatcher_.Loaded()) {
     moment.runners.push_back({.model = model.spec.name,
                               .pid = model.runner_pid,
-                              .predicted_bytes = model.size_bytes,
-                              .threads = options_.threads});
+                              .predicted_bytes = model.memory_bytes,
+                              .threads = options_.threads,
+                              .load_time = model.load_time,
+                              .since_progress = model.since_progress,
+                              .cache_bytes = model.info.cache_bytes,
+                              .beat = model.beat});
   }
+  const scheduler::Counters counters = dispatcher_.counters();
+  moment.evictions = counters.evictions;
+  moment.restarts = counters.restarts;
+  moment.memory_budget_bytes = memory_.bytes;
   return moment;
 }
 
@@ -275,6 +292,7 @@ Awaitable<void> Daemon::ServeUntilSignal() {
   if (activated_) co_await TakeLastRequests();
 
   const auto deadline = Clock::now() + options_.drain_timeout;
+  co_await FinishRequests(deadline);
   co_await dispatcher_.Drain(deadline);
   server_->CloseWaiting();
   const bool ended = co_await server_->WaitForSessions(std::min(deadline, Clock::now() + kLastWrites));
@@ -306,6 +324,15 @@ Awaitable<void> Daemon::TakeLastRequests() {
   }
 }
 
+// What was read of a client is answered, also where it has not reached the scheduler yet.
+Awaitable<void> Daemon::FinishRequests(Clock::time_point deadline) {
+  asio::steady_timer timer(io_);
+  while (server_->sessions() > server_->waiting() && Clock::now() < deadline) {
+    timer.expires_after(kLastRequestsLook);
+    co_await timer.async_wait(kTuple);
+  }
+}
+
 // Keeps the service manager patient as long as the drain may last.
 Awaitable<void> Daemon::TellOfStopping() {
   asio::steady_timer timer(io_);
@@ -320,7 +347,8 @@ Awaitable<void> Daemon::TellOfStopping() {
 Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   asio::steady_timer timer(io_);
   for (;;) {
-    NotifyAlive();
+    // This loop serves the clients: when it stands still, nothing is said either.
+    if (!dispatcher_.Stuck()) NotifyAlive();
     timer.expires_after(interval);
     co_await timer.async_wait(kTuple);
   }

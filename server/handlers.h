@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "api/error.h"
+#include "api/model_name.h"
 #include "server/backend.h"
 #include "server/inspector.h"
 #include "server/models.h"
+#include "server/progress_stream.h"
 #include "server/relay.h"
 #include "server/router.h"
 
@@ -21,6 +23,8 @@ struct Services {
   Models& models;
   Inspector& inspector;
   std::function<bool()> draining;
+  // Gets a model from its registry into the store. Empty: there are no registries.
+  std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
 };
 
 // /api/generate, /api/chat
@@ -48,8 +52,10 @@ void AddRoutes(Router& router, Services& services);
 // Names of options that the request gave and no table knows.
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names);
 
-// The request's own share of api::Client: who presents which credential.
+// Who presents which credential, as api::Client has it.
 std::string TenantOf(const HttpRequest& request);
+// Sets the tenant and its weight.
+void SetTenant(const HttpRequest& request, api::Client& client);
 
 // A body parsed here, or on the pool when it is large enough to hold other clients up.
 bool IsLargeBody(const std::string& body);

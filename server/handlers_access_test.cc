@@ -25,10 +25,12 @@ class RouteAccess : public ::testing::Test {
     const auto user = MakeKey("user", Role::kInference, {});
     const auto admin = MakeKey("admin", Role::kAdmin, {});
     const auto narrow = MakeKey("narrow", Role::kInference, {.parallel = 1});
+    const auto heavy = MakeKey("heavy", Role::kInference, {.weight = 3});
+    heavy_ = fmt::format("x-api-key: {}\r\n", heavy->secret);
     user_ = fmt::format("Authorization: Bearer {}\r\n", user->secret);
     admin_ = fmt::format("x-api-key: {}\r\n", admin->secret);
     narrow_ = fmt::format("x-api-key: {}\r\n", narrow->secret);
-    auto ring = KeyRing::Parse(user->line + "\n" + admin->line + "\n" + narrow->line);
+    auto ring = KeyRing::Parse(user->line + "\n" + admin->line + "\n" + narrow->line + "\n" + heavy->line);
     EXPECT_TRUE(ring.has_value());
     daemon_.OnIoThread([&] { daemon_.server().SetKeys(*std::move(ring)); });
   }
@@ -41,7 +43,7 @@ class RouteAccess : public ::testing::Test {
   }
 
   TestDaemon daemon_;
-  std::string user_, admin_, narrow_;
+  std::string user_, admin_, narrow_, heavy_;
 };
 
 const std::vector<std::pair<std::string, std::string>> kInferenceRoutes = {
@@ -130,6 +132,24 @@ TEST_F(RouteAccess, AKeyBeyondItsLimitIs429) {
   EXPECT_EQ(Ask("POST", "/api/chat", user_).status, 400);
   first.Reset();
   daemon_.backend().abandoned.get_future().wait();
+}
+
+// A key's share of the machine travels with its requests, whichever dialect they are in.
+TEST_F(RouteAccess, AKeysWeightTravelsWithItsRequests) {
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {"/api/chat", R"({"model":"demo","stream":false,"messages":[{"role":"user","content":"Hi"}]})"},
+      {"/api/embed", R"({"model":"demo","input":"Hi"})"},
+      {"/v1/chat/completions", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})"},
+      {"/v1/responses", R"({"model":"demo","input":"Hi"})"},
+      {"/v1/messages", R"({"model":"demo","max_tokens":5,"messages":[{"role":"user","content":"Hi"}]})"}};
+  for (const auto& [path, body] : requests) {
+    for (const auto& [key, weight] : {std::pair(heavy_, 3), {user_, 1}}) {
+      const size_t before = daemon_.backend().seen.requests.size();
+      daemon_.Post(path, body, key);
+      ASSERT_EQ(daemon_.backend().seen.requests.size(), before + 1) << path;
+      EXPECT_EQ(daemon_.backend().seen.requests.back().client.weight, weight) << path;
+    }
+  }
 }
 
 // A tenant is its key's holder: a new secret keeps what the holder's requests left in the cache.

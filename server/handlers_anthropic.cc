@@ -52,13 +52,13 @@ Awaitable<void> Messages(Services& services, Exchange& exchange, Wanted wanted) 
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
-  auto model = co_await FindModel(services, exchange, parsed->model);
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
   MessagesReply answer(*parsed);
   TokenCountReply count;
   const auto keep_alive = parsed->keep_alive;
   Job job{SpecOf(*model), anthropic::ToRequest(*std::move(parsed), TakeDefaults(*model)), keep_alive};
-  job.request.client.tenant = TenantOf(exchange.request());
+  SetTenant(exchange.request(), job.request.client);
   job.request.prompt_only = wanted == Wanted::kTokenCount;
   Reply& reply = job.request.prompt_only ? static_cast<Reply&>(count) : answer;
   co_await Relay(exchange, services.backend, std::move(job), reply);

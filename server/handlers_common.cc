@@ -36,6 +36,11 @@ std::string TenantOf(const HttpRequest& request) {
   return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
 }
 
+void SetTenant(const HttpRequest& request, api::Client& client) {
+  client.tenant = TenantOf(request);
+  client.weight = request.weight;
+}
+
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {
   if (names.empty()) return;
   std::string list;
@@ -54,6 +59,16 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
   }
   exchange.log().stored_model = model->name.Display();
   co_return *std::move(model);
+}
+
+Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
+                                                        const std::string& name) {
+  if (const auto refusal = services.backend.Refusal()) {
+    co_await SendError(exchange, *refusal);
+    co_return std::nullopt;
+  }
+  auto model = co_await FindModel(services, exchange, name);
+  co_return model;
 }
 
 api::ModelDefaults TakeDefaults(StoredModel& model) {

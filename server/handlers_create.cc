@@ -124,6 +124,11 @@ class Creation {
 
   Awaitable<api::Result<Weights>> BeginWithModel() {
     auto base = co_await services_.models.Find(request_.from);
+    if (!base && base.error().code == api::ErrorCode::kNotFound && services_.fetch) {
+      auto fetched = co_await Fetch(base.error());
+      if (!fetched) co_return std::unexpected(std::move(fetched.error()));
+      base = co_await services_.models.Find(request_.from);
+    }
     if (!base) co_return std::unexpected(std::move(base.error()));
     model_.details = std::move(base->details);
     model_.go_template = std::move(base->go_template);
@@ -136,11 +141,24 @@ class Creation {
     co_return weights;
   }
 
+  // Pulls the model that the request begins with; `absent` says that the store does not have it.
+  Awaitable<api::Result<void>> Fetch(api::Error absent) {
+    auto name = api::ParseModelName(request_.from);
+    if (!name) co_return std::unexpected(std::move(name.error()));
+    auto fetched = co_await services_.fetch(*std::move(name), progress_);
+    const bool other = fetched || (fetched.error().code != api::ErrorCode::kNotFound &&
+                                   fetched.error().code != api::ErrorCode::kUnavailable);
+    if (other) co_return fetched;
+    absent.message += ", and it cannot be pulled: " + fetched.error().message;
+    co_return std::unexpected(std::move(absent));
+  }
+
   Awaitable<api::Result<Weights>> BeginWithFiles() {
     auto weights = co_await Take(request_.files, "files");
     if (!weights) co_return weights;
     auto details = co_await Describe(PathOf(*weights), "files");
     if (!details) co_return std::unexpected(std::move(details.error()));
+    if (!weights->blob.empty()) co_await progress_.Say(ollama::StatusBody("parsing GGUF"));
     model_.details = *std::move(details);
     co_return weights;
   }
@@ -178,12 +196,12 @@ class Creation {
       auto there = co_await Check(file, field);
       if (!there) co_return std::unexpected(std::move(there.error()));
     }
-    // Not before: what the request says wrong has a status of its own.
-    co_await progress_.Say(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
     if (single) {
       Weights weights{.blob = *BlobNameOf(files.front().digest), .staged = nullptr};
       co_return weights;
     }
+    // Not before: what the request says wrong has a status of its own.
+    co_await progress_.Say(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
     auto made = co_await services_.models.MakeStaging();
     if (!made) co_return std::unexpected(std::move(made.error()));
     const auto staging = std::make_shared<const Staging>(*std::move(made));
@@ -313,11 +331,13 @@ class Creation {
 
   // The details of weights as they are now; `field` is at fault when they are none.
   Awaitable<api::Result<ModelDetails>> Describe(std::filesystem::path weights, const char* field) {
+    const std::filesystem::path folder = weights.parent_path();
     api::ipc::InspectModel request;
     request.path = std::move(weights);
     const auto inspected = co_await services_.backend.Inspect(std::move(request));
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
-    if (inspected->error) co_return std::unexpected(AsClientError(*inspected->error, field));
+    if (inspected->error)
+      co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));
     auto details = DetailsOf(*inspected);
     co_return details;
   }

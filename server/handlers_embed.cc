@@ -55,13 +55,15 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
                                                   const api::EmbedRequest& request) {
   api::EmbedResult result;
   Generations running;
-  const std::string tenant = TenantOf(exchange.request());
+  api::Client client;
+  SetTenant(exchange.request(), client);
   const size_t count = request.inputs.size();
   result.vectors.reserve(count);
   for (size_t submitted = 0; result.vectors.size() < count;) {
     while (submitted < count && running.size() < kAtOnceMax) {
       api::Request one = request.At(submitted++, model.parameters);
-      one.client.tenant = tenant;
+      one.client.tenant = client.tenant;
+      one.client.weight = client.weight;
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
       if (!placed) co_return std::unexpected(std::move(placed).error());
       result.load = std::max(result.load, (*placed)->load_duration());

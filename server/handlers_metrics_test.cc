@@ -31,6 +31,7 @@ RequestLog Answered() {
   log.output_tokens = 11;
   log.prompt_compute = 180ms;
   log.output_compute = 1s;
+  log.draft = {.rounds = 3, .drafted = 6, .accepted_by_position = {2, 1}, .rollback_ns = 500'000'000};
   return log;
 }
 
@@ -56,6 +57,11 @@ TEST(Metrics, CountsAnAnsweredRequest) {
            "quire_prefix_cache_hits_total{model=\"demo:latest\"} 120",
            "quire_prefix_cache_misses_total{model=\"demo:latest\",reason=\"diverged\"} 2",
            "quire_generation_tokens_total{model=\"demo:latest\"} 22",
+           "quire_spec_draft_tokens_total{model=\"demo:latest\"} 12",
+           "quire_spec_accepted_tokens_total{model=\"demo:latest\"} 6",
+           "quire_spec_accepted_by_position_total{model=\"demo:latest\",position=\"1\"} 4",
+           "quire_spec_accepted_by_position_total{model=\"demo:latest\",position=\"2\"} 2",
+           "quire_spec_rollback_seconds_total{model=\"demo:latest\"} 1",
            "quire_time_to_first_token_seconds_bucket{model=\"demo:latest\",le=\"0.1\"} 0",
            "quire_time_to_first_token_seconds_bucket{model=\"demo:latest\",le=\"0.25\"} 2",
            "quire_request_duration_seconds_sum{model=\"demo:latest\"} 4",
@@ -108,11 +114,24 @@ TEST(Metrics, LabelsAreBounded) {
 }
 
 TEST(Metrics, TellsOfTheMoment) {
-  const MetricsMoment moment{
-      .requests = {{"demo:latest", {.running = 3, .waiting = 1}}},
-      .runners = {{.model = "demo:latest", .pid = 1, .predicted_bytes = 4096, .threads = 2}},
-      .connections = 7,
-      .ready = false};
+  const MetricsMoment moment{.requests = {{"demo:latest", {.running = 3, .waiting = 1}}},
+                             .runners = {{.model = "demo:latest",
+                                          .pid = 1,
+                                          .predicted_bytes = 4096,
+                                          .threads = 2,
+                                          .load_time = 1500ms,
+                                          .since_progress = 250ms,
+                                          .cache_bytes = 2000,
+                                          .beat = {.steps = 77,
+                                                   .cache_bytes_used = 500,
+                                                   .prefix_snapshots = 5,
+                                                   .prefix_bytes = 400,
+                                                   .prefix_evictions = 6}}},
+                             .evictions = {{"memory", 2}},
+                             .restarts = {{"killed", 3}},
+                             .memory_budget_bytes = 8192,
+                             .connections = 7,
+                             .ready = false};
   const std::string text = Metrics(true).Text(moment);
   for (const char* line : {
            "quire_requests_running{model=\"demo:latest\"} 3",
@@ -123,6 +142,19 @@ TEST(Metrics, TellsOfTheMoment) {
            "quire_memory_predicted_bytes{model=\"demo:latest\"} 4096",
            "quire_cpu_threads{model=\"demo:latest\"} 2",
            "quire_connections 7",
+           "quire_memory_budget_bytes 8192",
+           "quire_model_load_seconds{model=\"demo:latest\"} 1.5",
+           "quire_runner_last_progress_seconds{model=\"demo:latest\"} 0.25",
+           "# TYPE quire_decode_steps_total counter",
+           "quire_decode_steps_total{model=\"demo:latest\"} 77",
+           "quire_cache_bytes{model=\"demo:latest\",state=\"used\"} 500",
+           "quire_cache_bytes{model=\"demo:latest\",state=\"reserved\"} 2000",
+           "quire_cache_usage_ratio{model=\"demo:latest\"} 0.25",
+           "quire_prefix_snapshots{model=\"demo:latest\",tier=\"memory\"} 5",
+           "quire_prefix_snapshot_bytes{model=\"demo:latest\",tier=\"memory\"} 400",
+           "quire_prefix_snapshot_evictions_total{model=\"demo:latest\",tier=\"memory\"} 6",
+           "quire_model_evictions_total{reason=\"memory\"} 2",
+           "quire_runner_restarts_total{reason=\"killed\"} 3",
            "quire_ready 0",
        }) {
     EXPECT_THAT(text, HasSubstr(line));

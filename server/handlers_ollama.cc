@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "api/ollama.h"
@@ -61,9 +62,15 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
   LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await FindModel(services, exchange, parsed->model);
+  const bool load_only = IsLoadOnly(*parsed);
+  std::optional<StoredModel> model;
+  if (load_only) {
+    model = co_await FindModel(services, exchange, parsed->model);
+  } else {
+    model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  }
   if (!model) co_return;
-  if (IsLoadOnly(*parsed)) {
+  if (load_only) {
     co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
     co_return;
   }
@@ -72,7 +79,7 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
                                     std::move(model->messages)};
   const auto keep_alive = parsed->keep_alive;
   Job job{SpecOf(*model), ollama::ToRequest(*std::move(parsed), defaults), keep_alive};
-  job.request.client.tenant = TenantOf(exchange.request());
+  SetTenant(exchange.request(), job.request.client);
   co_await Relay(exchange, services.backend, std::move(job), reply);
 }
 

@@ -77,13 +77,13 @@ Awaitable<void> Complete(Services& services, Exchange& exchange,
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
   LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await FindModel(services, exchange, parsed->model);
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
   auto reply = ReplyTo(*parsed);
   const auto keep_alive = parsed->keep_alive;
   std::vector<Job> jobs;
   for (api::Request& request : RequestsOf(*std::move(parsed), TakeDefaults(*model))) {
-    request.client.tenant = TenantOf(exchange.request());
+    SetTenant(exchange.request(), request.client);
     jobs.push_back({SpecOf(*model), std::move(request), keep_alive});
   }
   co_await RelayChoices(exchange, services.backend, std::move(jobs), reply);

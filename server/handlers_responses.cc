@@ -52,10 +52,10 @@ Awaitable<void> Respond(Services& services, Exchange& exchange) {
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
   LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await FindModel(services, exchange, parsed->model);
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
   Job job{SpecOf(*model), openai::ToRequest(*parsed, TakeDefaults(*model)), parsed->keep_alive};
-  job.request.client.tenant = TenantOf(exchange.request());
+  SetTenant(exchange.request(), job.request.client);
   ResponsesReply reply(*parsed, job.request.params);
   co_await Relay(exchange, services.backend, std::move(job), reply);
 }

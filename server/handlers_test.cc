@@ -169,6 +169,28 @@ TEST(NativeRoutes, ErrorsBeforeTheFirstByteArePlain) {
   }
 }
 
+// While the queue is full nothing is looked up for a request that wants an answer; a model can be unloaded.
+TEST(NativeRoutes, AFullQueueRefusesAtOnce) {
+  TestDaemon daemon;
+  daemon.backend().script.refusal = api::Error{api::ErrorCode::kOverloaded, "server busy"};
+  const std::string messages =
+      R"({"model":"none","max_tokens":1,"messages":[{"role":"user","content":"x"}]})";
+  const std::string text = R"({"model":"none","prompt":"x"})";
+  for (const char* path : {"/api/generate", "/api/chat", "/v1/chat/completions", "/v1/completions",
+                           "/v1/responses", "/v1/messages"}) {
+    const std::string route = path;
+    const bool of_text = route == "/api/generate" || route == "/v1/completions";
+    const RawResponse busy = daemon.Post(path, of_text                    ? text
+                                               : route == "/v1/responses" ? R"({"model":"none","input":"x"})"
+                                                                          : messages);
+    ASSERT_EQ(busy.status, 503) << path << busy.body;
+    EXPECT_THAT(busy.body, HasSubstr("server busy")) << path;
+    EXPECT_EQ(busy.headers.at("retry-after"), "1") << path;
+  }
+  EXPECT_EQ(daemon.Post("/api/generate", R"({"model":"demo","keep_alive":0})").status, 200);
+  EXPECT_EQ(daemon.backend().seen.unloaded.size(), 1U);
+}
+
 constexpr const char* kTools =
     R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "api/model_name.h"
 #include "api/ollama_store.h"
@@ -38,14 +39,22 @@ std::string BodyOf(const registry::News& news) {
   return ollama::StatusBody(news.status, news.digest, news.total, news.completed);
 }
 
-Awaitable<void> Follow(ProgressStream& progress, registry::Transfer& transfer) {
+// Its result. The first news are told together with the next, so that what fails at once has a status of its
+// own; `at_once`: they are not.
+Awaitable<api::Result<void>> Follow(ProgressStream& progress, registry::Transfer& transfer, bool at_once) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
+  std::vector<registry::News> held;
+  bool begun = at_once;
   while (true) {
     const auto result = transfer.result();  // before the news, so that none of them is left
-    for (const registry::News& news : transfer.TakeNews()) co_await progress.Say(BodyOf(news));
-    if (result && *result) co_await progress.Succeed();
-    if (result && !*result) co_await progress.Fail(result->error());
-    if (result) co_return;
+    for (registry::News& news : transfer.TakeNews()) held.push_back(std::move(news));
+    const bool succeeded = result && *result;
+    begun |= held.size() > 1 || succeeded;
+    if (begun) {
+      for (const registry::News& news : held) co_await progress.Say(BodyOf(news));
+      held.clear();
+    }
+    if (result) co_return *result;
     timer.expires_after(kBetweenLooks);
     co_await timer.async_wait(asio::use_awaitable);
   }
@@ -69,10 +78,24 @@ Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Way way)
   }
   const Cancelling cancelling(*started);
   ProgressStream progress(exchange, request->stream);
-  co_await Follow(progress, **started);
+  const auto result = co_await Follow(progress, **started, /*at_once=*/way == Way::kPull);
+  if (result) {
+    co_await progress.Succeed();
+  } else {
+    co_await progress.Fail(result.error());
+  }
 }
 
 }  // namespace
+
+Awaitable<api::Result<void>> FetchModel(registry::Transfers& transfers, api::ModelName name,
+                                        ProgressStream& progress) {
+  auto started = transfers.Pull(std::move(name), /*insecure=*/false);
+  if (!started) co_return std::unexpected(std::move(started.error()));
+  const Cancelling cancelling(*started);
+  auto result = co_await Follow(progress, **started, /*at_once=*/false);
+  co_return result;
+}
 
 void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
   router.Add({.method = "POST",

@@ -1,6 +1,8 @@
 // Models from and to registries: /api/pull, /api/push.
 #pragma once
 
+#include "api/model_name.h"
+#include "server/progress_stream.h"
 #include "server/registry/transfer.h"
 #include "server/router.h"
 
@@ -8,5 +10,9 @@ namespace quire::server {
 
 // `transfers` outlives the router.
 void AddTransferRoutes(Router& router, registry::Transfers& transfers);
+
+// Pulls a model for a request that needs it, whose client hears of it. As a pull it ends with its client.
+Awaitable<api::Result<void>> FetchModel(registry::Transfers& transfers, api::ModelName name,
+                                        ProgressStream& progress);
 
 }  // namespace quire::server

@@ -1,6 +1,7 @@
 // One HTTP request and one plain response, free of any socket. Plain data.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@ struct HttpRequest {
   std::vector<HeaderField> fields;  // names in lower case, order as sent
   std::string body;                 // whole, chunks joined
   std::string identity = {};        // name of the API key that let it in; empty where none was needed
+  int32_t weight = 1;               // of that key
 
   // The first field of that (lower-case) name, or null.
   const std::string* Find(std::string_view lower_name) const;

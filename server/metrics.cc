@@ -100,15 +100,10 @@ double ThrottledSeconds() {
   return 0;
 }
 
-// The memory that the service may use; 0 when nothing says so.
-double MemoryLimit() {
-  double limit = 0;
-  for (const char* name : {"memory.high", "memory.max"}) {
-    std::ifstream file(CgroupFile(name));
-    double value = 0;
-    if (file >> value) limit = limit == 0 ? value : std::min(limit, value);
-  }
-  return limit;
+MetricFamily CounterFamily(std::string name, std::string help) {
+  MetricFamily family = Gauge(std::move(name), std::move(help));
+  family.type = MetricType::Counter;
+  return family;
 }
 
 std::vector<MetricFamily> ProcessGauges(const MetricsMoment& moment) {
@@ -119,18 +114,26 @@ std::vector<MetricFamily> ProcessGauges(const MetricsMoment& moment) {
   MetricFamily connections = Gauge("quire_connections", "Open client connections");
   AddValue(connections, {}, static_cast<double>(moment.connections));
   MetricFamily budget =
-      Gauge("quire_memory_budget_bytes", "Memory limit of the service's control group; 0 = none");
-  AddValue(budget, {}, MemoryLimit());
+      Gauge("quire_memory_budget_bytes", "Memory that all loaded models may take together; 0 = no bound");
+  AddValue(budget, {}, static_cast<double>(moment.memory_budget_bytes));
   MetricFamily throttled =
-      Gauge("quire_cpu_throttled_seconds_total", "Time the service was held at its CPU quota");
-  throttled.type = MetricType::Counter;
+      CounterFamily("quire_cpu_throttled_seconds_total", "Time the service was held at its CPU quota");
   AddValue(throttled, {}, ThrottledSeconds());
-  return {build, ready, connections, budget, throttled};
+  MetricFamily evictions = CounterFamily("quire_model_evictions_total", "Models that were ended, by reason");
+  for (const auto& [reason, count] : moment.evictions) {
+    AddValue(evictions, {{"reason", reason}}, static_cast<double>(count));
+  }
+  MetricFamily restarts = CounterFamily("quire_runner_restarts_total", "Runners that died, by reason");
+  for (const auto& [reason, count] : moment.restarts) {
+    AddValue(restarts, {{"reason", reason}}, static_cast<double>(count));
+  }
+  return {build, ready, connections, budget, throttled, evictions, restarts};
 }
 
 void AddRunnerGauges(const MetricsMoment& moment, std::vector<MetricFamily>& out) {
   MetricFamily up = Gauge("quire_runner_up", "1 for every model that is loaded");
-  MetricFamily predicted = Gauge("quire_memory_predicted_bytes", "Weights and caches of a loaded model");
+  MetricFamily predicted =
+      Gauge("quire_memory_predicted_bytes", "Memory that a loaded model was expected to take");
   MetricFamily resident = Gauge("quire_memory_rss_bytes", "Resident memory of a process");
   MetricFamily threads = Gauge("quire_cpu_threads", "Compute threads of a loaded model");
   AddValue(resident, {{"process", "quired"}}, ResidentBytes(::getpid()));
@@ -144,6 +147,39 @@ void AddRunnerGauges(const MetricsMoment& moment, std::vector<MetricFamily>& out
   AddValue(loaded, {}, static_cast<double>(moment.runners.size()));
   for (MetricFamily* family : {&up, &predicted, &resident, &threads, &loaded})
     out.push_back(std::move(*family));
+}
+
+// What runners last said of themselves, once a second.
+void AddBeats(const MetricsMoment& moment, std::vector<MetricFamily>& out) {
+  MetricFamily load = Gauge("quire_model_load_seconds", "How long a loaded model took to load");
+  MetricFamily idle = Gauge("quire_runner_last_progress_seconds", "Since a runner last got on, idle or not");
+  MetricFamily steps = CounterFamily("quire_decode_steps_total", "Forward passes of a loaded model");
+  MetricFamily cache = Gauge("quire_cache_bytes", "Caches of a loaded model");
+  MetricFamily usage = Gauge("quire_cache_usage_ratio", "Share of the caches in use, snapshots included");
+  MetricFamily snapshots = Gauge("quire_prefix_snapshots", "Prefixes kept for requests to come");
+  MetricFamily bytes = Gauge("quire_prefix_snapshot_bytes", "What they take of the caches");
+  MetricFamily evictions =
+      CounterFamily("quire_prefix_snapshot_evictions_total", "Prefixes given up for others");
+  for (const auto& runner : moment.runners) {
+    const api::ipc::Beat& beat = runner.beat;
+    const std::vector<ClientMetric::Label> model = {{"model", runner.model}};
+    const auto tiered = [&] { return std::vector<ClientMetric::Label>{model[0], {"tier", "memory"}}; };
+    AddValue(load, model, Seconds(runner.load_time));
+    AddValue(idle, model, Seconds(runner.since_progress));
+    AddValue(steps, model, static_cast<double>(beat.steps));
+    AddValue(cache, {model[0], {"state", "used"}}, static_cast<double>(beat.cache_bytes_used));
+    AddValue(cache, {model[0], {"state", "reserved"}}, static_cast<double>(runner.cache_bytes));
+    if (runner.cache_bytes > 0) {
+      const auto used = static_cast<double>(beat.cache_bytes_used);
+      AddValue(usage, model, used / static_cast<double>(runner.cache_bytes));
+    }
+    AddValue(snapshots, tiered(), static_cast<double>(beat.prefix_snapshots));
+    AddValue(bytes, tiered(), static_cast<double>(beat.prefix_bytes));
+    AddValue(evictions, tiered(), static_cast<double>(beat.prefix_evictions));
+  }
+  for (MetricFamily* family : {&load, &idle, &steps, &cache, &usage, &snapshots, &bytes, &evictions}) {
+    out.push_back(std::move(*family));
+  }
 }
 
 void AddRequestGauges(const MetricsMoment& moment, bool vllm_names, std::vector<MetricFamily>& out) {
@@ -192,6 +228,13 @@ struct Metrics::Inside {
   Family<Counter>& cache_hits = CounterOf("quire_prefix_cache_hits_total", "Prompt tokens that it had");
   Family<Counter>& cache_misses =
       CounterOf("quire_prefix_cache_misses_total", "Requests whose prompt it had not all of, by reason");
+  Family<Counter>& drafted = CounterOf("quire_spec_draft_tokens_total", "Tokens guessed ahead");
+  Family<Counter>& accepted =
+      CounterOf("quire_spec_accepted_tokens_total", "Tokens guessed ahead that were right");
+  Family<Counter>& accepted_at =
+      CounterOf("quire_spec_accepted_by_position_total", "The same, by their position in a round");
+  Family<Counter>& rollback =
+      CounterOf("quire_spec_rollback_seconds_total", "Spent on leaving wrong guesses behind");
   Family<Histogram>& duration =
       HistogramOf("quire_request_duration_seconds", "From a request's first byte to its end");
   Family<Histogram>& queue =
@@ -237,6 +280,15 @@ void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_poi
   if (log.output_tokens) in.output_tokens.Add(model).Increment(*log.output_tokens);
   in.prompt_seconds.Add(model).Increment(Seconds(log.prompt_compute));
   in.output_seconds.Add(model).Increment(Seconds(log.output_compute));
+  if (log.draft.rounds > 0) {
+    in.drafted.Add(model).Increment(log.draft.drafted);
+    in.accepted.Add(model).Increment(log.draft.accepted());
+    in.rollback.Add(model).Increment(Seconds(std::chrono::nanoseconds(log.draft.rollback_ns)));
+    for (size_t i = 0; i < log.draft.accepted_by_position.size(); ++i) {
+      in.accepted_at.Add({{"model", log.stored_model}, {"position", std::to_string(i + 1)}})
+          .Increment(log.draft.accepted_by_position[i]);
+    }
+  }
   if (log.output_tokens.value_or(0) > 1) {
     in.per_token.Add(model, kGapBuckets).Observe(Seconds(log.output_compute) / (*log.output_tokens - 1));
   }
@@ -249,6 +301,7 @@ void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_poi
 std::string Metrics::Text(const MetricsMoment& moment) const {
   std::vector<MetricFamily> families = ProcessGauges(moment);
   AddRunnerGauges(moment, families);
+  AddBeats(moment, families);
   AddRequestGauges(moment, inside_->vllm_names, families);
   for (MetricFamily& family : inside_->registry.Collect()) families.push_back(std::move(family));
   std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "api/ipc.h"
 #include "server/request_log.h"
 
 namespace quire::server {
@@ -24,11 +25,17 @@ struct MetricsMoment {
   struct Runner {
     std::string model;
     int pid = 0;
-    int64_t predicted_bytes = 0;  // weights and caches
+    int64_t predicted_bytes = 0;  // weights, caches and all else
     int32_t threads = 0;          // 0 = not known
+    std::chrono::nanoseconds load_time = {};
+    std::chrono::nanoseconds since_progress = {};
+    int64_t cache_bytes = 0;  // that its caches may hold
+    api::ipc::Beat beat = {};
   };
   std::map<std::string, Requests> requests;  // by model
   std::vector<Runner> runners;
+  std::map<std::string, uint64_t> evictions, restarts;  // since the start, by reason
+  int64_t memory_budget_bytes = 0;                      // of all runners together; 0 = none
   size_t connections = 0;
   bool ready = true;
 };

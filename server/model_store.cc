@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "server/found_models.h"
 #include "server/model_manifest.h"
 #include "server/sha256.h"
 #include "server/staging.h"
@@ -146,6 +147,7 @@ class ModelReader {
                                    (blobs.path() / weights->blob).string(), status->size, weights->size));
     }
     model.weights = blobs.path() / weights->blob;
+    if (const Layer* draft = manifest.Find(kDraftLayer)) model.draft = blobs.path() / draft->blob;
     return {};
   }
 
@@ -192,6 +194,9 @@ class ModelWriter {
     auto blobs = root_.Enter(kBlobs, true);
     if (!blobs) return std::unexpected(blobs.error());
     if (auto added = AddWeights(*blobs); !added) return added;
+    if (!model_.draft_gguf.empty()) {
+      if (auto added = AddFile(*blobs, kDraftLayer, model_.draft_gguf); !added) return added;
+    }
     for (const Layer& layer : model_.other_layers) {
       if (auto added = AddPresent(*blobs, layer); !added) return added;
     }
@@ -233,10 +238,14 @@ class ModelWriter {
     if (!model_.weights_blob.empty()) {
       return AddPresent(blobs, {.media_type = std::string(kModelLayer), .blob = model_.weights_blob});
     }
-    const auto copied = blobs.CopyIn(model_.gguf);
+    return AddFile(blobs, kModelLayer, model_.gguf);
+  }
+
+  api::Result<void> AddFile(const StoreDirectory& blobs, std::string_view media_type, const fs::path& file) {
+    const auto copied = blobs.CopyIn(file);
     if (!copied) return std::unexpected(copied.error());
     Layer layer{
-        .media_type = std::string(kModelLayer), .blob = "sha256-" + copied->sha256, .size = copied->size};
+        .media_type = std::string(media_type), .blob = "sha256-" + copied->sha256, .size = copied->size};
     const bool there = IsThere(blobs, layer.blob, layer.size);
     Note(layer.blob, there);
     if (there) {
@@ -278,6 +287,8 @@ class ModelWriter {
 
 }  // namespace
 
+ModelStore::ModelStore(fs::path root) : root_(std::move(root)), found_(std::make_shared<FoundModels>()) {}
+
 api::Result<ModelStore> ModelStore::Open(fs::path root) {
   for (const fs::path& directory : {root, root / kManifests, root / kBlobs}) {
     if (auto prepared = PrepareDirectory(directory); !prepared) return std::unexpected(prepared.error());
@@ -306,11 +317,16 @@ api::Result<std::vector<StoredModel>> ModelStore::List() const {
 
 api::Result<StoredModel> ModelStore::Find(const api::ModelName& name) const {
   if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
+  const fs::path manifest = root_ / kManifests / name.host / name.name_space / name.model / name.tag;
+  if (auto found = found_->Find(manifest)) return *std::move(found);
+  const FileStamp before(manifest);
   const auto root = StoreDirectory::OpenRoot(root_);
   if (!root) return std::unexpected(root.error());
   const auto stored = StoredNameOf(*root, name);
   if (!stored) return ModelNotFound(name);
-  return ModelReader(*root, *stored).Read();
+  auto model = ModelReader(*root, *stored).Read();
+  if (model && stored->Display() == name.Display()) found_->Keep(manifest, before, *model);
+  return model;
 }
 
 api::Result<StoredModel> ModelStore::Register(const NewModel& model, std::vector<BlobUse>* uses) {

@@ -1,6 +1,6 @@
 # Models on disk, as Ollama keeps them.
 quire_library(quire_model_store
-  SOURCES blob_upload.cc bundled_models.cc model_manifest.cc model_store.cc model_store_edit.cc sha256.cc staging.cc
+  SOURCES blob_upload.cc bundled_models.cc found_models.cc model_manifest.cc model_store.cc model_store_edit.cc sha256.cc staging.cc
           store_files.cc store_garbage.cc store_layout.cc
   LIBS quire_api OpenSSL::Crypto fmt::fmt nlohmann_json::nlohmann_json spdlog::spdlog)
 

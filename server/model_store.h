@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +48,7 @@ struct StoredModel {
   std::chrono::system_clock::time_point modified_at;
   ModelDetails details;
   std::filesystem::path weights;  // the model layer's blob
+  std::filesystem::path draft;    // the draft layer's, or empty
   std::string go_template;        // application/vnd.ollama.image.template layer, or empty
   std::string system;
   std::vector<std::string> licenses;
@@ -64,8 +66,9 @@ struct StoredModel {
 // What a model is made of.
 struct NewModel {
   api::ModelName name;
-  std::filesystem::path gguf;  // a file that is copied into the store; or
-  std::string weights_blob;    // "sha256-<64 hex>" of it, which goes first when not empty
+  std::filesystem::path gguf;             // a file that is copied into the store; or
+  std::string weights_blob;               // "sha256-<64 hex>" of it, which goes first when not empty
+  std::filesystem::path draft_gguf = {};  // a draft model to be copied likewise, unless empty
   ModelDetails details;
   std::string go_template;
   std::string parameters_json;  // object, or empty
@@ -81,6 +84,8 @@ struct BlobUse {
   bool existed = false;
 };
 
+class FoundModels;
+
 class ModelStore {
  public:
   // Creates the directories (0700 for what it creates) when they are missing. The error names the path, the
@@ -90,7 +95,7 @@ class ModelStore {
   // All models, newest first. A broken manifest is left out and logged, it does not hide the others.
   api::Result<std::vector<StoredModel>> List() const;
   // kNotFound `model "x" not found` when there is none; kBadModel when its manifest or a blob is broken or
-  // missing.
+  // missing. What was read is kept, and read again once the files of the manifest or the weights change.
   api::Result<StoredModel> Find(const api::ModelName& name) const;
   // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by
   // rename: a crash at any point leaves a usable store.
@@ -118,8 +123,9 @@ class ModelStore {
   const std::filesystem::path& root() const { return root_; }
 
  private:
-  explicit ModelStore(std::filesystem::path root) : root_(std::move(root)) {}
+  explicit ModelStore(std::filesystem::path root);
   std::filesystem::path root_;
+  std::shared_ptr<FoundModels> found_;
 };
 
 }  // namespace quire::server

@@ -259,6 +259,33 @@ TEST_F(Store, ModelsShareBlobs) {
   EXPECT_EQ(std::distance(fs::directory_iterator(fixture_.root() / "blobs"), fs::directory_iterator()), 2);
 }
 
+TEST_F(Store, KeepsWhatItReadUntilItChanges) {
+  fixture_.AddPlain("m");
+  const fs::path manifest = fixture_.ManifestPath("m");
+  const ModelStore store = fixture_.Open();
+  // What has just been written may be written again without a trace.
+  const auto age = [&manifest] {
+    fs::last_write_time(manifest, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  };
+  age();
+  const auto first = store.Find(Named("m"));
+  ASSERT_TRUE(first) << first.error().message;
+  WriteFile(manifest, fixture_.PlainManifest("GGUF Weights").dump());  // of the same size
+  age();
+  const auto second = store.Find(Named("m"));
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_NE(second->digest, first->digest);
+  EXPECT_EQ(store.Find(Named("M"))->name.Display(), "m:latest");
+  for (const auto& blob : fs::directory_iterator(fixture_.root() / "blobs")) {
+    if (blob.path() != second->weights) fs::remove(blob.path());
+  }
+  EXPECT_EQ(store.Find(Named("m"))->digest, second->digest);  // without the config
+  fs::remove(second->weights);
+  EXPECT_EQ(store.Find(Named("m")).error().code, api::ErrorCode::kBadModel);
+  fs::remove(manifest);
+  EXPECT_EQ(store.Find(Named("m")).error().code, api::ErrorCode::kNotFound);
+}
+
 TEST_F(Store, RegisteringReplacesAndKeepsTheStoredCase) {
   ModelStore store = fixture_.Open();
   fixture_.AddPlain("Mixed");

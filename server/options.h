@@ -56,6 +56,7 @@ struct Options {
   int32_t max_queue_per_model = 0;  // 0 = max_queue
   int32_t threads = 0;              // per runner; 0 = by the machine
   uint64_t cache_bytes = 0;         // per runner; 0 = by the machine
+  uint64_t memory_bytes = 0;        // of all runners together; 0 = by the machine
   bool prefix_cache = true;
   std::string quantize_on_load;  // "Q8_0", ...; empty = models run as they are
   api::KvType kv_cache_type = api::KvType::kF16;

@@ -27,6 +27,7 @@ void Note(RequestLog& log, const api::Event& event, Clock::time_point submitted)
     log.output_tokens = finished->usage.output_tokens;
     log.prompt_compute = std::chrono::nanoseconds(finished->usage.prompt_ns);
     log.output_compute = std::chrono::nanoseconds(finished->usage.output_ns);
+    log.draft = finished->usage.draft;
     log.finish = finished->reason == api::FinishReason::kStop ? "stop" : "length";
   }
 }
@@ -54,7 +55,7 @@ Moment MomentOf(const RequestLog& log, std::chrono::nanoseconds load) {
 }
 
 scheduler::ModelSpec SpecOf(const StoredModel& model) {
-  return {model.digest, model.name.Display(), model.weights, model.TemplateInUse()};
+  return {model.digest, model.name.Display(), model.weights, model.TemplateInUse(), model.draft};
 }
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {

@@ -119,6 +119,7 @@ void Note(RequestLog& log, const Choices::Came& came, Clock::time_point submitte
     log.output_tokens = log.output_tokens.value_or(0) + finished->usage.output_tokens;
     log.prompt_compute += std::chrono::nanoseconds(finished->usage.prompt_ns);
     log.output_compute += std::chrono::nanoseconds(finished->usage.output_ns);
+    AddDrafts(log.draft, finished->usage.draft);
     log.finish = finished->reason == api::FinishReason::kStop ? "stop" : "length";
   }
 }

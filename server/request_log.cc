@@ -86,10 +86,23 @@ std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time
   if (log.cached_tokens) line.Number("cached_tokens", *log.cached_tokens);
   line.Text("miss", log.miss);
   if (log.output_tokens) line.Number("output_tokens", *log.output_tokens);
+  if (log.draft.rounds > 0) {
+    line.Number("drafted_tokens", log.draft.drafted);
+    line.Number("accepted_tokens", log.draft.accepted());
+  }
   line.Text("finish", log.finish);
   if (log.runner_pid > 0) line.Number("runner_pid", log.runner_pid);
   line.Text("error", log.error);
   return line.Take();
+}
+
+void AddDrafts(api::DraftUsage& sum, const api::DraftUsage& more) {
+  sum.rounds += more.rounds;
+  sum.drafted += more.drafted;
+  sum.rollback_ns += more.rollback_ns;
+  auto& positions = sum.accepted_by_position;
+  positions.resize(std::max(positions.size(), more.accepted_by_position.size()));
+  for (size_t i = 0; i < more.accepted_by_position.size(); ++i) positions[i] += more.accepted_by_position[i];
 }
 
 void LogRequest(const RequestLog& log) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/event.h"
+
 namespace quire::server {
 
 // How long the tokens of a stream were apart, as a histogram.
@@ -41,9 +43,13 @@ struct RequestLog {
   std::string finish = {};  // stop | length | load | unload | embed
   std::chrono::nanoseconds prompt_compute = {}, output_compute = {};  // by the runner
   TokenGaps gaps = {};
+  api::DraftUsage draft = {};  // of all choices
   int runner_pid = 0;
   std::string error = {};  // why the answer is not a good one: a word, not a sentence
 };
+
+// Adds what another choice of the request guessed.
+void AddDrafts(api::DraftUsage& sum, const api::DraftUsage& more);
 
 // "key=value ..." without the fields that are not set; values from outside are quoted when they need it.
 std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time_point now);

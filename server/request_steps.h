@@ -36,6 +36,11 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
 Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
                                                 const std::string& name);
 
+// The same for a request that wants an answer, which is refused before anything is looked up while no more
+// may wait.
+Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
+                                                        const std::string& name);
+
 // What the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
 

@@ -215,6 +215,7 @@ std::optional<HttpResponse> Session::CheckAccess(Turn& turn) {
   if (admitted) {
     turn.log.key = admitted->name;
     turn.parser.request().identity = std::move(admitted->name);
+    turn.parser.request().weight = admitted->weight;
     turn.place = std::move(admitted->place);
     return std::nullopt;
   }

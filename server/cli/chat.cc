@@ -1,12 +1,14 @@
 #include "server/cli/chat.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "server/cli/terminal.h"
 
@@ -38,6 +40,14 @@ void PrintStatistics(const Json& reply) {
   fmt::print(stderr, "eval duration:        {}\n", Duration(number("eval_duration")));
   fmt::print(stderr, "eval rate:            {:.2f} tokens/s\n",
              rate(number("eval_count"), number("eval_duration")));
+  if (!reply.contains("draft_count")) return;
+  const double drafted = number("draft_count"), accepted = number("draft_accepted_count");
+  fmt::print(stderr, "draft count:          {:.0f} token(s)\n", drafted);
+  fmt::print(stderr, "draft accepted:       {:.0f} token(s), {:.0f} %\n", accepted,
+             drafted > 0 ? 100 * accepted / drafted : 0.0);
+  if (const auto by = reply.find("draft_accepted_by_position"); by != reply.end() && by->is_array()) {
+    fmt::print(stderr, "accepted by position: {}\n", fmt::join(by->get<std::vector<int64_t>>(), " "));
+  }
 }
 
 // "AAA" "B B" as two; anything else as one.

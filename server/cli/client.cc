@@ -192,12 +192,15 @@ api::Result<void> Exchange(Call& call, bool interruptible) {
   if (failure) {
     try {
       std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
+    } catch (const boost::system::system_error& error) {
+      const std::string why = error.code().message();
       if (!call.connected) {
         return api::Fail(api::ErrorCode::kUnavailable,
                          fmt::format("could not connect to {}:{}, is it running? ({})", call.endpoint.host,
-                                     call.endpoint.port, error.what()));
+                                     call.endpoint.port, why));
       }
+      return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", why));
+    } catch (const std::exception& error) {
       return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", error.what()));
     }
   }

@@ -103,7 +103,8 @@ struct Http::Call {
   size_t GiveBody(char* bytes, size_t room) {
     ssize_t got = 0;
     if (request.body_fd >= 0) {
-      got = ::pread(request.body_fd, bytes, room, sent);
+      const auto rest = static_cast<size_t>(request.body_bytes - sent);
+      got = ::pread(request.body_fd, bytes, std::min(room, rest), request.body_offset + sent);
       if (got < 0) return CURL_READFUNC_ABORT;
     } else {
       const std::string_view rest = std::string_view(request.body).substr(static_cast<size_t>(sent));
@@ -157,10 +158,11 @@ void Http::SetMethod(Call& call) {
   const Request& request = call.request;
   if (request.method == "HEAD") {
     ::curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-  } else if (request.method == "PUT") {
+  } else if (request.method == "PUT" || request.method == "PATCH") {
     const int64_t bytes =
         request.body_fd >= 0 ? request.body_bytes : static_cast<int64_t>(request.body.size());
     ::curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    ::curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
     ::curl_easy_setopt(easy, CURLOPT_READFUNCTION, &Call::OnRead);
     ::curl_easy_setopt(easy, CURLOPT_READDATA, &call);
     ::curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &Call::OnSeek);

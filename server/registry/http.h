@@ -20,8 +20,9 @@ struct Request {
   std::string url;
   std::vector<std::string> headers = {};  // "Name: value"
   std::string body = {};
-  int body_fd = -1;        // a file that goes as the body instead, from its beginning
-  int64_t body_bytes = 0;  // of that file
+  int body_fd = -1;  // a file of which `body_bytes` from `body_offset` on go as the body instead
+  int64_t body_offset = 0;
+  int64_t body_bytes = 0;
   std::function<void(int64_t sent)> on_sent = {};
 };
 

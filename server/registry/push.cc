@@ -1,9 +1,14 @@
 // A model of the store to a registry: each blob that is not there, then its manifest.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -14,6 +19,7 @@ namespace quire::server::registry {
 namespace {
 
 constexpr int kTries = 4;
+constexpr int64_t kPartBytes = int64_t{64} << 20;  // of one request: more is refused by some proxies
 constexpr auto kPause = std::chrono::milliseconds(100);
 
 std::string HexOf(const Layer& layer) { return layer.blob.substr(layer.blob.find('-') + 1); }
@@ -56,9 +62,16 @@ class ModelPush {
   }
 
  private:
+  // A blob on its way; no url: not begun.
+  struct Upload {
+    std::string url;  // where the next bytes go
+    int64_t sent = 0;
+  };
+
   api::Result<void> PushBlob(const Layer& layer) {
+    Upload upload;
     for (int tried = 1;; ++tried) {
-      auto pushed = TryBlob(layer);
+      auto pushed = TryBlob(layer, upload);
       const bool again = !pushed && pushed.error().code == api::ErrorCode::kUnavailable && tried < kTries &&
                          !job_.transfer.cancelled();
       if (!again) return pushed;
@@ -66,37 +79,95 @@ class ModelPush {
     }
   }
 
-  api::Result<void> TryBlob(const Layer& layer) {
-    const std::string status = fmt::format("pushing {}", HexOf(layer).substr(0, 12));
+  api::Result<void> TryBlob(const Layer& layer, Upload& upload) {
     const std::string digest = "sha256:" + HexOf(layer);
-    const auto tell = [&](int64_t sent) { job_.transfer.Count(status, digest, layer.size, sent); };
-    tell(0);
+    Tell(layer, upload.sent);
     const auto there = session_.Send({.method = "HEAD", .url = session_.UrlOf("blobs/" + digest)});
     if (!there) return std::unexpected(there.error());
     if (there->status == 200) {
-      tell(layer.size);
+      Tell(layer, layer.size);
       return {};
     }
     const auto file = job_.store.OpenBlob(layer);
     if (!file) return std::unexpected(file.error());
+    if (!upload.url.empty()) Ask(layer, upload);
+    if (upload.url.empty()) {
+      if (auto begun = Begin(upload); !begun) return begun;
+    }
+    while (upload.sent < layer.size) {
+      if (auto sent = SendPart(layer, file->get(), upload); !sent) return sent;
+    }
+    std::string url = upload.url;
+    url += fmt::format("{}digest=sha256%3A{}", url.contains('?') ? "&" : "?", HexOf(layer));
+    const auto taken = Take(session_.Send({.method = "PUT", .url = std::move(url)}), upload);
+    if (!taken) return std::unexpected(taken.error());
+    return {};
+  }
+
+  void Tell(const Layer& layer, int64_t sent) {
+    const std::string hex = HexOf(layer);
+    job_.transfer.Count(fmt::format("pushing {}", hex.substr(0, 12)), "sha256:" + hex, layer.size, sent);
+  }
+
+  api::Result<void> Begin(Upload& upload) {
     const std::string begin = session_.UrlOf("blobs/uploads/");
     const auto begun = session_.Send({.method = "POST", .url = begin});
     if (!begun) return std::unexpected(begun.error());
     if (begun->status != 202) return Refused(job_.name.host, "the registry takes no blobs", *begun);
     auto url = Resolve(begin, begun->Header("location"));
     if (!url) return std::unexpected(url.error());
-    *url += fmt::format("{}digest=sha256%3A{}", url->contains('?') ? "&" : "?", HexOf(layer));
-    Request request{.method = "PUT",
-                    .url = *std::move(url),
-                    .headers = {"Content-Type: application/octet-stream"},
-                    .body_fd = file->get(),
-                    .body_bytes = layer.size,
-                    .on_sent = tell};
-    const auto sent = session_.Send(request);
-    if (!sent) return std::unexpected(sent.error());
-    if (sent->status != 201 && sent->status != 204)
-      return Refused(job_.name.host, "a blob is not taken", *sent);
+    upload = {.url = *std::move(url), .sent = 0};
     return {};
+  }
+
+  // How much of an upload that broke off has arrived; where the registry does not say it begins anew.
+  void Ask(const Layer& layer, Upload& upload) {
+    const auto reply = session_.Send({.url = upload.url});
+    const bool known = reply && (reply->status == 204 || reply->status == 202);
+    upload.sent = known ? ArrivedOf(reply->Header("range")) : -1;
+    const auto next = known ? Resolve(upload.url, reply->Header("location")) : upload.url;
+    if (upload.sent < 0 || upload.sent > layer.size || !next) {
+      upload = {};
+    } else if (!reply->Header("location").empty()) {
+      upload.url = *next;
+    }
+  }
+
+  // "0-99": a hundred bytes, "0-0": none. -1 when it says nothing of the kind.
+  static int64_t ArrivedOf(std::string_view range) {
+    if (range.starts_with("bytes=")) range.remove_prefix(6);
+    if (!range.starts_with("0-")) return -1;
+    range.remove_prefix(2);
+    int64_t last = -1;
+    const auto [end, error] = std::from_chars(range.data(), range.data() + range.size(), last);
+    const bool whole = error == std::errc() && end == range.data() + range.size();
+    return !whole || last < 0 || last == INT64_MAX ? -1 : last == 0 ? 0 : last + 1;
+  }
+
+  api::Result<void> SendPart(const Layer& layer, int file, Upload& upload) {
+    const int64_t bytes = std::min(layer.size - upload.sent, kPartBytes);
+    const Request request{
+        .method = "PATCH",
+        .url = upload.url,
+        .headers = {"Content-Type: application/octet-stream",
+                    fmt::format("Content-Range: {}-{}", upload.sent, upload.sent + bytes - 1)},
+        .body_fd = file,
+        .body_offset = upload.sent,
+        .body_bytes = bytes,
+        .on_sent = [this, &layer, before = upload.sent](int64_t sent) { Tell(layer, before + sent); }};
+    const auto reply = Take(session_.Send(request), upload);
+    if (!reply) return std::unexpected(reply.error());
+    auto next = Resolve(request.url, reply->Header("location"));
+    if (!next) return std::unexpected(next.error());
+    upload = {.url = *std::move(next), .sent = upload.sent + bytes};
+    return {};
+  }
+
+  // An upload that is refused begins anew; one whose connection broke may go on.
+  api::Result<Reply> Take(api::Result<Reply> reply, Upload& upload) {
+    if (!reply || reply->status / 100 == 2) return reply;
+    upload = {};
+    return Refused(job_.name.host, "a blob is not taken", *reply);
   }
 
   const TransferJob& job_;

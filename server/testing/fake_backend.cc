@@ -63,7 +63,7 @@ class FakeBackend::FakeGeneration : public scheduler::Generation {
   bool ended_ = false;
 };
 
-FakeBackend::FakeBackend(asio::any_io_executor executor)
+FakeBackend::FakeBackend(const asio::any_io_executor& executor)
     : executor_(executor), held_(executor, std::chrono::steady_clock::time_point::max()) {}
 
 Awaitable<void> FakeBackend::WaitHeld() {

@@ -22,6 +22,7 @@ struct Script {
   std::vector<Step> events;
   bool hold_submit = false;  // stay in the queue, or in the load
   std::optional<api::Error> submit_error;
+  std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
   std::vector<scheduler::LoadedModel> loaded;
 };
@@ -37,7 +38,7 @@ struct Seen {
 
 class FakeBackend : public Backend {
  public:
-  explicit FakeBackend(boost::asio::any_io_executor executor);
+  explicit FakeBackend(const boost::asio::any_io_executor& executor);
 
   Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
       scheduler::ModelSpec spec, api::Request request,
@@ -49,6 +50,7 @@ class FakeBackend : public Backend {
   Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
+  std::optional<api::Error> Refusal() const override { return script.refusal; }
 
   // Ends every hold, also those that are reached later.
   void LetGo() { held_.expires_at(std::chrono::steady_clock::time_point::min()); }
