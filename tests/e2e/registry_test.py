@@ -247,7 +247,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.reply(404)
 
-    do_HEAD = do_POST = do_GET
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_GET
 
 
 class Hostile(unittest.TestCase):
@@ -293,6 +293,71 @@ class Hostile(unittest.TestCase):
             self.assertEqual(ranges, ["bytes=100000-"])
             self.assertEqual(self.blobs(daemon)[digest.replace(":", "-")], len(data))
 
+    def test_a_push_that_was_cut_short_goes_on_where_it_stopped(self):
+        arrived = bytearray()  # of the weights
+        uploads = []  # (Content-Range, Content-Length)
+        taken = {}
+
+        def answer(request):
+            length = int(request.headers.get("Content-Length", 0))
+            at = request.path.partition("?")[0]
+            place = {"Location": "/v2/x/y/blobs/uploads/1?state=a"}
+            if request.command == "HEAD":
+                return request.reply(200 if request.path.rpartition("/")[2] in taken else 404)
+            if request.command == "POST":
+                arrived.clear()
+                return request.reply(202, **place)
+            if request.command == "GET" and at.endswith("/uploads/1"):
+                return request.reply(204, Range=f"0-{len(arrived) - 1}", **place)
+            if request.command == "PATCH":
+                uploads.append((request.headers["Content-Range"], length))
+                if length > 1_000_000 and len(uploads) < 3:  # the weights, not their config
+                    arrived.extend(request.rfile.read(1_000_000))
+                    request.close_connection = True
+                    return True
+                arrived.extend(request.rfile.read(length))
+                return request.reply(202, **place)
+            if request.command == "PUT" and at.endswith("/uploads/1"):
+                digest = "sha256:" + hashlib.sha256(arrived).hexdigest()
+                self.assertIn("digest=" + digest.replace(":", "%3A"), request.path)
+                taken[digest] = len(arrived)
+                return request.reply(201)
+            if request.command == "PUT":
+                taken["manifest"] = json.loads(request.rfile.read(length))
+                return request.reply(201)
+            return False
+
+        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+            name = f"{registry.host}/x/y"
+            missing = daemon.post("/api/push", {"model": name, "insecure": True})
+            self.assertEqual(missing.status, 404)  # a stream has not begun
+            daemon.post("/api/create", {"model": name, "from": MODEL, "stream": False})
+            reply = daemon.post("/api/push", {"model": name, "insecure": True, "stream": False})
+            self.assertEqual(reply.json, {"status": "success"})
+            weights = max(taken["manifest"]["layers"], key=lambda layer: layer["size"])
+            self.assertEqual(taken[weights["digest"]], weights["size"])
+            begins = [int(span.partition("-")[0]) for span, length in uploads if length > 1_000_000]
+            self.assertEqual(begins, [0, 1_000_000, 2_000_000])
+
+    def test_a_model_to_begin_with_is_pulled(self):
+        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+            for stream in (False, True):  # HTTPS, which it does not speak
+                reply = daemon.post("/api/create", {"model": "new", "from": f"{registry.host}/x/y", "stream": stream})
+                self.assertEqual(reply.status, 404)
+                self.assertIn("not found, and it cannot be pulled", reply.json["error"])
+        with Registry(tls=True) as registry:
+            name = f"{registry.host}/team/demo"
+            environment = {"QUIRE_REGISTRIES": "localhost"} | registry.environment
+            with Daemon(environment) as first:
+                first.post("/api/create", {"model": name, "from": MODEL, "system": "Be brief.", "stream": False})
+                self.assertEqual(first.post("/api/push", {"model": name, "stream": False}).json, {"status": "success"})
+            with Daemon(environment) as second:
+                said = statuses(second.post("/api/create", {"model": "new", "from": name, "template": "{{ .Prompt }}"}))
+                self.assertEqual(said[0], "pulling manifest")
+                self.assertEqual(said[-1], "success")
+                self.assertEqual(second.post("/api/show", {"model": "new"}).json["system"], "Be brief.")
+                self.assertIn(name + ":latest", models(second))
+
     def test_a_killed_daemon_goes_on_where_it_stopped(self):
         data = os.urandom(300_000)
         reached = threading.Event()
@@ -331,7 +396,7 @@ class Hostile(unittest.TestCase):
                              ["bytes=200000-"])
 
     def test_a_client_that_leaves_ends_its_pull(self):
-        gone = threading.Event()
+        asked, gone = threading.Event(), threading.Event()
 
         def answer(request):
             if "/blobs/" not in request.path:
@@ -340,6 +405,7 @@ class Hostile(unittest.TestCase):
             request.send_header("Content-Length", "5000")
             request.end_headers()
             request.wfile.write(b"A" * 10)
+            asked.set()
             request.rfile.read(1)
             gone.set()
             request.close_connection = True
@@ -351,6 +417,8 @@ class Hostile(unittest.TestCase):
             connection.request("POST", "/api/pull", json.dumps({"model": f"{registry.host}/x/y", "insecure": True}))
             reply = connection.getresponse()
             self.assertEqual(json.loads(reply.readline()), {"status": "pulling manifest"})
+            # One who leaves before may end it before the blob is asked for.
+            self.assertTrue(asked.wait(60))
             connection.sock.close()
             reply.close()
             self.assertTrue(gone.wait(60))

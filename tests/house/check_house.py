@@ -29,6 +29,7 @@ MAY_INCLUDE = {
     "runner/constraint": {"api"},
     "runner/prompt": {"api", "runner/gotemplate", "runner/jinja", "runner/weights"},
     "runner/models": {"api", "cache", "runner/kernels", "runner/weights"},
+    "runner/draft": {"api", "cache", "runner/kernels", "runner/models"},
 }
 
 TOP_LEVEL = {

@@ -256,6 +256,35 @@ def runner_killed(machine, answer):
     assert machine.main_pid() == daemon
 
 
+def out_of_memory(machine, answer):
+    step("a runner killed for memory")
+    if "memory" not in machine("cat", "/sys/fs/cgroup/cgroup.controllers", check=False).stdout:
+        print("  left out: this machine's control groups do not count memory")
+        return
+    daemon = machine.main_pid()
+    runner = machine("pgrep", "-f", "quire-runner").stdout.split()[0]
+    before = int(machine.show("quire.service", "NRestarts"))
+    # Less than daemon and runner have, more than the daemon alone.
+    current = int(machine.show("quire.service", "MemoryCurrent"))
+    for share in (0.6, 0.4, 0.3, 0.2):
+        machine("systemctl", "set-property", "--runtime", "quire.service", "MemorySwapMax=0",
+                f"MemoryMax={int(current * share)}", check=False)
+        try:
+            request("POST", "/api/chat", CHAT, timeout=10)
+        except (OSError, http.client.HTTPException):
+            pass
+        if machine("kill", "-0", runner, check=False).returncode != 0:
+            break
+    machine("systemctl", "set-property", "--runtime", "quire.service", "MemoryMax=infinity")
+    assert machine("kill", "-0", runner, check=False).returncode != 0, "the runner still lives"
+    log = machine("journalctl", "-u", "quire").stdout
+    print("  " + next(line for line in log.splitlines() if "oom" in line.lower() or "signal 9" in line or "SIGKILL" in line))
+    wait_until("an answer", lambda: request("POST", "/api/chat", CHAT)[0] == 200)
+    status, body = request("POST", "/api/chat", CHAT)
+    assert status == 200 and content(body) == answer, body
+    assert machine.main_pid() == daemon and int(machine.show("quire.service", "NRestarts")) == before
+
+
 def story(number):
     return {"model": MODEL, "prompt": f"Once upon a time there were {number} foxes", "stream": True,
             "max_tokens": 400, "ignore_eos": True, "temperature": 1, "seed": number}
@@ -389,6 +418,7 @@ def main():
         watchdog(machine, answer)
         crash(machine, answer)
         runner_killed(machine, answer)
+        out_of_memory(machine, answer)
         streams_go_on(machine)
         user = keys(machine)
         reload(machine, user)

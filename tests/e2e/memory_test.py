@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""The memory budget through the front door, and a runner that the kernel kills for memory."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import time
+import unittest
+
+from harness import MODEL, ROOT, Daemon
+
+OTHER = ROOT / "packaging/models/quire-demo-Q8_0.gguf"
+CHAT = {"model": MODEL, "stream": False, "options": {"temperature": 0, "num_predict": 16},
+        "messages": [{"role": "user", "content": "Hello!"}]}
+SMALL = {"QUIRE_CACHE_BYTES": "16MiB"}
+
+
+def metric(daemon, start):
+    """The value of the first line that begins so, or nothing."""
+    for line in daemon.get("/metrics").text.splitlines():
+        if line.startswith(start):
+            return float(line.rsplit(" ", 1)[1])
+    return None
+
+
+def add_other(daemon):
+    modelfile = pathlib.Path(daemon.folder.name) / "Modelfile"
+    modelfile.write_text(f"FROM {OTHER}\n")
+    made = daemon.cli("create", "other", "-f", str(modelfile))
+    assert made.returncode == 0, made.stderr
+
+
+def loaded(daemon):
+    return sorted(model["name"] for model in daemon.get("/api/ps").json["models"])
+
+
+class Budget(unittest.TestCase):
+    def needed(self):
+        """What the bundled model takes with small caches."""
+        with Daemon(SMALL) as daemon:
+            self.assertEqual(200, daemon.post("/api/chat", CHAT).status)
+            return int(metric(daemon, "quire_memory_predicted_bytes"))
+
+    def test_room_is_made_by_ending_idle_models(self):
+        budget = int(self.needed() * 1.5)
+        with Daemon(SMALL | {"QUIRE_MEMORY": str(budget)}) as daemon:
+            add_other(daemon)
+            self.assertEqual(budget, metric(daemon, "quire_memory_budget_bytes"))
+            first = daemon.post("/api/chat", CHAT)
+            self.assertEqual(200, first.status, first.text)
+            self.assertEqual([f"{MODEL}:latest"], loaded(daemon))
+            self.assertEqual(200, daemon.post("/api/chat", CHAT | {"model": "other"}).status)
+            self.assertEqual(["other:latest"], loaded(daemon))
+            again = daemon.post("/api/chat", CHAT)
+            self.assertEqual(first.json["message"], again.json["message"])
+            self.assertEqual(2, metric(daemon, 'quire_model_evictions_total{reason="memory"}'))
+            self.assertLessEqual(metric(daemon, "quire_memory_predicted_bytes"), budget)
+
+    def test_a_model_kept_for_ever_is_not_ended_and_the_other_refused_with_the_numbers(self):
+        budget = int(self.needed() * 1.5)
+        with Daemon(SMALL | {"QUIRE_MEMORY": str(budget)}) as daemon:
+            add_other(daemon)
+            self.assertEqual(200, daemon.post("/api/chat", CHAT | {"keep_alive": -1}).status)
+            refused = daemon.post("/api/chat", CHAT | {"model": "other"})
+            self.assertEqual(503, refused.status, refused.text)
+            self.assertRegex(refused.json["error"], rf"needs \d+ bytes of memory.* {budget} bytes together")
+            self.assertEqual([f"{MODEL}:latest"], loaded(daemon))
+
+    def test_what_can_never_fit_is_refused_and_ends_nothing(self):
+        with Daemon(SMALL | {"QUIRE_MEMORY": "20MiB"}) as daemon:
+            refused = daemon.post("/api/chat", CHAT)
+            self.assertEqual(503, refused.status, refused.text)
+            self.assertIn(f"{20 << 20} bytes together", refused.json["error"])
+            self.assertEqual(200, daemon.get("/readyz").status)
+
+    def test_a_model_kept_for_ever_comes_back_when_its_runner_dies_idle(self):
+        with Daemon(SMALL) as daemon:
+            self.assertEqual(200, daemon.post("/api/generate", {"model": MODEL, "keep_alive": -1}).status)
+            (first,) = daemon.runner_pids()
+            os.kill(first, signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while not loaded(daemon) or first in daemon.runner_pids():
+                self.assertLess(time.monotonic(), deadline, daemon.log())
+                time.sleep(0.05)
+            self.assertEqual(1, metric(daemon, 'quire_runner_restarts_total{reason="killed"}'))
+
+
+class Group:
+    """A control group of its own inside this process's, with a limit of memory; None where there is none."""
+
+    @staticmethod
+    def make():
+        for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "memory":
+                group = Group(pathlib.Path("/sys/fs/cgroup/memory" + path), "memory.limit_in_bytes",
+                              "memory.usage_in_bytes", "memory.oom_control")
+            elif not controllers and not path.startswith("/.."):
+                group = Group(pathlib.Path("/sys/fs/cgroup" + path), "memory.max", "memory.current", "memory.events")
+            else:
+                continue
+            if group.begin():
+                return group
+        return None
+
+    def __init__(self, parent, limit, usage, events):
+        self.folder = parent / f"quire-test-{os.getpid()}"
+        self.limit_file, self.usage_file, self.events_file = (self.folder / name for name in (limit, usage, events))
+
+    def begin(self):
+        try:
+            self.folder.mkdir()
+            if self.limit_file.exists():
+                return True
+            self.folder.rmdir()
+        except OSError:
+            pass
+        return False
+
+    def add(self, pid):
+        (self.folder / "cgroup.procs").write_text(str(pid))
+
+    def limit(self, size):
+        self.limit_file.write_text(str(size))
+
+    def usage(self):
+        return int(self.usage_file.read_text())
+
+    def kills(self):
+        return int(re.search(r"^oom_kill (\d+)", self.events_file.read_text(), re.MULTILINE)[1])
+
+    def end(self):
+        for _ in range(100):
+            try:
+                self.folder.rmdir()
+                return
+            except OSError:  # the last of its processes is not reaped yet
+                time.sleep(0.05)
+
+
+def story(number):
+    # Nothing in common, so that each takes caches of its own.
+    words = " ".join(f"{number * 7919 + i * 104729}" for i in range(120))
+    return {"model": MODEL, "prompt": words, "raw": True, "stream": False,
+            "options": {"temperature": 0, "num_predict": 48, "num_ctx": 4096}}
+
+
+class OutOfMemory(unittest.TestCase):
+    def setUp(self):
+        self.group = Group.make()
+        if self.group is None:
+            self.skipTest("no control group with a limit of memory can be made here")
+        self.addCleanup(self.group.end)
+
+    def test_the_kernel_takes_the_runner_and_the_service_goes_on(self):
+        bodies = [story(number) for number in range(16)]
+        # The operator promised more than there is.
+        environment = {"QUIRE_CACHE_BYTES": "256MiB", "QUIRE_MEMORY": "4GiB"}
+        with Daemon(environment) as daemon:
+            expected = [daemon.post("/api/generate", body).json["response"] for body in bodies]
+        with Daemon(environment) as daemon:
+            self.group.add(daemon.process.pid)
+            self.assertEqual(200, daemon.post("/api/generate", {"model": MODEL}).status)
+            (runner,) = daemon.runner_pids()
+            score = int(pathlib.Path(f"/proc/{runner}/oom_score_adj").read_text())
+            self.assertGreater(score, int(pathlib.Path(f"/proc/{daemon.process.pid}/oom_score_adj").read_text()))
+            self.group.limit(self.group.usage() + (14 << 20))  # one needs 7 MiB, all of them 23
+            with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+                replies = list(pool.map(lambda body: daemon.post("/api/generate", body), bodies))
+            kills = self.group.kills()
+            outcomes = {"right": 0, "refused": 0}
+            for reply, right in zip(replies, expected):
+                answer = reply.json
+                if "error" in answer:
+                    self.assertIn(reply.status, (500, 503), answer)
+                    outcomes["refused"] += 1
+                else:
+                    self.assertEqual(right, answer["response"])
+                    outcomes["right"] += 1
+            print(f"\n{kills} runners killed for memory, {outcomes}", flush=True)
+            self.assertGreater(kills, 0)
+            self.assertIsNone(daemon.process.poll(), "the daemon lives")
+            self.assertGreaterEqual(metric(daemon, 'quire_runner_restarts_total{reason="killed"}'), 1)
+            self.group.limit(2 << 30)
+            reply = daemon.post("/api/chat", CHAT)
+            self.assertEqual(200, reply.status, reply.text)
+            self.assertEqual("Hello! How can I help you?", reply.json["message"]["content"])
+
+
+if __name__ == "__main__":
+    unittest.main()
