@@ -42,11 +42,8 @@ def put_blob(store, data):
     return {"digest": f"sha256:{digest}", "size": len(data)}
 
 
-def make_store(store, gguf):
-    """A model store in Ollama's layout that holds `gguf` as the model "bench"."""
-    (store / "blobs").mkdir(parents=True)
-    manifest_path = store / "manifests/registry.ollama.ai/library/bench/latest"
-    manifest_path.parent.mkdir(parents=True)
+def link_blob(store, gguf, kind):
+    """The layer of a file that goes into the store."""
     with open(gguf, "rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     blob = store / "blobs" / f"sha256-{digest}"
@@ -54,15 +51,23 @@ def make_store(store, gguf):
         os.link(gguf, blob)
     except OSError:  # another file system
         shutil.copyfile(gguf, blob)
+    return {"mediaType": f"application/vnd.ollama.image.{kind}", "digest": f"sha256:{digest}",
+            "size": os.path.getsize(gguf)}
+
+
+def make_store(store, gguf, draft=None):
+    """A model store in Ollama's layout that holds `gguf` as the model "bench", with a draft model if there is one."""
+    (store / "blobs").mkdir(parents=True)
+    manifest_path = store / "manifests/registry.ollama.ai/library/bench/latest"
+    manifest_path.parent.mkdir(parents=True)
+    layers = [link_blob(store, gguf, "model")] + ([link_blob(store, draft, "draft")] if draft else [])
     config = {"model_format": "gguf", "model_family": "bench", "model_families": ["bench"], "model_type": "",
               "file_type": "", "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}
-    weights = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}",
-               "size": os.path.getsize(gguf)}
     manifest_path.write_text(json.dumps({
         "schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
         "config": {"mediaType": "application/vnd.docker.container.image.v1+json",
                    **put_blob(store, json.dumps(config).encode())},
-        "layers": [weights]}))
+        "layers": layers}))
 
 
 @contextlib.contextmanager

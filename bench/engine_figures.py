@@ -6,6 +6,8 @@
   bench/engine_figures.py MODEL.gguf overhead       CPU time of the daemon and of the runner's link per streamed token
   bench/engine_figures.py MODEL.gguf cold           requests that share nothing, with the prefix cache and without
   bench/engine_figures.py MODEL.gguf held           tokens per second of answers held to a JSON Schema, beside free ones
+  bench/engine_figures.py MODEL.gguf guesses        tokens per second with guesses, beside none, of texts that repeat
+                                                    and of texts that do not; --draft DRAFT.gguf: of a draft model
 
 Medians over --repeat runs; every run is printed. Prompts differ from run to run, so that nothing is reused by chance.
 """
@@ -64,7 +66,7 @@ class Server:
 def server(a, **environment):
     with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
         store = pathlib.Path(folder) / "models"
-        make_store(store, a.gguf)
+        make_store(store, a.gguf, a.draft)
         port = free_port()
         environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
                        "OLLAMA_CONTEXT_LENGTH": "32768", "OLLAMA_KEEP_ALIVE": "-1"} | environment
@@ -225,10 +227,59 @@ def held(a):
         print(f"median ratio {statistics.median(ratios):.3f}")
 
 
+def guesses(a):
+    """Where only one token may come every guess is right; of four, many are; at temperature 1 hardly any text comes back."""
+    texts = {"greedy": {"temperature": 0}, "sampled": {"temperature": 1}, "of 4 tokens": {"temperature": 1, "tokens": 4},
+             "of 1 token": {"temperature": 1, "tokens": 1}}
+
+    def answer(it, content, options):
+        rng = random.Random(options["seed"])
+        bias = {str(rng.randrange(1000, 4000)): 100 for _ in range(options.pop("tokens", 0))}
+        body = {"model": "bench", "messages": [{"role": "user", "content": content}], "max_tokens": a.answer,
+                "ignore_eos": True, "logit_bias": bias} | options
+        connection = http.client.HTTPConnection("127.0.0.1", it.port, timeout=600)
+        begin = time.perf_counter()
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        done = json.loads(connection.getresponse().read())
+        connection.close()
+        details = done["usage"].get("completion_tokens_details", {})
+        return {"text": done["choices"][0]["message"], "rate": a.answer / (time.perf_counter() - begin),
+                "right": details.get("accepted_prediction_tokens", 0), "wrong": details.get("rejected_prediction_tokens", 0)}
+
+    def together(it, run, options):
+        done = [None] * a.streams
+
+        def one(i):
+            done[i] = answer(it, words(f"guess{run}/{i}", 48), options | {"seed": 1000 * run + i})
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(a.streams)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return done
+
+    with server(a) as it:
+        for name, options in texts.items():
+            ratios = []
+            for run in range(a.repeat):
+                kinds = [("without", {"draft_num_predict": 0}), ("with", {})]
+                found = {kind: together(it, run, options | more)
+                         for kind, more in (kinds if run % 2 == 0 else reversed(kinds))}
+                rates = {kind: sum(d["rate"] for d in done) for kind, done in found.items()}
+                same = all(x["text"] == y["text"] for x, y in zip(*found.values()))
+                right, wrong = (sum(d[which] for d in found["with"]) for which in ("right", "wrong"))
+                ratios.append(rates["with"] / rates["without"])
+                print(f"{name}: {rates['without']:.1f} tokens/s, with guesses {rates['with']:.1f}, ratio {ratios[-1]:.3f}; "
+                      f"{right} of {right + wrong} right; {'same text' if same else 'ANOTHER TEXT'}", flush=True)
+            print(f"{name}: median ratio {statistics.median(ratios):.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("gguf")
-    parser.add_argument("figure", choices=["interference", "history", "overhead", "cold", "held"])
+    parser.add_argument("figure", choices=["interference", "history", "overhead", "cold", "held", "guesses"])
+    parser.add_argument("--draft", help="GGUF of a draft model that goes with the model")
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--prompt", type=int, default=4000, help="tokens of the long prompt")
