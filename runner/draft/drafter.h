@@ -27,6 +27,8 @@ struct Beginning {
   std::string_view isolation;           // whose cached prefixes it may see
   std::span<const TokenId> tokens;      // all of it so far
   std::span<const int32_t> boundaries;  // ends of messages, ascending: where others are likely to branch off
+  const Trail* neighbour = nullptr;     // of a running sequence that began alike; null: none
+  int32_t shared = 0;                   // tokens that it has in common with this one
 };
 
 // One sequence that is to be guessed, or only followed.

@@ -11,8 +11,10 @@
 
 namespace quire::runner::draft {
 
-// Guesses greedily, each token after the first from the layer's own state. Its keys and values begin where a
-// request begins to be computed: of a reused prefix the hidden states are gone, and guesses do without.
+// Guesses greedily, each token after the first from the layer's own state. Its keys and values of a prefix
+// are found by look-ahead keys (cache/prefix_tree.h), as each was computed from two tokens. The last few of a
+// reused prefix may never have been: their hidden states are gone, and zeros stand for them. Where many are
+// missing, it begins behind them.
 api::Result<std::unique_ptr<Drafter>> MakeLayerDrafter(std::unique_ptr<models::PredictionLayer> layer,
                                                        int32_t vocab, int32_t hidden_size,
                                                        size_t cache_bytes);

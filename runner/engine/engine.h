@@ -130,7 +130,7 @@ class Engine {
   void Guess();  // for every sequence that decodes
   void ConsiderGuessing(ActiveRequest& request, int32_t rows);
   void AskDrafter();
-  void StartDraft(ActiveRequest& request);
+  void StartDraft(ActiveRequest& request, const PrefixReuse::Outcome& reuse);
   void EndDraft(ActiveRequest& request);
   void AddGuesses(std::vector<StepItem>& items);  // opens their transactions
   bool DropGuesses();                             // false where there are none

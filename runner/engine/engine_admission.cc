@@ -87,7 +87,7 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
     embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),
                              request->generation->prefill_left());
   }
-  StartDraft(*request);
+  StartDraft(*request, reuse);
   running_.push_back(std::move(request));
 }
 

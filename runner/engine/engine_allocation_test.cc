@@ -129,10 +129,11 @@ class Steps {
 class Allocation : public testing::TestWithParam<size_t> {
  protected:
   // Allocations while so many answers were decoding together, and in how many steps.
-  static std::pair<uint64_t, size_t> Decode(size_t requests, int32_t draft_num_predict);
+  // `guesses`: in each round where there are any, however little they bring.
+  static std::pair<uint64_t, size_t> Decode(size_t requests, int32_t guesses);
 };
 
-std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t draft_num_predict) {
+std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t guesses) {
   auto model = Load(kDemoModel, [](float, std::string_view) {});
   EXPECT_TRUE(model);
   model->end_of_generation.clear();
@@ -144,8 +145,9 @@ std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t draft_nu
   Steps steps(requests, model->model->cache_layout().page_tokens);
   Mailbox<Input> inbox;
   Vitals vitals;
-  auto engine = Engine::Create(std::move(*model), {.prefill_tokens = 2048, .cache_bytes = kPlenty}, 2, inbox,
-                               vitals, [&](api::ipc::RequestEvent event) { steps.Take(std::move(event)); });
+  auto engine = Engine::Create(
+      std::move(*model), {.prefill_tokens = 2048, .cache_bytes = kPlenty, .draft_tokens = guesses}, 2, inbox,
+      vitals, [&](api::ipc::RequestEvent event) { steps.Take(std::move(event)); });
   EXPECT_TRUE(engine);
   for (size_t i = 0; i < requests; ++i) {
     api::Request request;
@@ -153,7 +155,7 @@ std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t draft_nu
     request.params.num_predict = kTokens;
     request.params.temperature = 0.8F;
     request.params.seed = static_cast<int64_t>(i);
-    request.params.draft_num_predict = draft_num_predict;
+    request.params.draft_num_predict = guesses;
     request.delta_per_token = true;
     const api::RequestId id{i + 1};
     inbox.Post(Arrived{id});
@@ -169,16 +171,16 @@ std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t draft_nu
 }
 
 TEST_P(Allocation, DecodingAllocatesNothing) {
-  const auto [allocated, counted] = Decode(GetParam(), /*draft_num_predict=*/0);
+  const auto [allocated, counted] = Decode(GetParam(), /*guesses=*/0);
   EXPECT_GT(counted, size_t{50});
   EXPECT_EQ(allocated, 0U) << "in " << counted << " steps";
 }
 
 // What the guesses of a sequence need grows to the largest round and stays.
 TEST_P(Allocation, GuessingKeepsItsMemory) {
-  const auto [allocated, counted] = Decode(GetParam(), /*draft_num_predict=*/-1);
+  const auto [allocated, counted] = Decode(GetParam(), /*guesses=*/4);
   EXPECT_GT(counted, size_t{30});
-  EXPECT_LE(allocated, 6 * GetParam()) << "in " << counted << " steps";
+  EXPECT_LE(allocated, 16 + 4 * GetParam()) << "in " << counted << " steps";
 }
 
 INSTANTIATE_TEST_SUITE_P(Sequences, Allocation, testing::Values(1, 32), testing::PrintToStringParamName());

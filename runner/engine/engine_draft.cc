@@ -18,15 +18,18 @@ constexpr ptrdiff_t kStatesKept = 64;  // hidden states that wait to be read, of
 
 }  // namespace
 
-void Engine::StartDraft(ActiveRequest& request) {
+void Engine::StartDraft(ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
   Draft& draft = request.draft;
   draft.text.Clear();
   draft.hidden.clear();
   draft.trail.reset();
   if (!drafter_ || request.embedding || !request.generation->WantsDrafts()) return;
-  draft.trail = drafter_->Begin({.isolation = request.isolation,
-                                 .tokens = request.generation->tokens(),
-                                 .boundaries = request.boundaries});
+  draft.trail =
+      drafter_->Begin({.isolation = request.isolation,
+                       .tokens = request.generation->tokens(),
+                       .boundaries = request.boundaries,
+                       .neighbour = reuse.source == nullptr ? nullptr : reuse.source->draft.trail.get(),
+                       .shared = reuse.reused});
 }
 
 void Engine::EndDraft(ActiveRequest& request) {

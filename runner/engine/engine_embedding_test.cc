@@ -185,7 +185,7 @@ TEST_P(SameVector, AfterAPrefixOfItAndAfterItself) {
 // An answer grows until the text that came after it has to make room.
 TEST_P(SameVector, AfterPreemption) {
   std::string text;
-  for (int i = 0; i < 8; ++i) text += kText;
+  for (int i = 0; i < 40; ++i) text += kText;
   const auto reference = Make();
   const Outcome alone = reference->Ask(EmbedText(text));
   const int64_t tokens = alone.ready->prompt_tokens;
@@ -194,9 +194,13 @@ TEST_P(SameVector, AfterPreemption) {
   const size_t bytes = reference->SequenceBytesOf(prompt + 64) + reference->SequenceBytesOf(tokens + 64);
   const auto bench = Make({.prefill_tokens = 1, .cache_bytes = bytes});
   const auto answer = bench->Submit(question);
-  bench->Post(api::ipc::Credit{answer, static_cast<int32_t>(tokens)});
   bench->WaitUntil(answer, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
-  EXPECT_EQ(VectorOf(bench->Ask(EmbedText(text))), VectorOf(alone));
+  // Without credit it stands still before it has half of its tokens, and does not end before the text is
+  // there.
+  ASSERT_GT(tokens, 2 * api::ipc::kInitialCredit);
+  const auto embedded = bench->Submit(EmbedText(text));
+  bench->Post(api::ipc::Credit{answer, static_cast<int32_t>(tokens)});
+  EXPECT_EQ(VectorOf(bench->Wait(embedded)), VectorOf(alone));
   EXPECT_TRUE(bench->Wait(answer).finished);
   EXPECT_GT(bench->Stopped().stats().preemptions, 0U);
 }

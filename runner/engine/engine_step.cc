@@ -207,14 +207,15 @@ void Engine::Shift(ActiveRequest& request) {
   request.generation->Shift(range, moved);
   request.lease = {};
   request.boundaries.clear();  // of a prompt that is no longer whole
-  StartDraft(request);
+  PrefixReuse::Outcome reuse;
   if (moved) {
     request.exact = false;
-    return;
+  } else {
+    request.sequence = {};
+    reuse = prefixes_.Begin(request, running_);
+    request.generation->Begin(reuse.reused, reuse.miss);
   }
-  request.sequence = {};
-  const PrefixReuse::Outcome reuse = prefixes_.Begin(request, running_);
-  request.generation->Begin(reuse.reused, reuse.miss);
+  StartDraft(request, reuse);
 }
 
 }  // namespace quire::runner::engine

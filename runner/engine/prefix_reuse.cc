@@ -110,6 +110,7 @@ PrefixReuse::Outcome PrefixReuse::Begin(ActiveRequest& request, const ActiveRequ
     if (fork && fork->ready()) {
       request.sequence = std::move(*fork);
       outcome.reused = source.tokens;
+      outcome.source = source.request;
       diverged = std::max(diverged, source.tokens);
       if (outcome.reused + 1 < static_cast<int32_t>(tokens.size())) {
         outcome.miss = MissText(cache::MissReason::kDiverged, diverged);

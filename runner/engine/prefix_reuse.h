@@ -38,6 +38,7 @@ class PrefixReuse {
   struct Outcome {
     int32_t reused = 0;  // tokens; less than the request's, whose last one is always computed
     std::string miss;    // why not all: "cold", "diverged@12", ...; empty when all were
+    const ActiveRequest* source = nullptr;  // whose sequence was forked; null: none
   };
   // Gives the request a sequence with the longest reusable prefix of its tokens and schedules snapshots on
   // the rest of its prompt. `running`: whose sequences may be forked.
