@@ -21,7 +21,9 @@ api::ipc::Resume After(const Outcome& outcome, size_t count) {
 
 void ExpectSameRest(const Outcome& whole, const Outcome& resumed, size_t count) {
   SCOPED_TRACE(count);
-  ASSERT_TRUE(resumed.finished);
+  ASSERT_TRUE(resumed.ready && resumed.finished);
+  EXPECT_LE(resumed.ready->cached_tokens, resumed.ready->prompt_tokens);
+  EXPECT_LE(resumed.finished->usage.cached_tokens, resumed.finished->usage.prompt_tokens);
   ASSERT_EQ(resumed.deltas.size(), whole.deltas.size() - count);
   for (size_t i = 0; i < resumed.deltas.size(); ++i) {
     const api::TextDelta& expected = whole.deltas[count + i];
@@ -68,6 +70,20 @@ TEST(EngineResume, OneDeltaForEachToken) {
   api::Request request = Seeded(Greedy("Tell me a story.", 20));
   request.delta_per_token = true;
   ExpectResumesAnywhere(request);
+}
+
+// One finds in the caches what the other has computed, of the answer too.
+TEST(EngineResume, TwiceTheSameRequest) {
+  const api::Request request = Seeded(Greedy("Tell me a story.", 60));
+  Bench first({.model_stops = false});
+  const Outcome whole = first.Ask(request);
+  for (const size_t count : {size_t{5}, size_t{20}, size_t{40}}) {
+    Bench second({.model_stops = false});
+    const auto behind = second.Submit(request, After(whole, count));
+    const auto ahead = second.Submit(request, After(whole, count + 5));
+    ExpectSameRest(whole, second.Wait(behind), count);
+    ExpectSameRest(whole, second.Wait(ahead), count + 5);
+  }
 }
 
 TEST(EngineResume, StopStringsThatWereHalfWritten) {

@@ -86,7 +86,7 @@ void Generation::Begin(int32_t computed, std::string miss) {
   prefilling_ = true;
   if (started_) return;
   started_ = Clock::now();
-  cached_tokens_ = computed;
+  cached_tokens_ = std::min(computed, prompt_tokens_);  // what was resumed may be in the caches too
   emit_(api::PromptReady{prompt_tokens_, cached_tokens_, std::move(miss)});
 }
 
