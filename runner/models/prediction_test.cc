@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cache/hybrid_cache.h"
@@ -151,6 +153,53 @@ TEST(Prediction, IsAModelOfOneLayerBehindItsJoin) {
     for (const int32_t chunk : {1, 2}) {
       EXPECT_EQ(Predict(**layer, **target, half == 0 ? others : tokens, chunk), whole) << chunk;
     }
+  }
+}
+
+std::filesystem::path GgufModel() {
+  const char* fixtures = std::getenv("QUIRE_FIXTURES");
+  return std::filesystem::path(fixtures != nullptr ? fixtures : "../shared/fixtures") /
+         "gguf/qwen3_5.f16.gguf";
+}
+
+// Block 4 of such files, behind four layers; copies of the layer that attends.
+void AddNextBlock(EditedFiles& files, int64_t hidden, int64_t half) {
+  std::vector<std::string> names;
+  for (const weights::Tensor& tensor : files.tensors()) {
+    if (tensor.name.starts_with("blk.3.")) names.push_back(tensor.name);
+  }
+  for (const std::string& name : names) files.AddCopy(name, "blk.4." + name.substr(6));
+  files.AddCopy("output_norm.weight", "blk.4.nextn.shared_head_norm.weight");
+  files.AddCopy("blk.3.attn_norm.weight", "blk.4.nextn.enorm.weight");
+  files.AddCopy("blk.3.attn_norm.weight", "blk.4.nextn.hnorm.weight");
+  files.Add("blk.4.nextn.eh_proj.weight", weights::DataType::kF32, {hidden, 2 * hidden},
+            Bytes(Join(hidden, half)));
+  files.json["qwen35.block_count"] = 5;
+  files.json["qwen35.nextn_predict_layers"] = 1;
+  if (const auto kinds = files.json.find("qwen35.attention.recurrent_layers"); kinds != files.json.end()) {
+    kinds->push_back(false);
+  }
+}
+
+TEST(Prediction, OfAGgufFileIsItsLastBlock) {
+  const auto path = GgufModel();
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "needs the reference checkpoints";
+  const std::vector<float> expected = Expected();
+  for (const int64_t half : {0, 1}) {
+    const auto plain = LoadModel(std::make_shared<EditedFiles>(path));
+    ASSERT_TRUE(plain);
+    const auto files = std::make_shared<EditedFiles>(path);
+    AddNextBlock(*files, (*plain)->hidden_size(), half);
+    auto target = LoadModel(files);
+    ASSERT_TRUE(target) << target.error().message;
+    // No layer of the model itself.
+    EXPECT_EQ(test::LastLogits(**target), test::LastLogits(**plain));
+    auto layer = LoadPredictionLayer(files, **target);
+    ASSERT_TRUE(layer) << layer.error().message;
+    ASSERT_NE(*layer, nullptr);
+    const std::vector<float> tokens = Embedded(**target, kTokens);
+    const std::vector<float> others(tokens.size(), 3);
+    ExpectNear(Predict(**layer, **target, half == 0 ? others : tokens, 5), expected);
   }
 }
 

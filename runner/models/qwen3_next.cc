@@ -161,12 +161,13 @@ class Qwen3NextPrediction final : public Qwen3NextLayers {
                       const Qwen3NextConfig& config, const Decoder& target)
       : Qwen3NextLayers(std::move(files), config) {
     const int64_t hidden = config.decoder.hidden;
-    const TensorScope outside = bind.Outside();
-    token_norm_ = BindNorm(outside, {"mtp.pre_fc_norm_embedding", ""}, config.decoder.hidden);
-    before_norm_ = BindNorm(outside, {"mtp.pre_fc_norm_hidden", ""}, config.decoder.hidden);
-    join_ = outside.BindLinear({"mtp.fc", ""}, hidden, 2 * hidden);
-    BindBlock(bind.Prediction(0), /*attends=*/true, /*sparse=*/config.experts > 0);
-    BorrowEnds(target, outside, {"mtp.norm", ""}, bind);
+    const auto layers = static_cast<size_t>(config.decoder.layers);
+    const TensorScope scope = bind.Prediction(layers);
+    token_norm_ = BindNorm(scope, {"pre_fc_norm_embedding", "enorm"}, config.decoder.hidden);
+    before_norm_ = BindNorm(scope, {"pre_fc_norm_hidden", "hnorm"}, config.decoder.hidden);
+    join_ = scope.BindLinear({"fc", "eh_proj"}, hidden, 2 * hidden);
+    BindBlock(bind.PredictionLayer(layers), /*attends=*/true, /*sparse=*/config.experts > 0);
+    BorrowEnds(target, scope, {"norm", "shared_head_norm"}, bind);
   }
 
   std::span<const float> before;  // [rows, hidden] of the coming pass
@@ -219,12 +220,13 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Next(std::shared_ptr<const weights:
 
 api::Result<std::unique_ptr<PredictionLayer>> LoadQwen3NextPrediction(
     std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type) {
-  if (files->Find("mtp.fc.weight") == nullptr) return nullptr;
   const auto* const decoder = dynamic_cast<const Qwen3Next*>(&target);
   if (decoder == nullptr) return nullptr;
   ConfigReader read(*files);
   const Qwen3NextConfig config = ReadQwen3NextConfig(read);
   if (read.error()) return std::unexpected(*read.error());
+  const bool present = read.gguf() ? config.prediction_layers > 0 : files->Find("mtp.fc.weight") != nullptr;
+  if (!present) return nullptr;
   PanelStore* const panels = AttachPanels(&files);
   TensorBinder bind(*files, panels);
   auto layer = std::make_unique<Qwen3NextPrediction>(files, bind, config, *decoder);

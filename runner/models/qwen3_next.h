@@ -12,7 +12,8 @@ namespace quire::runner::models {
 // Cache layout: one full-attention group, one recurrent layer per delta net.
 api::Result<std::unique_ptr<Model>> LoadQwen3Next(std::shared_ptr<const weights::ModelFiles> files);
 
-// The checkpoint's "mtp." tensors; null where there are none, or the target is of another family.
+// The checkpoint's "mtp." tensors, or the first block of a GGUF file's nextn_predict_layers; null where there
+// are none, or the target is of another family.
 api::Result<std::unique_ptr<PredictionLayer>> LoadQwen3NextPrediction(
     std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type);
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int32_t kMaxStateDim = 1024;
 
-std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers) {
+// GGUF files count `predicting` more layers, which attend.
+std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers, int32_t predicting) {
   const int32_t interval =
       read.Small({"full_attention_interval", "full_attention_interval"}, 1, kMaxLayers, 4);
   std::vector<bool> is_attention(static_cast<size_t>(layers));
@@ -26,8 +27,8 @@ std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers) {
       }
     }
   }
-  if (const auto recurrent = read.Booleans({"", "attention.recurrent_layers"}, layers)) {
-    for (size_t i = 0; i < recurrent->size(); ++i) is_attention[i] = !(*recurrent)[i];
+  if (const auto recurrent = read.Booleans({"", "attention.recurrent_layers"}, layers + predicting)) {
+    for (size_t i = 0; i < is_attention.size(); ++i) is_attention[i] = !(*recurrent)[i];
   }
   return is_attention;
 }
@@ -88,8 +89,10 @@ Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
   const std::string architecture = read.files().architecture();
   Qwen3NextConfig config;
   config.decoder = ReadDecoderConfig(read, {.norm_eps = 1e-6F});
+  config.prediction_layers = read.Small({"", "nextn_predict_layers"}, 0, config.decoder.layers - 1, 0);
+  config.decoder.layers -= config.prediction_layers;
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_partial = 0.25});
-  config.is_attention = ReadLayerKinds(read, config.decoder.layers);
+  config.is_attention = ReadLayerKinds(read, config.decoder.layers, config.prediction_layers);
   config.delta = ReadDelta(read);
   // GGUF files of Qwen3.5 tile the value heads over the key heads.
   config.delta.tiled = read.gguf() && architecture != "qwen3next";

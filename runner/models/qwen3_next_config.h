@@ -25,6 +25,8 @@ struct Qwen3NextConfig {
   int32_t expert_feed_forward = 0;
   int32_t shared_feed_forward = 0;
   bool normalize = true;
+
+  int32_t prediction_layers = 0;  // GGUF: blocks behind the last layer that predict further tokens
 };
 
 Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read);

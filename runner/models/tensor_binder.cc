@@ -36,7 +36,15 @@ TensorScope TensorBinder::Outside() {
 
 TensorScope TensorBinder::Global() { return {this, prefix_}; }
 
-TensorScope TensorBinder::Prediction(size_t index) { return {this, fmt::format("mtp.layers.{}.", index)}; }
+TensorScope TensorBinder::Prediction(size_t layers) {
+  const bool gguf = files_.format() == weights::Format::kGguf;
+  return {this, gguf ? fmt::format("blk.{}.nextn.", layers) : "mtp."};
+}
+
+TensorScope TensorBinder::PredictionLayer(size_t layers) {
+  const bool gguf = files_.format() == weights::Format::kGguf;
+  return gguf ? Layer(layers) : TensorScope(this, "mtp.layers.0.");
+}
 
 TensorScope TensorBinder::Layer(size_t index) {
   const bool gguf = files_.format() == weights::Format::kGguf;

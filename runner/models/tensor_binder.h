@@ -36,8 +36,10 @@ class TensorBinder {
   TensorScope Outside();
   // Names of the text model: "model.norm", or "output_norm". Multimodal checkpoints put it deeper.
   TensorScope Global();
-  // Names of a layer of the prediction part: "mtp.layers.0.self_attn.q_proj". Hugging Face only.
-  TensorScope Prediction(size_t index);
+  // Names of what predicts one token further in a model of so many layers: "mtp.fc", or
+  // "blk.24.nextn.eh_proj"; and of its layer: "mtp.layers.0.self_attn.q_proj", or "blk.24.attn_q".
+  TensorScope Prediction(size_t layers);
+  TensorScope PredictionLayer(size_t layers);
   // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
   TensorScope Layer(size_t index);
 
