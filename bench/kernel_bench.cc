@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "bench/machine_peaks.h"
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/matmul.h"
+#include "runner/kernels/panel_product.h"
 #include "runner/kernels/panels.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/block_formats.h"
@@ -31,6 +33,7 @@ struct Options {
   int threads = 0, in = 1024, out = 65536, repeats = 5;
   std::vector<int> rows = {1, 4, 16, 64, 256};
   std::vector<std::string> types;  // empty: all
+  runner::kernels::PanelTarget target = runner::kernels::PanelTarget::kAvx512;
 };
 
 // Random numbers of [1, 2), with either sign.
@@ -118,6 +121,7 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
 void Run(const Options& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   runner::ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  runner::kernels::LimitPanelTarget(options.target);
   const MachinePeaks peaks = MeasurePeaks(pool);
   fmt::print(
       "{} threads: {:.1f} GB/s, {:.0f} int8 GOP/s, {:.0f} float32 GFLOP/s\n\n| type | rows | GOP/s | of the "
@@ -149,6 +153,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--types", options.types, "types of weights (Q8_0, BF16, ...); all")->delimiter(',');
+  using quire::runner::kernels::PanelTarget;
+  const std::map<std::string, PanelTarget> targets = {{"avx512", PanelTarget::kAvx512},
+                                                      {"avxvnni", PanelTarget::kAvxVnni},
+                                                      {"avx2", PanelTarget::kAvx2},
+                                                      {"portable", PanelTarget::kPortable}};
+  app.add_option("--target", options.target, "the best instructions that quantised products may use")
+      ->transform(CLI::CheckedTransformer(targets));
   app.add_option("-r,--repetitions", options.repeats, "the best counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -10,6 +10,7 @@ std::atomic<PanelTarget> limit = PanelTarget::kAvx512;
 
 PanelTarget MachineTarget() {
   if (PanelProductAvx512(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAvx512;
+  if (PanelProductAvxVnni(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAvxVnni;
   if (PanelProductAvx2(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAvx2;
   return PanelTarget::kPortable;
 }
@@ -27,6 +28,8 @@ PanelProduct* BestPanelProduct(weights::DataType type) {
   switch (BestPanelTarget()) {
     case PanelTarget::kAvx512:
       return PanelProductAvx512(type);
+    case PanelTarget::kAvxVnni:
+      return PanelProductAvxVnni(type);
     case PanelTarget::kAvx2:
       return PanelProductAvx2(type);
     case PanelTarget::kPortable:

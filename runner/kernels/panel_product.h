@@ -35,12 +35,13 @@ struct PanelWork {
 using PanelProduct = void(const PanelWork& work);
 
 // For a type that HasPanels(); null where this machine cannot run it.
-PanelProduct* PanelProductAvx512(weights::DataType type);  // AVX-512 VNNI
-PanelProduct* PanelProductAvx2(weights::DataType type);    // AVX2, FMA, F16C
+PanelProduct* PanelProductAvx512(weights::DataType type);   // AVX-512 VNNI
+PanelProduct* PanelProductAvxVnni(weights::DataType type);  // AVX-VNNI beside these:
+PanelProduct* PanelProductAvx2(weights::DataType type);     // AVX2, FMA, F16C
 PanelProduct* PanelProductPortable(weights::DataType type);
 
 // Models that are loaded on kNone or kPortable have no panels: their products are float32.
-enum class PanelTarget : uint8_t { kNone, kPortable, kAvx2, kAvx512 };
+enum class PanelTarget : uint8_t { kNone, kPortable, kAvx2, kAvxVnni, kAvx512 };
 
 // The fastest of this machine, or no better than the one that LimitPanelTarget asked for.
 PanelProduct* BestPanelProduct(weights::DataType type);

@@ -38,7 +38,8 @@ struct PanelMatrix {
 // What machines of several kinds compute, one after the other.
 template <class Body>
 void ForEachTarget(Body&& body) {
-  for (const PanelTarget target : {PanelTarget::kAvx512, PanelTarget::kAvx2, PanelTarget::kPortable}) {
+  for (const PanelTarget target :
+       {PanelTarget::kAvx512, PanelTarget::kAvxVnni, PanelTarget::kAvx2, PanelTarget::kPortable}) {
     LimitPanelTarget(target);
     if (BestPanelTarget() != target) continue;  // not this machine
     SCOPED_TRACE(static_cast<int>(target));
