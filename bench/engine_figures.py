@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import threading
 import time
+import urllib.request
 
 from compare_servers import ROOT, free_port, make_store, serving
 
@@ -259,9 +260,10 @@ def guesses(a):
             thread.join()
         return done
 
+    decoding = 0
     with server(a) as it:
         for name, options in texts.items():
-            ratios = []
+            ratios, kept, made = [], [], []
             for run in range(a.repeat):
                 kinds = [("without", {"draft_num_predict": 0}), ("with", {})]
                 found = {kind: together(it, run, options | more)
@@ -270,9 +272,18 @@ def guesses(a):
                 same = all(x["text"] == y["text"] for x, y in zip(*found.values()))
                 right, wrong = (sum(d[which] for d in found["with"]) for which in ("right", "wrong"))
                 ratios.append(rates["with"] / rates["without"])
+                decoding += a.answer * a.streams / rates["with"]
+                steps = a.answer * a.streams - right
+                kept.append(right / steps)
+                made.append((right + wrong) / steps)
                 print(f"{name}: {rates['without']:.1f} tokens/s, with guesses {rates['with']:.1f}, ratio {ratios[-1]:.3f}; "
                       f"{right} of {right + wrong} right; {'same text' if same else 'ANOTHER TEXT'}", flush=True)
-            print(f"{name}: median ratio {statistics.median(ratios):.3f}")
+            print(f"{name}: median ratio {statistics.median(ratios):.3f}; a step {statistics.median(made):.2f} guesses, "
+                  f"{statistics.median(kept):.2f} of them right")
+        with urllib.request.urlopen(f"http://127.0.0.1:{it.port}/metrics") as metrics:
+            seconds = [float(line.split()[-1]) for line in metrics.read().decode().splitlines()
+                       if line.startswith("quire_spec_rollback_seconds_total{")]
+        print(f"leaving wrong guesses behind took {100 * sum(seconds) / decoding:.2f} % of the time that answers took")
 
 
 def main():

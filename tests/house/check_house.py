@@ -42,6 +42,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beast[^>]*)>")
 # gcc 12 (bug 106188) may lay out a coroutine's frame wrongly when an await stands in a condition; name its value first.
 AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\((?:[^()=;]|\([^()]*\))*\bco_await\b")
+# It also frees what a braced list in an awaited call's arguments was turned into twice; name the value first.
+AWAIT_OF_BRACES = re.compile(r"\bco_await\b[^;]*[(,]\s*\{[^}]")
 VENDORED = "tests/conformance/suite/"
 
 
@@ -76,6 +78,8 @@ def check_source(name, text, breaches):
             breaches.append(f"{where}: unfinished work marked in the tree")
         if name.endswith((".cc", ".h")) and AWAIT_IN_CONDITION.search(line):
             breaches.append(f"{where}: co_await in a condition")
+        if name.endswith((".cc", ".h")) and AWAIT_OF_BRACES.search(line):
+            breaches.append(f"{where}: a braced list among the arguments of co_await")
         if header and HEAVY_IN_HEADER.match(line):
             breaches.append(f"{where}: JSON or Beast in a header: {line.strip()}")
         match = INCLUDE.match(line)

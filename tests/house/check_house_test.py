@@ -58,6 +58,10 @@ class CheckHouse(unittest.TestCase):
         self.assertEqual([], self.breaches({
             "api/a.cc": "if (auto read = co_await Read(); !read) return;\nwhile (Busy()) co_await Done();\n"}))
 
+    def test_await_of_braces(self):
+        self.assertIn("braced list", self.breaches({"api/a.cc": "co_await Send(exchange, {200, text});\n"})[0])
+        self.assertEqual([], self.breaches({"api/a.cc": "const Reply reply{200, text};\nco_await Send(exchange, {});\n"}))
+
     def test_unfinished(self):
         self.assertIn("unfinished", self.breaches({"api/a.cc": "// TO" + "DO later\n"})[0])
 
