@@ -150,11 +150,13 @@ api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokeni
   return {};
 }
 
-// What guesses for `target`. `measure`: without a look at a weight, as the target then is too.
-api::Result<DraftParts> LoadDraft(const LoadOptions& options, const LoadedModel& of,
+// What guesses for `target`: the model in `files`, or, where that is null, a layer of its own. `measure`:
+// without a look at a weight, as the target then is too.
+api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> files,
+                                  const LoadOptions& options, const LoadedModel& of,
                                   const models::Model& target, bool measure) {
   DraftParts draft;
-  if (options.draft.empty()) {
+  if (!files) {
     auto own = measure ? weights::HeadersOnly(of.files)
                        : api::Result<std::shared_ptr<const weights::ModelFiles>>(of.files);
     if (!own) return std::unexpected(own.error());
@@ -163,20 +165,21 @@ api::Result<DraftParts> LoadDraft(const LoadOptions& options, const LoadedModel&
     draft.layer = *std::move(layer);
     return draft;
   }
-  auto files = weights::Open(options.draft);
-  if (!files) return std::unexpected(files.error());
-  const bool head = models::IsDraftModel(**files);
+  const bool head = models::IsDraftModel(*files);
   if (measure && !head) {
-    if (auto same = CheckVocabulary(**files, *of.tokenizer); !same) return std::unexpected(same.error());
+    if (auto same = CheckVocabulary(*files, *of.tokenizer); !same) return std::unexpected(same.error());
   }
-  if (measure) files = weights::HeadersOnly(*std::move(files));
-  if (!files) return std::unexpected(files.error());
+  if (measure) {
+    auto headers = weights::HeadersOnly(std::move(files));
+    if (!headers) return std::unexpected(headers.error());
+    files = *std::move(headers);
+  }
   if (head) {
-    auto loaded = models::LoadDraftModel(*std::move(files), target);
+    auto loaded = models::LoadDraftModel(std::move(files), target);
     if (!loaded) return std::unexpected(loaded.error());
     draft.head = *std::move(loaded);
   } else {
-    auto loaded = models::LoadModel(*std::move(files), options.kv_type);
+    auto loaded = models::LoadModel(std::move(files), options.kv_type);
     if (!loaded) return std::unexpected(loaded.error());
     draft.model = *std::move(loaded);
   }
@@ -185,12 +188,12 @@ api::Result<DraftParts> LoadDraft(const LoadOptions& options, const LoadedModel&
 
 }  // namespace
 
-api::Result<OpenedModel> Open(const std::filesystem::path& path, const Progress& progress,
+api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress& progress,
                               const LoadOptions& options) {
   OpenedModel opened;
   LoadedModel& loaded = opened.loaded;
   progress(0.0F, "mapping weights");
-  auto files = weights::Open(path);
+  auto files = weights::Open(source);
   if (!files) return std::unexpected(files.error());
   loaded.files = std::move(*files);
 
@@ -217,7 +220,12 @@ api::Result<OpenedModel> Open(const std::filesystem::path& path, const Progress&
         fmt::format("{}: the tokenizer has {} ids, the model's output only {}", loaded.files->path(),
                     loaded.tokenizer->vocab_size(), opened.measured->vocab_size()));
   }
-  auto draft = LoadDraft(options, loaded, *opened.measured, /*measure=*/true);
+  if (!options.draft.empty()) {
+    auto draft_files = weights::Open(options.draft);
+    if (!draft_files) return std::unexpected(draft_files.error());
+    opened.draft_files = *std::move(draft_files);
+  }
+  auto draft = LoadDraft(opened.draft_files, options, loaded, *opened.measured, /*measure=*/true);
   if (!draft) return std::unexpected(draft.error());
   opened.measured_draft = *std::move(draft);
   return opened;
@@ -235,17 +243,17 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
   auto model = models::LoadModel(loaded.files, options.kv_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
-  if (!options.draft.empty()) progress(0.9F, "loading draft model");
-  auto draft = LoadDraft(options, loaded, *loaded.model, /*measure=*/false);
+  if (opened.draft_files) progress(0.9F, "loading draft model");
+  auto draft = LoadDraft(std::move(opened.draft_files), options, loaded, *loaded.model, /*measure=*/false);
   if (!draft) return std::unexpected(draft.error());
   loaded.draft = *std::move(draft);
   progress(1.0F, "ready");
   return loaded;
 }
 
-api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
+api::Result<LoadedModel> Load(const weights::ModelSource& source, const Progress& progress,
                               const LoadOptions& options) {
-  auto opened = Open(path, progress, options);
+  auto opened = Open(source, progress, options);
   if (!opened) return std::unexpected(opened.error());
   return Finish(*std::move(opened), progress, options);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/model_source.h"
 
 namespace quire::runner::engine {
 
@@ -76,8 +76,8 @@ struct LoadOptions {
   // the files bring a template of their own: what Ollama stored may use parts of its language that are not
   // known here.
   std::string_view go_template = {};
-  // GGUF file or directory of a model that guesses ahead; empty: none.
-  std::filesystem::path draft = {};
+  // A model that guesses ahead; empty: none.
+  weights::ModelSource draft = {};
 };
 
 // A model whose files are open and checked and of which no weight has been read.
@@ -86,16 +86,17 @@ struct OpenedModel {
   // What it is going to take once it is loaded: its weights, a step of `rows` rows, its caches.
   std::unique_ptr<const models::Model> measured;
   DraftParts measured_draft;
+  std::shared_ptr<const weights::ModelFiles> draft_files;  // null: LoadOptions names no draft model
 };
 
 // kBadModel or kNotFound names the file and the reason, also where the draft model does not go with the
-// model; kInvalidArgument the option.
-api::Result<OpenedModel> Open(const std::filesystem::path& path, const Progress& progress,
+// model; kInvalidArgument the option. No file is opened afterwards: the sources are needed no longer.
+api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress& progress,
                               const LoadOptions& options);
 // Reads the weights. `options` are those that it was opened with.
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options);
 // Both, one after the other.
-api::Result<LoadedModel> Load(const std::filesystem::path& path, const Progress& progress,
+api::Result<LoadedModel> Load(const weights::ModelSource& source, const Progress& progress,
                               const LoadOptions& options = {});
 
 }  // namespace quire::runner::engine

@@ -4,17 +4,15 @@
 
 #include <cassert>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
 
 #include "runner/models/config_reader.h"
 #include "runner/weights/json_text.h"
 
 namespace quire::runner::models {
 namespace {
-
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 api::Result<Pooling> ReadGgufPooling(const weights::ModelFiles& files) {
   ConfigReader read(files);
@@ -28,11 +26,11 @@ api::Result<Pooling> ReadGgufPooling(const weights::ModelFiles& files) {
 }
 
 api::Result<Pooling> ReadDirectoryPooling(const weights::ModelFiles& files) {
-  const std::filesystem::path path = std::filesystem::path(files.path()) / "1_Pooling" / "config.json";
-  const auto text = weights::ReadText(path, kMaxConfigBytes);
-  if (!text && text.error().code == api::ErrorCode::kNotFound) return Pooling::kLast;
+  const auto text = files.pooling_json();
   if (!text) return std::unexpected(text.error());
-  const auto config = weights::ParseJson(*text, path.string());
+  if (!*text) return Pooling::kLast;
+  const std::string path = files.path() + "/1_Pooling/config.json";
+  const auto config = weights::ParseJson(**text, path);
   if (!config) return std::unexpected(config.error());
   const auto on = [&](const char* key) {
     const auto found = config->is_object() ? config->find(key) : config->end();
@@ -42,7 +40,7 @@ api::Result<Pooling> ReadDirectoryPooling(const weights::ModelFiles& files) {
   if (on("pooling_mode_cls_token")) return Pooling::kFirst;
   if (on("pooling_mode_lasttoken")) return Pooling::kLast;
   return api::Fail(api::ErrorCode::kBadModel,
-                   fmt::format("{}: the pooling is neither mean, nor cls, nor last token", path.string()));
+                   fmt::format("{}: the pooling is neither mean, nor cls, nor last token", path));
 }
 
 }  // namespace

@@ -77,11 +77,10 @@ TEST(ReadPooling, AsADirectorySays) {
   for (const char* file : {"config.json", "model.safetensors"}) {
     fs::create_symlink(fs::absolute("tests/data/models/lfm2") / file, directory / file);
   }
-  const auto files = weights::Open(directory).value();
-  EXPECT_EQ(ReadPooling(*files).value(), Pooling::kLast);
+  EXPECT_EQ(ReadPooling(*weights::Open(directory).value()).value(), Pooling::kLast);
   const auto says = [&](const std::string& text) {
     std::ofstream(directory / "1_Pooling/config.json") << text;
-    return ReadPooling(*files);
+    return ReadPooling(*weights::Open(directory).value());
   };
   EXPECT_EQ(says(R"({"pooling_mode_mean_tokens": true})").value(), Pooling::kMean);
   EXPECT_EQ(says(R"({"pooling_mode_cls_token": true})").value(), Pooling::kFirst);

@@ -40,6 +40,7 @@ class DerivedFiles final : public ModelFiles {
   const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }
   const std::string& tokenizer_json() const override { return files_->tokenizer_json(); }
   std::span<const std::byte> tokenizer_model() const override { return files_->tokenizer_model(); }
+  api::Result<std::optional<std::string>> pooling_json() const override { return files_->pooling_json(); }
   std::string chat_template() const override { return files_->chat_template(); }
   std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
 

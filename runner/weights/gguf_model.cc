@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runner/weights/gguf.h"
+#include "runner/weights/mapped_file.h"
 #include "runner/weights/packed_model.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"
@@ -142,19 +143,22 @@ SplitPlace PlaceOf(const ordered_json& config) {
 }
 
 // Adds the other splits' files and tensors. REQUIRES: the first is split 0 of `count` > 1.
-api::Result<void> AddSplits(int64_t count, std::vector<MappedFile>& files, std::vector<Tensor>& tensors) {
-  const std::string first = files.front().path();
+api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vector<MappedFile>& files,
+                            std::vector<Tensor>& tensors) {
+  const std::string first = source.path().filename().string();
   const std::string ending = SplitEnding(1, count);
   if (!first.ends_with(ending)) {
-    return Refuse(first, fmt::format("the first of {} files, but its name does not end in {}, as theirs do",
-                                     count, ending));
+    return Refuse(
+        source.path().string(),
+        fmt::format("the first of {} files, but its name does not end in {}, as theirs do", count, ending));
   }
   const std::string stem = first.substr(0, first.size() - ending.size());
   std::set<std::string> names;
   for (const Tensor& tensor : tensors) names.insert(tensor.name);
   for (int64_t number = 1; number < count; ++number) {
-    const std::string path = stem + SplitEnding(number + 1, count);
-    auto file = MappedFile::Open(path);
+    const std::string name = stem + SplitEnding(number + 1, count);
+    const std::string path = source.PathOf(name).string();
+    auto file = source.Open(name);
     if (!file && file.error().code == api::ErrorCode::kNotFound) {
       return Refuse(path, fmt::format("missing; the model is in {} files, of which this is number {}", count,
                                       number + 1));
@@ -180,9 +184,11 @@ api::Result<void> AddSplits(int64_t count, std::vector<MappedFile>& files, std::
 
 }  // namespace
 
-api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(MappedFile file) {
+api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(const ModelSource& source) {
+  auto file = source.Open("");
+  if (!file) return std::unexpected(file.error());
   std::vector<MappedFile> files;
-  files.push_back(std::move(file));
+  files.push_back(std::move(*file));
   const std::string path = files.front().path();
   auto contents = ParseGguf(files.front().bytes(), path);
   if (!contents) return std::unexpected(contents.error());
@@ -199,7 +205,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(MappedFile file) {
   if (FindString(config, "general.architecture").empty()) return Refuse(path, "no general.architecture");
   if (IsPacked(*contents)) return OpenPacked(std::move(files.front()), *std::move(contents));
   if (place.count > 1) {
-    if (auto added = AddSplits(place.count, files, contents->tensors); !added) {
+    if (auto added = AddSplits(source, place.count, files, contents->tensors); !added) {
       return std::unexpected(added.error());
     }
     const auto stated = FindInteger(config, "split.tensors.count");

@@ -27,6 +27,7 @@ using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr uint64_t kConfigBytesMax = uint64_t{16} << 20;
+constexpr uint64_t kPoolingBytesMax = uint64_t{1} << 20;
 constexpr uint64_t kTemplateBytesMax = uint64_t{1} << 20;
 constexpr uint64_t kTokenizerBytesMax = uint64_t{128} << 20;
 constexpr uint64_t kIndexBytesMax = uint64_t{32} << 20;
@@ -37,18 +38,20 @@ std::unexpected<api::Error> Refuse(const fs::path& file, std::string_view reason
 }
 
 // The file's text, or nothing when there is no such file.
-api::Result<std::optional<std::string>> ReadOptional(const fs::path& file, uint64_t bytes_max) {
-  auto text = ReadText(file, bytes_max);
+api::Result<std::optional<std::string>> ReadOptional(const ModelSource& source, std::string_view name,
+                                                     uint64_t bytes_max) {
+  auto text = ReadText(source, name, bytes_max);
   if (text) return std::move(*text);
   if (text.error().code == api::ErrorCode::kNotFound) return std::nullopt;
   return std::unexpected(text.error());
 }
 
 // The file's JSON object, or null when there is no such file.
-api::Result<ordered_json> ReadObject(const fs::path& file, uint64_t bytes_max) {
-  auto text = ReadOptional(file, bytes_max);
+api::Result<ordered_json> ReadObject(const ModelSource& source, std::string_view name, uint64_t bytes_max) {
+  auto text = ReadOptional(source, name, bytes_max);
   if (!text) return std::unexpected(text.error());
   if (!*text) return ordered_json();
+  const fs::path file = source.PathOf(name);
   auto value = ParseJson(**text, file.string());
   if (value && !value->is_object()) return Refuse(file, "not a JSON object");
   return value;
@@ -103,6 +106,7 @@ class HuggingFaceModel : public ModelFiles {
     ordered_json tokenizer_config;
     std::string tokenizer_json;
     std::optional<MappedFile> tokenizer_model;  // when there is no tokenizer.json
+    api::Result<std::optional<std::string>> pooling_json;
     std::string chat_template;
     std::vector<int32_t> end_ids;
     std::vector<MappedFile> files;
@@ -133,6 +137,7 @@ class HuggingFaceModel : public ModelFiles {
   std::span<const std::byte> tokenizer_model() const override {
     return parts_.tokenizer_model ? parts_.tokenizer_model->bytes() : std::span<const std::byte>();
   }
+  api::Result<std::optional<std::string>> pooling_json() const override { return parts_.pooling_json; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
@@ -143,17 +148,17 @@ class HuggingFaceModel : public ModelFiles {
 
 using Parts = HuggingFaceModel::Parts;
 
-api::Result<void> ReadConfigs(Parts& parts) {
-  const fs::path config_file = parts.directory / "config.json";
-  auto config = ReadObject(config_file, kConfigBytesMax);
+api::Result<void> ReadConfigs(const ModelSource& source, Parts& parts) {
+  const fs::path config_file = source.PathOf("config.json");
+  auto config = ReadObject(source, "config.json", kConfigBytesMax);
   if (!config) return std::unexpected(config.error());
   if (config->is_null()) return Refuse(config_file, "no such file");
   const ordered_json* type = FindMember(*config, "model_type");
   if (type == nullptr || !type->is_string() || type->get_ref<const std::string&>().empty()) {
     return Refuse(config_file, "no model_type");
   }
-  const fs::path generation_file = parts.directory / "generation_config.json";
-  auto generation = ReadObject(generation_file, kConfigBytesMax);
+  const fs::path generation_file = source.PathOf("generation_config.json");
+  auto generation = ReadObject(source, "generation_config.json", kConfigBytesMax);
   if (!generation) return std::unexpected(generation.error());
 
   auto ids = EndIds(*generation, generation_file);
@@ -165,16 +170,17 @@ api::Result<void> ReadConfigs(Parts& parts) {
   parts.config = std::move(*config);
   parts.generation_config = std::move(*generation);
   parts.end_ids = std::move(*ids);
+  parts.pooling_json = ReadOptional(source, "1_Pooling/config.json", kPoolingBytesMax);
   return {};
 }
 
-api::Result<void> ReadTokenizer(Parts& parts) {
-  const fs::path config_file = parts.directory / "tokenizer_config.json";
-  auto config = ReadObject(config_file, kConfigBytesMax);
+api::Result<void> ReadTokenizer(const ModelSource& source, Parts& parts) {
+  const fs::path config_file = source.PathOf("tokenizer_config.json");
+  auto config = ReadObject(source, "tokenizer_config.json", kConfigBytesMax);
   if (!config) return std::unexpected(config.error());
-  auto tokenizer = ReadOptional(parts.directory / "tokenizer.json", kTokenizerBytesMax);
+  auto tokenizer = ReadOptional(source, "tokenizer.json", kTokenizerBytesMax);
   if (!tokenizer) return std::unexpected(tokenizer.error());
-  auto chat_template = ReadOptional(parts.directory / "chat_template.jinja", kTemplateBytesMax);
+  auto chat_template = ReadOptional(source, "chat_template.jinja", kTemplateBytesMax);
   if (!chat_template) return std::unexpected(chat_template.error());
   if (!*chat_template) {
     auto named = TemplateOf(*config, config_file);
@@ -182,7 +188,7 @@ api::Result<void> ReadTokenizer(Parts& parts) {
     *chat_template = std::move(*named);
   }
   if (!*tokenizer) {
-    auto model = MappedFile::Open(parts.directory / "tokenizer.model", kTokenizerBytesMax);
+    auto model = source.Open("tokenizer.model", kTokenizerBytesMax);
     if (model) {
       parts.tokenizer_model = std::move(*model);
     } else if (model.error().code != api::ErrorCode::kNotFound) {
@@ -204,8 +210,8 @@ std::span<const std::byte> Aligned(const SafetensorsEntry& entry, Parts& parts) 
   return {copy.get(), entry.data.size()};
 }
 
-api::Result<void> ReadWeightFile(const fs::path& path, Parts& parts) {
-  auto file = MappedFile::Open(path);
+api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view name, Parts& parts) {
+  auto file = source.Open(name);
   if (!file) return std::unexpected(file.error());
   auto entries = ParseSafetensors(file->bytes(), file->path());
   if (!entries) return std::unexpected(entries.error());
@@ -217,8 +223,8 @@ api::Result<void> ReadWeightFile(const fs::path& path, Parts& parts) {
       continue;
     }
     if (!entry.type) {
-      return Refuse(path, fmt::format("tensor {} has type {}, which this build does not read",
-                                      Quoted(entry.name), entry.dtype));
+      return Refuse(file->path(), fmt::format("tensor {} has type {}, which this build does not read",
+                                              Quoted(entry.name), entry.dtype));
     }
     const auto data = Aligned(entry, parts);
     parts.tensors.push_back(
@@ -228,25 +234,27 @@ api::Result<void> ReadWeightFile(const fs::path& path, Parts& parts) {
   return {};
 }
 
-bool IsPlainFileName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+bool IsShardName(const std::string& name) {
+  return name.ends_with(".safetensors") && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
 }
 
 // Reads the shards an index names. REQUIRES: `index` is an object.
-api::Result<void> ReadShards(const ordered_json& index, const fs::path& index_file, Parts& parts) {
+api::Result<void> ReadShards(const ModelSource& source, const ordered_json& index, const fs::path& index_file,
+                             Parts& parts) {
   const ordered_json* map = FindMember(index, "weight_map");
   if (map == nullptr || !map->is_object() || map->empty()) return Refuse(index_file, "no weight_map");
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : map->items()) {
-    if (!shard.is_string() || !IsPlainFileName(shard.get_ref<const std::string&>())) {
-      return Refuse(index_file, fmt::format("tensor {} is not in a file of this directory", Quoted(tensor)));
+    if (!shard.is_string() || !IsShardName(shard.get_ref<const std::string&>())) {
+      return Refuse(index_file,
+                    fmt::format("tensor {} is not in a .safetensors file of this directory", Quoted(tensor)));
     }
     shards.insert(shard.get<std::string>());
     if (shards.size() > kShardsMax) return Refuse(index_file, "too many shards");
   }
   for (const std::string& shard : shards) {
-    auto read = ReadWeightFile(parts.directory / shard, parts);
+    auto read = ReadWeightFile(source, shard, parts);
     if (!read && read.error().code == api::ErrorCode::kNotFound) {
       return Refuse(index_file, fmt::format("shard {} is missing", Quoted(shard)));
     }
@@ -266,26 +274,25 @@ api::Result<void> ReadShards(const ordered_json& index, const fs::path& index_fi
   return {};
 }
 
-api::Result<void> ReadWeights(Parts& parts) {
-  const fs::path single = parts.directory / "model.safetensors";
-  auto read = ReadWeightFile(single, parts);
+api::Result<void> ReadWeights(const ModelSource& source, Parts& parts) {
+  auto read = ReadWeightFile(source, "model.safetensors", parts);
   if (read || read.error().code != api::ErrorCode::kNotFound) return read;
-  const fs::path index_file = parts.directory / "model.safetensors.index.json";
-  const auto index = ReadObject(index_file, kIndexBytesMax);
+  constexpr std::string_view kIndex = "model.safetensors.index.json";
+  const auto index = ReadObject(source, kIndex, kIndexBytesMax);
   if (!index) return std::unexpected(index.error());
   if (index->is_null()) {
     return Refuse(parts.directory, "neither model.safetensors nor model.safetensors.index.json");
   }
-  return ReadShards(*index, index_file, parts);
+  return ReadShards(source, *index, source.PathOf(kIndex), parts);
 }
 
 }  // namespace
 
-api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const fs::path& directory) {
+api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const ModelSource& source) {
   Parts parts;
-  parts.directory = directory;
+  parts.directory = source.path();
   for (auto* const step : {&ReadConfigs, &ReadTokenizer, &ReadWeights}) {
-    if (auto done = step(parts); !done) return std::unexpected(done.error());
+    if (auto done = step(source, parts); !done) return std::unexpected(done.error());
   }
   return std::make_shared<const HuggingFaceModel>(std::move(parts));
 }

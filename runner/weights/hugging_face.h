@@ -2,17 +2,18 @@
 // files.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 
 #include "api/error.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/model_source.h"
 
 namespace quire::runner::weights {
 
 // kBadModel "FILE: reason" when config.json or the weights are missing or any file is broken.
 // generation_config.json, tokenizer_config.json, tokenizer.json and chat_template.jinja may be absent. Files
-// may be symlinks, as in the Hugging Face cache; shard names may not leave the directory.
-api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const std::filesystem::path& directory);
+// may be symlinks, as in the Hugging Face cache; shards lie in the directory and are called *.safetensors, as
+// whoever hands on descriptors knows them by that.
+api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const ModelSource& source);
 
 }  // namespace quire::runner::weights

@@ -90,10 +90,7 @@ class TreeBuilder : public nlohmann::json_sax<ordered_json> {
   std::vector<Level> levels_;
 };
 
-}  // namespace
-
-api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t bytes_max) {
-  const auto file = MappedFile::Open(path, bytes_max);
+api::Result<std::string> TextOf(const api::Result<MappedFile>& file) {
   if (!file) return std::unexpected(file.error());
   const auto bytes = file->bytes();
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -104,6 +101,16 @@ api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t by
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file->path(), stand_in));
   }
   return text;
+}
+
+}  // namespace
+
+api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t bytes_max) {
+  return TextOf(MappedFile::Open(path, bytes_max));
+}
+
+api::Result<std::string> ReadText(const ModelSource& source, std::string_view name, uint64_t bytes_max) {
+  return TextOf(source.Open(name, bytes_max));
 }
 
 api::Result<ordered_json> ParseJson(std::string_view text, const std::string& file) {

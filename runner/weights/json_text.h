@@ -8,12 +8,15 @@
 #include <string_view>
 
 #include "api/error.h"
+#include "runner/weights/model_source.h"
 
 namespace quire::runner::weights {
 
 // A whole file as text. Errors as MappedFile::Open, and kBadModel when it is not valid UTF-8 or
 // what a failed download leaves.
 api::Result<std::string> ReadText(const std::filesystem::path& path, uint64_t bytes_max);
+// The same of a model's file.
+api::Result<std::string> ReadText(const ModelSource& source, std::string_view name, uint64_t bytes_max);
 
 // Key order kept. kBadModel "FILE: reason" when the text is not JSON, nests deeper than 32 levels or repeats
 // a key of one object. Takes time proportional to the text (up to a logarithm), whatever it holds.

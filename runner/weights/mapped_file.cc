@@ -40,20 +40,24 @@ api::Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, uint
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
   const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return SystemFailure(name, errno);
+  return Map(file.get(), std::move(name), bytes_max);
+}
+
+api::Result<MappedFile> MappedFile::Map(int fd, std::string path, uint64_t bytes_max) {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return SystemFailure(name, errno);
+  if (::fstat(fd, &status) != 0) return SystemFailure(path, errno);
   if (!S_ISREG(status.st_mode)) {
-    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not a regular file", name));
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not a regular file", path));
   }
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size > bytes_max) {
     return api::Fail(api::ErrorCode::kBadModel,
-                     fmt::format("{}: {} bytes, more than the {} allowed", name, size, bytes_max));
+                     fmt::format("{}: {} bytes, more than the {} allowed", path, size, bytes_max));
   }
-  if (size == 0) return MappedFile(std::move(name), {});
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return SystemFailure(name, errno);
-  return MappedFile(std::move(name), {static_cast<const std::byte*>(address), size});
+  if (size == 0) return MappedFile(std::move(path), {});
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (address == MAP_FAILED) return SystemFailure(path, errno);
+  return MappedFile(std::move(path), {static_cast<const std::byte*>(address), size});
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

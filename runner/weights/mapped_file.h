@@ -19,6 +19,8 @@ class MappedFile {
   // kNotFound when the path does not exist; kBadModel "FILE: reason" when it is not a regular file, may not
   // be read, or has more than `bytes_max` bytes. An empty file maps to no bytes. Symlinks are followed.
   static api::Result<MappedFile> Open(const std::filesystem::path& path, uint64_t bytes_max = kNoLimit);
+  // The same of a descriptor that is open for reading, which stays the caller's. `path`: for messages.
+  static api::Result<MappedFile> Map(int fd, std::string path, uint64_t bytes_max = kNoLimit);
 
   static constexpr uint64_t kNoLimit = UINT64_MAX;
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "runner/weights/model_source.h"
 #include "runner/weights/tensor.h"
 
 namespace quire::runner::weights {
@@ -50,6 +50,9 @@ class ModelFiles {
   virtual const std::string& tokenizer_json() const = 0;
   // Hugging Face directories without a tokenizer.json: the bytes of tokenizer.model (SentencePiece), or none.
   virtual std::span<const std::byte> tokenizer_model() const { return {}; }
+  // Hugging Face: the text of 1_Pooling/config.json; nothing when absent or GGUF. What is wrong with that
+  // file is an error here and not of Open().
+  virtual api::Result<std::optional<std::string>> pooling_json() const { return std::nullopt; }
 
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.
@@ -61,6 +64,7 @@ class ModelFiles {
 
 // Maps and checks. kBadModel names the file and the reason; kNotFound when the path does not exist.
 // Every length, count, offset and product is checked against the file's size before it is used.
-api::Result<std::shared_ptr<const ModelFiles>> Open(const std::filesystem::path& path);
+// Nothing is opened later, and what was inherited may be closed then.
+api::Result<std::shared_ptr<const ModelFiles>> Open(const ModelSource& source);
 
 }  // namespace quire::runner::weights

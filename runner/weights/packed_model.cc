@@ -107,7 +107,7 @@ void AddTexts(GgufWriter& writer, const ModelFiles& files) {
 
 }  // namespace
 
-api::Result<void> PackHuggingFace(const std::filesystem::path& directory, const std::filesystem::path& to,
+api::Result<void> PackHuggingFace(const ModelSource& directory, const std::filesystem::path& to,
                                   const std::function<void(float)>& on_progress) {
   const auto files = OpenHuggingFace(directory);
   if (!files) return std::unexpected(files.error());

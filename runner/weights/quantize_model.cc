@@ -138,22 +138,19 @@ DataType QuantizedType(std::string_view mix_name, const Tensor& tensor, bool is_
   return tensor.columns() % BlockElements(DataType::kQ8_0) == 0 ? DataType::kQ8_0 : DataType::kF16;
 }
 
-api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_view mix,
-                               const std::filesystem::path& to, int threads,
-                               const std::function<void(float)>& on_progress) {
+api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view mix, const std::filesystem::path& to,
+                               int threads, const std::function<void(float)>& on_progress) {
   const bool as_they_are = mix.empty();
   if (!as_they_are && FindMix(mix) == nullptr) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("{} is not a quantisation to write; these are: {}", Quoted(mix),
                                  fmt::join(QuantizationNames(), ", ")));
   }
-  auto file = MappedFile::Open(from);
+  auto file = from.Open("");
   if (!file) return std::unexpected(file.error());
   auto first = ParseGguf(file->bytes(), file->path());
   if (!first) return std::unexpected(first.error());
-  auto mapped_again = MappedFile::Open(from);
-  if (!mapped_again) return std::unexpected(mapped_again.error());
-  auto files = OpenGgufModel(std::move(*mapped_again));
+  auto files = OpenGgufModel(from);
   if (!files) return std::unexpected(files.error());
 
   GgufWriter writer;

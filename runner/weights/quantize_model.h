@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "runner/weights/model_source.h"
 #include "runner/weights/tensor.h"
 
 namespace quire::runner::weights {
@@ -27,8 +28,7 @@ DataType QuantizedType(std::string_view mix, const Tensor& tensor, bool is_outpu
 // kInvalidArgument for a mix that is not known; kBadModel "FILE: reason" when the model is broken or
 // quantised already; kInternal when writing fails. `threads` >= 1 quantise at once. Memory: some tens of
 // megabytes. `on_progress`, unless empty, is told of the fraction written, now and then.
-api::Result<void> QuantizeGguf(const std::filesystem::path& from, std::string_view mix,
-                               const std::filesystem::path& to, int threads,
-                               const std::function<void(float fraction)>& on_progress = {});
+api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view mix, const std::filesystem::path& to,
+                               int threads, const std::function<void(float fraction)>& on_progress = {});
 
 }  // namespace quire::runner::weights
