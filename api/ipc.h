@@ -21,37 +21,53 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 7;
+inline constexpr uint16_t kVersion = 8;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
 
 // ---- daemon -> runner ----
 
+// A runner opens no file of a model: it inherits descriptors, numbered from here on without a gap.
+inline constexpr int32_t kFirstModelFd = 5;
+inline constexpr size_t kModelFilesMax = 4096;  // of one model
+inline constexpr int32_t kLastModelFd = kFirstModelFd + 2 * static_cast<int32_t>(kModelFilesMax) - 1;
+
+struct ModelFile {
+  // In the model's directory: the Hugging Face directory ("config.json"), or the one that a GGUF file lies in
+  // (its other splits). Empty = the GGUF file itself.
+  std::string name;
+  int32_t fd = -1;
+};
+
 struct LoadModel {
-  std::string path;         // GGUF file or Hugging Face directory
+  std::string path;                   // GGUF file or Hugging Face directory; for messages only
+  std::vector<ModelFile> files = {};  // what is there of it
   int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
   int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
   int64_t cache_bytes = 0;  // of all caches together; 0 = by the machine's memory
   bool reuse_prefixes = true;
   std::string go_template = {};  // goes before the files' own chat template; empty = none
-  std::string draft_path = {};   // GGUF file or directory of a draft model; empty = none
+  std::string draft_path = {};   // as `path`, of a draft model; empty = none
+  std::vector<ModelFile> draft_files = {};
 };
 // Answers Need: load on, with so much for the caches.
 struct Proceed {
   int64_t cache_bytes = 0;
 };
 struct InspectModel {  // answered by Inspected; needs no loaded model
-  std::string path;
+  std::string path;    // as in LoadModel
+  std::vector<ModelFile> files = {};
   bool verbose = false;          // large arrays too
   std::string go_template = {};  // the one that goes before the file's own chat template; empty = none
 };
-struct ConvertModel {   // into one file; answered by LoadProgress, any number of times, and Converted; needs
-                        // no loaded model
-  std::string from;     // GGUF file, the first of its splits, or Hugging Face directory
-  std::string to = {};  // a GGUF file that does not exist yet
-  std::string quantization = {};  // "Q8_0", ...; of GGUF only; empty = as it is
-  int32_t threads = 0;            // 0 = physical cores this process may use
+struct ConvertModel {  // into one file; answered by LoadProgress, any number of times, and Converted; needs
+                       // no loaded model
+  std::string from;    // as LoadModel::path; of several splits the first
+  std::vector<ModelFile> files = {};  // of `from`
+  std::string to = {};                // a GGUF file that does not exist yet
+  std::string quantization = {};      // "Q8_0", ...; of GGUF only; empty = as it is
+  int32_t threads = 0;                // 0 = physical cores this process may use
 };
 // A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
 inline constexpr int32_t kInitialCredit = 256;

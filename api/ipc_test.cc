@@ -1,5 +1,6 @@
 #include "api/ipc.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,6 +16,8 @@
 
 namespace quire::api::ipc {
 namespace {
+
+using ::testing::HasSubstr;
 
 FrameReader::Frame OneFrame(const std::string& bytes) {
   FrameReader reader;
@@ -98,11 +101,23 @@ RequestEvent FullFinished() {
   return {RequestId{1}, finished};
 }
 
+LoadModel FullLoad() {
+  return {.path = "/m",
+          .files = {{"config.json", 6}, {"model.safetensors", 5}},
+          .num_ctx = 4096,
+          .threads = 2,
+          .cache_bytes = 0,
+          .reuse_prefixes = false,
+          .go_template = "{{ .Prompt }}",
+          .draft_path = "/d.gguf",
+          .draft_files = {{"", 7}}};
+}
+
 TEST(Ipc, EveryMessageToTheRunnerSurvives) {
-  ExpectSurvives(ToRunner(LoadModel{"/m.gguf", 4096, 2, 0, false, "{{ .Prompt }}", "/d.gguf"}));
+  ExpectSurvives(ToRunner(FullLoad()));
   ExpectSurvives(ToRunner(Proceed{int64_t{1} << 40}));
-  ExpectSurvives(ToRunner(InspectModel{"/m", true, "{{ .Prompt }}"}));
-  ExpectSurvives(ToRunner(ConvertModel{"/m.gguf", "/n.gguf", "Q8_0", 2}));
+  ExpectSurvives(ToRunner(InspectModel{"/m", {{"", 5}}, true, "{{ .Prompt }}"}));
+  ExpectSurvives(ToRunner(ConvertModel{"/m.gguf", {{"", 5}}, "/n.gguf", "Q8_0", 2}));
   ExpectSurvives(ToRunner(FullSubmit()));
   Submit raw{RequestId{1}, {}};
   raw.request.prompt = RawPrompt{"text", false, true};
@@ -291,12 +306,31 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
   continued.request.prompt = InsertPrompt{"a", "b"};
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
-  ExpectEveryFieldIsChecked(Encode(ToRunner(LoadModel{"/m", 1, 1})), DecodeToRunner);
+  ExpectEveryFieldIsChecked(Encode(ToRunner(FullLoad())), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullDelta())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullFinished())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Loaded{{"a", 1, 1, 1, 1, 1, true}, 1})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m", "f"}})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Beat{1, 1, 1, 1, 1, 1, 1, 1})), DecodeToDaemon);
+}
+
+TEST(Ipc, DescriptorsAreInRangeAndOfOneFileEach) {
+  const auto refusal = [](const LoadModel& load) {
+    const auto decoded = DecodeToRunner(OneFrame(Encode(ToRunner(load))));
+    return decoded ? std::string() : decoded.error().message;
+  };
+  EXPECT_EQ(refusal({.path = "/m", .files = {{"", kFirstModelFd}, {"a", kLastModelFd}}}), "");
+  // The link's own, the standard streams, numbers that no runner has.
+  for (const int32_t fd : {-1, 0, 2, 3, 4, kLastModelFd + 1, std::numeric_limits<int32_t>::max()}) {
+    EXPECT_THAT(refusal({.path = "/m", .files = {{"", fd}}}), HasSubstr("files[].fd")) << fd;
+  }
+  EXPECT_THAT(refusal({.path = "/m", .files = {{"a", 5}, {"b", 5}}}), HasSubstr("fd\" is there twice"));
+  EXPECT_THAT(refusal({.path = "/m", .files = {{"a", 5}, {"a", 6}}}), HasSubstr("name\" is there twice"));
+  EXPECT_THAT(refusal({.path = "/m", .files = {{"", 5}}, .draft_path = "/d", .draft_files = {{"", 5}}}),
+              HasSubstr("draft_files[].fd"));
+  EXPECT_EQ(refusal({.path = "/m", .files = {{"", 5}}, .draft_path = "/d", .draft_files = {{"", 6}}}), "");
+  EXPECT_THAT(refusal({.path = "/m", .files = std::vector<ModelFile>(kModelFilesMax + 1)}),
+              HasSubstr("too many files"));
 }
 
 TEST(Ipc, EveryCutOfAPayloadIsRefused) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -298,23 +299,59 @@ Request GetRequest(Fields& submit) {
   return request;
 }
 
+// [{name, fd}]
+Json Pack(const std::vector<ModelFile>& files) {
+  Json packed = Json::array();
+  for (const ModelFile& file : files) packed.push_back(Json({{"name", file.name}, {"fd", file.fd}}));
+  return packed;
+}
+
+// `taken`: the descriptors of this message so far.
+std::vector<ModelFile> GetFiles(Fields& fields, std::string_view name, std::set<int32_t>& taken) {
+  std::vector<ModelFile> files;
+  std::set<std::string_view> names;
+  const Json* list = fields.FindArray(name);
+  if (list == nullptr) return files;
+  if (list->size() > kModelFilesMax) {
+    fields.Reject(name, "has too many files");
+    return files;
+  }
+  files.reserve(list->size());
+  for (const Json& value : *list) {
+    Fields file = PayloadFields(value, fields.error(), fields.PathOf(name) + "[]");
+    ModelFile& read = files.emplace_back();
+    file.Get("name", read.name);
+    file.Get("fd", read.fd, kFirstModelFd, kLastModelFd);
+    if (!file.ok()) break;
+    if (!names.insert(read.name).second) file.Reject("name", "is there twice");
+    if (!taken.insert(read.fd).second) file.Reject("fd", "is there twice");
+  }
+  return files;
+}
+
 std::string EncodeOne(const LoadModel& m) {
   return MakeFrame(kLoadModel, {{"path", m.path},
+                                {"files", Pack(m.files)},
                                 {"num_ctx", m.num_ctx},
                                 {"threads", m.threads},
                                 {"cache_bytes", m.cache_bytes},
                                 {"reuse_prefixes", m.reuse_prefixes},
                                 {"go_template", m.go_template},
-                                {"draft_path", m.draft_path}});
+                                {"draft_path", m.draft_path},
+                                {"draft_files", Pack(m.draft_files)}});
 }
 std::string EncodeOne(const Proceed& m) { return MakeFrame(kProceed, {{"cache_bytes", m.cache_bytes}}); }
 std::string EncodeOne(const InspectModel& m) {
-  return MakeFrame(kInspectModel, {{"path", m.path}, {"verbose", m.verbose}, {"go_template", m.go_template}});
+  return MakeFrame(
+      kInspectModel,
+      {{"path", m.path}, {"files", Pack(m.files)}, {"verbose", m.verbose}, {"go_template", m.go_template}});
 }
 std::string EncodeOne(const ConvertModel& m) {
-  return MakeFrame(
-      kConvertModel,
-      {{"from", m.from}, {"to", m.to}, {"quantization", m.quantization}, {"threads", m.threads}});
+  return MakeFrame(kConvertModel, {{"from", m.from},
+                                   {"files", Pack(m.files)},
+                                   {"to", m.to},
+                                   {"quantization", m.quantization},
+                                   {"threads", m.threads}});
 }
 std::string EncodeOne(const Submit& m) {
   return MakeFrame(kSubmit, {{"id", std::to_underlying(m.id)},
@@ -330,16 +367,19 @@ std::string EncodeOne(const Cancel& m) { return MakeFrame(kCancel, {{"id", std::
 std::string EncodeOne(const Shutdown&) { return MakeFrame(kShutdown, Json::object()); }
 
 ToRunner DecodeFields(uint16_t type, Fields& fields) {
+  std::set<int32_t> fds;
   switch (type) {
     case kLoadModel: {
       LoadModel m;
       fields.Get("path", m.path);
+      m.files = GetFiles(fields, "files", fds);
       fields.Get("num_ctx", m.num_ctx, 0);
       fields.Get("threads", m.threads, 0, kThreadsMax);
       fields.Get("cache_bytes", m.cache_bytes, 0);
       fields.Get("reuse_prefixes", m.reuse_prefixes);
       fields.Get("go_template", m.go_template);
       fields.Get("draft_path", m.draft_path);
+      m.draft_files = GetFiles(fields, "draft_files", fds);
       return m;
     }
     case kProceed: {
@@ -350,6 +390,7 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
     case kInspectModel: {
       InspectModel m;
       fields.Get("path", m.path);
+      m.files = GetFiles(fields, "files", fds);
       fields.Get("verbose", m.verbose);
       fields.Get("go_template", m.go_template);
       return m;
@@ -357,6 +398,7 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
     case kConvertModel: {
       ConvertModel m;
       fields.Get("from", m.from);
+      m.files = GetFiles(fields, "files", fds);
       fields.Get("to", m.to);
       fields.Get("quantization", m.quantization);
       fields.Get("threads", m.threads, 0, kThreadsMax);

@@ -12,7 +12,7 @@ using Clock = std::chrono::steady_clock;
 
 Conversion::Conversion(RunnerHost host, api::ipc::ConvertModel request, std::shared_ptr<const void> kept,
                        std::chrono::nanoseconds patience)
-    : RunnerSession(std::move(host), "convert"),
+    : RunnerSession(std::move(host), "convert", {request.from}),
       request_(std::move(request)),
       kept_(std::move(kept)),
       patience_(patience) {}
@@ -41,7 +41,9 @@ boost::asio::awaitable<api::Result<void>> Conversion::Ask() {
   if (auto opened = co_await Open(deadline_); !opened) co_return opened;
   asked_ = true;
   deadline_ = Clock::now() + patience_;
-  Send(request_);
+  api::ipc::ConvertModel request = request_;
+  request.files = FilesOf(0);
+  Send(request);
   while (!answer_ && !over() && !stop_asked() && Clock::now() < deadline_) {
     co_await changed().Wait(deadline_);
   }

@@ -31,7 +31,7 @@ Awaitable<api::Result<void>> RunToEnd(Dispatcher& dispatcher, std::string from,
 class ConversionTest : public DispatcherFixture {
  protected:
   auto Convert(const std::string& mode) {
-    return loop().Spawn(RunToEnd(dispatcher(), directory() / mode, kept_, told_));
+    return loop().Spawn(RunToEnd(dispatcher(), Model(mode), kept_, told_));
   }
   std::vector<float> told_;
   std::shared_ptr<const void> kept_ = std::make_shared<int>(0);

@@ -1,7 +1,8 @@
 // The scheduler as the front end sees it: submit a request for a model, get its events; load, list, unload.
 //
 // Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing
-// blocks: runners are subprocesses spoken to over asynchronous sockets. A runner that dies, or shows no life,
+// blocks: runners are subprocesses spoken to over asynchronous sockets, and models' files are opened by
+// threads of their own. A runner that dies, or shows no life,
 // is replaced, and its requests go on in the next as if nothing had happened; only a request that ends one
 // runner after the other fails.
 #pragma once
@@ -111,7 +112,8 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   // Loads the model if need be (one load however many ask) and queues the request. Errors: kOverloaded,
-  // kBadModel, kUnavailable (draining, load timeout, or the runner could not be started). Events follow on
+  // kBadModel, kNotFound (no such file), kUnavailable (draining, load timeout, or the runner could not be
+  // started). Events follow on
   // the Generation.
   Awaitable<api::Result<std::unique_ptr<Generation>>> Submit(ModelSpec spec, api::Request request,
                                                              std::optional<KeepAlive> keep_alive);

@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kInspectionsMax = 4;
 constexpr size_t kConversionsMax = 1;  // each uses all cores
+constexpr size_t kOpenersMax = 4;      // of them some may hang
 
 // A seed of the daemon's own choosing: the request can then be repeated.
 int64_t DrawSeed() {
@@ -101,7 +102,8 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                        Limits limits)
     : executor_(executor),
       limits_(limits),
-      host_{executor, Gate(executor), std::move(runner_binary), limits.stop_grace},
+      host_{executor, Gate(executor), std::move(runner_binary), limits.stop_grace,
+            std::make_shared<boost::asio::thread_pool>(kOpenersMax)},
       placement_({.models_max = limits.loaded_models_max,
                   .queue_max = limits.queue_max,
                   .default_keep_alive = limits.default_keep_alive,

@@ -279,7 +279,7 @@ TEST_F(DispatcherTest, ADestroyedDispatcherEndsItsRunnersAndRequests) {
 
 TEST_F(DispatcherTest, ADestroyedExecutorLeavesNoRunner) {
   {
-    const auto inspecting = loop().Spawn(dispatcher().Inspect({.path = directory() / "hang-inspect"}));
+    const auto inspecting = loop().Spawn(dispatcher().Inspect({.path = Model("hang-inspect")}));
     const auto loading = Submit(Spec("hang-load"), "answer 1");
     (void)BeginReady(Spec("ok"), "stall");
     loop().RunUntil([] { return HasChildren(); });

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kExecFailed = 127;
 constexpr int kStatusFd = RunnerProcess::kIpcFd + 1;
+static_assert(RunnerProcess::kFirstFileFd == kStatusFd + 1);
 
 [[noreturn]] void Report(int status_fd) {
   const int error = errno;
@@ -42,7 +43,11 @@ void ResetSignals() {
       ::dup3(fds.status, kStatusFd, O_CLOEXEC) < 0) {
     Report(fds.status);
   }
-  ::closefrom(kStatusFd + 1);
+  int next = RunnerProcess::kFirstFileFd;
+  for (const int file : fds.files) {
+    if (::dup2(file, next++) < 0) Report(kStatusFd);
+  }
+  ::closefrom(next);
   ResetSignals();
   ::execve(binary, argv, environ);
   Report(kStatusFd);
@@ -57,6 +62,8 @@ Fd& Fd::operator=(Fd&& other) noexcept {
   }
   return *this;
 }
+
+int ChildFds::Free() const { return RunnerProcess::kFirstFileFd + static_cast<int>(files.size()); }
 
 int Fd::Release() { return std::exchange(fd_, -1); }
 

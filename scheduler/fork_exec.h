@@ -26,13 +26,16 @@ class Fd {
   int fd_ = -1;
 };
 
-// Descriptors that the child receives. Each must be above kChildFdsMax, close-on-exec, and is only borrowed.
+// Descriptors that the child receives. Each must be Free(), close-on-exec, and is only borrowed.
 struct ChildFds {
-  static constexpr int kChildFdsMax = 15;
   int null = -1;  // becomes 0
   int ipc = -1;   // becomes RunnerProcess::kIpcFd
   int status =
       -1;  // write end of a pipe: gets errno as an int if exec fails, closes without a byte when it succeeds
+  std::vector<int> files = {};  // become RunnerProcess::kFirstFileFd and the numbers that follow
+
+  // From here on no number is one that the child uses: putting a descriptor in its place overwrites no other.
+  int Free() const;
 };
 
 // Returns the child's pid, or -1 with errno. Safe under other threads: between fork and exec the child calls

@@ -11,7 +11,9 @@ namespace quire::scheduler {
 using Clock = std::chrono::steady_clock;
 
 Inspection::Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout)
-    : RunnerSession(std::move(host), "inspect"), request_(std::move(request)), timeout_(timeout) {}
+    : RunnerSession(std::move(host), "inspect", {request.path}),
+      request_(std::move(request)),
+      timeout_(timeout) {}
 
 void Inspection::Start() {
   Gate gate = host().gate;
@@ -36,7 +38,9 @@ boost::asio::awaitable<api::Result<void>> Inspection::Ask() {
   const Time deadline = Clock::now() + timeout_;
   if (auto opened = co_await Open(deadline); !opened) co_return opened;
   asked_ = true;
-  Send(request_);
+  api::ipc::InspectModel request = request_;
+  request.files = FilesOf(0);
+  Send(request);
   while (!answer_ && !over() && !stop_asked() && Clock::now() < deadline) co_await changed().Wait(deadline);
   if (answer_) co_return api::Result<void>();
   if (stop_asked()) co_return api::Fail(api::ErrorCode::kUnavailable, "the server is shutting down");

@@ -17,7 +17,7 @@ using InspectTask = std::shared_ptr<Task<api::Result<api::ipc::Inspected>>>;
 class InspectionTest : public DispatcherFixture {
  protected:
   InspectTask Inspect(const std::string& mode, bool verbose = false) {
-    return loop().Spawn(dispatcher().Inspect({.path = directory() / mode, .verbose = verbose}));
+    return loop().Spawn(dispatcher().Inspect({.path = Model(mode), .verbose = verbose}));
   }
 };
 

@@ -34,7 +34,9 @@ std::unexpected<api::Error> Breach(std::string what) {
 }  // namespace
 
 ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner)
-    : RunnerSession(std::move(host), job.name), job_(std::move(job)), owner_(std::move(owner)) {}
+    : RunnerSession(std::move(host), job.name, {job.path, job.draft_path}),
+      job_(std::move(job)),
+      owner_(std::move(owner)) {}
 
 void ModelRunner::Start() {
   Gate gate = host().gate;
@@ -95,12 +97,14 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
 
   state_ = State::kMeasuring;
   Send(api::ipc::LoadModel{.path = job_.path.string(),
+                           .files = FilesOf(0),
                            .num_ctx = 0,
                            .threads = job_.threads,
                            .cache_bytes = job_.cache_bytes,
                            .reuse_prefixes = job_.reuse_prefixes,
                            .go_template = job_.go_template,
-                           .draft_path = job_.draft_path.string()});
+                           .draft_path = job_.draft_path.string(),
+                           .draft_files = FilesOf(1)});
   auto failed = co_await AwaitLoaded(start);
   load_time_ = Clock::now() - start - waited_;
   co_return failed;

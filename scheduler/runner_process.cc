@@ -18,8 +18,6 @@
 #include <system_error>
 #include <utility>
 
-#include "scheduler/fork_exec.h"
-
 extern "C" {
 #include <sys/pidfd.h>  // glibc 2.36 declares these without C linkage
 }
@@ -42,11 +40,20 @@ struct StartFds {
   Fd our_ipc, child_ipc;
   Fd our_status, child_status;
   Fd null;
+  std::vector<Fd> files;
+
+  ChildFds ForChild() const {
+    ChildFds child{.null = null.get(), .ipc = child_ipc.get(), .status = child_status.get()};
+    for (const Fd& file : files) child.files.push_back(file.get());
+    return child;
+  }
 };
 
-// Above the numbers the child will use, so that putting one in its place never overwrites another.
-bool MoveUp(Fd& fd) {
-  fd = Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, ChildFds::kChildFdsMax + 1));
+// To a number from `free` on, unless it has one.
+bool MoveUp(Fd& fd, int free) {
+  if (fd.get() >= free) return true;
+  fd = Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, free));
+  if (!fd.valid() && errno == EINVAL) errno = EMFILE;  // `free` itself is beyond the limit
   return fd.valid();
 }
 
@@ -61,7 +68,10 @@ const char* OpenFds(StartFds& fds) {
   fds.child_status = Fd(pair[1]);
   fds.null = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!fds.null.valid()) return "open /dev/null";
-  if (!MoveUp(fds.child_ipc) || !MoveUp(fds.child_status) || !MoveUp(fds.null)) return "fcntl";
+  const int free = fds.ForChild().Free();
+  bool moved = MoveUp(fds.child_ipc, free) && MoveUp(fds.child_status, free) && MoveUp(fds.null, free);
+  for (Fd& file : fds.files) moved = moved && MoveUp(file, free);
+  if (!moved) return "fcntl";
   return nullptr;
 }
 
@@ -75,14 +85,16 @@ std::string ExitStatus::ToString() const {
 }
 
 boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
-    boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name) {
+    boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
+    std::vector<Fd> files) {
   StartFds fds;
+  fds.files = std::move(files);
   if (const char* failed = OpenFds(fds)) co_return CannotStart(binary, failed, errno);
   boost::asio::posix::stream_descriptor status(executor, fds.our_status.Release());
   Socket socket(executor, boost::asio::local::stream_protocol(), fds.our_ipc.Release());
 
   const std::vector<std::string> arguments{fmt::format("--ipc-fd={}", kIpcFd), "--name=" + name};
-  const ChildFds child{fds.null.get(), fds.child_ipc.get(), fds.child_status.get()};
+  const ChildFds child = fds.ForChild();
   const pid_t pid = ForkExec(binary.string(), arguments, child);
   if (pid < 0) co_return CannotStart(binary, "fork", errno);
   const int pidfd = ::pidfd_open(pid, 0);
@@ -103,7 +115,8 @@ boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProces
   co_return process;
 }
 
-RunnerProcess::RunnerProcess(boost::asio::any_io_executor executor, pid_t pid, int pidfd, Socket socket)
+RunnerProcess::RunnerProcess(const boost::asio::any_io_executor& executor, pid_t pid, int pidfd,
+                             Socket socket)
     : pid_(pid), pidfd_(executor, pidfd), socket_(std::move(socket)) {}
 
 RunnerProcess::~RunnerProcess() {

@@ -1,9 +1,9 @@
 // One quire-runner process: how it is started, signalled and reaped.
 //
 // The child gets standard input from /dev/null, the daemon's standard output and error, its end of a
-// socketpair as descriptor kIpcFd, and no other descriptor; default signal handlers and an empty mask; a
-// process group of its own, so that Ctrl-C in a terminal reaches the daemon alone; and SIGKILL when the
-// thread that started it ends.
+// socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd on, and no other descriptor;
+// default signal handlers and an empty mask; a process group of its own, so that Ctrl-C in a terminal reaches
+// the daemon alone; and SIGKILL when the thread that started it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/error.h"
+#include "api/ipc.h"
+#include "scheduler/fork_exec.h"
 
 namespace quire::scheduler {
 
@@ -32,11 +35,14 @@ struct ExitStatus {
 class RunnerProcess {
  public:
   static constexpr int kIpcFd = 3;
+  static constexpr int kFirstFileFd = api::ipc::kFirstModelFd;
 
-  // Runs `binary --ipc-fd=3 --name=<name>` and waits until it is the new program. kUnavailable names the
+  // Runs `binary --ipc-fd=3 --name=<name>` and waits until it is the new program. `files`, which are closed
+  // here once the child has them, become kFirstFileFd and the numbers that follow. kUnavailable names the
   // binary and the reason when that fails. Cancelling the awaiting coroutine ends the child.
   static boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> Start(
-      boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name);
+      boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
+      std::vector<Fd> files = std::vector<Fd>());
 
   // Kills and reaps the child if that has not happened; blocks for as long as the kernel takes to end it.
   ~RunnerProcess();
@@ -53,7 +59,7 @@ class RunnerProcess {
   boost::asio::awaitable<std::optional<ExitStatus>> Wait();
 
  private:
-  RunnerProcess(boost::asio::any_io_executor executor, pid_t pid, int pidfd,
+  RunnerProcess(const boost::asio::any_io_executor& executor, pid_t pid, int pidfd,
                 boost::asio::local::stream_protocol::socket socket);
   std::optional<ExitStatus> Reap(int flags);
 

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
@@ -18,6 +20,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "scheduler/testing/io_loop.h"
@@ -39,8 +42,9 @@ boost::asio::awaitable<size_t> ReadSome(Socket& socket) {
 class RunnerProcessTest : public testing::Test {
  protected:
   // Started, and past its Hello.
-  std::unique_ptr<RunnerProcess> Start() {
-    auto started = loop_.Run(RunnerProcess::Start(loop_.executor(), QUIRE_FAKE_RUNNER, "a name"));
+  std::unique_ptr<RunnerProcess> Start(std::vector<Fd> files = {}) {
+    auto started =
+        loop_.Run(RunnerProcess::Start(loop_.executor(), QUIRE_FAKE_RUNNER, "a name", std::move(files)));
     if (!started) throw std::runtime_error(started.error().message);
     socket_.emplace((*started)->TakeSocket());
     EXPECT_GT(loop_.Run(ReadSome(*socket_)), 0U);
@@ -98,6 +102,56 @@ TEST_F(RunnerProcessTest, TheChildHasItsOwnDescriptorsOnly) {
   EXPECT_THAT(fds, ElementsAre(0, 1, 2, RunnerProcess::kIpcFd));
   EXPECT_EQ(std::filesystem::read_symlink(folder + "/0"), "/dev/null");
   ::close(leak);
+}
+
+// Whatever numbers they have here, which overlap those that the child uses.
+TEST_F(RunnerProcessTest, TheChildHasTheFilesItIsGivenInTheirOrder) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "quire-given-files";
+  std::filesystem::create_directories(folder);
+  constexpr int kFiles = 300;
+  std::vector<std::string> names;
+  std::vector<Fd> files;
+  for (int i = 0; i < kFiles; ++i) {
+    names.push_back(folder / std::to_string(i));
+    std::ofstream(names.back()).flush();
+    files.emplace_back(::open(names.back().c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(files.back().valid());
+  }
+  std::ranges::reverse(names);
+  std::ranges::reverse(files);
+  const auto count = std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                                   std::filesystem::directory_iterator());
+  const auto process = Start(std::move(files));
+  const std::string held = "/proc/" + std::to_string(process->pid()) + "/fd/";
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string number = std::to_string(RunnerProcess::kFirstFileFd + i);
+    EXPECT_EQ(std::filesystem::read_symlink(held + number), names[static_cast<size_t>(i)]);
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(held), std::filesystem::directory_iterator()),
+            4 + kFiles);
+  EXPECT_LT(std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                          std::filesystem::directory_iterator()),
+            count)
+      << "they are still open here";
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(RunnerProcessTest, SaysWhenNoDescriptorIsLeft) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const rlim_t most : {rlim_t{8}, rlim_t{40}}) {
+    std::vector<Fd> files;
+    for (int i = 0; i < 25; ++i) files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    rlimit few = before;
+    few.rlim_cur = most;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    const auto refused =
+        loop().Run(RunnerProcess::Start(loop().executor(), QUIRE_FAKE_RUNNER, "x", std::move(files)));
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    if (refused) continue;  // 40 may be enough where little is open
+    EXPECT_EQ(refused.error().code, api::ErrorCode::kUnavailable);
+    EXPECT_THAT(refused.error().message, HasSubstr("Too many open files"));
+  }
 }
 
 TEST_F(RunnerProcessTest, OursAreAllClosedWithIt) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
+#include <boost/asio/post.hpp>
 #include <utility>
 #include <variant>
 
@@ -15,10 +16,24 @@ using Clock = std::chrono::steady_clock;
 // How long the status of a process that closed its link, or the last frames of one that ended, may take.
 constexpr std::chrono::seconds kLastWords{1};
 
+using Files = std::vector<std::vector<OpenFile>>;
+
+api::Result<Files> OpenAll(const std::vector<std::filesystem::path>& models) {
+  Files all;
+  for (const std::filesystem::path& model : models) {
+    std::vector<OpenFile>& files = all.emplace_back();
+    if (model.empty()) continue;
+    auto opened = OpenModelFiles(model);
+    if (!opened) return std::unexpected(std::move(opened).error());
+    files = *std::move(opened);
+  }
+  return all;
+}
+
 }  // namespace
 
-RunnerSession::RunnerSession(RunnerHost host, std::string name)
-    : host_(std::move(host)), name_(std::move(name)), changed_(host_.executor) {}
+RunnerSession::RunnerSession(RunnerHost host, std::string name, std::vector<std::filesystem::path> models)
+    : host_(std::move(host)), name_(std::move(name)), changed_(host_.executor), models_(std::move(models)) {}
 
 void RunnerSession::Stop(bool at_once) {
   stop_asked_ = true;
@@ -26,8 +41,41 @@ void RunnerSession::Stop(bool at_once) {
   changed_.Notify();
 }
 
+// The descriptors of all files, in the order of their numbers in the process; files_ is set.
+boost::asio::awaitable<api::Result<std::vector<Fd>>> RunnerSession::OpenFiles(Time deadline) {
+  auto deliver = [weak = weak_from_this()](api::Result<Files> opened) {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->opened_ = std::move(opened);
+    self->changed_.Notify();
+  };
+  boost::asio::post(
+      *host_.openers, [models = models_, home = host_.executor, deliver = std::move(deliver)]() mutable {
+        boost::asio::post(home, [opened = OpenAll(models), deliver = std::move(deliver)]() mutable {
+          deliver(std::move(opened));
+        });
+      });
+  while (!opened_ && !stop_asked_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
+  if (!opened_) {
+    co_return api::Fail(api::ErrorCode::kUnavailable, "the model's files could not be opened in time");
+  }
+  if (!*opened_) co_return std::unexpected(opened_->error());
+  std::vector<Fd> fds;
+  for (std::vector<OpenFile>& model : **opened_) {
+    files_.emplace_back();
+    for (OpenFile& file : model) {
+      const int fd = RunnerProcess::kFirstFileFd + static_cast<int>(fds.size());
+      files_.back().push_back({std::move(file.name), fd});
+      fds.push_back(std::move(file.fd));
+    }
+  }
+  co_return fds;
+}
+
 boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
-  auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_);
+  auto files = co_await OpenFiles(deadline);
+  if (!files) co_return std::unexpected(std::move(files).error());
+  auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_, *std::move(files));
   if (!process) co_return std::unexpected(std::move(process).error());
   process_ = *std::move(process);
   spdlog::debug("runner started model={} runner_pid={}", name_, pid());

@@ -4,15 +4,18 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/error.h"
 #include "api/ipc.h"
 #include "scheduler/gate.h"
+#include "scheduler/model_descriptors.h"
 #include "scheduler/runner_link.h"
 #include "scheduler/runner_process.h"
 #include "scheduler/signal.h"
@@ -24,7 +27,8 @@ struct RunnerHost {
   boost::asio::any_io_executor executor;
   Gate gate;  // counts every coroutine below
   std::filesystem::path binary;
-  std::chrono::nanoseconds stop_grace;  // from the request to end until SIGKILL
+  std::chrono::nanoseconds stop_grace;                // from the request to end until SIGKILL
+  std::shared_ptr<boost::asio::thread_pool> openers;  // opens files: a file system may be slow, or hang
 };
 
 // I/O thread only; held by shared_ptr. A derived class runs Open(), then its own frames, then Shut(), in one
@@ -38,11 +42,15 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   void Stop(bool at_once);
 
  protected:
-  RunnerSession(RunnerHost host, std::string name);
+  // `models`: those that the job is about; an empty path is none, and has no files.
+  RunnerSession(RunnerHost host, std::string name, std::vector<std::filesystem::path> models);
 
-  // Starts the process and waits for its Hello. kUnavailable when it cannot be started or is not up by
-  // `deadline`; kRunnerDied when it ends before.
+  // Opens the models' files, starts the process with them and waits for its Hello. Errors of
+  // OpenModelFiles; kUnavailable when it cannot be started or is not up by `deadline`; kRunnerDied when it
+  // ends before.
   boost::asio::awaitable<api::Result<void>> Open(Time deadline);
+  // What the process has of the model at that place. REQUIRES: Open() succeeded.
+  const std::vector<api::ipc::ModelFile>& FilesOf(size_t place) const { return files_.at(place); }
   void Send(const api::ipc::ToRunner& message);
   // Why the runner is no longer of use, once it is not: "killed by signal 9 (SIGKILL)". Waits a moment for
   // the other half of the news: the last frames of a process that ended, the status of one that closed its
@@ -72,10 +80,14 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   void OnLinkEnd(const LinkEnd& end) final;
   static boost::asio::awaitable<void> WatchExit(std::shared_ptr<RunnerSession> self);
   boost::asio::awaitable<bool> ExitedBy(Time until);
+  boost::asio::awaitable<api::Result<std::vector<Fd>>> OpenFiles(Time deadline);
 
   RunnerHost host_;
   std::string name_;
   Signal changed_;
+  const std::vector<std::filesystem::path> models_;
+  std::optional<api::Result<std::vector<std::vector<OpenFile>>>> opened_;  // by the model
+  std::vector<std::vector<api::ipc::ModelFile>> files_;                    // of the process, likewise
   std::unique_ptr<RunnerProcess> process_;
   std::shared_ptr<RunnerLink> link_;
   bool hello_ = false;

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "runner/models/model.h"
 #include "runner/weights/model_files.h"
@@ -25,7 +23,7 @@ bool Names(std::string_view names, std::string_view one) {
   return false;
 }
 
-api::Result<void> CheckArchitecture(const std::string& directory) {
+api::Result<void> CheckArchitecture(const weights::ModelSource& directory) {
   const auto files = weights::Open(directory);
   if (!files) return std::unexpected(files.error());
   const std::string name = (*files)->architecture();
@@ -39,14 +37,13 @@ api::Result<void> CheckArchitecture(const std::string& directory) {
 
 }  // namespace
 
-api::Result<void> WriteConverted(const api::ipc::ConvertModel& request, int threads,
-                                 const std::function<void(float)>& on_progress) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(request.from, error)) {
-    return weights::QuantizeGguf(request.from, request.quantization, request.to, threads, on_progress);
+api::Result<void> WriteConverted(const weights::ModelSource& from, const api::ipc::ConvertModel& request,
+                                 int threads, const std::function<void(float)>& on_progress) {
+  if (!from.is_directory()) {
+    return weights::QuantizeGguf(from, request.quantization, request.to, threads, on_progress);
   }
-  if (auto checked = CheckArchitecture(request.from); !checked) return checked;
-  return weights::PackHuggingFace(request.from, request.to, on_progress);
+  if (auto checked = CheckArchitecture(from); !checked) return checked;
+  return weights::PackHuggingFace(from, request.to, on_progress);
 }
 
 }  // namespace quire::runner::engine

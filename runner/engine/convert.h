@@ -5,13 +5,14 @@
 
 #include "api/error.h"
 #include "api/ipc.h"
+#include "runner/weights/model_source.h"
 
 namespace quire::runner::engine {
 
-// What ConvertModel asks for; `threads` >= 1 quantise. kBadModel names what is wrong with the model, be it
-// only that nothing here runs its architecture; kInvalidArgument: no such quantisation. `on_progress` is told
-// of the fraction written.
-api::Result<void> WriteConverted(const api::ipc::ConvertModel& request, int threads,
-                                 const std::function<void(float fraction)>& on_progress);
+// What ConvertModel asks for, of the model that `from` reads; `threads` >= 1 quantise. kBadModel names what
+// is wrong with the model, be it only that nothing here runs its architecture; kInvalidArgument: no such
+// quantisation. `on_progress` is told of the fraction written.
+api::Result<void> WriteConverted(const weights::ModelSource& from, const api::ipc::ConvertModel& request,
+                                 int threads, const std::function<void(float fraction)>& on_progress);
 
 }  // namespace quire::runner::engine

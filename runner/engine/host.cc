@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "api/memory_limit.h"
 #include "runner/constraint/output_format.h"
@@ -112,9 +114,18 @@ void PrepareAll(Shared& shared, const PromptSource& source, Link& link) {
   }
 }
 
+// The model at `path`, of which the daemon opened `files` for this process.
+weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::ModelFile>& files) {
+  if (path.empty()) return {};
+  std::vector<weights::ModelSource::Descriptor> descriptors;
+  descriptors.reserve(files.size());
+  for (const ipc::ModelFile& file : files) descriptors.push_back({file.name, file.fd});
+  return {path, descriptors};
+}
+
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
-  SeeOnlyModel(request.path, /*scratch=*/false);
-  const auto files = weights::Open(request.path);
+  SeeOnlyMachine(/*scratch=*/false);
+  const auto files = weights::Open(SourceOf(request.path, request.files));
   if (!files) {
     ipc::Inspected failed;
     failed.error = files.error();
@@ -136,8 +147,8 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
     told = fraction;
     link.Send(ipc::LoadProgress{std::min(fraction, 1.0F), "converting"});
   };
-  SeeOnlyModel(request.from, /*scratch=*/false, std::filesystem::path(request.to).parent_path());
-  const auto done = WriteConverted(request, threads, on_progress);
+  SeeOnlyMachine(/*scratch=*/false, std::filesystem::path(request.to).parent_path());
+  const auto done = WriteConverted(SourceOf(request.from, request.files), request, threads, on_progress);
   ipc::Converted converted;
   if (!done) converted.error = done.error();
   return converted;
@@ -187,13 +198,14 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   };
   const auto kv_type = KvTypeAsked();
   if (!kv_type) return link.Send(ipc::LoadFailed{kv_type.error()});
-  SeeOnlyModel(request.path, /*scratch=*/!QuantizeOnLoad().empty(), /*output=*/{}, request.draft_path);
-  const LoadOptions options{.quantize = QuantizeOnLoad(),
-                            .kv_type = *kv_type,
-                            .go_template = request.go_template,
-                            .draft = request.draft_path};
+  SeeOnlyMachine(/*scratch=*/!QuantizeOnLoad().empty());
+  LoadOptions options{.quantize = QuantizeOnLoad(),
+                      .kv_type = *kv_type,
+                      .go_template = request.go_template,
+                      .draft = SourceOf(request.draft_path, request.draft_files)};
   EngineLimits limits{.reuse_prefixes = request.reuse_prefixes, .check_invariants_every = CheckEvery()};
-  auto opened = Open(request.path, progress, options);
+  auto opened = Open(SourceOf(request.path, request.files), progress, options);
+  options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
   const int32_t trained = opened->measured->context_length();
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;

@@ -15,7 +15,6 @@
 #include <ctime>
 #include <initializer_list>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -234,28 +233,6 @@ class Rules {
   int fd_ = -1;
 };
 
-// A directory's links lead to where a download cache keeps the files.
-void PermitDirectory(const Rules& rules, const fs::path& model) {
-  rules.Permit(model, kReadTree);
-  std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(model, ec)) {
-    if (entry.is_symlink(ec)) rules.Permit(entry.path(), kReadFile);
-  }
-}
-
-// "name-00001-of-00003.gguf" has siblings.
-void PermitFile(const Rules& rules, const fs::path& model) {
-  rules.Permit(model, kReadFile);
-  const std::string name = model.filename().string();
-  const size_t mark = name.rfind("-of-");
-  if (mark == std::string::npos) return;
-  const std::string_view tail = std::string_view(name).substr(mark);
-  std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(model.parent_path(), ec)) {
-    if (entry.path().filename().string().ends_with(tail)) rules.Permit(entry.path(), kReadFile);
-  }
-}
-
 // A terminal's and the daemon's end must still end a runner: the kernel forgets that when credentials change.
 void LeaveNamespaces() {
   const pid_t parent = ::getppid();
@@ -289,18 +266,10 @@ void LeaveTheWorld() {
   Seal(/*may_read=*/true);
 }
 
-void SeeOnlyModel(const fs::path& model, bool scratch, const fs::path& output, const fs::path& draft) {
+void SeeOnlyMachine(bool scratch, const fs::path& output) {
   if (!kConfine) return;
   const Rules rules;
   std::error_code ec;
-  for (const fs::path& read : {model, draft}) {
-    if (read.empty()) continue;
-    if (fs::is_directory(read, ec)) {
-      PermitDirectory(rules, read);
-    } else {
-      PermitFile(rules, read);
-    }
-  }
   for (const char* path :
        {"/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/sys/fs/cgroup", "/sys/devices/system/cpu"}) {
     rules.Permit(path, kReadTree);

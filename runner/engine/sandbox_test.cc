@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <fstream>
@@ -15,6 +16,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "runner/weights/model_files.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define QUIRE_SKIP_WITH_SANITIZER() GTEST_SKIP() << "runners are not confined in builds with a sanitizer"
@@ -33,12 +36,7 @@ class Sandbox : public ::testing::Test {
     std::string name = fs::temp_directory_path() / "quire-sandbox-XXXXXX";
     folder_ = ::mkdtemp(name.data());
     Write("model.gguf");
-    Write("other.gguf");
-    Write("big-00001-of-00002.gguf");
-    Write("big-00002-of-00002.gguf");
-    fs::create_directory(folder_ / "dir");
-    Write("dir/config.json");
-    fs::create_symlink("../other.gguf", folder_ / "dir/linked");
+    fs::create_directory(folder_ / "out");
   }
   ~Sandbox() override { fs::remove_all(folder_); }
 
@@ -102,26 +100,44 @@ TEST_F(Sandbox, AtTheStartThereIsNoNetworkAndNoOtherProgram) {
   }));
 }
 
-TEST_F(Sandbox, AReaderSeesItsModelAlone) {
+// Of the file system only what tells of the machine: the model's files come open, and open once more they do
+// not, be it by way of their descriptors.
+TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
+  QUIRE_SKIP_WITH_SANITIZER();
+  const fs::path model = fs::absolute("tests/data/gguf/lfm2.f16.gguf");
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    const int inherited = ::open(model.c_str(), O_RDONLY | O_CLOEXEC);
+    const auto before = weights::Open(model);
+    LeaveTheWorld();
+    SeeOnlyMachine(/*scratch=*/false);
+    const bool seen = Reads(model) || Reads("/proc/self/fd/" + std::to_string(inherited)) ||
+                      Reads(folder_ / "model.gguf") || Reads("/etc/passwd");
+    const auto files = weights::Open(weights::ModelSource(model, {{"", inherited}}));
+    return {!seen,
+            before && files,
+            before && files && std::ranges::equal((*files)->tensors()[0].data, (*before)->tensors()[0].data),
+            ::fcntl(inherited, F_GETFD) < 0,
+            Reads("/proc/meminfo"),
+            Reads("/proc/self/cgroup"),
+            !Writes(folder_ / "model.gguf"),
+            !Writes(folder_ / "new"),
+            !Writes("/tmp/quire-no-file"),
+            Runs()};
+  }));
+}
+
+TEST_F(Sandbox, AWriterSeesItsFolderAlone) {
   QUIRE_SKIP_WITH_SANITIZER();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     LeaveTheWorld();
-    SeeOnlyModel(folder_ / "model.gguf", false);
-    return {Reads(folder_ / "model.gguf"),  Reads("/proc/meminfo"),        Reads("/proc/self/cgroup"),
-            !Reads(folder_ / "other.gguf"), !Reads("/etc/passwd"),         !Writes(folder_ / "model.gguf"),
-            !Writes(folder_ / "new"),       !Writes("/tmp/quire-no-file"), Runs()};
-  }));
-  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
-    LeaveTheWorld();
-    SeeOnlyModel(folder_ / "big-00001-of-00002.gguf", false);
-    return {Reads(folder_ / "big-00002-of-00002.gguf"), !Reads(folder_ / "model.gguf")};
-  }));
-  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
-    LeaveTheWorld();
-    SeeOnlyModel(folder_ / "dir", true);
+    SeeOnlyMachine(/*scratch=*/true);
     const fs::path scratch = fs::temp_directory_path() / ("quire-scratch-" + std::to_string(::getpid()));
-    return {Reads(folder_ / "dir/config.json"), Reads(folder_ / "dir/linked"), Writes(scratch),
-            ::unlink(scratch.c_str()) == 0, !Reads("/etc/passwd")};
+    return {Writes(scratch), ::unlink(scratch.c_str()) == 0, !Reads("/etc/passwd")};
+  }));
+  EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
+    LeaveTheWorld();
+    SeeOnlyMachine(/*scratch=*/false, folder_ / "out");
+    return {Writes(folder_ / "out/new"), !Writes(folder_ / "new"), !Reads(folder_ / "model.gguf")};
   }));
 }
 
@@ -141,7 +157,7 @@ TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
       held =
           ::read(pipe_ends[0], &byte, 1) == 1 && Refused(::open((folder_ / "model.gguf").c_str(), O_RDONLY));
     });
-    SeeOnlyModel(folder_ / "model.gguf", false);
+    SeeOnlyMachine(/*scratch=*/false);
     CloseFileSystem();
     const bool told = ::write(pipe_ends[1], "x", 1) == 1;
     earlier.join();

@@ -64,9 +64,14 @@ class DispatcherFixture : public ::testing::Test {
   IoLoop& loop() { return loop_; }
   const std::filesystem::path& directory() const { return directory_; }
 
+  // An empty file whose name tells a runner what to do.
+  std::filesystem::path Model(const std::string& mode) const {
+    std::ofstream(directory_ / mode, std::ios::app).flush();
+    return directory_ / mode;
+  }
   // A model whose load does what `mode` says; `key` tells two of the same mode apart.
   ModelSpec Spec(const std::string& mode, const std::string& key = "") {
-    return ModelSpec{key.empty() ? mode : key, key.empty() ? mode : key, directory_ / mode};
+    return ModelSpec{key.empty() ? mode : key, key.empty() ? mode : key, Model(mode)};
   }
   static api::Request Raw(std::string text) {
     api::Request request;

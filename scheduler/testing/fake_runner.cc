@@ -4,7 +4,8 @@
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
 // "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
 // after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N
-// bytes beside its caches, "unmeasured" loads without asking. The same names with "-inspect" for inspections.
+// bytes beside its caches, "unmeasured" loads without asking. The same names with "-inspect" for inspections;
+// "late-inspect" waits at "gate" before it reads.
 // Any other name loads. By the raw prompt's text: see Serve().
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +21,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "api/ipc.h"
 
@@ -47,6 +49,17 @@ void PassGate(const std::filesystem::path& gate) {
   char pass = 0;
   if (fd < 0 || ::read(fd, &pass, 1) != 1) std::exit(6);
   ::close(fd);
+}
+
+// "NAME=BYTES;" of every file, by the descriptors alone.
+std::string ReadAll(const std::vector<ipc::ModelFile>& files) {
+  std::string all;
+  for (const ipc::ModelFile& file : files) {
+    char bytes[256];
+    const ssize_t read = ::pread(file.fd, bytes, sizeof(bytes), 0);
+    all += file.name + "=" + (read < 0 ? "?" : std::string(bytes, static_cast<size_t>(read))) + ";";
+  }
+  return all;
 }
 
 class FakeRunner {
@@ -148,12 +161,14 @@ class FakeRunner {
     const std::string mode = std::filesystem::path(inspect.path).filename();
     if (mode == "hang-inspect") SleepForEver();
     if (mode == "abort-inspect") Abort();
+    if (mode == "late-inspect") PassGate(std::filesystem::path(inspect.path).parent_path() / "gate");
     ipc::Inspected inspected;
     if (mode == "fail-inspect") {
       inspected.error = quire::api::Error{quire::api::ErrorCode::kBadModel, "not a model"};
     } else {
       inspected.model_info_json = inspect.verbose ? R"({"verbose":true})" : R"({"verbose":false})";
       inspected.parameters = 7;
+      inspected.chat_template = ReadAll(inspect.files);
     }
     Say(inspected);
   }

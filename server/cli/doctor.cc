@@ -115,7 +115,7 @@ void LookAtKernel(Findings& findings) {
   constexpr int kVersionFlag = 1;  // LANDLOCK_CREATE_RULESET_VERSION
   const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kVersionFlag);
   if (version > 0) {
-    findings.Good("kernel", fmt::format("runners are held to their model's files (Landlock {})", version));
+    findings.Good("kernel", fmt::format("runners see no files (Landlock {})", version));
   } else {
     findings.Note("kernel", "no Landlock: until it is loaded, a model's runner may read what its user may");
   }

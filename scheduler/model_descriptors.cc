@@ -1,0 +1,132 @@
+#include "scheduler/model_descriptors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "api/ipc.h"
+
+namespace quire::scheduler {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In a Hugging Face directory, beside the weights.
+constexpr auto kNames = std::to_array<std::string_view>(
+    {"config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json", "tokenizer.model",
+     "chat_template.jinja", "model.safetensors.index.json", "1_Pooling/config.json"});
+constexpr std::string_view kWeights = ".safetensors";
+
+std::unexpected<api::Error> SystemFailure(const fs::path& file, int error) {
+  const std::string reason = std::generic_category().message(error);
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return api::Fail(api::ErrorCode::kNotFound, fmt::format("{}: {}", file.string(), reason));
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return api::Fail(
+          api::ErrorCode::kUnavailable,
+          fmt::format("{}: {}: a model's files are opened all at once (see LimitNOFILE, ulimit -n)",
+                      file.string(), reason));
+    default:
+      return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file.string(), reason));
+  }
+}
+
+std::unexpected<api::Error> TooMany(const fs::path& model) {
+  return api::Fail(api::ErrorCode::kBadModel,
+                   fmt::format("{}: more than {} files", model.string(), api::ipc::kModelFilesMax));
+}
+
+api::Result<Fd> OpenRegular(const fs::path& file) {
+  // O_NONBLOCK: opening a FIFO must not wait for its writer.
+  Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status {};
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) return SystemFailure(file, errno);
+  if (S_ISREG(status.st_mode)) return fd;
+  return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not a regular file", file.string()));
+}
+
+// Whether there is such a file; it is then in `files`.
+api::Result<bool> AddIfThere(const fs::path& folder, std::string name, std::vector<OpenFile>& files) {
+  auto fd = OpenRegular(folder / name);
+  if (!fd && fd.error().code == api::ErrorCode::kNotFound) return false;
+  if (!fd) return std::unexpected(std::move(fd).error());
+  files.push_back({std::move(name), *std::move(fd)});
+  return true;
+}
+
+// How many files the name says that there are: 3 of "name-00001-of-00003.gguf"; 1 of any other name.
+int SplitsOf(std::string_view name) {
+  constexpr std::string_view kFirst = "-00001-of-";
+  constexpr std::string_view kEnd = "-00001-of-00000.gguf";
+  if (name.size() < kEnd.size() || !name.ends_with(".gguf")) return 1;
+  const std::string_view end = name.substr(name.size() - kEnd.size());
+  const std::string_view digits = end.substr(kFirst.size(), 5);
+  int count = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  const bool number = error == std::errc() && stop == digits.data() + digits.size();
+  return end.starts_with(kFirst) && number ? std::max(count, 1) : 1;
+}
+
+// Up to the first that is missing, which the runner then names.
+api::Result<void> AddSplits(const fs::path& first, std::vector<OpenFile>& files) {
+  const std::string name = first.filename().string();
+  const int count = SplitsOf(name);
+  const std::string stem = name.substr(0, name.rfind("-00001-of-"));
+  for (int number = 2; number <= count; ++number) {
+    if (files.size() == api::ipc::kModelFilesMax) return TooMany(first);
+    const auto added =
+        AddIfThere(first.parent_path(), fmt::format("{}-{:05}-of-{:05}.gguf", stem, number, count), files);
+    if (!added) return std::unexpected(added.error());
+    if (!*added) break;
+  }
+  return {};
+}
+
+api::Result<void> AddDirectory(const fs::path& directory, std::vector<OpenFile>& files) {
+  for (const std::string_view name : kNames) {
+    const auto added = AddIfThere(directory, std::string(name), files);
+    if (!added) return std::unexpected(added.error());
+  }
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (!name.ends_with(kWeights)) continue;
+    if (files.size() == api::ipc::kModelFilesMax) return TooMany(directory);
+    const auto added = AddIfThere(directory, std::move(name), files);
+    if (!added) return std::unexpected(added.error());
+  }
+  if (error) return SystemFailure(directory, error.value());
+  return {};
+}
+
+}  // namespace
+
+api::Result<std::vector<OpenFile>> OpenModelFiles(const fs::path& model) {
+  std::vector<OpenFile> files;
+  std::error_code ec;
+  if (fs::is_directory(model, ec)) {
+    if (auto added = AddDirectory(model, files); !added) return std::unexpected(added.error());
+    return files;
+  }
+  auto fd = OpenRegular(model);
+  if (!fd) return std::unexpected(std::move(fd).error());
+  files.push_back({std::string(), *std::move(fd)});
+  if (auto added = AddSplits(model, files); !added) return std::unexpected(added.error());
+  return files;
+}
+
+}  // namespace quire::scheduler
