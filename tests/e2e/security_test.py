@@ -22,6 +22,17 @@ def status_of(pid, name):
     return re.search(rf"^{name}:\s*(\S+)", text, re.M)[1]
 
 
+def held_by(pid):
+    """What the descriptors of a process are."""
+    held = []
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            held.append(os.readlink(fd))
+        except FileNotFoundError:
+            pass
+    return held
+
+
 def resident_bytes(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -40,10 +51,56 @@ class Confinement(unittest.TestCase):
                 self.assertIn("NoNewPrivs:\t1", state)
             self.assertEqual(status_of(runner, "Seccomp_filters"), "2")
             # Nothing of the daemon's is inherited but the link: no listening socket, no client, no file of the store.
-            held = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{runner}/fd").iterdir()]
+            held = held_by(runner)
             self.assertLessEqual(sum(name.startswith("socket:") for name in held), 1, held)
-            self.assertFalse([name for name in held if "/models" in name], held)
+            # Nor a file of its model, which is mapped by now.
+            self.assertTrue(all(name.startswith(("socket:", "pipe:", "anon_inode:")) or
+                                name in ("/dev/null", str(daemon.log_path)) for name in held), held)
+            self.assertIn("/models/blobs/", pathlib.Path(f"/proc/{runner}/maps").read_text())
             self.assertEqual(pathlib.Path(f"/proc/{runner}/oom_score_adj").read_text().strip(), "500")
+
+
+    def test_no_descriptor_of_a_model_is_left_anywhere(self):
+        with Daemon() as daemon:
+            store = pathlib.Path(daemon.environment["OLLAMA_MODELS"])
+            reply = daemon.post("/api/create", {"model": "other", "from": MODEL, "stream": False,
+                                                "parameters": {"num_ctx": 512}})
+            self.assertEqual(reply.status, 200, reply.text)
+            weights = max(store.glob("blobs/sha256-*"), key=lambda path: path.stat().st_size)
+
+            def load(model):
+                return daemon.post("/api/generate", {"model": model, "keep_alive": 60})
+
+            def unload_all():
+                for model in (MODEL, "other"):
+                    daemon.post("/api/generate", {"model": model, "keep_alive": 0})
+                deadline = time.monotonic() + 60
+                while daemon.runner_pids():
+                    self.assertLess(time.monotonic(), deadline, "a runner does not end")
+                    time.sleep(0.02)
+
+            self.assertEqual(load(MODEL).status, 200)
+            self.assertEqual(load("other").status, 200)
+            runners = daemon.runner_pids()
+            self.assertEqual(len(runners), 2)
+            for pid in (*runners, daemon.process.pid):
+                self.assertFalse([name for name in held_by(pid) if "/models/" in name], pid)
+            unload_all()
+            before = len(held_by(daemon.process.pid))
+            aside = weights.with_name("aside")
+            for number in range(50):
+                if number % 2 == 0:
+                    self.assertEqual(load(MODEL).status, 200)
+                else:
+                    weights.rename(aside)
+                    if number % 4 == 3:
+                        weights.write_bytes(b"GGUF")
+                    self.assertIn(load(MODEL).status, (404, 500))
+                    self.assertIn(daemon.post("/api/show", {"model": MODEL, "verbose": True}).status, (404, 500))
+                    aside.rename(weights)
+                unload_all()
+            self.assertLessEqual(len(held_by(daemon.process.pid)), before + 1, held_by(daemon.process.pid))
+            self.assertFalse([name for name in held_by(daemon.process.pid) if "/models/blobs" in name])
 
 
 class Requests(unittest.TestCase):
