@@ -20,7 +20,6 @@ constexpr double kTrustMin = 0.25, kTrustMax = 1.1;
 constexpr double kGainMin = 1.02;  // below it guessing is not worth its risk
 constexpr double kChanceMin = 0.02, kChanceMax = 0.98;
 constexpr int32_t kRowsMax = 256;                         // that are measured one by one
-constexpr int32_t kExtraRowsMax = 240;                    // guessed tokens of one step
 constexpr int32_t kPatienceMin = 16, kPatienceMax = 256;  // chances let go before one is tried again
 constexpr int32_t kProbeDepth = 2;
 
@@ -86,7 +85,7 @@ bool DepthControl::Better(const Candidate& first, const Candidate& second, int32
   return best(first) > best(second);
 }
 
-void DepthControl::Plan(std::span<Candidate> candidates, int32_t rows) {
+void DepthControl::Plan(std::span<Candidate> candidates, int32_t rows, int32_t most) {
   const double alone = StepSeconds(rows);
   for (Candidate& candidate : candidates) candidate.depth = 0;
   if (alone <= 0) return;  // nothing is known yet
@@ -95,7 +94,7 @@ void DepthControl::Plan(std::span<Candidate> candidates, int32_t rows) {
   double tokens = rows, drafting = 0;
   bool model = false;
   double best = tokens / alone * kGainMin;
-  for (int32_t extra = 1; extra <= kExtraRowsMax; ++extra) {
+  for (int32_t extra = 1; extra <= most; ++extra) {
     size_t next = candidates.size();
     double chance = 0;
     for (size_t i = 0; i < candidates.size(); ++i) {
@@ -126,11 +125,12 @@ void DepthControl::Plan(std::span<Candidate> candidates, int32_t rows) {
     if (candidate.depth > 0) {
       track.parked = 0;
       track.patience = kPatienceMin;
-    } else if (candidate.most > 0 && ++track.parked >= track.patience) {
+    } else if (candidate.most > 0 && ++track.parked >= track.patience && most > 0) {
       track.parked = 0;
       track.patience *= 2;
-      candidate.depth = std::min(candidate.most, kProbeDepth);
+      candidate.depth = std::min({candidate.most, kProbeDepth, most});
     }
+    most -= candidate.depth;
   }
   Foresee(candidates, rows);
 }

@@ -40,8 +40,8 @@ struct Candidate {
 
 class DepthControl {
  public:
-  // Decides for every sequence of a step that has `rows` rows without any guess.
-  void Plan(std::span<Candidate> candidates, int32_t rows);
+  // Decides for every sequence of a step that has `rows` rows without any guess and room for `most` guesses.
+  void Plan(std::span<Candidate> candidates, int32_t rows, int32_t most);
   // Of two ways to guess for the same sequence, whether the first is worth more.
   bool Better(const Candidate& first, const Candidate& second, int32_t rows) const;
 

@@ -33,7 +33,7 @@ struct World {
       std::vector<Candidate> rounds;
       for (Track& track : tracks)
         rounds.push_back({.source = source, .first_kind = 3, .most = 15, .track = &track});
-      control.Plan(rounds, sequences);
+      control.Plan(rounds, sequences, /*most=*/240);
       int32_t rows = sequences, drafted = 0;
       double tokens = sequences;
       for (const Candidate& round : rounds) {
@@ -139,11 +139,31 @@ TEST(DepthControl, EverySequenceHasItsOwnLuck) {
   EXPECT_LT(control.Chance(Source::kText, 4, luckless), 0.3);
 }
 
+TEST(DepthControl, GuessesNoMoreThanThereIsRoomFor) {
+  DepthControl control;
+  std::vector<Track> tracks(8);
+  control.ObserveStep(8, microseconds(1000));
+  for (const int32_t most : {0, 1, 5, 30}) {
+    int32_t guessed = 0;
+    for (int step = 0; step < 40; ++step) {
+      std::vector<Candidate> rounds;
+      for (Track& track : tracks)
+        rounds.push_back({.source = Source::kText, .first_kind = 16, .most = 15, .track = &track});
+      control.Plan(rounds, 8, most);
+      int32_t all = 0;
+      for (const Candidate& round : rounds) all += round.depth;
+      EXPECT_LE(all, most);
+      guessed = std::max(guessed, all);
+    }
+    EXPECT_EQ(guessed > 0, most > 0);
+  }
+}
+
 TEST(DepthControl, KnowsNothingBeforeTheFirstStep) {
   DepthControl control;
   Track track;
   Candidate round{.source = Source::kText, .first_kind = 16, .most = 15, .track = &track};
-  control.Plan({&round, 1}, 1);
+  control.Plan({&round, 1}, 1, /*most=*/31);
   EXPECT_EQ(round.depth, 0);
 }
 

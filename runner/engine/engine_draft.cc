@@ -74,7 +74,8 @@ void Engine::Guess() {
       ConsiderGuessing(*request, rows);
     }
   }
-  depths_.Plan(scratch_.rounds, rows);
+  // Memory for results was counted for so many rows.
+  depths_.Plan(scratch_.rounds, rows, std::max(limits_.running_max - rows, 0));
   if (limits_.draft_tokens > 0) {
     for (auto& round : scratch_.rounds) round.depth = std::min(round.most, limits_.draft_tokens);
   }
