@@ -1,58 +1,18 @@
 #include "scheduler/inspection.h"
 
-#include <fmt/format.h>
-
-#include <exception>
 #include <utility>
 #include <variant>
 
 namespace quire::scheduler {
 
-using Clock = std::chrono::steady_clock;
-
 Inspection::Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout)
-    : RunnerSession(std::move(host), "inspect", {request.path}),
-      request_(std::move(request)),
-      timeout_(timeout) {}
+    : OneShot(std::move(host), "inspect", request.path, timeout,
+              {.ended_while = "read the model", .too_long = "reading the model took longer than"}),
+      request_(std::move(request)) {}
 
-void Inspection::Start() {
-  Gate gate = host().gate;
-  gate.Start(Run(std::static_pointer_cast<Inspection>(shared_from_this())));
-}
-
-boost::asio::awaitable<void> Inspection::Run(std::shared_ptr<Inspection> self) {
-  try {
-    if (auto asked = co_await self->Ask(); !asked) self->answer_ = std::unexpected(std::move(asked).error());
-    self->changed().Notify();
-    co_await self->Shut(/*at_once=*/true);
-  } catch (const std::exception& e) {
-    self->answer_ =
-        api::Fail(api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what());
-    self->changed().Notify();
-    self->Kill();
-  }
-}
-
-// Success: answer_ is there.
-boost::asio::awaitable<api::Result<void>> Inspection::Ask() {
-  const Time deadline = Clock::now() + timeout_;
-  if (auto opened = co_await Open(deadline); !opened) co_return opened;
-  asked_ = true;
-  api::ipc::InspectModel request = request_;
-  request.files = FilesOf(0);
-  Send(request);
-  while (!answer_ && !over() && !stop_asked() && Clock::now() < deadline) co_await changed().Wait(deadline);
-  if (answer_) co_return api::Result<void>();
-  if (stop_asked()) co_return api::Fail(api::ErrorCode::kUnavailable, "the server is shutting down");
-  if (over()) {
-    const std::string cause = co_await Cause();
-    if (answer_) co_return api::Result<void>();
-    co_return api::Fail(api::ErrorCode::kRunnerDied,
-                        "the model runner ended while it read the model: " + cause);
-  }
-  co_return api::Fail(api::ErrorCode::kUnavailable,
-                      fmt::format("reading the model took longer than {} s",
-                                  std::chrono::duration<double>(timeout_).count()));
+void Inspection::Ask() {
+  request_.files = FilesOf(0);
+  Send(request_);
 }
 
 boost::asio::awaitable<api::Result<api::ipc::Inspected>> Inspection::Answer(
@@ -68,7 +28,7 @@ boost::asio::awaitable<api::Result<api::ipc::Inspected>> Inspection::Answer(
 
 api::Result<void> Inspection::OnRunnerMessage(api::ipc::ToDaemon message) {
   auto* inspected = std::get_if<api::ipc::Inspected>(&message);
-  if (inspected && asked_ && !answer_) {
+  if (inspected && asked() && !answer_) {
     answer_ = std::move(*inspected);
     changed().Notify();
     return {};

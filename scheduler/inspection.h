@@ -8,29 +8,25 @@
 
 #include "api/error.h"
 #include "api/ipc.h"
-#include "scheduler/runner_session.h"
+#include "scheduler/one_shot.h"
 
 namespace quire::scheduler {
 
-// I/O thread only; held by shared_ptr. The runner is killed and reaped in the background once there is an
-// answer, the time is up, or Stop() was called.
-class Inspection : public RunnerSession {
+class Inspection : public OneShot {
  public:
   Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout);
 
-  void Start();  // REQUIRES: held by shared_ptr
   // Waits for the answer. An error of the file itself is in Inspected::error and becomes this result's error.
   // Returns kCancelled when the awaiting coroutine is cancelled. REQUIRES: Start() was called.
   static boost::asio::awaitable<api::Result<api::ipc::Inspected>> Answer(std::shared_ptr<Inspection> self);
 
  private:
-  static boost::asio::awaitable<void> Run(std::shared_ptr<Inspection> self);
-  boost::asio::awaitable<api::Result<void>> Ask();
+  void Ask() override;
+  bool answered() const override { return answer_.has_value(); }
+  void Fail(api::Error error) override { answer_ = std::unexpected(std::move(error)); }
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
 
-  const api::ipc::InspectModel request_;
-  const std::chrono::nanoseconds timeout_;
-  bool asked_ = false;
+  api::ipc::InspectModel request_;
   std::optional<api::Result<api::ipc::Inspected>> answer_;
 };
 
