@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <functional>
 #include <limits>
 
 namespace quire::runner::sampler {
@@ -13,15 +14,43 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::ptrdiff_t Offset(size_t index) { return static_cast<std::ptrdiff_t>(index); }
 
-constexpr size_t kTogether = 64;
+constexpr size_t kBlock = 64;  // logits whose maximum is kept
+constexpr size_t kGroupsMin = 64;
 
-// Of kTogether logits. Lanes are summed up first, in the width of a logit.
-bool AnyAbove(const float* logits, float floor) {
-  std::array<int32_t, 4> above{};
-  for (size_t i = 0; i < kTogether; i += above.size()) {
-    for (size_t lane = 0; lane < above.size(); ++lane) above[lane] |= logits[i + lane] > floor ? 1 : 0;
+// The widest vectors of the machine; a sanitizer's run-time library is not there yet when the choice is made.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define QUIRE_WIDEST_VECTORS [[gnu::target_clones("avx512f", "avx2", "default")]]
+#else
+#define QUIRE_WIDEST_VECTORS
+#endif
+
+// Fills the maxima of whole blocks; false when a logit is NaN or +inf.
+QUIRE_WIDEST_VECTORS bool BlockMaxima(const float* logits, size_t blocks, float* to) {
+  // Lanes that do not wait for each other: one running maximum would cost the latency of a comparison per
+  // logit.
+  constexpr size_t kLanes = 16;
+  int32_t not_below_infinity[kLanes] = {};  // as wide as a logit, for vectors of both; 1 for NaN
+  for (size_t block = 0; block < blocks; ++block, logits += kBlock) {
+    float maxima[kLanes];
+    for (size_t lane = 0; lane < kLanes; ++lane) maxima[lane] = -kInfinity;
+    for (size_t i = 0; i < kBlock; i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        const float logit = logits[i + lane];
+        not_below_infinity[lane] |= logit < kInfinity ? 0 : 1;
+        maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
+      }
+    }
+    for (size_t width = kLanes / 2; width > 0; width /= 2) {
+      for (size_t lane = 0; lane < width; ++lane) {
+        const float other = maxima[lane + width];
+        maxima[lane] = other > maxima[lane] ? other : maxima[lane];
+      }
+    }
+    to[block] = maxima[0];
   }
-  return (above[0] | above[1] | above[2] | above[3]) != 0;
+  int32_t bad = 0;
+  for (const int32_t lane : not_below_infinity) bad |= lane;
+  return bad == 0;
 }
 
 // Keeps the `count` best, unordered.
@@ -31,58 +60,67 @@ void Prune(std::vector<Candidate>& candidates, size_t count) {
   candidates.resize(count);
 }
 
+// Below `count` logits at least, and near to the count-th: of groups of blocks, more than `count`, so many
+// have a logit as high as the count-th of their maxima.
+float FloorOf(Maxima& maxima, size_t count) {
+  const size_t groups = std::min(std::max(2 * count, kGroupsMin), maxima.blocks.size());
+  if (groups < count) return -kInfinity;
+  maxima.groups.assign(groups, -kInfinity);
+  for (size_t block = 0, group = 0; block < maxima.blocks.size(); ++block) {
+    maxima.groups[group] = std::max(maxima.groups[group], maxima.blocks[block]);
+    if (++group == groups) group = 0;
+  }
+  const auto at = maxima.groups.begin() + Offset(count - 1);
+  std::nth_element(maxima.groups.begin(), at, maxima.groups.end(), std::greater<>());
+  return std::nextafter(*at, -kInfinity);
+}
+
 }  // namespace
 
-api::Result<float> CheckedMaximum(std::span<const float> logits) {
-  // Lanes that do not wait for each other: one running maximum would cost the latency of a comparison per
-  // logit.
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> maxima;
-  maxima.fill(-kInfinity);
-  std::array<int32_t, kLanes> not_below_infinity{};  // as wide as a logit, for vectors of both
-  const auto take = [&](size_t lane, float logit) {
-    not_below_infinity[lane] |= logit < kInfinity ? 0 : 1;  // 1 for NaN
-    maxima[lane] = logit > maxima[lane] ? logit : maxima[lane];
-  };
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) take(lane, logits[i + lane]);
+api::Result<float> CheckedMaximum(std::span<const float> logits, Maxima& maxima) {
+  const size_t whole = logits.size() / kBlock;
+  maxima.blocks.resize((logits.size() + kBlock - 1) / kBlock);
+  bool finite = BlockMaxima(logits.data(), whole, maxima.blocks.data());
+  if (maxima.blocks.size() > whole) {
+    float& last = maxima.blocks.back() = -kInfinity;
+    for (const float logit : logits.subspan(whole * kBlock)) {
+      finite = finite && logit < kInfinity;
+      last = logit > last ? logit : last;
+    }
   }
-  for (; i < logits.size(); ++i) take(0, logits[i]);
-  const float maximum = *std::max_element(maxima.begin(), maxima.end());
-  const bool finite = std::ranges::none_of(not_below_infinity, [](int32_t bad) { return bad != 0; });
   if (!finite) {
     const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !(x < kInfinity); });
     return api::Fail(api::ErrorCode::kInternal,
                      fmt::format("the logit of token {} is {}", bad - logits.begin(), *bad));
   }
-  if (maximum == -kInfinity) return api::Fail(api::ErrorCode::kInternal, "no token has a logit above -inf");
-  return maximum;
+  const auto highest = std::ranges::max_element(maxima.blocks);
+  if (highest == maxima.blocks.end() || *highest == -kInfinity) {
+    return api::Fail(api::ErrorCode::kInternal, "no token has a logit above -inf");
+  }
+  return *highest;
 }
 
 TokenId FirstOf(std::span<const float> logits, float logit) {
   return static_cast<TokenId>(std::find(logits.begin(), logits.end(), logit) - logits.begin());
 }
 
-void SelectBest(std::span<const float> logits, size_t count, std::vector<Candidate>& out) {
+void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std::vector<Candidate>& out) {
   out.clear();
   count = std::min(count, logits.size());
+  // Nothing at or below it can be among the best any more.
+  float floor = FloorOf(maxima, count);
   const size_t full = 2 * count + 256;
-  float floor = -kInfinity;  // nothing at or below it can be among the best any more
-  const auto take = [&](size_t id) {
-    if (!(logits[id] > floor)) return;
-    out.push_back({.id = static_cast<TokenId>(id), .logit = logits[id]});
-    if (out.size() < full) return;
-    Prune(out, count);
-    floor = out[count - 1].logit;
-  };
-  // Most logits of a large vocabulary are below: they are looked at as vectors.
-  size_t id = 0;
-  for (; id + kTogether <= logits.size(); id += kTogether) {
-    if (!AnyAbove(logits.data() + id, floor)) continue;
-    for (size_t i = 0; i < kTogether; ++i) take(id + i);
+  for (size_t block = 0; block < maxima.blocks.size(); ++block) {
+    if (!(maxima.blocks[block] > floor)) continue;
+    const size_t end = std::min((block + 1) * kBlock, logits.size());
+    for (size_t id = block * kBlock; id < end; ++id) {
+      if (!(logits[id] > floor)) continue;
+      out.push_back({.id = static_cast<TokenId>(id), .logit = logits[id]});
+      if (out.size() < full) continue;
+      Prune(out, count);
+      floor = out[count - 1].logit;
+    }
   }
-  for (; id < logits.size(); ++id) take(id);
   Prune(out, count);
   std::sort(out.begin(), out.end(), Better);
 }

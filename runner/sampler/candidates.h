@@ -14,15 +14,17 @@ inline bool Better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-// The highest logit, and that all of them are numbers below +inf and some above -inf; else kInternal.
-api::Result<float> CheckedMaximum(std::span<const float> logits);
+// The highest logit, and that all of them are numbers below +inf and some above -inf; else kInternal. Keeps
+// in `maxima` what SelectBest of the same logits wants to know.
+api::Result<float> CheckedMaximum(std::span<const float> logits, Maxima& maxima);
 
 // Lowest id with this logit. REQUIRES: there is one.
 TokenId FirstOf(std::span<const float> logits, float logit);
 
-// Fills `out` with the `count` best, in order; those of -inf are left out. One pass: memory is some multiple
-// of count, and few logits of a large vocabulary get beyond a comparison. REQUIRES: checked, count > 0.
-void SelectBest(std::span<const float> logits, size_t count, std::vector<Candidate>& out);
+// Fills `out` with the `count` best, in order; those of -inf are left out. Memory is some multiple of count,
+// and of a large vocabulary only the neighbours of high logits are looked at again. REQUIRES: `maxima` are of
+// these logits, count > 0.
+void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std::vector<Candidate>& out);
 
 // A list of candidates of which a growing beginning is in order.
 class PartlySorted {

@@ -24,6 +24,18 @@ std::vector<float> RandomLogits(std::mt19937& random, size_t size) {
   return logits;
 }
 
+api::Result<float> Maximum(const std::vector<float>& logits) {
+  Maxima maxima;
+  return CheckedMaximum(logits, maxima);
+}
+
+std::vector<Candidate> Best(const std::vector<float>& logits, size_t count) {
+  Maxima maxima;
+  std::vector<Candidate> best;
+  if (CheckedMaximum(logits, maxima)) SelectBest(logits, count, maxima, best);
+  return best;
+}
+
 std::vector<Candidate> Sorted(const std::vector<float>& logits) {
   std::vector<Candidate> all;
   for (size_t id = 0; id < logits.size(); ++id) {
@@ -35,14 +47,12 @@ std::vector<Candidate> Sorted(const std::vector<float>& logits) {
 
 TEST(Candidates, SelectBestIsTheBeginningOfTheSortedList) {
   std::mt19937 random(1);
-  std::vector<Candidate> best;
-  for (const size_t size : {1U, 2U, 10U, 300U, 5000U}) {
+  for (const size_t size : {1U, 2U, 10U, 63U, 64U, 65U, 300U, 5000U, 20000U}) {
     for (const size_t count : {1U, 2U, 40U, 299U, 300U, 6000U}) {
       const auto logits = RandomLogits(random, size);
       auto expected = Sorted(logits);
       expected.resize(std::min(expected.size(), count));
-      SelectBest(logits, count, best);
-      EXPECT_EQ(best, expected) << size << " " << count;
+      EXPECT_EQ(Best(logits, count), expected) << size << " " << count;
     }
   }
 }
@@ -50,9 +60,17 @@ TEST(Candidates, SelectBestIsTheBeginningOfTheSortedList) {
 TEST(Candidates, SelectBestOfARisingListReplacesAll) {
   std::vector<float> logits(100'000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i);
-  std::vector<Candidate> best;
-  SelectBest(logits, 3, best);
-  EXPECT_EQ(best, (std::vector<Candidate>{{99'999, 99'999.0F}, {99'998, 99'998.0F}, {99'997, 99'997.0F}}));
+  EXPECT_EQ(Best(logits, 3),
+            (std::vector<Candidate>{{99'999, 99'999.0F}, {99'998, 99'998.0F}, {99'997, 99'997.0F}}));
+}
+
+// The memory that it takes does not grow with them.
+TEST(Candidates, SelectBestOfEqualLogitsIsTheLowestIds) {
+  std::vector<Candidate> expected;
+  for (TokenId id = 0; id < 40; ++id) expected.push_back({id, 1.5F});
+  const auto best = Best(std::vector<float>(100'000, 1.5F), 40);
+  EXPECT_EQ(best, expected);
+  EXPECT_LT(best.capacity(), 1000U);
 }
 
 TEST(Candidates, PartlySortedGivesTheWholeOrder) {
@@ -75,25 +93,25 @@ TEST(Candidates, MaximumAtEveryPlace) {
     for (size_t place = 0; place < size; ++place) {
       std::vector<float> logits(size, -7.0F);
       logits[place] = -3.0F;
-      EXPECT_EQ(CheckedMaximum(logits).value(), -3.0F);
+      EXPECT_EQ(Maximum(logits).value(), -3.0F);
       logits[place] = std::nanf("");
-      EXPECT_FALSE(CheckedMaximum(logits));
+      EXPECT_FALSE(Maximum(logits));
       logits[place] = kInfinity;
-      EXPECT_FALSE(CheckedMaximum(logits));
+      EXPECT_FALSE(Maximum(logits));
     }
   }
 }
 
 TEST(Candidates, LogitsThatAreNoNumbersAreErrors) {
   const float nan = std::nanf("");
-  EXPECT_EQ(CheckedMaximum(std::vector<float>{1, -kInfinity, 2}), 2.0F);
+  EXPECT_EQ(Maximum(std::vector<float>{1, -kInfinity, 2}), 2.0F);
   for (const std::vector<float>& logits :
        {std::vector<float>{1, nan, 2}, {nan}, {1, kInfinity}, {-kInfinity}, {}}) {
-    const auto maximum = CheckedMaximum(logits);
+    const auto maximum = Maximum(logits);
     ASSERT_FALSE(maximum);
     EXPECT_EQ(maximum.error().code, api::ErrorCode::kInternal);
   }
-  EXPECT_EQ(CheckedMaximum(std::vector<float>{1, nan}).error().message, "the logit of token 1 is nan");
+  EXPECT_EQ(Maximum(std::vector<float>{1, nan}).error().message, "the logit of token 1 is nan");
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ api::Result<Logprobs> ComputeLogprobs(std::span<const float> logits, api::TokenI
   if (chosen < 0 || static_cast<size_t>(chosen) >= logits.size()) {
     return api::Fail(api::ErrorCode::kInternal, fmt::format("token {} is outside the vocabulary", chosen));
   }
-  const auto maximum = CheckedMaximum(logits);
+  Maxima maxima;
+  const auto maximum = CheckedMaximum(logits, maxima);
   if (!maximum) return std::unexpected(maximum.error());
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit} - double{*maximum});
@@ -24,7 +25,7 @@ api::Result<Logprobs> ComputeLogprobs(std::span<const float> logits, api::TokenI
   result.chosen = {.id = chosen, .logprob = logprob(logits[static_cast<size_t>(chosen)])};
   if (top_count <= 0) return result;
   std::vector<Candidate> best;
-  SelectBest(logits, static_cast<size_t>(top_count), best);
+  SelectBest(logits, static_cast<size_t>(top_count), maxima, best);
   for (const Candidate& candidate : best) {
     result.top.push_back({.id = candidate.id, .logprob = logprob(candidate.logit)});
   }

@@ -23,9 +23,9 @@ class Filters {
   Filters(std::vector<Candidate>& candidates, std::vector<double>& weights, float maximum)
       : candidates_(candidates), weights_(weights), maximum_(maximum) {}
 
-  void TopK(std::span<const float> logits, int32_t k) {
+  void TopK(std::span<const float> logits, int32_t k, Maxima& maxima) {
     if (k > 0 && static_cast<size_t>(k) < logits.size()) {
-      SelectBest(logits, static_cast<size_t>(k), candidates_);
+      SelectBest(logits, static_cast<size_t>(k), maxima, candidates_);
       sorted_ = candidates_.size();
       return;
     }
@@ -198,7 +198,7 @@ std::span<const float> Sampler::Penalize(std::span<const float> logits, std::spa
     int32_t& count = workspace.counts[static_cast<size_t>(id)];
     if (count == 0) continue;  // done at its first place
     float& logit = workspace.logits[static_cast<size_t>(id)];
-    if (logit > -std::numeric_limits<float>::infinity()) {
+    if (std::isfinite(logit)) {
       double penalized =
           logit <= 0 ? double{logit} * double{repeat_penalty_} : double{logit} / double{repeat_penalty_};
       penalized -= double(count) * double{frequency_penalty_} + double{presence_penalty_};
@@ -212,17 +212,13 @@ std::span<const float> Sampler::Penalize(std::span<const float> logits, std::spa
 
 api::Result<TokenId> Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history,
                                      Workspace& workspace) {
-  auto maximum = CheckedMaximum(logits);
+  if (HasPenalties()) logits = Penalize(logits, history, workspace);
+  auto maximum = CheckedMaximum(logits, workspace.maxima);
   if (!maximum) return std::unexpected(std::move(maximum.error()));
-  if (HasPenalties()) {
-    logits = Penalize(logits, history, workspace);
-    maximum = CheckedMaximum(logits);
-    if (!maximum) return std::unexpected(std::move(maximum.error()));
-  }
   const double uniform = stream_.Next();
   if (!(temperature_ > 0)) return FirstOf(logits, *maximum);
   Filters filters(workspace.candidates, workspace.weights, *maximum);
-  filters.TopK(logits, top_k_);
+  filters.TopK(logits, top_k_, workspace.maxima);
   filters.Typical(typical_p_);
   filters.TopP(top_p_);
   filters.MinP(min_p_);

@@ -34,6 +34,12 @@ struct Candidate {
   float logit = 0;
 };
 
+// The highest logits of a list's parts (candidates.h).
+struct Maxima {
+  std::vector<float> blocks;  // in the order of the list
+  std::vector<float> groups;  // of blocks; for the search
+};
+
 // Memory that sampling works in; keeps its size between calls. Nothing of a call matters to the next: one per
 // thread serves all sequences.
 class Workspace {
@@ -45,9 +51,10 @@ class Workspace {
  private:
   friend class Sampler;
   friend class LogitRules;
-  std::vector<float> ruled;           // [vocab]
-  std::vector<float> logits;          // [vocab]
-  std::vector<int32_t> counts;        // [vocab] zero between calls
+  std::vector<float> ruled;     // [vocab]
+  std::vector<float> logits;    // [vocab]
+  std::vector<int32_t> counts;  // [vocab] zero between calls
+  Maxima maxima;
   std::vector<Candidate> candidates;  // <= vocab
   std::vector<double> weights;        // [candidates]
   std::vector<float> masked;          // [vocab]
