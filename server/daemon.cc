@@ -15,9 +15,11 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "scheduler/dispatcher.h"
@@ -35,6 +37,10 @@
 
 namespace quire::server {
 namespace {
+
+// While it refuses, requests are taken in batches: one by one they would interrupt the runners, which have
+// the same cores, each time one is told no.
+constexpr std::chrono::milliseconds kGathering{2};
 
 namespace asio = boost::asio;
 namespace fs = std::filesystem;
@@ -217,7 +223,10 @@ void Daemon::Run() {
   if (remote_ && options_.keys.empty())
     spdlog::warn("other machines may use this server, and no key is asked for");
   NotifyReady("Listening on " + address_);
-  io_.run();
+  while (io_.run_one() != 0) {
+    io_.poll();
+    if (dispatcher_.Refusal()) std::this_thread::sleep_for(kGathering);
+  }
   pool_.join();
 }
 
