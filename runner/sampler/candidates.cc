@@ -110,6 +110,7 @@ void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std
   // Nothing at or below it can be among the best any more.
   float floor = FloorOf(maxima, count);
   const size_t full = 2 * count + 256;
+  out.reserve(std::min(full, logits.size()));
   for (size_t block = 0; block < maxima.blocks.size(); ++block) {
     if (!(maxima.blocks[block] > floor)) continue;
     const size_t end = std::min((block + 1) * kBlock, logits.size());
