@@ -224,8 +224,9 @@ void Daemon::Run() {
     spdlog::warn("other machines may use this server, and no key is asked for");
   NotifyReady("Listening on " + address_);
   while (io_.run_one() != 0) {
+    if (!dispatcher_.Refusal()) continue;
     io_.poll();
-    if (dispatcher_.Refusal()) std::this_thread::sleep_for(kGathering);
+    std::this_thread::sleep_for(kGathering);
   }
   pool_.join();
 }
