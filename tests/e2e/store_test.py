@@ -62,9 +62,9 @@ def staging(daemon):
 def wait_for_no_staging(daemon):
     """A directory that a runner wrote into goes when that is reaped, which may be after the answer."""
     deadline = time.monotonic() + 60
-    while staging(daemon) and time.monotonic() < deadline:
+    while (left := staging(daemon)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return staging(daemon)
+    return left
 
 
 class Create(unittest.TestCase):
@@ -132,6 +132,7 @@ class Create(unittest.TestCase):
                            json.dumps({"model": "left", "files": {"m.gguf": digest}, "quantize": "q6_K"}))
         reply = connection.getresponse()
         self.assertEqual(json.loads(reply.readline())["status"], "parsing GGUF")
+        self.assertIn("quantizing", json.loads(reply.readline())["status"])  # the directory is there
         connection.sock.close()
         reply.close()
         self.assertEqual(wait_for_no_staging(self.daemon), [])
