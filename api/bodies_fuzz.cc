@@ -7,18 +7,18 @@
 #include <string_view>
 #include <utility>
 
-#include "api/anthropic.h"
-#include "api/duration.h"
-#include "api/ipc.h"
-#include "api/json_read.h"
-#include "api/model_name.h"
-#include "api/ollama.h"
-#include "api/ollama_lists.h"
-#include "api/openai.h"
-#include "api/openai_completions.h"
-#include "api/openai_responses.h"
-#include "api/options.h"
-#include "api/tokenize.h"
+#include "api/anthropic/messages.h"
+#include "api/base/duration.h"
+#include "api/base/model_name.h"
+#include "api/ipc/messages.h"
+#include "api/json/read.h"
+#include "api/llama_server/tokenize.h"
+#include "api/ollama/chat.h"
+#include "api/ollama/lists.h"
+#include "api/ollama/options.h"
+#include "api/openai/chat.h"
+#include "api/openai/completions.h"
+#include "api/openai/responses.h"
 
 namespace {
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "api/anthropic.h"
-#include "api/ipc.h"
-#include "api/ollama.h"
-#include "api/openai.h"
-#include "api/openai_completions.h"
-#include "api/openai_responses.h"
-#include "api/tokenize.h"
+#include "api/anthropic/messages.h"
+#include "api/ipc/messages.h"
+#include "api/llama_server/tokenize.h"
+#include "api/ollama/chat.h"
+#include "api/openai/chat.h"
+#include "api/openai/completions.h"
+#include "api/openai/responses.h"
 
 namespace {
 

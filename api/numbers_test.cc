@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "api/anthropic.h"
-#include "api/ollama.h"
-#include "api/openai.h"
+#include "api/anthropic/messages.h"
+#include "api/ollama/chat.h"
+#include "api/openai/chat.h"
 
 namespace quire::api {
 namespace {

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/ipc_delta.h"
+#include "api/ipc/delta.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/engine.h"
 

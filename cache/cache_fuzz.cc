@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "cache/model_machine.h"
+#include "cache/testing/model_machine.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;

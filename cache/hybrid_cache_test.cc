@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "cache/fake_model.h"
-#include "cache/test_rig.h"
+#include "cache/testing/fake_model.h"
+#include "cache/testing/test_rig.h"
 
 namespace quire::cache {
 namespace {

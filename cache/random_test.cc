@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "cache/model_machine.h"
+#include "cache/testing/model_machine.h"
 
 namespace quire::cache {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cache/fake_model.h"
 #include "cache/snapshot_store.h"
+#include "cache/testing/fake_model.h"
 
 namespace quire::cache {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cache/test_rig.h"
+#include "cache/testing/test_rig.h"
 
 namespace quire::cache {
 namespace {

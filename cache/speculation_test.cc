@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cache/test_rig.h"
+#include "cache/testing/test_rig.h"
 
 namespace quire::cache {
 namespace {

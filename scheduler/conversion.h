@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "api/error.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/ipc/messages.h"
 #include "scheduler/one_shot.h"
 
 namespace quire::scheduler {

@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "api/error.h"
-#include "api/event.h"
-#include "api/ipc.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/request.h"
+#include "api/ipc/messages.h"
 
 namespace quire::scheduler {
 

@@ -12,9 +12,9 @@
 #include <optional>
 #include <vector>
 
-#include "api/error.h"
-#include "api/event.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/ipc/messages.h"
 
 namespace quire::scheduler {
 

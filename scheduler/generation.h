@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 #include "scheduler/dispatcher.h"
 #include "scheduler/model_runner.h"
 

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "api/ipc.h"
+#include "api/ipc/messages.h"
 
 namespace quire::scheduler {
 namespace {

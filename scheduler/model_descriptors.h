@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "scheduler/fork_exec.h"
 
 namespace quire::scheduler {

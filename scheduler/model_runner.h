@@ -14,11 +14,11 @@
 #include <string>
 #include <unordered_map>
 
-#include "api/error.h"
-#include "api/event.h"
-#include "api/ids.h"
-#include "api/ipc.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
+#include "api/ipc/messages.h"
 #include "scheduler/event_queue.h"
 #include "scheduler/placement.h"
 #include "scheduler/runner_session.h"

@@ -24,8 +24,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ids.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
 
 namespace quire::scheduler {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "api/ids.h"
-#include "api/ipc.h"
+#include "api/base/ids.h"
+#include "api/ipc/messages.h"
 
 namespace quire::scheduler {
 namespace {

@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "api/error.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/request.h"
 
 namespace quire::scheduler {
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
-#include "api/error.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/ipc/messages.h"
 #include "scheduler/gate.h"
 #include "scheduler/signal.h"
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/ipc/messages.h"
 #include "scheduler/fork_exec.h"
 
 namespace quire::scheduler {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/ipc/messages.h"
 #include "scheduler/gate.h"
 #include "scheduler/model_descriptors.h"
 #include "scheduler/runner_link.h"

@@ -23,17 +23,17 @@
 #include <utility>
 
 #include "scheduler/dispatcher.h"
-#include "server/bundled_models.h"
-#include "server/error_response.h"
-#include "server/handlers.h"
-#include "server/handlers_metrics.h"
-#include "server/handlers_transfer.h"
-#include "server/http_server.h"
+#include "server/http/server.h"
 #include "server/journal.h"
 #include "server/listen_plan.h"
 #include "server/memory_budget.h"
-#include "server/metrics.h"
 #include "server/notify.h"
+#include "server/routes/error_response.h"
+#include "server/routes/handlers.h"
+#include "server/routes/metrics.h"
+#include "server/routes/metrics_route.h"
+#include "server/routes/transfer.h"
+#include "server/store/bundled_models.h"
 
 namespace quire::server {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "server/request_log.h"
+#include "server/http/request_log.h"
 
 namespace quire::server {
 

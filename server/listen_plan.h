@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "api/error.h"
-#include "server/http_server.h"
+#include "api/base/error.h"
+#include "server/http/server.h"
 #include "server/options.h"
 
 namespace quire::server {

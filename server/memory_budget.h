@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "api/memory_limit.h"
+#include "api/base/memory_limit.h"
 
 namespace quire::server {
 

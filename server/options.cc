@@ -15,8 +15,8 @@
 #include <system_error>
 #include <utility>
 
-#include "api/ascii.h"
-#include "api/duration.h"
+#include "api/base/ascii.h"
+#include "api/base/duration.h"
 #include "server/registry/session.h"
 
 namespace quire::server {

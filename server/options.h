@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
-#include "api/kv_type.h"
-#include "server/api_keys.h"
+#include "api/base/error.h"
+#include "api/base/kv_type.h"
+#include "server/http/api_keys.h"
 
 namespace CLI {
 class App;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/constraint/parts.h"
 
 namespace quire::runner::constraint {

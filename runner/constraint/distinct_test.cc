@@ -6,7 +6,7 @@
 
 #include "runner/constraint/automaton.h"
 #include "runner/constraint/item_sets.h"
-#include "runner/constraint/test_support.h"
+#include "runner/constraint/testing/byte_matching.h"
 
 namespace quire::runner::constraint {
 namespace {

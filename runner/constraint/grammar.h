@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/constraint/automaton.h"
 #include "runner/constraint/parts.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/json_read.h"
+#include "api/json/read.h"
 #include "runner/constraint/automaton.h"
 #include "runner/constraint/code_points.h"
 

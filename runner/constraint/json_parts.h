@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "api/json_type.h"
+#include "api/json/type.h"
 #include "runner/constraint/parts.h"
 
 namespace quire::runner::constraint {

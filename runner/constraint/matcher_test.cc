@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/constraint/schema.h"
-#include "runner/constraint/test_support.h"
+#include "runner/constraint/testing/byte_matching.h"
 
 namespace quire::runner::constraint {
 namespace {

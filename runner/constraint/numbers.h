@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "api/error.h"
-#include "api/json_type.h"
+#include "api/base/error.h"
+#include "api/json/type.h"
 #include "runner/constraint/automaton.h"
 #include "runner/constraint/parts.h"
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "api/error.h"
-#include "api/output_format.h"
+#include "api/base/error.h"
+#include "api/base/output_format.h"
 #include "runner/constraint/matcher.h"
 #include "runner/constraint/parts.h"
 

@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 
 namespace quire::runner::constraint {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/parts.h"
 

@@ -5,8 +5,8 @@
 // keyword that is neither enforced nor an annotation is an error: docs/structured-output.md lists them.
 #pragma once
 
-#include "api/error.h"
-#include "api/json_type.h"
+#include "api/base/error.h"
+#include "api/json/type.h"
 #include "runner/constraint/parts.h"
 
 namespace quire::runner::constraint {

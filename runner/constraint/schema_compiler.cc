@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/json_read.h"
+#include "api/json/read.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/formats.h"
 #include "runner/constraint/regex.h"

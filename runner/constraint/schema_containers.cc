@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/ascii.h"
-#include "api/json_read.h"
+#include "api/base/ascii.h"
+#include "api/json/read.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/schema_compiler.h"
 

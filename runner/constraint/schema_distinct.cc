@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/json_read.h"
+#include "api/json/read.h"
 #include "runner/constraint/schema_compiler.h"
 
 namespace quire::runner::constraint {

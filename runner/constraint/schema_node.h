@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "api/error.h"
-#include "api/json_type.h"
+#include "api/base/error.h"
+#include "api/json/type.h"
 #include "runner/constraint/json_parts.h"
 #include "runner/constraint/numbers.h"
 

@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 
 namespace quire::runner::constraint {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 #include "cache/sequence.h"
 #include "runner/kernels/thread_pool.h"
 

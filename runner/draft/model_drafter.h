@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/draft/drafter.h"
 #include "runner/models/model.h"
 

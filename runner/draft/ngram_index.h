@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 
 namespace quire::runner::draft {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 #include "cache/hybrid_cache.h"
 #include "cache/snapshot_store.h"
 #include "runner/draft/depth_control.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 #include "cache/layout.h"
 #include "runner/engine/active_request.h"
 

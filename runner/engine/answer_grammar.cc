@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "api/ascii.h"
-#include "api/json_read.h"
+#include "api/base/ascii.h"
+#include "api/json/read.h"
 #include "runner/constraint/json_parts.h"
 #include "runner/constraint/output_format.h"
 #include "runner/constraint/schema.h"

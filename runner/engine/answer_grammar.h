@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "api/error.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/request.h"
 #include "runner/output/format.h"
 
 namespace quire::runner::tokenizer {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "runner/constraint/output_format.h"
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 #include "runner/output/spelling.h"
 
 namespace quire::runner::engine {

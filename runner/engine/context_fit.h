@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ids.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
 
 namespace quire::runner::engine {
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "api/error.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/ipc/messages.h"
 #include "runner/weights/model_source.h"
 
 namespace quire::runner::engine {

@@ -12,7 +12,7 @@
 #include <set>
 #include <string>
 
-#include "api/cgroup.h"
+#include "api/base/cgroup.h"
 
 namespace quire::runner::engine {
 namespace {

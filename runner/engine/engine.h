@@ -20,7 +20,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/ipc.h"
+#include "api/ipc/messages.h"
 #include "cache/hybrid_cache.h"
 #include "runner/draft/depth_control.h"
 #include "runner/draft/drafter.h"

@@ -14,9 +14,9 @@
 #include <variant>
 #include <vector>
 
-#include "api/ipc_delta.h"
+#include "api/ipc/delta.h"
 #include "runner/engine/engine.h"
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runner/engine/engine_bench.h"
-#include "runner/engine/engine_subjects.h"
+#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_subjects.h"
 
 namespace quire::runner::engine {
 namespace {

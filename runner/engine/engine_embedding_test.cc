@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/safetensors.h"
 

@@ -9,7 +9,7 @@
 #include <deque>
 #include <random>
 
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -12,10 +12,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "api/event.h"
-#include "api/ids.h"
-#include "api/ipc.h"
-#include "api/request.h"
+#include "api/base/event.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
+#include "api/ipc/messages.h"
 #include "runner/constraint/matcher.h"
 #include "runner/engine/prepare.h"
 #include "runner/engine/step_plan.h"

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/memory_limit.h"
+#include "api/base/memory_limit.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/convert.h"

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "api/ipc_delta.h"
+#include "api/ipc/delta.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "api/error.h"
-#include "api/ipc.h"
+#include "api/base/error.h"
+#include "api/ipc/messages.h"
 
 namespace quire::runner::engine {
 

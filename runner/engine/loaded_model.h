@@ -10,9 +10,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ids.h"
-#include "api/kv_type.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
+#include "api/base/kv_type.h"
 #include "runner/constraint/token_trie.h"
 #include "runner/draft/drafter.h"
 #include "runner/models/draft_model.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "api/memory_limit.h"
+#include "api/base/memory_limit.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/prefill_budget.h"

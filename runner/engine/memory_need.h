@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "api/ipc.h"
+#include "api/ipc/messages.h"
 #include "runner/models/model.h"
 
 namespace quire::runner::engine {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/engine/engine_bench.h"
+#include "runner/engine/testing/engine_bench.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "api/error.h"
-#include "api/event.h"
-#include "api/ids.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
 #include "runner/output/format.h"
 
 namespace quire::runner {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "api/error.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/request.h"
 #include "runner/output/format.h"
 #include "runner/prompt/prompt_template.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <variant>
 
-#include "runner/engine/engine_bench.h"
 #include "runner/engine/loaded_model.h"
+#include "runner/engine/testing/engine_bench.h"
 
 namespace quire::runner::engine {
 namespace {

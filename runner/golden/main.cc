@@ -9,11 +9,11 @@
 #include <string>
 #include <thread>
 
-#include "runner/golden/compare.h"
-#include "runner/golden/draft_golden.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/panel_product.h"
 #include "runner/kernels/thread_pool.h"
+#include "tests/golden/compare.h"
+#include "tests/golden/draft_golden.h"
 
 namespace quire::runner::golden {
 namespace {

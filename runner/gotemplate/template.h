@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/jinja/limits.h"
 #include "runner/jinja/template.h"
 #include "runner/jinja/value.h"

@@ -1,7 +1,7 @@
 // Filters and tests; expectations are those of Jinja 3.1.
 #include <gtest/gtest.h>
 
-#include "runner/jinja/test_support.h"
+#include "runner/jinja/testing/rendering.h"
 
 namespace quire::runner::jinja {
 namespace {

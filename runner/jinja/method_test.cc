@@ -1,7 +1,7 @@
 // Methods of strings, dicts and lists; expectations are those of Python 3.11.
 #include <gtest/gtest.h>
 
-#include "runner/jinja/test_support.h"
+#include "runner/jinja/testing/rendering.h"
 
 namespace quire::runner::jinja {
 namespace {

@@ -1,7 +1,7 @@
 // Whitespace control and syntax errors; expectations are those of Jinja 3.1.
 #include <gtest/gtest.h>
 
-#include "runner/jinja/test_support.h"
+#include "runner/jinja/testing/rendering.h"
 
 namespace quire::runner::jinja {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/jinja/limits.h"
 #include "runner/jinja/text.h"
 #include "runner/jinja/value.h"

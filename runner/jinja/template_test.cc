@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "runner/jinja/test_support.h"
+#include "runner/jinja/testing/rendering.h"
 
 namespace quire::runner::jinja {
 namespace {

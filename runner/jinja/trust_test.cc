@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runner/jinja/template.h"
-#include "runner/jinja/test_support.h"
+#include "runner/jinja/testing/rendering.h"
 
 namespace quire::runner::jinja {
 namespace {

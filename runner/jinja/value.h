@@ -16,7 +16,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/jinja/budget.h"
 #include "runner/jinja/text.h"
 

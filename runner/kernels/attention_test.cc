@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "runner/kernels/test_support.h"
+#include "runner/kernels/testing/instruction_sets.h"
 
 namespace quire::runner::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "runner/kernels/test_support.h"
+#include "runner/kernels/testing/instruction_sets.h"
 
 namespace quire::runner::kernels {
 namespace {

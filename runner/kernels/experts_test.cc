@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runner/kernels/matmul.h"
-#include "runner/kernels/test_support.h"
+#include "runner/kernels/testing/instruction_sets.h"
 
 namespace quire::runner::kernels {
 namespace {

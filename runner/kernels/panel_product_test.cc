@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runner/kernels/matmul.h"
-#include "runner/kernels/test_matrix.h"
-#include "runner/kernels/test_support.h"
+#include "runner/kernels/testing/instruction_sets.h"
+#include "runner/kernels/testing/random_matrix.h"
 
 namespace quire::runner::kernels {
 namespace {

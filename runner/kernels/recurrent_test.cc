@@ -7,10 +7,10 @@
 #include <functional>
 #include <vector>
 
-#include "runner/kernels/fake_states.h"
 #include "runner/kernels/gated_delta.h"
 #include "runner/kernels/short_conv.h"
-#include "runner/kernels/test_support.h"
+#include "runner/kernels/testing/fake_states.h"
+#include "runner/kernels/testing/instruction_sets.h"
 
 namespace quire::runner::kernels {
 namespace {

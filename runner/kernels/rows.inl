@@ -13,11 +13,11 @@
 #define QUIRE_RUNNER_KERNELS_ROWS_INL_
 #endif
 
+#include <hwy/highway.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-
-#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {

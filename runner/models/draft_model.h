@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "cache/write.h"
 #include "runner/models/model.h"
 

@@ -14,7 +14,7 @@
 
 #include "cache/hybrid_cache.h"
 #include "runner/kernels/thread_pool.h"
-#include "runner/models/edited_files.h"
+#include "runner/models/testing/edited_files.h"
 
 namespace quire::runner::models {
 namespace {

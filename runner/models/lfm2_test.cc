@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cache/hybrid_cache.h"
-#include "runner/models/edited_files.h"
 #include "runner/models/model.h"
+#include "runner/models/testing/edited_files.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {

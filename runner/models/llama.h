@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/models/decoder.h"
 
 namespace quire::runner::models {

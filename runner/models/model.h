@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "api/error.h"
-#include "api/kv_type.h"
+#include "api/base/error.h"
+#include "api/base/kv_type.h"
 #include "cache/hybrid_cache.h"
 #include "cache/layout.h"
 #include "cache/write.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {

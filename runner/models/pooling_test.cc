@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/models/edited_files.h"
+#include "runner/models/testing/edited_files.h"
 
 namespace quire::runner::models {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/models/model.h"
 
 namespace quire::runner::models {

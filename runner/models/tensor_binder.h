@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/kernels/matmul.h"
 #include "runner/models/linear.h"
 #include "runner/models/panel_store.h"

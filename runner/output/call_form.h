@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/request.h"
+#include "api/base/request.h"
 #include "runner/output/spelling.h"
 #include "runner/output/tools.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/output/call_form.h"
-#include "runner/output/test_support.h"
+#include "runner/output/testing/parse_whole.h"
 
 namespace quire::runner::output {
 namespace {

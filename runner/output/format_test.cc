@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "runner/output/test_support.h"
+#include "runner/output/testing/parse_whole.h"
 
 namespace quire::runner::output {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/json_read.h"
+#include "api/json/read.h"
 #include "runner/output/piece_writer.h"
 #include "runner/output/text.h"
 

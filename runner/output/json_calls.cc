@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "api/json_read.h"
+#include "api/json/read.h"
 #include "runner/output/call_form.h"
 #include "runner/output/text.h"
 

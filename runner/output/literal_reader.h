@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/json_type.h"
+#include "api/json/type.h"
 
 namespace quire::runner::output {
 

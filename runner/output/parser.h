@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/request.h"
+#include "api/base/request.h"
 
 namespace quire::runner::output {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runner/output/test_support.h"
+#include "runner/output/testing/parse_whole.h"
 
 namespace quire::runner::output {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "api/json_read.h"
+#include "api/json/read.h"
 
 namespace quire::runner::output {
 namespace {

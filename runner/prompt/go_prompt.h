@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/error.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/request.h"
 #include "runner/gotemplate/template.h"
 #include "runner/jinja/template.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/error.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/request.h"
 #include "runner/jinja/value.h"
 
 namespace quire::runner {

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "api/error.h"
-#include "api/request.h"
+#include "api/base/error.h"
+#include "api/base/request.h"
 #include "runner/gotemplate/template.h"
 #include "runner/jinja/template.h"
 #include "runner/prompt/message_values.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/sampler/sampler.h"
 
 namespace quire::runner::sampler {

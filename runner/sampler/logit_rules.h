@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "api/request.h"
+#include "api/base/request.h"
 #include "runner/sampler/sampler.h"
 
 namespace quire::runner::sampler {

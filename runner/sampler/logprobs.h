@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ids.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
 
 namespace quire::runner::sampler {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 #include "runner/tokenizer/bpe.h"
 
 namespace quire::runner::tokenizer {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "runner/tokenizer/fuzz_use.h"
+#include "runner/tokenizer/testing/fuzz_use.h"
 #include "runner/weights/gguf.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

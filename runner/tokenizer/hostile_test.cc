@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runner/tokenizer/byte_level.h"
-#include "runner/tokenizer/mini_tokenizer.h"
+#include "runner/tokenizer/testing/mini_tokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::tokenizer {

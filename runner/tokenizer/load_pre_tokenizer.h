@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/tokenizer/pre_tokenizer.h"
 #include "runner/tokenizer/text_steps.h"
 

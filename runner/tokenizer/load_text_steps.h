@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/tokenizer/normalizer.h"
 #include "runner/tokenizer/text_steps.h"
 #include "runner/tokenizer/tokenizer.h"

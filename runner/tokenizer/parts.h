@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ids.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
 #include "runner/tokenizer/added_tokens.h"
 #include "runner/tokenizer/bpe.h"
 #include "runner/tokenizer/normalizer.h"

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "api/error.h"
-#include "api/ids.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
 #include "runner/tokenizer/bpe.h"
 
 namespace quire::runner::tokenizer {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string_view>
 
-#include "api/error.h"
+#include "api/base/error.h"
 
 struct pcre2_real_code_8;
 struct pcre2_real_match_data_8;

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/tokenizer/bpe.h"
 #include "runner/tokenizer/parts.h"
 

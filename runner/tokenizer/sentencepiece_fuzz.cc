@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "runner/tokenizer/fuzz_use.h"
+#include "runner/tokenizer/testing/fuzz_use.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using quire::runner::tokenizer::Tokenizer;

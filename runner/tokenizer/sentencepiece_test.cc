@@ -13,7 +13,7 @@
 #include "runner/tokenizer/byte_tokens.h"
 #include "runner/tokenizer/character_map.h"
 #include "runner/tokenizer/detokenizer.h"
-#include "runner/tokenizer/mini_sentencepiece.h"
+#include "runner/tokenizer/testing/mini_sentencepiece.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::tokenizer {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/ids.h"
+#include "api/base/ids.h"
 
 namespace quire::runner::tokenizer {
 

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
-#include "api/ids.h"
+#include "api/base/error.h"
+#include "api/base/ids.h"
 
 namespace quire::runner::tokenizer {
 

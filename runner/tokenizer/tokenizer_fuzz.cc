@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "runner/tokenizer/fuzz_use.h"
-#include "runner/tokenizer/mini_tokenizer.h"
+#include "runner/tokenizer/testing/fuzz_use.h"
+#include "runner/tokenizer/testing/mini_tokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/tokenizer/utf8.h"
 

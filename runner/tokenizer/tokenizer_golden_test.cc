@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runner/tokenizer/detokenizer.h"
-#include "runner/tokenizer/test_files.h"
+#include "runner/tokenizer/testing/fixture_files.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/weights/model_files.h"
 

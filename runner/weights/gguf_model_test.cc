@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/weights/hostile_files_testing.h"
 #include "runner/weights/quantize_model.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

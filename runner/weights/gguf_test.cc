@@ -9,7 +9,7 @@
 
 #include "runner/weights/block_formats.h"
 #include "runner/weights/ggml_types.h"
-#include "runner/weights/hostile_files_testing.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::weights {

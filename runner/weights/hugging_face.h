@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/model_source.h"
 

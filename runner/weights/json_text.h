@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/model_source.h"
 
 namespace quire::runner::weights {

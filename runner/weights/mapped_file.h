@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "api/error.h"
+#include "api/base/error.h"
 
 namespace quire::runner::weights {
 

@@ -1,7 +1,7 @@
 // What /api/show tells about a model, taken from its files alone.
 #pragma once
 
-#include "api/ipc.h"
+#include "api/ipc/messages.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::weights {

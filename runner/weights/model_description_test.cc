@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/weights/hostile_files_testing.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

@@ -13,7 +13,7 @@
 #include <set>
 #include <string>
 
-#include "runner/weights/hostile_files_testing.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/mapped_file.h"
 
 namespace quire::runner::weights {

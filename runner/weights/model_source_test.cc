@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runner/weights/hostile_files_testing.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/gguf.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_files.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/model_source.h"
 #include "runner/weights/tensor.h"
 

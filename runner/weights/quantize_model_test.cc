@@ -9,9 +9,9 @@
 
 #include "runner/weights/gguf.h"
 #include "runner/weights/gguf_writer.h"
-#include "runner/weights/hostile_files_testing.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

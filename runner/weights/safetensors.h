@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "runner/weights/tensor.h"
 
 namespace quire::runner::weights {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runner/weights/hostile_files_testing.h"
+#include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {
 namespace {

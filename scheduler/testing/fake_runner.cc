@@ -23,7 +23,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/ipc.h"
+#include "api/ipc/messages.h"
 
 namespace {
 

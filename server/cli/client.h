@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/error.h"
+#include "api/base/error.h"
 
 namespace quire::cli {
 

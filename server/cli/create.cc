@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "api/modelfile_parse.h"
+#include "api/ollama/modelfile_parse.h"
 #include "server/cli/progress.h"
 #include "server/cli/terminal.h"
-#include "server/sha256.h"
+#include "server/store/sha256.h"
 
 namespace quire::cli {
 namespace {

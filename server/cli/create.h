@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "server/cli/client.h"
 
 namespace quire::cli {

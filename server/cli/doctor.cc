@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
-#include "server/bundled_models.h"
-#include "server/path_access.h"
+#include "server/cli/path_access.h"
+#include "server/store/bundled_models.h"
 
 namespace quire::cli {
 namespace {

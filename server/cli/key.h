@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/api_keys.h"
+#include "server/http/api_keys.h"
 
 namespace quire::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "server/cli/client.h"
 #include "server/cli/progress.h"
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "api/ascii.h"
+#include "api/base/ascii.h"
 
 namespace quire::server::registry {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 
 namespace quire::server::registry {
 

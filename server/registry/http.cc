@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "api/ascii.h"
+#include "api/base/ascii.h"
 
 namespace quire::server::registry {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "server/registry/address_policy.h"
 
 namespace quire::server::registry {

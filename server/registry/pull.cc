@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/model_manifest.h"
-#include "server/partial_blob.h"
+#include "server/registry/partial_blob.h"
 #include "server/registry/transfer.h"
-#include "server/store_layout.h"
+#include "server/store/layout.h"
+#include "server/store/model_manifest.h"
 
 namespace quire::server::registry {
 namespace {

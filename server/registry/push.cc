@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "server/model_manifest.h"
 #include "server/registry/transfer.h"
+#include "server/store/model_manifest.h"
 
 namespace quire::server::registry {
 namespace {

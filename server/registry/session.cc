@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/ascii.h"
-#include "api/json_read.h"
+#include "api/base/ascii.h"
+#include "api/json/read.h"
 
 namespace quire::server::registry {
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "api/error.h"
-#include "api/model_name.h"
+#include "api/base/error.h"
+#include "api/base/model_name.h"
 #include "server/registry/http.h"
 
 namespace quire::server::registry {

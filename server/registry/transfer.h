@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "api/error.h"
-#include "api/model_name.h"
+#include "api/base/error.h"
+#include "api/base/model_name.h"
 #include "server/registry/session.h"
-#include "server/store_transfer.h"
+#include "server/registry/store_transfer.h"
 
 namespace quire::server::registry {
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "server/backend.h"
+#include "server/routes/backend.h"
 
 namespace quire::server::testing {
 

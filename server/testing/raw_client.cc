@@ -10,7 +10,7 @@
 
 #include <cstdlib>
 
-#include "api/ascii.h"
+#include "api/base/ascii.h"
 
 namespace quire::server::testing {
 

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "server/sha256.h"
+#include "server/store/sha256.h"
 
 namespace quire::server::testing {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/model_store.h"
+#include "server/store/model_store.h"
 
 namespace quire::server::testing {
 

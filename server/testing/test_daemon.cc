@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "server/error_response.h"
+#include "server/routes/error_response.h"
 
 namespace quire::server::testing {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <thread>
 
-#include "server/handlers.h"
-#include "server/http_server.h"
+#include "server/http/server.h"
+#include "server/routes/handlers.h"
 #include "server/testing/fake_backend.h"
 #include "server/testing/raw_client.h"
 #include "server/testing/store_fixture.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "server/http_server.h"
+#include "server/http/server.h"
 
 namespace quire::server::testing {
 

@@ -267,7 +267,7 @@ class Metrics(unittest.TestCase):
             self.assertEqual(daemon.get("/readyz").status, 200)
 
     def test_dashboard_and_alerts_ask_for_what_there_is(self):
-        there = set(re.findall(r'"(quire_[a-z_]+)"', (ROOT / "server/metrics.cc").read_text()))
+        there = set(re.findall(r'"(quire_[a-z_]+)"', (ROOT / "server/routes/metrics.cc").read_text()))
         for name in ("grafana-dashboard.json", "alerts.yml"):
             asked = set(re.findall(r"quire_[a-z_]+", (ROOT / "packaging/monitoring" / name).read_text()))
             self.assertTrue(asked)

@@ -25,12 +25,21 @@ class CheckHouse(unittest.TestCase):
             "runner/engine/e.cc": '#include "runner/models/m.h"\n#include "cache/p.h"\n'}))
 
     def test_include_against_the_arrows(self):
-        for name, include in [("api/a.cc", "server/x.h"), ("cache/a.cc", "api/error.h"), ("scheduler/a.cc", "server/x.h"),
+        for name, include in [("api/a.cc", "server/x.h"), ("cache/a.cc", "api/base/error.h"), ("scheduler/a.cc", "server/x.h"),
                               ("runner/a.cc", "scheduler/x.h"), ("server/a.cc", "runner/x.h"),
-                              ("runner/kernels/a.cc", "runner/models/model.h"), ("server/a.cc", "cache/x.h")]:
+                              ("runner/kernels/a.cc", "runner/models/model.h"), ("server/a.cc", "cache/x.h"),
+                              ("api/base/a.cc", "api/json/read.h"), ("api/openai/a.cc", "api/ollama/chat.h"),
+                              ("server/http/a.cc", "server/routes/relay.h"), ("server/store/a.cc", "server/http/tls.h"),
+                              ("server/routes/a.cc", "server/options.h"), ("cache/a.cc", "cache/testing/x.h"),
+                              ("server/http/a.cc", "server/testing/x.h")]:
             found = self.breaches({name: f'#include "{include}"\n'})
             self.assertEqual(1, len(found), (name, include, found))
             self.assertIn(include, found[0])
+
+    def test_test_support(self):
+        self.assertEqual([], self.breaches({
+            "cache/a_test.cc": '#include "cache/testing/x.h"\n', "server/http/a_test.cc": '#include "server/testing/x.h"\n',
+            "cache/testing/x.h": '#pragma once\n#include "cache/p.h"\n'}))
 
     def test_relative_include(self):
         self.assertIn("include from the root", self.breaches({"api/a.cc": '#include "../x.h"\n'})[0])

@@ -1,0 +1,84 @@
+// The Anthropic dialect: request bodies of /v1/messages and /v1/messages/count_tokens to a struct, events to
+// reply bodies and server-sent events.
+//
+// A parser takes the whole body as it came. Unknown fields and unknown kinds of content blocks are ignored;
+// what is known but not done in this version is refused with kUnsupported. Errors name the field by its path.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/prompt.h"
+#include "api/base/request.h"
+#include "api/json/tool_fields.h"
+
+namespace quire::api::anthropic {
+
+struct MessagesRequest {
+  std::string model;  // as sent; replies echo it. Not empty
+  // Not empty. `system` is the first of them; results of tools are messages of their own.
+  std::vector<Message> messages;
+  bool stream = false;
+  Options options;  // temperature and top_p keep 1 where absent; see ToRequest()
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::string cache_salt;
+  ToolUse tools;
+  Think think = Think::kOff;  // as Anthropic has it where nothing is said
+  std::optional<OutputFormat> format;
+};
+
+Result<MessagesRequest> ParseMessages(std::string_view body);
+// The same without max_tokens and what follows the prompt.
+Result<MessagesRequest> ParseCountTokens(std::string_view body);
+
+// Defaults: temperature 1 and top_p 1, then the model's parameters, then the request's. Never cuts the
+// prompt.
+Request ToRequest(MessagesRequest request, const ModelDefaults& defaults);
+
+struct ReplyHead {
+  std::string id;  // "msg_..."; unique, made by the caller
+  std::string model;
+  bool stream = false;
+};
+
+// The reply to one request, streamed or not. One per request; not thread-safe.
+class MessagesEncoder {
+ public:
+  explicit MessagesEncoder(ReplyHead head) : head_(std::move(head)) {}
+
+  // Bytes to write now, possibly none. Streamed: whole server-sent events, the first at PromptReady. Not
+  // streamed: nothing until Finished, then the whole body. Failed gives StreamError(), which fits only after
+  // the first byte of a stream; before it the reply is ErrorBody() with HttpStatus().
+  std::string OnEvent(const Event& event);
+
+ private:
+  enum class Block : uint8_t { kNone, kThinking, kText };
+
+  std::string OnText(const TextDelta& delta);
+  std::string OnFinished(const Finished& finished);
+  std::string Piece(Block kind, const std::string& text);
+  std::string CallBlock(const ToolCall& call);
+  std::string CloseBlock();
+
+  ReplyHead head_;
+  Block open_ = Block::kNone;
+  int32_t index_ = 0;  // of the block that is open, or comes next
+  bool called_ = false;
+  TextDelta answer_;  // all of it so far; stays empty when streaming
+};
+
+inline constexpr std::string_view kPing = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+
+std::string EncodeTokenCount(int32_t tokens);  // {"input_tokens"}
+
+// {"type":"error","error":{"type","message"},"request_id"}; an empty id is left out.
+std::string ErrorBody(const Error& error, std::string_view request_id = {});
+std::string StreamError(const Error& error);  // event: error
+
+}  // namespace quire::api::anthropic

@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/anthropic/messages.h"
+#include "api/json/encode_parts.h"
+#include "api/json/read.h"
+
+namespace quire::api::anthropic {
+namespace {
+
+// `data` begins with its type, which is the event's name too.
+std::string ServerSentEvent(const Json& data) {
+  return fmt::format("event: {}\ndata: {}\n\n", data.at("type").get_ref<const std::string&>(),
+                     DumpJson(data));
+}
+
+// As Anthropic counts: what came from the cache is not part of input_tokens.
+Json EncodeUsage(int32_t prompt_tokens, int32_t cached_tokens, int32_t output_tokens) {
+  return {{"input_tokens", prompt_tokens - cached_tokens},
+          {"cache_creation_input_tokens", 0},
+          {"cache_read_input_tokens", cached_tokens},
+          {"output_tokens", output_tokens}};
+}
+
+Json EncodeUsage(const Usage& usage) {
+  return EncodeUsage(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens);
+}
+
+std::string_view StopReason(const Finished& finished, bool called) {
+  if (finished.reason == FinishReason::kLength) return "max_tokens";
+  if (called) return "tool_use";
+  return finished.stop_string.empty() ? "end_turn" : "stop_sequence";
+}
+
+Json StopSequence(const Finished& finished) {
+  return finished.stop_string.empty() ? Json(nullptr) : Json(finished.stop_string);
+}
+
+Json Envelope(const ReplyHead& head) {
+  return {{"id", head.id}, {"type", "message"}, {"role", "assistant"}, {"model", head.model}};
+}
+
+std::string MessageStart(const ReplyHead& head, const PromptReady& ready) {
+  Json message = Envelope(head);
+  message["content"] = Json::array();
+  message["stop_reason"] = nullptr;
+  message["stop_sequence"] = nullptr;
+  message["usage"] = EncodeUsage(ready.prompt_tokens, ready.cached_tokens, 0);
+  Json event = {{"type", "message_start"}};
+  event["message"] = std::move(message);
+  return ServerSentEvent(event);
+}
+
+std::string_view ErrorType(const Error& error) {
+  switch (HttpStatus(error.code)) {
+    case 400:
+      return "invalid_request_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 503:
+      return "overloaded_error";
+    default:
+      return "api_error";
+  }
+}
+
+Json EncodeError(const Error& error) {
+  Json body = {{"type", "error"}};
+  body["error"] = {{"type", ErrorType(error)}, {"message", error.message}};
+  return body;
+}
+
+std::string BlockStart(int32_t index, Json block) {
+  Json event = {{"type", "content_block_start"}, {"index", index}};
+  event["content_block"] = std::move(block);
+  return ServerSentEvent(event);
+}
+
+std::string BlockDelta(int32_t index, Json delta) {
+  Json event = {{"type", "content_block_delta"}, {"index", index}};
+  event["delta"] = std::move(delta);
+  return ServerSentEvent(event);
+}
+
+std::string BlockStop(int32_t index) {
+  const Json event = {{"type", "content_block_stop"}, {"index", index}};
+  return ServerSentEvent(event);
+}
+
+// The blocks of a whole answer.
+Json Content(const TextDelta& answer) {
+  Json content = Json::array();
+  if (!answer.thinking.empty()) {
+    Json block = {{"type", "thinking"}, {"thinking", answer.thinking}, {"signature", ""}};
+    content.push_back(std::move(block));
+  }
+  if (!answer.text.empty()) {
+    Json block = {{"type", "text"}, {"text", answer.text}};
+    content.push_back(std::move(block));
+  }
+  for (const ToolCall& call : answer.tool_calls) {
+    Json block = {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", ArgumentsOf(call)}};
+    content.push_back(std::move(block));
+  }
+  return content;
+}
+
+}  // namespace
+
+std::string MessagesEncoder::OnEvent(const Event& event) {
+  if (const auto* ready = std::get_if<PromptReady>(&event)) {
+    return head_.stream ? MessageStart(head_, *ready) : std::string();
+  }
+  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta);
+  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished);
+  return StreamError(std::get<Failed>(event).error);
+}
+
+std::string MessagesEncoder::OnText(const TextDelta& delta) {
+  called_ = called_ || !delta.tool_calls.empty();
+  if (!head_.stream) {
+    Append(answer_, delta);
+    return {};
+  }
+  std::string out = Piece(Block::kThinking, delta.thinking);
+  out += Piece(Block::kText, delta.text);
+  for (const ToolCall& call : delta.tool_calls) out += CallBlock(call);
+  return out;
+}
+
+std::string MessagesEncoder::Piece(Block kind, const std::string& text) {
+  if (text.empty()) return {};
+  const std::string name = kind == Block::kText ? "text" : "thinking";
+  std::string out;
+  if (open_ != kind) {
+    out = CloseBlock();
+    out += BlockStart(index_, {{"type", name}, {name, ""}});
+    open_ = kind;
+  }
+  return out + BlockDelta(index_, {{"type", name + "_delta"}, {name, text}});
+}
+
+// Whole, as it comes.
+std::string MessagesEncoder::CallBlock(const ToolCall& call) {
+  std::string out = CloseBlock();
+  Json block = {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", Json::object()}};
+  out += BlockStart(index_, std::move(block));
+  out += BlockDelta(index_, {{"type", "input_json_delta"}, {"partial_json", call.arguments_json}});
+  return out + BlockStop(index_++);
+}
+
+std::string MessagesEncoder::CloseBlock() {
+  const Block open = std::exchange(open_, Block::kNone);
+  if (open == Block::kNone) return {};
+  std::string out;
+  if (open == Block::kThinking) out += BlockDelta(index_, {{"type", "signature_delta"}, {"signature", ""}});
+  return out + BlockStop(index_++);
+}
+
+std::string MessagesEncoder::OnFinished(const Finished& finished) {
+  if (!head_.stream) {
+    Json body = Envelope(head_);
+    body["content"] = Content(answer_);
+    body["stop_reason"] = StopReason(finished, called_);
+    body["stop_sequence"] = StopSequence(finished);
+    body["usage"] = EncodeUsage(finished.usage);
+    return DumpJson(body);
+  }
+  std::string out = CloseBlock();
+  Json last = {{"type", "message_delta"}};
+  last["delta"] = {{"stop_reason", StopReason(finished, called_)}, {"stop_sequence", StopSequence(finished)}};
+  last["usage"] = EncodeUsage(finished.usage);
+  out += ServerSentEvent(last);
+  const Json stop = {{"type", "message_stop"}};
+  return out + ServerSentEvent(stop);
+}
+
+std::string EncodeTokenCount(int32_t tokens) {
+  const Json body = {{"input_tokens", tokens}};
+  return DumpJson(body);
+}
+
+std::string ErrorBody(const Error& error, std::string_view request_id) {
+  Json body = EncodeError(error);
+  if (!request_id.empty()) body["request_id"] = request_id;
+  return DumpJson(body);
+}
+
+std::string StreamError(const Error& error) { return ServerSentEvent(EncodeError(error)); }
+
+}  // namespace quire::api::anthropic

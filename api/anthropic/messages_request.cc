@@ -1,0 +1,298 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/anthropic/messages.h"
+#include "api/base/limits.h"
+#include "api/json/body.h"
+#include "api/json/format_fields.h"
+#include "api/json/read.h"
+
+namespace quire::api::anthropic {
+namespace {
+
+void Refuse(Fields& fields, std::string_view field, std::string message) {
+  if (fields.ok()) fields.error() = Error{ErrorCode::kUnsupported, std::move(message), fields.PathOf(field)};
+}
+
+std::string RequireString(Fields& fields, std::string_view name) {
+  std::string text;
+  if (!fields.Get(name, text)) fields.Reject(name, "is required and must be of type string");
+  return text;
+}
+
+bool OneOf(std::string_view value, std::initializer_list<std::string_view> known) {
+  return std::ranges::find(known, value) != known.end();
+}
+
+// "content" and "system": a string, or an array of blocks that `take` gets one by one with their type.
+template <class Take>
+void ForEachBlock(Fields& fields, std::string_view name, const Json& content, Take take) {
+  if (content.is_string()) {
+    const Json block = {{"type", "text"}, {"text", content}};
+    Fields one(block, fields.PathOf(name), fields.error());
+    return take(one, std::string_view("text"));
+  }
+  if (!content.is_array()) return fields.Reject(name, "must be of type string or array of content blocks");
+  for (size_t i = 0; i < content.size() && fields.ok(); ++i) {
+    Fields block(content[i], fields.PathOf(fmt::format("{}[{}]", name, i)), fields.error());
+    const std::string type = RequireString(block, "type");
+    take(block, std::string_view(type));
+  }
+}
+
+// The messages of one request, from those of the body.
+class Turns {
+ public:
+  Turns(Fields& body, const std::string& model) : body_(body), model_(model) {}
+
+  std::vector<Message> Get() {
+    GetSystem();
+    const Json* list = body_.FindArray("messages");
+    if (list == nullptr || list->empty()) body_.Reject("messages", "must be an array that is not empty");
+    for (size_t i = 0; body_.ok() && i < list->size(); ++i) {
+      Fields message((*list)[i], fmt::format("messages[{}]", i), body_.error());
+      GetMessage(message);
+    }
+    return std::move(messages_);
+  }
+
+ private:
+  void GetSystem() {
+    const Json* system = body_.Find("system");
+    if (system == nullptr) return;
+    std::string text;
+    ForEachBlock(body_, "system", *system, [&](Fields& block, std::string_view type) {
+      if (type != "text") return block.Reject("type", "must be \"text\"");
+      if (!text.empty()) text += '\n';
+      text += RequireString(block, "text");
+    });
+    if (!text.empty()) Add({"system", std::move(text)});
+  }
+
+  void GetMessage(Fields& message) {
+    const std::string role = GetRole(message);
+    if (!OneOf(role, {"user", "assistant"})) return message.Reject("role", "must be user or assistant");
+    const Json* content = message.Find("content");
+    if (content == nullptr) {
+      return message.Reject("content", "is required and must be of type string or array of content blocks");
+    }
+    current_ = {.role = role, .content = {}};
+    said_ = false;
+    ForEachBlock(message, "content", *content,
+                 [&](Fields& block, std::string_view type) { GetBlock(block, type); });
+    // A message that was nothing but results of tools has become those.
+    if (said_ || messages_.empty() || messages_.back().role != "tool" || role == "assistant") {
+      Add(std::move(current_));
+    }
+  }
+
+  void GetBlock(Fields& block, std::string_view type) {
+    const bool assistant = current_.role == "assistant";
+    if (type == "text") {
+      current_.content += RequireString(block, "text");
+      said_ = true;
+    } else if (OneOf(type, {"image", "document"})) {
+      Refuse(block, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
+    } else if (type == "tool_use" && assistant) {
+      GetToolUse(block);
+    } else if (type == "tool_result" && !assistant) {
+      GetToolResult(block);
+    } else if (OneOf(type, {"tool_use", "tool_result"})) {
+      block.Reject("type", fmt::format("\"{}\" has no place in a message of role {}", type, current_.role));
+    } else if (type == "thinking") {
+      current_.thinking += RequireString(block, "thinking");
+    }
+  }
+
+  void GetToolUse(Fields& block) {
+    ToolCall call{RequireString(block, "id"), RequireString(block, "name"), "{}"};
+    if (const Json* input = block.FindObject("input")) call.arguments_json = DumpJson(*input);
+    called_[call.id] = call.name;
+    current_.tool_calls.push_back(std::move(call));
+    Count();
+  }
+
+  void GetToolResult(Fields& block) {
+    if (said_) Add(std::exchange(current_, {.role = "user", .content = {}}));
+    said_ = false;
+    Message result{.role = "tool", .content = {}};
+    result.tool_call_id = RequireString(block, "tool_use_id");
+    if (const auto call = called_.find(result.tool_call_id); call != called_.end()) {
+      result.tool_name = call->second;
+    }
+    bool is_error = false;
+    block.Get("is_error", is_error);
+    if (const Json* content = block.Find("content")) {
+      ForEachBlock(block, "content", *content, [&](Fields& inner, std::string_view type) {
+        if (type == "text") result.content += RequireString(inner, "text");
+        if (OneOf(type, {"image", "document"})) {
+          Refuse(inner, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
+        }
+      });
+    }
+    Add(std::move(result));
+  }
+
+  void Add(Message message) {
+    messages_.push_back(std::move(message));
+    Count();
+  }
+
+  void Count() {
+    if (++counted_ <= kMessagesMax) return;
+    body_.Reject("messages", fmt::format("holds more than {} messages and tool calls", kMessagesMax),
+                 ErrorCode::kTooLarge);
+  }
+
+  Fields& body_;
+  const std::string& model_;
+  std::vector<Message> messages_;
+  std::map<std::string, std::string> called_;  // id -> name of every call so far
+  Message current_;
+  bool said_ = false;  // current_ holds text
+  size_t counted_ = 0;
+};
+
+// "tools", which have their schema beside the name, in OpenAI's shape.
+std::string GetTools(Fields& body, std::vector<std::string>& names) {
+  const Json* list = body.FindArray("tools");
+  if (list == nullptr || list->empty()) return {};
+  Json tools = Json::array();
+  for (size_t i = 0; i < list->size() && body.ok(); ++i) {
+    Fields tool((*list)[i], fmt::format("tools[{}]", i), body.error());
+    std::string type = "custom";
+    std::string description;
+    tool.Get("type", type);
+    if (type != "custom") Refuse(tool, "type", fmt::format("tools of type \"{}\" are not supported", type));
+    names.push_back(RequireString(tool, "name"));
+    Json function = {{"name", names.back()}};
+    if (tool.Get("description", description)) function["description"] = description;
+    if (const Json* schema = tool.FindObject("input_schema")) function["parameters"] = *schema;
+    bool strict = false;
+    if (tool.Get("strict", strict)) function["strict"] = strict;
+    Json entry = {{"type", "function"}, {"function", std::move(function)}};
+    tools.push_back(std::move(entry));
+  }
+  return DumpJson(tools);
+}
+
+ToolUse GetToolChoice(Fields& body) {
+  std::vector<std::string> names;
+  ToolUse use;
+  use.tools_json = GetTools(body, names);
+  const Json* value = body.FindObject("tool_choice");
+  if (value == nullptr) return use;
+  Fields choice(*value, "tool_choice", body.error());
+  const std::string type = RequireString(choice, "type");
+  const bool says_single = choice.Get("disable_parallel_tool_use", use.single_call);
+  if (!OneOf(type, {"auto", "any", "tool", "none"})) choice.Reject("type", "must be auto, any, tool or none");
+  if (type == "none") use.tools_json.clear();
+  if (!OneOf(type, {"any", "tool"})) return use;
+  use.choice = ToolChoice::kRequired;
+  if (!says_single) use.single_call = true;
+  if (type == "tool") use.forced_tool = RequireString(choice, "name");
+  if (names.empty()) {
+    choice.Reject("type", "needs tools");
+  } else if (type == "tool" && std::ranges::find(names, use.forced_tool) == names.end()) {
+    choice.Reject("name", fmt::format("\"{}\" is none of the tools", use.forced_tool));
+  }
+  return use;
+}
+
+Think GetThinking(Fields& body) {
+  Think think = Think::kOff;
+  if (const Json* value = body.FindObject("thinking")) {
+    Fields thinking(*value, "thinking", body.error());
+    const std::string type = RequireString(thinking, "type");
+    if (!OneOf(type, {"enabled", "disabled", "adaptive"})) {
+      thinking.Reject("type", "must be enabled, disabled or adaptive");
+    }
+    if (type != "disabled") think = Think::kOn;
+    int32_t budget = 0;
+    thinking.Get("budget_tokens", budget, 0);
+  }
+  if (const Json* value = body.FindObject("output_config")) {
+    Fields config(*value, "output_config", body.error());
+    std::string effort = "high";
+    const bool given = config.Get("effort", effort);
+    if (!OneOf(effort, {"low", "medium", "high", "xhigh", "max"})) {
+      config.Reject("effort", "must be low, medium, high, xhigh or max");
+    } else if (given && think != Think::kOff) {
+      think = GetEffort(config, "effort");
+    }
+  }
+  return think;
+}
+
+std::optional<OutputFormat> GetOutputFormat(Fields& body) {
+  const Json* value = body.FindObject("output_config");
+  if (value == nullptr) return std::nullopt;
+  Fields config(*value, "output_config", body.error());
+  return GetTypedFormat(config);
+}
+
+void GetPromptFields(Fields& body, MessagesRequest& request) {
+  request.model = GetModel(body);
+  request.keep_alive = GetKeepAlive(body);
+  request.cache_salt = GetCacheSalt(body);
+  request.messages = Turns(body, request.model).Get();
+  request.tools = GetToolChoice(body);
+  request.think = GetThinking(body);
+  request.format = GetOutputFormat(body);
+}
+
+template <class GetAll>
+Result<MessagesRequest> Parse(std::string_view text, GetAll get_all) {
+  const auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  MessagesRequest request;
+  FirstError error;
+  Fields body(*json, "", error);
+  get_all(body, request);
+  if (error) return std::unexpected(std::move(*error));
+  return request;
+}
+
+}  // namespace
+
+Result<MessagesRequest> ParseMessages(std::string_view body) {
+  return Parse(body, [](Fields& fields, MessagesRequest& request) {
+    GetPromptFields(fields, request);
+    if (!fields.Get("max_tokens", request.options.num_predict, 1)) {
+      fields.Reject("max_tokens", "is required and must be a positive integer");
+    }
+    for (const std::string_view name : {"temperature", "top_p", "top_k"}) {
+      GetOption(fields, name, request.options);
+    }
+    GetStop(fields, "stop_sequences", request.options);
+    fields.Get("stream", request.stream);
+  });
+}
+
+Result<MessagesRequest> ParseCountTokens(std::string_view body) { return Parse(body, GetPromptFields); }
+
+Request ToRequest(MessagesRequest messages, const ModelDefaults& defaults) {
+  Options dialect;
+  dialect.temperature = 1.0F;
+  dialect.top_p = 1.0F;
+  Request request;
+  request.params = Resolve(Overlay(Overlay(dialect, defaults.options), messages.options));
+  request.overflow = Overflow::kRefuse;
+  request.shift = false;  // neither the prompt nor the answer's context is cut here
+  request.client.cache_salt = std::move(messages.cache_salt);
+  request.model_name = std::move(messages.model);
+  request.think = messages.think;
+  request.think_optional = true;
+  request.format = std::move(messages.format);
+  ChatPrompt prompt{WithDefaults(std::move(messages.messages), defaults)};
+  SetToolUse(std::move(messages.tools), request, prompt);
+  request.prompt = std::move(prompt);
+  return request;
+}
+
+}  // namespace quire::api::anthropic

@@ -1,0 +1,205 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "api/anthropic/messages.h"
+
+namespace quire::api::anthropic {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Body(const std::string& messages, const std::string& more = "") {
+  return R"({"model":"M","max_tokens":9,"messages":[)" + messages + "]" + more + "}";
+}
+
+const std::string kHi = R"({"role":"user","content":"hi"})";
+
+std::vector<Message> MessagesOf(const std::string& messages, const std::string& more = "") {
+  const auto parsed = ParseMessages(Body(messages, more));
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  return parsed ? parsed->messages : std::vector<Message>();
+}
+
+// "role:content", with what else a message holds in brackets.
+std::string Told(const Message& message) {
+  std::string told = message.role + ":" + message.content;
+  for (const ToolCall& call : message.tool_calls) {
+    told += "[" + call.id + " " + call.name + call.arguments_json + "]";
+  }
+  if (!message.tool_call_id.empty()) told += "[" + message.tool_call_id + " " + message.tool_name + "]";
+  if (!message.thinking.empty()) told += "[" + message.thinking + "]";
+  return told;
+}
+
+std::vector<std::string> Told(const std::vector<Message>& messages) {
+  std::vector<std::string> told;
+  for (const Message& message : messages) told.push_back(Told(message));
+  return told;
+}
+
+TEST(AnthropicRequest, TakesEveryField) {
+  const auto parsed = ParseMessages(Body(
+      kHi,
+      R"(,"stream":true,"temperature":0.5,"top_p":0.25,"top_k":5,"stop_sequences":["a","b"],"keep_alive":"2s",)"
+      R"("cache_salt":"s","metadata":{"user_id":"u"},"service_tier":"auto","betas":["x"],"unheard_of":[1])"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->model, "M");
+  EXPECT_TRUE(parsed->stream);
+  EXPECT_EQ(parsed->options.num_predict, 9);
+  EXPECT_EQ(parsed->options.temperature, 0.5F);
+  EXPECT_EQ(parsed->options.top_p, 0.25F);
+  EXPECT_EQ(parsed->options.top_k, 5);
+  EXPECT_THAT(*parsed->options.stop, ElementsAre("a", "b"));
+  EXPECT_EQ(parsed->keep_alive, std::chrono::seconds(2));
+  EXPECT_EQ(parsed->cache_salt, "s");
+}
+
+TEST(AnthropicRequest, SystemIsTheFirstMessageInEitherForm) {
+  const std::vector<std::string> expected = {"system:Be brief.", "user:hi"};
+  EXPECT_EQ(Told(MessagesOf(kHi, R"(,"system":"Be brief.")")), expected);
+  EXPECT_EQ(
+      Told(MessagesOf(
+          kHi, R"(,"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}])")),
+      expected);
+  EXPECT_THAT(Told(MessagesOf(kHi, R"(,"system":[{"type":"text","text":"a"},{"type":"text","text":"b"}])")),
+              ElementsAre("system:a\nb", "user:hi"));
+  EXPECT_THAT(Told(MessagesOf(kHi, R"(,"system":"")")), ElementsAre("user:hi"));
+}
+
+TEST(AnthropicRequest, BlocksBecomeMessagesInTheirOrder) {
+  EXPECT_THAT(
+      Told(MessagesOf(
+          R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"unheard_of","x":1},{"type":"text","text":"b"}]},)"
+          R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},)"
+          R"({"type":"redacted_thinking","data":"x"},{"type":"text","text":"c"},)"
+          R"({"type":"tool_use","id":"t1","name":"f","input":{"b":1,"a":[2]}},{"type":"tool_use","id":"t2","name":"g"}]},)"
+          R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"42"},)"
+          R"({"type":"tool_result","tool_use_id":"t2","is_error":true,"content":[{"type":"text","text":"x"}]},)"
+          R"({"type":"tool_result","tool_use_id":"t3"},{"type":"text","text":"go on"}]},)"
+          R"({"role":"assistant","content":"And"})")),
+      ElementsAre("user:ab", R"(assistant:c[t1 f{"b":1,"a":[2]}][t2 g{}][hm])", "tool:42[t1 f]",
+                  "tool:x[t2 g]", "tool:[t3 ]", "user:go on", "assistant:And"));
+}
+
+TEST(AnthropicRequest, OnlyResultsLeaveNoEmptyTurn) {
+  EXPECT_THAT(
+      Told(MessagesOf(
+          kHi + R"(,{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"1"}]})")),
+      ElementsAre("user:hi", "tool:1[t ]"));
+  EXPECT_THAT(Told(MessagesOf(R"({"role":"user","content":[]})")), ElementsAre("user:"));
+}
+
+TEST(AnthropicRequest, TheRequestNeverCutsAndDefaultsAreTheDialects) {
+  auto parsed = ParseMessages(Body(kHi));
+  ASSERT_TRUE(parsed);
+  ModelDefaults defaults{.options = {}, .system = "Model's."};
+  defaults.options.top_k = 3;
+  const Request request = ToRequest(*parsed, defaults);
+  EXPECT_EQ(request.overflow, Overflow::kRefuse);
+  EXPECT_FALSE(request.shift);
+  EXPECT_EQ(request.params.temperature, 1.0F);
+  EXPECT_EQ(request.params.top_p, 1.0F);
+  EXPECT_EQ(request.params.top_k, 3);
+  EXPECT_EQ(request.params.num_predict, 9);
+  EXPECT_THAT(Told(std::get<ChatPrompt>(request.prompt).messages), ElementsAre("system:Model's.", "user:hi"));
+}
+
+TEST(AnthropicRequest, ThinkingIsRelaxed) {
+  for (const std::string thinking :
+       {R"({"type":"enabled","budget_tokens":1024})", R"({"type":"disabled"})", R"({"type":"adaptive"})"}) {
+    EXPECT_TRUE(ParseMessages(Body(kHi, ",\"thinking\":" + thinking))) << thinking;
+  }
+  EXPECT_TRUE(ParseMessages(Body(kHi, R"(,"output_config":{"effort":"low"})")));
+}
+
+TEST(AnthropicRequest, ToolsAndThinkingReachTheRequest) {
+  const auto request = [](const std::string& more) {
+    auto parsed = ParseMessages(Body(kHi, more));
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    return ToRequest(*std::move(parsed), {});
+  };
+  const std::string tools = R"(,"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}])";
+  const Request offered = request(tools);
+  EXPECT_EQ(
+      std::get<ChatPrompt>(offered.prompt).tools_json,
+      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+  EXPECT_EQ(offered.tool_choice, ToolChoice::kAuto);
+  EXPECT_EQ(offered.think, Think::kOff) << "nothing was said";
+  EXPECT_TRUE(offered.think_optional);
+  EXPECT_EQ(std::get<ChatPrompt>(request(tools + R"(,"tool_choice":{"type":"none"})").prompt).tools_json, "");
+  EXPECT_TRUE(
+      request(tools + R"(,"tool_choice":{"type":"auto","disable_parallel_tool_use":true})").single_tool_call);
+  const Request named = request(tools + R"(,"tool_choice":{"type":"tool","name":"f"})");
+  EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.forced_tool, "f");
+  EXPECT_TRUE(named.single_tool_call);
+  EXPECT_FALSE(
+      request(tools + R"(,"tool_choice":{"type":"any","disable_parallel_tool_use":false})").single_tool_call);
+  const std::string thinking = R"(,"thinking":{"type":"enabled","budget_tokens":1024})";
+  EXPECT_EQ(request(thinking).think, Think::kOn);
+  EXPECT_EQ(request(thinking + R"(,"output_config":{"effort":"xhigh"})").think, Think::kMax);
+  EXPECT_EQ(request(R"(,"output_config":{"effort":"low"})").think, Think::kOff);
+}
+
+TEST(AnthropicRequest, CountingNeedsNoLimit) {
+  EXPECT_TRUE(ParseCountTokens(R"({"model":"M","messages":[)" + kHi + "]}"));
+  EXPECT_FALSE(ParseMessages(R"({"model":"M","messages":[)" + kHi + "]}"));
+}
+
+TEST(AnthropicRequest, ErrorsNameTheField) {
+  struct Case {
+    std::string body, field, text;
+    ErrorCode code = ErrorCode::kInvalidArgument;
+  };
+  const std::string image = R"({"role":"user","content":[{"type":"image","source":{}}]})";
+  const std::vector<Case> cases = {
+      {"{", "", "JSON"},
+      {R"({"max_tokens":1,"messages":[]})", "model", "required"},
+      {R"({"model":"M","max_tokens":1})", "messages", "not empty"},
+      {Body(""), "messages", "not empty"},
+      {Body("5"), "messages[0]", "object"},
+      {Body(R"({"content":"x"})"), "messages[0].role", "required"},
+      {Body(R"({"role":"system","content":"x"})"), "messages[0].role", "assistant"},
+      {Body(R"({"role":"user"})"), "messages[0].content", "required"},
+      {Body(R"({"role":"user","content":5})"), "messages[0].content", "blocks"},
+      {Body(R"({"role":"user","content":[{"text":"x"}]})"), "messages[0].content[0].type", "required"},
+      {Body(R"({"role":"user","content":[{"type":"text"}]})"), "messages[0].content[0].text", "required"},
+      {Body(R"({"role":"user","content":[{"type":"tool_use","id":"a","name":"b"}]})"),
+       "messages[0].content[0].type", "no place"},
+      {Body(R"({"role":"assistant","content":[{"type":"tool_use","name":"b"}]})"),
+       "messages[0].content[0].id", "required"},
+      {Body(R"({"role":"user","content":[{"type":"tool_result"}]})"), "messages[0].content[0].tool_use_id",
+       "required"},
+      {Body(image), "messages[0].content[0].type", "image", ErrorCode::kUnsupported},
+      {Body(kHi, R"(,"system":5)"), "system", "string"},
+      {Body(kHi, R"(,"system":[{"type":"image"}])"), "system[0].type", "text"},
+      {Body(kHi, R"(,"stop_sequences":[1])"), "stop_sequences", "string"},
+      {Body(kHi, R"(,"thinking":{"type":"deep"})"), "thinking.type", "enabled"},
+      {Body(kHi, R"(,"output_config":{"effort":"so-so"})"), "output_config.effort", "low"},
+      {Body(kHi, R"(,"tool_choice":{"type":"any"})"), "tool_choice.type", "tools"},
+      {Body(kHi, R"(,"tool_choice":{"type":"some"})"), "tool_choice.type", "auto"},
+      {Body(kHi, R"(,"tools":[{"name":"f"}],"tool_choice":{"type":"tool"})"), "tool_choice.name", "required"},
+      {Body(kHi, R"(,"tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"g"})"), "tool_choice.name",
+       "none"},
+      {Body(kHi, R"(,"tools":{})"), "tools", "array"},
+      {Body(kHi, R"(,"tools":[5])"), "tools[0]", "object"},
+      {Body(kHi, R"(,"tools":[{"name":"f"},{}])"), "tools[1].name", "required"},
+      {Body(kHi, R"(,"tools":[{"name":"f","input_schema":5}])"), "tools[0].input_schema", "object"},
+      {Body(kHi, R"(,"tools":[{"type":"web_search_1","name":"w"}])"), "tools[0].type", "web_search_1",
+       ErrorCode::kUnsupported},
+  };
+  for (const Case& one : cases) {
+    const auto parsed = ParseMessages(one.body);
+    ASSERT_FALSE(parsed) << one.body;
+    EXPECT_EQ(parsed.error().field, one.field) << one.body;
+    EXPECT_EQ(parsed.error().code, one.code) << one.body;
+    EXPECT_THAT(parsed.error().message, HasSubstr(one.text)) << one.body;
+  }
+}
+
+}  // namespace
+}  // namespace quire::api::anthropic

@@ -1,0 +1,91 @@
+// What a runner reports about one request, in order: PromptReady, TextDelta*, then exactly one of Finished or
+// Failed. Free of any dialect. Plain data.
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
+
+namespace quire::api {
+
+// The prompt is rendered, tokenized and admitted; prefill starts.
+struct PromptReady {
+  int32_t prompt_tokens = 0;  // includes cached
+  int32_t cached_tokens = 0;
+  // Why not all of it: cold | diverged@N (tokens) | evicted | salt | layout | off. Empty: all that can be
+  // was.
+  std::string miss = {};
+};
+
+struct TokenCandidate {
+  std::string bytes;  // the token's bytes; need not be valid UTF-8 alone
+  TokenId id = 0;
+  float logprob = 0;  // natural log, from the model's unmodified distribution
+};
+
+struct TokenLogprob {
+  TokenCandidate chosen;
+  std::vector<TokenCandidate> top;  // best first
+};
+
+// Some more of the answer. `text` is valid UTF-8 and may be empty when only logprobs arrived.
+struct TextDelta {
+  std::string text;
+  std::vector<TokenLogprob> logprobs = {};  // of the tokens sampled since the last delta; only when asked for
+  int32_t tokens = 0;                       // tokens sampled since the last delta
+  // An answer is thinking first; what stands together in one delta came in this order: thinking, text, calls.
+  std::string thinking = {};
+  std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
+  // Of `tokens`, for ipc::Resume; in place, as a delta has one token nearly always.
+  boost::container::small_vector<TokenId, 4> token_ids = {};
+};
+
+enum class FinishReason : uint8_t {
+  kStop,    // end-of-generation token or stop string
+  kLength,  // num_predict or the context
+};
+
+// How guessing ahead went for one answer.
+struct DraftUsage {
+  int32_t rounds = 0;                         // steps that had guessed tokens
+  int32_t drafted = 0;                        // tokens guessed
+  std::vector<int32_t> accepted_by_position;  // [position in a round]: how often it was right
+  int64_t rollback_ns = 0;                    // spent on leaving wrong ones behind
+  int32_t accepted() const {
+    return std::accumulate(accepted_by_position.begin(), accepted_by_position.end(), 0);
+  }
+};
+
+struct Usage {
+  int32_t prompt_tokens = 0;  // includes cached
+  int32_t cached_tokens = 0;
+  int32_t output_tokens = 0;  // sampled tokens, the end-of-generation token not counted
+  int64_t queue_ns = 0;       // from arrival at the runner to the start of prefill
+  int64_t prompt_ns = 0;      // start of prefill to the first sampled token
+  int64_t output_ns = 0;      // first sampled token to the end
+  DraftUsage draft = {};
+};
+
+struct Finished {
+  FinishReason reason = FinishReason::kStop;
+  std::string stop_string;  // the stop string that matched, or empty
+  Usage usage;
+  int32_t prompt_dropped = 0;         // prompt tokens left out to fit the context; > 0 means truncated
+  std::vector<TokenId> context = {};  // prompt and answer, when asked for
+  std::vector<float> embedding = {};  // of an EmbedPrompt
+};
+
+struct Failed {
+  Error error;
+};
+
+using Event = std::variant<PromptReady, TextDelta, Finished, Failed>;
+
+}  // namespace quire::api

@@ -1,0 +1,72 @@
+#include "api/base/memory_limit.h"
+
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "api/base/cgroup.h"
+
+namespace quire::api {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Nothing for "max", and for what is not there.
+std::optional<int64_t> ReadBytes(const fs::path& path) {
+  std::ifstream file(path);
+  std::string word;
+  if (!(file >> word)) return std::nullopt;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || value <= 0) return std::nullopt;
+  return value;
+}
+
+int64_t MachineBytes(const fs::path& root, std::string_view which) {
+  std::ifstream file(root / "proc/meminfo");
+  std::string name, unit;
+  int64_t kib = 0;
+  while (file >> name >> kib >> unit) {
+    if (name == which) return kib << 10;
+  }
+  return 0;
+}
+
+// This process's group of version 1's memory controller, and those above it: "4:memory:/a/b".
+std::vector<fs::path> VersionOneGroups(const fs::path& root) {
+  constexpr std::string_view kController = ":memory:/";
+  std::vector<fs::path> folders;
+  std::ifstream self(root / "proc/self/cgroup");
+  for (std::string line; std::getline(self, line);) {
+    const size_t mark = line.find(kController);
+    if (mark == std::string::npos || mark != line.find(':')) continue;
+    for (fs::path group = line.substr(mark + kController.size());; group = group.parent_path()) {
+      folders.push_back(root / "sys/fs/cgroup/memory" / group);
+      if (group.empty()) break;
+    }
+  }
+  return folders;
+}
+
+}  // namespace
+
+MemoryLimit FindMemoryLimit(const fs::path& root) {
+  MemoryLimit limit{.bytes = MachineBytes(root, "MemTotal:"), .from = "the machine"};
+  const auto consider = [&limit](const fs::path& path) {
+    const auto bytes = ReadBytes(path);
+    if (bytes && (limit.bytes == 0 || *bytes < limit.bytes)) limit = {*bytes, path.string()};
+  };
+  for (const fs::path& group : OwnCgroups(root)) {
+    consider(group / "memory.max");
+    consider(group / "memory.high");
+  }
+  for (const fs::path& group : VersionOneGroups(root)) consider(group / "memory.limit_in_bytes");
+  return limit;
+}
+
+int64_t FindAvailableMemory(const fs::path& root) { return MachineBytes(root, "MemAvailable:"); }
+
+}  // namespace quire::api

@@ -1,0 +1,168 @@
+// A generation request, free of any dialect: what the dialect parsers produce, the scheduler routes and the
+// runner serves. Plain data; may be copied and moved between threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/base/ids.h"
+#include "api/base/output_format.h"
+
+namespace quire::api {
+
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments_json;  // a JSON object, key order as received
+};
+
+struct Message {
+  std::string role;  // lower case: system | user | assistant | tool | whatever the template knows
+  std::string content;
+  std::string thinking = {};
+  std::vector<ToolCall> tool_calls = {};
+  std::string tool_name = {};
+  std::string tool_call_id = {};
+};
+
+// Rendered by the model's chat template.
+struct ChatPrompt {
+  std::vector<Message> messages;
+  std::string tools_json = {};  // JSON array in OpenAI's shape, or empty
+};
+
+// Tokenized as it stands: `raw` of /api/generate, /v1/completions, /tokenize.
+struct RawPrompt {
+  std::string text;
+  bool add_special = true;    // the begin token, where the model wants one
+  bool parse_special = true;  // "<|im_end|>" is that token; otherwise plain text
+};
+
+// Token ids as they are.
+struct TokenPrompt {
+  std::vector<TokenId> tokens;
+};
+
+// The model fills in what is missing between two texts; only for models that learnt to.
+struct InsertPrompt {
+  std::string prefix;
+  std::string suffix;
+};
+
+// /api/generate: token ids of the earlier exchange (none without `context`), then the rendered messages.
+// Where it does not fit it is cut by tokens: num_keep of them stay, then the newest.
+struct ContinuedPrompt {
+  std::vector<TokenId> context;
+  std::vector<Message> messages;
+};
+
+// To be embedded, not answered: Finished carries the vector. A text gets the begin and end tokens that the
+// tokenizer adds, ids are taken as they stand. Of what does not fit the beginning stays.
+struct EmbedPrompt {
+  std::string text;
+  std::vector<TokenId> tokens = {};  // instead of `text` unless empty
+  int32_t dimensions = 0;            // the first so many numbers of the vector; 0 = all
+  bool normalize = true;             // to length 1
+};
+
+using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, InsertPrompt>;
+
+// Added to a token's logit. At kLogitBiasMax nothing but the tokens with such a bias can come, at
+// -kLogitBiasMax the token never comes.
+struct LogitBias {
+  TokenId token = 0;
+  float bias = 0;
+};
+inline constexpr float kLogitBiasMax = 100;
+
+// Options as a client, a Modelfile PARAMETER or a server default may give them: absent means "not said".
+struct Options {
+  std::optional<int32_t> num_ctx, num_predict, num_keep, top_k, repeat_last_n;
+  std::optional<float> temperature, top_p, min_p, typical_p;
+  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+  std::optional<int64_t> seed;
+  std::optional<std::vector<std::string>> stop;
+  std::optional<std::vector<LogitBias>> logit_bias;
+  std::optional<int32_t> min_tokens;
+  std::optional<bool> ignore_eos;
+  std::optional<int32_t> draft_num_predict;
+};
+
+// `top` wins wherever it says something.
+Options Overlay(Options base, const Options& top);
+
+// Every value decided. Ranges and meaning: docs/api.md "Options".
+struct GenerationParams {
+  int32_t num_ctx = 0;         // tokens; 0 = the runner's default for the model
+  int32_t num_predict = -1;    // tokens; < 0 = until a stop
+  int32_t num_keep = 4;        // tokens kept at a context shift; -1 = the whole prompt
+  float temperature = 0.8F;    // <= 0 = greedy
+  int32_t top_k = 40;          // <= 0 = off
+  float top_p = 0.9F;          // >= 1 = off
+  float min_p = 0.0F;          // 0 = off
+  float typical_p = 1.0F;      // 1 = off
+  int32_t repeat_last_n = 64;  // tokens; 0 = off, -1 = num_ctx
+  float repeat_penalty = 1.0F;
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  int64_t seed = -1;              // < 0 = random
+  std::vector<std::string> stop;  // never emitted; empty strings are dropped by the parser
+  std::vector<LogitBias> logit_bias = {};
+  int32_t min_tokens = 0;   // the model's own end does not come before
+  bool ignore_eos = false;  // the model's own end never comes
+  // Tokens guessed ahead of a step, at most; never changes the answer. 0 = none, < 0 = as many as pay.
+  int32_t draft_num_predict = -1;
+};
+
+GenerationParams Resolve(const Options& options);
+
+// What to do with a prompt that is longer than the context.
+enum class Overflow : uint8_t {
+  kTruncate,  // native API: drop the oldest, say so in the reply
+  kRefuse,    // kContextLengthExceeded with both numbers
+};
+
+// Whose request it is. Requests that differ in tenant or salt never share a cached prefix; tenants share the
+// machine by weight.
+struct Client {
+  std::string tenant;      // who presented which credential, as an opaque text; empty = nobody said
+  std::string cache_salt;  // of the request's own choosing
+  int32_t weight = 1;      // >= 1
+};
+
+// What a request says of thinking; levels are for models that know them and mean "on" to others.
+enum class Think : uint8_t { kUnset, kOff, kOn, kLow, kMedium, kHigh, kMax };
+
+// kRequired: the answer is a call, of Request::forced_tool if that is not empty.
+enum class ToolChoice : uint8_t { kAuto, kRequired };
+
+struct Request {
+  Prompt prompt;
+  Client client = {};
+  GenerationParams params;
+  Overflow overflow = Overflow::kTruncate;
+  bool shift = true;            // at the end of the context drop half of the unkept tokens and go on
+  bool logprobs = false;        // report the log-probability of every generated token
+  int32_t top_logprobs = 0;     // [0, 20] alternatives per token
+  Think think = Think::kUnset;  // unset: a model that can think does
+  bool think_optional = false;  // a model that cannot think answers without, instead of kUnsupported
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string forced_tool = {};
+  bool single_tool_call = false;            // the answer ends with its first call
+  std::optional<OutputFormat> format = {};  // what the answer is, behind the thinking of a model that thinks
+  std::string model_name = {};              // as the client wrote it, for messages
+  // A Go template in place of the model's; of a ContinuedPrompt or an InsertPrompt. Empty = the model's.
+  std::string go_template = {};
+  bool want_context = false;  // Finished carries the token ids of prompt and answer
+  // Only render and tokenize: PromptReady and Finished tell the prompt's length, nothing is computed, and the
+  // prompt may be longer than any context.
+  bool prompt_only = false;
+  // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
+  bool want_prompt_text = false;
+  bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
+};
+
+}  // namespace quire::api

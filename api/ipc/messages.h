@@ -1,0 +1,197 @@
+// Messages between quired and a quire-runner over an inherited Unix socketpair, and their frames.
+//
+// A frame is a 16-byte little-endian header {magic u32 'QIPC', version u16, type u16, length u32, reserved
+// u32 = 0} followed by `length` bytes of MessagePack. Neither side trusts the other: every length is bounded
+// before memory is taken, every field is checked, and a frame that does not parse ends the link (daemon: the
+// runner is replaced; runner: it exits).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
+
+namespace quire::api::ipc {
+
+inline constexpr uint16_t kVersion = 8;
+inline constexpr size_t kHeaderBytes = 16;
+inline constexpr size_t kFrameBytesMax = size_t{256}
+                                         << 20;  // a 100k-turn chat fits; a hostile length does not
+
+// ---- daemon -> runner ----
+
+// A runner opens no file of a model: it inherits descriptors, numbered from here on without a gap.
+inline constexpr int32_t kFirstModelFd = 5;
+inline constexpr size_t kModelFilesMax = 4096;  // of one model
+inline constexpr int32_t kLastModelFd = kFirstModelFd + 2 * static_cast<int32_t>(kModelFilesMax) - 1;
+
+struct ModelFile {
+  // In the model's directory: the Hugging Face directory ("config.json"), or the one that a GGUF file lies in
+  // (its other splits). Empty = the GGUF file itself.
+  std::string name;
+  int32_t fd = -1;
+};
+
+struct LoadModel {
+  std::string path;                   // GGUF file or Hugging Face directory; for messages only
+  std::vector<ModelFile> files = {};  // what is there of it
+  int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
+  int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
+  int64_t cache_bytes = 0;  // of all caches together; 0 = by the machine's memory
+  bool reuse_prefixes = true;
+  std::string go_template = {};  // goes before the files' own chat template; empty = none
+  std::string draft_path = {};   // as `path`, of a draft model; empty = none
+  std::vector<ModelFile> draft_files = {};
+};
+// Answers Need: load on, with so much for the caches.
+struct Proceed {
+  int64_t cache_bytes = 0;
+};
+struct InspectModel {  // answered by Inspected; needs no loaded model
+  std::string path;    // as in LoadModel
+  std::vector<ModelFile> files = {};
+  bool verbose = false;          // large arrays too
+  std::string go_template = {};  // the one that goes before the file's own chat template; empty = none
+};
+struct ConvertModel {  // into one file; answered by LoadProgress, any number of times, and Converted; needs
+                       // no loaded model
+  std::string from;    // as LoadModel::path; of several splits the first
+  std::vector<ModelFile> files = {};  // of `from`
+  std::string to = {};                // a GGUF file that does not exist yet
+  std::string quantization = {};      // "Q8_0", ...; of GGUF only; empty = as it is
+  int32_t threads = 0;                // 0 = physical cores this process may use
+};
+// A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
+inline constexpr int32_t kInitialCredit = 256;
+
+// Where a request goes on that lost its runner. The answer is the one it would have been: the same request
+// with the same seed gives the same tokens, and the same tokens the same deltas.
+struct Resume {
+  // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
+  // have arrived.
+  std::vector<TokenId> tokens = {};
+  int64_t deltas = 0;               // TextDeltas that arrived: as many are not sent again
+  int32_t credit = kInitialCredit;  // less those that the client has not taken yet
+};
+struct Submit {
+  RequestId id;
+  Request request;
+  Resume resume = {};
+};
+struct Credit {  // the client took `deltas` TextDeltas; a request starts with kInitialCredit
+  RequestId id;
+  int32_t deltas = 0;
+};
+struct Cancel {
+  RequestId id;
+};
+struct Shutdown {};
+
+using ToRunner =
+    std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown, Proceed>;
+
+// ---- runner -> daemon ----
+
+struct Hello {  // first frame; the daemon refuses another version
+  uint16_t version = kVersion;
+  int32_t pid = 0;
+};
+struct LoadProgress {
+  float fraction = 0;  // [0, 1]
+  std::string stage;   // "mapping weights", "building tokenizer", ...
+};
+
+// What the model will take once it is loaded, told before any weight is read. The runner waits for Proceed.
+struct Need {
+  int64_t weight_bytes = 0;       // held, or read in place by products; the draft model's too
+  int64_t scratch_bytes = 0;      // process, tokenizer, activations, logits
+  int64_t cache_bytes = 0;        // that the caches would like
+  int64_t cache_least_bytes = 0;  // with less it serves nobody; > 0, and at most cache_bytes
+};
+
+// What the daemon needs to know of a loaded model.
+struct ModelInfo {
+  std::string architecture;    // "lfm2"
+  int32_t context_length = 0;  // trained, tokens
+  int32_t num_ctx = 0;         // effective default, tokens
+  int64_t parameters = 0;
+  int64_t weight_bytes = 0;
+  int64_t cache_bytes = 0;  // capacity of the caches
+  bool supports_insert = false;
+  std::string draft_architecture = {};  // of its draft model; empty = none
+};
+struct Loaded {
+  ModelInfo info;
+  int64_t load_ns = 0;
+};
+struct LoadFailed {
+  Error error;
+};
+struct Inspected {              // answer to InspectModel
+  std::string model_info_json;  // GGUF key/values as /api/show prints them, or empty with `error`
+  std::string tensors_json;     // [{name,type,shape}]
+  std::string chat_template;
+  std::string quantization;  // "F16", "Q8_0", "BF16"
+  int64_t parameters = 0;
+  std::optional<Error> error;
+  std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"
+  std::string template_error = {};             // what is wrong with InspectModel::go_template
+};
+struct Converted {  // answer to ConvertModel
+  std::optional<Error> error;
+};
+struct RequestEvent {
+  RequestId id;
+  Event event;
+};
+struct Beat {  // every second from the start: that the process runs, and how it stands
+  uint64_t progress =
+      0;  // grows at least once in two seconds unless the engine is stuck; 0 before the model is loaded
+  uint64_t steps = 0;
+  int32_t running = 0;
+  int32_t waiting = 0;
+  int64_t cache_bytes_used = 0;
+  int64_t prefix_snapshots = 0;
+  int64_t prefix_bytes = 0;  // of them; also in cache_bytes_used
+  uint64_t prefix_evictions = 0;
+};
+
+using ToDaemon =
+    std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent, Beat, Need>;
+
+// ---- codec; pure functions, any thread ----
+
+// Header and payload; empty when the payload would be larger than kFrameBytesMax. A request parsed by this
+// folder never is.
+std::string Encode(const ToRunner& message);
+std::string Encode(const ToDaemon& message);
+
+// Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
+class FrameReader {
+ public:
+  struct Frame {
+    uint16_t type = 0;
+    std::string payload;
+  };
+  void Append(std::string_view bytes);
+  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits or
+  // length).
+  Result<std::optional<Frame>> Next();
+
+ private:
+  std::string buffer_;
+  size_t begin_ = 0;
+};
+
+Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame);
+Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame);
+
+}  // namespace quire::api::ipc

@@ -1,0 +1,146 @@
+#include "api/json/body.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/base/ascii.h"
+#include "api/base/duration.h"
+#include "api/base/limits.h"
+#include "api/json/read.h"
+
+namespace quire::api {
+
+Result<Json> ReadBody(std::string_view body) {
+  if (body.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    return Fail(ErrorCode::kInvalidArgument, "missing request body");
+  }
+  if (body.size() > kBodyBytesMax) {
+    return Fail(ErrorCode::kTooLarge, fmt::format("request body is larger than {} bytes", kBodyBytesMax));
+  }
+  auto value = ReadJson(body);
+  if (value && !value->is_object()) {
+    return Fail(ErrorCode::kInvalidArgument, "request body must be a JSON object");
+  }
+  return value;
+}
+
+std::string GetModel(Fields& body, bool name_too) {
+  std::string model;
+  body.Get("model", model);
+  if (model.empty() && name_too) body.Get("name", model);
+  if (model.empty() && body.ok())
+    body.error() = Error{ErrorCode::kInvalidArgument, "model is required", "model"};
+  return model;
+}
+
+std::optional<std::chrono::nanoseconds> GetKeepAlive(Fields& body) {
+  constexpr std::string_view kName = "keep_alive";
+  constexpr double kSecondsMax = 9.2e9;  // what 64 bits of nanoseconds hold
+  const Json* value = body.Find(kName);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) {
+    const auto duration = ParseGoDuration(value->get_ref<const std::string&>());
+    if (!duration) body.Reject(kName, "must be a duration such as \"5m\", or a number of seconds");
+    return duration;
+  }
+  if (!value->is_number()) {
+    body.Reject(kName, "must be a duration such as \"5m\", or a number of seconds");
+    return std::nullopt;
+  }
+  const double seconds = value->get<double>();
+  if (seconds < 0) return std::chrono::nanoseconds(-1);
+  if (seconds > kSecondsMax) {
+    body.Reject(kName, fmt::format("must be at most {:g} seconds", kSecondsMax));
+    return std::nullopt;
+  }
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+std::string GetCacheSalt(Fields& body) {
+  std::string salt;
+  body.Get("cache_salt", salt);
+  if (salt.size() > kCacheSaltBytesMax) {
+    body.Reject("cache_salt", fmt::format("must have at most {} bytes", kCacheSaltBytesMax));
+  }
+  return salt;
+}
+
+int32_t GetTopLogprobs(Fields& body) {
+  int32_t top = 0;
+  body.Get("top_logprobs", top, 0, kTopLogprobsMax);
+  return top;
+}
+
+const Json* MessageList::Begin(size_t& count) {
+  const Json* list = body_.FindArray("messages");
+  count = list == nullptr ? 0 : list->size();
+  return list;
+}
+
+const Json& MessageList::At(const Json& list, size_t i) { return list[i]; }
+
+bool MessageList::Count(const Message& message) {
+  counted_ += 1 + message.tool_calls.size();
+  if (counted_ > kMessagesMax) {
+    body_.Reject("messages", fmt::format("holds more than {} messages and tool calls", kMessagesMax),
+                 ErrorCode::kTooLarge);
+  }
+  return body_.ok();
+}
+
+std::string GetRole(Fields& message) {
+  std::string role;
+  if (!message.Get("role", role)) message.Reject("role", "is required and must be of type string");
+  return AsciiLower(role);
+}
+
+namespace {
+
+// The JSON text of an object, whichever of its two forms it came in.
+std::string GetArguments(Fields& function) {
+  const Json* arguments = function.Find("arguments");
+  if (arguments == nullptr) return "{}";
+  if (arguments->is_object()) return DumpJson(*arguments);
+  if (arguments->is_string()) {
+    const auto& text = arguments->get_ref<const std::string&>();
+    if (text.empty()) return "{}";
+    const auto parsed = ReadJson(text);
+    if (parsed && parsed->is_object()) return DumpJson(*parsed);
+  }
+  function.Reject("arguments", "must be a JSON object");
+  return {};
+}
+
+}  // namespace
+
+std::vector<ToolCall> GetToolCalls(Fields& message) {
+  std::vector<ToolCall> calls;
+  const Json* list = message.FindArray("tool_calls");
+  if (list == nullptr) return calls;
+  for (const Json& value : *list) {
+    Fields call(value, message.PathOf(fmt::format("tool_calls[{}]", calls.size())), message.error());
+    ToolCall& out = calls.emplace_back();
+    call.Get("id", out.id);
+    if (const Json* function = call.FindObject("function")) {
+      Fields fields(*function, call.PathOf("function"), message.error());
+      if (!fields.Get("name", out.name)) fields.Reject("name", "is required and must be of type string");
+      out.arguments_json = GetArguments(fields);
+    } else {
+      call.Reject("function", "is required and must be of type object");
+    }
+    if (!message.ok()) break;
+  }
+  return calls;
+}
+
+bool Says(Fields& fields, std::string_view name) {
+  const Json* value = fields.Find(name);
+  if (value == nullptr) return false;
+  if (value->is_boolean()) return value->get<bool>();
+  if (value->is_string()) return !value->get_ref<const std::string&>().empty();
+  return !value->is_structured() || !value->empty();
+}
+
+}  // namespace quire::api

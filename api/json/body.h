@@ -1,0 +1,78 @@
+// What the request bodies of all dialects have in common.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/request.h"
+#include "api/json/fields.h"
+#include "api/json/type.h"
+
+namespace quire::api {
+
+// A body as an object. Errors: "missing request body", not JSON, not an object, too large.
+Result<Json> ReadBody(std::string_view body);
+
+// "model", or "name" as old clients say; an empty one is the error "model is required".
+std::string GetModel(Fields& body, bool name_too = false);
+
+// A Go duration or a number of seconds; < 0 = for ever.
+std::optional<std::chrono::nanoseconds> GetKeepAlive(Fields& body);
+
+// The member "options".
+void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown);
+
+// One option of the table, read from the member of its own name; nothing when it is absent.
+void GetOption(Fields& fields, std::string_view name, Options& options);
+
+// Stop strings, from a member of any name: a string or an array of strings.
+void GetStop(Fields& fields, std::string_view name, Options& options);
+
+int32_t GetTopLogprobs(Fields& body);
+
+// "cache_salt": requests share cached prefixes only with those of the same one.
+std::string GetCacheSalt(Fields& body);
+
+// "messages", each read by `get`, which takes the Fields of one. Bounds messages and tool calls together.
+class MessageList {
+ public:
+  explicit MessageList(Fields& body) : body_(body) {}
+  template <class GetMessage>
+  std::vector<Message> Get(GetMessage get);
+
+ private:
+  const Json* Begin(size_t& count);
+  static const Json& At(const Json& list, size_t i);
+  bool Count(const Message& message);
+
+  Fields& body_;
+  size_t counted_ = 0;
+};
+
+// "role": a string, required; lower-cased.
+std::string GetRole(Fields& message);
+
+// "tool_calls" of an earlier answer; `arguments` may be an object or its JSON text.
+std::vector<ToolCall> GetToolCalls(Fields& message);
+
+// Whether the member says anything: not absent, null, false, "", [] or {}.
+bool Says(Fields& fields, std::string_view name);
+
+template <class GetMessage>
+std::vector<Message> MessageList::Get(GetMessage get) {
+  std::vector<Message> messages;
+  size_t count = 0;
+  const Json* list = Begin(count);
+  for (size_t i = 0; i < count && body_.ok(); ++i) {
+    Fields message(At(*list, i), body_.PathOf("messages[" + std::to_string(i) + "]"), body_.error());
+    messages.push_back(get(message));
+    if (!Count(messages.back())) break;
+  }
+  return messages;
+}
+
+}  // namespace quire::api

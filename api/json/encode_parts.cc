@@ -1,0 +1,56 @@
+#include "api/json/encode_parts.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json/read.h"
+
+namespace quire::api {
+namespace {
+
+constexpr float kLogprobFloor = -9999.0F;
+
+Json EncodeCandidate(const TokenCandidate& candidate) {
+  Json bytes = Json::array();
+  for (const char c : candidate.bytes) bytes.push_back(static_cast<unsigned char>(c));
+  return {
+      {"token", candidate.bytes}, {"logprob", JsonLogprob(candidate.logprob)}, {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
+
+float JsonLogprob(float logprob) { return std::isfinite(logprob) ? logprob : kLogprobFloor; }
+
+Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs) {
+  Json list = Json::array();
+  for (const TokenLogprob& token : logprobs) {
+    Json entry = EncodeCandidate(token.chosen);
+    Json top = Json::array();
+    for (const TokenCandidate& candidate : token.top) top.push_back(EncodeCandidate(candidate));
+    entry["top_logprobs"] = std::move(top);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+void Append(TextDelta& answer, const TextDelta& delta) {
+  answer.text += delta.text;
+  answer.tokens += delta.tokens;
+  answer.thinking += delta.thinking;
+  answer.tool_calls.insert(answer.tool_calls.end(), delta.tool_calls.begin(), delta.tool_calls.end());
+  answer.logprobs.insert(answer.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+}
+
+bool IsSilent(const TextDelta& delta) {
+  return delta.text.empty() && delta.thinking.empty() && delta.tool_calls.empty() && delta.logprobs.empty();
+}
+
+Json ArgumentsOf(const ToolCall& call) {
+  auto arguments = ReadJson(call.arguments_json);
+  return arguments && arguments->is_object() ? *std::move(arguments) : Json::object();
+}
+
+std::string_view Name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
+
+}  // namespace quire::api

@@ -1,0 +1,167 @@
+#include "api/json/fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/base/ascii.h"
+
+namespace quire::api {
+namespace {
+
+constexpr double kTwoTo63 = 9223372036854775808.0;
+
+// Where an integral number that no int64_t holds lies.
+bool IsIntegral(const Json& value) {
+  if (value.is_number_integer()) return true;
+  if (!value.is_number_float()) return false;
+  const double number = value.get<double>();
+  return std::isfinite(number) && std::trunc(number) == number;
+}
+
+}  // namespace
+
+std::optional<int64_t> AsInteger(const Json& value) {
+  if (const auto* number = value.get_ptr<const Json::number_unsigned_t*>()) {
+    if (*number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(*number);
+  }
+  if (const auto* number = value.get_ptr<const Json::number_integer_t*>()) return *number;
+  if (const auto* number = value.get_ptr<const Json::number_float_t*>()) {
+    if (!IsIntegral(value) || *number < -kTwoTo63 || *number >= kTwoTo63) return std::nullopt;
+    return static_cast<int64_t>(*number);
+  }
+  return std::nullopt;
+}
+
+Fields::Fields(const Json& object, std::string path, FirstError& error, Noun noun, Absent absent)
+    : path_(std::move(path)), error_(error), noun_(noun), absent_(absent) {
+  if (object.is_object()) {
+    object_ = &object;
+  } else if (path_.empty()) {
+    if (!error_) error_ = Error{ErrorCode::kInvalidArgument, "request body must be a JSON object"};
+  } else if (!error_) {
+    error_ =
+        Error{ErrorCode::kInvalidArgument, fmt::format("field \"{}\" must be of type object", path_), path_};
+  }
+}
+
+const Json* Fields::Find(std::string_view name) {
+  if (!ok() || object_ == nullptr) return nullptr;
+  const Json* found = nullptr;
+  for (const auto& [key, value] : object_->get_ref<const Json::object_t&>()) {
+    if (key == name) {
+      found = &value;
+      break;
+    }
+    if (EqualIgnoringCase(key, name)) found = &value;
+  }
+  if (found != nullptr && !found->is_null()) return found;
+  if (absent_ == Absent::kError) Reject(name, "is missing");
+  return nullptr;
+}
+
+const Json* Fields::FindAs(std::string_view name, bool array) {
+  const Json* value = Find(name);
+  if (value == nullptr || (array ? value->is_array() : value->is_object())) return value;
+  Reject(name, array ? "must be of type array" : "must be of type object");
+  return nullptr;
+}
+
+const Json* Fields::FindArray(std::string_view name) { return FindAs(name, true); }
+
+const Json* Fields::FindObject(std::string_view name) { return FindAs(name, false); }
+
+bool Fields::Get(std::string_view name, bool& out) {
+  const Json* value = Find(name);
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) {
+    Reject(name, "must be of type boolean");
+    return false;
+  }
+  out = value->get<bool>();
+  return true;
+}
+
+bool Fields::Get(std::string_view name, std::string& out) {
+  const Json* value = Find(name);
+  if (value == nullptr) return false;
+  if (!value->is_string()) {
+    Reject(name, "must be of type string");
+    return false;
+  }
+  out = value->get_ref<const std::string&>();
+  return true;
+}
+
+std::optional<int64_t> Fields::Integer(std::string_view name, int64_t min, int64_t max) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!IsIntegral(*value)) {
+    Reject(name, "must be of type integer");
+    return std::nullopt;
+  }
+  const auto number = AsInteger(*value);
+  if (!number || *number < min || *number > max) {
+    Reject(name, fmt::format("must be from {} to {}", min, max));
+    return std::nullopt;
+  }
+  return number;
+}
+
+bool Fields::Get(std::string_view name, int32_t& out, int32_t min, int32_t max) {
+  const auto number = Integer(name, min, max);
+  if (number) out = static_cast<int32_t>(*number);
+  return number.has_value();
+}
+
+bool Fields::Get(std::string_view name, int64_t& out, int64_t min) {
+  const auto number = Integer(name, min, std::numeric_limits<int64_t>::max());
+  if (number) out = *number;
+  return number.has_value();
+}
+
+bool Fields::Get(std::string_view name, uint64_t& out) {
+  const Json* value = Find(name);
+  if (value == nullptr) return false;
+  if (!value->is_number_unsigned()) {
+    Reject(name, "must be an integer that is not negative");
+    return false;
+  }
+  out = value->get<uint64_t>();
+  return true;
+}
+
+bool Fields::Get(std::string_view name, float& out, float min, float max) {
+  const Json* value = Find(name);
+  if (value == nullptr) return false;
+  if (!value->is_number()) {
+    Reject(name, "must be of type number");
+    return false;
+  }
+  const double number = value->get<double>();
+  // Written so that NaN, which MessagePack can carry, is refused too.
+  if (!(number >= static_cast<double>(min) && number <= static_cast<double>(max))) {
+    Reject(name, fmt::format("must be from {:g} to {:g}", min, max));
+    return false;
+  }
+  out = static_cast<float>(number);
+  return true;
+}
+
+std::string Fields::PathOf(std::string_view name) const {
+  return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
+}
+
+void Fields::Reject(std::string_view name, std::string_view message, ErrorCode code) {
+  if (error_) return;
+  const std::string path = PathOf(name);
+  error_ = Error{code,
+                 noun_ == Noun::kOption ? fmt::format("option \"{}\" {}", name, message)
+                                        : fmt::format("field \"{}\" {}", path, message),
+                 path};
+}
+
+}  // namespace quire::api

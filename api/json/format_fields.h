@@ -1,0 +1,22 @@
+// The fields of request bodies that say what the answer must be.
+#pragma once
+
+#include <optional>
+
+#include "api/base/request.h"
+#include "api/json/fields.h"
+
+namespace quire::api {
+
+// "format": "json" or a JSON schema; "" is as none.
+std::optional<OutputFormat> GetFormat(Fields& body);
+
+// "format" of {type: "text" | "json_object" | "json_schema", schema}: a member of "text" of /v1/responses and
+// of "output_config" of Anthropic's messages.
+std::optional<OutputFormat> GetTypedFormat(Fields& holder);
+
+// "response_format" of the OpenAI dialect, or what other servers of it take beside: "guided_json",
+// "guided_regex", "guided_choice", "structured_outputs" of {json | regex | choice}. At most one of them.
+std::optional<OutputFormat> GetResponseFormat(Fields& body);
+
+}  // namespace quire::api

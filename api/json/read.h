@@ -1,0 +1,27 @@
+// Reading untrusted JSON and MessagePack into Json values with bounded depth and size.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "api/base/error.h"
+#include "api/json/type.h"
+
+namespace quire::api {
+
+inline constexpr size_t kJsonDepthMax = 2000;  // nested arrays and objects
+inline constexpr size_t kJsonValuesMax = size_t{8}
+                                         << 20;  // values and keys; bounds memory to some hundred MiB
+
+// Text that is not valid UTF-8, and escapes of lone surrogates, are read as U+FFFD. In an object that repeats
+// a key the last value wins. Errors: kInvalidArgument naming the byte offset; kTooLarge for too many values.
+Result<Json> ReadJson(std::string_view text);
+
+// Exactly one MessagePack value. Strings are not checked for UTF-8.
+Result<Json> ReadMessagePack(std::string_view bytes);
+
+// Never throws: bytes that are not UTF-8 become U+FFFD.
+std::string DumpJson(const Json& value);
+
+}  // namespace quire::api

@@ -1,0 +1,98 @@
+#include "api/json/read.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace quire::api {
+namespace {
+
+std::string RoundTrip(std::string_view text) {
+  const auto value = ReadJson(text);
+  return value ? DumpJson(*value) : "error: " + value.error().message;
+}
+
+std::string Nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+TEST(ReadJson, KeepsTheOrderOfMembers) {
+  EXPECT_EQ(RoundTrip(R"( {"b":1,"a":{"z":[],"y":null},"c":-2.5} )"),
+            R"({"b":1,"a":{"z":[],"y":null},"c":-2.5})");
+}
+
+TEST(ReadJson, TheLastOfRepeatedKeysWins) {
+  EXPECT_EQ(RoundTrip(R"({"a":1,"b":2,"a":{"x":3}})"), R"({"a":{"x":3},"b":2})");
+  std::string many = "{";
+  for (int i = 0; i < 100; ++i) many += "\"k" + std::to_string(i % 20) + "\":" + std::to_string(i) + ",";
+  many.back() = '}';
+  const auto value = ReadJson(many);
+  ASSERT_TRUE(value);
+  EXPECT_EQ(value->size(), 20U);
+  EXPECT_EQ(value->begin().key(), "k0");
+  EXPECT_EQ(*value->begin(), 80);
+}
+
+TEST(ReadJson, ReplacesBrokenUtf8AndLoneSurrogates) {
+  EXPECT_EQ(RoundTrip("[\"a\xFF\"]"), "[\"a\xEF\xBF\xBD\"]");
+  EXPECT_EQ(RoundTrip("[\"\xE2\x82\"]"), "[\"\xEF\xBF\xBD\xEF\xBF\xBD\"]");
+  EXPECT_EQ(RoundTrip(R"(["\ud83d"])"), "[\"\xEF\xBF\xBD\"]");
+  EXPECT_EQ(RoundTrip(R"(["\ude00x\ud83d\n"])"), "[\"\xEF\xBF\xBDx\xEF\xBF\xBD\\n\"]");
+  EXPECT_EQ(RoundTrip(R"(["\ud83d\ude00", "\\ud83d", "\ud83d\u0041"])"),
+            "[\"\xF0\x9F\x98\x80\",\"\\\\ud83d\",\"\xEF\xBF\xBD"
+            "A\"]");
+}
+
+TEST(ReadJson, RefusesWhatIsNotJson) {
+  for (const std::string_view text :
+       {std::string_view(""), std::string_view("{"), std::string_view("{\"model\":"),
+        std::string_view("[1,]"), std::string_view("{} x"), std::string_view("NaN"),
+        std::string_view("[1e400]"), std::string_view("\"a"), std::string_view("{}\0{", 4),
+        std::string_view("\"\\u12"), std::string_view("\"\\\xFF")}) {
+    const auto value = ReadJson(text);
+    ASSERT_FALSE(value) << text;
+    EXPECT_EQ(value.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(value.error().message.starts_with("invalid JSON")) << value.error().message;
+  }
+}
+
+TEST(ReadJson, BoundsTheDepth) {
+  EXPECT_TRUE(ReadJson(Nested(1000)));
+  EXPECT_TRUE(ReadJson(Nested(kJsonDepthMax)));
+  EXPECT_FALSE(ReadJson(Nested(kJsonDepthMax + 1)));
+  const auto deep = ReadJson(std::string(1 << 20, '['));
+  ASSERT_FALSE(deep);
+  EXPECT_EQ(deep.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(ReadJson, BoundsTheNumberOfValues) {
+  std::string text = "[0";
+  for (size_t i = 0; i < kJsonValuesMax; ++i) text += ",0";
+  const auto value = ReadJson(text + "]");
+  ASSERT_FALSE(value);
+  EXPECT_EQ(value.error().code, ErrorCode::kTooLarge);
+}
+
+TEST(ReadJson, ReadsAnObjectOfManyKeysInLinearTime) {
+  // A quadratic reader would need some 10^11 comparisons for this.
+  std::string text = "{";
+  for (int i = 0; i < 400'000; ++i) text += "\"k" + std::to_string(i) + "\":0,";
+  text.back() = '}';
+  const auto value = ReadJson(text);
+  ASSERT_TRUE(value);
+  EXPECT_EQ(value->size(), 400'000U);
+}
+
+TEST(ReadMessagePack, RefusesHostileLengthsAndDepths) {
+  EXPECT_FALSE(ReadMessagePack(""));
+  EXPECT_FALSE(ReadMessagePack("\xDD\xFF\xFF\xFF\xFF"));           // array of 2^32 - 1
+  EXPECT_FALSE(ReadMessagePack("\xDB\xFF\xFF\xFF\xFFx"));          // string of 2^32 - 1
+  EXPECT_FALSE(ReadMessagePack("\xC6\xFF\xFF\xFF\xFFx"));          // binary of 2^32 - 1
+  EXPECT_FALSE(ReadMessagePack(std::string(1 << 20, '\x91')));     // a million nested arrays
+  EXPECT_FALSE(ReadMessagePack(std::string(1 << 20, '\x81')));     // maps whose key is a map
+  EXPECT_FALSE(ReadMessagePack(std::string_view("\x80\x80", 2)));  // something behind the value
+  EXPECT_FALSE(ReadMessagePack("\xDD\xFF\xFF\xFF\xFF" + std::string(kJsonValuesMax + 1, '\x01')));
+  EXPECT_TRUE(ReadMessagePack("\x80"));
+}
+
+}  // namespace
+}  // namespace quire::api

@@ -1,0 +1,146 @@
+#include "api/json/tool_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "api/json/read.h"
+
+namespace quire::api {
+namespace {
+
+std::vector<std::string> ToolNames(Fields& body, const Json& tools) {
+  std::vector<std::string> names;
+  for (const Json& value : tools) {
+    Fields tool(value, body.PathOf(fmt::format("tools[{}]", names.size())), body.error());
+    std::string type = "function";
+    tool.Get("type", type);
+    if (type != "function") tool.Reject("type", "must be \"function\"");
+    std::string& name = names.emplace_back();
+    if (const Json* described = tool.FindObject("function")) {
+      Fields function(*described, tool.PathOf("function"), body.error());
+      if (!function.Get("name", name) || name.empty()) {
+        function.Reject("name", "is required and must be a string that is not empty");
+      }
+      function.FindObject("parameters");
+      bool strict = false;
+      function.Get("strict", strict);
+    } else {
+      tool.Reject("function", "is required and must be of type object");
+    }
+    if (!body.ok()) break;
+  }
+  return names;
+}
+
+ToolUse GetTools(Fields& body, std::vector<std::string>& names) {
+  ToolUse use;
+  const Json* tools = body.FindArray("tools");
+  if (tools == nullptr || tools->empty()) return use;
+  names = ToolNames(body, *tools);
+  if (body.ok()) use.tools_json = DumpJson(*tools);
+  return use;
+}
+
+// {"type":"function","function":{"name"}}
+void GetNamedChoice(Fields& body, const Json& choice, ToolUse& use) {
+  Fields fields(choice, body.PathOf("tool_choice"), body.error());
+  const Json* function = fields.FindObject("function");
+  if (function == nullptr) return fields.Reject("function", "is required and must be of type object");
+  Fields named(*function, fields.PathOf("function"), body.error());
+  use.choice = ToolChoice::kRequired;
+  if (!named.Get("name", use.forced_tool)) named.Reject("name", "is required and must be of type string");
+}
+
+}  // namespace
+
+ToolUse GetTools(Fields& body) {
+  std::vector<std::string> names;
+  return GetTools(body, names);
+}
+
+ToolUse GetToolUse(Fields& body) {
+  constexpr std::string_view kChoice = "tool_choice";
+  std::vector<std::string> names;
+  ToolUse use = GetTools(body, names);
+  bool parallel = true;
+  const bool says_parallel = body.Get("parallel_tool_calls", parallel);
+  use.single_call = !parallel;
+  const Json* choice = body.Find(kChoice);
+  if (choice == nullptr || *choice == "auto") return use;
+  if (*choice == "none") {
+    use.tools_json.clear();
+  } else if (*choice == "required") {
+    use.choice = ToolChoice::kRequired;
+  } else if (choice->is_object()) {
+    GetNamedChoice(body, *choice, use);
+  } else {
+    body.Reject(kChoice, R"(must be "none", "auto", "required" or an object)");
+  }
+  if (use.choice != ToolChoice::kRequired || !body.ok()) return use;
+  // A small model that must call goes on calling.
+  if (!says_parallel) use.single_call = true;
+  if (names.empty()) {
+    body.Reject(kChoice, "needs tools");
+  } else if (!use.forced_tool.empty() && std::ranges::find(names, use.forced_tool) == names.end()) {
+    body.Reject(kChoice, fmt::format("names \"{}\", which is none of the tools", use.forced_tool));
+  }
+  return use;
+}
+
+void SetToolUse(ToolUse use, Request& request, ChatPrompt& prompt) {
+  prompt.tools_json = std::move(use.tools_json);
+  request.tool_choice = use.choice;
+  request.forced_tool = std::move(use.forced_tool);
+  request.single_tool_call = use.single_call;
+}
+
+Think GetThink(Fields& body) {
+  constexpr std::string_view kName = "think";
+  constexpr std::array<std::pair<std::string_view, Think>, 4> kLevels = {
+      {{"low", Think::kLow}, {"medium", Think::kMedium}, {"high", Think::kHigh}, {"max", Think::kMax}}};
+  const Json* value = body.Find(kName);
+  if (value == nullptr) return Think::kUnset;
+  if (value->is_boolean()) return value->get<bool>() ? Think::kOn : Think::kOff;
+  if (value->is_string()) {
+    for (const auto& [name, think] : kLevels) {
+      if (value->get_ref<const std::string&>() == name) return think;
+    }
+  }
+  body.Reject(kName, R"(must be true, false, "low", "medium", "high" or "max")");
+  return Think::kUnset;
+}
+
+Think GetEffort(Fields& fields, std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, Think>, 8> kEfforts = {{{"none", Think::kOff},
+                                                                           {"minimal", Think::kLow},
+                                                                           {"low", Think::kLow},
+                                                                           {"medium", Think::kMedium},
+                                                                           {"high", Think::kHigh},
+                                                                           {"xhigh", Think::kMax},
+                                                                           {"ultra", Think::kMax},
+                                                                           {"max", Think::kMax}}};
+  std::string effort;
+  if (!fields.Get(name, effort)) return Think::kUnset;
+  for (const auto& [known, think] : kEfforts) {
+    if (effort == known) return think;
+  }
+  fields.Reject(name, "must be none, minimal, low, medium, high, xhigh, ultra or max");
+  return Think::kUnset;
+}
+
+void NameToolResults(std::vector<Message>& messages) {
+  std::unordered_map<std::string_view, std::string_view> names;
+  for (Message& message : messages) {
+    for (const ToolCall& call : message.tool_calls) names[call.id] = call.name;
+    const auto found = names.find(message.tool_call_id);
+    if (!message.tool_name.empty() || message.tool_call_id.empty() || found == names.end()) continue;
+    message.tool_name = found->second;
+  }
+}
+
+}  // namespace quire::api

@@ -1,0 +1,34 @@
+// What request bodies say of tools and thinking.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/request.h"
+#include "api/json/fields.h"
+
+namespace quire::api {
+
+struct ToolUse {
+  std::string tools_json;  // array in OpenAI's shape; empty: there are none, or none may be called
+  ToolChoice choice = ToolChoice::kAuto;
+  std::string forced_tool;   // with kRequired: the one to call, or empty
+  bool single_call = false;  // where a call is forced, unless the request speaks of several
+};
+
+// "tools", in OpenAI's shape. What is no function with a name is refused.
+ToolUse GetTools(Fields& body);
+// "tools", "tool_choice" and "parallel_tool_calls" as OpenAI has them.
+ToolUse GetToolUse(Fields& body);
+void SetToolUse(ToolUse use, Request& request, ChatPrompt& prompt);
+
+// "think": a boolean or a level.
+Think GetThink(Fields& body);
+// OpenAI's names for levels, "none" among them.
+Think GetEffort(Fields& fields, std::string_view name);
+
+// Gives results of tools the names of those tools, where the messages say only which call they answer.
+void NameToolResults(std::vector<Message>& messages);
+
+}  // namespace quire::api

@@ -1,0 +1,106 @@
+#include "api/json/tool_fields.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/json/read.h"
+
+namespace quire::api {
+namespace {
+
+constexpr const char* kTools =
+    R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}},{"function":{"name":"g"}}])";
+
+struct Read {
+  ToolUse use;
+  FirstError error;
+};
+
+Read ToolUseOf(const std::string& members) {
+  const auto json = ReadJson("{" + members + "}");
+  Read read;
+  Fields body(*json, "", read.error);
+  read.use = GetToolUse(body);
+  return read;
+}
+
+TEST(ToolFields, ChoicesOfTools) {
+  const std::string tools = std::string(kTools) + ",";
+  const Read free = ToolUseOf(kTools);
+  EXPECT_EQ("\"tools\":" + free.use.tools_json, kTools);
+  EXPECT_EQ(free.use.choice, ToolChoice::kAuto);
+  EXPECT_FALSE(free.use.single_call);
+  EXPECT_EQ(ToolUseOf(tools + R"("tool_choice":"none")").use.tools_json, "");
+  EXPECT_EQ(ToolUseOf(tools + R"("tool_choice":"required")").use.choice, ToolChoice::kRequired);
+  const Read named = ToolUseOf(tools + R"("tool_choice":{"type":"function","function":{"name":"g"}})");
+  EXPECT_EQ(named.use.choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.use.forced_tool, "g");
+  EXPECT_TRUE(named.use.single_call);
+  EXPECT_FALSE(ToolUseOf(tools + R"("tool_choice":"required","parallel_tool_calls":true)").use.single_call);
+  EXPECT_TRUE(ToolUseOf(tools + R"("parallel_tool_calls":false)").use.single_call);
+  EXPECT_EQ(ToolUseOf(R"("tools":[])").use.tools_json, "");
+}
+
+TEST(ToolFields, IllFormedOnesAreRefusedByName) {
+  const std::string tools = std::string(kTools) + ",";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("tools":{})", "tools"},
+      {R"("tools":[5])", "tools[0]"},
+      {R"("tools":[{"type":"function"}])", "tools[0].function"},
+      {R"("tools":[{"type":"web_search","function":{"name":"f"}}])", "tools[0].type"},
+      {R"("tools":[{"function":{}}])", "tools[0].function.name"},
+      {R"("tools":[{"function":{"name":""}}])", "tools[0].function.name"},
+      {R"("tools":[{"function":{"name":"f"}},{"function":{"name":5}}])", "tools[1].function.name"},
+      {R"("tools":[{"function":{"name":"f","parameters":5}}])", "tools[0].function.parameters"},
+      {R"("tools":[{"function":{"name":"f","strict":"yes"}}])", "tools[0].function.strict"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {tools + R"("tool_choice":"any")", "tool_choice"},
+      {tools + R"("tool_choice":5)", "tool_choice"},
+      {tools + R"("tool_choice":{})", "tool_choice.function"},
+      {tools + R"("tool_choice":{"function":{}})", "tool_choice.function.name"},
+      {tools + R"("tool_choice":{"function":{"name":"h"}})", "tool_choice"},
+      {tools + R"("parallel_tool_calls":"no")", "parallel_tool_calls"}};
+  for (const auto& [members, field] : cases) {
+    const Read read = ToolUseOf(members);
+    ASSERT_TRUE(read.error) << members;
+    EXPECT_EQ(read.error->field, field) << members;
+    EXPECT_EQ(read.error->code, ErrorCode::kInvalidArgument) << members;
+  }
+}
+
+TEST(ToolFields, LevelsOfThinking) {
+  const auto think = [](const std::string& value) {
+    const auto json = ReadJson(R"({"think":)" + value + R"(,"effort":)" + value + "}");
+    FirstError error;
+    Fields body(*json, "", error);
+    const Think native = GetThink(body);
+    FirstError effort_error;
+    Fields effort_body(*json, "", effort_error);
+    return std::pair(native, GetEffort(effort_body, "effort"));
+  };
+  EXPECT_EQ(think("null"), std::pair(Think::kUnset, Think::kUnset));
+  EXPECT_EQ(think("true").first, Think::kOn);
+  EXPECT_EQ(think("false").first, Think::kOff);
+  EXPECT_EQ(think(R"("high")"), std::pair(Think::kHigh, Think::kHigh));
+  EXPECT_EQ(think(R"("max")"), std::pair(Think::kMax, Think::kMax));
+  EXPECT_EQ(think(R"("none")").second, Think::kOff);
+  EXPECT_EQ(think(R"("minimal")").second, Think::kLow);
+}
+
+TEST(ToolFields, ResultsLearnTheirToolsNames) {
+  std::vector<Message> messages = {
+      {.role = "assistant", .content = "", .tool_calls = {{"c1", "f", "{}"}, {"c2", "g", "{}"}}},
+      {.role = "tool", .content = "1", .tool_call_id = "c2"},
+      {.role = "tool", .content = "2", .tool_name = "own", .tool_call_id = "c1"},
+      {.role = "tool", .content = "3", .tool_call_id = "c3"},
+      {.role = "tool", .content = "4"}};
+  NameToolResults(messages);
+  EXPECT_EQ(messages[1].tool_name, "g");
+  EXPECT_EQ(messages[2].tool_name, "own");
+  EXPECT_EQ(messages[3].tool_name, "");
+  EXPECT_EQ(messages[4].tool_name, "");
+}
+
+}  // namespace
+}  // namespace quire::api

@@ -1,0 +1,54 @@
+#include "api/llama_server/props.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json/body.h"
+#include "api/json/read.h"
+
+namespace quire::api {
+
+Result<TemplateRequest> ParseApplyTemplate(std::string_view text) {
+  auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  FirstError error;
+  TemplateRequest request;
+  Fields(*json, "", error).Get("model", request.model);
+  if (error) return std::unexpected(std::move(*error));
+  if (request.model.empty()) (*json)["model"] = "loaded";  // a chat names one
+  auto chat = openai::ParseChat(DumpJson(*json));
+  if (!chat) return std::unexpected(std::move(chat.error()));
+  request.chat = *std::move(chat);
+  return request;
+}
+
+Request ToRequest(TemplateRequest apply) {
+  Request request = openai::ToRequest(std::move(apply.chat), {});
+  request.prompt_only = true;
+  request.want_prompt_text = true;
+  request.logprobs = false;
+  return request;
+}
+
+std::string EncodeProps(const ModelProps& props, std::string_view version) {
+  const Json body = {{"default_generation_settings", {{"n_ctx", props.num_ctx}}},
+                     {"total_slots", 1},
+                     {"model_alias", props.model},
+                     {"model_path", props.path},
+                     {"chat_template", props.chat_template},
+                     {"build_info", version}};
+  return DumpJson(body);
+}
+
+std::string EncodeSlots(const std::vector<SlotEntry>& slots) {
+  Json list = Json::array();
+  for (size_t id = 0; id < slots.size(); ++id) {
+    const SlotEntry& slot = slots[id];
+    const Json entry = {
+        {"id", id}, {"model", slot.model}, {"n_ctx", slot.num_ctx}, {"is_processing", slot.is_processing}};
+    list.push_back(entry);
+  }
+  return DumpJson(list);
+}
+
+}  // namespace quire::api

@@ -1,0 +1,42 @@
+// What llama.cpp's server tells of itself and of prompts: /props, /slots, /apply-template. Errors as in the
+// native dialect.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/request.h"
+#include "api/openai/chat.h"
+
+namespace quire::api {
+
+struct TemplateRequest {
+  std::string model;         // empty = the one that is loaded
+  openai::ChatRequest chat;  // of which the messages and tools count
+};
+
+// A body as of /v1/chat/completions; `model` may be left out.
+Result<TemplateRequest> ParseApplyTemplate(std::string_view body);
+// Only renders; the messages as they stand, without what the model adds to them.
+Request ToRequest(TemplateRequest request);
+
+struct ModelProps {
+  std::string model;  // shortest full name
+  std::string path;   // of its weights
+  std::string chat_template;
+  int32_t num_ctx = 0;  // tokens
+};
+std::string EncodeProps(const ModelProps& props, std::string_view version);
+
+// A request in flight, or the place for another one.
+struct SlotEntry {
+  std::string model;
+  int32_t num_ctx = 0;  // tokens
+  bool is_processing = false;
+};
+std::string EncodeSlots(const std::vector<SlotEntry>& slots);
+
+}  // namespace quire::api

@@ -1,0 +1,115 @@
+#include "api/llama_server/tokenize.h"
+
+#include <utf8proc.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json/body.h"
+#include "api/json/encode_parts.h"
+#include "api/json/read.h"
+#include "api/json/tokens.h"
+
+namespace quire::api {
+namespace {
+
+bool IsUtf8(std::string_view bytes) {
+  while (!bytes.empty()) {
+    utf8proc_int32_t codepoint = 0;
+    const auto used = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(bytes.data()),
+                                       static_cast<utf8proc_ssize_t>(bytes.size()), &codepoint);
+    if (used <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(used));
+  }
+  return true;
+}
+
+Json EncodePiece(const TokenCandidate& token) {
+  Json piece = token.bytes;
+  if (!IsUtf8(token.bytes)) {
+    piece = Json::array();
+    for (const char byte : token.bytes) piece.push_back(static_cast<unsigned char>(byte));
+  }
+  Json entry = {{"id", token.id}};
+  entry["piece"] = std::move(piece);
+  return entry;
+}
+
+// The text and the ids that /tokenize and /detokenize take, and the model, which both may leave out.
+template <class Parsed, class GetRest>
+Result<Parsed> Parse(std::string_view text, GetRest get_rest) {
+  const auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  Parsed parsed;
+  FirstError error;
+  Fields body(*json, "", error);
+  body.Get("model", parsed.model);
+  get_rest(body, parsed);
+  if (error) return std::unexpected(std::move(*error));
+  return parsed;
+}
+
+Request PromptRequest(Prompt prompt) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.prompt_only = true;
+  return request;
+}
+
+}  // namespace
+
+Result<TokenizeRequest> ParseTokenize(std::string_view body) {
+  return Parse<TokenizeRequest>(body, [](Fields& fields, TokenizeRequest& request) {
+    if (!fields.Get("content", request.content)) {
+      fields.Reject("content", "is required and must be of type string");
+    }
+    fields.Get("add_special", request.add_special);
+    fields.Get("parse_special", request.parse_special);
+    fields.Get("with_pieces", request.with_pieces);
+  });
+}
+
+Result<DetokenizeRequest> ParseDetokenize(std::string_view body) {
+  return Parse<DetokenizeRequest>(body, [](Fields& fields, DetokenizeRequest& request) {
+    const Json* list = fields.Find("tokens");
+    auto tokens = list == nullptr ? std::nullopt : AsTokenIds(*list);
+    if (!tokens) return fields.Reject("tokens", "is required and must be an array of token ids");
+    request.tokens = *std::move(tokens);
+  });
+}
+
+Request ToRequest(TokenizeRequest tokenize) {
+  Prompt prompt = RawPrompt{std::move(tokenize.content), tokenize.add_special, tokenize.parse_special};
+  Request request = PromptRequest(std::move(prompt));
+  request.want_context = true;
+  request.want_prompt_text = tokenize.with_pieces;
+  request.logprobs = tokenize.with_pieces;
+  return request;
+}
+
+Request ToRequest(DetokenizeRequest detokenize) {
+  Request request = PromptRequest(TokenPrompt{std::move(detokenize.tokens)});
+  request.want_prompt_text = true;
+  return request;
+}
+
+std::string TokenizeEncoder::OnEvent(const Event& event) {
+  if (const auto* delta = std::get_if<TextDelta>(&event)) Append(text_, *delta);
+  const auto* finished = std::get_if<Finished>(&event);
+  if (finished == nullptr) return {};
+  Json body = Json::object();
+  if (shape_ == Shape::kText || shape_ == Shape::kPrompt) {
+    body[shape_ == Shape::kText ? "content" : "prompt"] = text_.text;
+    return DumpJson(body);
+  }
+  Json tokens = Json::array();
+  if (shape_ == Shape::kPieces) {
+    for (const TokenLogprob& token : text_.logprobs) tokens.push_back(EncodePiece(token.chosen));
+  } else {
+    for (const TokenId id : finished->context) tokens.push_back(id);
+  }
+  body["tokens"] = std::move(tokens);
+  return DumpJson(body);
+}
+
+}  // namespace quire::api

@@ -1,0 +1,49 @@
+// llama.cpp's /tokenize and /detokenize: bodies to structs, events to reply bodies. Errors as in the native
+// dialect.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/request.h"
+
+namespace quire::api {
+
+struct TokenizeRequest {
+  std::string model;  // empty = the one that is loaded
+  std::string content;
+  bool add_special = false;   // the begin token, where the model wants one
+  bool parse_special = true;  // special tokens in the text are read as such
+  bool with_pieces = false;
+};
+struct DetokenizeRequest {
+  std::string model;  // as above
+  std::vector<TokenId> tokens;
+};
+
+Result<TokenizeRequest> ParseTokenize(std::string_view body);
+Result<DetokenizeRequest> ParseDetokenize(std::string_view body);
+
+Request ToRequest(TokenizeRequest request);
+Request ToRequest(DetokenizeRequest request);
+
+// The reply to one request; one per request, not thread-safe. Nothing until Finished, then the whole body:
+// {"tokens": [id]}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is not UTF-8 by itself is
+// an array of bytes; {"content": text} for ids, {"prompt": text} for
+// messages that a template was applied to.
+class TokenizeEncoder {
+ public:
+  enum class Shape : uint8_t { kIds, kPieces, kText, kPrompt };
+  explicit TokenizeEncoder(Shape shape) : shape_(shape) {}
+
+  std::string OnEvent(const Event& event);
+
+ private:
+  Shape shape_;
+  TextDelta text_;
+};
+
+}  // namespace quire::api

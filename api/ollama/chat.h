@@ -1,0 +1,104 @@
+// The native dialect: request bodies of /api/generate, /api/chat and /api/show to structs, events to reply
+// bodies and NDJSON lines. /api/tags and its like are in ollama_lists.h.
+//
+// A parser takes the whole body as it came. Unknown fields are ignored; what is known but not done in this
+// version is refused with kUnsupported. Errors name the field by its path.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/prompt.h"
+#include "api/base/request.h"
+#include "api/json/tool_fields.h"
+
+namespace quire::api::ollama {
+
+// Fields that /api/generate and /api/chat share.
+struct CommonRequest {
+  std::string model;  // as sent; replies echo it. Not empty
+  bool stream = true;
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  Options options;
+  std::vector<std::string> unknown_options;  // for the log
+  bool truncate = true;
+  bool shift = true;
+  bool logprobs = false;
+  int32_t top_logprobs = 0;
+  std::string cache_salt;
+  Think think = Think::kUnset;
+  std::optional<OutputFormat> format;
+};
+
+struct GenerateRequest : CommonRequest {
+  std::string prompt;       // empty, and no suffix = only load, or unload when keep_alive is 0
+  std::string suffix;       // not empty: what goes between the prompt and this is wanted
+  std::string system;       // replaces the model's unless empty
+  std::string go_template;  // the same
+  bool raw = false;
+  std::vector<TokenId> context;
+};
+
+struct ChatRequest : CommonRequest {
+  std::vector<Message> messages;  // empty = only load, or unload when keep_alive is 0
+  ToolUse tools;
+};
+
+struct ShowRequest {
+  std::string model;
+  bool verbose = false;
+  std::string system;        // shown instead of the model's unless empty
+  std::string options_json;  // object shown over the model's parameters, or empty
+};
+
+Result<GenerateRequest> ParseGenerate(std::string_view body);
+Result<ChatRequest> ParseChat(std::string_view body);
+Result<ShowRequest> ParseShow(std::string_view body);
+
+// REQUIRES: a prompt (messages) that is not empty.
+Request ToRequest(GenerateRequest request, const ModelDefaults& defaults);
+Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
+
+// When an event is told to the client, and what only the daemon can have measured.
+struct Timing {
+  std::chrono::system_clock::time_point now;
+  std::chrono::nanoseconds total{};  // since the request arrived
+  std::chrono::nanoseconds load{};   // of it, waiting for the model to load
+};
+
+enum class Endpoint : uint8_t { kGenerate, kChat };
+
+// The reply to one request, streamed or not. One per request; not thread-safe.
+class ReplyEncoder {
+ public:
+  ReplyEncoder(Endpoint endpoint, std::string model, bool stream);
+
+  // Bytes to write now, possibly none. Streamed: NDJSON lines. Not streamed: nothing until Finished, then the
+  // whole body. Failed gives StreamError(), which fits only after the first byte of a stream; before it the
+  // reply is ErrorBody() with HttpStatus().
+  std::string OnEvent(const Event& event, const Timing& timing);
+
+ private:
+  std::string OnText(const TextDelta& delta, const Timing& timing);
+  std::string OnFinished(const Finished& finished, const Timing& timing);
+
+  Endpoint endpoint_;
+  std::string model_;
+  bool stream_;
+  TextDelta answer_;  // all of it so far; stays empty when streaming
+  size_t calls_sent_ = 0;
+};
+
+// The one object that answers a request without a prompt; done_reason is "unload" or "load".
+std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const Timing& timing);
+
+std::string ErrorBody(const Error& error);    // {"error":"text"}
+std::string StreamError(const Error& error);  // the same as an NDJSON line
+
+}  // namespace quire::api::ollama

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/base/timestamp.h"
+#include "api/json/encode_parts.h"
+#include "api/json/read.h"
+#include "api/ollama/chat.h"
+
+namespace quire::api::ollama {
+namespace {
+
+// Calls are numbered through the whole answer: `calls_before` of them went out before.
+Json EncodeCalls(const std::vector<ToolCall>& calls, size_t calls_before) {
+  Json list = Json::array();
+  for (const ToolCall& call : calls) {
+    Json function = {
+        {"index", calls_before + list.size()}, {"name", call.name}, {"arguments", ArgumentsOf(call)}};
+    Json entry = {{"id", call.id}, {"function", std::move(function)}};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Json Head(Endpoint endpoint, std::string_view model, const TextDelta& delta, size_t calls_before, bool done,
+          const Timing& timing) {
+  Json reply = {{"model", model}, {"created_at", FormatTimestamp(timing.now)}};
+  if (endpoint == Endpoint::kChat) {
+    Json message = {{"role", "assistant"}, {"content", delta.text}};
+    if (!delta.thinking.empty()) message["thinking"] = delta.thinking;
+    if (!delta.tool_calls.empty()) message["tool_calls"] = EncodeCalls(delta.tool_calls, calls_before);
+    reply["message"] = std::move(message);
+  } else {
+    reply["response"] = delta.text;
+    if (!delta.thinking.empty()) reply["thinking"] = delta.thinking;
+  }
+  reply["done"] = done;
+  return reply;
+}
+
+// Clients divide by durations and take zero for "not measured".
+int64_t Positive(int64_t ns) { return std::max<int64_t>(ns, 1); }
+
+void AddMetrics(Json& reply, const Finished& finished, const Timing& timing) {
+  const Usage& usage = finished.usage;
+  const int64_t output_ns = Positive(usage.output_ns);
+  reply["total_duration"] = std::max(Positive(timing.total.count()), output_ns);
+  reply["load_duration"] = Positive(timing.load.count());
+  reply["prompt_eval_count"] = usage.prompt_tokens;
+  reply["prompt_eval_cached_count"] = usage.cached_tokens;
+  reply["prompt_eval_duration"] = Positive(usage.prompt_ns);
+  reply["eval_count"] = usage.output_tokens;
+  reply["eval_duration"] = output_ns;
+  if (usage.draft.rounds > 0) {
+    reply["draft_count"] = usage.draft.drafted;
+    reply["draft_accepted_count"] = usage.draft.accepted();
+    reply["draft_accepted_by_position"] = usage.draft.accepted_by_position;
+  }
+  if (finished.prompt_dropped > 0) {
+    reply["truncated"] = true;
+    reply["prompt_dropped_count"] = finished.prompt_dropped;
+  }
+}
+
+std::string Line(const Json& object) { return DumpJson(object) + "\n"; }
+
+}  // namespace
+
+ReplyEncoder::ReplyEncoder(Endpoint endpoint, std::string model, bool stream)
+    : endpoint_(endpoint), model_(std::move(model)), stream_(stream) {}
+
+std::string ReplyEncoder::OnEvent(const Event& event, const Timing& timing) {
+  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta, timing);
+  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished, timing);
+  if (const auto* failed = std::get_if<Failed>(&event)) return StreamError(failed->error);
+  return {};
+}
+
+std::string ReplyEncoder::OnText(const TextDelta& delta, const Timing& timing) {
+  if (!stream_) {
+    Append(answer_, delta);
+    return {};
+  }
+  if (IsSilent(delta)) return {};
+  Json reply = Head(endpoint_, model_, delta, calls_sent_, /*done=*/false, timing);
+  calls_sent_ += delta.tool_calls.size();
+  if (!delta.logprobs.empty()) reply["logprobs"] = EncodeLogprobs(delta.logprobs);
+  return Line(reply);
+}
+
+std::string ReplyEncoder::OnFinished(const Finished& finished, const Timing& timing) {
+  Json reply = Head(endpoint_, model_, answer_, 0, /*done=*/true, timing);
+  reply["done_reason"] = Name(finished.reason);
+  if (endpoint_ == Endpoint::kGenerate && !finished.context.empty()) reply["context"] = finished.context;
+  AddMetrics(reply, finished, timing);
+  if (!answer_.logprobs.empty()) reply["logprobs"] = EncodeLogprobs(answer_.logprobs);
+  return stream_ ? Line(reply) : DumpJson(reply);
+}
+
+std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const Timing& timing) {
+  Json reply = Head(endpoint, model, {}, 0, /*done=*/true, timing);
+  reply["done_reason"] = unload ? "unload" : "load";
+  return DumpJson(reply);
+}
+
+std::string ErrorBody(const Error& error) {
+  const Json body = {{"error", error.message}};
+  return DumpJson(body);
+}
+
+std::string StreamError(const Error& error) { return ErrorBody(error) + "\n"; }
+
+}  // namespace quire::api::ollama

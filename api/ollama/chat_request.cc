@@ -1,0 +1,179 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json/body.h"
+#include "api/json/format_fields.h"
+#include "api/json/read.h"
+#include "api/ollama/chat.h"
+
+namespace quire::api::ollama {
+namespace {
+
+void Refuse(Fields& body, std::string field, std::string message) {
+  if (body.ok()) body.error() = Error{ErrorCode::kUnsupported, std::move(message), std::move(field)};
+}
+
+void CheckImages(Fields& fields, const std::string& model) {
+  const Json* images = fields.FindArray("images");
+  if (images != nullptr && !images->empty()) {
+    Refuse(fields, fields.PathOf("images"), fmt::format("{} does not support images", model));
+  }
+}
+
+void CheckDebugRender(Fields& body) {
+  bool render_only = false;
+  if (body.Get("_debug_render_only", render_only) && render_only) {
+    Refuse(body, "_debug_render_only", "_debug_render_only is not supported in this version");
+  }
+}
+
+void GetCommon(Fields& body, CommonRequest& request) {
+  request.model = GetModel(body);
+  body.Get("stream", request.stream);
+  request.keep_alive = GetKeepAlive(body);
+  GetOptions(body, request.options, request.unknown_options);
+  body.Get("truncate", request.truncate);
+  body.Get("shift", request.shift);
+  body.Get("logprobs", request.logprobs);
+  request.top_logprobs = GetTopLogprobs(body);
+  request.cache_salt = GetCacheSalt(body);
+  request.think = GetThink(body);
+  request.format = GetFormat(body);
+  CheckDebugRender(body);
+}
+
+void GetContext(Fields& body, std::vector<TokenId>& context) {
+  const Json* list = body.FindArray("context");
+  if (list == nullptr) return;
+  context.reserve(list->size());
+  for (const Json& value : *list) {
+    const auto token = AsInteger(value);
+    if (!token || *token < 0 || *token > std::numeric_limits<TokenId>::max()) {
+      return body.Reject("context", "must be an array of token ids");
+    }
+    context.push_back(static_cast<TokenId>(*token));
+  }
+}
+
+void GetGenerate(Fields& body, GenerateRequest& request) {
+  GetCommon(body, request);
+  body.Get("prompt", request.prompt);
+  body.Get("system", request.system);
+  body.Get("raw", request.raw);
+  GetContext(body, request.context);
+  body.Get("suffix", request.suffix);
+  body.Get("template", request.go_template);
+  if (request.raw && (!request.system.empty() || !request.go_template.empty() || !request.context.empty())) {
+    body.Reject("raw", "does not go with system, template or context");
+  }
+  if (!request.suffix.empty() && (!request.system.empty() || !request.context.empty())) {
+    body.Reject("suffix", "does not go with system or context");
+  }
+  CheckImages(body, request.model);
+}
+
+Message GetMessage(Fields& fields, const std::string& model) {
+  Message message;
+  message.role = GetRole(fields);
+  fields.Get("content", message.content);
+  fields.Get("thinking", message.thinking);
+  fields.Get("tool_name", message.tool_name);
+  fields.Get("tool_call_id", message.tool_call_id);
+  message.tool_calls = GetToolCalls(fields);
+  CheckImages(fields, model);
+  return message;
+}
+
+// What both kinds of request say alike.
+Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) {
+  Request request;
+  request.params = Resolve(Overlay(defaults.options, common.options));
+  request.overflow = common.truncate ? Overflow::kTruncate : Overflow::kRefuse;
+  request.shift = common.shift;
+  request.client.cache_salt = common.cache_salt;
+  request.logprobs = common.logprobs;
+  request.top_logprobs = common.logprobs ? common.top_logprobs : 0;
+  request.think = common.think;
+  request.format = common.format;
+  request.model_name = common.model;
+  return request;
+}
+
+template <class Parsed, class GetAll>
+Result<Parsed> Parse(std::string_view text, GetAll get_all) {
+  const auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  Parsed parsed;
+  FirstError error;
+  Fields body(*json, "", error);
+  get_all(body, parsed);
+  if (error) return std::unexpected(std::move(*error));
+  return parsed;
+}
+
+}  // namespace
+
+Result<GenerateRequest> ParseGenerate(std::string_view body) {
+  return Parse<GenerateRequest>(body, GetGenerate);
+}
+
+Result<ChatRequest> ParseChat(std::string_view body) {
+  return Parse<ChatRequest>(body, [](Fields& fields, ChatRequest& request) {
+    GetCommon(fields, request);
+    request.tools = GetTools(fields);
+    request.messages =
+        MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model); });
+  });
+}
+
+Result<ShowRequest> ParseShow(std::string_view body) {
+  return Parse<ShowRequest>(body, [](Fields& fields, ShowRequest& request) {
+    request.model = GetModel(fields, /*name_too=*/true);
+    fields.Get("verbose", request.verbose);
+    fields.Get("system", request.system);
+    if (const Json* options = fields.FindObject("options")) request.options_json = DumpJson(*options);
+  });
+}
+
+Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
+  Request request = BaseRequest(generate, defaults);
+  request.go_template = std::move(generate.go_template);
+  if (!generate.suffix.empty()) {
+    request.prompt = InsertPrompt{std::move(generate.prompt), std::move(generate.suffix)};
+    request.want_context = !generate.raw;
+    return request;
+  }
+  if (generate.raw) {
+    request.prompt = RawPrompt{std::move(generate.prompt)};
+    return request;
+  }
+  request.want_context = true;
+  std::vector<Message> turn;
+  if (!generate.system.empty()) turn.push_back({"system", std::move(generate.system)});
+  if (!generate.context.empty()) {
+    // The earlier exchange already holds what the model adds.
+    turn.push_back({"user", std::move(generate.prompt)});
+    request.prompt = ContinuedPrompt{std::move(generate.context), std::move(turn)};
+    return request;
+  }
+  // Here the system text replaces the model's and stands before the model's messages.
+  if (turn.empty() && !defaults.system.empty()) turn.push_back({"system", defaults.system});
+  turn.insert(turn.end(), defaults.messages.begin(), defaults.messages.end());
+  turn.push_back({"user", std::move(generate.prompt)});
+  request.prompt = ContinuedPrompt{{}, std::move(turn)};
+  return request;
+}
+
+Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
+  Request request = BaseRequest(chat, defaults);
+  ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
+  NameToolResults(prompt.messages);
+  SetToolUse(std::move(chat.tools), request, prompt);
+  request.prompt = std::move(prompt);
+  return request;
+}
+
+}  // namespace quire::api::ollama

@@ -1,0 +1,78 @@
+#include "api/ollama/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace quire::api {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(ParseOptions, ReadsTheWholeTable) {
+  const auto parsed = ParseOptions(R"({
+    "num_ctx": 8192, "num_predict": -2, "num_keep": -1, "temperature": 0.25, "top_k": 0, "top_p": 1.5, "min_p": 0.05,
+    "typical_p": 0.9, "repeat_last_n": -1, "repeat_penalty": 1.1, "presence_penalty": -0.5, "frequency_penalty": 2,
+    "seed": 9007199254740993, "stop": ["a", "", "b"], "num_batch": 512, "num_gpu": -1, "use_mmap": true,
+    "mirostat": 0, "mirostat_tau": 5.0, "bogus": {"x": 1}})");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const Options& o = parsed->options;
+  EXPECT_EQ(o.num_ctx, 8192);
+  EXPECT_EQ(o.num_predict, -2);
+  EXPECT_EQ(o.num_keep, -1);
+  EXPECT_EQ(o.temperature, 0.25F);
+  EXPECT_EQ(o.top_k, 0);
+  EXPECT_EQ(o.top_p, 1.5F);
+  EXPECT_EQ(o.min_p, 0.05F);
+  EXPECT_EQ(o.typical_p, 0.9F);
+  EXPECT_EQ(o.repeat_last_n, -1);
+  EXPECT_EQ(o.repeat_penalty, 1.1F);
+  EXPECT_EQ(o.presence_penalty, -0.5F);
+  EXPECT_EQ(o.frequency_penalty, 2.0F);
+  EXPECT_EQ(o.seed, 9007199254740993);
+  EXPECT_THAT(*o.stop, ElementsAre("a", "b"));
+  EXPECT_THAT(parsed->unknown, ElementsAre("bogus"));
+}
+
+TEST(ParseOptions, TakesOneStopStringAndIntegralFloats) {
+  const auto parsed = ParseOptions(R"({"stop": "END", "num_ctx": 512.0, "seed": 3e2, "top_k": null})");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(*parsed->options.stop, ElementsAre("END"));
+  EXPECT_EQ(parsed->options.num_ctx, 512);
+  EXPECT_EQ(parsed->options.seed, 300);
+  EXPECT_FALSE(parsed->options.top_k);
+}
+
+TEST(ParseOptions, SaysWhichOptionAndWhatItMustBe) {
+  const auto hot = ParseOptions(R"({"temperature": "hot"})");
+  ASSERT_FALSE(hot);
+  EXPECT_EQ(hot.error().message, "option \"temperature\" must be of type number");
+  EXPECT_EQ(hot.error().field, "options.temperature");
+  EXPECT_EQ(hot.error().code, ErrorCode::kInvalidArgument);
+  const auto half = ParseOptions(R"({"num_ctx": 1.5})");
+  ASSERT_FALSE(half);
+  EXPECT_EQ(half.error().message, "option \"num_ctx\" must be of type integer");
+  const auto hint = ParseOptions(R"({"use_mmap": 1})");
+  ASSERT_FALSE(hint);
+  EXPECT_EQ(hint.error().message, "option \"use_mmap\" must be of type boolean");
+  EXPECT_FALSE(ParseOptions("[]"));
+  EXPECT_FALSE(ParseOptions(""));
+}
+
+TEST(ParseOptions, BoundsStopStrings) {
+  for (const std::string& stop : {std::string("5"), std::string("[1]"), std::string("{}"),
+                                  std::string("[[\"a\"]]"), "\"" + std::string(70'000, 'a') + "\""}) {
+    const auto parsed = ParseOptions("{\"stop\":" + stop + "}");
+    ASSERT_FALSE(parsed) << stop;
+    EXPECT_THAT(parsed.error().message, HasSubstr("option \"stop\""));
+  }
+  std::string many = "\"a\"";
+  for (int i = 0; i < 1024; ++i) many += ",\"a\"";
+  EXPECT_FALSE(ParseOptions("{\"stop\":[" + many + "]}"));
+}
+
+}  // namespace
+}  // namespace quire::api

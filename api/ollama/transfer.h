@@ -1,0 +1,19 @@
+// The native dialect's requests about registries: /api/pull and /api/push. Same rules as ollama.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/base/error.h"
+
+namespace quire::api::ollama {
+
+struct TransferRequest {
+  std::string model;
+  bool insecure = false;
+  bool stream = true;
+};
+
+Result<TransferRequest> ParseTransfer(std::string_view body);
+
+}  // namespace quire::api::ollama

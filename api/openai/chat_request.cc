@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json/body.h"
+#include "api/json/format_fields.h"
+#include "api/openai/chat.h"
+#include "api/openai/parts.h"
+
+namespace quire::api::openai {
+namespace {
+
+// One text of all text parts of a message.
+std::string GetParts(Fields& message, const Json& parts, const std::string& model) {
+  std::string text;
+  for (size_t i = 0; i < parts.size() && message.ok(); ++i) {
+    Fields part(parts[i], message.PathOf(fmt::format("content[{}]", i)), message.error());
+    std::string type;
+    std::string piece;
+    if (!part.Get("type", type)) part.Reject("type", "is required and must be of type string");
+    if (type == "text" || type == "refusal") {
+      if (!part.Get(type, piece)) part.Reject(type, "is required and must be of type string");
+      text += piece;
+    } else if (type == "image_url" || type == "input_audio" || type == "file") {
+      Refuse(part, "type", fmt::format("{} does not support content of type \"{}\"", model, type));
+    } else {
+      part.Reject("type", "must be \"text\"");
+    }
+  }
+  return text;
+}
+
+void GetContent(Fields& fields, Message& message, const std::string& model) {
+  constexpr std::string_view kName = "content";
+  const Json* content = fields.Find(kName);
+  if (content == nullptr) {
+    if (message.tool_calls.empty()) fields.Reject(kName, "is required unless the message has tool_calls");
+  } else if (content->is_string()) {
+    message.content = content->get<std::string>();
+  } else if (content->is_array()) {
+    message.content = GetParts(fields, *content, model);
+  } else {
+    fields.Reject(kName, "must be of type string or array of parts");
+  }
+}
+
+Message GetMessage(Fields& fields, const std::string& model) {
+  constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
+  Message message;
+  message.role = GetRole(fields);
+  if (message.role == "developer") message.role = "system";
+  if (std::ranges::find(kRoles, message.role) == kRoles.end()) {
+    fields.Reject("role", "must be system, developer, user, assistant or tool");
+  }
+  message.tool_calls = GetToolCalls(fields);
+  fields.Get("tool_call_id", message.tool_call_id);
+  if (!fields.Get("reasoning_content", message.thinking)) fields.Get("reasoning", message.thinking);
+  GetContent(fields, message, model);
+  return message;
+}
+
+// The forms that "tools" and "tool_choice" replaced.
+void CheckFunctions(Fields& body) {
+  const Json* functions = body.FindArray("functions");
+  if (functions != nullptr && !functions->empty()) {
+    Refuse(body, "functions", "functions is not supported; say tools instead");
+  }
+  const Json* choice = body.Find("function_call");
+  if (choice != nullptr && *choice != "none" && *choice != "auto") {
+    Refuse(body, "function_call", "function_call is not supported; say tool_choice instead");
+  }
+}
+
+Think GetThinking(Fields& body) {
+  const Think effort = GetEffort(body, "reasoning_effort");
+  const Json* reasoning = effort == Think::kUnset ? body.FindObject("reasoning") : nullptr;
+  if (reasoning == nullptr) return effort;
+  Fields fields(*reasoning, "reasoning", body.error());
+  return GetEffort(fields, "effort");
+}
+
+void CheckModalities(Fields& body, const std::string& model) {
+  const Json* list = body.FindArray("modalities");
+  if (list == nullptr) return;
+  for (const Json& modality : *list) {
+    if (modality != "text")
+      return Refuse(body, "modalities", fmt::format("{} gives only text (modalities)", model));
+  }
+}
+
+void CheckUnsupported(Fields& body, const std::string& model) {
+  CheckFunctions(body);
+  CheckModalities(body, model);
+}
+
+void GetLogprobs(Fields& body, ChatRequest& request) {
+  body.Get("logprobs", request.logprobs);
+  request.top_logprobs = GetTopLogprobs(body);
+  if (request.top_logprobs > 0 && !request.logprobs) body.Reject("top_logprobs", "needs logprobs to be true");
+}
+
+void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
+  request.model = GetModel(body);
+  GetStream(body, request);
+  request.keep_alive = GetKeepAlive(body);
+  request.cache_salt = GetCacheSalt(body);
+  GetSampling(body, request.options, request.unknown_options);
+  request.n = GetChoices(body, body_bytes);
+  GetLogprobs(body, request);
+  request.tools = GetToolUse(body);
+  request.think = GetThinking(body);
+  request.format = GetResponseFormat(body);
+  request.messages =
+      MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
+  if (request.messages.empty()) body.Reject("messages", "must be an array that is not empty");
+  CheckUnsupported(body, request.model);
+}
+
+}  // namespace
+
+Result<ChatRequest> ParseChat(std::string_view text) {
+  const auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  ChatRequest request;
+  FirstError error;
+  Fields body(*json, "", error);
+  GetBody(body, request, text.size());
+  if (error) return std::unexpected(std::move(*error));
+  return request;
+}
+
+Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
+  Options dialect;
+  dialect.temperature = 1.0F;
+  dialect.top_p = 1.0F;
+  Request request;
+  request.params = Resolve(Overlay(Overlay(dialect, defaults.options), chat.options));
+  request.overflow = Overflow::kRefuse;
+  request.shift = false;  // neither the prompt nor the answer's context is cut here
+  request.client.cache_salt = std::move(chat.cache_salt);
+  request.logprobs = chat.logprobs;
+  request.top_logprobs = chat.top_logprobs;
+  request.delta_per_token = chat.chunk_per_token;
+  request.think = chat.think;
+  request.format = std::move(chat.format);
+  request.model_name = std::move(chat.model);
+  ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
+  NameToolResults(prompt.messages);
+  SetToolUse(std::move(chat.tools), request, prompt);
+  request.prompt = std::move(prompt);
+  return request;
+}
+
+std::vector<Request> ToChoices(Request request, int32_t n) {
+  const int64_t seed = request.params.seed;
+  std::vector<Request> choices(static_cast<size_t>(n) - 1, request);
+  choices.push_back(std::move(request));
+  for (size_t i = 0; seed >= 0 && i < choices.size(); ++i) {
+    const uint64_t moved = static_cast<uint64_t>(seed) + i;
+    choices[i].params.seed = static_cast<int64_t>(moved & static_cast<uint64_t>(INT64_MAX));
+  }
+  return choices;
+}
+
+}  // namespace quire::api::openai

@@ -1,0 +1,75 @@
+// OpenAI's /v1/completions: raw prompts, as text or token ids, several at once, several choices of each.
+//
+// The parser takes the whole body as it came. Unknown fields are ignored; what is known but not done in this
+// version is refused with kUnsupported. Errors name the field by its path.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/prompt.h"
+#include "api/base/request.h"
+#include "api/openai/chat.h"
+
+namespace quire::api::openai {
+
+struct CompletionRequest {
+  std::string model;  // as sent; replies echo it. Not empty
+  std::vector<std::variant<RawPrompt, TokenPrompt, InsertPrompt>> prompts;  // at least one
+  int32_t n = 1;                                                            // choices per prompt; >= 1
+  bool echo = false;  // only with prompts of text, without logprobs
+  bool stream = false;
+  bool include_usage = false;
+  bool chunk_per_token = false;
+  Options options;                                     // what is absent: see ToRequests()
+  std::vector<std::string> unknown_options;            // for the log
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::string cache_salt;
+  std::optional<int32_t> logprobs;  // alternatives per token
+  std::optional<OutputFormat> format;
+};
+
+Result<CompletionRequest> ParseCompletion(std::string_view body);
+
+// One per choice: the choices of the first prompt, then those of the second. Defaults: 16 tokens, temperature
+// 1 and top_p 1, then the model's parameters, then the request's. Never cuts a prompt.
+std::vector<Request> ToRequests(CompletionRequest request, const ModelDefaults& defaults);
+
+// What each choice's text begins with: its prompt, or nothing for all of them.
+std::vector<std::string> EchoesOf(const CompletionRequest& request);
+
+// The reply to one request, streamed or not. One per request; not thread-safe.
+class CompletionEncoder {
+ public:
+  // `echoes`: what each choice's text begins with; as many as choices, or none.
+  CompletionEncoder(ReplyHead head, std::vector<std::string> echoes);
+
+  // As ChatEncoder::OnEvent.
+  std::string OnEvent(size_t choice, const Event& event);
+
+ private:
+  struct Choice {
+    std::string echo;        // not sent yet
+    size_t text_offset = 0;  // characters before the next token
+    Usage so_far;            // counted from the deltas
+    TextDelta answer;        // all of it so far; stays empty when streaming
+    std::optional<Finished> finished;
+  };
+  std::string OnText(size_t index, const TextDelta& delta);
+  std::string OnFinished(size_t index, const Finished& finished);
+  std::string Whole();
+
+  ReplyHead head_;
+  std::vector<Choice> choices_;
+  UsageOfChoices usage_;
+};
+
+}  // namespace quire::api::openai

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/base/limits.h"
+#include "api/json/body.h"
+#include "api/json/format_fields.h"
+#include "api/json/tokens.h"
+#include "api/openai/completions.h"
+#include "api/openai/parts.h"
+
+namespace quire::api::openai {
+namespace {
+
+using Prompts = std::vector<std::variant<RawPrompt, TokenPrompt, InsertPrompt>>;
+
+constexpr std::string_view kPrompt = "prompt";
+
+void RejectPrompt(Fields& body) {
+  body.Reject(kPrompt, "must be a string, an array of strings, an array of token ids or an array of those");
+}
+
+void GetPrompts(Fields& body, Prompts& prompts) {
+  const Json* value = body.Find(kPrompt);
+  if (value == nullptr) return body.Reject(kPrompt, "is required");
+  if (value->is_string()) {
+    prompts.push_back(RawPrompt{value->get<std::string>()});
+    return;
+  }
+  if (!value->is_array() || value->empty()) return RejectPrompt(body);
+  if (value->front().is_number()) {
+    auto tokens = AsTokenIds(*value);
+    if (!tokens) return RejectPrompt(body);
+    prompts.push_back(TokenPrompt{*std::move(tokens)});
+    return;
+  }
+  if (value->size() > size_t{kChoicesMax}) {
+    return body.Reject(kPrompt, fmt::format("must hold at most {} prompts", kChoicesMax));
+  }
+  for (const Json& one : *value) {
+    if (one.type() != value->front().type()) return RejectPrompt(body);
+    if (one.is_string()) {
+      prompts.push_back(RawPrompt{one.get<std::string>()});
+      continue;
+    }
+    auto tokens = AsTokenIds(one);
+    if (!tokens) return RejectPrompt(body);
+    prompts.push_back(TokenPrompt{*std::move(tokens)});
+  }
+}
+
+// With a suffix every prompt is what comes before the place that is to be filled in.
+void GetSuffix(Fields& body, Prompts& prompts) {
+  std::string suffix;
+  body.Get("suffix", suffix);
+  if (suffix.empty()) return;
+  for (auto& prompt : prompts) {
+    auto* raw = std::get_if<RawPrompt>(&prompt);
+    if (raw == nullptr) return Refuse(body, "suffix", "suffix: only prompts of text have one");
+    prompt = InsertPrompt{std::move(raw->text), suffix};
+  }
+}
+
+void GetEcho(Fields& body, CompletionRequest& request) {
+  body.Get("echo", request.echo);
+  if (!request.echo) return;
+  if (request.logprobs) Refuse(body, "echo", "echo: log-probabilities of a prompt are not supported");
+  if (std::ranges::any_of(request.prompts,
+                          [](const auto& prompt) { return std::holds_alternative<TokenPrompt>(prompt); })) {
+    Refuse(body, "echo", "echo: only prompts of text are echoed");
+  }
+}
+
+void CheckChoices(Fields& body, const CompletionRequest& request) {
+  const size_t choices = request.prompts.size() * static_cast<size_t>(request.n);
+  if (choices > size_t{kChoicesMax}) {
+    body.Reject("n", fmt::format("makes {} choices of {} prompts, more than {}", choices,
+                                 request.prompts.size(), kChoicesMax));
+  }
+  int32_t best_of = request.n;
+  body.Get("best_of", best_of, 1);
+  if (best_of != request.n) Refuse(body, "best_of", "best_of: only the same as n is supported");
+}
+
+void GetBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
+  request.model = GetModel(body);
+  GetPrompts(body, request.prompts);
+  GetStream(body, request);
+  request.keep_alive = GetKeepAlive(body);
+  request.cache_salt = GetCacheSalt(body);
+  GetSampling(body, request.options, request.unknown_options);
+  body.Get("logprobs", request.logprobs, 0, kTopLogprobsMax);
+  GetEcho(body, request);
+  request.n = GetChoices(body, body_bytes);
+  CheckChoices(body, request);
+  GetSuffix(body, request.prompts);
+  request.format = GetResponseFormat(body);
+}
+
+}  // namespace
+
+Result<CompletionRequest> ParseCompletion(std::string_view text) {
+  const auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  CompletionRequest request;
+  FirstError error;
+  Fields body(*json, "", error);
+  GetBody(body, request, text.size());
+  if (error) return std::unexpected(std::move(*error));
+  return request;
+}
+
+std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefaults& defaults) {
+  constexpr int32_t kNumPredict = 16;  // as OpenAI's reference says
+  Options dialect;
+  dialect.num_predict = kNumPredict;
+  dialect.temperature = 1.0F;
+  dialect.top_p = 1.0F;
+  Request base;
+  base.params = Resolve(Overlay(Overlay(dialect, defaults.options), completion.options));
+  base.overflow = Overflow::kRefuse;
+  base.shift = false;  // neither the prompt nor the answer's context is cut here
+  base.client.cache_salt = std::move(completion.cache_salt);
+  base.logprobs = completion.logprobs.has_value();
+  base.delta_per_token = completion.chunk_per_token;
+  base.top_logprobs = completion.logprobs.value_or(0);
+  base.format = std::move(completion.format);
+  std::vector<Request> requests;
+  for (auto& prompt : completion.prompts) {
+    Request request = base;
+    std::visit([&request](auto& kind) { request.prompt = std::move(kind); }, prompt);
+    for (Request& choice : ToChoices(std::move(request), completion.n)) requests.push_back(std::move(choice));
+  }
+  return requests;
+}
+
+std::vector<std::string> EchoesOf(const CompletionRequest& request) {
+  std::vector<std::string> echoes;
+  if (!request.echo) return echoes;
+  for (const auto& prompt : request.prompts) {
+    std::string text;
+    if (const auto* raw = std::get_if<RawPrompt>(&prompt)) text = raw->text;
+    if (const auto* insert = std::get_if<InsertPrompt>(&prompt)) text = insert->prefix;
+    echoes.insert(echoes.end(), static_cast<size_t>(request.n), text);
+  }
+  return echoes;
+}
+
+}  // namespace quire::api::openai

@@ -1,0 +1,233 @@
+// /v1/completions: what its bodies mean, and golden transcripts of its replies.
+#include "api/openai/completions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace quire::api::openai {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string With(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
+
+CompletionRequest Parsed(const std::string& fields) {
+  auto parsed = ParseCompletion(With(fields));
+  EXPECT_TRUE(parsed) << fields << ": " << parsed.error().message;
+  return parsed ? *std::move(parsed) : CompletionRequest();
+}
+
+// "text" or "[1,2]" of each.
+std::vector<std::string> PromptsOf(const std::string& prompt) {
+  std::vector<std::string> told;
+  for (const auto& one : Parsed("\"prompt\":" + prompt).prompts) {
+    const auto* raw = std::get_if<RawPrompt>(&one);
+    told.push_back(raw != nullptr ? raw->text : nlohmann::json(std::get<TokenPrompt>(one).tokens).dump());
+  }
+  return told;
+}
+
+TEST(CompletionParse, EveryFormOfAPrompt) {
+  EXPECT_THAT(PromptsOf(R"("Once")"), ElementsAre("Once"));
+  EXPECT_THAT(PromptsOf(R"(["Once","upon"])"), ElementsAre("Once", "upon"));
+  EXPECT_THAT(PromptsOf("[1,2.0,3]"), ElementsAre("[1,2,3]"));
+  EXPECT_THAT(PromptsOf("[[1],[2,3]]"), ElementsAre("[1]", "[2,3]"));
+}
+
+TEST(CompletionParse, WithASuffixPromptsAreWhatComesBefore) {
+  const auto completion = Parsed(R"("prompt":["a","b"],"suffix":"z","echo":true)");
+  EXPECT_THAT(EchoesOf(completion), ElementsAre("a", "b"));
+  const auto requests = ToRequests(completion, {});
+  ASSERT_THAT(requests, SizeIs(2));
+  EXPECT_EQ(std::get<InsertPrompt>(requests[1].prompt).prefix, "b");
+  EXPECT_EQ(std::get<InsertPrompt>(requests[1].prompt).suffix, "z");
+}
+
+TEST(CompletionParse, AnyOtherPromptIsRefused) {
+  for (const std::string prompt : {"null", "5", "{}", "true", "[]", R"(["a",1])", R"([1,"a"])", "[[1],2]",
+                                   R"([[1],"a"])", "[[1.5]]", "[-1]", "[2147483648]", "[1e308]", "[null]"}) {
+    const auto parsed = ParseCompletion(With("\"prompt\":" + prompt));
+    ASSERT_FALSE(parsed) << prompt;
+    EXPECT_EQ(parsed.error().field, "prompt") << prompt;
+    EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << prompt;
+  }
+}
+
+TEST(CompletionParse, FieldsReachTheRequests) {
+  auto completion = Parsed(
+      R"("prompt":["a","b"],"n":2,"max_tokens":5,"temperature":0.5,"top_p":0.25,"seed":7,"stop":["x"],"logprobs":0,)"
+      R"("logit_bias":{"5":-100,"6":2.5},"presence_penalty":1,"cache_salt":"s","min_tokens":3,"ignore_eos":true,)"
+      R"("best_of":2,"user":"u","options":{"frob":1})");
+  EXPECT_THAT(completion.unknown_options, ElementsAre("frob"));
+  const auto requests = ToRequests(completion, {});
+  ASSERT_THAT(requests, SizeIs(4));
+  EXPECT_EQ(std::get<RawPrompt>(requests[1].prompt).text, "a");
+  EXPECT_EQ(std::get<RawPrompt>(requests[2].prompt).text, "b");
+  // A prompt's choices draw from seeds of their own, the same ones whatever prompts come with it.
+  EXPECT_EQ(requests[0].params.seed, 7);
+  EXPECT_EQ(requests[1].params.seed, 8);
+  EXPECT_EQ(requests[2].params.seed, 7);
+  const Request& request = requests[3];
+  EXPECT_EQ(request.params.num_predict, 5);
+  EXPECT_EQ(request.params.temperature, 0.5F);
+  EXPECT_THAT(request.params.stop, ElementsAre("x"));
+  ASSERT_THAT(request.params.logit_bias, SizeIs(2));
+  EXPECT_EQ(request.params.logit_bias[0].token, 5);
+  EXPECT_EQ(request.params.logit_bias[1].bias, 2.5F);
+  EXPECT_EQ(request.params.min_tokens, 3);
+  EXPECT_TRUE(request.params.ignore_eos);
+  EXPECT_TRUE(request.logprobs);
+  EXPECT_EQ(request.top_logprobs, 0);
+  EXPECT_EQ(request.overflow, Overflow::kRefuse);
+  EXPECT_FALSE(request.shift);
+  EXPECT_EQ(request.client.cache_salt, "s");
+}
+
+TEST(CompletionParse, DefaultsAreOpenAis) {
+  const auto requests = ToRequests(Parsed(R"("prompt":"a")"), {});
+  ASSERT_THAT(requests, SizeIs(1));
+  EXPECT_EQ(requests[0].params.num_predict, 16);
+  EXPECT_EQ(requests[0].params.temperature, 1.0F);
+  EXPECT_FALSE(requests[0].logprobs);
+  ModelDefaults defaults;
+  defaults.options.num_predict = 3;
+  EXPECT_EQ(ToRequests(Parsed(R"("prompt":"a")"), defaults)[0].params.num_predict, 3);
+}
+
+TEST(CompletionParse, WhatCannotBeDoneIsRefusedByName) {
+  std::string many = "[\"a\"";
+  for (int i = 0; i < 128; ++i) many += ",\"a\"";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("prompt":[1],"suffix":"b")", "suffix"},
+      {R"("prompt":"a","best_of":2)", "best_of"},
+      {R"("prompt":"a","echo":true,"logprobs":1)", "echo"},
+      {R"("prompt":[1],"echo":true)", "echo"},
+      {R"("prompt":["a","b"],"n":65)", "n"},
+      {R"("prompt":"a","n":0)", "n"},
+      {R"("prompt":"a","logprobs":21)", "logprobs"},
+      {R"("prompt":"a","logprobs":true)", "logprobs"},
+      {"\"prompt\":" + many + "]", "prompt"},
+      {R"("n":1)", "prompt"}};
+  for (const auto& [fields, path] : cases) {
+    const auto parsed = ParseCompletion(With(fields));
+    ASSERT_FALSE(parsed) << fields;
+    EXPECT_EQ(parsed.error().field, path) << fields;
+    EXPECT_EQ(HttpStatus(parsed.error().code), 400) << fields;
+  }
+}
+
+TEST(CompletionParse, ChoicesOfALargeBodyAreBoundedTogether) {
+  const std::string text(size_t{9} << 20, 'x');
+  const auto parsed = ParseCompletion(With(R"("n":8,"prompt":")" + text + "\""));
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(parsed.error().field, "n");
+  EXPECT_TRUE(ParseCompletion(With(R"("n":7,"prompt":")" + text + "\"")));
+}
+
+// ---- replies ----
+
+const std::chrono::system_clock::time_point kCreated{std::chrono::seconds(1785585600)};
+
+ReplyHead HeadOf(bool stream, size_t choices = 1, size_t per_prompt = 1) {
+  return {"cmpl-1", "M", kCreated, stream, true, false, choices, per_prompt};
+}
+
+Finished Done(int32_t prompt, int32_t output, FinishReason reason = FinishReason::kStop) {
+  Finished finished{.reason = reason, .stop_string = {}, .usage = {}};
+  finished.usage.prompt_tokens = prompt;
+  finished.usage.cached_tokens = prompt / 2;
+  finished.usage.output_tokens = output;
+  return finished;
+}
+
+std::string ObjectOf(const std::string& rest) {
+  return R"({"id":"cmpl-1","object":"text_completion","created":1785585600,"model":"M",)"
+         R"("system_fingerprint":"fp_quire_)" QUIRE_VERSION R"(",)" +
+         rest + "}";
+}
+std::string ChunkOf(const std::string& rest) { return "data: " + ObjectOf(rest) + "\n\n"; }
+
+std::string ChoiceOf(int index, const std::string& text, const std::string& finish) {
+  return R"({"text":")" + text + R"(","index":)" + std::to_string(index) +
+         R"(,"logprobs":null,"finish_reason":)" + finish + "}";
+}
+
+TEST(CompletionReply, Stream) {
+  CompletionEncoder encoder(HeadOf(true), {});
+  EXPECT_EQ(encoder.OnEvent(0, PromptReady{4, 2}), "");
+  EXPECT_EQ(encoder.OnEvent(0, TextDelta{"H\"", {}, 1}),
+            ChunkOf(R"("choices":[)" + ChoiceOf(0, "H\\\"", "null") + "]"));
+  EXPECT_EQ(encoder.OnEvent(0, TextDelta{"", {}, 1}), "");
+  EXPECT_EQ(
+      encoder.OnEvent(0, Done(4, 2, FinishReason::kLength)),
+      ChunkOf(R"("choices":[)" + ChoiceOf(0, "", "\"length\"") + "]") +
+          ChunkOf(
+              R"("choices":[],"usage":{"prompt_tokens":4,"completion_tokens":2,"total_tokens":6,"prompt_tokens_details":{"cached_tokens":2}})") +
+          "data: [DONE]\n\n");
+}
+
+TEST(CompletionReply, ChoicesInTheirOrderWhateverEndsFirst) {
+  CompletionEncoder encoder(HeadOf(false, 4, 2), {});
+  for (const size_t choice : {3U, 1U, 0U}) {
+    EXPECT_EQ(encoder.OnEvent(choice, TextDelta{std::string(1, static_cast<char>('a' + choice)), {}, 1}), "");
+    EXPECT_EQ(encoder.OnEvent(choice, Done(10 + static_cast<int32_t>(choice), 1)), "");
+  }
+  EXPECT_EQ(encoder.OnEvent(2, Done(12, 5, FinishReason::kLength)),
+            ObjectOf(R"("choices":[)" + ChoiceOf(0, "a", "\"stop\"") + "," + ChoiceOf(1, "b", "\"stop\"") +
+                     "," + ChoiceOf(2, "", "\"length\"") + "," + ChoiceOf(3, "d", "\"stop\"") +
+                     R"(],"usage":{"prompt_tokens":22,"completion_tokens":8,"total_tokens":30,)"
+                     R"("prompt_tokens_details":{"cached_tokens":11}})"));
+}
+
+TEST(CompletionReply, StreamedChoicesEndOnce) {
+  CompletionEncoder encoder(HeadOf(true, 2, 2), {});
+  EXPECT_THAT(encoder.OnEvent(1, TextDelta{"x", {}, 1}), HasSubstr(R"("index":1)"));
+  EXPECT_THAT(encoder.OnEvent(1, Done(4, 1)), ::testing::Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(encoder.OnEvent(0, Done(4, 2)), HasSubstr("[DONE]"));
+}
+
+TEST(CompletionReply, AChunkForEveryTokenCountsThem) {
+  EXPECT_TRUE(
+      ToRequests(Parsed(R"("prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true})"),
+                 {})[0]
+          .delta_per_token);
+  ReplyHead head = HeadOf(true);
+  head.chunk_per_token = true;
+  CompletionEncoder encoder(head, {});
+  encoder.OnEvent(0, PromptReady{4, 2});
+  EXPECT_THAT(encoder.OnEvent(0, TextDelta{"", {}, 1}), HasSubstr(R"("completion_tokens":1)"));
+  EXPECT_THAT(encoder.OnEvent(0, TextDelta{"x", {}, 1}), HasSubstr(R"("completion_tokens":2)"));
+}
+
+TEST(CompletionReply, EchoComesFirst) {
+  CompletionEncoder stream(HeadOf(true), {"Once"});
+  EXPECT_THAT(stream.OnEvent(0, TextDelta{" upon", {}, 1}), HasSubstr(R"("text":"Once upon")"));
+  CompletionEncoder empty(HeadOf(true), {"Once"});
+  EXPECT_THAT(empty.OnEvent(0, Done(1, 0)), HasSubstr(R"("text":"Once")"));
+  CompletionEncoder whole(HeadOf(false), {"Once"});
+  whole.OnEvent(0, TextDelta{" upon", {}, 1});
+  EXPECT_THAT(whole.OnEvent(0, Done(1, 1)), HasSubstr(R"("text":"Once upon")"));
+}
+
+TEST(CompletionReply, LogprobsAreListsWithOffsetsInCharacters) {
+  const std::vector<TokenLogprob> logprobs = {
+      {{"h\xC3\xA9", 3, -0.5F}, {{"h\xC3\xA9", 3, -0.5F}, {"a", 1, -1}}}, {{"y", 4, -INFINITY}, {}}};
+  CompletionEncoder encoder(HeadOf(false), {});
+  encoder.OnEvent(0, TextDelta{"h\xC3\xA9y", logprobs, 2});
+  const auto body = nlohmann::json::parse(encoder.OnEvent(0, Done(1, 2)));
+  EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
+            R"({"text_offset":[0,2],"token_logprobs":[-0.5,-9999.0],"tokens":["hé","y"],)"
+            R"("top_logprobs":[{"a":-1.0,"hé":-0.5},{}]})");
+}
+
+}  // namespace
+}  // namespace quire::api::openai

@@ -1,0 +1,211 @@
+#include "api/openai/embedding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/base/limits.h"
+#include "api/json/body.h"
+#include "api/json/read.h"
+
+namespace quire::api {
+namespace {
+
+constexpr std::string_view kInput = "input";
+
+bool IsTokenId(const Json& value) {
+  const auto id = AsInteger(value);
+  return id && *id >= 0 && *id <= std::numeric_limits<TokenId>::max();
+}
+
+bool IsTokenList(const Json& value) {
+  return value.is_array() && !value.empty() && std::ranges::all_of(value, IsTokenId);
+}
+
+std::vector<TokenId> TokensOf(const Json& list) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(list.size());
+  for (const Json& id : list) tokens.push_back(static_cast<TokenId>(*AsInteger(id)));
+  return tokens;
+}
+
+// A text, or token ids where the dialect takes them.
+std::optional<EmbedPrompt> PromptOf(const Json& value, bool tokens_too) {
+  if (value.is_string()) return EmbedPrompt{value.get_ref<const std::string&>()};
+  if (tokens_too && IsTokenList(value)) return EmbedPrompt{"", TokensOf(value)};
+  return std::nullopt;
+}
+
+void GetInput(Fields& body, EmbedRequest& request) {
+  const bool openai = request.dialect == EmbedDialect::kOpenAi;
+  const Json* input = body.Find(kInput);
+  if (input == nullptr) {
+    if (openai) body.Reject(kInput, "is required");
+    return;
+  }
+  if (auto one = PromptOf(*input, openai)) {
+    request.one_text = true;
+    const bool none = one->text.empty() && one->tokens.empty();
+    if (none && openai) body.Reject(kInput, "must not be empty");
+    if (!none) request.inputs.push_back(*std::move(one));
+    return;
+  }
+  const char* wanted =
+      openai ? "must be a string, an array of strings, an array of token ids or an array of those"
+             : "must be of type string or array of strings";
+  if (!input->is_array()) return body.Reject(kInput, wanted);
+  if (input->empty() && openai) return body.Reject(kInput, "must not be empty");
+  if (input->size() > kEmbedInputsMax) {
+    return body.Reject(kInput, fmt::format("must have at most {} texts", kEmbedInputsMax));
+  }
+  request.inputs.reserve(input->size());
+  for (const Json& value : *input) {
+    auto prompt = PromptOf(value, openai);
+    if (!prompt) return body.Reject(kInput, wanted);
+    request.inputs.push_back(*std::move(prompt));
+  }
+}
+
+void GetPrompt(Fields& body, EmbedRequest& request) {
+  EmbedPrompt prompt;
+  request.one_text = true;
+  prompt.normalize = false;
+  body.Get("prompt", prompt.text);
+  if (!prompt.text.empty()) request.inputs.push_back(std::move(prompt));
+}
+
+void GetEncodingFormat(Fields& body, EmbedRequest& request) {
+  std::string format = "float";
+  body.Get("encoding_format", format);
+  if (format != "float" && format != "base64") {
+    body.Reject("encoding_format", R"(must be "float" or "base64")");
+  }
+  request.base64 = format == "base64";
+}
+
+void GetDimensions(Fields& body, EmbedRequest& request) {
+  int32_t dimensions = 0;
+  body.Get("dimensions", dimensions, request.dialect == EmbedDialect::kOpenAi ? 1 : 0);
+  for (EmbedPrompt& prompt : request.inputs) prompt.dimensions = dimensions;
+}
+
+void GetBody(Fields& body, EmbedRequest& request) {
+  request.model = GetModel(body);
+  if (request.dialect == EmbedDialect::kNativeLegacy) {
+    GetPrompt(body, request);
+  } else {
+    GetInput(body, request);
+    GetDimensions(body, request);
+  }
+  bool truncate = request.dialect != EmbedDialect::kOpenAi;
+  if (request.dialect == EmbedDialect::kOpenAi) {
+    GetEncodingFormat(body, request);
+  } else {
+    body.Get("truncate", truncate);
+  }
+  request.overflow = truncate ? Overflow::kTruncate : Overflow::kRefuse;
+  request.keep_alive = GetKeepAlive(body);
+  GetOptions(body, request.options, request.unknown_options);
+  request.cache_salt = GetCacheSalt(body);
+}
+
+// ---- replies ----
+
+// Vectors are most of a reply, so they are written as they are rather than through a tree of numbers. The
+// shortest digits that give the same float.
+void AppendNumbers(std::string& out, std::span<const float> vector) {
+  out += '[';
+  for (size_t i = 0; i < vector.size(); ++i) {
+    fmt::format_to(std::back_inserter(out), "{}{}", i > 0 ? "," : "", vector[i]);
+  }
+  out += ']';
+}
+
+// Little-endian floats.
+void AppendBase64(std::string& out, std::span<const float> vector) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  uint32_t bits = 0;  // of at most three bytes
+  int bytes = 0;
+  const auto digit = [&](int place) { out += kDigits[(bits >> (18 - 6 * place)) & 63U]; };
+  out += '"';
+  for (const float value : vector) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      bits |= ((std::bit_cast<uint32_t>(value) >> shift) & 0xFFU) << (16 - 8 * bytes);
+      if (++bytes < 3) continue;
+      for (int place = 0; place < 4; ++place) digit(place);
+      bits = 0;
+      bytes = 0;
+    }
+  }
+  if (bytes > 0) {
+    for (int place = 0; place <= bytes; ++place) digit(place);
+    out.append(static_cast<size_t>(3 - bytes), '=');
+  }
+  out += '"';
+}
+
+std::string EncodeOpenAi(const EmbedRequest& request, const EmbedResult& result) {
+  std::string out = R"({"object":"list","data":[)";
+  for (size_t i = 0; i < result.vectors.size(); ++i) {
+    out += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
+    request.base64 ? AppendBase64(out, result.vectors[i]) : AppendNumbers(out, result.vectors[i]);
+    out += '}';
+  }
+  return out + fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
+                           DumpJson(Json(request.model)), result.prompt_tokens, result.prompt_tokens);
+}
+
+std::string EncodeNative(const EmbedRequest& request, const EmbedResult& result) {
+  std::string out = fmt::format(R"({{"model":{},"embeddings":[)", DumpJson(Json(request.model)));
+  for (size_t i = 0; i < result.vectors.size(); ++i) {
+    if (i > 0) out += ',';
+    AppendNumbers(out, result.vectors[i]);
+  }
+  // Clients divide by durations and take zero for "not measured".
+  return out + fmt::format(R"(],"total_duration":{},"load_duration":{},"prompt_eval_count":{}}})",
+                           std::max<int64_t>(result.total.count(), 1),
+                           std::max<int64_t>(result.load.count(), 1), result.prompt_tokens);
+}
+
+}  // namespace
+
+Request EmbedRequest::At(size_t i, const Options& defaults) const {
+  Request request;
+  request.params = Resolve(Overlay(defaults, options));
+  request.overflow = overflow;
+  request.client.cache_salt = cache_salt;
+  request.prompt = inputs[i];
+  return request;
+}
+
+std::string EmbedRequest::NameOf(size_t i) const {
+  if (dialect == EmbedDialect::kNativeLegacy) return "prompt";
+  return one_text ? std::string(kInput) : fmt::format("{}[{}]", kInput, i);
+}
+
+Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view text) {
+  const auto json = ReadBody(text);
+  if (!json) return std::unexpected(json.error());
+  EmbedRequest request;
+  request.dialect = dialect;
+  FirstError error;
+  Fields body(*json, "", error);
+  GetBody(body, request);
+  if (error) return std::unexpected(std::move(*error));
+  return request;
+}
+
+std::string EncodeEmbed(const EmbedRequest& request, const EmbedResult& result) {
+  if (request.dialect == EmbedDialect::kOpenAi) return EncodeOpenAi(request, result);
+  if (request.dialect == EmbedDialect::kNative) return EncodeNative(request, result);
+  std::string out = R"({"embedding":)";
+  AppendNumbers(out, result.vectors.empty() ? std::span<const float>() : result.vectors.front());
+  return out + '}';
+}
+
+}  // namespace quire::api

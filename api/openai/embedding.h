@@ -1,0 +1,55 @@
+// Embedding requests of all dialects: bodies of /api/embed, /api/embeddings and /v1/embeddings to one struct,
+// vectors to reply bodies. Pure functions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/request.h"
+
+namespace quire::api {
+
+enum class EmbedDialect : uint8_t {
+  kNative,        // /api/embed: "input", a text or several
+  kNativeLegacy,  // /api/embeddings: one "prompt", its vector not normalised
+  kOpenAi,        // /v1/embeddings: "input" may also be token ids
+};
+
+struct EmbedRequest {
+  EmbedDialect dialect = EmbedDialect::kNative;
+  std::string model;                // as sent; replies echo it. Not empty
+  std::vector<EmbedPrompt> inputs;  // in the order of the reply; none: only loads the model
+  Overflow overflow = Overflow::kTruncate;
+  bool base64 = false;
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  Options options;
+  std::vector<std::string> unknown_options;  // for the log
+  std::string cache_salt;
+
+  // The i-th input as a request; its model's parameters are `defaults`.
+  Request At(size_t i, const Options& defaults) const;
+  // What the body calls it: "input", "input[2]", "prompt".
+  std::string NameOf(size_t i) const;
+  bool one_text = false;  // the body's input is no list
+};
+
+// Errors name the field. OpenAI's dialect refuses texts that are too long, the native one cuts them unless
+// "truncate" is false.
+Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view body);
+
+struct EmbedResult {
+  std::vector<std::vector<float>> vectors;  // one per input; all numbers finite
+  int64_t prompt_tokens = 0;                // of all inputs, as they were cut
+  std::chrono::nanoseconds total{};         // since the request arrived
+  std::chrono::nanoseconds load{};          // of it, waiting for the model to load
+};
+
+std::string EncodeEmbed(const EmbedRequest& request, const EmbedResult& result);
+
+}  // namespace quire::api

@@ -1,0 +1,53 @@
+// Pieces of OpenAI's requests and replies that its endpoints share.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/request.h"
+#include "api/json/fields.h"
+#include "api/json/type.h"
+#include "api/openai/chat.h"
+
+namespace quire::api::openai {
+
+// ---- requests ----
+
+// kUnsupported, for the member `field`.
+void Refuse(Fields& fields, std::string_view field, std::string message);
+
+// Sampling fields of the body, over those of its "options"; logit_bias and the most tokens to generate too.
+void GetSampling(Fields& body, Options& options, std::vector<std::string>& unknown);
+
+// "n": choices per prompt. Each is a request of its own, so what they hold together is bounded like one body.
+int32_t GetChoices(Fields& body, size_t body_bytes);
+
+// "stream" and "stream_options", of a chat or a completion.
+template <class Parsed>
+void GetStream(Fields& body, Parsed& request) {
+  body.Get("stream", request.stream);
+  const Json* options = body.FindObject("stream_options");
+  if (options == nullptr) return;
+  Fields fields(*options, "stream_options", body.error());
+  fields.Get("include_usage", request.include_usage);
+  fields.Get("continuous_usage_stats", request.chunk_per_token);
+}
+
+// ---- replies ----
+
+Json Head(const ReplyHead& head, std::string_view object);
+Json EncodeUsage(const UsageOfChoices& usage);
+std::string ServerSentEvent(const Json& data);
+// What a choice used so far, as told by the events before its end.
+void Count(Usage& so_far, const Event& event);
+// As a member of its chunks, where it is wanted.
+void AddUsage(Json& chunk, const ReplyHead& head, const Usage& so_far);
+// The usage chunk, if it is wanted, and "[DONE]".
+std::string EndOfStream(const ReplyHead& head, std::string_view object, const UsageOfChoices& usage);
+int64_t Seconds(std::chrono::system_clock::time_point time);  // since 1970
+
+}  // namespace quire::api::openai

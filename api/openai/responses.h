@@ -1,0 +1,112 @@
+// OpenAI's /v1/responses, without its state: input items to messages, events to a response object or its
+// events.
+//
+// The parser takes the whole body as it came. Unknown fields are ignored; what is known but not done in this
+// version is refused with kUnsupported. Errors name the field by its path.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/prompt.h"
+#include "api/base/request.h"
+#include "api/json/tool_fields.h"
+#include "api/json/type.h"
+#include "api/openai/chat.h"
+
+namespace quire::api::openai {
+
+struct ResponsesRequest {
+  std::string model;              // as sent; replies echo it. Not empty
+  std::string instructions;       // goes before the messages and over the model's system text
+  std::vector<Message> messages;  // not empty
+  bool stream = false;
+  Options options;                           // temperature and top_p keep OpenAI's default 1 where absent
+  std::vector<std::string> unknown_options;  // for the log
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::string cache_salt;
+  Think think = Think::kUnset;
+  std::optional<OutputFormat> format;
+  ToolUse tools;
+  // JSON as sent, for the reply to repeat; empty: nothing was said.
+  std::string text_json;
+  std::string tools_json;
+  std::string tool_choice_json;
+};
+
+Result<ResponsesRequest> ParseResponses(std::string_view body);
+
+// As the ToRequest() of a chat. Never cuts the prompt.
+Request ToRequest(ResponsesRequest request, const ModelDefaults& defaults);
+
+// What a response repeats of its request.
+struct ResponseHead {
+  std::string id;          // "resp_..."; unique, made by the caller
+  std::string message_id;  // "msg_...", as above
+  std::string model;
+  std::chrono::system_clock::time_point created;
+  bool stream = false;
+  std::string instructions;
+  std::optional<int32_t> max_output_tokens;
+  float temperature = 1;
+  float top_p = 1;
+  bool parallel_tool_calls = true;
+  std::string text_json = {};  // these three as in the request
+  std::string tools_json = {};
+  std::string tool_choice_json = {};
+};
+
+// The reply to one request, streamed or not. One per request; not thread-safe.
+class ResponsesEncoder {
+ public:
+  explicit ResponsesEncoder(ResponseHead head) : head_(std::move(head)) {}
+
+  // Bytes to write now, possibly none. Streamed: whole server-sent events, numbered in their order, the first
+  // ones at PromptReady; there is no "[DONE]". Not streamed: nothing until Finished, then the whole body.
+  // Failed gives an error event, which fits only after the first byte of a stream; before it the reply is
+  // ErrorBody() with HttpStatus().
+  std::string OnEvent(const Event& event);
+
+ private:
+  enum class Status : uint8_t { kInProgress, kCompleted, kIncomplete };
+  enum class Kind : uint8_t { kReasoning, kMessage, kCall };
+  // Of the output, in order.
+  struct Item {
+    Kind kind = Kind::kMessage;
+    std::string text;  // so far; of a call its arguments
+    ToolCall call;
+  };
+
+  std::string Begin();
+  std::string OnText(const TextDelta& delta);
+  std::string OnFinished(const Finished& finished);
+  std::string OnFailed(const Error& error);
+  // More of the open item, or of a new one.
+  std::string AddPiece(Kind kind, const std::string& text);
+  std::string AddCall(const ToolCall& call);
+  std::string OpenItem(Item item);
+  std::string CloseItem(Status status);
+
+  Json Response(Status status, Json output, Json usage) const;
+  Json Output(Status last) const;
+  Json Encode(size_t index, Status status) const;
+  std::string IdOf(size_t index) const;
+  // An event of the last item.
+  Json ItemEvent(std::string_view type) const;
+  Json PartEvent(std::string_view type, std::string_view text) const;
+  std::string Numbered(Json event);  // nothing unless streamed
+
+  ResponseHead head_;
+  int64_t next_number_ = 0;
+  std::vector<Item> items_;
+  bool open_ = false;  // the last of them
+  int32_t reasoning_tokens_ = 0;
+};
+
+}  // namespace quire::api::openai

@@ -1,0 +1,270 @@
+// /v1/responses: what its bodies mean, and golden transcripts of its replies.
+#include "api/openai/responses.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace quire::api::openai {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string With(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
+
+std::vector<std::string> MessagesOf(const std::string& fields) {
+  const auto parsed = ParseResponses(With(fields));
+  EXPECT_TRUE(parsed) << fields << parsed.error().message;
+  if (!parsed) return {};
+  const Request request = ToRequest(*parsed, {});
+  std::vector<std::string> told;
+  for (const Message& message : std::get<ChatPrompt>(request.prompt).messages) {
+    std::string one = message.role + ":" + message.content;
+    for (const ToolCall& call : message.tool_calls)
+      one += "[" + call.id + " " + call.name + call.arguments_json + "]";
+    if (!message.tool_call_id.empty()) one += "[" + message.tool_call_id + " " + message.tool_name + "]";
+    told.push_back(one);
+  }
+  return told;
+}
+
+TEST(ResponsesParse, InputInEveryForm) {
+  EXPECT_THAT(MessagesOf(R"("input":"hi")"), ElementsAre("user:hi"));
+  EXPECT_THAT(MessagesOf(R"("input":"hi","instructions":"Be brief.")"),
+              ElementsAre("system:Be brief.", "user:hi"));
+  EXPECT_THAT(
+      MessagesOf(
+          R"("input":[{"role":"developer","content":"d"},{"type":"message","role":"user","content":)"
+          R"([{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},{"type":"reasoning","summary":[]},)"
+          R"({"type":"message","role":"assistant","content":[{"type":"output_text","text":"c","annotations":[]}]},)"
+          R"({"type":"function_call","call_id":"c1","name":"f","arguments":"{\"x\": 1}"},)"
+          R"({"type":"function_call_output","call_id":"c1","output":"42"},)"
+          R"({"type":"function_call","call_id":"c2","name":"g"}])"),
+      ElementsAre("system:d", "user:ab", R"(assistant:c[c1 f{"x":1}])", "tool:42[c1 f]",
+                  "assistant:[c2 g{}]"));
+}
+
+TEST(ResponsesParse, FieldsReachTheRequest) {
+  const auto parsed = ParseResponses(With(
+      R"("input":"hi","stream":true,"max_output_tokens":5,"temperature":0.5,"top_p":0.25,"seed":3,"store":true,)"
+      R"("metadata":{"a":"b"},"text":{"format":{"type":"text"}},"tools":[],"tool_choice":"auto","include":[],)"
+      R"("reasoning":{"effort":"none"},"previous_response_id":null,"background":false,"keep_alive":"1s")"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_TRUE(parsed->stream);
+  const Request request = ToRequest(*parsed, {});
+  EXPECT_EQ(request.params.num_predict, 5);
+  EXPECT_EQ(request.params.temperature, 0.5F);
+  EXPECT_EQ(request.params.top_p, 0.25F);
+  EXPECT_EQ(request.params.seed, 3);
+  EXPECT_EQ(request.overflow, Overflow::kRefuse);
+  EXPECT_FALSE(request.shift);
+}
+
+TEST(ResponsesParse, ToolsAndFormatReachTheRequest) {
+  const auto parsed = ParseResponses(With(
+      R"("input":"hi","text":{"format":{"type":"json_schema","name":"n","schema":{"type":"null"},"strict":true}},)"
+      R"("tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true}],)"
+      R"("tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false)"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const Request request = ToRequest(*parsed, {});
+  EXPECT_EQ(request.format->kind, OutputFormat::Kind::kSchema);
+  EXPECT_EQ(request.format->text, R"({"type":"null"})");
+  EXPECT_EQ(request.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(request.forced_tool, "f");
+  EXPECT_TRUE(request.single_tool_call);
+  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools_json,
+            R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},)"
+            R"("strict":true}}])");
+}
+
+TEST(ResponsesParse, ErrorsNameTheField) {
+  struct Case {
+    std::string fields, field;
+    ErrorCode code = ErrorCode::kInvalidArgument;
+  };
+  const std::vector<Case> cases = {
+      {R"("x":1)", "input"},
+      {R"("input":5)", "input"},
+      {R"("input":[])", "input"},
+      {R"("input":[5])", "input[0]"},
+      {R"("input":[{"type":"reasoning"}])", "input"},
+      {R"("input":[{"role":"robot","content":"x"}])", "input[0].role"},
+      {R"("input":[{"role":"user"}])", "input[0].content"},
+      {R"("input":[{"role":"user","content":[{"text":"x"}]}])", "input[0].content[0].type"},
+      {R"("input":[{"type":"function_call","name":"f"}])", "input[0].call_id"},
+      {R"("input":[{"type":"function_call","call_id":"c","name":"f","arguments":"[1]"}])",
+       "input[0].arguments"},
+      {R"("input":[{"type":"function_call_output","call_id":"c"}])", "input[0].output"},
+      {R"("input":"a","max_output_tokens":0)", "max_output_tokens"},
+      {R"("input":"a","text":{"format":{"type":"xml"}})", "text.format.type"},
+      {R"("input":"a","text":{"format":{"type":"json_schema"}})", "text.format.schema"},
+      {R"("input":"a","tools":[{"type":"function"}])", "tools[0].name"},
+      {R"("input":"a","tools":[{"type":"function","name":"f","parameters":5}])", "tools[0].parameters"},
+      {R"("input":"a","tools":[{"type":"web_search"}])", "tools[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","tool_choice":"required")", "tool_choice"},
+      {R"("input":"a","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})",
+       "tool_choice"},
+      {R"("input":"a","tool_choice":{"type":"file_search"})", "tool_choice.type", ErrorCode::kUnsupported},
+      {R"("input":[{"role":"user","content":[{"type":"input_image"}]}])", "input[0].content[0].type",
+       ErrorCode::kUnsupported},
+      {R"("input":[{"type":"item_reference","id":"x"}])", "input[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","previous_response_id":"resp_1")", "previous_response_id", ErrorCode::kUnsupported},
+      {R"("input":"a","conversation":{"id":"x"})", "conversation", ErrorCode::kUnsupported},
+      {R"("input":"a","background":true)", "background", ErrorCode::kUnsupported}};
+  for (const Case& one : cases) {
+    const auto parsed = ParseResponses(With(one.fields));
+    ASSERT_FALSE(parsed) << one.fields;
+    EXPECT_EQ(parsed.error().field, one.field) << one.fields;
+    EXPECT_EQ(parsed.error().code, one.code) << one.fields;
+    EXPECT_EQ(HttpStatus(parsed.error().code), 400);
+  }
+}
+
+// ---- replies ----
+
+ResponseHead Head(bool stream) {
+  return {.id = "resp_1",
+          .message_id = "msg_1",
+          .model = "M",
+          .created = std::chrono::system_clock::time_point(std::chrono::seconds(1785585600)),
+          .stream = stream,
+          .instructions = "",
+          .max_output_tokens = 9,
+          .temperature = 0.5F,
+          .top_p = 1};
+}
+
+std::vector<Event> Story(FinishReason reason) {
+  Finished finished{.reason = reason, .stop_string = {}, .usage = {}};
+  finished.usage.prompt_tokens = 20;
+  finished.usage.cached_tokens = 12;
+  finished.usage.output_tokens = 3;
+  return {PromptReady{20, 12}, TextDelta{"H\"", {}, 1}, TextDelta{"", {}, 1}, TextDelta{"i", {}, 1},
+          finished};
+}
+
+std::string Transcribe(bool stream, const std::vector<Event>& events) {
+  ResponsesEncoder encoder(Head(stream));
+  std::string out;
+  for (const Event& event : events) out += encoder.OnEvent(event);
+  return out;
+}
+
+const std::string kMessage =
+    R"({"id":"msg_1","type":"message","status":"completed","role":"assistant","content":)"
+    R"([{"type":"output_text","text":"H\"i","annotations":[],"logprobs":[]}]})";
+
+TEST(ResponsesReply, Whole) {
+  EXPECT_EQ(
+      Transcribe(false, Story(FinishReason::kStop)),
+      R"({"id":"resp_1","object":"response","created_at":1785585600,"status":"completed","error":null,)"
+      R"("incomplete_details":null,"instructions":null,"max_output_tokens":9,"model":"M","output":[)" +
+          kMessage +
+          R"(],"parallel_tool_calls":true,"previous_response_id":null,"store":false,"temperature":0.5,)"
+          R"("text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":1.0,)"
+          R"("truncation":"disabled","usage":{"input_tokens":20,"input_tokens_details":{"cached_tokens":12},)"
+          R"("output_tokens":3,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":23},"metadata":{}})");
+}
+
+TEST(ResponsesReply, WhatIsCutIsIncomplete) {
+  const json body = json::parse(Transcribe(false, Story(FinishReason::kLength)));
+  EXPECT_EQ(body["status"], "incomplete");
+  EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(body["output"][0]["status"], "incomplete");
+}
+
+struct Sent {
+  std::string name;
+  json data;
+};
+
+std::vector<Sent> EventsOf(const std::string& stream) {
+  std::vector<Sent> events;
+  for (size_t at = 0; at < stream.size();) {
+    const size_t end = stream.find("\n\n", at);
+    const size_t line = stream.find('\n', at);
+    events.push_back(
+        {stream.substr(at + 7, line - at - 7), json::parse(stream.substr(line + 7, end - line - 7))});
+    at = end + 2;
+  }
+  return events;
+}
+
+TEST(ResponsesReply, StreamedEventsComeInOrderAndNumbered) {
+  const auto events = EventsOf(Transcribe(true, Story(FinishReason::kStop)));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < events.size(); ++i) {
+    names.push_back(events[i].name);
+    EXPECT_EQ(events[i].data["type"], events[i].name);
+    EXPECT_EQ(events[i].data["sequence_number"], i);
+  }
+  EXPECT_THAT(names,
+              ElementsAre("response.created", "response.in_progress", "response.output_item.added",
+                          "response.content_part.added", "response.output_text.delta",
+                          "response.output_text.delta", "response.output_text.done",
+                          "response.content_part.done", "response.output_item.done", "response.completed"));
+  EXPECT_EQ(events[0].data["response"]["status"], "in_progress");
+  EXPECT_EQ(events[2].data["item"]["content"], json::array());
+  EXPECT_EQ(events[5].data["delta"], "i");
+  EXPECT_EQ(events[6].data["text"], "H\"i");
+  EXPECT_EQ(events[8].data["item"], json::parse(kMessage));
+  EXPECT_EQ(events[9].data["response"], json::parse(Transcribe(false, Story(FinishReason::kStop))));
+}
+
+TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
+  TextDelta call{""};
+  call.tool_calls = {{"call_1", "f", R"({"a":1})"}, {"call_2", "g", "{}"}};
+  TextDelta thought{"", {}, 4};
+  thought.thinking = "hm";
+  const std::vector<Event> story = {PromptReady{20, 12}, thought, TextDelta{"So", {}, 1}, call,
+                                    Story(FinishReason::kStop).back()};
+  const auto events = EventsOf(Transcribe(true, story));
+  std::vector<std::string> names;
+  for (const Sent& event : events) names.push_back(event.name.substr(event.name.find('.') + 1));
+  EXPECT_THAT(names,
+              ElementsAre("created", "in_progress", "output_item.added", "reasoning_summary_part.added",
+                          "reasoning_summary_text.delta", "reasoning_summary_text.done",
+                          "reasoning_summary_part.done", "output_item.done", "output_item.added",
+                          "content_part.added", "output_text.delta", "output_text.done", "content_part.done",
+                          "output_item.done", "output_item.added", "function_call_arguments.delta",
+                          "function_call_arguments.done", "output_item.done", "output_item.added",
+                          "function_call_arguments.delta", "function_call_arguments.done", "output_item.done",
+                          "completed"));
+  const json response = events.back().data["response"];
+  EXPECT_EQ(response["usage"]["output_tokens_details"]["reasoning_tokens"], 4);
+  const json& output = response["output"];
+  ASSERT_EQ(output.size(), 4U);
+  EXPECT_EQ(output[0]["summary"][0]["text"], "hm");
+  EXPECT_EQ(output[1]["content"][0]["text"], "So");
+  EXPECT_EQ(output[2]["call_id"], "call_1");
+  EXPECT_EQ(output[2]["arguments"], R"({"a":1})");
+  EXPECT_EQ(output[3]["name"], "g");
+  EXPECT_NE(output[2]["id"], output[3]["id"]);
+  EXPECT_EQ(events[17].data["item"], output[2]);
+  EXPECT_EQ(events[14].data["item"]["arguments"], "");
+  EXPECT_EQ(events[15].data["output_index"], 2);
+  EXPECT_EQ(json::parse(Transcribe(false, story)), response);
+}
+
+TEST(ResponsesReply, AnEmptyAnswerIsAnEmptyMessage) {
+  const auto events = EventsOf(Transcribe(true, {PromptReady{20, 12}, Story(FinishReason::kLength).back()}));
+  EXPECT_EQ(events.back().name, "response.incomplete");
+  EXPECT_EQ(events.size(), 8U);
+  EXPECT_EQ(events.back().data["response"]["output"][0]["content"][0]["text"], "");
+}
+
+TEST(ResponsesReply, AFailureIsAnErrorEvent) {
+  const auto events =
+      EventsOf(Transcribe(true, {PromptReady{1, 0}, Failed{{ErrorCode::kRunnerDied, "died", ""}}}));
+  EXPECT_EQ(events.back().name, "error");
+  EXPECT_EQ(events.back().data["message"], "died");
+  EXPECT_EQ(events.back().data["sequence_number"], 2);
+}
+
+}  // namespace
+}  // namespace quire::api::openai

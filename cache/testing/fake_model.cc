@@ -1,0 +1,233 @@
+#include "cache/testing/fake_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace quire::cache {
+namespace {
+
+constexpr size_t kRecordBytes = sizeof(TokenId);
+
+struct KeyRow {
+  int32_t token;
+  int32_t position;
+};
+
+struct ValueRow {
+  int32_t token;
+  int32_t where;  // layer and head
+};
+
+std::byte* Row(const Layout& layout, size_t group, const PageView& page, size_t offset, Position position) {
+  const AttentionGroup& shape = layout.groups[group];
+  return page.base + offset +
+         static_cast<size_t>(position % layout.page_tokens) * ElementBytes(shape.element, shape.head_dim);
+}
+
+const PageView* Find(const Layout& layout, std::span<const PageView> pages, Position position) {
+  if (pages.empty()) return nullptr;
+  const int64_t index = position / layout.page_tokens - pages.front().first / layout.page_tokens;
+  if (index < 0 || index >= static_cast<int64_t>(pages.size())) return nullptr;
+  const PageView* page = &pages[static_cast<size_t>(index)];
+  return position >= page->first && position < page->first + page->tokens ? page : nullptr;
+}
+
+std::string CheckRow(const Layout& layout, std::span<const PageView> pages, size_t group, Position position,
+                     TokenId token) {
+  const PageView* page = Find(layout, pages, position);
+  if (page == nullptr) return fmt::format("group {}: position {} is not visible", group, position);
+  const AttentionGroup& shape = layout.groups[group];
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    for (int32_t head = 0; head < shape.kv_heads; ++head) {
+      KeyRow key;
+      ValueRow value;
+      std::memcpy(&key, Row(layout, group, *page, KeyOffset(layout, group, layer, head), position),
+                  sizeof key);
+      std::memcpy(&value, Row(layout, group, *page, ValueOffset(layout, group, layer, head), position),
+                  sizeof value);
+      if (key.token == token && key.position == position && value.token == token &&
+          value.where == layer * 1000 + head) {
+        continue;
+      }
+      return fmt::format("group {} layer {} head {} position {}: want token {}, key {}@{}, value {}/{}",
+                         group, layer, head, position, token, key.token, key.position, value.token,
+                         value.where);
+    }
+  }
+  return {};
+}
+
+void WriteRow(const Layout& layout, std::span<const PageView> pages, size_t group, Position position,
+              TokenId token) {
+  const PageView* page = Find(layout, pages, position);
+  if (page == nullptr) return;
+  const AttentionGroup& shape = layout.groups[group];
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    for (int32_t head = 0; head < shape.kv_heads; ++head) {
+      const KeyRow key{token, static_cast<int32_t>(position)};
+      const ValueRow value{token, layer * 1000 + head};
+      std::memcpy(Row(layout, group, *page, KeyOffset(layout, group, layer, head), position), &key,
+                  sizeof key);
+      std::memcpy(Row(layout, group, *page, ValueOffset(layout, group, layer, head), position), &value,
+                  sizeof value);
+    }
+  }
+}
+
+// Pages in order, without gaps, from `oldest` to `end`.
+std::string CheckRange(const Layout& layout, std::span<const PageView> pages, size_t group, Position oldest,
+                       Position end) {
+  Position next = oldest;
+  for (const PageView& page : pages) {
+    if (page.first != next || page.tokens <= 0) {
+      return fmt::format("group {}: page shows {} from {}, want {}", group, page.tokens, page.first, next);
+    }
+    next += page.tokens;
+    if (next != end && next % layout.page_tokens != 0) {
+      return fmt::format("group {}: a page ends at {} of {}", group, next, end);
+    }
+  }
+  if (next != end) return fmt::format("group {}: pages end at {}, want {}", group, next, end);
+  return {};
+}
+
+void CopyLayer(const Layout& layout, size_t layer, const std::byte* from, std::byte* to) {
+  const size_t begin = ConvOffset(layout, layer);
+  const size_t end = layer + 1 < layout.recurrent.size() ? ConvOffset(layout, layer + 1) : SlotBytes(layout);
+  std::memcpy(to + begin, from + begin, end - begin);
+}
+
+}  // namespace
+
+AttentionGroup FullGroup() { return {.layers = 2, .kv_heads = 1, .head_dim = 2}; }
+
+AttentionGroup WindowGroup(int32_t window) {
+  return {.layers = 1, .kv_heads = 2, .head_dim = 4, .element = ElementType::kF16, .window = window};
+}
+
+AttentionGroup ChunkGroup(int32_t window) {
+  return {.layers = 1, .kv_heads = 1, .head_dim = 2, .window = window, .chunked = true};
+}
+
+RecurrentLayer ConvLayer() {
+  return {.conv_tail = 2, .conv_dim = 3, .conv_element = ElementType::kBF16, .record_bytes = kRecordBytes};
+}
+
+RecurrentLayer DeltaLayer() {
+  return {.conv_tail = 3,
+          .conv_dim = 2,
+          .delta_heads = 1,
+          .delta_value_dim = 2,
+          .delta_key_dim = 2,
+          .record_bytes = kRecordBytes};
+}
+
+std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens) {
+  const Position offset = view.offset(i);
+  const Position end = offset + view.new_tokens(i);
+  if (end != static_cast<Position>(tokens.size())) {
+    return fmt::format("sequence ends at {}, want {}", end, tokens.size());
+  }
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    const std::span<const PageView> pages = view.Pages(i, g);
+    const Position oldest = OldestVisible(layout.groups[g], offset);
+    if (std::string wrong = CheckRange(layout, pages, g, oldest, end); !wrong.empty()) return wrong;
+    for (Position p = oldest; p < end; ++p) {
+      std::string wrong = CheckRow(layout, pages, g, p, tokens[static_cast<size_t>(p)]);
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return {};
+}
+
+void FoldToken(const Layout& layout, size_t layer, std::byte* slot, TokenId token) {
+  const RecurrentLayer& shape = layout.recurrent[layer];
+  const size_t row = ElementBytes(shape.conv_element, shape.conv_dim);
+  if (shape.conv_tail > 0) {
+    std::byte* conv = slot + ConvOffset(layout, layer);
+    const auto rows = static_cast<size_t>(shape.conv_tail);
+    std::memmove(conv, conv + row, (rows - 1) * row);
+    std::memset(conv + (rows - 1) * row, token & 0xff, row);
+  }
+  std::byte* delta = slot + DeltaOffset(layout, layer);
+  const ptrdiff_t count = ptrdiff_t{1} * shape.delta_heads * shape.delta_value_dim * shape.delta_key_dim;
+  for (ptrdiff_t e = 0; e < count; ++e) {
+    uint32_t bits;
+    std::memcpy(&bits, delta + e * 4, 4);
+    bits = (bits ^ static_cast<uint32_t>(token)) * 2654435761U + static_cast<uint32_t>(e) +
+           static_cast<uint32_t>(layer) * 97U;
+    std::memcpy(delta + e * 4, &bits, 4);
+  }
+}
+
+std::string CheckState(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens) {
+  if (layout.recurrent.empty()) return {};
+  std::vector<std::byte> want(SlotBytes(layout));
+  for (const TokenId token : tokens) {
+    for (size_t layer = 0; layer < layout.recurrent.size(); ++layer)
+      FoldToken(layout, layer, want.data(), token);
+  }
+  const std::byte* slot = view.Slot(i);
+  if (slot == nullptr) return tokens.empty() ? std::string() : "no recurrent state";
+  if (std::memcmp(slot, want.data(), want.size()) != 0)
+    return "recurrent state is not the fold of the tokens";
+  return {};
+}
+
+void RotateFakeKeys(const Layout& layout, const MovedKeys& moved) {
+  const AttentionGroup& shape = layout.groups[moved.group];
+  const size_t row = ElementBytes(shape.element, shape.head_dim);
+  for (int32_t t = 0; t < moved.tokens; ++t) {
+    KeyRow key;
+    std::memcpy(&key, moved.keys + static_cast<size_t>(t) * row, sizeof key);
+    key.position += static_cast<int32_t>(moved.new_first - moved.old_first);
+    std::memcpy(moved.keys + static_cast<size_t>(t) * row, &key, sizeof key);
+  }
+}
+
+void ReplayTokens(const Layout& layout, size_t layer, std::byte* slot, std::span<const std::byte> inputs,
+                  int32_t tokens) {
+  for (int32_t t = 0; t < tokens; ++t) {
+    TokenId token;
+    std::memcpy(&token, inputs.subspan(static_cast<size_t>(t) * kRecordBytes, kRecordBytes).data(),
+                kRecordBytes);
+    FoldToken(layout, layer, slot, token);
+  }
+}
+
+std::string RunStep(const Layout& layout, const StepView& step, std::span<const TokenList> tokens) {
+  for (size_t i = 0; i < step.sequences(); ++i) {
+    const Position offset = step.offset(i);
+    const Position end = offset + step.new_tokens(i);
+    for (size_t g = 0; g < layout.groups.size(); ++g) {
+      for (Position p = offset; p < end; ++p) {
+        WriteRow(layout, step.Pages(i, g), g, p, tokens[i][static_cast<size_t>(p)]);
+      }
+    }
+    std::byte* slot = step.Slot(i);
+    for (size_t layer = 0; layer < layout.recurrent.size(); ++layer) {
+      std::byte* record = step.Record(i, layer);
+      const std::span<const StateCapture> captures = step.Captures(i);
+      auto capture = captures.begin();
+      for (Position p = offset; p < end; ++p) {
+        if (capture != captures.end() && capture->after == p - offset) {
+          CopyLayer(layout, layer, slot, (capture++)->slot);
+        }
+        const TokenId token = tokens[i][static_cast<size_t>(p)];
+        FoldToken(layout, layer, slot, token);
+        if (record != nullptr)
+          std::memcpy(record + static_cast<size_t>(p - offset) * kRecordBytes, &token, kRecordBytes);
+      }
+    }
+  }
+  for (size_t i = 0; i < step.sequences(); ++i) {
+    std::string wrong = CheckVisible(layout, step, i, tokens[i]);
+    if (wrong.empty()) wrong = CheckState(layout, step, i, tokens[i]);
+    if (!wrong.empty()) return fmt::format("sequence {}: {}", i, wrong);
+  }
+  return {};
+}
+
+}  // namespace quire::cache

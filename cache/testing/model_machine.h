@@ -1,0 +1,172 @@
+// Test only. A world of sequences, drafts, snapshots and a store, driven by a stream of choices and compared
+// with Truth after every operation. Random tests and the fuzzer drive the same machine.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cache/snapshot_store.h"
+#include "cache/testing/model_truth.h"
+
+namespace quire::cache {
+
+// Where the machine's decisions come from: a seed, or bytes.
+class Choices {
+ public:
+  explicit Choices(uint64_t seed) : state_(seed * 2 + 1) {}
+  explicit Choices(std::span<const uint8_t> bytes) : bytes_(bytes), from_bytes_(true) {}
+
+  bool done() const { return from_bytes_ && at_ == bytes_.size(); }
+  uint32_t Below(uint32_t bound);  // in [0, bound)
+  bool OneIn(uint32_t n) { return Below(n) == 0; }
+  Position Between(Position low, Position high) {  // inclusive
+    return low + static_cast<Position>(Below(static_cast<uint32_t>(high - low + 1)));
+  }
+
+ private:
+  uint64_t state_ = 1;
+  std::span<const uint8_t> bytes_;
+  size_t at_ = 0;
+  bool from_bytes_ = false;
+};
+
+// Every mix of layer kinds the machine knows.
+size_t MachineMixes();
+std::string MachineMixName(size_t mix);
+
+class Machine {
+ public:
+  Machine(size_t mix, Choices choices);
+
+  // One operation and all checks. Empty, or what was wrong.
+  std::string Step();
+  bool done() const { return choices_.done(); }
+  const char* last_operation() const { return operation_; }
+
+  // How often each outcome was seen, so that a test can tell that it was not idle.
+  struct Coverage {
+    uint64_t appends = 0, out_of_memory = 0, cancels = 0, forks = 0, truncates = 0, refusals = 0,
+             restores = 0, splits = 0, merges = 0, captures = 0, drafts = 0, replays = 0, removals = 0,
+             inserts = 0, hits = 0, evictions = 0, reclaims = 0, imports = 0;
+  };
+  Coverage coverage() const;
+
+ private:
+  // A scheduled capture that was taken; empty if it had no width.
+  struct Passed {
+    Truth truth;
+    Position from;
+    bool empty;
+  };
+  struct Live {
+    explicit Live(const Layout* layout) : truth(layout) {}
+    // What was captured of tokens from `at` on is gone with them.
+    void ForgetCaptures(Position at) {
+      const auto beyond = std::ranges::find_if(
+          captured, [&](const Passed& passed) { return !passed.empty && passed.truth.offset() > at; });
+      if (beyond != captured.end()) capture_from = beyond->from;
+      captured.erase(beyond, captured.end());
+      capture_from = std::min(capture_from, at);
+    }
+    Sequence sequence;
+    Truth truth;                       // without draft tokens
+    std::optional<Speculation> draft;  // on `sequence`, so closed before it
+    bool isolated = false;
+    bool draft_lost = false;  // a cancelled step took the draft's state
+    TokenList drafted;
+    std::vector<Position> scheduled;  // ascending
+    std::vector<Passed> captured;     // since captures were last taken, ascending
+    Position capture_from = 0;
+    Lease lease;
+  };
+  struct Kept {
+    Kept(Snapshot taken, Position begin, Truth is)
+        : snapshot(std::move(taken)), from(begin), truth(std::move(is)) {}
+    Snapshot snapshot;
+    Position from;
+    Truth truth;
+  };
+
+  std::string Act(uint32_t kind);
+  // A step over some sequences; `step` is null where it was rightly refused.
+  struct Batch {
+    std::vector<Live*> chosen;
+    std::vector<int32_t> counts;
+    std::vector<TokenList> tokens;             // all of each sequence, the new ones last
+    std::vector<std::vector<Position>> slots;  // where the step had room for interior captures
+    quire::cache::OwnedStep step;
+  };
+
+  std::string Append();
+  std::string OpenStep(Batch& batch);
+  std::string RunOpenStep(Batch& batch);
+  std::string CheckRefusedInside(const Batch& batch);
+  void CloseStep(Batch& batch);
+  void Committed(Live& live, const TokenList& added, std::span<const Position> slots);
+  void Cancelled(Live& live);
+  std::string Fork();
+  std::string Truncate();
+  std::string Take();
+  std::string RestoreSnapshot();
+  std::string SplitSnapshot();
+  std::string MergeSnapshots();
+  std::string ScheduleCapture();
+  std::string TakeCaptures();
+  std::string OpenDraft();
+  std::string CloseDraft();
+  std::string RemoveRange();
+  std::string Insert();
+  std::string RestoreFromStore();
+  std::string ImportSnapshot();
+  void Tune();
+
+  std::string CheckRestored(const Live& live, Position want);
+  std::string CheckProbe(std::string_view key, const TokenList& prompt, const Probed& probed);
+  std::string CheckWorld();
+  std::string CheckLive(Live& live);
+  // What the sequence has now passed of its schedule; `reachable` says where a snapshot could be had.
+  template <class Reachable>
+  void PassCaptures(Live& live, const Reachable& reachable);
+  Live* Pick(bool idle);  // a sequence, without an open draft if `idle`; null when there is none
+  TokenId Token() { return static_cast<TokenId>(choices_.Below(3)); }
+  std::string_view Key() { return choices_.OneIn(4) ? "b" : "a"; }
+
+  static constexpr size_t kMaxLive = 6;
+  static constexpr size_t kMaxKept = 8;
+
+  Choices choices_;
+  Layout layout_;
+  bool lookahead_;
+  std::unique_ptr<HybridCache> cache_;
+  std::unique_ptr<SnapshotStore> store_;
+  std::vector<std::unique_ptr<Live>> live_;
+  std::vector<Kept> kept_;
+  size_t budget_ = 0;
+  const char* operation_ = "";
+  Coverage coverage_;
+};
+
+template <class Reachable>
+void Machine::PassCaptures(Live& live, const Reachable& reachable) {
+  const Position end = live.truth.offset();
+  for (const Position at : live.scheduled) {
+    if (at > end) break;
+    const bool empty = at == live.capture_from;
+    if (!empty && !reachable(at)) continue;
+    Truth passed(&layout_);
+    passed.tokens.assign(live.truth.tokens.begin(), live.truth.tokens.begin() + at);
+    passed.exact_until = at <= live.truth.exact_until ? INT64_MAX : live.truth.exact_until;
+    live.captured.push_back({std::move(passed), std::exchange(live.capture_from, at), empty});
+  }
+  std::erase_if(live.scheduled, [&](Position at) { return at <= end; });
+}
+
+}  // namespace quire::cache

@@ -1,0 +1,124 @@
+// For the kernel tests: random weights of every type.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "runner/kernels/matmul.h"
+#include "runner/kernels/testing/instruction_sets.h"
+#include "runner/weights/block_formats.h"
+
+namespace quire::runner::kernels::test {
+
+// Where a block type keeps its float16 numbers; every other byte of a block may hold anything.
+inline std::vector<size_t> HalfOffsets(weights::DataType type) {
+  switch (type) {
+    case weights::DataType::kQ4_1:
+    case weights::DataType::kQ5_1:
+    case weights::DataType::kQ4_K:
+    case weights::DataType::kQ5_K:
+      return {0, 2};
+    case weights::DataType::kQ2_K:
+      return {80, 82};
+    case weights::DataType::kQ3_K:
+      return {108};
+    case weights::DataType::kQ6_K:
+      return {208};
+    case weights::DataType::kMXFP4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+inline constexpr auto kTypes = [] {
+  std::array<weights::DataType, weights::kBlockFormats.size()> types{};
+  for (size_t i = 0; i < types.size(); ++i) types[i] = weights::kBlockFormats[i].type;
+  return types;
+}();
+
+// A random matrix as it would lie in a file, at an odd address, with the values its bytes stand for.
+class TestMatrix {
+ public:
+  TestMatrix(weights::DataType type, int64_t out, int64_t in, uint32_t seed) : random_(seed) {
+    bytes_.push_back(std::byte{0});  // everything behind it is misaligned for any type but int8
+    for (int64_t row = 0; row < out; ++row) AppendRow(type, in);
+    view_ = {bytes_.data() + 1, type, out, in};
+  }
+
+  const Matrix& view() const { return view_; }
+  double at(int64_t row, int64_t column) const {
+    return values_[static_cast<size_t>(row * view_.in + column)];
+  }
+
+ private:
+  template <class T>
+  void Append(const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), from, from + sizeof(T));
+  }
+  // A float16 of about [-2, 2), subnormal now and then.
+  uint16_t RandomF16() {
+    const uint32_t exponent = random_.Below(8) == 0 ? 0 : 8 + random_.Below(8);
+    return static_cast<uint16_t>(random_.Below(2) << 15 | exponent << 10 | random_.Below(1024));
+  }
+  uint16_t RandomBF16() {
+    return static_cast<uint16_t>(random_.Below(2) << 15 | (120 + random_.Below(8)) << 7 | random_.Below(128));
+  }
+  // Any block type: random bytes, and numbers where numbers must be. What they stand for is Dequantize's
+  // affair, which has tests of its own.
+  void AppendBlocks(weights::DataType type, int64_t in) {
+    const weights::BlockFormat& format = weights::FormatOf(type);
+    const size_t begin = bytes_.size();
+    for (int64_t block = 0; block < in / format.elements; ++block) {
+      const size_t at = bytes_.size();
+      for (int i = 0; i < format.bytes; ++i) bytes_.push_back(static_cast<std::byte>(random_.Below(256)));
+      for (const size_t offset : HalfOffsets(type)) {
+        const uint16_t bits = RandomF16();
+        std::memcpy(bytes_.data() + at + offset, &bits, sizeof(bits));
+      }
+      if (type == weights::DataType::kMXFP4) bytes_[at] = static_cast<std::byte>(120 + random_.Below(8));
+    }
+    std::vector<float> widened(static_cast<size_t>(in));
+    weights::Dequantize(type, bytes_.data() + begin, in, widened.data());
+    values_.insert(values_.end(), widened.begin(), widened.end());
+  }
+  void AppendRow(weights::DataType type, int64_t in) {
+    if (weights::BlockElements(type) != 1 && type != weights::DataType::kQ8_0) return AppendBlocks(type, in);
+    double scale = 0;
+    for (int64_t i = 0; i < in; ++i) {
+      if (type == weights::DataType::kF32) {
+        const float value = random_.Float();
+        Append(value);
+        values_.push_back(value);
+      } else if (type == weights::DataType::kF16) {
+        const uint16_t bits = RandomF16();
+        Append(bits);
+        values_.push_back(WidenF16(bits));
+      } else if (type == weights::DataType::kBF16) {
+        const uint16_t bits = RandomBF16();
+        Append(bits);
+        values_.push_back(WidenBF16(bits));
+      } else {
+        if (i % 32 == 0) {
+          const uint16_t bits = RandomF16();
+          Append(bits);
+          scale = WidenF16(bits);
+        }
+        const auto quant = static_cast<int8_t>(random_.Below(256));
+        Append(quant);
+        values_.push_back(scale * quant);
+      }
+    }
+  }
+
+  Random random_;
+  std::vector<std::byte> bytes_;
+  std::vector<double> values_;
+  Matrix view_;
+};
+
+}  // namespace quire::runner::kernels::test

@@ -1,0 +1,90 @@
+#include "server/http/access.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "api/base/ascii.h"
+
+namespace quire::server {
+
+// What a key uses now.
+struct AccessControl::Use {
+  int32_t running = 0;
+  double allowance = 0;  // requests that may start now; refilled with time up to a minute's worth
+  std::optional<Time> refilled;
+};
+
+AccessControl::Place::Place(std::shared_ptr<Use> use) : use_(std::move(use)) { ++use_->running; }
+
+AccessControl::Place& AccessControl::Place::operator=(Place&& other) noexcept {
+  std::swap(use_, other.use_);
+  return *this;
+}
+
+AccessControl::Place::~Place() {
+  if (use_) --use_->running;
+}
+
+namespace {
+
+std::unexpected<AccessControl::Refusal> Refuse(int status, std::string message,
+                                               std::chrono::seconds retry_after = std::chrono::seconds(0)) {
+  return std::unexpected<AccessControl::Refusal>({status, std::move(message), retry_after});
+}
+
+// "Bearer KEY", in any case.
+std::string_view BearerOf(std::string_view field) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (api::AsciiLower(field.substr(0, kScheme.size())) != kScheme) return {};
+  field.remove_prefix(kScheme.size());
+  return field.substr(std::min(field.find_first_not_of(' '), field.size()));
+}
+
+}  // namespace
+
+const ApiKey* AccessControl::KeyOf(const HttpRequest& request) const {
+  if (const std::string* field = request.Find("authorization")) {
+    if (const ApiKey* key = keys_.Find(BearerOf(*field))) return key;
+  }
+  const std::string* field = request.Find("x-api-key");
+  return field != nullptr ? keys_.Find(*field) : nullptr;
+}
+
+std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Admit(
+    const HttpRequest& request, Access needed, bool counted, Time now) {
+  if (needed == Access::kOpen || keys_.empty()) return Admitted{};
+  const ApiKey* key = KeyOf(request);
+  if (key == nullptr)
+    return Refuse(401, "a valid API key is needed (Authorization: Bearer KEY, or x-api-key: KEY)");
+  if (needed == Access::kAdmin && key->role != Role::kAdmin) {
+    return Refuse(403, "this needs an API key with the role admin");
+  }
+  const KeyLimits& limits = key->limits;
+  if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
+    return Admitted{.name = key->name, .weight = limits.weight, .place = {}};
+
+  std::shared_ptr<Use>& use = uses_[key->name];
+  if (!use) use = std::make_shared<Use>();
+  if (limits.parallel > 0 && use->running >= limits.parallel) {
+    return Refuse(429, "this API key has as many requests running as it may have", std::chrono::seconds(1));
+  }
+  if (limits.per_minute > 0) {
+    const double rate = limits.per_minute / 60.0;  // a second
+    const double most = limits.per_minute;
+    const double passed = use->refilled ? std::chrono::duration<double>(now - *use->refilled).count() : 60.0;
+    use->allowance = std::min(most, use->allowance + passed * rate);
+    use->refilled = now;
+    if (use->allowance < 1) {
+      const auto wait = static_cast<int64_t>(std::ceil((1 - use->allowance) / rate));
+      return Refuse(429, "this API key has made as many requests as it may in a minute",
+                    std::chrono::seconds(wait));
+    }
+    use->allowance -= 1;
+  }
+  return Admitted{.name = key->name, .weight = limits.weight, .place = Place(use)};
+}
+
+}  // namespace quire::server

@@ -1,0 +1,64 @@
+// Who may do what, decided before a request's body is read: the key that it presents, the route's need and
+// the key's limits. I/O thread only.
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "server/http/api_keys.h"
+#include "server/http/message.h"
+
+namespace quire::server {
+
+// What a route asks of its clients, once there are keys. Without keys every route is open.
+enum class Access : uint8_t { kOpen, kInference, kAdmin };
+
+class AccessControl {
+ private:
+  struct Use;
+
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // A place among a key's parallel requests, given back with it. Movable.
+  class Place {
+   public:
+    Place() = default;
+    explicit Place(std::shared_ptr<Use> use);
+    Place(Place&& other) noexcept = default;
+    Place& operator=(Place&& other) noexcept;
+    ~Place();
+
+   private:
+    std::shared_ptr<Use> use_;
+  };
+  struct Admitted {
+    std::string name;  // of the key; empty where none is needed
+    int32_t weight = 1;
+    Place place;
+  };
+  struct Refusal {
+    int status = 401;  // 401 no key or a wrong one, 403 not for its role, 429 beyond its limits
+    std::string message;
+    std::chrono::seconds retry_after{0};
+  };
+
+  // From now on; requests that run keep their places.
+  void Replace(KeyRing keys) { keys_ = std::move(keys); }
+  bool required() const { return !keys_.empty(); }
+
+  // The key is "Authorization: Bearer KEY" or "x-api-key: KEY"; when both are there, one of them is enough.
+  // `counted`: the request is one of those that limits are about.
+  std::expected<Admitted, Refusal> Admit(const HttpRequest& request, Access needed, bool counted, Time now);
+
+ private:
+  const ApiKey* KeyOf(const HttpRequest& request) const;
+
+  KeyRing keys_;
+  std::map<std::string, std::shared_ptr<Use>> uses_;  // by key name, of keys with limits
+};
+
+}  // namespace quire::server

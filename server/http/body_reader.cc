@@ -1,0 +1,66 @@
+#include "server/http/body_reader.h"
+
+#include <chrono>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+// The body of a request that is refused is read and dropped up to this size to keep the connection.
+constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
+// A body that takes longer than the body timeout must have come at least this fast on the whole.
+constexpr uint64_t kBodyBytesPerSecondMin = 16 << 10;
+
+}  // namespace
+
+Awaitable<bool> BodyReader::More() {
+  if (!start_) {
+    start_ = Connection::Clock::now();
+    if (parser_.request().expects_continue) {
+      const bool sent = co_await connection_.Write("HTTP/1.1 100 Continue\r\n\r\n");
+      if (!sent) co_return false;
+    }
+  }
+  const std::string& body = parser_.request().body;
+  const size_t before = body.size();
+  while (!parser_.done() && body.size() == before) {
+    const auto used = parser_.Feed(connection_.input());
+    if (!used) {
+      failure_ = used.error();
+      co_return false;
+    }
+    connection_.Consume(*used);
+    if (*used > 0) continue;
+    const auto earned =
+        std::chrono::milliseconds((taken_bytes_ + body.size()) * 1000 / kBodyBytesPerSecondMin);
+    connection_.ArmRead(*start_ + limits_.body_timeout + earned);
+    const Connection::ReadResult got = co_await connection_.Read();
+    if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
+    if (got != Connection::ReadResult::kData) co_return false;
+  }
+  connection_.Disarm();
+  co_return true;
+}
+
+Awaitable<std::optional<std::string>> BodyReader::Next() {
+  std::string& body = parser_.request().body;
+  if (body.empty() && !parser_.done()) {
+    const bool came = co_await More();
+    if (!came) co_return std::nullopt;
+  }
+  taken_bytes_ += body.size();
+  co_return std::exchange(body, {});
+}
+
+Awaitable<bool> BodyReader::Drop() {
+  const bool unasked = parser_.request().expects_continue && !start_;
+  if (failure_ || unasked || parser_.chunked() || parser_.content_length() > kDroppedBodyBytesMax)
+    co_return false;
+  while (!parser_.done()) {
+    const auto piece = co_await Next();
+    if (!piece) co_return false;
+  }
+  co_return true;
+}
+
+}  // namespace quire::server

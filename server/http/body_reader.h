@@ -1,0 +1,45 @@
+// Reads one request's body off its connection as it comes, within the time that its bytes earn. I/O thread
+// only; lives as long as the request.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <optional>
+#include <string>
+
+#include "server/http/awaitable.h"
+#include "server/http/connection.h"
+#include "server/http/parser.h"
+#include "server/http/transport.h"
+
+namespace quire::server {
+
+class BodyReader {
+ public:
+  // All references outlive the reader.
+  BodyReader(Connection& connection, HttpParser& parser, const TransportLimits& limits)
+      : connection_(connection), parser_(parser), limits_(limits) {}
+
+  // The whole body was read; also when there is none.
+  bool done() const { return parser_.done(); }
+  // Why the body cannot be had, once More() or Next() said so.
+  const std::optional<ParseFailure>& failure() const { return failure_; }
+
+  // Waits for more of the body and appends it to the request's. A client that asked first (Expect) is told to
+  // send it. True: some came, or all is there. False: failure(), or the client is gone when there is none.
+  Awaitable<bool> More();
+  // The next piece, taken out of the request; empty at the end. Nothing: as More() when false.
+  Awaitable<std::optional<std::string>> Next();
+  // Reads a small body away, so that the connection can go on. False: it cannot.
+  Awaitable<bool> Drop();
+
+ private:
+  Connection& connection_;
+  HttpParser& parser_;
+  const TransportLimits& limits_;
+  std::optional<Connection::Clock::time_point> start_;
+  uint64_t taken_bytes_ = 0;  // given out by Next()
+  std::optional<ParseFailure> failure_;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,166 @@
+#include "server/http/connection.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstring>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+// Input kept for later requests while one is being answered.
+constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
+// What a closing connection still swallows so that its last answer is not lost to a reset.
+constexpr size_t kLingerBytesMax = size_t{4} << 20;
+constexpr std::chrono::seconds kLingerTime(2);
+
+std::string UnixPeerName(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return "unix";
+  return fmt::format("unix:{}", peer.uid);
+}
+
+std::string PeerName(Connection::Socket& socket) {
+  error_code ec;
+  const auto endpoint = socket.remote_endpoint(ec);
+  if (ec) return "unknown";
+  if (endpoint.protocol().family() == AF_UNIX) return UnixPeerName(socket.native_handle());
+  tcp::endpoint peer;
+  if (endpoint.size() > peer.capacity()) return "unknown";
+  peer.resize(endpoint.size());
+  std::memcpy(peer.data(), endpoint.data(), endpoint.size());
+  const bool v6 = peer.address().is_v6();
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", peer.address().to_string(), v6 ? "]" : "", peer.port());
+}
+
+}  // namespace
+
+Connection::Connection(Socket socket, std::chrono::nanoseconds write_timeout)
+    : socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      write_timeout_(write_timeout),
+      peer_(PeerName(socket_)) {
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
+}
+
+Connection::~Connection() = default;
+
+Awaitable<bool> Connection::SecureWith(const TlsContext& context, Clock::time_point deadline) {
+  tls_ = std::make_unique<TlsStream>(socket_, context);
+  Arm(deadline);
+  const bool done = co_await tls_->Handshake();
+  Disarm();
+  if (!done) gone_ = true;
+  co_return done;
+}
+
+Awaitable<IoResult> Connection::ReadSome() {
+  if (tls_) co_return co_await tls_->ReadSome(scratch_.data(), scratch_.size());
+  const auto [ec, bytes] = co_await socket_.async_read_some(asio::buffer(scratch_), kTuple);
+  co_return IoResult{ec, bytes};
+}
+
+Awaitable<IoResult> Connection::WriteSome(std::string_view bytes) {
+  if (tls_) co_return co_await tls_->WriteSome(bytes);
+  const auto [ec, sent] = co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
+  co_return IoResult{ec, sent};
+}
+
+void Connection::Arm(Clock::time_point deadline) {
+  timed_out_ = false;
+  armed_ = true;
+  timer_.expires_at(deadline);
+  timer_.async_wait([weak = weak_from_this()](error_code ec) {
+    if (ec) return;
+    if (const auto self = weak.lock()) self->OnDeadline();
+  });
+}
+
+void Connection::Disarm() {
+  armed_ = false;
+  timer_.cancel();
+}
+
+// A handler already queued when the deadline moved finds the timer's expiry ahead of it.
+void Connection::OnDeadline() {
+  if (!armed_ || timer_.expiry() > Clock::now()) return;
+  timed_out_ = true;
+  error_code ignored;
+  socket_.cancel(ignored);
+}
+
+Awaitable<Connection::ReadResult> Connection::Read() {
+  const auto [ec, bytes] = co_await ReadSome();
+  input_.append(scratch_.data(), bytes);
+  if (!ec) co_return ReadResult::kData;
+  if (ec == asio::error::operation_aborted) co_return timed_out_ ? ReadResult::kTimeout : ReadResult::kFailed;
+  gone_ = true;
+  co_return ec == asio::error::eof ? ReadResult::kEnd : ReadResult::kFailed;
+}
+
+Awaitable<bool> Connection::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    Arm(Clock::now() + write_timeout_);
+    const auto [ec, sent] = co_await WriteSome(bytes);
+    Disarm();
+    if (ec) {
+      gone_ = true;
+      co_return false;
+    }
+    bytes.remove_prefix(sent);
+  }
+  co_return true;
+}
+
+Awaitable<void> Connection::WatchForDisconnect() {
+  while (input_.size() < kReadAheadBytesMax) {
+    const ReadResult got = co_await Read();
+    if (got != ReadResult::kData) co_return;
+  }
+  // A client that sends on and on without waiting for answers is not read any further; only a reset is
+  // noticed.
+  const auto [ec] = co_await socket_.async_wait(Socket::wait_error, kTuple);
+  if (!ec) gone_ = true;
+}
+
+Awaitable<void> Connection::CloseGracefully() {
+  if (tls_) {
+    Arm(Clock::now() + kLingerTime);
+    co_await tls_->Shutdown();
+    tls_.reset();
+  }
+  error_code ec;
+  socket_.shutdown(Socket::shutdown_send, ec);
+  if (!ec) {
+    Arm(Clock::now() + kLingerTime);
+    for (size_t dropped = input_.size(); dropped < kLingerBytesMax; dropped += input_.size()) {
+      input_.clear();
+      const ReadResult got = co_await Read();
+      if (got != ReadResult::kData) break;
+    }
+  }
+  Abort();
+}
+
+void Connection::Abort() {
+  gone_ = true;
+  Disarm();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace quire::server

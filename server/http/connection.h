@@ -1,0 +1,80 @@
+// One accepted socket, TCP or Unix, with TLS or without: buffered input, whole writes, one deadline. I/O
+// thread only; at most one read and one write at a time. Held by shared_ptr because the deadline's timer may
+// fire after its session ended.
+#pragma once
+
+#include <array>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/http/awaitable.h"
+#include "server/http/tls.h"
+
+namespace quire::server {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  enum class ReadResult { kData, kEnd, kTimeout, kFailed };
+
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  Connection(Socket socket, std::chrono::nanoseconds write_timeout);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Speaks TLS from now on. False when the handshake failed or was not done by `deadline`. REQUIRES: called
+  // before anything is read or written.
+  Awaitable<bool> SecureWith(const TlsContext& context, Clock::time_point deadline);
+
+  // Bytes that came and were not used yet.
+  std::string_view input() const { return input_; }
+  void Consume(size_t bytes) { input_.erase(0, bytes); }
+
+  // Waits for more input, until the deadline set by ArmRead().
+  Awaitable<ReadResult> Read();
+  void ArmRead(Clock::time_point deadline) { Arm(deadline); }
+  void Disarm();
+
+  // Sends all of it. False when the peer is gone or took nothing for the write timeout; the connection is
+  // then of no further use.
+  Awaitable<bool> Write(std::string_view bytes);
+
+  // Ends when the client has gone away (EOF or reset). What it sends meanwhile stays in input(), up to a
+  // bound, for the next request. Cancellation ends it without a verdict.
+  Awaitable<void> WatchForDisconnect();
+  bool gone() const { return gone_; }  // also after Abort()
+
+  // Closes so that the peer still reads what was sent: half-closes, then drops input for a bounded while.
+  Awaitable<void> CloseGracefully();
+  // Closes at once; pending reads and writes end with an error.
+  void Abort();
+
+  // "127.0.0.1:40000", "unix:1000" (the peer's user)
+  const std::string& peer() const { return peer_; }
+
+ private:
+  void Arm(Clock::time_point deadline);
+  void OnDeadline();
+  Awaitable<IoResult> ReadSome();
+  Awaitable<IoResult> WriteSome(std::string_view bytes);
+
+  Socket socket_;
+  std::unique_ptr<TlsStream> tls_;  // uses socket_
+  boost::asio::steady_timer timer_;
+  std::chrono::nanoseconds write_timeout_;
+  std::string input_;
+  std::array<char, 16384> scratch_;  // what a pending read fills
+  std::string peer_;
+  bool armed_ = false;
+  bool timed_out_ = false;
+  bool gone_ = false;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,44 @@
+// One request and its answer, as a handler sees them. I/O thread only.
+//
+// A handler answers with exactly one Send(), or with Stream() any number of times and one EndStream(). Every
+// call waits until the bytes are with the kernel, so a slow reader holds its handler, and only its handler,
+// up. Once the client is gone the calls return false and, on watched routes, the handler is cancelled: what
+// it awaits throws operation_aborted and its locals end whatever they stand for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/http/awaitable.h"
+#include "server/http/message.h"
+#include "server/http/request_log.h"
+
+namespace quire::server {
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  virtual RequestLog& log() = 0;
+  virtual const std::string& id() const = 0;  // the answer's X-Request-Id
+
+  // The next piece of the body, on a route that reads its own (Route::streamed_body_bytes); empty at its end.
+  // Nothing: it cannot be had, and the handler returns without an answer, which is given for it.
+  virtual Awaitable<std::optional<std::string>> ReadBody() = 0;
+
+  virtual Awaitable<bool> Send(HttpResponse response) = 0;
+  // One piece of a stream, sent at once. The first call sends the header too. `bytes` may be empty: header
+  // only.
+  virtual Awaitable<bool> Stream(std::string_view content_type, std::string bytes) = 0;
+  virtual Awaitable<bool> EndStream() = 0;
+  // From now on, whenever the stream was silent for a while, send these bytes between two pieces (an SSE
+  // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.
+  virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
+
+  // Something of the answer has left: its status can no longer change.
+  virtual bool started() const = 0;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,136 @@
+#include "server/http/response_writer.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <ctime>
+#include <iterator>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+bool HasNoBody(int status) { return status == 204 || status == 304; }
+
+}  // namespace
+
+ResponseWriter::ResponseWriter(Connection& connection, const HttpRequest& request, RequestLog& log,
+                               const bool& draining, BodyReader& body,
+                               std::chrono::nanoseconds keep_alive_interval,
+                               const asio::any_io_executor& executor)
+    : connection_(connection),
+      request_(request),
+      log_(log),
+      draining_(draining),
+      body_(body),
+      keep_alive_interval_(keep_alive_interval),
+      silence_(executor),
+      write_done_(executor, Clock::time_point::max()),
+      last_write_(Clock::now()) {}
+
+std::string ResponseWriter::Header(int status, std::string_view content_type,
+                                   const std::vector<HeaderField>& fields) {
+  if (draining_ || !request_.keep_alive) close_ = true;
+  log_.status = status;
+  std::string header = fmt::format(
+      "HTTP/1.{} {} {}\r\nX-Request-Id: {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", request_.minor_version,
+      status, ReasonPhrase(status), log_.id, fmt::gmtime(std::time(nullptr)));
+  const auto out = std::back_inserter(header);
+  if (!content_type.empty()) fmt::format_to(out, "Content-Type: {}\r\n", content_type);
+  for (const HeaderField& field : fields_) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
+  for (const HeaderField& field : fields) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
+  if (close_) header += "Connection: close\r\n";
+  return header;
+}
+
+Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
+  if (!close_ && !body_.done()) {
+    const bool dropped = co_await body_.Drop();
+    if (!dropped) close_ = true;
+  }
+  std::string bytes = Header(response.status, response.content_type, response.headers);
+  if (!HasNoBody(response.status)) {
+    fmt::format_to(std::back_inserter(bytes), "Content-Length: {}\r\n", response.body.size());
+  }
+  bytes += "\r\n";
+  state_ = State::kStreaming;
+  if (request_.method != "HEAD" && !HasNoBody(response.status)) {
+    bytes += response.body;
+    log_.bytes += response.body.size();
+  }
+  const bool sent = co_await WriteAlone(std::move(bytes));
+  if (sent) state_ = State::kComplete;
+  co_return sent;
+}
+
+std::string ResponseWriter::StreamHeader(std::string_view content_type) {
+  if (request_.minor_version == 0) close_ = true;
+  std::string header = Header(200, content_type, {{"Cache-Control", "no-cache"}});
+  if (request_.minor_version > 0) header += "Transfer-Encoding: chunked\r\n";
+  header += "\r\n";
+  state_ = State::kStreaming;
+  return header;
+}
+
+std::string ResponseWriter::Framed(std::string_view bytes) const {
+  if (bytes.empty()) return {};
+  return request_.minor_version == 0 ? std::string(bytes)
+                                     : fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
+}
+
+Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::string bytes) {
+  // The header is made when nothing else is on its way: filling a silence may be what starts the stream.
+  while (writing_) co_await write_done_.async_wait(kTuple);
+  std::string out;
+  if (state_ == State::kNothing) out = StreamHeader(content_type);
+  out += Framed(bytes);
+  log_.bytes += bytes.size();
+  co_return co_await WriteAlone(std::move(out));
+}
+
+Awaitable<bool> ResponseWriter::EndStream() {
+  keep_alive_type_.clear();
+  std::string last;
+  if (request_.minor_version > 0) last = "0\r\n\r\n";
+  const bool sent = co_await WriteAlone(std::move(last));
+  if (sent) state_ = State::kComplete;
+  co_return sent;
+}
+
+Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes) {
+  while (writing_) co_await write_done_.async_wait(kTuple);
+  writing_ = true;
+  const bool sent = co_await connection_.Write(bytes);
+  writing_ = false;
+  last_write_ = Clock::now();
+  write_done_.cancel();
+  co_return sent;
+}
+
+void ResponseWriter::KeepAlive(std::string_view content_type, std::string_view bytes) {
+  keep_alive_type_ = content_type;
+  keep_alive_bytes_ = bytes;
+  last_write_ = Clock::now();
+}
+
+Awaitable<void> ResponseWriter::FillSilence() {
+  for (;;) {
+    silence_.expires_at(
+        std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
+    co_await silence_.async_wait(kTuple);
+    const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
+    if (keep_alive_type_.empty() || nothing_to_send) continue;
+    if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;
+    const bool taken = co_await Stream(keep_alive_type_, keep_alive_bytes_);
+    if (!taken) co_return;
+  }
+}
+
+}  // namespace quire::server

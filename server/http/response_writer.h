@@ -1,0 +1,70 @@
+// Writes one answer to a connection: plain or as a stream, with the framing the request's version and method
+// ask for. I/O thread only; lives as long as its request.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/body_reader.h"
+#include "server/http/connection.h"
+#include "server/http/exchange.h"
+
+namespace quire::server {
+
+class ResponseWriter : public Exchange {
+ public:
+  // `draining` is read when the header is made. All references outlive the writer.
+  ResponseWriter(Connection& connection, const HttpRequest& request, RequestLog& log, const bool& draining,
+                 BodyReader& body, std::chrono::nanoseconds keep_alive_interval,
+                 const boost::asio::any_io_executor& executor);
+
+  const HttpRequest& request() const override { return request_; }
+  RequestLog& log() override { return log_; }
+  const std::string& id() const override { return log_.id; }
+  Awaitable<std::optional<std::string>> ReadBody() override { return body_.Next(); }
+  // What the client still sends of its body is read away first, or the connection closed after the answer.
+  Awaitable<bool> Send(HttpResponse response) override;
+  Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
+  Awaitable<bool> EndStream() override;
+  void KeepAlive(std::string_view content_type, std::string_view bytes) override;
+  bool started() const override { return state_ != State::kNothing; }
+
+  // Runs beside the handler until cancelled and fills silences; see Exchange::KeepAlive.
+  Awaitable<void> FillSilence();
+
+  void AddField(HeaderField field) { fields_.push_back(std::move(field)); }
+  void CloseAfterwards() { close_ = true; }
+  bool complete() const { return state_ == State::kComplete; }
+  // Whether another request may follow on the connection; known once complete.
+  bool reusable() const { return complete() && !close_; }
+
+ private:
+  enum class State { kNothing, kStreaming, kComplete };
+
+  std::string Header(int status, std::string_view content_type, const std::vector<HeaderField>& fields);
+  std::string StreamHeader(std::string_view content_type);
+  std::string Framed(std::string_view bytes) const;
+  Awaitable<bool> WriteAlone(std::string bytes);
+
+  Connection& connection_;
+  const HttpRequest& request_;
+  RequestLog& log_;
+  const bool& draining_;
+  BodyReader& body_;
+  std::vector<HeaderField> fields_;
+  State state_ = State::kNothing;
+  bool close_ = false;
+
+  std::chrono::nanoseconds keep_alive_interval_;
+  std::string keep_alive_type_;  // empty: silence is not filled
+  std::string keep_alive_bytes_;
+  boost::asio::steady_timer silence_;
+  boost::asio::steady_timer write_done_;  // never expires; cancelled when a write ends
+  std::chrono::steady_clock::time_point last_write_;
+  bool writing_ = false;
+};
+
+}  // namespace quire::server

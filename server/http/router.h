@@ -1,0 +1,49 @@
+// Which handler serves a method and a path.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/access.h"
+#include "server/http/awaitable.h"
+#include "server/http/exchange.h"
+
+namespace quire::server {
+
+using Handler = std::function<Awaitable<void>(Exchange&)>;
+
+struct Route {
+  std::string method;
+  std::string path;  // "/api/tags"; one that ends in '/' matches every longer path ("/v1/models/" and an id)
+  Handler handler;
+  // The handler may take long: it is cancelled when the client goes away.
+  bool watched = false;
+  // Above 0: the handler reads the body itself, of at most this many bytes (Exchange::ReadBody). Not with
+  // `watched`.
+  uint64_t streamed_body_bytes = 0;
+  Access access = Access::kInference;
+};
+
+struct RouteMatch {
+  enum class Kind { kFound, kNotFound, kMethodNotAllowed, kRedirect };
+  Kind kind = Kind::kNotFound;
+  const Route* route = nullptr;  // kFound; lives as long as the router
+  std::string allow = {};        // kMethodNotAllowed: "GET, HEAD, OPTIONS"
+};
+
+class Router {
+ public:
+  void Add(Route route) { routes_.push_back(std::move(route)); }
+
+  // HEAD is served by a route of its own, else by the GET route. A known path with one more '/' is a
+  // redirect. OPTIONS without a route of its own is kMethodNotAllowed with the list that answers it.
+  RouteMatch Match(std::string_view method, std::string_view path) const;
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,251 @@
+#include "server/http/server.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstring>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr std::chrono::milliseconds kAcceptPause(100);  // after a failed accept (out of file descriptors)
+constexpr std::string_view kBusy =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\n"
+    "Connection: close\r\nContent-Length: 32\r\n\r\n{\"error\":\"too many connections\"}";
+
+void RefuseBusy(Connection::Socket& socket, Security security) {
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  if (security == Security::kPlain) socket.write_some(asio::buffer(kBusy.data(), kBusy.size()), ignored);
+  socket.shutdown(Connection::Socket::shutdown_send, ignored);
+  socket.close(ignored);
+}
+
+std::unexpected<api::Error> CannotListen(const std::string& where, const std::string& why) {
+  return api::Fail(api::ErrorCode::kUnavailable, fmt::format("cannot listen on {}: {}", where, why));
+}
+
+// Removes the socket that a daemon which is gone left at `path`. Nothing, or why the path cannot be used.
+std::optional<std::string> ClearUnixPath(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
+  if (!S_ISSOCK(status.st_mode)) return "something that is no socket is in the way";
+  asio::io_context io;
+  asio::local::stream_protocol::socket probe(io);
+  error_code ec;
+  probe.connect(asio::local::stream_protocol::endpoint(path.string()), ec);
+  if (!ec) return "another program listens on it";
+  ::unlink(path.c_str());
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string Describe(const tcp::endpoint& endpoint) {
+  const bool v6 = endpoint.address().is_v6();
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", endpoint.address().to_string(), v6 ? "]" : "",
+                     endpoint.port());
+}
+
+api::Result<std::optional<tcp::endpoint>> ListeningAddress(int listening_fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  const bool known = ::getsockname(listening_fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  if (known && address.ss_family == AF_UNIX) return std::nullopt;
+  if (!known || (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
+    return api::Fail(api::ErrorCode::kUnavailable, "the inherited socket is neither TCP nor Unix");
+  }
+  tcp::endpoint endpoint;
+  endpoint.resize(length);
+  std::memcpy(endpoint.data(), &address, length);
+  return endpoint;
+}
+
+HttpServer::HttpServer(asio::any_io_executor executor, Transport transport)
+    : executor_(std::move(executor)), transport_(std::move(transport)), session_ended_(executor_) {}
+
+HttpServer::~HttpServer() = default;
+
+api::Result<tcp::endpoint> HttpServer::Listen(const tcp::endpoint& endpoint, Security security) {
+  auto acceptor = std::make_shared<Acceptor>(executor_);
+  error_code ec;
+  acceptor->open(endpoint.protocol(), ec);
+  if (!ec) acceptor->set_option(tcp::acceptor::reuse_address(true), ec);
+  if (!ec) acceptor->bind(endpoint, ec);
+  if (!ec) acceptor->listen(asio::socket_base::max_listen_connections, ec);
+  if (ec) {
+    const std::string reason =
+        ec == asio::error::address_in_use ? "the port is in use by another program" : ec.message();
+    return CannotListen(Describe(endpoint), reason);
+  }
+  const auto bound = ListeningAddress(acceptor->native_handle());
+  if (!bound) return std::unexpected(bound.error());
+  Start(std::move(acceptor), {(*bound)->address(), security});
+  return **bound;
+}
+
+api::Result<void> HttpServer::ListenUnix(const std::filesystem::path& path) {
+  if (const auto obstacle = ClearUnixPath(path)) return CannotListen(path.string(), *obstacle);
+  auto acceptor = std::make_shared<Acceptor>(executor_);
+  error_code ec;
+  const asio::local::stream_protocol::endpoint endpoint(path.string());
+  const mode_t before = ::umask(0117);  // the socket has its mode from its first moment on
+  acceptor->open(endpoint.protocol(), ec);
+  if (!ec) acceptor->bind(endpoint, ec);
+  ::umask(before);
+  if (!ec) acceptor->listen(asio::socket_base::max_listen_connections, ec);
+  if (ec) return CannotListen(path.string(), ec.message());
+  unix_paths_.push_back(path);
+  Start(std::move(acceptor), {});
+  return {};
+}
+
+api::Result<void> HttpServer::Adopt(int listening_fd, Security security) {
+  const auto bound = ListeningAddress(listening_fd);
+  if (!bound) return std::unexpected(bound.error());
+  auto acceptor = std::make_shared<Acceptor>(executor_);
+  error_code ec;
+  const asio::generic::stream_protocol protocol(*bound ? (*bound)->protocol().family() : AF_UNIX, 0);
+  acceptor->assign(protocol, listening_fd, ec);
+  if (ec) return api::Fail(api::ErrorCode::kUnavailable, "cannot use the inherited socket: " + ec.message());
+  Start(std::move(acceptor), *bound ? Door{(*bound)->address(), security} : Door{});
+  return {};
+}
+
+void HttpServer::SetLimits(const TransportLimits& limits) {
+  transport_.limits = limits;
+  uint64_t& bodies = transport_.limits.buffered_bodies_bytes;
+  bodies = std::max(bodies, transport_.buffered_bodies_bytes);
+}
+
+void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, Door door) {
+  acceptors_.push_back(acceptor);
+  asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(door)), asio::detached);
+}
+
+// Makes room by closing the connection that has waited longest without a whole request: connections opened
+// only to be held cannot keep others out.
+bool HttpServer::MakeRoom() {
+  if (sessions() < transport_.limits.connections) return true;
+  if (!handshakes_.empty()) {
+    handshakes_.front()->Abort();
+    return true;
+  }
+  Session* oldest = nullptr;
+  for (Session* session : sessions_) {
+    if (session->waiting() && (oldest == nullptr || session->waiting_since() < oldest->waiting_since())) {
+      oldest = session;
+    }
+  }
+  if (oldest == nullptr) return false;
+  oldest->Abort();
+  return true;
+}
+
+Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, Door door) {
+  asio::steady_timer pause(executor_);
+  while (acceptor->is_open()) {
+    auto [ec, socket] = co_await acceptor->async_accept(kTuple);
+    if (ec == asio::error::operation_aborted) co_return;
+    if (ec) {
+      if (ec != asio::error::connection_aborted) {
+        spdlog::warn("accept failed: {}", ec.message());
+        pause.expires_after(kAcceptPause);
+        co_await pause.async_wait(kTuple);
+      }
+    } else if (!MakeRoom()) {
+      RefuseBusy(socket, door.security);
+    } else {
+      asio::co_spawn(executor_, RunSession(std::move(socket), door), asio::detached);
+    }
+  }
+}
+
+Awaitable<void> HttpServer::RunSession(Connection::Socket socket, Door door) {
+  auto connection = std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
+  bool usable = true;
+  if (door.security == Security::kTls) {
+    const auto place = handshakes_.insert(handshakes_.end(), connection);
+    const auto deadline = std::chrono::steady_clock::now() + transport_.limits.header_timeout;
+    usable = tls_.has_value();
+    if (usable) usable = co_await connection->SecureWith(*tls_, deadline);
+    handshakes_.erase(place);
+  }
+  if (usable) {
+    co_await Serve(std::move(connection), std::move(door));
+  } else {
+    connection->Abort();
+  }
+  session_ended_.cancel();
+}
+
+Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, Door door) {
+  Session session(transport_, std::move(connection), std::move(door.bound));
+  const auto place = sessions_.insert(sessions_.end(), &session);
+  try {
+    co_await session.Run();
+  } catch (const std::exception& error) {
+    spdlog::error("connection failed: {}", error.what());
+  }
+  sessions_.erase(place);
+}
+
+void HttpServer::StopAccepting() {
+  transport_.draining = true;
+  for (const auto& acceptor : acceptors_) {
+    error_code ignored;
+    acceptor->close(ignored);
+  }
+  acceptors_.clear();
+  for (const auto& path : std::exchange(unix_paths_, {})) ::unlink(path.c_str());
+}
+
+void HttpServer::CloseWaiting() {
+  for (const auto& connection : handshakes_) connection->Abort();
+  for (Session* session : sessions_) {
+    if (session->waiting()) session->Abort();
+  }
+}
+
+void HttpServer::AbortAll() {
+  for (const auto& connection : handshakes_) connection->Abort();
+  for (Session* session : sessions_) session->Abort();
+}
+
+size_t HttpServer::waiting() const {
+  const auto waiting =
+      std::ranges::count_if(sessions_, [](const Session* session) { return session->waiting(); });
+  return static_cast<size_t>(waiting) + handshakes_.size();
+}
+
+void HttpServer::ForEachRequest(const std::function<void(const RequestLog&)>& visit) const {
+  for (const Session* session : sessions_) {
+    if (const RequestLog* log = session->answering()) visit(*log);
+  }
+}
+
+Awaitable<bool> HttpServer::WaitForSessions(std::chrono::steady_clock::time_point deadline) {
+  while (sessions() > 0 && std::chrono::steady_clock::now() < deadline) {
+    session_ended_.expires_at(deadline);
+    co_await session_ended_.async_wait(kTuple);
+  }
+  co_return sessions() == 0;
+}
+
+}  // namespace quire::server

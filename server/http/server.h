@@ -1,0 +1,97 @@
+// Listens, accepts and keeps the sessions. I/O thread only.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/base/error.h"
+#include "server/http/session.h"
+#include "server/http/tls.h"
+#include "server/http/transport.h"
+
+namespace quire::server {
+
+// "127.0.0.1:11434", "[::1]:11434"
+std::string Describe(const boost::asio::ip::tcp::endpoint& endpoint);
+// Where an inherited socket listens; nothing for a Unix socket. Errors: it is neither that nor a TCP socket.
+api::Result<std::optional<boost::asio::ip::tcp::endpoint>> ListeningAddress(int listening_fd);
+
+enum class Security : uint8_t { kPlain, kTls };
+
+class HttpServer {
+ public:
+  HttpServer(boost::asio::any_io_executor executor, Transport transport);
+  // All sessions have ended: see WaitForSessions().
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Binds and starts to accept. The error names the address and the reason. Port 0 takes any free one.
+  api::Result<boost::asio::ip::tcp::endpoint> Listen(const boost::asio::ip::tcp::endpoint& endpoint,
+                                                     Security security = Security::kPlain);
+  // Listens on a Unix socket for its owner and group (mode 0660). One that a daemon left behind is replaced;
+  // one that a daemon still answers, or anything else of that name, is an error.
+  api::Result<void> ListenUnix(const std::filesystem::path& path);
+  // Takes a listening TCP or Unix socket over (socket activation).
+  api::Result<void> Adopt(int listening_fd, Security security = Security::kPlain);
+
+  // What connections of kTls listeners that come from now on are shown. REQUIRES: set before the first of
+  // them.
+  void SetTls(TlsContext context) { tls_ = std::move(context); }
+  // From the next request on.
+  void SetKeys(KeyRing keys) { transport_.access.Replace(std::move(keys)); }
+  void SetOrigins(OriginPolicy origins) { transport_.origins = std::move(origins); }
+  // From the next connection on. Not smaller than what bodies hold now.
+  void SetLimits(const TransportLimits& limits);
+
+  // Closes the listeners; answers from now on close their connections.
+  void StopAccepting();
+  bool draining() const { return transport_.draining; }
+  // Closes connections that are answering nothing.
+  void CloseWaiting();
+  // Closes every connection; handlers on watched routes are cancelled.
+  void AbortAll();
+  // Calls with what is known so far of every request that is being answered.
+  void ForEachRequest(const std::function<void(const RequestLog&)>& visit) const;
+  // True when no connection is left, false at the deadline.
+  Awaitable<bool> WaitForSessions(std::chrono::steady_clock::time_point deadline);
+  // Connections that are answering nothing.
+  size_t waiting() const;
+  size_t sessions() const { return sessions_.size() + handshakes_.size(); }
+
+ private:
+  using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
+  struct Door {
+    std::optional<boost::asio::ip::address> bound;  // nothing: a Unix socket
+    Security security = Security::kPlain;
+  };
+
+  void Start(std::shared_ptr<Acceptor> acceptor, Door door);
+  Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, Door door);
+  Awaitable<void> RunSession(Connection::Socket socket, Door door);
+  Awaitable<void> Serve(std::shared_ptr<Connection> connection, Door door);
+  bool MakeRoom();
+
+  boost::asio::any_io_executor executor_;
+  Transport transport_;
+  std::optional<TlsContext> tls_;
+  std::vector<std::shared_ptr<Acceptor>> acceptors_;
+  std::list<Session*> sessions_;
+  std::list<std::shared_ptr<Connection>>
+      handshakes_;                                 // TLS connections that are not sessions yet, oldest first
+  std::vector<std::filesystem::path> unix_paths_;  // of sockets made here
+  boost::asio::steady_timer session_ended_;        // cancelled whenever a session ends
+};
+
+}  // namespace quire::server

@@ -1,0 +1,98 @@
+#include "server/http/tls.h"
+
+#include <fmt/format.h>
+#include <openssl/ssl.h>
+
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <string>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+using boost::system::error_code;
+using Socket = asio::generic::stream_protocol::socket;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+// HTTP/1.1 is all that is spoken; a client that offers other protocols only is not stopped for it.
+int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_length, const unsigned char* offered,
+                   unsigned int offered_length, void*) {
+  static constexpr std::array<unsigned char, 9> kHttp = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
+  unsigned char* chosen = nullptr;
+  const int found =
+      SSL_select_next_proto(&chosen, out_length, kHttp.data(), kHttp.size(), offered, offered_length);
+  if (found != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_NOACK;
+  *out = chosen;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+}  // namespace
+
+struct TlsContext::Inside {
+  ssl::context context{ssl::context::tls_server};
+};
+
+struct TlsStream::Inside {
+  std::shared_ptr<TlsContext::Inside> context;
+  ssl::stream<Socket&> stream;
+};
+
+api::Result<TlsContext> TlsContext::Load(const std::filesystem::path& certificate,
+                                         const std::filesystem::path& private_key) {
+  auto inside = std::make_shared<Inside>();
+  error_code ec;
+  const auto fail = [&ec](const std::string& what) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: {}", what, ec.message()));
+  };
+  inside->context.set_options(ssl::context::default_workarounds | ssl::context::no_compression, ec);
+  SSL_CTX* native = inside->context.native_handle();
+  SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
+  SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_alpn_select_cb(native, ChooseProtocol, nullptr);
+  inside->context.use_certificate_chain_file(certificate.string(), ec);
+  if (ec) return fail("the certificate " + certificate.string());
+  inside->context.use_private_key_file(private_key.string(), ssl::context::pem, ec);
+  if (ec) return fail("the private key " + private_key.string());
+  if (SSL_CTX_check_private_key(native) != 1) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("the private key {} is not the one of the certificate {}",
+                                 private_key.string(), certificate.string()));
+  }
+  return TlsContext(std::move(inside));
+}
+
+TlsStream::TlsStream(Socket& socket, const TlsContext& context)
+    : inside_(new Inside{context.inside_, ssl::stream<Socket&>(socket, context.inside_->context)}) {}
+
+TlsStream::~TlsStream() = default;
+
+Awaitable<bool> TlsStream::Handshake() {
+  const auto [ec] = co_await inside_->stream.async_handshake(ssl::stream_base::server, kTuple);
+  co_return !ec;
+}
+
+Awaitable<IoResult> TlsStream::ReadSome(char* out, size_t capacity) {
+  auto [ec, bytes] = co_await inside_->stream.async_read_some(asio::buffer(out, capacity), kTuple);
+  if (ec == ssl::error::stream_truncated) ec = asio::error::eof;
+  co_return IoResult{ec, bytes};
+}
+
+Awaitable<IoResult> TlsStream::WriteSome(std::string_view bytes) {
+  const auto [ec, sent] =
+      co_await inside_->stream.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
+  co_return IoResult{ec, sent};
+}
+
+Awaitable<void> TlsStream::Shutdown() { co_await inside_->stream.async_shutdown(kTuple); }
+
+}  // namespace quire::server

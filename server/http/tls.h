@@ -1,0 +1,58 @@
+// TLS on a connection: the certificate that the server shows, and one encrypted stream. OpenSSL stays behind
+// it.
+#pragma once
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/system/error_code.hpp>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "api/base/error.h"
+#include "server/http/awaitable.h"
+
+namespace quire::server {
+
+struct IoResult {
+  boost::system::error_code error;
+  size_t bytes = 0;
+};
+
+// A certificate chain with its private key, TLS 1.2 or later. Cheap to copy; streams keep what they use.
+class TlsContext {
+ public:
+  // Both files are PEM. The error names the file that is at fault, or says that the two do not belong
+  // together.
+  static api::Result<TlsContext> Load(const std::filesystem::path& certificate,
+                                      const std::filesystem::path& private_key);
+
+ private:
+  friend class TlsStream;
+  struct Inside;
+  explicit TlsContext(std::shared_ptr<Inside> inside) : inside_(std::move(inside)) {}
+  std::shared_ptr<Inside> inside_;
+};
+
+// I/O thread only; one read and one write at a time. Cancelling the socket cancels them.
+class TlsStream {
+ public:
+  // The socket outlives the stream.
+  TlsStream(boost::asio::generic::stream_protocol::socket& socket, const TlsContext& context);
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
+  ~TlsStream();
+
+  Awaitable<bool> Handshake();
+  // A peer that ends without saying so has ended all the same: eof.
+  Awaitable<IoResult> ReadSome(char* out, size_t capacity);
+  Awaitable<IoResult> WriteSome(std::string_view bytes);
+  // Tells the peer that nothing follows and waits for it to say the same.
+  Awaitable<void> Shutdown();
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace quire::server

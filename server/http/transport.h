@@ -1,0 +1,45 @@
+// What every session of a server shares: limits, rules, routes, and the bytes that bodies hold together.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "server/http/access.h"
+#include "server/http/origin_check.h"
+#include "server/http/parser.h"
+#include "server/http/request_log.h"
+#include "server/http/router.h"
+
+namespace quire::server {
+
+struct TransportLimits {
+  ParserLimits parser = {};
+  uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
+  size_t connections = 1024;
+  std::chrono::nanoseconds idle_timeout = std::chrono::seconds(120);  // no byte of a next request
+  std::chrono::nanoseconds header_timeout =
+      std::chrono::seconds(30);  // from the first byte of a header to its last
+  std::chrono::nanoseconds body_timeout =
+      std::chrono::seconds(30);  // for a body; a large one gets more, by its bytes
+  std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);  // a reader that takes nothing at all
+  std::chrono::nanoseconds keep_alive_interval =
+      std::chrono::seconds(10);  // silence between two SSE comments
+};
+
+struct Transport {
+  TransportLimits limits;
+  Router router;
+  OriginPolicy origins;
+  // The body of an error found before a handler ran, in the shape of the path's dialect.
+  std::function<HttpResponse(const HttpRequest&, int status, std::string message)> error_response;
+  // Told of every request once it is answered; by default its line goes to the log.
+  std::function<void(const RequestLog&)> on_request = LogRequest;
+  AccessControl access = {};
+
+  bool draining = false;               // answers carry "Connection: close"
+  uint64_t buffered_bodies_bytes = 0;  // held now
+};
+
+}  // namespace quire::server

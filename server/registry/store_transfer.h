@@ -1,0 +1,38 @@
+// What a transfer from or to a registry needs of a store of models, beside ModelStore. Blocks; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "api/base/error.h"
+#include "api/base/model_name.h"
+#include "server/registry/partial_blob.h"
+#include "server/store/model_store.h"
+
+namespace quire::server {
+
+class StoreTransfer {
+ public:
+  // `root` is the root of a store that was opened.
+  explicit StoreTransfer(std::filesystem::path root) : root_(std::move(root)) {}
+
+  // Takes away partial blobs that nobody has written to for a week.
+  void RemoveOld() const;
+  bool HasBlob(const Layer& layer) const;  // with the layer's size
+  // A blob on its way into the store; nothing when somebody else brings it.
+  api::Result<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
+  // A blob to read. kBadModel when it has not the layer's size.
+  api::Result<FileDescriptor> OpenBlob(const Layer& layer) const;
+  // The manifest of a model as it is stored. kNotFound `model "x" not found`.
+  api::Result<std::string> ReadManifest(const api::ModelName& name) const;
+  // Gives a name to a manifest whose blobs are in the store. kNotFound names one that is not; kBadModel when
+  // the manifest is broken. What only the name's former manifest used stays until its model is deleted.
+  api::Result<void> RegisterManifest(const api::ModelName& name, const std::string& text) const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace quire::server

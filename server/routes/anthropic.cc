@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+
+#include "api/anthropic/messages.h"
+#include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
+
+namespace quire::server {
+namespace {
+
+namespace anthropic = api::anthropic;
+
+std::string NewMessageId() {
+  static std::mt19937_64 random{std::random_device{}()};
+  const auto high = random();
+  return fmt::format("msg_{:016x}{:016x}", high, random());
+}
+
+class MessagesReply : public Reply {
+ public:
+  explicit MessagesReply(const anthropic::MessagesRequest& request)
+      : stream_(request.stream),
+        encoder_({.id = NewMessageId(), .model = request.model, .stream = request.stream}) {}
+
+  bool streams() const override { return stream_; }
+  std::string_view stream_type() const override { return "text/event-stream"; }
+  std::string_view keep_alive() const override { return anthropic::kPing; }
+  std::string OnEvent(const api::Event& event, const Moment&) override { return encoder_.OnEvent(event); }
+
+ private:
+  bool stream_;
+  anthropic::MessagesEncoder encoder_;
+};
+
+class TokenCountReply : public Reply {
+ public:
+  bool streams() const override { return false; }
+  std::string_view stream_type() const override { return {}; }
+  std::string_view keep_alive() const override { return {}; }
+  std::string OnEvent(const api::Event& event, const Moment&) override {
+    const auto* finished = std::get_if<api::Finished>(&event);
+    return finished == nullptr ? std::string() : anthropic::EncodeTokenCount(finished->usage.prompt_tokens);
+  }
+};
+
+enum class Wanted : uint8_t { kAnswer, kTokenCount };
+
+Awaitable<void> Messages(Services& services, Exchange& exchange, Wanted wanted) {
+  const auto parse = wanted == Wanted::kAnswer ? anthropic::ParseMessages : anthropic::ParseCountTokens;
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
+  exchange.log().model = parsed->model;
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  if (!model) co_return;
+  MessagesReply answer(*parsed);
+  TokenCountReply count;
+  const auto keep_alive = parsed->keep_alive;
+  Job job{SpecOf(*model), anthropic::ToRequest(*std::move(parsed), TakeDefaults(*model)), keep_alive};
+  SetTenant(exchange.request(), job.request.client);
+  job.request.prompt_only = wanted == Wanted::kTokenCount;
+  Reply& reply = job.request.prompt_only ? static_cast<Reply&>(count) : answer;
+  co_await Relay(exchange, services.backend, std::move(job), reply);
+}
+
+}  // namespace
+
+void AddAnthropicRoutes(Router& router, Services& services) {
+  const auto answer = [&services](Exchange& exchange) {
+    return Messages(services, exchange, Wanted::kAnswer);
+  };
+  const auto count = [&services](Exchange& exchange) {
+    return Messages(services, exchange, Wanted::kTokenCount);
+  };
+  router.Add({"POST", "/v1/messages", answer, true});
+  router.Add({"POST", "/v1/messages/count_tokens", count, true});
+}
+
+}  // namespace quire::server

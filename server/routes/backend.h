@@ -1,0 +1,57 @@
+// What handlers need of the scheduler; a seam for tests. Contracts: scheduler/dispatcher.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/dispatcher.h"
+#include "server/http/awaitable.h"
+
+namespace quire::server {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+      scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) = 0;
+  virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) = 0;
+  virtual void Unload(const std::string& key) = 0;
+  virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
+  virtual Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
+  virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
+  virtual std::optional<api::Error> Refusal() const = 0;
+};
+
+class DispatcherBackend : public Backend {
+ public:
+  explicit DispatcherBackend(scheduler::Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
+
+  Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+      scheduler::ModelSpec spec, api::Request request,
+      std::optional<scheduler::KeepAlive> keep_alive) override {
+    return dispatcher_.Submit(std::move(spec), std::move(request), keep_alive);
+  }
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) override {
+    return dispatcher_.Load(std::move(spec), keep_alive);
+  }
+  void Unload(const std::string& key) override { dispatcher_.Unload(key); }
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {
+    return dispatcher_.Inspect(std::move(request));
+  }
+  Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override {
+    return dispatcher_.Convert(std::move(request), std::move(kept));
+  }
+  std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
+  std::optional<api::Error> Refusal() const override { return dispatcher_.Refusal(); }
+
+ private:
+  scheduler::Dispatcher& dispatcher_;
+};
+
+}  // namespace quire::server

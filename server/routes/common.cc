@@ -1,0 +1,78 @@
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "server/http/request_log.h"
+#include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
+#include "server/store/sha256.h"
+
+namespace quire::server {
+namespace {
+
+constexpr size_t kLargeBodyBytes = size_t{128} << 10;
+constexpr size_t kLoggedNamesMax = 16;
+
+}  // namespace
+
+void AddRoutes(Router& router, Services& services) {
+  AddNativeRoutes(router, services);
+  AddNativeListRoutes(router, services);
+  AddStoreRoutes(router, services);
+  AddOpenAiRoutes(router, services);
+  AddEmbeddingRoutes(router, services);
+  AddResponsesRoutes(router, services);
+  AddTokenizeRoutes(router, services);
+  AddAnthropicRoutes(router, services);
+  AddHealthRoutes(router, services);
+}
+
+bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
+
+std::string TenantOf(const HttpRequest& request) {
+  if (!request.identity.empty()) return Sha256Of("key:" + request.identity);
+  const std::string* credential = request.Find("authorization");
+  if (credential == nullptr) credential = request.Find("x-api-key");
+  return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
+}
+
+void SetTenant(const HttpRequest& request, api::Client& client) {
+  client.tenant = TenantOf(request);
+  client.weight = request.weight;
+}
+
+void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kLoggedNamesMax); ++i) {
+    list += (i > 0 ? "," : "") + LogValue(names[i]);
+  }
+  spdlog::info("id={} ignored_options={}", exchange.id(), list);
+}
+
+Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
+                                                const std::string& name) {
+  auto model = co_await services.models.Find(name);
+  if (!model) {
+    co_await SendError(exchange, model.error());
+    co_return std::nullopt;
+  }
+  exchange.log().stored_model = model->name.Display();
+  co_return *std::move(model);
+}
+
+Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
+                                                        const std::string& name) {
+  if (const auto refusal = services.backend.Refusal()) {
+    co_await SendError(exchange, *refusal);
+    co_return std::nullopt;
+  }
+  auto model = co_await FindModel(services, exchange, name);
+  co_return model;
+}
+
+api::ModelDefaults TakeDefaults(StoredModel& model) {
+  return {std::move(model.parameters), std::move(model.system), std::move(model.messages)};
+}
+
+}  // namespace quire::server

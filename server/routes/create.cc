@@ -1,0 +1,387 @@
+#include "server/routes/create.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "api/json/fields.h"
+#include "api/json/read.h"
+#include "api/ollama/store.h"
+#include "server/routes/progress_stream.h"
+#include "server/routes/relay.h"
+#include "server/store/model_manifest.h"
+
+namespace quire::server {
+namespace {
+
+namespace ollama = api::ollama;
+
+constexpr const char* kConverted = "model.gguf";
+
+std::string DigestOf(const std::string& blob) { return "sha256:" + blob.substr(blob.find('-') + 1); }
+
+// "5.3M", "8.0B"
+std::string HumanCount(int64_t count) {
+  const auto number = static_cast<double>(count);
+  if (number >= 1e9) return fmt::format("{:.1f}B", number / 1e9);
+  if (number >= 1e6) return fmt::format("{:.1f}M", number / 1e6);
+  if (number >= 1e3) return fmt::format("{:.1f}K", number / 1e3);
+  return fmt::format("{}", count);
+}
+
+api::Result<ModelDetails> DetailsOf(const api::ipc::Inspected& description) {
+  ModelDetails details;
+  const auto info = api::ReadJson(description.model_info_json);
+  if (!info || !info->is_object()) {
+    return api::Fail(api::ErrorCode::kInternal, "the runner's description of the model is no JSON object");
+  }
+  api::FirstError error;
+  api::Fields(*info, "model_info", error).Get("general.architecture", details.family);
+  if (error) return std::unexpected(std::move(*error));
+  details.families = {details.family};
+  details.parameter_size = HumanCount(description.parameters);
+  details.quantization_level = description.quantization;
+  return details;
+}
+
+// Files are named as the client did, not as they lie while they are converted.
+api::Error WithoutFolder(api::Error error, const std::filesystem::path& folder) {
+  const std::string prefix = folder.string() + "/";
+  for (size_t at = error.message.find(prefix); at != std::string::npos; at = error.message.find(prefix)) {
+    error.message.erase(at, prefix.size());
+  }
+  return error;
+}
+
+// What is wrong with a file that the client sent is wrong with its request.
+api::Error AsClientError(api::Error error, std::string field) {
+  if (error.code == api::ErrorCode::kBadModel || error.code == api::ErrorCode::kNotFound) {
+    error.code = api::ErrorCode::kInvalidArgument;
+    error.field = std::move(field);
+  }
+  return error;
+}
+
+class Creation {
+ public:
+  Creation(Services& services, Exchange& exchange, ollama::CreateRequest request)
+      : services_(services), request_(std::move(request)), progress_(exchange, request_.stream) {}
+
+  Awaitable<void> Run() {
+    auto made = co_await Make();
+    if (made) {
+      co_await progress_.Succeed();
+    } else {
+      co_await progress_.Fail(made.error());
+    }
+  }
+
+ private:
+  // Weights on their way into the store.
+  struct Weights {
+    std::string blob;                       // of the store; empty: `staged` holds them as kConverted
+    std::shared_ptr<const Staging> staged;  // may be null when there is a blob
+  };
+
+  Awaitable<api::Result<void>> Make() {
+    auto name = api::ParseModelName(request_.model);
+    if (!name) co_return std::unexpected(std::move(name.error()));
+    model_.name = *std::move(name);
+    auto weights = co_await Begin();
+    if (!weights) co_return std::unexpected(std::move(weights.error()));
+    if (auto changed = Change(); !changed) co_return changed;
+    auto checked = co_await CheckTemplate(PathOf(*weights));
+    if (!checked) co_return checked;
+    auto blob = co_await QuantizeWeights(*std::move(weights));
+    if (!blob) co_return std::unexpected(std::move(blob.error()));
+    model_.weights_blob = *std::move(blob);
+    auto drafted = co_await TakeDraft();
+    if (!drafted) co_return drafted;
+    std::vector<BlobUse> uses;
+    const auto stored = co_await services_.models.Register(model_, uses);
+    if (!stored) co_return std::unexpected(stored.error());
+    for (const BlobUse& use : uses) {
+      co_await progress_.Say(ollama::StatusBody(
+          fmt::format("{} layer {}", use.existed ? "using existing" : "creating new", DigestOf(use.blob))));
+    }
+    co_await progress_.Say(ollama::StatusBody("writing manifest"));
+    co_return api::Result<void>();
+  }
+
+  Awaitable<api::Result<Weights>> Begin() {
+    if (request_.files.empty()) {
+      auto begun = co_await BeginWithModel();
+      co_return begun;
+    }
+    auto begun = co_await BeginWithFiles();
+    co_return begun;
+  }
+
+  Awaitable<api::Result<Weights>> BeginWithModel() {
+    auto base = co_await services_.models.Find(request_.from);
+    if (!base && base.error().code == api::ErrorCode::kNotFound && services_.fetch) {
+      auto fetched = co_await Fetch(base.error());
+      if (!fetched) co_return std::unexpected(std::move(fetched.error()));
+      base = co_await services_.models.Find(request_.from);
+    }
+    if (!base) co_return std::unexpected(std::move(base.error()));
+    model_.details = std::move(base->details);
+    model_.go_template = std::move(base->go_template);
+    model_.system = std::move(base->system);
+    model_.parameters_json = std::move(base->parameters_json);
+    model_.licenses = std::move(base->licenses);
+    model_.messages = std::move(base->messages);
+    model_.other_layers = std::move(base->other_layers);
+    Weights weights{.blob = base->weights.filename().string(), .staged = nullptr};
+    co_return weights;
+  }
+
+  // Pulls the model that the request begins with; `absent` says that the store does not have it.
+  Awaitable<api::Result<void>> Fetch(api::Error absent) {
+    auto name = api::ParseModelName(request_.from);
+    if (!name) co_return std::unexpected(std::move(name.error()));
+    auto fetched = co_await services_.fetch(*std::move(name), progress_);
+    const bool other = fetched || (fetched.error().code != api::ErrorCode::kNotFound &&
+                                   fetched.error().code != api::ErrorCode::kUnavailable);
+    if (other) co_return fetched;
+    absent.message += ", and it cannot be pulled: " + fetched.error().message;
+    co_return std::unexpected(std::move(absent));
+  }
+
+  Awaitable<api::Result<Weights>> BeginWithFiles() {
+    auto weights = co_await Take(request_.files, "files");
+    if (!weights) co_return weights;
+    auto details = co_await Describe(PathOf(*weights), "files");
+    if (!details) co_return std::unexpected(std::move(details.error()));
+    if (!weights->blob.empty()) co_await progress_.Say(ollama::StatusBody("parsing GGUF"));
+    model_.details = *std::move(details);
+    co_return weights;
+  }
+
+  // The draft model of the request, in place of the one that the model began with.
+  Awaitable<api::Result<void>> TakeDraft() {
+    if (request_.draft_files.empty()) co_return api::Result<void>();
+    auto draft = co_await Take(request_.draft_files, "draft_files");
+    if (!draft) co_return std::unexpected(std::move(draft.error()));
+    const auto details = co_await Describe(PathOf(*draft), "draft_files");
+    if (!details) co_return std::unexpected(details.error());
+    auto quantized = co_await Quantized(*std::move(draft), details->quantization_level,
+                                        request_.draft_quantize, "draft_quantize");
+    if (!quantized) co_return std::unexpected(std::move(quantized.error()));
+    auto blob = co_await Keep(*std::move(quantized));
+    if (!blob) co_return std::unexpected(std::move(blob.error()));
+    std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kDraftLayer; });
+    model_.other_layers.push_back({.media_type = std::string(kDraftLayer), .blob = *std::move(blob)});
+    co_return api::Result<void>();
+  }
+
+  // The weights of a field's files: one GGUF as it is; the splits of one, or a directory of safetensors, as
+  // one new file.
+  Awaitable<api::Result<Weights>> Take(const std::vector<ollama::CreateFile>& files, const char* field) {
+    const bool tensors = std::ranges::any_of(files, IsSafetensors);
+    const bool single = files.size() == 1 && !tensors;
+    const auto first = std::ranges::find_if(files, IsFirstSplit);
+    if (!single && !tensors && first == files.end()) {
+      co_return api::Fail(api::ErrorCode::kUnsupported,
+                          "of several GGUF files the first must be NAME-00001-of-0000N.gguf; projectors and "
+                          "other models beside the weights are not supported",
+                          field);
+    }
+    for (const ollama::CreateFile& file : files) {
+      auto there = co_await Check(file, field);
+      if (!there) co_return std::unexpected(std::move(there.error()));
+    }
+    if (single) {
+      Weights weights{.blob = *BlobNameOf(files.front().digest), .staged = nullptr};
+      co_return weights;
+    }
+    // Not before: what the request says wrong has a status of its own.
+    co_await progress_.Say(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
+    auto made = co_await services_.models.MakeStaging();
+    if (!made) co_return std::unexpected(std::move(made.error()));
+    const auto staging = std::make_shared<const Staging>(*std::move(made));
+    for (const ollama::CreateFile& file : files) {
+      auto lent = co_await services_.models.Lend(*BlobNameOf(file.digest), *staging, NameOf(file));
+      if (!lent) {
+        co_return api::Fail(api::ErrorCode::kInvalidArgument,
+                            fmt::format("{}: not a name for a file of its own beside the others", file.path),
+                            field);
+      }
+    }
+    const std::filesystem::path folder = staging->directory().path();
+    api::ipc::ConvertModel request;
+    request.from = tensors ? folder : folder / NameOf(*first);
+    std::string status = tensors ? "converting model" : "merging the files of the model";
+    auto converted = co_await Convert(std::move(request), staging, field, std::move(status), {}, 0);
+    if (!converted) co_return std::unexpected(WithoutFolder(std::move(converted.error()), folder));
+    co_return converted;
+  }
+
+  static std::string NameOf(const ollama::CreateFile& file) {
+    return std::filesystem::path(file.path).filename().string();
+  }
+  static bool IsSafetensors(const ollama::CreateFile& file) { return file.path.ends_with(".safetensors"); }
+  static bool IsFirstSplit(const ollama::CreateFile& file) {
+    return file.path.find("-00001-of-") != std::string::npos;
+  }
+
+  // A file that the store has.
+  Awaitable<api::Result<void>> Check(const ollama::CreateFile& file, const char* field) {
+    const auto blob = BlobNameOf(file.digest);
+    if (!blob) {
+      co_return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", file.digest),
+                          field);
+    }
+    const bool there = co_await services_.models.HasBlob(*blob);
+    if (there) co_return api::Result<void>();
+    co_return api::Fail(api::ErrorCode::kInvalidArgument,
+                        fmt::format("{}: no blob {}; send it first", file.path, file.digest), field);
+  }
+
+  // The template of the request, by a runner: the daemon reads none.
+  Awaitable<api::Result<void>> CheckTemplate(std::filesystem::path weights) {
+    if (request_.go_template.empty()) co_return api::Result<void>();
+    api::ipc::InspectModel request;
+    request.path = std::move(weights);
+    request.go_template = request_.go_template;
+    const auto inspected = co_await services_.backend.Inspect(std::move(request));
+    if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), "template"));
+    if (inspected->template_error.empty()) co_return api::Result<void>();
+    co_return api::Fail(api::ErrorCode::kInvalidArgument, inspected->template_error, "template");
+  }
+
+  // The value is the blob that holds them.
+  Awaitable<api::Result<std::string>> QuantizeWeights(Weights weights) {
+    const std::string level = model_.details.quantization_level;
+    auto quantized = co_await Quantized(std::move(weights), level, request_.quantize, "quantize");
+    if (!quantized) co_return std::unexpected(std::move(quantized.error()));
+    if (!request_.quantize.empty()) model_.details.quantization_level = request_.quantize;
+    auto blob = co_await Keep(*std::move(quantized));
+    co_return blob;
+  }
+
+  // The weights in the type that is wanted; the same when they are.
+  Awaitable<api::Result<Weights>> Quantized(Weights weights, std::string level, std::string wanted,
+                                            const char* field) {
+    if (wanted.empty() || wanted == level) co_return weights;
+    std::string digest = weights.blob.empty() ? std::string() : DigestOf(weights.blob);
+    const int64_t total = co_await SizeOf(weights);
+    api::ipc::ConvertModel request;
+    request.from = PathOf(weights);
+    request.quantization = wanted;
+    std::string status = fmt::format("quantizing {} model to {}", level, wanted);
+    auto converted = co_await Convert(std::move(request), weights.staged, field, std::move(status),
+                                      std::move(digest), total);
+    co_return converted;
+  }
+
+  // A runner writes them into a staging directory: what is not finished leaves nothing. `from` is held until
+  // it is done. Progress is told in `total` bytes; 0 = once.
+  Awaitable<api::Result<Weights>> Convert(api::ipc::ConvertModel request, std::shared_ptr<const Staging> from,
+                                          const char* field, std::string status, std::string digest,
+                                          int64_t total) {
+    auto made = co_await services_.models.MakeStaging();
+    if (!made) co_return std::unexpected(std::move(made.error()));
+    const auto staging = std::make_shared<const Staging>(*std::move(made));
+    request.to = staging->directory().path() / kConverted;
+    using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
+    const auto kept = std::make_shared<const Both>(std::move(from), staging);
+    auto converting = co_await services_.backend.Convert(std::move(request), kept);
+    if (!converting) co_return std::unexpected(std::move(converting.error()));
+    while (true) {
+      const auto fraction = co_await (*converting)->Next();
+      if (!fraction) co_return std::unexpected(AsClientError(fraction.error(), field));
+      const double done = fraction->has_value() ? static_cast<double>(**fraction) : 1.0;
+      const auto completed = static_cast<int64_t>(static_cast<double>(total) * done);
+      if (total > 0) co_await progress_.Say(ollama::StatusBody(status, digest, total, completed));
+      if (!*fraction) break;
+    }
+    converting->reset();
+    Weights weights{.blob = {}, .staged = staging};
+    co_return weights;
+  }
+
+  std::filesystem::path PathOf(const Weights& weights) const {
+    return weights.blob.empty() ? weights.staged->directory().path() / kConverted
+                                : services_.models.BlobPath(weights.blob);
+  }
+
+  Awaitable<int64_t> SizeOf(const Weights& weights) {
+    const std::string blob = weights.blob;
+    if (!blob.empty()) {
+      const int64_t size = co_await services_.models.BlobSize(blob);
+      co_return size;
+    }
+    std::error_code error;
+    const auto size = std::filesystem::file_size(PathOf(weights), error);
+    co_return error ? int64_t{0} : static_cast<int64_t>(size);
+  }
+
+  // As a blob of the store; the value is its name.
+  Awaitable<api::Result<std::string>> Keep(Weights weights) {
+    if (!weights.blob.empty()) co_return std::move(weights.blob);
+    auto blob = co_await services_.models.Adopt(*weights.staged, kConverted);
+    co_return blob;
+  }
+
+  // The details of weights as they are now; `field` is at fault when they are none.
+  Awaitable<api::Result<ModelDetails>> Describe(std::filesystem::path weights, const char* field) {
+    const std::filesystem::path folder = weights.parent_path();
+    api::ipc::InspectModel request;
+    request.path = std::move(weights);
+    const auto inspected = co_await services_.backend.Inspect(std::move(request));
+    if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
+    if (inspected->error)
+      co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));
+    auto details = DetailsOf(*inspected);
+    co_return details;
+  }
+
+  // What the request says over what the model begins with.
+  api::Result<void> Change() {
+    if (!request_.go_template.empty()) {
+      model_.go_template = request_.go_template;
+      model_.details.renderer.clear();  // what is built in would go before it
+    }
+    for (const auto& [said, kept] : {std::pair{&request_.requires_version, &model_.details.requires_version},
+                                     {&request_.renderer, &model_.details.renderer},
+                                     {&request_.parser, &model_.details.parser}}) {
+      if (!said->empty()) *kept = *said;
+    }
+    if (!request_.system.empty()) model_.system = request_.system;
+    if (!request_.messages.empty()) model_.messages = request_.messages;
+    for (const std::string& license : request_.licenses) {
+      if (std::ranges::find(model_.licenses, license) == model_.licenses.end())
+        model_.licenses.push_back(license);
+    }
+    auto parameters = MergeParameters(model_.parameters_json, request_.parameters_json);
+    if (!parameters) return std::unexpected(std::move(parameters.error()));
+    model_.parameters_json = *std::move(parameters);
+    return {};
+  }
+
+  Services& services_;
+  const ollama::CreateRequest request_;
+  ProgressStream progress_;
+  NewModel model_;
+};
+
+}  // namespace
+
+Awaitable<void> Create(Services& services, Exchange& exchange) {
+  auto request = ollama::ParseCreate(exchange.request().body);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  exchange.log().model = request->model;
+  Creation creation(services, exchange, *std::move(request));
+  co_await creation.Run();
+}
+
+}  // namespace quire::server

@@ -1,0 +1,130 @@
+// /api/create through the front door.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "server/store/sha256.h"
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Named;
+using testing::RawResponse;
+using testing::ReadFile;
+using testing::TestDaemon;
+using testing::WriteFile;
+
+std::vector<std::string> Statuses(const RawResponse& response) {
+  std::vector<std::string> statuses;
+  for (size_t at = 0; at < response.body.size();) {
+    const size_t end = response.body.find('\n', at);
+    const json line = json::parse(response.body.substr(at, end - at));
+    statuses.push_back(line.value("status", line.value("error", "")));
+    at = end + 1;
+  }
+  return statuses;
+}
+
+// The store holds a blob of these bytes, and the runner would describe it so.
+std::string GiveBlob(TestDaemon& daemon, const std::string& bytes) {
+  WriteFile(daemon.store().Blob(bytes), bytes);
+  daemon.backend().script.inspected.model_info_json = R"({"general.architecture":"llama"})";
+  daemon.backend().script.inspected.parameters = 1'234'567'890;
+  daemon.backend().script.inspected.quantization = "F16";
+  return "sha256:" + Sha256Of(bytes);
+}
+
+std::string ErrorOf(const RawResponse& response) { return json::parse(response.body).value("error", ""); }
+
+TEST(CreateRoute, FromAModelWithWhatTheRequestSaysOnTop) {
+  TestDaemon daemon;
+  const RawResponse response =
+      daemon.Post("/api/create", R"({"model":"made","from":"Demo","system":"Be a pirate.",
+      "parameters":{"temperature":0.25,"stop":["A","B"]},"license":["L1","L2"],"stream":false,
+      "messages":[{"role":"user","content":"hey"},{"role":"assistant","content":"ahoy"}]})");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, R"({"status":"success"})");
+  const auto store = daemon.store().Open();
+  const auto made = store.Find(Named("made"));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->weights, store.Find(Named("demo"))->weights);
+  EXPECT_EQ(made->system, "Be a pirate.");
+  EXPECT_EQ(made->parameters_json, R"({"top_k":7,"temperature":0.25,"stop":["A","B"]})");
+  EXPECT_THAT(made->licenses, ElementsAre("L1", "L2"));
+  ASSERT_EQ(made->messages.size(), 2u);
+  EXPECT_EQ(made->messages[1].content, "ahoy");
+  EXPECT_EQ(made->details.family, "llama");
+}
+
+TEST(CreateRoute, WhatIsNotSaidStaysAndAgainReplaces) {
+  TestDaemon daemon;
+  daemon.Post("/api/create", R"({"model":"made","from":"demo","license":"L","stream":false})");
+  daemon.Post("/api/create",
+              R"({"model":"MADE","from":"made","system":"New.","license":"L","stream":false})");
+  const auto made = daemon.store().Open().Find(Named("made"));
+  EXPECT_EQ(made->name.Display(), "made:latest");
+  EXPECT_EQ(made->system, "New.");
+  EXPECT_THAT(made->licenses, ElementsAre("L"));
+  EXPECT_EQ(made->messages.size(), 1u);
+  EXPECT_EQ(made->parameters_json, R"({"temperature":0.5,"top_k":7})");
+}
+
+TEST(CreateRoute, StreamsWhatItDoes) {
+  TestDaemon daemon;
+  const RawResponse response = daemon.Post("/api/create", R"({"model":"made","from":"demo","system":"S"})");
+  EXPECT_EQ(response.headers.at("content-type"), "application/x-ndjson");
+  const auto statuses = Statuses(response);
+  ASSERT_GE(statuses.size(), 4u);
+  EXPECT_EQ(statuses[0], "using existing layer sha256:" + Sha256Of("GGUF weights"));
+  EXPECT_EQ(statuses[1], "creating new layer sha256:" + Sha256Of("S"));
+  EXPECT_EQ(statuses[statuses.size() - 2], "writing manifest");
+  EXPECT_EQ(statuses.back(), "success");
+}
+
+TEST(CreateRoute, FromABlob) {
+  TestDaemon daemon;
+  const std::string digest = GiveBlob(daemon, "GGUF sent");
+  const RawResponse response =
+      daemon.Post("/api/create", json{{"model", "sent"}, {"files", {{"x.gguf", digest}}}}.dump());
+  EXPECT_EQ(Statuses(response).front(), "parsing GGUF");
+  EXPECT_EQ(Statuses(response).back(), "success");
+  const auto sent = daemon.store().Open().Find(Named("sent"));
+  ASSERT_TRUE(sent) << sent.error().message;
+  EXPECT_EQ(ReadFile(sent->weights), "GGUF sent");
+  EXPECT_EQ(sent->details.family, "llama");
+  EXPECT_EQ(sent->details.parameter_size, "1.2B");
+  EXPECT_EQ(sent->details.quantization_level, "F16");
+}
+
+TEST(CreateRoute, SaysWhatIsWrong) {
+  TestDaemon daemon;
+  const auto refused = [&daemon](const json& body, int status) {
+    const RawResponse response = daemon.Post("/api/create", body.dump());
+    EXPECT_EQ(response.status, status) << body;
+    return ErrorOf(response);
+  };
+  refused({{"model", "x"}}, 400);
+  refused({{"model", "!!"}, {"from", "demo"}}, 400);
+  EXPECT_EQ(refused({{"model", "x"}, {"from", "nobody"}}, 404), "model \"nobody:latest\" not found");
+  EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a", "sha256:zz"}}}}, 400), HasSubstr("sha256:zz"));
+  const std::string absent = "sha256:" + Sha256Of("absent");
+  EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a.gguf", absent}}}}, 400), HasSubstr(absent));
+  EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a", absent}, {"b", absent}}}}, 400),
+              HasSubstr("several GGUF files"));
+  const std::string digest = GiveBlob(daemon, "no model");
+  daemon.backend().script.inspected.error = api::Error{api::ErrorCode::kBadModel, "not a GGUF file"};
+  for (const bool stream : {false, true}) {  // which has not begun
+    const json body = {{"model", "x"}, {"files", {{"a.gguf", digest}}}, {"stream", stream}};
+    EXPECT_EQ(refused(body, 400), "not a GGUF file");
+  }
+  EXPECT_EQ(daemon.store().Open().Find(Named("x")).error().code, api::ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace quire::server

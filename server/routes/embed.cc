@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "api/openai/embedding.h"
+#include "server/routes/blocking.h"
+#include "server/routes/handlers.h"
+
+namespace quire::server {
+namespace {
+
+// Texts of one request that its runner has at once: enough to fill its batches, few enough to leave the queue
+// to others.
+constexpr size_t kAtOnceMax = 16;
+// A reply of more numbers is written out on the pool.
+constexpr size_t kLargeReplyNumbers = size_t{1} << 16;
+
+using Generations = std::deque<std::unique_ptr<scheduler::Generation>>;
+
+// The runner knows one text only: says which of the request's it was.
+api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i) {
+  const bool about_text = error.field == "input" || error.code == api::ErrorCode::kContextLengthExceeded;
+  if (!about_text) return error;
+  error.field = request.NameOf(i);
+  if (!request.one_text) error.message = fmt::format("{}: {}", error.field, error.message);
+  return error;
+}
+
+void Note(RequestLog& log, const api::Event& event) {
+  const auto* finished = std::get_if<api::Finished>(&event);
+  if (finished == nullptr) return;
+  log.prompt_tokens = log.prompt_tokens.value_or(0) + finished->usage.prompt_tokens;
+  log.cached_tokens = log.cached_tokens.value_or(0) + finished->usage.cached_tokens;
+}
+
+// The end of one text's work.
+Awaitable<api::Result<api::Finished>> Finish(scheduler::Generation& generation, RequestLog& log) {
+  while (true) {
+    api::Event event = co_await generation.Next();
+    Note(log, event);
+    log.runner_pid = generation.runner_pid();
+    if (auto* failed = std::get_if<api::Failed>(&event)) co_return std::unexpected(std::move(failed->error));
+    if (auto* finished = std::get_if<api::Finished>(&event)) co_return std::move(*finished);
+  }
+}
+
+// Destroying the generations, as an error or cancellation does, ends their work.
+Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& exchange,
+                                                  const StoredModel& model,
+                                                  const api::EmbedRequest& request) {
+  api::EmbedResult result;
+  Generations running;
+  api::Client client;
+  SetTenant(exchange.request(), client);
+  const size_t count = request.inputs.size();
+  result.vectors.reserve(count);
+  for (size_t submitted = 0; result.vectors.size() < count;) {
+    while (submitted < count && running.size() < kAtOnceMax) {
+      api::Request one = request.At(submitted++, model.parameters);
+      one.client.tenant = client.tenant;
+      one.client.weight = client.weight;
+      auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
+      if (!placed) co_return std::unexpected(std::move(placed).error());
+      result.load = std::max(result.load, (*placed)->load_duration());
+      running.push_back(*std::move(placed));
+    }
+    auto finished = co_await Finish(*running.front(), exchange.log());
+    if (!finished) co_return std::unexpected(OfInput(finished.error(), request, result.vectors.size()));
+    result.prompt_tokens += finished->usage.prompt_tokens;
+    result.vectors.push_back(std::move(finished->embedding));
+    running.pop_front();
+  }
+  co_return result;
+}
+
+// A request without a text only loads the model.
+Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchange& exchange,
+                                                     const StoredModel& model,
+                                                     const api::EmbedRequest& request) {
+  if (!request.inputs.empty()) {
+    auto result = co_await EmbedAll(services, exchange, model, request);
+    co_return result;
+  }
+  const auto loaded = co_await services.backend.Load(SpecOf(model), request.keep_alive);
+  if (!loaded) co_return std::unexpected(loaded.error());
+  co_return api::EmbedResult{.vectors = {}, .load = *loaded};
+}
+
+Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, const Exchange& exchange,
+                                                api::EmbedDialect dialect) {
+  const std::string& body = exchange.request().body;
+  if (!IsLargeBody(body)) co_return api::ParseEmbed(dialect, body);
+  auto work = [dialect, &body] { return api::ParseEmbed(dialect, body); };
+  auto parsed = co_await RunBlocking(services.models.pool(), std::move(work));
+  co_return parsed;
+}
+
+Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect dialect) {
+  auto request = co_await Parse(services, exchange, dialect);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  exchange.log().model = request->model;
+  LogUnknownOptions(exchange, request->unknown_options);
+  const auto model = co_await services.models.Find(request->model);
+  if (!model) {
+    co_await SendError(exchange, model.error());
+    co_return;
+  }
+  auto result = co_await EmbedOrLoad(services, exchange, *model, *request);
+  if (!result) {
+    co_await SendError(exchange, result.error());
+    co_return;
+  }
+  exchange.log().finish = "embed";
+  result->total = MomentOf(exchange.log(), result->load).total;
+  HttpResponse response;
+  const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
+  if (width * result->vectors.size() > kLargeReplyNumbers) {
+    auto work = [&request, &result] { return api::EncodeEmbed(*request, *result); };
+    response.body = co_await RunBlocking(services.models.pool(), std::move(work));
+  } else {
+    response.body = api::EncodeEmbed(*request, *result);
+  }
+  co_await exchange.Send(std::move(response));
+}
+
+}  // namespace
+
+void AddEmbeddingRoutes(Router& router, Services& services) {
+  const auto add = [&](const char* path, api::EmbedDialect dialect) {
+    router.Add({"POST", path,
+                [&services, dialect](Exchange& exchange) { return Embed(services, exchange, dialect); },
+                true});
+  };
+  add("/api/embed", api::EmbedDialect::kNative);
+  add("/api/embeddings", api::EmbedDialect::kNativeLegacy);
+  add("/v1/embeddings", api::EmbedDialect::kOpenAi);
+}
+
+}  // namespace quire::server

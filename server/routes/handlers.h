@@ -1,0 +1,63 @@
+// The routes of the daemon.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/model_name.h"
+#include "server/http/router.h"
+#include "server/routes/backend.h"
+#include "server/routes/inspector.h"
+#include "server/routes/models.h"
+#include "server/routes/progress_stream.h"
+#include "server/routes/relay.h"
+
+namespace quire::server {
+
+// What handlers work with; all of it outlives the server.
+struct Services {
+  Backend& backend;
+  Models& models;
+  Inspector& inspector;
+  std::function<bool()> draining;
+  // Gets a model from its registry into the store. Empty: there are no registries.
+  std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
+};
+
+// /api/generate, /api/chat
+void AddNativeRoutes(Router& router, Services& services);
+// /api/tags, /api/ps, /api/show, /api/version
+void AddNativeListRoutes(Router& router, Services& services);
+// /api/copy, /api/delete, /api/blobs/{digest}
+void AddStoreRoutes(Router& router, Services& services);
+// /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}
+void AddOpenAiRoutes(Router& router, Services& services);
+// /v1/responses
+void AddResponsesRoutes(Router& router, Services& services);
+// llama.cpp's /tokenize, /detokenize, /apply-template, /props, /slots
+void AddTokenizeRoutes(Router& router, Services& services);
+// /v1/messages, /v1/messages/count_tokens
+void AddAnthropicRoutes(Router& router, Services& services);
+// /api/embed, /api/embeddings, /v1/embeddings
+void AddEmbeddingRoutes(Router& router, Services& services);
+// /, /health, /livez, /readyz
+void AddHealthRoutes(Router& router, Services& services);
+
+// All of them.
+void AddRoutes(Router& router, Services& services);
+
+// Names of options that the request gave and no table knows.
+void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names);
+
+// Who presents which credential, as api::Client has it.
+std::string TenantOf(const HttpRequest& request);
+// Sets the tenant and its weight.
+void SetTenant(const HttpRequest& request, api::Client& client);
+
+// A body parsed here, or on the pool when it is large enough to hold other clients up.
+bool IsLargeBody(const std::string& body);
+
+}  // namespace quire::server

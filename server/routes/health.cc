@@ -1,0 +1,39 @@
+#include <utility>
+
+#include "server/routes/handlers.h"
+
+namespace quire::server {
+namespace {
+
+Awaitable<void> Running(Exchange& exchange) {
+  HttpResponse response{.content_type = "text/plain; charset=utf-8", .body = "Ollama is running"};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Alive(Exchange& exchange) {
+  HttpResponse response{.body = R"({"status":"ok"})"};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Ready(Services& services, Exchange& exchange) {
+  HttpResponse response{.body = R"({"status":"ok"})"};
+  if (services.draining()) {
+    response.status = 503;
+    response.body = R"({"status":"draining"})";
+  }
+  co_await exchange.Send(std::move(response));
+}
+
+}  // namespace
+
+void AddHealthRoutes(Router& router, Services& services) {
+  const auto add = [&router](const char* path, Handler handler) {
+    router.Add({.method = "GET", .path = path, .handler = std::move(handler), .access = Access::kOpen});
+  };
+  add("/", Running);
+  add("/health", Alive);
+  add("/livez", Alive);
+  add("/readyz", [&services](Exchange& exchange) { return Ready(services, exchange); });
+}
+
+}  // namespace quire::server

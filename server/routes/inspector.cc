@@ -1,0 +1,79 @@
+#include "server/routes/inspector.h"
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+constexpr auto kTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
+constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
+
+}  // namespace
+
+// Holds the one place for an inspection; gives it back also when its coroutine is cancelled.
+class Inspector::Busy {
+ public:
+  explicit Busy(Inspector& inspector) : inspector_(inspector) { inspector_.busy_ = true; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  ~Busy() {
+    inspector_.busy_ = false;
+    inspector_.freed_.cancel();
+  }
+
+ private:
+  Inspector& inspector_;
+};
+
+Inspector::Inspector(Backend& backend, boost::asio::any_io_executor executor)
+    : backend_(backend), freed_(std::move(executor), std::chrono::steady_clock::time_point::max()) {}
+
+Inspector::Description Inspector::Kept(const std::string& key) {
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  if (found == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found);
+  return found->description;
+}
+
+Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose) {
+  const std::string key = model.digest + (verbose ? " verbose" : "");
+  const std::filesystem::path weights = model.weights;
+  std::string go_template = model.TemplateInUse();
+  for (;;) {
+    Description kept = Kept(key);
+    if (kept != nullptr) co_return kept;
+    if (!busy_) break;
+    co_await freed_.async_wait(kTuple);
+  }
+  const Busy busy(*this);
+  api::ipc::InspectModel request;
+  request.path = weights;
+  request.verbose = verbose;
+  request.go_template = std::move(go_template);
+  auto inspected = co_await backend_.Inspect(std::move(request));
+  if (!inspected) co_return std::unexpected(std::move(inspected.error()));
+  if (inspected->error) co_return std::unexpected(std::move(*inspected->error));
+  auto description = std::make_shared<const api::ipc::Inspected>(*std::move(inspected));
+  entries_.push_front({key, description});
+  if (entries_.size() > kEntriesMax) entries_.pop_back();
+  co_return Description(std::move(description));
+}
+
+Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model) {
+  const auto found = capabilities_.find(model.digest);
+  if (found != capabilities_.end()) co_return found->second;
+  const std::string digest = model.digest;
+  const auto description = co_await Describe(model, /*verbose=*/false);
+  std::vector<std::string> capabilities =
+      description ? (*description)->capabilities : std::vector<std::string>();
+  if (capabilities.empty()) capabilities.emplace_back("completion");
+  capabilities_[digest] = capabilities;
+  co_return capabilities;
+}
+
+}  // namespace quire::server

@@ -1,0 +1,49 @@
+// Descriptions of model files, kept by digest. I/O thread only.
+//
+// A description costs a short-lived process, so one is made at a time, and the last few are kept.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/http/awaitable.h"
+#include "server/routes/backend.h"
+#include "server/store/model_store.h"
+
+namespace quire::server {
+
+class Inspector {
+ public:
+  using Description = std::shared_ptr<const api::ipc::Inspected>;
+
+  Inspector(Backend& backend, boost::asio::any_io_executor executor);
+
+  // Failures are not kept: the next call tries again.
+  Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose);
+
+  // What the model can do, "completion" at least, also of one that cannot be described. Kept for every digest
+  // that was ever asked for.
+  Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model);
+
+ private:
+  struct Entry {
+    std::string key;
+    Description description;
+  };
+  class Busy;
+
+  Description Kept(const std::string& key);
+
+  Backend& backend_;
+  std::list<Entry> entries_;                                                // last used first
+  std::unordered_map<std::string, std::vector<std::string>> capabilities_;  // by digest
+  boost::asio::steady_timer freed_;  // never expires; cancelled when an inspection ends
+  bool busy_ = false;
+};
+
+}  // namespace quire::server

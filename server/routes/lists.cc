@@ -1,0 +1,132 @@
+#include "api/ollama/lists.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/ollama/chat.h"
+#include "server/routes/handlers.h"
+#include "server/store/model_manifest.h"
+
+namespace quire::server {
+namespace {
+
+namespace ollama = api::ollama;
+
+ollama::ModelDetails DetailsOf(const ModelDetails& details) {
+  return {.format = details.format,
+          .family = details.family,
+          .families = details.families,
+          .parameter_size = details.parameter_size,
+          .quantization_level = details.quantization_level};
+}
+
+Awaitable<void> Tags(Services& services, Exchange& exchange) {
+  auto models = co_await services.models.List();
+  if (!models) {
+    co_await SendError(exchange, models.error());
+    co_return;
+  }
+  std::vector<ollama::TagEntry> entries;
+  for (const StoredModel& model : *models) {
+    auto capabilities = co_await services.inspector.Capabilities(model);
+    entries.push_back({.name = model.name.Display(),
+                       .modified_at = model.modified_at,
+                       .size = model.size,
+                       .digest = model.digest,
+                       .details = DetailsOf(model.details),
+                       .capabilities = std::move(capabilities)});
+  }
+  HttpResponse response{.body = ollama::EncodeTags(entries)};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Ps(Services& services, Exchange& exchange) {
+  // A loaded model may have left the store meanwhile: then what its runner knows has to do.
+  const auto stored = co_await services.models.List();
+  std::vector<ollama::PsEntry> entries;
+  for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
+    ollama::PsEntry entry{.name = loaded.spec.name,
+                          .size = loaded.size_bytes,
+                          .digest = loaded.spec.key,
+                          .details = {},
+                          .expires_at = loaded.expires_at,
+                          .context_length = loaded.num_ctx};
+    entry.details.family = loaded.info.architecture;
+    entry.details.families = {loaded.info.architecture};
+    if (stored) {
+      const auto found = std::ranges::find(*stored, loaded.spec.key, &StoredModel::digest);
+      if (found != stored->end()) entry.details = DetailsOf(found->details);
+    }
+    entries.push_back(std::move(entry));
+  }
+  HttpResponse response{.body = ollama::EncodePs(entries)};
+  co_await exchange.Send(std::move(response));
+}
+
+ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspected& description) {
+  ollama::ShowReply reply;
+  reply.name = model.name.Display();
+  reply.from = model.weights.string();
+  reply.licenses = model.licenses;
+  reply.parameters_json = model.parameters_json;
+  reply.chat_template = model.go_template.empty() ? description.chat_template : model.go_template;
+  reply.template_in_weights = model.go_template.empty();
+  reply.system = model.system;
+  reply.details = DetailsOf(model.details);
+  reply.messages = model.messages;
+  reply.model_info_json = description.model_info_json;
+  reply.tensors_json = description.tensors_json;
+  if (!description.capabilities.empty()) reply.capabilities = description.capabilities;
+  reply.requires_version = model.details.requires_version;
+  reply.renderer = model.details.renderer;
+  reply.parser = model.details.parser;
+  const auto draft = std::ranges::find(model.other_layers, kDraftLayer, &Layer::media_type);
+  if (draft != model.other_layers.end()) reply.draft = (model.weights.parent_path() / draft->blob).string();
+  reply.modified_at = model.modified_at;
+  return reply;
+}
+
+Awaitable<void> Show(Services& services, Exchange& exchange) {
+  const auto request = ollama::ParseShow(exchange.request().body);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  exchange.log().model = request->model;
+  const auto model = co_await services.models.Find(request->model);
+  if (!model) {
+    co_await SendError(exchange, model.error());
+    co_return;
+  }
+  const auto description = co_await services.inspector.Describe(*model, request->verbose);
+  if (!description) {
+    co_await SendError(exchange, description.error());
+    co_return;
+  }
+  ollama::ShowReply reply = ShowReplyOf(*model, **description);
+  if (!request->system.empty()) reply.system = request->system;
+  reply.overrides_json = request->options_json;
+  reply.verbose = request->verbose;
+  // This client looks its models up by the name it finds here.
+  const std::string* agent = exchange.request().Find("user-agent");
+  if (agent != nullptr && agent->starts_with("GitHubCopilotChat/")) reply.basename = request->model;
+  HttpResponse response{.body = ollama::EncodeShow(reply)};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Version(Exchange& exchange) {
+  HttpResponse response{.body = ollama::EncodeVersion(QUIRE_VERSION)};
+  co_await exchange.Send(std::move(response));
+}
+
+}  // namespace
+
+void AddNativeListRoutes(Router& router, Services& services) {
+  router.Add({"GET", "/api/tags", [&services](Exchange& exchange) { return Tags(services, exchange); }});
+  router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }});
+  router.Add(
+      {"POST", "/api/show", [&services](Exchange& exchange) { return Show(services, exchange); }, true});
+  router.Add({"GET", "/api/version", Version});
+}
+
+}  // namespace quire::server

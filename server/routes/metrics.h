@@ -1,0 +1,60 @@
+// What GET /metrics says: counters and histograms fed by every answered request, and gauges of one moment.
+//
+// Nothing here waits for a runner: a scrape reads what the daemon knows. Labels are bounded: models as the
+// store names them, routes as the router does, reasons from fixed lists; never a prompt, an id or a path. I/O
+// thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/ipc/messages.h"
+#include "server/http/request_log.h"
+
+namespace quire::server {
+
+// The daemon at one moment.
+struct MetricsMoment {
+  struct Requests {
+    int running = 0, waiting = 0;
+  };
+  struct Runner {
+    std::string model;
+    int pid = 0;
+    int64_t predicted_bytes = 0;  // weights, caches and all else
+    int32_t threads = 0;          // 0 = not known
+    std::chrono::nanoseconds load_time = {};
+    std::chrono::nanoseconds since_progress = {};
+    int64_t cache_bytes = 0;  // that its caches may hold
+    api::ipc::Beat beat = {};
+  };
+  std::map<std::string, Requests> requests;  // by model
+  std::vector<Runner> runners;
+  std::map<std::string, uint64_t> evictions, restarts;  // since the start, by reason
+  int64_t memory_budget_bytes = 0;                      // of all runners together; 0 = none
+  size_t connections = 0;
+  bool ready = true;
+};
+
+class Metrics {
+ public:
+  // `vllm_names`: the three gauges that routers ask for, under vLLM's names too.
+  explicit Metrics(bool vllm_names);
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+  ~Metrics();
+
+  void Observe(const RequestLog& log, std::chrono::steady_clock::time_point now);
+  // Prometheus' text format 0.0.4.
+  std::string Text(const MetricsMoment& moment) const;
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,180 @@
+// GET /metrics, and what it says after requests.
+#include "server/routes/metrics_route.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RequestLog Answered() {
+  RequestLog log;
+  log.start = std::chrono::steady_clock::time_point(10s);
+  log.route = "/api/chat";
+  log.path = "/api/chat";
+  log.model = "demo";
+  log.stored_model = "demo:latest";
+  log.status = 200;
+  log.queued = 20ms;
+  log.first_token = 200ms;
+  log.prompt_tokens = 100;
+  log.cached_tokens = 60;
+  log.miss = "diverged@60";
+  log.output_tokens = 11;
+  log.prompt_compute = 180ms;
+  log.output_compute = 1s;
+  log.draft = {.rounds = 3, .drafted = 6, .accepted_by_position = {2, 1}, .rollback_ns = 500'000'000};
+  return log;
+}
+
+constexpr auto kEnd = std::chrono::steady_clock::time_point(12s);
+
+TEST(Metrics, CountsAnAnsweredRequest) {
+  Metrics metrics(false);
+  RequestLog log = Answered();
+  const auto token = log.start + 200ms;
+  log.gaps.Note(token, 1);
+  log.gaps.Note(token + 4ms, 1);
+  log.gaps.Note(token + 64ms, 2);  // 30 ms each
+  log.gaps.Note(token + 9s, 0);
+  metrics.Observe(log, kEnd);
+  metrics.Observe(log, kEnd);
+  const std::string text = metrics.Text({});
+  for (const char* line : {
+           "# TYPE quire_requests_total counter",
+           "quire_requests_total{code=\"200\",endpoint=\"/api/chat\",model=\"demo:latest\"} 2",
+           "quire_prompt_tokens_total{model=\"demo:latest\",source=\"computed\"} 80",
+           "quire_prompt_tokens_total{model=\"demo:latest\",source=\"cached\"} 120",
+           "quire_prefix_cache_queries_total{model=\"demo:latest\"} 200",
+           "quire_prefix_cache_hits_total{model=\"demo:latest\"} 120",
+           "quire_prefix_cache_misses_total{model=\"demo:latest\",reason=\"diverged\"} 2",
+           "quire_generation_tokens_total{model=\"demo:latest\"} 22",
+           "quire_spec_draft_tokens_total{model=\"demo:latest\"} 12",
+           "quire_spec_accepted_tokens_total{model=\"demo:latest\"} 6",
+           "quire_spec_accepted_by_position_total{model=\"demo:latest\",position=\"1\"} 4",
+           "quire_spec_accepted_by_position_total{model=\"demo:latest\",position=\"2\"} 2",
+           "quire_spec_rollback_seconds_total{model=\"demo:latest\"} 1",
+           "quire_time_to_first_token_seconds_bucket{model=\"demo:latest\",le=\"0.1\"} 0",
+           "quire_time_to_first_token_seconds_bucket{model=\"demo:latest\",le=\"0.25\"} 2",
+           "quire_request_duration_seconds_sum{model=\"demo:latest\"} 4",
+           "quire_inter_token_latency_seconds_bucket{model=\"demo:latest\",le=\"0.005\"} 2",
+           "quire_inter_token_latency_seconds_bucket{model=\"demo:latest\",le=\"0.025\"} 2",
+           "quire_inter_token_latency_seconds_bucket{model=\"demo:latest\",le=\"0.05\"} 6",
+           "quire_inter_token_latency_seconds_count{model=\"demo:latest\"} 6",
+           "quire_time_per_output_token_seconds_count{model=\"demo:latest\"} 2",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(Metrics, CountsTheRefusedAndTheGone) {
+  Metrics metrics(false);
+  RequestLog refused;
+  refused.path = "/api/chat";
+  refused.route = "/api/chat";
+  for (const int status : {401, 403, 429, 503}) {
+    refused.status = status;
+    metrics.Observe(refused, kEnd);
+  }
+  RequestLog gone = Answered();
+  gone.status = 499;
+  metrics.Observe(gone, kEnd);
+  gone.first_token.reset();
+  metrics.Observe(gone, kEnd);
+  const std::string text = metrics.Text({});
+  for (const char* reason : {"unauthorized", "forbidden", "limit", "unavailable"}) {
+    EXPECT_THAT(text, HasSubstr(std::string("quire_requests_rejected_total{reason=\"") + reason + "\"} 1"));
+  }
+  EXPECT_THAT(text, HasSubstr("quire_requests_cancelled_total{model=\"demo:latest\",stage=\"decode\"} 1"));
+  EXPECT_THAT(text, HasSubstr("quire_requests_cancelled_total{model=\"demo:latest\",stage=\"prefill\"} 1"));
+}
+
+// What a client makes up is no label: neither a path that no route has nor a model that is not there.
+TEST(Metrics, LabelsAreBounded) {
+  Metrics metrics(false);
+  for (int i = 0; i < 100; ++i) {
+    RequestLog log;
+    log.path = "/secret/" + std::to_string(i);
+    log.model = "made-up-" + std::to_string(i);
+    log.id = "req_" + std::to_string(i);
+    log.status = 404;
+    metrics.Observe(log, kEnd);
+  }
+  const std::string text = metrics.Text({});
+  EXPECT_THAT(text, HasSubstr("quire_requests_total{code=\"404\",endpoint=\"other\",model=\"\"} 100"));
+  for (const char* word : {"secret", "made-up", "req_"}) EXPECT_THAT(text, Not(HasSubstr(word)));
+}
+
+TEST(Metrics, TellsOfTheMoment) {
+  const MetricsMoment moment{.requests = {{"demo:latest", {.running = 3, .waiting = 1}}},
+                             .runners = {{.model = "demo:latest",
+                                          .pid = 1,
+                                          .predicted_bytes = 4096,
+                                          .threads = 2,
+                                          .load_time = 1500ms,
+                                          .since_progress = 250ms,
+                                          .cache_bytes = 2000,
+                                          .beat = {.steps = 77,
+                                                   .cache_bytes_used = 500,
+                                                   .prefix_snapshots = 5,
+                                                   .prefix_bytes = 400,
+                                                   .prefix_evictions = 6}}},
+                             .evictions = {{"memory", 2}},
+                             .restarts = {{"killed", 3}},
+                             .memory_budget_bytes = 8192,
+                             .connections = 7,
+                             .ready = false};
+  const std::string text = Metrics(true).Text(moment);
+  for (const char* line : {
+           "quire_requests_running{model=\"demo:latest\"} 3",
+           "quire_requests_waiting{model=\"demo:latest\"} 1",
+           "vllm:num_requests_running{model_name=\"demo:latest\"} 3",
+           "vllm:num_requests_waiting{model_name=\"demo:latest\"} 1",
+           "quire_runner_up{model=\"demo:latest\"} 1",
+           "quire_memory_predicted_bytes{model=\"demo:latest\"} 4096",
+           "quire_cpu_threads{model=\"demo:latest\"} 2",
+           "quire_connections 7",
+           "quire_memory_budget_bytes 8192",
+           "quire_model_load_seconds{model=\"demo:latest\"} 1.5",
+           "quire_runner_last_progress_seconds{model=\"demo:latest\"} 0.25",
+           "# TYPE quire_decode_steps_total counter",
+           "quire_decode_steps_total{model=\"demo:latest\"} 77",
+           "quire_cache_bytes{model=\"demo:latest\",state=\"used\"} 500",
+           "quire_cache_bytes{model=\"demo:latest\",state=\"reserved\"} 2000",
+           "quire_cache_usage_ratio{model=\"demo:latest\"} 0.25",
+           "quire_prefix_snapshots{model=\"demo:latest\",tier=\"memory\"} 5",
+           "quire_prefix_snapshot_bytes{model=\"demo:latest\",tier=\"memory\"} 400",
+           "quire_prefix_snapshot_evictions_total{model=\"demo:latest\",tier=\"memory\"} 6",
+           "quire_model_evictions_total{reason=\"memory\"} 2",
+           "quire_runner_restarts_total{reason=\"killed\"} 3",
+           "quire_ready 0",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(Metrics(false).Text(moment), Not(HasSubstr("vllm:")));
+}
+
+// A scrape while a runner holds a request: it is answered at once, and the request shows as waiting.
+TEST(Metrics, AScrapeDoesNotWaitForRunners) {
+  testing::TestDaemon daemon;
+  daemon.backend().script.hold_submit = true;
+  testing::RawClient held(daemon.port());
+  held.Send(
+      testing::PostBytes("/api/chat", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})"));
+  daemon.backend().holding.get_future().wait();
+  std::string text;
+  daemon.OnIoThread([&] { text = Metrics(false).Text(MomentOf(daemon.server())); });
+  EXPECT_THAT(text, HasSubstr("quire_requests_waiting{model=\"demo:latest\"} 1"));
+  EXPECT_THAT(text, HasSubstr("quire_requests_running{model=\"demo:latest\"} 0"));
+}
+
+}  // namespace
+}  // namespace quire::server

@@ -1,0 +1,99 @@
+#include <optional>
+#include <utility>
+
+#include "api/ollama/chat.h"
+#include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
+
+namespace quire::server {
+namespace {
+
+namespace ollama = api::ollama;
+
+ollama::Timing TimingOf(const Moment& moment) { return {moment.now, moment.total, moment.load}; }
+
+class NativeReply : public Reply {
+ public:
+  NativeReply(ollama::Endpoint endpoint, const ollama::CommonRequest& request)
+      : stream_(request.stream), encoder_(endpoint, request.model, request.stream) {}
+
+  bool streams() const override { return stream_; }
+  std::string_view stream_type() const override { return "application/x-ndjson"; }
+  std::string_view keep_alive() const override { return {}; }  // NDJSON has no comments
+  std::string OnEvent(const api::Event& event, const Moment& moment) override {
+    return encoder_.OnEvent(event, TimingOf(moment));
+  }
+
+ private:
+  bool stream_;
+  ollama::ReplyEncoder encoder_;
+};
+
+bool IsLoadOnly(const ollama::GenerateRequest& request) {
+  return request.prompt.empty() && request.suffix.empty();
+}
+bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.empty(); }
+
+// A request without a prompt loads the model, or unloads it when it asks to be kept for no time.
+Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
+                             StoredModel model, ollama::CommonRequest request) {
+  const bool unload = request.keep_alive == std::chrono::nanoseconds::zero();
+  std::chrono::nanoseconds load{};
+  if (unload) {
+    services.backend.Unload(model.digest);
+  } else {
+    const auto loaded = co_await services.backend.Load(SpecOf(model), request.keep_alive);
+    if (!loaded) {
+      co_await SendError(exchange, loaded.error());
+      co_return;
+    }
+    load = *loaded;
+  }
+  exchange.log().finish = unload ? "unload" : "load";
+  const Moment moment = MomentOf(exchange.log(), load);
+  HttpResponse response{.body = ollama::LoadReply(endpoint, request.model, unload, TimingOf(moment))};
+  co_await exchange.Send(std::move(response));
+}
+
+template <class Parsed>
+Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
+                       api::Result<Parsed> (*parse)(std::string_view)) {
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
+  exchange.log().model = parsed->model;
+  LogUnknownOptions(exchange, parsed->unknown_options);
+  const bool load_only = IsLoadOnly(*parsed);
+  std::optional<StoredModel> model;
+  if (load_only) {
+    model = co_await FindModel(services, exchange, parsed->model);
+  } else {
+    model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  }
+  if (!model) co_return;
+  if (load_only) {
+    co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
+    co_return;
+  }
+  NativeReply reply(endpoint, *parsed);
+  const api::ModelDefaults defaults{std::move(model->parameters), std::move(model->system),
+                                    std::move(model->messages)};
+  const auto keep_alive = parsed->keep_alive;
+  Job job{SpecOf(*model), ollama::ToRequest(*std::move(parsed), defaults), keep_alive};
+  SetTenant(exchange.request(), job.request.client);
+  co_await Relay(exchange, services.backend, std::move(job), reply);
+}
+
+}  // namespace
+
+void AddNativeRoutes(Router& router, Services& services) {
+  const auto generate = [&services](Exchange& exchange) {
+    return Answer(services, exchange, ollama::Endpoint::kGenerate, ollama::ParseGenerate);
+  };
+  const auto chat = [&services](Exchange& exchange) {
+    return Answer(services, exchange, ollama::Endpoint::kChat, ollama::ParseChat);
+  };
+  router.Add({"POST", "/api/generate", generate, true});
+  router.Add({"POST", "/api/chat", chat, true});
+}
+
+}  // namespace quire::server

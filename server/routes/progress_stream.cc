@@ -1,0 +1,44 @@
+#include "server/routes/progress_stream.h"
+
+#include <utility>
+
+#include "api/ollama/chat.h"
+#include "api/ollama/store.h"
+#include "server/routes/error_response.h"
+#include "server/routes/relay.h"
+
+namespace quire::server {
+namespace {
+
+namespace ollama = api::ollama;
+
+constexpr const char* kType = "application/x-ndjson";
+
+}  // namespace
+
+Awaitable<void> ProgressStream::Say(std::string body) {
+  if (stream_) co_await exchange_.Stream(kType, body + "\n");
+}
+
+Awaitable<void> ProgressStream::Succeed() {
+  std::string body = ollama::StatusBody("success");
+  if (!stream_) {
+    HttpResponse response{.body = std::move(body)};
+    co_await exchange_.Send(std::move(response));
+    co_return;
+  }
+  co_await Say(std::move(body));
+  co_await exchange_.EndStream();
+}
+
+Awaitable<void> ProgressStream::Fail(const api::Error& error) {
+  if (!exchange_.started()) {
+    co_await SendError(exchange_, error);
+    co_return;
+  }
+  exchange_.log().error = Name(error.code);
+  co_await exchange_.Stream(kType, ollama::StreamError(error));
+  co_await exchange_.EndStream();
+}
+
+}  // namespace quire::server

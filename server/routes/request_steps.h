@@ -1,0 +1,47 @@
+// What the handlers of a generation do before it is submitted, whatever the dialect.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/base/error.h"
+#include "api/base/prompt.h"
+#include "server/routes/blocking.h"
+#include "server/routes/handlers.h"
+
+namespace quire::server {
+
+// The request's body, read on the pool when it is large enough to hold other clients up. Nothing: it was
+// answered with the error.
+template <class Parsed>
+Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchange,
+                                           api::Result<Parsed> (*parse)(std::string_view)) {
+  const std::string& body = exchange.request().body;
+  api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
+  if (IsLargeBody(body)) {
+    auto work = [parse, &body] { return parse(body); };
+    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
+  } else {
+    parsed = parse(body);
+  }
+  if (!parsed) {
+    co_await SendError(exchange, parsed.error());
+    co_return std::nullopt;
+  }
+  co_return *std::move(parsed);
+}
+
+// The model that a request names. Nothing: the request was answered with the error.
+Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
+                                                const std::string& name);
+
+// The same for a request that wants an answer, which is refused before anything is looked up while no more
+// may wait.
+Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
+                                                        const std::string& name);
+
+// What the model adds to a request; moved out of it.
+api::ModelDefaults TakeDefaults(StoredModel& model);
+
+}  // namespace quire::server

@@ -1,0 +1,141 @@
+// Names and blobs of the store: /api/copy, /api/delete, /api/blobs/{digest}.
+#include "api/ollama/store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/routes/create.h"
+#include "server/routes/handlers.h"
+#include "server/routes/relay.h"
+#include "server/store/model_manifest.h"
+
+namespace quire::server {
+namespace {
+
+namespace ollama = api::ollama;
+
+constexpr std::string_view kBlobPath = "/api/blobs/";
+constexpr uint64_t kBlobBytesMax = uint64_t{1} << 42;
+// What comes in smaller pieces is written together.
+constexpr size_t kWriteBytes = size_t{1} << 20;
+
+HttpResponse Empty(int status) { return {.status = status, .content_type = {}}; }
+
+Awaitable<void> Copy(Services& services, Exchange& exchange) {
+  const auto request = ollama::ParseCopy(exchange.request().body);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  exchange.log().model = request->source;
+  const auto copied = co_await services.models.Copy(request->source, request->destination);
+  if (!copied) {
+    co_await SendError(exchange, copied.error());
+    co_return;
+  }
+  co_await exchange.Send(Empty(200));
+}
+
+Awaitable<void> Delete(Services& services, Exchange& exchange) {
+  const auto name = ollama::ParseDelete(exchange.request().body);
+  if (!name) {
+    co_await SendError(exchange, name.error());
+    co_return;
+  }
+  exchange.log().model = *name;
+  const auto digest = co_await services.models.Delete(*name);
+  if (!digest) {
+    co_await SendError(exchange, digest.error());
+    co_return;
+  }
+  services.backend.Unload(*digest);
+  co_await exchange.Send(Empty(200));
+}
+
+// The blob that the path names, or the error.
+api::Result<std::string> BlobOf(const Exchange& exchange) {
+  const std::string digest = exchange.request().path.substr(kBlobPath.size());
+  const auto blob = BlobNameOf(digest);
+  if (!blob) return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", digest));
+  return *blob;
+}
+
+Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
+  const auto blob = BlobOf(exchange);
+  if (!blob) {
+    co_await SendError(exchange, blob.error());
+    co_return;
+  }
+  const bool there = co_await services.models.HasBlob(*blob);
+  co_await exchange.Send(Empty(there ? 200 : 404));
+}
+
+// The body into the store. False: the client's body could not be had.
+Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, std::string blob) {
+  auto upload = co_await services.models.BeginUpload();
+  if (!upload) co_return std::unexpected(upload.error());
+  std::string gathered;
+  for (bool more = true; more;) {
+    auto piece = co_await exchange.ReadBody();
+    if (!piece) co_return false;
+    more = !piece->empty();
+    gathered += *piece;
+    if (gathered.empty() || (more && gathered.size() < kWriteBytes)) continue;
+    const auto appended = co_await services.models.Append(*upload, std::exchange(gathered, {}));
+    if (!appended) co_return std::unexpected(appended.error());
+  }
+  const auto finished = co_await services.models.FinishUpload(*upload, std::move(blob));
+  if (!finished) co_return std::unexpected(finished.error());
+  co_return true;
+}
+
+Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
+  const auto blob = BlobOf(exchange);
+  if (!blob) {
+    co_await SendError(exchange, blob.error());
+    co_return;
+  }
+  const bool there = co_await services.models.HasBlob(*blob);
+  if (there) {
+    co_await exchange.Send(Empty(200));
+    co_return;
+  }
+  const auto received = co_await Receive(services, exchange, *blob);
+  if (!received) {
+    co_await SendError(exchange, received.error());
+  } else if (*received) {
+    co_await exchange.Send(Empty(201));
+  }
+}
+
+}  // namespace
+
+void AddStoreRoutes(Router& router, Services& services) {
+  router.Add({.method = "POST",
+              .path = "/api/create",
+              .handler = [&services](Exchange& exchange) { return Create(services, exchange); },
+              .watched = true,
+              .access = Access::kAdmin});
+  router.Add({.method = "POST",
+              .path = "/api/copy",
+              .handler = [&services](Exchange& exchange) { return Copy(services, exchange); },
+              .access = Access::kAdmin});
+  router.Add({.method = "DELETE",
+              .path = "/api/delete",
+              .handler = [&services](Exchange& exchange) { return Delete(services, exchange); },
+              .access = Access::kAdmin});
+  router.Add({.method = "HEAD",
+              .path = std::string(kBlobPath),
+              .handler = [&services](Exchange& exchange) { return LookUpBlob(services, exchange); },
+              .access = Access::kAdmin});
+  router.Add({.method = "POST",
+              .path = std::string(kBlobPath),
+              .handler = [&services](Exchange& exchange) { return PutBlob(services, exchange); },
+              .streamed_body_bytes = kBlobBytesMax,
+              .access = Access::kAdmin});
+}
+
+}  // namespace quire::server

@@ -1,0 +1,136 @@
+#include "api/llama_server/tokenize.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/llama_server/props.h"
+#include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
+
+namespace quire::server {
+namespace {
+
+class TokenizeReply : public Reply {
+ public:
+  explicit TokenizeReply(api::TokenizeEncoder::Shape shape) : encoder_(shape) {}
+  bool streams() const override { return false; }
+  std::string_view stream_type() const override { return {}; }
+  std::string_view keep_alive() const override { return {}; }
+  std::string OnEvent(const api::Event& event, const Moment&) override { return encoder_.OnEvent(event); }
+
+ private:
+  api::TokenizeEncoder encoder_;
+};
+
+api::TokenizeEncoder::Shape ShapeOf(const api::TokenizeRequest& request) {
+  using Shape = api::TokenizeEncoder::Shape;
+  return request.with_pieces ? Shape::kPieces : Shape::kIds;
+}
+api::TokenizeEncoder::Shape ShapeOf(const api::DetokenizeRequest&) {
+  return api::TokenizeEncoder::Shape::kText;
+}
+
+api::TokenizeEncoder::Shape ShapeOf(const api::TemplateRequest&) {
+  return api::TokenizeEncoder::Shape::kPrompt;
+}
+
+// The model that is named, else the only one that is loaded. Nothing: the request was answered with the
+// error.
+Awaitable<std::optional<scheduler::ModelSpec>> FindSpec(Services& services, Exchange& exchange,
+                                                        const std::string& name) {
+  if (!name.empty()) {
+    const auto model = co_await FindModel(services, exchange, name);
+    if (!model) co_return std::nullopt;
+    co_return SpecOf(*model);
+  }
+  auto loaded = services.backend.Loaded();
+  if (loaded.size() == 1) co_return std::move(loaded.front().spec);
+  const api::Error error{api::ErrorCode::kInvalidArgument,
+                         "model is required unless exactly one model is loaded", "model"};
+  co_await SendError(exchange, error);
+  co_return std::nullopt;
+}
+
+template <class Parsed>
+Awaitable<void> Convert(Services& services, Exchange& exchange,
+                        api::Result<Parsed> (*parse)(std::string_view)) {
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
+  exchange.log().model = parsed->model;
+  auto spec = co_await FindSpec(services, exchange, parsed->model);
+  if (!spec) co_return;
+  TokenizeReply reply(ShapeOf(*parsed));
+  Job job{*std::move(spec), api::ToRequest(*std::move(parsed)), std::nullopt};
+  co_await Relay(exchange, services.backend, std::move(job), reply);
+}
+
+std::string ModelOfQuery(std::string_view query) {
+  constexpr std::string_view kKey = "model=";
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    std::string name;
+    if (pair.starts_with(kKey) && PercentDecode(pair.substr(kKey.size()), name)) return name;
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+  }
+  return {};
+}
+
+// Of the model that ?model= names, else of the only one that is loaded.
+Awaitable<void> Props(Services& services, Exchange& exchange) {
+  std::string name = ModelOfQuery(exchange.request().query);
+  if (name.empty()) {
+    const auto spec = co_await FindSpec(services, exchange, name);
+    if (!spec) co_return;
+    name = spec->name;
+  }
+  const auto model = co_await FindModel(services, exchange, name);
+  if (!model) co_return;
+  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false);
+  if (!description) {
+    co_await SendError(exchange, description.error());
+    co_return;
+  }
+  const std::string go_template = model->TemplateInUse();
+  api::ModelProps props{.model = model->name.Display(),
+                        .path = model->weights.string(),
+                        .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
+  for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
+    if (loaded.spec.key == model->digest) props.num_ctx = loaded.num_ctx;
+  }
+  HttpResponse response{.body = api::EncodeProps(props, QUIRE_VERSION)};
+  co_await exchange.Send(std::move(response));
+}
+
+// A slot for each request in flight, and a free one of every loaded model: there is no fixed number of them.
+Awaitable<void> Slots(Services& services, Exchange& exchange) {
+  std::vector<api::SlotEntry> slots;
+  for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
+    for (int32_t i = 0; i <= loaded.running; ++i) {
+      slots.push_back(
+          {.model = loaded.spec.name, .num_ctx = loaded.num_ctx, .is_processing = i < loaded.running});
+    }
+  }
+  HttpResponse response{.body = api::EncodeSlots(slots)};
+  co_await exchange.Send(std::move(response));
+}
+
+}  // namespace
+
+void AddTokenizeRoutes(Router& router, Services& services) {
+  const auto tokenize = [&services](Exchange& exchange) {
+    return Convert(services, exchange, api::ParseTokenize);
+  };
+  const auto detokenize = [&services](Exchange& exchange) {
+    return Convert(services, exchange, api::ParseDetokenize);
+  };
+  router.Add({"POST", "/tokenize", tokenize, true});
+  router.Add({"POST", "/detokenize", detokenize, true});
+  router.Add(
+      {"POST", "/apply-template",
+       [&services](Exchange& exchange) { return Convert(services, exchange, api::ParseApplyTemplate); },
+       true});
+  router.Add({"GET", "/props", [&services](Exchange& exchange) { return Props(services, exchange); }});
+  router.Add({"GET", "/slots", [&services](Exchange& exchange) { return Slots(services, exchange); }});
+}
+
+}  // namespace quire::server

@@ -1,0 +1,23 @@
+// What a change of the store leaves behind: blobs that no model uses any more. Blocks; any thread.
+#pragma once
+
+#include <string>
+
+#include "api/base/error.h"
+#include "api/base/model_name.h"
+#include "server/store/files.h"
+#include "server/store/model_manifest.h"
+
+namespace quire::server {
+
+// Takes away the blobs of a manifest that has left the store, but those that some other model uses; none
+// while a manifest of the store cannot be read, for then nobody knows. What cannot be removed is logged and
+// stays. REQUIRES: the store's lock is held.
+void RemoveUnusedBlobs(const StoreDirectory& root, const Manifest& gone);
+
+// Writes the manifest of `name`, whose tags are `tags`, and takes away what only the one before used. The
+// same manifest again keeps its time of change. REQUIRES: the store's lock is held, and all blobs are there.
+api::Result<void> ReplaceManifest(const StoreDirectory& root, const api::ModelName& name,
+                                  const StoreDirectory& tags, const std::string& text);
+
+}  // namespace quire::server

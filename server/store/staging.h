@@ -1,0 +1,44 @@
+// A directory of our own in blobs/ for files that are not blobs yet: what is being uploaded or converted. It
+// is gone with its owner, and its lock goes with the process, so that what a dead one left is told from what
+// is in use.
+//
+// Blocks; one thread at a time.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/base/error.h"
+#include "server/store/files.h"
+
+namespace quire::server {
+
+class Staging {
+ public:
+  static constexpr std::string_view kPrefix = ".quire-staging-";
+
+  static api::Result<Staging> Make(const StoreDirectory& blobs);
+  // Takes away what processes that ended have left.
+  static void RemoveAbandoned(const StoreDirectory& blobs);
+
+  Staging(Staging&& other) noexcept
+      : blobs_(std::move(other.blobs_)),
+        name_(std::exchange(other.name_, {})),
+        directory_(std::move(other.directory_)) {}
+  Staging& operator=(Staging&&) = delete;
+  ~Staging();
+
+  const StoreDirectory& directory() const { return directory_; }
+
+ private:
+  Staging(StoreDirectory blobs, std::string name, StoreDirectory directory)
+      : blobs_(std::move(blobs)), name_(std::move(name)), directory_(std::move(directory)) {}
+
+  StoreDirectory blobs_;
+  std::string name_;  // empty once moved from
+  StoreDirectory directory_;
+};
+
+}  // namespace quire::server

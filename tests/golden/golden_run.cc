@@ -1,0 +1,197 @@
+#include "tests/golden/golden_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "runner/weights/model_files.h"
+
+namespace quire::runner::golden {
+
+models::TokenId Argmax(std::span<const float> logits) {
+  return static_cast<models::TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+float MaxAbsDifference(std::span<const float> a, std::span<const float> b) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (a.size() != b.size()) return kInfinity;
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const float difference = std::abs(a[i] - b[i]);
+    if (std::isnan(difference)) return kInfinity;
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, ThreadPool& pool, int32_t sequences,
+                                       int64_t tokens, api::KvType kv_type) {
+  auto files = weights::Open(path);
+  if (!files) return std::unexpected(files.error());
+  auto model = models::LoadModel(std::move(*files), kv_type);
+  if (!model) return std::unexpected(model.error());
+  const cache::Layout& layout = (*model)->cache_layout();
+  // A restored sequence lives beside the one that the snapshots are of, each of which may hold a slot.
+  cache::Capacity capacity{.slots = 2 * sequences + static_cast<int32_t>(std::min<int64_t>(tokens, 1 << 16))};
+  const int64_t pages = (tokens / layout.page_tokens + 2) * (sequences + 1);
+  capacity.pages.assign(layout.groups.size(), static_cast<int32_t>(std::min<int64_t>(pages, INT32_MAX)));
+  auto cache = cache::HybridCache::Create(layout, capacity);
+  if (!cache) return api::Fail(api::ErrorCode::kInternal, "cache: " + cache.error().message);
+  return GoldenRun(std::move(*model), std::move(*cache), pool);
+}
+
+std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Probe* probe,
+                                   std::vector<float>* hidden) {
+  models::Batch batch;
+  std::vector<cache::Append> appends;
+  batch.row_begin.push_back(0);
+  for (const Part& part : parts) {
+    const int32_t begin = batch.row_begin.back();
+    batch.tokens.insert(batch.tokens.end(), part.tokens.begin(), part.tokens.end());
+    batch.row_begin.push_back(begin + static_cast<int32_t>(part.tokens.size()));
+    for (const int32_t row : part.logit_rows) batch.logit_rows.push_back(begin + row);
+    if (part.last_hidden) batch.hidden_rows.push_back(batch.row_begin.back() - 1);
+    appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
+  }
+  std::vector<float> states(batch.hidden_rows.size() * static_cast<size_t>(model_->hidden_size()));
+  std::vector<float> logits(batch.logit_rows.size() * static_cast<size_t>(model_->vocab_size()));
+  auto step = cache_->Begin(appends);
+  if (!step) {  // Open() made room for all that is asked for here
+    std::fputs(fmt::format("cache: {}\n", step.error().message).c_str(), stderr);
+    std::abort();
+  }
+  model_->Forward(batch, **step, *pool_, {logits, states}, probe);
+  (*step)->Commit();
+  if (hidden != nullptr) *hidden = std::move(states);
+  return logits;
+}
+
+PromptRun GoldenRun::RunPrompt(std::span<const models::TokenId> ids, std::span<const int32_t> rows,
+                               size_t steps, size_t chunk, models::Probe* probe) {
+  cache::Sequence sequence = cache_->NewSequence();
+  const auto width = static_cast<size_t>(model_->vocab_size());
+  if (chunk == 0) chunk = ids.size();
+  PromptRun run;
+  for (size_t from = 0; from < ids.size(); from += chunk) {
+    const size_t end = std::min(from + chunk, ids.size());
+    Part part{
+        .sequence = &sequence,
+        .tokens = {ids.begin() + static_cast<ptrdiff_t>(from), ids.begin() + static_cast<ptrdiff_t>(end)},
+        .logit_rows = {}};
+    for (const int32_t row : rows) {
+      const auto at = static_cast<size_t>(row);
+      if (at >= from && at < end) part.logit_rows.push_back(static_cast<int32_t>(at - from));
+    }
+    const size_t wanted = part.logit_rows.size();
+    const auto last = static_cast<int32_t>(end - from) - 1;
+    if (part.logit_rows.empty() || part.logit_rows.back() != last) part.logit_rows.push_back(last);
+    const std::vector<float> logits = Step(std::span(&part, 1), probe);
+    run.logits.insert(run.logits.end(), logits.begin(),
+                      logits.begin() + static_cast<ptrdiff_t>(wanted * width));
+    run.last_logits.assign(logits.end() - static_cast<ptrdiff_t>(width), logits.end());
+  }
+  for (size_t step = 0; step < steps; ++step) {
+    run.greedy.push_back(Argmax(run.last_logits));
+    const Part part{.sequence = &sequence, .tokens = {run.greedy.back()}, .logit_rows = {0}};
+    run.last_logits = Step(std::span(&part, 1));
+  }
+  return run;
+}
+
+std::vector<std::vector<models::TokenId>> GoldenRun::Continue(
+    std::span<const std::vector<models::TokenId>> prompts, std::span<const models::TokenId> stop,
+    size_t steps_max) {
+  std::vector<std::vector<models::TokenId>> results(prompts.size());
+  std::vector<cache::Sequence> sequences;
+  std::vector<Part> parts;
+  std::vector<size_t> owners;  // prompt of each part
+  for (size_t i = 0; i < prompts.size(); ++i) sequences.push_back(cache_->NewSequence());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    parts.push_back({&sequences[i], prompts[i], {static_cast<int32_t>(prompts[i].size()) - 1}});
+    owners.push_back(i);
+  }
+  const auto width = static_cast<size_t>(model_->vocab_size());
+  while (!parts.empty()) {
+    const std::vector<float> logits = Step(parts);
+    std::vector<Part> next;
+    std::vector<size_t> next_owners;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const models::TokenId id = Argmax(std::span(logits).subspan(i * width, width));
+      std::vector<models::TokenId>& result = results[owners[i]];
+      if (std::ranges::find(stop, id) != stop.end()) continue;
+      result.push_back(id);
+      if (result.size() >= steps_max) continue;
+      next.push_back({parts[i].sequence, {id}, {0}});
+      next_owners.push_back(owners[i]);
+    }
+    parts = std::move(next);
+    owners = std::move(next_owners);
+  }
+  return results;
+}
+
+void GoldenRun::AfterPrompt(std::span<const models::TokenId> ids,
+                            const std::function<void(const cache::StepView&, std::span<const float>)>& fn) {
+  cache::Sequence sequence = cache_->NewSequence();
+  const Part part{
+      .sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}, .last_hidden = true};
+  std::vector<float> hidden;
+  Step(std::span(&part, 1), nullptr, &hidden);
+  fn(*cache_->View(sequence).value(), hidden);
+}
+
+StateDump GoldenRun::States(std::span<const models::TokenId> ids) {
+  cache::Sequence sequence = cache_->NewSequence();
+  const Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}};
+  Step(std::span(&part, 1));
+  return DumpStates(*model_, *cache_->View(sequence).value());
+}
+
+std::vector<float> GoldenRun::AllLogits(cache::Sequence& sequence, std::span<const models::TokenId> ids) {
+  Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}};
+  for (int32_t row = 0; row < std::ssize(ids); ++row) part.logit_rows.push_back(row);
+  return Step(std::span(&part, 1));
+}
+
+bool GoldenRun::GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,
+                            std::span<const float> logits) {
+  cache::Sequence restored = cache_->NewSequence();
+  const auto at = cache_->Restore(restored, snapshot);
+  if (!at || *at != snapshot.to()) return false;
+  const auto offset = static_cast<size_t>(*at);
+  const auto expected = logits.subspan(offset * static_cast<size_t>(model_->vocab_size()));
+  return std::ranges::equal(AllLogits(restored, ids.subspan(offset)), expected);
+}
+
+RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> ids) {
+  cache::Sequence sequence = cache_->NewSequence();
+  for (size_t offset = 1; offset < ids.size(); ++offset) {
+    cache_->ScheduleCapture(sequence, static_cast<cache::Position>(offset)).value();
+  }
+  const std::vector<float> logits = AllLogits(sequence, ids);
+  const std::vector<cache::Snapshot> captured = cache_->TakeCaptures(sequence);
+  RestoreCheck check;
+  const auto count = [&](bool same, size_t offset) {
+    if (same) {
+      ++check.same;
+    } else {
+      check.different.push_back(offset);
+    }
+  };
+  for (size_t offset = 1; offset < ids.size(); ++offset) {
+    const auto found =
+        std::ranges::find(captured, static_cast<cache::Position>(offset), &cache::Snapshot::to);
+    count(found != captured.end() && GoesOnAlike(*found, ids, logits), offset);
+    cache::Sequence cut = cache_->NewSequence();
+    AllLogits(cut, ids.first(offset));
+    count(GoesOnAlike(cache_->Take(cut).value(), ids, logits), offset);
+  }
+  return check;
+}
+
+}  // namespace quire::runner::golden
