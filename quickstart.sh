@@ -52,7 +52,7 @@ node_is_new_enough() {
   [ "$(printf '%s\n%s\n' "$node_min" "${version#v}" | sort -V | head -1)" = "$node_min" ]
 }
 without_node() {
-  echo "quickstart: no Node.js >= $node_min to be had: the conformance suite will be reported as skipped" >&2
+  echo "quickstart: no Node.js >= $node_min found: the conformance suite will be reported as skipped" >&2
 }
 
 build() {  # build PRESET [cmake options]

@@ -115,7 +115,7 @@ std::optional<Error> ErrorOf(const Result<Parsed>& parsed) {
   return parsed.error();
 }
 
-TEST(Numbers, NativeOptions) {
+TEST(Numbers, OllamaOptions) {
   Check(OptionFields(), "options.", [](const std::string& json) {
     return ErrorOf(ollama::ParseGenerate(R"({"model":"m","prompt":"p","options":{)" + json + "}}"));
   });
@@ -124,8 +124,8 @@ TEST(Numbers, NativeOptions) {
   });
 }
 
-TEST(Numbers, NativeFields) {
-  // A negative keep_alive is "for ever", however large.
+TEST(Numbers, OllamaFields) {
+  // A negative keep_alive is "forever", however large.
   const std::vector<Field> fields = {{"top_logprobs", true, 0, 20}, {"keep_alive", false, kAny, 9.2e9}};
   for (const Field& field : fields) {
     Check({field}, "", [](const std::string& json) {

@@ -98,15 +98,15 @@ void ForkAndWrite(benchmark::State& state) {
   state.counters["bound"] = benchmark::Counter(static_cast<double>(bound));
 }
 
-void TakeSnapshot(benchmark::State& state) {
+void CaptureSnapshot(benchmark::State& state) {
   World world(state.range(0));
   const CopyCounter copied(state, *world.cache);
-  for (auto _ : state) benchmark::DoNotOptimize(OrDie(world.cache->Take(world.sequence)));
+  for (auto _ : state) benchmark::DoNotOptimize(OrDie(world.cache->CaptureSnapshot(world.sequence)));
 }
 
 void RestoreSnapshot(benchmark::State& state) {
   World world(state.range(0));
-  const auto snapshot = OrDie(world.cache->Take(world.sequence));
+  const auto snapshot = OrDie(world.cache->CaptureSnapshot(world.sequence));
   Sequence other = world.cache->NewSequence();
   const CopyCounter copied(state, *world.cache);
   for (auto _ : state) {
@@ -117,7 +117,7 @@ void RestoreSnapshot(benchmark::State& state) {
 
 void SplitAndMerge(benchmark::State& state) {
   World world(state.range(0));
-  auto snapshot = OrDie(world.cache->Take(world.sequence));
+  auto snapshot = OrDie(world.cache->CaptureSnapshot(world.sequence));
   const CopyCounter copied(state, *world.cache);
   for (auto _ : state) {
     auto front = snapshot.SplitFront(state.range(0) / 2 + 7);
@@ -148,14 +148,14 @@ void StoreSplitAndMerge(benchmark::State& state) {
   SnapshotStore store(*world.cache, {.budget_bytes = SIZE_MAX});
   std::vector<TokenId> tokens(static_cast<size_t>(state.range(0)));
   std::iota(tokens.begin(), tokens.end(), 0);
-  const Lease trunk = OrDie(store.Insert("", tokens, OrDie(world.cache->Take(world.sequence))));
+  const Lease trunk = OrDie(store.Insert("", tokens, OrDie(world.cache->CaptureSnapshot(world.sequence))));
   tokens.resize(200);
   tokens[103] = -1;
   Sequence branch = world.cache->NewSequence();
   Grow(*world.cache, branch, 200);
   const CopyCounter copied(state, *world.cache);
   for (auto _ : state) {
-    OrDie(store.Insert("", tokens, OrDie(world.cache->Take(branch))));
+    OrDie(store.Insert("", tokens, OrDie(world.cache->CaptureSnapshot(branch))));
     if (store.stats().nodes != 3) state.SkipWithError("no split");
     store.Clear();
     if (store.stats().nodes != 1) state.SkipWithError("no merge");
@@ -169,7 +169,7 @@ void Lengths(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(Fork)->Apply(Lengths);
 BENCHMARK(ForkInTheMiddle)->Apply(Lengths);
 BENCHMARK(ForkAndWrite)->Apply(Lengths);
-BENCHMARK(TakeSnapshot)->Apply(Lengths);
+BENCHMARK(CaptureSnapshot)->Apply(Lengths);
 BENCHMARK(RestoreSnapshot)->Apply(Lengths);
 BENCHMARK(SplitAndMerge)->Apply(Lengths);
 BENCHMARK(TreeSplitAndMerge)->Apply(Lengths);
@@ -201,7 +201,7 @@ void EvictPages(benchmark::State& state) {
       tokens[0] = leaf;
       Sequence sequence = world.cache->NewSequence();
       Grow(*world.cache, sequence, kTokens);
-      (void)store.Insert("", tokens, OrDie(world.cache->Take(sequence)));
+      (void)store.Insert("", tokens, OrDie(world.cache->CaptureSnapshot(sequence)));
     }
     state.ResumeTiming();
     store.Clear();
@@ -225,7 +225,7 @@ void MatchAgainstManyNodes(benchmark::State& state) {
   Grow(*world.cache, sequence, kTrunk);
   const int64_t every = state.range(0);
   const auto insert = [&](const Sequence& from, std::span<const TokenId> tokens) {
-    (void)store.Insert("", tokens, OrDie(world.cache->Take(from)));
+    (void)store.Insert("", tokens, OrDie(world.cache->CaptureSnapshot(from)));
   };
   for (int64_t at = every; at <= kTrunk; at += every) {
     insert(OrDie(world.cache->Fork(sequence, at)), std::span(trunk).first(static_cast<size_t>(at)));

@@ -6,7 +6,7 @@
   bench/compare_servers.py MODEL.gguf S7 --scale 0.5          Quire alone
 
 {gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it (in a chroot, say). What is not an
-option of this script goes to loadgen.py. Prints the load generator's JSON lines, labelled, then a table.
+option of this script goes to loadgen.py. Prints the load generator's JSON lines, labeled, then a table.
 """
 import argparse
 import contextlib
@@ -131,7 +131,7 @@ def figures(runs):
 
 
 def ratios(rounds):
-    print("\n| figure | Quire | peer | ratio: median | least | most |\n|" + " --- |" * 6)
+    print("\n| figure | Quire | peer | ratio: median | min | max |\n|" + " --- |" * 6)
     for figure in rounds[0][0]:
         pairs = [(ours[figure], theirs[figure]) for ours, theirs in rounds if figure in ours and figure in theirs]
         each = [peer / own if figure.endswith("_ms") else own / peer for own, peer in pairs]
@@ -158,10 +158,10 @@ def main():
     parser.add_argument("gguf")
     parser.add_argument("scenarios", nargs="+")
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
-    parser.add_argument("--peer", help="command of the other server")
-    parser.add_argument("--peer-gguf", help="the file as the peer sees it")
-    parser.add_argument("--context", default="32768", help="of requests that name none, in tokens")
-    parser.add_argument("--rounds", type=int, default=1, help="of both servers, one after the other")
+    parser.add_argument("--peer", help="command that starts the server to compare with")
+    parser.add_argument("--peer-gguf", help="path of the GGUF file for the peer")
+    parser.add_argument("--context", default="32768", help="default context length in tokens")
+    parser.add_argument("--rounds", type=int, default=1, help="measurement rounds; the servers alternate")
     a, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
         store = pathlib.Path(folder) / "models"

@@ -5,9 +5,9 @@
   bench/engine_figures.py MODEL.gguf history        time to first token of a returning request, by its history
   bench/engine_figures.py MODEL.gguf overhead       CPU time of the daemon and of the runner's link per streamed token
   bench/engine_figures.py MODEL.gguf cold           requests that share nothing, with the prefix cache and without
-  bench/engine_figures.py MODEL.gguf held           tokens per second of answers held to a JSON Schema, beside free ones
-  bench/engine_figures.py MODEL.gguf guesses        tokens per second with guesses, beside none, of texts that repeat
-                                                    and of texts that do not; --draft DRAFT.gguf: of a draft model
+  bench/engine_figures.py MODEL.gguf constrained    tokens per second of answers constrained by a JSON Schema and of free ones
+  bench/engine_figures.py MODEL.gguf speculation    tokens per second with and without speculative decoding, of repetitive
+                                                    and other texts; --draft DRAFT.gguf: with a draft model
 
 Medians over --repeat runs; every run is printed. Prompts differ from run to run, so that nothing is reused by chance.
 """
@@ -196,7 +196,7 @@ RECORDS = {"type": "array", "minItems": 8, "items": {"type": "object", "properti
     "required": ["name", "age", "role", "score", "tags", "note"], "additionalProperties": False}}
 
 
-def held(a):
+def constrained(a):
     def rate(it, content, seed, **fields):
         """Tokens of --streams answers at once, and the seconds they took from the first token of each."""
         def one(i):
@@ -219,17 +219,17 @@ def held(a):
         rate(it, "warm", 1, format=RECORDS)
         ratios = []
         for run in range(a.repeat):
-            kinds = [("free", {}), ("held", {"format": RECORDS})]
-            found = {name: rate(it, words(f"held{run}", 32), 100 * run, **fields)
+            kinds = [("free", {}), ("constrained", {"format": RECORDS})]
+            found = {name: rate(it, words(f"constrained{run}", 32), 100 * run, **fields)
                      for name, fields in (kinds if run % 2 == 0 else reversed(kinds))}
-            ratios.append(found["held"][0] / found["free"][0])
-            print(f"free {found['free'][0]:.1f} tokens/s of {found['free'][1]}, held {found['held'][0]:.1f} of "
-                  f"{found['held'][1]}, ratio {ratios[-1]:.3f}", flush=True)
+            ratios.append(found["constrained"][0] / found["free"][0])
+            print(f"free {found['free'][0]:.1f} tokens/s of {found['free'][1]}, constrained {found['constrained'][0]:.1f} of "
+                  f"{found['constrained'][1]}, ratio {ratios[-1]:.3f}", flush=True)
         print(f"median ratio {statistics.median(ratios):.3f}")
 
 
-def guesses(a):
-    """Where only one token may come every guess is right; of four, many are; at temperature 1 hardly any text comes back."""
+def speculation(a):
+    """With one allowed token every draft is accepted; with four, many are; at temperature 1 text hardly repeats."""
     texts = {"greedy": {"temperature": 0}, "sampled": {"temperature": 1}, "of 4 tokens": {"temperature": 1, "tokens": 4},
              "of 1 token": {"temperature": 1, "tokens": 1}}
 
@@ -245,13 +245,13 @@ def guesses(a):
         connection.close()
         details = done["usage"].get("completion_tokens_details", {})
         return {"text": done["choices"][0]["message"], "rate": a.answer / (time.perf_counter() - begin),
-                "right": details.get("accepted_prediction_tokens", 0), "wrong": details.get("rejected_prediction_tokens", 0)}
+                "accepted": details.get("accepted_prediction_tokens", 0), "rejected": details.get("rejected_prediction_tokens", 0)}
 
     def together(it, run, options):
         done = [None] * a.streams
 
         def one(i):
-            done[i] = answer(it, words(f"guess{run}/{i}", 48), options | {"seed": 1000 * run + i})
+            done[i] = answer(it, words(f"draft{run}/{i}", 48), options | {"seed": 1000 * run + i})
 
         threads = [threading.Thread(target=one, args=(i,)) for i in range(a.streams)]
         for thread in threads:
@@ -270,36 +270,36 @@ def guesses(a):
                          for kind, more in (kinds if run % 2 == 0 else reversed(kinds))}
                 rates = {kind: sum(d["rate"] for d in done) for kind, done in found.items()}
                 same = all(x["text"] == y["text"] for x, y in zip(*found.values()))
-                right, wrong = (sum(d[which] for d in found["with"]) for which in ("right", "wrong"))
+                accepted, rejected = (sum(d[which] for d in found["with"]) for which in ("accepted", "rejected"))
                 ratios.append(rates["with"] / rates["without"])
                 decoding += a.answer * a.streams / rates["with"]
-                steps = a.answer * a.streams - right
-                kept.append(right / steps)
-                made.append((right + wrong) / steps)
-                print(f"{name}: {rates['without']:.1f} tokens/s, with guesses {rates['with']:.1f}, ratio {ratios[-1]:.3f}; "
-                      f"{right} of {right + wrong} right; {'same text' if same else 'ANOTHER TEXT'}", flush=True)
-            print(f"{name}: median ratio {statistics.median(ratios):.3f}; a step {statistics.median(made):.2f} guesses, "
-                  f"{statistics.median(kept):.2f} of them right")
+                steps = a.answer * a.streams - accepted
+                kept.append(accepted / steps)
+                made.append((accepted + rejected) / steps)
+                print(f"{name}: {rates['without']:.1f} tokens/s, with drafts {rates['with']:.1f}, ratio {ratios[-1]:.3f}; "
+                      f"{accepted} of {accepted + rejected} accepted; {'same text' if same else 'ANOTHER TEXT'}", flush=True)
+            print(f"{name}: median ratio {statistics.median(ratios):.3f}; a step {statistics.median(made):.2f} draft tokens, "
+                  f"{statistics.median(kept):.2f} of them accepted")
         with urllib.request.urlopen(f"http://127.0.0.1:{it.port}/metrics") as metrics:
             seconds = [float(line.split()[-1]) for line in metrics.read().decode().splitlines()
                        if line.startswith("quire_spec_rollback_seconds_total{")]
-        print(f"leaving wrong guesses behind took {100 * sum(seconds) / decoding:.2f} % of the time that answers took")
+        print(f"rollback of rejected drafts took {100 * sum(seconds) / decoding:.2f} % of decoding time")
 
 
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("gguf")
-    parser.add_argument("figure", choices=["interference", "history", "overhead", "cold", "held", "guesses"])
-    parser.add_argument("--draft", help="GGUF of a draft model that goes with the model")
+    parser.add_argument("figure", choices=["interference", "history", "overhead", "cold", "constrained", "speculation"])
+    parser.add_argument("--draft", help="GGUF file of the draft model")
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--prompt", type=int, default=4000, help="tokens of the long prompt")
-    parser.add_argument("--settle", type=float, default=4, help="seconds that the four streams decode alone")
+    parser.add_argument("--prompt", type=int, default=4000, help="length of the long prompt in tokens")
+    parser.add_argument("--settle", type=float, default=4, help="seconds the four streams decode alone")
     parser.add_argument("--histories", type=int, nargs="+", default=[1000, 4000, 16000])
-    parser.add_argument("--new", type=int, default=32, help="tokens of the returning message")
-    parser.add_argument("--answer", type=int, default=200, help="tokens of an answer, free or held to a schema")
-    parser.add_argument("--streams", type=int, default=1, help="such answers at once")
-    parser.add_argument("--tokens", type=int, default=1000, help="of each answer whose overhead is measured")
+    parser.add_argument("--new", type=int, default=32, help="length of the follow-up message in tokens")
+    parser.add_argument("--answer", type=int, default=200, help="output tokens per answer, unconstrained or constrained")
+    parser.add_argument("--streams", type=int, default=1, help="concurrent streams")
+    parser.add_argument("--tokens", type=int, default=1000, help="output tokens per answer in the overhead test")
     a = parser.parse_args()
     globals()[a.figure](a)
 

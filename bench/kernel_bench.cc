@@ -17,8 +17,8 @@
 
 #include "bench/machine_peaks.h"
 #include "runner/kernels/float_panels.h"
+#include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/matmul.h"
-#include "runner/kernels/panel_product.h"
 #include "runner/kernels/panels.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/block_formats.h"
@@ -106,7 +106,7 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
     std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(options.in));
     for (float& value : x) value = static_cast<float>(random() % 2001) / 1000 - 1;
     std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(options.out));
-    runner::kernels::QuantizedRows scratch;
+    runner::kernels::QuantizedActivations scratch;
     const double seconds = BestSeconds(options.repeats, [&] {
       runner::kernels::MatMul(pool, {x, rows, scratch}, matrix, y);
     });
@@ -142,25 +142,25 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   quire::bench::Options options;
-  CLI::App app{"Measures products with quantised weights."};
+  CLI::App app{"Measures matrix multiplication with quantized weights."};
   app.add_option("-t,--threads", options.threads, "0 = one per core")->check(CLI::Range(0, 1024));
   app.add_option("--in", options.in, "inputs, a multiple of 256")
       ->check(CLI::Range(256, 1 << 16))
       ->capture_default_str();
   app.add_option("--out", options.out, "outputs")->check(CLI::Range(16, 1 << 20))->capture_default_str();
-  app.add_option("--rows", options.rows, "rows of activations")
+  app.add_option("--rows", options.rows, "activation rows")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--types", options.types, "types of weights (Q8_0, BF16, ...); all")->delimiter(',');
+  app.add_option("--types", options.types, "weight types (Q8_0, BF16, ...); default: all")->delimiter(',');
   using quire::runner::kernels::PanelTarget;
   const std::map<std::string, PanelTarget> targets = {{"avx512", PanelTarget::kAvx512},
                                                       {"avxvnni", PanelTarget::kAvxVnni},
                                                       {"avx2", PanelTarget::kAvx2},
                                                       {"portable", PanelTarget::kPortable}};
-  app.add_option("--target", options.target, "the best instructions that quantised products may use")
+  app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
       ->transform(CLI::CheckedTransformer(targets));
-  app.add_option("-r,--repetitions", options.repeats, "the best counts")
+  app.add_option("-r,--repetitions", options.repeats, "repetitions; the best one counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

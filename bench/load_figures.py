@@ -294,7 +294,7 @@ def run_peer(a):
 
 
 def table(rounds):
-    print("\n| figure | Quire | peer | ratio: median | least | most |\n|" + " --- |" * 6)
+    print("\n| figure | Quire | peer | ratio: median | min | max |\n|" + " --- |" * 6)
     show = lambda value: "" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
     middle = lambda values: statistics.median(values) if values else None
     for figure in dict.fromkeys(figure for ours, _ in rounds for figure in ours):
@@ -311,10 +311,10 @@ def main():
     parser.add_argument("gguf")
     parser.add_argument("sections", nargs="*", help=", ".join(SECTIONS))
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
-    parser.add_argument("--peer", help="command of the other server")
-    parser.add_argument("--peer-gguf", help="the file as the peer sees it")
-    parser.add_argument("--rounds", type=int, default=1, help="of both servers, one after the other")
-    parser.add_argument("--seconds", type=int, default=5, help="of one measurement")
+    parser.add_argument("--peer", help="command that starts the server to compare with")
+    parser.add_argument("--peer-gguf", help="path of the GGUF file for the peer")
+    parser.add_argument("--rounds", type=int, default=1, help="measurement rounds; the servers alternate")
+    parser.add_argument("--seconds", type=int, default=5, help="seconds per measurement")
     a = parser.parse_args()
     if unknown := set(a.sections) - set(SECTIONS):
         parser.error(f"no such section: {', '.join(unknown)}")

@@ -222,21 +222,20 @@ void Run(const Options& options) {
 
 int main(int argc, char** argv) {
   quire::bench::Options options;
-  CLI::App app{"Measures how fast models prefill and decode on this machine."};
+  CLI::App app{"Measures prefill and decode speed of models on this machine."};
   const auto sizes = [&](const char* name, std::vector<int>& to, const char* help, int least) {
     app.add_option(name, to, help)->delimiter(',')->check(CLI::Range(least, 1 << 20))->capture_default_str();
   };
-  app.add_option("-m,--model", options.models, "GGUF file or Hugging Face directory; may be given again")
-      ->required();
+  app.add_option("-m,--model", options.models, "GGUF file or Hugging Face directory; repeatable")->required();
   sizes("-p,--n-prompt", options.prompts, "prompt tokens; 0 = no prefill", 0);
   sizes("-n,--n-gen", options.generate, "tokens to decode; 0 = none", 0);
   sizes("-b,--sequences", options.batch, "sequences decoded together", 1);
-  sizes("-d,--n-depth", options.depths, "tokens before the test begins", 0);
+  sizes("-d,--n-depth", options.depths, "context tokens before the test", 0);
   sizes("-t,--threads", options.threads, "compute threads; 0 = one per core", 0);
   app.add_option("-r,--repetitions", options.repeats, "runs per test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--kv-cache-type", options.kv_type, "what keys and values are kept as [f16]")
+  app.add_option("--kv-cache-type", options.kv_type, "KV cache type [f16]")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
   app.add_option("-o,--output", options.output, "md or jsonl")

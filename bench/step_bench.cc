@@ -30,7 +30,7 @@ struct Options {
 
 // Ends when all answers have; what they held goes as frames into memory that is reused.
 struct Sink {
-  void Take(api::ipc::RequestEvent event) {
+  void OnEvent(api::ipc::RequestEvent event) {
     const bool ends = std::holds_alternative<api::Finished>(event.event) ||
                       std::holds_alternative<api::Failed>(event.event);
     frames.clear();
@@ -55,11 +55,11 @@ void Measure(const Options& options, int sequences) {
   Sink sink;
   sink.running = sequences;
   engine::Mailbox<engine::Input> inbox;
-  engine::Vitals vitals;
-  auto made =
-      engine::Engine::Create(std::move(*model), {.prefill_tokens = 512, .cache_bytes = size_t{2} << 30},
-                             options.threads > 0 ? options.threads : engine::UsableCores(), inbox, vitals,
-                             [&](api::ipc::RequestEvent event) { sink.Take(std::move(event)); });
+  engine::EngineStats engine_stats;
+  auto made = engine::Engine::Create(
+      std::move(*model), {.prefill_tokens = 512, .cache_bytes = size_t{2} << 30},
+      options.threads > 0 ? options.threads : engine::UsableCores(), inbox, engine_stats,
+      [&](api::ipc::RequestEvent event) { sink.OnEvent(std::move(event)); });
   if (!made) throw std::runtime_error(made.error().message);
   const auto run = [&](uint64_t first, int32_t tokens) {
     sink.running = sequences;
@@ -77,9 +77,9 @@ void Measure(const Options& options, int sequences) {
       request.delta_per_token = true;
       const api::RequestId id{first + static_cast<uint64_t>(i)};
       inbox.Post(engine::Arrived{id});
-      auto prepared =
-          engine::Prepare({tokenizer, *prompt_template, {}, std::nullopt, context, format}, request);
-      inbox.Post(engine::Prepared{id, std::move(request), std::move(prepared), engine::Clock::now()});
+      auto built =
+          engine::BuildPrompt({tokenizer, *prompt_template, {}, std::nullopt, context, format}, request);
+      inbox.Post(engine::PromptBuilt{id, std::move(request), std::move(built), engine::Clock::now()});
     }
     std::thread thread([&] { (*made)->Run(); });
     sink.done.get_future().wait();
@@ -102,7 +102,7 @@ void Measure(const Options& options, int sequences) {
 
 int main(int argc, char** argv) {
   quire::bench::Options options;
-  CLI::App app{"Measures what decode steps take beside their kernels."};
+  CLI::App app{"Measures decode step overhead outside the kernels."};
   app.add_option("-m,--model", options.model, "GGUF file or Hugging Face directory")->required();
   app.add_option("-b,--sequences", options.sequences, "sequences decoded together")
       ->delimiter(',')

@@ -22,54 +22,55 @@ Lease::~Lease() {
 
 Lease SnapshotStore::NewLease(PrefixNode* node, Position offset) {
   auto record = std::make_unique<Lease::Record>(Lease::Record{this, node, offset});
-  HeldBy(node).leases.push_back(record.get());
+  EntryOf(node).leases.push_back(record.get());
   ++leases_;
   Requeue(node);
   return Lease(std::move(record));
 }
 
 void SnapshotStore::EndLease(Lease::Record& record) {
-  std::erase(HeldBy(record.node).leases, &record);
+  std::erase(EntryOf(record.node).leases, &record);
   --leases_;
-  Tidy(record.node);
+  PruneUpwards(record.node);
 }
 
 bool SnapshotStore::Evictable(const PrefixNode* node) const {
-  const Held& held = HeldBy(node);
-  if (node->parent == nullptr || !held.leases.empty() || held.pins > 0) return false;
+  const StoreEntry& entry = EntryOf(node);
+  if (node->parent == nullptr || !entry.leases.empty() || entry.pins > 0) return false;
   if (node->children.empty()) return true;
-  return node->children.size() == 1 && !held.user_point && held.snapshot.has_state();
+  return node->children.size() == 1 && !entry.user_point && entry.snapshot.has_state();
 }
 
 void SnapshotStore::Unqueue(PrefixNode* node) {
-  Held& held = HeldBy(node);
-  if (held.queued) queue_.erase(*held.queued);
-  held.queued.reset();
+  StoreEntry& entry = EntryOf(node);
+  if (entry.queued) queue_.erase(*entry.queued);
+  entry.queued.reset();
 }
 
 void SnapshotStore::Requeue(PrefixNode* node) {
   Unqueue(node);
   if (!Evictable(node)) return;
-  Held& held = HeldBy(node);
-  held.queued = EvictionKey{held.last_use, -node->to, -static_cast<int64_t>(held.snapshot.bytes()), held.id};
-  queue_.emplace(*held.queued, node);
+  StoreEntry& entry = EntryOf(node);
+  entry.queued =
+      EvictionKey{entry.last_use, -node->to, -static_cast<int64_t>(entry.snapshot.bytes()), entry.id};
+  queue_.emplace(*entry.queued, node);
 }
 
 void SnapshotStore::Touch(PrefixNode* node) {
-  HeldBy(node).last_use = clock_;
+  EntryOf(node).last_use = clock_;
   Requeue(node);
 }
 
 void SnapshotStore::Pin(PrefixNode* node, int change) {
-  HeldBy(node).pins += change;
-  if (node->parent != nullptr) HeldBy(HeldBy(node).tree->prefixes.root()).pins += change;
+  EntryOf(node).pins += change;
+  if (node->parent != nullptr) EntryOf(EntryOf(node).tree->prefixes.root()).pins += change;
   Requeue(node);
 }
 
 void SnapshotStore::Evict(PrefixNode* node) {
-  Held& held = HeldBy(node);
-  if (options_.tier != nullptr && held.snapshot.whole()) {
-    options_.tier->Demote(held.tree->isolation, held.tree->prefixes.Path(node), held.snapshot);
+  StoreEntry& entry = EntryOf(node);
+  if (options_.tier != nullptr && entry.snapshot.whole()) {
+    options_.tier->Demote(entry.tree->isolation, entry.tree->prefixes.Path(node), entry.snapshot);
   }
   if (!node->children.empty()) {
     MergeNode(node);
@@ -79,29 +80,29 @@ void SnapshotStore::Evict(PrefixNode* node) {
   PrefixNode* parent = node->parent;
   RemoveLeaf(node);
   ++counters_.evictions;
-  Tidy(parent);
+  PruneUpwards(parent);
 }
 
-void SnapshotStore::Tidy(PrefixNode* node) {
+void SnapshotStore::PruneUpwards(PrefixNode* node) {
   while (node->parent != nullptr) {
-    Held& held = HeldBy(node);
-    const bool needed = !held.leases.empty() || held.pins > 0;
-    const bool hollow = held.snapshot.DeepestRestorable(node->to) == 0;
+    StoreEntry& entry = EntryOf(node);
+    const bool needed = !entry.leases.empty() || entry.pins > 0;
+    const bool hollow = entry.snapshot.DeepestRestorable(node->to) == 0;
     if (!needed && hollow && node->children.empty()) {
       PrefixNode* parent = node->parent;
       RemoveLeaf(node);
       node = parent;
       continue;
     }
-    const bool empty_handed = hollow || (!held.inserted && !held.snapshot.has_state());
-    if (!needed && empty_handed && !held.user_point && node->only_child() != nullptr) {
+    const bool empty_handed = hollow || (!entry.inserted && !entry.snapshot.has_state());
+    if (!needed && empty_handed && !entry.user_point && node->only_child() != nullptr) {
       MergeNode(node);
     } else {
       Requeue(node);
     }
     return;
   }
-  DropIfEmpty(*HeldBy(node).tree);
+  DropIfEmpty(*EntryOf(node).tree);
 }
 
 // Whether giving up the node frees something of what is short. A leaf goes with all it has, and makes way for
@@ -110,8 +111,8 @@ void SnapshotStore::Tidy(PrefixNode* node) {
 bool SnapshotStore::Helps(const PrefixNode* node, const Demand& demand) const {
   if (node->children.empty()) return true;
   const auto is_short = [](const Demand::Kind& kind) { return kind.need > kind.capacity - kind.used; };
-  const Snapshot& snapshot = HeldBy(node).snapshot;
-  const Snapshot& child = HeldBy(node->only_child()).snapshot;
+  const Snapshot& snapshot = EntryOf(node).snapshot;
+  const Snapshot& child = EntryOf(node->only_child()).snapshot;
   bool blocks_short = is_short(demand.slots);
   bool helps = blocks_short && snapshot.has_slot();
   for (size_t g = 0; g < demand.pages.size(); ++g) {

@@ -123,7 +123,7 @@ Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
                             held.recurrent() ? "recurrent state cannot rewind" : "a window has slid"));
   }
   held.CutTo(position);
-  state.ForgetCaptures(position);
+  state.DiscardCaptures(position);
   return {};
 }
 

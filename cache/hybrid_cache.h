@@ -81,7 +81,7 @@ struct MovedKeys {
   size_t group = 0;
   int32_t layer = 0;
   int32_t kv_head = 0;
-  std::byte* keys = nullptr;  // [tokens, head_dim] in the group's element type; not with keys_by_dimension
+  std::byte* keys = nullptr;  // [tokens, head_dim] in the group's element type; not with k_transposed
   std::byte* head = nullptr;  // where the head's keys begin in the page
   int32_t row = 0;            // of the first of them in the page
   int32_t tokens = 0;
@@ -102,7 +102,7 @@ struct CacheStats {
   uint64_t captures_skipped = 0;  // for want of a slot, or inside a draft
 };
 
-// One forward pass. Destroyed without Commit() it is cancelled: offsets, KV and windows are as before; a
+// One forward pass. Destroyed without Commit() it is canceled: offsets, KV and windows are as before; a
 // sequence whose Slot() was taken has lost its recurrent state (ready() is false) unless it was at offset 0.
 class Step : public StepView {
  public:
@@ -142,7 +142,7 @@ class HybridCache {
   Result<void> Truncate(Sequence& sequence, Position position);
 
   // Removes [begin, end), 0 <= begin < end <= offset, and moves later tokens down by end - begin; `rotate`
-  // then turns their keys to their new positions (null: keys hold no positions). Pages that others share are
+  // then rotates their keys to their new positions (null: keys hold no positions). Pages that others share are
   // replaced by private copies first. The result is not what computing the remaining tokens would give:
   // snapshots of it are not exact() beyond `begin`. Captures beyond `begin` are dropped. kUnsupported: the
   // layout has recurrent layers, or a window no longer has what it would show. kOutOfPages. kInvalid: the
@@ -151,13 +151,13 @@ class HybridCache {
 
   // [from, offset) of a sequence (of its base while it drafts). Empty where from == offset. kInvalid: from
   // outside [0, offset], or a step is open.
-  Result<Snapshot> Take(const Sequence& sequence, Position from = 0);
+  Result<Snapshot> CaptureSnapshot(const Sequence& sequence, Position from = 0);
 
-  // Puts the sequence, whatever it held, at the deepest offset <= at_most that all layers of the snapshot can
+  // Puts the sequence, whatever it held, at the deepest offset <= max_position that all layers of the snapshot can
   // reach, and returns that offset (> 0). What it held is released, captures not yet taken too. kUnsupported:
   // there is none, and the sequence is as it was. kInvalid: a step or a draft is open, or the snapshot is of
   // another cache.
-  Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position at_most = INT64_MAX);
+  Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position max_position = INT64_MAX);
 
   // Has the coming writes capture a snapshot when the sequence passes `at`, as often as it is called; the
   // batch is not cut for it. Each capture begins where the one before it ended (the first where the sequence
@@ -165,7 +165,7 @@ class HybridCache {
   // slot; where none is left it is skipped and counted. kInvalid: at < offset, a step or a draft is open.
   Result<void> ScheduleCapture(Sequence& sequence, Position at);
   // Captures so far of tokens that the sequence still has, ascending; those not reached stay scheduled. After
-  // a cancelled prefill: what its committed steps had reached.
+  // a canceled prefill: what its committed steps had reached.
   std::vector<Snapshot> TakeCaptures(Sequence& sequence);
   void CancelCaptures(Sequence& sequence);  // drops what is still scheduled
 
@@ -214,7 +214,7 @@ class HybridCache {
   std::expected<void, std::string> CheckInvariants() const;
 
  private:
-  friend class HeldBytes;
+  friend class StoreAccounting;
   explicit HybridCache(std::unique_ptr<Pools> pools);
   Result<void> CheckAppends(std::span<const Append> appends) const;
 

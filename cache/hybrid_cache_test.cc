@@ -272,7 +272,7 @@ TEST(Slots, RemappingADestinationReleasesWhatItHeld) {
   const size_t b = rig.New();
   rig.Append({{a, 6}, {b, 21}});
   const TokenList tokens = rig.tokens(a);
-  const Snapshot snapshot = *rig.cache().Take(rig.sequence(a));
+  const Snapshot snapshot = *rig.cache().CaptureSnapshot(rig.sequence(a));
   EXPECT_EQ(rig.cache().stats().slots_used, 2);
   ASSERT_TRUE(rig.cache().Restore(rig.sequence(b), snapshot).has_value());
   rig.SetTokens(b, tokens);
@@ -345,13 +345,13 @@ TEST(Steps, KeepTheirSequencesToThemselves) {
           {.pages = {16}, .slots = 4});
   const size_t a = rig.New();
   rig.Append({{a, 6}});
-  const Snapshot snapshot = *rig.cache().Take(rig.sequence(a));
+  const Snapshot snapshot = *rig.cache().CaptureSnapshot(rig.sequence(a));
   const quire::cache::Append append[] = {{&rig.sequence(a), 2}};
   auto step = rig.cache().Begin(append);
   ASSERT_TRUE(step.has_value());
   const auto code = [](const auto& result) { return result.has_value() ? ErrorCode() : result.error().code; };
   EXPECT_EQ(code(rig.cache().Fork(rig.sequence(a), 6)), ErrorCode::kInvalid);
-  EXPECT_EQ(code(rig.cache().Take(rig.sequence(a))), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().CaptureSnapshot(rig.sequence(a))), ErrorCode::kInvalid);
   EXPECT_EQ(code(rig.cache().View(rig.sequence(a))), ErrorCode::kInvalid);
   EXPECT_EQ(code(rig.cache().Restore(rig.sequence(a), snapshot)), ErrorCode::kInvalid);
   EXPECT_EQ(code(rig.cache().RemoveRange(rig.sequence(a), 0, 1, {})), ErrorCode::kInvalid);

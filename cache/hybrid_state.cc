@@ -63,8 +63,8 @@ bool HybridState::Reaches(Position position) const {
   return true;
 }
 
-Position HybridState::DeepestReachable(Position at_most) const {
-  Position position = std::min(at_most, offset_);
+Position HybridState::DeepestReachable(Position max_position) const {
+  Position position = std::min(max_position, offset_);
   if (recurrent()) return position == offset_ && Reaches(position) ? position : 0;
   // A sliding window that fails fails further down too; a chunked one needs nothing at the start of a chunk.
   size_t g = 0;

@@ -72,8 +72,8 @@ class HybridState {
   bool WindowReaches(size_t group, Position position) const;
   // Whether every layer can rest at `position` <= offset().
   bool Reaches(Position position) const;
-  // The deepest position <= at_most (and > 0) that every layer can rest at, or 0.
-  Position DeepestReachable(Position at_most) const;
+  // The deepest position <= max_position (and > 0) that every layer can rest at, or 0.
+  Position DeepestReachable(Position max_position) const;
 
   // Moves to `position` <= offset(); what some layer cannot have there becomes absent.
   void CutTo(Position position);

@@ -20,8 +20,8 @@ struct AttentionGroup {
   ElementType element = ElementType::kF32;
   int32_t window = 0;    // tokens; 0 = full attention, else a token at p sees (p - window, p]
   bool chunked = false;  // with window: a token sees only its own chunk [p - p % window, p]
-  // Keys of a head lie by dimension, see below: what scores of many tokens are computed from at once.
-  bool keys_by_dimension = false;
+  // The K of a head is stored transposed (see below), so that scores of many tokens are computed at once.
+  bool k_transposed = false;
 };
 
 // One recurrent layer's share of a state slot. A size of 0 means the layer has no such part.
@@ -51,7 +51,7 @@ Result<void> Validate(const Layout& layout);
 Position OldestVisible(const AttentionGroup& group, Position position);
 
 // Inside a page: [layers][k, v][kv_heads][page_tokens][head_dim], so that K (and V) of one head of one layer
-// is contiguous in position order. With keys_by_dimension the K of a head is turned: one plane
+// is contiguous in position order. With k_transposed the K of a head is transposed: one plane
 // [page_tokens] per number that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales,
 // [head_dim / 32][page_tokens] float16, then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from
 // the page's base.
@@ -59,7 +59,7 @@ size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 
-// Planes of a head's keys that lie by dimension, in order: visit(byte offset from the head's first, bytes of
+// Planes of a head's transposed keys, in order: visit(byte offset from the head's first, bytes of
 // one token's number).
 template <class Visit>
 void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {

@@ -1,5 +1,5 @@
 // What a real model brings to the cache: recorded inputs and their replay, states captured on the way, keys
-// turned by a rotary embedding. Small layers with the arithmetic of their papers, compared bit by bit with
+// rotated by a rotary embedding. Small layers with the arithmetic of their papers, compared bit by bit with
 // computing the tokens in place.
 #include <gtest/gtest.h>
 
@@ -173,7 +173,7 @@ TEST_F(RecurrentModel, CapturesStatesInsideAStepToTheSameBits) {
   }
 }
 
-// Rotary embedding of a key of kRotary floats, halves paired: (x, y) turned by position * frequency.
+// Rotary embedding of a key of kRotary floats, halves paired: (x, y) rotated by position * frequency.
 constexpr ptrdiff_t kRotary = 8;
 
 void Rotate(float* key, Position by) {
@@ -186,7 +186,7 @@ void Rotate(float* key, Position by) {
   }
 }
 
-// Keys are stored turned to their position; after a removal the callback turns them by the difference.
+// Keys are stored rotated to their position; after a removal the callback rotates them by the difference.
 TEST(RotaryModel, TurnsKeysToTheirNewPositionsAfterARemoval) {
   const Layout layout{.page_tokens = 4, .groups = {{.layers = 2, .kv_heads = 2, .head_dim = kRotary}}};
   auto cache = std::move(*HybridCache::Create(layout, {.pages = {16}}));

@@ -124,7 +124,7 @@ bool BlockPool::ReleaseOneFree() {
   warm_.pop_back();
   cold_.push_back(block);
   budget_->resident_ -= block_bytes_;
-  // Only whole system pages that no neighbour shares.
+  // Only whole system pages that no neighbor shares.
   const size_t begin = RoundUp(size_t{block} * stride_, SystemPage());
   const size_t end = (size_t{block} + 1) * stride_ / SystemPage() * SystemPage();
   if (begin < end) madvise(base_ + begin, end - begin, MADV_DONTNEED);

@@ -19,15 +19,15 @@ PrefixNode::Key Pair(TokenId token, TokenId next) {
 // A path may be too deep to be destroyed by recursion.
 PrefixTree::~PrefixTree() {
   std::vector<std::unique_ptr<PrefixNode>> todo;
-  const auto take_children = [&](PrefixNode& node) {
+  const auto move_children = [&](PrefixNode& node) {
     for (auto& [key, child] : node.children) todo.push_back(std::move(child));
     node.children.clear();
   };
-  take_children(root_);
+  move_children(root_);
   while (!todo.empty()) {
     const std::unique_ptr<PrefixNode> node = std::move(todo.back());
     todo.pop_back();
-    take_children(*node);
+    move_children(*node);
   }
 }
 
@@ -71,7 +71,7 @@ PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) {
   upper->parent = lower->parent;
   upper->from = lower->from;
   upper->to = at;
-  upper->run = lower->run.TakeFront(cut + (lookahead_ ? 1 : 0));
+  upper->run = lower->run.PopFront(cut + (lookahead_ ? 1 : 0));
   if (lookahead_) {
     TokenRun shared = upper->run.Last(1);
     shared.Append(std::move(lower->run));

@@ -162,10 +162,10 @@ TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
     const size_t a = random() % 40001;
     const size_t b = a + random() % (40001 - a);
     TokenRun rest = run;
-    TokenRun front = rest.TakeFront(a);
+    TokenRun front = rest.PopFront(a);
     EXPECT_EQ(rest.size(), tokens.size() - a);
     rest.DropLast(40000 - b);
-    front.Append(rest.TakeFront(b - a));
+    front.Append(rest.PopFront(b - a));
     Tokens last;
     front.Last(b / 2).AppendTo(&last);
     ASSERT_TRUE(std::ranges::equal(last, std::span(tokens).subspan(b - b / 2, b / 2)));

@@ -100,7 +100,7 @@ class GroupMove {
                      bytes * static_cast<size_t>(run));
       };
       ForEachHead([&](size_t offset, int32_t, int32_t, bool keys) {
-        if (!keys || !shape.keys_by_dimension) return move(offset, row);
+        if (!keys || !shape.k_transposed) return move(offset, row);
         ForEachKeyPlane(pools_.layout, group_,
                         [&](size_t plane, size_t bytes) { move(offset + plane, bytes); });
       });
@@ -166,7 +166,7 @@ Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Positi
   held.LimitExact(begin);
   held.RestAt(held.offset() - (end - begin), SlotRef());
   state.InvalidateViews();
-  state.ForgetCaptures(begin);
+  state.DiscardCaptures(begin);
   return {};
 }
 

@@ -91,7 +91,7 @@ class Server {
     return request;
   }
 
-  // Goes on with a request that was ended while it generated: `tokens` is all it had.
+  // Continues a request that was ended while it generated; `tokens` are all its tokens.
   std::unique_ptr<Request> Resume(const Prompt& prompt, TokenList tokens) {
     auto request = std::make_unique<Request>();
     request->sequence = cache_->NewSequence();
@@ -143,10 +143,10 @@ class Server {
       request.tokens.push_back(NextToken(request.tokens));
   }
 
-  // Keeps what the request computed, whether it came to its end or was cancelled.
+  // Keeps what the request computed, whether it came to its end or was canceled.
   void End(std::unique_ptr<Request> request) {
     std::vector<Snapshot> captures = cache_->TakeCaptures(request->sequence);
-    auto last = cache_->Take(request->sequence);
+    auto last = cache_->CaptureSnapshot(request->sequence);
     if (last && !last->empty() && last->whole()) captures.push_back(std::move(*last));
     for (Snapshot& capture : captures) {
       if (!capture.empty()) (void)store_.Insert(request->key, request->tokens, std::move(capture));
@@ -350,7 +350,7 @@ TEST_P(Scenario, EvictionPressure) {
   EXPECT_GT(server.store().stats().evictions, 0u);
 }
 
-// Boundary cost of a cancelled prefill: nothing, what was computed is kept to the last committed chunk.
+// Boundary cost of a canceled prefill: nothing, what was computed is kept to the last committed chunk.
 TEST_P(Scenario, CancelledPrefill) {
   Server server(mix_.layout);
   const Prompt prompt{.messages = {server.Message(30), server.Message(60), server.Message(40)}};

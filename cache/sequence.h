@@ -22,7 +22,7 @@ class Sequence {
   explicit operator bool() const { return state_ != nullptr; }
   Position offset() const;  // tokens so far, of every layer
   // Every layer has its state at offset(). False after a fork that some layer could not follow, or after a
-  // cancelled step that wrote recurrent state: it must then be restored before it can be appended to.
+  // canceled step that wrote recurrent state: it must then be restored before it can be appended to.
   bool ready() const;
 
  private:

@@ -41,7 +41,7 @@ void SequenceState::CaptureReached(Position end) {
   scheduled.erase(scheduled.begin(), reached);
 }
 
-void SequenceState::ForgetCaptures(Position position) {
+void SequenceState::DiscardCaptures(Position position) {
   const auto beyond =
       std::ranges::find_if(captured, [&](const Snapshot& snapshot) { return snapshot.to() > position; });
   // The next one goes on where what is left ends.

@@ -65,7 +65,7 @@ struct SequenceState {
   // Takes, or gives up, the captures scheduled up to `end`, from the state at `end`.
   void CaptureReached(Position end);
   // The tokens from `position` on are no longer those that were captured: what holds them is dropped.
-  void ForgetCaptures(Position position);
+  void DiscardCaptures(Position position);
 
   HybridState held;
   std::vector<ViewList> views;  // [groups]

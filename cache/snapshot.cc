@@ -55,8 +55,8 @@ bool Snapshot::EndsInOwnPage(size_t group, const Snapshot& next) const {
   return held_->groups[group].table.Get(index) != next.held_->groups[group].table.Get(index);
 }
 
-Position Snapshot::DeepestRestorable(Position at_most) const {
-  return held_ == nullptr ? 0 : held_->DeepestReachable(at_most);
+Position Snapshot::DeepestRestorable(Position max_position) const {
+  return held_ == nullptr ? 0 : held_->DeepestReachable(max_position);
 }
 
 size_t Snapshot::bytes() const { return held_ == nullptr ? 0 : held_->BytesFrom(from_); }

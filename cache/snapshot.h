@@ -42,9 +42,9 @@ class Snapshot {
   // Ends inside a page of full-attention group `group` that is another than `next` has there. REQUIRES:
   // `next` goes on where this ends.
   bool EndsInOwnPage(size_t group, const Snapshot& next) const;
-  // The deepest offset in (0, at_most] that all layers can be restored at, or 0. Recurrent state: to() only.
+  // The deepest offset in (0, max_position] that all layers can be restored at, or 0. Recurrent state: to() only.
   // Windows: to(), or earlier while the window has not slid. Full attention: any.
-  Position DeepestRestorable(Position at_most) const;
+  Position DeepestRestorable(Position max_position) const;
   // Of the pages that [from, to) touches, the window pages and the slot.
   size_t bytes() const;
 
@@ -74,7 +74,7 @@ class Snapshot {
 
  private:
   friend class HybridCache;
-  friend class HeldBytes;
+  friend class StoreAccounting;
   friend struct SequenceState;
   Snapshot(std::unique_ptr<HybridState> held, Position from);
 

@@ -56,26 +56,27 @@ SnapshotStore::Tree* SnapshotStore::FindTree(std::string_view isolation) {
 SnapshotStore::Tree& SnapshotStore::MakeTree(std::string_view isolation) {
   if (Tree* tree = FindTree(isolation)) return *tree;
   auto tree = std::make_unique<Tree>(std::string(isolation), options_.lookahead);
-  tree->prefixes.root()->value = std::make_unique<Held>(tree.get());
+  tree->prefixes.root()->value = std::make_unique<StoreEntry>(tree.get());
   return *trees_.emplace(tree->isolation, std::move(tree)).first->second;
 }
 
 void SnapshotStore::DropIfEmpty(Tree& tree) {
   PrefixNode* root = tree.prefixes.root();
-  if (root->children.empty() && HeldBy(root).pins == 0) trees_.erase(trees_.find(tree.isolation));
+  if (root->children.empty() && EntryOf(root).pins == 0) trees_.erase(trees_.find(tree.isolation));
 }
 
-SnapshotStore::Landing SnapshotStore::DeepestRestorable(PrefixNode* node, Position limit) const {
-  Landing best;
+SnapshotStore::RestorePoint SnapshotStore::DeepestRestorable(PrefixNode* node, Position limit) const {
+  RestorePoint best;
   for (; node->parent != nullptr && best.offset < node->to; node = node->parent) {
-    const Position offset = HeldBy(node).snapshot.DeepestRestorable(std::min(limit, node->to));
+    const Position offset = EntryOf(node).snapshot.DeepestRestorable(std::min(limit, node->to));
     if (offset > best.offset) best = {node, offset};
   }
   return best;
 }
 
-MissReason SnapshotStore::Explain(std::string_view isolation, std::span<const TokenId> tokens,
-                                  const PrefixTree::Match& match, Position restorable, Position limit) const {
+MissReason SnapshotStore::ClassifyMiss(std::string_view isolation, std::span<const TokenId> tokens,
+                                       const PrefixTree::Match& match, Position restorable,
+                                       Position limit) const {
   if (restorable >= limit) return MissReason::kNone;
   if (restorable == 0 && match.matched < static_cast<Position>(kStartTokens) &&
       tokens.size() >= kStartTokens) {
@@ -87,14 +88,14 @@ MissReason SnapshotStore::Explain(std::string_view isolation, std::span<const To
   if (match.matched == 0) return MissReason::kCold;
   const Position matched = std::min(match.matched, limit);
   for (const PrefixNode* node = match.node; node->to > restorable; node = node->parent) {
-    const Position lost = HeldBy(node).lost_at;
+    const Position lost = EntryOf(node).lost_at;
     if (lost > restorable && lost <= matched) return MissReason::kEvicted;
   }
   if (restorable < matched) return MissReason::kLayout;
-  const Held& held = HeldBy(match.node);
-  const bool more = match.matched < held.tree->prefixes.Keys(tokens);
-  const Held::Ghost next{match.matched, more ? held.tree->prefixes.KeyAt(tokens, match.matched) : 0};
-  if (more && std::ranges::find(held.ghosts, next) != held.ghosts.end()) return MissReason::kEvicted;
+  const StoreEntry& entry = EntryOf(match.node);
+  const bool more = match.matched < entry.tree->prefixes.Keys(tokens);
+  const StoreEntry::Ghost next{match.matched, more ? entry.tree->prefixes.KeyAt(tokens, match.matched) : 0};
+  if (more && std::ranges::find(entry.ghosts, next) != entry.ghosts.end()) return MissReason::kEvicted;
   return MissReason::kDiverged;
 }
 
@@ -102,9 +103,9 @@ Probed SnapshotStore::Probe(std::string_view isolation, std::span<const TokenId>
   const Position limit = static_cast<Position>(tokens.size()) - 1;
   Tree* tree = FindTree(isolation);
   const PrefixTree::Match match = tree == nullptr ? PrefixTree::Match{} : tree->prefixes.Find(tokens);
-  Landing landing;
-  if (match.matched > 0) landing = DeepestRestorable(match.node, std::min(match.matched, limit));
-  return {match.matched, landing.offset, Explain(isolation, tokens, match, landing.offset, limit)};
+  RestorePoint point;
+  if (match.matched > 0) point = DeepestRestorable(match.node, std::min(match.matched, limit));
+  return {match.matched, point.offset, ClassifyMiss(isolation, tokens, match, point.offset, limit)};
 }
 
 Restored SnapshotStore::Restore(std::string_view isolation, std::span<const TokenId> tokens,
@@ -119,14 +120,14 @@ Restored SnapshotStore::Restore(std::string_view isolation, std::span<const Toke
     return result;
   }
   PrefixNode* deepest = FindTree(isolation)->prefixes.Find(tokens).node;
-  const Landing landing = DeepestRestorable(deepest, probed.restorable);
-  const auto restored = cache_.Restore(sequence, HeldBy(landing.node).snapshot, landing.offset);
+  const RestorePoint point = DeepestRestorable(deepest, probed.restorable);
+  const auto restored = cache_.Restore(sequence, EntryOf(point.node).snapshot, point.offset);
   QUIRE_CACHE_CHECK(restored.has_value() && *restored == probed.restorable);
   result.restored = *restored;
-  result.lease = NewLease(landing.node, landing.offset);
+  result.lease = NewLease(point.node, point.offset);
   ++clock_;
   Touch(deepest);
-  Touch(landing.node);
+  Touch(point.node);
   ++counters_.hits;
   counters_.tokens_restored += static_cast<uint64_t>(result.restored);
   if (probed.reason != MissReason::kNone) ++counters_.partial[static_cast<size_t>(probed.reason)];
@@ -146,7 +147,7 @@ void SnapshotStore::TryPromote(std::string_view isolation, std::span<const Token
     // The node stays while the tier takes memory that may cost others their place.
     const Lease stays = rooted ? Lease() : NewLease(node, known.matched);
     Snapshot snapshot =
-        options_.tier->Promote(isolation, tokens, known, rooted ? none : HeldBy(node).snapshot);
+        options_.tier->Promote(isolation, tokens, known, rooted ? none : EntryOf(node).snapshot);
     if (snapshot.empty() || !Insert(isolation, tokens, std::move(snapshot))) return;
     ++counters_.promotions;
     const Probed now = Probe(isolation, tokens);
@@ -181,10 +182,10 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
   const PrefixTree::Match match = tree.prefixes.Find(tokens);
   PrefixNode* node = match.node;
   const bool leaf = match.matched < to;
-  snapshot.ShareFront(HeldBy(node).snapshot, leaf ? match.matched : 0);
+  snapshot.ShareFront(EntryOf(node).snapshot, leaf ? match.matched : 0);
   const auto missing = [&]() -> size_t {
     if (leaf) return bytes_.Missing(snapshot);
-    return node->to == to && HeldBy(node).snapshot.whole() ? 0 : bytes_.MissingState(snapshot);
+    return node->to == to && EntryOf(node).snapshot.whole() ? 0 : bytes_.MissingState(snapshot);
   };
   Pin(node, +1);
   const bool room = MakeRoom(missing);
@@ -193,35 +194,35 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
     ++counters_.inserts_refused;
     std::string message = fmt::format("prefix snapshots: budget {}, held {}, demand {} bytes",
                                       options_.budget_bytes, bytes_.total(), missing());
-    Tidy(node);
+    PruneUpwards(node);
     return Fail(ErrorCode::kOutOfPages, std::move(message));
   }
   if (match.matched < node->to) node = SplitNode(tree, node, match.matched);
   if (leaf) {
     node = AddLeaf(tree, node, tokens, std::move(snapshot));
   } else {
-    Upgrade(node, snapshot);
+    FillMissingState(node, snapshot);
   }
-  Held& held = HeldBy(node);
-  held.inserted = true;
-  held.user_point = held.user_point || user_point;
+  StoreEntry& entry = EntryOf(node);
+  entry.inserted = true;
+  entry.user_point = entry.user_point || user_point;
   Touch(node);
   ++counters_.inserts;
   RememberStart(isolation, tokens);
   Lease lease = NewLease(node, to);
   // Making room may have left the node that the tokens entered with nothing to stand for.
-  if (match.node != node) Tidy(match.node);
+  if (match.node != node) PruneUpwards(match.node);
   return lease;
 }
 
 PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens,
                                    Snapshot snapshot) {
   PrefixNode* leaf = tree.prefixes.AddLeaf(parent, tokens, snapshot.to());
-  auto held = std::make_unique<Held>(&tree);
-  held->id = next_id_++;
-  held->snapshot = std::move(snapshot);
-  bytes_.Add(held->snapshot);
-  leaf->value = std::move(held);
+  auto entry = std::make_unique<StoreEntry>(&tree);
+  entry->id = next_id_++;
+  entry->snapshot = std::move(snapshot);
+  bytes_.Add(entry->snapshot);
+  leaf->value = std::move(entry);
   ++nodes_;
   Requeue(parent);
   return leaf;
@@ -229,8 +230,8 @@ PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<con
 
 PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) {
   PrefixNode* upper = tree.prefixes.Split(node, at);
-  Held& below = HeldBy(node);
-  auto above = std::make_unique<Held>(&tree);
+  StoreEntry& below = EntryOf(node);
+  auto above = std::make_unique<StoreEntry>(&tree);
   above->id = next_id_++;
   above->last_use = below.last_use;
   above->snapshot = below.snapshot.SplitFront(at);
@@ -255,12 +256,12 @@ PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) 
 
 void SnapshotStore::MergeNode(PrefixNode* node) {
   PrefixNode* child = node->only_child();
-  Held& upper = HeldBy(node);
-  Held& lower = HeldBy(child);
+  StoreEntry& upper = EntryOf(node);
+  StoreEntry& lower = EntryOf(child);
   QUIRE_CACHE_CHECK(upper.leases.empty() && upper.pins == 0);
   const bool restorable = upper.inserted && upper.snapshot.has_state();
   lower.lost_at = std::max({lower.lost_at, upper.lost_at, restorable ? node->to : 0});
-  for (const Held::Ghost& ghost : upper.ghosts) lower.RememberEvicted(ghost);
+  for (const StoreEntry::Ghost& ghost : upper.ghosts) lower.RememberEvicted(ghost);
   bytes_.RemoveUpper(upper.snapshot);
   lower.snapshot.MergeFront(std::move(upper.snapshot));
   Unqueue(node);
@@ -270,21 +271,21 @@ void SnapshotStore::MergeNode(PrefixNode* node) {
 }
 
 void SnapshotStore::RemoveLeaf(PrefixNode* node) {
-  Held& held = HeldBy(node);
-  QUIRE_CACHE_CHECK(held.leases.empty() && held.pins == 0);
-  HeldBy(node->parent).RememberEvicted({node->from, held.tree->prefixes.FirstKey(*node)});
-  bytes_.Remove(held.snapshot);
+  StoreEntry& entry = EntryOf(node);
+  QUIRE_CACHE_CHECK(entry.leases.empty() && entry.pins == 0);
+  EntryOf(node->parent).RememberEvicted({node->from, entry.tree->prefixes.FirstKey(*node)});
+  bytes_.Remove(entry.snapshot);
   Unqueue(node);
-  held.tree->prefixes.RemoveLeaf(node);
+  entry.tree->prefixes.RemoveLeaf(node);
   --nodes_;
 }
 
-void SnapshotStore::Upgrade(PrefixNode* node, const Snapshot& snapshot) {
-  Held& held = HeldBy(node);
-  if (held.snapshot.whole()) return;
-  bytes_.RemoveState(held.snapshot);
-  held.snapshot.AdoptState(snapshot);
-  bytes_.AddState(held.snapshot);
+void SnapshotStore::FillMissingState(PrefixNode* node, const Snapshot& snapshot) {
+  StoreEntry& entry = EntryOf(node);
+  if (entry.snapshot.whole()) return;
+  bytes_.RemoveState(entry.snapshot);
+  entry.snapshot.AdoptState(snapshot);
+  bytes_.AddState(entry.snapshot);
   Requeue(node);
 }
 
@@ -296,7 +297,7 @@ void SnapshotStore::ForEachNode(
       const PrefixNode* node = todo.back();
       todo.pop_back();
       for (const auto& [key, child] : node->children) todo.push_back(child.get());
-      if (node->parent != nullptr) visit(isolation, tree->prefixes.Path(node), HeldBy(node).snapshot);
+      if (node->parent != nullptr) visit(isolation, tree->prefixes.Path(node), EntryOf(node).snapshot);
     }
   }
 }

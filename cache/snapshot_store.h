@@ -37,10 +37,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "cache/held_bytes.h"
 #include "cache/hybrid_cache.h"
 #include "cache/prefix_tree.h"
 #include "cache/snapshot.h"
+#include "cache/store_accounting.h"
 
 namespace quire::cache {
 
@@ -176,7 +176,7 @@ class SnapshotStore : public Reclaimer {
 
  private:
   friend class Lease;
-  struct Held;
+  struct StoreEntry;
   struct Tree;
   // Last use, then depth, then size, then age of the node: the first is evicted first.
   using EvictionKey = std::tuple<uint64_t, Position, int64_t, uint64_t>;
@@ -184,20 +184,20 @@ class SnapshotStore : public Reclaimer {
     using is_transparent = void;
     size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
   };
-  struct Landing {
+  struct RestorePoint {
     PrefixNode* node = nullptr;
     Position offset = 0;
   };
 
-  static Held& HeldBy(PrefixNode* node);
-  static const Held& HeldBy(const PrefixNode* node);
+  static StoreEntry& EntryOf(PrefixNode* node);
+  static const StoreEntry& EntryOf(const PrefixNode* node);
   Tree* FindTree(std::string_view isolation);
   Tree& MakeTree(std::string_view isolation);
   void DropIfEmpty(Tree& tree);
 
-  Landing DeepestRestorable(PrefixNode* node, Position limit) const;
-  MissReason Explain(std::string_view isolation, std::span<const TokenId> tokens,
-                     const PrefixTree::Match& match, Position restorable, Position limit) const;
+  RestorePoint DeepestRestorable(PrefixNode* node, Position limit) const;
+  MissReason ClassifyMiss(std::string_view isolation, std::span<const TokenId> tokens,
+                          const PrefixTree::Match& match, Position restorable, Position limit) const;
   void TryPromote(std::string_view isolation, std::span<const TokenId> tokens);
   void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
 
@@ -205,7 +205,7 @@ class SnapshotStore : public Reclaimer {
   PrefixNode* SplitNode(Tree& tree, PrefixNode* node, Position at);
   void MergeNode(PrefixNode* node);
   void RemoveLeaf(PrefixNode* node);
-  void Upgrade(PrefixNode* node, const Snapshot& snapshot);
+  void FillMissingState(PrefixNode* node, const Snapshot& snapshot);
 
   // Eviction (eviction.cc).
   bool Evictable(const PrefixNode* node) const;
@@ -213,7 +213,8 @@ class SnapshotStore : public Reclaimer {
   void Unqueue(PrefixNode* node);
   void Touch(PrefixNode* node);
   void Evict(PrefixNode* node);
-  void Tidy(PrefixNode* node);  // merges or removes a node that nothing needs any more, and so on upwards
+  void PruneUpwards(
+      PrefixNode* node);  // merges or removes a node that nothing needs any more, and so on upwards
   bool Helps(const PrefixNode* node, const Demand& demand) const;
   template <class Missing>
   bool MakeRoom(const Missing& missing_bytes);
@@ -221,12 +222,12 @@ class SnapshotStore : public Reclaimer {
            int change);  // keeps the node and its tree while an operation is at work on them
   Lease NewLease(PrefixNode* node, Position offset);
   void EndLease(Lease::Record& record);
-  std::expected<void, std::string> CheckTree(Tree& tree, HeldBytes* bytes, size_t* leases,
+  std::expected<void, std::string> CheckTree(Tree& tree, StoreAccounting* bytes, size_t* leases,
                                              size_t* queued) const;
 
   HybridCache& cache_;
   StoreOptions options_;
-  HeldBytes bytes_;
+  StoreAccounting bytes_;
   std::unordered_map<std::string, std::unique_ptr<Tree>, TransparentHash, std::equal_to<>> trees_;
   std::map<EvictionKey, PrefixNode*> queue_;
   uint64_t clock_ = 0;

@@ -66,7 +66,8 @@ class StoreRig {
   Result<Lease> InsertAtOnce(const TokenList& tokens, bool user_point = false, std::string_view key = "") {
     const size_t i = rig.New();
     rig.AppendTokens(i, tokens);
-    auto lease = store.Insert(key, tokens, std::move(*rig.cache().Take(rig.sequence(i))), user_point);
+    auto lease =
+        store.Insert(key, tokens, std::move(*rig.cache().CaptureSnapshot(rig.sequence(i))), user_point);
     rig.Drop(i);
     Check();
     return lease;
@@ -125,10 +126,12 @@ TEST(Store, ALookAheadTreeMatchesOneTokenLess) {
   StoreRig rig(Causal(), {.budget_bytes = SIZE_MAX, .lookahead = true});
   const size_t i = rig.rig.New();
   rig.rig.AppendTokens(i, Tokens(20));
-  auto short_of_one = rig.store.Insert("", Tokens(20), std::move(*rig.rig.cache().Take(rig.rig.sequence(i))));
+  auto short_of_one =
+      rig.store.Insert("", Tokens(20), std::move(*rig.rig.cache().CaptureSnapshot(rig.rig.sequence(i))));
   EXPECT_EQ(short_of_one.error().code, ErrorCode::kInvalid);
   ASSERT_TRUE(
-      rig.store.Insert("", Tokens(21), std::move(*rig.rig.cache().Take(rig.rig.sequence(i)))).has_value());
+      rig.store.Insert("", Tokens(21), std::move(*rig.rig.cache().CaptureSnapshot(rig.rig.sequence(i))))
+          .has_value());
   EXPECT_EQ(rig.Restorable(Tokens(30)), 20);
   EXPECT_EQ(rig.Restorable(Join(Tokens(20), {5, 6})), 19);
   EXPECT_EQ(rig.Restorable(Join(Tokens(12), {5, 6})), 11);
@@ -245,11 +248,13 @@ TEST(Store, UserRestorePointsResistMerging) {
   StoreRig rig(Hybrid());
   const size_t i = rig.rig.New();
   rig.rig.AppendTokens(i, Tokens(20));
-  ASSERT_TRUE(rig.store.Insert("", Tokens(20), std::move(*rig.rig.cache().Take(rig.rig.sequence(i))), true)
-                  .has_value());
+  ASSERT_TRUE(
+      rig.store.Insert("", Tokens(20), std::move(*rig.rig.cache().CaptureSnapshot(rig.rig.sequence(i))), true)
+          .has_value());
   rig.rig.AppendTokens(i, Tokens(20, 20));
   ASSERT_TRUE(
-      rig.store.Insert("", Tokens(40), std::move(*rig.rig.cache().Take(rig.rig.sequence(i)))).has_value());
+      rig.store.Insert("", Tokens(40), std::move(*rig.rig.cache().CaptureSnapshot(rig.rig.sequence(i))))
+          .has_value());
   rig.rig.Drop(i);
   rig.store.set_budget(rig.store.stats().bytes - 1);
   rig.Check();
@@ -380,11 +385,14 @@ TEST(Store, RefusesWhatItCannotGiveBackExactly) {
   rig.rig.Append({{i, 20}});
   const TokenList tokens = rig.rig.tokens(i);
   EXPECT_EQ(rig.store.Insert("", tokens, Snapshot()).error().code, ErrorCode::kInvalid);
-  EXPECT_EQ(
-      rig.store.Insert("", Tokens(19), std::move(*rig.rig.cache().Take(rig.rig.sequence(i)))).error().code,
-      ErrorCode::kInvalid);
+  EXPECT_EQ(rig.store.Insert("", Tokens(19), std::move(*rig.rig.cache().CaptureSnapshot(rig.rig.sequence(i))))
+                .error()
+                .code,
+            ErrorCode::kInvalid);
   rig.rig.RemoveRange(i, 3, 6);
-  EXPECT_EQ(rig.store.Insert("", tokens, std::move(*rig.rig.cache().Take(rig.rig.sequence(i)))).error().code,
+  EXPECT_EQ(rig.store.Insert("", tokens, std::move(*rig.rig.cache().CaptureSnapshot(rig.rig.sequence(i))))
+                .error()
+                .code,
             ErrorCode::kUnsupported);
   EXPECT_EQ(rig.store.stats().trees, 0u);
 }

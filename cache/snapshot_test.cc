@@ -20,8 +20,8 @@ Layout Causal() { return {.page_tokens = 4, .groups = {FullGroup()}}; }
 const Capacity kRoom{.pages = {64, 64}, .slots = 16};
 const Capacity kCausalRoom{.pages = {64}};
 
-Snapshot Take(Rig& rig, size_t i, Position from = 0) {
-  auto snapshot = rig.cache().Take(rig.sequence(i), from);
+Snapshot CaptureSnapshot(Rig& rig, size_t i, Position from = 0) {
+  auto snapshot = rig.cache().CaptureSnapshot(rig.sequence(i), from);
   EXPECT_TRUE(snapshot.has_value());
   return std::move(*snapshot);
 }
@@ -31,7 +31,7 @@ TEST(Snapshots, HoldReferencesNotCopiesAndSizeIsExact) {
   const size_t a = rig.New();
   rig.Append({{a, 21}});
   const CacheStats before = rig.cache().stats();
-  const Snapshot snapshot = Take(rig, a, 9);
+  const Snapshot snapshot = CaptureSnapshot(rig, a, 9);
   EXPECT_EQ(rig.cache().stats().used_bytes, before.used_bytes);
   EXPECT_EQ(rig.cache().stats().bytes_copied, before.bytes_copied);
   EXPECT_EQ(snapshot.from(), 9);
@@ -45,7 +45,7 @@ TEST(Snapshots, RestoreOnlyAtExactlyTheirOffsetWithRecurrentState) {
   Rig rig(Hybrid(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 13}});
-  const Snapshot snapshot = Take(rig, a);
+  const Snapshot snapshot = CaptureSnapshot(rig, a);
   const TokenList tokens = rig.tokens(a);
   rig.Append({{a, 20}});
   const size_t b = rig.Restore(snapshot, tokens);
@@ -62,7 +62,7 @@ TEST(Snapshots, CausalOnesRestoreAtAnyOffset) {
   Rig rig(Causal(), kCausalRoom);
   const size_t a = rig.New();
   rig.Append({{a, 13}});
-  const Snapshot snapshot = Take(rig, a);
+  const Snapshot snapshot = CaptureSnapshot(rig, a);
   for (Position at = 1; at <= 13; ++at) {
     const size_t b = rig.Restore(snapshot, rig.tokens(a), at);
     EXPECT_EQ(rig.sequence(b).offset(), at);
@@ -76,10 +76,10 @@ TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
           {.pages = {64, 64, 64}});
   const size_t a = rig.New();
   rig.Append({{a, 8}});
-  const Snapshot early = Take(rig, a);
+  const Snapshot early = CaptureSnapshot(rig, a);
   const TokenList tokens = rig.tokens(a);
   rig.Append({{a, 15}});
-  const Snapshot late = Take(rig, a);
+  const Snapshot late = CaptureSnapshot(rig, a);
   // At 8 the window has not slid and the chunk [5, 10) is there, but [0, 5) is not.
   EXPECT_EQ(early.DeepestRestorable(100), 8);
   EXPECT_EQ(early.DeepestRestorable(7), 7);
@@ -98,8 +98,8 @@ TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
   Rig chunks({.page_tokens = 4, .groups = {FullGroup(), ChunkGroup(5)}}, {.pages = {64, 64}});
   const size_t c = chunks.New();
   chunks.Append({{c, 18}});
-  EXPECT_EQ(Take(chunks, c).DeepestRestorable(14), 10);
-  const size_t d = chunks.Restore(Take(chunks, c), chunks.tokens(c), 14);
+  EXPECT_EQ(CaptureSnapshot(chunks, c).DeepestRestorable(14), 10);
+  const size_t d = chunks.Restore(CaptureSnapshot(chunks, c), chunks.tokens(c), 14);
   EXPECT_EQ(chunks.sequence(d).offset(), 10);
   chunks.Append({{d, 8}});
 }
@@ -108,7 +108,7 @@ TEST(Snapshots, RestoreGivesAForkWithoutStateItsStateBack) {
   Rig rig(Hybrid(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 9}});
-  const Snapshot snapshot = Take(rig, a);
+  const Snapshot snapshot = CaptureSnapshot(rig, a);
   rig.Append({{a, 9}});
   const size_t b = rig.Fork(a, 9);
   EXPECT_FALSE(rig.sequence(b).ready());
@@ -122,7 +122,7 @@ TEST(Snapshots, SplitGivesTheParentThePagesAndTheChildTheState) {
   const size_t a = rig.New();
   rig.Append({{a, 18}});
   const TokenList tokens = rig.tokens(a);
-  Snapshot child = Take(rig, a);
+  Snapshot child = CaptureSnapshot(rig, a);
   rig.Drop(a);
   const CacheStats before = rig.cache().stats();
   Snapshot parent = child.SplitFront(10);
@@ -148,7 +148,7 @@ TEST(Snapshots, SplitsAnywhereAndMergesByConcatenationForCausalKv) {
   const size_t a = rig.New();
   rig.Append({{a, 23}});
   for (Position at = 1; at < 23; ++at) {
-    Snapshot child = Take(rig, a);
+    Snapshot child = CaptureSnapshot(rig, a);
     Snapshot parent = child.SplitFront(at);
     const size_t b = rig.Restore(parent, rig.tokens(a));
     EXPECT_EQ(rig.sequence(b).offset(), at);
@@ -162,7 +162,7 @@ TEST(Snapshots, AWindowThatHasNotSlidSplitsToBothSides) {
   Rig rig({.page_tokens = 4, .groups = {WindowGroup(16)}}, {.pages = {64}});
   const size_t a = rig.New();
   rig.Append({{a, 14}});
-  Snapshot child = Take(rig, a);
+  Snapshot child = CaptureSnapshot(rig, a);
   Snapshot parent = child.SplitFront(6);
   EXPECT_EQ(parent.DeepestRestorable(6), 6);
   const size_t b = rig.Restore(parent, rig.tokens(a));
@@ -174,7 +174,7 @@ TEST(Snapshots, AreMoveOnlyAndProvablyReleased) {
   Rig rig(Hybrid(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 13}});
-  Snapshot first = Take(rig, a);
+  Snapshot first = CaptureSnapshot(rig, a);
   Snapshot second = std::move(first);
   EXPECT_TRUE(first.empty());
   rig.Drop(a);
@@ -237,7 +237,7 @@ TEST(Captures, OfNoWidthAreEmpty) {
   EXPECT_EQ(captures[1].to(), 5);
   EXPECT_TRUE(captures[2].empty());
   EXPECT_EQ(captures[2].bytes(), 0u);
-  EXPECT_TRUE(rig.cache().Take(rig.sequence(a), 7)->empty());
+  EXPECT_TRUE(rig.cache().CaptureSnapshot(rig.sequence(a), 7)->empty());
 }
 
 TEST(Captures, WithoutASlotAreSkippedAndCountedWhileTheStepGoesOn) {
@@ -298,13 +298,13 @@ TEST(Tiers, ASnapshotsBytesCanBeTakenOutAndPutBack) {
   Rig rig(Hybrid(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 9}});
-  const Snapshot before = Take(rig, a);
+  const Snapshot before = CaptureSnapshot(rig, a);
   rig.Append({{a, 12}});
   const TokenList tokens = rig.tokens(a);
   std::vector<std::vector<std::byte>> parts;
   size_t bytes = 0;
   {
-    const Snapshot snapshot = Take(rig, a, 9);
+    const Snapshot snapshot = CaptureSnapshot(rig, a, 9);
     snapshot.ForEachPart([&](const Snapshot::Part& part) {
       parts.emplace_back(part.bytes.begin(), part.bytes.end());
       bytes += part.bytes.size();
@@ -400,12 +400,12 @@ TEST(RangeRemoval, MarksLaterSnapshotsAsNotExact) {
   const size_t a = rig.New();
   rig.Append({{a, 20}});
   rig.RemoveRange(a, 6, 9);
-  EXPECT_FALSE(Take(rig, a).exact());
+  EXPECT_FALSE(CaptureSnapshot(rig, a).exact());
   rig.Append({{a, 2}});
-  EXPECT_FALSE(Take(rig, a).exact());
+  EXPECT_FALSE(CaptureSnapshot(rig, a).exact());
   rig.Truncate(a, 6);
   rig.Append({{a, 4}});
-  EXPECT_TRUE(Take(rig, a).exact());
+  EXPECT_TRUE(CaptureSnapshot(rig, a).exact());
 }
 
 }  // namespace

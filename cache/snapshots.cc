@@ -31,7 +31,7 @@ PageRange CountedPages(const Pools& pools, size_t g, Position from, Position to)
 
 }  // namespace
 
-Result<Snapshot> HybridCache::Take(const Sequence& sequence, Position from) {
+Result<Snapshot> HybridCache::CaptureSnapshot(const Sequence& sequence, Position from) {
   const SequenceState& state = *sequence.state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "snapshot inside a step");
   std::unique_ptr<HybridState> held = state.Committed();
@@ -47,22 +47,22 @@ bool HybridCache::Owns(const Snapshot& snapshot) const {
   return !snapshot.empty() && &snapshot.held_->pools() == pools_.get();
 }
 
-Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapshot, Position at_most) {
+Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapshot, Position max_position) {
   SequenceState& state = *sequence.state_;
   if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "restore inside a step or a draft");
   if (!snapshot.empty() && !Owns(snapshot)) {
     return Fail(ErrorCode::kInvalid, "snapshot of another cache");
   }
-  const Position position = snapshot.DeepestRestorable(at_most);
+  const Position position = snapshot.DeepestRestorable(max_position);
   if (position <= 0) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("no offset up to {} of the snapshot [{}, {}) that every layer can be restored at",
-                            std::min(at_most, snapshot.to()), snapshot.from(), snapshot.to()));
+                            std::min(max_position, snapshot.to()), snapshot.from(), snapshot.to()));
   }
   state.held = *snapshot.held_;
   state.held.CutTo(position);
   state.InvalidateViews();
-  state.ForgetCaptures(0);
+  state.DiscardCaptures(0);
   state.capture_from = position;
   std::erase_if(state.scheduled, [&](Position at) { return at < position; });
   state.CaptureReached(position);

@@ -49,7 +49,7 @@ class Speculation {
   // Keeps the first `keep` draft tokens and closes the transaction. On error it is still open.
   // `replay` may be null without recurrent layers. kInvalid: keep outside [0, drafted()], a step is open, it
   // is closed, or there is no replay where one is needed. kUnsupported: isolated mode. kOutOfSlots: only
-  // where a cancelled step has lost the draft's slot while the one at the base is shared.
+  // where a canceled step has lost the draft's slot while the one at the base is shared.
   Result<void> Commit(int32_t keep, const ReplayInputs& replay);
   void Drop();  // as the destructor
 

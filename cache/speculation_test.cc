@@ -58,7 +58,7 @@ TEST(Speculation, DroppedDraftsLeaveNoTrace) {
       Speculation draft = Open(rig, a);
       rig.Append({{a, 6}});
     }
-    rig.ForgetDraft(a, 7);
+    rig.DiscardDraft(a, 7);
     EXPECT_EQ(rig.cache().stats().pages_used, before.pages_used);
     EXPECT_EQ(rig.cache().stats().slots_used, before.slots_used);
     rig.CheckAll();
@@ -82,7 +82,7 @@ TEST(Speculation, NothingOutsideSeesADraftToken) {
     EXPECT_FALSE(rig.cache().Fork(rig.sequence(a), 8).has_value());
     const size_t b = rig.Fork(a, 7);
     EXPECT_TRUE(rig.sequence(b).ready());
-    auto snapshot = rig.cache().Take(rig.sequence(a));
+    auto snapshot = rig.cache().CaptureSnapshot(rig.sequence(a));
     ASSERT_TRUE(snapshot.has_value());
     EXPECT_EQ(snapshot->to(), 7);
     EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 7).error().code, ErrorCode::kInvalid);
@@ -203,7 +203,7 @@ TEST(Speculation, SurvivesACancelledStep) {
         ReplayTokens(layout, layer, slot, inputs, tokens);
       });
       ASSERT_TRUE(done.has_value()) << done.error().message;
-      rig.ForgetDraft(a, 4 + keep);
+      rig.DiscardDraft(a, 4 + keep);
       rig.CheckAll();
       rig.Append({{a, 2}});
     }

@@ -34,15 +34,15 @@ class Reservation {
  public:
   explicit Reservation(Pools* pools) : pools_(pools) {}
 
-  // False when a pool ran out; the caller then calls Undo.
-  bool Take(SequenceState* sequence, int32_t tokens) {
+  // False when a pool ran out; the caller then calls Rollback().
+  bool Reserve(SequenceState* sequence, int32_t tokens) {
     for (size_t g = 0; g < pools_->pages.size(); ++g) {
-      if (!TakePages(sequence, g, tokens)) return false;
+      if (!ReservePages(sequence, g, tokens)) return false;
     }
-    return !sequence->held.recurrent() || TakeSlot(sequence);
+    return !sequence->held.recurrent() || ReserveSlot(sequence);
   }
 
-  void TakeBack() {
+  void Rollback() {
     for (auto undo = pages_.rbegin(); undo != pages_.rend(); ++undo) {
       HybridState& held = undo->sequence->held;
       HybridState::Group& group = held.groups[undo->group];
@@ -59,8 +59,8 @@ class Reservation {
   }
 
  private:
-  // Other holders of a page that was copied still hold it, so an undo can always take a reference again.
-  bool TakePages(SequenceState* sequence, size_t g, int32_t tokens) {
+  // Other holders of a page that was copied still hold it, so a rollback can always add a reference again.
+  bool ReservePages(SequenceState* sequence, size_t g, int32_t tokens) {
     HybridState& held = sequence->held;
     PageTable& table = held.groups[g].table;
     BlockPool& pool = *pools_->pages[g];
@@ -88,7 +88,7 @@ class Reservation {
     return true;
   }
 
-  bool TakeSlot(SequenceState* sequence) {
+  bool ReserveSlot(SequenceState* sequence) {
     HybridState& held = sequence->held;
     if (held.slot && held.slot.exclusive()) return true;
     SlotRef fresh = held.slot ? pools_->slots->AllocateCopy(held.slot) : pools_->slots->AllocateZero();
@@ -122,7 +122,7 @@ class OpenStep final : public Step {
  public:
   explicit OpenStep(Pools* pools) : pools_(pools) {}
 
-  static std::unique_ptr<OpenStep, CloseStep> Take(Pools* pools, size_t sequences) {
+  static std::unique_ptr<OpenStep, CloseStep> Acquire(Pools* pools, size_t sequences) {
     if (!pools->spare_step) pools->spare_step = std::make_unique<OpenStep>(pools);
     auto* const step = static_cast<OpenStep*>(pools->spare_step.release());
     while (step->entries_.size() < sequences) step->entries_.emplace_back();
@@ -358,8 +358,8 @@ Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) {
   MakeRoom(demand);
   Reservation reservation(pools_.get());
   for (const Append& append : appends) {
-    if (reservation.Take(append.sequence->state_.get(), append.tokens)) continue;
-    reservation.TakeBack();
+    if (reservation.Reserve(append.sequence->state_.get(), append.tokens)) continue;
+    reservation.Rollback();
     const Demand now = Refreshed(demand);
     const bool slots = now.slots.need > now.slots.capacity - now.slots.used;
     return std::unexpected(Error{slots ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, now.ToString()});
@@ -369,7 +369,7 @@ Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) {
     captures.slots.need = demand.capture_slots;
     MakeRoom(captures);
   }
-  auto step = OpenStep::Take(pools_.get(), appends.size());
+  auto step = OpenStep::Acquire(pools_.get(), appends.size());
   for (size_t i = 0; i < appends.size(); ++i) {
     step->Add(i, appends[i].sequence->state_.get(), appends[i].tokens);
   }

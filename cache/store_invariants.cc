@@ -7,40 +7,40 @@
 
 namespace quire::cache {
 
-std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, HeldBytes* bytes, size_t* leases,
+std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccounting* bytes, size_t* leases,
                                                           size_t* queued) const {
   std::vector<PrefixNode*> todo = {tree.prefixes.root()};
   while (!todo.empty()) {
     PrefixNode* node = todo.back();
     todo.pop_back();
     for (const auto& [key, child] : node->children) todo.push_back(child.get());
-    const Held& held = HeldBy(node);
+    const StoreEntry& entry = EntryOf(node);
     const auto fail = [&](const char* what) {
       return std::unexpected(fmt::format("node [{}, {}): {}", node->from, node->to, what));
     };
-    if (held.tree != &tree || held.pins != 0) return fail("of another tree, or still pinned");
+    if (entry.tree != &tree || entry.pins != 0) return fail("of another tree, or still pinned");
     if (node->parent == nullptr) continue;
-    const Snapshot& snapshot = held.snapshot;
+    const Snapshot& snapshot = entry.snapshot;
     if (snapshot.empty() || snapshot.from() != node->from || snapshot.to() != node->to) {
       return fail("its snapshot does not span exactly its edge");
     }
-    if (!snapshot.SharesFront(HeldBy(node->parent).snapshot))
+    if (!snapshot.SharesFront(EntryOf(node->parent).snapshot))
       return fail("does not share its parent's pages");
-    if (node->children.empty() && snapshot.DeepestRestorable(node->to) == 0 && held.leases.empty()) {
+    if (node->children.empty() && snapshot.DeepestRestorable(node->to) == 0 && entry.leases.empty()) {
       return fail("a leaf that nothing can be restored from");
     }
-    for (const Lease::Record* lease : held.leases) {
+    for (const Lease::Record* lease : entry.leases) {
       if (lease->node != node || lease->offset > node->to) return fail("a lease of another node");
     }
-    if (held.queued.has_value() != Evictable(node)) return fail("wrongly in or not in the eviction queue");
-    if (held.queued) {
-      const auto at = queue_.find(*held.queued);
+    if (entry.queued.has_value() != Evictable(node)) return fail("wrongly in or not in the eviction queue");
+    if (entry.queued) {
+      const auto at = queue_.find(*entry.queued);
       if (at == queue_.end() || at->second != node) return fail("queued as another");
-      const EvictionKey now{held.last_use, -node->to, -static_cast<int64_t>(snapshot.bytes()), held.id};
-      if (*held.queued != now) return fail("queued in an old place");
+      const EvictionKey now{entry.last_use, -node->to, -static_cast<int64_t>(snapshot.bytes()), entry.id};
+      if (*entry.queued != now) return fail("queued in an old place");
       ++*queued;
     }
-    *leases += held.leases.size();
+    *leases += entry.leases.size();
     // A node that was split or merged counts as if each had been added by itself.
     bytes->Add(snapshot);
   }
@@ -48,7 +48,7 @@ std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, HeldBytes*
 }
 
 std::expected<void, std::string> SnapshotStore::CheckInvariants() const {
-  HeldBytes again(cache_);
+  StoreAccounting again(cache_);
   size_t nodes = 0;
   size_t leases = 0;
   size_t queued = 0;

@@ -23,10 +23,10 @@ struct SnapshotStore::Tree {
 };
 
 // A node's value; the root's has no snapshot.
-struct SnapshotStore::Held : NodeValue {
+struct SnapshotStore::StoreEntry : NodeValue {
   static constexpr size_t kGhosts = 16;
 
-  explicit Held(Tree* of) : tree(of) {}
+  explicit StoreEntry(Tree* of) : tree(of) {}
 
   // Where a child was evicted of late, and its first key.
   struct Ghost {
@@ -53,11 +53,11 @@ struct SnapshotStore::Held : NodeValue {
   std::optional<EvictionKey> queued;
 };
 
-inline SnapshotStore::Held& SnapshotStore::HeldBy(PrefixNode* node) {
-  return static_cast<Held&>(*node->value);
+inline SnapshotStore::StoreEntry& SnapshotStore::EntryOf(PrefixNode* node) {
+  return static_cast<StoreEntry&>(*node->value);
 }
-inline const SnapshotStore::Held& SnapshotStore::HeldBy(const PrefixNode* node) {
-  return static_cast<const Held&>(*node->value);
+inline const SnapshotStore::StoreEntry& SnapshotStore::EntryOf(const PrefixNode* node) {
+  return static_cast<const StoreEntry&>(*node->value);
 }
 
 // Evicts until what `missing_bytes` says fits the budget; false when nothing more can go. What is missing may

@@ -9,7 +9,7 @@
 namespace quire::cache {
 namespace {
 
-// Two neighbours are copied into one piece while they are this short together.
+// Two neighbors are copied into one piece while they are this short together.
 constexpr size_t kJoinUpTo = 256;
 constexpr size_t kBlock = 64;
 
@@ -38,7 +38,7 @@ TokenId TokenRun::operator[](size_t i) const {
   return piece->data()[i];
 }
 
-TokenRun TokenRun::TakeFront(size_t count) {
+TokenRun TokenRun::PopFront(size_t count) {
   QUIRE_CACHE_CHECK(count <= size_);
   TokenRun front;
   front.size_ = count;

@@ -25,7 +25,7 @@ class TokenRun {
   size_t size() const { return size_; }
   TokenId operator[](size_t i) const;
   // Cuts off and returns the first `count` tokens. REQUIRES: count <= size().
-  TokenRun TakeFront(size_t count);
+  TokenRun PopFront(size_t count);
   // A run of the last `count` tokens, sharing them. REQUIRES: count <= size().
   TokenRun Last(size_t count) const;
   void DropLast(size_t count);  // REQUIRES: count <= size()

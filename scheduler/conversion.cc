@@ -7,42 +7,43 @@ namespace quire::scheduler {
 
 Conversion::Conversion(RunnerHost host, api::ipc::ConvertModel request, std::shared_ptr<const void> kept,
                        std::chrono::nanoseconds patience)
-    : OneShot(
+    : OneOffJob(
           std::move(host), "convert", request.from, patience,
-          {.ended_while = "converted the model", .too_long = "converting the model made no progress for"}),
+          {.died_while = "converting the model", .too_long = "converting the model made no progress for"}),
       request_(std::move(request)),
       kept_(std::move(kept)) {}
 
-void Conversion::Ask() {
+void Conversion::SendRequest() {
   request_.files = FilesOf(0);
   Send(request_);
 }
 
 boost::asio::awaitable<api::Result<std::optional<float>>> Conversion::Next(std::shared_ptr<Conversion> self) {
   while (true) {
-    if (self->fraction_ > self->told_) co_return self->told_ = self->fraction_;
+    if (self->fraction_ > self->reported_) co_return self->reported_ = self->fraction_;
     if (self->answer_ && !*self->answer_) co_return std::unexpected(self->answer_->error());
     if (self->answer_) co_return std::nullopt;
     const bool waited = co_await self->changed().Wait();
-    if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client went away");
+    if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");
   }
 }
 
 api::Result<void> Conversion::OnRunnerMessage(api::ipc::ToDaemon message) {
-  if (const auto* progress = std::get_if<api::ipc::LoadProgress>(&message); progress && asked()) {
+  if (const auto* progress = std::get_if<api::ipc::LoadProgress>(&message); progress && request_sent()) {
     if (progress->fraction > fraction_) {
       fraction_ = progress->fraction;
       Progressed();
     }
     return {};
   }
-  if (const auto* converted = std::get_if<api::ipc::Converted>(&message); converted && asked() && !answer_) {
+  if (const auto* converted = std::get_if<api::ipc::Converted>(&message);
+      converted && request_sent() && !answer_) {
     answer_ = converted->error ? api::Result<void>(std::unexpected(*converted->error)) : api::Result<void>();
     changed().Notify();
     return {};
   }
-  if (std::holds_alternative<api::ipc::Beat>(message)) return {};
-  return api::Fail(api::ErrorCode::kRunnerDied, "a frame that nobody asked for");
+  if (std::holds_alternative<api::ipc::Heartbeat>(message)) return {};
+  return api::Fail(api::ErrorCode::kRunnerDied, "unexpected message");
 }
 
 }  // namespace quire::scheduler

@@ -15,31 +15,31 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Awaitable<api::Result<void>> RunToEnd(Dispatcher& dispatcher, std::string from,
-                                      std::shared_ptr<const void> kept, std::vector<float>& told) {
+                                      std::shared_ptr<const void> kept, std::vector<float>& reported) {
   api::ipc::ConvertModel request;
   request.from = std::move(from);
-  auto converting = co_await dispatcher.Convert(std::move(request), std::move(kept));
-  if (!converting) co_return std::unexpected(converting.error());
+  auto job = co_await dispatcher.Convert(std::move(request), std::move(kept));
+  if (!job) co_return std::unexpected(job.error());
   while (true) {
-    const auto fraction = co_await (*converting)->Next();
+    const auto fraction = co_await (*job)->Next();
     if (!fraction) co_return std::unexpected(fraction.error());
     if (!*fraction) co_return api::Result<void>();
-    told.push_back(**fraction);
+    reported.push_back(**fraction);
   }
 }
 
 class ConversionTest : public DispatcherFixture {
  protected:
   auto Convert(const std::string& mode) {
-    return loop().Spawn(RunToEnd(dispatcher(), Model(mode), kept_, told_));
+    return loop().Spawn(RunToEnd(dispatcher(), Model(mode), kept_, reported_));
   }
-  std::vector<float> told_;
+  std::vector<float> reported_;
   std::shared_ptr<const void> kept_ = std::make_shared<int>(0);
 };
 
 TEST_F(ConversionTest, TellsOfProgressAndLeavesNoRunner) {
   EXPECT_TRUE(loop().Wait(Convert("ok")));
-  EXPECT_THAT(told_, ElementsAre(0.5F));
+  EXPECT_THAT(reported_, ElementsAre(0.5F));
   loop().RunUntil([] { return !HasChildren(); });
   loop().RunUntil([this] { return kept_.use_count() == 1; });
 }
@@ -68,11 +68,11 @@ TEST_F(ConversionTest, StandingStillEndsIt) {
 
 TEST_F(ConversionTest, OneRunsAtATimeAndAClientThatLeavesEndsIt) {
   const auto first = Convert("hang-convert");
-  loop().RunUntil([this] { return !told_.empty(); });
+  loop().RunUntil([this] { return !reported_.empty(); });
   const auto second = Convert("ok");
   first->Cancel();
   EXPECT_TRUE(loop().Wait(second));
-  EXPECT_THAT(told_, ElementsAre(0.5F, 0.5F));
+  EXPECT_THAT(reported_, ElementsAre(0.5F, 0.5F));
   loop().RunUntil([] { return !HasChildren(); });
 }
 

@@ -12,8 +12,8 @@ Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, std::filesy
 
 Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
 
-Awaitable<api::Result<std::unique_ptr<Generation>>> Dispatcher::Submit(ModelSpec spec, api::Request request,
-                                                                       std::optional<KeepAlive> keep_alive) {
+Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(ModelSpec spec, api::Request request,
+                                                                        std::optional<KeepAlive> keep_alive) {
   return Impl::Submit(impl_, std::move(spec), std::move(request), keep_alive);
 }
 
@@ -28,8 +28,8 @@ Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(api::ipc::Inspec
   return Impl::Inspect(impl_, std::move(request));
 }
 
-Awaitable<api::Result<std::unique_ptr<Converting>>> Dispatcher::Convert(api::ipc::ConvertModel request,
-                                                                        std::shared_ptr<const void> kept) {
+Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Convert(api::ipc::ConvertModel request,
+                                                                           std::shared_ptr<const void> kept) {
   return Impl::Convert(impl_, std::move(request), std::move(kept));
 }
 

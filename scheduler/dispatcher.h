@@ -2,9 +2,8 @@
 //
 // Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing
 // blocks: runners are subprocesses spoken to over asynchronous sockets, and models' files are opened by
-// threads of their own. A runner that dies, or shows no life,
-// is replaced, and its requests go on in the next as if nothing had happened; only a request that ends one
-// runner after the other fails.
+// threads of their own. A runner that dies, or hangs, is
+// replaced and its requests continue in the next one; only a request that kills one runner after the other fails.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -28,7 +27,7 @@ namespace quire::scheduler {
 template <class T>
 using Awaitable = boost::asio::awaitable<T>;
 
-// How long a model stays loaded after its last request. Negative = for ever, zero = not at all.
+// How long a model stays loaded after its last request. Negative = never expires, zero = unloaded at once.
 using KeepAlive = std::chrono::nanoseconds;
 
 // A model as the store resolved it. Two specs with the same key share one runner.
@@ -43,63 +42,63 @@ struct ModelSpec {
 struct Limits {
   int32_t loaded_models_max = 3;
   int32_t queue_max = 512;      // requests waiting, all models together
-  int32_t model_queue_max = 0;  // of one model; < 1: no bound of its own
-  std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = for ever
+  int32_t model_queue_max = 0;  // of one model; < 1: no limit of its own
+  std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = no limit
   int32_t default_num_ctx = 4096;
   int32_t threads = 0;       // per runner; 0 = physical cores this process may use
-  int64_t cache_bytes = 0;   // per runner; 0 = by the machine's memory
-  int64_t memory_bytes = 0;  // of all runners together; < 1: no bound
+  int64_t cache_bytes = 0;   // per runner; 0 = auto
+  int64_t memory_bytes = 0;  // of all runners together; < 1: no limit
   bool reuse_prefixes = true;
-  std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);   // <= 0 = never
-  std::chrono::nanoseconds stall_timeout = std::chrono::seconds(8);  // without life or progress; <= 0 = never
-  // For how long a request whose runner died is alone with those that are known to do no harm.
-  std::chrono::nanoseconds trial_time = std::chrono::seconds(2);
+  std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
+  std::chrono::nanoseconds stall_timeout =
+      std::chrono::seconds(8);  // without a frame or progress; <= 0 = never
+  // How long a quarantined request is on probation before the next one is admitted.
+  std::chrono::nanoseconds probation_time = std::chrono::seconds(2);
   std::chrono::nanoseconds default_keep_alive = std::chrono::minutes(5);
   std::chrono::nanoseconds inspect_timeout = std::chrono::minutes(1);
   std::chrono::nanoseconds convert_patience = std::chrono::minutes(2);  // without progress
-  std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from asking a runner to end until SIGKILL
+  std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from the Shutdown message until SIGKILL
 };
 
 struct LoadedModel {
   ModelSpec spec;
   api::ipc::ModelInfo info;
-  int32_t num_ctx = 0;       // context of the last request, tokens
-  int32_t running = 0;       // requests in flight
-  int64_t size_bytes = 0;    // weights and caches
-  int64_t memory_bytes = 0;  // that its runner was allowed to take: scratch memory and tokenizer too
-  api::ipc::Beat beat;       // what the runner last said of itself
+  int32_t num_ctx = 0;            // context of the last request, tokens
+  int32_t running = 0;            // requests in flight
+  int64_t size_bytes = 0;         // weights and caches
+  int64_t memory_bytes = 0;       // granted to its runner; includes scratch memory and tokenizer
+  api::ipc::Heartbeat heartbeat;  // the runner's last heartbeat
   std::chrono::nanoseconds load_time{};
   std::chrono::nanoseconds since_progress{};  // of the runner
   int runner_pid = 0;
-  std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = for ever
+  std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = never
 };
 
 // What happened since the start.
 struct Counters {
-  std::map<std::string, uint64_t> evictions;  // models that were ended, by reason
+  std::map<std::string, uint64_t> evictions;  // models unloaded, by reason
   std::map<std::string, uint64_t> restarts;   // runners that died, by reason
 };
 
 // One request's event stream. Owned by the coroutine that serves the client; destroying it cancels the
 // request in the runner if it has not ended. I/O thread only.
-class Generation {
+class TokenStream {
  public:
-  virtual ~Generation() = default;
+  virtual ~TokenStream() = default;
   // Waits for the next event. After Finished or Failed it must not be called again. Cancellation of the
-  // awaiting coroutine is honoured (the client went away): it then throws operation_aborted.
+  // awaiting coroutine is honored (the client disconnected): it then throws operation_aborted.
   virtual Awaitable<api::Event> Next() = 0;
   virtual std::chrono::nanoseconds load_duration()
       const = 0;  // time this request waited for its model to load
   virtual int runner_pid() const = 0;
 };
 
-// A model that is being written in another form. Destroying it ends the work; what was written by then is the
-// owner's to remove. It must not outlive the dispatcher's draining. I/O thread only.
-class Converting {
+// A running conversion of a model. Destroying it stops the work; the owner removes what was written by then. It must not outlive the dispatcher's draining. I/O thread only.
+class ConversionJob {
  public:
-  virtual ~Converting() = default;
+  virtual ~ConversionJob() = default;
   // The fraction done, each time it has grown, then nothing: the file is there. Errors end it: the model's
-  // own, kUnavailable, kRunnerDied; kCancelled when the awaiting coroutine is cancelled.
+  // own, kUnavailable, kRunnerDied; kCancelled when the awaiting coroutine is canceled.
   virtual Awaitable<api::Result<std::optional<float>>> Next() = 0;
 };
 
@@ -111,12 +110,12 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // Loads the model if need be (one load however many ask) and queues the request. Errors: kOverloaded,
+  // Loads the model if needed (one load for all waiting requests) and queues the request. Errors: kOverloaded,
   // kBadModel, kNotFound (no such file), kUnavailable (draining, load timeout, or the runner could not be
   // started). Events follow on
-  // the Generation.
-  Awaitable<api::Result<std::unique_ptr<Generation>>> Submit(ModelSpec spec, api::Request request,
-                                                             std::optional<KeepAlive> keep_alive);
+  // the TokenStream.
+  Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(ModelSpec spec, api::Request request,
+                                                              std::optional<KeepAlive> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive);
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
@@ -125,20 +124,19 @@ class Dispatcher {
   // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
   // files.
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request);
-  // Starts a short-lived runner that writes a model in another form. One conversion runs at a time; this
-  // waits for its turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded,
+  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for its turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded,
   // kUnavailable (draining).
-  Awaitable<api::Result<std::unique_ptr<Converting>>> Convert(api::ipc::ConvertModel request,
-                                                              std::shared_ptr<const void> kept);
+  Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
+                                                                 std::shared_ptr<const void> kept);
 
   std::vector<LoadedModel> Loaded() const;  // longest-lived first
   Counters counters() const;
-  // A runner has shown no life or no progress for so long that it should have been replaced by now.
+  // A runner has sent no frame or made no progress for so long that it should have been replaced by now.
   bool Stuck() const;
   // What Submit() would answer at once, whatever is submitted; nothing while another request may wait.
   std::optional<api::Error> Refusal() const;
 
-  // Refuses new requests, waits for the running ones until `deadline`, then ends every runner and reaps it.
+  // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.
   Awaitable<void> Drain(std::chrono::steady_clock::time_point deadline);
 
  private:

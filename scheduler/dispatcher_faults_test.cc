@@ -1,4 +1,4 @@
-// Runners that die, hang, lie or do not start: what their requests hear, and that nobody else does.
+// Runners that die, hang, break the protocol or do not start: their requests get an error and no others do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -19,18 +19,19 @@ using testing::HasSubstr;
 
 class DispatcherFaultsTest : public DispatcherFixture {
  protected:
-  // The request ends one runner after the other, until it fails; who shared one with it goes on in the next.
-  void ExpectEndsTheRunner(const std::string& prompt, const std::string& reason) {
-    auto bystander = BeginReady(Spec("ok"), "stall");
+  // The request kills one runner after the other until it fails; the others continue in the next runner.
+  void ExpectKillsTheRunner(const std::string& prompt, const std::string& reason) {
+    auto bystander = StartReady(Spec("ok"), "stall");
     const int first_pid = bystander->runner_pid();
-    const Outcome outcome = Ask(Spec("ok"), prompt);
+    const Outcome outcome = Generate(Spec("ok"), prompt);
     ASSERT_TRUE(outcome.failed);
     EXPECT_EQ(outcome.failed->code, api::ErrorCode::kRunnerDied);
     EXPECT_THAT(outcome.failed->message, HasSubstr(reason));
     const api::Error again = RefusalOf(Submit(Spec("ok"), prompt));
     EXPECT_EQ(again.code, api::ErrorCode::kRunnerDied);
-    EXPECT_THAT(again.message, HasSubstr("ended the model runner more than once; it is refused for"));
-    auto next = Begin(Spec("ok"), "answer 2");
+    EXPECT_THAT(again.message,
+                HasSubstr("killed the model runner more than once; it is rejected for another"));
+    auto next = StartGeneration(Spec("ok"), "answer 2");
     EXPECT_EQ(Finish(*next).text, "t0 t1 ");
     EXPECT_NE(next->runner_pid(), first_pid);
     EXPECT_EQ(next->runner_pid(), bystander->runner_pid());
@@ -43,12 +44,12 @@ class DispatcherFaultsTest : public DispatcherFixture {
 };
 
 TEST_F(DispatcherFaultsTest, AnswersGoOnWhenTheirRunnerIsKilled) {
-  auto other = BeginReady(Spec("ok", "other"), "stall");
+  auto other = StartReady(Spec("ok", "other"), "stall");
   const int other_pid = other->runner_pid();
-  std::vector<std::unique_ptr<Generation>> answers;
+  std::vector<std::unique_ptr<TokenStream>> answers;
   std::vector<std::string> texts;
   for (int i = 0; i < 4; ++i) {
-    answers.push_back(BeginReady(Spec("ok"), "answer 2000"));
+    answers.push_back(StartReady(Spec("ok"), "answer 2000"));
     std::string& text = texts.emplace_back();
     for (int taken = 0; taken < 100 * i; ++taken) text += std::get<api::TextDelta>(Next(*answers[i])).text;
   }
@@ -70,16 +71,16 @@ TEST_F(DispatcherFaultsTest, AnswersGoOnWhenTheirRunnerIsKilled) {
 }
 
 TEST_F(DispatcherFaultsTest, AClientThatLeavesBetweenTwoRunnersIsForgotten) {
-  auto first = BeginReady(Spec("ok"), "stall");
+  auto first = StartReady(Spec("ok"), "stall");
   ASSERT_EQ(::kill(first->runner_pid(), SIGKILL), 0);
   loop().RunUntil([this] { return dispatcher().Loaded().empty(); });
   first.reset();
   loop().RunUntil([] { return !HasChildren(); });
-  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
 TEST_F(DispatcherFaultsTest, ASeedThatTheClientDidNotGiveTravelsToo) {
-  const Outcome outcome = Ask(Spec("ok"), "seed");
+  const Outcome outcome = Generate(Spec("ok"), "seed");
   const size_t blank = outcome.text.find(' ');
   ASSERT_NE(blank, std::string::npos);
   EXPECT_EQ(outcome.text.substr(0, blank), outcome.text.substr(blank + 1));
@@ -87,28 +88,28 @@ TEST_F(DispatcherFaultsTest, ASeedThatTheClientDidNotGiveTravelsToo) {
 }
 
 TEST_F(DispatcherFaultsTest, WhatCameBeforeTheDeathIsDelivered) {
-  const Outcome outcome = Ask(Spec("ok"), "die");
+  const Outcome outcome = Generate(Spec("ok"), "die");
   EXPECT_TRUE(outcome.ready);
   EXPECT_EQ(outcome.text, "last words");
   EXPECT_THAT(outcome.failed.value().message, HasSubstr("killed by signal 9 (SIGKILL)"));
 }
 
-TEST_F(DispatcherFaultsTest, ACrash) { ExpectEndsTheRunner("crash", "killed by signal 6 (SIGABRT)"); }
+TEST_F(DispatcherFaultsTest, ACrash) { ExpectKillsTheRunner("crash", "killed by signal 6 (SIGABRT)"); }
 
 TEST_F(DispatcherFaultsTest, AStoppedRunnerIsReplaced) {
   limits().stall_timeout = milliseconds(1500);
-  ExpectEndsTheRunner("stop", "gave no sign of life for 1.5 s");
+  ExpectKillsTheRunner("stop", "sent no heartbeat for 1.5 s and was killed");
 }
 
-TEST_F(DispatcherFaultsTest, ARunnerThatGoesRoundInCirclesIsReplaced) {
+TEST_F(DispatcherFaultsTest, AHungRunnerIsReplaced) {
   limits().stall_timeout = milliseconds(1500);
-  ExpectEndsTheRunner("circle", "ran without getting anywhere for 1.5 s");
+  ExpectKillsTheRunner("circle", "hung for 1.5 s and was killed");
 }
 
-// What the service manager's watchdog goes by.
+// The service manager's watchdog uses this.
 TEST_F(DispatcherFaultsTest, ARunnerThatShouldHaveBeenReplacedIsNoticed) {
   limits().stall_timeout = milliseconds(1500);
-  auto answer = BeginReady(Spec("ok"), "stall");
+  auto answer = StartReady(Spec("ok"), "stall");
   EXPECT_FALSE(dispatcher().Stuck());
   ASSERT_EQ(::kill(answer->runner_pid(), SIGSTOP), 0);
   std::this_thread::sleep_for(milliseconds(4100));  // and nobody does anything about it
@@ -118,39 +119,41 @@ TEST_F(DispatcherFaultsTest, ARunnerThatShouldHaveBeenReplacedIsNoticed) {
 
 TEST_F(DispatcherFaultsTest, ARunnerThatIsStoppedOnceGoesUnnoticed) {
   limits().stall_timeout = milliseconds(1500);
-  auto answer = BeginReady(Spec("ok"), "answer 600");
+  auto answer = StartReady(Spec("ok"), "answer 600");
   std::string text = std::get<api::TextDelta>(Next(*answer)).text;
   ASSERT_EQ(::kill(answer->runner_pid(), SIGSTOP), 0);
   text += Finish(*answer).text;
   EXPECT_EQ(text, Words(600));
 }
 
-TEST_F(DispatcherFaultsTest, AnIdleRunnerThatDiesIsForgotten) {
-  EXPECT_TRUE(Ask(Spec("ok"), "answer 1").finished);
+TEST_F(DispatcherFaultsTest, AnIdleRunnerThatDiesIsUnloaded) {
+  EXPECT_TRUE(Generate(Spec("ok"), "answer 1").finished);
   ASSERT_EQ(::kill(dispatcher().Loaded().at(0).runner_pid, SIGKILL), 0);
   loop().RunUntil([this] { return dispatcher().Loaded().empty() && !HasChildren(); });
-  EXPECT_TRUE(Ask(Spec("ok"), "answer 1").finished);
+  EXPECT_TRUE(Generate(Spec("ok"), "answer 1").finished);
 }
 
-TEST_F(DispatcherFaultsTest, Garbage) { ExpectEndsTheRunner("garbage", "broke the protocol"); }
-TEST_F(DispatcherFaultsTest, ATornFrame) { ExpectEndsTheRunner("half-frame", "exited with status 5"); }
-TEST_F(DispatcherFaultsTest, AFrameNobodyAskedFor) { ExpectEndsTheRunner("unasked", "broke the protocol"); }
-TEST_F(DispatcherFaultsTest, TextBeforeItsPrompt) { ExpectEndsTheRunner("early", "before PromptReady"); }
-TEST_F(DispatcherFaultsTest, AClosedLinkWithoutAnEnd) { ExpectEndsTheRunner("hang up", "closed its link"); }
+TEST_F(DispatcherFaultsTest, Garbage) { ExpectKillsTheRunner("garbage", "protocol error"); }
+TEST_F(DispatcherFaultsTest, ATornFrame) { ExpectKillsTheRunner("half-frame", "exited with status 5"); }
+TEST_F(DispatcherFaultsTest, AnUnexpectedMessage) { ExpectKillsTheRunner("unasked", "protocol error"); }
+TEST_F(DispatcherFaultsTest, TextBeforeItsPrompt) { ExpectKillsTheRunner("early", "before PromptReady"); }
+TEST_F(DispatcherFaultsTest, AClosedLinkWithoutAnExit) {
+  ExpectKillsTheRunner("hang up", "closed the connection");
+}
 
 TEST_F(DispatcherFaultsTest, MoreTextThanCredit) {
-  auto generation = Begin(Spec("ok"), "flood");
+  auto stream = StartGeneration(Spec("ok"), "flood");
   // The client takes nothing meanwhile, so no new credit is given.
   loop().RunUntil([this] { return dispatcher().Loaded().empty(); });
-  const Outcome outcome = Finish(*generation);
+  const Outcome outcome = Finish(*stream);
   EXPECT_EQ(outcome.text, std::string(api::ipc::kInitialCredit, 'x'));
   EXPECT_EQ(outcome.failed.value().code, api::ErrorCode::kRunnerDied);
-  EXPECT_THAT(outcome.failed->message, HasSubstr("broke the protocol"));
-  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+  EXPECT_THAT(outcome.failed->message, HasSubstr("protocol error"));
+  EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
 TEST_F(DispatcherFaultsTest, EventsOfUnknownRequestsAreIgnored) {
-  const Outcome outcome = Ask(Spec("ok"), "stranger");
+  const Outcome outcome = Generate(Spec("ok"), "stranger");
   EXPECT_TRUE(outcome.finished);
   EXPECT_EQ(outcome.text, "");
 }
@@ -175,13 +178,13 @@ TEST_F(DispatcherFaultsTest, DeathWhileLoading) {
   const auto exited = Submit(Spec("exit-load"), "answer 1");
   const api::Error error = RefusalOf(aborted);
   EXPECT_EQ(error.code, api::ErrorCode::kRunnerDied);
-  EXPECT_THAT(error.message, HasSubstr("while it loaded abort-load: killed by signal 6 (SIGABRT)"));
+  EXPECT_THAT(error.message, HasSubstr("while loading abort-load: killed by signal 6 (SIGABRT)"));
   EXPECT_THAT(RefusalOf(exited).message, HasSubstr("exited with status 3"));
-  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
 TEST_F(DispatcherFaultsTest, ARunnerThatIsKilledWhileItLoadsIsReplaced) {
-  EXPECT_EQ(Ask(Spec("killed-once"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("killed-once"), "answer 1").text, "t0 ");
 }
 
 TEST_F(DispatcherFaultsTest, ARunnerThatDiesRightAfterItsLoadIsNotLoadedForEver) {
@@ -217,7 +220,7 @@ TEST_F(DispatcherFaultsTest, AnotherVersionOfTheLink) {
 
 TEST_F(DispatcherFaultsTest, AnotherFirstFrameThanHello) {
   EXPECT_THAT(RefusalOf(Submit(Spec("ok", "rude"), "answer 1")).message,
-              HasSubstr("first frame is not Hello"));
+              HasSubstr("first message is not Hello"));
 }
 
 TEST_F(DispatcherFaultsTest, ARunnerThatCannotBeStarted) {
@@ -233,9 +236,9 @@ TEST_F(DispatcherFaultsTest, ARunnerThatCannotBeStarted) {
 
 TEST_F(DispatcherFaultsTest, AStubbornRunnerIsKilledAfterItsGrace) {
   limits().stop_grace = milliseconds(20);
-  EXPECT_TRUE(Ask(Spec("stubborn"), "answer 1", KeepAlive::zero()).finished);
+  EXPECT_TRUE(Generate(Spec("stubborn"), "answer 1", KeepAlive::zero()).finished);
   loop().RunUntil([] { return !HasChildren(); });
-  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ int64_t DrawSeed() {
 const api::Error kShuttingDown{api::ErrorCode::kUnavailable, "the server is shutting down"};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};
 const api::Error kPinned{api::ErrorCode::kUnavailable,
-                         "no room for the model: every loaded model is kept for ever (keep_alive < 0)"};
-const api::Error kGone{api::ErrorCode::kCancelled, "the client went away"};
+                         "no memory for the model: all loaded models are pinned (keep_alive < 0)"};
+const api::Error kGone{api::ErrorCode::kCancelled, "the client disconnected"};
 
 // The context a request gets: what it asks for, else the default, within what the model was trained for if
 // that is known.
@@ -48,54 +48,54 @@ std::optional<std::chrono::system_clock::time_point> WallClock(std::optional<Clo
 
 }  // namespace
 
-// A request's stay in the queue; ends it also when the waiting coroutine is destroyed.
-class Dispatcher::Impl::Attendance {
+// Removes a request from the queue on destruction, also when the waiting coroutine is destroyed.
+class Dispatcher::Impl::QueueTicket {
  public:
-  Attendance(Self self, api::RequestId id) : self_(std::move(self)), id_(id) {}
-  ~Attendance() {
+  QueueTicket(Self self, api::RequestId id) : self_(std::move(self)), id_(id) {}
+  ~QueueTicket() {
     if (self_->pending_.erase(id_) == 0) return;
-    self_->placement_.Leave(id_, Clock::now());
-    self_->AskForPlan();
+    self_->scheduler_.Remove(id_, Clock::now());
+    self_->RequestPlan();
   }
-  Attendance(const Attendance&) = delete;
-  Attendance& operator=(const Attendance&) = delete;
+  QueueTicket(const QueueTicket&) = delete;
+  QueueTicket& operator=(const QueueTicket&) = delete;
 
  private:
   const Self self_;
   const api::RequestId id_;
 };
 
-// A place among the one-shots of a kind; the runner ends with it.
-class Dispatcher::Impl::OneShotPlace {
+// A running job's slot in its pool; destroying it stops the runner.
+class Dispatcher::Impl::JobSlot {
  public:
-  OneShotPlace(Self self, OneShots& shots, std::shared_ptr<RunnerSession> session)
-      : self_(std::move(self)), shots_(shots), session_(std::move(session)) {
-    shots_.running.insert(session_);
+  JobSlot(Self self, JobPool& pool, std::shared_ptr<RunnerSession> session)
+      : self_(std::move(self)), pool_(pool), session_(std::move(session)) {
+    pool_.running.insert(session_);
   }
-  ~OneShotPlace() {
+  ~JobSlot() {
     session_->Stop(/*at_once=*/true);
-    shots_.running.erase(session_);
-    shots_.changed.Notify();
+    pool_.running.erase(session_);
+    pool_.changed.Notify();
     self_->requests_changed_.Notify();
   }
-  OneShotPlace(const OneShotPlace&) = delete;
-  OneShotPlace& operator=(const OneShotPlace&) = delete;
+  JobSlot(const JobSlot&) = delete;
+  JobSlot& operator=(const JobSlot&) = delete;
 
  private:
   const Self self_;
-  OneShots& shots_;
+  JobPool& pool_;
   const std::shared_ptr<RunnerSession> session_;
 };
 
-class Dispatcher::Impl::OwnedConversion : public Converting {
+class Dispatcher::Impl::OwnedConversion : public ConversionJob {
  public:
   OwnedConversion(const Self& self, std::shared_ptr<Conversion> conversion)
-      : conversion_(std::move(conversion)), place_(self, self->conversions_, conversion_) {}
+      : conversion_(std::move(conversion)), slot_(self, self->conversions_, conversion_) {}
   Awaitable<api::Result<std::optional<float>>> Next() override { return Conversion::Next(conversion_); }
 
  private:
   const std::shared_ptr<Conversion> conversion_;
-  const OneShotPlace place_;
+  const JobSlot slot_;
 };
 
 Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
@@ -104,12 +104,12 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
       limits_(limits),
       host_{executor, Gate(executor), std::move(runner_binary), limits.stop_grace,
             std::make_shared<boost::asio::thread_pool>(kOpenersMax)},
-      placement_({.models_max = limits.loaded_models_max,
+      scheduler_({.models_max = limits.loaded_models_max,
                   .queue_max = limits.queue_max,
                   .default_keep_alive = limits.default_keep_alive,
                   .model_queue_max = limits.model_queue_max,
                   .memory_bytes = limits.memory_bytes,
-                  .trial_time = limits.trial_time,
+                  .probation_time = limits.probation_time,
                   .queue_timeout = limits.queue_timeout}),
       inspections_(executor, kInspectionsMax),
       conversions_(executor, kConversionsMax),
@@ -124,14 +124,14 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
   pending->id = api::RequestId{++self->ids_};
   pending->arrived = Clock::now();
   if (pending->request) {
-    auto checked = self->refusals_.Check(pending->spec.key, *pending->request, pending->arrived);
+    auto checked = self->poison_requests_.Check(pending->spec.key, *pending->request, pending->arrived);
     if (!checked) co_return checked;
   }
-  auto arrived = self->placement_.Arrive(pending->id, pending->spec.key, keep_alive, pending->arrived);
+  auto arrived = self->scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived);
   if (!arrived) co_return arrived;
   self->pending_.emplace(pending->id, pending);
-  const Attendance attendance(self, pending->id);
-  self->AskForPlan();
+  const QueueTicket ticket(self, pending->id);
+  self->RequestPlan();
   while (!pending->answer) {
     const bool waited = co_await pending->answered.Wait();
     if (!waited) co_return std::unexpected(kGone);
@@ -139,7 +139,7 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
   co_return api::Result<void>();
 }
 
-Awaitable<api::Result<std::unique_ptr<Generation>>> Dispatcher::Impl::Submit(
+Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
     Self self, ModelSpec spec, api::Request request, std::optional<KeepAlive> keep_alive) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
@@ -161,18 +161,18 @@ Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(Self sel
   co_return pending->waited;
 }
 
-Awaitable<api::Result<void>> Dispatcher::Impl::AwaitPlace(Self self, OneShots& shots) {
+Awaitable<api::Result<void>> Dispatcher::Impl::AwaitSlot(Self self, JobPool& pool) {
   struct Waiting {
     int32_t& count;
     explicit Waiting(int32_t& counted) : count(counted) { ++count; }
     ~Waiting() { --count; }
   };
-  if (shots.waiting >= std::max(self->limits_.queue_max, 1)) {
-    co_return api::Fail(api::ErrorCode::kOverloaded, Placement::kBusy);
+  if (pool.waiting >= std::max(self->limits_.queue_max, 1)) {
+    co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
   }
-  while (!self->closed_ && shots.running.size() >= shots.running_max) {
-    const Waiting waiting(shots.waiting);
-    const bool waited = co_await shots.changed.Wait();
+  while (!self->closed_ && pool.running.size() >= pool.running_max) {
+    const Waiting waiting(pool.waiting);
+    const bool waited = co_await pool.changed.Wait();
     if (!waited) co_return std::unexpected(kGone);
   }
   if (self->closed_) co_return std::unexpected(kShuttingDown);
@@ -181,19 +181,19 @@ Awaitable<api::Result<void>> Dispatcher::Impl::AwaitPlace(Self self, OneShots& s
 
 Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
                                                                       api::ipc::InspectModel request) {
-  if (auto may = co_await AwaitPlace(self, self->inspections_); !may) {
+  if (auto may = co_await AwaitSlot(self, self->inspections_); !may) {
     co_return std::unexpected(std::move(may).error());
   }
   const auto inspection =
       std::make_shared<Inspection>(self->host_, std::move(request), self->limits_.inspect_timeout);
-  const OneShotPlace place(self, self->inspections_, inspection);
+  const JobSlot slot(self, self->inspections_, inspection);
   inspection->Start();
   co_return co_await Inspection::Answer(inspection);
 }
 
-Awaitable<api::Result<std::unique_ptr<Converting>>> Dispatcher::Impl::Convert(
+Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Impl::Convert(
     Self self, api::ipc::ConvertModel request, std::shared_ptr<const void> kept) {
-  if (auto may = co_await AwaitPlace(self, self->conversions_); !may) {
+  if (auto may = co_await AwaitSlot(self, self->conversions_); !may) {
     co_return std::unexpected(std::move(may).error());
   }
   auto conversion = std::make_shared<Conversion>(self->host_, std::move(request), std::move(kept),
@@ -217,11 +217,11 @@ Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
 void Dispatcher::Impl::End(bool at_once) {
   closed_ = true;
   ended_ = true;
-  placement_.Close();
+  scheduler_.Close();
   plan_timer_.cancel();
   const auto pending = std::exchange(pending_, {});
   for (const auto& [id, waiter] : pending) {
-    placement_.Leave(id, Clock::now());
+    scheduler_.Remove(id, Clock::now());
     Answer(*waiter, std::unexpected(kShuttingDown));
   }
   for (const auto& [key, runner] : runners_) runner->Stop(kShuttingDown, at_once);
@@ -234,27 +234,27 @@ void Dispatcher::Impl::End(bool at_once) {
     EndRunning(id);
     between.stream->Fail(kShuttingDown);
   }
-  for (OneShots* shots : {&inspections_, &conversions_}) {
-    for (const auto& session : shots->running) session->Stop(/*at_once=*/true);
-    shots->changed.Notify();
+  for (JobPool* pool : {&inspections_, &conversions_}) {
+    for (const auto& session : pool->running) session->Stop(/*at_once=*/true);
+    pool->changed.Notify();
   }
-  AskForPlan();
+  RequestPlan();
 }
 
 void Dispatcher::Impl::Unload(const std::string& key) {
-  placement_.Unload(key);
-  AskForPlan();
+  scheduler_.Unload(key);
+  RequestPlan();
 }
 
 std::optional<api::Error> Dispatcher::Impl::Refusal() const {
-  if (!placement_.Full()) return std::nullopt;
-  return api::Error{api::ErrorCode::kOverloaded, Placement::kBusy};
+  if (!scheduler_.Full()) return std::nullopt;
+  return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 }
 
 std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
   const auto now = Clock::now();
   std::vector<LoadedModel> models;
-  for (const Placement::Ready& ready : placement_.ReadyModels(now)) {
+  for (const Scheduler::Ready& ready : scheduler_.ReadyModels(now)) {
     const auto runner = runners_.find(ready.key);
     const auto use = last_use_.find(ready.key);
     if (runner == runners_.end() || use == last_use_.end()) continue;
@@ -267,9 +267,9 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
       model.size_bytes = INT64_MAX;
     }
     model.memory_bytes = runner->second->memory_bytes();
-    model.beat = runner->second->beat();
+    model.heartbeat = runner->second->heartbeat();
     model.load_time = runner->second->load_time();
-    model.since_progress = Clock::now() - runner->second->alive_at();
+    model.since_progress = Clock::now() - runner->second->last_activity();
     model.runner_pid = runner->second->pid();
     model.expires_at = WallClock(ready.expires_at, now);
     models.push_back(std::move(model));
@@ -282,90 +282,91 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
 }
 
 Counters Dispatcher::Impl::counters() const {
-  const auto name = [](Placement::EndReason reason) {
+  const auto name = [](Scheduler::UnloadReason reason) {
     switch (reason) {
-      case Placement::EndReason::kExpired:
+      case Scheduler::UnloadReason::kExpired:
         return "expired";
-      case Placement::EndReason::kUnloaded:
+      case Scheduler::UnloadReason::kUnloaded:
         return "unloaded";
-      case Placement::EndReason::kPlaces:
-        return "places";
-      case Placement::EndReason::kMemory:
+      case Scheduler::UnloadReason::kModelLimit:
+        return "model_limit";
+      case Scheduler::UnloadReason::kMemory:
         return "memory";
-      case Placement::EndReason::kTooLarge:
+      case Scheduler::UnloadReason::kTooLarge:
         return "too_large";
-      case Placement::EndReason::kCancelled:
+      case Scheduler::UnloadReason::kCancelled:
         return "cancelled";
     }
     return "";
   };
   Counters counters{.evictions = {}, .restarts = restarts_};
-  for (const auto& [reason, count] : placement_.ended()) counters.evictions[name(reason)] = count;
+  for (const auto& [reason, count] : scheduler_.unloads()) counters.evictions[name(reason)] = count;
   return counters;
 }
 
-// Twice the time after which it is replaced: what replaces it does not work either.
+// Twice the stall timeout: replacing the runner did not work either.
 bool Dispatcher::Impl::Stuck() const {
   const auto patience = 2 * limits_.stall_timeout + std::chrono::seconds(1);
   if (limits_.stall_timeout <= limits_.stall_timeout.zero()) return false;
   return std::ranges::any_of(runners_, [&](const auto& entry) {
-    return !entry.second->ending() && entry.second->pid() != 0 &&
-           Clock::now() - entry.second->alive_at() > patience;
+    return !entry.second->stopping() && entry.second->pid() != 0 &&
+           Clock::now() - entry.second->last_activity() > patience;
   });
 }
 
 // ---- plans ----
 
-void Dispatcher::Impl::AskForPlan() {
-  if (plan_asked_) return;
-  plan_asked_ = true;
+void Dispatcher::Impl::RequestPlan() {
+  if (plan_requested_) return;
+  plan_requested_ = true;
   boost::asio::post(executor_, [weak = weak_from_this()] {
-    if (const Self self = weak.lock()) self->CarryOutPlan();
+    if (const Self self = weak.lock()) self->ApplyPlan();
   });
 }
 
-void Dispatcher::Impl::CarryOutPlan() {
-  plan_asked_ = false;
-  const Placement::Plan plan = placement_.NextPlan(Clock::now());
+void Dispatcher::Impl::ApplyPlan() {
+  plan_requested_ = false;
+  const Scheduler::Plan plan = scheduler_.NextPlan(Clock::now());
   for (const api::RequestId id : plan.expire) Expire(id);
-  for (const std::string& key : plan.end) {
+  for (const std::string& key : plan.unload) {
     if (const auto found = runners_.find(key); found != runners_.end()) {
       found->second->Stop(kUnloaded, /*at_once=*/false);
     }
   }
-  for (const Placement::Load& load : plan.load) StartRunner(load);
+  for (const Scheduler::Load& load : plan.load) StartRunner(load);
   for (const api::RequestId id : plan.admit) Admit(id);
-  for (const Placement::Grant& grant : plan.grant) runners_.at(grant.key)->Proceed(grant.cache_bytes);
-  for (const api::RequestId id : plan.refuse) FailWith(id, Placement::Ending::kRefused, kPinned);
-  for (const Placement::TooLarge& one : plan.too_large) {
-    FailWith(one.id, Placement::Ending::kRefused, TooLarge(one.bytes));
+  for (const Scheduler::MemoryGrant& grant : plan.grants)
+    runners_.at(grant.key)->ApproveLoad(grant.cache_bytes);
+  for (const api::RequestId id : plan.reject) FailWith(id, Scheduler::ExitCause::kRefused, kPinned);
+  for (const Scheduler::TooLarge& one : plan.too_large) {
+    FailWith(one.id, Scheduler::ExitCause::kRefused, TooLarge(one.bytes));
   }
   ArmTimer(plan.wake_at);
   requests_changed_.Notify();
 }
 
 api::Error Dispatcher::Impl::TooLarge(int64_t bytes) const {
-  const int64_t pinned = placement_.pinned_bytes();
-  std::string text = fmt::format("the model needs {} bytes of memory, and models may take {} bytes together",
+  const int64_t pinned = scheduler_.pinned_bytes();
+  std::string text = fmt::format("the model needs {} bytes of memory; the limit for all models is {} bytes",
                                  bytes, limits_.memory_bytes);
-  if (pinned > 0) text += fmt::format(", of which those kept for ever (keep_alive < 0) have {}", pinned);
+  if (pinned > 0) text += fmt::format(", of which pinned models (keep_alive < 0) use {}", pinned);
   return {api::ErrorCode::kUnavailable, std::move(text)};
 }
 
-void Dispatcher::Impl::ArmTimer(std::optional<Placement::Time> wake_at) {
+void Dispatcher::Impl::ArmTimer(std::optional<Scheduler::Time> wake_at) {
   plan_timer_.cancel();
   if (!wake_at || ended_) return;
   plan_timer_.expires_at(*wake_at);
   plan_timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
     const Self self = weak.lock();
-    if (self && !error) self->AskForPlan();
+    if (self && !error) self->RequestPlan();
   });
 }
 
-void Dispatcher::Impl::StartRunner(const Placement::Load& load) {
+void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
   const auto waiter = pending_.find(load.first);
   const auto running = running_.find(load.first);
-  // Nobody asks for a pinned model that comes back by itself.
+  // The restart of a pinned model has no request.
   const ModelSpec& spec = waiter != pending_.end()    ? waiter->second->spec
                           : running != running_.end() ? running->second.spec
                                                       : last_use_.at(load.key).spec;
@@ -379,23 +380,23 @@ void Dispatcher::Impl::StartRunner(const Placement::Load& load) {
   runner->Start();
 }
 
-// The request's turn on its loaded model, the first or another.
+// Sends the request to its loaded model, for the first time or again.
 void Dispatcher::Impl::Admit(api::RequestId id) {
   if (const auto running = running_.find(id); running != running_.end()) return Resume(id, running->second);
   const std::shared_ptr<Pending> pending = pending_.at(id);
   ModelRunner& runner = *runners_.at(pending->spec.key);
-  api::Result<std::unique_ptr<Generation>> answer = SubmitTo(runner, *pending);
+  api::Result<std::unique_ptr<TokenStream>> answer = SubmitTo(runner, *pending);
   if (!answer || !*answer) {
-    placement_.Leave(id, Clock::now());
-    AskForPlan();
+    scheduler_.Remove(id, Clock::now());
+    RequestPlan();
   }
   pending_.erase(id);
   Answer(*pending, std::move(answer));
 }
 
 // Null for a bare load.
-api::Result<std::unique_ptr<Generation>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
-                                                                    Pending& pending) try {
+api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
+                                                                     Pending& pending) try {
   const int32_t asked = pending.request ? pending.request->params.num_ctx : 0;
   const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info().context_length);
   LastUse& use = last_use_[runner.key()];
@@ -406,15 +407,15 @@ api::Result<std::unique_ptr<Generation>> Dispatcher::Impl::SubmitTo(ModelRunner&
   auto stream = std::make_shared<EventStream>(executor_);
   Running running{pending.spec, *std::move(pending.request), stream};
   api::GenerationParams& params = running.request.params;
-  running.asked_num_ctx = std::exchange(params.num_ctx, num_ctx);
-  running.asked_seed = params.seed;
+  running.requested_num_ctx = std::exchange(params.num_ctx, num_ctx);
+  running.requested_seed = params.seed;
   if (params.seed < 0) params.seed = DrawSeed();
   if (auto sent = runner.Submit(pending.id, running.request, {}, stream); !sent) {
     return std::unexpected(std::move(sent).error());
   }
   running_.emplace(pending.id, std::move(running));
-  return std::make_unique<RunnerGeneration>(weak_from_this(), pending.id, std::move(stream),
-                                            Clock::now() - pending.arrived);
+  return std::make_unique<RunnerTokenStream>(weak_from_this(), pending.id, std::move(stream),
+                                             Clock::now() - pending.arrived);
 } catch (const std::exception& e) {
   return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
 }
@@ -433,41 +434,42 @@ void Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
   stream->Fail(sent.error());
 }
 
-// It waited too long; placement_ has forgotten it. A runner that has it, but has not taken it up, need not.
+// The request waited too long; scheduler_ has dropped it. Cancels it in a runner that has not started it.
 void Dispatcher::Impl::Expire(api::RequestId id) {
   const double seconds = std::chrono::duration<double>(limits_.queue_timeout).count();
-  const api::Error error{api::ErrorCode::kOverloaded,
-                         fmt::format("server busy, please try again.  the request waited for {} s", seconds)};
+  const api::Error error{
+      api::ErrorCode::kOverloaded,
+      fmt::format("server busy, please try again.  the request timed out in the queue after {} s", seconds)};
   if (const auto found = running_.find(id); found != running_.end()) {
     const auto runner = runners_.find(found->second.spec.key);
     if (runner != runners_.end()) runner->second->Cancel(id);
   }
-  FailWith(id, Placement::Ending::kRefused, error);
+  FailWith(id, Scheduler::ExitCause::kRefused, error);
 }
 
 void Dispatcher::Impl::EndRunning(api::RequestId id) {
   running_.erase(id);
-  placement_.Leave(id, Clock::now());
-  AskForPlan();
+  scheduler_.Remove(id, Clock::now());
+  RequestPlan();
 }
 
-// A request that placement_ has given up.
-void Dispatcher::Impl::FailWith(api::RequestId id, Placement::Ending ending, const api::Error& why) {
+// Fails a request that scheduler_ has dropped.
+void Dispatcher::Impl::FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why) {
   const auto found = running_.find(id);
   if (found == running_.end()) return AnswerIfPending(id, why);
   Running running = std::move(found->second);
   running_.erase(found);
-  if (ending != Placement::Ending::kRefused) {
-    running.request.params.num_ctx = running.asked_num_ctx;
-    running.request.params.seed = running.asked_seed;
-    refusals_.Remember(running.spec.key, running.request, Clock::now());
-    spdlog::error("request ended one runner after the other and is refused from now on model={} error=\"{}\"",
+  if (cause != Scheduler::ExitCause::kRefused) {
+    running.request.params.num_ctx = running.requested_num_ctx;
+    running.request.params.seed = running.requested_seed;
+    poison_requests_.Remember(running.spec.key, running.request, Clock::now());
+    spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",
                   running.spec.name, why.message);
   }
   running.stream->Fail(why);
 }
 
-void Dispatcher::Impl::Answer(Pending& pending, api::Result<std::unique_ptr<Generation>> answer) {
+void Dispatcher::Impl::Answer(Pending& pending, api::Result<std::unique_ptr<TokenStream>> answer) {
   pending.waited = Clock::now() - pending.arrived;
   pending.answer = std::move(answer);
   pending.answered.Notify();
@@ -483,46 +485,46 @@ void Dispatcher::Impl::AnswerIfPending(api::RequestId id, const api::Error& erro
 
 // ---- runners ----
 
-void Dispatcher::Impl::OnMeasured(ModelRunner& runner, Placement::Need need) {
-  placement_.Measured(runner.key(), need);
-  AskForPlan();
+void Dispatcher::Impl::OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) {
+  scheduler_.OnMemoryEstimate(runner.key(), estimate);
+  RequestPlan();
 }
 
 void Dispatcher::Impl::OnLoaded(ModelRunner& runner) {
-  placement_.LoadDone(runner.key(), Clock::now());
-  AskForPlan();
+  scheduler_.LoadDone(runner.key(), Clock::now());
+  RequestPlan();
 }
 
-void Dispatcher::Impl::OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) {
-  if (ending != Placement::Ending::kRefused) {
-    const bool killed = ending == Placement::Ending::kKilled;
+void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) {
+  if (cause != Scheduler::ExitCause::kRefused) {
+    const bool killed = cause == Scheduler::ExitCause::kKilled;
     ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
   }
-  for (const api::RequestId id : placement_.RunnerEnding(runner.key(), ending, Clock::now())) {
-    FailWith(id, ending, why);
+  for (const api::RequestId id : scheduler_.RunnerStopping(runner.key(), cause, Clock::now())) {
+    FailWith(id, cause, why);
   }
-  AskForPlan();
+  RequestPlan();
 }
 
-void Dispatcher::Impl::OnGone(ModelRunner& runner) {
-  placement_.RunnerGone(runner.key());
-  if (!placement_.WantedBack(runner.key())) last_use_.erase(runner.key());
+void Dispatcher::Impl::OnReaped(ModelRunner& runner) {
+  scheduler_.RunnerReaped(runner.key());
+  if (!scheduler_.WillRestart(runner.key())) last_use_.erase(runner.key());
   runners_.erase(runner.key());
-  AskForPlan();
+  RequestPlan();
 }
 
-void Dispatcher::Impl::OnRequestStarted(api::RequestId id) { placement_.Start(id); }
+void Dispatcher::Impl::OnRequestStarted(api::RequestId id) { scheduler_.Start(id); }
 
 void Dispatcher::Impl::OnRequestProgress(api::RequestId id) {
-  placement_.Progress(id);
-  AskForPlan();
+  scheduler_.Progress(id);
+  RequestPlan();
 }
 
 void Dispatcher::Impl::OnRequestEnded(api::RequestId id) { EndRunning(id); }
 
 // ---- answers under way ----
 
-void Dispatcher::Impl::OnClientLeft(api::RequestId id) {
+void Dispatcher::Impl::OnClientDisconnected(api::RequestId id) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
   const auto runner = runners_.find(found->second.spec.key);
@@ -530,7 +532,7 @@ void Dispatcher::Impl::OnClientLeft(api::RequestId id) {
   EndRunning(id);
 }
 
-void Dispatcher::Impl::OnDeltasTaken(api::RequestId id, int32_t deltas) {
+void Dispatcher::Impl::OnDeltasConsumed(api::RequestId id, int32_t deltas) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
   const auto runner = runners_.find(found->second.spec.key);

@@ -29,26 +29,26 @@ class DispatcherMemoryTest : public DispatcherFixture {
   }
 };
 
-TEST_F(DispatcherMemoryTest, TellsTheRunnerHowMuchItMayTake) {
-  ASSERT_TRUE(Ask(Spec("need-6000"), "answer 1").finished);
+TEST_F(DispatcherMemoryTest, GrantsTheRunnerMemory) {
+  ASSERT_TRUE(Generate(Spec("need-6000"), "answer 1").finished);
   EXPECT_EQ(Find("need-6000").info.cache_bytes, 234);
   EXPECT_EQ(Find("need-6000").memory_bytes, 6234);
-  ASSERT_TRUE(Ask(Spec("need-3600"), "answer 1").finished);
+  ASSERT_TRUE(Generate(Spec("need-3600"), "answer 1").finished);
   EXPECT_EQ(Find("need-3600").info.cache_bytes, 166) << "what is left";
 }
 
-TEST_F(DispatcherMemoryTest, EndsTheLeastRecentlyUsedIdleModels) {
-  ASSERT_TRUE(Ask(Spec("need-4000", "a"), "answer 1").finished);
-  ASSERT_TRUE(Ask(Spec("need-4000", "b"), "answer 1").finished);
-  ASSERT_TRUE(Ask(Spec("need-4000", "a"), "answer 1").finished);
-  ASSERT_TRUE(Ask(Spec("need-5000", "c"), "answer 1").finished);
+TEST_F(DispatcherMemoryTest, UnloadsTheLeastRecentlyUsedIdleModels) {
+  ASSERT_TRUE(Generate(Spec("need-4000", "a"), "answer 1").finished);
+  ASSERT_TRUE(Generate(Spec("need-4000", "b"), "answer 1").finished);
+  ASSERT_TRUE(Generate(Spec("need-4000", "a"), "answer 1").finished);
+  ASSERT_TRUE(Generate(Spec("need-5000", "c"), "answer 1").finished);
   EXPECT_THAT(LoadedKeys(), UnorderedElementsAre("a", "c"));
   EXPECT_THAT(dispatcher().counters().evictions, ElementsAre(std::pair("memory", 1U)));
 }
 
 TEST_F(DispatcherMemoryTest, WaitsForABusyModelLongerThanALoadMayTake) {
   limits().load_timeout = milliseconds(3000);
-  auto busy = BeginReady(Spec("need-8000", "a"), "stall");
+  auto busy = StartReady(Spec("need-8000", "a"), "stall");
   const auto waits = Submit(Spec("need-8000", "b"), "answer 1");
   loop().RunFor(milliseconds(4000));
   const auto behind = Submit(Spec("need-8000", "a"), "answer 1");
@@ -68,18 +68,18 @@ TEST_F(DispatcherMemoryTest, RefusesWhatCanNeverFitAndNamesTheNumbers) {
   EXPECT_EQ(error.code, api::ErrorCode::kUnavailable);
   EXPECT_THAT(error.message, HasSubstr("20034 bytes"));
   EXPECT_THAT(error.message, HasSubstr("10000 bytes"));
-  EXPECT_TRUE(Ask(Spec("ok"), "answer 1").finished);
+  EXPECT_TRUE(Generate(Spec("ok"), "answer 1").finished);
 }
 
-TEST_F(DispatcherMemoryTest, APinnedModelIsNotEndedForAnother) {
-  ASSERT_TRUE(Ask(Spec("need-8000", "a"), "answer 1", kForEver).finished);
+TEST_F(DispatcherMemoryTest, APinnedModelIsNotUnloadedForAnother) {
+  ASSERT_TRUE(Generate(Spec("need-8000", "a"), "answer 1", kForEver).finished);
   const api::Error error = RefusalOf(Submit(Spec("need-8000", "b"), "answer 1"));
-  EXPECT_THAT(error.message, HasSubstr("kept for ever (keep_alive < 0) have 8234"));
+  EXPECT_THAT(error.message, HasSubstr("pinned models (keep_alive < 0) use 8234"));
   EXPECT_THAT(LoadedKeys(), ElementsAre("a"));
 }
 
 TEST_F(DispatcherMemoryTest, ALoadThatWaitsIsGivenUpWithItsClient) {
-  auto busy = BeginReady(Spec("need-8000", "a"), "stall");
+  auto busy = StartReady(Spec("need-8000", "a"), "stall");
   const auto waits = Submit(Spec("need-8000", "b"), "answer 1");
   loop().Poll();
   waits->Cancel();
@@ -87,13 +87,13 @@ TEST_F(DispatcherMemoryTest, ALoadThatWaitsIsGivenUpWithItsClient) {
   EXPECT_TRUE(Finish(*loop().Wait(other).value()).finished);
 }
 
-TEST_F(DispatcherMemoryTest, ARunnerThatLoadsWithoutAskingIsEnded) {
+TEST_F(DispatcherMemoryTest, ARunnerThatLoadsWithoutApprovalIsKilled) {
   EXPECT_THAT(RefusalOf(Submit(Spec("unmeasured"), "answer 1")).message, HasSubstr("broke the protocol"));
 }
 
 // ---- pinned models ----
 
-TEST_F(DispatcherMemoryTest, APinnedModelThatDiesComesBackThoughNobodyAsks) {
+TEST_F(DispatcherMemoryTest, APinnedModelThatDiesIsReloadedWithoutARequest) {
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), kForEver)));
   const int first = Find("ok").runner_pid;
   ASSERT_EQ(::kill(first, SIGKILL), 0);
@@ -105,7 +105,7 @@ TEST_F(DispatcherMemoryTest, APinnedModelThatDiesComesBackThoughNobodyAsks) {
   EXPECT_TRUE(LoadedKeys().empty());
 }
 
-TEST_F(DispatcherMemoryTest, APinnedModelIsLeftAloneWhenItsDaemonEnds) {
+TEST_F(DispatcherMemoryTest, ShutdownCancelsTheRestartOfAPinnedModel) {
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), kForEver)));
   ASSERT_EQ(::kill(Find("ok").runner_pid, SIGKILL), 0);
   loop().RunUntil([this] { return LoadedKeys().empty(); });

@@ -1,4 +1,4 @@
-// Loading, placing and answering, over fake runner processes.
+// Loading, scheduling and answering, with fake runner processes.
 #include "scheduler/dispatcher.h"
 
 #include <gmock/gmock.h>
@@ -25,10 +25,10 @@ constexpr KeepAlive kForEver{-1};
 class DispatcherTest : public DispatcherFixture {};
 
 TEST_F(DispatcherTest, AnswersWithTheRunnersEventsInOrder) {
-  auto generation = Begin(Spec("ok"), "answer 3");
-  EXPECT_GT(generation->load_duration().count(), 0);
-  EXPECT_EQ(generation->runner_pid(), dispatcher().Loaded().at(0).runner_pid);
-  const Outcome outcome = Finish(*generation);
+  auto stream = StartGeneration(Spec("ok"), "answer 3");
+  EXPECT_GT(stream->load_duration().count(), 0);
+  EXPECT_EQ(stream->runner_pid(), dispatcher().Loaded().at(0).runner_pid);
+  const Outcome outcome = Finish(*stream);
   ASSERT_TRUE(outcome.finished);
   EXPECT_EQ(outcome.ready->prompt_tokens, 11);
   EXPECT_EQ(outcome.text, "t0 t1 t2 ");
@@ -36,16 +36,16 @@ TEST_F(DispatcherTest, AnswersWithTheRunnersEventsInOrder) {
 }
 
 TEST_F(DispatcherTest, PassesARequestsOwnFailureOn) {
-  const Outcome outcome = Ask(Spec("ok"), "refuse");
+  const Outcome outcome = Generate(Spec("ok"), "refuse");
   ASSERT_TRUE(outcome.failed);
   EXPECT_EQ(outcome.failed->code, api::ErrorCode::kContextLengthExceeded);
-  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
 TEST_F(DispatcherTest, CreditKeepsALongAnswerFlowing) {
   const int deltas = 5 * api::ipc::kInitialCredit + 17;
-  auto generation = Begin(Spec("ok"), "answer " + std::to_string(deltas));
-  const Outcome outcome = Finish(*generation);
+  auto stream = StartGeneration(Spec("ok"), "answer " + std::to_string(deltas));
+  const Outcome outcome = Finish(*stream);
   ASSERT_TRUE(outcome.finished);
   EXPECT_EQ(outcome.finished->usage.output_tokens, deltas);
   EXPECT_THAT(outcome.text, HasSubstr("t" + std::to_string(deltas - 1) + " "));
@@ -53,10 +53,10 @@ TEST_F(DispatcherTest, CreditKeepsALongAnswerFlowing) {
 
 TEST_F(DispatcherTest, OneLoadHoweverManyAsk) {
   MakeGate();
-  std::vector<GenerationTask> tasks;
+  std::vector<TokenStreamTask> tasks;
   for (int i = 0; i < 8; ++i) tasks.push_back(Submit(Spec("gate-load"), "answer 2"));
   loop().Poll();
-  OpenGate();  // a second runner would wait at the gate for ever
+  OpenGate();  // a second runner would wait at the gate forever
   std::set<int> pids;
   for (const auto& task : tasks) {
     auto result = loop().Wait(task);
@@ -85,9 +85,9 @@ TEST_F(DispatcherTest, LoadsWithoutARequest) {
 
 TEST_F(DispatcherTest, ListsTheLongestLivedFirst) {
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "short"), hours(1))));
-  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "for ever"), kForEver)));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "forever"), kForEver)));
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "long"), hours(2))));
-  EXPECT_THAT(LoadedKeys(), ElementsAre("for ever", "long", "short"));
+  EXPECT_THAT(LoadedKeys(), ElementsAre("forever", "long", "short"));
 }
 
 TEST_F(DispatcherTest, DecidesTheContextWithoutReloading) {
@@ -105,23 +105,23 @@ TEST_F(DispatcherTest, DecidesTheContextWithoutReloading) {
 }
 
 TEST_F(DispatcherTest, TwoModelsRunSideBySide) {
-  auto a = BeginReady(Spec("ok", "a"), "stall");
-  EXPECT_EQ(Ask(Spec("ok", "b"), "answer 1").text, "t0 ");
+  auto a = StartReady(Spec("ok", "a"), "stall");
+  EXPECT_EQ(Generate(Spec("ok", "b"), "answer 1").text, "t0 ");
   EXPECT_NE(dispatcher().Loaded().at(0).runner_pid, dispatcher().Loaded().at(1).runner_pid);
 }
 
 // ---- keep-alive and unloading ----
 
 TEST_F(DispatcherTest, UnloadsWhenKeepAliveIsOver) {
-  EXPECT_TRUE(Ask(Spec("ok"), "answer 1", milliseconds(1)).finished);
+  EXPECT_TRUE(Generate(Spec("ok"), "answer 1", milliseconds(1)).finished);
   loop().RunUntil([] { return !HasChildren(); });
   EXPECT_THAT(LoadedKeys(), IsEmpty());
-  EXPECT_TRUE(Ask(Spec("ok"), "answer 1").finished) << "and loads again";
+  EXPECT_TRUE(Generate(Spec("ok"), "answer 1").finished) << "and loads again";
 }
 
 TEST_F(DispatcherTest, KeepAliveZeroUnloadsRightAfterTheLastRequest) {
-  auto stalled = BeginReady(Spec("ok"), "stall");
-  EXPECT_TRUE(Ask(Spec("ok"), "answer 1", KeepAlive::zero()).finished);
+  auto stalled = StartReady(Spec("ok"), "stall");
+  EXPECT_TRUE(Generate(Spec("ok"), "answer 1", KeepAlive::zero()).finished);
   loop().Poll();
   EXPECT_THAT(LoadedKeys(), ElementsAre("ok")) << "one request still runs";
   stalled.reset();
@@ -130,14 +130,14 @@ TEST_F(DispatcherTest, KeepAliveZeroUnloadsRightAfterTheLastRequest) {
 }
 
 TEST_F(DispatcherTest, UnloadLetsRunningRequestsEnd) {
-  auto generation = BeginReady(Spec("ok"), "stall");
-  const int pid = generation->runner_pid();
+  auto stream = StartReady(Spec("ok"), "stall");
+  const int pid = stream->runner_pid();
   dispatcher().Unload("ok");
   dispatcher().Unload("unknown");
   const auto next = Submit(Spec("ok"), "answer 1");
   loop().Poll();
   EXPECT_FALSE(next->done()) << "it waits for a new runner";
-  generation.reset();
+  stream.reset();
   auto result = loop().Wait(next);
   ASSERT_TRUE(result);
   EXPECT_NE((*result)->runner_pid(), pid);
@@ -146,16 +146,16 @@ TEST_F(DispatcherTest, UnloadLetsRunningRequestsEnd) {
 
 TEST_F(DispatcherTest, UnloadsTheLeastRecentlyUsedToMakeRoom) {
   limits().loaded_models_max = 2;
-  EXPECT_TRUE(Ask(Spec("ok", "a"), "answer 1").finished);
-  EXPECT_TRUE(Ask(Spec("ok", "b"), "answer 1").finished);
-  EXPECT_TRUE(Ask(Spec("ok", "a"), "answer 1").finished);
-  EXPECT_TRUE(Ask(Spec("ok", "c"), "answer 1").finished);
+  EXPECT_TRUE(Generate(Spec("ok", "a"), "answer 1").finished);
+  EXPECT_TRUE(Generate(Spec("ok", "b"), "answer 1").finished);
+  EXPECT_TRUE(Generate(Spec("ok", "a"), "answer 1").finished);
+  EXPECT_TRUE(Generate(Spec("ok", "c"), "answer 1").finished);
   EXPECT_THAT(LoadedKeys(), testing::UnorderedElementsAre("a", "c"));
 }
 
 TEST_F(DispatcherTest, WaitsForRunningRequestsWhenNoModelIsIdle) {
   limits().loaded_models_max = 1;
-  auto a = BeginReady(Spec("ok", "a"), "stall");
+  auto a = StartReady(Spec("ok", "a"), "stall");
   const auto b = Submit(Spec("ok", "b"), "answer 1");
   loop().Poll();
   EXPECT_FALSE(b->done());
@@ -171,15 +171,15 @@ TEST_F(DispatcherTest, RefusesWhenEveryLoadedModelIsPinned) {
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "a"), kForEver)));
   EXPECT_EQ(RefusalOf(Submit(Spec("ok", "b"), "answer 1")).code, api::ErrorCode::kUnavailable);
   dispatcher().Unload("a");
-  EXPECT_EQ(Ask(Spec("ok", "b"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("ok", "b"), "answer 1").text, "t0 ");
 }
 
 // ---- admission ----
 
 TEST_F(DispatcherTest, RefusesAtOnceWhenTheQueueIsFull) {
   limits().queue_max = 2;
-  auto running = BeginReady(Spec("ok"), "stall");  // taken up: does not wait
-  auto queued = Begin(Spec("ok"), "mute");
+  auto running = StartReady(Spec("ok"), "stall");  // started: does not wait
+  auto queued = StartGeneration(Spec("ok"), "mute");
   const auto loading = Submit(Spec("hang-load"), "answer 1");
   loop().Poll();
   for (const char* model : {"ok", "hang-load", "other"}) {
@@ -188,21 +188,21 @@ TEST_F(DispatcherTest, RefusesAtOnceWhenTheQueueIsFull) {
     EXPECT_EQ(error.message, "server busy, please try again.  maximum pending requests exceeded");
   }
   queued.reset();
-  EXPECT_EQ(Ask(Spec("ok"), "answer 1").text, "t0 ");
+  EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
 // ---- clients that leave ----
 
 TEST_F(DispatcherTest, AClientThatLeavesTheQueueIsForgotten) {
   limits().loaded_models_max = 1;
-  auto a = BeginReady(Spec("ok", "a"), "stall");
+  auto a = StartReady(Spec("ok", "a"), "stall");
   const auto b = Submit(Spec("ok", "b"), "answer 1");
   loop().Poll();
   b->Cancel();
   EXPECT_EQ(RefusalOf(b).code, api::ErrorCode::kCancelled);
   a.reset();
   loop().Poll();
-  EXPECT_THAT(LoadedKeys(), ElementsAre("a")) << "nobody needs its place any more";
+  EXPECT_THAT(LoadedKeys(), ElementsAre("a")) << "no request needs its slot any more";
 }
 
 TEST_F(DispatcherTest, ALoadEndsWithItsLastClient) {
@@ -219,21 +219,21 @@ TEST_F(DispatcherTest, ALoadEndsWithItsLastClient) {
 }
 
 TEST_F(DispatcherTest, AClientThatLeavesARunningRequestCancelsItInTheRunner) {
-  auto witness = BeginReady(Spec("ok"), "stall");
-  auto generation = BeginReady(Spec("ok"), "stall");
-  const auto next = loop().Spawn(generation->Next());
+  auto witness = StartReady(Spec("ok"), "stall");
+  auto stream = StartReady(Spec("ok"), "stall");
+  const auto next = loop().Spawn(stream->Next());
   loop().Poll();
   next->Cancel();
   EXPECT_THROW(loop().Wait(next), boost::system::system_error);
   EXPECT_EQ(dispatcher().Loaded().at(0).running, 2) << "it may wait for the next event again";
-  generation.reset();
+  stream.reset();
   EXPECT_EQ(dispatcher().Loaded().at(0).running, 1);
   const api::Event heard = Next(*witness);
   EXPECT_EQ(std::get<api::TextDelta>(heard).text, "another was cancelled");
 }
 
 TEST_F(DispatcherTest, AnAnswerThatNobodyTookIsCancelled) {
-  auto witness = BeginReady(Spec("ok"), "stall");
+  auto witness = StartReady(Spec("ok"), "stall");
   {
     const auto task = Submit(Spec("ok"), "stall");
     loop().RunUntil([&] { return task->done(); });
@@ -245,20 +245,20 @@ TEST_F(DispatcherTest, AnAnswerThatNobodyTookIsCancelled) {
 // ---- the end ----
 
 TEST_F(DispatcherTest, DrainLetsRunningRequestsEndAndRefusesNewOnes) {
-  auto generation = BeginReady(Spec("ok"), "stall");
+  auto stream = StartReady(Spec("ok"), "stall");
   const auto drain = loop().Spawn(dispatcher().Drain(steady_clock::now() + hours(1)));
   loop().Poll();
   EXPECT_FALSE(drain->done());
   EXPECT_EQ(RefusalOf(Submit(Spec("ok"), "answer 1")).code, api::ErrorCode::kUnavailable);
   EXPECT_EQ(loop().Run(dispatcher().Load(Spec("ok"), {})).error().code, api::ErrorCode::kUnavailable);
   EXPECT_EQ(loop().Run(dispatcher().Inspect({.path = "ok"})).error().code, api::ErrorCode::kUnavailable);
-  generation.reset();
+  stream.reset();
   loop().Wait(drain);
   ExpectNoChildren();
 }
 
 TEST_F(DispatcherTest, DrainEndsWhatRunsAtItsDeadline) {
-  auto running = BeginReady(Spec("ok"), "stall");
+  auto running = StartReady(Spec("ok"), "stall");
   const auto loading = Submit(Spec("hang-load"), "answer 1");
   loop().Poll();
   Drain(steady_clock::now());
@@ -268,7 +268,7 @@ TEST_F(DispatcherTest, DrainEndsWhatRunsAtItsDeadline) {
 }
 
 TEST_F(DispatcherTest, ADestroyedDispatcherEndsItsRunnersAndRequests) {
-  auto running = BeginReady(Spec("ok"), "stall");
+  auto running = StartReady(Spec("ok"), "stall");
   const auto loading = Submit(Spec("hang-load"), "answer 1");
   loop().Poll();
   DestroyDispatcher();
@@ -281,7 +281,7 @@ TEST_F(DispatcherTest, ADestroyedExecutorLeavesNoRunner) {
   {
     const auto inspecting = loop().Spawn(dispatcher().Inspect({.path = Model("hang-inspect")}));
     const auto loading = Submit(Spec("hang-load"), "answer 1");
-    (void)BeginReady(Spec("ok"), "stall");
+    (void)StartReady(Spec("ok"), "stall");
     loop().RunUntil([] { return HasChildren(); });
   }
   DestroyDispatcher();

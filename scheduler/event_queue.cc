@@ -26,7 +26,9 @@ size_t BytesOf(const api::Event& event) {
   return bytes;
 }
 
-std::unexpected<api::Error> Breach(const char* what) { return api::Fail(api::ErrorCode::kRunnerDied, what); }
+std::unexpected<api::Error> ProtocolError(const char* what) {
+  return api::Fail(api::ErrorCode::kRunnerDied, what);
+}
 
 }  // namespace
 
@@ -34,18 +36,18 @@ api::Result<void> EventQueue::Push(api::Event event) {
   const bool is_ready = std::holds_alternative<api::PromptReady>(event);
   const bool is_delta = std::holds_alternative<api::TextDelta>(event);
   const bool is_failed = std::holds_alternative<api::Failed>(event);
-  if (ended_) return Breach("an event after the last");
-  if (is_ready && prompt_ready_) return Breach("PromptReady twice");
-  if (!prompt_ready_ && !is_ready && !is_failed) return Breach("an event before PromptReady");
-  if (is_delta && credit_ == 0) return Breach("more text than it has credit for");
+  if (ended_) return ProtocolError("an event after the end of the stream");
+  if (is_ready && prompt_ready_) return ProtocolError("duplicate PromptReady");
+  if (!prompt_ready_ && !is_ready && !is_failed) return ProtocolError("an event before PromptReady");
+  if (is_delta && credit_ == 0) return ProtocolError("more text than its credit");
   const size_t bytes = BytesOf(event);
-  if (bytes > kQueuedBytesMax - bytes_) return Breach("events of more bytes than may wait");
+  if (bytes > kQueuedBytesMax - bytes_) return ProtocolError("too many bytes of queued events");
 
   progressed_ = !is_ready;
   ended_ = !is_ready && !is_delta;
   if (is_ready) {
     prompt_ready_ = true;
-    if (std::exchange(prompt_told_, true)) return {};
+    if (std::exchange(prompt_reported_, true)) return {};
   }
   if (auto* delta = std::get_if<api::TextDelta>(&event)) {
     --credit_;
@@ -69,14 +71,14 @@ std::optional<api::Event> EventQueue::Pop() {
   bytes_ -= BytesOf(events_.front());
   std::optional<api::Event> event(std::move(events_.front()));
   events_.pop_front();
-  if (std::holds_alternative<api::TextDelta>(*event)) ++taken_;
+  if (std::holds_alternative<api::TextDelta>(*event)) ++popped_;
   return event;
 }
 
 api::ipc::Resume EventQueue::ResumePoint() {
   const auto held = std::ranges::count_if(
       events_, [](const api::Event& event) { return std::holds_alternative<api::TextDelta>(event); });
-  taken_ = 0;
+  popped_ = 0;
   credit_ = api::ipc::kInitialCredit - static_cast<int32_t>(held);
   prompt_ready_ = false;
   progressed_ = false;
@@ -85,10 +87,10 @@ api::ipc::Resume EventQueue::ResumePoint() {
   return resume;
 }
 
-int32_t EventQueue::TakeCredit() {
-  if (ended_ || taken_ < kCreditBatch) return 0;
-  credit_ += taken_;
-  return std::exchange(taken_, 0);
+int32_t EventQueue::PopCredit() {
+  if (ended_ || popped_ < kCreditBatch) return 0;
+  credit_ += popped_;
+  return std::exchange(popped_, 0);
 }
 
 }  // namespace quire::scheduler

@@ -30,11 +30,11 @@ class EventQueue {
   void Fail(api::Error error);
 
   std::optional<api::Event> Pop();
-  // Deltas taken since the last grant, once they make a batch, and 0 before. A positive answer must reach the
+  // Deltas popped since the last grant, once they make a batch, and 0 before. A positive answer must reach the
   // runner.
-  int32_t TakeCredit();
+  int32_t PopCredit();
 
-  bool ended() const { return ended_; }  // Finished or Failed is in, taken or not
+  bool ended() const { return ended_; }  // Finished or Failed was pushed, popped or not
 
   // The runner is gone and another takes the request over: where it is to go on. From now on a second
   // PromptReady is not passed on. REQUIRES: not ended.
@@ -47,11 +47,11 @@ class EventQueue {
   std::deque<api::Event> events_;
   size_t bytes_ = 0;
   int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send
-  int32_t taken_ = 0;                          // deltas popped since the last grant
+  int32_t popped_ = 0;                         // deltas popped since the last grant
   int64_t deltas_ = 0;                         // pushed
   std::vector<api::TokenId> tokens_;           // of the deltas pushed
   bool prompt_ready_ = false;                  // from this runner
-  bool prompt_told_ = false;                   // from any
+  bool prompt_reported_ = false;               // from any
   bool progressed_ = false;
   bool ended_ = false;
 };

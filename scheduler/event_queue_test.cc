@@ -43,11 +43,11 @@ TEST(EventQueue, TakingDeltasGivesCreditInBatches) {
   for (int i = 0; i < api::ipc::kInitialCredit; ++i) ASSERT_TRUE(queue.Push(Delta()));
   for (int i = 0; i < EventQueue::kCreditBatch - 1; ++i) {
     ASSERT_TRUE(queue.Pop());
-    ASSERT_EQ(queue.TakeCredit(), 0);
+    ASSERT_EQ(queue.PopCredit(), 0);
   }
   ASSERT_TRUE(queue.Pop());
-  EXPECT_EQ(queue.TakeCredit(), EventQueue::kCreditBatch);
-  EXPECT_EQ(queue.TakeCredit(), 0);
+  EXPECT_EQ(queue.PopCredit(), EventQueue::kCreditBatch);
+  EXPECT_EQ(queue.PopCredit(), 0);
   for (int i = 0; i < EventQueue::kCreditBatch; ++i) ASSERT_TRUE(queue.Push(Delta()));
   EXPECT_FALSE(queue.Push(Delta()));
 }
@@ -56,7 +56,7 @@ TEST(EventQueue, GivesNoCreditAfterTheEnd) {
   EventQueue queue = Ready();
   for (int i = 0; i < EventQueue::kCreditBatch; ++i) ASSERT_TRUE(queue.Push(Delta()));
   ASSERT_TRUE(queue.Push(api::Finished{}));
-  while (queue.Pop()) EXPECT_EQ(queue.TakeCredit(), 0);
+  while (queue.Pop()) EXPECT_EQ(queue.PopCredit(), 0);
 }
 
 TEST(EventQueue, RefusesEventsOutOfOrder) {

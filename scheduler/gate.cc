@@ -18,7 +18,7 @@ awaitable<void> Later(boost::asio::any_io_executor executor, awaitable<void> wor
   co_await std::move(work);
 }
 
-awaitable<void> UntilEmpty(std::shared_ptr<Signal> changed, std::shared_ptr<int> inside) {
+awaitable<void> UntilEmpty(std::shared_ptr<AsyncEvent> changed, std::shared_ptr<int> inside) {
   while (*inside > 0) {
     const bool waited = co_await changed->Wait();
     if (!waited) co_return;
@@ -29,7 +29,7 @@ awaitable<void> UntilEmpty(std::shared_ptr<Signal> changed, std::shared_ptr<int>
 
 struct Gate::Count {
   explicit Count(boost::asio::any_io_executor executor) : changed(std::move(executor)) {}
-  Signal changed;
+  AsyncEvent changed;
   int inside = 0;
 };
 
@@ -58,7 +58,7 @@ void Gate::Start(awaitable<void> work) {
                           try {
                             std::rethrow_exception(error);
                           } catch (const std::exception& e) {
-                            spdlog::error("a scheduler coroutine ended early: {}", e.what());
+                            spdlog::error("a scheduler coroutine failed: {}", e.what());
                           }
                         });
 }
@@ -66,7 +66,7 @@ void Gate::Start(awaitable<void> work) {
 int Gate::inside() const { return count_->inside; }
 
 awaitable<void> Gate::Empty() {
-  return UntilEmpty(std::shared_ptr<Signal>(count_, &count_->changed),
+  return UntilEmpty(std::shared_ptr<AsyncEvent>(count_, &count_->changed),
                     std::shared_ptr<int>(count_, &count_->inside));
 }
 

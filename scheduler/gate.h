@@ -5,7 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
-#include "scheduler/signal.h"
+#include "scheduler/async_event.h"
 
 namespace quire::scheduler {
 
@@ -19,7 +19,7 @@ class Gate {
   // REQUIRES: `work` owns what it uses. An exception that leaves it is logged.
   void Start(boost::asio::awaitable<void> work);
   int inside() const;
-  // Until nothing is inside, or the awaiting coroutine is cancelled.
+  // Until nothing is inside, or the awaiting coroutine is canceled.
   boost::asio::awaitable<void> Empty();
 
  private:

@@ -6,11 +6,11 @@
 namespace quire::scheduler {
 
 Inspection::Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout)
-    : OneShot(std::move(host), "inspect", request.path, timeout,
-              {.ended_while = "read the model", .too_long = "reading the model took longer than"}),
+    : OneOffJob(std::move(host), "inspect", request.path, timeout,
+                {.died_while = "reading the model", .too_long = "reading the model took longer than"}),
       request_(std::move(request)) {}
 
-void Inspection::Ask() {
+void Inspection::SendRequest() {
   request_.files = FilesOf(0);
   Send(request_);
 }
@@ -19,7 +19,7 @@ boost::asio::awaitable<api::Result<api::ipc::Inspected>> Inspection::Answer(
     std::shared_ptr<Inspection> self) {
   while (!self->answer_) {
     const bool waited = co_await self->changed().Wait();
-    if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client went away");
+    if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");
   }
   api::Result<api::ipc::Inspected> answer = *std::move(self->answer_);
   if (answer && answer->error) co_return std::unexpected(*std::move(answer->error));
@@ -28,13 +28,13 @@ boost::asio::awaitable<api::Result<api::ipc::Inspected>> Inspection::Answer(
 
 api::Result<void> Inspection::OnRunnerMessage(api::ipc::ToDaemon message) {
   auto* inspected = std::get_if<api::ipc::Inspected>(&message);
-  if (inspected && asked() && !answer_) {
+  if (inspected && request_sent() && !answer_) {
     answer_ = std::move(*inspected);
     changed().Notify();
     return {};
   }
-  if (std::holds_alternative<api::ipc::Beat>(message)) return {};
-  return api::Fail(api::ErrorCode::kRunnerDied, "a frame that nobody asked for");
+  if (std::holds_alternative<api::ipc::Heartbeat>(message)) return {};
+  return api::Fail(api::ErrorCode::kRunnerDied, "unexpected message");
 }
 
 }  // namespace quire::scheduler

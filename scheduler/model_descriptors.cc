@@ -37,7 +37,7 @@ std::unexpected<api::Error> SystemFailure(const fs::path& file, int error) {
     case ENOMEM:
       return api::Fail(
           api::ErrorCode::kUnavailable,
-          fmt::format("{}: {}: a model's files are opened all at once (see LimitNOFILE, ulimit -n)",
+          fmt::format("{}: {}: all files of a model are opened at once (see LimitNOFILE, ulimit -n)",
                       file.string(), reason));
     default:
       return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file.string(), reason));

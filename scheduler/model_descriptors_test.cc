@@ -26,7 +26,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-std::vector<std::string> FilesHeldBy(const std::string& pid, const fs::path& below) {
+std::vector<std::string> OpenFilesOf(const std::string& pid, const fs::path& below) {
   std::vector<std::string> held;
   for (const auto& entry : fs::directory_iterator("/proc/" + pid + "/fd")) {
     std::error_code gone;
@@ -117,7 +117,7 @@ TEST_F(ModelDescriptors, SaysWhenTooManyAreOpen) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(refused.code, api::ErrorCode::kUnavailable);
   EXPECT_THAT(refused.message, HasSubstr("Too many open files"));
-  EXPECT_THAT(FilesHeldBy("self", directory()), IsEmpty());
+  EXPECT_THAT(OpenFilesOf("self", directory()), IsEmpty());
   EXPECT_EQ(NamesOf(directory() / "m").size(), 200U);
 }
 
@@ -150,7 +150,7 @@ TEST_F(ModelDescriptors, ARunnerHasThoseOfItsOwnModelsOnly) {
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("a.gguf"), {})));
   ASSERT_TRUE(loop().Run(dispatcher().Load(both, {})));
   for (const LoadedModel& model : dispatcher().Loaded()) {
-    const auto held = FilesHeldBy(std::to_string(model.runner_pid), directory());
+    const auto held = OpenFilesOf(std::to_string(model.runner_pid), directory());
     if (model.spec.key == "a.gguf") {
       EXPECT_THAT(held, UnorderedElementsAre("a.gguf"));
     } else {
@@ -182,7 +182,7 @@ TEST_F(ModelDescriptors, NoneIsLeftHere) {
   const auto before = count();
   for (int round = 1; round <= 10; ++round) try_all(round);
   EXPECT_EQ(count(), before);
-  EXPECT_THAT(FilesHeldBy("self", directory()), IsEmpty());
+  EXPECT_THAT(OpenFilesOf("self", directory()), IsEmpty());
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-std::unexpected<api::Error> Breach(std::string what) {
+std::unexpected<api::Error> ProtocolError(std::string what) {
   return api::Fail(api::ErrorCode::kRunnerDied, std::move(what));
 }
 
@@ -47,23 +47,24 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
   try {
     const End end = co_await self->Serve();
     const bool useless = self->state_ != State::kLoaded;
-    if (useless && !self->stop_asked()) {
+    if (useless && !self->stop_requested()) {
       spdlog::warn("load failed model={} error=\"{}\"", self->job_.name, OneLine(end.why.message));
     }
-    self->BeginEnding(end);
-    co_await self->Shut(useless || end.ending != Placement::Ending::kRefused);
+    self->StartStopping(end);
+    co_await self->Shut(useless || end.cause != Scheduler::ExitCause::kRefused);
   } catch (const std::exception& e) {
-    self->BeginEnding({Placement::Ending::kRefused,
-                       {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});
+    self->StartStopping(
+        {Scheduler::ExitCause::kRefused,
+         {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});
     self->Kill();
   }
-  if (const auto owner = self->owner_.lock()) owner->OnGone(*self);
+  if (const auto owner = self->owner_.lock()) owner->OnReaped(*self);
 }
 
-// Returns why the runner is to end.
+// Returns why the runner has to stop.
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
   std::optional<End> failed = co_await LoadModel();
-  if (stop_reason_) co_return End{Placement::Ending::kRefused, *stop_reason_};
+  if (stop_reason_) co_return End{Scheduler::ExitCause::kRefused, *stop_reason_};
   if (failed) co_return *std::move(failed);
   state_ = State::kLoaded;
   spdlog::info("loaded model={} runner_pid={} load_ms={:.1f} memory_bytes={} cache_bytes={}", job_.name,
@@ -71,10 +72,10 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
                cache_granted_);
   if (const auto owner = owner_.lock()) owner->OnLoaded(*this);
   std::optional<End> stalled;
-  while (!over() && !stop_asked() && !stalled) stalled = co_await Watch(Time::max());
-  if (stop_reason_) co_return End{Placement::Ending::kRefused, *stop_reason_};
-  if (!stalled || over()) stalled = co_await Died("the model runner ended: ");
-  spdlog::warn("runner ended model={} runner_pid={} error=\"{}\"", job_.name, pid(),
+  while (!over() && !stop_requested() && !stalled) stalled = co_await Watch(Time::max());
+  if (stop_reason_) co_return End{Scheduler::ExitCause::kRefused, *stop_reason_};
+  if (!stalled || over()) stalled = co_await Died("the model runner died: ");
+  spdlog::warn("runner died model={} runner_pid={} error=\"{}\"", job_.name, pid(),
                OneLine(stalled->why.message));
   co_return *std::move(stalled);
 }
@@ -83,19 +84,19 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
 boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel() {
   const Time start = Clock::now();
   const Time deadline = LoadDeadline(start);
-  heard_at_ = start;
-  const auto refused = [](api::Error why) { return End{Placement::Ending::kRefused, std::move(why)}; };
+  last_frame_at_ = start;
+  const auto refused = [](api::Error why) { return End{Scheduler::ExitCause::kRefused, std::move(why)}; };
   // A program takes its time to start on a busy machine.
   const Time started_by = job_.stall_timeout.count() > 0
                               ? start + std::max<Clock::duration>(job_.stall_timeout, kStartTime)
                               : Time::max();
   auto opened = co_await Open(std::min(deadline, started_by));
-  if (!opened && over()) co_return End{EndingOf(), std::move(opened).error()};
+  if (!opened && over()) co_return End{ExitCauseOf(), std::move(opened).error()};
   const bool hangs = !opened && pid() != 0 && Clock::now() < deadline;
-  if (hangs) co_return End{Placement::Ending::kKilled, std::move(opened).error()};
+  if (hangs) co_return End{Scheduler::ExitCause::kKilled, std::move(opened).error()};
   if (!opened) co_return refused(std::move(opened).error());
 
-  state_ = State::kMeasuring;
+  state_ = State::kEstimating;
   Send(api::ipc::LoadModel{.path = job_.path.string(),
                            .files = FilesOf(0),
                            .num_ctx = 0,
@@ -112,18 +113,18 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
 
 // Until the runner has answered LoadModel. Nothing when it has loaded the model or was stopped.
 boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded(Time start) {
-  const auto refused = [](api::Error why) { return End{Placement::Ending::kRefused, std::move(why)}; };
+  const auto refused = [](api::Error why) { return End{Scheduler::ExitCause::kRefused, std::move(why)}; };
   const auto answered = [this] { return state_ == State::kLoaded || load_failure_; };
   std::optional<End> stalled;
-  while (!answered() && !over() && !stop_asked() && !stalled && Clock::now() < LoadDeadline(start)) {
+  while (!answered() && !over() && !stop_requested() && !stalled && Clock::now() < LoadDeadline(start)) {
     stalled = co_await Watch(LoadDeadline(start));
   }
   if (over() && !answered()) {
-    End died = co_await Died(fmt::format("the model runner ended while it loaded {}: ", job_.name));
+    End died = co_await Died(fmt::format("the model runner died while loading {}: ", job_.name));
     if (!answered()) co_return died;  // a last frame may still say what went wrong
   }
   if (load_failure_) co_return refused(*load_failure_);
-  if (state_ == State::kLoaded || stop_asked()) co_return std::nullopt;
+  if (state_ == State::kLoaded || stop_requested()) co_return std::nullopt;
   if (stalled) co_return stalled;
   const auto seconds = std::chrono::duration<double>(job_.load_timeout).count();
   co_return refused(
@@ -133,30 +134,32 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded
 // The time that it waits for others to make room is not the load's.
 RunnerSession::Time ModelRunner::LoadDeadline(Time start) const {
   const auto timeout = job_.load_timeout;
-  if (state_ == State::kMeasured || timeout <= timeout.zero()) return Time::max();
+  if (state_ == State::kAwaitingMemory || timeout <= timeout.zero()) return Time::max();
   if (timeout > Time::max() - start - waited_) return Time::max();
   return start + std::chrono::duration_cast<Time::duration>(timeout + waited_);
 }
 
-int64_t ModelRunner::memory_bytes() const { return cache_granted_ > 0 ? need_.fixed + cache_granted_ : 0; }
+int64_t ModelRunner::memory_bytes() const {
+  return cache_granted_ > 0 ? estimate_.fixed_bytes + cache_granted_ : 0;
+}
 
 // SIGKILL is the operator's or the kernel's, SIGTERM and the like a person's: no request does that.
-Placement::Ending ModelRunner::EndingOf() const {
+Scheduler::ExitCause ModelRunner::ExitCauseOf() const {
   const auto& exit = exit_status();
   const bool outside = exit && exit->by_signal &&
                        (exit->value == SIGKILL || exit->value == SIGTERM || exit->value == SIGINT ||
                         exit->value == SIGHUP || exit->value == SIGQUIT);
-  return outside ? Placement::Ending::kKilled : Placement::Ending::kCrashed;
+  return outside ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed;
 }
 
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {
   const std::string cause = co_await Cause();
-  co_return End{EndingOf(), {api::ErrorCode::kRunnerDied, what + cause}};
+  co_return End{ExitCauseOf(), {api::ErrorCode::kRunnerDied, what + cause}};
 }
 
 RunnerSession::Time ModelRunner::StalledAt() const {
   const auto timeout = job_.stall_timeout;
-  const Time since = alive_at();
+  const Time since = last_activity();
   if (timeout <= timeout.zero() || timeout > Time::max() - since) return Time::max();
   return since + std::chrono::duration_cast<Time::duration>(timeout);
 }
@@ -168,20 +171,19 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
   if (Clock::now() < StalledAt()) co_return std::nullopt;
   // Frames that came while this process itself did not run are read first.
   co_await changed().Wait(Clock::now() + kReadingTime);
-  if (Clock::now() < StalledAt() || over() || stop_asked()) co_return std::nullopt;
+  if (Clock::now() < StalledAt() || over() || stop_requested()) co_return std::nullopt;
   stalled_ = true;
   const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
-  const bool silent = Clock::now() - heard_at_ > job_.stall_timeout / 2;
-  co_return End{silent ? Placement::Ending::kKilled : Placement::Ending::kCrashed,
-                {api::ErrorCode::kRunnerDied,
-                 fmt::format("the model runner {} for {} s and was ended",
-                             silent ? "gave no sign of life" : "ran without getting anywhere", seconds)}};
+  const bool silent = Clock::now() - last_frame_at_ > job_.stall_timeout / 2;
+  co_return End{silent ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed,
+                {api::ErrorCode::kRunnerDied, fmt::format("the model runner {} for {} s and was killed",
+                                                          silent ? "sent no heartbeat" : "hung", seconds)}};
 }
 
-void ModelRunner::BeginEnding(const End& end) {
-  state_ = State::kEnding;
+void ModelRunner::StartStopping(const End& end) {
+  state_ = State::kStopping;
   const auto requests = std::exchange(requests_, {});
-  if (const auto owner = owner_.lock()) return owner->OnEnding(*this, end.ending, end.why);
+  if (const auto owner = owner_.lock()) return owner->OnStopping(*this, end.cause, end.why);
   for (const auto& [id, stream] : requests) stream->Fail(end.why);
 }
 
@@ -196,13 +198,12 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
                                       std::shared_ptr<EventStream> stream) {
   std::string frame = api::ipc::Encode(api::ipc::ToRunner(api::ipc::Submit{id, request, std::move(resume)}));
   if (frame.size() > api::ipc::kHeaderBytes + api::ipc::kFrameBytesMax) {
-    return api::Fail(
-        api::ErrorCode::kTooLarge,
-        fmt::format("the request is larger than {} bytes in the runner's form", api::ipc::kFrameBytesMax));
+    return api::Fail(api::ErrorCode::kTooLarge,
+                     fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
   if (!link()->HasRoomFor(frame.size())) {
     return api::Fail(api::ErrorCode::kOverloaded,
-                     "server busy, please try again.  the model runner is behind");
+                     "server busy, please try again.  the model runner is overloaded");
   }
   stream->runner_pid = pid();
   requests_.emplace(id, std::move(stream));
@@ -223,18 +224,19 @@ bool ModelRunner::Cancel(api::RequestId id) {
 // ---- frames ----
 
 api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
-  heard_at_ = Clock::now();
-  if (const auto* beat = std::get_if<api::ipc::Beat>(&message)) {
-    if (beat->progress != beat_.progress) moved_at_ = heard_at_;
-    beat_ = *beat;
+  last_frame_at_ = Clock::now();
+  if (const auto* heartbeat = std::get_if<api::ipc::Heartbeat>(&message)) {
+    if (heartbeat->progress != heartbeat_.progress) last_progress_at_ = last_frame_at_;
+    heartbeat_ = *heartbeat;
     return {};
   }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
-  if (const auto* need = std::get_if<api::ipc::Need>(&message)) return OnNeed(*need);
+  if (const auto* estimate = std::get_if<api::ipc::MemoryEstimate>(&message))
+    return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
   if (auto* failed = std::get_if<api::ipc::LoadFailed>(&message)) {
-    if (!Loads() || load_failure_) return Breach("LoadFailed without a load");
-    if (failed->error.message.size() > kErrorBytesMax) return Breach("an error of endless length");
+    if (!Loads() || load_failure_) return ProtocolError("unexpected LoadFailed");
+    if (failed->error.message.size() > kErrorBytesMax) return ProtocolError("error message too long");
     load_failure_ = std::move(failed->error);
     changed().Notify();
     return {};
@@ -242,46 +244,46 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
   if (std::holds_alternative<api::ipc::LoadProgress>(message)) {
     return {};
   }
-  return Breach("a frame that nobody asked for");
+  return ProtocolError("unexpected message");
 }
 
-api::Result<void> ModelRunner::OnNeed(const api::ipc::Need& need) {
-  if (state_ != State::kMeasuring || load_failure_) return Breach("Need without a load");
-  constexpr int64_t kMost = int64_t{1} << 60;
+api::Result<void> ModelRunner::HandleMemoryEstimate(const api::ipc::MemoryEstimate& estimate) {
+  if (state_ != State::kEstimating || load_failure_) return ProtocolError("MemoryEstimate without a load");
+  constexpr int64_t kBytesMax = int64_t{1} << 60;
   for (const int64_t bytes :
-       {need.weight_bytes, need.cache_bytes, need.cache_least_bytes, need.scratch_bytes}) {
-    if (bytes < 0 || bytes > kMost) return Breach("a size in Need that no model has");
+       {estimate.weight_bytes, estimate.cache_bytes, estimate.cache_min_bytes, estimate.scratch_bytes}) {
+    if (bytes < 0 || bytes > kBytesMax) return ProtocolError("implausible size in MemoryEstimate");
   }
-  if (need.cache_least_bytes < 1 || need.cache_least_bytes > need.cache_bytes) {
-    return Breach("Need without a size for caches");
+  if (estimate.cache_min_bytes < 1 || estimate.cache_min_bytes > estimate.cache_bytes) {
+    return ProtocolError("MemoryEstimate without a cache size");
   }
-  need_ = {.fixed = need.weight_bytes + need.scratch_bytes,
-           .cache = need.cache_bytes,
-           .cache_least = need.cache_least_bytes};
-  state_ = State::kMeasured;
-  measured_at_ = Clock::now();
+  estimate_ = {.fixed_bytes = estimate.weight_bytes + estimate.scratch_bytes,
+               .cache_bytes = estimate.cache_bytes,
+               .cache_min_bytes = estimate.cache_min_bytes};
+  state_ = State::kAwaitingMemory;
+  estimated_at_ = Clock::now();
   changed().Notify();
-  if (const auto owner = owner_.lock()) owner->OnMeasured(*this, need_);
+  if (const auto owner = owner_.lock()) owner->OnMemoryEstimate(*this, estimate_);
   return {};
 }
 
-void ModelRunner::Proceed(int64_t cache_bytes) {
-  if (state_ != State::kMeasured) return;
-  waited_ = Clock::now() - measured_at_;
+void ModelRunner::ApproveLoad(int64_t cache_bytes) {
+  if (state_ != State::kAwaitingMemory) return;
+  waited_ = Clock::now() - estimated_at_;
   cache_granted_ = cache_bytes;
   state_ = State::kLoading;
-  Send(api::ipc::Proceed{.cache_bytes = cache_bytes});
+  Send(api::ipc::LoadApproved{.cache_bytes = cache_bytes});
   changed().Notify();
 }
 
 api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
-  if (state_ != State::kLoading || load_failure_) return Breach("Loaded without a load");
+  if (state_ != State::kLoading || load_failure_) return ProtocolError("unexpected Loaded");
   const api::ipc::ModelInfo& info = loaded.info;
   if (info.context_length < 0 || info.num_ctx < 0 || info.weight_bytes < 0 || info.cache_bytes < 0) {
-    return Breach("a negative size in Loaded");
+    return ProtocolError("negative size in Loaded");
   }
   info_ = std::move(loaded.info);
-  moved_at_ = Clock::now();
+  last_progress_at_ = Clock::now();
   state_ = State::kLoaded;
   changed().Notify();
   return {};
@@ -289,7 +291,7 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
 
 api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const auto found = requests_.find(message.id);
-  if (found == requests_.end()) return {};  // cancelled while this was on its way
+  if (found == requests_.end()) return {};  // canceled while this was on its way
   const std::shared_ptr<EventStream> stream = found->second;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
   const bool had_progress = stream->events.progressed();

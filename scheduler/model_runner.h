@@ -1,7 +1,7 @@
-// A runner that serves one model: loads it, takes requests, hands their events on, and ends.
+// A runner that serves one model: loads it, takes requests, passes their events on, and stops.
 //
 // Invariant: a request is in the table exactly while the runner may send events for it that someone wants.
-// Events of others are dropped. A runner that shows no life, or no progress, is ended.
+// Events of others are dropped. A runner that sends no frames or makes no progress is killed.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 #include "api/base/ids.h"
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
+#include "scheduler/async_event.h"
 #include "scheduler/event_queue.h"
-#include "scheduler/placement.h"
 #include "scheduler/runner_session.h"
-#include "scheduler/signal.h"
+#include "scheduler/scheduler.h"
 
 namespace quire::scheduler {
 
-// The events of one request on their way; shared by the runner's table and the client's Generation. I/O
+// The events of one request on their way; shared by the runner's table and the client's TokenStream. I/O
 // thread only.
 struct EventStream {
   explicit EventStream(boost::asio::any_io_executor executor) : changed(std::move(executor)) {}
@@ -36,7 +36,7 @@ struct EventStream {
   }
 
   EventQueue events;
-  Signal changed;
+  AsyncEvent changed;
   int runner_pid = 0;  // that has or had it last
 };
 
@@ -50,24 +50,24 @@ class ModelRunner : public RunnerSession {
     std::string go_template;
     std::filesystem::path draft_path;  // empty = none
     int32_t threads = 0;
-    int64_t cache_bytes = 0;  // that it asks for; 0 = as it finds right
+    int64_t cache_bytes = 0;  // requested; 0 = auto
     bool reuse_prefixes = true;
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
-    std::chrono::nanoseconds stall_timeout;  // without a sign of life or of progress; <= 0 = never
+    std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never
   };
 
-  // Told of the runner's life, in this order: OnMeasured and OnLoaded at most once, OnEnding, OnGone. May
-  // call back into the runner, except from OnGone.
+  // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back into the
+  // runner, except from OnReaped.
   class Owner {
    public:
     virtual ~Owner() = default;
-    // It knows what its model needs and waits for Proceed() or Stop().
-    virtual void OnMeasured(ModelRunner& runner, Placement::Need need) = 0;
+    // It has estimated its model's memory and waits for ApproveLoad() or Stop().
+    virtual void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) = 0;
     virtual void OnLoaded(ModelRunner& runner) = 0;
     // The runner takes nothing more: it failed to load, died, or was stopped. The owner ends the requests
     // that it has not ended, or submits them to another runner.
-    virtual void OnEnding(ModelRunner& runner, Placement::Ending ending, const api::Error& why) = 0;
-    virtual void OnGone(ModelRunner& runner) = 0;  // reaped
+    virtual void OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) = 0;
+    virtual void OnReaped(ModelRunner& runner) = 0;  // reaped
     virtual void OnRequestStarted(api::RequestId id) = 0;
     virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
     virtual void OnRequestEnded(api::RequestId id) = 0;     // Finished or Failed came from the runner
@@ -76,10 +76,10 @@ class ModelRunner : public RunnerSession {
   ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
   void Start();  // REQUIRES: held by shared_ptr
 
-  // Lets it load, with so much memory for caches. Ignored unless it waits for that.
-  void Proceed(int64_t cache_bytes);
+  // Approves the load with this cache size. Ignored unless the runner waits for it.
+  void ApproveLoad(int64_t cache_bytes);
   // Sends the request, whose events go to `stream` from now on, from `resume` on. kTooLarge if it does not
-  // fit a frame, kOverloaded if the runner is behind with reading. REQUIRES: loaded and not ending.
+  // fit a frame, kOverloaded if the runner is behind with reading. REQUIRES: loaded and not stopping.
   api::Result<void> Submit(api::RequestId id, const api::Request& request, api::ipc::Resume resume,
                            std::shared_ptr<EventStream> stream);
   // The client took deltas: passes credit on if the request still runs.
@@ -92,37 +92,39 @@ class ModelRunner : public RunnerSession {
 
   const std::string& key() const { return job_.key; }
   const std::string& model() const { return job_.name; }
-  const api::ipc::ModelInfo& info() const { return info_; }          // REQUIRES: loaded
-  const api::ipc::Beat& beat() const { return beat_; }               // the last
-  std::chrono::nanoseconds load_time() const { return load_time_; }  // the wait for memory left out
+  const api::ipc::ModelInfo& info() const { return info_; }            // REQUIRES: loaded
+  const api::ipc::Heartbeat& heartbeat() const { return heartbeat_; }  // the last
+  std::chrono::nanoseconds load_time() const { return load_time_; }    // the wait for memory left out
   int64_t memory_bytes() const;  // that it was allowed to take; 0 = not yet
-  // When it last showed life, and progress once its model is loaded.
-  Time alive_at() const { return state_ == State::kLoaded ? std::min(heard_at_, moved_at_) : heard_at_; }
-  bool stalled() const { return stalled_; }  // it was ended because it got nowhere
-  bool ending() const { return state_ == State::kEnding; }
+  // The last frame; once the model is loaded, the last progress.
+  Time last_activity() const {
+    return state_ == State::kLoaded ? std::min(last_frame_at_, last_progress_at_) : last_frame_at_;
+  }
+  bool stalled() const { return stalled_; }  // it was killed because it hung
+  bool stopping() const { return state_ == State::kStopping; }
 
  private:
-  // kMeasured: it waits for Proceed().
-  enum class State : uint8_t { kStarting, kMeasuring, kMeasured, kLoading, kLoaded, kEnding };
+  // kAwaitingMemory: it waits for ApproveLoad().
+  enum class State : uint8_t { kStarting, kEstimating, kAwaitingMemory, kLoading, kLoaded, kStopping };
 
   static boost::asio::awaitable<void> Run(std::shared_ptr<ModelRunner> self);
   struct End {
-    Placement::Ending ending;
+    Scheduler::ExitCause cause;
     api::Error why;
   };
   boost::asio::awaitable<End> Serve();
   boost::asio::awaitable<std::optional<End>> LoadModel();
   boost::asio::awaitable<std::optional<End>> AwaitLoaded(Time start);
-  bool Loads() const { return state_ == State::kMeasuring || state_ == State::kLoading; }
+  bool Loads() const { return state_ == State::kEstimating || state_ == State::kLoading; }
   Time LoadDeadline(Time start) const;
   boost::asio::awaitable<End> Died(std::string what);
-  Placement::Ending EndingOf() const;
+  Scheduler::ExitCause ExitCauseOf() const;
   Time StalledAt() const;
   boost::asio::awaitable<std::optional<End>> Watch(Time until);
-  void BeginEnding(const End& end);
+  void StartStopping(const End& end);
 
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
-  api::Result<void> OnNeed(const api::ipc::Need& need);
+  api::Result<void> HandleMemoryEstimate(const api::ipc::MemoryEstimate& estimate);
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
   api::Result<void> OnRequestEvent(api::ipc::RequestEvent event);
 
@@ -133,13 +135,13 @@ class ModelRunner : public RunnerSession {
   std::optional<api::Error> load_failure_;
   std::optional<api::Error> stop_reason_;
   std::unordered_map<api::RequestId, std::shared_ptr<EventStream>> requests_;
-  Time heard_at_{};  // of any frame
-  Time moved_at_{};  // of the last beat with another progress
-  api::ipc::Beat beat_;
-  Placement::Need need_;
+  Time last_frame_at_{};     // of any frame
+  Time last_progress_at_{};  // of the last heartbeat with another progress
+  api::ipc::Heartbeat heartbeat_;
+  Scheduler::MemoryEstimate estimate_;
   int64_t cache_granted_ = 0;
-  Time measured_at_{};
-  std::chrono::nanoseconds waited_{};  // for Proceed()
+  Time estimated_at_{};
+  std::chrono::nanoseconds waited_{};  // for ApproveLoad()
   std::chrono::nanoseconds load_time_{};
   bool stalled_ = false;
 };

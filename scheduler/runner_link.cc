@@ -17,8 +17,8 @@ using boost::asio::use_awaitable;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 
-LinkEnd Breach(const std::string& what) {
-  return {.breach = true, .reason = "it broke the protocol: " + what};
+LinkEnd ProtocolError(const std::string& what) {
+  return {.protocol_error = true, .reason = "protocol error: " + what};
 }
 
 }  // namespace
@@ -37,13 +37,13 @@ bool RunnerLink::HasRoomFor(size_t bytes) const {
 
 void RunnerLink::Send(std::string frame) {
   if (end_) return;
-  if (!HasRoomFor(frame.size())) return End({.breach = true, .reason = "it does not read what it is sent"});
+  if (!HasRoomFor(frame.size())) return End({.protocol_error = true, .reason = "it stopped reading"});
   queued_bytes_ += frame.size();
   queue_.push_back(std::move(frame));
   wake_writer_.Notify();
 }
 
-void RunnerLink::Close() { End({.breach = false, .reason = "the link was closed"}); }
+void RunnerLink::Close() { End({.protocol_error = false, .reason = "the connection was closed"}); }
 
 // The closed socket brings the reader back, which then tells the listener.
 void RunnerLink::End(LinkEnd end) {
@@ -61,8 +61,8 @@ boost::asio::awaitable<void> RunnerLink::Read(Self self) {
         co_await self->socket_.async_read_some(boost::asio::buffer(buffer), as_tuple(use_awaitable));
     if (self->end_) break;
     if (error) {
-      self->End({.breach = false, .reason = "it closed its link"});
-    } else if (std::optional<LinkEnd> end = self->Take({buffer.data(), bytes})) {
+      self->End({.protocol_error = false, .reason = "closed the connection"});
+    } else if (std::optional<LinkEnd> end = self->Receive({buffer.data(), bytes})) {
       self->End(*std::move(end));
     }
   }
@@ -70,22 +70,22 @@ boost::asio::awaitable<void> RunnerLink::Read(Self self) {
 }
 
 // Hands on every whole frame there is. An answer ends the link.
-std::optional<LinkEnd> RunnerLink::Take(std::string_view bytes) try {
+std::optional<LinkEnd> RunnerLink::Receive(std::string_view bytes) try {
   frames_.Append(bytes);
   while (!end_) {
     auto frame = frames_.Next();
-    if (!frame) return Breach(frame.error().message);
+    if (!frame) return ProtocolError(frame.error().message);
     if (!*frame) return std::nullopt;
     auto message = api::ipc::DecodeToDaemon(**frame);
-    if (!message) return Breach(message.error().message);
+    if (!message) return ProtocolError(message.error().message);
     const std::shared_ptr<Listener> listener = listener_.lock();
-    if (!listener) return LinkEnd{.breach = false, .reason = "nobody listens"};
+    if (!listener) return LinkEnd{.protocol_error = false, .reason = "no receiver"};
     if (const auto taken = listener->OnMessage(*std::move(message)); !taken)
-      return Breach(taken.error().message);
+      return ProtocolError(taken.error().message);
   }
   return std::nullopt;
 } catch (const std::exception& e) {
-  return Breach(e.what());
+  return ProtocolError(e.what());
 }
 
 boost::asio::awaitable<void> RunnerLink::Write(Self self) {

@@ -15,14 +15,14 @@
 
 #include "api/base/error.h"
 #include "api/ipc/messages.h"
+#include "scheduler/async_event.h"
 #include "scheduler/gate.h"
-#include "scheduler/signal.h"
 
 namespace quire::scheduler {
 
 // Why a link is over.
 struct LinkEnd {
-  bool breach = false;  // the runner broke the protocol or does not read; else it closed its end
+  bool protocol_error = false;  // the runner broke the protocol or stopped reading; else it closed its end
   std::string reason;
 };
 
@@ -36,7 +36,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // An error ends the link as a breach with its message.
+    // An error ends the link as a protocol error with its message.
     virtual api::Result<void> OnMessage(api::ipc::ToDaemon message) = 0;
     // Called once, last.
     virtual void OnLinkEnd(const LinkEnd& end) = 0;
@@ -45,8 +45,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener);
 
   void Start(Gate& gate);
-  // Queues a frame as api::ipc::Encode made it. Dropped when the link is over. Beyond the bounds the runner
-  // is taken not to read, and the link ends.
+  // Queues a frame as api::ipc::Encode made it. Dropped when the link is over. Beyond the bounds the runner counts as stopped reading, and the link ends.
   void Send(std::string frame);
   // Whether a frame of this size may be sent now.
   bool HasRoomFor(size_t bytes) const;
@@ -56,12 +55,12 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   using Self = std::shared_ptr<RunnerLink>;
   static boost::asio::awaitable<void> Read(Self self);
   static boost::asio::awaitable<void> Write(Self self);
-  std::optional<LinkEnd> Take(std::string_view bytes);
+  std::optional<LinkEnd> Receive(std::string_view bytes);
   void End(LinkEnd end);
 
   boost::asio::local::stream_protocol::socket socket_;
   std::weak_ptr<Listener> listener_;
-  Signal wake_writer_;
+  AsyncEvent wake_writer_;
   api::ipc::FrameReader frames_;
   std::deque<std::string> queue_;
   size_t queued_bytes_ = 0;

@@ -65,43 +65,43 @@ class RunnerLinkTest : public testing::Test {
   std::shared_ptr<RunnerLink> link_;
 };
 
-std::string Beat(uint64_t steps) {
-  return api::ipc::Encode(api::ipc::ToDaemon(api::ipc::Beat{.steps = steps}));
+std::string Heartbeat(uint64_t steps) {
+  return api::ipc::Encode(api::ipc::ToDaemon(api::ipc::Heartbeat{.steps = steps}));
 }
 
 TEST_F(RunnerLinkTest, DeliversFramesHoweverTheyAreCut) {
-  const std::string bytes = Beat(1) + Beat(2) + Beat(3);
+  const std::string bytes = Heartbeat(1) + Heartbeat(2) + Heartbeat(3);
   for (const char byte : bytes) {
     FromPeer(std::string(1, byte));
     loop().Poll();
   }
   loop().RunUntil([this] { return recorder().messages.size() == 3; });
-  EXPECT_EQ(std::get<api::ipc::Beat>(recorder().messages[2]).steps, 3U);
+  EXPECT_EQ(std::get<api::ipc::Heartbeat>(recorder().messages[2]).steps, 3U);
 }
 
 TEST_F(RunnerLinkTest, WhatWasSentBeforeTheEndIsDelivered) {
-  FromPeer(Beat(1) + Beat(2));
+  FromPeer(Heartbeat(1) + Heartbeat(2));
   peer().close();
   link().Send(api::ipc::Encode(api::ipc::ToRunner(api::ipc::Shutdown{})));  // nobody reads it any more
-  EXPECT_FALSE(End().breach);
+  EXPECT_FALSE(End().protocol_error);
   EXPECT_EQ(recorder().messages.size(), 2U);
 }
 
 TEST_F(RunnerLinkTest, GarbageEndsIt) {
-  FromPeer(Beat(1) + std::string(32, '\xff'));
-  EXPECT_TRUE(End().breach);
+  FromPeer(Heartbeat(1) + std::string(32, '\xff'));
+  EXPECT_TRUE(End().protocol_error);
   EXPECT_EQ(recorder().messages.size(), 1U);
 }
 
 TEST_F(RunnerLinkTest, AFrameForTheOtherSideEndsIt) {
   FromPeer(api::ipc::Encode(api::ipc::ToRunner(api::ipc::Shutdown{})));
-  EXPECT_TRUE(End().breach);
+  EXPECT_TRUE(End().protocol_error);
 }
 
 TEST_F(RunnerLinkTest, ARefusedMessageEndsItAndTheRestIsNotDelivered) {
   recorder().refuse_at = 2;
-  FromPeer(Beat(1) + Beat(2) + Beat(3));
-  EXPECT_TRUE(End().breach);
+  FromPeer(Heartbeat(1) + Heartbeat(2) + Heartbeat(3));
+  EXPECT_TRUE(End().protocol_error);
   EXPECT_EQ(End().reason, "it broke the protocol: not wanted");
   EXPECT_EQ(recorder().messages.size(), 2U);
 }
@@ -135,8 +135,8 @@ TEST_F(RunnerLinkTest, APeerThatDoesNotReadEndsIt) {
   }
   EXPECT_FALSE(recorder().end);
   link().Send(frame);
-  EXPECT_TRUE(End().breach);
-  EXPECT_EQ(End().reason, "it does not read what it is sent");
+  EXPECT_TRUE(End().protocol_error);
+  EXPECT_EQ(End().reason, "it stopped reading");
 }
 
 TEST_F(RunnerLinkTest, RefusesRoomForMoreBytesThanItsBound) {

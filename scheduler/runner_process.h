@@ -1,4 +1,4 @@
-// One quire-runner process: how it is started, signalled and reaped.
+// One quire-runner process: how it is started, signaled and reaped.
 //
 // The child gets standard input from /dev/null, the daemon's standard output and error, its end of a
 // socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd on, and no other descriptor;
@@ -39,7 +39,7 @@ class RunnerProcess {
 
   // Runs `binary --ipc-fd=3 --name=<name>` and waits until it is the new program. `files`, which are closed
   // here once the child has them, become kFirstFileFd and the numbers that follow. kUnavailable names the
-  // binary and the reason when that fails. Cancelling the awaiting coroutine ends the child.
+  // binary and the reason when that fails. Canceling the awaiting coroutine ends the child.
   static boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> Start(
       boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
       std::vector<Fd> files = std::vector<Fd>());
@@ -55,7 +55,7 @@ class RunnerProcess {
   // Nothing happens once the child is reaped: the pid may be another's by then.
   void Send(int signal);
   // Waits for the child to end and reaps it. At most one call at a time. Returns early, with nothing, only
-  // when the awaiting coroutine is cancelled.
+  // when the awaiting coroutine is canceled.
   boost::asio::awaitable<std::optional<ExitStatus>> Wait();
 
  private:

@@ -229,7 +229,7 @@ TEST_F(RunnerProcessTest, StartsUnderBusyThreads) {
 }
 
 // In a process of its own: starts a runner, tells its pid and waits to be killed.
-[[noreturn]] void StartAndTell(int pipe) {
+[[noreturn]] void StartAndReportPid(int pipe) {
   IoLoop loop;
   auto started = loop.Run(RunnerProcess::Start(loop.executor(), QUIRE_FAKE_RUNNER, "orphan"));
   const pid_t pid = started ? (*started)->pid() : -1;
@@ -243,7 +243,7 @@ TEST(RunnerProcessDeathTest, ARunnerDiesWithItsDaemon) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   const pid_t daemon = ::fork();
-  if (daemon == 0) StartAndTell(pipe[1]);
+  if (daemon == 0) StartAndReportPid(pipe[1]);
   ASSERT_GT(daemon, 0);
   pid_t runner = -1;
   ASSERT_EQ(::read(pipe[0], &runner, sizeof(runner)), static_cast<ssize_t>(sizeof(runner)));

@@ -36,7 +36,7 @@ RunnerSession::RunnerSession(RunnerHost host, std::string name, std::vector<std:
     : host_(std::move(host)), name_(std::move(name)), changed_(host_.executor), models_(std::move(models)) {}
 
 void RunnerSession::Stop(bool at_once) {
-  stop_asked_ = true;
+  stop_requested_ = true;
   at_once_ = at_once_ || at_once;
   changed_.Notify();
 }
@@ -55,9 +55,9 @@ boost::asio::awaitable<api::Result<std::vector<Fd>>> RunnerSession::OpenFiles(Ti
           deliver(std::move(opened));
         });
       });
-  while (!opened_ && !stop_asked_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
+  while (!opened_ && !stop_requested_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
   if (!opened_) {
-    co_return api::Fail(api::ErrorCode::kUnavailable, "the model's files could not be opened in time");
+    co_return api::Fail(api::ErrorCode::kUnavailable, "opening the model files timed out");
   }
   if (!*opened_) co_return std::unexpected(opened_->error());
   std::vector<Fd> fds;
@@ -83,11 +83,11 @@ boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   link_->Start(host_.gate);
   host_.gate.Start(WatchExit(shared_from_this()));
 
-  while (!hello_ && !over() && !stop_asked_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
+  while (!hello_ && !over() && !stop_requested_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
   if (hello_) co_return api::Result<void>();
   if (over()) {
     const std::string cause = co_await Cause();
-    co_return api::Fail(api::ErrorCode::kRunnerDied, "the model runner ended while it started: " + cause);
+    co_return api::Fail(api::ErrorCode::kRunnerDied, "the model runner died during startup: " + cause);
   }
   co_return api::Fail(api::ErrorCode::kUnavailable, "the model runner did not start in time");
 }
@@ -97,14 +97,14 @@ void RunnerSession::Send(const api::ipc::ToRunner& message) {
 }
 
 boost::asio::awaitable<std::string> RunnerSession::Cause() {
-  const bool breach = link_end_ && link_end_->breach;
-  if (!breach) {
+  const bool protocol_error = link_end_ && link_end_->protocol_error;
+  if (!protocol_error) {
     const Time until = Clock::now() + kLastWords;
     while (!(exit_ && link_end_) && Clock::now() < until) co_await changed_.Wait(until);
   }
-  if (link_end_ && link_end_->breach) co_return link_end_->reason;
+  if (link_end_ && link_end_->protocol_error) co_return link_end_->reason;
   if (exit_) co_return exit_->ToString();
-  co_return link_end_ ? link_end_->reason : std::string("it was stopped");
+  co_return link_end_ ? link_end_->reason : std::string("stopped by the daemon");
 }
 
 boost::asio::awaitable<void> RunnerSession::Shut(bool at_once) {
@@ -121,7 +121,7 @@ boost::asio::awaitable<void> RunnerSession::Shut(bool at_once) {
   if (!exit_) process_->Send(SIGKILL);
   while (!exit_) co_await changed_.Wait();
   link_->Close();
-  spdlog::debug("runner ended model={} runner_pid={} exit=\"{}\"", name_, pid(), exit_->ToString());
+  spdlog::debug("runner exited model={} runner_pid={} exit=\"{}\"", name_, pid(), exit_->ToString());
 }
 
 void RunnerSession::Kill() {
@@ -143,10 +143,10 @@ boost::asio::awaitable<void> RunnerSession::WatchExit(std::shared_ptr<RunnerSess
 api::Result<void> RunnerSession::OnMessage(api::ipc::ToDaemon message) {
   if (hello_) return OnRunnerMessage(std::move(message));
   const auto* hello = std::get_if<api::ipc::Hello>(&message);
-  if (!hello) return api::Fail(api::ErrorCode::kRunnerDied, "its first frame is not Hello");
+  if (!hello) return api::Fail(api::ErrorCode::kRunnerDied, "the first message is not Hello");
   if (hello->version != api::ipc::kVersion) {
-    return api::Fail(api::ErrorCode::kRunnerDied, fmt::format("it speaks version {} of the link, not {}",
-                                                              hello->version, api::ipc::kVersion));
+    return api::Fail(api::ErrorCode::kRunnerDied,
+                     fmt::format("it uses protocol version {}, not {}", hello->version, api::ipc::kVersion));
   }
   hello_ = true;
   changed_.Notify();

@@ -14,20 +14,20 @@
 
 #include "api/base/error.h"
 #include "api/ipc/messages.h"
+#include "scheduler/async_event.h"
 #include "scheduler/gate.h"
 #include "scheduler/model_descriptors.h"
 #include "scheduler/runner_link.h"
 #include "scheduler/runner_process.h"
-#include "scheduler/signal.h"
 
 namespace quire::scheduler {
 
-// How every runner of a daemon is started and ended.
+// How every runner of a daemon is started and stopped.
 struct RunnerHost {
   boost::asio::any_io_executor executor;
   Gate gate;  // counts every coroutine below
   std::filesystem::path binary;
-  std::chrono::nanoseconds stop_grace;                // from the request to end until SIGKILL
+  std::chrono::nanoseconds stop_grace;                // from the Shutdown message until SIGKILL
   std::shared_ptr<boost::asio::thread_pool> openers;  // opens files: a file system may be slow, or hang
 };
 
@@ -38,7 +38,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   using Time = std::chrono::steady_clock::time_point;
 
   int pid() const { return process_ ? process_->pid() : 0; }
-  // Asks the session to end: frames stop, Shut() follows. With `at_once` the process is not asked first.
+  // Asks the session to stop: frames stop, Shut() follows. With `at_once` the process is not asked first.
   void Stop(bool at_once);
 
  protected:
@@ -56,7 +56,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   // the other half of the news: the last frames of a process that ended, the status of one that closed its
   // link.
   boost::asio::awaitable<std::string> Cause();
-  // Ends and reaps the process and closes the link: Shutdown, half the grace, SIGTERM, the other half,
+  // Stops and reaps the process and closes the link: Shutdown, half the grace, SIGTERM, the other half,
   // SIGKILL; straight to SIGKILL when it broke the protocol, was stopped at once, or `at_once`. Returns when
   // the process is reaped.
   boost::asio::awaitable<void> Shut(bool at_once);
@@ -64,14 +64,14 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   // SIGKILL without waiting for anything; the process is reaped in its own time.
   void Kill();
 
-  // A frame after Hello. An error is a breach of protocol.
+  // A frame after Hello. An error is a protocol error.
   virtual api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) = 0;
 
-  bool stop_asked() const { return stop_asked_; }
+  bool stop_requested() const { return stop_requested_; }
   const std::optional<ExitStatus>& exit_status() const { return exit_; }  // once reaped
   bool over() const { return exit_.has_value() || link_end_.has_value(); }
   RunnerLink* link() { return link_.get(); }
-  Signal& changed() { return changed_; }  // notified on Hello, the end and Stop(), and by derived classes
+  AsyncEvent& changed() { return changed_; }  // notified on Hello, the end and Stop(), and by derived classes
   const std::string& name() const { return name_; }
   const RunnerHost& host() const { return host_; }
 
@@ -84,14 +84,14 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
 
   RunnerHost host_;
   std::string name_;
-  Signal changed_;
+  AsyncEvent changed_;
   const std::vector<std::filesystem::path> models_;
   std::optional<api::Result<std::vector<std::vector<OpenFile>>>> opened_;  // by the model
   std::vector<std::vector<api::ipc::ModelFile>> files_;                    // of the process, likewise
   std::unique_ptr<RunnerProcess> process_;
   std::shared_ptr<RunnerLink> link_;
   bool hello_ = false;
-  bool stop_asked_ = false;
+  bool stop_requested_ = false;
   bool at_once_ = false;
   std::optional<ExitStatus> exit_;
   std::optional<LinkEnd> link_end_;

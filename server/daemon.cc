@@ -39,7 +39,7 @@ namespace quire::server {
 namespace {
 
 // While it refuses, requests are taken in batches: one by one they would interrupt the runners, which have
-// the same cores, each time one is told no.
+// the same cores, each time one is refused.
 constexpr std::chrono::milliseconds kGathering{2};
 
 namespace asio = boost::asio;
@@ -85,7 +85,7 @@ api::Result<fs::path> FindRunner(const Options& options) {
   }
   return api::Fail(
       api::ErrorCode::kUnavailable,
-      fmt::format("no runnable quire-runner at {}; say where it is with --runner or QUIRE_RUNNER", looked));
+      fmt::format("no executable quire-runner at {}; set its path with --runner or QUIRE_RUNNER", looked));
 }
 
 const char* SignalName(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
@@ -175,9 +175,9 @@ class Daemon {
   Awaitable<void> ReloadAtHangup();
   api::Result<void> Reload();
   Awaitable<void> FinishRequests(std::chrono::steady_clock::time_point deadline);
-  Awaitable<void> TakeLastRequests();
-  Awaitable<void> TellOfStopping();
-  MetricsMoment MomentOfDaemon() const;
+  Awaitable<void> AnswerLastRequests();
+  Awaitable<void> ExtendStopTimeout();
+  MetricsSnapshot MomentOfDaemon() const;
 
   Options options_;
   std::function<api::Result<Options>()> resolve_;  // reads all settings anew
@@ -189,7 +189,7 @@ class Daemon {
   asio::thread_pool pool_{kBlockingThreads};
   scheduler::Dispatcher dispatcher_;
   DispatcherBackend backend_;
-  Models models_;
+  AsyncModelStore models_;
   Inspector inspector_;
   Services services_;
   registry::Transfers transfers_;
@@ -219,9 +219,8 @@ void Daemon::Run() {
   if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());
-  spdlog::info("models may take memory_bytes={} by=\"{}\"", memory_.bytes, memory_.from);
-  if (remote_ && options_.keys.empty())
-    spdlog::warn("other machines may use this server, and no key is asked for");
+  spdlog::info("model memory budget memory_bytes={} source=\"{}\"", memory_.bytes, memory_.from);
+  if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");
   NotifyReady("Listening on " + address_);
   while (io_.run_one() != 0) {
     if (!dispatcher_.Refusal()) continue;
@@ -231,23 +230,23 @@ void Daemon::Run() {
   pool_.join();
 }
 
-MetricsMoment Daemon::MomentOfDaemon() const {
-  MetricsMoment moment = MomentOf(*server_);
+MetricsSnapshot Daemon::MomentOfDaemon() const {
+  MetricsSnapshot snapshot = SnapshotOf(*server_);
   for (const scheduler::LoadedModel& model : dispatcher_.Loaded()) {
-    moment.runners.push_back({.model = model.spec.name,
-                              .pid = model.runner_pid,
-                              .predicted_bytes = model.memory_bytes,
-                              .threads = options_.threads,
-                              .load_time = model.load_time,
-                              .since_progress = model.since_progress,
-                              .cache_bytes = model.info.cache_bytes,
-                              .beat = model.beat});
+    snapshot.runners.push_back({.model = model.spec.name,
+                                .pid = model.runner_pid,
+                                .predicted_bytes = model.memory_bytes,
+                                .threads = options_.threads,
+                                .load_time = model.load_time,
+                                .since_progress = model.since_progress,
+                                .cache_bytes = model.info.cache_bytes,
+                                .heartbeat = model.heartbeat});
   }
   const scheduler::Counters counters = dispatcher_.counters();
-  moment.evictions = counters.evictions;
-  moment.restarts = counters.restarts;
-  moment.memory_budget_bytes = memory_.bytes;
-  return moment;
+  snapshot.evictions = counters.evictions;
+  snapshot.restarts = counters.restarts;
+  snapshot.memory_budget_bytes = memory_.bytes;
+  return snapshot;
 }
 
 // All settings anew, those in effect that need no restart; nothing changes unless all of them are valid.
@@ -256,7 +255,7 @@ api::Result<void> Daemon::Reload() {
   if (!options) return std::unexpected(options.error());
   if (options->keys.empty() && !options_.keys.empty()) {
     return api::Fail(api::ErrorCode::kForbidden,
-                     "there would be no key left: to serve without keys, restart");
+                     "reload would leave no API keys; restart to disable authentication");
   }
   if (!options->tls_certificate.empty() && !options->tls_private_key.empty()) {
     auto tls = TlsContext::Load(options->tls_certificate, options->tls_private_key);
@@ -264,7 +263,7 @@ api::Result<void> Daemon::Reload() {
     server_->SetTls(*std::move(tls));
   }
   for (const std::string& name : NeedRestart(options_, *options)) {
-    spdlog::warn("changed, but in effect only after a restart: {}", name);
+    spdlog::warn("setting changed, restart required: {}", name);
   }
   server_->SetKeys(options->keys);
   server_->SetOrigins(OriginPolicy(options->origins, MachineName()));
@@ -286,9 +285,9 @@ Awaitable<void> Daemon::ReloadAtHangup() {
     if (reloaded) {
       spdlog::info("reloaded keys={}", options_.keys.size());
     } else {
-      spdlog::error("not reloaded, all stays as it was: {}", reloaded.error().message);
+      spdlog::error("reload failed, configuration unchanged: {}", reloaded.error().message);
     }
-    NotifyReady((reloaded ? "Listening on " : "Last reload refused; listening on ") + address_);
+    NotifyReady((reloaded ? "Listening on " : "Last reload failed; listening on ") + address_);
   }
 }
 
@@ -298,13 +297,13 @@ Awaitable<void> Daemon::ServeUntilSignal() {
   NotifyStopping();
   server_->StopAccepting();
   asio::co_spawn(io_, EndAtSecondSignal(), asio::detached);
-  asio::co_spawn(io_, TellOfStopping(), asio::detached);
-  if (activated_) co_await TakeLastRequests();
+  asio::co_spawn(io_, ExtendStopTimeout(), asio::detached);
+  if (activated_) co_await AnswerLastRequests();
 
   const auto deadline = Clock::now() + options_.drain_timeout;
   co_await FinishRequests(deadline);
   co_await dispatcher_.Drain(deadline);
-  server_->CloseWaiting();
+  server_->CloseIdle();
   const bool ended = co_await server_->WaitForSessions(std::min(deadline, Clock::now() + kLastWrites));
   if (!ended) {
     server_->AbortAll();
@@ -318,17 +317,17 @@ Awaitable<void> Daemon::ServeUntilSignal() {
 Awaitable<void> Daemon::EndAtSecondSignal() {
   const auto [ec, signal] = co_await signals_.async_wait(kTuple);
   if (ec) co_return;
-  spdlog::warn("ending at once signal={}", SignalName(signal));
+  spdlog::warn("stopping immediately signal={}", SignalName(signal));
   spdlog::shutdown();
   std::_Exit(0);
 }
 
 // Connections that were taken already are answered once more, and told to close: their clients come back
 // through the service manager's socket, and none of them sees a refusal.
-Awaitable<void> Daemon::TakeLastRequests() {
+Awaitable<void> Daemon::AnswerLastRequests() {
   asio::steady_timer timer(io_);
   const auto until = Clock::now() + kLastRequests;
-  while (server_->waiting() > 0 && Clock::now() < until) {
+  while (server_->idle_sessions() > 0 && Clock::now() < until) {
     timer.expires_after(kLastRequestsLook);
     co_await timer.async_wait(kTuple);
   }
@@ -337,18 +336,18 @@ Awaitable<void> Daemon::TakeLastRequests() {
 // What was read of a client is answered, also where it has not reached the scheduler yet.
 Awaitable<void> Daemon::FinishRequests(Clock::time_point deadline) {
   asio::steady_timer timer(io_);
-  while (server_->sessions() > server_->waiting() && Clock::now() < deadline) {
+  while (server_->sessions() > server_->idle_sessions() && Clock::now() < deadline) {
     timer.expires_after(kLastRequestsLook);
     co_await timer.async_wait(kTuple);
   }
 }
 
 // Keeps the service manager patient as long as the drain may last.
-Awaitable<void> Daemon::TellOfStopping() {
+Awaitable<void> Daemon::ExtendStopTimeout() {
   asio::steady_timer timer(io_);
   for (;;) {
     NotifyExtendTimeout(3 * kStopBeat);
-    NotifyStatus(fmt::format("Finishing: {} connections", server_->sessions()));
+    NotifyStatus(fmt::format("Draining: {} connections", server_->sessions()));
     timer.expires_after(kStopBeat);
     co_await timer.async_wait(kTuple);
   }
@@ -364,7 +363,7 @@ Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   }
 }
 
-int Complain(const std::string& message) {
+int PrintError(const std::string& message) {
   fmt::print(stderr, "Error: {}\n", message);
   return 1;
 }
@@ -374,7 +373,7 @@ int Complain(const std::string& message) {
 int RunDaemon(const OptionTable& table) {
   const auto resolve = [&table] { return table.Resolve(ProcessEnvironment()); };
   const auto options = resolve();
-  if (!options) return Complain(options.error().message);
+  if (!options) return PrintError(options.error().message);
   // Runners take it from the environment that they inherit; there is no other thread yet.
   if (!options->quantize_on_load.empty()) {
     ::setenv("QUIRE_QUANTIZE_ON_LOAD", options->quantize_on_load.c_str(), 1);
@@ -385,22 +384,22 @@ int RunDaemon(const OptionTable& table) {
   RaiseOpenFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
   const auto runner = FindRunner(*options);
-  if (!runner) return Complain(runner.error().message);
+  if (!runner) return PrintError(runner.error().message);
   const auto plan =
       PlanListen(*options);  // before the store is touched: a refused start leaves nothing behind
-  if (!plan) return Complain(plan.error().message);
+  if (!plan) return PrintError(plan.error().message);
   auto store = ModelStore::Open(options->models);
-  if (!store) return Complain(store.error().message);
+  if (!store) return PrintError(store.error().message);
   if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
     const auto registered = RegisterBundled(*store, *bundled);
     if (!registered) spdlog::warn("cannot add the bundled model: {}", registered.error().message);
   }
   try {
     Daemon daemon(*options, resolve, *runner, *std::move(store));
-    if (const auto started = daemon.Start(*plan); !started) return Complain(started.error().message);
+    if (const auto started = daemon.Start(*plan); !started) return PrintError(started.error().message);
     daemon.Run();
   } catch (const std::exception& error) {
-    return Complain(error.what());
+    return PrintError(error.what());
   }
   return 0;
 }

@@ -165,7 +165,7 @@ TEST(DaemonEnd, ASecondSignalDoesNotWait) {
   EXPECT_TRUE(quired.WaitFor("draining"));
   quired.Signal(SIGTERM);
   EXPECT_EQ(quired.ExitStatus(), 0) << quired.output();
-  EXPECT_THAT(quired.output(), HasSubstr("ending at once"));
+  EXPECT_THAT(quired.output(), HasSubstr("stopping immediately"));
 }
 
 }  // namespace

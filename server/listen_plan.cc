@@ -38,10 +38,10 @@ api::Result<void> Allow(ListenPlan& plan, const tcp::endpoint& endpoint, const s
   if (options.allow_remote || !options.keys.empty()) return {};
   return api::Fail(
       api::ErrorCode::kForbidden,
-      fmt::format("{} is not a loopback address, and clients are not asked who they are: give API keys "
-                  "(--keys or QUIRE_KEYS), or, to serve other machines all the same, --allow-remote or "
-                  "QUIRE_ALLOW_REMOTE=1",
-                  name));
+      fmt::format(
+          "{} is not a loopback address and no API keys are configured: set API keys (--keys or QUIRE_KEYS), "
+          "or allow unauthenticated remote clients (--allow-remote or QUIRE_ALLOW_REMOTE=1)",
+          name));
 }
 
 api::Result<std::optional<tcp::endpoint>> PlanOne(ListenPlan& plan, const std::optional<HostAddress>& host,
@@ -71,7 +71,7 @@ api::Result<ListenPlan> PlanListen(const Options& options) {
     const bool tls = *bound && socket.name.ends_with("tls");
     if (tls && (options.tls_certificate.empty() || options.tls_private_key.empty())) {
       return api::Fail(api::ErrorCode::kInvalidArgument,
-                       fmt::format("the inherited socket {} needs --tls-cert and --tls-key", address));
+                       fmt::format("the inherited socket {} requires --tls-cert and --tls-key", address));
     }
     plan.inherited.push_back({socket.fd, tls ? Security::kTls : Security::kPlain, address});
   }

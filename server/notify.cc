@@ -16,7 +16,7 @@ void NotifyReloading() {
   ::sd_notify(0, fmt::format("RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=Reloading", microseconds).c_str());
 }
 
-void NotifyStopping() { ::sd_notify(0, "STOPPING=1\nSTATUS=Finishing running requests"); }
+void NotifyStopping() { ::sd_notify(0, "STOPPING=1\nSTATUS=Draining requests"); }
 
 void NotifyStatus(const std::string& status) { ::sd_notify(0, ("STATUS=" + status).c_str()); }
 

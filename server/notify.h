@@ -1,4 +1,4 @@
-// What the service manager is told and asks for. Without one all of it does nothing.
+// Notifications to the service manager (sd_notify). Without one every call is a no-op.
 #pragma once
 
 #include <chrono>

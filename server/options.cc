@@ -23,8 +23,8 @@ namespace quire::server {
 namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
-// What is wrong with a value, or nothing.
-using Complaint = std::optional<std::string>;
+// Why a value is invalid, or nothing.
+using ValidationError = std::optional<std::string>;
 
 std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kDropped = " \t\r\n\"'";
@@ -42,30 +42,30 @@ std::optional<T> ParseWhole(std::string_view text) {
 }
 
 template <class T>
-Complaint SetWhole(T& out, std::string_view text, T min, T max) {
+ValidationError SetWhole(T& out, std::string_view text, T min, T max) {
   const auto value = ParseWhole<T>(text);
   if (!value || *value < min || *value > max)
-    return fmt::format("must be a whole number from {} to {}", min, max);
+    return fmt::format("must be an integer from {} to {}", min, max);
   out = *value;
   return std::nullopt;
 }
 
-Complaint SetDuration(Nanoseconds& out, std::string_view text) {
+ValidationError SetDuration(Nanoseconds& out, std::string_view text) {
   const auto value = api::ParseDurationOrSeconds(text);
   if (!value) return "must be a duration (\"5m\", \"1h30m\", \"1500ms\") or a number of seconds";
   out = *value;
   return std::nullopt;
 }
 
-Complaint SetPositiveDuration(Nanoseconds& out, std::string_view text) {
-  if (Complaint complaint = SetDuration(out, text)) return complaint;
+ValidationError SetPositiveDuration(Nanoseconds& out, std::string_view text) {
+  if (ValidationError error = SetDuration(out, text)) return error;
   if (out <= Nanoseconds::zero() || out > std::chrono::hours(24 * 365))
     return "must be more than 0 and at most a year";
   return std::nullopt;
 }
 
 // "100MiB", "512KiB", "1048576"
-Complaint SetBytes(uint64_t& out, std::string_view text) {
+ValidationError SetBytes(uint64_t& out, std::string_view text) {
   int shift = 0;
   for (const auto& [suffix, bits] : {std::pair{std::string_view("KiB"), 10},
                                      {std::string_view("MiB"), 20},
@@ -84,14 +84,14 @@ Complaint SetBytes(uint64_t& out, std::string_view text) {
 }
 
 // A boolean that opens something must be said clearly.
-Complaint SetStrictBool(bool& out, std::string_view text) {
+ValidationError SetStrictBool(bool& out, std::string_view text) {
   const auto value = api::ParseGoBool(text);
   if (!value) return "must be true or false";
   out = *value;
   return std::nullopt;
 }
 
-Complaint SetKvType(api::KvType& out, std::string_view text) {
+ValidationError SetKvType(api::KvType& out, std::string_view text) {
   const auto type = api::ParseKvType(api::AsciiLower(text));
   if (!type) return fmt::format("must be {}", api::kKvTypeNames);
   out = *type;
@@ -99,7 +99,7 @@ Complaint SetKvType(api::KvType& out, std::string_view text) {
 }
 
 // As Ollama reads it: a level, or a boolean of which everything unreadable is true.
-Complaint SetDebug(int32_t& out, std::string_view text) {
+ValidationError SetDebug(int32_t& out, std::string_view text) {
   if (const auto level = ParseWhole<int32_t>(text)) {
     out = std::clamp(*level, 0, 2);
   } else {
@@ -108,7 +108,7 @@ Complaint SetDebug(int32_t& out, std::string_view text) {
   return std::nullopt;
 }
 
-Complaint SetList(std::vector<std::string>& out, std::string_view text) {
+ValidationError SetList(std::vector<std::string>& out, std::string_view text) {
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view element = Trimmed(text.substr(0, comma));
@@ -124,7 +124,7 @@ std::filesystem::path HomeDirectory() {
   return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/";
 }
 
-Complaint SetPath(std::filesystem::path& out, std::string_view text) {
+ValidationError SetPath(std::filesystem::path& out, std::string_view text) {
   if (text == "~" || text.starts_with("~/")) {
     out = HomeDirectory() / text.substr(std::min<size_t>(2, text.size()));
   } else {
@@ -133,7 +133,7 @@ Complaint SetPath(std::filesystem::path& out, std::string_view text) {
   return std::nullopt;
 }
 
-Complaint SetAccounts(std::map<std::string, std::string>& out, std::string_view text) {
+ValidationError SetAccounts(std::map<std::string, std::string>& out, std::string_view text) {
   std::filesystem::path path;
   SetPath(path, text);
   auto accounts = registry::ReadAccounts(path);
@@ -142,23 +142,23 @@ Complaint SetAccounts(std::map<std::string, std::string>& out, std::string_view 
   return std::nullopt;
 }
 
-Complaint SetKeys(Options& options, std::string_view text) {
+ValidationError SetKeys(Options& options, std::string_view text) {
   SetPath(options.keys_file, text);
   auto keys = KeyRing::Read(options.keys_file);
   if (!keys) return keys.error().message;
-  if (keys->empty()) return "it holds no keys";
+  if (keys->empty()) return "the file contains no keys";
   options.keys = *std::move(keys);
   return std::nullopt;
 }
 
-Complaint SetHost(HostAddress& out, std::string_view text) {
+ValidationError SetHost(HostAddress& out, std::string_view text) {
   auto address = ParseHostAddress(text);
   if (!address) return address.error().message;
   out = std::move(*address);
   return std::nullopt;
 }
 
-Complaint SetMetricsNames(bool& vllm, std::string_view text) {
+ValidationError SetMetricsNames(bool& vllm, std::string_view text) {
   if (text != "vllm") return "must be vllm";
   vllm = true;
   return std::nullopt;
@@ -175,7 +175,7 @@ struct OptionSpec {
   const char* unit;
   const char* default_text;  // empty: set by no value
   const char* help;
-  Complaint (*set)(Options&, std::string_view);
+  ValidationError (*set)(Options&, std::string_view);
   Takes takes = Takes::kValue;
   Changes changes = Changes::kAtStart;
 };
@@ -184,119 +184,119 @@ constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 
 constexpr std::array kTable = {
     OptionSpec{kConfigFlag, "QUIRE_CONFIG", "FILE", "",
-               "File with settings, one VARIABLE=VALUE a line; SIGHUP reads it anew",
-               [](Options&, std::string_view) { return Complaint(); }},
+               "Configuration file, one VARIABLE=VALUE per line; reloaded on SIGHUP",
+               [](Options&, std::string_view) { return ValidationError(); }},
     OptionSpec{"--host", "OLLAMA_HOST", "HOST:PORT", "127.0.0.1:11434", "Address to listen on",
                [](Options& o, std::string_view t) { return SetHost(o.host, t); }},
     OptionSpec{"--allow-remote", "QUIRE_ALLOW_REMOTE", "BOOL", "false",
-               "Listen beyond this machine, though without keys nothing asks a client who it is",
+               "Allow remote clients even without API keys (no authentication)",
                [](Options& o, std::string_view t) { return SetStrictBool(o.allow_remote, t); },
                Takes::kNothing},
     OptionSpec{"--keys", "QUIRE_KEYS", "FILE", "",
-               "API keys (\"quire key\" makes them); default: the credential \"keys\", if there is one",
+               "API key file (see \"quire key\"); default: the credential \"keys\", if present",
                [](Options& o, std::string_view t) { return SetKeys(o, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--unix-socket", "QUIRE_UNIX_SOCKET", "PATH", "",
-               "Listen on this Unix socket too, for its user and group",
+               "Also listen on this Unix socket (owner and group only)",
                [](Options& o, std::string_view t) { return SetPath(o.unix_socket, t); }},
-    OptionSpec{"--tls-host", "QUIRE_TLS_HOST", "HOST:PORT", "", "Listen with TLS on this address too",
+    OptionSpec{"--tls-host", "QUIRE_TLS_HOST", "HOST:PORT", "", "Also listen on this address with TLS",
                [](Options& o, std::string_view t) { return SetHost(o.tls_host.emplace(), t); }},
     OptionSpec{"--tls-cert", "QUIRE_TLS_CERT", "FILE", "",
-               "Certificate chain, PEM; default: the credential \"tls-cert\"",
+               "TLS certificate chain (PEM); default: the credential \"tls-cert\"",
                [](Options& o, std::string_view t) { return SetPath(o.tls_certificate, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--tls-key", "QUIRE_TLS_KEY", "FILE", "",
-               "Its private key, PEM; default: the credential \"tls-key\"",
+               "TLS private key (PEM); default: the credential \"tls-key\"",
                [](Options& o, std::string_view t) { return SetPath(o.tls_private_key, t); }, Takes::kValue,
                Changes::kAtReload},
-    OptionSpec{"--models", "OLLAMA_MODELS", "DIR", "~/.ollama/models", "Where the models are kept",
+    OptionSpec{"--models", "OLLAMA_MODELS", "DIR", "~/.ollama/models", "Model store directory",
                [](Options& o, std::string_view t) { return SetPath(o.models, t); }},
     OptionSpec{"--origins", "OLLAMA_ORIGINS", "LIST", "",
-               "Further web origins that may use the server, by comma",
+               "Additional allowed web origins, separated by commas",
                [](Options& o, std::string_view t) { return SetList(o.origins, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--keep-alive", "OLLAMA_KEEP_ALIVE", "DURATION", "5m",
-               "How long a model stays loaded after its last request; negative = for ever",
+               "How long a model stays loaded after its last request; negative = never expires",
                [](Options& o, std::string_view t) { return SetDuration(o.keep_alive, t); }},
-    OptionSpec{"--context-length", "OLLAMA_CONTEXT_LENGTH", "TOKENS", "0",
-               "Context of requests that name none; 0 = 4096",
+    OptionSpec{"--context-length", "OLLAMA_CONTEXT_LENGTH", "TOKENS", "0", "Default context length; 0 = 4096",
                [](Options& o, std::string_view t) { return SetWhole(o.context_length, t, 0, kIntMax); }},
     OptionSpec{"--max-loaded-models", "OLLAMA_MAX_LOADED_MODELS", "COUNT", "0",
-               "Models loaded at once; 0 = 3",
+               "Maximum loaded models; 0 = 3",
                [](Options& o, std::string_view t) { return SetWhole(o.max_loaded_models, t, 0, 1024); }},
     OptionSpec{"--max-queue", "OLLAMA_MAX_QUEUE", "COUNT", "512",
-               "Requests that may wait before more are refused",
+               "Maximum queued requests; more are rejected",
                [](Options& o, std::string_view t) { return SetWhole(o.max_queue, t, 1, 1 << 20); }},
     OptionSpec{"--max-queue-per-model", "QUIRE_MAX_QUEUE_PER_MODEL", "COUNT", "0",
-               "Requests that may wait for one model; 0 = as many as may wait at all",
+               "Maximum queued requests per model; 0 = the value of --max-queue",
                [](Options& o, std::string_view t) { return SetWhole(o.max_queue_per_model, t, 0, 1 << 20); }},
     OptionSpec{"--queue-timeout", "QUIRE_QUEUE_TIMEOUT", "DURATION", "0s",
-               "How long a request may wait to be taken up; 0 or less = any time",
+               "Maximum time in the queue; 0 or less = no limit",
                [](Options& o, std::string_view t) { return SetDuration(o.queue_timeout, t); }},
     OptionSpec{"--stall-timeout", "QUIRE_STALL_TIMEOUT", "DURATION", "8s",
-               "After how long without progress a model runner is replaced; 0 or less = never",
+               "Time without progress after which a model runner is replaced; 0 or less = never",
                [](Options& o, std::string_view t) { return SetDuration(o.stall_timeout, t); }},
     OptionSpec{"--load-timeout", "OLLAMA_LOAD_TIMEOUT", "DURATION", "5m",
-               "How long a model may take to load; 0 or less = any time",
+               "Maximum model load time; 0 or less = no limit",
                [](Options& o, std::string_view t) { return SetDuration(o.load_timeout, t); }},
-    OptionSpec{"--threads", "QUIRE_THREADS", "COUNT", "0", "Compute threads per model; 0 = by the machine",
+    OptionSpec{"--threads", "QUIRE_THREADS", "COUNT", "0", "Compute threads per model; 0 = auto",
                [](Options& o, std::string_view t) { return SetWhole(o.threads, t, 0, 4096); }},
-    OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "",
-               "Memory of the caches per model; default: by the machine",
+    OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "", "Cache memory per model; default: auto",
                [](Options& o, std::string_view t) { return SetBytes(o.cache_bytes, t); }},
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
-               "Memory of all loaded models together; default: by the control group and the machine",
+               "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
     OptionSpec{"--prefix-cache", "QUIRE_PREFIX_CACHE", "BOOL", "true",
-               "Whether what one request computed serves the next that begins like it",
+               "Reuse computed prompt prefixes across requests",
                [](Options& o, std::string_view t) { return SetStrictBool(o.prefix_cache, t); }},
     OptionSpec{"--quantize-on-load", "QUIRE_QUANTIZE_ON_LOAD", "TYPE", "",
-               "Type (Q8_0, Q6_K, Q4_K, Q4_0) in which models of floats run; default: as they are",
+               "Quantize floating-point models at load time to this type (Q8_0, Q6_K, Q4_K, Q4_0); default: "
+               "do not quantize",
                [](Options& o, std::string_view t) {
                  o.quantize_on_load = t;
-                 return Complaint();
+                 return ValidationError();
                }},
     OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
-               "What keys and values are kept as: f16, bf16, q8_0 or f32",
+               "KV cache type: f16, bf16, q8_0 or f32",
                [](Options& o, std::string_view t) { return SetKvType(o.kv_cache_type, t); }},
-    OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "The quire-runner program; default: beside this one",
+    OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "Path of quire-runner; default: next to this program",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
     OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",
-               "Registries (host or host:port, by comma) that may have private addresses and speak HTTP",
+               "Trusted registries (host or host:port, separated by commas); they may have private addresses "
+               "and use HTTP",
                [](Options& o, std::string_view t) { return SetList(o.registries, t); }},
     OptionSpec{"--registry-auth", "QUIRE_REGISTRY_AUTH", "FILE", "",
-               "Docker configuration file (config.json) with accounts at registries",
+               "Docker configuration file (config.json) with registry credentials",
                [](Options& o, std::string_view t) { return SetAccounts(o.registry_accounts, t); }},
     OptionSpec{"--metrics-compat", "QUIRE_METRICS_COMPAT", "LIST", "",
-               "vllm: some metrics under vLLM's names too, for routers that look for those",
+               "vllm: also export some metrics under vLLM's names, for routers that expect them",
                [](Options& o, std::string_view t) { return SetMetricsNames(o.vllm_metrics, t); }},
     OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
                [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--drain-timeout", "QUIRE_DRAIN_TIMEOUT", "DURATION", "30s",
-               "How long running requests may take after SIGTERM",
+               "How long running requests may continue after SIGTERM",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.drain_timeout, t); },
                Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "100MiB", "Largest request body",
+    OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "100MiB", "Maximum request body size",
                [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }, Takes::kValue,
                Changes::kAtReload},
-    OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "4096", "Connections open at once",
+    OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "4096", "Maximum open connections",
                [](Options& o, std::string_view t) { return SetWhole(o.max_connections, t, 1U, 1U << 20); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--idle-timeout", "QUIRE_IDLE_TIMEOUT", "DURATION", "2m",
-               "Silence after which a connection is closed",
+               "Idle time after which a connection is closed",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.idle_timeout, t); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--header-timeout", "QUIRE_HEADER_TIMEOUT", "DURATION", "30s",
-               "How long a request header may take",
+               "Maximum time to receive a request header",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.header_timeout, t); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--body-timeout", "QUIRE_BODY_TIMEOUT", "DURATION", "30s",
-               "How long a request body may take; a large one gets more",
+               "Maximum time to receive a request body; extended for large bodies",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.body_timeout, t); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--write-timeout", "QUIRE_WRITE_TIMEOUT", "DURATION", "1m",
-               "How long a client may take nothing of its answer",
+               "Maximum time a client may stop reading its response",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.write_timeout, t); },
                Takes::kValue, Changes::kAtReload},
 };
@@ -320,16 +320,16 @@ api::Result<Settings> ReadConfig(const std::filesystem::path& path) {
     const std::string_view name = Trimmed(text.substr(0, equals));
     const bool known =
         std::ranges::any_of(kTable, [&](const OptionSpec& spec) { return name == spec.variable; });
-    if (equals == std::string_view::npos) return fail(fmt::format("line {}: it is not NAME=VALUE", number));
-    if (!known) return fail(fmt::format("line {}: there is no setting \"{}\"", number, name));
+    if (equals == std::string_view::npos) return fail(fmt::format("line {}: not NAME=VALUE", number));
+    if (!known) return fail(fmt::format("line {}: unknown setting \"{}\"", number, name));
     settings.insert_or_assign(std::string(name), std::string(Trimmed(text.substr(equals + 1))));
   }
-  if (file.bad()) return fail("it cannot be read");
+  if (file.bad()) return fail("cannot be read");
   return settings;
 }
 
 // What the service manager passes in files of its own, where nothing else was said.
-Complaint TakeCredentials(Options& options, const std::filesystem::path& folder) {
+ValidationError ApplyCredentials(Options& options, const std::filesystem::path& folder) {
   const auto credential = [&folder](const char* name) {
     const std::filesystem::path path = folder / name;
     std::error_code ec;
@@ -346,7 +346,7 @@ Complaint TakeCredentials(Options& options, const std::filesystem::path& folder)
   if (options.tls_certificate.empty()) options.tls_certificate = credential("tls-cert");
   if (options.tls_private_key.empty()) options.tls_private_key = credential("tls-key");
   if (options.tls_host && (options.tls_certificate.empty() || options.tls_private_key.empty())) {
-    return "QUIRE_TLS_HOST needs a certificate (--tls-cert) and its private key (--tls-key)";
+    return "QUIRE_TLS_HOST requires a certificate (--tls-cert) and its private key (--tls-key)";
   }
   return std::nullopt;
 }
@@ -447,13 +447,13 @@ api::Result<Options> OptionTable::Resolve(const Environment& environment) const 
     if (text.empty()) text = spec.default_text;
     options.texts.push_back(text);
     if (text.empty()) continue;
-    if (const Complaint complaint = spec.set(options, text)) {
-      return api::Fail(api::ErrorCode::kInvalidArgument,
-                       fmt::format("{}: \"{}\": {}", source, text, *complaint), source);
+    if (const ValidationError error = spec.set(options, text)) {
+      return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: \"{}\": {}", source, text, *error),
+                       source);
     }
   }
-  if (const Complaint complaint = TakeCredentials(options, of_environment("CREDENTIALS_DIRECTORY"))) {
-    return api::Fail(api::ErrorCode::kInvalidArgument, *complaint);
+  if (const ValidationError error = ApplyCredentials(options, of_environment("CREDENTIALS_DIRECTORY"))) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, *error);
   }
   return options;
 }

@@ -46,17 +46,17 @@ struct Options {
   std::filesystem::path models;  // never empty once resolved
   std::filesystem::path runner;  // empty: beside this program
   std::vector<std::string> origins;
-  std::chrono::nanoseconds keep_alive{};     // < 0 = for ever, 0 = not at all
-  std::chrono::nanoseconds load_timeout{};   // <= 0 = never
-  std::chrono::nanoseconds queue_timeout{};  // <= 0 = never
-  std::chrono::nanoseconds stall_timeout{};  // <= 0 = never
+  std::chrono::nanoseconds keep_alive{};     // < 0 = never expires, 0 = unload at once
+  std::chrono::nanoseconds load_timeout{};   // <= 0 = no limit
+  std::chrono::nanoseconds queue_timeout{};  // <= 0 = no limit
+  std::chrono::nanoseconds stall_timeout{};  // <= 0 = no limit
   int32_t context_length = 0;                // tokens; 0 = the built-in default
   int32_t max_loaded_models = 0;             // 0 = the built-in default
   int32_t max_queue = 0;
   int32_t max_queue_per_model = 0;  // 0 = max_queue
-  int32_t threads = 0;              // per runner; 0 = by the machine
-  uint64_t cache_bytes = 0;         // per runner; 0 = by the machine
-  uint64_t memory_bytes = 0;        // of all runners together; 0 = by the machine
+  int32_t threads = 0;              // per runner; 0 = auto
+  uint64_t cache_bytes = 0;         // per runner; 0 = auto
+  uint64_t memory_bytes = 0;        // of all runners together; 0 = auto
   bool prefix_cache = true;
   std::string quantize_on_load;  // "Q8_0", ...; empty = models run as they are
   api::KvType kv_cache_type = api::KvType::kF16;

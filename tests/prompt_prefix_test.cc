@@ -45,7 +45,7 @@ std::vector<TokenId> Encode(const Tokenizer& tokenizer, const std::vector<Prompt
   return tokenizer.EncodeSegments(segments).value();
 }
 
-api::Message Say(const char* role, const char* content) {
+api::Message MakeMessage(const char* role, const char* content) {
   api::Message message;
   message.role = role;
   message.content = content;
@@ -55,8 +55,9 @@ api::Message Say(const char* role, const char* content) {
 // Three turns; the prompts are what the model is asked after each question.
 const std::vector<api::Message>& Conversation() {
   static const std::vector<api::Message> kMessages = {
-      Say("user", "What is 2 + 2?"), Say("assistant", "It is 4.\nSure."),
-      Say("user", "And  caf\u00E9 \u4F60\u597D?"), Say("assistant", "Hello there"), Say("user", "Thanks!")};
+      MakeMessage("user", "What is 2 + 2?"), MakeMessage("assistant", "It is 4.\nSure."),
+      MakeMessage("user", "And  caf\u00E9 \u4F60\u597D?"), MakeMessage("assistant", "Hello there"),
+      MakeMessage("user", "Thanks!")};
   return kMessages;
 }
 

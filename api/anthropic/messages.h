@@ -26,7 +26,7 @@ struct MessagesRequest {
   std::vector<Message> messages;
   bool stream = false;
   Options options;  // temperature and top_p keep 1 where absent; see ToRequest()
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
   ToolUse tools;
   Think think = Think::kOff;  // as Anthropic has it where nothing is said

@@ -29,19 +29,19 @@ bool OneOf(std::string_view value, std::initializer_list<std::string_view> known
   return std::ranges::find(known, value) != known.end();
 }
 
-// "content" and "system": a string, or an array of blocks that `take` gets one by one with their type.
-template <class Take>
-void ForEachBlock(Fields& fields, std::string_view name, const Json& content, Take take) {
+// "content" and "system": a string, or an array of blocks each passed to `visit` with its type.
+template <class Visit>
+void ForEachBlock(Fields& fields, std::string_view name, const Json& content, Visit visit) {
   if (content.is_string()) {
     const Json block = {{"type", "text"}, {"text", content}};
     Fields one(block, fields.PathOf(name), fields.error());
-    return take(one, std::string_view("text"));
+    return visit(one, std::string_view("text"));
   }
   if (!content.is_array()) return fields.Reject(name, "must be of type string or array of content blocks");
   for (size_t i = 0; i < content.size() && fields.ok(); ++i) {
     Fields block(content[i], fields.PathOf(fmt::format("{}[{}]", name, i)), fields.error());
     const std::string type = RequireString(block, "type");
-    take(block, std::string_view(type));
+    visit(block, std::string_view(type));
   }
 }
 
@@ -53,7 +53,7 @@ class Turns {
   std::vector<Message> Get() {
     GetSystem();
     const Json* list = body_.FindArray("messages");
-    if (list == nullptr || list->empty()) body_.Reject("messages", "must be an array that is not empty");
+    if (list == nullptr || list->empty()) body_.Reject("messages", "must be a non-empty array");
     for (size_t i = 0; body_.ok() && i < list->size(); ++i) {
       Fields message((*list)[i], fmt::format("messages[{}]", i), body_.error());
       GetMessage(message);
@@ -82,11 +82,11 @@ class Turns {
       return message.Reject("content", "is required and must be of type string or array of content blocks");
     }
     current_ = {.role = role, .content = {}};
-    said_ = false;
+    has_text_ = false;
     ForEachBlock(message, "content", *content,
                  [&](Fields& block, std::string_view type) { GetBlock(block, type); });
     // A message that was nothing but results of tools has become those.
-    if (said_ || messages_.empty() || messages_.back().role != "tool" || role == "assistant") {
+    if (has_text_ || messages_.empty() || messages_.back().role != "tool" || role == "assistant") {
       Add(std::move(current_));
     }
   }
@@ -95,7 +95,7 @@ class Turns {
     const bool assistant = current_.role == "assistant";
     if (type == "text") {
       current_.content += RequireString(block, "text");
-      said_ = true;
+      has_text_ = true;
     } else if (OneOf(type, {"image", "document"})) {
       Refuse(block, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
     } else if (type == "tool_use" && assistant) {
@@ -103,7 +103,8 @@ class Turns {
     } else if (type == "tool_result" && !assistant) {
       GetToolResult(block);
     } else if (OneOf(type, {"tool_use", "tool_result"})) {
-      block.Reject("type", fmt::format("\"{}\" has no place in a message of role {}", type, current_.role));
+      block.Reject("type",
+                   fmt::format("\"{}\" is not allowed in a message with role {}", type, current_.role));
     } else if (type == "thinking") {
       current_.thinking += RequireString(block, "thinking");
     }
@@ -118,8 +119,8 @@ class Turns {
   }
 
   void GetToolResult(Fields& block) {
-    if (said_) Add(std::exchange(current_, {.role = "user", .content = {}}));
-    said_ = false;
+    if (has_text_) Add(std::exchange(current_, {.role = "user", .content = {}}));
+    has_text_ = false;
     Message result{.role = "tool", .content = {}};
     result.tool_call_id = RequireString(block, "tool_use_id");
     if (const auto call = called_.find(result.tool_call_id); call != called_.end()) {
@@ -145,7 +146,7 @@ class Turns {
 
   void Count() {
     if (++counted_ <= kMessagesMax) return;
-    body_.Reject("messages", fmt::format("holds more than {} messages and tool calls", kMessagesMax),
+    body_.Reject("messages", fmt::format("contains more than {} messages and tool calls", kMessagesMax),
                  ErrorCode::kTooLarge);
   }
 
@@ -154,7 +155,7 @@ class Turns {
   std::vector<Message> messages_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far
   Message current_;
-  bool said_ = false;  // current_ holds text
+  bool has_text_ = false;  // current_ holds text
   size_t counted_ = 0;
 };
 
@@ -197,9 +198,9 @@ ToolUse GetToolChoice(Fields& body) {
   if (!says_single) use.single_call = true;
   if (type == "tool") use.forced_tool = RequireString(choice, "name");
   if (names.empty()) {
-    choice.Reject("type", "needs tools");
+    choice.Reject("type", "requires tools");
   } else if (type == "tool" && std::ranges::find(names, use.forced_tool) == names.end()) {
-    choice.Reject("name", fmt::format("\"{}\" is none of the tools", use.forced_tool));
+    choice.Reject("name", fmt::format("\"{}\" is not one of the tools", use.forced_tool));
   }
   return use;
 }

@@ -25,20 +25,20 @@ std::vector<Message> MessagesOf(const std::string& messages, const std::string& 
 }
 
 // "role:content", with what else a message holds in brackets.
-std::string Told(const Message& message) {
-  std::string told = message.role + ":" + message.content;
+std::string Describe(const Message& message) {
+  std::string described = message.role + ":" + message.content;
   for (const ToolCall& call : message.tool_calls) {
-    told += "[" + call.id + " " + call.name + call.arguments_json + "]";
+    described += "[" + call.id + " " + call.name + call.arguments_json + "]";
   }
-  if (!message.tool_call_id.empty()) told += "[" + message.tool_call_id + " " + message.tool_name + "]";
-  if (!message.thinking.empty()) told += "[" + message.thinking + "]";
-  return told;
+  if (!message.tool_call_id.empty()) described += "[" + message.tool_call_id + " " + message.tool_name + "]";
+  if (!message.thinking.empty()) described += "[" + message.thinking + "]";
+  return described;
 }
 
-std::vector<std::string> Told(const std::vector<Message>& messages) {
-  std::vector<std::string> told;
-  for (const Message& message : messages) told.push_back(Told(message));
-  return told;
+std::vector<std::string> Describe(const std::vector<Message>& messages) {
+  std::vector<std::string> described;
+  for (const Message& message : messages) described.push_back(Describe(message));
+  return described;
 }
 
 TEST(AnthropicRequest, TakesEveryField) {
@@ -60,19 +60,20 @@ TEST(AnthropicRequest, TakesEveryField) {
 
 TEST(AnthropicRequest, SystemIsTheFirstMessageInEitherForm) {
   const std::vector<std::string> expected = {"system:Be brief.", "user:hi"};
-  EXPECT_EQ(Told(MessagesOf(kHi, R"(,"system":"Be brief.")")), expected);
+  EXPECT_EQ(Describe(MessagesOf(kHi, R"(,"system":"Be brief.")")), expected);
   EXPECT_EQ(
-      Told(MessagesOf(
+      Describe(MessagesOf(
           kHi, R"(,"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}])")),
       expected);
-  EXPECT_THAT(Told(MessagesOf(kHi, R"(,"system":[{"type":"text","text":"a"},{"type":"text","text":"b"}])")),
-              ElementsAre("system:a\nb", "user:hi"));
-  EXPECT_THAT(Told(MessagesOf(kHi, R"(,"system":"")")), ElementsAre("user:hi"));
+  EXPECT_THAT(
+      Describe(MessagesOf(kHi, R"(,"system":[{"type":"text","text":"a"},{"type":"text","text":"b"}])")),
+      ElementsAre("system:a\nb", "user:hi"));
+  EXPECT_THAT(Describe(MessagesOf(kHi, R"(,"system":"")")), ElementsAre("user:hi"));
 }
 
 TEST(AnthropicRequest, BlocksBecomeMessagesInTheirOrder) {
   EXPECT_THAT(
-      Told(MessagesOf(
+      Describe(MessagesOf(
           R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"unheard_of","x":1},{"type":"text","text":"b"}]},)"
           R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},)"
           R"({"type":"redacted_thinking","data":"x"},{"type":"text","text":"c"},)"
@@ -87,10 +88,10 @@ TEST(AnthropicRequest, BlocksBecomeMessagesInTheirOrder) {
 
 TEST(AnthropicRequest, OnlyResultsLeaveNoEmptyTurn) {
   EXPECT_THAT(
-      Told(MessagesOf(
+      Describe(MessagesOf(
           kHi + R"(,{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"1"}]})")),
       ElementsAre("user:hi", "tool:1[t ]"));
-  EXPECT_THAT(Told(MessagesOf(R"({"role":"user","content":[]})")), ElementsAre("user:"));
+  EXPECT_THAT(Describe(MessagesOf(R"({"role":"user","content":[]})")), ElementsAre("user:"));
 }
 
 TEST(AnthropicRequest, TheRequestNeverCutsAndDefaultsAreTheDialects) {
@@ -105,7 +106,8 @@ TEST(AnthropicRequest, TheRequestNeverCutsAndDefaultsAreTheDialects) {
   EXPECT_EQ(request.params.top_p, 1.0F);
   EXPECT_EQ(request.params.top_k, 3);
   EXPECT_EQ(request.params.num_predict, 9);
-  EXPECT_THAT(Told(std::get<ChatPrompt>(request.prompt).messages), ElementsAre("system:Model's.", "user:hi"));
+  EXPECT_THAT(Describe(std::get<ChatPrompt>(request.prompt).messages),
+              ElementsAre("system:Model's.", "user:hi"));
 }
 
 TEST(AnthropicRequest, ThinkingIsRelaxed) {
@@ -159,8 +161,8 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
   const std::vector<Case> cases = {
       {"{", "", "JSON"},
       {R"({"max_tokens":1,"messages":[]})", "model", "required"},
-      {R"({"model":"M","max_tokens":1})", "messages", "not empty"},
-      {Body(""), "messages", "not empty"},
+      {R"({"model":"M","max_tokens":1})", "messages", "non-empty"},
+      {Body(""), "messages", "non-empty"},
       {Body("5"), "messages[0]", "object"},
       {Body(R"({"content":"x"})"), "messages[0].role", "required"},
       {Body(R"({"role":"system","content":"x"})"), "messages[0].role", "assistant"},
@@ -169,7 +171,7 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(R"({"role":"user","content":[{"text":"x"}]})"), "messages[0].content[0].type", "required"},
       {Body(R"({"role":"user","content":[{"type":"text"}]})"), "messages[0].content[0].text", "required"},
       {Body(R"({"role":"user","content":[{"type":"tool_use","id":"a","name":"b"}]})"),
-       "messages[0].content[0].type", "no place"},
+       "messages[0].content[0].type", "not allowed"},
       {Body(R"({"role":"assistant","content":[{"type":"tool_use","name":"b"}]})"),
        "messages[0].content[0].id", "required"},
       {Body(R"({"role":"user","content":[{"type":"tool_result"}]})"), "messages[0].content[0].tool_use_id",

@@ -26,8 +26,8 @@ constexpr std::array<Unit, 8> kUnits = {{{"ns", 1},
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// One term such as "1.5h", taken off the front of `text`; nullopt when there is none or it does not fit.
-std::optional<int64_t> TakeTerm(std::string_view& text) {
+// One term such as "1.5h", consumed from the front of `text`; nullopt when there is none or it does not fit.
+std::optional<int64_t> ConsumeTerm(std::string_view& text) {
   int64_t whole = 0;
   size_t digits = 0;
   while (digits < text.size() && IsDigit(text[digits])) {
@@ -71,7 +71,7 @@ std::optional<std::chrono::nanoseconds> ParseGoDuration(std::string_view text) {
   if (text.empty()) return std::nullopt;
   int64_t total = 0;
   while (!text.empty()) {
-    const auto term = TakeTerm(text);
+    const auto term = ConsumeTerm(text);
     if (!term || __builtin_add_overflow(total, *term, &total)) return std::nullopt;
   }
   return std::chrono::nanoseconds(negative ? -total : total);

@@ -11,7 +11,7 @@ namespace quire::api {
 // bits of nanoseconds do not hold.
 std::optional<std::chrono::nanoseconds> ParseGoDuration(std::string_view text);
 
-// A Go duration, or a whole number of seconds: what OLLAMA_KEEP_ALIVE and OLLAMA_LOAD_TIMEOUT may hold.
+// A Go duration, or an integer number of seconds: what OLLAMA_KEEP_ALIVE and OLLAMA_LOAD_TIMEOUT may hold.
 std::optional<std::chrono::nanoseconds> ParseDurationOrSeconds(std::string_view text);
 
 // strconv.ParseBool: 1 t T TRUE true True, 0 f F FALSE false False. nullopt for anything else.

@@ -19,7 +19,7 @@ enum class ErrorCode : uint8_t {
   kCancelled,              // 499: the client went away
   kInternal,               // 500
   kBadModel,    // 500: a model file is broken, truncated or of an unknown kind; message names file and reason
-  kRunnerDied,  // 500: the runner of this request ended while it worked on it
+  kRunnerDied,  // 500: the runner died while it worked on this request
   kOverloaded,  // 503: queue full
   kUnavailable,  // 503: draining, or no runner can be started
 };

@@ -52,12 +52,12 @@ enum class FinishReason : uint8_t {
   kLength,  // num_predict or the context
 };
 
-// How guessing ahead went for one answer.
+// Speculative decoding of one answer.
 struct DraftUsage {
-  int32_t rounds = 0;                         // steps that had guessed tokens
-  int32_t drafted = 0;                        // tokens guessed
+  int32_t rounds = 0;                         // steps with draft tokens
+  int32_t drafted = 0;                        // draft tokens proposed
   std::vector<int32_t> accepted_by_position;  // [position in a round]: how often it was right
-  int64_t rollback_ns = 0;                    // spent on leaving wrong ones behind
+  int64_t rollback_ns = 0;                    // time spent on rollback of rejected drafts
   int32_t accepted() const {
     return std::accumulate(accepted_by_position.begin(), accepted_by_position.end(), 0);
   }

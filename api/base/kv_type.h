@@ -1,4 +1,4 @@
-// What the keys and values of attention are kept as.
+// Element types of the KV cache.
 #pragma once
 
 #include <array>

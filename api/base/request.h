@@ -37,7 +37,7 @@ struct ChatPrompt {
 // Tokenized as it stands: `raw` of /api/generate, /v1/completions, /tokenize.
 struct RawPrompt {
   std::string text;
-  bool add_special = true;    // the begin token, where the model wants one
+  bool add_special = true;    // BOS, if the model uses one
   bool parse_special = true;  // "<|im_end|>" is that token; otherwise plain text
 };
 
@@ -46,8 +46,8 @@ struct TokenPrompt {
   std::vector<TokenId> tokens;
 };
 
-// The model fills in what is missing between two texts; only for models that learnt to.
-struct InsertPrompt {
+// The model fills in what is missing between two texts; only for models that learned to.
+struct FimPrompt {
   std::string prefix;
   std::string suffix;
 };
@@ -59,16 +59,16 @@ struct ContinuedPrompt {
   std::vector<Message> messages;
 };
 
-// To be embedded, not answered: Finished carries the vector. A text gets the begin and end tokens that the
+// To be embedded, not answered: Finished carries the vector. A text gets the BOS and EOS that the
 // tokenizer adds, ids are taken as they stand. Of what does not fit the beginning stays.
 struct EmbedPrompt {
   std::string text;
   std::vector<TokenId> tokens = {};  // instead of `text` unless empty
-  int32_t dimensions = 0;            // the first so many numbers of the vector; 0 = all
+  int32_t dimensions = 0;            // the leading elements of the vector to return; 0 = all
   bool normalize = true;             // to length 1
 };
 
-using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, InsertPrompt>;
+using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, FimPrompt>;
 
 // Added to a token's logit. At kLogitBiasMax nothing but the tokens with such a bias can come, at
 // -kLogitBiasMax the token never comes.
@@ -111,9 +111,9 @@ struct GenerationParams {
   int64_t seed = -1;              // < 0 = random
   std::vector<std::string> stop;  // never emitted; empty strings are dropped by the parser
   std::vector<LogitBias> logit_bias = {};
-  int32_t min_tokens = 0;   // the model's own end does not come before
-  bool ignore_eos = false;  // the model's own end never comes
-  // Tokens guessed ahead of a step, at most; never changes the answer. 0 = none, < 0 = as many as pay.
+  int32_t min_tokens = 0;   // EOS is not sampled before this many tokens
+  bool ignore_eos = false;  // EOS is never sampled
+  // Maximum draft tokens per step; never changes the answer. 0 = none, < 0 = adaptive.
   int32_t draft_num_predict = -1;
 };
 
@@ -121,7 +121,7 @@ GenerationParams Resolve(const Options& options);
 
 // What to do with a prompt that is longer than the context.
 enum class Overflow : uint8_t {
-  kTruncate,  // native API: drop the oldest, say so in the reply
+  kTruncate,  // Ollama API: drop the oldest, say so in the reply
   kRefuse,    // kContextLengthExceeded with both numbers
 };
 
@@ -154,14 +154,14 @@ struct Request {
   bool single_tool_call = false;            // the answer ends with its first call
   std::optional<OutputFormat> format = {};  // what the answer is, behind the thinking of a model that thinks
   std::string model_name = {};              // as the client wrote it, for messages
-  // A Go template in place of the model's; of a ContinuedPrompt or an InsertPrompt. Empty = the model's.
+  // A Go template in place of the model's; of a ContinuedPrompt or a FimPrompt. Empty = the model's.
   std::string go_template = {};
-  bool want_context = false;  // Finished carries the token ids of prompt and answer
+  bool return_context = false;  // Finished carries the token ids of prompt and answer
   // Only render and tokenize: PromptReady and Finished tell the prompt's length, nothing is computed, and the
   // prompt may be longer than any context.
   bool prompt_only = false;
   // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
-  bool want_prompt_text = false;
+  bool return_prompt_text = false;
   bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
 };
 

@@ -38,7 +38,7 @@ std::unexpected<Error> BadFrame(std::string reason) {
 
 }  // namespace
 
-void BeginFrame(uint16_t type, std::string& frames) {
+void StartFrame(uint16_t type, std::string& frames) {
   frames += kMagic;
   PutLittleEndian(frames, kVersion);
   PutLittleEndian(frames, type);
@@ -60,7 +60,7 @@ bool EndFrame(size_t begin, std::string& frames) {
 
 std::string MakeFrame(uint16_t type, const Json& payload) {
   std::string frame;
-  BeginFrame(type, frame);
+  StartFrame(type, frame);
   Json::to_msgpack(payload, nlohmann::detail::output_adapter<char>(frame));
   EndFrame(0, frame);
   return frame;
@@ -101,7 +101,7 @@ Json PackTokens(std::span<const TokenId> tokens) {
 std::vector<TokenId> GetTokens(Fields& fields, std::string_view name) {
   const std::string bytes = GetBytes(fields, name);
   if (bytes.size() % sizeof(TokenId) != 0) {
-    fields.Reject(name, "is not a whole number of tokens");
+    fields.Reject(name, "does not contain whole tokens");
     return {};
   }
   std::vector<TokenId> tokens(bytes.size() / sizeof(TokenId));
@@ -144,7 +144,7 @@ void FrameReader::Append(std::string_view bytes) {
 Result<std::optional<FrameReader::Frame>> FrameReader::Next() {
   const std::string_view rest = std::string_view(buffer_).substr(begin_);
   if (rest.size() < kHeaderBytes) return std::nullopt;
-  if (!rest.starts_with(kMagic)) return BadFrame("no magic number");
+  if (!rest.starts_with(kMagic)) return BadFrame("missing magic number");
   const auto version = GetLittleEndian<uint16_t>(rest.substr(kVersionAt));
   if (version != kVersion) return BadFrame(fmt::format("version {}, not {}", version, kVersion));
   if (GetLittleEndian<uint32_t>(rest.substr(kReservedAt)) != 0) return BadFrame("reserved bits are set");

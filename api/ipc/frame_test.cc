@@ -61,7 +61,7 @@ Submit FullSubmit() {
   submit.request.shift = false;
   submit.request.logprobs = true;
   submit.request.top_logprobs = 20;
-  submit.request.want_context = true;
+  submit.request.return_context = true;
   submit.request.think = Think::kHigh;
   submit.request.think_optional = true;
   submit.request.tool_choice = ToolChoice::kRequired;
@@ -70,7 +70,7 @@ Submit FullSubmit() {
   submit.request.model_name = "M";
   submit.request.go_template = "{{ .Prompt }}";
   submit.request.prompt_only = true;
-  submit.request.want_prompt_text = true;
+  submit.request.return_prompt_text = true;
   submit.request.delta_per_token = true;
   submit.request.format = OutputFormat{OutputFormat::Kind::kChoice, R"(["a"])", "guided_choice"};
   submit.resume = {{7, 8}, 2, 3};
@@ -114,7 +114,7 @@ LoadModel FullLoad() {
 
 TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   ExpectSurvives(ToRunner(FullLoad()));
-  ExpectSurvives(ToRunner(Proceed{int64_t{1} << 40}));
+  ExpectSurvives(ToRunner(LoadApproved{int64_t{1} << 40}));
   ExpectSurvives(ToRunner(InspectModel{"/m", {{"", 5}}, true, "{{ .Prompt }}"}));
   ExpectSurvives(ToRunner(ConvertModel{"/m.gguf", {{"", 5}}, "/n.gguf", "Q8_0", 2}));
   ExpectSurvives(ToRunner(FullSubmit()));
@@ -129,7 +129,7 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = TokenPrompt{{3, 0, std::numeric_limits<int32_t>::max()}};
   ExpectSurvives(ToRunner(raw));
-  raw.request.prompt = InsertPrompt{"int main(", "}"};
+  raw.request.prompt = FimPrompt{"int main(", "}"};
   ExpectSurvives(ToRunner(raw));
   ExpectSurvives(ToRunner(Credit{RequestId{9}, 12}));
   ExpectSurvives(ToRunner(Cancel{RequestId{9}}));
@@ -140,7 +140,7 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(Hello{kVersion, 77}));
   ExpectSurvives(ToDaemon(LoadProgress{0.5F, "mapping weights"}));
   ExpectSurvives(ToDaemon(Loaded{{"lfm2", 4096, 2048, 5'300'000, 10, 20, true, "llama"}, 123}));
-  ExpectSurvives(ToDaemon(Need{1, 2, 3, int64_t{1} << 40}));
+  ExpectSurvives(ToDaemon(MemoryEstimate{1, 2, 3, int64_t{1} << 40}));
   ExpectSurvives(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m.gguf: truncated", "f"}}));
   ExpectSurvives(
       ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}, "line 1"}));
@@ -151,13 +151,13 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(FullDelta()));
   ExpectSurvives(ToDaemon(FullFinished()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, Failed{{ErrorCode::kUnavailable, "m", ""}}}));
-  ExpectSurvives(ToDaemon(Beat{1, 2, 3, 4, 5, 6, 7, 8}));
+  ExpectSurvives(ToDaemon(Heartbeat{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 TEST(Ipc, DeltasWrittenWithoutAValueDecodeAsTheOthers) {
   std::string frames;
   EXPECT_FALSE(AppendDelta(ToDaemon(FullDelta()), frames)) << "it has log-probabilities";
-  EXPECT_FALSE(AppendDelta(ToDaemon(Beat{1, 2, 3, 4}), frames));
+  EXPECT_FALSE(AppendDelta(ToDaemon(Heartbeat{1, 2, 3, 4}), frames));
   EXPECT_EQ(frames, "");
   for (const size_t size : {0, 1, 31, 32, 255, 256, 70'000}) {
     for (const uint64_t id : {uint64_t{0}, uint64_t{127}, uint64_t{128}, ~uint64_t{0}}) {
@@ -252,7 +252,7 @@ TEST(FrameReader, WaitsForTheRestOfALargeFrameWithoutReservingIt) {
 
 TEST(Ipc, AMessageOfTheOtherDirectionOrOfAnUnknownTypeIsAnError) {
   EXPECT_FALSE(DecodeToDaemon(OneFrame(Encode(ToRunner(Shutdown{})))));
-  EXPECT_FALSE(DecodeToRunner(OneFrame(Encode(ToDaemon(Beat{})))));
+  EXPECT_FALSE(DecodeToRunner(OneFrame(Encode(ToDaemon(Heartbeat{})))));
   for (const int type : {0, 8, 100, 109, 65535}) {
     EXPECT_FALSE(DecodeToRunner({static_cast<uint16_t>(type), "\x80"})) << type;
     EXPECT_FALSE(DecodeToDaemon({static_cast<uint16_t>(type), "\x80"})) << type;
@@ -303,14 +303,14 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
   continued.request.prompt = TokenPrompt{{1, 2}};
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
-  continued.request.prompt = InsertPrompt{"a", "b"};
+  continued.request.prompt = FimPrompt{"a", "b"};
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToRunner(FullLoad())), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullDelta())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullFinished())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Loaded{{"a", 1, 1, 1, 1, 1, true}, 1})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m", "f"}})), DecodeToDaemon);
-  ExpectEveryFieldIsChecked(Encode(ToDaemon(Beat{1, 1, 1, 1, 1, 1, 1, 1})), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToDaemon(Heartbeat{1, 1, 1, 1, 1, 1, 1, 1})), DecodeToDaemon);
 }
 
 TEST(Ipc, DescriptorsAreInRangeAndOfOneFileEach) {

@@ -21,7 +21,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 8;
+inline constexpr uint16_t kVersion = 9;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -45,14 +45,14 @@ struct LoadModel {
   std::vector<ModelFile> files = {};  // what is there of it
   int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
   int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
-  int64_t cache_bytes = 0;  // of all caches together; 0 = by the machine's memory
+  int64_t cache_bytes = 0;  // of all caches together; 0 = auto
   bool reuse_prefixes = true;
   std::string go_template = {};  // goes before the files' own chat template; empty = none
   std::string draft_path = {};   // as `path`, of a draft model; empty = none
   std::vector<ModelFile> draft_files = {};
 };
-// Answers Need: load on, with so much for the caches.
-struct Proceed {
+// Answers MemoryEstimate: continue loading, with this size of the caches.
+struct LoadApproved {
   int64_t cache_bytes = 0;
 };
 struct InspectModel {  // answered by Inspected; needs no loaded model
@@ -72,13 +72,13 @@ struct ConvertModel {  // into one file; answered by LoadProgress, any number of
 // A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
 inline constexpr int32_t kInitialCredit = 256;
 
-// Where a request goes on that lost its runner. The answer is the one it would have been: the same request
+// Where a request whose runner died continues. The answer is the one it would have been: the same request
 // with the same seed gives the same tokens, and the same tokens the same deltas.
 struct Resume {
   // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
   // have arrived.
   std::vector<TokenId> tokens = {};
-  int64_t deltas = 0;               // TextDeltas that arrived: as many are not sent again
+  int64_t deltas = 0;               // TextDeltas that arrived; they are not sent again
   int32_t credit = kInitialCredit;  // less those that the client has not taken yet
 };
 struct Submit {
@@ -96,7 +96,7 @@ struct Cancel {
 struct Shutdown {};
 
 using ToRunner =
-    std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown, Proceed>;
+    std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown, LoadApproved>;
 
 // ---- runner -> daemon ----
 
@@ -109,12 +109,13 @@ struct LoadProgress {
   std::string stage;   // "mapping weights", "building tokenizer", ...
 };
 
-// What the model will take once it is loaded, told before any weight is read. The runner waits for Proceed.
-struct Need {
-  int64_t weight_bytes = 0;       // held, or read in place by products; the draft model's too
-  int64_t scratch_bytes = 0;      // process, tokenizer, activations, logits
-  int64_t cache_bytes = 0;        // that the caches would like
-  int64_t cache_least_bytes = 0;  // with less it serves nobody; > 0, and at most cache_bytes
+// Memory that the model will take once it is loaded, sent before any weight is read. The runner then waits for
+// LoadApproved.
+struct MemoryEstimate {
+  int64_t weight_bytes = 0;     // held, or read in place by products; the draft model's too
+  int64_t scratch_bytes = 0;    // process, tokenizer, activations, logits
+  int64_t cache_bytes = 0;      // preferred size of the caches
+  int64_t cache_min_bytes = 0;  // smallest size that can serve a request; > 0, at most cache_bytes
 };
 
 // What the daemon needs to know of a loaded model.
@@ -125,7 +126,7 @@ struct ModelInfo {
   int64_t parameters = 0;
   int64_t weight_bytes = 0;
   int64_t cache_bytes = 0;  // capacity of the caches
-  bool supports_insert = false;
+  bool supports_fim = false;
   std::string draft_architecture = {};  // of its draft model; empty = none
 };
 struct Loaded {
@@ -152,7 +153,7 @@ struct RequestEvent {
   RequestId id;
   Event event;
 };
-struct Beat {  // every second from the start: that the process runs, and how it stands
+struct Heartbeat {  // sent every second from the start: liveness and statistics
   uint64_t progress =
       0;  // grows at least once in two seconds unless the engine is stuck; 0 before the model is loaded
   uint64_t steps = 0;
@@ -164,8 +165,8 @@ struct Beat {  // every second from the start: that the process runs, and how it
   uint64_t prefix_evictions = 0;
 };
 
-using ToDaemon =
-    std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent, Beat, Need>;
+using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent,
+                              Heartbeat, MemoryEstimate>;
 
 // ---- codec; pure functions, any thread ----
 

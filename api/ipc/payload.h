@@ -14,7 +14,7 @@ namespace quire::api::ipc {
 
 // A frame whose payload is appended in between. EndFrame: false, and nothing is left of it, where the payload
 // is longer than a frame may be; `begin` is where it began in `frames`.
-void BeginFrame(uint16_t type, std::string& frames);
+void StartFrame(uint16_t type, std::string& frames);
 bool EndFrame(size_t begin, std::string& frames);
 
 // Header and payload; empty when the payload is larger than kFrameBytesMax.

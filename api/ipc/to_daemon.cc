@@ -20,9 +20,9 @@ enum Type : uint16_t {
   kLoadFailed,
   kInspected,
   kRequestEvent,
-  kBeat,
+  kHeartbeat,
   kConverted,
-  kNeed
+  kMemoryEstimate
 };
 enum EventKind : int32_t { kPromptReady, kTextDelta, kFinished, kFailed };
 
@@ -44,14 +44,10 @@ Error GetError(Fields& fields, std::string_view name) {
 }
 
 Json Pack(const ModelInfo& info) {
-  return {{"architecture", info.architecture},
-          {"context_length", info.context_length},
-          {"num_ctx", info.num_ctx},
-          {"parameters", info.parameters},
-          {"weight_bytes", info.weight_bytes},
-          {"cache_bytes", info.cache_bytes},
-          {"supports_insert", info.supports_insert},
-          {"draft_architecture", info.draft_architecture}};
+  return {{"architecture", info.architecture}, {"context_length", info.context_length},
+          {"num_ctx", info.num_ctx},           {"parameters", info.parameters},
+          {"weight_bytes", info.weight_bytes}, {"cache_bytes", info.cache_bytes},
+          {"supports_fim", info.supports_fim}, {"draft_architecture", info.draft_architecture}};
 }
 
 ModelInfo GetModelInfo(Fields& fields) {
@@ -65,7 +61,7 @@ ModelInfo GetModelInfo(Fields& fields) {
   inner.Get("parameters", info.parameters, 0);
   inner.Get("weight_bytes", info.weight_bytes, 0);
   inner.Get("cache_bytes", info.cache_bytes, 0);
-  inner.Get("supports_insert", info.supports_insert);
+  inner.Get("supports_fim", info.supports_fim);
   inner.Get("draft_architecture", info.draft_architecture);
   return info;
 }
@@ -244,11 +240,11 @@ std::string EncodeOne(const LoadProgress& m) {
 std::string EncodeOne(const Loaded& m) {
   return MakeFrame(kLoaded, {{"info", Pack(m.info)}, {"load_ns", m.load_ns}});
 }
-std::string EncodeOne(const Need& m) {
-  return MakeFrame(kNeed, {{"weight_bytes", m.weight_bytes},
-                           {"scratch_bytes", m.scratch_bytes},
-                           {"cache_bytes", m.cache_bytes},
-                           {"cache_least_bytes", m.cache_least_bytes}});
+std::string EncodeOne(const MemoryEstimate& m) {
+  return MakeFrame(kMemoryEstimate, {{"weight_bytes", m.weight_bytes},
+                                     {"scratch_bytes", m.scratch_bytes},
+                                     {"cache_bytes", m.cache_bytes},
+                                     {"cache_min_bytes", m.cache_min_bytes}});
 }
 std::string EncodeOne(const LoadFailed& m) { return MakeFrame(kLoadFailed, {{"error", Pack(m.error)}}); }
 std::string EncodeOne(const Inspected& m) {
@@ -269,15 +265,15 @@ std::string EncodeOne(const RequestEvent& m) {
                    {{"id", std::to_underlying(m.id)},
                     {"event", std::visit([](const auto& event) { return PackEvent(event); }, m.event)}});
 }
-std::string EncodeOne(const Beat& m) {
-  return MakeFrame(kBeat, {{"progress", m.progress},
-                           {"steps", m.steps},
-                           {"running", m.running},
-                           {"waiting", m.waiting},
-                           {"cache_bytes_used", m.cache_bytes_used},
-                           {"prefix_snapshots", m.prefix_snapshots},
-                           {"prefix_bytes", m.prefix_bytes},
-                           {"prefix_evictions", m.prefix_evictions}});
+std::string EncodeOne(const Heartbeat& m) {
+  return MakeFrame(kHeartbeat, {{"progress", m.progress},
+                                {"steps", m.steps},
+                                {"running", m.running},
+                                {"waiting", m.waiting},
+                                {"cache_bytes_used", m.cache_bytes_used},
+                                {"prefix_snapshots", m.prefix_snapshots},
+                                {"prefix_bytes", m.prefix_bytes},
+                                {"prefix_evictions", m.prefix_evictions}});
 }
 
 // MessagePack, written as it goes out.
@@ -361,12 +357,12 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
       fields.Get("load_ns", m.load_ns, 0);
       return m;
     }
-    case kNeed: {
-      Need m;
+    case kMemoryEstimate: {
+      MemoryEstimate m;
       fields.Get("weight_bytes", m.weight_bytes, 0);
       fields.Get("scratch_bytes", m.scratch_bytes, 0);
       fields.Get("cache_bytes", m.cache_bytes, 0);
-      fields.Get("cache_least_bytes", m.cache_least_bytes, 0);
+      fields.Get("cache_min_bytes", m.cache_min_bytes, 0);
       return m;
     }
     case kLoadFailed:
@@ -380,7 +376,7 @@ ToDaemon DecodeFields(uint16_t type, const Json& payload, Fields& fields) {
       return RequestEvent{id, GetEvent(fields)};
     }
     default: {
-      Beat m;
+      Heartbeat m;
       fields.Get("progress", m.progress);
       fields.Get("steps", m.steps);
       fields.Get("running", m.running, 0);
@@ -403,7 +399,7 @@ bool AppendDelta(const ToDaemon& message, std::string& frames) {
     return false;
   }
   const size_t begin = frames.size();
-  BeginFrame(kRequestEvent, frames);
+  StartFrame(kRequestEvent, frames);
   PutMapSize(2, frames);
   PutString("id", frames);
   PutUnsigned(std::to_underlying(request->id), frames);
@@ -433,7 +429,7 @@ std::string Encode(const ToDaemon& message) {
 }
 
 Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame) {
-  if (frame.type < kHello || frame.type > kNeed) {
+  if (frame.type < kHello || frame.type > kMemoryEstimate) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("unknown message type {} for the daemon", frame.type));
   }

@@ -22,9 +22,9 @@ enum Type : uint16_t {
   kCancel,
   kShutdown,
   kConvertModel,
-  kProceed
+  kLoadApproved
 };
-enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed, kTokens, kInsert };
+enum PromptKind : int32_t { kChat, kRaw, kContinued, kEmbed, kTokens, kFim };
 
 constexpr int32_t kThreadsMax = 4096;
 constexpr int32_t kWeightMax = 1'000'000;
@@ -57,8 +57,8 @@ Json Pack(const Prompt& prompt) {
                   {"parse_special", p.parse_special}};
         } else if constexpr (std::is_same_v<P, TokenPrompt>) {
           return {{"kind", static_cast<int32_t>(kTokens)}, {"tokens", PackTokens(p.tokens)}};
-        } else if constexpr (std::is_same_v<P, InsertPrompt>) {
-          return {{"kind", static_cast<int32_t>(kInsert)}, {"prefix", p.prefix}, {"suffix", p.suffix}};
+        } else if constexpr (std::is_same_v<P, FimPrompt>) {
+          return {{"kind", static_cast<int32_t>(kFim)}, {"prefix", p.prefix}, {"suffix", p.suffix}};
         } else if constexpr (std::is_same_v<P, EmbedPrompt>) {
           return {{"kind", static_cast<int32_t>(kEmbed)},
                   {"text", p.text},
@@ -123,9 +123,9 @@ Json Pack(const Request& request) {
                  {"single_tool_call", request.single_tool_call},
                  {"model_name", request.model_name},
                  {"go_template", request.go_template},
-                 {"want_context", request.want_context},
+                 {"return_context", request.return_context},
                  {"prompt_only", request.prompt_only},
-                 {"want_prompt_text", request.want_prompt_text},
+                 {"return_prompt_text", request.return_prompt_text},
                  {"delta_per_token", request.delta_per_token}};
   if (request.format) packed["format"] = Pack(*request.format);
   return packed;
@@ -162,7 +162,7 @@ Prompt GetPrompt(Fields& request) {
   if (value == nullptr) return {};
   Fields fields = PayloadFields(*value, request.error(), request.PathOf("prompt"));
   int32_t kind = 0;
-  fields.Get("kind", kind, kChat, kInsert);
+  fields.Get("kind", kind, kChat, kFim);
   if (kind == kEmbed) {
     EmbedPrompt prompt;
     fields.Get("text", prompt.text);
@@ -179,8 +179,8 @@ Prompt GetPrompt(Fields& request) {
     return prompt;
   }
   if (kind == kTokens) return TokenPrompt{GetTokens(fields, "tokens")};
-  if (kind == kInsert) {
-    InsertPrompt prompt;
+  if (kind == kFim) {
+    FimPrompt prompt;
     fields.Get("prefix", prompt.prefix);
     fields.Get("suffix", prompt.suffix);
     return prompt;
@@ -291,9 +291,9 @@ Request GetRequest(Fields& submit) {
   fields.Get("single_tool_call", request.single_tool_call);
   fields.Get("model_name", request.model_name);
   fields.Get("go_template", request.go_template);
-  fields.Get("want_context", request.want_context);
+  fields.Get("return_context", request.return_context);
   fields.Get("prompt_only", request.prompt_only);
-  fields.Get("want_prompt_text", request.want_prompt_text);
+  fields.Get("return_prompt_text", request.return_prompt_text);
   fields.Get("delta_per_token", request.delta_per_token);
   request.format = GetOutputFormat(Fields(*value, submit.PathOf("request"), submit.error()));
   return request;
@@ -323,8 +323,8 @@ std::vector<ModelFile> GetFiles(Fields& fields, std::string_view name, std::set<
     file.Get("name", read.name);
     file.Get("fd", read.fd, kFirstModelFd, kLastModelFd);
     if (!file.ok()) break;
-    if (!names.insert(read.name).second) file.Reject("name", "is there twice");
-    if (!taken.insert(read.fd).second) file.Reject("fd", "is there twice");
+    if (!names.insert(read.name).second) file.Reject("name", "is duplicated");
+    if (!taken.insert(read.fd).second) file.Reject("fd", "is duplicated");
   }
   return files;
 }
@@ -340,7 +340,9 @@ std::string EncodeOne(const LoadModel& m) {
                                 {"draft_path", m.draft_path},
                                 {"draft_files", Pack(m.draft_files)}});
 }
-std::string EncodeOne(const Proceed& m) { return MakeFrame(kProceed, {{"cache_bytes", m.cache_bytes}}); }
+std::string EncodeOne(const LoadApproved& m) {
+  return MakeFrame(kLoadApproved, {{"cache_bytes", m.cache_bytes}});
+}
 std::string EncodeOne(const InspectModel& m) {
   return MakeFrame(
       kInspectModel,
@@ -382,8 +384,8 @@ ToRunner DecodeFields(uint16_t type, Fields& fields) {
       m.draft_files = GetFiles(fields, "draft_files", fds);
       return m;
     }
-    case kProceed: {
-      Proceed m;
+    case kLoadApproved: {
+      LoadApproved m;
       fields.Get("cache_bytes", m.cache_bytes, 0);
       return m;
     }
@@ -431,7 +433,7 @@ std::string Encode(const ToRunner& message) {
 }
 
 Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame) {
-  if (frame.type < kLoadModel || frame.type > kProceed) {
+  if (frame.type < kLoadModel || frame.type > kLoadApproved) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {} for a runner", frame.type));
   }
   const auto payload = ReadPayload(frame);

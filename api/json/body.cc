@@ -73,7 +73,7 @@ int32_t GetTopLogprobs(Fields& body) {
   return top;
 }
 
-const Json* MessageList::Begin(size_t& count) {
+const Json* MessageList::FindMessages(size_t& count) {
   const Json* list = body_.FindArray("messages");
   count = list == nullptr ? 0 : list->size();
   return list;
@@ -84,7 +84,7 @@ const Json& MessageList::At(const Json& list, size_t i) { return list[i]; }
 bool MessageList::Count(const Message& message) {
   counted_ += 1 + message.tool_calls.size();
   if (counted_ > kMessagesMax) {
-    body_.Reject("messages", fmt::format("holds more than {} messages and tool calls", kMessagesMax),
+    body_.Reject("messages", fmt::format("contains more than {} messages and tool calls", kMessagesMax),
                  ErrorCode::kTooLarge);
   }
   return body_.ok();
@@ -135,7 +135,7 @@ std::vector<ToolCall> GetToolCalls(Fields& message) {
   return calls;
 }
 
-bool Says(Fields& fields, std::string_view name) {
+bool HasValue(Fields& fields, std::string_view name) {
   const Json* value = fields.Find(name);
   if (value == nullptr) return false;
   if (value->is_boolean()) return value->get<bool>();

@@ -20,7 +20,7 @@ Result<Json> ReadBody(std::string_view body);
 // "model", or "name" as old clients say; an empty one is the error "model is required".
 std::string GetModel(Fields& body, bool name_too = false);
 
-// A Go duration or a number of seconds; < 0 = for ever.
+// A Go duration or a number of seconds; < 0 = never expires.
 std::optional<std::chrono::nanoseconds> GetKeepAlive(Fields& body);
 
 // The member "options".
@@ -45,7 +45,7 @@ class MessageList {
   std::vector<Message> Get(GetMessage get);
 
  private:
-  const Json* Begin(size_t& count);
+  const Json* FindMessages(size_t& count);
   static const Json& At(const Json& list, size_t i);
   bool Count(const Message& message);
 
@@ -59,14 +59,14 @@ std::string GetRole(Fields& message);
 // "tool_calls" of an earlier answer; `arguments` may be an object or its JSON text.
 std::vector<ToolCall> GetToolCalls(Fields& message);
 
-// Whether the member says anything: not absent, null, false, "", [] or {}.
-bool Says(Fields& fields, std::string_view name);
+// Whether the member has a value: not absent, null, false, "", [] or {}.
+bool HasValue(Fields& fields, std::string_view name);
 
 template <class GetMessage>
 std::vector<Message> MessageList::Get(GetMessage get) {
   std::vector<Message> messages;
   size_t count = 0;
-  const Json* list = Begin(count);
+  const Json* list = FindMessages(count);
   for (size_t i = 0; i < count && body_.ok(); ++i) {
     Fields message(At(*list, i), body_.PathOf("messages[" + std::to_string(i) + "]"), body_.error());
     messages.push_back(get(message));

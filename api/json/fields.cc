@@ -127,7 +127,7 @@ bool Fields::Get(std::string_view name, uint64_t& out) {
   const Json* value = Find(name);
   if (value == nullptr) return false;
   if (!value->is_number_unsigned()) {
-    Reject(name, "must be an integer that is not negative");
+    Reject(name, "must be a non-negative integer");
     return false;
   }
   out = value->get<uint64_t>();

@@ -103,7 +103,7 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
   std::optional<OutputFormat> format = GetOpenAi(body);
   const auto also = [&](std::string_view name, std::optional<OutputFormat> other) {
     if (!other) return;
-    if (format) body.Reject(name, "does not go with another field that says what the answer must be");
+    if (format) body.Reject(name, "cannot be combined with another field that sets the output format");
     format = std::move(other);
   };
   const auto read = [&](Fields& fields, std::string_view name, auto get) {

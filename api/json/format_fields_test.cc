@@ -22,7 +22,7 @@ std::optional<OutputFormat> Read(std::string_view text, Get get) {
   return format;
 }
 
-TEST(FormatFields, NativeFormat) {
+TEST(FormatFields, OllamaFormat) {
   EXPECT_FALSE(Read(R"({"format":""})", GetFormat));
   EXPECT_FALSE(Read(R"({"format":null})", GetFormat));
   EXPECT_EQ(Read(R"({"format":"json"})", GetFormat)->kind, Kind::kJson);

@@ -24,7 +24,7 @@ std::vector<std::string> ToolNames(Fields& body, const Json& tools) {
     if (const Json* described = tool.FindObject("function")) {
       Fields function(*described, tool.PathOf("function"), body.error());
       if (!function.Get("name", name) || name.empty()) {
-        function.Reject("name", "is required and must be a string that is not empty");
+        function.Reject("name", "is required and must be a non-empty string");
       }
       function.FindObject("parameters");
       bool strict = false;
@@ -85,9 +85,9 @@ ToolUse GetToolUse(Fields& body) {
   // A small model that must call goes on calling.
   if (!says_parallel) use.single_call = true;
   if (names.empty()) {
-    body.Reject(kChoice, "needs tools");
+    body.Reject(kChoice, "requires tools");
   } else if (!use.forced_tool.empty() && std::ranges::find(names, use.forced_tool) == names.end()) {
-    body.Reject(kChoice, fmt::format("names \"{}\", which is none of the tools", use.forced_tool));
+    body.Reject(kChoice, fmt::format("names \"{}\", which is not one of the tools", use.forced_tool));
   }
   return use;
 }

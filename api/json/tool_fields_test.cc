@@ -74,10 +74,10 @@ TEST(ToolFields, LevelsOfThinking) {
     const auto json = ReadJson(R"({"think":)" + value + R"(,"effort":)" + value + "}");
     FirstError error;
     Fields body(*json, "", error);
-    const Think native = GetThink(body);
+    const Think ollama_think = GetThink(body);
     FirstError effort_error;
     Fields effort_body(*json, "", effort_error);
-    return std::pair(native, GetEffort(effort_body, "effort"));
+    return std::pair(ollama_think, GetEffort(effort_body, "effort"));
   };
   EXPECT_EQ(think("null"), std::pair(Think::kUnset, Think::kUnset));
   EXPECT_EQ(think("true").first, Think::kOn);

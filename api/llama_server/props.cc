@@ -25,7 +25,7 @@ Result<TemplateRequest> ParseApplyTemplate(std::string_view text) {
 Request ToRequest(TemplateRequest apply) {
   Request request = openai::ToRequest(std::move(apply.chat), {});
   request.prompt_only = true;
-  request.want_prompt_text = true;
+  request.return_prompt_text = true;
   request.logprobs = false;
   return request;
 }

@@ -1,5 +1,5 @@
 // What llama.cpp's server tells of itself and of prompts: /props, /slots, /apply-template. Errors as in the
-// native dialect.
+// Ollama dialect.
 #pragma once
 
 #include <cstdint>

@@ -81,15 +81,15 @@ Result<DetokenizeRequest> ParseDetokenize(std::string_view body) {
 Request ToRequest(TokenizeRequest tokenize) {
   Prompt prompt = RawPrompt{std::move(tokenize.content), tokenize.add_special, tokenize.parse_special};
   Request request = PromptRequest(std::move(prompt));
-  request.want_context = true;
-  request.want_prompt_text = tokenize.with_pieces;
+  request.return_context = true;
+  request.return_prompt_text = tokenize.with_pieces;
   request.logprobs = tokenize.with_pieces;
   return request;
 }
 
 Request ToRequest(DetokenizeRequest detokenize) {
   Request request = PromptRequest(TokenPrompt{std::move(detokenize.tokens)});
-  request.want_prompt_text = true;
+  request.return_prompt_text = true;
   return request;
 }
 

@@ -1,4 +1,4 @@
-// llama.cpp's /tokenize and /detokenize: bodies to structs, events to reply bodies. Errors as in the native
+// llama.cpp's /tokenize and /detokenize: bodies to structs, events to reply bodies. Errors as in the Ollama
 // dialect.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace quire::api {
 struct TokenizeRequest {
   std::string model;  // empty = the one that is loaded
   std::string content;
-  bool add_special = false;   // the begin token, where the model wants one
+  bool add_special = false;   // BOS, if the model uses one
   bool parse_special = true;  // special tokens in the text are read as such
   bool with_pieces = false;
 };

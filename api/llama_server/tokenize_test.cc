@@ -18,8 +18,8 @@ TEST(Tokenize, BodiesBecomeRequestsForAPromptAlone) {
   ASSERT_TRUE(plain) << plain.error().message;
   EXPECT_EQ(plain->model, "");
   Request request = ToRequest(*plain);
-  EXPECT_TRUE(request.prompt_only && request.want_context);
-  EXPECT_FALSE(request.want_prompt_text);
+  EXPECT_TRUE(request.prompt_only && request.return_context);
+  EXPECT_FALSE(request.return_prompt_text);
   EXPECT_EQ(std::get<RawPrompt>(request.prompt).text, "a<b>");
   EXPECT_FALSE(std::get<RawPrompt>(request.prompt).add_special);
   EXPECT_TRUE(std::get<RawPrompt>(request.prompt).parse_special);
@@ -31,12 +31,12 @@ TEST(Tokenize, BodiesBecomeRequestsForAPromptAlone) {
   request = ToRequest(*full);
   EXPECT_TRUE(std::get<RawPrompt>(request.prompt).add_special);
   EXPECT_FALSE(std::get<RawPrompt>(request.prompt).parse_special);
-  EXPECT_TRUE(request.want_prompt_text && request.logprobs);
+  EXPECT_TRUE(request.return_prompt_text && request.logprobs);
 
   const auto ids = ParseDetokenize(R"({"tokens":[1,2.0,3]})");
   ASSERT_TRUE(ids) << ids.error().message;
   request = ToRequest(*ids);
-  EXPECT_TRUE(request.prompt_only && request.want_prompt_text);
+  EXPECT_TRUE(request.prompt_only && request.return_prompt_text);
   EXPECT_EQ(std::get<TokenPrompt>(request.prompt).tokens, (std::vector<TokenId>{1, 2, 3}));
   EXPECT_TRUE(ParseDetokenize(R"({"tokens":[]})"));
 }

@@ -1,4 +1,4 @@
-// The native dialect: request bodies of /api/generate, /api/chat and /api/show to structs, events to reply
+// The Ollama dialect: request bodies of /api/generate, /api/chat and /api/show to structs, events to reply
 // bodies and NDJSON lines. /api/tags and its like are in ollama_lists.h.
 //
 // A parser takes the whole body as it came. Unknown fields are ignored; what is known but not done in this
@@ -24,7 +24,7 @@ namespace quire::api::ollama {
 struct CommonRequest {
   std::string model;  // as sent; replies echo it. Not empty
   bool stream = true;
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   Options options;
   std::vector<std::string> unknown_options;  // for the log
   bool truncate = true;
@@ -65,7 +65,7 @@ Result<ShowRequest> ParseShow(std::string_view body);
 Request ToRequest(GenerateRequest request, const ModelDefaults& defaults);
 Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
 
-// When an event is told to the client, and what only the daemon can have measured.
+// When an event is sent to the client, and what only the daemon can have measured.
 struct Timing {
   std::chrono::system_clock::time_point now;
   std::chrono::nanoseconds total{};  // since the request arrived

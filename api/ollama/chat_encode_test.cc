@@ -1,4 +1,4 @@
-// Golden transcripts of the native dialect.
+// Golden transcripts of the Ollama dialect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

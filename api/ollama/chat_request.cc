@@ -67,10 +67,10 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
   body.Get("suffix", request.suffix);
   body.Get("template", request.go_template);
   if (request.raw && (!request.system.empty() || !request.go_template.empty() || !request.context.empty())) {
-    body.Reject("raw", "does not go with system, template or context");
+    body.Reject("raw", "cannot be combined with system, template or context");
   }
   if (!request.suffix.empty() && (!request.system.empty() || !request.context.empty())) {
-    body.Reject("suffix", "does not go with system or context");
+    body.Reject("suffix", "cannot be combined with system or context");
   }
   CheckImages(body, request.model);
 }
@@ -142,15 +142,15 @@ Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
   Request request = BaseRequest(generate, defaults);
   request.go_template = std::move(generate.go_template);
   if (!generate.suffix.empty()) {
-    request.prompt = InsertPrompt{std::move(generate.prompt), std::move(generate.suffix)};
-    request.want_context = !generate.raw;
+    request.prompt = FimPrompt{std::move(generate.prompt), std::move(generate.suffix)};
+    request.return_context = !generate.raw;
     return request;
   }
   if (generate.raw) {
     request.prompt = RawPrompt{std::move(generate.prompt)};
     return request;
   }
-  request.want_context = true;
+  request.return_context = true;
   std::vector<Message> turn;
   if (!generate.system.empty()) turn.push_back({"system", std::move(generate.system)});
   if (!generate.context.empty()) {

@@ -48,7 +48,7 @@ TEST(ParseGenerate, ReadsEveryField) {
   EXPECT_THAT(r->context, ElementsAre(1, 2, 3));
 }
 
-TEST(ParseGenerate, DefaultsAreTheNativeOnes) {
+TEST(ParseGenerate, DefaultsAreOllamas) {
   const auto r =
       ParseGenerate(R"(  {"model":"m","prompt":null,"stream":null,"think":null,"options":null}  )");
   ASSERT_TRUE(r) << r.error().message;
@@ -94,9 +94,9 @@ TEST(ParseGenerate, ASuffixAsksForWhatGoesBetween) {
   ModelDefaults defaults;
   defaults.system = "Be kind.";
   const Request request = ToRequest(*r, defaults);
-  EXPECT_EQ(std::get<InsertPrompt>(request.prompt).prefix, "a");
-  EXPECT_EQ(std::get<InsertPrompt>(request.prompt).suffix, "z");
-  EXPECT_TRUE(request.want_context);
+  EXPECT_EQ(std::get<FimPrompt>(request.prompt).prefix, "a");
+  EXPECT_EQ(std::get<FimPrompt>(request.prompt).suffix, "z");
+  EXPECT_TRUE(request.return_context);
   for (const std::string other : {R"("system":"x")", R"("context":[1])"}) {
     EXPECT_EQ(GenerateError(R"({"model":"m","prompt":"x","suffix":"z",)" + other + "}").field, "suffix");
   }
@@ -281,7 +281,7 @@ TEST(ToRequest, ChatAddsWhatTheModelBrings) {
   EXPECT_EQ(request.params.temperature, 0.1F);
   EXPECT_EQ(request.params.seed, 9);
   EXPECT_EQ(request.overflow, Overflow::kTruncate);
-  EXPECT_FALSE(request.want_context);
+  EXPECT_FALSE(request.return_context);
 
   chat = ParseChat(R"({"model":"m","truncate":false,"shift":false,"top_logprobs":4,
                        "messages":[{"role":"system","content":"own"},{"role":"user","content":"q"}]})");
@@ -299,7 +299,7 @@ TEST(ToRequest, ASingleTurnIsTheSameForGenerateAndChat) {
       ToRequest(*ParseChat(R"({"model":"m","messages":[{"role":"user","content":"q"}]})"), Defaults());
   EXPECT_EQ(Turns(std::get<ContinuedPrompt>(generate.prompt).messages),
             Turns(std::get<ChatPrompt>(chat.prompt).messages));
-  EXPECT_TRUE(generate.want_context);
+  EXPECT_TRUE(generate.return_context);
 }
 
 TEST(ToRequest, GenerateForms) {
@@ -310,12 +310,12 @@ TEST(ToRequest, GenerateForms) {
 
   const Request raw = ToRequest(*ParseGenerate(R"({"model":"m","prompt":"q","raw":true})"), Defaults());
   EXPECT_EQ(std::get<RawPrompt>(raw.prompt).text, "q");
-  EXPECT_FALSE(raw.want_context);
+  EXPECT_FALSE(raw.return_context);
 
   const Request on = ToRequest(*ParseGenerate(R"({"model":"m","prompt":"q","context":[4,5]})"), Defaults());
   EXPECT_THAT(std::get<ContinuedPrompt>(on.prompt).context, ElementsAre(4, 5));
   EXPECT_THAT(Turns(std::get<ContinuedPrompt>(on.prompt).messages), ElementsAre("user:q"));
-  EXPECT_TRUE(on.want_context);
+  EXPECT_TRUE(on.return_context);
 }
 
 }  // namespace

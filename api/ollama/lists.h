@@ -1,4 +1,4 @@
-// Replies of the native dialect that describe models: /api/tags, /api/ps, /api/show, /api/version.
+// Replies of the Ollama dialect that describe models: /api/tags, /api/ps, /api/show, /api/version.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ struct PsEntry {
   std::string digest;
   ModelDetails details;
   std::optional<std::chrono::system_clock::time_point>
-      expires_at;              // absent = for ever, shown as a far future date
+      expires_at;              // absent = never expires, shown as a far future date
   int32_t context_length = 0;  // tokens
 };
 

@@ -135,7 +135,7 @@ class Reader {
     }
     if (command.name == "parameter" || command.name == "message") {
       command.key = Word();
-      if (command.key.empty()) return Refuse(fmt::format("{} needs a name and a value", command.name));
+      if (command.key.empty()) return Refuse(fmt::format("{} requires a name and a value", command.name));
     }
     if (command.name == "message" && std::ranges::find(kRoles, command.key) == kRoles.end()) {
       return Refuse(fmt::format("message role must be one of \"{}\"", fmt::join(kRoles, "\", \"")));
@@ -169,7 +169,7 @@ class Reader {
       Advance(end);
       return value;
     }
-    return Refuse(fmt::format("the closing {} is missing", quotes));
+    return Refuse(fmt::format("missing closing {}", quotes));
   }
 
   std::string_view text_;
@@ -186,7 +186,7 @@ bool SurvivesBare(std::string_view value) {
 
 Result<std::vector<Command>> Parse(std::string_view text) {
   if (text.size() > kFileBytesMax) {
-    return Fail(ErrorCode::kTooLarge, fmt::format("a Modelfile has at most {} bytes", kFileBytesMax));
+    return Fail(ErrorCode::kTooLarge, fmt::format("the Modelfile is larger than {} bytes", kFileBytesMax));
   }
   const std::string decoded = Decoded(text);
   return Reader(decoded).Read();

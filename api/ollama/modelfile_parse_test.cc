@@ -71,8 +71,8 @@ TEST(Modelfile, QuotesCloseAtTheEndOfALine) {
   EXPECT_EQ(value("\"a\nb\"  \r\n# more"), "a\nb");
   EXPECT_EQ(value("\"\"\" a \"\"\" b \"\"\"\""), " a \"\"\" b \"");
   EXPECT_EQ(value("say \"so\" "), "say \"so\"");
-  EXPECT_EQ(value("\"open"), "(line 2): the closing \" is missing");
-  EXPECT_EQ(value("\"\"\"open\n\n"), "(line 2): the closing \"\"\" is missing");
+  EXPECT_EQ(value("\"open"), "(line 2): missing closing \"");
+  EXPECT_EQ(value("\"\"\"open\n\n"), "(line 2): missing closing \"\"\"");
 }
 
 TEST(Modelfile, ReadsLineEndsAndEncodings) {
@@ -99,7 +99,7 @@ TEST(Modelfile, SaysOnWhichLineWhatIsWrong) {
               HasSubstr("(line 3): command must be one of \"from\", \"license\""));
   EXPECT_EQ(ErrorOf("FROM x\nSYSTEM"), "(line 2): system has no value");
   EXPECT_EQ(ErrorOf("FROM x\nSYSTEM \"\"\"\"\"\""), "(line 2): system has no value");
-  EXPECT_EQ(ErrorOf("FROM x\nPARAMETER"), "(line 2): parameter needs a name and a value");
+  EXPECT_EQ(ErrorOf("FROM x\nPARAMETER"), "(line 2): parameter requires a name and a value");
   EXPECT_EQ(ErrorOf("FROM x\nPARAMETER top_k\n"), "(line 2): parameter has no value");
   EXPECT_EQ(ErrorOf("FROM x\nMESSAGE tool y"),
             "(line 2): message role must be one of \"system\", \"user\", \"assistant\"");

@@ -36,7 +36,7 @@ void ReadStop(Fields& fields, std::string_view name, Options& options) {
     if (!text.get_ref<const std::string&>().empty()) stop.push_back(text.get<std::string>());
     if (stop.size() > kStopStringsMax || bytes > kStopBytesMax) {
       return fields.Reject(
-          name, fmt::format("must hold at most {} strings of {} bytes", kStopStringsMax, kStopBytesMax));
+          name, fmt::format("must contain at most {} strings of {} bytes", kStopStringsMax, kStopBytesMax));
     }
   }
   options.stop = std::move(stop);

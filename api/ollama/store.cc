@@ -43,11 +43,11 @@ std::vector<CreateFile> GetFiles(Fields& body, std::string_view name) {
   if (object == nullptr) return files;
   for (const auto& [path, digest] : object->get_ref<const Json::object_t&>()) {
     if (!IsRelativeInside(path)) {
-      body.Reject(name, fmt::format("holds \"{}\", which is not a relative path without \"..\"", path));
+      body.Reject(name, fmt::format("contains \"{}\", which is not a relative path without \"..\"", path));
     } else if (!digest.is_string() || digest.get_ref<const std::string&>().empty()) {
-      body.Reject(name, fmt::format("must give the digest of \"{}\"", path));
+      body.Reject(name, fmt::format("must contain the digest of \"{}\"", path));
     } else if (files.size() == kFilesMax) {
-      body.Reject(name, fmt::format("holds more than {} files", kFilesMax));
+      body.Reject(name, fmt::format("contains more than {} files", kFilesMax));
     }
     if (!body.ok()) break;
     files.push_back({path, digest.get<std::string>()});
@@ -69,7 +69,7 @@ std::vector<std::string> GetLicenses(Fields& body) {
     if (!text.get_ref<const std::string&>().empty()) licenses.push_back(text.get<std::string>());
   }
   if (licenses.size() > kLicensesMax)
-    body.Reject(kName, fmt::format("holds more than {} texts", kLicensesMax));
+    body.Reject(kName, fmt::format("contains more than {} texts", kLicensesMax));
   return licenses;
 }
 
@@ -81,7 +81,7 @@ std::string GetParameters(Fields& body) {
   const auto parsed = ParseOptions(text);
   if (!parsed && body.ok()) body.error() = parsed.error();
   if (parsed && !parsed->unknown.empty()) {
-    body.Reject(kName, fmt::format("holds the unknown parameter \"{}\"", parsed->unknown.front()));
+    body.Reject(kName, fmt::format("contains the unknown parameter \"{}\"", parsed->unknown.front()));
   }
   return text;
 }
@@ -116,7 +116,7 @@ std::string GetRequires(Fields& body) {
 }
 
 void RefuseWhatIsNotDone(Fields& body) {
-  if (!Says(body, "adapters")) return;
+  if (!HasValue(body, "adapters")) return;
   body.error() =
       Error{ErrorCode::kUnsupported,
             "adapters are not supported in this version: merge the adapter into its model", "adapters"};
@@ -159,7 +159,7 @@ CreateRequest GetCreate(Fields& body) {
   body.Get("stream", request.stream);
   RefuseWhatIsNotDone(body);
   if (body.ok() && !request.draft_quantize.empty() && request.draft_files.empty()) {
-    body.Reject("draft_quantize", "needs a draft model in draft_files");
+    body.Reject("draft_quantize", "requires a draft model in draft_files");
   }
   if (body.ok() && request.from.empty() && request.files.empty()) {
     body.error() = Error{ErrorCode::kInvalidArgument, "neither 'from' or 'files' was specified", "from"};

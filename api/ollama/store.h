@@ -1,4 +1,4 @@
-// The native dialect's requests that change the store of models: /api/create, /api/copy, /api/delete. Same
+// The Ollama dialect's requests that change the store of models: /api/create, /api/copy, /api/delete. Same
 // rules as ollama.h.
 #pragma once
 

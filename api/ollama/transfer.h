@@ -1,4 +1,4 @@
-// The native dialect's requests about registries: /api/pull and /api/push. Same rules as ollama.h.
+// The Ollama dialect's requests about registries: /api/pull and /api/push. Same rules as ollama.h.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ struct ChatRequest {
   bool chunk_per_token = false;
   Options options;  // temperature and top_p keep OpenAI's default 1 where absent; see ToRequest()
   std::vector<std::string> unknown_options;            // for the log
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
   bool logprobs = false;
   int32_t top_logprobs = 0;
@@ -66,7 +66,7 @@ struct UsageOfChoices {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t output_tokens = 0;
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // guessed ahead, and of those right
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // by speculative decoding
 
   void Add(const Usage& usage, bool first_of_prompt);
 };

@@ -66,11 +66,11 @@ Message GetMessage(Fields& fields, const std::string& model) {
 void CheckFunctions(Fields& body) {
   const Json* functions = body.FindArray("functions");
   if (functions != nullptr && !functions->empty()) {
-    Refuse(body, "functions", "functions is not supported; say tools instead");
+    Refuse(body, "functions", "functions is not supported; use tools");
   }
   const Json* choice = body.Find("function_call");
   if (choice != nullptr && *choice != "none" && *choice != "auto") {
-    Refuse(body, "function_call", "function_call is not supported; say tool_choice instead");
+    Refuse(body, "function_call", "function_call is not supported; use tool_choice");
   }
 }
 
@@ -87,7 +87,7 @@ void CheckModalities(Fields& body, const std::string& model) {
   if (list == nullptr) return;
   for (const Json& modality : *list) {
     if (modality != "text")
-      return Refuse(body, "modalities", fmt::format("{} gives only text (modalities)", model));
+      return Refuse(body, "modalities", fmt::format("{} supports only text output (modalities)", model));
   }
 }
 
@@ -99,7 +99,8 @@ void CheckUnsupported(Fields& body, const std::string& model) {
 void GetLogprobs(Fields& body, ChatRequest& request) {
   body.Get("logprobs", request.logprobs);
   request.top_logprobs = GetTopLogprobs(body);
-  if (request.top_logprobs > 0 && !request.logprobs) body.Reject("top_logprobs", "needs logprobs to be true");
+  if (request.top_logprobs > 0 && !request.logprobs)
+    body.Reject("top_logprobs", "requires logprobs to be true");
 }
 
 void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
@@ -115,7 +116,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.format = GetResponseFormat(body);
   request.messages =
       MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
-  if (request.messages.empty()) body.Reject("messages", "must be an array that is not empty");
+  if (request.messages.empty()) body.Reject("messages", "must be a non-empty array");
   CheckUnsupported(body, request.model);
 }
 

@@ -71,7 +71,7 @@ TEST(OpenAiParse, DefaultsAreOpenAis) {
   EXPECT_EQ(request.params.num_predict, -1);
   EXPECT_EQ(request.overflow, Overflow::kRefuse);
   EXPECT_FALSE(request.shift);
-  EXPECT_FALSE(request.want_context);
+  EXPECT_FALSE(request.return_context);
 
   ModelDefaults defaults;
   defaults.options.temperature = 0.3F;

@@ -23,15 +23,15 @@ namespace quire::api::openai {
 
 struct CompletionRequest {
   std::string model;  // as sent; replies echo it. Not empty
-  std::vector<std::variant<RawPrompt, TokenPrompt, InsertPrompt>> prompts;  // at least one
-  int32_t n = 1;                                                            // choices per prompt; >= 1
+  std::vector<std::variant<RawPrompt, TokenPrompt, FimPrompt>> prompts;  // at least one
+  int32_t n = 1;                                                         // choices per prompt; >= 1
   bool echo = false;  // only with prompts of text, without logprobs
   bool stream = false;
   bool include_usage = false;
   bool chunk_per_token = false;
   Options options;                                     // what is absent: see ToRequests()
   std::vector<std::string> unknown_options;            // for the log
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
   std::optional<int32_t> logprobs;  // alternatives per token
   std::optional<OutputFormat> format;

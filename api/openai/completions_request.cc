@@ -14,12 +14,13 @@
 namespace quire::api::openai {
 namespace {
 
-using Prompts = std::vector<std::variant<RawPrompt, TokenPrompt, InsertPrompt>>;
+using Prompts = std::vector<std::variant<RawPrompt, TokenPrompt, FimPrompt>>;
 
 constexpr std::string_view kPrompt = "prompt";
 
 void RejectPrompt(Fields& body) {
-  body.Reject(kPrompt, "must be a string, an array of strings, an array of token ids or an array of those");
+  body.Reject(kPrompt,
+              "must be a string, an array of strings, an array of token ids or an array of token id arrays");
 }
 
 void GetPrompts(Fields& body, Prompts& prompts) {
@@ -37,7 +38,7 @@ void GetPrompts(Fields& body, Prompts& prompts) {
     return;
   }
   if (value->size() > size_t{kChoicesMax}) {
-    return body.Reject(kPrompt, fmt::format("must hold at most {} prompts", kChoicesMax));
+    return body.Reject(kPrompt, fmt::format("must contain at most {} prompts", kChoicesMax));
   }
   for (const Json& one : *value) {
     if (one.type() != value->front().type()) return RejectPrompt(body);
@@ -58,30 +59,30 @@ void GetSuffix(Fields& body, Prompts& prompts) {
   if (suffix.empty()) return;
   for (auto& prompt : prompts) {
     auto* raw = std::get_if<RawPrompt>(&prompt);
-    if (raw == nullptr) return Refuse(body, "suffix", "suffix: only prompts of text have one");
-    prompt = InsertPrompt{std::move(raw->text), suffix};
+    if (raw == nullptr) return Refuse(body, "suffix", "suffix: supported only for text prompts");
+    prompt = FimPrompt{std::move(raw->text), suffix};
   }
 }
 
 void GetEcho(Fields& body, CompletionRequest& request) {
   body.Get("echo", request.echo);
   if (!request.echo) return;
-  if (request.logprobs) Refuse(body, "echo", "echo: log-probabilities of a prompt are not supported");
+  if (request.logprobs) Refuse(body, "echo", "echo: logprobs of the prompt are not supported");
   if (std::ranges::any_of(request.prompts,
                           [](const auto& prompt) { return std::holds_alternative<TokenPrompt>(prompt); })) {
-    Refuse(body, "echo", "echo: only prompts of text are echoed");
+    Refuse(body, "echo", "echo: supported only for text prompts");
   }
 }
 
 void CheckChoices(Fields& body, const CompletionRequest& request) {
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.n);
   if (choices > size_t{kChoicesMax}) {
-    body.Reject("n", fmt::format("makes {} choices of {} prompts, more than {}", choices,
+    body.Reject("n", fmt::format("results in {} choices for {} prompts, more than {}", choices,
                                  request.prompts.size(), kChoicesMax));
   }
   int32_t best_of = request.n;
   body.Get("best_of", best_of, 1);
-  if (best_of != request.n) Refuse(body, "best_of", "best_of: only the same as n is supported");
+  if (best_of != request.n) Refuse(body, "best_of", "best_of: must be equal to n");
 }
 
 void GetBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
@@ -142,7 +143,7 @@ std::vector<std::string> EchoesOf(const CompletionRequest& request) {
   for (const auto& prompt : request.prompts) {
     std::string text;
     if (const auto* raw = std::get_if<RawPrompt>(&prompt)) text = raw->text;
-    if (const auto* insert = std::get_if<InsertPrompt>(&prompt)) text = insert->prefix;
+    if (const auto* fim = std::get_if<FimPrompt>(&prompt)) text = fim->prefix;
     echoes.insert(echoes.end(), static_cast<size_t>(request.n), text);
   }
   return echoes;

@@ -47,8 +47,8 @@ TEST(CompletionParse, WithASuffixPromptsAreWhatComesBefore) {
   EXPECT_THAT(EchoesOf(completion), ElementsAre("a", "b"));
   const auto requests = ToRequests(completion, {});
   ASSERT_THAT(requests, SizeIs(2));
-  EXPECT_EQ(std::get<InsertPrompt>(requests[1].prompt).prefix, "b");
-  EXPECT_EQ(std::get<InsertPrompt>(requests[1].prompt).suffix, "z");
+  EXPECT_EQ(std::get<FimPrompt>(requests[1].prompt).prefix, "b");
+  EXPECT_EQ(std::get<FimPrompt>(requests[1].prompt).suffix, "z");
 }
 
 TEST(CompletionParse, AnyOtherPromptIsRefused) {

@@ -56,7 +56,7 @@ void GetInput(Fields& body, EmbedRequest& request) {
     return;
   }
   const char* wanted =
-      openai ? "must be a string, an array of strings, an array of token ids or an array of those"
+      openai ? "must be a string, an array of strings, an array of token ids or an array of token id arrays"
              : "must be of type string or array of strings";
   if (!input->is_array()) return body.Reject(kInput, wanted);
   if (input->empty() && openai) return body.Reject(kInput, "must not be empty");
@@ -96,7 +96,7 @@ void GetDimensions(Fields& body, EmbedRequest& request) {
 
 void GetBody(Fields& body, EmbedRequest& request) {
   request.model = GetModel(body);
-  if (request.dialect == EmbedDialect::kNativeLegacy) {
+  if (request.dialect == EmbedDialect::kOllamaLegacy) {
     GetPrompt(body, request);
   } else {
     GetInput(body, request);
@@ -160,7 +160,7 @@ std::string EncodeOpenAi(const EmbedRequest& request, const EmbedResult& result)
                            DumpJson(Json(request.model)), result.prompt_tokens, result.prompt_tokens);
 }
 
-std::string EncodeNative(const EmbedRequest& request, const EmbedResult& result) {
+std::string EncodeOllama(const EmbedRequest& request, const EmbedResult& result) {
   std::string out = fmt::format(R"({{"model":{},"embeddings":[)", DumpJson(Json(request.model)));
   for (size_t i = 0; i < result.vectors.size(); ++i) {
     if (i > 0) out += ',';
@@ -184,7 +184,7 @@ Request EmbedRequest::At(size_t i, const Options& defaults) const {
 }
 
 std::string EmbedRequest::NameOf(size_t i) const {
-  if (dialect == EmbedDialect::kNativeLegacy) return "prompt";
+  if (dialect == EmbedDialect::kOllamaLegacy) return "prompt";
   return one_text ? std::string(kInput) : fmt::format("{}[{}]", kInput, i);
 }
 
@@ -202,7 +202,7 @@ Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view text) {
 
 std::string EncodeEmbed(const EmbedRequest& request, const EmbedResult& result) {
   if (request.dialect == EmbedDialect::kOpenAi) return EncodeOpenAi(request, result);
-  if (request.dialect == EmbedDialect::kNative) return EncodeNative(request, result);
+  if (request.dialect == EmbedDialect::kOllama) return EncodeOllama(request, result);
   std::string out = R"({"embedding":)";
   AppendNumbers(out, result.vectors.empty() ? std::span<const float>() : result.vectors.front());
   return out + '}';

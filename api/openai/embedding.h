@@ -16,18 +16,18 @@
 namespace quire::api {
 
 enum class EmbedDialect : uint8_t {
-  kNative,        // /api/embed: "input", a text or several
-  kNativeLegacy,  // /api/embeddings: one "prompt", its vector not normalised
+  kOllama,        // /api/embed: "input", a text or several
+  kOllamaLegacy,  // /api/embeddings: one "prompt", its vector not normalized
   kOpenAi,        // /v1/embeddings: "input" may also be token ids
 };
 
 struct EmbedRequest {
-  EmbedDialect dialect = EmbedDialect::kNative;
+  EmbedDialect dialect = EmbedDialect::kOllama;
   std::string model;                // as sent; replies echo it. Not empty
   std::vector<EmbedPrompt> inputs;  // in the order of the reply; none: only loads the model
   Overflow overflow = Overflow::kTruncate;
   bool base64 = false;
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   Options options;
   std::vector<std::string> unknown_options;  // for the log
   std::string cache_salt;
@@ -39,7 +39,7 @@ struct EmbedRequest {
   bool one_text = false;  // the body's input is no list
 };
 
-// Errors name the field. OpenAI's dialect refuses texts that are too long, the native one cuts them unless
+// Errors name the field. OpenAI's dialect refuses texts that are too long, the Ollama dialect cuts them unless
 // "truncate" is false.
 Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view body);
 

@@ -35,14 +35,14 @@ std::vector<std::string> Texts(const EmbedRequest& request) {
   return texts;
 }
 
-TEST(ParseEmbed, NativeTakesATextOrSeveral) {
-  const auto one = Parsed(EmbedDialect::kNative, R"({"model":"m","input":"a"})");
+TEST(ParseEmbed, OllamaTakesATextOrSeveral) {
+  const auto one = Parsed(EmbedDialect::kOllama, R"({"model":"m","input":"a"})");
   EXPECT_EQ(Texts(one), std::vector<std::string>{"a"});
   EXPECT_EQ(one.overflow, Overflow::kTruncate);
   EXPECT_TRUE(one.inputs[0].normalize);
   EXPECT_EQ(one.NameOf(0), "input");
 
-  const auto two = Parsed(EmbedDialect::kNative,
+  const auto two = Parsed(EmbedDialect::kOllama,
                           R"({"model":"m","input":["a",""],"truncate":false,"dimensions":4,"keep_alive":"5s",
                               "options":{"num_ctx":64},"cache_salt":"s"})");
   EXPECT_EQ(Texts(two), (std::vector<std::string>{"a", ""}));
@@ -55,16 +55,16 @@ TEST(ParseEmbed, NativeTakesATextOrSeveral) {
   EXPECT_EQ(std::get<EmbedPrompt>(request.prompt).dimensions, 4);
 }
 
-TEST(ParseEmbed, NativeWithoutATextOnlyLoads) {
+TEST(ParseEmbed, OllamaWithoutATextOnlyLoads) {
   for (const char* body : {R"({"model":"m"})", R"({"model":"m","input":""})", R"({"model":"m","input":[]})",
                            R"({"model":"m","input":null})"}) {
-    EXPECT_TRUE(Parsed(EmbedDialect::kNative, body).inputs.empty()) << body;
+    EXPECT_TRUE(Parsed(EmbedDialect::kOllama, body).inputs.empty()) << body;
   }
-  EXPECT_TRUE(Parsed(EmbedDialect::kNativeLegacy, R"({"model":"m","prompt":""})").inputs.empty());
+  EXPECT_TRUE(Parsed(EmbedDialect::kOllamaLegacy, R"({"model":"m","prompt":""})").inputs.empty());
 }
 
 TEST(ParseEmbed, LegacyTakesAPromptAndDoesNotNormalize) {
-  const auto request = Parsed(EmbedDialect::kNativeLegacy, R"({"model":"m","prompt":"a"})");
+  const auto request = Parsed(EmbedDialect::kOllamaLegacy, R"({"model":"m","prompt":"a"})");
   EXPECT_EQ(Texts(request), std::vector<std::string>{"a"});
   EXPECT_FALSE(request.inputs[0].normalize);
   EXPECT_EQ(request.NameOf(0), "prompt");
@@ -86,34 +86,34 @@ TEST(ParseEmbed, OpenAiTakesTextsAndTokens) {
 
 TEST(ParseEmbed, WhatIsNotAnInputIsRefusedByName) {
   for (const char* input : {"7", "true", "{}", "[1]", "[\"a\",1]", "[null]", "[[\"a\"]]"}) {
-    ExpectRefused(EmbedDialect::kNative, std::string(R"({"model":"m","input":)") + input + "}", "input");
+    ExpectRefused(EmbedDialect::kOllama, std::string(R"({"model":"m","input":)") + input + "}", "input");
   }
   for (const char* input : {"7", "[]", "\"\"", "[-1]", "[1.5]", "[\"a\",1]", "[[]]", "[[1],\"a\",true]",
                             "[4294967296]", "null"}) {
     ExpectRefused(EmbedDialect::kOpenAi, std::string(R"({"model":"m","input":)") + input + "}", "input");
   }
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m"})", "input");
-  ExpectRefused(EmbedDialect::kNative, R"({"input":"a"})", "model");
-  ExpectRefused(EmbedDialect::kNative, R"({"model":"m","input":"a","dimensions":-1})", "dimensions");
+  ExpectRefused(EmbedDialect::kOllama, R"({"input":"a"})", "model");
+  ExpectRefused(EmbedDialect::kOllama, R"({"model":"m","input":"a","dimensions":-1})", "dimensions");
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","dimensions":0})", "dimensions");
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","encoding_format":"hex"})",
                 "encoding_format");
-  ExpectRefused(EmbedDialect::kNative, R"({"model":"m","input":"a","truncate":"no"})", "truncate");
-  ExpectRefused(EmbedDialect::kNativeLegacy, R"({"model":"m","prompt":["a"]})", "prompt");
+  ExpectRefused(EmbedDialect::kOllama, R"({"model":"m","input":"a","truncate":"no"})", "truncate");
+  ExpectRefused(EmbedDialect::kOllamaLegacy, R"({"model":"m","prompt":["a"]})", "prompt");
   const json many = {{"model", "m"}, {"input", std::vector<std::string>(kEmbedInputsMax + 1, "a")}};
-  ExpectRefused(EmbedDialect::kNative, many.dump(), "input");
+  ExpectRefused(EmbedDialect::kOllama, many.dump(), "input");
 }
 
 TEST(EncodeEmbed, EachDialectHasItsShape) {
   const EmbedResult result{
       .vectors = {{1, -0.5F, 1e-9F}, {0.1F, 0, 3}}, .prompt_tokens = 7, .total = 5ms, .load = 0ns};
-  const auto native = json::parse(
-      EncodeEmbed(Parsed(EmbedDialect::kNative, R"({"model":"a\"b","input":["x","y"]})"), result));
-  EXPECT_EQ(native["model"], "a\"b");
-  EXPECT_EQ(native["embeddings"].get<std::vector<std::vector<float>>>(), result.vectors);
-  EXPECT_EQ(native["total_duration"], 5'000'000);
-  EXPECT_EQ(native["load_duration"], 1);
-  EXPECT_EQ(native["prompt_eval_count"], 7);
+  const auto ollama_reply = json::parse(
+      EncodeEmbed(Parsed(EmbedDialect::kOllama, R"({"model":"a\"b","input":["x","y"]})"), result));
+  EXPECT_EQ(ollama_reply["model"], "a\"b");
+  EXPECT_EQ(ollama_reply["embeddings"].get<std::vector<std::vector<float>>>(), result.vectors);
+  EXPECT_EQ(ollama_reply["total_duration"], 5'000'000);
+  EXPECT_EQ(ollama_reply["load_duration"], 1);
+  EXPECT_EQ(ollama_reply["prompt_eval_count"], 7);
 
   const auto openai =
       json::parse(EncodeEmbed(Parsed(EmbedDialect::kOpenAi, R"({"model":"m","input":["x","y"]})"), result));
@@ -123,7 +123,7 @@ TEST(EncodeEmbed, EachDialectHasItsShape) {
   EXPECT_EQ(openai["data"][1]["embedding"].get<std::vector<float>>(), result.vectors[1]);
   EXPECT_EQ(openai["usage"], (json{{"prompt_tokens", 7}, {"total_tokens", 7}}));
 
-  const auto legacy = Parsed(EmbedDialect::kNativeLegacy, R"({"model":"m","prompt":"x"})");
+  const auto legacy = Parsed(EmbedDialect::kOllamaLegacy, R"({"model":"m","prompt":"x"})");
   EXPECT_EQ(EncodeEmbed(legacy, {.vectors = {{1, 2}}}), R"({"embedding":[1,2]})");
   EXPECT_EQ(EncodeEmbed(legacy, {}), R"({"embedding":[]})");
 }

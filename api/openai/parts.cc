@@ -21,7 +21,7 @@ void GetLogitBias(Fields& body, Options& options) {
   const Json* value = body.FindObject(kName);
   if (value == nullptr) return;
   if (value->size() > kLogitBiasesMax) {
-    return body.Reject(kName, fmt::format("must hold at most {} tokens", kLogitBiasesMax));
+    return body.Reject(kName, fmt::format("must contain at most {} tokens", kLogitBiasesMax));
   }
   Fields biases(*value, std::string(kName), body.error());
   std::vector<LogitBias> list;
@@ -59,7 +59,7 @@ int32_t GetChoices(Fields& body, size_t body_bytes) {
   int32_t choices = 1;
   body.Get("n", choices, 1, kChoicesMax);
   if (body_bytes > kBodyBytesMax / static_cast<size_t>(choices)) {
-    body.Reject("n", fmt::format("makes more than {} bytes of {} choices", kBodyBytesMax, choices),
+    body.Reject("n", fmt::format("results in more than {} bytes for {} choices", kBodyBytesMax, choices),
                 ErrorCode::kTooLarge);
   }
   return choices;

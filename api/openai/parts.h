@@ -20,7 +20,7 @@ namespace quire::api::openai {
 // kUnsupported, for the member `field`.
 void Refuse(Fields& fields, std::string_view field, std::string message);
 
-// Sampling fields of the body, over those of its "options"; logit_bias and the most tokens to generate too.
+// Sampling fields of the body, over those of its "options"; logit_bias and the maximum number of tokens too.
 void GetSampling(Fields& body, Options& options, std::vector<std::string>& unknown);
 
 // "n": choices per prompt. Each is a request of its own, so what they hold together is bounded like one body.

@@ -29,7 +29,7 @@ struct ResponsesRequest {
   bool stream = false;
   Options options;                           // temperature and top_p keep OpenAI's default 1 where absent
   std::vector<std::string> unknown_options;  // for the log
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = for ever
+  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
   Think think = Think::kUnset;
   std::optional<OutputFormat> format;
@@ -83,7 +83,7 @@ class ResponsesEncoder {
     ToolCall call;
   };
 
-  std::string Begin();
+  std::string StartResponse();
   std::string OnText(const TextDelta& delta);
   std::string OnFinished(const Finished& finished);
   std::string OnFailed(const Error& error);

@@ -31,7 +31,7 @@ Json ObjectOf(std::string_view key, Json value) {
   return object;
 }
 
-Json Said(const std::string& text, Json otherwise) {
+Json JsonOr(const std::string& text, Json otherwise) {
   if (text.empty()) return otherwise;
   auto json = ReadJson(text);
   return json ? *std::move(json) : std::move(otherwise);
@@ -113,9 +113,9 @@ Json ResponsesEncoder::Response(Status status, Json output, Json usage) const {
           {"previous_response_id", nullptr},
           {"store", false},
           {"temperature", head_.temperature},
-          {"text", Said(head_.text_json, ObjectOf("format", ObjectOf("type", "text")))},
-          {"tool_choice", Said(head_.tool_choice_json, "auto")},
-          {"tools", Said(head_.tools_json, Json::array())},
+          {"text", JsonOr(head_.text_json, ObjectOf("format", ObjectOf("type", "text")))},
+          {"tool_choice", JsonOr(head_.tool_choice_json, "auto")},
+          {"tools", JsonOr(head_.tools_json, Json::array())},
           {"top_p", head_.top_p},
           {"truncation", "disabled"},
           {"usage", std::move(usage)},
@@ -139,10 +139,10 @@ std::string ResponsesEncoder::OnEvent(const Event& event) {
   if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta);
   if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished);
   if (const auto* failed = std::get_if<Failed>(&event)) return OnFailed(failed->error);
-  return Begin();
+  return StartResponse();
 }
 
-std::string ResponsesEncoder::Begin() {
+std::string ResponsesEncoder::StartResponse() {
   std::string out;
   for (const std::string_view type : {"response.created", "response.in_progress"}) {
     Json event = ObjectOf("type", type);

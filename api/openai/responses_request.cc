@@ -39,16 +39,16 @@ class Items {
       return {{"user", input->get<std::string>()}};
     }
     if (input == nullptr || !input->is_array() || input->empty()) {
-      body_.Reject(kName, "is required and must be a string or an array of items that is not empty");
+      body_.Reject(kName, "is required and must be a string or a non-empty array of items");
     }
     for (size_t i = 0; body_.ok() && i < input->size(); ++i) {
       Fields item((*input)[i], fmt::format("input[{}]", i), body_.error());
       GetItem(item);
       if (++counted_ > kMessagesMax) {
-        body_.Reject(kName, fmt::format("holds more than {} items", kMessagesMax), ErrorCode::kTooLarge);
+        body_.Reject(kName, fmt::format("contains more than {} items", kMessagesMax), ErrorCode::kTooLarge);
       }
     }
-    if (messages_.empty()) body_.Reject(kName, "holds no message");
+    if (messages_.empty()) body_.Reject(kName, "contains no message");
     return std::move(messages_);
   }
 
@@ -127,15 +127,15 @@ class Items {
   size_t counted_ = 0;
 };
 
-// Nothing is kept between requests, so what refers to an earlier one cannot be honoured.
+// Nothing is kept between requests, so what refers to an earlier one cannot be honored.
 void CheckState(Fields& body) {
   for (const std::string_view name : {"previous_response_id", "conversation", "prompt"}) {
-    if (Says(body, name))
-      Refuse(body, name, fmt::format("{}: this server keeps no state between requests", name));
+    if (HasValue(body, name))
+      Refuse(body, name, fmt::format("{}: not supported, this server is stateless", name));
   }
   bool background = false;
   body.Get("background", background);
-  if (background) Refuse(body, "background", "background: responses are given at once only");
+  if (background) Refuse(body, "background", "background: not supported");
 }
 
 std::optional<OutputFormat> GetTextFormat(Fields& body) {

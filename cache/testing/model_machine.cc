@@ -108,7 +108,7 @@ std::string Machine::Act(uint32_t kind) {
       return Truncate();
     case 21:
     case 22:
-      return Take();
+      return CaptureSnapshot();
     case 23:
     case 24:
       return RestoreSnapshot();
@@ -236,7 +236,7 @@ std::string Machine::CheckRefusedInside(const Batch& batch) {
     return !result.has_value() && result.error().code == ErrorCode::kInvalid;
   };
   const bool all = refused(cache_->Fork(live.sequence, live.truth.offset())) &&
-                   refused(cache_->Take(live.sequence)) && refused(cache_->View(live.sequence)) &&
+                   refused(cache_->CaptureSnapshot(live.sequence)) && refused(cache_->View(live.sequence)) &&
                    refused(cache_->Truncate(live.sequence, 0)) &&
                    refused(cache_->RemoveRange(live.sequence, 0, 1, {})) &&
                    refused(cache_->ScheduleCapture(live.sequence, kMaxTokens)) &&
@@ -320,7 +320,7 @@ std::string Machine::Truncate() {
   }
   ++coverage_.truncates;
   if (at != offset) live->truth.CutTo(at);
-  live->ForgetCaptures(at);
+  live->DiscardCaptures(at);
   return {};
 }
 
@@ -339,7 +339,7 @@ std::string Machine::RemoveRange() {
   }
   if (!live->truth.CanRemove(begin, end)) return "removed what it could not";
   live->truth.Remove(begin, end);
-  live->ForgetCaptures(begin);
+  live->DiscardCaptures(begin);
   ++coverage_.removals;
   return {};
 }

@@ -69,7 +69,7 @@ class Machine {
   struct Live {
     explicit Live(const Layout* layout) : truth(layout) {}
     // What was captured of tokens from `at` on is gone with them.
-    void ForgetCaptures(Position at) {
+    void DiscardCaptures(Position at) {
       const auto beyond = std::ranges::find_if(
           captured, [&](const Passed& passed) { return !passed.empty && passed.truth.offset() > at; });
       if (beyond != captured.end()) capture_from = beyond->from;
@@ -80,7 +80,7 @@ class Machine {
     Truth truth;                       // without draft tokens
     std::optional<Speculation> draft;  // on `sequence`, so closed before it
     bool isolated = false;
-    bool draft_lost = false;  // a cancelled step took the draft's state
+    bool draft_lost = false;  // a canceled step took the draft's state
     TokenList drafted;
     std::vector<Position> scheduled;  // ascending
     std::vector<Passed> captured;     // since captures were last taken, ascending
@@ -114,7 +114,7 @@ class Machine {
   void Cancelled(Live& live);
   std::string Fork();
   std::string Truncate();
-  std::string Take();
+  std::string CaptureSnapshot();
   std::string RestoreSnapshot();
   std::string SplitSnapshot();
   std::string MergeSnapshots();

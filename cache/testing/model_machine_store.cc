@@ -8,12 +8,12 @@
 
 namespace quire::cache {
 
-std::string Machine::Take() {
-  operation_ = "take";
+std::string Machine::CaptureSnapshot() {
+  operation_ = "capture snapshot";
   Live* live = Pick(false);
   if (live == nullptr || kept_.size() >= kMaxKept) return {};
   const Position from = choices_.Between(0, live->truth.offset());
-  auto snapshot = cache_->Take(live->sequence, from);
+  auto snapshot = cache_->CaptureSnapshot(live->sequence, from);
   if (!snapshot) return "snapshot refused: " + snapshot.error().message;
   if (snapshot->empty() != (from == live->truth.offset())) return "empty exactly if it has no width";
   if (!snapshot->empty()) kept_.emplace_back(std::move(*snapshot), from, live->truth);
@@ -30,10 +30,10 @@ std::string Machine::RestoreSnapshot() {
   Live* live = Pick(true);
   if (live == nullptr || kept_.empty()) return {};
   const Kept& kept = kept_[choices_.Below(static_cast<uint32_t>(kept_.size()))];
-  const Position at_most = choices_.OneIn(2) ? INT64_MAX : choices_.Between(0, kept.truth.offset());
-  const Position want = kept.truth.DeepestReachable(at_most);
-  const auto restored = cache_->Restore(live->sequence, kept.snapshot, at_most);
-  if (restored.has_value() != (want > 0)) return fmt::format("restore up to {}: want {}", at_most, want);
+  const Position max_position = choices_.OneIn(2) ? INT64_MAX : choices_.Between(0, kept.truth.offset());
+  const Position want = kept.truth.DeepestReachable(max_position);
+  const auto restored = cache_->Restore(live->sequence, kept.snapshot, max_position);
+  if (restored.has_value() != (want > 0)) return fmt::format("restore up to {}: want {}", max_position, want);
   if (!restored) {
     ++coverage_.refusals;
     return restored.error().code == ErrorCode::kUnsupported ? "" : "wrong error";
@@ -41,7 +41,7 @@ std::string Machine::RestoreSnapshot() {
   ++coverage_.restores;
   live->truth = kept.truth;
   live->truth.CutTo(want);
-  live->ForgetCaptures(0);
+  live->DiscardCaptures(0);
   live->capture_from = want;
   std::erase_if(live->scheduled, [&](Position at) { return at < want; });
   PassCaptures(*live, [](Position) { return false; });
@@ -189,7 +189,7 @@ std::string Machine::Insert() {
     const Live* live = Pick(false);
     if (live == nullptr) return {};
     truth = live->truth;
-    snapshot = std::move(*cache_->Take(live->sequence));
+    snapshot = std::move(*cache_->CaptureSnapshot(live->sequence));
   }
   TokenList tokens = truth.tokens;
   if (lookahead_) tokens.push_back(Token());
@@ -246,7 +246,7 @@ std::string Machine::RestoreFromStore() {
   live->truth = Truth(&layout_);
   live->truth.tokens.assign(prompt.begin(), prompt.begin() + restored.restored);
   live->lease = std::move(restored.lease);
-  live->ForgetCaptures(0);
+  live->DiscardCaptures(0);
   live->capture_from = restored.restored;
   PassCaptures(*live, [](Position) { return false; });
   std::erase_if(live->scheduled, [&](Position at) { return at < restored.restored; });

@@ -38,8 +38,8 @@ struct Truth {
     }
     return !recurrent() || offset() == 0 || state;
   }
-  Position DeepestReachable(Position at_most) const {
-    for (Position at = std::min(at_most, offset()); at > 0; --at) {
+  Position DeepestReachable(Position max_position) const {
+    for (Position at = std::min(max_position, offset()); at > 0; --at) {
       if (Reaches(at)) return at;
     }
     return 0;

@@ -28,9 +28,9 @@ size_t Rig::Fork(size_t source, Position at) {
   return entries_.size() - 1;
 }
 
-size_t Rig::Restore(const Snapshot& snapshot, const TokenList& tokens, Position at_most) {
+size_t Rig::Restore(const Snapshot& snapshot, const TokenList& tokens, Position max_position) {
   const size_t i = New();
-  const auto at = cache_->Restore(entries_[i].sequence, snapshot, at_most);
+  const auto at = cache_->Restore(entries_[i].sequence, snapshot, max_position);
   EXPECT_TRUE(at.has_value()) << at.error().message;
   if (at) entries_[i].tokens.assign(tokens.begin(), tokens.begin() + *at);
   CheckAll();

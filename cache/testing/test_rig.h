@@ -30,14 +30,14 @@ class Rig {
   size_t Fork(size_t source, Position at);
   void Drop(size_t i) { entries_[i].sequence = Sequence(); }
   // A sequence restored from `snapshot`, taken of a sequence whose tokens began with `tokens`.
-  size_t Restore(const Snapshot& snapshot, const TokenList& tokens, Position at_most = INT64_MAX);
+  size_t Restore(const Snapshot& snapshot, const TokenList& tokens, Position max_position = INT64_MAX);
   void Commit(size_t i, Speculation& draft, int32_t keep);
   void RemoveRange(size_t i, Position begin, Position end);
   void Truncate(size_t i, Position at);
   // Appends fresh random tokens, runs the fake model and checks what it saw.
   void Append(const Batch& batch);
   // The tokens beyond `at` were a draft that is gone.
-  void ForgetDraft(size_t i, Position at) { entries_[i].tokens.resize(static_cast<size_t>(at)); }
+  void DiscardDraft(size_t i, Position at) { entries_[i].tokens.resize(static_cast<size_t>(at)); }
   void CancelledAppend(const Batch& batch);
   Error AppendFails(const Batch& batch);
   Demand Need(const Batch& batch);

@@ -25,17 +25,17 @@ class NfaBuilder {
   bool full() const { return nfa_.states.size() > kNfaStatesMax; }
   Nfa Take() { return std::move(nfa_); }
 
-  void Add(const Part& part, uint32_t from, uint32_t to) {
+  void Add(const Expr& expr, uint32_t from, uint32_t to) {
     if (full()) return;
-    std::visit([&](const auto& form) { AddForm(form, from, to); }, part.form);
+    std::visit([&](const auto& form) { AddForm(form, from, to); }, expr.form);
   }
 
  private:
-  void AddForm(const Part::Bytes& ranges, uint32_t from, uint32_t to) {
+  void AddForm(const Expr::Bytes& ranges, uint32_t from, uint32_t to) {
     for (const ByteRange& range : ranges) nfa_.states[from].edges.push_back({to, range});
   }
   void AddForm(const std::string& text, uint32_t from, uint32_t to) {
-    if (text.empty()) return nfa_.states[from].silent.push_back(to);
+    if (text.empty()) return nfa_.states[from].epsilon.push_back(to);
     for (size_t i = 0; i < text.size(); ++i) {
       const uint32_t next = i + 1 == text.size() ? to : NewState();
       const auto byte = static_cast<uint8_t>(text[i]);
@@ -43,23 +43,23 @@ class NfaBuilder {
       from = next;
     }
   }
-  void AddForm(const Part::Graph& graph, uint32_t from, uint32_t to) {
+  void AddForm(const Expr::Graph& graph, uint32_t from, uint32_t to) {
     std::vector<uint32_t> at(graph.nodes);
     for (uint32_t node = 0; node < graph.nodes; ++node) at[node] = NewState();
-    nfa_.states[from].silent.push_back(at[0]);
-    nfa_.states[at[1]].silent.push_back(to);
-    for (const Part::Edge& edge : graph.edges) {
+    nfa_.states[from].epsilon.push_back(at[0]);
+    nfa_.states[at[1]].epsilon.push_back(to);
+    for (const Expr::Edge& edge : graph.edges) {
       if (edge.label == nullptr) {
-        nfa_.states[at[edge.from]].silent.push_back(at[edge.to]);
+        nfa_.states[at[edge.from]].epsilon.push_back(at[edge.to]);
       } else {
         Add(*edge.label, at[edge.from], at[edge.to]);
       }
     }
   }
-  void AddForm(const Part::Call& call, uint32_t from, uint32_t to) {
+  void AddForm(const Expr::Call& call, uint32_t from, uint32_t to) {
     nfa_.states[from].calls.push_back({call.rule, to});
   }
-  void AddForm(const Part::Automaton& dfa, uint32_t from, uint32_t to) {
+  void AddForm(const Expr::Automaton& dfa, uint32_t from, uint32_t to) {
     std::vector<ByteRange> ranges;  // one per class
     for (int byte = 0; byte <= 0xFF; ++byte) {
       const auto at = static_cast<uint8_t>(byte);
@@ -68,10 +68,10 @@ class NfaBuilder {
     }
     const auto base = static_cast<uint32_t>(nfa_.states.size());
     for (size_t i = 0; i < dfa->states(); ++i) NewState();
-    nfa_.states[from].silent.push_back(base);
+    nfa_.states[from].epsilon.push_back(base);
     for (StateId state = 0; state < dfa->states(); ++state) {
       Nfa::State& out = nfa_.states[base + state];
-      if (dfa->accepting[state] != 0) out.silent.push_back(to);
+      if (dfa->accepting[state] != 0) out.epsilon.push_back(to);
       for (const ByteRange& bytes : ranges) {
         const StateId next = dfa->Next(state, bytes.first);
         if (next == kDead) continue;
@@ -119,17 +119,17 @@ class Determinizer {
   }
 
  private:
-  // The state for what `set` reaches silently.
+  // The state of the epsilon closure of `set`.
   StateId Find(std::vector<uint32_t> set) {
     ++mark_;
     std::erase_if(set, [this](uint32_t s) { return std::exchange(marked_[s], mark_) == mark_; });
     for (size_t i = 0; i < set.size(); ++i) {
-      for (const uint32_t s : nfa_.states[set[i]].silent) {
+      for (const uint32_t s : nfa_.states[set[i]].epsilon) {
         if (std::exchange(marked_[s], mark_) != mark_) set.push_back(s);
       }
     }
     work_ += set.size();
-    // States that only lead on silently tell nothing.
+    // States with epsilon transitions only are redundant.
     std::erase_if(set, [this](uint32_t s) {
       return s != 1 && nfa_.states[s].edges.empty() && nfa_.states[s].calls.empty();
     });
@@ -234,11 +234,11 @@ void ByteClasses::Finish() {
   count_ = current + 1;
 }
 
-api::Result<Nfa> BuildNfa(const Part& part) {
+api::Result<Nfa> BuildNfa(const Expr& expr) {
   NfaBuilder builder;
   const uint32_t from = builder.NewState();
   const uint32_t to = builder.NewState();
-  builder.Add(part, from, to);
+  builder.Add(expr, from, to);
   if (builder.full()) return TooLarge(fmt::format("{} places", kNfaStatesMax));
   return builder.Take();
 }
@@ -253,8 +253,8 @@ api::Result<Dfa> Determinize(const Nfa& nfa, const ByteClasses& classes) {
   return Determinizer(nfa, classes).Run();
 }
 
-api::Result<Dfa> BuildDfa(const Part& part) {
-  const auto nfa = BuildNfa(part);
+api::Result<Dfa> BuildDfa(const Expr& expr) {
+  const auto nfa = BuildNfa(expr);
   if (!nfa) return std::unexpected(nfa.error());
   ByteClasses classes;
   Separate(*nfa, classes);

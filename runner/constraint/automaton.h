@@ -1,6 +1,5 @@
-// Regular parts as automata over bytes.
-//
-// Sizes are bounded: what would need more states than allowed is an error, never a long wait.
+// Regular grammar expressions as automata over bytes.
+// Sizes are bounded: too many states are an error, never a long wait.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 
@@ -51,7 +50,7 @@ struct Nfa {
   };
   struct State {
     std::vector<Edge> edges;
-    std::vector<uint32_t> silent;  // reached without reading
+    std::vector<uint32_t> epsilon;  // epsilon transitions
     std::vector<RuleCall> calls;
   };
   std::vector<State> states;  // from state 0 to state 1
@@ -69,12 +68,12 @@ struct Dfa {
 };
 
 // kUnsupported when it is too large.
-api::Result<Nfa> BuildNfa(const Part& part);
+api::Result<Nfa> BuildNfa(const Expr& expr);
 void Separate(const Nfa& nfa, ByteClasses& classes);
 api::Result<Dfa> Determinize(const Nfa& nfa, const ByteClasses& classes);
 
-// Of parts without calls.
-api::Result<Dfa> BuildDfa(const Part& part);
+// Of expressions without calls.
+api::Result<Dfa> BuildDfa(const Expr& expr);
 // What both match; what `a` matches and `b` does not.
 api::Result<Dfa> Intersect(const Dfa& a, const Dfa& b);
 api::Result<Dfa> Subtract(const Dfa& a, const Dfa& b);

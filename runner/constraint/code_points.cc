@@ -13,8 +13,8 @@ constexpr uint32_t kLast = 0x10FFFF;
 constexpr uint32_t kSurrogateFirst = 0xD800;
 constexpr uint32_t kSurrogateLast = 0xDFFF;
 
-PartRef Digits(std::string_view ranges) {  // pairs of first and last
-  Part::Bytes bytes;
+ExprRef Digits(std::string_view ranges) {  // pairs of first and last
+  Expr::Bytes bytes;
   for (size_t i = 0; i + 1 < ranges.size(); i += 2) {
     bytes.push_back({static_cast<uint8_t>(ranges[i]), static_cast<uint8_t>(ranges[i + 1])});
   }
@@ -23,7 +23,7 @@ PartRef Digits(std::string_view ranges) {  // pairs of first and last
 
 // Sequences of byte ranges for a range of characters: it is halved until the characters of a part differ only
 // in whole last bytes.
-void AddUtf8(uint32_t first, uint32_t last, std::vector<PartRef>& out) {
+void AddUtf8(uint32_t first, uint32_t last, std::vector<ExprRef>& out) {
   for (const uint32_t length_max : {0x7FU, 0x7FFU, 0xFFFFU}) {
     if (first <= length_max && length_max < last) {
       AddUtf8(first, length_max, out);
@@ -46,7 +46,7 @@ void AddUtf8(uint32_t first, uint32_t last, std::vector<PartRef>& out) {
   }
   const std::string from = EncodeUtf8(first);
   const std::string to = EncodeUtf8(last);
-  std::vector<PartRef> sequence;
+  std::vector<ExprRef> sequence;
   for (size_t i = 0; i < from.size(); ++i) {
     sequence.push_back(Byte(static_cast<uint8_t>(from[i]), static_cast<uint8_t>(to[i])));
   }
@@ -54,12 +54,12 @@ void AddUtf8(uint32_t first, uint32_t last, std::vector<PartRef>& out) {
 }
 
 // \u escapes of one character: any unit but a surrogate, or a pair of them.
-PartRef HexEscape() {
-  const PartRef hex = Digits("09afAF");
-  const PartRef d = Digits("ddDD");
-  const PartRef unit =
+ExprRef HexEscape() {
+  const ExprRef hex = Digits("09afAF");
+  const ExprRef d = Digits("ddDD");
+  const ExprRef unit =
       Choice({Sequence({Digits("09acefACEF"), hex, hex, hex}), Sequence({d, Digits("07"), hex, hex})});
-  const PartRef pair = Sequence({d, Digits("89abAB"), hex, hex, Literal("\\u"), d, Digits("cfCF"), hex, hex});
+  const ExprRef pair = Sequence({d, Digits("89abAB"), hex, hex, Literal("\\u"), d, Digits("cfCF"), hex, hex});
   return Sequence({Literal("u"), Choice({unit, pair})});
 }
 
@@ -131,8 +131,8 @@ std::vector<uint32_t> DecodeUtf8(std::string_view text) {
   return decoded;
 }
 
-PartRef Utf8(const CodePoints& set) {
-  std::vector<PartRef> sequences;
+ExprRef Utf8(const CodePoints& set) {
+  std::vector<ExprRef> sequences;
   // Surrogates cannot be written.
   const CodePoints writable = set.Without({{kSurrogateFirst, kSurrogateLast}});
   for (const auto& range : writable.ranges()) {
@@ -141,7 +141,7 @@ PartRef Utf8(const CodePoints& set) {
   return Choice(std::move(sequences));
 }
 
-PartRef JsonCharacter(const CodePoints& set) {
+ExprRef JsonCharacter(const CodePoints& set) {
   constexpr std::array<std::pair<uint32_t, std::string_view>, 7> kShort = {{{'\b', "\\b"},
                                                                             {'\f', "\\f"},
                                                                             {'\n', "\\n"},
@@ -150,7 +150,7 @@ PartRef JsonCharacter(const CodePoints& set) {
                                                                             {'"', "\\\""},
                                                                             {'\\', "\\\\"}}};
   const CodePoints escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
-  std::vector<PartRef> ways = {Utf8(set.Without(escaped))};
+  std::vector<ExprRef> ways = {Utf8(set.Without(escaped))};
   for (const auto& range : set.ranges()) {
     for (uint32_t c = range.first; c <= std::min<uint32_t>(range.last, '\\'); ++c) {
       if (c > 0x1F && c != '"' && c != '\\') continue;
@@ -162,9 +162,9 @@ PartRef JsonCharacter(const CodePoints& set) {
   return Choice(std::move(ways));
 }
 
-PartRef AnyJsonCharacter() {
+ExprRef AnyJsonCharacter() {
   const CodePoints plain = CodePoints::All().Without({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
-  const PartRef simple = Digits("\"\"\\\\//bbffnnrrtt");
+  const ExprRef simple = Digits("\"\"\\\\//bbffnnrrtt");
   return Choice({Utf8(plain), Sequence({Literal("\\"), Choice({simple, HexEscape()})})});
 }
 

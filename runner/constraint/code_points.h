@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 
@@ -32,12 +32,12 @@ class CodePoints {
 };
 
 // One character of the set as UTF-8.
-PartRef Utf8(const CodePoints& set);
+ExprRef Utf8(const CodePoints& set);
 // One character of the set inside a JSON string, written the one way that a printer would choose: itself, or
 // the short escape where it must be escaped.
-PartRef JsonCharacter(const CodePoints& set);
+ExprRef JsonCharacter(const CodePoints& set);
 // One character inside a JSON string, in any way that JSON has: surrogate escapes come as pairs.
-PartRef AnyJsonCharacter();
+ExprRef AnyJsonCharacter();
 
 // Bytes of one character. REQUIRES: <= 0x10FFFF.
 std::string EncodeUtf8(uint32_t code_point);

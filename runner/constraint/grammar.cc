@@ -7,32 +7,31 @@
 
 namespace quire::runner::constraint {
 
-// Rules are numbered as in the book; the whole is one more.
+// Rules are numbered as in the builder; the whole is one more.
 class GrammarCompiler {
  public:
-  GrammarCompiler(const PartRef& whole, const RuleBook& book) : whole_(whole), book_(book) {}
+  GrammarCompiler(const ExprRef& whole, const GrammarBuilder& builder) : whole_(whole), builder_(builder) {}
 
   api::Result<std::shared_ptr<const Grammar>> Run() {
     if (auto built = BuildAutomata(); !built) return std::unexpected(built.error());
-    FindLiving();
-    if (!alive_[start_[book_.size()]]) {
-      return api::Fail(api::ErrorCode::kUnsupported, "the format allows no answer at all");
+    FindCoReachable();
+    if (!co_reachable_[start_[builder_.size()]]) {
+      return api::Fail(api::ErrorCode::kUnsupported, "the format matches no text");
     }
     if (CallsItselfFirst()) {
-      return api::Fail(api::ErrorCode::kUnsupported,
-                       "the format refers to itself without anything in between");
+      return api::Fail(api::ErrorCode::kUnsupported, "the format is left-recursive");
     }
     Assemble();
     FindFollow();
-    FindRoom();
+    CountRemainingTexts();
     return std::make_shared<const Grammar>(std::move(grammar_));
   }
 
  private:
   api::Result<void> BuildAutomata() {
     std::vector<Nfa> nfas;
-    for (uint32_t rule = 0; rule <= book_.size(); ++rule) {
-      const PartRef& body = rule == book_.size() ? whole_ : book_.body(rule);
+    for (uint32_t rule = 0; rule <= builder_.size(); ++rule) {
+      const ExprRef& body = rule == builder_.size() ? whole_ : builder_.body(rule);
       auto nfa = BuildNfa(body == nullptr ? *Never() : *body);
       if (!nfa) return std::unexpected(nfa.error());
       Separate(*nfa, classes_);
@@ -53,44 +52,45 @@ class GrammarCompiler {
     return {};
   }
 
-  bool Lives(const Dfa& dfa, StateId base, StateId state) const {
+  bool IsCoReachable(const Dfa& dfa, StateId base, StateId state) const {
     if (dfa.accepting[state] != 0) return true;
     for (size_t c = 0; c < classes_.count(); ++c) {
       const StateId next = dfa.next[state * classes_.count() + c];
-      if (next != kDead && alive_[base + next]) return true;
+      if (next != kDead && co_reachable_[base + next]) return true;
     }
     for (const RuleCall& call : dfa.calls[state]) {
-      if (alive_[start_[call.rule]] && alive_[base + call.then]) return true;
+      if (co_reachable_[start_[call.rule]] && co_reachable_[base + call.then]) return true;
     }
     return false;
   }
 
-  // A state lives when the end of its rule can be reached from it. Backwards, until nothing changes.
-  void FindLiving() {
-    alive_.assign(total_, false);
+  // A state is co-reachable when the end of its rule can be reached from it. Backwards, until nothing changes.
+  void FindCoReachable() {
+    co_reachable_.assign(total_, false);
     for (bool changed = true; changed;) {
       changed = false;
       for (size_t rule = dfas_.size(); rule-- > 0;) {
         for (size_t state = dfas_[rule].states(); state-- > 0;) {
           const StateId at = start_[rule] + static_cast<StateId>(state);
-          if (alive_[at] || !Lives(dfas_[rule], start_[rule], static_cast<StateId>(state))) continue;
-          alive_[at] = true;
+          if (co_reachable_[at] || !IsCoReachable(dfas_[rule], start_[rule], static_cast<StateId>(state)))
+            continue;
+          co_reachable_[at] = true;
           changed = true;
         }
       }
     }
   }
 
-  // Calls at the start of a rule whose rules and continuations live.
+  // Calls at the start of a rule whose rules and continuations are co-reachable.
   template <class Visit>
   void ForEachFirstCall(uint32_t rule, Visit visit) const {
     for (const RuleCall& call : dfas_[rule].calls[0]) {
-      if (alive_[start_[call.rule]] && alive_[start_[rule] + call.then]) visit(call.rule);
+      if (co_reachable_[start_[call.rule]] && co_reachable_[start_[rule] + call.then]) visit(call.rule);
     }
   }
 
   bool CallsItselfFirst() const {
-    // Take away rules that begin with no call of one that is left, until nothing changes.
+    // Remove rules that begin with no call of a remaining one, until nothing changes.
     std::vector<bool> left(dfas_.size(), true);
     size_t count = left.size();
     for (bool changed = true; changed;) {
@@ -110,7 +110,7 @@ class GrammarCompiler {
 
   void Assemble() {
     grammar_.classes_ = classes_;
-    grammar_.start_ = start_[book_.size()];
+    grammar_.start_ = start_[builder_.size()];
     grammar_.next_.reserve(total_ * classes_.count());
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
       const Dfa& dfa = dfas_[rule];
@@ -118,11 +118,11 @@ class GrammarCompiler {
       for (StateId state = 0; state < dfa.states(); ++state) {
         for (size_t c = 0; c < classes_.count(); ++c) {
           const StateId next = dfa.next[state * classes_.count() + c];
-          grammar_.next_.push_back(next == kDead || !alive_[base + next] ? kDead : base + next);
+          grammar_.next_.push_back(next == kDead || !co_reachable_[base + next] ? kDead : base + next);
         }
         grammar_.call_begin_.push_back(static_cast<uint32_t>(grammar_.calls_.size()));
         for (const RuleCall& call : dfa.calls[state]) {
-          if (!alive_[start_[call.rule]] || !alive_[base + call.then]) continue;
+          if (!co_reachable_[start_[call.rule]] || !co_reachable_[base + call.then]) continue;
           grammar_.calls_.push_back({start_[call.rule], base + call.then});
         }
         const bool calls = grammar_.calls_.size() > grammar_.call_begin_.back();
@@ -171,53 +171,54 @@ class GrammarCompiler {
     }
   }
 
-  void FindRoom() {
+  void CountRemainingTexts() {
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
-      const RuleKind kind = rule == book_.size() ? RuleKind::kText : book_.kind(rule);
+      const RuleKind kind = rule == builder_.size() ? RuleKind::kText : builder_.kind(rule);
       grammar_.kinds_.push_back(kind);
       grammar_.lists_ |= kind != RuleKind::kText;
     }
     if (!grammar_.lists_) return;
-    grammar_.room_.assign(total_, kManyTexts);
+    grammar_.remaining_texts_.assign(total_, kManyTexts);
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
       if (grammar_.kinds_[rule] != RuleKind::kDistinctItem) continue;
-      std::ranges::copy(CountTexts(dfas_[rule]), grammar_.room_.begin() + start_[rule]);
+      std::ranges::copy(CountTexts(dfas_[rule]), grammar_.remaining_texts_.begin() + start_[rule]);
     }
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
-      if (grammar_.kinds_[rule] == RuleKind::kDistinctList) FindRoomOfList(rule);
+      if (grammar_.kinds_[rule] == RuleKind::kDistinctList) CountRemainingItems(rule);
     }
   }
 
   // Where the end is not reached by bytes alone, an item must come.
-  void FindRoomOfList(uint32_t rule) {
+  void CountRemainingItems(uint32_t rule) {
     Dfa bytes = dfas_[rule];
     uint32_t items = kManyTexts;
     for (auto& calls : bytes.calls) {
-      for (const RuleCall& call : calls) items = grammar_.room_[start_[call.rule]];
+      for (const RuleCall& call : calls) items = grammar_.remaining_texts_[start_[call.rule]];
     }
     const auto counts = CountTexts(bytes);
     for (StateId state = 0; state < counts.size(); ++state) {
-      if (counts[state] == 0) grammar_.room_[start_[rule] + state] = items;
+      if (counts[state] == 0) grammar_.remaining_texts_[start_[rule] + state] = items;
     }
   }
 
-  const PartRef& whole_;
-  const RuleBook& book_;
+  const ExprRef& whole_;
+  const GrammarBuilder& builder_;
   ByteClasses classes_;
-  std::vector<Dfa> dfas_;       // [rules]
-  std::vector<StateId> start_;  // [rules] first state of each
-  size_t total_ = 0;            // states
-  std::vector<bool> alive_;     // [states]
+  std::vector<Dfa> dfas_;           // [rules]
+  std::vector<StateId> start_;      // [rules] first state of each
+  size_t total_ = 0;                // states
+  std::vector<bool> co_reachable_;  // [states]
   Grammar grammar_;
 };
 
 size_t Grammar::bytes() const {
   return next_.size() * sizeof(StateId) + accepting_.size() * 10 + calls_.size() * sizeof(Call) +
-         follow_.size() * sizeof(ByteSet) + room_.size() * sizeof(uint32_t);
+         follow_.size() * sizeof(ByteSet) + remaining_texts_.size() * sizeof(uint32_t);
 }
 
-api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const PartRef& whole, const RuleBook& rules) {
-  return GrammarCompiler(whole, rules).Run();
+api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const ExprRef& whole,
+                                                           const GrammarBuilder& builder) {
+  return GrammarCompiler(whole, builder).Run();
 }
 
 }  // namespace quire::runner::constraint

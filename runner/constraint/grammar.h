@@ -10,14 +10,13 @@
 
 #include "api/base/error.h"
 #include "runner/constraint/automaton.h"
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 
 using ByteSet = std::bitset<256>;
 
-// Immutable, any thread. From every state the end can be reached, so that a text which went through is the
-// beginning of one that matches.
+// Immutable, any thread. Every state is co-reachable: a text that was read is a prefix of one that matches.
 class Grammar {
  public:
   struct Call {
@@ -40,10 +39,10 @@ class Grammar {
   // Whether the state is inside a list of distinct items, between them, or inside one of them.
   RuleKind KindOf(StateId state) const { return lists_ ? kinds_[rule_of_[state]] : RuleKind::kText; }
   bool has_lists() const { return lists_; }
-  // Inside an item: how many texts it may have that begin with what led to the state; the list must have
-  // fewer of them, so that another can be written. Between items: how many the list may have at most, plus
+  // Inside an item: how many texts the item can still become; the list must have fewer items with this prefix, so
+  // that another can be written. Between items: how many the list may have at most, plus
   // one, as another must come; kManyTexts where none must.
-  uint32_t Room(StateId state) const { return room_[state]; }
+  uint32_t RemainingTexts(StateId state) const { return remaining_texts_[state]; }
   // Bytes that may come after the end of the rule that the state is in.
   const ByteSet& FollowOf(StateId state) const { return follow_[rule_of_[state]]; }
 
@@ -62,10 +61,11 @@ class Grammar {
   std::vector<ByteSet> follow_;  // [rules]
   std::vector<RuleKind> kinds_;  // [rules]
   bool lists_ = false;
-  std::vector<uint32_t> room_;  // [states]; empty without lists
+  std::vector<uint32_t> remaining_texts_;  // [states]; empty without lists
 };
 
 // kUnsupported when it is too large, when a rule begins with a call of itself, or when nothing matches.
-api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const PartRef& whole, const RuleBook& rules);
+api::Result<std::shared_ptr<const Grammar>> CompileGrammar(const ExprRef& whole,
+                                                           const GrammarBuilder& builder);
 
 }  // namespace quire::runner::constraint

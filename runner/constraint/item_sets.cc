@@ -10,7 +10,7 @@ uint32_t ItemSets::Child(uint32_t node, uint8_t byte) const {
   return found == edges.end() ? 0 : found->to;
 }
 
-ListItems ItemSets::Settle(ListItems items) {
+ListItems ItemSets::InsertLast(ListItems items) {
   if (items.last == 0) return items;
   items.set = Insert(items.set, items.last);
   items.last = 0;
@@ -19,7 +19,7 @@ ListItems ItemSets::Settle(ListItems items) {
 
 ListItems ItemSets::Write(ListItems items, uint8_t byte) {
   if (items.written == 0) {
-    items = Settle(items);
+    items = InsertLast(items);
     items.node = items.set;
   }
   items.node = Child(items.node, byte);

@@ -9,8 +9,8 @@
 
 namespace quire::runner::constraint {
 
-// What one position of an answer remembers of the list that it is inside of. The default is an empty list,
-// and what positions outside of such lists have.
+// The items of the list that a parse state is in. The default is an empty list, also for parse states outside of
+// such lists.
 struct ListItems {
   uint32_t set = 0;      // of the items before
   uint32_t last = 0;     // the item before, when the set does not have it yet
@@ -19,26 +19,26 @@ struct ListItems {
 };
 
 // Sets are trees of bytes that share what they have in common; none ever changes, so that ListItems are
-// values. All of them live until Rewind() or the pool's end.
+// values. All of them live until Rewind() or the end of this object.
 class ItemSets {
  public:
   struct Mark {
     size_t nodes = 0, edges = 0, texts = 0;
   };
 
-  // The items of the list behind one that is over.
+  // The items of the list after the end of an item.
   static ListItems End(const ListItems& items) {
     return {.set = items.set, .last = items.written, .written = 0, .node = 0};
   }
-  // The same, ready for the next item: the set has all of them.
-  ListItems Settle(ListItems items);
+  // Inserts the last item into the set, ready for the next item.
+  ListItems InsertLast(ListItems items);
   // The item goes on, or begins, by a byte.
   ListItems Write(ListItems items, uint8_t byte);
 
   // Items that the list has; REQUIRES: none is at hand.
   uint32_t Count(const ListItems& items) const { return CountOf(items.set) + (items.last != 0 ? 1U : 0U); }
-  // Items that begin with what is written of the one at hand.
-  uint32_t CountAlike(const ListItems& items) const { return CountOf(items.node); }
+  // Items with the prefix that is written of the current one.
+  uint32_t CountWithPrefix(const ListItems& items) const { return CountOf(items.node); }
   // The list has what is written as an item.
   bool Has(const ListItems& items) const { return nodes_[items.node].item; }
 

@@ -103,7 +103,7 @@ size_t MaskTable::PlainRun(StateId state) {
 bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
   ends = false;
   to.state = kDead;
-  to.positions.clear();
+  to.parse_states.clear();
   if (from.state != kDead) {
     const StateId next = grammar_.Next(from.state, byte);
     if (next == kDead) return false;
@@ -111,20 +111,20 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
       to.state = next;
       return true;
     }
-    to.positions.push_back({next, kEmptyStack});
-    ends = Close(grammar_, memory_, to.positions);
+    to.parse_states.push_back({next, kEmptyStack});
+    ends = Close(grammar_, arena_, to.parse_states);
     return true;
   }
-  ends = Read(grammar_, memory_, from.positions, byte, to.positions);
-  return !to.positions.empty();
+  ends = Read(grammar_, arena_, from.parse_states, byte, to.parse_states);
+  return !to.parse_states.empty();
 }
 
 // Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
 // that can follow the rule comes behind.
 void MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted,
                          std::vector<uint32_t>& open) {
-  memory_.stacks.Clear();
-  memory_.sets.Rewind(ItemSets().mark());
+  arena_.stacks.Clear();
+  arena_.sets.Rewind(ItemSets().mark());
   within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
   levels_[0].state = state;
   const ByteSet& follow = grammar_.FollowOf(state);
@@ -162,23 +162,23 @@ StateMask MaskTable::Build(StateId state) {
   return mask;
 }
 
-void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, Memory& memory,
+void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
                          TokenMask& out) {
-  AddNodes(trie, node + 1, trie.skip(node), trie.depth(node), from, memory, out);
+  AddNodes(trie, node + 1, trie.skip(node), trie.depth(node), from, arena, out);
 }
 
-void MaskTable::AddAll(const TokenTrie& trie, const Positions& from, Memory& memory, TokenMask& out) {
-  AddNodes(trie, 0, trie.size(), 0, from, memory, out);
+void MaskTable::AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, TokenMask& out) {
+  AddNodes(trie, 0, trie.size(), 0, from, arena, out);
 }
 
 void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top,
-                         const Positions& from, Memory& memory, TokenMask& out) {
+                         const ParseStates& from, ParseArena& arena, TokenMask& out) {
   std::vector<Level>& levels = levels_;
   for (uint32_t at = begin; at < end;) {
     const uint32_t depth = trie.depth(at);
-    const Positions& before = depth == top + 1 ? from : levels[depth - 1].positions;
-    Read(grammar_, memory, before, trie.byte(at), levels[depth].positions);
-    if (levels[depth].positions.empty()) {
+    const ParseStates& before = depth == top + 1 ? from : levels[depth - 1].parse_states;
+    Read(grammar_, arena, before, trie.byte(at), levels[depth].parse_states);
+    if (levels[depth].parse_states.empty()) {
       at = trie.skip(at);
       continue;
     }
@@ -187,8 +187,8 @@ void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, ui
   }
 }
 
-void MaskTable::RemoveTaken(const TokenTrie& trie, StateId state, const ListItems& items,
-                            const ItemSets& sets, TokenMask& out) {
+void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,
+                              const ItemSets& sets, TokenMask& out) {
   set_nodes_[0] = items.written == 0 ? items.set : items.node;
   if (set_nodes_[0] == 0) return;
   levels_[0].state = state;
@@ -196,7 +196,7 @@ void MaskTable::RemoveTaken(const TokenTrie& trie, StateId state, const ListItem
     const uint32_t depth = trie.depth(at);
     const StateId next = grammar_.Next(levels_[depth - 1].state, trie.byte(at));
     const uint32_t node = next == kDead ? 0 : sets.Child(set_nodes_[depth - 1], trie.byte(at));
-    if (node != 0 && sets.CountOf(node) < grammar_.Room(next)) {
+    if (node != 0 && sets.CountOf(node) < grammar_.RemainingTexts(next)) {
       levels_[depth].state = next;
       set_nodes_[depth] = node;
       ++at;

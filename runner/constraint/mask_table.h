@@ -1,4 +1,4 @@
-// For each state of a grammar, the tokens that may come next, as far as the state alone decides.
+// For each state of a grammar, the allowed next tokens, as far as the state alone decides.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runner/constraint/grammar.h"
-#include "runner/constraint/positions.h"
+#include "runner/constraint/parse_states.h"
 #include "runner/constraint/token_trie.h"
 
 namespace quire::runner::constraint {
@@ -18,7 +18,7 @@ namespace quire::runner::constraint {
 // Tokens that begin with a byte that the state itself reads. Those that go on after the end of the state's
 // rule are left open: they depend on who called.
 struct StateMask {
-  size_t plain = 0;                  // plain tokens of up to so many characters
+  size_t plain = 0;                  // plain tokens of up to this many characters
   std::vector<api::TokenId> tokens;  // where they are few
   std::unique_ptr<TokenMask> dense;  // where they are many
   bool of_other = false;             // `open` are nodes of the trie of tokens that are not plain
@@ -35,21 +35,22 @@ class MaskTable {
   const StateMask& Of(StateId state);
 
   // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
-  void AddBelow(const TokenTrie& trie, uint32_t node, const Positions& from, Memory& memory, TokenMask& out);
+  void AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
+                TokenMask& out);
   // Adds the tokens that `from` can read.
-  void AddAll(const TokenTrie& trie, const Positions& from, Memory& memory, TokenMask& out);
-  // Takes away the tokens behind which every text of the item is one that the list has already.
-  void RemoveTaken(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
-                   TokenMask& out);
+  void AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, TokenMask& out);
+  // Masks the tokens after which the item can only become one that the list already has.
+  void MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
+                     TokenMask& out);
 
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kEndless = std::numeric_limits<size_t>::max();
-  // A state of a walk: one position without calls or end where `state` is not dead, else `positions`.
+  // A state of a walk: one grammar state without calls or end where `state` is not dead, else `parse_states`.
   struct Level {
     StateId state = kDead;
-    Positions positions;
+    ParseStates parse_states;
   };
 
   StateMask Build(StateId state);
@@ -62,15 +63,15 @@ class MaskTable {
   void WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, std::vector<uint32_t>& open);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
   // Nodes [begin, end), at the depths behind `top`.
-  void AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top, const Positions& from,
-                Memory& memory, TokenMask& out);
+  void AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top, const ParseStates& from,
+                ParseArena& arena, TokenMask& out);
 
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
   std::unordered_map<StateId, StateMask> masks_;
   std::unordered_map<StateId, std::optional<StateId>> after_plain_;
-  Memory memory_;                    // of the walk in hand: relative to the rule's caller
-  bool within_item_ = false;         // so is what it remembers: nothing
+  ParseArena arena_;                 // of the walk in hand: relative to the rule's caller
+  bool within_item_ = false;         // no items are tracked
   std::vector<Level> levels_;        // [depth]
   std::vector<uint32_t> set_nodes_;  // [depth]
   std::atomic<size_t> bytes_ = 0;

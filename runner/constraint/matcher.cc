@@ -8,9 +8,9 @@ namespace quire::runner::constraint {
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint)
     : constraint_(std::move(constraint)),
-      positions_{{constraint_->grammar().start(), kEmptyStack}},
+      parse_states_{{constraint_->grammar().start(), kEmptyStack}},
       mask_(constraint_->vocabulary().size()) {
-  may_end_ = Close(constraint_->grammar(), *memory_, positions_);
+  may_end_ = Close(constraint_->grammar(), *arena_, parse_states_);
   if (constraint_->grammar().has_lists()) item_mask_ = mask_;
 }
 
@@ -25,64 +25,64 @@ void Matcher::FillMask() {
   mask_.Clear();
   if (ended_) return;
   if (may_end_) {
-    for (const api::TokenId id : vocabulary.end_tokens()) mask_.Set(id);
+    for (const api::TokenId id : vocabulary.eos_tokens()) mask_.Set(id);
   }
-  const ItemSets::Mark mark = memory_->sets.mark();
-  for (const Position& at : positions_) {
+  const ItemSets::Mark mark = arena_->sets.mark();
+  for (const ParseState& at : parse_states_) {
     switch (constraint_->grammar().KindOf(at.state)) {
       case RuleKind::kText:
         AddTokensOf(at);
         break;
       case RuleKind::kDistinctList:
-        scratch_[0].assign(1, {at.state, at.stack, memory_->sets.Settle(at.items)});
-        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], *memory_, mask_);
+        scratch_[0].assign(1, {at.state, at.stack, arena_->sets.InsertLast(at.items)});
+        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], *arena_, mask_);
         break;
       case RuleKind::kDistinctItem:
-        AddTokensInItem({at.state, at.stack, memory_->sets.Settle(at.items)});
+        AddTokensInItem({at.state, at.stack, arena_->sets.InsertLast(at.items)});
         break;
     }
   }
-  memory_->sets.Rewind(mark);
+  arena_->sets.Rewind(mark);
 }
 
-void Matcher::AddTokensOf(const Position& at) {
+void Matcher::AddTokensOf(const ParseState& at) {
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
   const StateMask& own = constraint_->masks_.Of(at.state);
   if (own.plain > 0) mask_.Add(vocabulary.PlainUpTo(own.plain));
   if (own.dense) mask_.Add(*own.dense);
   for (const api::TokenId id : own.tokens) mask_.Set(id);
   if (own.open.empty() || at.stack == kEmptyStack) return;
-  Positions& after = scratch_[0];
-  after.assign(1, Return(constraint_->grammar(), *memory_, at));
-  Close(constraint_->grammar(), *memory_, after);
+  ParseStates& after = scratch_[0];
+  after.assign(1, Return(constraint_->grammar(), *arena_, at));
+  Close(constraint_->grammar(), *arena_, after);
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (const uint32_t node : own.open) constraint_->masks_.AddBelow(trie, node, after, *memory_, mask_);
+  for (const uint32_t node : own.open) constraint_->masks_.AddBelow(trie, node, after, *arena_, mask_);
 }
 
-// As above, but what the list has already cannot be written again.
-void Matcher::AddTokensInItem(const Position& at) {
+// As above, but without items that the list already has.
+void Matcher::AddTokensInItem(const ParseState& at) {
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
   const StateMask& own = constraint_->masks_.Of(at.state);
   item_mask_.Clear();
   if (own.plain > 0) item_mask_.Add(vocabulary.PlainUpTo(own.plain));
   if (own.dense) item_mask_.Add(*own.dense);
   for (const api::TokenId id : own.tokens) item_mask_.Set(id);
-  constraint_->masks_.RemoveTaken(vocabulary.all(), at.state, at.items, memory_->sets, item_mask_);
+  constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_->sets, item_mask_);
   mask_.Add(item_mask_);
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
   for (const uint32_t node : own.open) {
-    const ItemSets::Mark mark = memory_->sets.mark();
-    Position over = at;
+    const ItemSets::Mark mark = arena_->sets.mark();
+    ParseState over = at;
     for (const char c : vocabulary.PathTo(trie, node)) {
-      over.items = memory_->sets.Write(over.items, static_cast<uint8_t>(c));
+      over.items = arena_->sets.Write(over.items, static_cast<uint8_t>(c));
     }
-    if (!memory_->sets.Has(over.items)) {
-      Positions& after = scratch_[0];
-      after.assign(1, Return(constraint_->grammar(), *memory_, over));
-      Close(constraint_->grammar(), *memory_, after);
-      constraint_->masks_.AddBelow(trie, node, after, *memory_, mask_);
+    if (!arena_->sets.Has(over.items)) {
+      ParseStates& after = scratch_[0];
+      after.assign(1, Return(constraint_->grammar(), *arena_, over));
+      Close(constraint_->grammar(), *arena_, after);
+      constraint_->masks_.AddBelow(trie, node, after, *arena_, mask_);
     }
-    memory_->sets.Rewind(mark);
+    arena_->sets.Rewind(mark);
   }
 }
 
@@ -90,7 +90,7 @@ bool Matcher::Empty() {
   return std::ranges::all_of(Mask().words(), [](uint64_t word) { return word == 0; });
 }
 
-std::optional<api::TokenId> Matcher::OnlyToken() {
+std::optional<api::TokenId> Matcher::SingleAllowedToken() {
   const TokenMask& mask = Mask();
   std::optional<api::TokenId> only;
   for (size_t w = 0; w < mask.words().size(); ++w) {
@@ -112,21 +112,21 @@ bool Matcher::Accept(api::TokenId token) {
   }
   const std::string_view bytes = constraint_->vocabulary().Bytes(token);
   if (bytes.empty()) return false;
-  const ItemSets::Mark mark = memory_->sets.mark();
-  const Positions* from = &positions_;
+  const ItemSets::Mark mark = arena_->sets.mark();
+  const ParseStates* from = &parse_states_;
   bool ends = false;
   size_t turn = 0;
   for (const char c : bytes) {
-    Positions& to = scratch_[turn];
-    ends = Read(constraint_->grammar(), *memory_, *from, static_cast<uint8_t>(c), to);
+    ParseStates& to = scratch_[turn];
+    ends = Read(constraint_->grammar(), *arena_, *from, static_cast<uint8_t>(c), to);
     if (to.empty()) {
-      memory_->sets.Rewind(mark);
+      arena_->sets.Rewind(mark);
       return false;
     }
     from = &to;
     turn ^= 1U;
   }
-  positions_ = *from;
+  parse_states_ = *from;
   may_end_ = ends;
   mask_valid_ = false;
   return true;

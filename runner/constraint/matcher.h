@@ -1,4 +1,4 @@
-// One answer's way through a grammar.
+// Matches one answer against a grammar.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class Constraint {
   MaskTable masks_;
 };
 
-// One thread for all matchers of a constraint. Copies are cheap: they share what they remember.
+// One thread for all matchers of a constraint. Copies are cheap: they share an arena.
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Constraint> constraint);
@@ -36,33 +36,31 @@ class Matcher {
   // The tokens that may come next: exactly those whose bytes keep the text the beginning of one that matches,
   // and the end-of-generation tokens when it matches as it is. Valid until the next call of anything.
   const TokenMask& Mask();
-  // The only token of Mask(), where it has one.
-  std::optional<api::TokenId> OnlyToken();
+  // The forced token: the only one of Mask().
+  std::optional<api::TokenId> SingleAllowedToken();
 
   // Goes on by a token; false, and nothing changes, when Mask() does not have it.
   bool Accept(api::TokenId token);
 
-  // The text matches as it is.
-  bool MayEnd() const { return may_end_; }
-  // It matches, and no token can come: the model has none that ends a generation.
-  bool Complete() { return may_end_ && Empty(); }
-  // No token can come, though it does not match: the vocabulary cannot spell what must come.
-  bool Stuck() { return !may_end_ && Empty(); }
+  // The text matches, and no token is allowed: the vocabulary has no end-of-generation token.
+  bool IsComplete() { return may_end_ && Empty(); }
+  // No token is allowed, though the text does not match: the vocabulary cannot produce the required text.
+  bool IsDeadEnd() { return !may_end_ && Empty(); }
 
  private:
   void FillMask();
-  void AddTokensOf(const Position& at);
-  void AddTokensInItem(const Position& at);
+  void AddTokensOf(const ParseState& at);
+  void AddTokensInItem(const ParseState& at);
   bool Empty();
 
   const std::shared_ptr<Constraint> constraint_;
-  const std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
-  Positions positions_;
-  std::array<Positions, 2> scratch_;
+  const std::shared_ptr<ParseArena> arena_ = std::make_shared<ParseArena>();
+  ParseStates parse_states_;
+  std::array<ParseStates, 2> scratch_;
   bool may_end_ = false;
   bool ended_ = false;  // by an end-of-generation token
   TokenMask mask_;
-  TokenMask item_mask_;  // of one position inside an item; only where there are lists
+  TokenMask item_mask_;  // of one parse state inside an item; only where there are lists
   bool mask_valid_ = false;
 };
 

@@ -178,9 +178,9 @@ TEST(Matcher, EndsExactlyWhereTheGrammarMay) {
   EXPECT_FALSE(matcher.Accept(TestVocabulary::kEnd));
   EXPECT_TRUE(matcher.Accept('a' + 2));
   EXPECT_TRUE(matcher.Mask().Has(TestVocabulary::kEnd));
-  EXPECT_EQ(matcher.OnlyToken(), std::nullopt);
+  EXPECT_EQ(matcher.SingleAllowedToken(), std::nullopt);
   EXPECT_TRUE(matcher.Accept('b' + 2));
-  EXPECT_EQ(matcher.OnlyToken(), TestVocabulary::kEnd);
+  EXPECT_EQ(matcher.SingleAllowedToken(), TestVocabulary::kEnd);
   EXPECT_TRUE(matcher.Accept(TestVocabulary::kEnd));
   EXPECT_TRUE(matcher.Mask().Ids().empty());
 }
@@ -200,21 +200,21 @@ TEST(Matcher, AVocabularyThatCannotSpellIsStuck) {
   const auto index = std::make_shared<const VocabularyIndex>(
       2, bytes, [](api::TokenId id) { return id == 0; }, std::unordered_set<api::TokenId>{0});
   Matcher matcher(std::make_shared<Constraint>(*CompileRegex("xy"), index));
-  EXPECT_FALSE(matcher.Stuck());
+  EXPECT_FALSE(matcher.IsDeadEnd());
   EXPECT_TRUE(matcher.Accept(1));
-  EXPECT_TRUE(matcher.Stuck());
+  EXPECT_TRUE(matcher.IsDeadEnd());
 }
 
 TEST(Parts, AMarkerBeginsTheConstraint) {
   const TestVocabulary vocabulary;
   for (const std::string& marker : {std::string("<call>"), SpecialTokenBytes(TestVocabulary::kSpecial)}) {
-    RuleBook rules;
+    GrammarBuilder builder;
     const auto arguments =
-        JsonSchema(*api::ReadJson(R"({"type":"object","properties":{"a":{"type":"null"}}})"), rules);
+        JsonSchema(*api::ReadJson(R"({"type":"object","properties":{"a":{"type":"null"}}})"), builder);
     ASSERT_TRUE(arguments.has_value());
-    const PartRef answer =
+    const ExprRef answer =
         Choice({TextWithout(marker), Sequence({TextUntil(marker), *arguments, Literal("</call>")})});
-    const auto grammar = CompileGrammar(answer, rules);
+    const auto grammar = CompileGrammar(answer, builder);
     ASSERT_TRUE(grammar.has_value());
     EXPECT_EQ(Judge(**grammar, "any { text <c"), Verdict::kMatches);
     EXPECT_EQ(Judge(**grammar, "text <<ca" + marker + R"({"a":null})"), Verdict::kBeginning);

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "runner/constraint/json_parts.h"
+#include "runner/constraint/json_grammar.h"
 
 namespace quire::runner::constraint {
 namespace {
 
 constexpr int kIntegerDigits = 18;
-constexpr int kExactDigits = 15;     // decimals of so many digits differ as float64
+constexpr int kExactDigits = 15;     // decimals of this many digits differ as float64
 constexpr int kFractionDigits = 6;   // as far as bounds do not ask for more
 constexpr int kUnboundedDigits = 9;  // before the point, where no bound says
 
@@ -27,7 +27,7 @@ int64_t PowerOfTen(int exponent) {
   return power;
 }
 
-PartRef Digits(char first, char last) {
+ExprRef Digits(char first, char last) {
   return first > last ? Never() : Byte(static_cast<uint8_t>(first), static_cast<uint8_t>(last));
 }
 
@@ -38,15 +38,15 @@ class Between {
   Between(std::string low, std::string high, size_t fraction)
       : low_(std::move(low)), high_(std::move(high)), whole_(low_.size() - fraction) {}
 
-  PartRef All() const { return From(0, true, true); }
+  ExprRef All() const { return From(0, true, true); }
 
  private:
   // What may follow the first `at` digits, while they equal those of the lower (upper) bound or not.
-  PartRef From(size_t at, bool at_low, bool at_high) const {
+  ExprRef From(size_t at, bool at_low, bool at_high) const {
     if (at == low_.size()) return Nothing();
     const char low = at_low ? low_[at] : '0';
     const char high = at_high ? high_[at] : '9';
-    std::vector<PartRef> next;
+    std::vector<ExprRef> next;
     if (low == high) {
       next.push_back(Sequence({Digits(low, low), From(at + 1, at_low, at_high)}));
     } else {
@@ -62,7 +62,7 @@ class Between {
       }
       if (first <= last) next.push_back(Sequence({Digits(first, last), From(at + 1, false, false)}));
     }
-    PartRef on = Choice(std::move(next));
+    ExprRef on = Choice(std::move(next));
     if (at == whole_) on = Sequence({Literal("."), on});
     const bool may_end = at >= whole_ && (!at_low || low_.find_first_not_of('0', at) == std::string::npos);
     return may_end ? Optional(on) : on;
@@ -74,8 +74,8 @@ class Between {
 };
 
 // [low, high] in units of 10^-fraction.
-PartRef Magnitudes(int64_t low, int64_t high, int fraction) {
-  std::vector<PartRef> lengths;
+ExprRef Magnitudes(int64_t low, int64_t high, int fraction) {
+  std::vector<ExprRef> lengths;
   for (int digits = 1; digits + fraction <= kIntegerDigits; ++digits) {
     const int64_t least = digits == 1 ? 0 : PowerOfTen(digits - 1 + fraction);
     const int64_t from = std::max(low, least);
@@ -89,8 +89,8 @@ PartRef Magnitudes(int64_t low, int64_t high, int fraction) {
   return Choice(std::move(lengths));
 }
 
-PartRef Scaled(int64_t low, int64_t high, int fraction) {
-  std::vector<PartRef> signs;
+ExprRef Scaled(int64_t low, int64_t high, int fraction) {
+  std::vector<ExprRef> signs;
   if (high >= 0) signs.push_back(Magnitudes(std::max<int64_t>(low, 0), high, fraction));
   if (low < 0) {
     signs.push_back(Sequence({Literal("-"), Magnitudes(std::max<int64_t>(-high, 1), -low, fraction)}));
@@ -173,7 +173,7 @@ bool NumberBounds::Contain(const api::Json& number) const {
   return true;
 }
 
-PartRef IntegerWithin(const NumberBounds& bounds) {
+ExprRef IntegerWithin(const NumberBounds& bounds) {
   const int64_t limit = PowerOfTen(kIntegerDigits) - 1;
   const auto to_integer = [limit](double value) {
     return static_cast<int64_t>(
@@ -190,15 +190,15 @@ PartRef IntegerWithin(const NumberBounds& bounds) {
   }
   if (bounds.max) {
     const double value = bounds.max->value;
-    int64_t most = bounds.max->integer.value_or(to_integer(std::floor(value)));
+    int64_t largest = bounds.max->integer.value_or(to_integer(std::floor(value)));
     const bool whole = bounds.max->integer || std::floor(value) == value;
-    if (bounds.max->exclusive && whole && most > INT64_MIN) --most;
-    high = std::min(high, most);
+    if (bounds.max->exclusive && whole && largest > INT64_MIN) --largest;
+    high = std::min(high, largest);
   }
   return low > high ? Never() : Scaled(low, high, 0);
 }
 
-api::Result<PartRef> NumberWithin(const NumberBounds& bounds) {
+api::Result<ExprRef> NumberWithin(const NumberBounds& bounds) {
   if (!bounds.any()) return AnyNumber();
   int whole = 1;
   int fraction = 0;
@@ -210,7 +210,7 @@ api::Result<PartRef> NumberWithin(const NumberBounds& bounds) {
   }
   if (whole + fraction > kExactDigits) {
     return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("bounds of a number of more than {} digits", kExactDigits));
+                     fmt::format("number bounds with more than {} digits", kExactDigits));
   }
   if (!bounds.min || !bounds.max)
     whole = std::max(whole, std::min(kUnboundedDigits, kExactDigits - fraction));
@@ -223,12 +223,12 @@ api::Result<PartRef> NumberWithin(const NumberBounds& bounds) {
 }
 
 api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds) {
-  const PartRef digit = Byte('0', '9');
-  const PartRef whole = Sequence({Byte('1', '9'), Repeat(digit, 0, kUnboundedDigits - 1)});
-  const PartRef any_whole = Sequence({Byte('1', '9'), Repeat(digit, 0, std::nullopt)});
-  const auto plain = [&digit](const PartRef& before, uint32_t digits) {
-    const PartRef fraction = Sequence({Literal("."), Repeat(digit, 0, digits - 1), Byte('1', '9')});
-    const PartRef minus = Optional(Literal("-"));
+  const ExprRef digit = Byte('0', '9');
+  const ExprRef whole = Sequence({Byte('1', '9'), Repeat(digit, 0, kUnboundedDigits - 1)});
+  const ExprRef any_whole = Sequence({Byte('1', '9'), Repeat(digit, 0, std::nullopt)});
+  const auto plain = [&digit](const ExprRef& before, uint32_t digits) {
+    const ExprRef fraction = Sequence({Literal("."), Repeat(digit, 0, digits - 1), Byte('1', '9')});
+    const ExprRef minus = Optional(Literal("-"));
     return Choice({Literal("0"), Sequence({minus, before, Optional(fraction)}),
                    Sequence({minus, Literal("0"), fraction})});
   };

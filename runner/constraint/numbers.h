@@ -8,7 +8,7 @@
 #include "api/base/error.h"
 #include "api/json/type.h"
 #include "runner/constraint/automaton.h"
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 
@@ -28,10 +28,10 @@ struct NumberBounds {
 };
 
 // Integers of at most 18 digits within the bounds. Never() when there is none.
-PartRef IntegerWithin(const NumberBounds& bounds);
+ExprRef IntegerWithin(const NumberBounds& bounds);
 // Decimals without exponent, of so few digits that all of them differ as float64 and compare as they are
 // written. kUnsupported when the bounds have more digits than that.
-api::Result<PartRef> NumberWithin(const NumberBounds& bounds);
+api::Result<ExprRef> NumberWithin(const NumberBounds& bounds);
 
 // Decimals of NumberWithin() in one way each: without zeros that say nothing. Of numbers without bounds those
 // of few enough digits.

@@ -8,7 +8,7 @@
 
 #include "api/json/read.h"
 #include "runner/constraint/code_points.h"
-#include "runner/constraint/json_parts.h"
+#include "runner/constraint/json_grammar.h"
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
 
@@ -20,37 +20,36 @@ using Kind = api::OutputFormat::Kind;
 constexpr size_t kTextBytesMax = size_t{1} << 20;
 constexpr size_t kEntriesMax = 256;
 
-api::Result<PartRef> DocumentOf(const std::string& schema_text, RuleBook& rules) {
+api::Result<ExprRef> DocumentOf(const std::string& schema_text, GrammarBuilder& builder) {
   const auto schema = api::ReadJson(schema_text);
   if (!schema) return std::unexpected(schema.error());
-  auto value = JsonSchema(*schema, rules);
+  auto value = JsonSchema(*schema, builder);
   if (!value) return value;
   return Document(std::move(*value));
 }
 
-api::Result<PartRef> ChoiceOf(const std::string& list_text) {
+api::Result<ExprRef> ChoiceOf(const std::string& list_text) {
   const auto list = api::ReadJson(list_text);
   if (!list) return std::unexpected(list.error());
-  std::vector<PartRef> choices;
+  std::vector<ExprRef> choices;
   const bool strings = list->is_array() && !list->empty() &&
                        std::ranges::all_of(*list, [](const api::Json& text) { return text.is_string(); });
-  if (!strings)
-    return api::Fail(api::ErrorCode::kInvalidArgument, "must be a list of strings that is not empty");
+  if (!strings) return api::Fail(api::ErrorCode::kInvalidArgument, "must be a non-empty list of strings");
   for (const api::Json& text : *list) choices.push_back(Literal(text.get_ref<const std::string&>()));
   return Choice(std::move(choices));
 }
 
-api::Result<PartRef> UnnamedAnswerOf(const api::OutputFormat& format, RuleBook& rules) {
+api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, GrammarBuilder& builder) {
   if (format.text.size() > kTextBytesMax) {
     return api::Fail(api::ErrorCode::kUnsupported, fmt::format("more than {} bytes", kTextBytesMax));
   }
   switch (format.kind) {
     case Kind::kJson:
-      return Document(AnyJson(rules).value);
+      return Document(AnyJson(builder).value);
     case Kind::kJsonObject:
-      return Document(AnyJson(rules).object);
+      return Document(AnyJson(builder).object);
     case Kind::kSchema:
-      return DocumentOf(format.text, rules);
+      return DocumentOf(format.text, builder);
     case Kind::kRegex:
       return Regex(format.text, Anchoring::kWhole, Utf8);
     case Kind::kChoice:
@@ -61,8 +60,8 @@ api::Result<PartRef> UnnamedAnswerOf(const api::OutputFormat& format, RuleBook& 
 
 }  // namespace
 
-api::Result<PartRef> AnswerOf(const api::OutputFormat& format, RuleBook& rules) {
-  auto answer = UnnamedAnswerOf(format, rules);
+api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& builder) {
+  auto answer = UnnamedAnswerOf(format, builder);
   if (answer) return answer;
   api::Error error = std::move(answer.error());
   error.message = fmt::format("{}: {}", format.field, error.message);
@@ -72,7 +71,7 @@ api::Result<PartRef> AnswerOf(const api::OutputFormat& format, RuleBook& rules) 
 
 api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputFormat& format) {
   auto constraint = Get(fmt::format("{}:{}", static_cast<int>(format.kind), format.text),
-                        [&format](RuleBook& rules) { return AnswerOf(format, rules); });
+                        [&format](GrammarBuilder& builder) { return AnswerOf(format, builder); });
   if (constraint || !constraint.error().field.empty()) return constraint;
   api::Error error = std::move(constraint.error());
   error.message = fmt::format("{}: {}", format.field, error.message);
@@ -80,16 +79,17 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputF
   return std::unexpected(std::move(error));
 }
 
-api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key, const MakeParts& make) {
+api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key,
+                                                              const MakeGrammar& make) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
     return entries_.front().constraint;
   }
-  RuleBook rules;
-  const auto whole = make(rules);
+  GrammarBuilder builder;
+  const auto whole = make(builder);
   if (!whole) return std::unexpected(whole.error());
-  auto grammar = CompileGrammar(*whole, rules);
+  auto grammar = CompileGrammar(*whole, builder);
   if (!grammar) return std::unexpected(grammar.error());
   if (vocabulary_ == nullptr) vocabulary_ = make_vocabulary_();
   entries_.push_front({key, std::make_shared<Constraint>(std::move(*grammar), vocabulary_)});

@@ -1,4 +1,4 @@
-// What a request asks its answer to be, as a grammar; compiled once and kept.
+// The output format of a request as a grammar; compiled once and cached.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 #include "api/base/error.h"
 #include "api/base/output_format.h"
+#include "runner/constraint/grammar_expr.h"
 #include "runner/constraint/matcher.h"
-#include "runner/constraint/parts.h"
 
 namespace quire::runner::constraint {
 
 // The whole answer. kInvalidArgument and kUnsupported name the request's field, and what of a schema and
 // where.
-api::Result<PartRef> AnswerOf(const api::OutputFormat& format, RuleBook& rules);
+api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& builder);
 
-// Compiled grammars by what they were compiled from; those asked for longest ago go first when all together
-// are beyond the budget. Whoever uses one keeps it alive. One thread.
+// Compiled grammars by their source; the least recently used are evicted when all together exceed the budget.
+// Users keep them alive. One thread.
 class ConstraintCache {
  public:
   using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // called at most once
@@ -27,10 +27,9 @@ class ConstraintCache {
       : make_vocabulary_(std::move(make_vocabulary)), budget_bytes_(budget_bytes) {}
 
   api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format);
-  // As Get(), of a grammar that the caller puts together: `key` names it, `make` gives it when it is not
-  // there.
-  using MakeParts = std::function<api::Result<PartRef>(RuleBook& rules)>;
-  api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeParts& make);
+  // As Get(), of a grammar that the caller builds: `key` names it, `make` builds it when it is not cached.
+  using MakeGrammar = std::function<api::Result<ExprRef>(GrammarBuilder& builder)>;
+  api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeGrammar& make);
 
   size_t size() const { return entries_.size(); }
 

@@ -27,12 +27,12 @@ CodePoints DotSet() { return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x
 // Recursive descent; after the first error everything gives Never().
 class Parser {
  public:
-  Parser(std::string_view pattern, Anchoring anchoring, PartRef (*encode)(const CodePoints&))
+  Parser(std::string_view pattern, Anchoring anchoring, ExprRef (*encode)(const CodePoints&))
       : pattern_(DecodeUtf8(pattern)), search_(anchoring == Anchoring::kSearch), encode_(encode) {}
 
-  api::Result<PartRef> Run() {
-    PartRef whole = Alternation(true);
-    if (!error_ && at_ < pattern_.size()) Broken("a ) that closes nothing");
+  api::Result<ExprRef> Run() {
+    ExprRef whole = Alternation(true);
+    if (!error_ && at_ < pattern_.size()) Broken("unmatched )");
     if (error_) return std::unexpected(std::move(*error_));
     return whole;
   }
@@ -40,12 +40,12 @@ class Parser {
  private:
   bool AtEnd() const { return error_ || at_ >= pattern_.size(); }
   bool Sees(char c) const { return !AtEnd() && pattern_[at_] == static_cast<uint32_t>(c); }
-  bool Take(char c) {
+  bool Consume(char c) {
     if (!Sees(c)) return false;
     ++at_;
     return true;
   }
-  bool Take(std::string_view text) {
+  bool Consume(std::string_view text) {
     for (size_t i = 0; i < text.size(); ++i) {
       if (AtEnd() || at_ + i >= pattern_.size()) return false;
       if (pattern_[at_ + i] != static_cast<uint32_t>(text[i])) return false;
@@ -58,60 +58,60 @@ class Parser {
     error_ = api::Error{code, fmt::format("{}: {} at character {}", problem, what, at_), {}};
   }
   void Broken(std::string_view what) {
-    Set(api::ErrorCode::kInvalidArgument, "the regular expression is broken", what);
+    Set(api::ErrorCode::kInvalidArgument, "invalid regular expression", what);
   }
   void Unsupported(std::string_view what) {
-    Set(api::ErrorCode::kUnsupported, "the regular expression uses what is not supported", what);
+    Set(api::ErrorCode::kUnsupported, "unsupported regular expression", what);
   }
 
-  PartRef Alternation(bool top) {
-    std::vector<PartRef> branches;
+  ExprRef Alternation(bool top) {
+    std::vector<ExprRef> branches;
     do {
       branches.push_back(Branch(top));
-    } while (Take('|'));
+    } while (Consume('|'));
     return Choice(std::move(branches));
   }
 
-  PartRef Branch(bool top) {
-    std::vector<PartRef> items;
+  ExprRef Branch(bool top) {
+    std::vector<ExprRef> items;
     bool begins = false;
     bool ends = false;
     while (!AtEnd() && !Sees('|') && !Sees(')')) {
-      if (Take('^')) {
-        if (!top || !items.empty()) Unsupported("^ anywhere but at the beginning");
+      if (Consume('^')) {
+        if (!top || !items.empty()) Unsupported("^ not at the beginning");
         begins = true;
-      } else if (Take('$')) {
-        if (!top || !(AtEnd() || Sees('|'))) Unsupported("$ anywhere but at the end");
+      } else if (Consume('$')) {
+        if (!top || !(AtEnd() || Sees('|'))) Unsupported("$ not at the end");
         ends = true;
       } else {
         items.push_back(Quantified());
       }
     }
     if (top && search_) {
-      const PartRef any = Repeat(encode_(CodePoints::All()), 0, std::nullopt);
+      const ExprRef any = Repeat(encode_(CodePoints::All()), 0, std::nullopt);
       if (!begins) items.insert(items.begin(), any);
       if (!ends) items.push_back(any);
     }
     return Sequence(std::move(items));
   }
 
-  PartRef Quantified() {
-    PartRef item = Atom();
+  ExprRef Quantified() {
+    ExprRef item = Atom();
     uint32_t min = 1;
     std::optional<uint32_t> max = 1;
-    if (Take('*')) {
+    if (Consume('*')) {
       min = 0;
       max.reset();
-    } else if (Take('+')) {
+    } else if (Consume('+')) {
       max.reset();
-    } else if (Take('?')) {
+    } else if (Consume('?')) {
       min = 0;
     } else if (Sees('{')) {
       if (!Counts(min, max)) return item;
     } else {
       return item;
     }
-    Take('?');  // lazy: the same texts
+    Consume('?');  // lazy: the same texts
     if (Sees('*') || Sees('+') || Sees('?')) Broken("two quantifiers in a row");
     return Repeat(item, min, max);
   }
@@ -126,48 +126,48 @@ class Parser {
 
   // {m}, {m,}, {m,n}.
   bool Counts(uint32_t& min, std::optional<uint32_t>& max) {
-    Take('{');
+    Consume('{');
     const auto least = Number();
-    if (!least) return Broken("a { that is no quantifier (write \\{)"), false;
+    if (!least) return Broken("a { that is not a quantifier (write \\{)"), false;
     min = *least;
     max = least;
-    if (Take(',')) max = Number();
-    if (!Take('}')) return Broken("a { that is no quantifier (write \\{)"), false;
-    if (max && *max < min) return Broken("a quantifier whose largest is below its least"), false;
+    if (Consume(',')) max = Number();
+    if (!Consume('}')) return Broken("a { that is not a quantifier (write \\{)"), false;
+    if (max && *max < min) return Broken("quantifier with maximum below minimum"), false;
     if (min > kRepeatMax || max.value_or(0) > kRepeatMax) {
       return Unsupported(fmt::format("more than {} repetitions", kRepeatMax)), false;
     }
     return true;
   }
 
-  PartRef Atom() {
-    if (Take('(')) return Group();
-    if (Take('[')) return encode_(Class());
-    if (Take('.')) return encode_(DotSet());
-    if (Take('\\')) return encode_(Escape(false));
+  ExprRef Atom() {
+    if (Consume('(')) return Group();
+    if (Consume('[')) return encode_(Class());
+    if (Consume('.')) return encode_(DotSet());
+    if (Consume('\\')) return encode_(Escape(false));
     if (Sees('*') || Sees('+') || Sees('?') || Sees('{')) {
-      Broken("a quantifier of nothing");
+      Broken("quantifier without operand");
       return Never();
     }
     const uint32_t c = pattern_[at_++];
     return encode_({{c, c}});
   }
 
-  PartRef Group() {
-    if (Take("?:")) {
-    } else if (Take("?<")) {
+  ExprRef Group() {
+    if (Consume("?:")) {
+    } else if (Consume("?<")) {
       if (Sees('=') || Sees('!')) Unsupported("look-behind");
       while (!AtEnd() && !Sees('>')) ++at_;
-      if (!Take('>')) Broken("a group name without end");
-    } else if (Take("?=") || Take("?!")) {
+      if (!Consume('>')) Broken("unterminated group name");
+    } else if (Consume("?=") || Consume("?!")) {
       Unsupported("look-ahead");
     } else if (Sees('?')) {
       Unsupported("a group with flags");
     }
-    if (++depth_ > kDepthMax) Unsupported("groups nested too deep");
-    PartRef inside = Alternation(false);
+    if (++depth_ > kDepthMax) Unsupported("groups nested too deeply");
+    ExprRef inside = Alternation(false);
     --depth_;
-    if (!Take(')')) Broken("a group without end");
+    if (!Consume(')')) Broken("unterminated group");
     return inside;
   }
 
@@ -180,28 +180,28 @@ class Parser {
       } else if ((c | 0x20U) >= 'a' && (c | 0x20U) <= 'f') {
         value = value * 16 + ((c | 0x20U) - 'a' + 10);
       } else {
-        Broken("an escape without its hexadecimal digits");
+        Broken("escape without hexadecimal digits");
       }
     }
     return value;
   }
 
   uint32_t UnicodeEscape() {
-    if (Take('{')) {
+    if (Consume('{')) {
       uint32_t value = 0;
       for (int i = 0; i < 6 && !Sees('}'); ++i) value = value * 16 + Hex(1);
-      if (!Take('}') || value > kLast) Broken("an escape without its hexadecimal digits");
+      if (!Consume('}') || value > kLast) Broken("escape without hexadecimal digits");
       return value;
     }
     const uint32_t unit = Hex(4);
-    if (unit < 0xD800 || unit > 0xDBFF || !Take("\\u")) return unit;
+    if (unit < 0xD800 || unit > 0xDBFF || !Consume("\\u")) return unit;
     const uint32_t low = Hex(4);
-    if (low < 0xDC00 || low > 0xDFFF) Broken("half a surrogate pair");
+    if (low < 0xDC00 || low > 0xDFFF) Broken("unpaired surrogate");
     return 0x10000 + ((unit - 0xD800) << 10U) + (low - 0xDC00);
   }
 
   CodePoints Escape(bool in_class) {
-    if (AtEnd()) return Broken("a backslash at the end"), CodePoints();
+    if (AtEnd()) return Broken("trailing backslash"), CodePoints();
     const uint32_t c = pattern_[at_++];
     switch (c) {
       case 'd':
@@ -234,13 +234,13 @@ class Parser {
         return One(UnicodeEscape());
       case 'b':
         if (in_class) return {{'\b', '\b'}};
-        return Unsupported("a word border"), CodePoints();
+        return Unsupported("word boundary"), CodePoints();
       default:
         break;
     }
     const bool letter = (c | 0x20U) >= 'a' && (c | 0x20U) <= 'z';
     if (c >= '1' && c <= '9') {
-      Unsupported("a back reference");
+      Unsupported("back reference");
     } else if (letter) {
       Unsupported(fmt::format("the escape \\{}", static_cast<char>(c)));
     }
@@ -249,7 +249,7 @@ class Parser {
   static CodePoints One(uint32_t c) { return {{c, c}}; }
 
   CodePoints Class() {
-    const bool negated = Take('^');
+    const bool negated = Consume('^');
     CodePoints set;
     while (!AtEnd() && !Sees(']')) {
       const CodePoints first = ClassItem();
@@ -261,18 +261,18 @@ class Parser {
       ++at_;
       const CodePoints last = ClassItem();
       if (!IsOne(first) || !IsOne(last)) {
-        Broken("a range between classes");
+        Broken("range between classes");
       } else if (last.ranges()[0].first < first.ranges()[0].first) {
-        Broken("a range whose last is before its first");
+        Broken("reversed range");
       } else {
         set.Add({first.ranges()[0].first, last.ranges()[0].first});
       }
     }
-    if (!Take(']')) Broken("a class without end");
+    if (!Consume(']')) Broken("unterminated class");
     return negated ? set.Complement() : set;
   }
   CodePoints ClassItem() {
-    if (Take('\\')) return Escape(true);
+    if (Consume('\\')) return Escape(true);
     return AtEnd() ? CodePoints() : One(pattern_[at_++]);
   }
   static bool IsOne(const CodePoints& set) {
@@ -281,7 +281,7 @@ class Parser {
 
   const std::vector<uint32_t> pattern_;
   const bool search_;
-  PartRef (*const encode_)(const CodePoints&);
+  ExprRef (*const encode_)(const CodePoints&);
   size_t at_ = 0;
   int depth_ = 0;
   std::optional<api::Error> error_;
@@ -289,8 +289,8 @@ class Parser {
 
 }  // namespace
 
-api::Result<PartRef> Regex(std::string_view pattern, Anchoring anchoring,
-                           PartRef (*encode)(const CodePoints& set)) {
+api::Result<ExprRef> Regex(std::string_view pattern, Anchoring anchoring,
+                           ExprRef (*encode)(const CodePoints& set)) {
   if (pattern.size() > kPatternBytesMax) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("the regular expression has more than {} bytes", kPatternBytesMax));

@@ -1,4 +1,4 @@
-// Regular expressions of JSON schemas (ECMA-262 without look-around, back references and word borders).
+// Regular expressions of JSON schemas (ECMA-262 without look-around, back references and word boundaries).
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include "api/base/error.h"
 #include "runner/constraint/code_points.h"
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 
@@ -17,7 +17,7 @@ enum class Anchoring : uint8_t {
 
 // `encode` writes one character of a set: Utf8 or JsonCharacter. kInvalidArgument when the pattern is broken,
 // kUnsupported when it uses what automata cannot do or is too large; the messages name what and where.
-api::Result<PartRef> Regex(std::string_view pattern, Anchoring anchoring,
-                           PartRef (*encode)(const CodePoints& set));
+api::Result<ExprRef> Regex(std::string_view pattern, Anchoring anchoring,
+                           ExprRef (*encode)(const CodePoints& set));
 
 }  // namespace quire::runner::constraint

@@ -1,4 +1,4 @@
-// JSON Schema (draft 2020-12 and the older spellings of its keywords) to grammar parts.
+// JSON Schema (draft 2020-12 and the older spellings of its keywords) to grammar expressions.
 //
 // What can be written is a part of what the schema allows, never more: properties come in the order they are
 // declared in (others after them), keys and constants are written in one way, integers without exponent. A
@@ -7,17 +7,17 @@
 
 #include "api/base/error.h"
 #include "api/json/type.h"
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 
 // A value that satisfies `schema`, without white space around it. Its objects and arrays become rules of the
 // book. Errors name the place in the schema: kUnsupported, kInvalidArgument (broken schema).
-api::Result<PartRef> JsonSchema(const api::Json& schema, RuleBook& rules);
+api::Result<ExprRef> JsonSchema(const api::Json& schema, GrammarBuilder& builder);
 
-// The arguments of a call in Python (`city="Paris", days=3`, True, False and None for JSON's words) whose
+// The arguments of a call in Python (`city="Paris", days=3`, True, False and None for JSON's literals) whose
 // names and values are such an object. kUnsupported also of objects that are more than named properties, or
 // have names that are no identifiers.
-api::Result<PartRef> PythonArguments(const api::Json& schema, RuleBook& rules);
+api::Result<ExprRef> PythonArguments(const api::Json& schema, GrammarBuilder& builder);
 
 }  // namespace quire::runner::constraint

@@ -47,18 +47,18 @@ void SchemaCompiler::Fail(api::Error error) {
   if (!error_) error_ = std::move(error);
 }
 
-api::Result<PartRef> SchemaCompiler::Run() {
-  PartRef part = Value({{&root_, "#"}});
+api::Result<ExprRef> SchemaCompiler::Run() {
+  ExprRef expr = Value({{&root_, "#"}});
   if (error_) return std::unexpected(std::move(*error_));
-  return part;
+  return expr;
 }
 
 const AnyJson& SchemaCompiler::Any() {
-  if (!any_) any_.emplace(rules_, words_);
+  if (!any_) any_.emplace(builder_, literals_);
   return *any_;
 }
 
-PartRef SchemaCompiler::Value(SchemaRefs refs) {
+ExprRef SchemaCompiler::Value(SchemaRefs refs) {
   std::vector<const Json*> key;
   for (SchemaRef& ref : refs) {
     ref = Checked(reader_.Follow(ref), ref);
@@ -68,26 +68,26 @@ PartRef SchemaCompiler::Value(SchemaRefs refs) {
   const auto [found, added] = entries_.try_emplace(std::move(key));
   Entry& entry = found->second;
   if (!added) {
-    if (entry.done) return entry.part;
-    if (!entry.rule) entry.rule = rules_.Declare();
+    if (entry.done) return entry.expr;
+    if (!entry.rule) entry.rule = builder_.Declare();
     return Call(*entry.rule);
   }
-  if (++depth_ > kDepthMax || entries_.size() > kEntriesMax || rules_.size() > kRulesMax) {
-    Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: the schema is too large or nested too deep", refs.empty() ? "#" : refs[0].path)});
+  if (++depth_ > kDepthMax || entries_.size() > kEntriesMax || builder_.size() > kRulesMax) {
+    Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the schema is too large or nested too deeply",
+                                                    refs.empty() ? "#" : refs[0].path)});
     return Never();
   }
-  entry.part = Compile(refs);
+  entry.expr = Compile(refs);
   --depth_;
   entry.done = true;
   if (entry.rule) {
-    rules_.Define(*entry.rule, entry.part);
-    entry.part = Call(*entry.rule);
+    builder_.Define(*entry.rule, entry.expr);
+    entry.expr = Call(*entry.rule);
   }
-  return entry.part;
+  return entry.expr;
 }
 
-PartRef SchemaCompiler::Compile(const SchemaRefs& refs) {
+ExprRef SchemaCompiler::Compile(const SchemaRefs& refs) {
   SchemaNode node;
   for (const SchemaRef& ref : refs) {
     if (auto merged = reader_.Merge(node, ref); !merged) {
@@ -99,11 +99,11 @@ PartRef SchemaCompiler::Compile(const SchemaRefs& refs) {
   const bool only_alternatives = node.assertions == 0 && node.alternatives.size() == 1;
   // Exclusive alternatives are checked by Expand().
   if (only_alternatives && !node.alternatives[0].exclusive) {
-    std::vector<PartRef> choices;
+    std::vector<ExprRef> choices;
     for (const SchemaRef& choice : node.alternatives[0].choices) choices.push_back(Value({choice}));
     return Choice(std::move(choices));
   }
-  std::vector<PartRef> leaves;
+  std::vector<ExprRef> leaves;
   for (const SchemaNode& leaf : Expand(node)) leaves.push_back(Leaf(leaf));
   return error_ ? Never() : Choice(std::move(leaves));
 }
@@ -132,11 +132,10 @@ std::vector<SchemaNode> SchemaCompiler::Expand(const SchemaNode& node) {
       for (const SchemaNode& a : expanded[i]) {
         for (const SchemaNode& b : expanded[j]) {
           if (error_ || Disjoint(a, b)) continue;
-          Fail(
-              {api::ErrorCode::kUnsupported,
-               fmt::format("{}: the keyword \"oneOf\" is not supported where alternatives {} and {} may both "
-                           "hold (use \"anyOf\")",
-                           group.path, i, j)});
+          Fail({api::ErrorCode::kUnsupported,
+                fmt::format("{}: the keyword \"oneOf\" is not supported when alternatives {} and {} can both "
+                            "match (use \"anyOf\")",
+                            group.path, i, j)});
         }
       }
     }
@@ -144,12 +143,13 @@ std::vector<SchemaNode> SchemaCompiler::Expand(const SchemaNode& node) {
   return all;
 }
 
-PartRef SchemaCompiler::Leaf(const SchemaNode& node) {
+ExprRef SchemaCompiler::Leaf(const SchemaNode& node) {
   if (error_) return Never();
   if (node.values) return Values(node);
-  std::vector<PartRef> kinds;
-  if ((node.types & kNull) != 0) kinds.push_back(Literal(words_.null));
-  if ((node.types & kBoolean) != 0) kinds.push_back(Choice({Literal(words_.yes), Literal(words_.no)}));
+  std::vector<ExprRef> kinds;
+  if ((node.types & kNull) != 0) kinds.push_back(Literal(literals_.null_text));
+  if ((node.types & kBoolean) != 0)
+    kinds.push_back(Choice({Literal(literals_.true_text), Literal(literals_.false_text)}));
   if ((node.types & kString) != 0) kinds.push_back(String(node));
   if ((node.types & (kInteger | kFraction)) != 0) kinds.push_back(Number(node));
   if ((node.types & kObject) != 0) kinds.push_back(Object(node));
@@ -157,9 +157,9 @@ PartRef SchemaCompiler::Leaf(const SchemaNode& node) {
   return Choice(std::move(kinds));
 }
 
-PartRef SchemaCompiler::Values(const SchemaNode& node) {
-  std::vector<PartRef> values;
-  for (const Json& value : AllowedValues(node)) values.push_back(JsonValueOf(value, words_));
+ExprRef SchemaCompiler::Values(const SchemaNode& node) {
+  std::vector<ExprRef> values;
+  for (const Json& value : AllowedValues(node)) values.push_back(JsonValueOf(value, literals_));
   return Choice(std::move(values));
 }
 
@@ -172,10 +172,9 @@ std::vector<Json> SchemaCompiler::AllowedValues(const SchemaNode& node) {
                                               node.min_properties > 0 || node.max_properties)) ||
                        (value.is_array() && (!node.arrays.empty() || node.items.min > 0 || node.items.max));
     if (ruled) {
-      Fail({api::ErrorCode::kUnsupported,
-            fmt::format(
-                "{}: the keyword \"enum\" is not supported beside others for the same objects or arrays",
-                node.path)});
+      Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the keyword \"enum\" is not supported together "
+                                                      "with other keywords for the same objects or arrays",
+                                                      node.path)});
     }
     if (value.is_string() && node.HasTextRules()) {
       if (!text) text = Checked(BuildDfa(*String(node)), Dfa{}, node.path);
@@ -194,17 +193,17 @@ bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
   return true;
 }
 
-PartRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
+ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   if (node.lengths.min > kCharactersMax) {
     Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: \"minLength\" of more than {}", node.path, kCharactersMax)});
+          fmt::format("{}: \"minLength\" is greater than {}", node.path, kCharactersMax)});
     return Never();
   }
   if (!node.HasTextRules()) {
     if (node.lengths.max && *node.lengths.max < node.lengths.min) return Never();
     return one_spelling ? PlainJsonString(node.lengths) : JsonString(node.lengths);
   }
-  std::vector<PartRef> rules;
+  std::vector<ExprRef> rules;
   rules.reserve(node.patterns.size() + node.formats.size() + 1);
   for (const auto& pattern : node.patterns) {
     rules.push_back(
@@ -224,7 +223,7 @@ PartRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
     if (max) max = std::min(*max, kCharactersMax);
     rules.push_back(Repeat(JsonCharacter(CodePoints::All()), node.lengths.min, max));
   }
-  PartRef content = rules[0];
+  ExprRef content = rules[0];
   if (rules.size() > 1) {
     Dfa all = Checked(BuildDfa(*rules[0]), Dfa{}, node.path);
     for (size_t i = 1; i < rules.size() && !error_; ++i) {
@@ -237,7 +236,7 @@ PartRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   return Sequence({Literal("\""), content, Literal("\"")});
 }
 
-PartRef SchemaCompiler::Number(const SchemaNode& node) {
+ExprRef SchemaCompiler::Number(const SchemaNode& node) {
   if ((node.types & kFraction) == 0) return node.bounds.any() ? IntegerWithin(node.bounds) : AnyInteger();
   return Checked(NumberWithin(node.bounds), Never(), node.path + "/minimum, maximum");
 }
@@ -293,12 +292,12 @@ bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
   return tells_apart(a, b) || tells_apart(b, a);
 }
 
-api::Result<PartRef> JsonSchema(const Json& schema, RuleBook& rules) {
-  return SchemaCompiler(schema, rules).Run();
+api::Result<ExprRef> JsonSchema(const Json& schema, GrammarBuilder& builder) {
+  return SchemaCompiler(schema, builder).Run();
 }
 
-api::Result<PartRef> PythonArguments(const Json& schema, RuleBook& rules) {
-  return SchemaCompiler(schema, rules, kPythonWords).RunAsArguments();
+api::Result<ExprRef> PythonArguments(const Json& schema, GrammarBuilder& builder) {
+  return SchemaCompiler(schema, builder, kPythonLiterals).RunAsArguments();
 }
 
 }  // namespace quire::runner::constraint

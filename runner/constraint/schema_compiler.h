@@ -15,50 +15,50 @@ namespace quire::runner::constraint {
 // After the first error everything gives Never(); Run() reports it.
 class SchemaCompiler {
  public:
-  SchemaCompiler(const api::Json& root, RuleBook& rules, const Words& words = {})
-      : root_(root), rules_(rules), words_(words), reader_(root) {}
-  api::Result<PartRef> Run();
+  SchemaCompiler(const api::Json& root, GrammarBuilder& builder, const LiteralSpelling& literals = {})
+      : root_(root), builder_(builder), literals_(literals), reader_(root) {}
+  api::Result<ExprRef> Run();
   // The members of an object as PythonArguments() has them.
-  api::Result<PartRef> RunAsArguments();
+  api::Result<ExprRef> RunAsArguments();
 
  private:
   struct Entry {
     bool done = false;
     std::optional<uint32_t> rule;  // once something refers to it while it is compiled
-    PartRef part;
+    ExprRef expr;
   };
 
   // A value for which all schemas hold. What is asked for again while it is compiled is a call of itself.
-  PartRef Value(SchemaRefs refs);
-  PartRef Compile(const SchemaRefs& refs);
+  ExprRef Value(SchemaRefs refs);
+  ExprRef Compile(const SchemaRefs& refs);
   // The node with one choice of each of its alternatives; every combination.
   std::vector<SchemaNode> Expand(const SchemaNode& node);
-  PartRef Leaf(const SchemaNode& node);
+  ExprRef Leaf(const SchemaNode& node);
   const AnyJson& Any();
 
-  PartRef Values(const SchemaNode& node);
+  ExprRef Values(const SchemaNode& node);
   // Of `one_spelling` every text is written in one way.
-  PartRef String(const SchemaNode& node, bool one_spelling = false);
-  PartRef Number(const SchemaNode& node);
-  PartRef Object(const SchemaNode& node);
-  PartRef Array(const SchemaNode& node);
-  PartRef ArrayItem(const SchemaNode& node, size_t position);
+  ExprRef String(const SchemaNode& node, bool one_spelling = false);
+  ExprRef Number(const SchemaNode& node);
+  ExprRef Object(const SchemaNode& node);
+  ExprRef Array(const SchemaNode& node);
+  ExprRef ArrayItem(const SchemaNode& node, size_t position);
   // Its items by position, the last for all that follow.
-  PartRef ArrayOf(const SchemaNode& node, const std::vector<PartRef>& items, Lengths count, RuleKind kind);
+  ExprRef ArrayOf(const SchemaNode& node, const std::vector<ExprRef>& items, Lengths count, RuleKind kind);
   // An array of `uniqueItems`.
-  PartRef DistinctArray(const SchemaNode& node);
+  ExprRef DistinctArray(const SchemaNode& node);
   // Its items, every value in one way, so that equal ones have equal texts.
-  PartRef DistinctItem(const SchemaNode& node);
-  PartRef DistinctLeaf(const SchemaNode& leaf);
-  PartRef DistinctNumber(const SchemaNode& leaf);
+  ExprRef DistinctItem(const SchemaNode& node);
+  ExprRef DistinctLeaf(const SchemaNode& leaf);
+  ExprRef DistinctNumber(const SchemaNode& leaf);
 
   // Schemas that hold for the property `name`.
   static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
   static SchemaRefs AdditionalRefs(const SchemaNode& node);
   static std::vector<std::string> PropertyNames(const SchemaNode& node);
-  PartRef AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names);
+  ExprRef AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names);
   bool NameAllowed(const SchemaNode& node, const std::string& name);
-  PartRef ObjectMembers(const SchemaNode& node);
+  ExprRef ObjectMembers(const SchemaNode& node);
 
   // Whether no value satisfies both; false when that cannot be told.
   bool Disjoint(const SchemaNode& a, const SchemaNode& b);
@@ -73,8 +73,8 @@ class SchemaCompiler {
   T Checked(api::Result<T> result, T otherwise, const std::string& path = {});
 
   const api::Json& root_;
-  RuleBook& rules_;
-  const Words words_;
+  GrammarBuilder& builder_;
+  const LiteralSpelling literals_;
   SchemaReader reader_;
   std::optional<AnyJson> any_;
   std::map<std::vector<const api::Json*>, Entry> entries_;

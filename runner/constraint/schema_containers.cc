@@ -21,7 +21,7 @@ constexpr uint32_t kItemsMax = 10'000;
 constexpr uint32_t kInlineItemsMax = 8;  // longer arrays call their items
 
 // Keys outside `properties`: one way to write each, so that none of them can be a declared one in disguise.
-PartRef FreeKey() {
+ExprRef FreeKey() {
   const CodePoints plain = CodePoints({{0x20, 0x10FFFF}});
   return Sequence({Literal("\""), Repeat(JsonCharacter(plain), 0, std::nullopt), Literal("\"")});
 }
@@ -35,9 +35,9 @@ bool IsIdentifier(std::string_view name) {
 // were written, counted up to `counts`.
 class Members {
  public:
-  // `max`: no member may come after so many; without it counts stay at `counts`.
+  // `max`: no member may come after this many; without it counts stay at `counts`.
   Members(uint32_t properties, uint32_t min, std::optional<uint32_t> max,
-          PartRef separator = MemberSeparator(), PartRef end = Indent())
+          ExprRef separator = MemberSeparator(), ExprRef end = Indent())
       : separator_(std::move(separator)),
         end_(std::move(end)),
         min_(min),
@@ -54,7 +54,7 @@ class Members {
     return (uint64_t{properties} * 2 + 2) * (uint64_t{max ? *max : std::max(min, 1U)} + 1);
   }
 
-  void Property(uint32_t index, const PartRef& member, bool optional) {
+  void Property(uint32_t index, const ExprRef& member, bool optional) {
     for (uint32_t count = 0; count <= counts_; ++count) {
       const uint32_t from = declared_ + At(index, count);
       if (optional) Edge(from, declared_ + At(index + 1, count), nullptr);
@@ -69,22 +69,22 @@ class Members {
   }
 
   // Members beyond the declared ones. They may repeat a key, so all of them count as one towards the least.
-  void Additional(uint32_t properties, const PartRef& member) {
+  void Additional(uint32_t properties, const ExprRef& member) {
     if (IsNever(member)) return;
     for (uint32_t count = 0; count <= counts_; ++count) {
       if (Full(count)) continue;
-      const PartRef next = count == 0 ? member : Sequence({separator_, member});
+      const ExprRef next = count == 0 ? member : Sequence({separator_, member});
       if (count + 1 >= min_) Edge(declared_ + At(properties, count), extra_ + Next(count), next);
       if (count > 0) Edge(extra_ + count, extra_ + Next(count), next);
     }
   }
 
-  PartRef Take(uint32_t properties) {
+  ExprRef Build(uint32_t properties) {
     for (uint32_t count = 0; count <= counts_; ++count) {
       if (count >= min_) Edge(declared_ + At(properties, count), 1, count == 0 ? nullptr : end_);
       if (count > 0) Edge(extra_ + count, 1, end_);
     }
-    return std::make_shared<const Part>(Part{std::move(graph_)});
+    return std::make_shared<const Expr>(Expr{std::move(graph_)});
   }
 
  private:
@@ -96,16 +96,16 @@ class Members {
   uint32_t At(uint32_t row, uint32_t count) const { return row * (counts_ + 1) + count; }
   bool Full(uint32_t count) const { return max_ && count >= *max_; }
   uint32_t Next(uint32_t count) const { return std::min(count + 1, counts_); }
-  void Edge(uint32_t from, uint32_t to, PartRef label) {
+  void Edge(uint32_t from, uint32_t to, ExprRef label) {
     graph_.edges.push_back({from, to, std::move(label)});
   }
 
-  const PartRef separator_;
-  const PartRef end_;  // behind the last
+  const ExprRef separator_;
+  const ExprRef end_;  // behind the last
   const uint32_t min_;
   const std::optional<uint32_t> max_;
   const uint32_t counts_;
-  Part::Graph graph_;
+  Expr::Graph graph_;
   uint32_t declared_ = 0;  // [properties + 1, counts]
   uint32_t keys_ = 0;      // [properties, counts] behind the separator; counts include the member to come
   uint32_t extra_ = 0;     // [counts] after a member that is not declared
@@ -155,10 +155,10 @@ bool SchemaCompiler::NameAllowed(const SchemaNode& node, const std::string& name
   return true;
 }
 
-PartRef SchemaCompiler::AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names) {
+ExprRef SchemaCompiler::AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names) {
   if (names.empty() && node.property_names.empty()) return FreeKey();
   Dfa keys = Checked(BuildDfa(*FreeKey()), Dfa{});
-  std::vector<PartRef> declared;
+  std::vector<ExprRef> declared;
   declared.reserve(names.size());
   for (const std::string& name : names) declared.push_back(JsonStringOf(name));
   const Dfa taken = Checked(BuildDfa(*Choice(std::move(declared))), Dfa{}, node.path);
@@ -171,7 +171,7 @@ PartRef SchemaCompiler::AdditionalKey(const SchemaNode& node, const std::vector<
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(keys)));
 }
 
-PartRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
+ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
   const auto names = PropertyNames(node);
   const auto count = static_cast<uint32_t>(names.size());
   if (Members::CountPlaces(count, node.min_properties, node.max_properties) > kPlacesMax) {
@@ -182,50 +182,50 @@ PartRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
   Members members(count, node.min_properties, node.max_properties);
   for (uint32_t i = 0; i < count; ++i) {
     const bool required = std::ranges::find(node.required, names[i]) != node.required.end();
-    const PartRef value = NameAllowed(node, names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
+    const ExprRef value = NameAllowed(node, names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
     if (required && IsNever(value)) return Never();
     members.Property(i, Member(JsonStringOf(names[i]), value), !required);
   }
-  const PartRef value = Value(AdditionalRefs(node));
+  const ExprRef value = Value(AdditionalRefs(node));
   if (!IsNever(value)) members.Additional(count, Member(AdditionalKey(node, names), value));
-  return members.Take(count);
+  return members.Build(count);
 }
 
-PartRef SchemaCompiler::Object(const SchemaNode& node) {
+ExprRef SchemaCompiler::Object(const SchemaNode& node) {
   const bool free = node.objects.empty() && node.required.empty() && node.property_names.empty() &&
                     node.min_properties == 0 && !node.max_properties;
   if (free) return Any().object;
   if (node.max_properties && *node.max_properties < node.min_properties) return Never();
-  const PartRef members = ObjectMembers(node);
+  const ExprRef members = ObjectMembers(node);
   if (error_ || IsNever(members)) return Never();
-  const uint32_t rule = rules_.Declare();
-  rules_.Define(rule, Sequence({Literal("{"), Indent(), members, Literal("}")}));
+  const uint32_t rule = builder_.Declare();
+  builder_.Define(rule, Sequence({Literal("{"), Indent(), members, Literal("}")}));
   return Call(rule);
 }
 
-api::Result<PartRef> SchemaCompiler::RunAsArguments() {
+api::Result<ExprRef> SchemaCompiler::RunAsArguments() {
   const auto refuse = [](std::string why) { return api::Fail(api::ErrorCode::kUnsupported, std::move(why)); };
   SchemaNode node;
   if (auto merged = reader_.Merge(node, {&root_, "#"}); !merged) return std::unexpected(merged.error());
   const bool plain = node.alternatives.empty() && !node.values && (node.types & kObject) != 0 &&
                      node.property_names.empty() && node.min_properties == 0 && !node.max_properties;
-  if (!plain) return refuse("not an object of named properties alone");
+  if (!plain) return refuse("not an object with only named properties");
   const auto names = PropertyNames(node);
-  if (!IsNever(Value(AdditionalRefs(node)))) return refuse("an object of any properties");
+  if (!IsNever(Value(AdditionalRefs(node)))) return refuse("an object with additional properties");
   const auto count = static_cast<uint32_t>(names.size());
   Members members(count, 0, std::nullopt, Literal(", "), Nothing());
   for (uint32_t i = 0; i < count; ++i) {
-    if (!IsIdentifier(names[i])) return refuse("a property whose name cannot stand before \"=\"");
+    if (!IsIdentifier(names[i])) return refuse("a property whose name is not an identifier");
     const bool required = std::ranges::find(node.required, names[i]) != node.required.end();
-    const PartRef value = Value(PropertyRefs(node, names[i]));
-    if (required && IsNever(value)) return refuse("no value for a required property");
+    const ExprRef value = Value(PropertyRefs(node, names[i]));
+    if (required && IsNever(value)) return refuse("a required property that allows no value");
     members.Property(i, IsNever(value) ? value : Sequence({Literal(names[i] + "="), value}), !required);
   }
   if (error_) return std::unexpected(std::move(*error_));
-  return members.Take(count);
+  return members.Build(count);
 }
 
-PartRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
+ExprRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
   SchemaRefs refs;
   for (const ArrayRules& rules : node.arrays) {
     if (position < rules.prefix.size()) {
@@ -237,14 +237,14 @@ PartRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
   return Value(std::move(refs));
 }
 
-PartRef SchemaCompiler::Array(const SchemaNode& node) {
+ExprRef SchemaCompiler::Array(const SchemaNode& node) {
   if (!node.unique_path.empty() && node.items.max.value_or(2) > 1) return DistinctArray(node);
   const bool free = node.arrays.empty() && node.items.min == 0 && !node.items.max;
   if (free) return Any().array;
   size_t prefix = 0;
   for (const ArrayRules& rules : node.arrays) prefix = std::max(prefix, rules.prefix.size());
   std::optional<uint32_t> max = node.items.max;
-  std::vector<PartRef> items;
+  std::vector<ExprRef> items;
   for (size_t i = 0; i <= prefix && (!max || i < *max); ++i) {
     items.push_back(ArrayItem(node, i));
     if (IsNever(items.back())) max = std::min(max.value_or(UINT32_MAX), static_cast<uint32_t>(i));
@@ -252,27 +252,27 @@ PartRef SchemaCompiler::Array(const SchemaNode& node) {
   if (error_ || (max && *max < node.items.min)) return Never();
   const uint32_t counted = max ? *max : std::max(node.items.min, static_cast<uint32_t>(prefix));
   if (counted > kInlineItemsMax && items.size() > prefix &&
-      !std::holds_alternative<Part::Call>(items.back()->form)) {
-    const uint32_t rule = rules_.Declare();
-    rules_.Define(rule, items.back());
+      !std::holds_alternative<Expr::Call>(items.back()->form)) {
+    const uint32_t rule = builder_.Declare();
+    builder_.Define(rule, items.back());
     items.back() = Call(rule);
   }
   return ArrayOf(node, items, {node.items.min, max}, RuleKind::kText);
 }
 
-PartRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<PartRef>& items, Lengths count,
+ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRef>& items, Lengths count,
                                 RuleKind kind) {
   const auto prefix = static_cast<uint32_t>(items.empty() ? 0 : items.size() - 1);
   const uint32_t counted = count.max ? *count.max : std::max(count.min, prefix);
   if (counted > kItemsMax || prefix > kItemsMax) {
     Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: an array of more than {} items", node.path, kItemsMax)});
+          fmt::format("{}: an array with more than {} items", node.path, kItemsMax)});
     return Never();
   }
-  // Node i + 2: after so many items.
-  Part::Graph graph{.nodes = counted + 4, .edges = {{0, 2, nullptr}}};
+  // Node i + 2: after this many items.
+  Expr::Graph graph{.nodes = counted + 4, .edges = {{0, 2, nullptr}}};
   const auto item = [&](uint32_t i) {
-    const PartRef& value = items[std::min<size_t>(i, items.size() - 1)];
+    const ExprRef& value = items[std::min<size_t>(i, items.size() - 1)];
     return i == 0 ? value : Sequence({MemberSeparator(), value});
   };
   for (uint32_t i = 0; i <= counted; ++i) {
@@ -285,9 +285,9 @@ PartRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<PartRe
     graph.edges.push_back({more, more, item(counted + 1)});
     graph.edges.push_back({more, 1, Indent()});
   }
-  const uint32_t rule = rules_.Declare(kind);
-  rules_.Define(rule, Sequence({Literal("["), Indent(), std::make_shared<const Part>(Part{std::move(graph)}),
-                                Literal("]")}));
+  const uint32_t rule = builder_.Declare(kind);
+  builder_.Define(rule, Sequence({Literal("["), Indent(),
+                                  std::make_shared<const Expr>(Expr{std::move(graph)}), Literal("]")}));
   return Call(rule);
 }
 

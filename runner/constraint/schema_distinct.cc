@@ -15,22 +15,22 @@ namespace {
 using api::Json;
 
 // Equal values have equal texts: members sorted by name, numbers as decimals.
-std::string PlainText(const Json& value, const Words& words) {
+std::string PlainText(const Json& value, const LiteralSpelling& literals) {
   if (value.is_number()) return PlainDecimal(value);
   std::vector<std::string> inner;
   if (value.is_array()) {
-    for (const Json& item : value) inner.push_back(PlainText(item, words));
+    for (const Json& item : value) inner.push_back(PlainText(item, literals));
     return fmt::format("[{}]", fmt::join(inner, ","));
   }
   if (value.is_object()) {
     for (const auto& [name, member] : value.get_ref<const Json::object_t&>()) {
-      inner.push_back(api::DumpJson(Json(name)) + ":" + PlainText(member, words));
+      inner.push_back(api::DumpJson(Json(name)) + ":" + PlainText(member, literals));
     }
     std::ranges::sort(inner);
     return fmt::format("{{{}}}", fmt::join(inner, ","));
   }
-  if (value.is_null()) return std::string(words.null);
-  if (value.is_boolean()) return std::string(value.get<bool>() ? words.yes : words.no);
+  if (value.is_null()) return std::string(literals.null_text);
+  if (value.is_boolean()) return std::string(value.get<bool>() ? literals.true_text : literals.false_text);
   return api::DumpJson(value);
 }
 
@@ -40,33 +40,33 @@ std::string Unsupported(const std::string& path, std::string_view why) {
 
 }  // namespace
 
-PartRef SchemaCompiler::DistinctArray(const SchemaNode& node) {
+ExprRef SchemaCompiler::DistinctArray(const SchemaNode& node) {
   const bool prefix =
       std::ranges::any_of(node.arrays, [](const ArrayRules& rules) { return !rules.prefix.empty(); });
   if (prefix) {
-    Fail({api::ErrorCode::kUnsupported, Unsupported(node.unique_path, "beside \"prefixItems\"")});
+    Fail({api::ErrorCode::kUnsupported, Unsupported(node.unique_path, "together with \"prefixItems\"")});
     return Never();
   }
-  const PartRef item = DistinctItem(node);
+  const ExprRef item = DistinctItem(node);
   if (error_) return Never();
   Dfa texts = Checked(BuildDfa(*item), Dfa{}, node.path);
   if (error_ || CountTexts(texts)[0] < node.items.min) return Never();
-  const uint32_t rule = rules_.Declare(RuleKind::kDistinctItem);
-  rules_.Define(rule, Automaton(std::make_shared<const Dfa>(std::move(texts))));
+  const uint32_t rule = builder_.Declare(RuleKind::kDistinctItem);
+  builder_.Define(rule, Automaton(std::make_shared<const Dfa>(std::move(texts))));
   return ArrayOf(node, {Call(rule)}, node.items, RuleKind::kDistinctList);
 }
 
-PartRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
+ExprRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
   SchemaNode item;
   for (const ArrayRules& rules : node.arrays) {
     if (!rules.rest) continue;
     if (auto merged = reader_.Merge(item, *rules.rest); !merged) Fail(std::move(merged.error()));
   }
-  std::vector<PartRef> leaves;
+  std::vector<ExprRef> leaves;
   for (const SchemaNode& leaf : Expand(item)) {
     if (!leaf.values && (leaf.types & (kObject | kArray)) != 0) {
       Fail({api::ErrorCode::kUnsupported,
-            Unsupported(node.unique_path, "where items may be objects or arrays that no \"enum\" lists")});
+            Unsupported(node.unique_path, "when items can be objects or arrays that no \"enum\" lists")});
     }
     if (error_) return Never();
     leaves.push_back(DistinctLeaf(leaf));
@@ -74,20 +74,21 @@ PartRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
   return error_ ? Never() : Choice(std::move(leaves));
 }
 
-PartRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
-  std::vector<PartRef> kinds;
+ExprRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
+  std::vector<ExprRef> kinds;
   if (leaf.values) {
-    for (const Json& value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(value, words_)));
+    for (const Json& value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(value, literals_)));
     return Choice(std::move(kinds));
   }
-  if ((leaf.types & kNull) != 0) kinds.push_back(Literal(words_.null));
-  if ((leaf.types & kBoolean) != 0) kinds.push_back(Choice({Literal(words_.yes), Literal(words_.no)}));
+  if ((leaf.types & kNull) != 0) kinds.push_back(Literal(literals_.null_text));
+  if ((leaf.types & kBoolean) != 0)
+    kinds.push_back(Choice({Literal(literals_.true_text), Literal(literals_.false_text)}));
   if ((leaf.types & kString) != 0) kinds.push_back(String(leaf, /*one_spelling=*/true));
   if ((leaf.types & (kInteger | kFraction)) != 0) kinds.push_back(DistinctNumber(leaf));
   return Choice(std::move(kinds));
 }
 
-PartRef SchemaCompiler::DistinctNumber(const SchemaNode& leaf) {
+ExprRef SchemaCompiler::DistinctNumber(const SchemaNode& leaf) {
   if ((leaf.types & kFraction) == 0) return Number(leaf);
   Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds), Dfa{}, leaf.path + "/minimum, maximum");
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(numbers)));

@@ -107,7 +107,7 @@ bool NestedTooDeep(const Json& value, int depth = 0) {
          std::ranges::any_of(value, [depth](const Json& inner) { return NestedTooDeep(inner, depth + 1); });
 }
 
-void KeepValues(SchemaNode& node, std::vector<Json> values) {
+void SetAllowedValues(SchemaNode& node, std::vector<Json> values) {
   if (node.values) {
     std::erase_if(values,
                   [&](const Json& v) { return std::ranges::find(*node.values, v) == node.values->end(); });
@@ -116,15 +116,15 @@ void KeepValues(SchemaNode& node, std::vector<Json> values) {
 }
 
 Outcome ReadEnum(SchemaNode& node, const Keyword& at) {
-  if (!at.value.is_array() || at.value.empty()) return Invalid(at.path, at.name, "a list that is not empty");
-  if (NestedTooDeep(at.value)) return Unsupported(at.path, at.name, "a value nested that deep");
-  KeepValues(node, {at.value.begin(), at.value.end()});
+  if (!at.value.is_array() || at.value.empty()) return Invalid(at.path, at.name, "a non-empty list");
+  if (NestedTooDeep(at.value)) return Unsupported(at.path, at.name, "a value nested too deeply");
+  SetAllowedValues(node, {at.value.begin(), at.value.end()});
   return {};
 }
 
 Outcome ReadConst(SchemaNode& node, const Keyword& at) {
-  if (NestedTooDeep(at.value)) return Unsupported(at.path, at.name, "a value nested that deep");
-  KeepValues(node, std::vector<Json>(1, at.value));
+  if (NestedTooDeep(at.value)) return Unsupported(at.path, at.name, "a value nested too deeply");
+  SetAllowedValues(node, std::vector<Json>(1, at.value));
   return {};
 }
 
@@ -164,7 +164,7 @@ Outcome ReadItems(SchemaNode& node, const Keyword& at) {
   const bool older = items != nullptr && items->is_array();
   if (at.name == "additionalItems" && items != nullptr) return {};
   if (at.name == "items" && prefix != nullptr) return {};  // read with prefixItems
-  if (older && prefix != nullptr) return Invalid(at.path, "items", "a schema, beside prefixItems");
+  if (older && prefix != nullptr) return Invalid(at.path, "items", "a schema when prefixItems is present");
   ArrayRules rules;
   const std::string_view name = older ? "items" : "prefixItems";
   const Json* list = older ? items : prefix;
@@ -224,8 +224,8 @@ Outcome ReadBound(SchemaNode& node, const Keyword& at) {
 
 Outcome ReadMultipleOf(SchemaNode& node, const Keyword& at) {
   if (!at.value.is_number() || at.value.get<double>() <= 0)
-    return Invalid(at.path, at.name, "a number above 0");
-  if (at.value.get<double>() != 1) return Unsupported(at.path, at.name, "only 1 is");
+    return Invalid(at.path, at.name, "a number greater than 0");
+  if (at.value.get<double>() != 1) return Unsupported(at.path, at.name, "only 1 is supported");
   node.types &= static_cast<Types>(~kFraction);
   return {};
 }
@@ -323,7 +323,7 @@ api::Result<SchemaRef> SchemaReader::Resolve(const Json& reference, const std::s
   if (!reference.is_string()) return Invalid(path, "$ref", "a string");
   const std::string_view text = reference.get_ref<const std::string&>();
   if (!text.starts_with('#') || (text.size() > 1 && text[1] != '/')) {
-    return Unsupported(path, "$ref", fmt::format("\"{}\" is not a place in this schema", text));
+    return Unsupported(path, "$ref", fmt::format("\"{}\" is not a location in this schema", text));
   }
   const Json* at = &root_;
   for (const std::string& part : PointerParts(text.substr(1))) {
@@ -336,7 +336,7 @@ api::Result<SchemaRef> SchemaReader::Resolve(const Json& reference, const std::s
     }
     if (next == nullptr) {
       return api::Fail(api::ErrorCode::kInvalidArgument,
-                       fmt::format("{}: \"$ref\" \"{}\" leads nowhere", path, text));
+                       fmt::format("{}: \"$ref\" \"{}\" cannot be resolved", path, text));
     }
     at = next;
   }
@@ -378,7 +378,7 @@ struct KeywordTable {
     }
     if (at.name == "allOf" || at.name == "anyOf" || at.name == "oneOf") {
       if (!at.value.is_array() || at.value.empty()) {
-        return Invalid(at.path, at.name, "a list of schemas that is not empty");
+        return Invalid(at.path, at.name, "a non-empty list of schemas");
       }
       if (at.name == "allOf" || at.value.size() == 1) return ReadAllOf(reader, node, at, within);
       SchemaNode::Alternatives alternatives{
@@ -412,7 +412,7 @@ Outcome SchemaReader::Merge(SchemaNode& node, const SchemaRef& ref, SchemaNode::
   }
   if (std::ranges::find(within, ref.schema) != within.end() || within.size() >= kWithinMax) {
     return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("{}: the schema refers to itself without anything in between", ref.path));
+                     fmt::format("{}: the schema refers only to itself", ref.path));
   }
   within.push_back(ref.schema);
   for (const auto& [name, value] : ref.schema->get_ref<const Json::object_t&>()) {

@@ -9,7 +9,7 @@
 
 #include "api/base/error.h"
 #include "api/json/type.h"
-#include "runner/constraint/json_parts.h"
+#include "runner/constraint/json_grammar.h"
 #include "runner/constraint/numbers.h"
 
 namespace quire::runner::constraint {

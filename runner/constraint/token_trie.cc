@@ -4,7 +4,7 @@
 #include <bit>
 #include <optional>
 
-#include "runner/constraint/parts.h"
+#include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -30,8 +30,8 @@ std::optional<size_t> PlainCharacters(std::string_view bytes) {
     if (length == 0 || i + length > bytes.size()) return std::nullopt;
     const auto second = static_cast<uint8_t>(bytes[i + 1]);
     const uint8_t least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    const uint8_t most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    if (second < least || second > most) return std::nullopt;
+    const uint8_t greatest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (second < least || second > greatest) return std::nullopt;
     for (size_t k = 2; k < length; ++k) {
       if ((static_cast<uint8_t>(bytes[i + k]) & 0xC0U) != 0x80) return std::nullopt;
     }
@@ -96,9 +96,9 @@ TokenTrie::TokenTrie(std::vector<Token> tokens) {
 
 VocabularyIndex::VocabularyIndex(int32_t size, const BytesOf& bytes_of, const IsSpecial& is_special,
                                  const std::unordered_set<api::TokenId>& end_of_generation)
-    : size_(size), end_(end_of_generation), end_tokens_(end_of_generation.begin(), end_of_generation.end()) {
-  std::erase_if(end_tokens_, [size](api::TokenId id) { return id < 0 || id >= size; });
-  std::ranges::sort(end_tokens_);
+    : size_(size), end_(end_of_generation), eos_tokens_(end_of_generation.begin(), end_of_generation.end()) {
+  std::erase_if(eos_tokens_, [size](api::TokenId id) { return id < 0 || id >= size; });
+  std::ranges::sort(eos_tokens_);
   for (api::TokenId id = 0; id < size; ++id) {
     begin_.push_back(static_cast<uint32_t>(pool_.size()));
     if (end_.contains(id)) continue;

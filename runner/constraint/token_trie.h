@@ -85,11 +85,11 @@ class VocabularyIndex {
   // The bytes that lead to a node of one of the tries.
   std::string_view PathTo(const TokenTrie& trie, uint32_t node) const;
   bool EndsGeneration(api::TokenId id) const { return end_.contains(id); }
-  const std::vector<api::TokenId>& end_tokens() const { return end_tokens_; }
+  const std::vector<api::TokenId>& eos_tokens() const { return eos_tokens_; }
 
   const TokenTrie& all() const { return all_; }
   const TokenTrie& other() const { return other_; }  // tokens that are not plain
-  // Plain tokens of at most so many characters.
+  // Plain tokens of at most this many characters.
   const TokenMask& PlainUpTo(size_t characters) const;
 
  private:
@@ -97,7 +97,7 @@ class VocabularyIndex {
   std::string pool_;
   std::vector<uint32_t> begin_;  // [size + 1] into pool_
   std::unordered_set<api::TokenId> end_;
-  std::vector<api::TokenId> end_tokens_;
+  std::vector<api::TokenId> eos_tokens_;
   TokenTrie all_;
   TokenTrie other_;
   std::vector<TokenMask> plain_;  // [characters]

@@ -1,4 +1,4 @@
-// Models that guess what a target model will say next.
+// Sources of draft tokens for a target model.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,35 @@ namespace quire::runner::draft {
 
 using api::TokenId;
 
-// What a drafter keeps of one running sequence. Destroyed before its drafter.
-class Trail {
+// State of a drafter for one running sequence. Destroyed before its drafter.
+class DraftState {
  public:
-  virtual ~Trail() = default;
+  virtual ~DraftState() = default;
 };
 
-// What a sequence begins with.
-struct Beginning {
-  std::string_view isolation;           // whose cached prefixes it may see
-  std::span<const TokenId> tokens;      // all of it so far
-  std::span<const int32_t> boundaries;  // ends of messages, ascending: where others are likely to branch off
-  const Trail* neighbour = nullptr;     // of a running sequence that began alike; null: none
-  int32_t shared = 0;                   // tokens that it has in common with this one
+// The sequence that a draft state is created for.
+struct DraftContext {
+  std::string_view isolation;            // whose cached prefixes it may see
+  std::span<const TokenId> tokens;       // all of it so far
+  std::span<const int32_t> boundaries;   // ends of messages, ascending: where others are likely to branch off
+  const DraftState* neighbor = nullptr;  // of a running sequence that began alike; null: none
+  int32_t shared = 0;                    // tokens that it has in common with this one
 };
 
-// One sequence that is to be guessed, or only followed.
-struct Wish {
-  Trail* trail = nullptr;
+// One sequence to draft for, or only to follow.
+struct DraftRequest {
+  DraftState* state = nullptr;
   std::span<const TokenId> tokens;    // the sequence; the first ones as they were at the last call
   cache::Sequence* target = nullptr;  // where it stands in the target's caches: all but the newest token
-  std::span<const float> hidden;  // [n, hidden_size]: final states of the last n tokens there (HiddenWanted)
-  int32_t depth = 0;              // tokens to guess; 0 = only keep up with it
-  std::vector<TokenId>* guesses =
-      nullptr;  // what is guessed, at most `depth` tokens, none if it is behind; null where none are wanted
+  std::span<const float>
+      hidden;                    // [n, hidden_size]: final states of the last n tokens there (RequiredHidden)
+  int32_t num_draft_tokens = 0;  // 0 = only keep up with the sequence
+  std::vector<TokenId>* draft_tokens =
+      nullptr;  // output, at most `num_draft_tokens`, none while the drafter is behind; null: not wanted
 };
 
 // Which of the target's final hidden states a drafter reads.
-enum class HiddenWanted : uint8_t {
+enum class RequiredHidden : uint8_t {
   kNone,
   kLast,  // of the last token in its caches
   kAll,   // of every token that was computed, each in one call
@@ -56,15 +57,15 @@ class Drafter {
 
   virtual const std::string& architecture() const = 0;
   virtual int64_t weight_bytes() const = 0;
-  virtual HiddenWanted hidden_wanted() const = 0;
+  virtual RequiredHidden required_hidden() const = 0;
   // Whether sequences are to be followed while their prompts are computed.
   virtual bool follows() const = 0;
 
-  virtual std::unique_ptr<Trail> Begin(const Beginning& beginning) = 0;
-  // Guesses for all at once. Never fails: where memory is short it guesses nothing.
-  virtual void Guess(std::span<const Wish> wishes, ThreadPool& pool) = 0;
+  virtual std::unique_ptr<DraftState> CreateState(const DraftContext& context) = 0;
+  // Drafts for all sequences in one batch. Never fails: without memory it proposes nothing.
+  virtual void ProposeDrafts(std::span<const DraftRequest> requests, ThreadPool& pool) = 0;
   // The sequence ended or gives its memory up; what was computed of `tokens` may serve others.
-  virtual void End(std::unique_ptr<Trail> trail, std::span<const TokenId> tokens) = 0;
+  virtual void End(std::unique_ptr<DraftState> state, std::span<const TokenId> tokens) = 0;
 };
 
 }  // namespace quire::runner::draft

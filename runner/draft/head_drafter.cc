@@ -14,27 +14,29 @@ class HeadDrafter final : public Drafter {
 
   const std::string& architecture() const override { return head_->architecture(); }
   int64_t weight_bytes() const override { return head_->weight_bytes(); }
-  HiddenWanted hidden_wanted() const override { return HiddenWanted::kLast; }
+  RequiredHidden required_hidden() const override { return RequiredHidden::kLast; }
   bool follows() const override { return false; }
 
-  std::unique_ptr<Trail> Begin(const Beginning&) override { return std::make_unique<Trail>(); }
-  void End(std::unique_ptr<Trail>, std::span<const TokenId>) override {}
+  std::unique_ptr<DraftState> CreateState(const DraftContext&) override {
+    return std::make_unique<DraftState>();
+  }
+  void End(std::unique_ptr<DraftState>, std::span<const TokenId>) override {}
 
-  void Guess(std::span<const Wish> wishes, ThreadPool& pool) override {
-    for (const Wish& wish : wishes) {
-      if (wish.guesses == nullptr) continue;
-      wish.guesses->clear();
-      // Tokens that an answer's form left no choice about are not in the target's caches yet.
-      const bool level = wish.target->offset() + 1 == std::ssize(wish.tokens);
-      if (!level || wish.hidden.empty() || wish.target->offset() == 0) continue;
-      const auto view = cache_.View(*wish.target);
+  void ProposeDrafts(std::span<const DraftRequest> requests, ThreadPool& pool) override {
+    for (const DraftRequest& request : requests) {
+      if (request.draft_tokens == nullptr) continue;
+      request.draft_tokens->clear();
+      // Forced tokens of a constrained answer are not in the target's caches yet.
+      const bool caught_up = request.target->offset() + 1 == std::ssize(request.tokens);
+      if (!caught_up || request.hidden.empty() || request.target->offset() == 0) continue;
+      const auto view = cache_.View(*request.target);
       if (!view) continue;
-      hidden_.assign(wish.hidden.begin(), wish.hidden.end());
-      TokenId token = wish.tokens.back();
-      for (int32_t i = 0; i < wish.depth; ++i) {
+      hidden_.assign(request.hidden.begin(), request.hidden.end());
+      TokenId token = request.tokens.back();
+      for (int32_t i = 0; i < request.num_draft_tokens; ++i) {
         head_->Draft(**view, pool, token, hidden_, logits_);
         token = static_cast<TokenId>(std::ranges::max_element(logits_) - logits_.begin());
-        wish.guesses->push_back(token);
+        request.draft_tokens->push_back(token);
       }
     }
   }

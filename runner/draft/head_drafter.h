@@ -9,7 +9,7 @@
 
 namespace quire::runner::draft {
 
-// Guesses greedily, one sequence after the other. `cache` is the target's.
+// Drafts greedily, one sequence after the other. `cache` is the target's.
 std::unique_ptr<Drafter> MakeHeadDrafter(std::unique_ptr<models::DraftModel> head, int32_t vocab,
                                          cache::HybridCache& cache);
 

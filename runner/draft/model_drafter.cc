@@ -19,15 +19,15 @@ class ModelDrafter final : public CachedDrafter {
 
   const std::string& architecture() const override { return model_->architecture(); }
   int64_t weight_bytes() const override { return model_->weight_bytes(); }
-  HiddenWanted hidden_wanted() const override { return HiddenWanted::kNone; }
+  RequiredHidden required_hidden() const override { return RequiredHidden::kNone; }
 
   static Options OptionsFor(const models::Model& model, int32_t vocab, size_t cache_bytes) {
     return {.vocab = vocab, .logits = model.vocab_size(), .cache_bytes = cache_bytes};
   }
 
  private:
-  Certain AddCertain(const Wish& wish, CachedTrail& trail) override;
-  void PrepareGuess(size_t /*row*/) override {}
+  Confirmed AddConfirmed(const DraftRequest& request, CachedDraftState& state) override;
+  void PrepareDraftToken(size_t /*row*/) override {}
   void Forward(const cache::StepView& step, ThreadPool& pool, std::span<float> logits) override {
     model_->Forward(batch(), step, pool, models::Outputs(logits));
   }
@@ -39,12 +39,12 @@ class ModelDrafter final : public CachedDrafter {
   std::unique_ptr<models::Model> model_;
 };
 
-CachedDrafter::Certain ModelDrafter::AddCertain(const Wish& wish, CachedTrail& trail) {
-  const auto from = static_cast<size_t>(trail.sequence.offset());
-  if (from >= wish.tokens.size()) return {};
-  const auto behind = static_cast<int32_t>(wish.tokens.size() - from);
+CachedDrafter::Confirmed ModelDrafter::AddConfirmed(const DraftRequest& request, CachedDraftState& state) {
+  const auto from = static_cast<size_t>(state.sequence.offset());
+  if (from >= request.tokens.size()) return {};
+  const auto behind = static_cast<int32_t>(request.tokens.size() - from);
   const int32_t rows = std::min(behind, kCatchUpMax);
-  const auto tokens = wish.tokens.subspan(from, static_cast<size_t>(rows));
+  const auto tokens = request.tokens.subspan(from, static_cast<size_t>(rows));
   batch().tokens.insert(batch().tokens.end(), tokens.begin(), tokens.end());
   return {rows, rows == behind};
 }

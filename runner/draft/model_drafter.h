@@ -11,8 +11,7 @@
 
 namespace quire::runner::draft {
 
-// Guesses greedily. What it has computed of a sequence stays level with the target's tokens: guesses that
-// turned out wrong are left behind at the next call. `vocab`: ids that the target knows; `cache_bytes`: of
+// Drafts greedily. Its own sequence stays in step with the target's: rejected drafts are rolled back at the next call. `vocab`: ids that the target knows; `cache_bytes`: of
 // caches and snapshots.
 api::Result<std::unique_ptr<Drafter>> MakeModelDrafter(std::unique_ptr<models::Model> model, int32_t vocab,
                                                        size_t cache_bytes);

@@ -8,7 +8,7 @@ namespace quire::runner::draft {
 namespace {
 
 constexpr size_t kPair = 2;
-constexpr int32_t kLookedAt = 32;  // earlier places of the last pair
+constexpr int32_t kCandidatesMax = 32;  // earlier places of the last pair
 constexpr size_t kPositionsMin = 256;
 
 uint64_t PairBefore(std::span<const TokenId> tokens, size_t position) {
@@ -24,15 +24,15 @@ uint64_t Mix(uint64_t x) {
 }
 
 int32_t MatchLength(std::span<const TokenId> tokens, size_t position) {
-  const size_t most = std::min<size_t>(position, NgramIndex::kMatchMax);
+  const size_t limit = std::min<size_t>(position, NgramIndex::kMatchMax);
   size_t length = 0;
-  while (length < most && tokens[position - 1 - length] == tokens[tokens.size() - 1 - length]) ++length;
+  while (length < limit && tokens[position - 1 - length] == tokens[tokens.size() - 1 - length]) ++length;
   return static_cast<int32_t>(length);
 }
 
 }  // namespace
 
-size_t NgramIndex::PlaceOf(uint64_t pair) const {
+size_t NgramIndex::SlotOf(uint64_t pair) const {
   const size_t mask = slots_.size() - 1;
   size_t at = Mix(pair) & mask;
   while (slots_[at].latest != 0 && slots_[at].pair != pair) at = (at + 1) & mask;
@@ -44,7 +44,7 @@ void NgramIndex::Grow(size_t positions) {
   previous_.reserve(positions);
   const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(2 * positions));
   for (const Slot& slot : old) {
-    if (slot.latest != 0) slots_[PlaceOf(slot.pair)] = slot;
+    if (slot.latest != 0) slots_[SlotOf(slot.pair)] = slot;
   }
 }
 
@@ -54,7 +54,7 @@ void NgramIndex::Extend(std::span<const TokenId> tokens) {
   for (size_t at = std::max(previous_.size(), kPair); at < tokens.size(); ++at) {
     previous_.resize(at + 1);
     const uint64_t pair = PairBefore(tokens, at);
-    Slot& slot = slots_[PlaceOf(pair)];
+    Slot& slot = slots_[SlotOf(pair)];
     previous_[at] = slot.latest;
     slot = {pair, static_cast<int32_t>(at)};
   }
@@ -65,12 +65,12 @@ void NgramIndex::Clear() {
   previous_.clear();
 }
 
-int32_t NgramIndex::Find(std::span<const TokenId> tokens, int32_t most, std::vector<TokenId>& next) const {
+int32_t NgramIndex::Find(std::span<const TokenId> tokens, int32_t limit, std::vector<TokenId>& next) const {
   next.clear();
-  if (tokens.size() <= kPair || most <= 0) return 0;
+  if (tokens.size() <= kPair || limit <= 0) return 0;
   int32_t best = 0, longest = 0;
-  int32_t at = slots_[PlaceOf(PairBefore(tokens, tokens.size()))].latest;
-  for (int32_t seen = 0; at != 0 && seen < kLookedAt && longest < kMatchMax; ++seen) {
+  int32_t at = slots_[SlotOf(PairBefore(tokens, tokens.size()))].latest;
+  for (int32_t seen = 0; at != 0 && seen < kCandidatesMax && longest < kMatchMax; ++seen) {
     const int32_t length = MatchLength(tokens, static_cast<size_t>(at));
     if (length > longest) {
       longest = length;
@@ -80,7 +80,7 @@ int32_t NgramIndex::Find(std::span<const TokenId> tokens, int32_t most, std::vec
   }
   if (best == 0) return 0;
   const auto from = static_cast<size_t>(best);
-  for (size_t i = 0; i < static_cast<size_t>(most); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(limit); ++i) {
     next.push_back(from + i < tokens.size() ? tokens[from + i] : next[from + i - tokens.size()]);
   }
   return longest;

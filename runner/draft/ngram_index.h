@@ -1,4 +1,4 @@
-// Where the end of a text stood in it before: what followed there is a guess at what follows now.
+// Prompt lookup: finds an earlier occurrence of the last tokens; what followed it there is the draft.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace quire::runner::draft {
 
 using api::TokenId;
 
-// Over one sequence's tokens, prompt and answer alike. Costs some 20 bytes a token. One thread.
+// Over one sequence's tokens, prompt and answer alike. About 20 bytes per token. One thread.
 class NgramIndex {
  public:
-  // Takes in what is new of `tokens`, which begin with those of the last call.
+  // Adds the new ones of `tokens`, which begin with those of the last call.
   void Extend(std::span<const TokenId> tokens);
   // The tokens changed before their end.
   void Clear();
 
-  // The longest end of `tokens`, two tokens at least, that stands in them before, the latest of equal ones.
-  // Puts the `most` tokens that followed it there into `next`, going round where they run into the end, and
-  // returns how long the match is, at most kMatchMax; 0 = there is none. REQUIRES: Extend(tokens) came last.
-  int32_t Find(std::span<const TokenId> tokens, int32_t most, std::vector<TokenId>& next) const;
+  // Finds the longest suffix of `tokens`, of two tokens at least, that occurs earlier, and the latest of equal
+  // ones. Writes the `limit` tokens that followed it there into `next`, wrapping around at the end. Returns the
+  // length of the match, at most kMatchMax; 0 = no match. REQUIRES: Extend(tokens) came last.
+  int32_t Find(std::span<const TokenId> tokens, int32_t limit, std::vector<TokenId>& next) const;
 
   static constexpr int32_t kMatchMax = 16;
 
@@ -31,7 +31,7 @@ class NgramIndex {
     uint64_t pair = 0;
     int32_t latest = 0;  // where what follows the pair begins; 0 = the slot is free
   };
-  size_t PlaceOf(uint64_t pair) const;  // its slot, or the free one for it
+  size_t SlotOf(uint64_t pair) const;  // its slot, or the free one for it
   void Grow(size_t positions);
 
   std::vector<Slot> slots_;        // open addressing; a power of two

@@ -12,7 +12,7 @@ struct Expected {
   int32_t length = 0;
   std::vector<TokenId> next;
 };
-Expected Look(std::span<const TokenId> tokens, int32_t most) {
+Expected Look(std::span<const TokenId> tokens, int32_t limit) {
   Expected best;
   const auto size = std::ssize(tokens);
   ptrdiff_t at = 0;
@@ -28,7 +28,7 @@ Expected Look(std::span<const TokenId> tokens, int32_t most) {
     at = position;
   }
   if (best.length == 0) return best;
-  for (ptrdiff_t i = 0; i < most; ++i) {
+  for (ptrdiff_t i = 0; i < limit; ++i) {
     const ptrdiff_t from = at + i;
     best.next.push_back(from < size ? tokens[static_cast<size_t>(from)]
                                     : best.next[static_cast<size_t>(from - size)]);
@@ -47,7 +47,7 @@ TEST(NgramIndex, FindsNothingWhereNothingRepeats) {
   EXPECT_TRUE(next.empty());
 }
 
-TEST(NgramIndex, GoesRoundWhatRepeatsItself) {
+TEST(NgramIndex, WrapsAroundRepetitions) {
   NgramIndex index;
   std::vector<TokenId> next;
   const std::vector<TokenId> tokens = {9, 1, 2, 3, 1, 2, 3, 1, 2};
@@ -68,10 +68,10 @@ TEST(NgramIndex, EqualsLookingEverywhereHoweverItWasExtended) {
         tokens.push_back(static_cast<TokenId>(random() % static_cast<uint32_t>(vocabulary)));
       }
       index.Extend(tokens);
-      const auto most = static_cast<int32_t>(random() % 9);
-      const int32_t length = index.Find(tokens, most, next);
-      const Expected expected = Look(tokens, most);
-      if (most == 0) continue;
+      const auto limit = static_cast<int32_t>(random() % 9);
+      const int32_t length = index.Find(tokens, limit, next);
+      const Expected expected = Look(tokens, limit);
+      if (limit == 0) continue;
       ASSERT_EQ(length, expected.length) << vocabulary << " at " << tokens.size();
       ASSERT_EQ(next, expected.next);
     }

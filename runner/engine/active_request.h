@@ -11,10 +11,10 @@
 #include "api/base/ids.h"
 #include "cache/hybrid_cache.h"
 #include "cache/snapshot_store.h"
-#include "runner/draft/depth_control.h"
+#include "runner/draft/draft_length_controller.h"
 #include "runner/draft/drafter.h"
 #include "runner/draft/ngram_index.h"
-#include "runner/engine/generation.h"
+#include "runner/engine/active_generation.h"
 #include "runner/models/pooling.h"
 
 namespace quire::runner::engine {
@@ -33,21 +33,21 @@ struct Embedding {
   std::optional<models::Pooler> pooler;  // of the tokens computed since the request began to run (again)
 };
 
-// What is guessed of a request's coming tokens.
+// Speculative decoding of one request.
 struct Draft {
-  draft::NgramIndex text;
-  std::array<draft::Track, draft::kSources> tracks = {};  // by source
-  draft::Candidate round;                                 // the coming step's, or the last one's
-  bool guesses = false;                                   // `round` is the coming step's
-  std::vector<api::TokenId> tokens;                       // guessed for the coming step
-  std::optional<cache::Speculation> open;                 // while a step has them
-  std::unique_ptr<draft::Trail> trail;                    // what a drafter keeps of it; null: none
-  std::vector<float> hidden;                              // states that its drafter has not read yet
+  draft::NgramIndex ngrams;
+  std::array<draft::AcceptanceStats, draft::kSources> acceptance = {};  // by source
+  draft::Candidate round;                    // the coming step's, or the last one's
+  bool has_round = false;                    // `round` is the coming step's
+  std::vector<api::TokenId> tokens;          // draft tokens of the coming step
+  std::optional<cache::Speculation> open;    // transaction of a step with draft tokens
+  std::unique_ptr<draft::DraftState> state;  // of the drafter; null: none
+  std::vector<float> hidden;                 // states that its drafter has not read yet
 };
 
 // Owned by the engine, in its waiting or its running list. Engine thread only.
 struct ActiveRequest {
-  std::unique_ptr<Generation> generation;
+  std::unique_ptr<ActiveGeneration> generation;
   std::string tenant;               // whom it counts for in fairness
   std::string isolation;            // whose cached prefixes it may see
   uint64_t arrival = 0;             // order among all requests of this runner
@@ -61,12 +61,12 @@ struct ActiveRequest {
 
   // While it runs:
   cache::Sequence sequence;
-  cache::Lease lease;         // on the deepest snapshot that the sequence stands on
-  bool exact = true;          // the caches hold what computing its tokens in place gives
-  int64_t passed_over = 0;    // see SequenceState
-  size_t reserved_bytes = 0;  // what admission counted for it
-  size_t hidden_begin = 0;    // of its rows among the hidden states of a step
-  Draft draft;                // closed before `sequence` is gone
+  cache::Lease lease;          // on the deepest snapshot that the sequence stands on
+  bool exact = true;           // the caches hold what computing its tokens in place gives
+  int64_t skipped_tokens = 0;  // see SequenceState
+  size_t reserved_bytes = 0;   // what admission counted for it
+  size_t hidden_begin = 0;     // of its rows among the hidden states of a step
+  Draft draft;                 // closed before `sequence` is gone
 };
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;

@@ -10,8 +10,8 @@ size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch)
   for (size_t group = 0; group < layout.groups.size(); ++group) {
     const int64_t window = layout.groups[group].window;
     // A window's first and last page may be partly used.
-    const int64_t most = window > 0 ? std::min(tokens, window + batch + layout.page_tokens) : tokens;
-    const int64_t pages = (most + layout.page_tokens - 1) / layout.page_tokens;
+    const int64_t max_tokens = window > 0 ? std::min(tokens, window + batch + layout.page_tokens) : tokens;
+    const int64_t pages = (max_tokens + layout.page_tokens - 1) / layout.page_tokens;
     bytes += static_cast<size_t>(pages) * cache::PageBytes(layout, group);
   }
   return bytes;
@@ -20,7 +20,7 @@ size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch)
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running) {
   const auto order = [&](size_t i) {
-    return std::tuple(!waiting[i].preempted, waiting[i].preempted ? 0 : waiting[i].served,
+    return std::tuple(!waiting[i].preempted, waiting[i].preempted ? 0 : waiting[i].virtual_time,
                       waiting[i].arrival);
   };
   std::optional<size_t> next;
@@ -38,12 +38,12 @@ int32_t CommonPrefix(std::span<const api::TokenId> a, std::span<const api::Token
 std::optional<Leader> FindLeader(std::span<const api::TokenId> prompt, int32_t reusable,
                                  std::span<const RunningPrefix> running) {
   std::optional<Leader> leader;
-  int32_t most = reusable + kLeadMin - 1;
+  int32_t longest = reusable + kLeadMin - 1;
   for (const RunningPrefix& other : running) {
     const int32_t shared =
         std::min(CommonPrefix(prompt, other.tokens), static_cast<int32_t>(prompt.size()) - 1);
-    if (shared <= most || other.computed >= shared) continue;
-    most = shared;
+    if (shared <= longest || other.computed >= shared) continue;
+    longest = shared;
     leader = Leader{other.id, shared};
   }
   return leader;

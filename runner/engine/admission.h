@@ -16,15 +16,15 @@ namespace quire::runner::engine {
 size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch);
 
 struct WaitingState {
-  double served = 0;  // of its tenant (fair_share.h)
+  double virtual_time = 0;  // of its tenant (fair_share.h)
   uint64_t arrival = 0;
   bool preempted = false;
   bool follows = false;  // waits for another request to compute what both begin with
   size_t bytes = 0;
 };
 
-// Preempted ones first, then whose tenant was served least, then in order of arrival; followers are passed
-// over. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
+// Preempted requests first, then the tenant with the smallest virtual time, then order of arrival; followers are
+// skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
 // starved. With nobody running it is admitted whatever its size.
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running);

@@ -19,13 +19,15 @@ TEST(NextToAdmit, TakesThemInOrderOfArrival) {
 }
 
 TEST(NextToAdmit, WhoWasServedLeastGoesFirst) {
-  EXPECT_EQ(NextToAdmit(Waiting{{.served = 50, .arrival = 1}, {.served = 2, .arrival = 9}}, 100, true), 1U);
+  EXPECT_EQ(
+      NextToAdmit(Waiting{{.virtual_time = 50, .arrival = 1}, {.virtual_time = 2, .arrival = 9}}, 100, true),
+      1U);
 }
 
 TEST(NextToAdmit, PreemptedOnesComeBackBeforeAnybodyNew) {
-  EXPECT_EQ(NextToAdmit(Waiting{{.served = 0, .arrival = 1},
-                                {.served = 90, .arrival = 8, .preempted = true},
-                                {.served = 99, .arrival = 5, .preempted = true}},
+  EXPECT_EQ(NextToAdmit(Waiting{{.virtual_time = 0, .arrival = 1},
+                                {.virtual_time = 90, .arrival = 8, .preempted = true},
+                                {.virtual_time = 99, .arrival = 5, .preempted = true}},
                         100, true),
             2U);
 }
@@ -83,16 +85,16 @@ TEST(SequenceBytes, CountsPagesWindowsAndTheSlot) {
   EXPECT_EQ(SequenceBytes(layout, 10'000, 16), 4 * page);
 }
 
-TEST(WishForCaches, HoldsAtLeastAShortSequenceAndIsBoundedByWhatIsAvailable) {
+TEST(ChooseCacheSize, HoldsAtLeastAShortSequenceAndIsBoundedByWhatIsAvailable) {
   const cache::Layout layout = Hybrid();
   const size_t least = SequenceBytes(layout, 512, 512);
-  EXPECT_EQ(WishForCaches(layout, 1 << 20, 1, 1 << 30).bytes, least);
-  EXPECT_EQ(WishForCaches(layout, 4096, int64_t{1} << 33, 0).bytes, size_t{1} << 33);
-  EXPECT_EQ(WishForCaches(layout, 4096, 0, size_t{8} << 30).bytes, size_t{2} << 30);
-  EXPECT_EQ(WishForCaches(layout, 4096, 0, size_t{64} << 30).bytes, kCacheBytesMax);
-  EXPECT_EQ(WishForCaches(layout, 4096, 0, 0).bytes, least);
+  EXPECT_EQ(ChooseCacheSize(layout, 1 << 20, 1, 1 << 30).bytes, least);
+  EXPECT_EQ(ChooseCacheSize(layout, 4096, int64_t{1} << 33, 0).bytes, size_t{1} << 33);
+  EXPECT_EQ(ChooseCacheSize(layout, 4096, 0, size_t{8} << 30).bytes, size_t{2} << 30);
+  EXPECT_EQ(ChooseCacheSize(layout, 4096, 0, size_t{64} << 30).bytes, kCacheBytesMax);
+  EXPECT_EQ(ChooseCacheSize(layout, 4096, 0, 0).bytes, least);
   // A long context gets up to half.
-  EXPECT_EQ(WishForCaches(layout, 100 << 20, 0, size_t{8} << 30).bytes, size_t{4} << 30);
+  EXPECT_EQ(ChooseCacheSize(layout, 100 << 20, 0, size_t{8} << 30).bytes, size_t{4} << 30);
 }
 
 TEST(SnapshotOffsets, AreBoundariesDivergenceAndIntervals) {

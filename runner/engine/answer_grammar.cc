@@ -10,20 +10,20 @@
 
 #include "api/base/ascii.h"
 #include "api/json/read.h"
-#include "runner/constraint/json_parts.h"
+#include "runner/constraint/json_grammar.h"
 #include "runner/constraint/output_format.h"
 #include "runner/constraint/schema.h"
-#include "runner/output/spelling.h"
+#include "runner/output/answer_markup.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::engine {
 namespace {
 
 using api::Json;
-using constraint::PartRef;
-using constraint::RuleBook;
+using constraint::ExprRef;
+using constraint::GrammarBuilder;
 
-constexpr uint32_t kCallsMax = 16;  // of one answer, where they are held to a grammar
+constexpr uint32_t kCallsMax = 16;  // of one constrained answer
 
 struct Tool {
   std::string name;
@@ -56,7 +56,7 @@ std::vector<Tool> ReadTools(const std::string& tools_json) {
   return tools;
 }
 
-// What is written of an object's schema: no properties but those it names, unless it speaks of others.
+// An object schema without additional properties, unless it mentions others.
 Json ClosedObject(Json schema) {
   const Json* properties = Member(schema, "properties");
   const bool names = properties != nullptr && properties->is_object();
@@ -92,118 +92,120 @@ std::string TextBytes(const tokenizer::Tokenizer& tokenizer, std::string_view te
   return bytes += text;
 }
 
-PartRef Text(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+ExprRef Text(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   return constraint::Literal(TextBytes(tokenizer, text));
 }
 
 class AnswerGrammar {
  public:
-  AnswerGrammar(const AnswerTerms& terms, const tokenizer::Tokenizer& tokenizer)
-      : terms_(terms), tokenizer_(tokenizer), spelling_(output::SpellingOf(terms.format)) {
-    if (!terms.rendered) return;
-    for (Tool& tool : ReadTools(terms.tools_json)) {
-      if (Forced() && !terms.request.forced_tool.empty() && tool.name != terms.request.forced_tool) continue;
+  AnswerGrammar(const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer)
+      : inputs_(inputs), tokenizer_(tokenizer), markup_(output::MarkupOf(inputs.format)) {
+    if (!inputs.rendered) return;
+    for (Tool& tool : ReadTools(inputs.tools_json)) {
+      if (Forced() && !inputs.request.forced_tool.empty() && tool.name != inputs.request.forced_tool)
+        continue;
       any_strict_ = any_strict_ || tool.strict;
       tools_.push_back(std::move(tool));
     }
   }
 
-  bool Needed() const { return terms_.request.format || Forced() || (any_strict_ && MarkedCalls()); }
-  // Arguments may be left free where a schema is more than can be held to.
-  bool MayLoosen() const { return !tools_.empty() && !any_strict_; }
+  bool Needed() const { return inputs_.request.format || Forced() || (any_strict_ && MarkedCalls()); }
+  // Arguments may stay unconstrained where a schema cannot be enforced.
+  bool MayRelax() const { return !tools_.empty() && !any_strict_; }
 
-  std::string Key(bool held) const {
-    const api::Request& request = terms_.request;
-    std::string key =
-        fmt::format("{}{}{}{}{}{} {} {}", terms_.rendered, terms_.thinking_open, terms_.may_think, Forced(),
-                    request.single_tool_call, held, request.forced_tool.size(), request.forced_tool);
+  std::string Key(bool constrain_all) const {
+    const api::Request& request = inputs_.request;
+    std::string key = fmt::format("{}{}{}{}{}{} {} {}", inputs_.rendered, inputs_.thinking_open,
+                                  inputs_.may_think, Forced(), request.single_tool_call, constrain_all,
+                                  request.forced_tool.size(), request.forced_tool);
     if (request.format) {
       const auto& format = *request.format;
       key += fmt::format(" {} {} {}", static_cast<int>(format.kind), format.text.size(), format.text);
     }
-    return key + terms_.tools_json;
+    return key + inputs_.tools_json;
   }
 
-  // `held`: arguments hold the schemas of tools that are not strict, too.
-  api::Result<PartRef> Build(RuleBook& rules, bool held) const {
-    auto body = Body(rules, held);
-    if (!body || spelling_.thinking_begin.empty() || !terms_.rendered) return body;
-    const PartRef gap = spelling_.after_thinking.empty() ? constraint::Repeat(constraint::Literal("\n"), 0, 2)
-                                                         : Text(tokenizer_, spelling_.after_thinking);
-    const uint32_t rule = rules.Declare();
-    rules.Define(rule, *body);
-    const PartRef answer = constraint::Call(rule);
-    const PartRef thought = constraint::Sequence(
-        {constraint::TextUntil(TextBytes(tokenizer_, spelling_.thinking_end)), gap, answer});
-    if (terms_.thinking_open) return thought;
-    if (!terms_.may_think) return *body;
+  // `constrain_all`: arguments match the schemas of tools that are not strict, too.
+  api::Result<ExprRef> Build(GrammarBuilder& builder, bool constrain_all) const {
+    auto body = Body(builder, constrain_all);
+    if (!body || markup_.thinking_begin.empty() || !inputs_.rendered) return body;
+    const ExprRef gap = markup_.after_thinking.empty() ? constraint::Repeat(constraint::Literal("\n"), 0, 2)
+                                                       : Text(tokenizer_, markup_.after_thinking);
+    const uint32_t rule = builder.Declare();
+    builder.Define(rule, *body);
+    const ExprRef answer = constraint::Call(rule);
+    const ExprRef thought = constraint::Sequence(
+        {constraint::TextUntil(TextBytes(tokenizer_, markup_.thinking_end)), gap, answer});
+    if (inputs_.thinking_open) return thought;
+    if (!inputs_.may_think) return *body;
     return constraint::Choice(
-        {answer, constraint::Sequence({Text(tokenizer_, spelling_.thinking_begin), thought})});
+        {answer, constraint::Sequence({Text(tokenizer_, markup_.thinking_begin), thought})});
   }
 
  private:
   bool Forced() const {
-    return terms_.request.tool_choice == api::ToolChoice::kRequired && !terms_.tools_json.empty();
+    return inputs_.request.tool_choice == api::ToolChoice::kRequired && !inputs_.tools_json.empty();
   }
-  bool MarkedCalls() const { return spelling_.calls != nullptr && !spelling_.calls_begin.empty(); }
+  bool MarkedCalls() const { return markup_.calls != nullptr && !markup_.calls_begin.empty(); }
 
-  api::Result<PartRef> Body(RuleBook& rules, bool held) const {
-    if (Forced()) return Calls(rules, held);
-    const bool may_call = !tools_.empty() && (MarkedCalls() || !spelling_.text_begin.empty());
-    if (!terms_.request.format) {
-      auto calls = Calls(rules, held);
+  api::Result<ExprRef> Body(GrammarBuilder& builder, bool constrain_all) const {
+    if (Forced()) return Calls(builder, constrain_all);
+    const bool may_call = !tools_.empty() && (MarkedCalls() || !markup_.text_begin.empty());
+    if (!inputs_.request.format) {
+      auto calls = Calls(builder, constrain_all);
       if (!calls) return calls;
-      const PartRef text = constraint::TextWithout(TextBytes(tokenizer_, spelling_.calls_begin));
+      const ExprRef text = constraint::TextWithout(TextBytes(tokenizer_, markup_.calls_begin));
       return constraint::Sequence({text, constraint::Optional(*std::move(calls))});
     }
-    auto answer = constraint::AnswerOf(*terms_.request.format, rules);
+    auto answer = constraint::AnswerOf(*inputs_.request.format, builder);
     if (!answer) return answer;
-    if (terms_.rendered && !spelling_.text_begin.empty()) {
-      answer = constraint::Sequence({Text(tokenizer_, spelling_.text_begin), *answer});
+    if (inputs_.rendered && !markup_.text_begin.empty()) {
+      answer = constraint::Sequence({Text(tokenizer_, markup_.text_begin), *answer});
     }
     if (!may_call) return answer;
-    auto calls = Calls(rules, held);
+    auto calls = Calls(builder, constrain_all);
     if (!calls) return calls;
     return constraint::Choice({*std::move(answer), *std::move(calls)});
   }
 
-  api::Result<PartRef> Calls(RuleBook& rules, bool held) const {
-    const output::CallSpelling& spelling = *spelling_.calls;
-    std::vector<PartRef> one_of;
-    if (spelling.python && held) one_of = PythonCalls(rules);
+  api::Result<ExprRef> Calls(GrammarBuilder& builder, bool constrain_all) const {
+    const output::ToolCallTemplate& call_template = *markup_.calls;
+    std::vector<ExprRef> one_of;
+    if (call_template.python && constrain_all) one_of = PythonCalls(builder);
     const bool python = !one_of.empty();
     for (const Tool& tool : python ? std::vector<Tool>() : tools_) {
-      auto arguments = Arguments(tool, rules, held);
+      auto arguments = Arguments(tool, builder, constrain_all);
       if (!arguments) return arguments;
       std::string name = tool.name;
-      if (spelling.json_name) {
+      if (call_template.json_name) {
         name = api::DumpJson(tool.name);
         name = name.substr(1, name.size() - 2);
       }
-      one_of.push_back(constraint::Sequence({Text(tokenizer_, spelling.head), constraint::Literal(name),
-                                             Text(tokenizer_, spelling.middle), *std::move(arguments),
-                                             Text(tokenizer_, spelling.tail)}));
+      one_of.push_back(constraint::Sequence({Text(tokenizer_, call_template.head), constraint::Literal(name),
+                                             Text(tokenizer_, call_template.middle), *std::move(arguments),
+                                             Text(tokenizer_, call_template.tail)}));
     }
-    const uint32_t rule = rules.Declare();
-    rules.Define(rule, constraint::Choice(std::move(one_of)));
-    std::vector<PartRef> calls = {Text(tokenizer_, spelling.open), constraint::Call(rule)};
-    const bool single = terms_.request.single_tool_call || spelling.between.empty();
+    const uint32_t rule = builder.Declare();
+    builder.Define(rule, constraint::Choice(std::move(one_of)));
+    std::vector<ExprRef> calls = {Text(tokenizer_, call_template.open), constraint::Call(rule)};
+    const bool single = inputs_.request.single_tool_call || call_template.between.empty();
     if (!single) {
-      const PartRef next = constraint::Sequence({Text(tokenizer_, spelling.between), constraint::Call(rule)});
+      const ExprRef next =
+          constraint::Sequence({Text(tokenizer_, call_template.between), constraint::Call(rule)});
       calls.push_back(constraint::Repeat(next, 0, kCallsMax - 1));
     }
-    calls.push_back(Text(tokenizer_, spelling.close));
+    calls.push_back(Text(tokenizer_, call_template.close));
     return constraint::Sequence(std::move(calls));
   }
 
   // Empty where some tool cannot be called like that: an answer's calls are all of one kind.
-  std::vector<PartRef> PythonCalls(RuleBook& rules) const {
-    std::vector<PartRef> calls;
+  std::vector<ExprRef> PythonCalls(GrammarBuilder& builder) const {
+    std::vector<ExprRef> calls;
     for (const Tool& tool : tools_) {
       const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
-      auto arguments = schema ? constraint::PythonArguments(ClosedObject(tool.parameters), rules)
+      auto arguments = schema ? constraint::PythonArguments(ClosedObject(tool.parameters), builder)
                        : tool.parameters.is_null() ? constraint::Nothing()
-                                                   : api::Result<PartRef>(constraint::Never());
+                                                   : api::Result<ExprRef>(constraint::Never());
       if (!arguments || constraint::IsNever(*arguments) || !IsPythonName(tool.name)) return {};
       calls.push_back(constraint::Sequence(
           {constraint::Literal(tool.name + "("), *std::move(arguments), constraint::Literal(")")}));
@@ -211,11 +213,11 @@ class AnswerGrammar {
     return calls;
   }
 
-  api::Result<PartRef> Arguments(const Tool& tool, RuleBook& rules, bool held) const {
+  api::Result<ExprRef> Arguments(const Tool& tool, GrammarBuilder& builder, bool constrain_all) const {
     const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
     if (!schema && tool.parameters.is_null()) return constraint::Literal("{}");
-    if (!schema || (!held && !tool.strict)) return constraint::AnyJson(rules).object;
-    auto arguments = constraint::JsonSchema(ClosedObject(tool.parameters), rules);
+    if (!schema || (!constrain_all && !tool.strict)) return constraint::AnyJson(builder).object;
+    auto arguments = constraint::JsonSchema(ClosedObject(tool.parameters), builder);
     if (arguments || !tool.strict) return arguments;
     api::Error error = std::move(arguments.error());
     error.message = fmt::format("{}: {}", tool.place, error.message);
@@ -223,29 +225,30 @@ class AnswerGrammar {
     return std::unexpected(std::move(error));
   }
 
-  const AnswerTerms& terms_;
+  const ConstraintInputs& inputs_;
   const tokenizer::Tokenizer& tokenizer_;
-  const output::AnswerSpelling spelling_;
+  const output::AnswerMarkup markup_;
   std::vector<Tool> tools_;  // that the answer may call
   bool any_strict_ = false;
 };
 
 }  // namespace
 
-api::Result<std::shared_ptr<constraint::Constraint>> HoldAnswer(const AnswerTerms& terms,
-                                                                const tokenizer::Tokenizer& tokenizer,
-                                                                constraint::ConstraintCache& constraints) {
-  const AnswerGrammar grammar(terms, tokenizer);
+api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
+    const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer,
+    constraint::ConstraintCache& constraints) {
+  const AnswerGrammar grammar(inputs, tokenizer);
   if (!grammar.Needed()) return nullptr;
-  const auto get = [&](bool held) {
-    return constraints.Get(grammar.Key(held), [&](RuleBook& rules) { return grammar.Build(rules, held); });
+  const auto get = [&](bool constrain_all) {
+    return constraints.Get(grammar.Key(constrain_all),
+                           [&](GrammarBuilder& builder) { return grammar.Build(builder, constrain_all); });
   };
   auto constraint = get(true);
-  if (!constraint && grammar.MayLoosen()) constraint = get(false);
+  if (!constraint && grammar.MayRelax()) constraint = get(false);
   if (constraint || !constraint.error().field.empty()) return constraint;
   // Of the grammar as a whole.
   api::Error error = std::move(constraint.error());
-  error.field = terms.request.format ? terms.request.format->field : "tools";
+  error.field = inputs.request.format ? inputs.request.format->field : "tools";
   error.message = fmt::format("{}: {}", error.field, error.message);
   return std::unexpected(std::move(error));
 }

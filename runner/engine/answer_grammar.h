@@ -1,5 +1,5 @@
-// What an answer is held to, as one grammar: a format, calls of tools, both behind the thinking of a model
-// that thinks.
+// The constraint of an answer as one grammar: a format and tool calls, both after the thinking of a model that
+// thinks.
 #pragma once
 
 #include <memory>
@@ -19,22 +19,21 @@ class ConstraintCache;
 
 namespace quire::runner::engine {
 
-struct AnswerTerms {
+struct ConstraintInputs {
   const api::Request& request;
   const std::string& tools_json;  // array in OpenAI's shape; empty: there are none
   const output::Format& format;   // of the model's answers
-  bool rendered = false;          // a template rendered the prompt: the answer has the model's own form
+  bool rendered = false;          // a template rendered the prompt: the answer has the model's own markup
   bool thinking_open = false;     // the prompt ends inside a block of thinking
   bool may_think = false;         // the answer may begin one
 };
 
-// Null where the answer is free. Where calls are forced the answer is calls; with a format it is that, or
-// calls where there are tools too; where a tool is strict the answer is text, calls that hold its schema, or
-// text and then such calls. kInvalidArgument, kUnsupported: the format, or the schema of a strict tool, is
-// broken or cannot be enforced. `constraints`: of this model, on its
-// thread.
-api::Result<std::shared_ptr<constraint::Constraint>> HoldAnswer(const AnswerTerms& terms,
-                                                                const tokenizer::Tokenizer& tokenizer,
-                                                                constraint::ConstraintCache& constraints);
+// Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it is
+// that, or tool calls where there are tools too; with a strict tool it is text, tool calls that match its schema,
+// or text and then such calls. kInvalidArgument, kUnsupported: the format, or the schema of a strict tool, is
+// invalid or cannot be enforced. `constraints`: of this model, on its thread.
+api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
+    const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer,
+    constraint::ConstraintCache& constraints);
 
 }  // namespace quire::runner::engine

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "runner/constraint/output_format.h"
-#include "runner/engine/testing/engine_bench.h"
-#include "runner/output/spelling.h"
+#include "runner/engine/testing/engine_harness.h"
+#include "runner/output/answer_markup.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -49,17 +49,17 @@ class AnswerGrammars : public ::testing::Test {
   }
 
   // A cache is one model's; here each answer is another one's.
-  auto Hold(const AnswerTerms& terms) {
+  auto Compile(const ConstraintInputs& inputs) {
     constraint::ConstraintCache constraints([this] { return IndexVocabulary(*tokenizer_, ends_); }, kPlenty);
-    return HoldAnswer(terms, *tokenizer_, constraints);
+    return CompileAnswerConstraint(inputs, *tokenizer_, constraints);
   }
 
-  // An answer that goes on with tokens by chance behind `begin`; empty when it may not begin so.
-  std::string Write(const AnswerTerms& terms, const std::string& begin, std::mt19937& random) {
-    auto held = Hold(terms);
-    EXPECT_TRUE(held.has_value()) << held.error().message;
-    if (!held || *held == nullptr) return {};
-    constraint::Matcher matcher(*held);
+  // An answer that continues with random tokens after `begin`; empty when it may not begin so.
+  std::string Write(const ConstraintInputs& inputs, const std::string& begin, std::mt19937& random) {
+    auto compiled = Compile(inputs);
+    EXPECT_TRUE(compiled.has_value()) << compiled.error().message;
+    if (!compiled || *compiled == nullptr) return {};
+    constraint::Matcher matcher(*compiled);
     const auto tokens = tokenizer_->Encode(begin, tokenizer::SpecialTokens::kParse);
     for (const api::TokenId token : *tokens) {
       if (!matcher.Accept(token)) return {};
@@ -71,7 +71,7 @@ class AnswerGrammars : public ::testing::Test {
       if (allowed.empty()) return {};
       const api::TokenId token = allowed[random() % allowed.size()];
       EXPECT_TRUE(matcher.Accept(token));
-      if ((*held)->vocabulary().EndsGeneration(token)) return text;
+      if ((*compiled)->vocabulary().EndsGeneration(token)) return text;
       text += tokenizer_->TokenBytes(token);
     }
     ADD_FAILURE() << "no end of " << text;
@@ -88,22 +88,22 @@ struct Read {
   std::vector<api::ToolCall> calls;
 };
 
-Read ReadBack(const AnswerTerms& terms, const std::string& text) {
+Read ReadBack(const ConstraintInputs& inputs, const std::string& text) {
   const auto parser = output::MakeParser(
-      {.format = terms.format, .thinking_open = terms.thinking_open, .tools = true, .tools_json = kTools});
-  output::Pieces pieces;
-  parser->Feed(text, pieces);
-  parser->Finish(pieces);
+      {.format = inputs.format, .thinking_open = inputs.thinking_open, .tools = true, .tools_json = kTools});
+  output::OutputChunks chunks;
+  parser->Feed(text, chunks);
+  parser->Finish(chunks);
   Read read;
-  for (auto& piece : pieces) {
-    if (piece.kind == output::Piece::Kind::kText) read.text += piece.text;
-    if (piece.kind == output::Piece::Kind::kThinking) read.thinking += piece.text;
-    if (piece.kind == output::Piece::Kind::kCall) read.calls.push_back(piece.call);
+  for (auto& chunk : chunks) {
+    if (chunk.kind == output::OutputChunk::Kind::kText) read.text += chunk.text;
+    if (chunk.kind == output::OutputChunk::Kind::kThinking) read.thinking += chunk.text;
+    if (chunk.kind == output::OutputChunk::Kind::kCall) read.calls.push_back(chunk.call);
   }
   return read;
 }
 
-void ExpectHolds(const api::ToolCall& call) {
+void ExpectMatchesSchema(const api::ToolCall& call) {
   const json arguments = json::parse(call.arguments_json);
   if (call.name == "now") {
     EXPECT_EQ(call.arguments_json, "{}");
@@ -124,27 +124,27 @@ TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
   const std::string tools = kTools;
   for (const std::string& name : kTemplates) {
     const output::Format format = FormatNamed(name);
-    const output::AnswerSpelling spelling = output::SpellingOf(format);
+    const output::AnswerMarkup markup = output::MarkupOf(format);
     for (int turn = 0; turn < 12; ++turn) {
       api::Request request;
       request.tool_choice = api::ToolChoice::kRequired;
       request.single_tool_call = turn % 3 == 0;
       if (turn % 4 == 1) request.forced_tool = "set_flag";
-      AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
+      ConstraintInputs inputs{.request = request, .tools_json = tools, .format = format, .rendered = true};
       std::string begin;
-      if (turn % 2 == 1 && !spelling.thinking_begin.empty()) {
-        terms.may_think = true;
-        begin = std::string(spelling.thinking_begin) + "hm, so" + std::string(spelling.thinking_end);
+      if (turn % 2 == 1 && !markup.thinking_begin.empty()) {
+        inputs.may_think = true;
+        begin = std::string(markup.thinking_begin) + "hm, so" + std::string(markup.thinking_end);
       }
       SCOPED_TRACE(std::string(format.family) + " " + std::to_string(turn));
-      const std::string text = Write(terms, begin, random);
-      const Read read = ReadBack(terms, text);
+      const std::string text = Write(inputs, begin, random);
+      const Read read = ReadBack(inputs, text);
       EXPECT_EQ(read.text, "") << text;
       EXPECT_EQ(read.thinking, begin.empty() ? "" : "hm, so") << text;
       EXPECT_GE(read.calls.size(), 1U) << text;
       EXPECT_LE(read.calls.size(), request.single_tool_call ? 1U : 16U) << text;
       for (const auto& call : read.calls) {
-        ExpectHolds(call);
+        ExpectMatchesSchema(call);
         EXPECT_TRUE(request.forced_tool.empty() || call.name == request.forced_tool) << text;
       }
     }
@@ -156,22 +156,22 @@ TEST_F(AnswerGrammars, AFormatHoldsBehindThinking) {
   const std::string no_tools;
   for (const std::string& name : kTemplates) {
     const output::Format format = FormatNamed(name);
-    const output::AnswerSpelling spelling = output::SpellingOf(format);
+    const output::AnswerMarkup markup = output::MarkupOf(format);
     SCOPED_TRACE(format.family);
     api::Request request;
     request.format = api::OutputFormat{api::OutputFormat::Kind::kChoice, R"(["Yes","No"])", "format"};
-    AnswerTerms terms{.request = request, .tools_json = no_tools, .format = format, .rendered = true};
-    Read read = ReadBack(terms, Write(terms, "", random));
+    ConstraintInputs inputs{.request = request, .tools_json = no_tools, .format = format, .rendered = true};
+    Read read = ReadBack(inputs, Write(inputs, "", random));
     EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
-    if (spelling.thinking_begin.empty()) continue;
-    const std::string thought = "hm, so" + std::string(spelling.thinking_end);
-    terms.may_think = true;
-    read = ReadBack(terms, Write(terms, std::string(spelling.thinking_begin) + thought, random));
+    if (markup.thinking_begin.empty()) continue;
+    const std::string thought = "hm, so" + std::string(markup.thinking_end);
+    inputs.may_think = true;
+    read = ReadBack(inputs, Write(inputs, std::string(markup.thinking_begin) + thought, random));
     EXPECT_EQ(read.thinking, "hm, so");
     EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
     if (format.harmony) continue;
-    terms.thinking_open = true;
-    read = ReadBack(terms, Write(terms, thought, random));
+    inputs.thinking_open = true;
+    read = ReadBack(inputs, Write(inputs, thought, random));
     EXPECT_EQ(read.thinking, "hm, so");
     EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
   }
@@ -182,58 +182,60 @@ TEST_F(AnswerGrammars, TextStaysFreeBeforeACallOfAStrictTool) {
   const std::string tools = kTools;
   for (const std::string& name : kTemplates) {
     const output::Format format = FormatNamed(name);
-    const output::AnswerSpelling spelling = output::SpellingOf(format);
+    const output::AnswerMarkup markup = output::MarkupOf(format);
     SCOPED_TRACE(format.family);
     const api::Request request;
-    const AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
-    if (spelling.calls_begin.empty()) {
-      const auto held = Hold(terms);
-      ASSERT_TRUE(held.has_value());
-      EXPECT_EQ(*held, nullptr);
+    const ConstraintInputs inputs{
+        .request = request, .tools_json = tools, .format = format, .rendered = true};
+    if (markup.calls_begin.empty()) {
+      const auto compiled = Compile(inputs);
+      ASSERT_TRUE(compiled.has_value());
+      EXPECT_EQ(*compiled, nullptr);
       continue;
     }
-    const std::string text = Write(terms, "Let me see: {1} " + std::string(spelling.calls->open), random);
-    const Read read = ReadBack(terms, text);
+    const std::string text = Write(inputs, "Let me see: {1} " + std::string(markup.calls->open), random);
+    const Read read = ReadBack(inputs, text);
     EXPECT_EQ(read.text, "Let me see: {1}") << text;
     EXPECT_GE(read.calls.size(), 1U) << text;
-    for (const auto& call : read.calls) ExpectHolds(call);
+    for (const auto& call : read.calls) ExpectMatchesSchema(call);
   }
 }
 
 TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
   std::mt19937 random(4);
   const output::Format format = FormatNamed("tools <|tool_call_start|>");
-  const std::string open(output::SpellingOf(format).calls->open);
+  const std::string open(output::MarkupOf(format).calls->open);
   api::Request request;
   request.tool_choice = api::ToolChoice::kRequired;
   const std::string tools = kTools;
-  const AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
+  const ConstraintInputs inputs{.request = request, .tools_json = tools, .format = format, .rendered = true};
   for (const std::string begin :
        {R"(get_weather(city="Paris", days=7), now(), )", "set_flag(on=True)", "now()"}) {
-    const std::string text = Write(terms, open + begin, random);
-    const Read read = ReadBack(terms, text);
+    const std::string text = Write(inputs, open + begin, random);
+    const Read read = ReadBack(inputs, text);
     EXPECT_GE(read.calls.size(), 1U) << text;
     EXPECT_EQ(read.text, "") << text;
-    for (const auto& call : read.calls) ExpectHolds(call);
+    for (const auto& call : read.calls) ExpectMatchesSchema(call);
   }
   for (const std::string begin :
        {R"({"name")", "set_flag(on=true", "set_flag()", "get_weather(days=7", "now(a"}) {
-    EXPECT_EQ(Write(terms, open + begin, random), "");
+    EXPECT_EQ(Write(inputs, open + begin, random), "");
   }
   // What is not a list of named arguments makes all calls JSON.
   const std::string any = R"([{"type":"function","function":{"name":"now"}},)"
                           R"({"type":"function","function":{"name":"free","parameters":{"type":"object"}}}])";
-  const AnswerTerms free_terms{.request = request, .tools_json = any, .format = format, .rendered = true};
-  EXPECT_EQ(Write(free_terms, open + "now(", random), "");
-  EXPECT_NE(Write(free_terms, open + R"({"name": "now")", random), "");
+  const ConstraintInputs free_inputs{
+      .request = request, .tools_json = any, .format = format, .rendered = true};
+  EXPECT_EQ(Write(free_inputs, open + "now(", random), "");
+  EXPECT_NE(Write(free_inputs, open + R"({"name": "now")", random), "");
 }
 
-TEST_F(AnswerGrammars, NothingAskedIsNothingHeld) {
+TEST_F(AnswerGrammars, NoFormatMeansNoConstraint) {
   api::Request request;
   const std::string tools = R"([{"type":"function","function":{"name":"f"}}])";
   const output::Format format = FormatNamed(kTemplates[0]);
-  const AnswerTerms terms{.request = request, .tools_json = tools, .format = format, .rendered = true};
-  EXPECT_EQ(*Hold(terms), nullptr);
+  const ConstraintInputs inputs{.request = request, .tools_json = tools, .format = format, .rendered = true};
+  EXPECT_EQ(*Compile(inputs), nullptr);
 }
 
 }  // namespace

@@ -12,17 +12,17 @@ constexpr int64_t kShortSequence = 512;  // tokens
 
 }  // namespace
 
-CacheWish WishForCaches(const cache::Layout& layout, int32_t context_length, int64_t asked,
-                        size_t available) {
+CacheSizing ChooseCacheSize(const cache::Layout& layout, int32_t context_length, int64_t asked,
+                            size_t available) {
   const int64_t batch = StepTarget().tokens_max;
-  const size_t least = SequenceBytes(layout, kShortSequence, batch);
+  const size_t min_bytes = SequenceBytes(layout, kShortSequence, batch);
   if (asked > 0) {
-    const size_t bytes = std::max(static_cast<size_t>(asked), least);
+    const size_t bytes = std::max(static_cast<size_t>(asked), min_bytes);
     return {bytes, bytes};
   }
   const size_t whole = SequenceBytes(layout, context_length, batch);
   const size_t usual = std::min(available / 4, kCacheBytesMax);
-  return {std::max({least, usual, std::min(whole, available / 2)}), least};
+  return {std::max({min_bytes, usual, std::min(whole, available / 2)}), min_bytes};
 }
 
 size_t DraftShare(const cache::Layout& target, const cache::Layout& draft, size_t budget) {

@@ -1,4 +1,4 @@
-// How much memory the caches of a runner would like.
+// Cache sizing: how much memory the caches of a runner request.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace quire::runner::engine {
 
-struct CacheWish {
+struct CacheSizing {
   size_t bytes = 0;
-  size_t least = 0;  // with less not even a short sequence can be served
+  size_t min_bytes = 0;  // enough for one short sequence
 };
 
-// For pages, slots and snapshots together. `asked` > 0 is wish and least in one, but for what one short
-// sequence takes. Otherwise a quarter of what is available, at most kCacheBytesMax; more, up to half of what
+// For pages, slots and snapshots together. `asked` > 0 sets both fields, but not below what one short sequence needs. Otherwise a quarter of what is available, at most kCacheBytesMax; more, up to half of what
 // is available, where one sequence of the whole context needs it. Memory is taken as it is used.
-CacheWish WishForCaches(const cache::Layout& layout, int32_t context_length, int64_t asked, size_t available);
+CacheSizing ChooseCacheSize(const cache::Layout& layout, int32_t context_length, int64_t asked,
+                            size_t available);
 
 // Of it, what goes to the caches of a draft model: as much as its tokens weigh beside the model's.
 size_t DraftShare(const cache::Layout& target, const cache::Layout& draft, size_t budget);

@@ -65,8 +65,8 @@ std::vector<int> AllowedProcessors() {
 int32_t UsableCores(std::span<const int> processors, const fs::path& root) {
   std::set<std::string> cores;
   for (const int processor : processors) cores.insert(CoreOf(processor, root));
-  const auto most = static_cast<double>(std::max<size_t>(cores.size(), 1));
-  return static_cast<int32_t>(std::clamp(std::ceil(QuotaCores(root)), 1.0, most));
+  const auto max_cores = static_cast<double>(std::max<size_t>(cores.size(), 1));
+  return static_cast<int32_t>(std::clamp(std::ceil(QuotaCores(root)), 1.0, max_cores));
 }
 
 int32_t UsableCores() { return UsableCores(AllowedProcessors(), "/"); }

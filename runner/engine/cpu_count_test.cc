@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string_view>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {

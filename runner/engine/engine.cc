@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "runner/draft/head_drafter.h"
-#include "runner/draft/layer_drafter.h"
 #include "runner/draft/model_drafter.h"
+#include "runner/draft/mtp_drafter.h"
 
 namespace quire::runner::engine {
 namespace {
 
-constexpr auto kIdleInterval = std::chrono::seconds(1);  // an idle engine shows in its vitals that it lives
+constexpr auto kIdleInterval =
+    std::chrono::seconds(1);  // how often an idle engine updates its progress counter
 
 // Prefixes are shared within it: a tenant's requests of one salt.
 std::string IsolationKey(const api::Client& client) {
@@ -26,9 +27,8 @@ api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, siz
                                                          cache::HybridCache& cache) {
   const int32_t vocab = model.model->vocab_size();
   if (model.draft.head) return draft::MakeHeadDrafter(std::move(model.draft.head), vocab, cache);
-  if (model.draft.layer && !model.drafter) {
-    return draft::MakeLayerDrafter(std::move(model.draft.layer), vocab, model.model->hidden_size(),
-                                   cache_bytes);
+  if (model.draft.mtp && !model.drafter) {
+    return draft::MakeMtpDrafter(std::move(model.draft.mtp), vocab, model.model->hidden_size(), cache_bytes);
   }
   if (!model.draft.model) return std::move(model.drafter);
   return draft::MakeModelDrafter(std::move(model.draft.model), model.tokenizer->vocab_size(), cache_bytes);
@@ -37,24 +37,24 @@ api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, siz
 }  // namespace
 
 api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLimits limits, int32_t threads,
-                                                    Mailbox<Input>& inbox, Vitals& vitals,
+                                                    Mailbox<Input>& inbox, EngineStats& engine_stats,
                                                     std::function<void(api::ipc::RequestEvent)> emit) {
   auto cache = cache::HybridCache::Create(model.model->cache_layout(), {.bytes = limits.cache_bytes});
   if (!cache) return api::Fail(api::ErrorCode::kInternal, cache.error().message);
   auto drafter = MakeDrafter(model, limits.draft_cache_bytes, **cache);
   if (!drafter) return std::unexpected(drafter.error());
-  return std::unique_ptr<Engine>(new Engine(std::move(model), limits, threads, inbox, vitals, std::move(emit),
-                                            std::move(*cache), *std::move(drafter)));
+  return std::unique_ptr<Engine>(new Engine(std::move(model), limits, threads, inbox, engine_stats,
+                                            std::move(emit), std::move(*cache), *std::move(drafter)));
 }
 
-Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox, Vitals& vitals,
-               std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache,
-               std::unique_ptr<draft::Drafter> drafter)
+Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
+               EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit,
+               std::unique_ptr<cache::HybridCache> cache, std::unique_ptr<draft::Drafter> drafter)
     : model_(std::move(model)),
       limits_(limits),
       pool_(threads),
       inbox_(inbox),
-      vitals_(vitals),
+      engine_stats_(engine_stats),
       emit_(std::move(emit)),
       rotate_keys_(model_.model->key_rotation()),
       cache_(std::move(cache)),
@@ -62,15 +62,15 @@ Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<
       drafter_(std::move(drafter)),
       context_max_(static_cast<int32_t>(
           std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {
-  pool_.CountIn(vitals_.progress);
+  pool_.CountIn(engine_stats_.progress);
 }
 
 void Engine::Run() {
   bool busy = false;
   while (true) {
-    UpdateVitals();
-    for (auto& input : busy ? inbox_.TakeAll() : inbox_.WaitAndTakeAll(kIdleInterval)) {
-      if (!Take(std::move(input))) return;
+    UpdateEngineStats();
+    for (auto& input : busy ? inbox_.PopAll() : inbox_.WaitAndPopAll(kIdleInterval)) {
+      if (!HandleInput(std::move(input))) return;
     }
     Admit();
     busy = Step();
@@ -78,11 +78,11 @@ void Engine::Run() {
   }
 }
 
-bool Engine::Take(Input input) {
+bool Engine::HandleInput(Input input) {
   if (const auto* arrived = std::get_if<Arrived>(&input)) {
-    preparing_.insert(static_cast<uint64_t>(arrived->id));
-  } else if (auto* prepared = std::get_if<Prepared>(&input)) {
-    Enter(std::move(*prepared));
+    building_.insert(static_cast<uint64_t>(arrived->id));
+  } else if (auto* built = std::get_if<PromptBuilt>(&input)) {
+    Enter(std::move(*built));
   } else if (const auto* credit = std::get_if<api::ipc::Credit>(&input)) {
     for (const auto& list : {&running_, &waiting_}) {
       for (const auto& request : *list) {
@@ -97,11 +97,11 @@ bool Engine::Take(Input input) {
   return true;
 }
 
-void Engine::Enter(Prepared prepared) {
-  const api::RequestId id = prepared.id;
-  if (preparing_.erase(static_cast<uint64_t>(id)) == 0) return;  // cancelled meanwhile
-  if (!prepared.prompt) return Emit(id, api::Failed{prepared.prompt.error()});
-  const auto tokens = static_cast<int32_t>(prepared.prompt->tokens.size());
+void Engine::Enter(PromptBuilt built) {
+  const api::RequestId id = built.id;
+  if (building_.erase(static_cast<uint64_t>(id)) == 0) return;  // canceled meanwhile
+  if (!built.prompt) return Emit(id, api::Failed{built.prompt.error()});
+  const auto tokens = static_cast<int32_t>(built.prompt->tokens.size());
   if (tokens >= context_max_) {
     return Emit(
         id, api::Failed{{api::ErrorCode::kContextLengthExceeded,
@@ -111,21 +111,21 @@ void Engine::Enter(Prepared prepared) {
                                      context_max_ - 1),
                          "options.num_ctx"}});
   }
-  auto embedding = EmbeddingOf(prepared.request.prompt);
+  auto embedding = EmbeddingOf(built.request.prompt);
   if (!embedding) return Emit(id, api::Failed{embedding.error()});
   auto request = std::make_unique<ActiveRequest>();
   request->embedding = *std::move(embedding);
   request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
-  request->tenant = prepared.request.client.tenant;
-  request->isolation = IsolationKey(prepared.request.client);
+  request->tenant = built.request.client.tenant;
+  request->isolation = IsolationKey(built.request.client);
   request->arrival = ++arrivals_;
-  request->boundaries = std::move(prepared.prompt->boundaries);
-  shares_.Enter(request->tenant, prepared.request.client.weight);
-  Generation::Setup setup{id, std::move(prepared.request), std::move(*prepared.prompt), prepared.arrived,
-                          std::move(prepared.resume)};
-  request->generation =
-      std::make_unique<Generation>(std::move(setup), context_max_, model_.tokenizer, model_.end_of_generation,
-                                   [this, id](api::Event event) { Emit(id, std::move(event)); });
+  request->boundaries = std::move(built.prompt->boundaries);
+  shares_.Enter(request->tenant, built.request.client.weight);
+  ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
+                                std::move(built.resume)};
+  request->generation = std::make_unique<ActiveGeneration>(
+      std::move(setup), context_max_, model_.tokenizer, model_.end_of_generation,
+      [this, id](api::Event event) { Emit(id, std::move(event)); });
   waiting_.push_back(std::move(request));
 }
 
@@ -135,23 +135,24 @@ api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& pro
   if (!model_.pooling) return std::unexpected(model_.pooling.error());
   const int32_t width = model_.model->hidden_size();
   if (embed->dimensions > width) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("field \"dimensions\" is {}; the vectors of this model have {} numbers",
-                                 embed->dimensions, width),
-                     "dimensions");
+    return api::Fail(
+        api::ErrorCode::kInvalidArgument,
+        fmt::format("field \"dimensions\" is {}; the embeddings of this model have {} dimensions",
+                    embed->dimensions, width),
+        "dimensions");
   }
   return Embedding{*model_.pooling, embed->dimensions, embed->normalize, std::nullopt};
 }
 
 void Engine::Cancel(api::RequestId id) {
-  preparing_.erase(static_cast<uint64_t>(id));
+  building_.erase(static_cast<uint64_t>(id));
   for (auto* list : {&running_, &waiting_}) {
     std::erase_if(*list, [&](const std::unique_ptr<ActiveRequest>& request) {
       if (request->generation->id() != id) return false;
       EndDraft(*request);
-      prefixes_.Keep(*request);
-      shares_.Leave(request->tenant);
-      hold_admission_ = false;
+      prefixes_.StorePrefix(*request);
+      shares_.Exit(request->tenant);
+      admission_paused_ = false;
       return true;
     });
   }
@@ -161,9 +162,9 @@ bool Engine::RemoveEnded() {
   const size_t removed = std::erase_if(running_, [this](const std::unique_ptr<ActiveRequest>& request) {
     if (!request->generation->ended()) return false;
     EndDraft(*request);
-    prefixes_.Keep(*request);
-    shares_.Leave(request->tenant);
-    hold_admission_ = false;
+    prefixes_.StorePrefix(*request);
+    shares_.Exit(request->tenant);
+    admission_paused_ = false;
     return true;
   });
   return removed > 0;
@@ -187,21 +188,22 @@ Engine::Stats Engine::stats() const {
           .kernel_time = kernel_time_};
 }
 
-int64_t Engine::scratch_held() const {
+int64_t Engine::resident_scratch_bytes() const {
   const size_t results = (logits_.capacity() + hidden_.capacity()) * sizeof(float);
-  return model_.model->scratch_held() + static_cast<int64_t>(results);
+  return model_.model->resident_scratch_bytes() + static_cast<int64_t>(results);
 }
 
-void Engine::UpdateVitals() {
-  vitals_.progress.fetch_add(1, std::memory_order_relaxed);
-  vitals_.steps.store(steps_, std::memory_order_relaxed);
-  vitals_.running.store(static_cast<int32_t>(running_.size()), std::memory_order_relaxed);
-  vitals_.waiting.store(static_cast<int32_t>(waiting_.size() + preparing_.size()), std::memory_order_relaxed);
-  vitals_.cache_bytes_used.store(static_cast<int64_t>(cache_->used_bytes()), std::memory_order_relaxed);
+void Engine::UpdateEngineStats() {
+  engine_stats_.progress.fetch_add(1, std::memory_order_relaxed);
+  engine_stats_.steps.store(steps_, std::memory_order_relaxed);
+  engine_stats_.running.store(static_cast<int32_t>(running_.size()), std::memory_order_relaxed);
+  engine_stats_.waiting.store(static_cast<int32_t>(waiting_.size() + building_.size()),
+                              std::memory_order_relaxed);
+  engine_stats_.cache_bytes_used.store(static_cast<int64_t>(cache_->used_bytes()), std::memory_order_relaxed);
   const cache::StoreStats prefixes = prefixes_.stats();
-  vitals_.prefix_snapshots.store(static_cast<int64_t>(prefixes.nodes), std::memory_order_relaxed);
-  vitals_.prefix_bytes.store(static_cast<int64_t>(prefixes.bytes), std::memory_order_relaxed);
-  vitals_.prefix_evictions.store(prefixes.evictions, std::memory_order_relaxed);
+  engine_stats_.prefix_snapshots.store(static_cast<int64_t>(prefixes.nodes), std::memory_order_relaxed);
+  engine_stats_.prefix_bytes.store(static_cast<int64_t>(prefixes.bytes), std::memory_order_relaxed);
+  engine_stats_.prefix_evictions.store(prefixes.evictions, std::memory_order_relaxed);
 }
 
 void Engine::Emit(api::RequestId id, api::Event event) { emit_({id, std::move(event)}); }

@@ -1,4 +1,4 @@
-// The step loop of one loaded model: admits prepared requests, computes ragged batches, and emits events.
+// The step loop of one loaded model: admits requests whose prompts are built, computes ragged batches, and emits events.
 //
 // One thread, the engine thread, owns all of it: caches, sequences and batch. Each step takes every decoding
 // sequence and prompt chunks up to what the step's time allows (step_plan.h, prefill_budget.h), so that a
@@ -22,38 +22,38 @@
 
 #include "api/ipc/messages.h"
 #include "cache/hybrid_cache.h"
-#include "runner/draft/depth_control.h"
+#include "runner/draft/draft_length_controller.h"
 #include "runner/draft/drafter.h"
 #include "runner/engine/active_request.h"
 #include "runner/engine/admission.h"
+#include "runner/engine/engine_stats.h"
 #include "runner/engine/fair_share.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/prefill_budget.h"
 #include "runner/engine/prefix_reuse.h"
-#include "runner/engine/prepare.h"
-#include "runner/engine/vitals.h"
+#include "runner/engine/prompt_builder.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::runner::engine {
 
 // ---- what other threads post to the engine ----
 
-// The daemon submitted a request; its prompt is being prepared.
+// The daemon submitted a request; its prompt is being built.
 struct Arrived {
   api::RequestId id;
 };
 // Its prompt is ready, or the error that ends it.
-struct Prepared {
+struct PromptBuilt {
   api::RequestId id;
   api::Request request;
-  api::Result<PreparedPrompt> prompt;
+  api::Result<BuiltPrompt> prompt;
   Clock::time_point arrived;
   api::ipc::Resume resume = {};
 };
 struct Stop {};
 
-using Input = std::variant<Arrived, Prepared, api::ipc::Credit, api::ipc::Cancel, Stop>;
+using Input = std::variant<Arrived, PromptBuilt, api::ipc::Credit, api::ipc::Cancel, Stop>;
 
 struct EngineLimits {
   int32_t running_max = 32;      // sequences in a batch
@@ -61,15 +61,15 @@ struct EngineLimits {
   size_t cache_bytes = 0;        // of pages, slots and snapshots together
   size_t draft_cache_bytes = 0;  // of a draft model's, likewise
   bool reuse_prefixes = true;
-  int32_t draft_tokens = 0;            // guessed of a sequence in every step; 0 = as many as pay
+  int32_t draft_tokens = 0;            // per sequence and step; 0 = adaptive
   int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
 };
 
 class Engine {
  public:
-  // `emit` may be called at any time on the engine thread. `vitals` outlives the engine.
+  // `emit` may be called at any time on the engine thread. `engine_stats` outlives the engine.
   static api::Result<std::unique_ptr<Engine>> Create(LoadedModel model, EngineLimits limits, int32_t threads,
-                                                     Mailbox<Input>& inbox, Vitals& vitals,
+                                                     Mailbox<Input>& inbox, EngineStats& engine_stats,
                                                      std::function<void(api::ipc::RequestEvent)> emit);
 
   // Serves until Stop.
@@ -80,16 +80,16 @@ class Engine {
   int32_t context_max() const { return context_max_; }
 
   // For tests and tools; on the engine thread, or after Run() has returned.
-  int64_t weights_held() const { return model_.model->held_bytes(); }
-  int64_t scratch_held() const;  // by the steps so far
+  int64_t resident_weight_bytes() const { return model_.model->resident_bytes(); }
+  int64_t resident_scratch_bytes() const;  // by the steps so far
   std::expected<void, std::string> CheckInvariants() const;
   struct Stats {
     cache::StoreStats store;
     cache::CacheStats cache;
     uint64_t steps = 0;
     uint64_t preemptions = 0;
-    uint64_t drafted = 0, accepted = 0;      // tokens guessed, and of them right
-    uint64_t tokens_computed = 0;            // that belong to sequences: wrong guesses are not among them
+    uint64_t drafted = 0, accepted = 0;      // draft tokens
+    uint64_t tokens_computed = 0;            // that belong to sequences, without rejected drafts
     uint64_t prompt_tokens_computed = 0;     // of prompts, those computed again after a preemption included
     std::chrono::nanoseconds step_time{};    // of all steps, with all that follows from their logits
     std::chrono::nanoseconds kernel_time{};  // of that, inside kernels
@@ -97,12 +97,12 @@ class Engine {
   Stats stats() const;
 
  private:
-  Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox, Vitals& vitals,
-         std::function<void(api::ipc::RequestEvent)> emit, std::unique_ptr<cache::HybridCache> cache,
-         std::unique_ptr<draft::Drafter> drafter);
+  Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
+         EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit,
+         std::unique_ptr<cache::HybridCache> cache, std::unique_ptr<draft::Drafter> drafter);
 
-  bool Take(Input input);  // false for Stop
-  void Enter(Prepared prepared);
+  bool HandleInput(Input input);  // false for Stop
+  void Enter(PromptBuilt built);
   // Nothing for a prompt that is to be answered.
   api::Result<std::optional<Embedding>> EmbeddingOf(const api::Prompt& prompt) const;
   void Cancel(api::RequestId id);
@@ -126,44 +126,44 @@ class Engine {
   void Sample(const std::vector<StepItem>& items);
   void Pool(const std::vector<StepItem>& items);
 
-  // Guessing ahead (engine_draft.cc).
-  void Guess();  // for every sequence that decodes
-  void ConsiderGuessing(ActiveRequest& request, int32_t rows);
-  void AskDrafter();
+  // Speculative decoding (engine_draft.cc).
+  void ProposeDrafts();  // for every sequence that decodes
+  void ChooseDraftSource(ActiveRequest& request, int32_t rows);
+  void RunDrafter();
   void StartDraft(ActiveRequest& request, const PrefixReuse::Outcome& reuse);
   void EndDraft(ActiveRequest& request);
-  void AddGuesses(std::vector<StepItem>& items);  // opens their transactions
-  bool DropGuesses();                             // false where there are none
-  void Settle(ActiveRequest& request, const StepItem& item, std::span<const float> logits);
-  void AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t certain, models::Batch& batch);
-  void KeepHidden(ActiveRequest& request, int32_t certain, int32_t kept);
+  void AttachDrafts(std::vector<StepItem>& items);  // opens their transactions
+  bool DiscardDrafts();                             // false where there are none
+  void VerifyDraft(ActiveRequest& request, const StepItem& item, std::span<const float> logits);
+  void AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t confirmed, models::Batch& batch);
+  void StoreHiddenStates(ActiveRequest& request, int32_t confirmed, int32_t kept);
 
   void Shift(ActiveRequest& request);
 
-  void UpdateVitals();
+  void UpdateEngineStats();
   void Emit(api::RequestId id, api::Event event);
 
   LoadedModel model_;
   const EngineLimits limits_;
   ThreadPool pool_;
   Mailbox<Input>& inbox_;
-  Vitals& vitals_;
+  EngineStats& engine_stats_;
   const std::function<void(api::ipc::RequestEvent)> emit_;
   const cache::RotateKeys rotate_keys_;
   std::unique_ptr<cache::HybridCache> cache_;  // outlives the store and all sequences
   PrefixReuse prefixes_;
-  std::unique_ptr<draft::Drafter> drafter_;  // outlives all trails; null: none
+  std::unique_ptr<draft::Drafter> drafter_;  // outlives all draft states; null: none
   const int32_t context_max_;
 
-  std::unordered_set<uint64_t> preparing_;  // arrived, not yet prepared
-  ActiveRequests waiting_;                  // in order of arrival, preempted ones anywhere
-  ActiveRequests running_;                  // in order of admission
-  FairShare shares_;                        // of everyone in waiting_ and running_
-  bool hold_admission_ = false;             // memory ran out; nobody has ended since
+  std::unordered_set<uint64_t> building_;  // arrived, prompt not built yet
+  ActiveRequests waiting_;                 // in order of arrival, preempted ones anywhere
+  ActiveRequests running_;                 // in order of admission
+  FairShare shares_;                       // of everyone in waiting_ and running_
+  bool admission_paused_ = false;          // memory ran out; nobody has ended since
   uint64_t arrivals_ = 0;
 
   PrefillBudget budget_;
-  draft::DepthControl depths_;
+  draft::DraftLengthController draft_lengths_;
 
   // Memory that steps reuse: decoding allocates none.
   struct Scratch {
@@ -173,9 +173,9 @@ class Engine {
     std::vector<StepItem> items;
     std::vector<cache::Append> appends;
     models::Batch batch;
-    std::vector<bool> served;  // of running_
+    std::vector<bool> scheduled;  // of running_
     std::vector<draft::Candidate> rounds;
-    std::vector<draft::Wish> wishes;
+    std::vector<draft::DraftRequest> draft_requests;
     std::vector<api::TokenId> rows;  // of one sequence
   };
   Scratch scratch_;

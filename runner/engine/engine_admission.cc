@@ -29,14 +29,14 @@ void Engine::Admit() {
 }
 
 std::optional<size_t> Engine::PickNext() {
-  if (hold_admission_ && !running_.empty()) return std::nullopt;
+  if (admission_paused_ && !running_.empty()) return std::nullopt;
   size_t reserved = 0;
   for (const auto& request : running_) reserved += request->reserved_bytes;
   std::vector<WaitingState> states;
   states.reserve(waiting_.size());
   for (const auto& request : waiting_) {
     if (request->leader && !StillFollows(*request)) request->leader.reset();
-    states.push_back({.served = shares_.Of(request->tenant).served,
+    states.push_back({.virtual_time = shares_.Of(request->tenant).virtual_time,
                       .arrival = request->arrival,
                       .preempted = request->preempted,
                       .follows = request->leader.has_value(),
@@ -65,7 +65,7 @@ std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
       FindLeader(request.generation->tokens(), prefixes_.Reusable(request, running_), prefixes);
   if (!leader) return std::nullopt;
   for (const auto& other : running_) {
-    if (other->generation->id() == leader->id) prefixes_.LeaveSnapshotAt(*other, leader->until);
+    if (other->generation->id() == leader->id) prefixes_.ScheduleSnapshotAt(*other, leader->until);
   }
   return leader;
 }
@@ -76,12 +76,12 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
 }
 
 void Engine::Start(std::unique_ptr<ActiveRequest> request) {
-  const PrefixReuse::Outcome reuse = prefixes_.Begin(*request, running_);
+  const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
   // What it shares is counted where it came from.
   const size_t whole = BytesFor(*request);
   const size_t shared = reuse.reused > 0 ? SequenceBytes(cache_->layout(), reuse.reused, 0) : 0;
   request->reserved_bytes = whole - std::min(whole, shared);
-  request->generation->Begin(reuse.reused, reuse.miss);
+  request->generation->Start(reuse.reused, reuse.miss);
   if (request->embedding) {
     Embedding& embedding = *request->embedding;
     embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),
@@ -100,12 +100,12 @@ bool Engine::PreemptYoungest() {
       });
   ActiveRequest& request = **youngest;
   EndDraft(request);
-  prefixes_.Keep(request);
+  prefixes_.StorePrefix(request);
   request.preempted = true;
   request.reserved_bytes = 0;
   waiting_.push_back(std::move(*youngest));
   running_.erase(youngest);
-  hold_admission_ = true;
+  admission_paused_ = true;
   ++preemptions_;
   return true;
 }

@@ -16,7 +16,7 @@
 
 #include "api/ipc/delta.h"
 #include "runner/engine/engine.h"
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace {
 
@@ -66,7 +66,7 @@ class Steps {
   }
 
   // Engine thread.
-  void Take(api::ipc::RequestEvent event) {
+  void OnEvent(api::ipc::RequestEvent event) {
     const auto index = static_cast<size_t>(event.id) - 1;
     const api::ipc::ToDaemon message(std::move(event));
     const api::Event& what = std::get<api::ipc::RequestEvent>(message).event;
@@ -128,26 +128,26 @@ class Steps {
 
 class Allocation : public testing::TestWithParam<size_t> {
  protected:
-  // Allocations while so many answers were decoding together, and in how many steps.
-  // `guesses`: in each round where there are any, however little they bring.
-  static std::pair<uint64_t, size_t> Decode(size_t requests, int32_t guesses);
+  // Allocations while this many answers were decoding together, and in how many steps.
+  // `draft_tokens`: in each round that has any, profitable or not.
+  static std::pair<uint64_t, size_t> Decode(size_t requests, int32_t draft_tokens);
 };
 
-std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t guesses) {
+std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t draft_tokens) {
   auto model = Load(kDemoModel, [](float, std::string_view) {});
   EXPECT_TRUE(model);
   model->end_of_generation.clear();
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
-  const auto turn_opener = model->turn_opener;
+  const auto turn_start_token = model->turn_start_token;
   const auto format = model->format;
   const int32_t context = model->model->context_length();
   Steps steps(requests, model->model->cache_layout().page_tokens);
   Mailbox<Input> inbox;
-  Vitals vitals;
+  EngineStats engine_stats;
   auto engine = Engine::Create(
-      std::move(*model), {.prefill_tokens = 2048, .cache_bytes = kPlenty, .draft_tokens = guesses}, 2, inbox,
-      vitals, [&](api::ipc::RequestEvent event) { steps.Take(std::move(event)); });
+      std::move(*model), {.prefill_tokens = 2048, .cache_bytes = kPlenty, .draft_tokens = draft_tokens}, 2,
+      inbox, engine_stats, [&](api::ipc::RequestEvent event) { steps.OnEvent(std::move(event)); });
   EXPECT_TRUE(engine);
   for (size_t i = 0; i < requests; ++i) {
     api::Request request;
@@ -155,13 +155,14 @@ std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t guesses)
     request.params.num_predict = kTokens;
     request.params.temperature = 0.8F;
     request.params.seed = static_cast<int64_t>(i);
-    request.params.draft_num_predict = guesses;
+    request.params.draft_num_predict = draft_tokens;
     request.delta_per_token = true;
     const api::RequestId id{i + 1};
     inbox.Post(Arrived{id});
-    auto prompt = Prepare({tokenizer, *prompt_template, turn_opener, std::nullopt, context, format}, request);
+    auto prompt =
+        BuildPrompt({tokenizer, *prompt_template, turn_start_token, std::nullopt, context, format}, request);
     EXPECT_TRUE(prompt) << prompt.error().message;
-    inbox.Post(Prepared{id, std::move(request), std::move(prompt), Clock::now()});
+    inbox.Post(PromptBuilt{id, std::move(request), std::move(prompt), Clock::now()});
   }
   std::thread thread([&] { (*engine)->Run(); });
   steps.Wait();
@@ -171,14 +172,14 @@ std::pair<uint64_t, size_t> Allocation::Decode(size_t requests, int32_t guesses)
 }
 
 TEST_P(Allocation, DecodingAllocatesNothing) {
-  const auto [allocated, counted] = Decode(GetParam(), /*guesses=*/0);
+  const auto [allocated, counted] = Decode(GetParam(), /*draft_tokens=*/0);
   EXPECT_GT(counted, size_t{50});
   EXPECT_EQ(allocated, 0U) << "in " << counted << " steps";
 }
 
-// What the guesses of a sequence need grows to the largest round and stays.
-TEST_P(Allocation, GuessingKeepsItsMemory) {
-  const auto [allocated, counted] = Decode(GetParam(), /*guesses=*/4);
+// The memory for the drafts of a sequence grows to the largest round and stays.
+TEST_P(Allocation, DraftingKeepsItsMemory) {
+  const auto [allocated, counted] = Decode(GetParam(), /*draft_tokens=*/4);
   EXPECT_GT(counted, size_t{30});
   EXPECT_LE(allocated, 16 + 4 * GetParam()) << "in " << counted << " steps";
 }

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -52,7 +52,7 @@ std::vector<api::ToolCall> Calls(const Outcome& outcome) {
   return calls;
 }
 
-void ExpectHolds(const api::ToolCall& call) {
+void ExpectMatchesSchema(const api::ToolCall& call) {
   const json arguments = json::parse(call.arguments_json);
   if (call.name == "set_flag") {
     EXPECT_EQ(arguments.size(), 1U);
@@ -67,44 +67,44 @@ void ExpectHolds(const api::ToolCall& call) {
 }
 
 TEST(EngineCalls, AForcedAnswerIsCallsThatHoldTheirSchemas) {
-  Bench bench;
+  EngineHarness harness;
   std::vector<api::RequestId> ids;
-  for (int64_t seed = 0; seed < 20; ++seed) ids.push_back(bench.Submit(Force(Offer(kTwoTools, seed))));
+  for (int64_t seed = 0; seed < 20; ++seed) ids.push_back(harness.Submit(Force(Offer(kTwoTools, seed))));
   for (const auto id : ids) {
-    const auto outcome = bench.Wait(id);
+    const auto outcome = harness.Wait(id);
     ASSERT_TRUE(outcome.finished);
     EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
     EXPECT_EQ(outcome.text(), "");
     const auto calls = Calls(outcome);
     EXPECT_GE(calls.size(), 1U);
-    for (const auto& call : calls) ExpectHolds(call);
+    for (const auto& call : calls) ExpectMatchesSchema(call);
   }
 }
 
 TEST(EngineCalls, ANamedToolIsTheOneThatIsCalled) {
-  Bench bench;
+  EngineHarness harness;
   for (int64_t seed = 0; seed < 4; ++seed) {
     auto request = Force(Offer(kTwoTools, seed), "set_flag");
     request.single_tool_call = true;
-    const auto outcome = bench.Ask(request);
+    const auto outcome = harness.Generate(request);
     const auto calls = Calls(outcome);
     ASSERT_EQ(calls.size(), 1U);
     EXPECT_EQ(calls[0].name, "set_flag");
-    ExpectHolds(calls[0]);
+    ExpectMatchesSchema(calls[0]);
     EXPECT_EQ(outcome.text(), "");
   }
 }
 
 TEST(EngineCalls, TheSameAloneCachedAndInABatch) {
   const auto request = Force(Offer(kTwoTools, 7));
-  Bench bench;
-  const auto cold = bench.Ask(request);
-  const auto cached = bench.Ask(request);
+  EngineHarness harness;
+  const auto cold = harness.Generate(request);
+  const auto cached = harness.Generate(request);
   EXPECT_GT(cached.ready->cached_tokens, 0);
   std::vector<api::RequestId> others;
-  for (int i = 0; i < 6; ++i) others.push_back(bench.Submit(Force(Offer(kTwoTools, 20 + i))));
-  const auto batched = bench.Ask(request);
-  for (const auto id : others) bench.Wait(id);
+  for (int i = 0; i < 6; ++i) others.push_back(harness.Submit(Force(Offer(kTwoTools, 20 + i))));
+  const auto batched = harness.Generate(request);
+  for (const auto id : others) harness.Wait(id);
   ASSERT_FALSE(Calls(cold).empty());
   for (const auto* other : {&cached, &batched}) {
     ASSERT_EQ(Calls(*other).size(), Calls(cold).size());
@@ -116,45 +116,45 @@ TEST(EngineCalls, TheSameAloneCachedAndInABatch) {
 
 // Left to itself the model calls get_weather with a "place" that the tool does not have.
 TEST(EngineCalls, AStrictToolIsCalledAsItsSchemaSays) {
-  Bench bench;
+  EngineHarness harness;
   auto strict = Offer("[" + Tool("get_weather", kParameters, true) + "]");
   strict.params.temperature = 0;
-  const auto calls = Calls(bench.Ask(strict));
+  const auto calls = Calls(harness.Generate(strict));
   ASSERT_GE(calls.size(), 1U);
-  for (const auto& call : calls) ExpectHolds(call);
+  for (const auto& call : calls) ExpectMatchesSchema(call);
   // Where no call is due it answers in text.
   auto hello = strict;
   hello.prompt = api::ChatPrompt{{{"user", "Hello!"}}, "[" + Tool("get_weather", kParameters, true) + "]"};
-  const auto answer = bench.Ask(hello);
+  const auto answer = harness.Generate(hello);
   EXPECT_EQ(answer.finished->reason, api::FinishReason::kStop);
   EXPECT_FALSE(answer.text().empty() && Calls(answer).empty());
 }
 
 TEST(EngineCalls, WithAFormatTheAnswerIsThatOrCalls) {
-  Bench bench;
+  EngineHarness harness;
   for (int64_t seed = 0; seed < 8; ++seed) {
     auto request = Offer(kTwoTools, seed);
     request.format = api::OutputFormat{api::OutputFormat::Kind::kChoice, R"(["yes","no"])", "format"};
-    const auto outcome = bench.Ask(request);
+    const auto outcome = harness.Generate(request);
     ASSERT_TRUE(outcome.finished);
-    for (const auto& call : Calls(outcome)) ExpectHolds(call);
+    for (const auto& call : Calls(outcome)) ExpectMatchesSchema(call);
     if (!Calls(outcome).empty()) continue;
     EXPECT_THAT(outcome.text(), AnyOf("yes", "no"));
   }
 }
 
 TEST(EngineCalls, OnlyStrictSchemasHaveToBeEnforceable) {
-  Bench bench;
+  EngineHarness harness;
   const std::string odd =
       R"({"type":"object","properties":{"a":{"type":"array","uniqueItems":true}},"required":["a"]})";
-  const auto loose = bench.Ask(Force(Offer("[" + Tool("f", odd) + "]")));
+  const auto loose = harness.Generate(Force(Offer("[" + Tool("f", odd) + "]")));
   ASSERT_TRUE(loose.finished);
   if (loose.finished->reason == api::FinishReason::kStop) {
     for (const auto& call : Calls(loose)) EXPECT_TRUE(json::parse(call.arguments_json).is_object());
   }
   for (const auto& request :
        {Force(Offer("[" + Tool("f", odd, true) + "]")), Offer("[" + Tool("f", odd, true) + "]")}) {
-    const auto strict = bench.Ask(request);
+    const auto strict = harness.Generate(request);
     ASSERT_TRUE(strict.failed);
     EXPECT_EQ(strict.failed->error.code, api::ErrorCode::kUnsupported);
     EXPECT_THAT(strict.failed->error.message, HasSubstr("tools[0].function.parameters"));

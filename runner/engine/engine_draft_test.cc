@@ -1,5 +1,5 @@
-// Guessing ahead changes no answer: over every model there is, with guesses that are right, wrong and
-// anything between, beside others, under cache pressure and cancels.
+// Speculative decoding does not change the output: over every model, with drafts of any acceptance rate, in
+// batches, under cache pressure and with cancels.
 
 #include <gtest/gtest.h>
 
@@ -13,43 +13,44 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 #include "runner/engine/testing/engine_subjects.h"
 
 namespace quire::runner::engine {
 namespace {
 
-using draft::Wish;
+using draft::DraftRequest;
 
 constexpr const char* kDemoDraft = "packaging/models/quire-demo-draft-Q8_0.gguf";
 
-// What requests said when nobody guessed, by prompt.
+// Output of requests without drafts, by prompt.
 using Answers = std::map<std::vector<api::TokenId>, std::vector<api::TokenId>>;
 
-// Guesses what will be said, and now and then something else.
+// Drafts the known output, with some wrong tokens.
 class Oracle final : public draft::Drafter {
  public:
   Oracle(const Answers& answers, int32_t wrong_of_100) : answers_(answers), wrong_of_100_(wrong_of_100) {}
 
   const std::string& architecture() const override { return name_; }
   int64_t weight_bytes() const override { return 0; }
-  draft::HiddenWanted hidden_wanted() const override { return draft::HiddenWanted::kNone; }
+  draft::RequiredHidden required_hidden() const override { return draft::RequiredHidden::kNone; }
   bool follows() const override { return false; }
-  std::unique_ptr<draft::Trail> Begin(const draft::Beginning&) override {
-    return std::make_unique<draft::Trail>();
+  std::unique_ptr<draft::DraftState> CreateState(const draft::DraftContext&) override {
+    return std::make_unique<draft::DraftState>();
   }
-  void End(std::unique_ptr<draft::Trail>, std::span<const api::TokenId>) override {}
+  void End(std::unique_ptr<draft::DraftState>, std::span<const api::TokenId>) override {}
 
-  void Guess(std::span<const Wish> wishes, ThreadPool&) override {
-    for (const Wish& wish : wishes) {
-      wish.guesses->clear();
+  void ProposeDrafts(std::span<const DraftRequest> requests, ThreadPool&) override {
+    for (const DraftRequest& request : requests) {
+      request.draft_tokens->clear();
       for (const auto& [prompt, all] : answers_) {
-        const auto begins = std::ranges::mismatch(wish.tokens, all).in1 == wish.tokens.end();
-        if (!begins || prompt.size() > wish.tokens.size()) continue;
-        const auto next = std::span(all).subspan(wish.tokens.size());
-        for (size_t i = 0; i < next.size() && std::ssize(*wish.guesses) < wish.depth; ++i) {
+        const auto begins = std::ranges::mismatch(request.tokens, all).in1 == request.tokens.end();
+        if (!begins || prompt.size() > request.tokens.size()) continue;
+        const auto next = std::span(all).subspan(request.tokens.size());
+        for (size_t i = 0; i < next.size() && std::ssize(*request.draft_tokens) < request.num_draft_tokens;
+             ++i) {
           const bool wrong = static_cast<int32_t>(random_() % 100) < wrong_of_100_;
-          wish.guesses->push_back(wrong ? next[i] / 2 : next[i]);
+          request.draft_tokens->push_back(wrong ? next[i] / 2 : next[i]);
         }
         break;
       }
@@ -67,7 +68,7 @@ api::Request Question(int i) {
   api::Request request = Logged(Greedy("Say something about number " + std::to_string(i * 7919 % 101) +
                                            (i % 3 == 0 ? ", and about rivers and boats too." : "."),
                                        10 + i % 30));
-  request.want_context = true;
+  request.return_context = true;
   if (i % 4 == 3) {
     request.params.temperature = 1;
     request.params.seed = i;
@@ -79,25 +80,25 @@ api::Request Question(int i) {
 
 class Drafted : public testing::TestWithParam<Subject> {
  protected:
-  std::unique_ptr<Bench> Make(EngineLimits limits = {}, int32_t wrong_of_100 = 100) const {
+  std::unique_ptr<EngineHarness> Make(EngineLimits limits = {}, int32_t wrong_of_100 = 100) const {
     if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
     limits.check_invariants_every = 1;
-    BenchSetup setup{
+    EngineHarnessSetup setup{
         .model = GetParam().model, .limits = limits, .model_stops = false, .kv_type = GetParam().kv_type};
     setup.drafter = [this, wrong_of_100] { return std::make_unique<Oracle>(answers_, wrong_of_100); };
-    return std::make_unique<Bench>(std::move(setup));
+    return std::make_unique<EngineHarness>(std::move(setup));
   }
-  // The questions' answers without any guess.
-  void AskAll(int count) {
-    const auto bench = Make();
+  // The questions' answers without drafts.
+  void GenerateAll(int count) {
+    const auto harness = Make();
     std::vector<api::RequestId> ids;
     for (int i = 0; i < count; ++i) {
       api::Request request = Question(i);
       request.params.draft_num_predict = 0;
-      ids.push_back(bench->Submit(std::move(request)));
+      ids.push_back(harness->Submit(std::move(request)));
     }
     for (const auto id : ids) {
-      outcomes_.push_back(bench->Wait(id));
+      outcomes_.push_back(harness->Wait(id));
       const Outcome& outcome = outcomes_.back();
       ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
       EXPECT_EQ(outcome.finished->usage.draft.rounds, 0);
@@ -105,7 +106,7 @@ class Drafted : public testing::TestWithParam<Subject> {
       const auto prompt = static_cast<ptrdiff_t>(outcome.finished->usage.prompt_tokens);
       answers_[{all.begin(), all.begin() + prompt}] = all;
     }
-    EXPECT_EQ(bench->Stopped().stats().drafted, 0U);
+    EXPECT_EQ(harness->Stopped().stats().drafted, 0U);
   }
   void ExpectSame(const Outcome& outcome, size_t i) const {
     ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
@@ -119,16 +120,16 @@ class Drafted : public testing::TestWithParam<Subject> {
   Answers answers_;
 };
 
-TEST_P(Drafted, EqualsWhatNobodyGuessed) {
+TEST_P(Drafted, EqualsPlainDecoding) {
   constexpr int kQuestions = 24;
-  AskAll(kQuestions);
+  GenerateAll(kQuestions);
   for (const int32_t wrong : {0, 20, 100}) {
-    for (const int32_t depth : {1, 4, 8}) {
-      const auto bench = Make({.draft_tokens = depth}, wrong);
+    for (const int32_t draft_tokens : {1, 4, 8}) {
+      const auto harness = Make({.draft_tokens = draft_tokens}, wrong);
       std::vector<api::RequestId> ids;
-      for (int i = 0; i < kQuestions; ++i) ids.push_back(bench->Submit(Question(i)));
-      for (size_t i = 0; i < ids.size(); ++i) ExpectSame(bench->Wait(ids[i]), i);
-      const auto stats = bench->Stopped().stats();
+      for (int i = 0; i < kQuestions; ++i) ids.push_back(harness->Submit(Question(i)));
+      for (size_t i = 0; i < ids.size(); ++i) ExpectSame(harness->Wait(ids[i]), i);
+      const auto stats = harness->Stopped().stats();
       EXPECT_GT(stats.drafted, 0U);
       if (wrong == 0) {
         EXPECT_GT(stats.accepted, 0U);
@@ -141,37 +142,37 @@ TEST_P(Drafted, EqualsWhatNobodyGuessed) {
 
 TEST_P(Drafted, UnderCachePressureWithCancels) {
   constexpr int kQuestions = 20;
-  AskAll(kQuestions);
+  GenerateAll(kQuestions);
   const auto longest =
       std::ranges::max(outcomes_, {}, [](const Outcome& o) { return o.finished->context.size(); });
   const auto tokens = static_cast<int64_t>(longest.finished->context.size());
-  const auto bench = Make({.cache_bytes = Make()->SequenceBytesOf(3 * tokens), .draft_tokens = 5}, 30);
+  const auto harness = Make({.cache_bytes = Make()->SequenceBytesOf(3 * tokens), .draft_tokens = 5}, 30);
   std::vector<api::RequestId> ids;
   std::mt19937 random(5);
   for (int i = 0; i < kQuestions; ++i) {
-    ids.push_back(bench->Submit(Question(i)));
+    ids.push_back(harness->Submit(Question(i)));
     if (i % 4 == 2) {
-      const auto other = bench->Submit(Question(static_cast<int>(random() % kQuestions)));
+      const auto other = harness->Submit(Question(static_cast<int>(random() % kQuestions)));
       if (i % 8 == 2)
-        bench->WaitUntil(other, [](const Outcome& o) { return o.ended() || o.deltas.size() > 2; });
-      bench->Post(api::ipc::Cancel{other});
+        harness->WaitUntil(other, [](const Outcome& o) { return o.ended() || o.deltas.size() > 2; });
+      harness->Post(api::ipc::Cancel{other});
     }
   }
-  for (size_t i = 0; i < ids.size(); ++i) ExpectSame(bench->Wait(ids[i]), i);
+  for (size_t i = 0; i < ids.size(); ++i) ExpectSame(harness->Wait(ids[i]), i);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Drafted, testing::ValuesIn(Subjects()), NameOf);
 
-// The text's own repetitions, as the engine guesses by itself.
-TEST(DraftedByText, EqualsWhatNobodyGuessed) {
+// Prompt lookup, which the engine does without a drafter.
+TEST(DraftedByPromptLookup, EqualsPlainDecoding) {
   api::Request request = Logged(Greedy("", 200));
   request.prompt = api::RawPrompt{"one two three four one two three four one two three four one two"};
-  request.want_context = true;
-  Bench bench({.limits = {.cache_bytes = kPlenty, .draft_tokens = 6}, .model_stops = false});
+  request.return_context = true;
+  EngineHarness harness({.limits = {.cache_bytes = kPlenty, .draft_tokens = 6}, .model_stops = false});
   api::Request plain = request;
   plain.params.draft_num_predict = 0;
-  const auto expected = bench.Ask(plain);
-  const auto drafted = bench.Ask(request);
+  const auto expected = harness.Generate(plain);
+  const auto drafted = harness.Generate(request);
   EXPECT_EQ(drafted.logprobs(), expected.logprobs());
   EXPECT_EQ(drafted.finished->context, expected.finished->context);
   const auto& usage = drafted.finished->usage.draft;
@@ -181,22 +182,22 @@ TEST(DraftedByText, EqualsWhatNobodyGuessed) {
 }
 
 // The bundled model with its draft, in a conversation that goes on, branches and is preempted.
-TEST(DraftedByModel, EqualsWhatNobodyGuessed) {
-  Bench plain;
+TEST(DraftedByModel, EqualsPlainDecoding) {
+  EngineHarness plain;
   const auto question = [](int i) {
     return Logged(Greedy(
         i % 2 == 0 ? "Who are you?" : "What is the capital of France? Tell me " + std::to_string(i), 60));
   };
-  Bench drafted({.limits = {.cache_bytes = kPlenty,
-                            .draft_cache_bytes = kPlenty,
-                            .draft_tokens = 4,
-                            .check_invariants_every = 1},
-                 .draft = kDemoDraft});
+  EngineHarness drafted({.limits = {.cache_bytes = kPlenty,
+                                    .draft_cache_bytes = kPlenty,
+                                    .draft_tokens = 4,
+                                    .check_invariants_every = 1},
+                         .draft = kDemoDraft});
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 16; ++i) ids.push_back(drafted.Submit(question(i)));
   int32_t accepted = 0;
   for (int i = 0; i < 16; ++i) {
-    const auto expected = plain.Ask(question(i));
+    const auto expected = plain.Generate(question(i));
     const auto got = drafted.Wait(ids[static_cast<size_t>(i)]);
     EXPECT_EQ(got.logprobs(), expected.logprobs()) << i;
     EXPECT_EQ(got.text(), expected.text()) << i;
@@ -206,25 +207,25 @@ TEST(DraftedByModel, EqualsWhatNobodyGuessed) {
 }
 
 // Sampled tokens against the distributions that they were sampled from, by rank: the 1st, the 2nd, the 3rd to
-// 5th, the 6th to 20th and all others. With p the chances of these at each token, O what came and V the sum
-// of diag(p) - pp' over all but the last, (O - sum p)' V^-1 (O - sum p) has a chi-square distribution.
+// 5th, the 6th to 20th and all others. With p the probabilities of these at each token, O the observed counts
+// and V the sum of diag(p) - pp' over all but the last, (O - sum p)' V^-1 (O - sum p) has a chi-square distribution.
 class RankTest {
  public:
   static constexpr size_t kFree = 4;  // degrees of freedom
   using Row = std::array<double, kFree>;
 
   void Add(const api::TokenLogprob& token) {
-    Row chance{};
-    size_t came = kFree;
+    Row probability{};
+    size_t observed = kFree;
     for (size_t rank = 0; rank < token.top.size(); ++rank) {
       const size_t bin = rank < 2 ? rank : rank < 5 ? 2 : 3;
-      chance[bin] += std::exp(static_cast<double>(token.top[rank].logprob));
-      if (token.top[rank].id == token.chosen.id) came = bin;
+      probability[bin] += std::exp(static_cast<double>(token.top[rank].logprob));
+      if (token.top[rank].id == token.chosen.id) observed = bin;
     }
     for (size_t i = 0; i < kFree; ++i) {
-      off_[i] += (came == i ? 1 : 0) - chance[i];
+      off_[i] += (observed == i ? 1 : 0) - probability[i];
       for (size_t j = 0; j < kFree; ++j) {
-        variance_[i][j] += (i == j ? chance[i] : 0) - chance[i] * chance[j];
+        variance_[i][j] += (i == j ? probability[i] : 0) - probability[i] * probability[j];
       }
     }
     ++tokens_;
@@ -256,14 +257,14 @@ class RankTest {
   int64_t tokens_ = 0;
 };
 
-class SampledWithGuesses : public testing::TestWithParam<const char*> {};
+class SampledWithDrafts : public testing::TestWithParam<const char*> {};
 
-TEST_P(SampledWithGuesses, HasTheModelsDistribution) {
+TEST_P(SampledWithDrafts, HasTheModelsDistribution) {
   constexpr int64_t kTokens = 100'000;
   constexpr double kChiSquareMax = 13.277;  // of 4 degrees of freedom, p = 0.01
-  Bench bench({.limits = {.cache_bytes = kPlenty, .draft_cache_bytes = kPlenty, .draft_tokens = 3},
-               .model_stops = false,
-               .draft = GetParam()});
+  EngineHarness harness({.limits = {.cache_bytes = kPlenty, .draft_cache_bytes = kPlenty, .draft_tokens = 3},
+                         .model_stops = false,
+                         .draft = GetParam()});
   RankTest test;
   int64_t accepted = 0;
   for (int64_t seed = 0; test.tokens() < kTokens;) {
@@ -276,10 +277,10 @@ TEST_P(SampledWithGuesses, HasTheModelsDistribution) {
       request.params.top_k = 0;
       request.params.top_p = 1;
       request.params.seed = seed++;
-      ids.push_back(bench.Submit(std::move(request)));
+      ids.push_back(harness.Submit(std::move(request)));
     }
     for (const auto id : ids) {
-      const Outcome outcome = bench.Wait(id);
+      const Outcome outcome = harness.Wait(id);
       ASSERT_TRUE(outcome.finished);
       accepted += outcome.finished->usage.draft.accepted();
       for (const auto& delta : outcome.deltas) {
@@ -287,15 +288,16 @@ TEST_P(SampledWithGuesses, HasTheModelsDistribution) {
       }
     }
   }
-  EXPECT_GT(accepted, kTokens / 100) << "guesses must have had a part in it";
+  EXPECT_GT(accepted, kTokens / 100) << "drafts must have been accepted";
   EXPECT_LT(test.ChiSquare(), kChiSquareMax)
-      << "over " << test.tokens() << " tokens, " << accepted << " of them guessed";
-  std::printf("chi-square %.2f over %ld tokens, %ld of them guessed\n", test.ChiSquare(),
+      << "over " << test.tokens() << " tokens, " << accepted << " of them drafted";
+  std::printf("chi-square %.2f over %ld tokens, %ld of them drafted\n", test.ChiSquare(),
               static_cast<long>(test.tokens()), static_cast<long>(accepted));
 }
 
-INSTANTIATE_TEST_SUITE_P(Drafts, SampledWithGuesses, testing::Values("", kDemoDraft),
-                         [](const auto& draft) { return *draft.param == '\0' ? "OfTheText" : "OfAModel"; });
+INSTANTIATE_TEST_SUITE_P(Drafts, SampledWithDrafts, testing::Values("", kDemoDraft), [](const auto& draft) {
+  return *draft.param == '\0' ? "PromptLookup" : "DraftModel";
+});
 
 TEST(DraftedByModel, ADraftOfAnotherVocabularyIsRefused) {
   const auto model = Fixtures() / "models" / "lfm2";
@@ -307,20 +309,20 @@ TEST(DraftedByModel, ADraftOfAnotherVocabularyIsRefused) {
 }
 
 // Gemma 4's assistant reads the target's caches.
-TEST(DraftedByHead, EqualsWhatNobodyGuessed) {
+TEST(DraftedByHead, EqualsPlainDecoding) {
   const auto models = Fixtures() / "models";
   if (!std::filesystem::exists(models / "gemma4_assistant"))
     GTEST_SKIP() << "needs the reference checkpoints";
   const std::string target = models / "gemma4_e";
-  Bench plain({.model = target, .model_stops = false});
-  Bench drafted({.model = target,
-                 .limits = {.cache_bytes = kPlenty, .draft_tokens = 3, .check_invariants_every = 1},
-                 .model_stops = false,
-                 .draft = models / "gemma4_assistant"});
+  EngineHarness plain({.model = target, .model_stops = false});
+  EngineHarness drafted({.model = target,
+                         .limits = {.cache_bytes = kPlenty, .draft_tokens = 3, .check_invariants_every = 1},
+                         .model_stops = false,
+                         .draft = models / "gemma4_assistant"});
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 12; ++i) ids.push_back(drafted.Submit(Question(i)));
   for (int i = 0; i < 12; ++i) {
-    const auto expected = plain.Ask(Question(i));
+    const auto expected = plain.Generate(Question(i));
     const auto got = drafted.Wait(ids[static_cast<size_t>(i)]);
     EXPECT_EQ(got.logprobs(), expected.logprobs()) << i;
     EXPECT_EQ(got.finished->context, expected.finished->context) << i;
@@ -328,8 +330,8 @@ TEST(DraftedByHead, EqualsWhatNobodyGuessed) {
   EXPECT_GT(drafted.Stopped().stats().drafted, 0U);
 }
 
-// A copy of a checkpoint directory with random tensors for the layer that predicts one token further.
-std::filesystem::path WithPrediction(const std::filesystem::path& model) {
+// A copy of a checkpoint directory with random tensors for an MTP layer.
+std::filesystem::path WithMtpLayer(const std::filesystem::path& model) {
   using Json = nlohmann::ordered_json;
   const auto folder = OwnFolder();
   std::filesystem::copy(model, folder, std::filesystem::copy_options::recursive);
@@ -373,29 +375,29 @@ std::filesystem::path WithPrediction(const std::filesystem::path& model) {
   return folder;
 }
 
-// Qwen3.5's own layer; its weights here are random, so most guesses are wrong.
-TEST(DraftedByLayer, EqualsWhatNobodyGuessed) {
+// Qwen3.5's MTP layer; its weights here are random, so most drafts are rejected.
+TEST(DraftedByMtpLayer, EqualsPlainDecoding) {
   const auto target = Fixtures() / "models" / "qwen3_5";
   if (!std::filesystem::exists(target)) GTEST_SKIP() << "needs the reference checkpoints";
-  const auto with_layer = WithPrediction(target);
-  Bench plain({.model = target, .model_stops = false});
-  Bench drafted({.model = with_layer,
-                 .limits = {.prefill_tokens = 16,
-                            .cache_bytes = kPlenty,
-                            .draft_cache_bytes = kPlenty,
-                            .draft_tokens = 3,
-                            .check_invariants_every = 1},
-                 .model_stops = false});
+  const auto with_layer = WithMtpLayer(target);
+  EngineHarness plain({.model = target, .model_stops = false});
+  EngineHarness drafted({.model = with_layer,
+                         .limits = {.prefill_tokens = 16,
+                                    .cache_bytes = kPlenty,
+                                    .draft_cache_bytes = kPlenty,
+                                    .draft_tokens = 3,
+                                    .check_invariants_every = 1},
+                         .model_stops = false});
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 16; ++i) ids.push_back(drafted.Submit(Question(i)));
   for (int i = 0; i < 16; ++i) {
-    const auto expected = plain.Ask(Question(i));
+    const auto expected = plain.Generate(Question(i));
     const auto got = drafted.Wait(ids[static_cast<size_t>(i)]);
     EXPECT_EQ(got.logprobs(), expected.logprobs()) << i;
     EXPECT_EQ(got.finished->context, expected.finished->context) << i;
   }
-  // The same again begins behind a reused prefix, whose states nobody has.
-  EXPECT_EQ(drafted.Ask(Question(3)).logprobs(), plain.Ask(Question(3)).logprobs());
+  // The same again begins behind a reused prefix, whose hidden states were not kept.
+  EXPECT_EQ(drafted.Generate(Question(3)).logprobs(), plain.Generate(Question(3)).logprobs());
   EXPECT_GT(drafted.Stopped().stats().drafted, 100U);
   std::filesystem::remove_all(with_layer);
 }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/safetensors.h"
 
@@ -111,22 +111,22 @@ TEST(Embedding, IsThePooledHiddenStatesOfTheReference) {
   for (const fs::path& model : GoldenModels()) {
     SCOPED_TRACE(model);
     const Reference reference = ReadReference(model);
-    Bench last({.model = model.string(), .kv_type = api::KvType::kF32});
-    const Vector of_last = VectorOf(last.Ask(Embed({"", reference.ids})));
+    EngineHarness last({.model = model.string(), .kv_type = api::KvType::kF32});
+    const Vector of_last = VectorOf(last.Generate(Embed({"", reference.ids})));
     ExpectNear(of_last, reference.states.back(), 2e-4, "last");
     EXPECT_NEAR(Length(of_last), 1, 1e-5);
 
     const MeanModel mean_model(model);
-    Bench mean({.model = mean_model.path(), .kv_type = api::KvType::kF32});
+    EngineHarness mean({.model = mean_model.path(), .kv_type = api::KvType::kF32});
     Vector sum(reference.states.front().size());
     for (const Vector& state : reference.states) {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += state[i];
     }
-    ExpectNear(VectorOf(mean.Ask(Embed({"", reference.ids}))), sum, 2e-4, "mean");
+    ExpectNear(VectorOf(mean.Generate(Embed({"", reference.ids}))), sum, 2e-4, "mean");
 
-    const Vector raw = VectorOf(last.Ask(Embed({"", reference.ids, 0, false})));
+    const Vector raw = VectorOf(last.Generate(Embed({"", reference.ids, 0, false})));
     EXPECT_NEAR(Length(raw), Length(reference.states.back()), 1e-3 * Length(raw));
-    const Vector cut = VectorOf(last.Ask(Embed({"", reference.ids, 5, true})));
+    const Vector cut = VectorOf(last.Generate(Embed({"", reference.ids, 5, true})));
     ASSERT_EQ(cut.size(), 5U);
     EXPECT_NEAR(Length(cut), 1, 1e-5);
     EXPECT_NEAR(cut[0] * raw[1], cut[1] * raw[0], 1e-5 * Length(raw));
@@ -135,13 +135,13 @@ TEST(Embedding, IsThePooledHiddenStatesOfTheReference) {
 
 class SameVector : public testing::TestWithParam<bool> {
  protected:
-  std::unique_ptr<Bench> Make(EngineLimits limits = {}) const {
+  std::unique_ptr<EngineHarness> Make(EngineLimits limits = {}) const {
     if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
     limits.check_invariants_every = 1;
-    return std::make_unique<Bench>(BenchSetup{
+    return std::make_unique<EngineHarness>(EngineHarnessSetup{
         .model = GetParam() ? mean_.path() : std::string(kLfm2), .limits = limits, .model_stops = false});
   }
-  Vector Alone() const { return VectorOf(Make()->Ask(EmbedText(kText))); }
+  Vector Alone() const { return VectorOf(Make()->Generate(EmbedText(kText))); }
 
   const MeanModel mean_{kLfm2};
 };
@@ -149,30 +149,30 @@ class SameVector : public testing::TestWithParam<bool> {
 TEST_P(SameVector, InChunksOfAnySize) {
   const Vector alone = Alone();
   for (const int32_t chunk : {1, 7, 16, 1 << 20}) {
-    EXPECT_EQ(VectorOf(Make({.prefill_tokens = chunk})->Ask(EmbedText(kText))), alone) << chunk;
+    EXPECT_EQ(VectorOf(Make({.prefill_tokens = chunk})->Generate(EmbedText(kText))), alone) << chunk;
   }
 }
 
 TEST_P(SameVector, BesideOtherTextsAndAnswers) {
   const Vector alone = Alone();
-  const auto bench = Make({.prefill_tokens = 24});
+  const auto harness = Make({.prefill_tokens = 24});
   std::vector<api::RequestId> others;
   std::vector<api::RequestId> texts;
   for (int i = 0; i < 6; ++i) {
-    others.push_back(bench->Submit(Greedy("Count to " + std::to_string(i), 8 + i)));
-    others.push_back(bench->Submit(EmbedText(kText + std::to_string(i))));
-    texts.push_back(bench->Submit(EmbedText(kText)));
+    others.push_back(harness->Submit(Greedy("Count to " + std::to_string(i), 8 + i)));
+    others.push_back(harness->Submit(EmbedText(kText + std::to_string(i))));
+    texts.push_back(harness->Submit(EmbedText(kText)));
   }
-  for (const auto id : texts) EXPECT_EQ(VectorOf(bench->Wait(id)), alone);
-  for (const auto id : others) EXPECT_TRUE(bench->Wait(id).finished);
+  for (const auto id : texts) EXPECT_EQ(VectorOf(harness->Wait(id)), alone);
+  for (const auto id : others) EXPECT_TRUE(harness->Wait(id).finished);
 }
 
 TEST_P(SameVector, AfterAPrefixOfItAndAfterItself) {
   const Vector alone = Alone();
-  const auto bench = Make();
-  bench->Ask(EmbedText(kText.substr(0, 30)));
-  EXPECT_EQ(VectorOf(bench->Ask(EmbedText(kText))), alone);
-  const Outcome again = bench->Ask(EmbedText(kText));
+  const auto harness = Make();
+  harness->Generate(EmbedText(kText.substr(0, 30)));
+  EXPECT_EQ(VectorOf(harness->Generate(EmbedText(kText))), alone);
+  const Outcome again = harness->Generate(EmbedText(kText));
   EXPECT_EQ(VectorOf(again), alone);
   // A mean is one of all tokens, so none of them may come from the caches.
   if (GetParam()) {
@@ -187,49 +187,49 @@ TEST_P(SameVector, AfterPreemption) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += kText;
   const auto reference = Make();
-  const Outcome alone = reference->Ask(EmbedText(text));
+  const Outcome alone = reference->Generate(EmbedText(text));
   const int64_t tokens = alone.ready->prompt_tokens;
   const auto question = Greedy("Count", static_cast<int32_t>(tokens));
-  const int64_t prompt = reference->Ask(Greedy("Count", 1)).ready->prompt_tokens;
+  const int64_t prompt = reference->Generate(Greedy("Count", 1)).ready->prompt_tokens;
   const size_t bytes = reference->SequenceBytesOf(prompt + 64) + reference->SequenceBytesOf(tokens + 64);
-  const auto bench = Make({.prefill_tokens = 1, .cache_bytes = bytes});
-  const auto answer = bench->Submit(question);
-  bench->WaitUntil(answer, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
+  const auto harness = Make({.prefill_tokens = 1, .cache_bytes = bytes});
+  const auto answer = harness->Submit(question);
+  harness->WaitUntil(answer, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
   // Without credit it stands still before it has half of its tokens, and does not end before the text is
   // there.
   ASSERT_GT(tokens, 2 * api::ipc::kInitialCredit);
-  const auto embedded = bench->Submit(EmbedText(text));
-  bench->Post(api::ipc::Credit{answer, static_cast<int32_t>(tokens)});
-  EXPECT_EQ(VectorOf(bench->Wait(embedded)), VectorOf(alone));
-  EXPECT_TRUE(bench->Wait(answer).finished);
-  EXPECT_GT(bench->Stopped().stats().preemptions, 0U);
+  const auto embedded = harness->Submit(EmbedText(text));
+  harness->Post(api::ipc::Credit{answer, static_cast<int32_t>(tokens)});
+  EXPECT_EQ(VectorOf(harness->Wait(embedded)), VectorOf(alone));
+  EXPECT_TRUE(harness->Wait(answer).finished);
+  EXPECT_GT(harness->Stopped().stats().preemptions, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Poolings, SameVector, testing::Bool(),
                          [](const auto& mean) { return mean.param ? "Mean" : "Last"; });
 
 TEST(Embedding, WhatIsTooLongIsCutOrRefused) {
-  Bench bench;
+  EngineHarness harness;
   auto request = EmbedText(kText);
-  const auto whole = bench.Ask(request);
+  const auto whole = harness.Generate(request);
   request.params.num_ctx = whole.ready->prompt_tokens;
-  EXPECT_EQ(VectorOf(bench.Ask(request)), VectorOf(whole));
+  EXPECT_EQ(VectorOf(harness.Generate(request)), VectorOf(whole));
   request.params.num_ctx = 8;
-  const auto cut = bench.Ask(request);
+  const auto cut = harness.Generate(request);
   EXPECT_EQ(cut.ready->prompt_tokens, 8);
   EXPECT_EQ(cut.finished->prompt_dropped, whole.ready->prompt_tokens - 8);
   EXPECT_NE(VectorOf(cut), VectorOf(whole));
   request.overflow = api::Overflow::kRefuse;
-  const auto refused = bench.Ask(request);
+  const auto refused = harness.Generate(request);
   ASSERT_TRUE(refused.failed);
   EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kContextLengthExceeded);
   EXPECT_THAT(refused.failed->error.message, HasSubstr("the input length exceeds the context length"));
 }
 
 TEST(Embedding, WhatTheModelDoesNotHaveIsRefused) {
-  Bench bench;
+  EngineHarness harness;
   const auto message = [&](api::EmbedPrompt prompt) {
-    const auto outcome = bench.Ask(Embed(std::move(prompt)));
+    const auto outcome = harness.Generate(Embed(std::move(prompt)));
     EXPECT_TRUE(outcome.failed);
     return outcome.failed ? outcome.failed->error.message : "";
   };

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -42,13 +42,14 @@ void ExpectPerson(const std::string& text) {
 }
 
 TEST(EngineFormat, EveryAnswerIsAValidDocument) {
-  Bench bench;
+  EngineHarness harness;
   std::vector<api::RequestId> ids;
   for (int64_t seed = 0; seed < 20; ++seed) {
-    ids.push_back(bench.Submit(With(Warm(Greedy("Describe a person.", 300), seed), Kind::kSchema, kPerson)));
+    ids.push_back(
+        harness.Submit(With(Warm(Greedy("Describe a person.", 300), seed), Kind::kSchema, kPerson)));
   }
   for (const auto id : ids) {
-    const auto outcome = bench.Wait(id);
+    const auto outcome = harness.Wait(id);
     ASSERT_TRUE(outcome.finished);
     EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
     ExpectPerson(outcome.text());
@@ -56,17 +57,17 @@ TEST(EngineFormat, EveryAnswerIsAValidDocument) {
 }
 
 TEST(EngineFormat, GoesTogetherWithPenaltiesFiltersAndLogprobs) {
-  Bench bench;
+  EngineHarness harness;
   auto request = With(Warm(Greedy("Describe a person.", 300), 3), Kind::kSchema, kPerson);
   request.params.repeat_penalty = 1.3F;
   request.params.frequency_penalty = 0.5F;
   request.params.min_p = 0.05F;
   request.params.top_k = 20;
   request.params.typical_p = 0.9F;
-  const auto plain = bench.Ask(request);
+  const auto plain = harness.Generate(request);
   ExpectPerson(plain.text());
   // With log-probabilities every token is computed, none is forced: the same text.
-  const auto logged = bench.Ask(Logged(request));
+  const auto logged = harness.Generate(Logged(request));
   EXPECT_EQ(logged.text(), plain.text());
   EXPECT_EQ(static_cast<int32_t>(logged.logprobs().size()), logged.finished->usage.output_tokens);
   EXPECT_EQ(plain.finished->usage.output_tokens, logged.finished->usage.output_tokens);
@@ -76,11 +77,11 @@ TEST(EngineFormat, ForcedTokensChangeNothing) {
   // Long runs without a choice: nearly every byte of them is a token that must come.
   const std::string list = R"(["Zzyzx-\u0001\u0002\u0003\u0004-qqq","Yes"])";
   for (const int64_t seed : {1, 2, 3, 4, 5, 6}) {
-    Bench bench;
+    EngineHarness harness;
     const auto request = With(Warm(Greedy("Hello!", 200), seed), Kind::kChoice, list);
-    const auto forced = bench.Ask(request);
+    const auto forced = harness.Generate(request);
     ASSERT_TRUE(forced.finished);
-    const auto computed = bench.Ask(Logged(request));
+    const auto computed = harness.Generate(Logged(request));
     EXPECT_EQ(forced.text(), computed.text());
     EXPECT_EQ(forced.finished->usage.output_tokens, computed.finished->usage.output_tokens);
     EXPECT_THAT(forced.text(), AnyOf("Yes", "Zzyzx-\x01\x02\x03\x04-qqq"));
@@ -89,34 +90,34 @@ TEST(EngineFormat, ForcedTokensChangeNothing) {
 
 TEST(EngineFormat, TheSameAloneAndInABatch) {
   const auto request = With(Warm(Greedy("Describe a person.", 300), 11), Kind::kSchema, kPerson);
-  const auto alone = Bench().Ask(request);
-  Bench busy({.limits = {.prefill_tokens = 24, .cache_bytes = kPlenty}});
+  const auto alone = EngineHarness().Generate(request);
+  EngineHarness busy({.limits = {.prefill_tokens = 24, .cache_bytes = kPlenty}});
   std::vector<api::RequestId> others;
   for (int i = 0; i < 8; ++i) {
     auto other = Greedy("What is the capital of country " + std::to_string(i) + "?", 10 + i);
     others.push_back(busy.Submit(i % 2 == 0 ? With(other, Kind::kJson) : other));
   }
-  EXPECT_EQ(busy.Ask(request).text(), alone.text());
+  EXPECT_EQ(busy.Generate(request).text(), alone.text());
   for (const auto id : others) EXPECT_TRUE(busy.Wait(id).finished);
 }
 
 TEST(EngineFormat, AnAnswerCutByLengthIsTheBeginningOfOne) {
-  Bench bench;
-  const auto outcome = bench.Ask(With(Greedy("Describe a person.", 4), Kind::kSchema, kPerson));
+  EngineHarness harness;
+  const auto outcome = harness.Generate(With(Greedy("Describe a person.", 4), Kind::kSchema, kPerson));
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kLength);
   EXPECT_THAT(outcome.text(), testing::StartsWith("{"));
 }
 
-TEST(EngineFormat, WithoutEndTokensTheDocumentEnds) {
-  Bench bench({.model_stops = false});
-  const auto outcome = bench.Ask(With(Greedy("Hello!", 60), Kind::kChoice, R"(["Hello","Hi"])"));
+TEST(EngineFormat, WithoutEosTokensTheDocumentEnds) {
+  EngineHarness harness({.model_stops = false});
+  const auto outcome = harness.Generate(With(Greedy("Hello!", 60), Kind::kChoice, R"(["Hello","Hi"])"));
   ASSERT_TRUE(outcome.finished);
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
   EXPECT_THAT(outcome.text(), AnyOf("Hello", "Hi"));
 }
 
 TEST(EngineFormat, ItHoldsAgainstBiasesAndWishesForMoreTokens) {
-  Bench bench;
+  EngineHarness harness;
   const auto request = With(Warm(Greedy("Hello!", 60), 5), Kind::kChoice, R"(["Hello","Hi"])");
   auto longer = request;
   longer.params.min_tokens = 30;
@@ -126,7 +127,7 @@ TEST(EngineFormat, ItHoldsAgainstBiasesAndWishesForMoreTokens) {
   auto forced = request;
   forced.params.logit_bias = {{7, api::kLogitBiasMax}};
   for (const auto& one : {longer, banned, forced}) {
-    const auto outcome = bench.Ask(one);
+    const auto outcome = harness.Generate(one);
     ASSERT_TRUE(outcome.finished);
     EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
     EXPECT_THAT(outcome.text(), AnyOf("Hello", "Hi"));
@@ -134,33 +135,35 @@ TEST(EngineFormat, ItHoldsAgainstBiasesAndWishesForMoreTokens) {
 }
 
 TEST(EngineFormat, ForcedTokensWaitForTheReader) {
-  Bench bench;
+  EngineHarness harness;
   auto request = With(Greedy("Hello!", 5000), Kind::kRegex, "(ab){1000}");
   request.delta_per_token = true;
-  const auto id = bench.Submit(request);
+  const auto id = harness.Submit(request);
   const size_t credit = api::ipc::kInitialCredit;
-  const auto full = bench.WaitUntil(
+  const auto full = harness.WaitUntil(
       id, [&](const Outcome& outcome) { return outcome.ended() || outcome.deltas.size() >= credit - 8; });
   ASSERT_FALSE(full.ended());
-  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).finished);
-  EXPECT_LE(bench.Now(id).deltas.size(), credit);
-  bench.Post(api::ipc::Credit{id, 5000});
-  EXPECT_EQ(bench.Wait(id).text().size(), 2000U);
+  EXPECT_TRUE(harness.Generate(Greedy("Hello!")).finished);
+  EXPECT_LE(harness.Now(id).deltas.size(), credit);
+  harness.Post(api::ipc::Credit{id, 5000});
+  EXPECT_EQ(harness.Wait(id).text().size(), 2000U);
 }
 
 TEST(EngineFormat, TheSameFromACachedPrompt) {
-  Bench bench;
+  EngineHarness harness;
   const auto request = With(Warm(Greedy("Describe a person.", 300), 12), Kind::kSchema, kPerson);
-  const auto cold = bench.Ask(request);
-  const auto cached = bench.Ask(request);
+  const auto cold = harness.Generate(request);
+  const auto cached = harness.Generate(request);
   EXPECT_GT(cached.ready->cached_tokens, 0);
   EXPECT_EQ(cached.text(), cold.text());
-  EXPECT_EQ(bench.Ask(Logged(request)).logprobs(), Bench().Ask(Logged(request)).logprobs());
+  EXPECT_EQ(harness.Generate(Logged(request)).logprobs(),
+            EngineHarness().Generate(Logged(request)).logprobs());
 }
 
 TEST(EngineFormat, WhatIsNotSupportedFailsBeforeTheFirstToken) {
-  Bench bench;
-  const auto outcome = bench.Ask(With(Greedy("Hello!"), Kind::kSchema, R"({"properties":{"a":{"not":{}}}})"));
+  EngineHarness harness;
+  const auto outcome =
+      harness.Generate(With(Greedy("Hello!"), Kind::kSchema, R"({"properties":{"a":{"not":{}}}})"));
   ASSERT_TRUE(outcome.failed);
   EXPECT_EQ(outcome.failed->error.code, api::ErrorCode::kUnsupported);
   EXPECT_THAT(outcome.failed->error.message, HasSubstr("#/properties/a"));

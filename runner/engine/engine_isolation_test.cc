@@ -9,12 +9,12 @@
 #include <deque>
 #include <random>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
 
-// Six characters that no other request has, and that look alike for no two neighbours.
+// Six characters that no other request has, and that look alike for no two neighbors.
 std::string Codeword(int i) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
   std::string word;
@@ -33,8 +33,8 @@ api::Request Repeat(int i) {
 TEST(EngineIsolation, NoForeignCodewordInAnyAnswer) {
   const char* asked = std::getenv("QUIRE_CODEWORD_REQUESTS");
   const int total = asked != nullptr ? std::atoi(asked) : 600;
-  Bench alone;
-  Bench bench({.limits = {.cache_bytes = alone.SequenceBytesOf(900)}});
+  EngineHarness alone;
+  EngineHarness harness({.limits = {.cache_bytes = alone.SequenceBytesOf(900)}});
   std::mt19937 random(11);
   std::deque<std::pair<int, api::RequestId>> open;
   int answers = 0;
@@ -42,7 +42,7 @@ TEST(EngineIsolation, NoForeignCodewordInAnyAnswer) {
   const auto take = [&] {
     const auto [i, id] = open.front();
     open.pop_front();
-    const auto outcome = bench.Wait(id);
+    const auto outcome = harness.Wait(id);
     ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
     const std::string text = outcome.text();
     for (int other = 0; other < total; ++other) {
@@ -51,20 +51,20 @@ TEST(EngineIsolation, NoForeignCodewordInAnyAnswer) {
     }
     own += text.find(Codeword(i)) != std::string::npos ? 1 : 0;
     if (++answers % 25 == 0) {
-      ASSERT_EQ(text, alone.Ask(Repeat(i)).text()) << i;
+      ASSERT_EQ(text, alone.Generate(Repeat(i)).text()) << i;
     }
   };
   for (int i = 0; i < total; ++i) {
-    const auto id = bench.Submit(Repeat(i));
+    const auto id = harness.Submit(Repeat(i));
     if (random() % 5 == 0) {
-      bench.Post(api::ipc::Cancel{id});  // queued, in prefill or not yet there
+      harness.Post(api::ipc::Cancel{id});  // queued, in prefill or not yet there
     } else {
       open.emplace_back(i, id);
     }
     while (open.size() > 48) take();
   }
   while (!open.empty()) take();
-  const Engine& engine = bench.Stopped();
+  const Engine& engine = harness.Stopped();
   const auto checked = engine.CheckInvariants();
   EXPECT_TRUE(checked) << checked.error();
   EXPECT_GT(engine.stats().store.evictions, 0U);

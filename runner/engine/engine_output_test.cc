@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -43,8 +43,8 @@ const api::Request kSum =
     Chat({{"system", "Think step by step before you answer."}, {"user", "What is 38 + 47?"}});
 
 TEST(EngineOutput, ACallComesWholeAndNothingOfItIsText) {
-  const auto outcome =
-      Bench().Ask(Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]"));
+  const auto outcome = EngineHarness().Generate(
+      Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]"));
   ASSERT_TRUE(outcome.finished);
   EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"place":"Paris"})"));
   EXPECT_EQ(outcome.text(), "");
@@ -56,7 +56,7 @@ TEST(EngineOutput, ACallComesWholeAndNothingOfItIsText) {
 }
 
 TEST(EngineOutput, AResultIsAnsweredInText) {
-  const auto outcome = Bench().Ask(
+  const auto outcome = EngineHarness().Generate(
       Chat({{"user", "What is the weather in Rome?"},
             {.role = "assistant", .content = "", .tool_calls = {{"c1", "get_weather", R"({"city":"Rome"})"}}},
             {.role = "tool",
@@ -68,14 +68,14 @@ TEST(EngineOutput, AResultIsAnsweredInText) {
 }
 
 TEST(EngineOutput, ThinkingStandsApart) {
-  Bench bench;
-  const auto thought = bench.Ask(kSum);
+  EngineHarness harness;
+  const auto thought = harness.Generate(kSum);
   EXPECT_EQ(Thinking(thought),
             "Ones: 8 + 7 = 15. Write 5, carry 1. Tens: 3 + 4 + 1 = 8. So the result is 85.");
   EXPECT_EQ(thought.text(), "38 + 47 = 85.");
   auto off = kSum;
   off.think = api::Think::kOff;
-  const auto silent = bench.Ask(off);
+  const auto silent = harness.Generate(off);
   EXPECT_EQ(Thinking(silent), "");
   EXPECT_EQ(silent.text(), "38 + 47 = 85.");
   EXPECT_EQ(silent.finished->usage.output_tokens, thought.finished->usage.output_tokens);
@@ -83,9 +83,9 @@ TEST(EngineOutput, ThinkingStandsApart) {
 
 TEST(EngineOutput, WhatIsStreamedIsWhatOneDeltaWouldHold) {
   // With logprobs every token is a delta; without, text waits for what it may belong to.
-  Bench bench;
-  const auto plain = bench.Ask(kSum);
-  const auto logged = bench.Ask(Logged(kSum));
+  EngineHarness harness;
+  const auto plain = harness.Generate(kSum);
+  const auto logged = harness.Generate(Logged(kSum));
   EXPECT_GT(logged.deltas.size(), plain.deltas.size());
   EXPECT_EQ(Thinking(logged), Thinking(plain));
   EXPECT_EQ(logged.text(), plain.text());
@@ -94,7 +94,7 @@ TEST(EngineOutput, WhatIsStreamedIsWhatOneDeltaWouldHold) {
 TEST(EngineOutput, ThinkingCutByLengthIsAllThinking) {
   auto request = kSum;
   request.params.num_predict = 12;
-  const auto outcome = Bench().Ask(request);
+  const auto outcome = EngineHarness().Generate(request);
   EXPECT_THAT(Thinking(outcome), testing::StartsWith("Ones: 8 + 7"));
   EXPECT_EQ(outcome.text(), "");
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kLength);
@@ -106,26 +106,26 @@ TEST(EngineOutput, RawPromptsAreNotRead) {
       "<|im_start|>system\nThink step by step before you answer.<|im_end|>\n<|im_start|>user\nWhat is 38 + "
       "47?<|im_end|>\n<|im_start|>assistant\n"};
   request.params.num_predict = 8;
-  EXPECT_THAT(Bench().Ask(request).text(), HasSubstr("<think>"));
+  EXPECT_THAT(EngineHarness().Generate(request).text(), HasSubstr("<think>"));
 }
 
 TEST(EngineOutput, WhatTheModelCannotDoIsRefused) {
-  Bench bench;
+  EngineHarness harness;
   auto request = kSum;
   request.model_name = "Demo";
   request.think = api::Think::kHigh;
-  const auto refused = bench.Ask(request);
+  const auto refused = harness.Generate(request);
   ASSERT_TRUE(refused.failed);
   EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kUnsupported);
   EXPECT_EQ(refused.failed->error.message, "\"Demo\" does not support thinking");
   request.think_optional = true;
-  EXPECT_EQ(bench.Ask(request).text(), "38 + 47 = 85.");
+  EXPECT_EQ(harness.Generate(request).text(), "38 + 47 = 85.");
 }
 
 TEST(EngineOutput, OneCallEndsTheAnswerWhereOneIsAllowed) {
   auto request = Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]");
   request.single_tool_call = true;
-  const auto outcome = Bench().Ask(request);
+  const auto outcome = EngineHarness().Generate(request);
   ASSERT_TRUE(outcome.finished);
   EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"place":"Paris"})"));
 }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -44,11 +44,11 @@ void ExpectSameRest(const Outcome& whole, const Outcome& resumed, size_t count) 
 }
 
 void ExpectResumesAnywhere(const api::Request& request, bool model_stops = true) {
-  Bench first({.model_stops = model_stops});
-  const Outcome whole = first.Ask(request);
+  EngineHarness first({.model_stops = model_stops});
+  const Outcome whole = first.Generate(request);
   ASSERT_TRUE(whole.finished);
   ASSERT_GT(whole.deltas.size(), 3U);
-  Bench second({.model_stops = model_stops});
+  EngineHarness second({.model_stops = model_stops});
   for (size_t count = 0; count <= whole.deltas.size(); ++count) {
     ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, count))), count);
   }
@@ -75,10 +75,10 @@ TEST(EngineResume, OneDeltaForEachToken) {
 // One finds in the caches what the other has computed, of the answer too.
 TEST(EngineResume, TwiceTheSameRequest) {
   const api::Request request = Seeded(Greedy("Tell me a story.", 60));
-  Bench first({.model_stops = false});
-  const Outcome whole = first.Ask(request);
+  EngineHarness first({.model_stops = false});
+  const Outcome whole = first.Generate(request);
   for (const size_t count : {size_t{5}, size_t{20}, size_t{40}}) {
-    Bench second({.model_stops = false});
+    EngineHarness second({.model_stops = false});
     const auto behind = second.Submit(request, After(whole, count));
     const auto ahead = second.Submit(request, After(whole, count + 5));
     ExpectSameRest(whole, second.Wait(behind), count);
@@ -88,8 +88,8 @@ TEST(EngineResume, TwiceTheSameRequest) {
 
 TEST(EngineResume, StopStringsThatWereHalfWritten) {
   api::Request request = Greedy("Tell me a long story about the sea.", 40);
-  Bench bench;
-  const std::string text = bench.Ask(request).text();
+  EngineHarness harness;
+  const std::string text = harness.Generate(request).text();
   ASSERT_GT(text.size(), 24U);
   request.params.stop = {text.substr(text.size() / 2, 8), "never written"};
   ExpectResumesAnywhere(request);

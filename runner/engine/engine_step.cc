@@ -19,7 +19,7 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
   names.clear();
   int32_t decoding = 0;
   for (const auto& request : running_) {
-    const Generation& generation = *request->generation;
+    const ActiveGeneration& generation = *request->generation;
     size_t tenant = 0;
     while (tenant < names.size() && *names[tenant] != request->tenant) ++tenant;
     if (tenant == names.size()) {
@@ -28,10 +28,10 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
     }
     states.push_back({.prefill_left = generation.prefill_left(),
                       .decode_left = generation.decode_left(),
-                      .reader_full = generation.reader_full(),
-                      .passed_over = request->passed_over,
+                      .backpressured = generation.backpressured(),
+                      .skipped_tokens = request->skipped_tokens,
                       .tenant = tenant});
-    decoding += states.back().prefill_left == 0 && !states.back().reader_full ? 1 : 0;
+    decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
   PlanStep(states, tenants, limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding),
            items);
@@ -44,12 +44,12 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
   batch.hidden_rows.clear();
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
-    const Generation& generation = *request.generation;
-    const auto guessed = request.draft.open ? std::ssize(request.draft.tokens) : 0;
-    const auto tokens = generation.Uncomputed(item.tokens - static_cast<int32_t>(guessed));
+    const ActiveGeneration& generation = *request.generation;
+    const auto drafted = request.draft.open ? std::ssize(request.draft.tokens) : 0;
+    const auto tokens = generation.Uncomputed(item.tokens - static_cast<int32_t>(drafted));
     const auto begin = static_cast<int32_t>(batch.tokens.size());
     batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
-    if (guessed > 0) {
+    if (drafted > 0) {
       batch.tokens.insert(batch.tokens.end(), request.draft.tokens.begin(), request.draft.tokens.end());
     }
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
@@ -63,7 +63,7 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
     }
     if (!request.embedding && generation.AllComputedAfter(static_cast<int32_t>(tokens.size()))) {
       const int32_t end = batch.row_begin.back();
-      for (auto row = end - 1 - static_cast<int32_t>(guessed); row < end; ++row) {
+      for (auto row = end - 1 - static_cast<int32_t>(drafted); row < end; ++row) {
         batch.logit_rows.push_back(row);
       }
     }
@@ -76,13 +76,13 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   while (true) {
     PlanNext(items);
     if (items.empty()) return nullptr;
-    AddGuesses(items);
+    AttachDrafts(items);
     std::vector<cache::Append>& appends = scratch_.appends;
     appends.clear();
     for (const auto& item : items) appends.push_back({&running_[item.sequence]->sequence, item.tokens});
     auto step = cache_->Begin(appends);
     if (step) return std::move(*step);
-    if (DropGuesses() || PreemptYoungest()) continue;
+    if (DiscardDrafts() || PreemptYoungest()) continue;
     // Alone: only what it stands on itself is left to give up.
     ActiveRequest& last = *running_.front();
     if (std::exchange(lease_given_up, true)) {
@@ -95,8 +95,8 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
 }
 
 bool Engine::Step() {
-  const auto guess_begin = Clock::now();
-  Guess();
+  const auto draft_begin = Clock::now();
+  ProposeDrafts();
   const auto begin = Clock::now();
   const uint64_t accepted_before = accepted_;
   std::vector<StepItem>& items = scratch_.items;
@@ -136,9 +136,9 @@ bool Engine::Step() {
   const auto took = Clock::now() - begin;
   step_time_ += took;
   if (prefill == 0) {
-    depths_.ObserveStep(static_cast<int32_t>(batch.tokens.size()), took);
+    draft_lengths_.ObserveStep(static_cast<int32_t>(batch.tokens.size()), took);
     const auto accepted = static_cast<int32_t>(accepted_ - accepted_before);
-    depths_.ObserveOutcome(decoding + accepted, Clock::now() - guess_begin);
+    draft_lengths_.ObserveOutcome(decoding + accepted, Clock::now() - draft_begin);
   }
   // Beside a sequence that decodes they cost what prompt tokens do.
   budget_.Observe(decoding, prefill + forced, took);
@@ -147,22 +147,22 @@ bool Engine::Step() {
 
 void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
   prefixes_.AdvanceClock();
-  std::vector<bool>& served = scratch_.served;
-  served.assign(running_.size(), false);
+  std::vector<bool>& scheduled = scratch_.scheduled;
+  scheduled.assign(running_.size(), false);
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
-    served[item.sequence] = true;
+    scheduled[item.sequence] = true;
     const int32_t prompt_left = request.generation->prompt_tokens() - request.generation->computed();
     prompt_tokens_computed_ += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
     tokens_computed_ += static_cast<uint64_t>(item.tokens);
     shares_.Charge(request.tenant, item.tokens);
     if (request.draft.open) continue;  // how many of them belong to it is yet to be seen
     request.generation->Computed(item.tokens);
-    KeepHidden(request, item.tokens, item.tokens);
+    StoreHiddenStates(request, item.tokens, item.tokens);
     prefixes_.Collect(request);
   }
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (!served[i] && running_[i]->generation->prefill_left() > 0) running_[i]->passed_over += prefill;
+    if (!scheduled[i] && running_[i]->generation->prefill_left() > 0) running_[i]->skipped_tokens += prefill;
   }
 }
 
@@ -171,17 +171,17 @@ void Engine::Sample(const std::vector<StepItem>& items) {
   size_t row = 0;
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
-    Generation& generation = *request.generation;
+    ActiveGeneration& generation = *request.generation;
     if (request.draft.open) {
       const size_t rows = request.draft.tokens.size() + 1;
-      Settle(request, item, std::span(logits_).subspan(row * vocab, rows * vocab));
+      VerifyDraft(request, item, std::span(logits_).subspan(row * vocab, rows * vocab));
       row += rows;
     } else if (request.embedding || !generation.AllComputedAfter(0)) {
       continue;
     } else {
       generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
     }
-    if (generation.wants_shift()) Shift(request);
+    if (generation.needs_shift()) Shift(request);
   }
 }
 
@@ -201,7 +201,7 @@ void Engine::Pool(const std::vector<StepItem>& items) {
 
 // Moves keys where every layer allows it; elsewhere what stays is a new prompt.
 void Engine::Shift(ActiveRequest& request) {
-  const Generation::Range range = request.generation->ShiftRange();
+  const ActiveGeneration::Range range = request.generation->ShiftRange();
   const bool moved =
       rotate_keys_ && cache_->RemoveRange(request.sequence, range.begin, range.end, rotate_keys_);
   request.generation->Shift(range, moved);
@@ -212,8 +212,8 @@ void Engine::Shift(ActiveRequest& request) {
     request.exact = false;
   } else {
     request.sequence = {};
-    reuse = prefixes_.Begin(request, running_);
-    request.generation->Begin(reuse.reused, reuse.miss);
+    reuse = prefixes_.AttachPrefix(request, running_);
+    request.generation->Start(reuse.reused, reuse.miss);
   }
   StartDraft(request, reuse);
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -40,10 +40,10 @@ class Rewriting {
 const api::Message kQuestion = {
     .role = "user", .content = "What is the capital of France, and why is it so far from the sea?"};
 
-api::Request Ask(std::vector<api::Message> messages) {
+api::Request ChatRequest(std::vector<api::Message> messages) {
   api::Request request = Logged(Greedy("", 8));
   request.prompt = api::ChatPrompt{std::move(messages)};
-  request.want_context = true;
+  request.return_context = true;
   return request;
 }
 
@@ -61,19 +61,19 @@ struct Turns {
 
 Turns TwoTurns(const fs::path& model) {
   const Rewriting rewriting(model);
-  const BenchSetup setup{.model = rewriting.path(), .model_stops = false};
-  Bench bench(setup);
-  const Outcome first = bench.Ask(Ask({kQuestion}));
-  const auto second_request = Ask(
+  const EngineHarnessSetup setup{.model = rewriting.path(), .model_stops = false};
+  EngineHarness harness(setup);
+  const Outcome first = harness.Generate(ChatRequest({kQuestion}));
+  const auto second_request = ChatRequest(
       {kQuestion, {.role = "assistant", .content = first.text()}, {.role = "user", .content = "And then?"}});
-  const Outcome second = bench.Ask(second_request);
+  const Outcome second = harness.Generate(second_request);
   EXPECT_TRUE(first.finished && second.finished);
   const auto& before = first.finished->context;
   const auto after = PromptOf(second);
-  Bench other(setup);
+  EngineHarness other(setup);
   return {static_cast<int32_t>(std::ranges::mismatch(before, after).in1 - before.begin()),
           second.ready->cached_tokens, second.ready->miss, second.logprobs(),
-          other.Ask(second_request).logprobs()};
+          other.Generate(second_request).logprobs()};
 }
 
 TEST(RewritingTemplate, WhereCachesCanBeCutAllThatIsSharedIsReused) {

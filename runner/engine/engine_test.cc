@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -14,8 +14,8 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 TEST(Engine, AnswersWithTrueCounts) {
-  Bench bench;
-  const auto outcome = bench.Ask(Greedy("Hello!"));
+  EngineHarness harness;
+  const auto outcome = harness.Generate(Greedy("Hello!"));
   ASSERT_TRUE(outcome.finished);
   EXPECT_EQ(outcome.text(), "Hello! How can I help you?");
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
@@ -31,13 +31,13 @@ TEST(Engine, AnswersWithTrueCounts) {
 
 TEST(Engine, TheSameBitsAloneBatchedChunkedAndThreaded) {
   const auto request = Logged(Greedy("Tell me a story about a fox and a river.", 48));
-  const auto alone = Bench().Ask(request);
+  const auto alone = EngineHarness().Generate(request);
   ASSERT_THAT(alone.logprobs(), SizeIs(testing::Gt(20)));
   for (const int32_t chunk : {1, 7, 16}) {
-    Bench chunked({.limits = {.prefill_tokens = chunk, .cache_bytes = kPlenty}, .threads = 1});
-    EXPECT_EQ(chunked.Ask(request).logprobs(), alone.logprobs()) << "chunks of " << chunk;
+    EngineHarness chunked({.limits = {.prefill_tokens = chunk, .cache_bytes = kPlenty}, .threads = 1});
+    EXPECT_EQ(chunked.Generate(request).logprobs(), alone.logprobs()) << "chunks of " << chunk;
   }
-  Bench busy({.limits = {.prefill_tokens = 24, .cache_bytes = kPlenty}});
+  EngineHarness busy({.limits = {.prefill_tokens = 24, .cache_bytes = kPlenty}});
   std::vector<api::RequestId> others;
   for (int i = 0; i < 15; ++i) {
     others.push_back(
@@ -49,111 +49,111 @@ TEST(Engine, TheSameBitsAloneBatchedChunkedAndThreaded) {
 }
 
 TEST(Engine, MoreRequestsThanSequencesAllEnd) {
-  Bench bench({.limits = {.running_max = 3, .cache_bytes = kPlenty}});
+  EngineHarness harness({.limits = {.running_max = 3, .cache_bytes = kPlenty}});
   std::vector<api::RequestId> ids;
-  for (int i = 0; i < 20; ++i) ids.push_back(bench.Submit(Greedy("Hello!", 30)));
-  for (const auto id : ids) EXPECT_EQ(bench.Wait(id).text(), "Hello! How can I help you?");
+  for (int i = 0; i < 20; ++i) ids.push_back(harness.Submit(Greedy("Hello!", 30)));
+  for (const auto id : ids) EXPECT_EQ(harness.Wait(id).text(), "Hello! How can I help you?");
 }
 
 TEST(Engine, AReaderThatTakesNothingStopsItsOwnSequenceOnly) {
-  Bench bench({.model_stops = false});
+  EngineHarness harness({.model_stops = false});
   const auto endless = Logged(Greedy("Tell me a story.", 5000));  // with logprobs every token is one delta
-  const auto stalled = bench.Submit(endless);
+  const auto stalled = harness.Submit(endless);
   const size_t credit = api::ipc::kInitialCredit;
-  const auto full = bench.WaitUntil(stalled, [&](const Outcome& outcome) {
+  const auto full = harness.WaitUntil(stalled, [&](const Outcome& outcome) {
     return outcome.ended() || outcome.deltas.size() >= credit - 8;
   });
   ASSERT_FALSE(full.ended());
-  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
-  const size_t stopped_at = bench.Now(stalled).deltas.size();
+  EXPECT_TRUE(harness.Generate(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
+  const size_t stopped_at = harness.Now(stalled).deltas.size();
   EXPECT_LE(stopped_at, credit);
-  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
-  EXPECT_EQ(bench.Now(stalled).deltas.size(), stopped_at);
-  bench.Post(api::ipc::Credit{stalled, 10});
-  bench.WaitUntil(stalled, [&](const Outcome& outcome) {
+  EXPECT_TRUE(harness.Generate(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
+  EXPECT_EQ(harness.Now(stalled).deltas.size(), stopped_at);
+  harness.Post(api::ipc::Credit{stalled, 10});
+  harness.WaitUntil(stalled, [&](const Outcome& outcome) {
     return outcome.ended() || outcome.deltas.size() == stopped_at + 10;
   });
-  bench.Post(api::ipc::Cancel{stalled});
-  EXPECT_TRUE(bench.Ask(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
+  harness.Post(api::ipc::Cancel{stalled});
+  EXPECT_TRUE(harness.Generate(Greedy("Hello!")).text().starts_with("Hello! How can I help you?"));
 }
 
 TEST(Engine, StopStringsEndTheAnswerAcrossTokens) {
-  Bench bench;
+  EngineHarness harness;
   auto request = Greedy("Hello!");
   request.params.stop = {"zzz", "can I he"};
-  const auto outcome = bench.Ask(request);
+  const auto outcome = harness.Generate(request);
   EXPECT_EQ(outcome.text(), "Hello! How ");
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
   EXPECT_EQ(outcome.finished->stop_string, "can I he");
 }
 
 TEST(Engine, TextHeldForAStopStringComesOutAtTheLimit) {
-  Bench bench;
+  EngineHarness harness;
   auto request = Greedy("Hello!", 4);
-  const std::string whole = bench.Ask(request).text();
+  const std::string whole = harness.Generate(request).text();
   request.params.stop = {whole.substr(whole.size() - 3) + "never"};
-  EXPECT_EQ(bench.Ask(request).text(), whole);
+  EXPECT_EQ(harness.Generate(request).text(), whole);
 }
 
 TEST(Engine, NumPredictIsExactAndZeroGivesNothing) {
-  Bench bench;
-  const auto five = bench.Ask(Greedy("Tell me a story.", 5));
+  EngineHarness harness;
+  const auto five = harness.Generate(Greedy("Tell me a story.", 5));
   EXPECT_EQ(five.finished->usage.output_tokens, 5);
   EXPECT_EQ(five.finished->reason, api::FinishReason::kLength);
-  const auto none = bench.Ask(Greedy("Tell me a story.", 0));
+  const auto none = harness.Generate(Greedy("Tell me a story.", 0));
   EXPECT_EQ(none.finished->usage.output_tokens, 0);
   EXPECT_EQ(none.text(), "");
 }
 
 TEST(Engine, TheContextEndsTheAnswerOrIsShifted) {
-  Bench bench;
+  EngineHarness harness;
   auto request = Greedy("Tell me a story.", 300);
   request.params.num_ctx = 64;
   request.params.temperature = 1.5F;
   request.params.seed = 5;
   request.shift = false;
-  const auto cut = bench.Ask(request);
+  const auto cut = harness.Generate(request);
   EXPECT_EQ(cut.finished->reason, api::FinishReason::kLength);
   EXPECT_EQ(cut.finished->usage.prompt_tokens + cut.finished->usage.output_tokens, 64);
   request.shift = true;
   request.params.num_predict = 100;
-  const auto shifted = bench.Ask(request);
+  const auto shifted = harness.Generate(request);
   EXPECT_TRUE(shifted.finished->usage.output_tokens == 100 ||
               shifted.finished->reason == api::FinishReason::kStop);
   EXPECT_GT(shifted.finished->usage.output_tokens, cut.finished->usage.output_tokens);
 }
 
 TEST(Engine, APromptThatDoesNotFitIsCutOrRefused) {
-  Bench bench;
+  EngineHarness harness;
   std::string words;
   for (int i = 0; i < 200; ++i) words += "the cat sat on the mat. ";
   auto request = Greedy(words, 4);
   request.params.num_ctx = 128;
   request.overflow = api::Overflow::kRefuse;
-  const auto refused = bench.Ask(request);
+  const auto refused = harness.Generate(request);
   ASSERT_TRUE(refused.failed);
   EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kContextLengthExceeded);
   EXPECT_THAT(refused.failed->error.message, HasSubstr("(128 tokens)"));
   request.overflow = api::Overflow::kTruncate;
   request.prompt = api::RawPrompt{words};
-  const auto cut = bench.Ask(request);
+  const auto cut = harness.Generate(request);
   EXPECT_EQ(cut.finished->usage.prompt_tokens, 127);
   EXPECT_GT(cut.finished->prompt_dropped, 500);
   // A single turn of /api/generate is cut by tokens too, where a chat whose last message is too long is
   // refused.
   request.prompt = api::ContinuedPrompt{{}, {{.role = "user", .content = words}}};
-  EXPECT_EQ(bench.Ask(request).finished->usage.prompt_tokens, 127);
+  EXPECT_EQ(harness.Generate(request).finished->usage.prompt_tokens, 127);
 }
 
 TEST(Engine, TheSystemTextIsNeverDropped) {
-  Bench bench({.model_stops = false});
+  EngineHarness harness({.model_stops = false});
   const std::string system = "You are a pirate who answers in rhymes and loves the sea.";
   std::string words;
   for (int i = 0; i < 100; ++i) words += "the cat sat on the mat. ";
   auto request = Greedy("", 1);
-  request.want_context = true;
+  request.return_context = true;
   request.prompt = api::ContinuedPrompt{{}, {{.role = "system", .content = system}}};
-  const auto alone = bench.Ask(request).finished->context;
+  const auto alone = harness.Generate(request).finished->context;
   // What every prompt with this system text begins with.
   const std::vector<api::TokenId> begin(alone.begin(), alone.end() - 5);
   ASSERT_THAT(begin, SizeIs(testing::Gt(15)));
@@ -164,47 +164,47 @@ TEST(Engine, TheSystemTextIsNeverDropped) {
   request.params.num_ctx = 128;
   request.prompt =
       api::ContinuedPrompt{{}, {{.role = "system", .content = system}, {.role = "user", .content = words}}};
-  const auto cut = bench.Ask(request);
+  const auto cut = harness.Generate(request);
   EXPECT_GT(cut.finished->prompt_dropped, 100);
   EXPECT_TRUE(begins(cut));
   // A shift keeps it too.
   request.params.num_predict = 200;
-  EXPECT_TRUE(begins(bench.Ask(request)));
+  EXPECT_TRUE(begins(harness.Generate(request)));
   // Where nothing else has room, the request is refused.
   request.params.num_ctx = 16;
-  const auto refused = bench.Ask(request);
+  const auto refused = harness.Generate(request);
   ASSERT_TRUE(refused.failed);
   EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kContextLengthExceeded);
 }
 
 TEST(Engine, ASeedRepeatsAndSeedsDiffer) {
-  Bench bench;
+  EngineHarness harness;
   auto request = Greedy("Tell me a story.", 40);
   request.params.temperature = 1;
   std::set<std::string> texts;
   for (int64_t seed = 0; seed < 6; ++seed) {
     request.params.seed = seed;
-    const auto text = bench.Ask(request).text();
-    EXPECT_EQ(bench.Ask(request).text(), text);
+    const auto text = harness.Generate(request).text();
+    EXPECT_EQ(harness.Generate(request).text(), text);
     texts.insert(text);
   }
   EXPECT_GT(texts.size(), 1U);
 }
 
 TEST(Engine, TheContextOfAnAnswerCanBeContinued) {
-  Bench bench;
+  EngineHarness harness;
   auto request = Greedy("Hello!");
-  request.want_context = true;
-  const auto first = bench.Ask(request);
+  request.return_context = true;
+  const auto first = harness.Generate(request);
   ASSERT_THAT(first.finished->context, SizeIs(testing::Ge(19)));
   api::Request next = Greedy("");
   next.prompt = api::ContinuedPrompt{first.finished->context, {{.role = "user", .content = "Who are you?"}}};
-  const auto second = bench.Ask(next);
+  const auto second = harness.Generate(next);
   EXPECT_GT(second.finished->usage.prompt_tokens, static_cast<int32_t>(first.finished->context.size()));
   EXPECT_THAT(second.text(), HasSubstr("quire-demo"));
 
   next.prompt = api::ContinuedPrompt{{1, 999999}, {{.role = "user", .content = "Hi"}}};
-  EXPECT_EQ(bench.Ask(next).failed->error.field, "context");
+  EXPECT_EQ(harness.Generate(next).failed->error.field, "context");
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-// Who has been served how much: weighted fairness between tenants (API keys).
+// Weighted fair queueing between tenants (API keys).
 //
-// Start-time fair queueing: each tenant has a virtual time that advances by tokens / weight; whoever is
-// furthest behind is served next. A tenant that was idle starts level with those that were not, so that
-// silence earns no credit. No clock, no threads.
+// Start-time fair queueing: each tenant has a virtual time that advances by tokens / weight; the tenant with the smallest virtual time is scheduled next. A tenant that was idle starts at the current minimum,
+// so idling earns no credit. No clock, no threads.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ class FairShare {
  public:
   // One more request of the tenant waits or runs. `weight` > 0; the latest one said holds.
   void Enter(const std::string& tenant, double weight);
-  void Leave(const std::string& tenant);  // REQUIRES: it entered
+  void Exit(const std::string& tenant);  // REQUIRES: it entered
   // REQUIRES: the tenant has a request.
   void Charge(const std::string& tenant, int64_t tokens);
   TenantState Of(const std::string& tenant) const;

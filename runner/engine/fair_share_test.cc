@@ -11,8 +11,8 @@ TEST(FairShare, CountsTokensByWeight) {
   shares.Enter("b", 4);
   shares.Charge("a", 100);
   shares.Charge("b", 100);
-  EXPECT_EQ(shares.Of("a").served, 100);
-  EXPECT_EQ(shares.Of("b").served, 25);
+  EXPECT_EQ(shares.Of("a").virtual_time, 100);
+  EXPECT_EQ(shares.Of("b").virtual_time, 25);
 }
 
 TEST(FairShare, SilenceEarnsNoCredit) {
@@ -20,7 +20,7 @@ TEST(FairShare, SilenceEarnsNoCredit) {
   shares.Enter("busy", 1);
   shares.Charge("busy", 1000);
   shares.Enter("late", 1);
-  EXPECT_EQ(shares.Of("late").served, 1000);
+  EXPECT_EQ(shares.Of("late").virtual_time, 1000);
 }
 
 TEST(FairShare, LeavingAndComingBackPaysNothingOff) {
@@ -28,10 +28,10 @@ TEST(FairShare, LeavingAndComingBackPaysNothingOff) {
   shares.Enter("greedy", 1);
   shares.Enter("other", 1);
   shares.Charge("greedy", 500);
-  shares.Leave("greedy");
+  shares.Exit("greedy");
   shares.Enter("greedy", 1);
-  EXPECT_EQ(shares.Of("greedy").served, 500);
-  EXPECT_EQ(shares.Of("other").served, 0);
+  EXPECT_EQ(shares.Of("greedy").virtual_time, 500);
+  EXPECT_EQ(shares.Of("other").virtual_time, 0);
 }
 
 TEST(FairShare, ForgetsTenantsThatHaveNothingLeft) {
@@ -42,10 +42,10 @@ TEST(FairShare, ForgetsTenantsThatHaveNothingLeft) {
     shares.Enter(name, 1);
     shares.Charge(name, 10);
     shares.Charge("stays", 20);
-    shares.Leave(name);
+    shares.Exit(name);
   }
   EXPECT_LT(shares.tenants(), 4U);
-  shares.Leave("stays");
+  shares.Exit("stays");
   EXPECT_EQ(shares.tenants(), 0U);
 }
 

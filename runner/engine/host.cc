@@ -24,11 +24,11 @@
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
-#include "runner/engine/memory_need.h"
-#include "runner/engine/prepare.h"
+#include "runner/engine/memory_estimate.h"
+#include "runner/engine/prompt_builder.h"
 #include "runner/engine/sandbox.h"
+#include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/matmul.h"
-#include "runner/kernels/row_check.h"
 #include "runner/weights/model_description.h"
 
 namespace quire::runner::engine {
@@ -42,7 +42,7 @@ constexpr size_t kConstraintBytesMax = size_t{256} << 20;  // of compiled format
 struct Setup {
   std::variant<ipc::LoadModel, ipc::InspectModel, ipc::ConvertModel> request;
 };
-struct Preparation {
+struct PromptJob {
   ipc::Submit submit;
   Clock::time_point arrived;
 };
@@ -50,10 +50,10 @@ struct Preparation {
 // What the three threads share. Lives as long as the process.
 struct Shared {
   Mailbox<Setup> setup;
-  Mailbox<ipc::Proceed> proceed;
-  Mailbox<std::optional<Preparation>> prepare;  // nothing = end
+  Mailbox<ipc::LoadApproved> load_approved;
+  Mailbox<std::optional<PromptJob>> prompts;  // nothing = end
   Mailbox<Input> engine;
-  Vitals vitals;
+  EngineStats engine_stats;
 };
 
 // I/O thread.
@@ -65,11 +65,11 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
           shared.setup.Post({std::move(value)});
         } else if constexpr (std::is_same_v<T, ipc::Submit>) {
           if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
-          shared.prepare.Post(Preparation{std::move(value), Clock::now()});
+          shared.prompts.Post(PromptJob{std::move(value), Clock::now()});
         } else if constexpr (std::is_same_v<T, ipc::Shutdown>) {
           std::_Exit(EXIT_SUCCESS);
-        } else if constexpr (std::is_same_v<T, ipc::Proceed>) {
-          shared.proceed.Post(value);
+        } else if constexpr (std::is_same_v<T, ipc::LoadApproved>) {
+          shared.load_approved.Post(value);
         } else {
           shared.engine.Post(value);
         }
@@ -78,15 +78,15 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
 }
 
 // I/O thread.
-ipc::ToDaemon BeatOf(const Vitals& vitals) {
-  return ipc::Beat{.progress = vitals.progress.load(std::memory_order_relaxed),
-                   .steps = vitals.steps.load(std::memory_order_relaxed),
-                   .running = vitals.running.load(std::memory_order_relaxed),
-                   .waiting = vitals.waiting.load(std::memory_order_relaxed),
-                   .cache_bytes_used = vitals.cache_bytes_used.load(std::memory_order_relaxed),
-                   .prefix_snapshots = vitals.prefix_snapshots.load(std::memory_order_relaxed),
-                   .prefix_bytes = vitals.prefix_bytes.load(std::memory_order_relaxed),
-                   .prefix_evictions = vitals.prefix_evictions.load(std::memory_order_relaxed)};
+ipc::ToDaemon HeartbeatOf(const EngineStats& engine_stats) {
+  return ipc::Heartbeat{.progress = engine_stats.progress.load(std::memory_order_relaxed),
+                        .steps = engine_stats.steps.load(std::memory_order_relaxed),
+                        .running = engine_stats.running.load(std::memory_order_relaxed),
+                        .waiting = engine_stats.waiting.load(std::memory_order_relaxed),
+                        .cache_bytes_used = engine_stats.cache_bytes_used.load(std::memory_order_relaxed),
+                        .prefix_snapshots = engine_stats.prefix_snapshots.load(std::memory_order_relaxed),
+                        .prefix_bytes = engine_stats.prefix_bytes.load(std::memory_order_relaxed),
+                        .prefix_evictions = engine_stats.prefix_evictions.load(std::memory_order_relaxed)};
 }
 
 // I/O thread.
@@ -96,20 +96,20 @@ void EndProcess(const api::Result<void>& reason) {
   std::_Exit(kExitBadLink);
 }
 
-// Prepare thread.
-void PrepareAll(Shared& shared, const PromptSource& source, Link& link) {
+// Prompt thread.
+void BuildPrompts(Shared& shared, const PromptContext& context, Link& link) {
   while (true) {
-    for (auto& item : shared.prepare.WaitAndTakeAll(std::chrono::hours(1))) {
+    for (auto& item : shared.prompts.WaitAndPopAll(std::chrono::hours(1))) {
       if (!item) return;
       if (item->submit.request.prompt_only) {
-        for (api::Event& event : DescribePrompt(source, item->submit.request)) {
+        for (api::Event& event : DescribePrompt(context, item->submit.request)) {
           link.Send(ipc::RequestEvent{item->submit.id, std::move(event)});
         }
         continue;
       }
-      auto prompt = Prepare(source, item->submit.request);
-      shared.engine.Post(Prepared{item->submit.id, std::move(item->submit.request), std::move(prompt),
-                                  item->arrived, std::move(item->submit.resume)});
+      auto prompt = BuildPrompt(context, item->submit.request);
+      shared.engine.Post(PromptBuilt{item->submit.id, std::move(item->submit.request), std::move(prompt),
+                                     item->arrived, std::move(item->submit.resume)});
     }
   }
 }
@@ -124,7 +124,7 @@ weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::Mo
 }
 
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
-  SeeOnlyMachine(/*scratch=*/false);
+  RestrictFileSystem(/*scratch=*/false);
   const auto files = weights::Open(SourceOf(request.path, request.files));
   if (!files) {
     ipc::Inspected failed;
@@ -147,7 +147,7 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
     told = fraction;
     link.Send(ipc::LoadProgress{std::min(fraction, 1.0F), "converting"});
   };
-  SeeOnlyMachine(/*scratch=*/false, std::filesystem::path(request.to).parent_path());
+  RestrictFileSystem(/*scratch=*/false, std::filesystem::path(request.to).parent_path());
   const auto done = WriteConverted(SourceOf(request.from, request.files), request, threads, on_progress);
   ipc::Converted converted;
   if (!done) converted.error = done.error();
@@ -166,8 +166,8 @@ std::string_view QuantizeOnLoad() {
   return type != nullptr ? type : std::string_view();
 }
 
-// OLLAMA_KV_CACHE_TYPE=TYPE: what keys and values are kept as; the daemon sets it.
-api::Result<api::KvType> KvTypeAsked() {
+// OLLAMA_KV_CACHE_TYPE=TYPE: what keys and values are stored as; the daemon sets it.
+api::Result<api::KvType> RequestedKvType() {
   const char* name = std::getenv("OLLAMA_KV_CACHE_TYPE");
   if (name == nullptr) return api::KvType::kF16;
   if (const auto type = api::ParseKvType(name)) return *type;
@@ -176,10 +176,10 @@ api::Result<api::KvType> KvTypeAsked() {
                    "OLLAMA_KV_CACHE_TYPE");
 }
 
-// The daemon has made room: so much for the caches.
-size_t AwaitProceed(Shared& shared) {
+// Waits until the daemon has granted memory. The size of the caches.
+size_t AwaitLoadApproval(Shared& shared) {
   while (true) {
-    const auto answers = shared.proceed.WaitAndTakeAll(std::chrono::hours(1));
+    const auto answers = shared.load_approved.WaitAndPopAll(std::chrono::hours(1));
     if (!answers.empty()) return static_cast<size_t>(std::max<int64_t>(answers.back().cache_bytes, 1));
   }
 }
@@ -187,18 +187,19 @@ size_t AwaitProceed(Shared& shared) {
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
-  if (!kernels::RowsAreInvariant()) {
+  if (!kernels::CheckBatchInvariance()) {
     fmt::print(stderr,
-               "quire-runner: rows of a batch are not independent with {}; computing each alone, slowly\n",
+               "quire-runner: matrix products are not batch-invariant with {}; computing rows one at a time "
+               "(slow)\n",
                kernels::InstructionSet());
-    kernels::ComputeRowByRow();
+    kernels::ForceSingleRow();
   }
   const auto progress = [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
-  const auto kv_type = KvTypeAsked();
+  const auto kv_type = RequestedKvType();
   if (!kv_type) return link.Send(ipc::LoadFailed{kv_type.error()});
-  SeeOnlyMachine(/*scratch=*/!QuantizeOnLoad().empty());
+  RestrictFileSystem(/*scratch=*/!QuantizeOnLoad().empty());
   LoadOptions options{.quantize = QuantizeOnLoad(),
                       .kv_type = *kv_type,
                       .go_template = request.go_template,
@@ -207,18 +208,18 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
   options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
-  const int32_t trained = opened->measured->context_length();
+  const int32_t trained = opened->metadata_model->context_length();
   const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;
-  const DraftParts& draft = opened->measured_draft;
-  const int64_t drafting = draft.held_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
-  link.Send(NeedOf(*opened->measured, limits, ResidentBytes() + drafting, context_length, request.cache_bytes,
-                   api::FindMemoryLimit().bytes));
-  limits.cache_bytes = AwaitProceed(shared);
+  const DraftParts& draft = opened->metadata_draft;
+  const int64_t drafting = draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
+  link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + drafting, context_length,
+                           request.cache_bytes, api::FindMemoryLimit().bytes));
+  limits.cache_bytes = AwaitLoadApproval(shared);
   auto model = Finish(*std::move(opened), progress, options);
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
   const auto tokenizer = model->tokenizer;
   const auto prompt_template = model->prompt_template;
-  const auto turn_opener = model->turn_opener;
+  const auto turn_start_token = model->turn_start_token;
   const auto end_of_generation = model->end_of_generation;
   const output::Format format = model->format;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
@@ -226,28 +227,28 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .num_ctx = context_length,
                       .parameters = model->model->parameters(),
                       .weight_bytes = model->model->weight_bytes(),
-                      .supports_insert = prompt_template->CanInsert() || FindInsertTokens(*tokenizer)};
+                      .supports_fim = prompt_template->SupportsFim() || FindFimTokens(*tokenizer)};
   info.draft_architecture = model->draft.architecture();
-  info.weight_bytes += model->draft.held_bytes();
+  info.weight_bytes += model->draft.resident_bytes();
   if (const cache::Layout* layout = model->draft.cache_layout()) {
     limits.draft_cache_bytes = DraftShare(model->model->cache_layout(), *layout, limits.cache_bytes);
     limits.cache_bytes -= limits.draft_cache_bytes;
   }
   const int32_t threads = request.threads > 0 ? request.threads : UsableCores();
-  auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.vitals,
+  auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.engine_stats,
                                [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
                                           kConstraintBytesMax);
-  const PromptSource source{tokenizer,      *prompt_template, turn_opener, FindInsertTokens(*tokenizer),
-                            context_length, format,           &constraints};
-  std::jthread preparer([&] { PrepareAll(shared, source, link); });
-  CloseFileSystem();
+  const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
+                              context_length, format,           &constraints};
+  std::jthread prompt_builder([&] { BuildPrompts(shared, context, link); });
+  DenyFileOpens();
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();
-  shared.prepare.Post(std::nullopt);
+  shared.prompts.Post(std::nullopt);
 }
 
 }  // namespace
@@ -256,10 +257,10 @@ int RunRunner(int fd) {
   Shared shared;
   Link link(fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
             {.on_message = [&shared](ipc::ToRunner message) { Dispatch(shared, std::move(message)); },
-             .beat = [&shared] { return BeatOf(shared.vitals); },
+             .heartbeat = [&shared] { return HeartbeatOf(shared.engine_stats); },
              .on_end = EndProcess});
   while (true) {
-    for (auto& setup : shared.setup.WaitAndTakeAll(std::chrono::hours(1))) {
+    for (auto& setup : shared.setup.WaitAndPopAll(std::chrono::hours(1))) {
       if (const auto* load = std::get_if<ipc::LoadModel>(&setup.request)) {
         Serve(shared, link, *load);
       } else if (const auto* convert = std::get_if<ipc::ConvertModel>(&setup.request)) {

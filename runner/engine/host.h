@@ -1,7 +1,7 @@
 // A runner process: its threads and how they hang together.
 //
 //   I/O thread (Link)    frames in and out
-//   prepare thread       renders and tokenizes prompts, so that a long one holds up neither streams nor
+//   prompt thread        renders and tokenizes prompts, so that a long one holds up neither streams nor
 //   frames engine thread        the caller of Run(): loads the model, then the step loop
 //
 // The process ends when the daemon closes the link or asks for it, at once and without waiting for a load:

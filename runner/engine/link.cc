@@ -92,20 +92,20 @@ api::Result<void> Link::WriteSome() {
   return {};
 }
 
-int Link::BeatIfDue(std::chrono::steady_clock::time_point& next) {
+int Link::SendHeartbeatIfDue(std::chrono::steady_clock::time_point& next) {
   const auto now = std::chrono::steady_clock::now();
   if (now >= next) {
-    Send(handlers_.beat());
-    next = now + kBeatInterval;
+    Send(handlers_.heartbeat());
+    next = now + kHeartbeatInterval;
   }
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next - now).count());
 }
 
 void Link::Run() {
   pthread_setname_np(pthread_self(), "quire-link");
-  auto next_beat = std::chrono::steady_clock::now() + kBeatInterval;
+  auto next_heartbeat = std::chrono::steady_clock::now() + kHeartbeatInterval;
   while (true) {
-    const int beat_in = BeatIfDue(next_beat);
+    const int timeout_ms = SendHeartbeatIfDue(next_heartbeat);
     bool output = HasOutput();
     if (stopping_ && !output) return;
     if (output) {
@@ -114,7 +114,7 @@ void Link::Run() {
     }
     std::array<pollfd, 2> polled = {
         {{fd_, static_cast<short>(output ? POLLIN | POLLOUT : POLLIN), 0}, {wake_fd_, POLLIN, 0}}};
-    if (poll(polled.data(), polled.size(), beat_in) < 0 && errno != EINTR)
+    if (poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR)
       return handlers_.on_end(SocketFailed("poll"));
     eventfd_t ignored = 0;
     if ((polled[1].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);

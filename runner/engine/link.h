@@ -19,12 +19,12 @@ class Link {
   // Called on the I/O thread.
   struct Handlers {
     std::function<void(api::ipc::ToRunner)> on_message;  // every message, in order
-    std::function<api::ipc::ToDaemon()> beat;            // every kBeatInterval: what to say unasked
+    std::function<api::ipc::ToDaemon()> heartbeat;       // every kHeartbeatInterval: makes the heartbeat
     // Once: with nothing when the daemon closed the link, with the reason when what it sent does not parse or
     // the socket failed.
     std::function<void(api::Result<void> reason)> on_end;
   };
-  static constexpr std::chrono::seconds kBeatInterval{1};
+  static constexpr std::chrono::seconds kHeartbeatInterval{1};
 
   // Takes the descriptor over and starts the I/O thread, which says `hello` first.
   Link(int fd, const api::ipc::ToDaemon& hello, Handlers handlers);
@@ -40,8 +40,8 @@ class Link {
   api::Result<bool> ReadSome();  // false at the end of the stream
   api::Result<void> WriteSome();
   bool HasOutput();
-  // Sends a beat if it is time; milliseconds to the next.
-  int BeatIfDue(std::chrono::steady_clock::time_point& next);
+  // Sends a heartbeat if it is due. Milliseconds to the next.
+  int SendHeartbeatIfDue(std::chrono::steady_clock::time_point& next);
 
   int fd_;
   int wake_fd_;

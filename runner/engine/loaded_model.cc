@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/engine/cpu_count.h"
-#include "runner/engine/prepare.h"
-#include "runner/weights/headers_only.h"
+#include "runner/engine/prompt_builder.h"
+#include "runner/weights/metadata_only.h"
 #include "runner/weights/quantize_on_load.h"
 
 namespace quire::runner::engine {
@@ -38,7 +38,7 @@ api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::
   if (!go_template.empty()) {
     auto parsed = PromptTemplate::ParseGo(go_template);
     if (parsed || files.chat_template().empty()) return parsed;
-    fmt::print(stderr, "quire-runner: the chat template of the model's file is used: {}\n",
+    fmt::print(stderr, "quire-runner: using the chat template from the model file: {}\n",
                parsed.error().message);
   }
   return PromptTemplate::Build(files, TextOf(tokenizer, tokenizer.bos_id()),
@@ -47,8 +47,8 @@ api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::
 
 // The first control token of what stands before an answer; where the template puts nothing there, the first
 // one of a conversation that is not its begin.
-std::optional<api::TokenId> FindTurnOpener(const tokenizer::Tokenizer& tokenizer,
-                                           const PromptTemplate& prompt_template) {
+std::optional<api::TokenId> FindTurnStartToken(const tokenizer::Tokenizer& tokenizer,
+                                               const PromptTemplate& prompt_template) {
   const auto opens = [&](const std::string& text) -> std::optional<api::TokenId> {
     const tokenizer::Segment segment{text, true};
     const auto tokens = tokenizer.EncodeSegments({&segment, 1});
@@ -89,7 +89,7 @@ std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const 
   const output::Format format = FormatOf(files, **tokenizer, go);
   if (format.supports_tools()) capabilities.emplace_back("tools");
   if (format.can_think) capabilities.emplace_back("thinking");
-  if ((go != nullptr && go->CanInsert()) || FindInsertTokens(**tokenizer)) {
+  if ((go != nullptr && go->SupportsFim()) || FindFimTokens(**tokenizer)) {
     capabilities.emplace_back("insert");
   }
   return capabilities;
@@ -97,18 +97,18 @@ std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const 
 
 const cache::Layout* DraftParts::cache_layout() const {
   if (model) return &model->cache_layout();
-  return layer ? &layer->cache_layout() : nullptr;
+  return mtp ? &mtp->cache_layout() : nullptr;
 }
 
-int64_t DraftParts::held_bytes() const {
-  if (model) return model->held_bytes();
-  if (layer) return layer->weight_bytes();
+int64_t DraftParts::resident_bytes() const {
+  if (model) return model->resident_bytes();
+  if (mtp) return mtp->weight_bytes();
   return head ? head->weight_bytes() : 0;
 }
 
 std::string DraftParts::architecture() const {
   if (model) return model->architecture();
-  if (layer) return "mtp";
+  if (mtp) return "mtp";
   return head ? head->architecture() : std::string();
 }
 
@@ -121,10 +121,10 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
 
 namespace {
 
-// What LoadModel will make of the files, without a look at a weight.
-api::Result<std::unique_ptr<models::Model>> Measure(std::shared_ptr<const weights::ModelFiles> files,
-                                                    const LoadOptions& options) {
-  auto headers = weights::HeadersOnly(std::move(files));
+// The model that LoadModel will build from the files, without reading weights.
+api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
+    std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options) {
+  auto headers = weights::MetadataOnly(std::move(files));
   if (!headers) return std::unexpected(headers.error());
   if (!options.quantize.empty()) {
     headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize, 1);
@@ -139,7 +139,7 @@ api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokeni
   if (!own) return std::unexpected(own.error());
   const auto fail = [&](const std::string& what) {
     return api::Fail(api::ErrorCode::kBadModel,
-                     fmt::format("{}: the draft model has another vocabulary: {}", files.path(), what));
+                     fmt::format("{}: the draft model's vocabulary differs: {}", files.path(), what));
   };
   if ((*own)->vocab_size() != target.vocab_size()) {
     return fail(fmt::format("{} tokens, the model has {}", (*own)->vocab_size(), target.vocab_size()));
@@ -150,27 +150,26 @@ api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokeni
   return {};
 }
 
-// What guesses for `target`: the model in `files`, or, where that is null, a layer of its own. `measure`:
-// without a look at a weight, as the target then is too.
+// The draft source of `target`: the model in `files`, or, where that is null, its own MTP layer. `metadata_only`: without reading weights; the target is then metadata-only too.
 api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> files,
                                   const LoadOptions& options, const LoadedModel& of,
-                                  const models::Model& target, bool measure) {
+                                  const models::Model& target, bool metadata_only) {
   DraftParts draft;
   if (!files) {
-    auto own = measure ? weights::HeadersOnly(of.files)
-                       : api::Result<std::shared_ptr<const weights::ModelFiles>>(of.files);
+    auto own = metadata_only ? weights::MetadataOnly(of.files)
+                             : api::Result<std::shared_ptr<const weights::ModelFiles>>(of.files);
     if (!own) return std::unexpected(own.error());
-    auto layer = models::LoadPredictionLayer(*std::move(own), target, options.kv_type);
-    if (!layer) return std::unexpected(layer.error());
-    draft.layer = *std::move(layer);
+    auto mtp = models::LoadMtpLayer(*std::move(own), target, options.kv_type);
+    if (!mtp) return std::unexpected(mtp.error());
+    draft.mtp = *std::move(mtp);
     return draft;
   }
   const bool head = models::IsDraftModel(*files);
-  if (measure && !head) {
+  if (metadata_only && !head) {
     if (auto same = CheckVocabulary(*files, *of.tokenizer); !same) return std::unexpected(same.error());
   }
-  if (measure) {
-    auto headers = weights::HeadersOnly(std::move(files));
+  if (metadata_only) {
+    auto headers = weights::MetadataOnly(std::move(files));
     if (!headers) return std::unexpected(headers.error());
     files = *std::move(headers);
   }
@@ -206,35 +205,35 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, options.go_template);
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
-  loaded.turn_opener = FindTurnOpener(*loaded.tokenizer, *loaded.prompt_template);
+  loaded.turn_start_token = FindTurnStartToken(*loaded.tokenizer, *loaded.prompt_template);
   loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
   loaded.pooling = models::ReadPooling(*loaded.files);
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
 
-  auto measured = Measure(loaded.files, options);
-  if (!measured) return std::unexpected(measured.error());
-  opened.measured = std::move(*measured);
-  if (loaded.tokenizer->vocab_size() > opened.measured->vocab_size()) {
+  auto metadata_model = LoadMetadataModel(loaded.files, options);
+  if (!metadata_model) return std::unexpected(metadata_model.error());
+  opened.metadata_model = std::move(*metadata_model);
+  if (loaded.tokenizer->vocab_size() > opened.metadata_model->vocab_size()) {
     return api::Fail(
         api::ErrorCode::kBadModel,
-        fmt::format("{}: the tokenizer has {} ids, the model's output only {}", loaded.files->path(),
-                    loaded.tokenizer->vocab_size(), opened.measured->vocab_size()));
+        fmt::format("{}: the tokenizer has {} ids, but the model's output has only {}", loaded.files->path(),
+                    loaded.tokenizer->vocab_size(), opened.metadata_model->vocab_size()));
   }
   if (!options.draft.empty()) {
     auto draft_files = weights::Open(options.draft);
     if (!draft_files) return std::unexpected(draft_files.error());
     opened.draft_files = *std::move(draft_files);
   }
-  auto draft = LoadDraft(opened.draft_files, options, loaded, *opened.measured, /*measure=*/true);
+  auto draft = LoadDraft(opened.draft_files, options, loaded, *opened.metadata_model, /*metadata_only=*/true);
   if (!draft) return std::unexpected(draft.error());
-  opened.measured_draft = *std::move(draft);
+  opened.metadata_draft = *std::move(draft);
   return opened;
 }
 
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
   LoadedModel loaded = std::move(opened.loaded);
   if (!options.quantize.empty()) {
-    progress(0.3F, "quantising weights");
+    progress(0.3F, "quantizing weights");
     auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize, UsableCores());
     if (!files) return std::unexpected(files.error());
     loaded.files = std::move(*files);
@@ -244,7 +243,8 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
   if (opened.draft_files) progress(0.9F, "loading draft model");
-  auto draft = LoadDraft(std::move(opened.draft_files), options, loaded, *loaded.model, /*measure=*/false);
+  auto draft =
+      LoadDraft(std::move(opened.draft_files), options, loaded, *loaded.model, /*metadata_only=*/false);
   if (!draft) return std::unexpected(draft.error());
   loaded.draft = *std::move(draft);
   progress(1.0F, "ready");

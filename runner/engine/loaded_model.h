@@ -26,14 +26,14 @@
 
 namespace quire::runner::engine {
 
-// What guesses ahead for a model: at most one of these.
+// The draft source of a model: at most one of these.
 struct DraftParts {
-  std::unique_ptr<models::Model> model;            // with caches of its own
-  std::unique_ptr<models::DraftModel> head;        // reads the model's
-  std::unique_ptr<models::PredictionLayer> layer;  // the model's own, with caches too
+  std::unique_ptr<models::Model> model;      // with caches of its own
+  std::unique_ptr<models::DraftModel> head;  // reads the model's
+  std::unique_ptr<models::MtpLayer> mtp;     // the model's own, with caches too
 
   const cache::Layout* cache_layout() const;  // null: no caches
-  int64_t held_bytes() const;                 // of weights
+  int64_t resident_bytes() const;             // of weights
   std::string architecture() const;           // empty: there is none
 };
 
@@ -46,7 +46,7 @@ struct LoadedModel {
   std::unordered_set<api::TokenId> end_of_generation;
   // The control token that every message of the chat template begins with ("<|im_start|>"), if there is one:
   // where it stands, a message ends. Text from outside never becomes a control token.
-  std::optional<api::TokenId> turn_opener;
+  std::optional<api::TokenId> turn_start_token;
   output::Format format;  // of its answers
   std::unique_ptr<models::Model> model;
   DraftParts draft;
@@ -76,16 +76,16 @@ struct LoadOptions {
   // the files bring a template of their own: what Ollama stored may use parts of its language that are not
   // known here.
   std::string_view go_template = {};
-  // A model that guesses ahead; empty: none.
+  // A draft model; empty: none.
   weights::ModelSource draft = {};
 };
 
-// A model whose files are open and checked and of which no weight has been read.
+// A model whose files are open and checked. No weights have been read.
 struct OpenedModel {
   LoadedModel loaded;  // all but the model itself
-  // What it is going to take once it is loaded: its weights, a step of `rows` rows, its caches.
-  std::unique_ptr<const models::Model> measured;
-  DraftParts measured_draft;
+  // Metadata-only model (meta tensors): reports the memory that weights, steps and caches will need.
+  std::unique_ptr<const models::Model> metadata_model;
+  DraftParts metadata_draft;
   std::shared_ptr<const weights::ModelFiles> draft_files;  // null: LoadOptions names no draft model
 };
 

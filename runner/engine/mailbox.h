@@ -23,13 +23,13 @@ class Mailbox {
   }
 
   // Everything that is there now; empty when nothing is.
-  std::vector<T> TakeAll() {
+  std::vector<T> PopAll() {
     std::lock_guard lock(mutex_);
     return std::exchange(messages_, {});
   }
 
   // Waits for the first message, at most `timeout`.
-  std::vector<T> WaitAndTakeAll(std::chrono::milliseconds timeout) {
+  std::vector<T> WaitAndPopAll(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     arrived_.wait_for(lock, timeout, [this] { return !messages_.empty(); });
     return std::exchange(messages_, {});

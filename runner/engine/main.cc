@@ -11,15 +11,15 @@
 #include "runner/engine/sandbox.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Serves one model to the quired that started it", "quire-runner");
+  CLI::App app("Serves one model to the quired process that started it", "quire-runner");
   int fd = -1;
   std::string name;
-  app.add_option("--ipc-fd", fd, "Descriptor of the socketpair to the daemon")->required();
+  app.add_option("--ipc-fd", fd, "File descriptor of the socket to the daemon")->required();
   app.add_option("--name", name, "Model name, for process lists");
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
   if (fcntl(fd, F_GETFD) < 0) {
-    std::fputs("quire-runner is started by quired; --ipc-fd names no open descriptor\n", stderr);
+    std::fputs("quire-runner is started by quired; --ipc-fd is not an open file descriptor\n", stderr);
     return 2;
   }
   // A terminal's Ctrl-C and systemd's SIGTERM reach the whole group: the daemon drains and then ends its
@@ -28,6 +28,6 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_NAME, "quire-runner");
-  quire::runner::engine::LeaveTheWorld();
+  quire::runner::engine::DropPrivileges();
   return quire::runner::engine::RunRunner(fd);
 }

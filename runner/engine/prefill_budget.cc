@@ -48,8 +48,8 @@ int32_t PrefillBudget::Tokens(int32_t decoding) const {
   const double limit =
       decoding > 0 ? std::max(Seconds(target_.gap), target_.idle_factor * idle) : Seconds(target_.alone);
   const double tokens = kMargin * (limit - idle) / cost_;
-  const int32_t most = std::min(target_.tokens_max, std::max(last_, kFirstTokens) * kGrowth);
-  return static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(most)));
+  const int32_t max_tokens = std::min(target_.tokens_max, std::max(last_, kFirstTokens) * kGrowth);
+  return static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(max_tokens)));
 }
 
 }  // namespace quire::runner::engine

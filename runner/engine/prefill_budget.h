@@ -1,8 +1,8 @@
 // How many prompt tokens a step may compute so that it keeps to its time, from the steps measured so far.
 //
-// A step's time is modelled as idle(decoding sequences) + tokens * cost: idle is measured from steps without
+// A step's time is modeled as idle(decoding sequences) + tokens * cost: idle is measured from steps without
 // a prompt, the cost from those with one. It follows the measurements, so a prompt whose tokens grow dearer
-// with its length is cut into smaller chunks. Chunking never shows in the result (DESIGN "The same bits").
+// with its length is cut into smaller chunks. Chunking does not change the result (docs/numerics.md).
 // No clock of its own; engine thread only.
 #pragma once
 

@@ -97,7 +97,7 @@ int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests
   return std::max(static_cast<int32_t>(stored), LongestRunning(request, running).tokens);
 }
 
-PrefixReuse::Outcome PrefixReuse::Begin(ActiveRequest& request, const ActiveRequests& running) {
+PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const ActiveRequests& running) {
   request.exact = true;
   request.sequence = cache_.NewSequence();
   if (!enabled_ || !request.reuses) return {.miss = "off"};
@@ -126,12 +126,12 @@ PrefixReuse::Outcome PrefixReuse::Begin(ActiveRequest& request, const ActiveRequ
   // What it generated before a preemption is no prompt that others share.
   const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
   for (const int32_t at : SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_)) {
-    LeaveSnapshotAt(request, at);
+    ScheduleSnapshotAt(request, at);
   }
   return outcome;
 }
 
-void PrefixReuse::LeaveSnapshotAt(ActiveRequest& request, int32_t offset) {
+void PrefixReuse::ScheduleSnapshotAt(ActiveRequest& request, int32_t offset) {
   if (!enabled_ || !request.reuses || sliceable_ || offset <= request.sequence.offset()) return;
   // A draft or a step that is open would refuse it; the engine has neither between its steps.
   (void)cache_.ScheduleCapture(request.sequence, offset);
@@ -151,11 +151,11 @@ void PrefixReuse::Collect(ActiveRequest& request) {
     Insert(request, std::move(snapshot));
 }
 
-void PrefixReuse::Keep(ActiveRequest& request) {
+void PrefixReuse::StorePrefix(ActiveRequest& request) {
   if (enabled_ && request.reuses && request.sequence && request.exact) {
     Collect(request);
     if (request.sequence.ready() && request.sequence.offset() > 0) {
-      if (auto last = cache_.Take(request.sequence)) Insert(request, std::move(*last));
+      if (auto last = cache_.CaptureSnapshot(request.sequence)) Insert(request, std::move(*last));
     }
   }
   request.sequence = {};

@@ -42,15 +42,15 @@ class PrefixReuse {
   };
   // Gives the request a sequence with the longest reusable prefix of its tokens and schedules snapshots on
   // the rest of its prompt. `running`: whose sequences may be forked.
-  Outcome Begin(ActiveRequest& request, const ActiveRequests& running);
-  // What Begin would reuse now, at least.
+  Outcome AttachPrefix(ActiveRequest& request, const ActiveRequests& running);
+  // What AttachPrefix() would reuse now, at least.
   int32_t Reusable(const ActiveRequest& request, const ActiveRequests& running);
   // Has a running request leave a snapshot at `offset` for a follower. Nothing to do where any token serves.
-  void LeaveSnapshotAt(ActiveRequest& request, int32_t offset);
+  void ScheduleSnapshotAt(ActiveRequest& request, int32_t offset);
   // After a committed step: what was captured goes to the store.
   void Collect(ActiveRequest& request);
-  // The request gives its sequence up: ended, cancelled or preempted. What it computed stays in the store.
-  void Keep(ActiveRequest& request);
+  // The request gives its sequence up: ended, canceled or preempted. What it computed stays in the store.
+  void StorePrefix(ActiveRequest& request);
 
   void AdvanceClock() { store_.AdvanceClock(); }
   cache::StoreStats stats() const { return store_.stats(); }

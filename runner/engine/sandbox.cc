@@ -233,8 +233,8 @@ class Rules {
   int fd_ = -1;
 };
 
-// A terminal's and the daemon's end must still end a runner: the kernel forgets that when credentials change.
-void LeaveNamespaces() {
+// The runner must still die with its terminal and its daemon: the kernel resets that signal when credentials change.
+void UnshareNamespaces() {
   const pid_t parent = ::getppid();
   int death_signal = 0;
   ::prctl(PR_GET_PDEATHSIG, &death_signal);
@@ -253,7 +253,7 @@ void OfferToDieFirst() {
 
 }  // namespace
 
-void LeaveTheWorld() {
+void DropPrivileges() {
   OfferToDieFirst();
   // Read now: templates ask for the local time when no file can be read any more. With TZ set the C library
   // does not look again.
@@ -262,11 +262,11 @@ void LeaveTheWorld() {
   if (!kConfine) return;
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   // Root may read what belongs to others, but not from a namespace of its own.
-  if (::geteuid() != 0) LeaveNamespaces();
+  if (::geteuid() != 0) UnshareNamespaces();
   Seal(/*may_read=*/true);
 }
 
-void SeeOnlyMachine(bool scratch, const fs::path& output) {
+void RestrictFileSystem(bool scratch, const fs::path& output) {
   if (!kConfine) return;
   const Rules rules;
   std::error_code ec;
@@ -279,7 +279,7 @@ void SeeOnlyMachine(bool scratch, const fs::path& output) {
   rules.Enforce();
 }
 
-void CloseFileSystem() {
+void DenyFileOpens() {
   if (kConfine) Seal(/*may_read=*/false);
 }
 

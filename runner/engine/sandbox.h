@@ -1,26 +1,25 @@
-// What a runner gives up, in three steps, so that a hostile model file or request finds nothing to use. A
-// file can break only its own runner: it sees no network, no other program and no file. The model's files
-// come as descriptors that the daemon opened.
+// Runner sandbox, entered in three steps: a hostile model file or request can harm only its own runner.
+// A sandboxed runner has no network, no other process and no file. The daemon passes the model's files as
+// open descriptors.
 //
-// Each step only takes away. Where the kernel or the service manager does not allow one, the runner goes on
-// without it: the others hold. Builds with a sanitizer, whose run-time library needs what is taken, do
-// nothing.
+// Each step only removes rights. If the kernel or the service manager does not allow a step, the runner continues
+// without it and the other steps still apply. Sanitizer builds do nothing, because their run-time library needs the removed rights.
 #pragma once
 
 #include <filesystem>
 
 namespace quire::runner::engine {
 
-// At the start, before any thread: no new privileges, the first to go when memory is short, a network
-// namespace of its own (unless root), and from then on no sockets, no programs, no other processes.
-void LeaveTheWorld();
+// Call at startup, before any thread: sets no_new_privs, raises the OOM score, enters a network namespace of its own
+// (unless root) and, with seccomp, denies sockets, exec and access to other processes.
+void DropPrivileges();
 
-// Before a model is read, by the thread that reads it and starts the others: of the file system only what
-// tells of the machine, for reading. `scratch`: the folder for temporary files too. `output`: a folder to
-// write to, unless empty.
-void SeeOnlyMachine(bool scratch, const std::filesystem::path& output = {});
+// Call before a model is read, on the thread that reads it and starts the others. Landlock then allows only files that
+// describe the machine, read-only. `scratch`: also allow the folder for temporary files. `output`: also allow
+// writing to this folder, unless empty.
+void RestrictFileSystem(bool scratch, const std::filesystem::path& output = {});
 
-// Once loaded, for all threads: no file is opened any more.
-void CloseFileSystem();
+// Call once the model is loaded: seccomp then denies opening files, in all threads.
+void DenyFileOpens();
 
 }  // namespace quire::runner::engine

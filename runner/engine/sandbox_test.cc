@@ -86,7 +86,7 @@ bool Refused(int result) { return result == -1 && errno == EPERM; }
 TEST_F(Sandbox, AtTheStartThereIsNoNetworkAndNoOtherProgram) {
   QUIRE_SKIP_WITH_SANITIZER();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
-    LeaveTheWorld();
+    DropPrivileges();
     char* arguments[] = {const_cast<char*>("/bin/true"), nullptr};
     pid_t spawned = 0;
     return {Refused(::socket(AF_INET, SOCK_STREAM, 0)),
@@ -108,8 +108,8 @@ TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     const int inherited = ::open(model.c_str(), O_RDONLY | O_CLOEXEC);
     const auto before = weights::Open(model);
-    LeaveTheWorld();
-    SeeOnlyMachine(/*scratch=*/false);
+    DropPrivileges();
+    RestrictFileSystem(/*scratch=*/false);
     const bool seen = Reads(model) || Reads("/proc/self/fd/" + std::to_string(inherited)) ||
                       Reads(folder_ / "model.gguf") || Reads("/etc/passwd");
     const auto files = weights::Open(weights::ModelSource(model, {{"", inherited}}));
@@ -129,14 +129,14 @@ TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
 TEST_F(Sandbox, AWriterSeesItsFolderAlone) {
   QUIRE_SKIP_WITH_SANITIZER();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
-    LeaveTheWorld();
-    SeeOnlyMachine(/*scratch=*/true);
+    DropPrivileges();
+    RestrictFileSystem(/*scratch=*/true);
     const fs::path scratch = fs::temp_directory_path() / ("quire-scratch-" + std::to_string(::getpid()));
     return {Writes(scratch), ::unlink(scratch.c_str()) == 0, !Reads("/etc/passwd")};
   }));
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
-    LeaveTheWorld();
-    SeeOnlyMachine(/*scratch=*/false, folder_ / "out");
+    DropPrivileges();
+    RestrictFileSystem(/*scratch=*/false, folder_ / "out");
     return {Writes(folder_ / "out/new"), !Writes(folder_ / "new"), !Reads(folder_ / "model.gguf")};
   }));
 }
@@ -147,8 +147,8 @@ TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
     std::time_t now = 1'700'000'000;
     std::tm before{};
     ::localtime_r(&now, &before);
-    LeaveTheWorld();
-    // A thread that was there before is held to it too.
+    DropPrivileges();
+    // A thread that existed before is restricted too.
     bool held = false;
     int pipe_ends[2] = {-1, -1};
     if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return {false};
@@ -157,8 +157,8 @@ TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
       held =
           ::read(pipe_ends[0], &byte, 1) == 1 && Refused(::open((folder_ / "model.gguf").c_str(), O_RDONLY));
     });
-    SeeOnlyMachine(/*scratch=*/false);
-    CloseFileSystem();
+    RestrictFileSystem(/*scratch=*/false);
+    DenyFileOpens();
     const bool told = ::write(pipe_ends[1], "x", 1) == 1;
     earlier.join();
     std::tm after{};

@@ -18,7 +18,7 @@ void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> s
   items.clear();
   std::vector<size_t> prompts;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    if (sequences[i].reader_full) continue;
+    if (sequences[i].backpressured) continue;
     if (sequences[i].prefill_left > 0) {
       prompts.push_back(i);
     } else {
@@ -27,7 +27,8 @@ void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> s
   }
   const auto urgency = [&](size_t i) {
     const SequenceState& state = sequences[i];
-    return std::tuple(shares[state.tenant].served, state.prefill_left - state.passed_over / kAgeing, i);
+    return std::tuple(shares[state.tenant].virtual_time, state.prefill_left - state.skipped_tokens / kAging,
+                      i);
   };
   while (prefill_tokens > 0 && !prompts.empty()) {
     const auto next = std::ranges::min_element(prompts, {}, urgency);
@@ -35,7 +36,7 @@ void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> s
     const int32_t tokens = std::min(state.prefill_left, prefill_tokens);
     items.push_back({*next, tokens});
     prefill_tokens -= tokens;
-    shares[state.tenant].served += tokens / shares[state.tenant].weight;
+    shares[state.tenant].virtual_time += tokens / shares[state.tenant].weight;
     prompts.erase(next);
   }
   std::ranges::sort(items, {}, &StepItem::sequence);

@@ -37,12 +37,12 @@ TEST(PlanStep, ServesTheShortestRemainingPromptFirstAndFillsUpWithTheNext) {
 }
 
 TEST(PlanStep, LeavesOutAReaderThatDoesNotKeepUp) {
-  EXPECT_THAT(Plan(Sequences{{.reader_full = true}, {}}, 64), ElementsAre(StepItem{1, 1}));
-  EXPECT_THAT(Plan(Sequences{{.reader_full = true}}, 64), IsEmpty());
+  EXPECT_THAT(Plan(Sequences{{.backpressured = true}, {}}, 64), ElementsAre(StepItem{1, 1}));
+  EXPECT_THAT(Plan(Sequences{{.backpressured = true}}, 64), IsEmpty());
 }
 
 TEST(PlanStep, LeavesOutAPreemptedAnswerWhoseReaderDoesNotKeepUp) {
-  EXPECT_THAT(Plan(Sequences{{.prefill_left = 3, .reader_full = true}}, 64), IsEmpty());
+  EXPECT_THAT(Plan(Sequences{{.prefill_left = 3, .backpressured = true}}, 64), IsEmpty());
 }
 
 TEST(PlanStep, ForcedTokensAreNoPrompt) {
@@ -52,30 +52,31 @@ TEST(PlanStep, ForcedTokensAreNoPrompt) {
 
 TEST(PlanStep, ALongPromptIsNotOvertakenForEver) {
   // A stream of fresh short prompts against one long prompt that got nothing so far.
-  int64_t passed_over = 0;
-  while (Plan(Sequences{{.prefill_left = 4000, .passed_over = passed_over}, {.prefill_left = 64}}, 64)[0]
-             .sequence != 0) {
-    passed_over += 64;
-    ASSERT_LT(passed_over, (4000 + 64) * kAgeing);
+  int64_t skipped_tokens = 0;
+  while (
+      Plan(Sequences{{.prefill_left = 4000, .skipped_tokens = skipped_tokens}, {.prefill_left = 64}}, 64)[0]
+          .sequence != 0) {
+    skipped_tokens += 64;
+    ASSERT_LT(skipped_tokens, (4000 + 64) * kAging);
   }
-  EXPECT_GT(passed_over, 0);
+  EXPECT_GT(skipped_tokens, 0);
 }
 
 TEST(PlanStep, EqualPromptsAreServedOneAfterTheOther) {
-  // What ageing gives to those passed over is less than what the one ahead has done.
+  // What aging gives to those passed over is less than what the one ahead has done.
   Sequences sequences(8, {.prefill_left = 256});
   std::vector<size_t> finished;
   while (finished.size() < sequences.size()) {
     const auto items = Plan(sequences, 32);
     for (size_t i = 0; i < sequences.size(); ++i) {
-      const bool served =
+      const bool scheduled =
           std::ranges::any_of(items, [i](const StepItem& item) { return item.sequence == i; });
-      if (!served) sequences[i].passed_over += 32;
+      if (!scheduled) sequences[i].skipped_tokens += 32;
     }
     for (const StepItem& item : items) {
       sequences[item.sequence].prefill_left -= item.tokens;
       if (sequences[item.sequence].prefill_left > 0) continue;
-      sequences[item.sequence].reader_full = true;  // its decoding is another matter
+      sequences[item.sequence].backpressured = true;  // its decoding is another matter
       finished.push_back(item.sequence);
     }
   }
@@ -86,13 +87,13 @@ TEST(PlanStep, TenantsShareByWeightWhateverTheyAskFor) {
   // One tenant with ten prompts, another of twice its weight with one.
   Sequences sequences(10, {.prefill_left = 1 << 20});
   sequences.push_back({.prefill_left = 1 << 20, .tenant = 1});
-  std::vector<TenantState> tenants = {{.served = 0, .weight = 1}, {.served = 0, .weight = 2}};
+  std::vector<TenantState> tenants = {{.virtual_time = 0, .weight = 1}, {.virtual_time = 0, .weight = 2}};
   std::vector<int64_t> got(2);
   for (int step = 0; step < 300; ++step) {
     for (const StepItem& item : PlanStep(sequences, tenants, 64)) {
       const size_t tenant = sequences[item.sequence].tenant;
       got[tenant] += item.tokens;
-      tenants[tenant].served += item.tokens / tenants[tenant].weight;
+      tenants[tenant].virtual_time += item.tokens / tenants[tenant].weight;
     }
   }
   EXPECT_EQ(got[1], 2 * got[0]);

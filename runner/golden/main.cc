@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/matmul.h"
-#include "runner/kernels/panel_product.h"
 #include "runner/kernels/thread_pool.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/draft_golden.h"
@@ -115,19 +115,19 @@ int main(int argc, char** argv) {
          "directory with golden.json and golden.safetensors; with --quant, the .quant_golden.json file")
       ->required();
   app.add_option("--chunk", options.compare.chunks,
-                 "also prefill in chunks of this many tokens; must give the same bits; may be given again")
+                 "also prefill in chunks of this many tokens; must be bit-identical; may be given again")
       ->check(CLI::PositiveNumber);
   app.add_flag("--restore-every-offset", options.compare.restore_every_offset,
-               "restore a snapshot at every offset of a prompt and go on; must give the same bits");
+               "restore a snapshot at every offset of a prompt and go on; must be bit-identical");
   app.add_option("--threads", options.threads, "compute threads; 0 = one per core")
       ->check(CLI::Range(0, 1024));
   app.add_option("--tolerance", options.compare.tolerance, "largest logit difference that passes")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--quant", options.quant, "quantised type whose goldens to read (Q8_0)");
+  app.add_option("--quant", options.quant, "quantized type whose goldens to read (Q8_0)");
   app.add_option("--target", options.target,
                  "for a draft model: the model it drafts for, if not that beside the golden directory");
-  app.add_option("--kv-cache-type", options.kv_type, "what keys and values are kept as")
+  app.add_option("--kv-cache-type", options.kv_type, "KV cache type")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
   app.add_flag("--verbose", options.compare.verbose, "compare hidden activations too");

@@ -88,7 +88,7 @@ Value SliceOf(Runtime& runtime, Arguments arguments) {
   const auto inside = [&](size_t at) {
     return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
   };
-  if (inside(begin) || inside(end)) Raise("slice: the border is inside a character");
+  if (inside(begin) || inside(end)) Raise("slice: the boundary is inside a character");
   return runtime.Slice(value, begin, end);
 }
 

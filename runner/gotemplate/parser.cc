@@ -37,7 +37,7 @@ bool Parser::SkipSpaces() {
   return skipped;
 }
 
-bool Parser::Take(std::string_view token) {
+bool Parser::Consume(std::string_view token) {
   if (!source_.substr(at_).starts_with(token)) return false;
   Advance(token.size());
   return true;
@@ -61,8 +61,8 @@ bool Parser::AtClose() const {
 void Parser::CloseAction() {
   SkipSpaces();
   if (!AtClose()) Fail(at_ >= source_.size() ? "unclosed action" : "unexpected text in an action");
-  trim_ = Take(kTrimmedClose);
-  if (!trim_) Take(kClose);
+  trim_ = Consume(kTrimmedClose);
+  if (!trim_) Consume(kClose);
 }
 
 // Text up to the next action, and what opens that.
@@ -73,7 +73,7 @@ void Parser::ParseText(std::vector<Node>& out) {
   Advance(text.size());
   if (trim_) text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
   trim_ = false;
-  if (Take(kOpen) && Peek() == '-' && IsSpace(Peek(1))) {
+  if (Consume(kOpen) && Peek() == '-' && IsSpace(Peek(1))) {
     Advance(1);
     text = text.substr(0, text.find_last_not_of(kSpaces) + 1);
   }
@@ -84,7 +84,7 @@ void Parser::ParseText(std::vector<Node>& out) {
 }
 
 bool Parser::SkipComment() {
-  if (!Take("/*")) return false;
+  if (!Consume("/*")) return false;
   const size_t end = source_.find("*/", at_);
   if (end == std::string_view::npos) Fail("unclosed comment");
   Advance(end + 2 - at_);

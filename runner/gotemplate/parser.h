@@ -67,7 +67,7 @@ class Parser {
 
   bool AtClose() const;
   bool SkipSpaces();
-  bool Take(std::string_view token);
+  bool Consume(std::string_view token);
   std::string_view PeekWord() const;
   char Peek(size_t ahead = 0) const { return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0'; }
   void Advance(size_t bytes);

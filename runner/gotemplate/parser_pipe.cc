@@ -31,26 +31,26 @@ std::string Parser::ParseVariableName() {
   return name;
 }
 
-// "$a := ", "$a, $b := " (of a range), "$a = "; nothing is taken where none of these stands.
+// "$a := ", "$a, $b := " (of a range), "$a = "; nothing is consumed where none of these follows.
 void Parser::ParseVariables(Pipe& pipe, bool of_range) {
   const size_t at = at_;
   const int line = line_;
   if (Peek() == '$') {
     pipe.variables.push_back(ParseVariableName());
     SkipSpaces();
-    if (of_range && Take(",")) {
+    if (of_range && Consume(",")) {
       SkipSpaces();
-      if (Peek() != '$') Fail("range: a variable is missing behind the comma");
+      if (Peek() != '$') Fail("range: a variable is missing after the comma");
       pipe.variables.push_back(ParseVariableName());
       SkipSpaces();
     }
-    if (Take(":=")) return;
+    if (Consume(":=")) return;
     if (Peek() == '=' && Peek(1) != '=') {
       Advance(1);
       pipe.assigns = true;
       return;
     }
-    if (pipe.variables.size() == 2) Fail("range: := is missing behind the variables");
+    if (pipe.variables.size() == 2) Fail("range: := is missing after the variables");
   }
   pipe.variables.clear();
   at_ = at;
@@ -66,9 +66,10 @@ Pipe Parser::ParsePipe(bool of_range) {
     pipe.commands.push_back(ParseCommand());
     if (pipe.commands.size() > 1) {
       const Operand& first = pipe.commands.back().operands.front();
-      if (first.kind != Operand::Kind::kFunction) Fail("a value is piped into something that is no function");
+      if (first.kind != Operand::Kind::kFunction)
+        Fail("a value is piped into something that is not a function");
     }
-  } while (Take("|"));
+  } while (Consume("|"));
   for (const std::string& name : pipe.variables) {
     const bool known = std::ranges::find(variables_, name) != variables_.end();
     if (pipe.assigns && !known) Fail(fmt::format("undefined variable \"{}\"", name));
@@ -90,7 +91,7 @@ Command Parser::ParseCommand() {
   }
   if (command.operands.empty()) Fail("missing value");
   if (command.operands.size() > 1 && command.operands.front().kind != Operand::Kind::kFunction) {
-    Fail("arguments are given to something that is no function");
+    Fail("arguments are passed to something that is not a function");
   }
   return command;
 }
@@ -114,7 +115,7 @@ Operand Parser::ParseOperand() {
     operand.kind = Operand::Kind::kPipe;
     operand.pipe = std::make_unique<Pipe>(ParsePipe(/*of_range=*/false));
     SkipSpaces();
-    if (!Take(")")) Fail("\")\" is missing");
+    if (!Consume(")")) Fail("\")\" is missing");
   } else if (IsWordStart(c)) {
     return ParseWord();
   } else {

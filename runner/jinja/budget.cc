@@ -15,7 +15,7 @@ void Budget::FailMemory() const {
 }
 
 void Budget::FailDepth() {
-  --depth_;  // the guard that called Enter() is not yet alive to Leave()
+  --depth_;  // the guard that called Enter() is not yet alive to Exit()
   Raise(fmt::format("the template recurses deeper than {} levels", limits_.depth_max));
 }
 

@@ -35,16 +35,16 @@ class Budget {
   // The work of reading or copying this many bytes.
   void StepBytes(size_t bytes) { Step(1 + bytes / 64); }
 
-  void Take(size_t bytes) {
+  void Reserve(size_t bytes) {
     if (bytes > limits_.memory_bytes_max || live_bytes_ > limits_.memory_bytes_max - bytes) FailMemory();
     live_bytes_ += bytes;
   }
-  void Give(size_t bytes) { live_bytes_ -= bytes; }
+  void Release(size_t bytes) { live_bytes_ -= bytes; }
 
   void Enter() {
     if (++depth_ > limits_.depth_max) FailDepth();
   }
-  void Leave() { --depth_; }
+  void Exit() { --depth_; }
 
   uint64_t steps() const { return steps_; }
   size_t live_bytes() const { return live_bytes_; }
@@ -64,7 +64,7 @@ class Budget {
 class DepthGuard {
  public:
   explicit DepthGuard(Budget& budget) : budget_(budget) { budget_.Enter(); }
-  ~DepthGuard() { budget_.Leave(); }
+  ~DepthGuard() { budget_.Exit(); }
   DepthGuard(const DepthGuard&) = delete;
   DepthGuard& operator=(const DepthGuard&) = delete;
 
@@ -72,12 +72,12 @@ class DepthGuard {
   Budget& budget_;
 };
 
-// Memory taken from a budget, given back when this goes. Empty for values made outside a rendering.
+// Memory reserved from a budget, released on destruction. Empty for values made outside a rendering.
 // A charged value must not outlive its budget.
 class Charge {
  public:
   Charge() = default;
-  Charge(Budget& budget, size_t bytes) : budget_(&budget), bytes_(bytes) { budget.Take(bytes); }
+  Charge(Budget& budget, size_t bytes) : budget_(&budget), bytes_(bytes) { budget.Reserve(bytes); }
   Charge(Charge&& other) noexcept
       : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Charge& operator=(Charge&& other) noexcept {
@@ -86,11 +86,11 @@ class Charge {
     return *this;
   }
   ~Charge() {
-    if (budget_ != nullptr) budget_->Give(bytes_);
+    if (budget_ != nullptr) budget_->Release(bytes_);
   }
   // REQUIRES: made with a budget.
   void Grow(size_t bytes) {
-    budget_->Take(bytes);
+    budget_->Reserve(bytes);
     bytes_ += bytes;
   }
 

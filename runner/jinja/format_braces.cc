@@ -17,7 +17,7 @@ namespace {
 constexpr int kSpecDepthMax = 2;  // fields inside a field's format, as Python allows
 
 // Reads digits at the front of text; false when there are none.
-bool TakeDigits(std::string_view& text, int64_t& number) {
+bool ConsumeDigits(std::string_view& text, int64_t& number) {
   if (text.empty() || text[0] < '0' || text[0] > '9') return false;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) Raise("too many decimal digits in format string");
@@ -25,9 +25,9 @@ bool TakeDigits(std::string_view& text, int64_t& number) {
   return true;
 }
 
-bool TakeOne(std::string_view& text, std::string_view candidates, char& taken) {
+bool ConsumeOneOf(std::string_view& text, std::string_view candidates, char& found) {
   if (text.empty() || candidates.find(text[0]) == std::string_view::npos) return false;
-  taken = text[0];
+  found = text[0];
   text.remove_prefix(1);
   return true;
 }
@@ -43,15 +43,15 @@ Conversion ParseSpec(std::string_view spec) {
       style.align = spec[first];
       spec.remove_prefix(first + 1);
     } else {
-      TakeOne(spec, kAligns, style.align);
+      ConsumeOneOf(spec, kAligns, style.align);
     }
   }
-  TakeOne(spec, "+- ", style.sign);
-  style.alternate = TakeOne(spec, "#", ignored);
-  style.zero = TakeOne(spec, "0", ignored);
-  TakeDigits(spec, style.width);
-  TakeOne(spec, ",_", style.grouping);
-  if (TakeOne(spec, ".", ignored) && !TakeDigits(spec, style.precision)) {
+  ConsumeOneOf(spec, "+- ", style.sign);
+  style.alternate = ConsumeOneOf(spec, "#", ignored);
+  style.zero = ConsumeOneOf(spec, "0", ignored);
+  ConsumeDigits(spec, style.width);
+  ConsumeOneOf(spec, ",_", style.grouping);
+  if (ConsumeOneOf(spec, ".", ignored) && !ConsumeDigits(spec, style.precision)) {
     Raise("Format specifier missing precision");
   }
   if (spec.size() > 1) Raise("Invalid format specifier");
@@ -146,14 +146,14 @@ class BraceFormatter {
     if (attribute) return GetAttribute(runtime_, value, MakeText(std::string(key)), FindMethods(key));
     int64_t index = 0;
     std::string_view rest = key;
-    if (TakeDigits(rest, index) && rest.empty()) return GetElement(runtime_, value, Value(index));
+    if (ConsumeDigits(rest, index) && rest.empty()) return GetElement(runtime_, value, Value(index));
     return GetElement(runtime_, value, runtime_.MakeString(key));
   }
 
   Value Argument(std::string_view name) {
     int64_t index = 0;
     std::string_view rest = name;
-    const bool numbered = TakeDigits(rest, index) && rest.empty();
+    const bool numbered = ConsumeDigits(rest, index) && rest.empty();
     if (name.empty()) index = next_++;
     if (name.empty() || numbered) {
       if (static_cast<size_t>(index) < arguments_.positional.size()) {

@@ -51,7 +51,7 @@ class PercentFormatter {
     Raise("not enough arguments for format string");
   }
 
-  int64_t TakeNumber() {
+  int64_t ConsumeNumber() {
     if (Peek() == '*') {
       ++at_;
       const Value& value = NextArgument();
@@ -67,7 +67,7 @@ class PercentFormatter {
     return number;
   }
 
-  void TakeKey() {
+  void ConsumeKey() {
     named_.reset();
     if (Peek() != '(') return;
     const size_t end = pattern_.bytes().find(')', at_);
@@ -82,7 +82,7 @@ class PercentFormatter {
 
   void Convert() {
     runtime_.budget().Step();
-    TakeKey();
+    ConsumeKey();
     Conversion style;
     style.align = '>';
     for (bool flags = true; flags;) {
@@ -95,14 +95,14 @@ class PercentFormatter {
       if (c == '#') style.alternate = true;
       if (c == '+' || (c == ' ' && style.sign == '-')) style.sign = c;
     }
-    style.width = TakeNumber();
+    style.width = ConsumeNumber();
     if (style.width < 0) {
       style.align = '<';
       style.width = style.width == std::numeric_limits<int64_t>::min() ? 0 : -style.width;
     }
     if (Peek() == '.') {
       ++at_;
-      style.precision = std::max<int64_t>(TakeNumber(), 0);
+      style.precision = std::max<int64_t>(ConsumeNumber(), 0);
     }
     while (Peek() == 'h' || Peek() == 'l' || Peek() == 'L') ++at_;
     const char type = Peek();

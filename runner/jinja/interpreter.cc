@@ -79,7 +79,7 @@ void Interpreter::AssignTarget(const Target& target, const Value& value) {
 Scope* Interpreter::CaptureScope() {
   for (Scope* scope = scope_; scope != nullptr && !scope->captured; scope = scope->parent) {
     scope->captured = true;
-    runtime_.budget().Take(sizeof(Scope) + 64);  // until the end
+    runtime_.budget().Reserve(sizeof(Scope) + 64);  // until the end
   }
   return scope_;
 }

@@ -111,8 +111,8 @@ class Lexer {
     return line.begin == line.end ? data.substr(0, line_begin) : data;
   }
 
-  // Takes a closing delimiter at `at` (its sign, if any, before `close`) and the whitespace it eats.
-  bool TakeClose(std::string_view close, bool trims_newline) {
+  // Consumes a closing delimiter at `at` (its sign, if any, before `close`) and the whitespace it eats.
+  bool ConsumeClose(std::string_view close, bool trims_newline) {
     const char first = Peek(0);
     const size_t sign = first == '-' || (first == '+' && trims_newline) ? 1 : 0;
     if (!rest_.substr(at_ + std::min(sign, rest_.size() - at_)).starts_with(close)) return false;
@@ -127,7 +127,7 @@ class Lexer {
     return true;
   }
 
-  char TakeSign() {
+  char ConsumeSign() {
     const char sign = Peek(0);
     if (sign != '-' && sign != '+') return '\0';
     Advance(at_ + 1);
@@ -140,9 +140,9 @@ class Lexer {
     const char sign = tag + 2 < rest_.size() ? rest_[tag + 2] : '\0';
     EmitData(StripBefore(data, sign, kind != '{'));
     Advance(tag + 2);
-    TakeSign();
+    ConsumeSign();
     if (kind == '#') return SkipComment();
-    if (kind == '%' && TakeRawBegin()) return LexRaw();
+    if (kind == '%' && ConsumeRawTag()) return LexRaw();
     const bool block = kind == '%';
     Emit(block ? TokenKind::kTagBegin : TokenKind::kPrintBegin);
     LexInside(block);
@@ -153,17 +153,17 @@ class Lexer {
     if (end == std::string_view::npos) Fail("Missing end of comment tag");
     if (end > at_ && (rest_[end - 1] == '-' || rest_[end - 1] == '+')) --end;
     Advance(end);
-    TakeClose("#}", true);
+    ConsumeClose("#}", true);
   }
 
-  bool TakeRawBegin() {
+  bool ConsumeRawTag() {
     const size_t word = SkipSpaces(at_);
     if (!rest_.substr(word).starts_with("raw")) return false;
     const size_t before = at_;
     const int line_before = line_;
     Advance(SkipSpaces(word + 3));
     const bool keeps_newline = Peek(0) != '-';
-    if (keeps_newline ? rest_.substr(at_).starts_with("%}") : TakeClose("%}", false)) {
+    if (keeps_newline ? rest_.substr(at_).starts_with("%}") : ConsumeClose("%}", false)) {
       if (keeps_newline) {
         Advance(at_ + 2);
         line_starting_ = false;
@@ -185,7 +185,7 @@ class Lexer {
       if (!rest_.substr(std::min(close + close_sign, rest_.size())).starts_with("%}")) continue;
       EmitData(StripBefore(rest_.substr(at_, tag - at_), sign, true));
       Advance(close);
-      TakeClose("%}", true);
+      ConsumeClose("%}", true);
       return;
     }
     Fail("Missing end of raw directive");
@@ -198,7 +198,7 @@ class Lexer {
       if (at_ >= rest_.size()) Fail("unexpected end of template");
       if (brackets_.empty()) {
         const int line = line_;
-        if (TakeClose(block ? "%}" : "}}", block)) {
+        if (ConsumeClose(block ? "%}" : "}}", block)) {
           Emit(block ? TokenKind::kTagEnd : TokenKind::kPrintEnd).line = line;
           return;
         }

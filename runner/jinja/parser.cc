@@ -49,7 +49,7 @@ void Parser::Expect(TokenKind kind) {
   Skip();
 }
 
-std::string Parser::TakeName() {
+std::string Parser::ConsumeName() {
   if (current().kind != TokenKind::kName) FailUnexpected();
   std::string name = current().text;
   Skip();

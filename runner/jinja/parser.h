@@ -35,7 +35,7 @@ class Parser {
   void ExpectOperator(std::string_view sign);
   void ExpectName(std::string_view name);
   void Expect(TokenKind kind);
-  std::string TakeName();
+  std::string ConsumeName();
   [[noreturn]] void Fail(std::string message) const;
   [[noreturn]] void FailUnexpected() const;
   SymbolId Intern(std::string_view name);
@@ -61,7 +61,7 @@ class Parser {
   void ParseMacroBody(MacroDef& macro, std::string_view end_tag);
   Target ParseTarget(bool with_namespace);
   Target ParseTargetPart(bool with_namespace);
-  std::string TakeAssignableName();
+  std::string ConsumeAssignableName();
 
   // Expressions (parser_expression.cc).
   ExprPtr ParseTuple(bool with_condition = true, bool parenthesized = false);
@@ -94,7 +94,7 @@ class Parser {
   int ParseArguments(ArgumentExprs& arguments);  // returns the deepest argument's depth
   ExprPtr ParseTestOperand();
   bool AtTupleEnd() const;
-  bool TakeCompareOperator(CompareOp& op);
+  bool ConsumeCompareOperator(CompareOp& op);
 
   std::vector<Token> tokens_;
   Limits limits_;

@@ -82,7 +82,7 @@ ExprPtr Parser::ParseNot() {
   return Finish(std::move(node), deepest);
 }
 
-bool Parser::TakeCompareOperator(CompareOp& op) {
+bool Parser::ConsumeCompareOperator(CompareOp& op) {
   static constexpr std::pair<std::string_view, CompareOp> kSigns[] = {
       {"==", CompareOp::kEqual},     {"!=", CompareOp::kNotEqual}, {"<", CompareOp::kLess},
       {"<=", CompareOp::kLessEqual}, {">", CompareOp::kGreater},   {">=", CompareOp::kGreaterEqual},
@@ -109,14 +109,14 @@ ExprPtr Parser::ParseCompare() {
   const int line = current().line;
   ExprPtr first = ParseSum();
   CompareOp op{};
-  if (!TakeCompareOperator(op)) return first;
+  if (!ConsumeCompareOperator(op)) return first;
   auto node = std::make_unique<CompareExpr>(line);
   int deepest = DepthOf(first);
   node->first = std::move(first);
   do {
     node->rest.emplace_back(op, ParseSum());
     deepest = std::max(deepest, DepthOf(node->rest.back().second));
-  } while (TakeCompareOperator(op));
+  } while (ConsumeCompareOperator(op));
   return Finish(std::move(node), deepest);
 }
 
@@ -218,7 +218,7 @@ ExprPtr Parser::ParsePrimary() {
 
 ExprPtr Parser::ParseNameOrConstant() {
   const int line = current().line;
-  const std::string name = TakeName();
+  const std::string name = ConsumeName();
   const bool yes = name == "true" || name == "True";
   if (yes || name == "false" || name == "False" || name == "none" || name == "None") {
     auto node = std::make_unique<ConstExpr>(line);

@@ -53,7 +53,7 @@ ExprPtr Parser::ParseAttribute(ExprPtr object) {
     return Finish(std::move(node), deepest);
   }
   auto node = std::make_unique<AttributeExpr>(line);
-  std::string name = TakeName();
+  std::string name = ConsumeName();
   node->object = std::move(object);
   node->methods = FindMethods(name);
   node->name = MakeText(std::move(name));
@@ -128,7 +128,7 @@ int Parser::ParseArguments(ArgumentExprs& arguments) {
       deepest = std::max(deepest, DepthOf(arguments.spread_named));
     } else if (current().kind == TokenKind::kName && following().IsOperator("=")) {
       ensure(arguments.spread_named == nullptr);
-      TextRef name = MakeText(TakeName());
+      TextRef name = MakeText(ConsumeName());
       Skip();
       arguments.named.emplace_back(std::move(name), ParseExpression());
       deepest = std::max(deepest, DepthOf(arguments.named.back().second));
@@ -157,8 +157,8 @@ ExprPtr Parser::ParseFilter(ExprPtr operand) {
     auto node = std::make_unique<FilterExpr>(current().line);
     if (!inline_start) Skip();
     inline_start = false;
-    std::string name = TakeName();
-    while (SkipOperator(".")) name += "." + TakeName();
+    std::string name = ConsumeName();
+    while (SkipOperator(".")) name += "." + ConsumeName();
     node->filter = FindFilter(name);
     node->name = MakeText(std::move(name));
     int deepest = DepthOf(operand);
@@ -184,8 +184,8 @@ ExprPtr Parser::ParseTest(ExprPtr operand) {
   auto node = std::make_unique<TestExpr>(current().line);
   ExpectName("is");
   node->negated = SkipName("not");
-  std::string name = TakeName();
-  while (SkipOperator(".")) name += "." + TakeName();
+  std::string name = ConsumeName();
+  while (SkipOperator(".")) name += "." + ConsumeName();
   node->test = FindTest(name);
   node->name = MakeText(std::move(name));
   int deepest = DepthOf(operand);

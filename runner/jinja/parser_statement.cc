@@ -132,7 +132,7 @@ void Parser::ParseSignature(MacroDef& macro) {
   ExpectOperator("(");
   for (bool first = true; !current().IsOperator(")"); first = false) {
     if (!first) ExpectOperator(",");
-    const std::string name = TakeAssignableName();
+    const std::string name = ConsumeAssignableName();
     if (SkipOperator("=")) {
       macro.defaults.push_back(ParseExpression());
     } else if (!macro.defaults.empty()) {
@@ -156,7 +156,7 @@ void Parser::ParseMacroBody(MacroDef& macro, std::string_view end_tag) {
 std::unique_ptr<Stmt> Parser::ParseMacro() {
   auto node = std::make_unique<MacroStmt>(current().line);
   Skip();
-  const std::string name = TakeAssignableName();
+  const std::string name = ConsumeAssignableName();
   node->symbol = Intern(name);
   node->macro.name = program_.symbols[node->symbol];
   ParseSignature(node->macro);
@@ -206,12 +206,12 @@ std::unique_ptr<Stmt> Parser::ParseGeneration() {
   return node;
 }
 
-std::string Parser::TakeAssignableName() {
+std::string Parser::ConsumeAssignableName() {
   static constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
   if (std::find(std::begin(kConstants), std::end(kConstants), current().text) != std::end(kConstants)) {
     Fail("can't assign to a constant");
   }
-  return TakeName();
+  return ConsumeName();
 }
 
 Target Parser::ParseTargetPart(bool with_namespace) {
@@ -222,8 +222,8 @@ Target Parser::ParseTargetPart(bool with_namespace) {
     return target;
   }
   Target target;
-  target.symbol = Intern(TakeAssignableName());
-  if (with_namespace && SkipOperator(".")) target.attribute = MakeText(TakeName());
+  target.symbol = Intern(ConsumeAssignableName());
+  if (with_namespace && SkipOperator(".")) target.attribute = MakeText(ConsumeName());
   return target;
 }
 

@@ -33,7 +33,7 @@ Runtime::~Runtime() {
 
 std::shared_ptr<Namespace> Runtime::MakeNamespace() {
   // A namespace stays until the end, so that what it takes is never given back.
-  budget_.Take(sizeof(Namespace) + kObjectOverhead);
+  budget_.Reserve(sizeof(Namespace) + kObjectOverhead);
   namespaces_.push_back(std::make_shared<Namespace>());
   return namespaces_.back();
 }

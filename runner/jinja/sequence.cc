@@ -32,7 +32,7 @@ std::shared_ptr<const List> CodePointsOf(Runtime& runtime, const Value& string) 
   return ListOf(runtime, std::move(items));
 }
 
-std::shared_ptr<const List> TakeGenerator(Runtime& runtime, const std::shared_ptr<const List>& list) {
+std::shared_ptr<const List> ConsumeGenerator(Runtime& runtime, const std::shared_ptr<const List>& list) {
   const size_t consumed = std::exchange(list->consumed, list->items.size());
   if (consumed == 0) return list;
   return ListOf(runtime, std::vector<Value>(list->items.begin() + static_cast<std::ptrdiff_t>(consumed),
@@ -168,7 +168,8 @@ Value SliceString(Runtime& runtime, const Value& string, const SliceBounds& boun
 std::shared_ptr<const List> Iterate(Runtime& runtime, const Value& value) {
   switch (value.kind()) {
     case Kind::kList:
-      return value.type() == Type::kGenerator ? TakeGenerator(runtime, value.list_ref()) : value.list_ref();
+      return value.type() == Type::kGenerator ? ConsumeGenerator(runtime, value.list_ref())
+                                              : value.list_ref();
     case Kind::kDict: {
       std::vector<Value> keys;
       keys.reserve(value.as_dict().entries().size());

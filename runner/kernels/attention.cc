@@ -47,7 +47,7 @@ HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
 // Query rows of one item on their way through the keys.
-struct Running {
+struct OnlineSoftmaxState {
   alignas(64) float scores[kItemRows][kTile];
   alignas(64) float query[kItemRows * kMaxHeadDim];  // [rows, dim]
   alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, dim] of weighted values, in units of exp(max)
@@ -118,7 +118,7 @@ HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const 
     for (size_t r = 0; r < kRows; ++r) {
       float one = sum[r * dim + c] * keep[r];
       for (size_t key = begin; key < end; ++key) {
-        one += weights[r * kTile + key] * Row{values + key * stride}.Widen(c);
+        one += weights[r * kTile + key] * Row{values + key * stride}.ToFloat32(c);
       }
       sum[r * dim + c] = one;
     }
@@ -173,7 +173,7 @@ HWY_INLINE float Weigh(float* scores, size_t width, float max) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// The keys of a tile as they lie in their page, by dimension: number c of the tokens from the i-th of the
+// The keys of a tile as they lie in their page, transposed: number c of the tokens from the i-th of the
 // tile on.
 template <class Row>
 struct KeysInPage {
@@ -185,7 +185,7 @@ struct KeysInPage {
   HWY_INLINE VF32 Load(size_t c, size_t i) const {
     return typename Row::Block{at + Row::Bytes(c * stride + i)}.Load(0);
   }
-  float One(size_t c, size_t i) const { return Row{at}.Widen(c * stride + i); }
+  float One(size_t c, size_t i) const { return Row{at}.ToFloat32(c * stride + i); }
 };
 
 template <>
@@ -205,20 +205,21 @@ struct KeysInPage<Q8Row> {
     return hn::Mul(scale, hn::ConvertTo(F32(), hn::PromoteTo(d32, quant)));
   }
   float One(size_t c, size_t i) const {
-    const float scale = F16Row{scales}.Widen(c / Q8Row::kBlock * stride + i);
+    const float scale = F16Row{scales}.ToFloat32(c / Q8Row::kBlock * stride + i);
     return scale * static_cast<float>(static_cast<int8_t>(quants[c * stride + i]));
   }
 };
 
-// The same, widened to float32 before.
-struct WideKeys {
+// The same, converted to float32 before.
+struct Float32Keys {
   const float* keys;  // [dim, kTile]
   HWY_INLINE VF32 Load(size_t c, size_t i) const { return hn::Load(F32(), keys + c * kTile + i); }
 };
 
-// Widens keys [begin, end) of a tile `width` wide; the other columns hold anything.
+// Converts keys [begin, end) of a tile to float32, `width` wide; the other columns hold anything.
 template <class Keys>
-HWY_INLINE void WidenKeys(const Keys& keys, size_t begin, size_t end, size_t width, size_t dim, float* to) {
+HWY_INLINE void ConvertKeysToFloat32(const Keys& keys, size_t begin, size_t end, size_t width, size_t dim,
+                                     float* to) {
   if (keys.stride % kLanes != 0) {  // vectors would leave the page
     for (size_t c = 0; c < dim; ++c) {
       std::fill_n(to + c * kTile, width, 0.0F);
@@ -287,10 +288,10 @@ HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const Keys& k
 }
 
 template <class Row>
-class ItemRunner {
+class AttentionTask {
  public:
-  ItemRunner(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item,
-             Scoring scoring)
+  AttentionTask(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item,
+                Scoring scoring)
       : at_(at),
         g_(geometry),
         scoring_(scoring),
@@ -302,10 +303,10 @@ class ItemRunner {
 
   void Run(const float* q, float* out) {
     for (size_t r = 0; r < rows_; ++r) {
-      std::copy_n(q + HeadOffset(r), g_.dim, run_.query + r * g_.dim);
-      std::fill_n(run_.sum + r * g_.dim, g_.dim, 0.0F);
-      run_.weight[r] = 0.0F;
-      run_.max[r] = 0.0F;
+      std::copy_n(q + HeadOffset(r), g_.dim, softmax_.query + r * g_.dim);
+      std::fill_n(softmax_.sum + r * g_.dim, g_.dim, 0.0F);
+      softmax_.weight[r] = 0.0F;
+      softmax_.max[r] = 0.0F;
     }
     const size_t key_offset =
         cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
@@ -329,10 +330,10 @@ class ItemRunner {
       }
     }
     for (size_t r = 0; r < rows_; ++r) {
-      const VF32 weight = hn::Set(F32(), run_.weight[r]);
+      const VF32 weight = hn::Set(F32(), softmax_.weight[r]);
       ForEachElement(
           g_.dim, out + HeadOffset(r), [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); },
-          run_.sum + r * g_.dim);
+          softmax_.sum + r * g_.dim);
     }
   }
 
@@ -353,18 +354,20 @@ class ItemRunner {
     // Columns without a key yield numbers that nobody looks at.
     const size_t width = (last + kLanes - 1) / kLanes * kLanes;
     if (rows_ <= kScoreRows && keys.stride % kLanes == 0) {
-      ScoreKeys(run_.query, rows_, g_.dim, keys, width, &run_.scores[0][0]);
+      ScoreKeys(softmax_.query, rows_, g_.dim, keys, width, &softmax_.scores[0][0]);
     } else {
-      WidenKeys(keys, first, last, width, g_.dim, run_.keys);
-      ScoreKeys(run_.query, rows_, g_.dim, WideKeys{run_.keys}, width, &run_.scores[0][0]);
+      ConvertKeysToFloat32(keys, first, last, width, g_.dim, softmax_.keys);
+      ScoreKeys(softmax_.query, rows_, g_.dim, Float32Keys{softmax_.keys}, width, &softmax_.scores[0][0]);
     }
     WeighTile(tile, begin, end, width);
     size_t r = 0;
     for (; r + 4 <= rows_; r += 4) {
-      AddValues<Row, 4>(run_.scores[r], first, last, values, g_.dim, run_.keep + r, run_.sum + r * g_.dim);
+      AddValues<Row, 4>(softmax_.scores[r], first, last, values, g_.dim, softmax_.keep + r,
+                        softmax_.sum + r * g_.dim);
     }
     for (; r < rows_; ++r) {
-      AddValues<Row, 1>(run_.scores[r], first, last, values, g_.dim, run_.keep + r, run_.sum + r * g_.dim);
+      AddValues<Row, 1>(softmax_.scores[r], first, last, values, g_.dim, softmax_.keep + r,
+                        softmax_.sum + r * g_.dim);
     }
   }
 
@@ -378,24 +381,26 @@ class ItemRunner {
                             to = std::min(end, p + 1);
       sees[r] = from < to;
       if (!sees[r]) {
-        std::fill_n(run_.scores[r], width, 0.0F);
+        std::fill_n(softmax_.scores[r], width, 0.0F);
         continue;
       }
-      const float largest = ScaleScores(run_.scores[r], static_cast<size_t>(from - tile),
+      const float largest = ScaleScores(softmax_.scores[r], static_cast<size_t>(from - tile),
                                         static_cast<size_t>(to - tile), width, scoring_);
-      const float max = run_.weight[r] == 0.0F ? largest : std::max(run_.max[r], largest);
-      sinks[r] = run_.max[r] - max;
-      run_.max[r] = max;
+      const float max = softmax_.weight[r] == 0.0F ? largest : std::max(softmax_.max[r], largest);
+      sinks[r] = softmax_.max[r] - max;
+      softmax_.max[r] = max;
     }
     const F32 d;
-    for (size_t r = 0; r < rows_; r += kLanes) hn::Store(ExpBelow(hn::Load(d, sinks + r)), d, run_.keep + r);
+    for (size_t r = 0; r < rows_; r += kLanes)
+      hn::Store(ExpBelow(hn::Load(d, sinks + r)), d, softmax_.keep + r);
     for (size_t r = 0; r < rows_; ++r) {
       if (!sees[r]) {
-        run_.keep[r] = 1;
+        softmax_.keep[r] = 1;
         continue;
       }
-      if (run_.weight[r] == 0.0F) run_.keep[r] = 0;  // the first keys it sees
-      run_.weight[r] = run_.weight[r] * run_.keep[r] + Weigh(run_.scores[r], width, run_.max[r]);
+      if (softmax_.weight[r] == 0.0F) softmax_.keep[r] = 0;  // the first keys it sees
+      softmax_.weight[r] =
+          softmax_.weight[r] * softmax_.keep[r] + Weigh(softmax_.scores[r], width, softmax_.max[r]);
     }
   }
 
@@ -404,33 +409,33 @@ class ItemRunner {
   const Scoring scoring_;
   const size_t sequence_, kv_head_, begin_, rows_;
   const cache::Position offset_;
-  Running run_;
+  OnlineSoftmaxState softmax_;
 };
 
-void AttendItem(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item, Scoring scoring,
-                const float* q, float* out) {
+void RunAttentionTask(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item,
+                      Scoring scoring, const float* q, float* out) {
   switch (g.group.element) {
     case cache::ElementType::kF32:
-      return ItemRunner<F32Row>(at, g, item, scoring).Run(q, out);
+      return AttentionTask<F32Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kF16:
-      return ItemRunner<F16Row>(at, g, item, scoring).Run(q, out);
+      return AttentionTask<F16Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kBF16:
-      return ItemRunner<BF16Row>(at, g, item, scoring).Run(q, out);
+      return AttentionTask<BF16Row>(at, g, item, scoring).Run(q, out);
     case cache::ElementType::kQ8_0:
-      return ItemRunner<Q8Row>(at, g, item, scoring).Run(q, out);
+      return AttentionTask<Q8Row>(at, g, item, scoring).Run(q, out);
   }
 }
 
-template <class Half, class Narrow>
-HWY_INLINE void NarrowRow(const float* from, size_t count, std::byte* to, Narrow narrow) {
+template <class Half, class Convert>
+HWY_INLINE void ConvertRow(const float* from, size_t count, std::byte* to, Convert convert) {
   const hn::Rebind<Half, F32> half;
   size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    hn::StoreU(narrow(hn::LoadU(F32(), from + i)), half, reinterpret_cast<Half*>(to) + i);
+    hn::StoreU(convert(hn::LoadU(F32(), from + i)), half, reinterpret_cast<Half*>(to) + i);
   }
   if (i < count) {
     alignas(64) Half rest[kLanes];
-    hn::Store(narrow(LoadFirst(from + i, count - i)), half, rest);
+    hn::Store(convert(LoadFirst(from + i, count - i)), half, rest);
     std::memcpy(to + i * sizeof(Half), rest, (count - i) * sizeof(Half));
   }
 }
@@ -458,14 +463,14 @@ struct ToHalf {
 };
 
 // Blocks of a float16 scale and int8 quants; the quants are those of the scale as it is stored.
-HWY_INLINE void NarrowToQ8(const float* from, size_t count, std::byte* to) {
+HWY_INLINE void QuantizeToQ8(const float* from, size_t count, std::byte* to) {
   for (size_t block = 0; block < count / Q8Row::kBlock; ++block, from += Q8Row::kBlock) {
     float largest = 0;
     for (size_t i = 0; i < Q8Row::kBlock; ++i) largest = std::max(largest, std::abs(from[i]));
     std::byte* const at = to + block * Q8Row::kBlockBytes;
     const float scale = std::min(largest / 127, kLargestHalf);
-    NarrowRow<hwy::float16_t>(&scale, 1, at, ToHalf());
-    const float stored = F16Row{at}.Widen(0);
+    ConvertRow<hwy::float16_t>(&scale, 1, at, ToHalf());
+    const float stored = F16Row{at}.ToFloat32(0);
     for (size_t i = 0; i < Q8Row::kBlock; ++i) {
       const float quant = stored > 0 ? std::clamp(std::nearbyint(from[i] / stored), -127.0F, 127.0F) : 0.0F;
       at[2 + i] = static_cast<std::byte>(static_cast<int8_t>(quant));
@@ -474,40 +479,40 @@ HWY_INLINE void NarrowToQ8(const float* from, size_t count, std::byte* to) {
 }
 
 // Consecutive elements into their place in a page.
-void Narrow(cache::ElementType type, const float* from, size_t count, std::byte* to) {
+void FromFloat32(cache::ElementType type, const float* from, size_t count, std::byte* to) {
   switch (type) {
     case cache::ElementType::kF32:
       std::memcpy(to, from, count * sizeof(float));
       return;
     case cache::ElementType::kF16:
-      NarrowRow<hwy::float16_t>(from, count, to, ToHalf());
+      ConvertRow<hwy::float16_t>(from, count, to, ToHalf());
       return;
     case cache::ElementType::kBF16:
-      NarrowRow<hwy::bfloat16_t>(from, count, to, [](VF32 v) HWY_ATTR {
+      ConvertRow<hwy::bfloat16_t>(from, count, to, [](VF32 v) HWY_ATTR {
         return hn::DemoteTo(hn::Rebind<hwy::bfloat16_t, F32>(), RoundFraction<16>(v));
       });
       return;
     case cache::ElementType::kQ8_0:
-      return NarrowToQ8(from, count, to);
+      return QuantizeToQ8(from, count, to);
   }
 }
 
 template <class Row>
-void WidenAll(const std::byte* from, size_t count, float* to) {
+void ConvertAllToFloat32(const std::byte* from, size_t count, float* to) {
   const Row row{from};
-  for (size_t i = 0; i < count; ++i) to[i] = row.Widen(i);
+  for (size_t i = 0; i < count; ++i) to[i] = row.ToFloat32(i);
 }
 
-void Widen(cache::ElementType type, const std::byte* from, size_t count, float* to) {
+void ToFloat32(cache::ElementType type, const std::byte* from, size_t count, float* to) {
   switch (type) {
     case cache::ElementType::kF32:
-      return WidenAll<F32Row>(from, count, to);
+      return ConvertAllToFloat32<F32Row>(from, count, to);
     case cache::ElementType::kF16:
-      return WidenAll<F16Row>(from, count, to);
+      return ConvertAllToFloat32<F16Row>(from, count, to);
     case cache::ElementType::kBF16:
-      return WidenAll<BF16Row>(from, count, to);
+      return ConvertAllToFloat32<BF16Row>(from, count, to);
     case cache::ElementType::kQ8_0:
-      return WidenAll<Q8Row>(from, count, to);
+      return ConvertAllToFloat32<Q8Row>(from, count, to);
   }
 }
 
@@ -518,11 +523,11 @@ HWY_AFTER_NAMESPACE();
 namespace quire::runner::kernels {
 namespace {
 
-HWY_EXPORT(AttendItem);
-HWY_EXPORT(Narrow);
-HWY_EXPORT(Widen);
+HWY_EXPORT(RunAttentionTask);
+HWY_EXPORT(FromFloat32);
+HWY_EXPORT(ToFloat32);
 
-// A token's number c of a head, row by row, and where it lies among keys by dimension.
+// A token's number c of a head, row by row, and its offset in the transposed K layout.
 template <class Move>
 void ForEachKeyNumber(const cache::Layout& layout, size_t group, int32_t row, const Move& move) {
   const cache::AttentionGroup& g = layout.groups[group];
@@ -568,7 +573,7 @@ void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size
     WriteKeys(*at.layout, at.group, {k + from, g.dim},
               page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head),
               static_cast<int32_t>(p % g.page_tokens), 1);
-    HWY_DYNAMIC_DISPATCH(Narrow)
+    HWY_DYNAMIC_DISPATCH(FromFloat32)
     (g.group.element, v + from, g.dim,
      page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head) + place);
   }
@@ -576,24 +581,24 @@ void StoreRow(const AttentionLayer& at, const Geometry& g, size_t sequence, size
 
 }  // namespace
 
-void NarrowElements(cache::ElementType type, std::span<const float> from, std::byte* to) {
-  HWY_DYNAMIC_DISPATCH(Narrow)(type, from.data(), from.size(), to);
+void ConvertFromFloat32(cache::ElementType type, std::span<const float> from, std::byte* to) {
+  HWY_DYNAMIC_DISPATCH(FromFloat32)(type, from.data(), from.size(), to);
 }
 
-void WidenElements(cache::ElementType type, const std::byte* from, std::span<float> to) {
-  HWY_DYNAMIC_DISPATCH(Widen)(type, from, to.size(), to.data());
+void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<float> to) {
+  HWY_DYNAMIC_DISPATCH(ToFloat32)(type, from, to.size(), to.data());
 }
 
 void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
                int32_t row, int32_t tokens) {
   const cache::AttentionGroup& g = layout.groups[group];
-  assert(g.keys_by_dimension && g.head_dim <= kMaxHeadDim);
+  assert(g.k_transposed && g.head_dim <= kMaxHeadDim);
   const auto dim = static_cast<size_t>(g.head_dim);
-  std::byte narrow[kMaxHeadDim * sizeof(float)];
+  std::byte stored[kMaxHeadDim * sizeof(float)];
   for (int32_t t = 0; t < tokens; ++t) {
-    NarrowElements(g.element, from.subspan(static_cast<size_t>(t) * dim, dim), narrow);
+    ConvertFromFloat32(g.element, from.subspan(static_cast<size_t>(t) * dim, dim), stored);
     ForEachKeyNumber(layout, group, row + t, [&](size_t at, size_t place, size_t bytes) {
-      CopyNumber(narrow + at, bytes, head + place);
+      CopyNumber(stored + at, bytes, head + place);
     });
   }
 }
@@ -601,14 +606,14 @@ void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float>
 void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
               std::span<float> to) {
   const cache::AttentionGroup& g = layout.groups[group];
-  assert(g.keys_by_dimension && g.head_dim <= kMaxHeadDim);
+  assert(g.k_transposed && g.head_dim <= kMaxHeadDim);
   const auto dim = static_cast<size_t>(g.head_dim);
-  std::byte narrow[kMaxHeadDim * sizeof(float)];
+  std::byte stored[kMaxHeadDim * sizeof(float)];
   for (int32_t t = 0; t < tokens; ++t) {
     ForEachKeyNumber(layout, group, row + t, [&](size_t at, size_t place, size_t bytes) {
-      CopyNumber(head + place, bytes, narrow + at);
+      CopyNumber(head + place, bytes, stored + at);
     });
-    WidenElements(g.element, narrow, to.subspan(static_cast<size_t>(t) * dim, dim));
+    ConvertToFloat32(g.element, stored, to.subspan(static_cast<size_t>(t) * dim, dim));
   }
 }
 
@@ -655,7 +660,7 @@ void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& 
   assert(q.size() == static_cast<size_t>(at.row_begin.back()) * g.heads * g.dim);
   const auto items = plan.items();
   pool.ParallelFor(items.size(), [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(AttendItem)(at, g, items[task], scoring, q.data(), out.data());
+    HWY_DYNAMIC_DISPATCH(RunAttentionTask)(at, g, items[task], scoring, q.data(), out.data());
   });
 }
 

@@ -1,10 +1,10 @@
 // Causal attention over cache pages, and the writes that fill them.
 //
-// Row-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile by
+// Batch-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile by
 // tile in position order, tiles anchored at absolute positions, with a running maximum; which queries share a
 // task, how many new tokens the step has and where the window of pages begins do not enter.
 //
-// The groups it reads and writes have keys_by_dimension.
+// The groups it reads and writes are k_transposed.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ constexpr int32_t kQ8Block = 32;  // elements that share a scale in kQ8_0
 
 // Elements as pages hold them, from and to float32: rounded to nearest even; beyond what float16 has, its
 // largest number; kQ8_0 in blocks whose scale is the largest magnitude / 127. REQUIRES: whole blocks.
-void NarrowElements(cache::ElementType type, std::span<const float> from, std::byte* to);
-void WidenElements(cache::ElementType type, const std::byte* from, std::span<float> to);
+void ConvertFromFloat32(cache::ElementType type, std::span<const float> from, std::byte* to);
+void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<float> to);
 
 // Keys of `tokens` tokens of one head, from and to [tokens, head_dim]; `head` is where the head's keys begin
 // in a page, `row` the first token's place in it.

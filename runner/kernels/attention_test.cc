@@ -79,7 +79,7 @@ cache::Layout LayoutOf(const Case& c) {
                       .element = c.element,
                       .window = c.window,
                       .chunked = c.chunked,
-                      .keys_by_dimension = true}},
+                      .k_transposed = true}},
           .recurrent = {}};
 }
 
@@ -205,7 +205,7 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
   });
 }
 
-TEST(Attention, NarrowedElementsComeBackAsTheyAreKept) {
+TEST(Attention, ConvertedElementsRoundTrip) {
   ForEachInstructionSet([&] {
     Random random(5);
     std::vector<float> from = random.Floats(160);
@@ -214,8 +214,8 @@ TEST(Attention, NarrowedElementsComeBackAsTheyAreKept) {
     for (const auto type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
       std::vector<std::byte> kept(cache::ElementBytes(type, 160));
       std::vector<float> back(160);
-      NarrowElements(type, from, kept.data());
-      WidenElements(type, kept.data(), back);
+      ConvertFromFloat32(type, from, kept.data());
+      ConvertToFloat32(type, kept.data(), back);
       for (size_t i = 0; i < from.size(); ++i) {
         if (i / 32 == 2) continue;
         ASSERT_EQ(back[i], i / 32 == 1 ? 0.0F : Kept(type, from.data(), static_cast<int32_t>(i)))
@@ -248,8 +248,8 @@ TEST(Attention, WhatFloat16CannotHoldStaysFinite) {
     for (const auto type : {ElementType::kF16, ElementType::kQ8_0}) {
       std::vector<std::byte> kept(cache::ElementBytes(type, 32));
       std::vector<float> back(32);
-      NarrowElements(type, from, kept.data());
-      WidenElements(type, kept.data(), back);
+      ConvertFromFloat32(type, from, kept.data());
+      ConvertToFloat32(type, kept.data(), back);
       for (const float value : back) ASSERT_LE(value, -65504);
       for (const float value : back) ASSERT_TRUE(std::isfinite(value));
     }

@@ -1,5 +1,5 @@
 // The parts of a transformer layer that treat every row, or every element, alone: norms, activations, rotary
-// positions. All are row-invariant: a row's result does not depend on the other rows, their number, or the
+// positions. All are batch-invariant: a row's result does not depend on the other rows, their number, or the
 // threads.
 #pragma once
 
@@ -54,13 +54,13 @@ void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<c
 
 constexpr size_t kRopeFrequenciesMax = 256;
 
-// Which elements of a head turn together, with n = frequencies.
+// Which elements of a head are rotated together, with n = frequencies.
 enum class RopePairs : uint8_t {
   kHalves,    // (x_i, x_{i+n}), "NeoX"
   kAdjacent,  // (x_2i, x_2i+1) on the way in, (x_i, x_{i+n}) on the way out: rows that a GGUF has permuted
 };
 
-// Rotary embedding in place: in each head of x [rows, heads, head_dim] the i-th pair turns by the row's angle
+// Rotary embedding in place: in each head of x [rows, heads, head_dim] the i-th pair is rotated by the row's angle
 // i; dimensions from 2n on pass through. cos, sin [rows, n] from RopeTable. REQUIRES: 2n <= head_dim; n <=
 // kRopeFrequenciesMax; rows = cos.size() / n.
 void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> sin, int64_t frequencies,

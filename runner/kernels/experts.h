@@ -1,6 +1,6 @@
 // Choosing experts for tokens, and moving rows between the order of the batch and the order of the experts.
 //
-// Row-invariant: what a token chooses and what it gets depends on its own row only, not on who else chose an
+// Batch-invariant: what a token chooses and what it gets depends on its own row only, not on who else chose an
 // expert.
 #pragma once
 

@@ -74,7 +74,7 @@ std::vector<float> Mix(ThreadPool& pool, const std::vector<float>& x, size_t beg
     if (routing.begin[e] < routing.begin[e + 1])
       parts.push_back({{data, weights::DataType::kF32, kOut, kIn}, routing.begin[e], routing.begin[e + 1]});
   }
-  QuantizedRows scratch;
+  QuantizedActivations scratch;
   MatMulParts(pool, {gathered, count * kChosen, scratch, routing.begin}, parts, out);
   CombineRows(pool, routing, kChosen, out, kOut, y);
   // Against the choices and matrices one by one.

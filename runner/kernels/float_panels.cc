@@ -92,7 +92,7 @@ void Tiles(const float* x, size_t rows, size_t in, const std::byte* block, float
 
 // A block of weights stays in the second-level cache while all rows pass it, a byte of theirs per cycle.
 template <class Row>
-void Blocks(const FloatPanelWork& work) {
+void Blocks(const FloatGemmTask& work) {
   const size_t block_bytes = work.in * kFloatBlockOuts * Row::Bytes(1);
   for (size_t b = work.begin; b < work.end; ++b) {
     const size_t out = b * kFloatBlockOuts;
@@ -101,7 +101,7 @@ void Blocks(const FloatPanelWork& work) {
   }
 }
 
-void Product(const FloatPanelWork& work) {
+void Gemm(const FloatGemmTask& work) {
   switch (work.type) {
     case weights::DataType::kF16:
       return Blocks<F16Row>(work);
@@ -119,7 +119,7 @@ HWY_AFTER_NAMESPACE();
 namespace quire::runner::kernels {
 namespace {
 
-HWY_EXPORT(Product);
+HWY_EXPORT(Gemm);
 
 template <class Element>
 void FillPanel(const std::byte* from, size_t row_bytes, size_t outs, size_t in, std::byte* to) {
@@ -137,7 +137,7 @@ void FillPanel(const std::byte* from, size_t row_bytes, size_t outs, size_t in, 
 
 }  // namespace
 
-bool FloatPanelsPay() { return (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) != 0; }
+bool UsePackedFloat() { return (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) != 0; }
 
 void FillFloatPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
                      std::byte* to) {
@@ -151,7 +151,7 @@ void FillFloatPanels(ThreadPool& pool, const std::byte* from, weights::DataType 
   });
 }
 
-void FloatPanelProduct(const FloatPanelWork& work) { HWY_DYNAMIC_DISPATCH(Product)(work); }
+void FloatGemm(const FloatGemmTask& work) { HWY_DYNAMIC_DISPATCH(Gemm)(work); }
 
 }  // namespace quire::runner::kernels
 #endif  // HWY_ONCE

@@ -25,7 +25,7 @@ constexpr bool IsFloat(weights::DataType type) {
 }
 
 // Whether products with panels are faster here than those with rows as they lie in a file: with AVX2.
-bool FloatPanelsPay();
+bool UsePackedFloat();
 
 constexpr size_t FloatBlockCount(int64_t out) {
   return (static_cast<size_t>(out) + kFloatBlockOuts - 1) / kFloatBlockOuts;
@@ -39,7 +39,7 @@ void FillFloatPanels(ThreadPool& pool, const std::byte* from, weights::DataType 
                      std::byte* to);
 
 // Blocks [begin, end) of 64 outputs of y [rows, out] = x [rows, in] times the panels.
-struct FloatPanelWork {
+struct FloatGemmTask {
   const std::byte* panels = nullptr;  // of the whole matrix; best aligned to 64 bytes
   weights::DataType type = weights::DataType::kF32;
   size_t out = 0, in = 0;
@@ -48,6 +48,6 @@ struct FloatPanelWork {
   size_t rows = 0;
   float* y = nullptr;
 };
-void FloatPanelProduct(const FloatPanelWork& work);
+void FloatGemm(const FloatGemmTask& work);
 
 }  // namespace quire::runner::kernels

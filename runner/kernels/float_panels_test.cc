@@ -39,7 +39,7 @@ struct InPanels {
 
 std::vector<float> Multiply(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {
   std::vector<float> y(static_cast<size_t>(rows * w.out), std::numeric_limits<float>::quiet_NaN());
-  QuantizedRows unused;
+  QuantizedActivations unused;
   MatMul(pool, {x, rows, unused}, w, y);
   return y;
 }
@@ -106,7 +106,7 @@ TEST(FloatPanels, PartsHaveTheBitsOfAProductEach) {
     const TestMatrix a(type, kOut, kIn, 1), b(type, kOut, kIn, 2);
     const InPanels first(a.view()), second(b.view());
     const std::vector<float> x = Random(3).Floats(kRows * kIn);
-    QuantizedRows unused;
+    QuantizedActivations unused;
     std::vector<float> y(kRows * kOut);
     const std::array<MatMulPart, 2> parts = {{{first.matrix, 0, 13}, {second.matrix, 13, 30}}};
     MatMulParts(pool, {x, kRows, unused}, parts, y);

@@ -37,7 +37,7 @@ void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::s
 struct GatedDeltaArgs {
   RecurrentLayer at;  // delta_heads, delta_value_dim, delta_key_dim as in shape
   GatedDeltaShape shape;
-  std::span<float> qkv;  // [rows, channels()]: q, k of all key heads, v; q and k are normalised in place
+  std::span<float> qkv;  // [rows, channels()]: q, k of all key heads, v; q and k are normalized in place
   std::span<const float> decay;  // [rows, value_heads]
   std::span<const float> beta;   // [rows, value_heads]
   std::span<float> y;            // [rows, value_heads, value_dim]

@@ -5,9 +5,9 @@
 #include <cassert>
 #include <vector>
 
+#include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/float_panels.h"
-#include "runner/kernels/panel_product.h"
-#include "runner/kernels/row_check.h"
+#include "runner/kernels/int8_gemm.h"
 #include "runner/weights/block_formats.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
@@ -35,18 +35,20 @@ void MatMulOuts(const float* x, size_t rows, const std::byte* weights, size_t ou
   }
 }
 
-// Rows of a type that has no reader of its own: widened some at a time, then float32 like any other. The
+// Rows of a type that has no reader of its own: dequantized some at a time, then float32 like any other. The
 // number of rows only decides which outputs are computed together.
-void MatMulWidened(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end, float* y) {
+void MatMulDequantized(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end,
+                       float* y) {
   constexpr size_t kRowsAtOnce = 8;
-  thread_local std::vector<float> widened;  // grows to the longest rows this thread has seen
+  thread_local std::vector<float> dequantized;  // grows to the longest rows this thread has seen
   const auto in = static_cast<size_t>(w.in);
   const size_t row_bytes = weights::RowBytes(w.type, w.in);
-  if (widened.size() < kRowsAtOnce * in) widened.resize(kRowsAtOnce * in);
+  if (dequantized.size() < kRowsAtOnce * in) dequantized.resize(kRowsAtOnce * in);
   for (size_t out = out_begin; out < out_end; out += kRowsAtOnce) {
     const size_t outs = std::min(kRowsAtOnce, out_end - out);
-    weights::Dequantize(w.type, w.data + out * row_bytes, static_cast<int64_t>(outs * in), widened.data());
-    MatMulOuts<F32Row>(x, rows, reinterpret_cast<const std::byte*>(widened.data()), outs, in, y + out,
+    weights::Dequantize(w.type, w.data + out * row_bytes, static_cast<int64_t>(outs * in),
+                        dequantized.data());
+    MatMulOuts<F32Row>(x, rows, reinterpret_cast<const std::byte*>(dequantized.data()), outs, in, y + out,
                        static_cast<size_t>(w.out));
   }
 }
@@ -65,12 +67,12 @@ void MatMulRange(const float* x, size_t rows, const Matrix& w, size_t out_begin,
     case weights::DataType::kQ8_0:
       return MatMulOuts<Q8Row>(x, rows, first, outs, in, y + out_begin, stride);
     default:
-      return MatMulWidened(x, rows, w, out_begin, out_end, y);
+      return MatMulDequantized(x, rows, w, out_begin, out_end, y);
   }
 }
 
 template <class Row>
-void WidenAs(const Matrix& table, size_t row, float* y) {
+void DequantizeRowAs(const Matrix& table, size_t row, float* y) {
   const auto in = static_cast<size_t>(table.in);
   const Row from{table.data + row * Row::Bytes(in)};
   size_t i = 0;
@@ -78,19 +80,19 @@ void WidenAs(const Matrix& table, size_t row, float* y) {
     const typename Row::Block block = from.At(i / Row::kBlock);
     for (size_t j = 0; j < Row::kBlock; j += kLanes) hn::StoreU(block.Load(j), F32(), y + i + j);
   }
-  for (; i < in; ++i) y[i] = from.Widen(i);
+  for (; i < in; ++i) y[i] = from.ToFloat32(i);
 }
 
-void WidenRow(const Matrix& table, size_t row, float* y) {
+void DequantizeRow(const Matrix& table, size_t row, float* y) {
   switch (table.type) {
     case weights::DataType::kF32:
-      return WidenAs<F32Row>(table, row, y);
+      return DequantizeRowAs<F32Row>(table, row, y);
     case weights::DataType::kF16:
-      return WidenAs<F16Row>(table, row, y);
+      return DequantizeRowAs<F16Row>(table, row, y);
     case weights::DataType::kBF16:
-      return WidenAs<BF16Row>(table, row, y);
+      return DequantizeRowAs<BF16Row>(table, row, y);
     case weights::DataType::kQ8_0:
-      return WidenAs<Q8Row>(table, row, y);
+      return DequantizeRowAs<Q8Row>(table, row, y);
     default:
       return weights::Dequantize(table.type, table.data + row * weights::RowBytes(table.type, table.in),
                                  table.in, y);
@@ -105,22 +107,22 @@ namespace quire::runner::kernels {
 namespace {
 
 HWY_EXPORT(MatMulRange);
-HWY_EXPORT(WidenRow);
+HWY_EXPORT(DequantizeRow);
 
 // Multiply-adds below which waking other threads costs more than it saves.
 constexpr int64_t kSerialWork = 32'768;
 
-// The same for whole numbers.
-constexpr int64_t kSerialPanelWork = 262'144;
+// The same for int8 GEMM.
+constexpr int64_t kSerialInt8Work = 262'144;
 
 // Panels per task.
 size_t PanelsPerTask(const Matrix& w, int64_t rows, int threads) {
   const size_t panels = PanelCount(w.out);
-  if (threads == 1 || rows * w.in * w.out <= kSerialPanelWork) return panels;
+  if (threads == 1 || rows * w.in * w.out <= kSerialInt8Work) return panels;
   return std::clamp<size_t>(panels / (static_cast<size_t>(threads) * 4), 1, 64);
 }
 
-std::atomic<bool> row_by_row = false;  // set once, before the first step
+std::atomic<bool> force_single_row = false;  // set once, before the first step
 
 // Outputs per task: whole tiles, several tasks per thread.
 size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {
@@ -134,7 +136,7 @@ size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {
 void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w, std::span<float> y) {
   assert(x.size() == static_cast<size_t>(rows * w.in) && y.size() == static_cast<size_t>(rows * w.out));
   if (rows == 0 || w.out == 0) return;
-  if (row_by_row.load(std::memory_order_relaxed) && rows > 1) {
+  if (force_single_row.load(std::memory_order_relaxed) && rows > 1) {
     const auto in = static_cast<size_t>(w.in), out = static_cast<size_t>(w.out);
     for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
       MatMul(pool, x.subspan(row * in, in), 1, w, y.subspan(row * out, out));
@@ -150,12 +152,12 @@ void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matr
   });
 }
 
-void ComputeRowByRow() { row_by_row = true; }
+void ForceSingleRow() { force_single_row = true; }
 
-const QuantizedRows& MatMulInput::Quantized(ThreadPool& pool) const {
-  if (!scratch_.IsOf(this)) {
-    scratch_.Quantize(pool, x_, rows_, static_cast<int64_t>(x_.size()) / rows_, cuts_);
-    scratch_.Keep(this);
+const QuantizedActivations& MatMulInput::Quantized(ThreadPool& pool) const {
+  if (!scratch_.IsCachedFor(this)) {
+    scratch_.Quantize(pool, x_, rows_, static_cast<int64_t>(x_.size()) / rows_, group_breaks_);
+    scratch_.SetCachedFor(this);
   }
   return scratch_;
 }
@@ -165,17 +167,18 @@ namespace {
 // Rows [begin, end) of x times blocks [first, last) of a matrix of floats in panels.
 void FloatPanelRows(const Matrix& w, std::span<const float> x, int64_t begin, int64_t end, size_t first,
                     size_t last, std::span<float> y) {
-  const int64_t step = row_by_row.load(std::memory_order_relaxed) ? 1 : std::max<int64_t>(end - begin, 1);
+  const int64_t step =
+      force_single_row.load(std::memory_order_relaxed) ? 1 : std::max<int64_t>(end - begin, 1);
   for (int64_t row = begin; row < end; row += step) {
-    FloatPanelProduct({.panels = w.panels,
-                       .type = w.type,
-                       .out = static_cast<size_t>(w.out),
-                       .in = static_cast<size_t>(w.in),
-                       .begin = first,
-                       .end = last,
-                       .x = x.data() + row * w.in,
-                       .rows = static_cast<size_t>(step),
-                       .y = y.data() + row * w.out});
+    FloatGemm({.panels = w.panels,
+               .type = w.type,
+               .out = static_cast<size_t>(w.out),
+               .in = static_cast<size_t>(w.in),
+               .begin = first,
+               .end = last,
+               .x = x.data() + row * w.in,
+               .rows = static_cast<size_t>(step),
+               .y = y.data() + row * w.out});
   }
 }
 
@@ -195,19 +198,19 @@ void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<f
   assert(y.size() == static_cast<size_t>(x.rows() * w.out));
   if (x.rows() == 0 || w.out == 0) return;
   if (IsFloat(w.type)) return MatMulFloatPanels(pool, x, w, y);
-  const QuantizedRows& rows = x.Quantized(pool);
-  PanelProduct* const product = BestPanelProduct(w.type);
+  const QuantizedActivations& rows = x.Quantized(pool);
+  Int8Gemm* const gemm = BestInt8Gemm(w.type);
   const size_t panels = PanelCount(w.out), per_task = PanelsPerTask(w, x.rows(), pool.threads());
   pool.ParallelFor((panels + per_task - 1) / per_task, [&](size_t task) {
-    product({.panels = w.panels,
-             .out = static_cast<size_t>(w.out),
-             .in = static_cast<size_t>(w.in),
-             .begin = task * per_task,
-             .end = std::min(panels, (task + 1) * per_task),
-             .rows = &rows,
-             .first_group = 0,
-             .last_group = rows.groups().size(),
-             .y = y.data()});
+    gemm({.panels = w.panels,
+          .out = static_cast<size_t>(w.out),
+          .in = static_cast<size_t>(w.in),
+          .begin = task * per_task,
+          .end = std::min(panels, (task + 1) * per_task),
+          .rows = &rows,
+          .first_group = 0,
+          .last_group = rows.groups().size(),
+          .y = y.data()});
   });
 }
 
@@ -215,28 +218,28 @@ namespace {
 
 void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulPart> parts,
                       std::span<float> y) {
-  const QuantizedRows& rows = x.Quantized(pool);
+  const QuantizedActivations& rows = x.Quantized(pool);
   const Matrix& shape = parts.front().weight;
-  PanelProduct* const product = BestPanelProduct(shape.type);
+  Int8Gemm* const gemm = BestInt8Gemm(shape.type);
   constexpr size_t kPanelsPerTask = 8;  // parts are many and their rows few
   const size_t panels = PanelCount(shape.out), tasks = (panels + kPanelsPerTask - 1) / kPanelsPerTask;
   const auto group_at = [&](int64_t row) {
-    const auto found =
-        std::ranges::lower_bound(rows.groups(), static_cast<size_t>(row), {}, &QuantizedRows::Group::row);
+    const auto found = std::ranges::lower_bound(rows.groups(), static_cast<size_t>(row), {},
+                                                &QuantizedActivations::Group::row);
     return static_cast<size_t>(found - rows.groups().begin());
   };
   pool.ParallelFor(parts.size() * tasks, [&](size_t task) {
     const MatMulPart& part = parts[task / tasks];
     const size_t begin = task % tasks * kPanelsPerTask;
-    product({.panels = part.weight.panels,
-             .out = static_cast<size_t>(shape.out),
-             .in = static_cast<size_t>(shape.in),
-             .begin = begin,
-             .end = std::min(panels, begin + kPanelsPerTask),
-             .rows = &rows,
-             .first_group = group_at(part.begin),
-             .last_group = group_at(part.end),
-             .y = y.data()});
+    gemm({.panels = part.weight.panels,
+          .out = static_cast<size_t>(shape.out),
+          .in = static_cast<size_t>(shape.in),
+          .begin = begin,
+          .end = std::min(panels, begin + kPanelsPerTask),
+          .rows = &rows,
+          .first_group = group_at(part.begin),
+          .last_group = group_at(part.end),
+          .y = y.data()});
   });
 }
 
@@ -262,7 +265,7 @@ void MatMulParts(ThreadPool& pool, const MatMulInput& input, std::span<const Mat
     const MatMulPart& part = parts[task / tasks_per_part];
     assert(part.weight.out == shape.out && part.weight.in == shape.in);
     const size_t begin = task % tasks_per_part * kOutsPerTask;
-    const int64_t step = row_by_row.load(std::memory_order_relaxed) ? 1 : part.end - part.begin;
+    const int64_t step = force_single_row.load(std::memory_order_relaxed) ? 1 : part.end - part.begin;
     for (int64_t row = part.begin; row < part.end; row += step) {
       HWY_DYNAMIC_DISPATCH(MatMulRange)
       (x.data() + row * shape.in, static_cast<size_t>(step), part.weight, begin,
@@ -275,7 +278,7 @@ void EmbeddingRows(const Matrix& table, std::span<const int32_t> ids, std::span<
   assert(y.size() == ids.size() * static_cast<size_t>(table.in));
   for (size_t i = 0; i < ids.size(); ++i) {
     assert(ids[i] >= 0 && ids[i] < table.out);
-    HWY_DYNAMIC_DISPATCH(WidenRow)
+    HWY_DYNAMIC_DISPATCH(DequantizeRow)
     (table, static_cast<size_t>(ids[i]), y.data() + i * static_cast<size_t>(table.in));
   }
 }

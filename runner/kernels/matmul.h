@@ -1,9 +1,8 @@
 // Linear layers and embedding look-up over weights of any DataType, read in place.
 //
-// A quantised matrix in panels (panels.h) is multiplied as whole numbers with activations turned into int8
-// (quantized_rows.h, panel_product.h). The arithmetic of any other is float32: the weight as stored, widened
-// (dequantised) to float32, times a float32 activation; floats in panels (float_panels.h) several times
-// faster than without. Row-invariant: a row of the result depends on that row of x and on the weights, bit
+// A quantized matrix in panels (panels.h) is multiplied by int8 GEMM with activations quantized to int8
+// (quantized_activations.h, int8_gemm.h). The arithmetic of any other is float32: the weight as stored, dequantized to float32, times a float32 activation; floats in panels (float_panels.h) several times
+// faster than without. Batch-invariant: a row of the result depends on that row of x and on the weights, bit
 // for bit, whatever the number of rows or threads or the split of a batch into calls.
 #pragma once
 
@@ -12,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-#include "runner/kernels/quantized_rows.h"
+#include "runner/kernels/quantized_activations.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/tensor.h"
 
@@ -38,29 +37,29 @@ inline Matrix RowsOf(const Matrix& w, int64_t begin, int64_t end) {
   return {w.data + static_cast<size_t>(begin) * weights::RowBytes(w.type, w.in), w.type, end - begin, w.in};
 }
 
-// Activations x [rows, in] that meet one matrix or several, one after another: turned into int8 at most once.
+// Activations x [rows, in] that meet one matrix or several, one after another: quantized to int8 at most once.
 // `scratch` may serve other inputs in between. x must not change while its input lives. A step's thread only.
 class MatMulInput {
  public:
-  // `cuts`: rows at which QuantizedRows begins a new group, for MatMulParts.
-  MatMulInput(std::span<const float> x, int64_t rows, QuantizedRows& scratch,
-              std::span<const int32_t> cuts = {})
-      : x_(x), rows_(rows), scratch_(scratch), cuts_(cuts) {
-    scratch_.Forget(this);
+  // `group_breaks`: rows at which QuantizedActivations begins a new group, for MatMulParts.
+  MatMulInput(std::span<const float> x, int64_t rows, QuantizedActivations& scratch,
+              std::span<const int32_t> group_breaks = {})
+      : x_(x), rows_(rows), scratch_(scratch), group_breaks_(group_breaks) {
+    scratch_.ClearCachedFor(this);
   }
   MatMulInput(const MatMulInput&) = delete;
   MatMulInput& operator=(const MatMulInput&) = delete;
-  ~MatMulInput() { scratch_.Forget(this); }
+  ~MatMulInput() { scratch_.ClearCachedFor(this); }
 
   std::span<const float> values() const { return x_; }
   int64_t rows() const { return rows_; }
-  const QuantizedRows& Quantized(ThreadPool& pool) const;
+  const QuantizedActivations& Quantized(ThreadPool& pool) const;
 
  private:
   std::span<const float> x_;
   int64_t rows_;
-  QuantizedRows& scratch_;
-  std::span<const int32_t> cuts_;
+  QuantizedActivations& scratch_;
+  std::span<const int32_t> group_breaks_;
 };
 
 // y [rows, out] = x [rows, in] times the transpose of w. REQUIRES: sizes agree; x and y do not overlap.
@@ -75,12 +74,12 @@ struct MatMulPart {
 };
 
 // y [rows, out] where rows [begin, end) of x [rows, in] are multiplied with their part's matrix, all in one
-// go. The bits are those of a MatMul per part. REQUIRES: all matrices have the same shape and type, and
-// panels either all or none; x has cuts where parts begin and end; rows in no part are left alone.
+// go. Bit-identical to one MatMul per part. REQUIRES: all matrices have the same shape and type, and
+// panels either all or none; x has group_breaks where parts begin and end; rows in no part are left alone.
 void MatMulParts(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulPart> parts,
                  std::span<float> y);
 
-// y[i] = row ids[i] of the table, widened. y [ids, table.in]. REQUIRES: 0 <= ids[i] < table.out.
+// y[i] = row ids[i] of the table, as float32. y [ids, table.in]. REQUIRES: 0 <= ids[i] < table.out.
 void EmbeddingRows(const Matrix& table, std::span<const int32_t> ids, std::span<float> y);
 
 // The instruction set the kernels run with on this machine ("AVX3", "AVX2", ...), for logs.

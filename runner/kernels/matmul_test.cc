@@ -66,7 +66,7 @@ TEST(MatMul, AgreesWithTheScalarReference) {
   });
 }
 
-// Row r alone, in any batch, with any number of threads: the same bits.
+// Row r is bit-identical alone, in any batch and with any number of threads.
 TEST(MatMul, ARowsBitsDependOnThatRowOnly) {
   ThreadPool one(1), three(3);
   ForEachInstructionSet([&] {
@@ -118,7 +118,7 @@ TEST(MatMul, OfNoRowsWritesNothing) {
   MatMul(pool, {}, 0, w.view(), {});
 }
 
-TEST(EmbeddingRows, WidensExactly) {
+TEST(EmbeddingRows, ConvertsExactly) {
   ForEachInstructionSet([&] {
     for (const DataType type : kTypes) {
       for (const int64_t in : {1, 15, 32, 50, 96, 512}) {
@@ -146,7 +146,7 @@ TEST(EmbeddingRows, EveryFiniteF16) {
   ForEachInstructionSet([&] {
     std::vector<float> y(bits.size());
     EmbeddingRows(table, std::vector<int32_t>{0}, y);
-    for (size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(y[i], test::WidenF16(bits[i])) << bits[i];
+    for (size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(y[i], test::F16ToFloat32(bits[i])) << bits[i];
   });
 }
 

@@ -10,16 +10,16 @@ namespace {
 
 using weights::BlockQuants;
 
-constexpr size_t kVectors = 8;  // of a step
+constexpr size_t kVectors = 8;  // of a K block
 
-// Quants of one output in one step, four to a word.
-struct StepQuants {
+// Quants of one output in one K block, four to a word.
+struct KBlockQuants {
   uint32_t word[kVectors];
 };
 
-// Puts the quants of output `out` where the planes of a step want them.
+// Puts the quants of output `out` where the planes of a K block want them.
 template <int kBits>
-void PutStep(const StepQuants& from, size_t out, std::byte* to) {
+void PackKBlock(const KBlockQuants& from, size_t out, std::byte* to) {
   const auto put = [&](std::byte* plane, size_t index, uint32_t word) {
     std::memcpy(plane + (index * kPanelOuts + out) * sizeof(word), &word, sizeof(word));
   };
@@ -44,46 +44,46 @@ void PutStep(const StepQuants& from, size_t out, std::byte* to) {
   }
 }
 
-void PutSteps(int bits, const BlockQuants& block, size_t steps, size_t out, std::byte* to) {
-  for (size_t step = 0; step < steps; ++step) {
-    StepQuants quants;
-    std::memcpy(quants.word, block.quant.data() + step * kStep, sizeof(quants.word));
-    std::byte* const at = to + step * static_cast<size_t>(bits) * 64;
+void PackKBlocks(int bits, const BlockQuants& block, size_t k_blocks, size_t out, std::byte* to) {
+  for (size_t k_block = 0; k_block < k_blocks; ++k_block) {
+    KBlockQuants quants;
+    std::memcpy(quants.word, block.quant.data() + k_block * kKBlock, sizeof(quants.word));
+    std::byte* const at = to + k_block * static_cast<size_t>(bits) * 64;
     switch (bits) {
       case 8:
-        PutStep<8>(quants, out, at);
+        PackKBlock<8>(quants, out, at);
         break;
       case 6:
-        PutStep<6>(quants, out, at);
+        PackKBlock<6>(quants, out, at);
         break;
       case 5:
-        PutStep<5>(quants, out, at);
+        PackKBlock<5>(quants, out, at);
         break;
       case 4:
-        PutStep<4>(quants, out, at);
+        PackKBlock<4>(quants, out, at);
         break;
       case 3:
-        PutStep<3>(quants, out, at);
+        PackKBlock<3>(quants, out, at);
         break;
       default:
-        PutStep<2>(quants, out, at);
+        PackKBlock<2>(quants, out, at);
         break;
     }
   }
 }
 
-void PutScales(const PanelFormat& format, const BlockQuants& block, size_t out, std::byte* to) {
+void PackScales(const PanelFormat& format, const BlockQuants& block, size_t out, std::byte* to) {
   if (format.exponent) {
     to[out] = static_cast<std::byte>(block.scale);
   } else {
     std::memcpy(to + out * 2, &block.scale, 2);
   }
-  if (format.minimum) std::memcpy(to + format.minimum_at() + out * 2, &block.minimum, 2);
+  if (format.min_offset) std::memcpy(to + format.min_offset_at() + out * 2, &block.min_offset, 2);
   for (size_t group = 0; group < format.groups(); ++group) {
     const size_t at = group * kPanelOuts + out;
     to[format.group_scale_at() + at] = static_cast<std::byte>(block.group_scale[group]);
-    if (format.minimum)
-      to[format.group_minimum_at() + at] = static_cast<std::byte>(block.group_minimum[group]);
+    if (format.min_offset)
+      to[format.group_min_offset_at() + at] = static_cast<std::byte>(block.group_min_offset[group]);
   }
 }
 
@@ -94,7 +94,7 @@ void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type,
   const PanelFormat format = FormatOf(type);
   const auto rows = static_cast<size_t>(out), blocks = static_cast<size_t>(in / format.block);
   const size_t row_bytes = weights::RowBytes(type, in), block_bytes = row_bytes / std::max<size_t>(blocks, 1);
-  const size_t steps = static_cast<size_t>(format.block) / kStep, panel_bytes = PanelBytes(format, in);
+  const size_t k_blocks = static_cast<size_t>(format.block) / kKBlock, panel_bytes = PanelBytes(format, in);
   pool.ParallelFor(PanelCount(out), [&](size_t panel) {
     std::byte* const scales = to + panel * panel_bytes;
     std::byte* const quants = scales + PanelScaleBytes(format, in);
@@ -103,9 +103,9 @@ void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type,
     for (size_t o = 0; o < outs; ++o) {
       const std::byte* row = from + (first + o) * row_bytes;
       for (size_t b = 0; b < blocks; ++b) {
-        weights::TakeApart(type, row + b * block_bytes, &block);
-        PutScales(format, block, o, scales + b * format.scale_bytes());
-        PutSteps(format.bits, block, steps, o, quants + b * steps * format.step_bytes());
+        weights::UnpackBlock(type, row + b * block_bytes, &block);
+        PackScales(format, block, o, scales + b * format.scale_bytes());
+        PackKBlocks(format.bits, block, k_blocks, o, quants + b * k_blocks * format.k_block_bytes());
       }
     }
   });

@@ -1,5 +1,4 @@
-// Short convolutions and the gated delta rule: against their formulas, and the same bits however a sequence
-// is cut.
+// Short convolutions and the gated delta rule: against their formulas, and bit-identical however a sequence is chunked.
 #include <gtest/gtest.h>
 
 #include <algorithm>

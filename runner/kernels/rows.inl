@@ -78,7 +78,7 @@ HWY_INLINE void ForEachElement(size_t count, float* to, F f, const From*... from
 }
 
 // A reader per element type. A row is read in blocks of kBlock elements; kBlock is a multiple of kLanes.
-// Widen() gives element i of the row, for the elements behind the last whole block.
+// ToFloat32() gives element i of the row, for the elements behind the last whole block.
 struct F32Row {
   static constexpr size_t kBlock = kLanes;
   struct Block {
@@ -88,7 +88,7 @@ struct F32Row {
   const std::byte* data;
   HWY_INLINE Block At(size_t block) const { return {data + block * kBlock * 4}; }
   static size_t Bytes(size_t elements) { return elements * 4; }
-  float Widen(size_t i) const {
+  float ToFloat32(size_t i) const {
     float value;
     std::memcpy(&value, data + i * 4, 4);
     return value;
@@ -107,7 +107,7 @@ struct HalfRow {
   const std::byte* data;
   HWY_INLINE Block At(size_t block) const { return {data + block * kBlock * 2}; }
   static size_t Bytes(size_t elements) { return elements * 2; }
-  float Widen(size_t i) const {
+  float ToFloat32(size_t i) const {
     const hn::CappedTag<float, 1> one;
     return hn::GetLane(hn::PromoteTo(one, LoadAt(hn::Rebind<Half, decltype(one)>(), data + i * 2)));
   }
@@ -131,10 +131,10 @@ struct Q8Row {
   const std::byte* data;
   HWY_INLINE Block At(size_t block) const {
     const std::byte* at = data + block * kBlockBytes;
-    return {at + 2, F16Row{at}.Widen(0)};
+    return {at + 2, F16Row{at}.ToFloat32(0)};
   }
   static size_t Bytes(size_t elements) { return elements / kBlock * kBlockBytes; }
-  float Widen(size_t i) const {
+  float ToFloat32(size_t i) const {
     const Block block = At(i / kBlock);
     return block.scale * static_cast<float>(static_cast<int8_t>(block.quants[i % kBlock]));
   }
@@ -218,7 +218,7 @@ HWY_INLINE void DotTile(const float* HWY_RESTRICT x, size_t x_stride, const std:
     const size_t from = length - rest;
 #pragma GCC unroll 8
     for (int o = 0; o < kOuts; ++o) {
-      for (size_t i = 0; i < rest && i < kLanes; ++i) w_rest[o][i] = rows[o].Widen(from + i);
+      for (size_t i = 0; i < rest && i < kLanes; ++i) w_rest[o][i] = rows[o].ToFloat32(from + i);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {

@@ -9,59 +9,59 @@
 namespace quire::runner::models {
 namespace {
 
-kernels::AttentionLayer LayerOf(const Pass& pass, const CachePlace& place) {
-  return {.layout = &pass.layout,
-          .group = place.index,
-          .layer = place.layer,
-          .step = &pass.step,
-          .row_begin = pass.batch.row_begin};
+kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const CacheBinding& binding) {
+  return {.layout = &ctx.layout,
+          .group = binding.index,
+          .layer = binding.layer,
+          .step = &ctx.step,
+          .row_begin = ctx.batch.row_begin};
 }
 
 }  // namespace
 
-std::span<float> Attention::Queries(Pass& pass, const kernels::MatMulInput& x) const {
-  const int64_t size = pass.rows() * heads * head_dim;
-  const std::span<float> queries = pass.work.q.Get(size);
+std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const {
+  const int64_t size = ctx.rows() * heads * head_dim;
+  const std::span<float> queries = ctx.work.q.Get(size);
   if (gated) {
-    const std::span<float> both = pass.work.projected.Get(2 * size);
-    q.Run(pass.pool, x, both);
-    kernels::SplitHalves(pass.pool, both, head_dim, queries, pass.work.attention_gate.Get(size));
+    const std::span<float> both = ctx.work.projected.Get(2 * size);
+    q.Run(ctx.pool, x, both);
+    kernels::SplitHalves(ctx.pool, both, head_dim, queries, ctx.work.attention_gate.Get(size));
   } else {
-    q.Run(pass.pool, x, queries);
+    q.Run(ctx.pool, x, queries);
   }
-  if (q_norm) q_norm.Run(pass.pool, queries, queries);
-  rotary->Apply(pass, head_dim, queries);
+  if (q_norm) q_norm.Run(ctx.pool, queries, queries);
+  rotary->Apply(ctx, head_dim, queries);
   return queries;
 }
 
-void Attention::StoreKeys(Pass& pass, const kernels::MatMulInput& x) const {
-  const std::span<float> keys = pass.work.k.Get(pass.rows() * k.weight.out);
-  const std::span<float> values = pass.work.v.Get(pass.rows() * k.weight.out);
-  k.Run(pass.pool, x, keys);
+void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) const {
+  const std::span<float> keys = ctx.work.k.Get(ctx.rows() * k.weight.out);
+  const std::span<float> values = ctx.work.v.Get(ctx.rows() * k.weight.out);
+  k.Run(ctx.pool, x, keys);
   if (v) {
-    v.Run(pass.pool, x, values);
+    v.Run(ctx.pool, x, values);
   } else {
     std::ranges::copy(keys, values.begin());
   }
-  if (v_norm) v_norm.Run(pass.pool, values, values);
-  if (k_norm) k_norm.Run(pass.pool, keys, keys);
-  rotary->Apply(pass, head_dim, keys);
-  kernels::StoreKeyValue(pass.pool, LayerOf(pass, place), keys, values);
+  if (v_norm) v_norm.Run(ctx.pool, values, values);
+  if (k_norm) k_norm.Run(ctx.pool, keys, keys);
+  rotary->Apply(ctx, head_dim, keys);
+  kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, binding), keys, values);
 }
 
-void Attention::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
-  const kernels::MatMulInput in = pass.Input(x);
-  const std::span<float> queries = Queries(pass, in);
-  if (k) StoreKeys(pass, in);
-  const std::span<float> attended = pass.work.attended.Get(static_cast<int64_t>(queries.size()));
+void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const kernels::MatMulInput in = ctx.Input(x);
+  const std::span<float> queries = Queries(ctx, in);
+  if (k) StoreKeys(ctx, in);
+  const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
-  kernels::Attention(pass.pool, LayerOf(pass, place), pass.work.plans[place.index],
+  kernels::Attention(ctx.pool, LayerOf(ctx, binding), ctx.work.plans[binding.index],
                      {.scale = factor, .soft_cap = soft_cap}, queries, attended);
   if (gated) {
-    kernels::SigmoidMul(pass.pool, pass.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
+    kernels::SigmoidMul(ctx.pool, ctx.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
                         attended);
   }
-  out.Run(pass.pool, pass.Input(attended), y);
+  out.Run(ctx.pool, ctx.Input(attended), y);
 }
 
 }  // namespace quire::runner::models

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
 #include "runner/models/model.h"
-#include "runner/models/pass.h"
 #include "runner/models/rope.h"
 
 namespace quire::runner::models {
@@ -27,14 +27,14 @@ struct Attention {
   float soft_cap = 0;  // of the scaled dot products; 0 = none
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
   bool gated = false;
-  CachePlace place;  // of its own, or the other layer's, keys
+  CacheBinding binding;  // of its own, or the other layer's, keys
 
-  // REQUIRES: pass.Prepare and rotary->Prepare have run for this pass.
-  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+  // REQUIRES: ctx.Prepare and rotary->Prepare have run for this pass.
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 
  private:
-  std::span<float> Queries(Pass& pass, const kernels::MatMulInput& x) const;
-  void StoreKeys(Pass& pass, const kernels::MatMulInput& x) const;
+  std::span<float> Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const;
+  void StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) const;
 };
 
 }  // namespace quire::runner::models

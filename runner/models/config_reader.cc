@@ -89,7 +89,7 @@ int64_t ConfigReader::Integer(ConfigKey key, int64_t low, int64_t high, std::opt
   }
   const std::optional<int64_t> number = WholeNumber(*value);
   if (number && *number >= low && *number <= high) return *number;
-  Fail(fmt::format("{} is {}, not a whole number in [{}, {}]", Name(key), Shown(*value), low, high));
+  Fail(fmt::format("{} is {}, not an integer in [{}, {}]", Name(key), Shown(*value), low, high));
   return low;
 }
 
@@ -174,7 +174,7 @@ std::vector<int64_t> ConfigReader::Integers(ConfigKey key, int32_t layers, int64
     if (number >= low && number <= high) {
       values[i] = number;
     } else {
-      Fail(fmt::format("{}[{}] is not a whole number in [{}, {}]", Name(key), i, low, high));
+      Fail(fmt::format("{}[{}] is not an integer in [{}, {}]", Name(key), i, low, high));
     }
   }
   return values;

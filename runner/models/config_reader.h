@@ -28,7 +28,7 @@ class ConfigReader {
   // `files` outlives the reader.
   explicit ConfigReader(const weights::ModelFiles& files);
 
-  // A whole number in [low, high]. Absent: the fallback, or an error when there is none.
+  // An integer in [low, high]. Absent: the fallback, or an error when there is none.
   int64_t Integer(ConfigKey key, int64_t low, int64_t high, std::optional<int64_t> fallback = std::nullopt);
   int32_t Small(ConfigKey key, int64_t low, int32_t high, std::optional<int64_t> fallback = std::nullopt) {
     return static_cast<int32_t>(Integer(key, low, high, fallback));
@@ -40,13 +40,13 @@ class ConfigReader {
   // One entry per layer, or nothing when absent. Of texts, and of truth values.
   std::optional<std::vector<std::string>> Texts(ConfigKey key, int32_t layers);
   std::optional<std::vector<bool>> Booleans(ConfigKey key, int32_t layers);
-  // A list with one whole number in [low, high] per layer, or one number for all of them.
+  // A list with one integer in [low, high] per layer, or one number for all of them.
   std::vector<int64_t> Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
                                 std::optional<int64_t> fallback = std::nullopt);
   // Null when absent.
   const nlohmann::ordered_json* Find(ConfigKey key) const;
 
-  // The value, if it is a whole number that int64 holds.
+  // The value, if it is an integer that int64 holds.
   static std::optional<int64_t> WholeNumber(const nlohmann::ordered_json& value);
 
   const weights::ModelFiles& files() const { return files_; }

@@ -12,12 +12,12 @@
 namespace quire::runner::models {
 namespace {
 
-void Report(Probe* probe, const char* name, std::span<const float> values, int64_t rows) {
-  if (probe != nullptr) probe->Activation(name, values, rows);
+void Report(ActivationHook* hook, const char* name, std::span<const float> values, int64_t rows) {
+  if (hook != nullptr) hook->Activation(name, values, rows);
 }
 
-void Report(Probe* probe, size_t layer, std::span<const float> values, int64_t rows) {
-  if (probe != nullptr) probe->Activation(fmt::format("hidden.layer{}", layer), values, rows);
+void Report(ActivationHook* hook, size_t layer, std::span<const float> values, int64_t rows) {
+  if (hook != nullptr) hook->Activation(fmt::format("hidden.layer{}", layer), values, rows);
 }
 
 cache::ElementType ElementOf(api::KvType type) {
@@ -51,14 +51,14 @@ void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
                    : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden));
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
-  held_bytes_ = bind.held_bytes();
+  resident_bytes_ = bind.resident_bytes();
   RowWidths::Grow(bind.widths().hidden, config_.hidden);
   if (kernels::HasPanels(head_.weight.type)) RowWidths::Grow(bind.widths().quantized, config_.hidden);
   widths_ = bind.widths();
 }
 
-void Decoder::BorrowEnds(const Decoder& target, const TensorScope& scope, TensorName final_norm,
-                         TensorBinder& bind) {
+void Decoder::ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
+                                    TensorBinder& bind) {
   embedding_ = target.embedding_;
   head_ = target.head_;
   final_norm_ = BindNorm(scope, final_norm, config_.hidden);
@@ -68,7 +68,7 @@ void Decoder::BorrowEnds(const Decoder& target, const TensorScope& scope, Tensor
 
 RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
   RmsNorm norm{.weight = scope.Norm(name, size), .eps = config_.norm_eps};
-  if (norms_ == NormForm::kZeroCentred && !scope.gguf()) {
+  if (norms_ == NormForm::kZeroCentered && !scope.gguf()) {
     for (float& weight : norm.weight) weight += 1;
   }
   return norm;
@@ -92,7 +92,7 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   attention.heads = shape.heads;
   attention.head_dim = shape.head_dim;
   attention.gated = shape.gated;
-  attention.place =
+  attention.binding =
       AddAttention({.kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .window = shape.window}, rotary);
   return attention;
 }
@@ -104,7 +104,7 @@ GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpName
           .down = scope.BindLinear(names.down, config_.hidden, width, bias)};
 }
 
-CachePlace Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
+CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
   const auto same = [&](const cache::AttentionGroup& group) {
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
            group.window == geometry.window && group.chunked == geometry.chunked;
@@ -114,28 +114,28 @@ CachePlace Decoder::AddAttention(const cache::AttentionGroup& geometry, const Ro
   if (found == layout_.groups.end()) {
     layout_.groups.push_back(geometry);
     layout_.groups.back().layers = 0;
-    layout_.groups.back().keys_by_dimension = true;
+    layout_.groups.back().k_transposed = true;
     rotaries_.emplace_back();
   }
   rotaries_[index].push_back(rotary);
-  places_.push_back({.recurrent = false, .index = index, .layer = layout_.groups[index].layers++});
-  return places_.back();
+  cache_bindings_.push_back({.recurrent = false, .index = index, .layer = layout_.groups[index].layers++});
+  return cache_bindings_.back();
 }
 
-CachePlace Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over) {
-  places_.push_back(
+CacheBinding Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over) {
+  cache_bindings_.push_back(
       {.recurrent = true, .index = layout_.recurrent.size(), .layer = 0, .tiled_over = tiled_over});
   layout_.recurrent.push_back(state);
-  return places_.back();
+  return cache_bindings_.back();
 }
 
-api::Result<void> Decoder::KeepKeysAs(api::KvType type) {
+api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
   for (cache::AttentionGroup& group : layout_.groups) {
     if (type == api::KvType::kQ8_0 && group.head_dim % kernels::kQ8Block != 0) {
       return api::Fail(
           api::ErrorCode::kInvalidArgument,
-          fmt::format("{}: keys and values cannot be kept as q8_0, as heads of {} numbers are not "
-                      "whole blocks of {}; f16, bf16 and f32 can be had",
+          fmt::format("{}: keys and values cannot be stored as q8_0: heads of {} elements are not "
+                      "whole blocks of {}; f16, bf16 and f32 are possible",
                       files_->path(), group.head_dim, kernels::kQ8Block),
           "kv_cache_type");
     }
@@ -162,46 +162,47 @@ void Decoder::Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span
 }
 
 void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool,
-                      const Outputs& outputs, Probe* probe) {
-  Pass pass{.batch = batch, .step = step, .layout = layout_, .pool = pool, .work = work_};
-  const int64_t rows = pass.rows();
+                      const Outputs& outputs, ActivationHook* hook) {
+  ForwardContext ctx{.batch = batch, .step = step, .layout = layout_, .pool = pool, .work = work_};
+  const int64_t rows = ctx.rows();
   const std::span<float> h = work_.hidden.Get(rows * config_.hidden);
-  pass.Prepare(config_.heads);
+  ctx.Prepare(config_.heads);
   Embed(batch.tokens, pool, h);
-  Report(probe, "hidden.embed", h, rows);
-  Begin(pass, h);
-  for (size_t layer = 0; layer < places_.size(); ++layer) {
-    RunLayer(pass, layer, h);
-    Report(probe, layer, h, rows);
+  Report(hook, "hidden.embed", h, rows);
+  PrepareForward(ctx, h);
+  for (size_t layer = 0; layer < cache_bindings_.size(); ++layer) {
+    RunLayer(ctx, layer, h);
+    Report(hook, layer, h, rows);
   }
-  if (probe != nullptr) {
+  if (hook != nullptr) {
     const std::span<float> normed = work_.normed.Get(rows * config_.hidden);
     final_norm_.Run(pool, h, normed);
-    Report(probe, "hidden.final_norm", normed, rows);
+    Report(hook, "hidden.final_norm", normed, rows);
   }
-  Final(pass, batch.hidden_rows, h, outputs.hidden);
+  Final(ctx, batch.hidden_rows, h, outputs.hidden);
   const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
   const std::span<float> last = work_.outputs.Get(logit_rows * config_.hidden);
-  head_.Run(pool, {Final(pass, batch.logit_rows, h, last), logit_rows, work_.quantized}, outputs.logits);
+  head_.Run(pool, {Final(ctx, batch.logit_rows, h, last), logit_rows, work_.quantized}, outputs.logits);
   if (logit_cap_ > 0) kernels::SoftCap(pool, logit_cap_, outputs.logits);
 }
 
-std::span<float> Decoder::Final(Pass& pass, std::span<const int32_t> rows, std::span<const float> h,
+std::span<float> Decoder::Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
                                 std::span<float> to) const {
   const auto width = static_cast<size_t>(config_.hidden);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::ranges::copy(h.subspan(static_cast<size_t>(rows[i]) * width, width), to.subspan(i * width).begin());
   }
-  final_norm_.Run(pass.pool, to, to);
+  final_norm_.Run(ctx.pool, to, to);
   return to;
 }
 
 void Decoder::Replay(size_t recurrent_layer, std::byte* slot, std::span<const std::byte> inputs,
                      int32_t tokens, ThreadPool& pool) {
-  const auto found = std::ranges::find_if(
-      places_, [&](const CachePlace& place) { return place.recurrent && place.index == recurrent_layer; });
-  if (found == places_.end()) return;
-  ReplayLayer(static_cast<size_t>(found - places_.begin()), slot, inputs, tokens, pool);
+  const auto found = std::ranges::find_if(cache_bindings_, [&](const CacheBinding& binding) {
+    return binding.recurrent && binding.index == recurrent_layer;
+  });
+  if (found == cache_bindings_.end()) return;
+  ReplayLayer(static_cast<size_t>(found - cache_bindings_.begin()), slot, inputs, tokens, pool);
 }
 
 // For families without recurrent layers.

@@ -11,9 +11,9 @@
 #include "runner/models/attention.h"
 #include "runner/models/config_reader.h"
 #include "runner/models/decoder_config.h"
+#include "runner/models/forward_context.h"
 #include "runner/models/mlp.h"
 #include "runner/models/model.h"
-#include "runner/models/pass.h"
 #include "runner/models/tensor_binder.h"
 
 namespace quire::runner::models {
@@ -51,31 +51,31 @@ class Decoder : public Model {
   int32_t context_length() const final { return config_.context; }
   int64_t parameters() const final { return parameters_; }
   int64_t weight_bytes() const final { return weight_bytes_; }
-  int64_t held_bytes() const final { return held_bytes_; }
+  int64_t resident_bytes() const final { return resident_bytes_; }
   int64_t scratch_bytes(int64_t rows) const final { return widths_.BytesFor(rows); }
-  int64_t scratch_held() const final { return work_.bytes(); }
+  int64_t resident_scratch_bytes() const final { return work_.bytes(); }
   const cache::Layout& cache_layout() const final { return layout_; }
-  api::Result<void> KeepKeysAs(api::KvType type) final;
+  api::Result<void> SetKvCacheType(api::KvType type) final;
   cache::RotateKeys key_rotation() const final;
-  std::span<const CachePlace> cache_places() const final { return places_; }
+  std::span<const CacheBinding> cache_bindings() const final { return cache_bindings_; }
 
   void Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const final;
   void Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool, const Outputs& outputs,
-               Probe* probe) final;
+               ActivationHook* hook) final;
   void Replay(size_t recurrent_layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
               ThreadPool& pool) final;
 
  protected:
-  // Norms as the file stores them, or with 1 added as zero-centred norms are in Hugging Face checkpoints.
-  enum class NormForm : uint8_t { kPlain, kZeroCentred };
+  // Norms as the file stores them, or with 1 added as zero-centered norms are in Hugging Face checkpoints.
+  enum class NormForm : uint8_t { kPlain, kZeroCentered };
 
   Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config,
           NormForm norms = NormForm::kPlain);
 
   // Runs decoder layer `layer` on the residual stream h [rows, hidden].
-  virtual void RunLayer(Pass& pass, size_t layer, std::span<float> h) = 0;
+  virtual void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) = 0;
   // Before the first layer: h is the embedded tokens. Computes the angles that the layers use.
-  virtual void Begin(Pass& pass, std::span<const float> h) = 0;
+  virtual void PrepareForward(ForwardContext& ctx, std::span<const float> h) = 0;
   // As Replay, for the decoder layer that has this recurrent state.
   virtual void ReplayLayer(size_t layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
                            ThreadPool& pool);
@@ -83,19 +83,20 @@ class Decoder : public Model {
   void BindEmbedding(TensorBinder& bind);
   void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"});
   // In place of the two above: the target's embedding and head, behind a final norm of its own.
-  void BorrowEnds(const Decoder& target, const TensorScope& scope, TensorName final_norm, TensorBinder& bind);
+  void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
+                             TensorBinder& bind);
   RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
-  // Takes a place in the cache for the layer.
+  // Binds the layer to a new part of the cache.
   Attention BindAttention(const TensorScope& scope, const AttentionShape& shape,
                           const RotaryEmbedding* rotary, const AttentionNames& names = {});
   GatedMlp BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names = {},
                    Bias bias = Bias::kAbsent) const;
-  // The next layer keeps keys that `rotary` has turned in the group of this geometry (`layers` is not looked
+  // The next layer stores keys that `rotary` has rotated in the group of this geometry (`layers` is not looked
   // at), or has this recurrent state.
-  CachePlace AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary);
-  CachePlace AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
-  // The next layer reads what the layer at `place` keeps.
-  void AddSharing(const CachePlace& place) { places_.push_back(place); }
+  CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary);
+  CacheBinding AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
+  // The next layer reads what the layer with `binding` stores.
+  void AddSharing(const CacheBinding& binding) { cache_bindings_.push_back(binding); }
 
   const DecoderConfig& config() const { return config_; }
   const cache::Layout& layout() const { return layout_; }
@@ -105,7 +106,7 @@ class Decoder : public Model {
 
  private:
   // Final norm of the rows named.
-  std::span<float> Final(Pass& pass, std::span<const int32_t> rows, std::span<const float> h,
+  std::span<float> Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
                          std::span<float> to) const;
 
   std::shared_ptr<const weights::ModelFiles> files_;  // keeps every Matrix mapped
@@ -113,11 +114,11 @@ class Decoder : public Model {
   const DecoderConfig config_;
   const NormForm norms_;
   cache::Layout layout_;
-  std::vector<CachePlace> places_;                             // [layers]
+  std::vector<CacheBinding> cache_bindings_;                   // [layers]
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
   int64_t parameters_ = 0;
   int64_t weight_bytes_ = 0;
-  int64_t held_bytes_ = 0;
+  int64_t resident_bytes_ = 0;
   RowWidths widths_;
   kernels::Matrix embedding_;
   RmsNorm final_norm_;

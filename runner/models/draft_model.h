@@ -1,4 +1,4 @@
-// Draft models: small models that guess what a target model will say next, out of the target's own states.
+// Draft models: small models that predict the next tokens of a target model from its own states.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,10 @@ class DraftModel {
                      std::span<float> logits) = 0;
 };
 
-// A layer that a model was trained with to predict one token further (multi-token prediction), with keys and
-// values of its own. Engine thread only; the target, whose embedding and head it uses, outlives it.
-class PredictionLayer {
+// A multi-token prediction (MTP) layer of the target model, with keys and values of its own. Engine thread only; the target, whose embedding and head it uses, outlives it.
+class MtpLayer {
  public:
-  virtual ~PredictionLayer() = default;
+  virtual ~MtpLayer() = default;
 
   virtual const cache::Layout& cache_layout() const = 0;
   virtual int64_t weight_bytes() const = 0;
@@ -44,9 +43,9 @@ class PredictionLayer {
 };
 
 // That of the target's own files, null where they have none. `kv_type` as of LoadModel. kBadModel.
-api::Result<std::unique_ptr<PredictionLayer>> LoadPredictionLayer(
-    std::shared_ptr<const weights::ModelFiles> files, const Model& target,
-    api::KvType kv_type = api::KvType::kF32);
+api::Result<std::unique_ptr<MtpLayer>> LoadMtpLayer(std::shared_ptr<const weights::ModelFiles> files,
+                                                    const Model& target,
+                                                    api::KvType kv_type = api::KvType::kF32);
 
 // Whether the files are of one of these, rather than of a model that could also answer alone.
 bool IsDraftModel(const weights::ModelFiles& files);

@@ -14,23 +14,23 @@
 
 #include "cache/hybrid_cache.h"
 #include "runner/kernels/thread_pool.h"
-#include "runner/models/testing/edited_files.h"
+#include "runner/models/testing/patched_model_files.h"
 
 namespace quire::runner::models {
 namespace {
 
 namespace fs = std::filesystem;
 using test::Edit;
-using test::EditedFiles;
 using test::Json;
 using test::LastLogits;
-using test::LoadEdited;
+using test::LoadPatched;
+using test::PatchedModelFiles;
 using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr const char* kQwen35 = "tests/data/models/qwen3_5";
 
-const Edit kNoEdit = [](EditedFiles&) {};
+const Edit kNoEdit = [](PatchedModelFiles&) {};
 
 // A path in the shared fixtures; empty, and the test skipped, without them.
 std::string Fixture(const char* path) {
@@ -45,7 +45,7 @@ std::string Fixture(const char* path) {
 TEST(Llama, BiasesMakeItAQwen2) {
   FIXTURE_OR_SKIP(llama, "models/llama");
   const auto biased = [&](float value) {
-    return LastLogits(llama, [=](EditedFiles& files) {
+    return LastLogits(llama, [=](PatchedModelFiles& files) {
       files.json["model_type"] = "qwen2";
       for (int layer = 0; layer < 4; ++layer) {
         const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
@@ -58,7 +58,8 @@ TEST(Llama, BiasesMakeItAQwen2) {
   const std::vector<float> expected = LastLogits(llama, kNoEdit);
   EXPECT_EQ(biased(0), expected);
   EXPECT_NE(biased(1), expected);
-  const auto without = LoadEdited(llama, [](EditedFiles& files) { files.json["model_type"] = "qwen2"; });
+  const auto without =
+      LoadPatched(llama, [](PatchedModelFiles& files) { files.json["model_type"] = "qwen2"; });
   ASSERT_FALSE(without);
   EXPECT_THAT(without.error().message, HasSubstr("model.layers.0.self_attn.q_proj.bias is missing"));
 }
@@ -67,14 +68,14 @@ TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
   FIXTURE_OR_SKIP(llama, "models/llama");
   FIXTURE_OR_SKIP(gguf, "gguf/llama.f16.gguf");
   const auto scaled = [&](Json rope) {
-    return LastLogits(llama, [=](EditedFiles& files) {
+    return LastLogits(llama, [=](PatchedModelFiles& files) {
       files.json.erase("rope_parameters");
       files.json["rope_theta"] = 500000;
       files.json["rope_scaling"] = rope;
     });
   };
   const auto stored = [&](const char* type, double factor) {
-    return LastLogits(gguf, [=](EditedFiles& files) {
+    return LastLogits(gguf, [=](PatchedModelFiles& files) {
       files.Remove("rope_freqs.weight");
       files.json["llama.rope.scaling.type"] = type;
       files.json["llama.rope.scaling.factor"] = factor;
@@ -108,8 +109,8 @@ TEST(Llama, KeysAreTurnedToWhereARemovalMovesThem) {
                                         {api::KvType::kBF16, 0.1},
                                         {api::KvType::kQ8_0, 0.3}}) {
     SCOPED_TRACE(api::NameOf(type));
-    auto model = LoadEdited(llama, kNoEdit).value();
-    ASSERT_TRUE(model->KeepKeysAs(type));
+    auto model = LoadPatched(llama, kNoEdit).value();
+    ASSERT_TRUE(model->SetKvCacheType(type));
     ThreadPool pool(2);
     auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
     const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
@@ -137,7 +138,7 @@ TEST(Llama, KeysAreTurnedToWhereARemovalMovesThem) {
 TEST(Qwen35, IsFoundInsideAMultimodalCheckpoint) {
   const std::vector<float> expected = LastLogits(kQwen35, kNoEdit);
   EXPECT_EQ(LastLogits(kQwen35,
-                       [](EditedFiles& files) {
+                       [](PatchedModelFiles& files) {
                          Json text = files.json;
                          files.json = {{"model_type", "qwen3_5"}, {"text_config", text}};
                          files.MoveTo("model.", "model.language_model.");
@@ -147,7 +148,7 @@ TEST(Qwen35, IsFoundInsideAMultimodalCheckpoint) {
 
 // A mixture of one expert is that expert.
 TEST(Qwen35, MayHaveExpertsStackedOrApart) {
-  const auto make_mixture = [](EditedFiles& files, bool stacked) {
+  const auto make_mixture = [](PatchedModelFiles& files, bool stacked) {
     files.json["model_type"] = "qwen3_5_moe_text";
     files.json["num_experts"] = 1;
     files.json["num_experts_per_tok"] = 1;
@@ -176,8 +177,8 @@ TEST(Qwen35, MayHaveExpertsStackedOrApart) {
     }
   };
   const std::vector<float> expected = LastLogits(kQwen35, kNoEdit);
-  EXPECT_EQ(LastLogits(kQwen35, [&](EditedFiles& files) { make_mixture(files, true); }), expected);
-  EXPECT_EQ(LastLogits(kQwen35, [&](EditedFiles& files) { make_mixture(files, false); }), expected);
+  EXPECT_EQ(LastLogits(kQwen35, [&](PatchedModelFiles& files) { make_mixture(files, true); }), expected);
+  EXPECT_EQ(LastLogits(kQwen35, [&](PatchedModelFiles& files) { make_mixture(files, false); }), expected);
 }
 
 struct Refusal {
@@ -189,7 +190,8 @@ struct Refusal {
 void ExpectRefusals(const std::string& path, const std::vector<Refusal>& refusals) {
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(std::string(refusal.key) + " = " + refusal.value.dump());
-    const auto model = LoadEdited(path, [&](EditedFiles& files) { files.json[refusal.key] = refusal.value; });
+    const auto model =
+        LoadPatched(path, [&](PatchedModelFiles& files) { files.json[refusal.key] = refusal.value; });
     ASSERT_FALSE(model);
     EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
     EXPECT_THAT(model.error().message, AllOf(HasSubstr("the/file"), HasSubstr(refusal.message)));
@@ -209,7 +211,9 @@ TEST(Qwen35, RefusesHostileConfigurations) {
        {"layer_types", Json(std::vector<std::string>(4, "mamba")), "layer_types[0] is neither"},
        {"layer_types", {"linear_attention"}, "layer_types is not a list of 4"},
        {"full_attention_interval", 0, "full_attention_interval is 0"},
-       {"rope_parameters", {{"rope_theta", 1e4}, {"partial_rotary_factor", 1e-3}}, "no dimension of a head"},
+       {"rope_parameters",
+        {{"rope_theta", 1e4}, {"partial_rotary_factor", 1e-3}},
+        "the rotary embedding has no dimensions"},
        {"rope_parameters", {{"rope_theta", 1e4}, {"rope_type", "longrope"}}, "\"longrope\" is not supported"},
        {"num_experts", -1, "num_experts is -1"},
        {"num_experts", 2, "lacks num_experts_per_tok"},
@@ -223,12 +227,12 @@ TEST(Gemma, RefusesHostileConfigurations) {
   FIXTURE_OR_SKIP(gemma3, "models/gemma3");
   ExpectRefusals(gemma3,
                  {{"sliding_window", -1, "sliding_window is -1"},
-                  {"use_bidirectional_attention", true, "sees later tokens is not supported"},
+                  {"use_bidirectional_attention", true, "bidirectional attention is not supported"},
                   {"query_pre_attn_scalar", 0, "query_pre_attn_scalar is 0"},
                   {"layer_types", Json(std::vector<std::string>(7, "conv")), "layer_types[0] is neither"},
                   {"head_dim", 16, "q_proj.weight has the shape"}});
   FIXTURE_OR_SKIP(gemma4, "models/gemma4_e");
-  ExpectRefusals(gemma4, {{"num_kv_shared_layers", 7, "none of their kind has any"},
+  ExpectRefusals(gemma4, {{"num_kv_shared_layers", 7, "no earlier layer of their type has keys"},
                           {"num_kv_shared_layers", 8, "num_kv_shared_layers is 8"},
                           {"vocab_size_per_layer_input", 100, "is below vocab_size 512"},
                           {"hidden_size_per_layer_input", 8, "embed_tokens_per_layer.weight has the shape"},

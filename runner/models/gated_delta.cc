@@ -10,10 +10,10 @@
 namespace quire::runner::models {
 namespace {
 
-// Copies runs of a row to where they belong.
-class Ungrouping {
+// Copies consecutive runs of an interleaved row to their destinations.
+class Deinterleaver {
  public:
-  explicit Ungrouping(const float* from) : from_(from) {}
+  explicit Deinterleaver(const float* from) : from_(from) {}
   void Next(int64_t count, float* to) {
     std::copy_n(from_, count, to);
     from_ += count;
@@ -35,78 +35,76 @@ cache::RecurrentLayer GatedDeltaNet::state() const {
           .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
 }
 
-void GatedDeltaNet::Project(Pass& pass, const kernels::MatMulInput& x, std::span<float> mixed,
+void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
                             std::span<float> gate) const {
   if (!qkvz) {
-    qkv.Run(pass.pool, x, mixed);
-    z.Run(pass.pool, x, gate);
+    qkv.Run(ctx.pool, x, mixed);
+    z.Run(ctx.pool, x, gate);
     return;
   }
-  const std::span<float> grouped = pass.work.convolved.Get(pass.rows() * qkvz.weight.out);
-  qkvz.Run(pass.pool, x, grouped);
+  const std::span<float> grouped = ctx.work.convolved.Get(ctx.rows() * qkvz.weight.out);
+  qkvz.Run(ctx.pool, x, grouped);
   const int64_t shared = shape.value_heads / shape.key_heads * shape.value_dim;
-  for (int64_t row = 0; row < pass.rows(); ++row) {
-    Ungrouping next(grouped.data() + row * qkvz.weight.out);
+  for (int64_t row = 0; row < ctx.rows(); ++row) {
+    Deinterleaver next(grouped.data() + row * qkvz.weight.out);
     float *q = mixed.data() + row * shape.channels(), *k = q + shape.keys(), *v = k + shape.keys();
-    float* open = gate.data() + row * shape.values();
+    float* gate_row = gate.data() + row * shape.values();
     for (int64_t head = 0; head < shape.key_heads; ++head) {
       next.Next(shape.key_dim, q + head * shape.key_dim);
       next.Next(shape.key_dim, k + head * shape.key_dim);
       next.Next(shared, v + head * shared);
-      next.Next(shared, open + head * shared);
+      next.Next(shared, gate_row + head * shared);
     }
   }
 }
 
-void GatedDeltaNet::ProjectGates(Pass& pass, const kernels::MatMulInput& x, std::span<float> decay,
+void GatedDeltaNet::ProjectGates(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> decay,
                                  std::span<float> beta) const {
   if (ba) {
-    const std::span<float> grouped = pass.work.convolved.Get(pass.rows() * ba.weight.out);
-    ba.Run(pass.pool, x, grouped);
+    const std::span<float> grouped = ctx.work.convolved.Get(ctx.rows() * ba.weight.out);
+    ba.Run(ctx.pool, x, grouped);
     const int64_t shared = shape.value_heads / shape.key_heads;
-    for (int64_t row = 0; row < pass.rows(); ++row) {
-      Ungrouping next(grouped.data() + row * ba.weight.out);
+    for (int64_t row = 0; row < ctx.rows(); ++row) {
+      Deinterleaver next(grouped.data() + row * ba.weight.out);
       for (int64_t at = row * shape.value_heads; at < (row + 1) * shape.value_heads; at += shared) {
         next.Next(shared, beta.data() + at);
         next.Next(shared, decay.data() + at);
       }
     }
   } else {
-    a.Run(pass.pool, x, decay);
-    b.Run(pass.pool, x, beta);
+    a.Run(ctx.pool, x, decay);
+    b.Run(ctx.pool, x, beta);
   }
   kernels::DeltaGates(rate, time_bias, decay, beta);
 }
 
-void GatedDeltaNet::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
-  const int64_t rows = pass.rows();
-  const std::span<float> mixed = pass.work.projected.Get(rows * shape.channels());
-  const std::span<float> gate = pass.work.z.Get(rows * shape.values());
-  const std::span<float> decay = pass.work.decay.Get(rows * shape.value_heads);
-  const std::span<float> beta = pass.work.beta.Get(rows * shape.value_heads);
-  const kernels::MatMulInput in = pass.Input(x);
-  Project(pass, in, mixed, gate);
-  ProjectGates(pass, in, decay, beta);
+void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const int64_t rows = ctx.rows();
+  const std::span<float> mixed = ctx.work.projected.Get(rows * shape.channels());
+  const std::span<float> gate = ctx.work.z.Get(rows * shape.values());
+  const std::span<float> decay = ctx.work.decay.Get(rows * shape.value_heads);
+  const std::span<float> beta = ctx.work.beta.Get(rows * shape.value_heads);
+  const kernels::MatMulInput in = ctx.Input(x);
+  Project(ctx, in, mixed, gate);
+  ProjectGates(ctx, in, decay, beta);
 
-  const kernels::RecurrentLayer at{.layout = &pass.layout,
-                                   .layer = recurrent_layer,
-                                   .step = &pass.step,
-                                   .row_begin = pass.batch.row_begin};
-  const std::span<float> convolved = pass.work.convolved.Get(rows * shape.channels());
-  kernels::ShortConv(pass.pool, {.at = at,
-                                 .form = kernels::ConvForm::kSilu,
-                                 .channels = shape.channels(),
-                                 .kernel = kernel,
-                                 .taps = taps,
-                                 .bias = {},
-                                 .input = mixed,
-                                 .y = convolved});
-  const std::span<float> told = pass.work.attended.Get(rows * shape.values());
-  kernels::GatedDelta(pass.pool,
-                      {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = told});
-  norm.Run(pass.pool, told, told);
-  kernels::SiluMul(pass.pool, told, gate);
-  out.Run(pass.pool, pass.Input(gate), y);
+  const kernels::RecurrentLayer at{
+      .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
+  const std::span<float> convolved = ctx.work.convolved.Get(rows * shape.channels());
+  kernels::ShortConv(ctx.pool, {.at = at,
+                                .form = kernels::ConvForm::kSilu,
+                                .channels = shape.channels(),
+                                .kernel = kernel,
+                                .taps = taps,
+                                .bias = {},
+                                .input = mixed,
+                                .y = convolved});
+  const std::span<float> delta_out = ctx.work.attended.Get(rows * shape.values());
+  kernels::GatedDelta(
+      ctx.pool, {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = delta_out});
+  norm.Run(ctx.pool, delta_out, delta_out);
+  kernels::SiluMul(ctx.pool, delta_out, gate);
+  out.Run(ctx.pool, ctx.Input(gate), y);
 }
 
 void GatedDeltaNet::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
@@ -115,7 +113,7 @@ void GatedDeltaNet::Replay(const cache::Layout& layout, ThreadPool& pool, std::b
   const auto count = static_cast<size_t>(tokens), stride = channels + 2 * heads;
   std::vector<float> mixed(count * channels), convolved(mixed.size()), decay(count * heads),
       beta(decay.size());
-  std::vector<float> told(count * static_cast<size_t>(shape.values()));
+  std::vector<float> delta_out(count * static_cast<size_t>(shape.values()));
   for (size_t t = 0; t < count; ++t) {
     const std::byte* record = inputs.data() + t * stride * sizeof(float);
     std::memcpy(mixed.data() + t * channels, record, channels * sizeof(float));
@@ -134,8 +132,8 @@ void GatedDeltaNet::Replay(const cache::Layout& layout, ThreadPool& pool, std::b
                             .bias = {},
                             .input = mixed,
                             .y = convolved});
-  kernels::GatedDelta(pool,
-                      {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = told});
+  kernels::GatedDelta(
+      pool, {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = delta_out});
 }
 
 }  // namespace quire::runner::models

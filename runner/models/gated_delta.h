@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runner/kernels/gated_delta.h"
+#include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
-#include "runner/models/pass.h"
 
 namespace quire::runner::models {
 
@@ -34,15 +34,15 @@ struct GatedDeltaNet {
   // What the layout must provide: the convolution's last inputs, a matrix per value head, and of each draft
   // token the convolution's input and the two gates.
   cache::RecurrentLayer state() const;
-  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
   // Moves the state in `slot` on by the recorded inputs of some tokens.
   void Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
               std::span<const std::byte> inputs, int32_t tokens) const;
 
  private:
-  void Project(Pass& pass, const kernels::MatMulInput& x, std::span<float> mixed,
+  void Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
                std::span<float> gate) const;
-  void ProjectGates(Pass& pass, const kernels::MatMulInput& x, std::span<float> decay,
+  void ProjectGates(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> decay,
                     std::span<float> beta) const;
 };
 

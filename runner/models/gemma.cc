@@ -33,7 +33,7 @@ struct Block {
 class Gemma final : public Decoder {
  public:
   Gemma(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind, const GemmaConfig& config)
-      : Decoder(std::move(files), config.decoder, NormForm::kZeroCentred),
+      : Decoder(std::move(files), config.decoder, NormForm::kZeroCentered),
         sliding_rotary_(config.sliding_rope),
         full_rotary_(config.full_rope) {
     embedding_scale_ = static_cast<float>(std::sqrt(static_cast<double>(config.decoder.hidden)));
@@ -66,23 +66,23 @@ class Gemma final : public Decoder {
     blocks_.push_back(std::move(block));
   }
 
-  void Begin(Pass& pass, std::span<const float>) override {
-    sliding_rotary_.Prepare(pass);
-    full_rotary_.Prepare(pass);
+  void PrepareForward(ForwardContext& ctx, std::span<const float>) override {
+    sliding_rotary_.Prepare(ctx);
+    full_rotary_.Prepare(ctx);
   }
 
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
     const Block& block = blocks_[layer];
-    const std::span<float> normed = pass.work.normed.Get(static_cast<int64_t>(h.size()));
-    const std::span<float> mixed = pass.work.mixed.Get(static_cast<int64_t>(h.size()));
-    block.attention_norm.Run(pass.pool, h, normed);
-    block.attention.Run(pass, normed, mixed);
-    block.post_attention_norm.Run(pass.pool, mixed, mixed);
-    kernels::Add(pass.pool, mixed, h);
-    block.mlp_norm.Run(pass.pool, h, normed);
-    block.mlp.Run(pass, normed, mixed);
-    block.post_mlp_norm.Run(pass.pool, mixed, mixed);
-    kernels::Add(pass.pool, mixed, h);
+    const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
+    const std::span<float> mixed = ctx.work.mixed.Get(static_cast<int64_t>(h.size()));
+    block.attention_norm.Run(ctx.pool, h, normed);
+    block.attention.Run(ctx, normed, mixed);
+    block.post_attention_norm.Run(ctx.pool, mixed, mixed);
+    kernels::Add(ctx.pool, mixed, h);
+    block.mlp_norm.Run(ctx.pool, h, normed);
+    block.mlp.Run(ctx, normed, mixed);
+    block.post_mlp_norm.Run(ctx.pool, mixed, mixed);
+    kernels::Add(ctx.pool, mixed, h);
   }
 
   RotaryEmbedding sliding_rotary_, full_rotary_;
@@ -100,7 +100,7 @@ float ReadScale(ConfigReader& read, const DecoderConfig& decoder, int32_t layers
 
 void CheckAttention(ConfigReader& read) {
   if (read.Boolean({"use_bidirectional_attention", ""}, false)) {
-    read.Fail("use_bidirectional_attention: attention that sees later tokens is not supported");
+    read.Fail("use_bidirectional_attention: bidirectional attention is not supported");
   }
 }
 

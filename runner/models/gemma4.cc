@@ -13,7 +13,7 @@
 namespace quire::runner::models {
 namespace {
 
-// What each layer is told about each token, beside the residual stream:
+// Per-layer input of each token, beside the residual stream:
 //   per_layer = (norm(projection(h) / sqrt(hidden)) + embedding(token) * sqrt(width)) / sqrt(2),  [layers,
 //   width].
 struct PerLayerInputs {
@@ -23,16 +23,16 @@ struct PerLayerInputs {
   int64_t layers = 0, width = 0;
 
   // h: the embedded tokens. To [rows, layers, width].
-  void Run(Pass& pass, std::span<const float> h, std::span<float> to) const {
-    const std::span<float> context = pass.work.per_layer_context.Get(static_cast<int64_t>(to.size()));
-    projection.Run(pass.pool, pass.Input(h), context);
-    kernels::Scale(pass.pool, static_cast<float>(1 / std::sqrt(static_cast<double>(projection.weight.in))),
+  void Run(ForwardContext& ctx, std::span<const float> h, std::span<float> to) const {
+    const std::span<float> context = ctx.work.per_layer_context.Get(static_cast<int64_t>(to.size()));
+    projection.Run(ctx.pool, ctx.Input(h), context);
+    kernels::Scale(ctx.pool, static_cast<float>(1 / std::sqrt(static_cast<double>(projection.weight.in))),
                    context);
-    norm.Run(pass.pool, context, context);
-    kernels::EmbeddingRows(embedding, pass.batch.tokens, to);
-    kernels::Scale(pass.pool, static_cast<float>(std::sqrt(static_cast<double>(width))), to);
-    kernels::Add(pass.pool, context, to);
-    kernels::Scale(pass.pool, static_cast<float>(1 / std::sqrt(2.0)), to);
+    norm.Run(ctx.pool, context, context);
+    kernels::EmbeddingRows(embedding, ctx.batch.tokens, to);
+    kernels::Scale(ctx.pool, static_cast<float>(std::sqrt(static_cast<double>(width))), to);
+    kernels::Add(ctx.pool, context, to);
+    kernels::Scale(ctx.pool, static_cast<float>(1 / std::sqrt(2.0)), to);
   }
 };
 
@@ -49,14 +49,14 @@ class Gemma4 final : public Decoder {
     for (size_t i = 0; i < config.windows.size() && !bind.error(); ++i) {
       const RotaryEmbedding* rotary = config.windows[i] > 0 ? &sliding_rotary_ : &full_rotary_;
       blocks_.push_back(BindGemma4Block(bind.Layer(i), config, i, rotary));
-      blocks_.back().attention.place = Place(config, i, rotary);
+      blocks_.back().attention.binding = BindCache(config, i, rotary);
     }
     BindHead(bind);
   }
 
  private:
   // Its own, or that of the last layer of its kind that has one.
-  CachePlace Place(const Gemma4Config& config, size_t layer, const RotaryEmbedding* rotary) {
+  CacheBinding BindCache(const Gemma4Config& config, size_t layer, const RotaryEmbedding* rotary) {
     const auto own = static_cast<size_t>(config.own_layers);
     if (layer < own) {
       return AddAttention({.kv_heads = static_cast<int32_t>(config.kv_heads[layer]),
@@ -66,8 +66,8 @@ class Gemma4 final : public Decoder {
     }
     size_t source = own - 1;
     while (config.windows[source] != config.windows[layer]) --source;
-    AddSharing(cache_places()[source]);
-    return cache_places()[source];
+    AddSharing(cache_bindings()[source]);
+    return cache_bindings()[source];
   }
 
   void BindPerLayerInputs(TensorBinder& bind, const Gemma4Config& config) {
@@ -85,29 +85,30 @@ class Gemma4 final : public Decoder {
         BindNorm(scope, {"per_layer_projection_norm", "per_layer_proj_norm"}, config.per_layer_width);
   }
 
-  void Begin(Pass& pass, std::span<const float> h) override {
-    sliding_rotary_.Prepare(pass);
-    full_rotary_.Prepare(pass);
+  void PrepareForward(ForwardContext& ctx, std::span<const float> h) override {
+    sliding_rotary_.Prepare(ctx);
+    full_rotary_.Prepare(ctx);
     const PerLayerInputs& inputs = per_layer_inputs_;
     if (inputs.width == 0) return;
-    inputs.Run(pass, h, pass.work.per_layer.Get(pass.rows() * inputs.layers * inputs.width));
+    inputs.Run(ctx, h, ctx.work.per_layer.Get(ctx.rows() * inputs.layers * inputs.width));
   }
 
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
-    blocks_[layer].Run(pass, h, Told(pass, layer));
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
+    blocks_[layer].Run(ctx, h, PerLayerRows(ctx, layer));
   }
 
   // The rows of per_layer that are of this layer, end to end.
-  std::span<const float> Told(Pass& pass, size_t layer) {
-    const auto width = static_cast<size_t>(per_layer_inputs_.width), rows = static_cast<size_t>(pass.rows());
+  std::span<const float> PerLayerRows(ForwardContext& ctx, size_t layer) {
+    const auto width = static_cast<size_t>(per_layer_inputs_.width), rows = static_cast<size_t>(ctx.rows());
     if (width == 0) return {};
     const size_t stride = width * static_cast<size_t>(per_layer_inputs_.layers);
-    const std::span<const float> all = pass.work.per_layer.Get(static_cast<int64_t>(rows * stride));
-    const std::span<float> told = pass.work.per_layer_context.Get(static_cast<int64_t>(rows * width));
+    const std::span<const float> all = ctx.work.per_layer.Get(static_cast<int64_t>(rows * stride));
+    const std::span<float> layer_rows = ctx.work.per_layer_context.Get(static_cast<int64_t>(rows * width));
     for (size_t row = 0; row < rows; ++row) {
-      std::ranges::copy(all.subspan(row * stride + layer * width, width), told.subspan(row * width).begin());
+      std::ranges::copy(all.subspan(row * stride + layer * width, width),
+                        layer_rows.subspan(row * width).begin());
     }
-    return told;
+    return layer_rows;
   }
 
   PerLayerInputs per_layer_inputs_;
@@ -121,7 +122,8 @@ void CheckSharing(ConfigReader& read, const Gemma4Config& config) {
   const auto own = config.windows.begin() + config.own_layers;
   for (auto layer = own; layer != config.windows.end(); ++layer) {
     if (std::find(config.windows.begin(), own, *layer) == own) {
-      return read.Fail("layers share the keys of earlier layers, but none of their kind has any");
+      return read.Fail(
+          "layers share the keys of earlier layers, but no earlier layer of their type has keys");
     }
   }
 }

@@ -9,7 +9,7 @@
 
 namespace quire::runner::models {
 
-// Cache layout: one group per kind of attention; layers that share keys have no place of their own.
+// Cache layout: one group per kind of attention; layers that share keys have no binding of their own.
 api::Result<std::unique_ptr<Model>> LoadGemma4(std::shared_ptr<const weights::ModelFiles> files);
 
 }  // namespace quire::runner::models

@@ -29,7 +29,7 @@ struct AssistantConfig {
   int32_t clusters = 0;  // 0 = a plain head
   int32_t clusters_chosen = 0;
   std::vector<int32_t> clustered_tokens;  // [clusters, vocab / clusters]
-  CachePlace sliding, full;               // of the target
+  CacheBinding sliding, full;             // of the target
 };
 
 class Gemma4Assistant final : public DraftModel {
@@ -45,7 +45,7 @@ class Gemma4Assistant final : public DraftModel {
              std::span<float> logits) override;
 
  private:
-  void Logits(Pass& pass, std::span<const float> out, std::span<float> logits);
+  void Logits(ForwardContext& ctx, std::span<const float> out, std::span<float> logits);
 
   std::shared_ptr<const weights::ModelFiles> files_;  // keeps every Matrix mapped
   const std::string architecture_;
@@ -81,7 +81,7 @@ Gemma4Assistant::Gemma4Assistant(std::shared_ptr<const weights::ModelFiles> file
   for (size_t i = 0; i < config_.windows.size() && !bind.error(); ++i) {
     const bool slides = config_.windows[i] > 0;
     blocks_.push_back(BindGemma4Block(bind.Layer(i), config_, i, slides ? &sliding_rotary_ : &full_rotary_));
-    blocks_.back().attention.place = slides ? config.sliding : config.full;
+    blocks_.back().attention.binding = slides ? config.sliding : config.full;
   }
   final_norm_ = {.weight = bind.Global().Norm({"norm", "output_norm"}, hidden),
                  .eps = config_.decoder.norm_eps};
@@ -99,32 +99,32 @@ Gemma4Assistant::Gemma4Assistant(std::shared_ptr<const weights::ModelFiles> file
 void Gemma4Assistant::Draft(const cache::StepView& view, ThreadPool& pool, TokenId token,
                             std::span<float> hidden, std::span<float> logits) {
   const Batch batch{.tokens = {token}, .row_begin = {0, 1}, .logit_rows = {0}};
-  Pass pass{.batch = batch, .step = view, .layout = layout_, .pool = pool, .work = work_};
-  pass.Prepare(config_.decoder.heads);
-  sliding_rotary_.Prepare(pass);
-  full_rotary_.Prepare(pass);
+  ForwardContext ctx{.batch = batch, .step = view, .layout = layout_, .pool = pool, .work = work_};
+  ctx.Prepare(config_.decoder.heads);
+  sliding_rotary_.Prepare(ctx);
+  full_rotary_.Prepare(ctx);
   const size_t wide = hidden.size();
   const std::span<float> joined = joined_.Get(static_cast<int64_t>(2 * wide));
   const std::span<float> h = work_.hidden.Get(config_.decoder.hidden);
   target_.Embed(batch.tokens, pool, joined.first(wide));
   std::ranges::copy(hidden, joined.subspan(wide).begin());
-  before_.Run(pool, pass.Input(joined), h);
-  for (const Gemma4Block& block : blocks_) block.Run(pass, h, {});
+  before_.Run(pool, ctx.Input(joined), h);
+  for (const Gemma4Block& block : blocks_) block.Run(ctx, h, {});
   final_norm_.Run(pool, h, h);
-  after_.Run(pool, pass.Input(h), hidden);
-  Logits(pass, h, logits);
+  after_.Run(pool, ctx.Input(h), hidden);
+  Logits(ctx, h, logits);
 }
 
 // Tokens outside of the chosen clusters get one less than the least inside.
-void Gemma4Assistant::Logits(Pass& pass, std::span<const float> out, std::span<float> logits) {
+void Gemma4Assistant::Logits(ForwardContext& ctx, std::span<const float> out, std::span<float> logits) {
   if (!clustered_) {
-    kernels::MatMul(pass.pool, out, 1, embedding_, logits);
+    kernels::MatMul(ctx.pool, out, 1, embedding_, logits);
   } else {
     const auto clusters = static_cast<size_t>(clustered_->centroids.weight.out);
     const size_t size = clustered_->tokens.size() / clusters,
                  chosen = static_cast<size_t>(clustered_->chosen);
     const std::span<float> scores = scores_.Get(static_cast<int64_t>(clusters));
-    clustered_->centroids.Run(pass.pool, pass.Input(out), scores);
+    clustered_->centroids.Run(ctx.pool, ctx.Input(out), scores);
     std::vector<size_t> order(clusters);
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_sort(order, [&](size_t a, size_t b) { return scores[a] > scores[b]; });
@@ -136,12 +136,12 @@ void Gemma4Assistant::Logits(Pass& pass, std::span<const float> out, std::span<f
     const auto count = static_cast<int64_t>(tokens.size());
     const std::span<float> rows = rows_.Get(count * embedding_.in), some = some_.Get(count);
     kernels::EmbeddingRows(embedding_, tokens, rows);
-    kernels::MatMul(pass.pool, out, 1,
+    kernels::MatMul(ctx.pool, out, 1,
                     {std::as_bytes(rows).data(), weights::DataType::kF32, count, embedding_.in}, some);
     std::ranges::fill(logits, std::ranges::min(some) - 1);
     for (size_t i = 0; i < tokens.size(); ++i) logits[static_cast<size_t>(tokens[i])] = some[i];
   }
-  if (config_.logit_cap > 0) kernels::SoftCap(pass.pool, config_.logit_cap, logits);
+  if (config_.logit_cap > 0) kernels::SoftCap(ctx.pool, config_.logit_cap, logits);
 }
 
 void ReadClusters(ConfigReader& read, AssistantConfig* config) {
@@ -151,7 +151,7 @@ void ReadClusters(ConfigReader& read, AssistantConfig* config) {
   config->clusters_chosen = read.Small({"centroid_intermediate_top_k", ""}, 1, config->clusters);
   if (read.error()) return;
   if (vocab % config->clusters != 0) {
-    return read.Fail(fmt::format("{} tokens do not make {} clusters", vocab, config->clusters));
+    return read.Fail(fmt::format("{} tokens cannot be divided into {} clusters", vocab, config->clusters));
   }
   const auto order =
       read.files().Integers("masked_embedding.token_ordering").value_or(std::vector<int64_t>());
@@ -168,19 +168,20 @@ void FindPlaces(ConfigReader& read, const Model& target, AssistantConfig* config
   const cache::Layout& layout = target.cache_layout();
   const int32_t heads = config->stack.decoder.heads;
   bool sliding = false, full = false;
-  for (const CachePlace& place : target.cache_places()) {
-    if (place.recurrent) continue;
-    const bool slides = layout.groups[place.index].window > 0;
-    (slides ? config->sliding : config->full) = place;
+  for (const CacheBinding& binding : target.cache_bindings()) {
+    if (binding.recurrent) continue;
+    const bool slides = layout.groups[binding.index].window > 0;
+    (slides ? config->sliding : config->full) = binding;
     (slides ? sliding : full) = true;
   }
   for (size_t layer = 0; layer < config->stack.windows.size(); ++layer) {
     const bool slides = config->stack.windows[layer] > 0;
-    const CachePlace& place = slides ? config->sliding : config->full;
+    const CacheBinding& binding = slides ? config->sliding : config->full;
     const bool there = slides ? sliding : full;
-    if (!there || layout.groups[place.index].head_dim != config->stack.head_dim(layer)) {
-      return read.Fail(fmt::format("layer {} has heads of {}, the target keeps no such keys for it", layer,
-                                   config->stack.head_dim(layer)));
+    if (!there || layout.groups[binding.index].head_dim != config->stack.head_dim(layer)) {
+      return read.Fail(
+          fmt::format("layer {} has head size {}, but the target has no matching KV cache for it", layer,
+                      config->stack.head_dim(layer)));
     }
   }
   for (const cache::AttentionGroup& group : layout.groups) {
@@ -202,10 +203,10 @@ api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<con
   ReadClusters(read, &config);
   if (!read.error()) {
     const DecoderConfig& decoder = config.stack.decoder;
-    if (config.stack.own_layers != 0) read.Fail("the assistant has keys of its own");
+    if (config.stack.own_layers != 0) read.Fail("the assistant has its own keys");
     if (config.stack.per_layer_width != 0) read.Fail("the assistant has per-layer inputs");
     if (config.target_hidden != target.hidden_size() || decoder.vocab != target.vocab_size()) {
-      read.Fail(fmt::format("made for a target with {} hidden and {} tokens, not {} and {}",
+      read.Fail(fmt::format("made for a target with hidden size {} and {} tokens, not {} and {}",
                             config.target_hidden, decoder.vocab, target.hidden_size(), target.vocab_size()));
     }
     FindPlaces(read, target, &config);

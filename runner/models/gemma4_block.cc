@@ -111,41 +111,41 @@ Gemma4Block BindGemma4Block(const TensorScope& scope, const Gemma4Config& config
   return block;
 }
 
-void Gemma4Block::RunExperts(Pass& pass, std::span<const float> h, std::span<float> mixed) const {
+void Gemma4Block::RunExperts(ForwardContext& ctx, std::span<const float> h, std::span<float> mixed) const {
   const auto size = static_cast<int64_t>(h.size());
-  const std::span<float> normed = pass.work.normed.Get(size);
-  const std::span<float> routed = pass.work.outputs.Get(size), out = pass.work.shared.Get(size);
-  experts->mlp_out_norm.Run(pass.pool, mixed, mixed);
-  experts->experts_norm.Run(pass.pool, h, normed);
-  experts->router_norm.Run(pass.pool, h, routed);
-  experts->mixture.Run(pass, routed, normed, out);
-  experts->experts_out_norm.Run(pass.pool, out, out);
-  kernels::Add(pass.pool, out, mixed);
+  const std::span<float> normed = ctx.work.normed.Get(size);
+  const std::span<float> routed = ctx.work.outputs.Get(size), out = ctx.work.shared.Get(size);
+  experts->mlp_out_norm.Run(ctx.pool, mixed, mixed);
+  experts->experts_norm.Run(ctx.pool, h, normed);
+  experts->router_norm.Run(ctx.pool, h, routed);
+  experts->mixture.Run(ctx, routed, normed, out);
+  experts->experts_out_norm.Run(ctx.pool, out, out);
+  kernels::Add(ctx.pool, out, mixed);
 }
 
-void Gemma4Block::Run(Pass& pass, std::span<float> h, std::span<const float> per_layer) const {
-  const std::span<float> normed = pass.work.normed.Get(static_cast<int64_t>(h.size()));
-  const std::span<float> mixed = pass.work.mixed.Get(static_cast<int64_t>(h.size()));
-  attention_norm.Run(pass.pool, h, normed);
-  attention.Run(pass, normed, mixed);
-  post_attention_norm.Run(pass.pool, mixed, mixed);
-  kernels::Add(pass.pool, mixed, h);
+void Gemma4Block::Run(ForwardContext& ctx, std::span<float> h, std::span<const float> per_layer) const {
+  const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
+  const std::span<float> mixed = ctx.work.mixed.Get(static_cast<int64_t>(h.size()));
+  attention_norm.Run(ctx.pool, h, normed);
+  attention.Run(ctx, normed, mixed);
+  post_attention_norm.Run(ctx.pool, mixed, mixed);
+  kernels::Add(ctx.pool, mixed, h);
 
-  mlp_norm.Run(pass.pool, h, normed);
-  mlp.Run(pass, normed, mixed);
-  if (experts) RunExperts(pass, h, mixed);
-  post_mlp_norm.Run(pass.pool, mixed, mixed);
-  kernels::Add(pass.pool, mixed, h);
+  mlp_norm.Run(ctx.pool, h, normed);
+  mlp.Run(ctx, normed, mixed);
+  if (experts) RunExperts(ctx, h, mixed);
+  post_mlp_norm.Run(ctx.pool, mixed, mixed);
+  kernels::Add(ctx.pool, mixed, h);
 
   if (!per_layer.empty()) {
-    const std::span<float> gate = pass.work.gate.Get(static_cast<int64_t>(per_layer.size()));
-    per_layer_gate.Run(pass.pool, pass.Input(h), gate);
-    kernels::GeluMul(pass.pool, per_layer, gate);
-    per_layer_out.Run(pass.pool, pass.Input(gate), mixed);
-    per_layer_norm.Run(pass.pool, mixed, mixed);
-    kernels::Add(pass.pool, mixed, h);
+    const std::span<float> gate = ctx.work.gate.Get(static_cast<int64_t>(per_layer.size()));
+    per_layer_gate.Run(ctx.pool, ctx.Input(h), gate);
+    kernels::GeluMul(ctx.pool, per_layer, gate);
+    per_layer_out.Run(ctx.pool, ctx.Input(gate), mixed);
+    per_layer_norm.Run(ctx.pool, mixed, mixed);
+    kernels::Add(ctx.pool, mixed, h);
   }
-  kernels::Scale(pass.pool, scale, h);
+  kernels::Scale(ctx.pool, scale, h);
 }
 
 }  // namespace quire::runner::models

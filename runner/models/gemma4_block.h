@@ -38,13 +38,13 @@ struct Gemma4Block {
   float scale = 1;
 
   // h [rows, hidden] in place; per_layer [rows, width], or empty.
-  void Run(Pass& pass, std::span<float> h, std::span<const float> per_layer) const;
+  void Run(ForwardContext& ctx, std::span<float> h, std::span<const float> per_layer) const;
 
  private:
-  void RunExperts(Pass& pass, std::span<const float> h, std::span<float> mixed) const;
+  void RunExperts(ForwardContext& ctx, std::span<const float> h, std::span<float> mixed) const;
 };
 
-// Without the attention's place in the cache. A layer that has no keys of its own gets none bound.
+// Without the attention's cache binding. A layer that has no keys of its own gets none bound.
 Gemma4Block BindGemma4Block(const TensorScope& scope, const Gemma4Config& config, size_t layer,
                             const RotaryEmbedding* rotary);
 

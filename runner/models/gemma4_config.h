@@ -17,7 +17,7 @@ struct Gemma4Config {
   std::vector<int64_t> kv_heads;      // [layers]
   std::vector<int64_t> feed_forward;  // [layers]
   int32_t own_layers = 0;             // the layers behind these use the keys of the last one of their kind
-  int32_t per_layer_width = 0;        // of what each layer is told about each token; 0 = nothing
+  int32_t per_layer_width = 0;        // of the per-token embedding that each layer gets; 0 = none
   int32_t per_layer_vocab = 0;
   int32_t experts = 0;  // beside the feed-forward layer; 0 = none
   int32_t experts_used = 0;

@@ -101,15 +101,15 @@ class Lfm2 final : public Decoder {
     return moe;
   }
 
-  void Begin(Pass& pass, std::span<const float>) override { rotary_.Prepare(pass); }
+  void PrepareForward(ForwardContext& ctx, std::span<const float>) override { rotary_.Prepare(ctx); }
 
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
     const Block& block = blocks_[layer];
-    AddNormed(pass, block.operator_norm, h, [&](auto x, auto y) {
-      std::visit([&](const auto& mixer) { mixer.Run(pass, x, y); }, block.mixer);
+    AddPreNormResidual(ctx, block.operator_norm, h, [&](auto x, auto y) {
+      std::visit([&](const auto& mixer) { mixer.Run(ctx, x, y); }, block.mixer);
     });
-    AddNormed(pass, block.ffn_norm, h, [&](auto x, auto y) {
-      std::visit([&](const auto& feed_forward) { feed_forward.Run(pass, x, y); }, block.feed_forward);
+    AddPreNormResidual(ctx, block.ffn_norm, h, [&](auto x, auto y) {
+      std::visit([&](const auto& feed_forward) { feed_forward.Run(ctx, x, y); }, block.feed_forward);
     });
   }
 

@@ -31,8 +31,7 @@ std::vector<bool> KindsByIndex(ConfigReader& read, const nlohmann::ordered_json&
   for (const auto& index : indices) {
     const int64_t layer = ConfigReader::WholeNumber(index).value_or(-1);
     if (layer < 0 || layer >= layers || is_attention[static_cast<size_t>(layer)]) {
-      read.Fail(
-          fmt::format("full_attn_idxs holds something other than different layer numbers below {}", layers));
+      read.Fail(fmt::format("full_attn_idxs must contain distinct layer numbers below {}", layers));
       break;
     }
     is_attention[static_cast<size_t>(layer)] = true;
@@ -113,8 +112,7 @@ void ReadExperts(ConfigReader& read, Lfm2Config* config) {
   config->normalize = read.Boolean({"norm_topk_prob", "expert_weights_norm"}, true);
   config->expert_scale =
       static_cast<float>(read.Positive({"routed_scaling_factor", "expert_weights_scale"}, 1e6, 1));
-  if (read.Integer({"", "expert_gating_func"}, 0, 16, 2) != 2)
-    read.Fail("expert_gating_func is not the sigmoid");
+  if (read.Integer({"", "expert_gating_func"}, 0, 16, 2) != 2) read.Fail("expert_gating_func is not sigmoid");
 }
 
 }  // namespace

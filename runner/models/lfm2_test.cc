@@ -13,17 +13,17 @@
 
 #include "cache/hybrid_cache.h"
 #include "runner/models/model.h"
-#include "runner/models/testing/edited_files.h"
+#include "runner/models/testing/patched_model_files.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
 namespace {
 
 using test::Edit;
-using test::EditedFiles;
 using test::Json;
 using test::LastLogits;
-using test::LoadEdited;
+using test::LoadPatched;
+using test::PatchedModelFiles;
 using test::Tensor;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -31,7 +31,7 @@ using testing::HasSubstr;
 constexpr const char* kHuggingFace = "tests/data/models/lfm2";
 constexpr const char* kGguf = "tests/data/gguf/lfm2.f16.gguf";
 
-const Edit kNoEdit = [](EditedFiles&) {};
+const Edit kNoEdit = [](PatchedModelFiles&) {};
 
 TEST(Lfm2, DescribesItself) {
   for (const char* path : {kHuggingFace, kGguf}) {
@@ -57,7 +57,7 @@ TEST(Lfm2, DescribesItself) {
 TEST(Lfm2, ReadsTheKeysOfEitherStyle) {
   const std::vector<float> expected = LastLogits(kHuggingFace, kNoEdit);
   EXPECT_EQ(LastLogits(kHuggingFace,
-                       [](EditedFiles& files) {
+                       [](PatchedModelFiles& files) {
                          Json& json = files.json;
                          for (const char* key :
                               {"full_attn_idxs", "rope_theta", "block_ff_dim", "norm_eps",
@@ -74,7 +74,7 @@ TEST(Lfm2, ReadsTheKeysOfEitherStyle) {
                          json["head_dim"] = 16;
                        }),
             expected);
-  EXPECT_EQ(LastLogits(kHuggingFace, [](EditedFiles& files) { files.json["intermediate_size"] = 7; }),
+  EXPECT_EQ(LastLogits(kHuggingFace, [](PatchedModelFiles& files) { files.json["intermediate_size"] = 7; }),
             expected)
       << "block_ff_dim wins";
 }
@@ -82,19 +82,19 @@ TEST(Lfm2, ReadsTheKeysOfEitherStyle) {
 TEST(Lfm2, AHeadOfItsOwnReplacesTheEmbedding) {
   const std::vector<float> expected = LastLogits(kHuggingFace, kNoEdit);
   EXPECT_EQ(LastLogits(kHuggingFace,
-                       [](EditedFiles& files) {
+                       [](PatchedModelFiles& files) {
                          files.json["tie_embedding"] = false;
                          files.AddCopy("model.embed_tokens.weight", "lm_head.weight");
                        }),
             expected);
   EXPECT_EQ(LastLogits(kHuggingFace,
-                       [](EditedFiles& files) {
+                       [](PatchedModelFiles& files) {
                          files.json["tie_embedding"] = false;
                          files.AddF32("lm_head.weight", {512, 64}, 0.0F);
                        }),
             std::vector<float>(512, 0.0F));
   EXPECT_EQ(LastLogits(kGguf,
-                       [](EditedFiles& files) {
+                       [](PatchedModelFiles& files) {
                          files.AddF32("output.weight", {512, 64}, 0.0F);
                        }),
             std::vector<float>(512, 0.0F));
@@ -102,7 +102,7 @@ TEST(Lfm2, AHeadOfItsOwnReplacesTheEmbedding) {
 
 TEST(Lfm2, ConvolutionsMayHaveBiases) {
   const auto with_biases = [](float in, float conv, float out) {
-    return LastLogits(kHuggingFace, [=](EditedFiles& files) {
+    return LastLogits(kHuggingFace, [=](PatchedModelFiles& files) {
       files.json["conv_bias"] = true;
       for (const char* layer : {"0", "1", "3", "5"}) {
         const std::string prefix = std::string("model.layers.") + layer + ".conv.";
@@ -120,12 +120,12 @@ TEST(Lfm2, ConvolutionsMayHaveBiases) {
 }
 
 TEST(Lfm2, RunsWithOneKindOfLayerOnly) {
-  const auto convolutions = [](EditedFiles& files) {
+  const auto convolutions = [](PatchedModelFiles& files) {
     files.json["num_hidden_layers"] = 2;  // both convolutions
     files.json["full_attn_idxs"] = Json::array();
   };
   EXPECT_EQ(LastLogits(kHuggingFace, convolutions).size(), 512U);
-  const auto attention = [](EditedFiles& files) {
+  const auto attention = [](PatchedModelFiles& files) {
     files.json["num_hidden_layers"] = 1;
     files.json["full_attn_idxs"] = {0};
     for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj", "q_layernorm", "k_layernorm"}) {
@@ -143,16 +143,16 @@ struct Refusal {
 };
 
 Edit Set(const char* key, Json value) {
-  return [=](EditedFiles& files) { files.json[key] = value; };
+  return [=](PatchedModelFiles& files) { files.json[key] = value; };
 }
 Edit Erase(const char* key) {
-  return [=](EditedFiles& files) { files.json.erase(key); };
+  return [=](PatchedModelFiles& files) { files.json.erase(key); };
 }
 
 void ExpectRefusals(const char* path, std::span<const Refusal> refusals) {
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.what);
-    const auto model = LoadEdited(path, refusal.edit);
+    const auto model = LoadPatched(path, refusal.edit);
     ASSERT_FALSE(model);
     EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
     EXPECT_THAT(model.error().message, AllOf(HasSubstr("the/file"), HasSubstr(refusal.message)));
@@ -179,13 +179,13 @@ const Refusal kHuggingFaceRefusals[] = {
     {"KV heads that do not divide", Set("num_key_value_heads", 3),
      "4 attention heads cannot share 3 KV heads"},
     {"width not divisible",
-     [](EditedFiles& files) {
+     [](PatchedModelFiles& files) {
        files.json["num_attention_heads"] = 6;
        files.json["num_key_value_heads"] = 3;
      },
      "hidden size 64 is not a multiple of 6 heads"},
     {"odd head dimension",
-     [](EditedFiles& files) {
+     [](PatchedModelFiles& files) {
        files.json["num_attention_heads"] = 64;
        files.json["num_key_value_heads"] = 64;
      },
@@ -203,18 +203,18 @@ const Refusal kHuggingFaceRefusals[] = {
     {"another convolution", Set("conv_L_cache", 4), "conv.conv.weight has the shape [64, 1, 3]"},
     {"biases that are not there", Set("conv_bias", true), "conv.in_proj.bias is missing"},
     {"biases that should not be there",
-     [](EditedFiles& files) { files.AddF32("model.layers.0.conv.conv.bias", {64}, 1); },
+     [](PatchedModelFiles& files) { files.AddF32("model.layers.0.conv.conv.bias", {64}, 1); },
      "model.layers.0.conv.conv.bias is there"},
     {"conv_bias of another type", Set("conv_bias", 1), "conv_bias is 1, not true or false"},
     {"no context", Set("max_position_embeddings", 0), "max_position_embeddings is 0"},
     {"eps of 0",
-     [](EditedFiles& files) {
+     [](PatchedModelFiles& files) {
        files.json["norm_eps"] = 0;
        files.json["block_norm_eps"] = 0;
      },
      "norm_eps is 0"},
     {"no eps",
-     [](EditedFiles& files) {
+     [](PatchedModelFiles& files) {
        files.json.erase("norm_eps");
        files.json.erase("block_norm_eps");
      },
@@ -235,7 +235,7 @@ const Refusal kHuggingFaceRefusals[] = {
      "different attention"},
     {"attention where a convolution is stored", Set("full_attn_idxs", {1, 4}), "model.layers.1.self_attn"},
     {"an untied head that is missing", Set("tie_embedding", false), "lm_head.weight is missing"},
-    {"not an object", [](EditedFiles& files) { files.json["rope_theta"] = Json::array(); },
+    {"not an object", [](PatchedModelFiles& files) { files.json["rope_theta"] = Json::array(); },
      "rope_theta is an array"},
 };
 
@@ -248,7 +248,7 @@ const Refusal kGgufRefusals[] = {
     {"a single KV count", Set("lfm2.attention.head_count_kv", 2), "not a list of 6"},
     {"KV heads that differ", Set("lfm2.attention.head_count_kv", {0, 0, 2, 0, 4, 0}), "differs between"},
     {"negative KV heads", Set("lfm2.attention.head_count_kv", {0, 0, -2, 0, 2, 0}),
-     "[2] is not a whole number in [0, 4096]"},
+     "[2] is not an integer in [0, 4096]"},
     {"more KV heads than heads", Set("lfm2.attention.head_count_kv", {0, 0, 8, 0, 8, 0}), "cannot share 8"},
     {"a convolution where attention is stored", Set("lfm2.attention.head_count_kv", {0, 0, 0, 0, 2, 0}),
      "blk.2.shortconv.in_proj.weight is missing"},
@@ -260,24 +260,25 @@ const Refusal kGgufRefusals[] = {
     {"a scaled rotary embedding", Set("lfm2.rope.scaling.type", "longrope"), "\"longrope\" is not supported"},
     {"no theta", Erase("lfm2.rope.freq_base"), "lacks lfm2.rope.freq_base"},
     {"no eps", Erase("lfm2.attention.layer_norm_rms_epsilon"), "lacks lfm2.attention.layer_norm_rms_epsilon"},
-    {"no embedding", [](EditedFiles& files) { files.Remove("token_embd.weight"); },
+    {"no embedding", [](PatchedModelFiles& files) { files.Remove("token_embd.weight"); },
      "token_embd.weight is missing"},
     {"an embedding of one dimension",
-     [](EditedFiles& files) { files.Edit("token_embd.weight").shape = {512 * 64}; },
+     [](PatchedModelFiles& files) { files.Edit("token_embd.weight").shape = {512 * 64}; },
      "token_embd.weight has the shape [32768]"},
     {"a transposed matrix",
-     [](EditedFiles& files) { std::ranges::reverse(files.Edit("blk.0.ffn_down.weight").shape); },
-     "blk.0.ffn_down.weight has the shape [128, 64], but the configuration asks for [64, 128]"},
-    {"a norm of another size", [](EditedFiles& files) { files.Edit("blk.2.attn_q_norm.weight").shape = {8}; },
+     [](PatchedModelFiles& files) { std::ranges::reverse(files.Edit("blk.0.ffn_down.weight").shape); },
+     "blk.0.ffn_down.weight has the shape [128, 64], but the configuration requires [64, 128]"},
+    {"a norm of another size",
+     [](PatchedModelFiles& files) { files.Edit("blk.2.attn_q_norm.weight").shape = {8}; },
      "blk.2.attn_q_norm.weight has the shape [8]"},
-    {"no final norm", [](EditedFiles& files) { files.Remove("token_embd_norm.weight"); },
+    {"no final norm", [](PatchedModelFiles& files) { files.Remove("token_embd_norm.weight"); },
      "token_embd_norm.weight is missing"},
 };
 
 TEST(Lfm2, RefusesHostileGgufConfigurations) { ExpectRefusals(kGguf, kGgufRefusals); }
 
 TEST(LoadModel, NamesTheArchitecturesThereAre) {
-  const auto model = LoadEdited(kHuggingFace, Set("model_type", "gpt9"));
+  const auto model = LoadPatched(kHuggingFace, Set("model_type", "gpt9"));
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
   EXPECT_THAT(model.error().message, AllOf(HasSubstr("the/file"), HasSubstr("\"gpt9\""), HasSubstr("lfm2")));

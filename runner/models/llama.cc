@@ -40,12 +40,12 @@ class Llama final : public Decoder {
     blocks_.push_back(std::move(block));
   }
 
-  void Begin(Pass& pass, std::span<const float>) override { rotary_.Prepare(pass); }
+  void PrepareForward(ForwardContext& ctx, std::span<const float>) override { rotary_.Prepare(ctx); }
 
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
     const Block& block = blocks_[layer];
-    AddNormed(pass, block.attention_norm, h, [&](auto x, auto y) { block.attention.Run(pass, x, y); });
-    AddNormed(pass, block.mlp_norm, h, [&](auto x, auto y) { block.mlp.Run(pass, x, y); });
+    AddPreNormResidual(ctx, block.attention_norm, h, [&](auto x, auto y) { block.attention.Run(ctx, x, y); });
+    AddPreNormResidual(ctx, block.mlp_norm, h, [&](auto x, auto y) { block.mlp.Run(ctx, x, y); });
   }
 
   RotaryEmbedding rotary_;

@@ -13,14 +13,14 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
   }
 }
 
-void GatedMlp::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
-  const std::span<float> gated = pass.work.gate.Get(pass.rows() * gate.weight.out);
-  const std::span<float> wide = pass.work.up.Get(pass.rows() * up.weight.out);
-  const kernels::MatMulInput in = pass.Input(x);
-  gate.Run(pass.pool, in, gated);
-  up.Run(pass.pool, in, wide);
-  Gate(pass.pool, activation, wide, gated);
-  down.Run(pass.pool, pass.Input(gated), y);
+void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const std::span<float> gated = ctx.work.gate.Get(ctx.rows() * gate.weight.out);
+  const std::span<float> wide = ctx.work.up.Get(ctx.rows() * up.weight.out);
+  const kernels::MatMulInput in = ctx.Input(x);
+  gate.Run(ctx.pool, in, gated);
+  up.Run(ctx.pool, in, wide);
+  Gate(ctx.pool, activation, wide, gated);
+  down.Run(ctx.pool, ctx.Input(gated), y);
 }
 
 }  // namespace quire::runner::models

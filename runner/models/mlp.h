@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
-#include "runner/models/pass.h"
 
 namespace quire::runner::models {
 
@@ -19,7 +19,7 @@ struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
 
-  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };
 
 }  // namespace quire::runner::models

@@ -1,4 +1,4 @@
-// A loaded model: its cache mix and its forward pass.
+// A loaded model: its cache layout and its forward pass.
 #pragma once
 
 #include <concepts>
@@ -48,22 +48,22 @@ struct Outputs {
 
 // Receives named intermediate activations, for the golden tests only. Names are those of fixtures/README.md
 // ("hidden.embed", "hidden.layer3", "hidden.final_norm").
-class Probe {
+class ActivationHook {
  public:
-  virtual ~Probe() = default;
+  virtual ~ActivationHook() = default;
   virtual void Activation(const std::string& name, std::span<const float> values, int64_t rows) = 0;
 };
 
 // Where a decoder layer has its state.
-struct CachePlace {
+struct CacheBinding {
   bool recurrent = false;
   size_t index = 0;   // attention group, or recurrent layer, of the layout
   int32_t layer = 0;  // within the group
-  // Not 0: a delta net's value heads lie tiled over so many key heads, as in some GGUF files; that is, the
+  // Not 0: a delta net's value heads lie tiled over this many key heads, as in some GGUF files; that is, the
   // j-th head that shares key head g is number j * key_heads + g, not g * shared + j.
   int32_t tiled_over = 0;
 
-  bool operator==(const CachePlace&) const = default;
+  bool operator==(const CacheBinding&) const = default;
 };
 
 // Engine thread only. The weights stay mapped while the model lives.
@@ -77,27 +77,27 @@ class Model {
   virtual int32_t context_length() const = 0;  // trained, tokens
   virtual int64_t parameters() const = 0;
   virtual int64_t weight_bytes() const = 0;  // mapped or held
-  // What the weights take in memory while the model works (TensorBinder::held_bytes), and what passes of so
-  // many rows take beside their outputs. Known of a model that was measured, too.
-  virtual int64_t held_bytes() const = 0;
+  // What the weights take in memory while the model works (TensorBinder::resident_bytes), and what passes of so
+  // many rows take beside their outputs. Also known for a metadata-only model.
+  virtual int64_t resident_bytes() const = 0;
   virtual int64_t scratch_bytes(int64_t rows) const = 0;
-  virtual int64_t scratch_held() const = 0;  // by the passes so far
+  virtual int64_t resident_scratch_bytes() const = 0;  // by the passes so far
   virtual const cache::Layout& cache_layout() const = 0;
-  // Sets what keys and values are kept as. REQUIRES: no cache has been made from the layout yet.
-  virtual api::Result<void> KeepKeysAs(api::KvType type) = 0;
-  // Turns keys that RemoveRange moved to their new positions. Empty where the caches cannot be cut anyway.
+  // Sets the element type of the KV cache. REQUIRES: no cache has been made from the layout yet.
+  virtual api::Result<void> SetKvCacheType(api::KvType type) = 0;
+  // Rotates keys that RemoveRange moved to their new positions. Empty where ranges cannot be removed.
   virtual cache::RotateKeys key_rotation() const = 0;
   // One per decoder layer; several layers may share one.
-  virtual std::span<const CachePlace> cache_places() const = 0;
+  virtual std::span<const CacheBinding> cache_bindings() const = 0;
 
   // What goes into the first layer for some tokens, [tokens, hidden_size].
   virtual void Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const = 0;
 
   // Runs all layers over the batch, writing K, V and recurrent state through `step`, and fills the outputs.
-  // Every row's result depends only on its own sequence (DESIGN "The same bits"). REQUIRES: batch and step
+  // Batch-invariant: a row's result depends only on its own sequence (docs/numerics.md). REQUIRES: batch and step
   // describe the same sequences; tokens are in [0, vocab_size) (the caller checks input).
   virtual void Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool,
-                       const Outputs& outputs, Probe* probe = nullptr) = 0;
+                       const Outputs& outputs, ActivationHook* hook = nullptr) = 0;
 
   // Moves one recurrent layer of `slot` on by `tokens` recorded inputs [tokens, record_bytes]
   // (cache::ReplayInputs), to the bits that running those tokens gives. REQUIRES: the layout has that
@@ -107,8 +107,7 @@ class Model {
 };
 
 // Picks the family by architecture name and builds the model. kBadModel names the file, tensor and reason;
-// an architecture nobody registered is kBadModel too and lists those that are. `kv_type`: what its layout
-// keeps keys and values as; kInvalidArgument where heads are not whole blocks of it.
+// an architecture nobody registered is kBadModel too and lists those that are. `kv_type`: the element type of its KV cache; kInvalidArgument where heads are not whole blocks of it.
 api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files,
                                               api::KvType kv_type = api::KvType::kF32);
 

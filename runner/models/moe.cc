@@ -11,27 +11,27 @@ namespace quire::runner::models {
 namespace {
 
 // y [places, out] = rows of x [places, in] times their expert's matrix.
-void RunExperts(Pass& pass, std::span<const kernels::Matrix> experts, const kernels::MatMulInput& x,
+void RunExperts(ForwardContext& ctx, std::span<const kernels::Matrix> experts, const kernels::MatMulInput& x,
                 std::span<float> y) {
-  const kernels::Routing& routing = pass.work.routing;
-  std::vector<kernels::MatMulPart>& parts = pass.work.parts;
+  const kernels::Routing& routing = ctx.work.routing;
+  std::vector<kernels::MatMulPart>& parts = ctx.work.parts;
   parts.clear();
   for (size_t e = 0; e < experts.size(); ++e) {
     if (routing.begin[e] == routing.begin[e + 1]) continue;
     parts.push_back({.weight = experts[e], .begin = routing.begin[e], .end = routing.begin[e + 1]});
   }
-  kernels::MatMulParts(pass.pool, x, parts, y);
+  kernels::MatMulParts(ctx.pool, x, parts, y);
 }
 
 }  // namespace
 
-void MixtureOfExperts::Run(Pass& pass, std::span<const float> router_x, std::span<const float> x,
+void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
                            std::span<float> y) const {
   const auto experts = static_cast<int64_t>(gate.size());
-  const int64_t hidden = gate[0].in, width = gate[0].out, places = pass.rows() * chosen;
-  const std::span<float> scores = pass.work.scores.Get(pass.rows() * experts);
-  router.Run(pass.pool, pass.Input(router_x), scores);
-  kernels::Route(pass.pool,
+  const int64_t hidden = gate[0].in, width = gate[0].out, places = ctx.rows() * chosen;
+  const std::span<float> scores = ctx.work.scores.Get(ctx.rows() * experts);
+  router.Run(ctx.pool, ctx.Input(router_x), scores);
+  kernels::Route(ctx.pool,
                  {.score = score,
                   .experts = experts,
                   .chosen = chosen,
@@ -40,28 +40,28 @@ void MixtureOfExperts::Run(Pass& pass, std::span<const float> router_x, std::spa
                   .epsilon = normalize_eps,
                   .scale = scale,
                   .per_expert = expert_scale},
-                 scores, &pass.work.routing);
-  const std::span<float> in = pass.work.expert_in.Get(places * hidden);
-  const std::span<float> out = pass.work.expert_out.Get(places * hidden);
-  const std::span<float> gated = pass.work.gate.Get(places * width), wide = pass.work.up.Get(places * width);
-  kernels::GatherRows(pass.pool, pass.work.routing, x, hidden, in);
+                 scores, &ctx.work.routing);
+  const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
+  const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
+  const std::span<float> gated = ctx.work.gate.Get(places * width), wide = ctx.work.up.Get(places * width);
+  kernels::GatherRows(ctx.pool, ctx.work.routing, x, hidden, in);
   const auto by_expert = [&](std::span<const float> rows) {
-    return kernels::MatMulInput(rows, places, pass.work.quantized, pass.work.routing.begin);
+    return kernels::MatMulInput(rows, places, ctx.work.quantized, ctx.work.routing.begin);
   };
   const kernels::MatMulInput gathered = by_expert(in);
-  RunExperts(pass, gate, gathered, gated);
-  RunExperts(pass, up, gathered, wide);
-  Gate(pass.pool, activation, wide, gated);
-  RunExperts(pass, down, by_expert(gated), out);
-  kernels::CombineRows(pass.pool, pass.work.routing, chosen, out, hidden, y);
+  RunExperts(ctx, gate, gathered, gated);
+  RunExperts(ctx, up, gathered, wide);
+  Gate(ctx.pool, activation, wide, gated);
+  RunExperts(ctx, down, by_expert(gated), out);
+  kernels::CombineRows(ctx.pool, ctx.work.routing, chosen, out, hidden, y);
 
   if (!shared_gate) return;
-  const std::span<float> extra = pass.work.shared.Get(pass.rows() * hidden);
-  const std::span<float> open = pass.work.scores.Get(pass.rows());
-  shared.Run(pass, x, extra);
-  shared_gate.Run(pass.pool, pass.Input(x), open);
-  kernels::SigmoidMulRows(pass.pool, open, extra);
-  kernels::Add(pass.pool, extra, y);
+  const std::span<float> extra = ctx.work.shared.Get(ctx.rows() * hidden);
+  const std::span<float> gate_logits = ctx.work.scores.Get(ctx.rows());
+  shared.Run(ctx, x, extra);
+  shared_gate.Run(ctx.pool, ctx.Input(x), gate_logits);
+  kernels::SigmoidMulRows(ctx.pool, gate_logits, extra);
+  kernels::Add(ctx.pool, extra, y);
 }
 
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,

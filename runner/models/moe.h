@@ -27,9 +27,10 @@ struct MixtureOfExperts {
   GatedMlp shared;     // without weights where there is none
   Linear shared_gate;  // [1, hidden]
 
-  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const { Run(pass, x, x, y); }
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const { Run(ctx, x, x, y); }
   // The router sees other rows than the experts.
-  void Run(Pass& pass, std::span<const float> router_x, std::span<const float> x, std::span<float> y) const;
+  void Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
+           std::span<float> y) const;
 };
 
 // The names of the three matrices of an expert, "{}" for its number, in a Hugging Face checkpoint; in GGUF

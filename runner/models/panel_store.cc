@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runner/kernels/float_panels.h"
-#include "runner/kernels/panel_product.h"
+#include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/panels.h"
 
 namespace quire::runner::models {
@@ -26,7 +26,7 @@ size_t SizeOf(const kernels::Matrix& matrix) {
 }
 
 // Only whole pages: those at the ends may hold what others still read.
-void ForgetPages(const std::byte* data, size_t size) {
+void ReleasePages(const std::byte* data, size_t size) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = RoundUp(reinterpret_cast<uintptr_t>(data), page);
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + size) / page * page;
@@ -59,15 +59,15 @@ kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
   if (matrix.data == nullptr) return matrix;
   const bool floats = kernels::IsFloat(matrix.type);
   // Without vectors of bytes the float32 kernels are faster.
-  const bool pays = floats ? kernels::FloatPanelsPay()
-                           : kernels::HasPanels(matrix.type) &&
-                                 kernels::BestPanelTarget() > kernels::PanelTarget::kPortable;
+  const bool use_panels = floats ? kernels::UsePackedFloat()
+                                 : kernels::HasPanels(matrix.type) &&
+                                       kernels::BestPanelTarget() > kernels::PanelTarget::kPortable;
   const size_t mapped = weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out);
   const auto stays = [&] {
     mapped_bytes_ += static_cast<int64_t>(mapped);
     return matrix;
   };
-  if (!pays) return stays();
+  if (!use_panels) return stays();
   if (counts_only_) {
     bytes_ += static_cast<int64_t>(RoundUp(SizeOf(matrix), kAlignment));
     return matrix;
@@ -76,21 +76,21 @@ kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
   if (panels == nullptr) return stays();
   const auto fill = floats ? kernels::FillFloatPanels : kernels::FillPanels;
   fill(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
-  ForgetPages(matrix.data, mapped);
+  ReleasePages(matrix.data, mapped);
   matrix.panels = panels;
   return matrix;
 }
 
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files) {
-  struct Held {
-    explicit Held(std::shared_ptr<const weights::ModelFiles> from)
-        : files(std::move(from)), panels(files->headers_only()) {}
+  struct FilesAndPanels {
+    explicit FilesAndPanels(std::shared_ptr<const weights::ModelFiles> from)
+        : files(std::move(from)), panels(files->metadata_only()) {}
     std::shared_ptr<const weights::ModelFiles> files;
     PanelStore panels;
   };
-  const auto held = std::make_shared<Held>(std::move(*files));
-  *files = std::shared_ptr<const weights::ModelFiles>(held, held->files.get());
-  return &held->panels;
+  const auto owner = std::make_shared<FilesAndPanels>(std::move(*files));
+  *files = std::shared_ptr<const weights::ModelFiles>(owner, owner->files.get());
+  return &owner->panels;
 }
 
 }  // namespace quire::runner::models

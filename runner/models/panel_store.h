@@ -43,7 +43,7 @@ class PanelStore {
   int64_t mapped_bytes_ = 0;
 };
 
-// A store that lives as long as anybody holds `files`. It only counts where they are headers only.
+// A store that lives as long as anybody holds `files`. It only counts for metadata-only files.
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files);
 
 }  // namespace quire::runner::models

@@ -40,7 +40,7 @@ api::Result<Pooling> ReadDirectoryPooling(const weights::ModelFiles& files) {
   if (on("pooling_mode_cls_token")) return Pooling::kFirst;
   if (on("pooling_mode_lasttoken")) return Pooling::kLast;
   return api::Fail(api::ErrorCode::kBadModel,
-                   fmt::format("{}: the pooling is neither mean, nor cls, nor last token", path));
+                   fmt::format("{}: the pooling is neither mean, cls nor last token", path));
 }
 
 }  // namespace

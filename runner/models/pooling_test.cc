@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/models/testing/edited_files.h"
+#include "runner/models/testing/patched_model_files.h"
 
 namespace quire::runner::models {
 namespace {
@@ -58,7 +58,7 @@ TEST(Pooler, CutsBeforeItNormalizesAndMayLeaveTheLength) {
 }
 
 TEST(ReadPooling, AsTheMetadataOfAGgufSays) {
-  test::EditedFiles files("tests/data/gguf/lfm2.f16.gguf");
+  test::PatchedModelFiles files("tests/data/gguf/lfm2.f16.gguf");
   EXPECT_EQ(ReadPooling(files).value(), Pooling::kLast);
   files.json["lfm2.pooling_type"] = 1U;
   EXPECT_EQ(ReadPooling(files).value(), Pooling::kMean);

@@ -36,7 +36,7 @@ struct Block {
 class Qwen3NextLayers : public Decoder {
  protected:
   Qwen3NextLayers(std::shared_ptr<const weights::ModelFiles> files, const Qwen3NextConfig& config)
-      : Decoder(std::move(files), config.decoder, NormForm::kZeroCentred),
+      : Decoder(std::move(files), config.decoder, NormForm::kZeroCentered),
         config_(config),
         rotary_(config.rope) {}
 
@@ -64,15 +64,15 @@ class Qwen3NextLayers : public Decoder {
     blocks_.push_back(std::move(block));
   }
 
-  void Begin(Pass& pass, std::span<const float>) override { rotary_.Prepare(pass); }
+  void PrepareForward(ForwardContext& ctx, std::span<const float>) override { rotary_.Prepare(ctx); }
 
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
     const Block& block = blocks_[layer];
-    AddNormed(pass, block.mixer_norm, h, [&](auto x, auto y) {
-      std::visit([&](const auto& mixer) { mixer.Run(pass, x, y); }, block.mixer);
+    AddPreNormResidual(ctx, block.mixer_norm, h, [&](auto x, auto y) {
+      std::visit([&](const auto& mixer) { mixer.Run(ctx, x, y); }, block.mixer);
     });
-    AddNormed(pass, block.mlp_norm, h, [&](auto x, auto y) {
-      std::visit([&](const auto& feed_forward) { feed_forward.Run(pass, x, y); }, block.feed_forward);
+    AddPreNormResidual(ctx, block.mlp_norm, h, [&](auto x, auto y) {
+      std::visit([&](const auto& feed_forward) { feed_forward.Run(ctx, x, y); }, block.feed_forward);
     });
   }
 
@@ -102,7 +102,7 @@ class Qwen3NextLayers : public Decoder {
       for (float& rate : net.rate) rate = -std::exp(rate);
     }
     net.time_bias = scope.Values({"linear_attn.dt_bias", "ssm_dt.bias"}, heads);
-    // The one norm of the family that is not zero-centred.
+    // The one norm of the family that is not zero-centered.
     net.norm = {.weight = scope.Norm({"linear_attn.norm", "ssm_norm"}, shape.value_dim),
                 .eps = config_.decoder.norm_eps};
     net.out = scope.BindLinear({"linear_attn.out_proj", "ssm_out"}, hidden, shape.values());
@@ -155,48 +155,48 @@ class Qwen3Next final : public Qwen3NextLayers {
 
 // x = fc([norm(embedding of the token) ; norm(hidden state before it)]), one attention layer, a final norm
 // and the target's head. As vllm's qwen3_next_mtp has it; nothing in transformers runs it.
-class Qwen3NextPrediction final : public Qwen3NextLayers {
+class Qwen3NextMtp final : public Qwen3NextLayers {
  public:
-  Qwen3NextPrediction(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
-                      const Qwen3NextConfig& config, const Decoder& target)
+  Qwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
+               const Qwen3NextConfig& config, const Decoder& target)
       : Qwen3NextLayers(std::move(files), config) {
     const int64_t hidden = config.decoder.hidden;
     const auto layers = static_cast<size_t>(config.decoder.layers);
-    const TensorScope scope = bind.Prediction(layers);
+    const TensorScope scope = bind.MtpScope(layers);
     token_norm_ = BindNorm(scope, {"pre_fc_norm_embedding", "enorm"}, config.decoder.hidden);
     before_norm_ = BindNorm(scope, {"pre_fc_norm_hidden", "hnorm"}, config.decoder.hidden);
     join_ = scope.BindLinear({"fc", "eh_proj"}, hidden, 2 * hidden);
-    BindBlock(bind.PredictionLayer(layers), /*attends=*/true, /*sparse=*/config.experts > 0);
-    BorrowEnds(target, scope, {"norm", "shared_head_norm"}, bind);
+    BindBlock(bind.MtpLayerScope(layers), /*attends=*/true, /*sparse=*/config.experts > 0);
+    ShareEmbeddingAndHead(target, scope, {"norm", "shared_head_norm"}, bind);
   }
 
   std::span<const float> before;  // [rows, hidden] of the coming pass
 
  private:
-  void RunLayer(Pass& pass, size_t layer, std::span<float> h) override {
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
     const auto width = static_cast<size_t>(config().hidden);
-    const auto rows = static_cast<size_t>(pass.rows());
-    const std::span<float> normed = pass.work.normed.Get(static_cast<int64_t>(h.size()));
-    const std::span<float> joined = pass.work.projected.Get(2 * static_cast<int64_t>(h.size()));
+    const auto rows = static_cast<size_t>(ctx.rows());
+    const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
+    const std::span<float> joined = ctx.work.projected.Get(2 * static_cast<int64_t>(h.size()));
     const auto put = [&](const RmsNorm& norm, std::span<const float> from, size_t at) {
-      norm.Run(pass.pool, from, normed);
+      norm.Run(ctx.pool, from, normed);
       for (size_t row = 0; row < rows; ++row) {
         std::ranges::copy(normed.subspan(row * width, width), joined.subspan((2 * row + at) * width).begin());
       }
     };
     put(token_norm_, h, 0);
     put(before_norm_, before, 1);
-    join_.Run(pass.pool, pass.Input(joined), h);
-    Qwen3NextLayers::RunLayer(pass, layer, h);
+    join_.Run(ctx.pool, ctx.Input(joined), h);
+    Qwen3NextLayers::RunLayer(ctx, layer, h);
   }
 
   RmsNorm token_norm_, before_norm_;
   Linear join_;
 };
 
-class Prediction final : public PredictionLayer {
+class Qwen3NextMtpLayer final : public MtpLayer {
  public:
-  explicit Prediction(std::unique_ptr<Qwen3NextPrediction> layer) : layer_(std::move(layer)) {}
+  explicit Qwen3NextMtpLayer(std::unique_ptr<Qwen3NextMtp> layer) : layer_(std::move(layer)) {}
 
   const cache::Layout& cache_layout() const override { return layer_->cache_layout(); }
   int64_t weight_bytes() const override { return layer_->weight_bytes(); }
@@ -207,7 +207,7 @@ class Prediction final : public PredictionLayer {
   }
 
  private:
-  std::unique_ptr<Qwen3NextPrediction> layer_;
+  std::unique_ptr<Qwen3NextMtp> layer_;
 };
 
 }  // namespace
@@ -218,21 +218,21 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Next(std::shared_ptr<const weights:
   return BuildModel<Qwen3Next>(read, std::move(files), config);
 }
 
-api::Result<std::unique_ptr<PredictionLayer>> LoadQwen3NextPrediction(
-    std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type) {
+api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                        const Model& target, api::KvType kv_type) {
   const auto* const decoder = dynamic_cast<const Qwen3Next*>(&target);
   if (decoder == nullptr) return nullptr;
   ConfigReader read(*files);
   const Qwen3NextConfig config = ReadQwen3NextConfig(read);
   if (read.error()) return std::unexpected(*read.error());
-  const bool present = read.gguf() ? config.prediction_layers > 0 : files->Find("mtp.fc.weight") != nullptr;
+  const bool present = read.gguf() ? config.mtp_layers > 0 : files->Find("mtp.fc.weight") != nullptr;
   if (!present) return nullptr;
   PanelStore* const panels = AttachPanels(&files);
   TensorBinder bind(*files, panels);
-  auto layer = std::make_unique<Qwen3NextPrediction>(files, bind, config, *decoder);
+  auto layer = std::make_unique<Qwen3NextMtp>(files, bind, config, *decoder);
   if (bind.error()) return std::unexpected(*bind.error());
-  if (auto kept = layer->KeepKeysAs(kv_type); !kept) return std::unexpected(kept.error());
-  return std::make_unique<Prediction>(std::move(layer));
+  if (auto kept = layer->SetKvCacheType(kv_type); !kept) return std::unexpected(kept.error());
+  return std::make_unique<Qwen3NextMtpLayer>(std::move(layer));
 }
 
 }  // namespace quire::runner::models

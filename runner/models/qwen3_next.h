@@ -14,7 +14,7 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Next(std::shared_ptr<const weights:
 
 // The checkpoint's "mtp." tensors, or the first block of a GGUF file's nextn_predict_layers; null where there
 // are none, or the target is of another family.
-api::Result<std::unique_ptr<PredictionLayer>> LoadQwen3NextPrediction(
-    std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type);
+api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                        const Model& target, api::KvType kv_type);
 
 }  // namespace quire::runner::models

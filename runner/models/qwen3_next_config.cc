@@ -44,14 +44,15 @@ kernels::GatedDeltaShape ReadDelta(ConfigReader& read) {
   if (read.gguf()) {
     const int64_t values = read.Integer({"", "ssm.inner_size"}, 1, int64_t{kMaxHeads} * kMaxStateDim);
     if (values % shape.value_heads != 0 || values / shape.value_heads > kMaxStateDim) {
-      read.Fail(fmt::format("an inner size of {} is not {} heads of {} at most", values, shape.value_heads,
+      read.Fail(fmt::format("the inner size {} is not {} heads of at most {}", values, shape.value_heads,
                             kMaxStateDim));
     }
     shape.value_dim = std::clamp<int64_t>(values / shape.value_heads, 1, kMaxStateDim);
   } else {
     shape.value_dim = read.Integer({"linear_value_head_dim", ""}, 1, kMaxStateDim);
   }
-  if (shape.channels() > kMaxWidth) read.Fail(fmt::format("a delta net of {} channels", shape.channels()));
+  if (shape.channels() > kMaxWidth)
+    read.Fail(fmt::format("the delta net has too many channels: {}", shape.channels()));
   return shape;
 }
 
@@ -74,7 +75,7 @@ void ReadExperts(ConfigReader& read, Qwen3NextConfig* config) {
       for (const auto& entry : *dense) {
         const int64_t layer = ConfigReader::WholeNumber(entry).value_or(-1);
         if (layer < 0 || layer >= config->decoder.layers) {
-          return read.Fail("mlp_only_layers holds something other than layer numbers");
+          return read.Fail("mlp_only_layers must contain layer numbers");
         }
         config->is_sparse[static_cast<size_t>(layer)] = false;
       }
@@ -89,10 +90,10 @@ Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
   const std::string architecture = read.files().architecture();
   Qwen3NextConfig config;
   config.decoder = ReadDecoderConfig(read, {.norm_eps = 1e-6F});
-  config.prediction_layers = read.Small({"", "nextn_predict_layers"}, 0, config.decoder.layers - 1, 0);
-  config.decoder.layers -= config.prediction_layers;
+  config.mtp_layers = read.Small({"", "nextn_predict_layers"}, 0, config.decoder.layers - 1, 0);
+  config.decoder.layers -= config.mtp_layers;
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_partial = 0.25});
-  config.is_attention = ReadLayerKinds(read, config.decoder.layers, config.prediction_layers);
+  config.is_attention = ReadLayerKinds(read, config.decoder.layers, config.mtp_layers);
   config.delta = ReadDelta(read);
   // GGUF files of Qwen3.5 tile the value heads over the key heads.
   config.delta.tiled = read.gguf() && architecture != "qwen3next";

@@ -26,7 +26,7 @@ struct Qwen3NextConfig {
   int32_t shared_feed_forward = 0;
   bool normalize = true;
 
-  int32_t prediction_layers = 0;  // GGUF: blocks behind the last layer that predict further tokens
+  int32_t mtp_layers = 0;  // GGUF: blocks behind the last layer that predict further tokens
 };
 
 Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read);

@@ -82,7 +82,7 @@ std::unexpected<api::Error> Unsupported(const weights::ModelFiles& files, std::s
                                         const std::vector<std::string_view>& known) {
   const std::string architecture = files.architecture().substr(0, 100);  // it goes into a message
   return api::Fail(api::ErrorCode::kBadModel,
-                   fmt::format("{}: the architecture \"{}\" is not among {}: {}", files.path(), architecture,
+                   fmt::format("{}: the architecture \"{}\" is not one of {}: {}", files.path(), architecture,
                                among, fmt::join(known, ", ")));
 }
 
@@ -102,21 +102,21 @@ api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::Mod
   if (const Family* family = FindFamily(kFamilies, *files, &known)) {
     auto model = family->load(std::move(files));
     if (!model) return model;
-    if (auto kept = (*model)->KeepKeysAs(kv_type); !kept) return std::unexpected(kept.error());
+    if (auto kept = (*model)->SetKvCacheType(kv_type); !kept) return std::unexpected(kept.error());
     return model;
   }
   if (FindFamily(kDraftFamilies, *files, &drafts) != nullptr) {
     return api::Fail(
         api::ErrorCode::kBadModel,
-        fmt::format("{}: a draft model, of use only beside the model that it drafts for", files->path()));
+        fmt::format("{}: this is a draft model; it can only be used with its target model", files->path()));
   }
-  return Unsupported(*files, "those supported", known);
+  return Unsupported(*files, "the supported architectures", known);
 }
 
-api::Result<std::unique_ptr<PredictionLayer>> LoadPredictionLayer(
-    std::shared_ptr<const weights::ModelFiles> files, const Model& target, api::KvType kv_type) {
+api::Result<std::unique_ptr<MtpLayer>> LoadMtpLayer(std::shared_ptr<const weights::ModelFiles> files,
+                                                    const Model& target, api::KvType kv_type) {
   // Only families of Qwen3-Next are published with one.
-  return LoadQwen3NextPrediction(std::move(files), target, kv_type);
+  return LoadQwen3NextMtp(std::move(files), target, kv_type);
 }
 
 bool IsDraftModel(const weights::ModelFiles& files) {
@@ -130,7 +130,7 @@ api::Result<std::unique_ptr<DraftModel>> LoadDraftModel(std::shared_ptr<const we
   if (const DraftFamily* family = FindFamily(kDraftFamilies, *files, &known)) {
     return family->load(std::move(files), target);
   }
-  return Unsupported(*files, "the draft models supported", known);
+  return Unsupported(*files, "the supported draft architectures", known);
 }
 
 }  // namespace quire::runner::models

@@ -60,7 +60,7 @@ class RopeReader {
     const double theta = Theta();
     const std::string type = Type();
     dims_ = Dimensions(type);
-    if (dims_ < 2) read_.Fail("no dimension of a head is left for the rotary embedding");
+    if (dims_ < 2) read_.Fail("the rotary embedding has no dimensions");
     RopeSpec spec;
     if (type == "default") {
       spec.frequencies = Rounded(Frequencies(theta, dims_));
@@ -161,7 +161,7 @@ class RopeReader {
     return spec;
   }
 
-  // The first share of the pairs turns, as if all did; the others do not.
+  // Only the first share of the pairs is rotated, with the frequencies of a full rotation.
   std::vector<float> Proportional(double theta) {
     std::vector<double> frequencies = Frequencies(theta, dims_);
     const double factor = Positive("factor", "", kMaxFactor, 1);
@@ -179,7 +179,7 @@ class RopeReader {
     const std::vector<float> divisors =
         files.Values({"", "rope_freqs.weight"}, static_cast<int64_t>(frequencies.size()));
     if (bind.error())
-      return read_.Fail("tensor rope_freqs.weight does not have a divisor per rotary frequency");
+      return read_.Fail("tensor rope_freqs.weight does not have one divisor per rotary frequency");
     for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= divisors[i];
   }
 
@@ -231,16 +231,16 @@ std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling
 
 RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query) { return RopeReader(read, query).Read(); }
 
-void RotaryEmbedding::Prepare(const Pass& pass) {
-  const auto size = static_cast<int64_t>(pass.work.positions.size() * spec_.frequencies.size());
+void RotaryEmbedding::Prepare(const ForwardContext& ctx) {
+  const auto size = static_cast<int64_t>(ctx.work.positions.size() * spec_.frequencies.size());
   cos_ = cos_memory_.Get(size);
   sin_ = sin_memory_.Get(size);
-  kernels::RopeTable(pass.pool, pass.work.positions, spec_.frequencies, cos_, sin_, spec_.magnitude);
+  kernels::RopeTable(ctx.pool, ctx.work.positions, spec_.frequencies, cos_, sin_, spec_.magnitude);
 }
 
-void RotaryEmbedding::Apply(const Pass& pass, int32_t head_dim, std::span<float> x) const {
-  kernels::Rope(pass.pool, cos_, sin_, static_cast<int64_t>(spec_.frequencies.size()), head_dim, pass.rows(),
-                x, spec_.pairs);
+void RotaryEmbedding::Apply(const ForwardContext& ctx, int32_t head_dim, std::span<float> x) const {
+  kernels::Rope(ctx.pool, cos_, sin_, static_cast<int64_t>(spec_.frequencies.size()), head_dim, ctx.rows(), x,
+                spec_.pairs);
 }
 
 void RotaryEmbedding::Shift(int64_t shift, int32_t head_dim, std::span<float> keys) const {

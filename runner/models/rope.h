@@ -8,11 +8,11 @@
 
 #include "runner/kernels/elementwise.h"
 #include "runner/models/config_reader.h"
-#include "runner/models/pass.h"
+#include "runner/models/forward_context.h"
 
 namespace quire::runner::models {
 
-// Which angles and how long: pair i of a head turns by position * frequencies[i] and grows by `magnitude`.
+// Which angles and how long: pair i of a head is rotated by position * frequencies[i] and grows by `magnitude`.
 struct RopeSpec {
   std::vector<float> frequencies = {};  // [pairs]; 0 leaves a pair as it is
   float magnitude = 1;
@@ -27,7 +27,7 @@ struct RopeQuery {
   std::string_view layer_type = {};
   ConfigKey theta = {"rope_theta", "rope.freq_base"};  // outside of rope_parameters
   double default_theta = 0;                            // 0: it must be given
-  double default_partial = 1;                          // the share of a head that turns
+  double default_partial = 1;                          // the share of a head that is rotated
   ConfigKey dimensions = {"", "rope.dimension_count"};
   bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
   kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;  // how the family's GGUF rows are arranged
@@ -55,10 +55,10 @@ class RotaryEmbedding {
   RotaryEmbedding() = default;
   explicit RotaryEmbedding(RopeSpec spec) : spec_(std::move(spec)) {}
 
-  void Prepare(const Pass& pass);
+  void Prepare(const ForwardContext& ctx);
   // x [rows, heads, head_dim], in place.
-  void Apply(const Pass& pass, int32_t head_dim, std::span<float> x) const;
-  // Turns keys [tokens, head_dim], stored at some positions, to those `shift` later. No pass is needed.
+  void Apply(const ForwardContext& ctx, int32_t head_dim, std::span<float> x) const;
+  // Rotates keys [tokens, head_dim], stored at some positions, to those `shift` later. No pass is needed.
   void Shift(int64_t shift, int32_t head_dim, std::span<float> keys) const;
 
  private:

@@ -13,22 +13,22 @@ cache::RecurrentLayer ShortConvolution::state() const {
           .record_bytes = static_cast<int32_t>(channels * static_cast<int64_t>(sizeof(float)))};
 }
 
-void ShortConvolution::Run(Pass& pass, std::span<const float> x, std::span<float> y) const {
-  const std::span<float> gates = pass.work.projected.Get(pass.rows() * 3 * channels);
-  const std::span<float> convolved = pass.work.convolved.Get(pass.rows() * channels);
-  in.Run(pass.pool, pass.Input(x), gates);
-  kernels::ShortConv(pass.pool, {.at = {.layout = &pass.layout,
-                                        .layer = recurrent_layer,
-                                        .step = &pass.step,
-                                        .row_begin = pass.batch.row_begin},
-                                 .form = kernels::ConvForm::kGated,
-                                 .channels = channels,
-                                 .kernel = kernel,
-                                 .taps = taps,
-                                 .bias = bias,
-                                 .input = gates,
-                                 .y = convolved});
-  out.Run(pass.pool, pass.Input(convolved), y);
+void ShortConvolution::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const std::span<float> gates = ctx.work.projected.Get(ctx.rows() * 3 * channels);
+  const std::span<float> convolved = ctx.work.convolved.Get(ctx.rows() * channels);
+  in.Run(ctx.pool, ctx.Input(x), gates);
+  kernels::ShortConv(ctx.pool, {.at = {.layout = &ctx.layout,
+                                       .layer = recurrent_layer,
+                                       .step = &ctx.step,
+                                       .row_begin = ctx.batch.row_begin},
+                                .form = kernels::ConvForm::kGated,
+                                .channels = channels,
+                                .kernel = kernel,
+                                .taps = taps,
+                                .bias = bias,
+                                .input = gates,
+                                .y = convolved});
+  out.Run(ctx.pool, ctx.Input(convolved), y);
 }
 
 void ShortConvolution::Replay(const cache::Layout& layout, std::byte* slot, std::span<const std::byte> inputs,

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
-#include "runner/models/pass.h"
 
 namespace quire::runner::models {
 
@@ -22,7 +22,7 @@ struct ShortConvolution {
 
   // What the layout must provide: B * x of the last kernel - 1 tokens, and of each draft token.
   cache::RecurrentLayer state() const;
-  void Run(Pass& pass, std::span<const float> x, std::span<float> y) const;
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
   // Moves the state in `slot` on by the recorded inputs of some tokens.
   void Replay(const cache::Layout& layout, std::byte* slot, std::span<const std::byte> inputs,
               int32_t tokens) const;

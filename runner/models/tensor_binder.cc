@@ -11,7 +11,7 @@
 namespace quire::runner::models {
 namespace {
 
-std::vector<float> Widen(const weights::Tensor& tensor) {
+std::vector<float> ToFloat32(const weights::Tensor& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
   std::vector<int32_t> rows(static_cast<size_t>(tensor.rows()));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i);
@@ -36,12 +36,12 @@ TensorScope TensorBinder::Outside() {
 
 TensorScope TensorBinder::Global() { return {this, prefix_}; }
 
-TensorScope TensorBinder::Prediction(size_t layers) {
+TensorScope TensorBinder::MtpScope(size_t layers) {
   const bool gguf = files_.format() == weights::Format::kGguf;
   return {this, gguf ? fmt::format("blk.{}.nextn.", layers) : "mtp."};
 }
 
-TensorScope TensorBinder::PredictionLayer(size_t layers) {
+TensorScope TensorBinder::MtpLayerScope(size_t layers) {
   const bool gguf = files_.format() == weights::Format::kGguf;
   return gguf ? Layer(layers) : TensorScope(this, "mtp.layers.0.");
 }
@@ -60,19 +60,19 @@ void TensorBinder::Fail(const std::string& name, const std::string& reason) {
 kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix) {
   if (error_ || panels_ == nullptr) return matrix;
   if (!pool_) {
-    pool_.emplace(files_.headers_only() ? 1 : static_cast<int>(std::thread::hardware_concurrency()));
+    pool_.emplace(files_.metadata_only() ? 1 : static_cast<int>(std::thread::hardware_concurrency()));
   }
   return panels_->Add(*pool_, matrix);
 }
 
-int64_t TensorBinder::held_bytes() const {
-  return widened_bytes_ + (panels_ != nullptr ? panels_->bytes() + panels_->mapped_bytes() : 0);
+int64_t TensorBinder::resident_bytes() const {
+  return float32_bytes_ + (panels_ != nullptr ? panels_->bytes() + panels_->mapped_bytes() : 0);
 }
 
-std::vector<float> TensorBinder::Widened(const weights::Tensor& tensor) {
-  widened_bytes_ += tensor.elements() * static_cast<int64_t>(sizeof(float));
-  if (files_.headers_only()) return std::vector<float>(static_cast<size_t>(tensor.elements()));
-  return Widen(tensor);
+std::vector<float> TensorBinder::AsFloat32(const weights::Tensor& tensor) {
+  float32_bytes_ += tensor.elements() * static_cast<int64_t>(sizeof(float));
+  if (files_.metadata_only()) return std::vector<float>(static_cast<size_t>(tensor.elements()));
+  return ToFloat32(tensor);
 }
 
 const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<const Shape> shapes) {
@@ -83,12 +83,12 @@ const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<
     return nullptr;
   }
   if (std::find(shapes.begin(), shapes.end(), tensor->shape) == shapes.end()) {
-    Fail(name, fmt::format("has the shape [{}], but the configuration asks for [{}]",
+    Fail(name, fmt::format("has the shape [{}], but the configuration requires [{}]",
                            fmt::join(tensor->shape, ", "), fmt::join(shapes.front(), ", ")));
     return nullptr;
   }
   if (tensor->columns() % weights::BlockElements(tensor->type) != 0) {
-    Fail(name, "has rows that are not whole blocks");
+    Fail(name, "has rows that are not a multiple of the block size");
     return nullptr;
   }
   parameters_ += tensor->elements();
@@ -103,14 +103,14 @@ std::string TensorScope::Full(TensorName name, std::string_view suffix) const {
 std::vector<float> TensorScope::Vector(const std::string& name, int64_t size) const {
   const TensorBinder::Shape shapes[] = {{size}};
   const weights::Tensor* tensor = binder_->Require(name, shapes);
-  return tensor == nullptr ? std::vector<float>() : binder_->Widened(*tensor);
+  return tensor == nullptr ? std::vector<float>() : binder_->AsFloat32(*tensor);
 }
 
 std::vector<float> TensorScope::BiasOf(TensorName name, int64_t size, Bias bias) const {
   const std::string full = Full(name, ".bias");
   const bool stored = binder_->files_.Find(full) != nullptr;
   if (bias == Bias::kPresent || (bias == Bias::kIfStored && stored)) return Vector(full, size);
-  if (stored) binder_->Fail(full, "is there, but the configuration says that it is not used");
+  if (stored) binder_->Fail(full, "is present, but the configuration does not use it");
   return {};
 }
 
@@ -150,7 +150,7 @@ std::vector<float> TensorScope::Taps(TensorName name, int64_t channels, int64_t 
   const TensorBinder::Shape shapes[] = {{channels, 1, kernel}, {channels, kernel}};
   const weights::Tensor* tensor = binder_->Require(Full(name, ".weight"), shapes);
   if (tensor == nullptr) return {};
-  const std::vector<float> by_channel = binder_->Widened(*tensor);
+  const std::vector<float> by_channel = binder_->AsFloat32(*tensor);
   std::vector<float> taps(by_channel.size());
   const auto width = static_cast<size_t>(channels), length = static_cast<size_t>(kernel);
   for (size_t c = 0; c < width; ++c) {

@@ -11,9 +11,9 @@
 
 #include "api/base/error.h"
 #include "runner/kernels/matmul.h"
+#include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
 #include "runner/models/panel_store.h"
-#include "runner/models/pass.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
@@ -36,23 +36,23 @@ class TensorBinder {
   TensorScope Outside();
   // Names of the text model: "model.norm", or "output_norm". Multimodal checkpoints put it deeper.
   TensorScope Global();
-  // Names of what predicts one token further in a model of so many layers: "mtp.fc", or
-  // "blk.24.nextn.eh_proj"; and of its layer: "mtp.layers.0.self_attn.q_proj", or "blk.24.attn_q".
-  TensorScope Prediction(size_t layers);
-  TensorScope PredictionLayer(size_t layers);
+  // Names of the MTP tensors of a model with `layers` layers: "mtp.fc", or "blk.24.nextn.eh_proj"; and of the MTP
+  // layer: "mtp.layers.0.self_attn.q_proj", or "blk.24.attn_q".
+  TensorScope MtpScope(size_t layers);
+  TensorScope MtpLayerScope(size_t layers);
   // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
   TensorScope Layer(size_t index);
 
-  // The same matrix for many products: with panels, where they pay. Of headers only it stays as it is, and
+  // The same matrix for many products: with panels, where they pay. Of metadata-only files it stays as it is, and
   // its panels are counted.
   kernels::Matrix InPanels(const kernels::Matrix& matrix);
 
   // Of all tensors handed out.
   int64_t parameters() const { return parameters_; }
   int64_t bytes() const { return bytes_; }
-  // What the weights take in memory while the model works: in panels, widened, and mapped where products read
+  // What the weights take in memory while the model works: in panels, converted to float32, and mapped where products read
   // them so. Rows that are only looked up are left out: the system keeps those in memory that are used.
-  int64_t held_bytes() const;
+  int64_t resident_bytes() const;
   // Noted by those who bind layers.
   RowWidths& widths() { return widths_; }
 
@@ -66,8 +66,8 @@ class TensorBinder {
   // The tensor, if it is there in one of the shapes.
   const weights::Tensor* Require(const std::string& name, std::span<const Shape> shapes);
   void Fail(const std::string& name, const std::string& reason);
-  // As floats; of headers only, zeros.
-  std::vector<float> Widened(const weights::Tensor& tensor);
+  // As floats; of metadata-only files, zeros.
+  std::vector<float> AsFloat32(const weights::Tensor& tensor);
 
   const weights::ModelFiles& files_;
   PanelStore* const panels_;
@@ -75,7 +75,7 @@ class TensorBinder {
   std::string prefix_;              // of the text model
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
-  int64_t widened_bytes_ = 0;
+  int64_t float32_bytes_ = 0;
   RowWidths widths_;
   std::optional<api::Error> error_;
 };
@@ -92,12 +92,11 @@ class TensorScope {
   std::vector<kernels::Matrix> Stacked(TensorName name, int64_t count, int64_t out, int64_t in) const;
   // With its ".bias" beside it, or the certainty that there is none.
   Linear BindLinear(TensorName name, int64_t out, int64_t in, Bias bias = Bias::kAbsent) const;
-  // A vector [size], widened to float32; the complete name.
+  // A vector [size] as float32; the complete name.
   std::vector<float> Values(TensorName name, int64_t size) const;
-  // A norm's weight [size], widened.
+  // A norm's weight [size] as float32.
   std::vector<float> Norm(TensorName name, int64_t size) const;
-  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, widened and
-  // turned into [kernel, channels].
+  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, converted to float32 and transposed to [kernel, channels].
   std::vector<float> Taps(TensorName name, int64_t channels, int64_t kernel) const;
   // A convolution's ".bias" [channels]; empty where there must be none.
   std::vector<float> TapsBias(TensorName name, int64_t channels, Bias bias) const;

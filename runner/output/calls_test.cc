@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/output/call_form.h"
 #include "runner/output/testing/parse_whole.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output {
 namespace {

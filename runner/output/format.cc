@@ -3,10 +3,10 @@
 #include <array>
 #include <utility>
 
-#include "runner/output/call_form.h"
+#include "runner/output/answer_markup.h"
 #include "runner/output/harmony_parser.h"
-#include "runner/output/spelling.h"
 #include "runner/output/tagged_parser.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output {
 namespace {
@@ -15,15 +15,17 @@ constexpr std::array<Replacement, 1> kGemmaInner = {{{"<|\"|>", "\""}}};
 constexpr std::array<Replacement, 2> kMistralInner = {{{"[ARGS]", ""}, {"[CALL_ID]", " "}}};
 
 // Calls as JSON: {"name", "arguments"}, with what stands around them.
-constexpr CallSpelling JsonCalls(std::string_view open, std::string_view between, std::string_view close) {
+constexpr ToolCallTemplate JsonCalls(std::string_view open, std::string_view between,
+                                     std::string_view close) {
   return {open, R"({"name": ")", R"(", "arguments": )", "}", between, close, true};
 }
 
 // The same of models that write calls as Python, where that is possible.
-constexpr CallSpelling PythonCalls(std::string_view open, std::string_view between, std::string_view close) {
-  CallSpelling spelling = JsonCalls(open, between, close);
-  spelling.python = true;
-  return spelling;
+constexpr ToolCallTemplate PythonCalls(std::string_view open, std::string_view between,
+                                       std::string_view close) {
+  ToolCallTemplate call_template = JsonCalls(open, between, close);
+  call_template.python = true;
+  return call_template;
 }
 
 // A family is known by a text that stands in its chat template or, where no template tells, by a token of its
@@ -31,7 +33,7 @@ constexpr CallSpelling PythonCalls(std::string_view open, std::string_view betwe
 struct Family {
   std::string_view name;
   std::string_view mark;
-  CallForm calls;
+  ToolCallSyntax calls;
 };
 constexpr std::array<Family, 9> kFamilies = {{
     {"gemma4",
@@ -130,7 +132,7 @@ constexpr std::array<ThinkingForm, 4> kThinking = {{
 // Harmony's channels are its own; Gemma's marker differs by one character.
 constexpr std::string_view kHarmonyMark = "<|channel|>";
 
-constexpr CallSpelling kHarmonyCalls = {
+constexpr ToolCallTemplate kHarmonyCalls = {
     "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "", "", ""};
 
 }  // namespace
@@ -172,25 +174,25 @@ std::unique_ptr<Parser> MakeParser(const ParserSetup& setup) {
                                         setup.thinking_open, Tools(setup.tools_json));
 }
 
-AnswerSpelling SpellingOf(const Format& format) {
-  AnswerSpelling spelling;
+AnswerMarkup MarkupOf(const Format& format) {
+  AnswerMarkup markup;
   if (format.harmony) {
-    spelling.calls = &kHarmonyCalls;
-    spelling.text_begin = "<|channel|>final<|message|>";
-    spelling.thinking_begin = "<|channel|>analysis<|message|>";
-    spelling.thinking_end = "<|end|>";
-    spelling.after_thinking = "<|start|>assistant";
-    return spelling;
+    markup.calls = &kHarmonyCalls;
+    markup.text_begin = "<|channel|>final<|message|>";
+    markup.thinking_begin = "<|channel|>analysis<|message|>";
+    markup.thinking_end = "<|end|>";
+    markup.after_thinking = "<|start|>assistant";
+    return markup;
   }
   if (format.calls != nullptr) {
-    spelling.calls = &format.calls->spelling;
-    if (!format.calls->bare) spelling.calls_begin = format.calls->begin;
+    markup.calls = &format.calls->call_template;
+    if (!format.calls->unmarked) markup.calls_begin = format.calls->begin;
   }
   if (format.thinking != nullptr) {
-    spelling.thinking_begin = format.thinking->begin;
-    spelling.thinking_end = format.thinking->end;
+    markup.thinking_begin = format.thinking->begin;
+    markup.thinking_end = format.thinking->end;
   }
-  return spelling;
+  return markup;
 }
 
 }  // namespace quire::runner::output

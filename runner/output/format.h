@@ -10,7 +10,7 @@
 
 namespace quire::runner::output {
 
-struct CallForm;
+struct ToolCallSyntax;
 
 // Where thinking stands in an answer.
 struct ThinkingForm {
@@ -21,7 +21,7 @@ struct ThinkingForm {
 // Immutable; any thread. Refers to tables of static lifetime.
 struct Format {
   std::string_view family;                 // for logs; "plain" when nothing is known
-  const CallForm* calls = nullptr;         // null: no form of tool calls is known
+  const ToolCallSyntax* calls = nullptr;   // null: unknown tool call syntax
   const ThinkingForm* thinking = nullptr;  // null: nothing in an answer is thinking
   bool harmony = false;                    // channels; calls and thinking are both known
   bool takes_tools = false;                // the template shows tools to the model

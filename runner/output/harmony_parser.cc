@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "api/json/read.h"
-#include "runner/output/piece_writer.h"
+#include "runner/output/chunk_writer.h"
 #include "runner/output/text.h"
 
 namespace quire::runner::output {
@@ -55,20 +55,20 @@ std::string_view WordBehind(std::string_view header, std::string_view mark) {
 
 HarmonyParser::HarmonyParser(bool in_text, bool tools) : tools_(tools), in_header_(!in_text) {}
 
-void HarmonyParser::Feed(std::string_view text, Pieces& pieces) {
+void HarmonyParser::Feed(std::string_view text, OutputChunks& chunks) {
   buffer_ += text;
-  while (Step(/*end=*/false, pieces)) {
+  while (Step(/*end=*/false, chunks)) {
   }
   buffer_.erase(0, std::exchange(begin_, 0));
 }
 
-void HarmonyParser::Finish(Pieces& pieces) {
-  while (Step(/*end=*/true, pieces)) {
+void HarmonyParser::Finish(OutputChunks& chunks) {
+  while (Step(/*end=*/true, chunks)) {
   }
 }
 
-bool HarmonyParser::Step(bool end, Pieces& pieces) {
-  return in_header_ ? TakeHeader(end, pieces) : TakeBody(end, pieces);
+bool HarmonyParser::Step(bool end, OutputChunks& chunks) {
+  return in_header_ ? ConsumeHeader(end, chunks) : ConsumeBody(end, chunks);
 }
 
 void HarmonyParser::ReadHeader(std::string_view header) {
@@ -78,7 +78,7 @@ void HarmonyParser::ReadHeader(std::string_view header) {
   body_ = tools_ && !recipient_.empty() ? Body::kCall : thinks ? Body::kThinking : Body::kText;
 }
 
-bool HarmonyParser::TakeHeader(bool end, Pieces& pieces) {
+bool HarmonyParser::ConsumeHeader(bool end, OutputChunks& chunks) {
   const auto text = rest();
   if (text.empty()) return false;
   const size_t message = text.substr(0, kHeaderBytesMax).find(kMessage);
@@ -95,7 +95,7 @@ bool HarmonyParser::TakeHeader(bool end, Pieces& pieces) {
   if ((begins || may_begin) && !end && text.size() < kHeaderBytesMax) return false;
   // No header: the model wrote text at once.
   if (end && begins) {
-    AddText(Piece::Kind::kText, TrimLeft(WithoutMarkers(std::string(text))), pieces);
+    AddText(OutputChunk::Kind::kText, TrimLeft(WithoutMarkers(std::string(text))), chunks);
     begin_ += text.size();
     return false;
   }
@@ -104,7 +104,7 @@ bool HarmonyParser::TakeHeader(bool end, Pieces& pieces) {
   return true;
 }
 
-bool HarmonyParser::TakeBody(bool end, Pieces& pieces) {
+bool HarmonyParser::ConsumeBody(bool end, OutputChunks& chunks) {
   const auto text = rest();
   size_t size = std::string_view::npos;
   size_t mark = 0;
@@ -118,11 +118,11 @@ bool HarmonyParser::TakeBody(bool end, Pieces& pieces) {
   if (!ended) size = text.size();
   if (body_ == Body::kCall) {
     if (!ended && !end) return false;
-    EndCall(text.substr(0, size), pieces);
+    EndCall(text.substr(0, size), chunks);
   } else {
     if (!ended && !end) size -= PartialMarker(text);
-    const auto kind = body_ == Body::kThinking ? Piece::Kind::kThinking : Piece::Kind::kText;
-    AddText(kind, WithoutMarkers(std::string(text.substr(0, size))), pieces);
+    const auto kind = body_ == Body::kThinking ? OutputChunk::Kind::kThinking : OutputChunk::Kind::kText;
+    AddText(kind, WithoutMarkers(std::string(text.substr(0, size))), chunks);
   }
   begin_ += size + mark;
   if (ended) in_header_ = true;
@@ -130,13 +130,13 @@ bool HarmonyParser::TakeBody(bool end, Pieces& pieces) {
   return ended;
 }
 
-void HarmonyParser::EndCall(std::string_view arguments, Pieces& pieces) const {
+void HarmonyParser::EndCall(std::string_view arguments, OutputChunks& chunks) const {
   const auto trimmed = Trim(arguments);
   const auto value = api::ReadJson(trimmed.empty() ? std::string_view("{}") : trimmed);
   if (value && value->is_object()) {
-    return AddCalls({{{}, recipient_, api::DumpJson(*value)}}, false, pieces);
+    return AddCalls({{{}, recipient_, api::DumpJson(*value)}}, false, chunks);
   }
-  AddText(Piece::Kind::kText, WithoutMarkers(recipient_ + std::string(arguments)), pieces);
+  AddText(OutputChunk::Kind::kText, WithoutMarkers(recipient_ + std::string(arguments)), chunks);
 }
 
 }  // namespace quire::runner::output

@@ -14,22 +14,22 @@ namespace quire::runner::output {
 
 class HarmonyParser final : public Parser {
  public:
-  // `in_text`: the answer goes on with the text of a message. Without `tools` a message to a recipient is
+  // `in_text`: the answer continues the text of a message. Without `tools` a message to a recipient is
   // text.
   HarmonyParser(bool in_text, bool tools);
 
-  void Feed(std::string_view text, Pieces& pieces) override;
-  void Finish(Pieces& pieces) override;
+  void Feed(std::string_view text, OutputChunks& chunks) override;
+  void Finish(OutputChunks& chunks) override;
   bool thinking() const override { return body_ == Body::kThinking || in_header_; }
 
  private:
   enum class Body : uint8_t { kText, kThinking, kCall };
 
-  bool Step(bool end, Pieces& pieces);
-  bool TakeHeader(bool end, Pieces& pieces);
-  bool TakeBody(bool end, Pieces& pieces);
+  bool Step(bool end, OutputChunks& chunks);
+  bool ConsumeHeader(bool end, OutputChunks& chunks);
+  bool ConsumeBody(bool end, OutputChunks& chunks);
   void ReadHeader(std::string_view header);
-  void EndCall(std::string_view arguments, Pieces& pieces) const;
+  void EndCall(std::string_view arguments, OutputChunks& chunks) const;
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
 
   const bool tools_;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "api/json/read.h"
-#include "runner/output/call_form.h"
 #include "runner/output/text.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output {
 namespace {

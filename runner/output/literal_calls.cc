@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "api/json/read.h"
-#include "runner/output/call_form.h"
 #include "runner/output/literal_reader.h"
 #include "runner/output/text.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output {
 namespace {
@@ -25,21 +25,21 @@ void Add(std::vector<api::ToolCall>& calls, std::string_view name, const Json& a
 
 // f(k="v", 2): arguments without a name take those of the tool's parameters, in order.
 bool ReadPythonicCall(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
-  const auto name = reader.TakeName();
+  const auto name = reader.ConsumeName();
   if (name.empty()) return false;
-  if (!reader.Take("(")) return false;
+  if (!reader.Consume("(")) return false;
   const Tool* tool = tools.Find(name);
   Json arguments = Json::object();
   size_t count = 0;
-  for (reader.SkipSpace(); !reader.Take(")"); reader.SkipSpace()) {
-    if (count > 0 && !reader.Take(",")) return false;
+  for (reader.SkipSpace(); !reader.Consume(")"); reader.SkipSpace()) {
+    if (count > 0 && !reader.Consume(",")) return false;
     reader.SkipSpace();
-    if (reader.Take(")")) break;
+    if (reader.Consume(")")) break;
     LiteralReader keyword = reader;
-    const auto key = keyword.TakeName();
+    const auto key = keyword.ConsumeName();
     keyword.SkipSpace();
     std::string parameter;
-    if (!key.empty() && keyword.Take("=")) {
+    if (!key.empty() && keyword.Consume("=")) {
       reader = keyword;
       parameter = key;
     } else if (tool != nullptr && count < tool->parameters.size()) {
@@ -90,17 +90,17 @@ std::string_view WithoutLineBreaks(std::string_view text) {
 
 // <function=f> <parameter=k> v </parameter> </function>
 bool ReadFunctionTags(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
-  if (!reader.Take("<function=")) return false;
-  const auto taken = reader.TakeUntil(">");
+  if (!reader.Consume("<function=")) return false;
+  const auto taken = reader.ConsumeUntil(">");
   if (!taken || Trim(*taken).empty()) return false;
   const auto name = Trim(*taken);
   const Tool* tool = tools.Find(name);
   Json arguments = Json::object();
-  for (reader.SkipSpace(); !reader.Take("</function>"); reader.SkipSpace()) {
-    if (!reader.Take("<parameter=")) return false;
-    const auto key = reader.TakeUntil(">");
+  for (reader.SkipSpace(); !reader.Consume("</function>"); reader.SkipSpace()) {
+    if (!reader.Consume("<parameter=")) return false;
+    const auto key = reader.ConsumeUntil(">");
     if (!key) return false;
-    const auto text = reader.TakeUntil("</parameter>");
+    const auto text = reader.ConsumeUntil("</parameter>");
     if (!text) return false;
     const auto parameter = Trim(*key);
     SetMember(arguments, std::string(parameter),
@@ -112,19 +112,19 @@ bool ReadFunctionTags(LiteralReader& reader, const Tools& tools, std::vector<api
 
 // f <arg_key>k</arg_key> <arg_value>v</arg_value>
 bool ReadArgumentTags(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
-  const auto name = reader.TakeName();
+  const auto name = reader.ConsumeName();
   reader.SkipSpace();
   const Tool* tool = tools.Find(name);
   // Without arguments it is a word like any other.
   if (name.empty() || (reader.at_end() && tool == nullptr)) return false;
   Json arguments = Json::object();
   for (; !reader.at_end(); reader.SkipSpace()) {
-    if (!reader.Take("<arg_key>")) return false;
-    const auto key = reader.TakeUntil("</arg_key>");
+    if (!reader.Consume("<arg_key>")) return false;
+    const auto key = reader.ConsumeUntil("</arg_key>");
     if (!key) return false;
     reader.SkipSpace();
-    if (!reader.Take("<arg_value>")) return false;
-    const auto text = reader.TakeUntil("</arg_value>");
+    if (!reader.Consume("<arg_value>")) return false;
+    const auto text = reader.ConsumeUntil("</arg_value>");
     if (!text) return false;
     const auto parameter = Trim(*key);
     SetMember(arguments, std::string(parameter),
@@ -141,8 +141,8 @@ class GemmaReader {
   // What stands behind "{".
   std::optional<Json> Object(int depth) {
     Json object = Json::object();
-    for (reader_.SkipSpace(); !reader_.Take("}"); reader_.SkipSpace()) {
-      if (!object.empty() && !reader_.Take(",")) return std::nullopt;
+    for (reader_.SkipSpace(); !reader_.Consume("}"); reader_.SkipSpace()) {
+      if (!object.empty() && !reader_.Consume(",")) return std::nullopt;
       reader_.SkipSpace();
       const auto key = Key();
       if (!key) return std::nullopt;
@@ -155,13 +155,13 @@ class GemmaReader {
 
  private:
   std::optional<std::string> Key() {
-    if (reader_.Take(kGemmaQuote)) {
-      const auto key = reader_.TakeUntil(kGemmaQuote);
+    if (reader_.Consume(kGemmaQuote)) {
+      const auto key = reader_.ConsumeUntil(kGemmaQuote);
       reader_.SkipSpace();
-      if (!key || !reader_.Take(":")) return std::nullopt;
+      if (!key || !reader_.Consume(":")) return std::nullopt;
       return std::string(*key);
     }
-    const auto key = reader_.TakeUntil(":");
+    const auto key = reader_.ConsumeUntil(":");
     if (!key || Trim(*key).empty()) return std::nullopt;
     return std::string(Trim(*key));
   }
@@ -169,25 +169,25 @@ class GemmaReader {
   std::optional<Json> Value(int depth) {
     reader_.SkipSpace();
     if (depth > kLiteralDepthMax) return std::nullopt;
-    if (reader_.Take(kGemmaQuote)) {
-      const auto text = reader_.TakeUntil(kGemmaQuote);
+    if (reader_.Consume(kGemmaQuote)) {
+      const auto text = reader_.ConsumeUntil(kGemmaQuote);
       if (!text) return std::nullopt;
       return Json(std::string(*text));
     }
-    if (reader_.Take("{")) return Object(depth);
-    if (reader_.Take("[")) return List(depth);
+    if (reader_.Consume("{")) return Object(depth);
+    if (reader_.Consume("[")) return List(depth);
     if (reader_.rest().starts_with('"')) {
       auto text = reader_.QuotedString();
       if (!text) return std::nullopt;
       return Json(*std::move(text));
     }
-    return Bare();
+    return UnquotedValue();
   }
 
   std::optional<Json> List(int depth) {
     Json list = Json::array();
-    for (reader_.SkipSpace(); !reader_.Take("]"); reader_.SkipSpace()) {
-      if (!list.empty() && !reader_.Take(",")) return std::nullopt;
+    for (reader_.SkipSpace(); !reader_.Consume("]"); reader_.SkipSpace()) {
+      if (!list.empty() && !reader_.Consume(",")) return std::nullopt;
       auto value = Value(depth + 1);
       if (!value) return std::nullopt;
       list.push_back(*std::move(value));
@@ -195,10 +195,10 @@ class GemmaReader {
     return list;
   }
 
-  std::optional<Json> Bare() {
+  std::optional<Json> UnquotedValue() {
     const size_t size = reader_.rest().find_first_of(",]}");
     if (size == std::string_view::npos) {
-      reader_.NoteEnd();
+      reader_.MarkTruncated();
       return std::nullopt;
     }
     const auto text = Trim(reader_.rest().substr(0, size));
@@ -218,11 +218,11 @@ Reading ReadPythonicCalls(std::string_view text, const Tools& tools, std::vector
   const auto inner = text.starts_with('[') ? TrimLeft(text.substr(1)) : text;
   if (inner.starts_with('{')) return ReadJsonCalls(text, tools, calls);
   LiteralReader reader(text);
-  const bool in_list = reader.Take("[");
+  const bool in_list = reader.Consume("[");
   std::vector<api::ToolCall> read;
-  for (reader.SkipSpace(); !(in_list ? reader.Take("]") : reader.at_end() && !read.empty());
+  for (reader.SkipSpace(); !(in_list ? reader.Consume("]") : reader.at_end() && !read.empty());
        reader.SkipSpace()) {
-    if (!read.empty() && !reader.Take(",") && in_list) return Failed(reader);
+    if (!read.empty() && !reader.Consume(",") && in_list) return Failed(reader);
     reader.SkipSpace();
     if (!ReadPythonicCall(reader, tools, read)) {
       return reader.at_end() || reader.ran_out() ? Reading::kIncomplete : Reading::kMalformed;
@@ -254,8 +254,8 @@ Reading ReadTaggedCalls(std::string_view text, const Tools& tools, std::vector<a
 Reading ReadGemmaCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {
   LiteralReader reader(text);
   reader.SkipSpace();
-  if (!reader.Take("call:")) return Failed(reader);
-  const auto taken = reader.TakeUntil("{");
+  if (!reader.Consume("call:")) return Failed(reader);
+  const auto taken = reader.ConsumeUntil("{");
   if (!taken) return Reading::kIncomplete;
   const auto name = Trim(*taken);
   if (name.empty()) return Reading::kMalformed;

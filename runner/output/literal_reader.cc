@@ -55,7 +55,7 @@ void LiteralReader::SkipSpace() {
   while (!at_end() && IsSpace(text_[at_])) ++at_;
 }
 
-bool LiteralReader::Take(std::string_view expected) {
+bool LiteralReader::Consume(std::string_view expected) {
   if (rest().starts_with(expected)) {
     at_ += expected.size();
     return true;
@@ -64,7 +64,7 @@ bool LiteralReader::Take(std::string_view expected) {
   return false;
 }
 
-std::optional<std::string_view> LiteralReader::TakeUntil(std::string_view mark) {
+std::optional<std::string_view> LiteralReader::ConsumeUntil(std::string_view mark) {
   const size_t found = text_.find(mark, at_);
   if (found == std::string_view::npos) {
     ran_out_ = true;
@@ -75,7 +75,7 @@ std::optional<std::string_view> LiteralReader::TakeUntil(std::string_view mark) 
   return taken;
 }
 
-std::string_view LiteralReader::TakeName() {
+std::string_view LiteralReader::ConsumeName() {
   const size_t begin = at_;
   while (!at_end() && IsNameByte(text_[at_])) ++at_;
   return text_.substr(begin, at_ - begin);
@@ -155,7 +155,7 @@ std::optional<std::string> LiteralReader::QuotedString() {
   at_ += end.size();
   std::string out;
   while (!at_end()) {
-    if (Take(end)) return out;
+    if (Consume(end)) return out;
     const char c = text_[at_++];
     if (c != '\\') {
       out += c;
@@ -190,10 +190,10 @@ std::optional<Json> LiteralReader::Number() {
 
 std::optional<Json> LiteralReader::List(char end, int depth) {
   Json list = Json::array();
-  for (SkipSpace(); !Take(std::string_view(&end, 1)); SkipSpace()) {
-    if (!list.empty() && !Take(",")) return std::nullopt;
+  for (SkipSpace(); !Consume(std::string_view(&end, 1)); SkipSpace()) {
+    if (!list.empty() && !Consume(",")) return std::nullopt;
     SkipSpace();
-    if (Take(std::string_view(&end, 1))) break;
+    if (Consume(std::string_view(&end, 1))) break;
     auto value = PythonValue(depth + 1);
     if (!value) return std::nullopt;
     list.push_back(*std::move(value));
@@ -203,14 +203,14 @@ std::optional<Json> LiteralReader::List(char end, int depth) {
 
 std::optional<Json> LiteralReader::Dict(int depth) {
   Json dict = Json::object();
-  for (SkipSpace(); !Take("}"); SkipSpace()) {
-    if (!dict.empty() && !Take(",")) return std::nullopt;
+  for (SkipSpace(); !Consume("}"); SkipSpace()) {
+    if (!dict.empty() && !Consume(",")) return std::nullopt;
     SkipSpace();
-    if (Take("}")) break;
+    if (Consume("}")) break;
     auto key = PythonValue(depth + 1);
     if (!key || key->is_structured()) return std::nullopt;
     SkipSpace();
-    if (!Take(":")) return std::nullopt;
+    if (!Consume(":")) return std::nullopt;
     auto value = PythonValue(depth + 1);
     if (!value) return std::nullopt;
     SetMember(dict, key->is_string() ? key->get<std::string>() : api::DumpJson(*key), *std::move(value));
@@ -237,7 +237,7 @@ std::optional<Json> LiteralReader::PythonValue(int depth) {
   }
   if (IsDigit(c) || c == '-' || c == '+' || c == '.') return Number();
   const size_t begin = at_;
-  const auto name = TakeName();
+  const auto name = ConsumeName();
   for (size_t i = 0; i < kTrue.size(); ++i) {
     if (name == kTrue[i]) return Json(true);
     if (name == kFalse[i]) return Json(false);

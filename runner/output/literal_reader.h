@@ -23,17 +23,17 @@ class LiteralReader {
   explicit LiteralReader(std::string_view text) : text_(text) {}
 
   bool ran_out() const { return ran_out_; }  // reading failed because the text ended
-  void NoteEnd() { ran_out_ = true; }
+  void MarkTruncated() { ran_out_ = true; }
   bool at_end() const { return at_ == text_.size(); }
   std::string_view rest() const { return text_.substr(at_); }
   void Skip(size_t bytes) { at_ += bytes; }
   void SkipSpace();
   // Takes `expected` if it comes next, else leaves everything as it is; notes when the text ends before it.
-  bool Take(std::string_view expected);
+  bool Consume(std::string_view expected);
   // Takes what comes before `mark`, and `mark`.
-  std::optional<std::string_view> TakeUntil(std::string_view mark);
+  std::optional<std::string_view> ConsumeUntil(std::string_view mark);
   // Takes letters, digits, and what else names are made of; may be empty.
-  std::string_view TakeName();
+  std::string_view ConsumeName();
 
   // A value as Python writes it, or JSON does: strings in single, double or triple quotes, numbers, True,
   // False, None, true, false, null, lists, tuples, dicts. Nothing: it is none.

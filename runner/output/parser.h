@@ -1,7 +1,6 @@
-// An answer's text, as the model writes it, cut into what the client sees: text, thinking, calls of tools.
-//
-// Invariants, whatever the pieces the text is fed in:
-// - what comes out does not depend on how the text was cut;
+// Splits the output of a model into what the client sees: text, thinking, tool calls.
+// Invariants:
+// - the output does not depend on how the input text was split;
 // - no marker of the format comes out, and no beginning of one while it may still become one;
 // - a call's arguments are a JSON object; what is no call comes out as text, without the markers around it;
 // - text and thinking come out as soon as they are certain, calls whole.
@@ -17,14 +16,14 @@
 
 namespace quire::runner::output {
 
-struct Piece {
+struct OutputChunk {
   enum class Kind : uint8_t { kText, kThinking, kCall };
   Kind kind = Kind::kText;
   std::string text;         // of kText and kThinking; not empty there
   api::ToolCall call = {};  // of kCall; the id is not empty
 };
 
-using Pieces = std::vector<Piece>;
+using OutputChunks = std::vector<OutputChunk>;
 
 // One per answer; one thread. Time: linear in the text, but for calls that turn out to be malformed.
 class Parser {
@@ -32,9 +31,9 @@ class Parser {
   virtual ~Parser() = default;
 
   // Appends what is certain now. REQUIRES: not after Finish().
-  virtual void Feed(std::string_view text, Pieces& pieces) = 0;
+  virtual void Feed(std::string_view text, OutputChunks& chunks) = 0;
   // The end of the answer: what was held back.
-  virtual void Finish(Pieces& pieces) = 0;
+  virtual void Finish(OutputChunks& chunks) = 0;
   // Whether what comes next is thinking.
   virtual bool thinking() const = 0;
 };

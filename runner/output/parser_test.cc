@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "runner/output/call_form.h"
 #include "runner/output/testing/parse_whole.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output {
 namespace {
@@ -138,7 +138,7 @@ TEST(Parser, MalformedCallsComeBackAsText) {
 TEST(Parser, WithoutToolsMarkupOfCallsIsText) {
   const auto parser = MakeParser({.format = kQwen});
   const std::string text = "<tool_call>{\"name\": \"now\"}</tool_call>";
-  EXPECT_EQ(testing::ParsePieces(*parser, {"<think>hm</think>" + text}).text, text);
+  EXPECT_EQ(testing::ParseChunks(*parser, {"<think>hm</think>" + text}).text, text);
 }
 
 TEST(Parser, EveryCallHasAnIdOfItsOwn) {
@@ -154,9 +154,9 @@ TEST(Parser, TextAndThinkingComeOutAtOnce) {
       MakeParser({.format = kQwen, .thinking_open = true, .tools = true, .tools_json = testing::kTools});
   const auto fed = [&](const std::string& text) {
     Answer answer;
-    Pieces pieces;
-    parser->Feed(text, pieces);
-    testing::Add(answer, pieces);
+    OutputChunks chunks;
+    parser->Feed(text, chunks);
+    testing::Add(answer, chunks);
     return answer;
   };
   EXPECT_EQ(fed("hm").thinking, "hm");
@@ -173,17 +173,17 @@ TEST(Parser, TextAndThinkingComeOutAtOnce) {
 }
 
 // Two calls, or one where an answer has one, as a grammar would write them.
-std::string Spelled(const CallSpelling& spelling) {
+std::string Render(const ToolCallTemplate& call_template) {
   const auto call = [&](const char* name, const char* arguments) {
-    return std::string(spelling.head)
+    return std::string(call_template.head)
         .append(name)
-        .append(spelling.middle)
+        .append(call_template.middle)
         .append(arguments)
-        .append(spelling.tail);
+        .append(call_template.tail);
   };
-  std::string text = std::string(spelling.open) + call("add", R"({"a": 1, "note": "x\/\n\u00e9\""})");
-  if (!spelling.between.empty()) text += std::string(spelling.between) + call("now", "{}");
-  return text += spelling.close;
+  std::string text = std::string(call_template.open) + call("add", R"({"a": 1, "note": "x\/\n\u00e9\""})");
+  if (!call_template.between.empty()) text += std::string(call_template.between) + call("now", "{}");
+  return text += call_template.close;
 }
 
 TEST(Parser, CallsAreReadAsTheyAreSpelled) {
@@ -191,21 +191,21 @@ TEST(Parser, CallsAreReadAsTheyAreSpelled) {
        {kLfm2, kQwen, kLlama, kMistral, kGemma, kHarmony, FormatOf("tools [TOOL_CALLS] [ARGS]"),
         FormatOf("tools <|/tool_call|>"), FormatOf("tools <function="), FormatOf("tools <TOOLCALL>")}) {
     SCOPED_TRACE(format.family);
-    const AnswerSpelling spelling = SpellingOf(format);
-    ASSERT_NE(spelling.calls, nullptr);
-    const std::string text = Spelled(*spelling.calls);
+    const AnswerMarkup markup = MarkupOf(format);
+    ASSERT_NE(markup.calls, nullptr);
+    const std::string text = Render(*markup.calls);
     const Answer answer = Parse(format, text);
     Calls expected = {R"(add{"a":1,"note":"x/\né\""})"};
-    if (!spelling.calls->between.empty()) expected.emplace_back("now{}");
+    if (!markup.calls->between.empty()) expected.emplace_back("now{}");
     EXPECT_EQ(answer.calls, expected) << text;
     EXPECT_EQ(answer.text, "") << text;
-    if (spelling.thinking_begin.empty()) continue;
-    const std::string thought = std::string(spelling.thinking_begin) + "hm" +
-                                std::string(spelling.thinking_end) + std::string(spelling.after_thinking);
+    if (markup.thinking_begin.empty()) continue;
+    const std::string thought = std::string(markup.thinking_begin) + "hm" + std::string(markup.thinking_end) +
+                                std::string(markup.after_thinking);
     const Answer thoughtful = Parse(format, thought + text);
     EXPECT_EQ(thoughtful.thinking, "hm");
     EXPECT_EQ(thoughtful.calls, expected);
-    const std::string plain = std::string(spelling.text_begin) + "[1]";
+    const std::string plain = std::string(markup.text_begin) + "[1]";
     EXPECT_EQ(Parse(format, thought + plain).text, "[1]");
   }
 }

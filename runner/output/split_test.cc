@@ -1,4 +1,4 @@
-// However an answer's text is cut into pieces, the same comes out: every cut in two, single bytes, and random
+// The output does not depend on how an answer's text is split: every cut in two, single bytes, and random
 // cuts, for answers written by hand and for random mixtures of text and markup.
 #include <gtest/gtest.h>
 
@@ -68,18 +68,18 @@ std::vector<Dialect> Dialects() {
 Answer ParseCut(const Format& format, bool thinking_open, const std::vector<std::string>& texts) {
   const auto parser = MakeParser(
       {.format = format, .thinking_open = thinking_open, .tools = true, .tools_json = testing::kTools});
-  return testing::ParsePieces(*parser, texts);
+  return testing::ParseChunks(*parser, texts);
 }
 
 std::vector<std::string> CutAt(const std::string& text, std::vector<size_t> at) {
-  std::vector<std::string> pieces;
+  std::vector<std::string> chunks;
   size_t begin = 0;
   for (const size_t end : at) {
-    pieces.push_back(text.substr(begin, end - begin));
+    chunks.push_back(text.substr(begin, end - begin));
     begin = end;
   }
-  pieces.push_back(text.substr(begin));
-  return pieces;
+  chunks.push_back(text.substr(begin));
+  return chunks;
 }
 
 std::vector<std::string> RandomCut(const std::string& text, std::mt19937& random) {
@@ -105,8 +105,8 @@ void CheckCuts(const Dialect& dialect, const std::string& text, std::mt19937& ra
     SCOPED_TRACE(::testing::Message() << dialect.format.family << (open ? " thinking: " : ": ") << text);
     const Answer whole = ParseCut(dialect.format, open, {text});
     CheckWhole(dialect, whole);
-    const auto check = [&](const std::vector<std::string>& pieces) {
-      const Answer cut = ParseCut(dialect.format, open, pieces);
+    const auto check = [&](const std::vector<std::string>& chunks) {
+      const Answer cut = ParseCut(dialect.format, open, chunks);
       EXPECT_EQ(cut.text, whole.text);
       EXPECT_EQ(cut.thinking, whole.thinking);
       EXPECT_EQ(cut.calls, whole.calls);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runner/output/piece_writer.h"
+#include "runner/output/chunk_writer.h"
 #include "runner/output/text.h"
 
 namespace quire::runner::output {
@@ -14,7 +14,7 @@ constexpr size_t kNameBytesMax = 512;
 
 }  // namespace
 
-TaggedParser::TaggedParser(const CallForm* calls, const ThinkingForm* thinking, bool thinking_open,
+TaggedParser::TaggedParser(const ToolCallSyntax* calls, const ThinkingForm* thinking, bool thinking_open,
                            Tools tools)
     : calls_(calls),
       thinking_(thinking),
@@ -23,35 +23,35 @@ TaggedParser::TaggedParser(const CallForm* calls, const ThinkingForm* thinking, 
       drop_space_(state_ == State::kThinking) {
   if (thinking_ != nullptr) {
     markers_.push_back({Kind::kThinkingBegin, thinking_->begin});
-    markers_.push_back({Kind::kStrayEnd, thinking_->end});
+    markers_.push_back({Kind::kUnmatchedEnd, thinking_->end});
   }
   if (calls_ == nullptr) return;
   if (!calls_->begin.empty()) markers_.push_back({Kind::kCallBegin, calls_->begin});
-  if (!calls_->end.empty()) markers_.push_back({Kind::kStrayEnd, calls_->end});
+  if (!calls_->end.empty()) markers_.push_back({Kind::kUnmatchedEnd, calls_->end});
 }
 
-void TaggedParser::Feed(std::string_view text, Pieces& pieces) {
+void TaggedParser::Feed(std::string_view text, OutputChunks& chunks) {
   buffer_ += text;
-  while (Step(/*end=*/false, pieces)) {
+  while (Step(/*end=*/false, chunks)) {
   }
   buffer_.erase(0, std::exchange(begin_, 0));
 }
 
-void TaggedParser::Finish(Pieces& pieces) {
-  while (Step(/*end=*/true, pieces)) {
+void TaggedParser::Finish(OutputChunks& chunks) {
+  while (Step(/*end=*/true, chunks)) {
   }
 }
 
 bool TaggedParser::thinking() const { return state_ == State::kThinking; }
 
-bool TaggedParser::Step(bool end, Pieces& pieces) {
+bool TaggedParser::Step(bool end, OutputChunks& chunks) {
   switch (state_) {
     case State::kThinking:
-      return TakeThinking(end, pieces);
+      return ConsumeThinking(end, chunks);
     case State::kCall:
-      return TakeCall(end, pieces);
+      return ConsumeCall(end, chunks);
     default:
-      return TakeText(end, pieces);
+      return ConsumeText(end, chunks);
   }
 }
 
@@ -76,24 +76,24 @@ size_t TaggedParser::PartialMarker(std::string_view text) const {
   return longest;
 }
 
-bool TaggedParser::TakeText(bool end, Pieces& pieces) {
+bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
   if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
   if (rest().empty()) return false;
-  if (fresh_ && calls_ != nullptr && calls_->bare) {
-    const Bare bare = TakeBareCall(end);
-    if (bare != Bare::kNo) return bare == Bare::kYes;
+  if (at_segment_start_ && calls_ != nullptr && calls_->unmarked) {
+    const Unmarked unmarked = TryUnmarkedCall(end);
+    if (unmarked != Unmarked::kNo) return unmarked == Unmarked::kYes;
   }
   const auto text = rest();
   const Hit hit = FindMarker(text);
   size_t size = hit.marker != nullptr ? hit.at : text.size();
   if (hit.marker == nullptr && !end) size -= PartialMarker(text);
-  // A stray end is nothing that space could belong to.
-  const bool stray = hit.marker != nullptr && hit.marker->kind == Kind::kStrayEnd;
-  const bool keeps_space = markers_.empty() || stray || (end && hit.marker == nullptr);
+  // Space does not belong to an unmatched end tag.
+  const bool unmatched = hit.marker != nullptr && hit.marker->kind == Kind::kUnmatchedEnd;
+  const bool keeps_space = markers_.empty() || unmatched || (end && hit.marker == nullptr);
   const auto shown = keeps_space ? text.substr(0, size) : TrimRight(text.substr(0, size));
   const auto space = text.substr(shown.size(), size - shown.size());
-  if (!Trim(shown).empty()) fresh_ = after_call_ = drop_space_ = false;
-  if (!shown.empty()) AddText(Piece::Kind::kText, shown, pieces);
+  if (!Trim(shown).empty()) at_segment_start_ = after_call_ = drop_space_ = false;
+  if (!shown.empty()) AddText(OutputChunk::Kind::kText, shown, chunks);
   if (hit.marker == nullptr) {
     begin_ += shown.size();
     return false;
@@ -104,14 +104,14 @@ bool TaggedParser::TakeText(bool end, Pieces& pieces) {
     return true;
   }
   begin_ += consumed;
-  if (!stray) {
+  if (!unmatched) {
     state_ = State::kThinking;
     drop_space_ = true;
   }
   return true;
 }
 
-bool TaggedParser::TakeThinking(bool end, Pieces& pieces) {
+bool TaggedParser::ConsumeThinking(bool end, OutputChunks& chunks) {
   if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
   const auto text = rest();
   if (text.empty()) return false;
@@ -121,14 +121,14 @@ bool TaggedParser::TakeThinking(bool end, Pieces& pieces) {
   if (!ended && !end) size -= PartialMarker(text);
   const auto shown = TrimRight(text.substr(0, size));
   if (!shown.empty()) drop_space_ = false;
-  AddText(Piece::Kind::kThinking, shown, pieces);
+  AddText(OutputChunk::Kind::kThinking, shown, chunks);
   if (!ended) {
     begin_ += end ? text.size() : shown.size();
     return false;
   }
   begin_ += size + thinking_->end.size();
   state_ = State::kText;
-  fresh_ = drop_space_ = true;
+  at_segment_start_ = drop_space_ = true;
   after_call_ = false;
   return true;
 }
@@ -137,26 +137,26 @@ void TaggedParser::EnterCall(size_t consumed, std::string_view space) {
   space_ = space;
   begin_ += consumed;
   state_ = State::kCall;
-  bare_ = false;
+  unmarked_ = false;
   searched_ = 0;
   first_end_.reset();
   value_.reset();
 }
 
-TaggedParser::Bare TaggedParser::TakeBareCall(bool end) {
+TaggedParser::Unmarked TaggedParser::TryUnmarkedCall(bool end) {
   auto text = TrimLeft(rest());
   if (after_call_ && (text.starts_with(';') || text.starts_with(','))) text = TrimLeft(text.substr(1));
-  if (text.empty() && !end) return Bare::kNotYet;
-  if (!text.starts_with('{') && !text.starts_with('[')) return Bare::kNo;
+  if (text.empty() && !end) return Unmarked::kNotYet;
+  if (!text.starts_with('{') && !text.starts_with('[')) return Unmarked::kNo;
   const size_t before = rest().size() - text.size();
   EnterCall(before, rest().substr(0, before));
-  bare_ = true;
-  return Bare::kYes;
+  unmarked_ = true;
+  return Unmarked::kYes;
 }
 
-bool TaggedParser::TakeCall(bool end, Pieces& pieces) {
-  if (calls_->ends == CallEnd::kMarker && !bare_) return TakeMarkedCall(end, pieces);
-  return TakeValueCall(end, pieces);
+bool TaggedParser::ConsumeCall(bool end, OutputChunks& chunks) {
+  if (calls_->ends == CallEnd::kMarker && !unmarked_) return ConsumeMarkedCall(end, chunks);
+  return ConsumeValueCall(end, chunks);
 }
 
 // True when `text` is calls. A call without a marker has to name a tool there is.
@@ -165,12 +165,12 @@ bool TaggedParser::Read(std::string_view text, std::vector<api::ToolCall>& calls
   if (reading != Reading::kCalls) return false;
   const bool known = std::ranges::all_of(
       calls, [this](const api::ToolCall& call) { return tools_.Find(call.name) != nullptr; });
-  if (!bare_ || known) return true;
+  if (!unmarked_ || known) return true;
   reading = Reading::kMalformed;
   return false;
 }
 
-bool TaggedParser::TakeMarkedCall(bool end, Pieces& pieces) {
+bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
   const auto text = rest();
   std::vector<api::ToolCall> calls;
   Reading reading = Reading::kIncomplete;
@@ -178,12 +178,12 @@ bool TaggedParser::TakeMarkedCall(bool end, Pieces& pieces) {
        found = text.find(calls_->end, searched_)) {
     const size_t consumed = found + calls_->end.size();
     if (Read(text.substr(0, found), calls, reading)) {
-      EndCalls(std::move(calls), consumed, pieces);
+      EndCalls(std::move(calls), consumed, chunks);
       return true;
     }
     if (!first_end_) first_end_ = found;
     if (reading == Reading::kMalformed) {
-      EndMalformed(*first_end_, *first_end_ + calls_->end.size(), pieces);
+      EndMalformed(*first_end_, *first_end_ + calls_->end.size(), chunks);
       return true;
     }
     // What looks like the end may stand in a string.
@@ -194,11 +194,11 @@ bool TaggedParser::TakeMarkedCall(bool end, Pieces& pieces) {
     return false;
   }
   if (!first_end_ && Read(text, calls, reading)) {
-    EndCalls(std::move(calls), text.size(), pieces);
+    EndCalls(std::move(calls), text.size(), chunks);
   } else if (first_end_) {
-    EndMalformed(*first_end_, *first_end_ + calls_->end.size(), pieces);
+    EndMalformed(*first_end_, *first_end_ + calls_->end.size(), chunks);
   } else {
-    EndMalformed(text.size(), text.size(), pieces);
+    EndMalformed(text.size(), text.size(), chunks);
   }
   return true;
 }
@@ -208,7 +208,7 @@ TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) const {
   const size_t space = text.size() - TrimLeft(text).size();
   if (space == text.size()) return {kNotYet};
   if (text[space] == '{') return {kHere, space};
-  if (text[space] == '[' && (bare_ || calls_->ends == CallEnd::kNamedValue)) return {kHere, space};
+  if (text[space] == '[' && (unmarked_ || calls_->ends == CallEnd::kNamedValue)) return {kHere, space};
   if (calls_->ends == CallEnd::kValue) return {kNever, space};
   const size_t begin = text.substr(0, kNameBytesMax).find('{');
   if (begin != std::string_view::npos) return {kHere, begin};
@@ -216,7 +216,7 @@ TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) const {
   return {kNever, kNameBytesMax};
 }
 
-bool TaggedParser::TakeValueCall(bool end, Pieces& pieces) {
+bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
   const auto text = rest();
   if (!value_) {
     // The next call may begin before this one's arguments do.
@@ -226,7 +226,7 @@ bool TaggedParser::TakeValueCall(bool end, Pieces& pieces) {
     if (begin.known != ValueBegin::Known::kHere) {
       const bool never = begin.known == ValueBegin::Known::kNever;
       const size_t size = never ? begin.at : std::min(text.size(), next);
-      EndMalformed(size, size, pieces);
+      EndMalformed(size, size, chunks);
       return true;
     }
     searched_ = begin.at;
@@ -238,22 +238,22 @@ bool TaggedParser::TakeValueCall(bool end, Pieces& pieces) {
   std::vector<api::ToolCall> calls;
   Reading reading = Reading::kMalformed;
   if (state == ValueEnd::State::kEnded && Read(text.substr(0, size), calls, reading)) {
-    EndCalls(std::move(calls), size, pieces);
+    EndCalls(std::move(calls), size, chunks);
   } else {
-    EndMalformed(size, size, pieces);
+    EndMalformed(size, size, chunks);
   }
   return true;
 }
 
-void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, Pieces& pieces) {
-  AddCalls(std::move(calls), calls_->short_id, pieces);
+void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, OutputChunks& chunks) {
+  AddCalls(std::move(calls), calls_->short_id, chunks);
   begin_ += consumed;
   state_ = State::kText;
-  fresh_ = drop_space_ = after_call_ = true;
+  at_segment_start_ = drop_space_ = after_call_ = true;
 }
 
 // The first `size` bytes are text; where another call begins among them, only those before it.
-void TaggedParser::EndMalformed(size_t size, size_t consumed, Pieces& pieces) {
+void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chunks) {
   auto body = rest().substr(0, size);
   const size_t next = calls_->begin.empty() ? std::string_view::npos : body.find(calls_->begin);
   state_ = State::kText;
@@ -262,7 +262,7 @@ void TaggedParser::EndMalformed(size_t size, size_t consumed, Pieces& pieces) {
     consumed = next;
     std::vector<api::ToolCall> calls;
     Reading reading = Reading::kMalformed;
-    if (Read(body, calls, reading)) return EndCalls(std::move(calls), consumed, pieces);
+    if (Read(body, calls, reading)) return EndCalls(std::move(calls), consumed, chunks);
   }
   std::string shown = space_;
   shown += body;
@@ -276,8 +276,8 @@ void TaggedParser::EndMalformed(size_t size, size_t consumed, Pieces& pieces) {
       shown.erase(at, marker.text.size());
     }
   }
-  if (!Trim(shown).empty()) fresh_ = after_call_ = drop_space_ = false;
-  AddText(Piece::Kind::kText, shown, pieces);
+  if (!Trim(shown).empty()) at_segment_start_ = after_call_ = drop_space_ = false;
+  AddText(OutputChunk::Kind::kText, shown, chunks);
   begin_ += consumed;
 }
 

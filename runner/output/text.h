@@ -1,4 +1,4 @@
-// Pieces of text that the parsers share.
+// Text helpers that the parsers share.
 #pragma once
 
 #include <string_view>

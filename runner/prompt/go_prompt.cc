@@ -14,7 +14,7 @@ namespace {
 using jinja::Trust;
 using jinja::Value;
 
-// Neighbours that say the same role are one message, as Ollama hands them over; not those with calls, and not
+// Neighbors that say the same role are one message, as Ollama hands them over; not those with calls, and not
 // the results of calls.
 std::vector<api::Message> Collate(std::span<const api::Message> messages) {
   std::vector<api::Message> collated;
@@ -131,8 +131,8 @@ api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parse
   return parsed.Render(std::move(rounds).Take(), true, now);
 }
 
-api::Result<jinja::TrackedText> RenderGoInsert(const gotemplate::Template& parsed, std::string_view prefix,
-                                               std::string_view suffix, const std::tm& now) {
+api::Result<jinja::TrackedText> RenderGoFim(const gotemplate::Template& parsed, std::string_view prefix,
+                                            std::string_view suffix, const std::tm& now) {
   const auto text = [](std::string_view from) { return Value::String(std::string(from), Trust::kRequest); };
   const std::array data = {
       Data({{"Prompt", text(prefix)}, {"Suffix", text(suffix)}, {"Response", Value::String("")}}, {})};

@@ -22,7 +22,7 @@ struct GoThinking {
 
 // A template that knows .Messages gets the conversation at once, with .System, .Tools and an empty .Response.
 // One that does not is rendered once for each exchange with .System, .Prompt and .Response; where it does not
-// say .Response itself, the answer goes to its end. Neighbouring messages of one role are one. Either way the
+// say .Response itself, the answer goes to its end. Neighboring messages of one role are one. Either way the
 // last exchange ends where the answer goes.
 //
 // Strings of the request are of Trust::kRequest, except roles that every chat knows. `suffix` is put behind
@@ -34,7 +34,7 @@ api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parse
                                                const std::tm& now, const GoThinking& thinking = {});
 
 // What goes between two texts: .Prompt and .Suffix. Both are of Trust::kRequest.
-api::Result<jinja::TrackedText> RenderGoInsert(const gotemplate::Template& parsed, std::string_view prefix,
-                                               std::string_view suffix, const std::tm& now);
+api::Result<jinja::TrackedText> RenderGoFim(const gotemplate::Template& parsed, std::string_view prefix,
+                                            std::string_view suffix, const std::tm& now);
 
 }  // namespace quire::runner

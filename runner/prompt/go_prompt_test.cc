@@ -56,7 +56,7 @@ TEST(GoPrompt, RendersAConversation) {
   EXPECT_EQ(Rendered(kConversation, messages), R"(<u>q</u><a>[f {"b":1,"a":"x"}]</a><a>)");
 }
 
-TEST(GoPrompt, NeighboursOfOneRoleAreOneMessage) {
+TEST(GoPrompt, NeighborsOfOneRoleAreOneMessage) {
   const Messages messages = {{"user", "q1"}, {"user", "q2"}, {"tool", "r1"}, {"tool", "r2"}};
   EXPECT_EQ(Rendered("{{ range .Messages }}<{{ .Role }} {{ .Content }}>{{ end }}", messages),
             "<user q1\n\nq2><tool r1><tool r2>");
@@ -66,8 +66,8 @@ TEST(GoPrompt, NeighboursOfOneRoleAreOneMessage) {
 TEST(GoPrompt, InsertsBetweenPromptAndSuffix) {
   const auto parsed = PromptTemplate::ParseGo("{{ if .Suffix }}<P>{{ .Prompt }}<S>{{ .Suffix }}<M>{{ end }}");
   ASSERT_TRUE(parsed);
-  EXPECT_TRUE((*parsed)->CanInsert());
-  const auto segments = (*parsed)->RenderInsert("a<M>", "b");
+  EXPECT_TRUE((*parsed)->SupportsFim());
+  const auto segments = (*parsed)->RenderFim("a<M>", "b");
   ASSERT_TRUE(segments) << segments.error().message;
   std::string text;
   for (const PromptSegment& segment : *segments) {
@@ -76,8 +76,8 @@ TEST(GoPrompt, InsertsBetweenPromptAndSuffix) {
   }
   EXPECT_EQ(text, "<P>a<M><S>b<M>");
   const auto other = PromptTemplate::ParseGo(kExchange);
-  EXPECT_FALSE((*other)->CanInsert());
-  EXPECT_FALSE((*other)->RenderInsert("a", "b"));
+  EXPECT_FALSE((*other)->SupportsFim());
+  EXPECT_FALSE((*other)->RenderFim("a", "b"));
 }
 
 TEST(GoPrompt, GoesOnWithAnAnswer) {

@@ -54,7 +54,7 @@ bool Contains(const api::Result<jinja::TrackedText>& rendered, std::string_view 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Parse(std::string_view source,
                                                                          std::string bos, std::string eos) {
   if (!jinja::IsValidUtf8(bos) || !jinja::IsValidUtf8(eos)) {
-    return api::Fail(api::ErrorCode::kBadModel, "the model's begin or end token is not valid UTF-8");
+    return api::Fail(api::ErrorCode::kBadModel, "the model's BOS or EOS token is not valid UTF-8");
   }
   auto parsed = jinja::Template::Parse(source);
   if (!parsed) return std::unexpected(std::move(parsed).error());
@@ -81,12 +81,12 @@ bool PromptTemplate::UsesGo(std::string_view field) const {
   return go != nullptr && go->Uses(field);
 }
 
-api::Result<std::vector<PromptSegment>> PromptTemplate::RenderInsert(std::string_view prefix,
-                                                                     std::string_view suffix) const {
-  if (!CanInsert()) {
-    return api::Fail(api::ErrorCode::kUnsupported, "the model's template does not know .Suffix", "suffix");
+api::Result<std::vector<PromptSegment>> PromptTemplate::RenderFim(std::string_view prefix,
+                                                                  std::string_view suffix) const {
+  if (!SupportsFim()) {
+    return api::Fail(api::ErrorCode::kUnsupported, "the model's template does not use .Suffix", "suffix");
   }
-  const auto rendered = RenderGoInsert(std::get<gotemplate::Template>(template_), prefix, suffix, Now());
+  const auto rendered = RenderGoFim(std::get<gotemplate::Template>(template_), prefix, suffix, Now());
   if (!rendered) return std::unexpected(rendered.error());
   return Segments(*rendered, rendered->text.size());
 }

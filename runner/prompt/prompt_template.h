@@ -28,7 +28,7 @@ struct PromptSegment {
   bool from_template = false;
 };
 
-// What templates are told of thinking, under the names that they use; nothing unless it says something.
+// Template variables that control thinking; none when unset.
 struct ThinkingSwitch {
   std::optional<bool> on = {};
   std::string effort = {};  // "low", "medium" or "high"
@@ -49,7 +49,7 @@ class PromptTemplate {
 
   // The prompt up to where the model's answer begins. A last message of the assistant's is an answer to go on
   // with: the prompt then ends right behind its content. `tools_json` is a JSON array in OpenAI's shape, or
-  // empty; `now` is what strftime_now shows. Neighbouring segments differ in origin. kInvalidArgument carries
+  // empty; `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
   // what the template says of the messages; kUnsupported: the template does not show the answer to go on
   // with.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
@@ -61,9 +61,8 @@ class PromptTemplate {
                                                  const ThinkingSwitch& thinking = {}) const;
 
   // The prompt for what goes between two texts. kUnsupported: the template does not know .Suffix.
-  api::Result<std::vector<PromptSegment>> RenderInsert(std::string_view prefix,
-                                                       std::string_view suffix) const;
-  bool CanInsert() const { return UsesGo("Suffix"); }
+  api::Result<std::vector<PromptSegment>> RenderFim(std::string_view prefix, std::string_view suffix) const;
+  bool SupportsFim() const { return UsesGo("Suffix"); }
 
   // Whether this is a Go template that takes a field of this name.
   bool UsesGo(std::string_view field) const;

@@ -22,7 +22,7 @@ api::Result<float> CheckedMaximum(std::span<const float> logits, Maxima& maxima)
 TokenId FirstOf(std::span<const float> logits, float logit);
 
 // Fills `out` with the `count` best, in order; those of -inf are left out. Memory is some multiple of count,
-// and of a large vocabulary only the neighbours of high logits are looked at again. REQUIRES: `maxima` are of
+// and of a large vocabulary only the neighbors of high logits are looked at again. REQUIRES: `maxima` are of
 // these logits, count > 0.
 void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std::vector<Candidate>& out);
 

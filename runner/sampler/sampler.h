@@ -50,10 +50,10 @@ class Workspace {
 
  private:
   friend class Sampler;
-  friend class LogitRules;
-  std::vector<float> ruled;     // [vocab]
-  std::vector<float> logits;    // [vocab]
-  std::vector<int32_t> counts;  // [vocab] zero between calls
+  friend class LogitProcessor;
+  std::vector<float> processed;  // [vocab]
+  std::vector<float> logits;     // [vocab]
+  std::vector<int32_t> counts;   // [vocab] zero between calls
   Maxima maxima;
   std::vector<Candidate> candidates;  // <= vocab
   std::vector<double> weights;        // [candidates]

@@ -1,4 +1,4 @@
-// Tokens that are found in the text as they stand, before it is normalised and split: the special ones
+// Tokens that are found in the text as they stand, before it is normalized and split: the special ones
 // ("<|im_end|>") and plain additions to the vocabulary.
 #pragma once
 
@@ -18,7 +18,7 @@ struct AddedToken {
   api::TokenId id = 0;
   std::string content;       // not empty
   bool special = false;      // found in trusted text only
-  bool normalized = false;   // looked for in the normalised text
+  bool normalized = false;   // looked for in the normalized text
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space after it
   bool single_word = false;  // only where no word character touches it

@@ -1,5 +1,5 @@
 // Byte-pair encoding: a piece begins as single bytes (byte-level) or characters (SentencePiece), and
-// neighbours merge in the order of the merge list, leftmost first among equals.
+// neighbors merge in the order of the merge list, leftmost first among equals.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct BpeDefinition {
   // [merges] Rank of each, the lowest merges first; empty: its position.
   std::vector<uint32_t> ranks;
   api::TokenId unknown = kNoToken;
-  bool fuse_unknown = false;  // neighbouring unknown bytes or characters are one token
+  bool fuse_unknown = false;  // neighboring unknown bytes or characters are one token
   // Pieces that are one token whatever the merges say; empty for most vocabularies.
   std::vector<std::pair<std::string, api::TokenId>> whole_pieces;
 };

@@ -29,7 +29,7 @@ api::Result<CharacterMap> CharacterMap::Parse(std::span<const std::byte> blob) {
   std::memcpy(&trie_bytes, blob.data(), sizeof(trie_bytes));
   const auto rest = blob.subspan(sizeof(trie_bytes));
   if (trie_bytes % sizeof(uint32_t) != 0 || trie_bytes == 0 || trie_bytes > rest.size()) {
-    return Bad(fmt::format("a trie of {} bytes in a map of {}", trie_bytes, blob.size()));
+    return Bad(fmt::format("a trie of {} bytes in a charsmap of {} bytes", trie_bytes, blob.size()));
   }
   CharacterMap map;
   map.units_.resize(trie_bytes / sizeof(uint32_t));
@@ -37,7 +37,7 @@ api::Result<CharacterMap> CharacterMap::Parse(std::span<const std::byte> blob) {
   const auto strings = rest.subspan(trie_bytes);
   map.replacements_.assign(reinterpret_cast<const char*>(strings.data()), strings.size());
   if (!map.replacements_.empty() && map.replacements_.back() != '\0')
-    return Bad("the last replacement has no end");
+    return Bad("the last replacement is not terminated");
   for (size_t begin = 0; begin < map.replacements_.size();) {
     const size_t end = map.replacements_.find('\0', begin);
     const std::string_view text = std::string_view(map.replacements_).substr(begin, end - begin);

@@ -1,4 +1,4 @@
-// The "precompiled charsmap" of SentencePiece: which character sequences a text's normalisation replaces, as
+// The "precompiled charsmap" of SentencePiece: which character sequences a text's normalization replaces, as
 // a double-array trie (Darts) over UTF-8.
 #pragma once
 

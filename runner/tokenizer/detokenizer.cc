@@ -5,10 +5,10 @@
 
 namespace quire::runner::tokenizer {
 
-Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special, Begin begin)
+Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special, StartAt start)
     : tokenizer_(std::move(tokenizer)),
       special_(special),
-      at_start_(begin == Begin::kText && tokenizer_->leading_spaces() != LeadingSpaces::kKeep) {}
+      at_start_(start == StartAt::kText && tokenizer_->leading_spaces() != LeadingSpaces::kKeep) {}
 
 std::string Detokenizer::Append(TokenId id) {
   const bool special = tokenizer_->IsSpecial(id);

@@ -15,10 +15,10 @@ class Detokenizer {
  public:
   enum class Special : uint8_t { kWrite, kSkip };
   // Where the ids begin: a text, without the space that encoding puts before it, or the middle of one.
-  enum class Begin : uint8_t { kText, kMiddle };
+  enum class StartAt : uint8_t { kText, kMiddle };
 
   explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Special special = Special::kWrite,
-                       Begin begin = Begin::kText);
+                       StartAt start = StartAt::kText);
 
   // The text that is certain now: whole characters, U+FFFD for each maximal invalid subpart. The beginning of
   // a character is held back.

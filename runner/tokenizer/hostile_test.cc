@@ -88,12 +88,12 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
       {[](json& d) {
          d["added_tokens"] = {Added(300, "<s>"), Added(301, "<s>")};
        },
-       "has id 300 already"},
+       "already has id 300"},
       {[](json& d) {
          d["added_tokens"] = {Added(300, "<s>"), Added(300, "<s>", false)};
        },
        "added_tokens[1].id: id 300 is added twice"},
-      {[](json& d) { d["added_tokens"] = {Added(300, "a")}; }, "\"a\" has id 97 already"},
+      {[](json& d) { d["added_tokens"] = {Added(300, "a")}; }, "\"a\" already has id 97"},
       {[](json& d) { d["added_tokens"] = {Added(300, "")}; }, "added_tokens[0].content: 0 bytes"},
       {[](json& d) { d["added_tokens"] = {Added(300, std::string(5000, 'x'))}; },
        "added_tokens[0].content: 5000 bytes"},
@@ -277,14 +277,14 @@ TEST(Gguf, TypesAndDefaults) {
   EXPECT_FALSE((*tokenizer)->add_bos());
   EXPECT_EQ(*(*tokenizer)->Encode("<s>", SpecialTokens::kAsText), (std::vector<TokenId>{257}));
 
-  kv["tokenizer.ggml.token_type"][257] = 1;  // the file forgot to say that its end token is one
+  kv["tokenizer.ggml.token_type"][257] = 1;  // the file does not mark EOS as a control token
   kv["tokenizer.ggml.eot_token_id"] = 257U;
   tokenizer = Tokenizer::FromGguf(kv);
   ASSERT_TRUE(tokenizer);
   EXPECT_TRUE((*tokenizer)->IsSpecial(257));
 }
 
-TEST(Gguf, NormalisesWhereTheReferenceDoes) {
+TEST(Gguf, NormalizesWhereTheReferenceDoes) {
   ordered_json kv = MiniGguf();
   const auto ids = [&] { return *(*Tokenizer::FromGguf(kv))->Encode("e\u0301", SpecialTokens::kAsText); };
   const std::vector<TokenId> as_is = {'e', 0xCC, 0x81};

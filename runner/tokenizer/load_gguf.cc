@@ -159,7 +159,7 @@ class Loader {
   }
 
   // The text of a token, which is then found by it; of two tokens with one text the first is.
-  api::Result<std::string_view> TakeToken(size_t i) {
+  api::Result<std::string_view> RegisterToken(size_t i) {
     const ordered_json& value = (*tokens_)[i];
     if (!value.is_string()) return Bad(fmt::format("tokens[{}]", i), "not a string");
     const std::string_view text = value.get_ref<const std::string&>();
@@ -171,9 +171,9 @@ class Loader {
   Status Tokens() {
     id_of_.reserve(tokens_->size());
     for (size_t i = 0; i < tokens_->size(); ++i) {
-      const auto taken = TakeToken(i);
-      if (!taken) return std::unexpected(taken.error());
-      const std::string_view text = *taken;
+      const auto registered = RegisterToken(i);
+      if (!registered) return std::unexpected(registered.error());
+      const std::string_view text = *registered;
       const auto id = static_cast<TokenId>(i);
       const TokenType type = types_[i];
       const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
@@ -227,7 +227,7 @@ class Loader {
     vocabulary.algorithm = *algorithm_;
     vocabulary.entries.resize(tokens_->size());
     for (size_t i = 0; i < tokens_->size(); ++i) {
-      const auto text = TakeToken(i);
+      const auto text = RegisterToken(i);
       if (!text) return std::unexpected(text.error());
       vocabulary.entries[i] = {.text = *text, .score = 0, .type = types_[i]};
     }

@@ -60,7 +60,7 @@ class Message {
         break;
       case 2:
         field.is_bytes = true;
-        field.bytes = Take(Varint());
+        field.bytes = ConsumeBytes(Varint());
         break;
       case 5:
         field.value = Fixed<uint32_t>();
@@ -84,17 +84,17 @@ class Message {
     broken_ = true;
     return 0;
   }
-  std::string_view Take(uint64_t size) {
+  std::string_view ConsumeBytes(uint64_t size) {
     if (size > rest_.size()) broken_ = true;
     if (broken_) return {};
-    const std::string_view taken = rest_.substr(0, static_cast<size_t>(size));
+    const std::string_view bytes = rest_.substr(0, static_cast<size_t>(size));
     rest_.remove_prefix(static_cast<size_t>(size));
-    return taken;
+    return bytes;
   }
   template <class T>
   T Fixed() {
     T value = 0;
-    const std::string_view bytes = Take(sizeof(T));
+    const std::string_view bytes = ConsumeBytes(sizeof(T));
     if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof(T));
     return value;
   }
@@ -210,7 +210,7 @@ class Loader {
                                                                                     : kNoToken;
   }
 
-  // What tokenizer_config.json calls the begin or end token: a string, or an object with a "content".
+  // What tokenizer_config.json calls BOS or EOS: a string, or an object with a "content".
   std::string_view ConfigText(const char* key) const {
     if (!config_.is_object()) return {};
     auto value = config_.find(key);
@@ -219,7 +219,7 @@ class Loader {
     return value->is_string() ? std::string_view(value->get_ref<const std::string&>()) : std::string_view();
   }
 
-  // Begin and end tokens, and which pieces tokenizer_config.json makes special.
+  // BOS and EOS, and which pieces tokenizer_config.json makes special.
   Status Named() {
     parts_.bos = Control(bos_id_);
     parts_.eos = Control(eos_id_);
@@ -276,7 +276,7 @@ class Loader {
       return config_.is_object() && value != config_.end() && value->is_boolean() ? value->get<bool>()
                                                                                   : otherwise;
     };
-    // The Llama and Gemma families, which use BPE, begin texts with their begin token unless told not to.
+    // The Llama and Gemma families, which use BPE, add BOS unless configured otherwise.
     parts_.add_bos = says("add_bos_token", bpe) && parts_.bos != kNoToken;
     parts_.add_eos = says("add_eos_token", false) && parts_.eos != kNoToken;
     return {};

@@ -1,4 +1,4 @@
-// Reads a tokenizer.json (Hugging Face tokenizers 0.x serialisation).
+// Reads a tokenizer.json (Hugging Face tokenizers 0.x serialization).
 //
 // The file is not trusted: every field is checked for type and range before it is used, and what it declares
 // may take memory only in proportion to the file's own size.
@@ -239,7 +239,7 @@ class Loader {
     token.special |= ConfigNames("bos_token", *content) || ConfigNames("eos_token", *content);
     const auto known = id_of_.find(*content);
     if (known != id_of_.end() && known->second != *id) {
-      return BadField(path + ".id", fmt::format("\"{}\" has id {} already", *content, known->second));
+      return BadField(path + ".id", fmt::format("\"{}\" already has id {}", *content, known->second));
     }
     if (known == id_of_.end() && IsUsed(*id))
       return BadField(path + ".id", fmt::format("id {} is used twice", *id));
@@ -269,7 +269,7 @@ class Loader {
     return token != nullptr && *token == content;
   }
 
-  // The begin and end tokens that tokenizer_config.json names are special even where added_tokens lacks them.
+  // The BOS and EOS that tokenizer_config.json names are special even where added_tokens lacks them.
   Status NamedSpecials() {
     const std::pair<const char*, TokenId*> named[] = {{"bos_token", &parts_.bos}, {"eos_token", &parts_.eos}};
     for (const auto& [key, id] : named) {
@@ -405,7 +405,7 @@ class Loader {
     parts_.model = std::make_unique<UnigramModel>(std::move(unigram_definition_));
   }
 
-  // Who adds begin and end tokens: the post-processor, or what tokenizer_config.json says where that has no
+  // What adds BOS and EOS: the post-processor, or what tokenizer_config.json says where that has no
   // say.
   Status Ends() {
     const json* post_processor = Member(document_, "post_processor");

@@ -1,4 +1,4 @@
-// Unicode normalisation of a text before it is split.
+// Unicode normalization of a text before it is split.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ TEST(Normalizer, Composes) {
   EXPECT_FALSE(MayChange(NormalForm::kNfc, "plain \u00E9 and \u02FF"));
 }
 
-// The library's own one-call normalisation is the truth on short texts, where its ordering of marks is quick.
+// The library's own one-call normalization is the truth on short texts, where its ordering of marks is quick.
 TEST(Normalizer, AgreesWithTheLibraryOnRandomTexts) {
   std::mt19937 random(7);
   const char32_t pool[] = {U'a',   U'e',   U'K',   U' ',    0x300,   0x301,  0x307,  0x323,  0x327,

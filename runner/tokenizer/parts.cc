@@ -13,8 +13,8 @@ api::Result<void> AddToken(AddedToken token, TokenizerParts& parts) {
   token.normalized &= parts.steps.empty();
   if (token.normalized) token.content = Normalize(parts.normal_form, token.content);
   if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
-    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{} bytes, 1 to {} are possible",
-                                                            token.content.size(), kAddedTokenBytesMax));
+    return api::Fail(api::ErrorCode::kBadModel,
+                     fmt::format("{} bytes; must be 1 to {}", token.content.size(), kAddedTokenBytesMax));
   }
   (token.normalized ? parts.added_normalized : parts.added).Add(std::move(token));
   return {};

@@ -24,7 +24,7 @@ namespace quire::runner::tokenizer {
 struct TokenizerParts {
   Vocabulary vocabulary;
   AddedTokenFinder added;             // looked for in the text
-  AddedTokenFinder added_normalized;  // looked for in the normalised text
+  AddedTokenFinder added_normalized;  // looked for in the normalized text
   AddedTokenFinder symbols;           // looked for in what the steps gave; none is special
   NormalForm normal_form = NormalForm::kNone;
   std::vector<TextStep> steps;  // after it

@@ -16,7 +16,7 @@ enum class SplitBehavior : uint8_t {
   kRemoved,             // left out
   kMergedWithPrevious,  // end of the piece before
   kMergedWithNext,      // beginning of the piece after
-  kContiguous,          // neighbouring matches are one piece
+  kContiguous,          // neighboring matches are one piece
 };
 
 struct SplitStep {

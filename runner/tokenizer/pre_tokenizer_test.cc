@@ -43,7 +43,7 @@ json Sequence(std::vector<json> steps) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-// The examples of the Hugging Face documentation of each behaviour: "the-final--countdown" at "-".
+// The examples of the Hugging Face documentation of each behavior: "the-final--countdown" at "-".
 TEST(PreTokenizer, BehaviorsOfASplit) {
   const auto with = [](const char* behavior, bool invert = false) {
     return Split(Load(Sequence({SplitStepOf("-", behavior, invert)})), "the-final--countdown");

@@ -107,7 +107,7 @@ class Translator {
       }
       first = false;
     }
-    Refuse("a class that does not end");
+    Refuse("an unterminated class");
   }
 
   bool IsSetEscape(size_t backslash) const {

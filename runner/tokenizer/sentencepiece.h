@@ -30,8 +30,8 @@ enum class TokenType : uint8_t {
 
 struct SentencePieceVocabulary {
   enum class Algorithm : uint8_t {
-    kBpeByScore,   // neighbours merge when the result is a piece, the best score first
-    kBpeByMerges,  // neighbours merge as `merges` says
+    kBpeByScore,   // neighbors merge when the result is a piece, the best score first
+    kBpeByMerges,  // neighbors merge as `merges` says
     kUnigram,
   };
   struct Entry {
@@ -50,7 +50,7 @@ struct SentencePieceVocabulary {
       unknown_surface;  // what the unknown token stands for in text; else its own text
 };
 
-// Fills the parts but for begin and end tokens. kBadModel names the piece ("piece 7: ...") or the part.
+// Fills the parts except BOS and EOS. kBadModel names the piece ("piece 7: ...") or the part.
 api::Result<void> BuildSentencePiece(SentencePieceVocabulary vocabulary, TokenizerParts& parts);
 
 // Whether no entry has a space mark behind another character, so that words can be worked on one by one.

@@ -60,7 +60,7 @@ TEST(SentencePieceBpe, MergesByScoreLeftmostFirstAndFallsBackToBytes) {
   EXPECT_THAT(Encode(tokenizer, " "), ElementsAre(Byte(0xE2), Byte(0x96), Byte(0x81)));
 }
 
-TEST(SentencePieceBpe, WithoutByteTokensNeighbouringUnknownsAreOne) {
+TEST(SentencePieceBpe, WithoutByteTokensNeighboringUnknownsAreOne) {
   const auto tokenizer = Load({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}}});
   EXPECT_THAT(Encode(tokenizer, "axya"), ElementsAre(1, 0, 1));
   EXPECT_EQ(Decode(tokenizer, {1, 0, 1}), "a \u2047 a");

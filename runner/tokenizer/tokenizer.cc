@@ -25,7 +25,7 @@ class PieceCache {
     size_t begin = 0;
     size_t count = 0;
   };
-  static bool Holds(std::string_view piece) { return piece.size() >= 2 && piece.size() <= 64; }
+  static bool Accepts(std::string_view piece) { return piece.size() >= 2 && piece.size() <= 64; }
   Slot& At(std::string_view piece) {
     if (slots_.empty()) slots_.resize(kSlots);
     return slots_[std::hash<std::string_view>()(piece) % kSlots];
@@ -56,11 +56,11 @@ class Encoder {
   }
 
  private:
-  std::string_view Keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+  std::string_view Store(std::string text) { return stored_.emplace_back(std::move(text)); }
 
   std::string_view Normalized(std::string_view text) {
     if (!MayChange(parts_.normal_form, text)) return text;
-    return Keep(Normalize(parts_.normal_form, text));
+    return Store(Normalize(parts_.normal_form, text));
   }
 
   void FindNormalized(const TrustedText& text, bool at_start_of_text) {
@@ -75,11 +75,11 @@ class Encoder {
     }
   }
 
-  // Trust carries over where normalising run by run gives the same text; else a character is made of both
+  // Trust carries over where normalizing run by run gives the same text; else a character is made of both
   // trusted and other bytes, and nothing of the text counts as trusted.
   TrustedText NormalizedRuns(const TrustedText& text) {
     if (!MayChange(parts_.normal_form, text.text)) return text;
-    TrustedText normalized{.text = Keep(Normalize(parts_.normal_form, text.text)), .runs = {}};
+    TrustedText normalized{.text = Store(Normalize(parts_.normal_form, text.text)), .runs = {}};
     std::string by_run;
     size_t begin = 0;
     for (const TrustedText::Run& run : text.runs) {
@@ -92,7 +92,7 @@ class Encoder {
   }
 
   void Plain(std::string_view text, bool at_start_of_text) {
-    if (!parts_.steps.empty()) text = Keep(Apply(parts_.steps, text, at_start_of_text));
+    if (!parts_.steps.empty()) text = Store(Apply(parts_.steps, text, at_start_of_text));
     if (parts_.symbols.empty()) return Pieces(text);
     for (const Stretch& stretch : parts_.symbols.Find({.text = text, .runs = {}})) {
       if (stretch.token) {
@@ -105,14 +105,14 @@ class Encoder {
 
   void Pieces(std::string_view text) {
     if (text.empty()) return;
-    if (parts_.pre_tokenizer.add_prefix_space && text.front() != ' ') text = Keep(" " + std::string(text));
+    if (parts_.pre_tokenizer.add_prefix_space && text.front() != ' ') text = Store(" " + std::string(text));
     for (const Piece& piece : parts_.pre_tokenizer.Split(text, matcher_)) {
       EncodePiece(text.substr(piece.begin, piece.end - piece.begin));
     }
   }
 
   void EncodePiece(std::string_view piece) {
-    if (!PieceCache::Holds(piece)) return parts_.model->Encode(piece, ids_);
+    if (!PieceCache::Accepts(piece)) return parts_.model->Encode(piece, ids_);
     PieceCache::Slot& slot = cache_.At(piece);
     const size_t begin = ids_.size();
     if (slot.piece == piece) {
@@ -126,7 +126,7 @@ class Encoder {
   const TokenizerParts& parts_;
   RegexMatcher matcher_;
   PieceCache cache_;
-  std::deque<std::string> kept_;  // texts that pieces in the cache point into
+  std::deque<std::string> stored_;  // texts that pieces in the cache point into
   std::vector<TokenId> ids_;
 };
 

@@ -1,6 +1,6 @@
 // Text to token ids and back, for one model.
 //
-// A text goes through: added tokens found as they stand -> Unicode normalisation of what lies between ->
+// A text goes through: added tokens found as they stand -> Unicode normalization of what lies between ->
 // steps that rewrite it (spaces to marks) -> the pre-tokenizer's pieces -> the subword model. Ids equal those
 // of the Hugging Face tokenizer of the same files, or of SentencePiece where the two differ: a Unigram
 // tokenizer.json must not spell special tokens in plain text.
@@ -64,7 +64,7 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // No begin or end token is added: see add_bos(). What is not UTF-8 counts as U+FFFD.
+  // No BOS or EOS is added: see add_bos(). What is not UTF-8 counts as U+FFFD.
   // kTooLarge for 2^31 bytes and more. Memory while it works: about 40 bytes per byte of the longest piece.
   api::Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special) const;
   api::Result<std::vector<TokenId>> EncodeSegments(std::span<const Segment> segments) const;

@@ -253,7 +253,7 @@ TEST_P(SentencePieceGolden, DecodesTheRestOfATextAsItStands) {
   const auto ids = Encode(*tokenizer, "one two  three", SpecialTokens::kAsText);
   for (size_t cut = 1; cut < ids.size(); ++cut) {
     Detokenizer begin(tokenizer);
-    Detokenizer rest(tokenizer, Detokenizer::Special::kWrite, Detokenizer::Begin::kMiddle);
+    Detokenizer rest(tokenizer, Detokenizer::Special::kWrite, Detokenizer::StartAt::kMiddle);
     std::string text;
     for (size_t i = 0; i < ids.size(); ++i) text += (i < cut ? begin : rest).Append(ids[i]);
     EXPECT_EQ(text, "one two  three") << cut;

@@ -86,7 +86,7 @@ TEST(Tokenizer, AddPrefixSpaceBeginsEachStretch) {
   EXPECT_THAT(Encode(*tokenizer, ""), ElementsAre());
 }
 
-TEST(Tokenizer, NormalizedTokensAreFoundAfterNormalisation) {
+TEST(Tokenizer, NormalizedTokensAreFoundAfterNormalization) {
   json document = MiniTokenizer();
   document["normalizer"] = {{"type", "NFC"}};
   json caf = Added(300, "caf\u00E9", false);
@@ -122,7 +122,7 @@ TEST(Tokenizer, TooMuchTextIsRefused) {
   EXPECT_EQ(ids.error().code, api::ErrorCode::kTooLarge);
 }
 
-TEST(Tokenizer, BeginAndEndTokensComeFromTheTemplate) {
+TEST(Tokenizer, BosAndEosComeFromTheTemplate) {
   json document = WithMerges();
   document["added_tokens"] = {Added(300, "<s>"), Added(301, "</s>")};
   document["post_processor"] = {
@@ -142,7 +142,7 @@ TEST(Tokenizer, BeginAndEndTokensComeFromTheTemplate) {
   EXPECT_EQ(tokenizer->eos_id(), 301);
 }
 
-TEST(Tokenizer, BeginAndEndTokensOfTheConfig) {
+TEST(Tokenizer, BosAndEosOfTheConfig) {
   json document = WithMerges();
   document["added_tokens"] = {Added(300, "<s>")};
   document["model"]["vocab"]["END"] = 301;
@@ -156,7 +156,7 @@ TEST(Tokenizer, BeginAndEndTokensOfTheConfig) {
   EXPECT_TRUE(tokenizer->IsSpecial(301));
   EXPECT_THAT(Encode(*tokenizer, "END"), ElementsAre(301));
   EXPECT_EQ(Load(document)->bos_id(), std::nullopt);
-  // The file forgot to say that its end token is special: nobody can type it all the same.
+  // The file does not mark EOS as special; text must not encode to it anyway.
   document["added_tokens"].push_back(Added(301, "END", false));
   EXPECT_THAT(Encode(*Load(document, config), "END", SpecialTokens::kAsText), ElementsAre('E', 'N', 'D'));
 }

@@ -22,7 +22,7 @@ struct UnigramDefinition {
   };
   std::vector<Entry> entries;                   // of two with one text the first is found
   std::array<api::TokenId, 256> byte_tokens{};  // kNoToken: none
-  // For characters that no entry covers and that have no byte tokens; neighbours are one token.
+  // For characters that no entry covers and that have no byte tokens; neighbors are one token.
   api::TokenId unknown = kNoToken;
 };
 

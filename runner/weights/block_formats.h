@@ -1,6 +1,6 @@
-// How every DataType stands for numbers: the one table of block sizes and dequantisers.
+// How every DataType stands for numbers: the one table of block sizes and dequantizers.
 //
-// A row is blocks end to end, each with its own scales. Dequantised values are bit for bit those of ggml:
+// A row is blocks end to end, each with its own scales. Dequantized values are bit for bit those of ggml:
 // they are float32 products and sums in the order the formulas below say, never fused. `d`, `m`, `dmin` are
 // float16, `q` is the element's unsigned quant, `sc` and `mn` are small integers of the element's group.
 //   Q4_0, Q5_0: d * (q - 8), d * (q - 16)    Q4_1, Q5_1: d * q + m          Q8_0: d * q (q signed)
@@ -18,7 +18,7 @@
 
 namespace quire::runner::weights {
 
-// Widens `blocks` blocks at any address to float32.
+// Dequantizes `blocks` blocks at any address to float32.
 using Dequantizer = void(const std::byte* from, size_t blocks, float* to);
 
 Dequantizer DequantizeF32, DequantizeF16, DequantizeBF16;                                    // plain

@@ -36,8 +36,8 @@ class RecordedBlocks {
 };
 
 // Bit for bit what the reference implementation gives, for random blocks (zero, negative and subnormal scales
-// among them) and for quantised ones.
-TEST(BlockFormats, DequantiseToTheRecordedValues) {
+// among them) and for quantized ones.
+TEST(BlockFormats, DequantizeToTheRecordedValues) {
   const RecordedBlocks recorded;
   size_t values = 0;
   for (const BlockFormat& format : kBlockFormats) {
@@ -46,18 +46,18 @@ TEST(BlockFormats, DequantiseToTheRecordedValues) {
     const auto raw = recorded.Bytes(name + ".raw");
     const std::vector<float> expected = recorded.Floats(name + ".f32");
     ASSERT_EQ(raw.size(), RowBytes(format.type, std::ssize(expected))) << name;
-    std::vector<float> widened(expected.size());
-    Dequantize(format.type, raw.data(), std::ssize(expected), widened.data());
+    std::vector<float> dequantized(expected.size());
+    Dequantize(format.type, raw.data(), std::ssize(expected), dequantized.data());
     for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_EQ(std::bit_cast<uint32_t>(widened[i]), std::bit_cast<uint32_t>(expected[i]))
-          << name << " element " << i << ": " << widened[i] << ", not " << expected[i];
+      ASSERT_EQ(std::bit_cast<uint32_t>(dequantized[i]), std::bit_cast<uint32_t>(expected[i]))
+          << name << " element " << i << ": " << dequantized[i] << ", not " << expected[i];
     }
     values += expected.size();
   }
   EXPECT_EQ(values, 32'430U);
 }
 
-TEST(BlockFormats, DequantiseAtAnyAddressAndInPieces) {
+TEST(BlockFormats, DequantizeAtAnyAddressAndInPieces) {
   const RecordedBlocks recorded;
   for (const BlockFormat& format : kBlockFormats) {
     if (format.type == DataType::kF32) continue;
@@ -67,10 +67,11 @@ TEST(BlockFormats, DequantiseAtAnyAddressAndInPieces) {
     shifted.insert(shifted.end(), raw.begin(), raw.end());
     const auto elements = static_cast<size_t>(format.elements);
     for (size_t block = 0; block < expected.size() / elements; ++block) {
-      std::vector<float> widened(elements);
+      std::vector<float> dequantized(elements);
       Dequantize(format.type, shifted.data() + 1 + block * static_cast<size_t>(format.bytes), format.elements,
-                 widened.data());
-      ASSERT_EQ(std::memcmp(widened.data(), expected.data() + block * elements, elements * sizeof(float)), 0)
+                 dequantized.data());
+      ASSERT_EQ(std::memcmp(dequantized.data(), expected.data() + block * elements, elements * sizeof(float)),
+                0)
           << format.name << " block " << block;
     }
   }
@@ -80,13 +81,13 @@ TEST(BlockFormats, GroupScalesPackAndUnpack) {
   GroupScales scales{};
   for (uint8_t i = 0; i < 8; ++i) {
     scales.scale[i] = static_cast<uint8_t>(63 - 7 * i);
-    scales.minimum[i] = static_cast<uint8_t>(5 + 8 * i - i);
+    scales.min_offset[i] = static_cast<uint8_t>(5 + 8 * i - i);
   }
   std::array<std::byte, 12> packed{};
   PackGroupScales(scales, packed.data());
   const GroupScales unpacked = UnpackGroupScales(packed.data());
   EXPECT_EQ(unpacked.scale, scales.scale);
-  EXPECT_EQ(unpacked.minimum, scales.minimum);
+  EXPECT_EQ(unpacked.min_offset, scales.min_offset);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ uint16_t Word(const std::byte* from) {
   return word;
 }
 
-// to[e] = `kBits` bits of from[e] from `shift` up, moved up by `up`, over what is there.
+// to[e] = `kBits` bits of from[e] from `shift` up, shifted left by `up`, ORed into it.
 template <unsigned kBits>
 void AddBits(const std::byte* from, size_t count, size_t shift, size_t up, uint8_t* to) {
   for (size_t e = 0; e < count; ++e) {
@@ -35,27 +35,27 @@ void Nibbles(const std::byte* from, uint8_t* to) {
   SetBits<4>(from, 16, 4, to + 16);
 }
 
-void FifthBits(const std::byte* from, uint8_t* to) {
+void AddHighBit(const std::byte* from, uint8_t* to) {
   uint32_t bits;
   std::memcpy(&bits, from, sizeof(bits));
   for (uint32_t e = 0; e < 32; ++e) to[e] = static_cast<uint8_t>(to[e] | (bits >> e & 1U) << 4);
 }
 
-void TakeApart8(const std::byte* from, BlockQuants* to) {
+void UnpackBlock8(const std::byte* from, BlockQuants* to) {
   to->scale = Word(from);
   for (size_t e = 0; e < 32; ++e) to->quant[e] = static_cast<uint8_t>(Byte(from[2 + e]) ^ 0x80U);
 }
 
-// Q4_0, Q4_1, Q5_0, Q5_1: d, [m], [fifth bits], nibbles.
-void TakeApart32(const std::byte* from, bool has_minimum, bool has_fifth, BlockQuants* to) {
+// Q4_0, Q4_1, Q5_0, Q5_1: d, [m], [high bits], nibbles.
+void UnpackBlock32(const std::byte* from, bool has_min_offset, bool has_high_bit, BlockQuants* to) {
   to->scale = Word(from);
   from += 2;
-  if (has_minimum) {
-    to->minimum = Word(from);
+  if (has_min_offset) {
+    to->min_offset = Word(from);
     from += 2;
   }
-  Nibbles(has_fifth ? from + 4 : from, to->quant.data());
-  if (has_fifth) FifthBits(from, to->quant.data());
+  Nibbles(has_high_bit ? from + 4 : from, to->quant.data());
+  if (has_high_bit) AddHighBit(from, to->quant.data());
 }
 
 // Two bits of 256 elements in 64 bytes: of each half, 32 elements per pair of bits.
@@ -65,17 +65,17 @@ void PairsOfBits(const std::byte* from, uint8_t* to) {
   }
 }
 
-void TakeApartQ2K(const std::byte* from, BlockQuants* to) {
+void UnpackBlockQ2K(const std::byte* from, BlockQuants* to) {
   to->scale = Word(from + 80);
-  to->minimum = Word(from + 82);
+  to->min_offset = Word(from + 82);
   PairsOfBits(from + 16, to->quant.data());
   for (size_t group = 0; group < 16; ++group) {
     to->group_scale[group] = static_cast<int8_t>(Byte(from[group]) & 15U);
-    to->group_minimum[group] = static_cast<uint8_t>(Byte(from[group]) >> 4);
+    to->group_min_offset[group] = static_cast<uint8_t>(Byte(from[group]) >> 4);
   }
 }
 
-void TakeApartQ3K(const std::byte* from, BlockQuants* to) {
+void UnpackBlockQ3K(const std::byte* from, BlockQuants* to) {
   to->scale = Word(from + 108);
   PairsOfBits(from + 32, to->quant.data());
   for (size_t group = 0; group < 8; ++group) AddBits<1>(from, 32, group, 2, to->quant.data() + group * 32);
@@ -84,22 +84,22 @@ void TakeApartQ3K(const std::byte* from, BlockQuants* to) {
   }
 }
 
-// Q4_K and Q5_K: d, dmin, packed scales, [fifth bits], nibbles.
-void TakeApartQ45K(const std::byte* from, bool has_fifth, BlockQuants* to) {
+// Q4_K and Q5_K: d, dmin, packed scales, [high bits], nibbles.
+void UnpackBlockQ45K(const std::byte* from, bool has_high_bit, BlockQuants* to) {
   to->scale = Word(from);
-  to->minimum = Word(from + 2);
+  to->min_offset = Word(from + 2);
   const GroupScales scales = UnpackGroupScales(from + 4);
-  const std::byte* nibbles = from + (has_fifth ? 48 : 16);
+  const std::byte* nibbles = from + (has_high_bit ? 48 : 16);
   for (size_t group = 0; group < 8; ++group) {
     to->group_scale[group] = static_cast<int8_t>(scales.scale[group]);
-    to->group_minimum[group] = scales.minimum[group];
+    to->group_min_offset[group] = scales.min_offset[group];
     uint8_t* quants = to->quant.data() + group * 32;
     SetBits<4>(nibbles + group / 2 * 32, 32, group % 2 * 4, quants);
-    if (has_fifth) AddBits<1>(from + 16, 32, group, 4, quants);
+    if (has_high_bit) AddBits<1>(from + 16, 32, group, 4, quants);
   }
 }
 
-void TakeApartQ6K(const std::byte* from, BlockQuants* to) {
+void UnpackBlockQ6K(const std::byte* from, BlockQuants* to) {
   to->scale = Word(from + 208);
   for (size_t group = 0; group < 8; ++group) {
     const size_t half = group / 4, g = group % 4;
@@ -110,7 +110,7 @@ void TakeApartQ6K(const std::byte* from, BlockQuants* to) {
   std::memcpy(to->group_scale.data(), from + 192, 16);
 }
 
-void TakeApartIq4Xs(const std::byte* from, BlockQuants* to) {
+void UnpackBlockIq4Xs(const std::byte* from, BlockQuants* to) {
   to->scale = Word(from);
   for (size_t group = 0; group < 8; ++group) {
     to->group_scale[group] = static_cast<int8_t>(Iq4Scale(from, group));
@@ -120,34 +120,34 @@ void TakeApartIq4Xs(const std::byte* from, BlockQuants* to) {
 
 }  // namespace
 
-void TakeApart(DataType type, const std::byte* from, BlockQuants* to) {
+void UnpackBlock(DataType type, const std::byte* from, BlockQuants* to) {
   switch (type) {
     case DataType::kQ8_0:
-      return TakeApart8(from, to);
+      return UnpackBlock8(from, to);
     case DataType::kQ4_0:
     case DataType::kIQ4_NL:
-      return TakeApart32(from, false, false, to);
+      return UnpackBlock32(from, false, false, to);
     case DataType::kQ4_1:
-      return TakeApart32(from, true, false, to);
+      return UnpackBlock32(from, true, false, to);
     case DataType::kQ5_0:
-      return TakeApart32(from, false, true, to);
+      return UnpackBlock32(from, false, true, to);
     case DataType::kQ5_1:
-      return TakeApart32(from, true, true, to);
+      return UnpackBlock32(from, true, true, to);
     case DataType::kMXFP4:
       to->scale = Byte(from[0]);
       return Nibbles(from + 1, to->quant.data());
     case DataType::kQ2_K:
-      return TakeApartQ2K(from, to);
+      return UnpackBlockQ2K(from, to);
     case DataType::kQ3_K:
-      return TakeApartQ3K(from, to);
+      return UnpackBlockQ3K(from, to);
     case DataType::kQ4_K:
-      return TakeApartQ45K(from, false, to);
+      return UnpackBlockQ45K(from, false, to);
     case DataType::kQ5_K:
-      return TakeApartQ45K(from, true, to);
+      return UnpackBlockQ45K(from, true, to);
     case DataType::kQ6_K:
-      return TakeApartQ6K(from, to);
+      return UnpackBlockQ6K(from, to);
     case DataType::kIQ4_XS:
-      return TakeApartIq4Xs(from, to);
+      return UnpackBlockIq4Xs(from, to);
     case DataType::kF32:
     case DataType::kF16:
     case DataType::kBF16:

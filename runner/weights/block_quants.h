@@ -1,5 +1,4 @@
-// Blocks of the quantised types taken apart into small whole numbers and their scales, for kernels that
-// compute with integers. What an element stands for is in block_formats.h.
+// Blocks of the quantized types unpacked into small integers and their scales, for integer kernels. What an element stands for is in block_formats.h.
 #pragma once
 
 #include <array>
@@ -12,17 +11,17 @@ namespace quire::runner::weights {
 
 inline constexpr size_t kBlockElementsMax = 256;
 
-// One block. `quant` is unsigned: Q8_0's are moved up by 128; indices into a codebook stay indices.
+// One block. `quant` is unsigned: Q8_0's are biased by 128; indices into a codebook stay indices.
 struct BlockQuants {
   std::array<uint8_t, kBlockElementsMax> quant;  // in the order of the elements
   uint16_t scale = 0;                            // `d`, float16; MXFP4: the exponent byte
-  uint16_t minimum = 0;                          // `m` or `dmin`, float16
+  uint16_t min_offset = 0;                       // `m` or `dmin`, float16
   // Of groups of 16 or 32 elements, with what the formula takes off already taken off.
   std::array<int8_t, 16> group_scale;
-  std::array<uint8_t, 16> group_minimum;
+  std::array<uint8_t, 16> group_min_offset;
 };
 
-// REQUIRES: a quantised type; `from` holds a block. Fields that the type does not have are left alone.
-void TakeApart(DataType type, const std::byte* from, BlockQuants* to);
+// REQUIRES: a quantized type; `from` holds a block. Fields that the type does not have are left alone.
+void UnpackBlock(DataType type, const std::byte* from, BlockQuants* to);
 
 }  // namespace quire::runner::weights

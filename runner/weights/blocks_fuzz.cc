@@ -1,4 +1,4 @@
-// libFuzzer: a type of blocks, and bytes as its blocks and as floats to quantise.
+// libFuzzer: a type of blocks, and bytes as its blocks and as floats to quantize.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!CanQuantizeTo(format.type)) return 0;
   values.assign((size - 1) / sizeof(float) / elements * elements, 0);
   if (!values.empty()) std::memcpy(values.data(), bytes, values.size() * sizeof(float));
-  std::vector<std::byte> quantised(RowBytes(format.type, static_cast<int64_t>(values.size())));
-  Quantize(format.type, values, quantised.data());
-  format.dequantize(quantised.data(), values.size() / elements, values.data());
+  std::vector<std::byte> quantized(RowBytes(format.type, static_cast<int64_t>(values.size())));
+  Quantize(format.type, values, quantized.data());
+  format.dequantize(quantized.data(), values.size() / elements, values.data());
   if (format.elements == 1) return 0;
   for (const float value : values) {
     if (!std::isfinite(value)) std::abort();

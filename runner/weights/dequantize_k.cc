@@ -12,7 +12,7 @@ unsigned Byte(std::byte byte) { return std::to_integer<unsigned>(byte); }
 
 }  // namespace
 
-// scales[16] (low nibble: scale, high: minimum), qs[64], d, dmin. Element e of a half of 128 is bits 2 * (e /
+// scales[16] (low nibble: scale, high: min offset), qs[64], d, dmin. Element e of a half of 128 is bits 2 * (e /
 // 32) and up of byte e % 32 of the half's 32.
 void DequantizeQ2_K(const std::byte* from, size_t blocks, float* to) {
   for (; blocks != 0; --blocks, from += 84, to += kElements) {
@@ -21,11 +21,11 @@ void DequantizeQ2_K(const std::byte* from, size_t blocks, float* to) {
     for (size_t group = 0; group < 16; ++group) {
       const unsigned scales = Byte(from[group]);
       const float scale = d * static_cast<float>(scales & 15U),
-                  minimum = dmin * static_cast<float>(scales >> 4);
+                  min_offset = dmin * static_cast<float>(scales >> 4);
       const std::byte* bytes = qs + group / 8 * 32 + group % 2 * 16;
       const size_t shift = group % 8 / 2 * 2;
       for (size_t e = 0; e < 16; ++e) {
-        to[group * 16 + e] = scale * static_cast<float>(Byte(bytes[e]) >> shift & 3U) - minimum;
+        to[group * 16 + e] = scale * static_cast<float>(Byte(bytes[e]) >> shift & 3U) - min_offset;
       }
     }
   }
@@ -58,11 +58,11 @@ void DequantizeQ4_K(const std::byte* from, size_t blocks, float* to) {
     const float d = LoadF16(from), dmin = LoadF16(from + 2);
     const GroupScales scales = UnpackGroupScales(from + 4);
     for (size_t group = 0; group < 8; ++group) {
-      const float scale = d * scales.scale[group], minimum = dmin * scales.minimum[group];
+      const float scale = d * scales.scale[group], min_offset = dmin * scales.min_offset[group];
       const std::byte* bytes = from + 16 + group / 2 * 32;
       const size_t shift = group % 2 * 4;
       for (size_t e = 0; e < 32; ++e) {
-        to[group * 32 + e] = scale * static_cast<float>(Byte(bytes[e]) >> shift & 15U) - minimum;
+        to[group * 32 + e] = scale * static_cast<float>(Byte(bytes[e]) >> shift & 15U) - min_offset;
       }
     }
   }
@@ -75,12 +75,12 @@ void DequantizeQ5_K(const std::byte* from, size_t blocks, float* to) {
     const GroupScales scales = UnpackGroupScales(from + 4);
     const std::byte* high = from + 16;
     for (size_t group = 0; group < 8; ++group) {
-      const float scale = d * scales.scale[group], minimum = dmin * scales.minimum[group];
+      const float scale = d * scales.scale[group], min_offset = dmin * scales.min_offset[group];
       const std::byte* bytes = from + 48 + group / 2 * 32;
       const size_t shift = group % 2 * 4;
       for (size_t e = 0; e < 32; ++e) {
         const unsigned q = (Byte(bytes[e]) >> shift & 15U) | (Byte(high[e]) >> group & 1U) << 4;
-        to[group * 32 + e] = scale * static_cast<float>(q) - minimum;
+        to[group * 32 + e] = scale * static_cast<float>(q) - min_offset;
       }
     }
   }

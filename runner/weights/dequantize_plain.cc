@@ -47,11 +47,11 @@ void DequantizeF32(const std::byte* from, size_t blocks, float* to) {
 }
 
 void DequantizeF16(const std::byte* from, size_t blocks, float* to) {
-  for (size_t i = 0; i < blocks; ++i) to[i] = WidenF16(Word(from + 2 * i));
+  for (size_t i = 0; i < blocks; ++i) to[i] = F16ToFloat32(Word(from + 2 * i));
 }
 
 void DequantizeBF16(const std::byte* from, size_t blocks, float* to) {
-  for (size_t i = 0; i < blocks; ++i) to[i] = WidenBF16(Word(from + 2 * i));
+  for (size_t i = 0; i < blocks; ++i) to[i] = BF16ToFloat32(Word(from + 2 * i));
 }
 
 // d, qs[16].

@@ -9,7 +9,7 @@
 namespace quire::runner::weights {
 
 // Exact. A NaN stays a NaN with its payload.
-constexpr float WidenF16(uint16_t bits) {
+constexpr float F16ToFloat32(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000U) << 16, exponent = bits >> 10 & 31U, fraction = bits & 1023U;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13);
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
@@ -17,10 +17,10 @@ constexpr float WidenF16(uint16_t bits) {
   return sign != 0 ? -size : size;
 }
 
-constexpr float WidenBF16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+constexpr float BF16ToFloat32(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 // To nearest, ties to even; what is too large becomes infinite, a NaN stays one.
-constexpr uint16_t NarrowToF16(float value) {
+constexpr uint16_t Float32ToF16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000U);
   const uint32_t size = bits & 0x7fffffffU;
@@ -36,7 +36,7 @@ constexpr uint16_t NarrowToF16(float value) {
   return static_cast<uint16_t>(sign | (kept + (up ? 1U : 0U)));
 }
 
-constexpr uint16_t NarrowToBF16(float value) {
+constexpr uint16_t Float32ToBF16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<uint16_t>(bits >> 16 | 0x40U);
   return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
@@ -46,11 +46,11 @@ constexpr uint16_t NarrowToBF16(float value) {
 inline float LoadF16(const std::byte* from) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof(bits));
-  return WidenF16(bits);
+  return F16ToFloat32(bits);
 }
 
 inline void StoreF16(float value, std::byte* to) {
-  const uint16_t bits = NarrowToF16(value);
+  const uint16_t bits = Float32ToF16(value);
   std::memcpy(to, &bits, sizeof(bits));
 }
 

@@ -62,7 +62,7 @@ std::string_view GgufFileTypeName(int64_t file_type) {
 }
 
 int64_t GgufFileTypeOf(DataType type) {
-  // Files that are mainly of one K type are called by the mix they are: "Q4_K_M".
+  // Files that are mainly of one K type are named after their quantization preset: "Q4_K_M".
   const std::string name(Name(type));
   const auto id = GgufFileTypeNamed(name);
   return id ? *id : *GgufFileTypeNamed(name + "_M");

@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they lie in the file");
+static_assert(std::endian::native == std::endian::little, "GGUF numbers are little-endian");
 
 enum class ValueType : uint32_t {
   kUint8 = 0,
@@ -111,7 +111,7 @@ class Parser {
   }
 
  private:
-  uint64_t Left() const { return bytes_.size() - at_; }
+  uint64_t Remaining() const { return bytes_.size() - at_; }
 
   bool Refuse(std::string reason) {
     error_ = std::move(reason);
@@ -120,7 +120,7 @@ class Parser {
 
   template <class T>
   bool Read(T& value, std::string_view what) {
-    if (Left() < sizeof(T)) return Refuse(fmt::format("the file ends inside {}", what));
+    if (Remaining() < sizeof(T)) return Refuse(fmt::format("the file ends inside {}", what));
     std::memcpy(&value, bytes_.data() + at_, sizeof(T));
     at_ += sizeof(T);
     return true;
@@ -130,12 +130,12 @@ class Parser {
   bool ReadBytes(std::string_view& text, std::string_view what, uint64_t bytes_max) {
     uint64_t length = 0;
     if (!Read(length, what)) return false;
-    if (length > Left()) {
+    if (length > Remaining()) {
       return Refuse(
-          fmt::format("{} has a length of {} bytes, but {} are left in the file", what, length, Left()));
+          fmt::format("{} has a length of {} bytes, but {} are left in the file", what, length, Remaining()));
     }
     if (length > bytes_max || length > kTextBytesMax - text_bytes_) {
-      return Refuse(fmt::format("{} has a length of {} bytes, more than is read", what, length));
+      return Refuse(fmt::format("{} has a length of {} bytes, more than supported", what, length));
     }
     text_bytes_ += length;
     text = {reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<size_t>(length)};
@@ -157,10 +157,10 @@ class Parser {
     if (!Read(magic, "the header")) return false;
     if (magic != kMagic) return Refuse("not a GGUF file");
     if (!Read(version_, "the header")) return false;
-    if (version_ != 0 && (version_ & 0xffff) == 0) return Refuse("big-endian GGUF files are not read");
+    if (version_ != 0 && (version_ & 0xffff) == 0) return Refuse("big-endian GGUF files are not supported");
     if (version_ < kVersionMin || version_ > kVersionMax) {
-      return Refuse(fmt::format("GGUF version {} is not read (versions {} and {} are)", version_, kVersionMin,
-                                kVersionMax));
+      return Refuse(fmt::format("GGUF version {} is not supported (versions {} and {} are)", version_,
+                                kVersionMin, kVersionMax));
     }
     if (!Read(tensor_count, "the header") || !Read(key_value_count, "the header")) return false;
     // A pair is at least a key length, a one-byte key, a type and a one-byte value; a tensor at least a name
@@ -170,9 +170,11 @@ class Parser {
   }
 
   bool CheckCount(uint64_t count, uint64_t bytes_each, uint64_t count_max, std::string_view what) {
-    if (count > count_max) return Refuse(fmt::format("{} {}; at most {} are read", count, what, count_max));
-    if (count > Left() / bytes_each) {
-      return Refuse(fmt::format("{} {} do not fit in the {} bytes left in the file", count, what, Left()));
+    if (count > count_max)
+      return Refuse(fmt::format("{} {}; at most {} are supported", count, what, count_max));
+    if (count > Remaining() / bytes_each) {
+      return Refuse(
+          fmt::format("{} {} do not fit in the {} bytes left in the file", count, what, Remaining()));
     }
     return true;
   }
@@ -193,20 +195,20 @@ class Parser {
       if (!keys.insert(key).second) return Refuse(fmt::format("key {} occurs twice", Quoted(key)));
       ordered_json value;
       if (!ReadValue(static_cast<ValueType>(type), key, value)) return false;
-      if (key == kAlignmentKey && !TakeAlignment(value)) return false;
+      if (key == kAlignmentKey && !SetAlignment(value)) return false;
       pairs.emplace_back(std::string(key), std::move(value));
       pairs_.push_back({key, bytes_.subspan(value_begin, at_ - value_begin)});
     }
     return true;
   }
 
-  bool TakeAlignment(const ordered_json& value) {
+  bool SetAlignment(const ordered_json& value) {
     if (!value.is_number_unsigned())
       return Refuse(fmt::format("{} is not an unsigned number", kAlignmentKey));
     const auto alignment = value.get<uint64_t>();
     if (alignment > std::numeric_limits<uint32_t>::max() || alignment % 8 != 0 ||
         !std::has_single_bit(alignment)) {
-      return Refuse(fmt::format("{} is {}, not a power of two from 8", kAlignmentKey, alignment));
+      return Refuse(fmt::format("{} is {}, not a power of two of at least 8", kAlignmentKey, alignment));
     }
     alignment_ = alignment;
     return true;
@@ -326,7 +328,7 @@ class Parser {
     uint32_t dimensions = 0;
     if (!Read(dimensions, "the list of tensors")) return false;
     if (dimensions > kDimensionsMax) {
-      return Refuse(fmt::format("tensor {} has {} dimensions; at most {} are read", Quoted(tensor.name),
+      return Refuse(fmt::format("tensor {} has {} dimensions; at most {} are supported", Quoted(tensor.name),
                                 dimensions, kDimensionsMax));
     }
     tensor.shape.resize(dimensions);
@@ -348,11 +350,11 @@ class Parser {
     const GgmlType* type = FindGgmlType(id);
     if (type == nullptr) return Refuse(fmt::format("tensor {} has unknown type {}", Quoted(tensor.name), id));
     if (!type->type) {
-      return Refuse(fmt::format("tensor {} has type {}, which this build does not read", Quoted(tensor.name),
-                                type->name));
+      return Refuse(fmt::format("tensor {} has type {}, which this build does not support",
+                                Quoted(tensor.name), type->name));
     }
     if (tensor.columns() % type->block_elements != 0) {
-      return Refuse(fmt::format("tensor {}: a row of {} elements is not a whole number of {} blocks of {}",
+      return Refuse(fmt::format("tensor {}: a row of {} elements is not a multiple of the {} block size {}",
                                 Quoted(tensor.name), tensor.columns(), type->name, type->block_elements));
     }
     int64_t bytes = 0;

@@ -148,9 +148,8 @@ api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vecto
   const std::string first = source.path().filename().string();
   const std::string ending = SplitEnding(1, count);
   if (!first.ends_with(ending)) {
-    return Refuse(
-        source.path().string(),
-        fmt::format("the first of {} files, but its name does not end in {}, as theirs do", count, ending));
+    return Refuse(source.path().string(),
+                  fmt::format("the first of {} files, but its name does not end in {}", count, ending));
   }
   const std::string stem = first.substr(0, first.size() - ending.size());
   std::set<std::string> names;
@@ -168,12 +167,12 @@ api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vecto
     if (!contents) return std::unexpected(contents.error());
     const SplitPlace place = PlaceOf(*contents->metadata);
     if (place.number != number || place.count != count) {
-      return Refuse(path, fmt::format("split.no is {} of {}, not {} of {}: it is of another model",
+      return Refuse(path, fmt::format("split.no is {} of {}, not {} of {}: it belongs to another model",
                                       place.number, place.count, number, count));
     }
     for (Tensor& tensor : contents->tensors) {
       if (!names.insert(tensor.name).second) {
-        return Refuse(path, fmt::format("tensor {} is in an earlier file too", Quoted(tensor.name)));
+        return Refuse(path, fmt::format("tensor {} is also in an earlier file", Quoted(tensor.name)));
       }
       tensors.push_back(std::move(tensor));
     }

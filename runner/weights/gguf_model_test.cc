@@ -86,7 +86,7 @@ TEST_F(GgufSplits, OneThatIsMissingOrStrangeIsNamed) {
   Write(1, {.tensor = "a"});
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("m-00002-of-00002.gguf: missing"), HasSubstr("number 2")));
   Write(2, {.tensor = "a", .number = 1});
-  EXPECT_THAT(Refusal(), HasSubstr("m-00002-of-00002.gguf: tensor \"a\" is in an earlier file too"));
+  EXPECT_THAT(Refusal(), HasSubstr("m-00002-of-00002.gguf: tensor \"a\" is also in an earlier file"));
   Write(2, {.tensor = "b", .number = 1, .count = 3});
   EXPECT_THAT(Refusal(), HasSubstr("m-00002-of-00002.gguf: split.no is 1 of 3, not 1 of 2"));
   Write(2, {.tensor = "b", .number = 1});

@@ -93,7 +93,7 @@ api::Result<std::string> TemplateOf(const ordered_json& tokenizer_config, const 
       if (!chosen || *name == "default") chosen = text->get<std::string>();
     }
   }
-  if (!chosen) return Refuse(file, "chat_template is neither a text nor a list of named templates");
+  if (!chosen) return Refuse(file, "chat_template is neither a string nor a list of named templates");
   return *chosen;
 }
 
@@ -223,7 +223,7 @@ api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view nam
       continue;
     }
     if (!entry.type) {
-      return Refuse(file->path(), fmt::format("tensor {} has type {}, which this build does not read",
+      return Refuse(file->path(), fmt::format("tensor {} has type {}, which this build does not support",
                                               Quoted(entry.name), entry.dtype));
     }
     const auto data = Aligned(entry, parts);

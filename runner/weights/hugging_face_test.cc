@@ -183,7 +183,7 @@ TEST_F(HuggingFace, LeavesOutBuffersAndNamesTypesItDoesNotRead) {
   EXPECT_FALSE(Opened()->Integers("other"));
   directory_.Write("model.safetensors",
                    Safetensors(R"({"q":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", 8).bytes());
-  EXPECT_THAT(Refusal(), EndsWith("tensor \"q\" has type F8_E4M3, which this build does not read"));
+  EXPECT_THAT(Refusal(), EndsWith("tensor \"q\" has type F8_E4M3, which this build does not support"));
 }
 
 TEST_F(HuggingFace, RefusesHostileJson) {

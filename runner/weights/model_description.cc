@@ -29,9 +29,10 @@ int64_t CountParameters(const ModelFiles& files) {
 std::optional<DataType> DominantType(const ModelFiles& files) {
   std::map<DataType, int64_t> elements;
   for (const Tensor& tensor : files.tensors()) elements[tensor.type] += tensor.elements();
-  const auto most = std::ranges::max_element(elements, {}, [](const auto& entry) { return entry.second; });
-  if (most == elements.end()) return std::nullopt;
-  return most->first;
+  const auto dominant =
+      std::ranges::max_element(elements, {}, [](const auto& entry) { return entry.second; });
+  if (dominant == elements.end()) return std::nullopt;
+  return dominant->first;
 }
 
 std::string Quantization(const ModelFiles& files) {

@@ -36,9 +36,9 @@ class ModelFiles {
   // Tensors by their name in the file. Null when absent.
   virtual const Tensor* Find(std::string_view name) const = 0;
   virtual const std::vector<Tensor>& tensors() const = 0;
-  // Whether only names, types and shapes of the tensors may be looked at (headers_only.h).
-  virtual bool headers_only() const { return false; }
-  // A tensor of whole numbers (I64), which is no weight and not among tensors(). Nothing when absent.
+  // Whether only names, types and shapes of the tensors may be looked at (metadata_only.h).
+  virtual bool metadata_only() const { return false; }
+  // A tensor of integers (I64), which is no weight and not among tensors(). Nothing when absent.
   virtual std::optional<std::vector<int64_t>> Integers(std::string_view name) const;
 
   // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json as it stands.

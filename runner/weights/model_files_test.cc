@@ -174,7 +174,7 @@ class SharedFixtures : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(SharedFixtures, EveryUnquantisedGgufOpens) {
+TEST_F(SharedFixtures, EveryUnquantizedGgufOpens) {
   int opened = 0;
   for (const auto& entry : fs::directory_iterator(root_ / "gguf")) {
     if (entry.path().extension() != ".gguf") continue;
@@ -187,7 +187,7 @@ TEST_F(SharedFixtures, EveryUnquantisedGgufOpens) {
   EXPECT_GT(opened, 0);
 }
 
-TEST_F(SharedFixtures, EveryQuantisedGgufOpens) {
+TEST_F(SharedFixtures, EveryQuantizedGgufOpens) {
   std::set<DataType> types;
   for (const auto& entry : fs::directory_iterator(root_ / "gguf_quant")) {
     if (entry.path().extension() != ".gguf") continue;

@@ -38,7 +38,7 @@ class Handover {
     }
     for (const auto& entry : fs::directory_iterator(directory_.path())) fs::remove_all(entry.path());
   }
-  ModelSource Take() const { return {"/its/path", descriptors_}; }
+  ModelSource Source() const { return {"/its/path", descriptors_}; }
   const std::vector<ModelSource::Descriptor>& descriptors() const { return descriptors_; }
 
  private:
@@ -49,7 +49,7 @@ class Handover {
 TEST(ModelSource, OpensAnInheritedDirectoryAndLetsGoOfIt) {
   const Handover given("tests/data/models/lfm2", {"config.json", "generation_config.json", "tokenizer.json",
                                                   "tokenizer_config.json", "model.safetensors"});
-  const auto files = Open(given.Take());
+  const auto files = Open(given.Source());
   ASSERT_TRUE(files) << files.error().message;
   for (const auto& [name, fd] : given.descriptors()) EXPECT_FALSE(IsOpen(fd)) << name;
   const auto on_disk = Open("tests/data/models/lfm2").value();
@@ -62,7 +62,7 @@ TEST(ModelSource, OpensAnInheritedDirectoryAndLetsGoOfIt) {
 
 TEST(ModelSource, OpensAnInheritedFile) {
   const Handover given("tests/data/gguf/lfm2.f16.gguf", {""});
-  const auto files = Open(given.Take());
+  const auto files = Open(given.Source());
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_FALSE(IsOpen(given.descriptors()[0].fd));
   EXPECT_EQ((*files)->path(), "/its/path");
@@ -71,7 +71,7 @@ TEST(ModelSource, OpensAnInheritedFile) {
 
 TEST(ModelSource, WhatWasNotInheritedIsNotThere) {
   const Handover given("tests/data/models/lfm2", {"config.json"});
-  const auto files = Open(given.Take());
+  const auto files = Open(given.Source());
   ASSERT_FALSE(files);
   EXPECT_EQ(files.error().code, api::ErrorCode::kBadModel);
   EXPECT_EQ(files.error().message, "/its/path: neither model.safetensors nor model.safetensors.index.json");
@@ -80,7 +80,7 @@ TEST(ModelSource, WhatWasNotInheritedIsNotThere) {
             "tests/data/models/lfm2/config.json: no such file")
       << "the path is for messages only";
   const Handover none("tests/data/models/lfm2", {"config.json"});
-  const ModelSource source = none.Take();
+  const ModelSource source = none.Source();
   EXPECT_TRUE(source.Open("config.json"));
   EXPECT_TRUE(source.Open("config.json")) << "as often as it takes";
   EXPECT_EQ(source.Open("generation_config.json").error().code, api::ErrorCode::kNotFound);

@@ -112,7 +112,7 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   const auto files = OpenHuggingFace(directory);
   if (!files) return std::unexpected(files.error());
   if ((*files)->tokenizer_json().empty()) {
-    return api::Fail(api::ErrorCode::kUnsupported, "a model of safetensors needs its tokenizer.json");
+    return api::Fail(api::ErrorCode::kUnsupported, "a safetensors model requires tokenizer.json");
   }
   GgufWriter writer;
   AddTexts(writer, **files);
@@ -151,7 +151,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   parts.architecture = TextAt(metadata, "general.architecture");
   if (parts.config.is_null() || parts.architecture.empty() ||
       parts.config.value("model_type", ordered_json()) != parts.architecture) {
-    return Refuse(path, "its configuration has no model_type, or another one than it says");
+    return Refuse(path, "its configuration has no model_type, or one that differs from general.architecture");
   }
   parts.tokenizer_json = TextAt(metadata, kTokenizer);
   parts.chat_template = TextAt(metadata, kTemplate);

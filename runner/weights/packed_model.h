@@ -15,7 +15,7 @@ namespace quire::runner::weights {
 
 // Writes the model of a Hugging Face directory into a file that does not exist yet. kBadModel names what is
 // wrong with the directory; kUnsupported: a tokenizer without tokenizer.json; kInternal when writing fails.
-// `on_progress`, unless empty, is told of the fraction written.
+// `on_progress`, unless empty, is called with the fraction written.
 api::Result<void> PackHuggingFace(const ModelSource& directory, const std::filesystem::path& to,
                                   const std::function<void(float fraction)>& on_progress = {});
 

@@ -53,7 +53,7 @@ TEST_F(PackedModelTest, IsTheDirectoryAgain) {
   }
 }
 
-TEST_F(PackedModelTest, IsQuantised) {
+TEST_F(PackedModelTest, IsQuantized) {
   ASSERT_TRUE(PackHuggingFace(kDemo, folder_ / "m.gguf"));
   const auto done = QuantizeGguf(folder_ / "m.gguf", "Q8_0", folder_ / "q.gguf", 1);
   ASSERT_TRUE(done) << done.error().message;

@@ -23,7 +23,7 @@ int Nearest(float value, int low, int high) {
   return static_cast<int>(std::bit_cast<uint32_t>(limited + 0x1.8p23F) - 0x4b400000U);
 }
 
-float RoundedToF16(float value) { return WidenF16(NarrowToF16(std::clamp(value, -kF16Max, kF16Max))); }
+float RoundedToF16(float value) { return F16ToFloat32(Float32ToF16(std::clamp(value, -kF16Max, kF16Max))); }
 
 // The element of largest size, with its sign.
 float Extreme(std::span<const float> x) {
@@ -185,18 +185,18 @@ void QuantizeQ4_K(const float* x, std::byte* to) {
   for (size_t group = 0; group < 8; ++group) {
     const std::span<const float> values(x + group * 32, 32);
     const int scale_middle = d == 0 ? 0 : Nearest(wanted[group].step / d, 0, 63);
-    const int minimum_middle = dmin == 0 ? 0 : Nearest(wanted[group].offset / dmin, 0, 63);
+    const int min_offset_center = dmin == 0 ? 0 : Nearest(wanted[group].offset / dmin, 0, 63);
     Affine best;
     float best_error = std::numeric_limits<float>::infinity();
     for (int scale = std::max(0, scale_middle - 2); scale <= std::min(63, scale_middle + 2); ++scale) {
-      for (int minimum = std::max(0, minimum_middle - 2); minimum <= std::min(63, minimum_middle + 2);
-           ++minimum) {
-        const Affine by = {d * static_cast<float>(scale), dmin * static_cast<float>(minimum)};
+      for (int min_offset = std::max(0, min_offset_center - 2);
+           min_offset <= std::min(63, min_offset_center + 2); ++min_offset) {
+        const Affine by = {d * static_cast<float>(scale), dmin * static_cast<float>(min_offset)};
         const float error = AffineError(values, by);
         if (error >= best_error) continue;
         best = by, best_error = error;
         scales.scale[group] = static_cast<uint8_t>(scale);
-        scales.minimum[group] = static_cast<uint8_t>(minimum);
+        scales.min_offset[group] = static_cast<uint8_t>(min_offset);
       }
     }
     const float inverse = best.step == 0 ? 0 : 1 / best.step;
@@ -212,7 +212,7 @@ void QuantizeQ4_K(const float* x, std::byte* to) {
 
 using BlockQuantizer = void (*)(const float* x, std::byte* to);
 
-// Null for a type that nothing is quantised to.
+// Null for a type that nothing is quantized to.
 BlockQuantizer QuantizerOf(DataType type) {
   switch (type) {
     case DataType::kF32:
@@ -221,7 +221,7 @@ BlockQuantizer QuantizerOf(DataType type) {
       return [](const float* x, std::byte* to) { StoreF16(*x, to); };
     case DataType::kBF16:
       return [](const float* x, std::byte* to) {
-        const uint16_t bits = NarrowToBF16(*x);
+        const uint16_t bits = Float32ToBF16(*x);
         std::memcpy(to, &bits, sizeof(bits));
       };
     case DataType::kQ8_0:

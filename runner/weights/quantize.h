@@ -1,7 +1,7 @@
 // Float rows to blocks: the inverse of block_formats.h, for the types that models are stored in on this
 // machine.
 //
-// Each block is the best of a few candidates by the squared error of what it dequantises to, with the scales
+// Each block is the best of a few candidates by the squared error of what it dequantizes to, with the scales
 // rounded as they are stored. The error is therefore not above that of the usual one-shot rules, which are
 // among the candidates or improved upon (see quantize_test.cc for figures).
 #pragma once

@@ -23,14 +23,14 @@
 namespace quire::runner::weights {
 namespace {
 
-struct Mix {
+struct Preset {
   std::string_view name;  // a general.file_type
   DataType main;
   DataType output;
   bool more_bits = false;  // Q6_K for some value and down projections
 };
 
-constexpr auto kMixes = std::to_array<Mix>({
+constexpr auto kPresets = std::to_array<Preset>({
     {"F16", DataType::kF16, DataType::kF16},
     {"BF16", DataType::kBF16, DataType::kBF16},
     {"Q8_0", DataType::kQ8_0, DataType::kQ8_0},
@@ -40,25 +40,25 @@ constexpr auto kMixes = std::to_array<Mix>({
     {"Q4_0", DataType::kQ4_0, DataType::kQ6_K},
 });
 
-const Mix* FindMix(std::string_view name) {
-  const auto* found = std::ranges::find(kMixes, name, &Mix::name);
-  return found == kMixes.end() ? nullptr : found;
+const Preset* FindPreset(std::string_view name) {
+  const auto* found = std::ranges::find(kPresets, name, &Preset::name);
+  return found == kPresets.end() ? nullptr : found;
 }
 
 // Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections.
-constexpr std::string_view kLeftAlone[] = {"_norm.weight",
-                                           "ffn_gate_inp.weight",
-                                           "altup",
-                                           "laurel",
-                                           "ssm_conv1d",
-                                           "shortconv.conv.weight",
-                                           "position_embd",
-                                           "token_types",
-                                           "per_layer_model_proj",
-                                           ".conv.weight",
-                                           "conv1d.weight",
-                                           "mlp.gate.weight",
-                                           "feed_forward.gate.weight"};
+constexpr std::string_view kNotQuantized[] = {"_norm.weight",
+                                              "ffn_gate_inp.weight",
+                                              "altup",
+                                              "laurel",
+                                              "ssm_conv1d",
+                                              "shortconv.conv.weight",
+                                              "position_embd",
+                                              "token_types",
+                                              "per_layer_model_proj",
+                                              ".conv.weight",
+                                              "conv1d.weight",
+                                              "mlp.gate.weight",
+                                              "feed_forward.gate.weight"};
 
 bool IsFloat(DataType type) { return BlockElements(type) == 1; }
 
@@ -74,7 +74,7 @@ std::pair<int64_t, std::string_view> BlockOf(std::string_view name) {
 }
 
 // The first and last eighth of the layers, and every third between.
-bool GetsMoreBits(size_t place, size_t places) {
+bool UseMoreBits(size_t place, size_t places) {
   return place < places / 8 || place >= 7 * places / 8 || (place - places / 8) % 3 == 2;
 }
 
@@ -92,7 +92,7 @@ void CopyRows(const Tensor& tensor, int64_t first, std::span<std::byte> to) {
 }
 
 // The type that each tensor gets.
-std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view mix) {
+std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view preset) {
   std::map<std::string_view, std::vector<std::pair<int64_t, size_t>>>
       kinds;  // by name after the block: block, index
   const std::vector<Tensor>& tensors = files.tensors();
@@ -108,7 +108,7 @@ std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view mix) {
                                 : kind == "output.weight" || kind == "lm_head.weight";
     for (size_t place = 0; place < members.size(); ++place) {
       const size_t index = members[place].second;
-      types[index] = QuantizedType(mix, tensors[index], is_output, place, members.size());
+      types[index] = QuantizedType(preset, tensors[index], is_output, place, members.size());
     }
   }
   return types;
@@ -118,32 +118,32 @@ std::vector<DataType> PlanTypes(const ModelFiles& files, std::string_view mix) {
 
 std::vector<std::string_view> QuantizationNames() {
   std::vector<std::string_view> names;
-  names.reserve(std::size(kMixes));
-  for (const Mix& mix : kMixes) names.push_back(mix.name);
+  names.reserve(std::size(kPresets));
+  for (const Preset& preset : kPresets) names.push_back(preset.name);
   return names;
 }
 
-DataType QuantizedType(std::string_view mix_name, const Tensor& tensor, bool is_output, size_t place,
+DataType QuantizedType(std::string_view preset_name, const Tensor& tensor, bool is_output, size_t place,
                        size_t places) {
-  const Mix& mix = *FindMix(mix_name);
-  const bool left_alone = std::ranges::any_of(
-      kLeftAlone, [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
-  if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight") || left_alone) return tensor.type;
-  DataType type = is_output ? mix.output : mix.main;
+  const Preset& preset = *FindPreset(preset_name);
+  const bool not_quantized = std::ranges::any_of(
+      kNotQuantized, [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
+  if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight") || not_quantized) return tensor.type;
+  DataType type = is_output ? preset.output : preset.main;
   const std::string_view kind = BlockOf(tensor.name).second;
-  const bool favoured =
-      kind == "attn_v.weight" || kind == "ffn_down.weight" || kind == "ffn_down_exps.weight";
-  if (mix.more_bits && favoured && GetsMoreBits(place, places)) type = DataType::kQ6_K;
+  const bool favored = kind == "attn_v.weight" || kind == "ffn_down.weight" || kind == "ffn_down_exps.weight";
+  if (preset.more_bits && favored && UseMoreBits(place, places)) type = DataType::kQ6_K;
   if (tensor.columns() % BlockElements(type) == 0) return type;
   return tensor.columns() % BlockElements(DataType::kQ8_0) == 0 ? DataType::kQ8_0 : DataType::kF16;
 }
 
-api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view mix, const std::filesystem::path& to,
-                               int threads, const std::function<void(float)>& on_progress) {
-  const bool as_they_are = mix.empty();
-  if (!as_they_are && FindMix(mix) == nullptr) {
+api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
+                               const std::filesystem::path& to, int threads,
+                               const std::function<void(float)>& on_progress) {
+  const bool as_they_are = preset.empty();
+  if (!as_they_are && FindPreset(preset) == nullptr) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("{} is not a quantisation to write; these are: {}", Quoted(mix),
+                     fmt::format("{} is not a supported quantization; supported are: {}", Quoted(preset),
                                  fmt::join(QuantizationNames(), ", ")));
   }
   auto file = from.Open("");
@@ -161,17 +161,16 @@ api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view mix, co
   }
   if (!as_they_are) {
     writer.AddUint32("general.quantization_version", 2);
-    writer.AddUint32("general.file_type", static_cast<uint32_t>(*GgufFileTypeNamed(mix)));
+    writer.AddUint32("general.file_type", static_cast<uint32_t>(*GgufFileTypeNamed(preset)));
   }
 
   const std::vector<Tensor>& tensors = (*files)->tensors();
-  const std::vector<DataType> types = as_they_are ? TypesOf(tensors) : PlanTypes(**files, mix);
+  const std::vector<DataType> types = as_they_are ? TypesOf(tensors) : PlanTypes(**files, preset);
   size_t total_bytes = 0, written_bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!as_they_are && !IsFloat(tensors[i].type)) {
       return api::Fail(api::ErrorCode::kBadModel,
-                       fmt::format("{}: tensor {} is {} already; only F32, F16 and BF16 "
-                                   "are quantised",
+                       fmt::format("{}: tensor {} is already {}; only F32, F16 and BF16 can be quantized",
                                    (*files)->path(), Quoted(tensors[i].name), Name(tensors[i].type)));
     }
     writer.AddTensor(tensors[i].name, types[i], tensors[i].shape);

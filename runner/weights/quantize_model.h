@@ -12,23 +12,24 @@
 
 namespace quire::runner::weights {
 
-// The mixes that a model can be quantised to, by the names users know: "Q8_0", "Q6_K", "Q4_K_M", ...
+// Quantization presets (file types) that a model can be quantized to, by the names users know: "Q8_0", "Q6_K", "Q4_K_M", ...
 std::vector<std::string_view> QuantizationNames();
 
-// Which type llama-quantize gives a tensor of a mix: most matrices the type the mix is called after; the
+// Which type llama-quantize gives a tensor of a preset: most matrices the type the preset is called after; the
 // output matrix (or the embedding that serves as one) Q6_K; in Q4_K_M the value projections and down
 // projections of some layers Q6_K; what is small or sensitive stays as it is. `place` of `places`: which of
-// the model's tensors of that kind, in the order of its blocks. REQUIRES: `mix` is one of
+// the model's tensors of that kind, in the order of its blocks. REQUIRES: `preset` is one of
 // QuantizationNames().
-DataType QuantizedType(std::string_view mix, const Tensor& tensor, bool is_output, size_t place,
+DataType QuantizedType(std::string_view preset, const Tensor& tensor, bool is_output, size_t place,
                        size_t places);
 
 // Reads a GGUF model of F32, F16 or BF16 (all its splits) and writes one file with all of it. With an empty
-// mix the tensors stay as they are, whatever they are: only the splits become one file.
-// kInvalidArgument for a mix that is not known; kBadModel "FILE: reason" when the model is broken or
-// quantised already; kInternal when writing fails. `threads` >= 1 quantise at once. Memory: some tens of
-// megabytes. `on_progress`, unless empty, is told of the fraction written, now and then.
-api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view mix, const std::filesystem::path& to,
-                               int threads, const std::function<void(float fraction)>& on_progress = {});
+// preset the tensors stay as they are, whatever they are: only the splits become one file.
+// kInvalidArgument for a preset that is not known; kBadModel "FILE: reason" when the model is broken or
+// quantized already; kInternal when writing fails. `threads` >= 1 quantize at once. Memory: some tens of
+// megabytes. `on_progress`, unless empty, is called with the fraction written, now and then.
+api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
+                               const std::filesystem::path& to, int threads,
+                               const std::function<void(float fraction)>& on_progress = {});
 
 }  // namespace quire::runner::weights

@@ -101,8 +101,8 @@ TEST(QuantizeGguf, GivesASmallerModelWithTheSameKeys) {
 
 TEST(QuantizeGguf, SaysWhatItCannotDo) {
   const TemporaryDirectory directory;
-  const auto refusal = [&](const char* from, const char* mix) {
-    const auto done = QuantizeGguf(from, mix, directory.path() / "x.gguf", 1);
+  const auto refusal = [&](const char* from, const char* preset) {
+    const auto done = QuantizeGguf(from, preset, directory.path() / "x.gguf", 1);
     EXPECT_FALSE(fs::exists(directory.path() / "x.gguf"));
     return done ? std::string("done") : done.error().message;
   };
@@ -126,7 +126,7 @@ TEST(QuantizeGgufFixtures, ChoosesTypesAsLlamaQuantizeDoes) {
   const char* named = std::getenv("QUIRE_FIXTURES");
   const fs::path root = named != nullptr ? named : "../shared/fixtures";
   if (!fs::is_directory(root)) GTEST_SKIP() << "no fixtures in " << root << "; set QUIRE_FIXTURES";
-  for (const auto& [family, mix] :
+  for (const auto& [family, preset] :
        std::vector<std::pair<std::string, std::string>>{{"lfm2_k256", "Q8_0"},
                                                         {"lfm2_k256", "Q4_0"},
                                                         {"lfm2_k256", "Q4_K_M"},
@@ -134,9 +134,9 @@ TEST(QuantizeGgufFixtures, ChoosesTypesAsLlamaQuantizeDoes) {
                                                         {"llama_k256", "Q4_K_M"}}) {
     const TemporaryDirectory directory;
     const fs::path path = directory.path() / "x.gguf";
-    const auto done = QuantizeGguf(root / "gguf" / (family + ".f16.gguf"), mix, path, 2);
+    const auto done = QuantizeGguf(root / "gguf" / (family + ".f16.gguf"), preset, path, 2);
     ASSERT_TRUE(done) << done.error().message;
-    const auto ours = Open(path), theirs = Open(root / "gguf_quant" / (family + "." + mix + ".gguf"));
+    const auto ours = Open(path), theirs = Open(root / "gguf_quant" / (family + "." + preset + ".gguf"));
     ASSERT_TRUE(ours && theirs);
     ASSERT_EQ((*ours)->tensors().size(), (*theirs)->tensors().size());
     EXPECT_EQ((*ours)->config().at("general.file_type"), (*theirs)->config().at("general.file_type"));
@@ -144,7 +144,7 @@ TEST(QuantizeGgufFixtures, ChoosesTypesAsLlamaQuantizeDoes) {
       const Tensor* mine = (*ours)->Find(tensor.name);
       ASSERT_NE(mine, nullptr) << tensor.name;
       EXPECT_EQ(mine->shape, tensor.shape);
-      EXPECT_EQ(mine->type, tensor.type) << family << " " << mix << " " << tensor.name;
+      EXPECT_EQ(mine->type, tensor.type) << family << " " << preset << " " << tensor.name;
     }
   }
 }

@@ -21,8 +21,8 @@
 #include <utility>
 
 #include "runner/weights/convert_rows.h"
-#include "runner/weights/derived_files.h"
-#include "runner/weights/headers_only.h"
+#include "runner/weights/metadata_only.h"
+#include "runner/weights/model_files_overlay.h"
 #include "runner/weights/text.h"
 
 namespace quire::runner::weights {
@@ -35,13 +35,13 @@ constexpr auto kTypes =
 
 // Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
 // projections of a delta net's decay and step, tables of positions and types.
-constexpr std::string_view kLeftAlone[] = {"norm",           "conv.conv",    "conv1d",
-                                           "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
-                                           "mlp.gate.",      "router",       "shared_expert_gate",
-                                           "in_proj_a",      "in_proj_b",    "ssm_alpha",
-                                           "ssm_beta",       "ssm_ba",       "altup",
-                                           "laurel",         "centroids",    "per_layer_model_proj",
-                                           "position_embd",  "token_types"};
+constexpr std::string_view kNotQuantized[] = {"norm",           "conv.conv",    "conv1d",
+                                              "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
+                                              "mlp.gate.",      "router",       "shared_expert_gate",
+                                              "in_proj_a",      "in_proj_b",    "ssm_alpha",
+                                              "ssm_beta",       "ssm_ba",       "altup",
+                                              "laurel",         "centroids",    "per_layer_model_proj",
+                                              "position_embd",  "token_types"};
 
 constexpr std::string_view kEnds[] = {"embed_tokens.weight", "lm_head.weight"};
 constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};
@@ -57,9 +57,9 @@ DataType TypeFor(const Tensor& tensor, DataType wanted) {
   const bool in_blocks = BlockElements(tensor.type) > 1;
   const bool matrix =
       tensor.shape.size() >= 2 && (name.ends_with("weight") || name.find("experts.") != name.npos);
-  const bool left_alone = std::ranges::any_of(
-      kLeftAlone, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
-  if (in_blocks || !matrix || left_alone) return tensor.type;
+  const bool not_quantized = std::ranges::any_of(
+      kNotQuantized, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+  if (in_blocks || !matrix || not_quantized) return tensor.type;
   const bool coarse = wanted == DataType::kQ4_0 || wanted == DataType::kQ4_K;
   for (const DataType type : {coarse && IsEnd(name) ? DataType::kQ6_K : wanted, DataType::kQ8_0}) {
     if (tensor.columns() % BlockElements(type) == 0) return type;
@@ -86,8 +86,8 @@ class Scratch {
     const std::filesystem::path folder = std::filesystem::temp_directory_path();
     const auto fail = [&](int error) {
       return api::Fail(api::ErrorCode::kInternal,
-                       fmt::format("{}: a file of {} bytes for quantised weights: {}", folder.string(), bytes,
-                                   std::generic_category().message(error)));
+                       fmt::format("{}: cannot create a file of {} bytes for quantized weights: {}",
+                                   folder.string(), bytes, std::generic_category().message(error)));
     };
     std::string name = folder / "quire-weights-XXXXXX";
     const int fd = ::mkostemp(name.data(), O_CLOEXEC);
@@ -129,14 +129,14 @@ api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const Mod
   size_t largest = 0;
   for (const Tensor& tensor : tensors) largest = std::max(largest, BytesAs(tensor, TypeFor(tensor, type)));
   auto nothing = ReserveUnreadable(largest);
-  if (!nothing) return api::Fail(api::ErrorCode::kInternal, "no address space for quantised weights");
+  if (!nothing) return api::Fail(api::ErrorCode::kInternal, "no address space for quantized weights");
   for (Tensor& tensor : tensors) {
     tensor.type = TypeFor(tensor, type);
     const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(tensor.type, tensor.columns());
     tensor.data = std::span(static_cast<const std::byte*>(nothing.get()), bytes);
   }
-  return std::make_shared<const DerivedFiles>(std::move(files), std::move(tensors), std::move(nothing),
-                                              /*headers_only=*/true);
+  return std::make_shared<const ModelFilesOverlay>(std::move(files), std::move(tensors), std::move(nothing),
+                                                   /*metadata_only=*/true);
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
   const auto type = FindType(name);
   if (!type) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("{} is no type to quantise to on loading; these are: {}", Quoted(name),
+                     fmt::format("cannot quantize to {} at load time; supported types: {}", Quoted(name),
                                  fmt::join(LoadQuantizationNames(), ", ")));
   }
   std::vector<Tensor> tensors = files->tensors();
@@ -163,7 +163,7 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
     if (to != tensor.type) bytes += BytesAs(tensor, to);
   }
   if (bytes == 0) return files;
-  if (files->headers_only()) return Planned(std::move(files), std::move(tensors), *type);
+  if (files->metadata_only()) return Planned(std::move(files), std::move(tensors), *type);
   auto blocks = Scratch::Make(bytes);
   if (!blocks) return std::unexpected(blocks.error());
   size_t at = 0;
@@ -177,9 +177,9 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
     tensor.type = to;
     tensor.data = out;
   }
-  return std::make_shared<const DerivedFiles>(std::move(files), std::move(tensors),
-                                              std::make_shared<const Scratch>(*std::move(blocks)),
-                                              /*headers_only=*/false);
+  return std::make_shared<const ModelFilesOverlay>(std::move(files), std::move(tensors),
+                                                   std::make_shared<const Scratch>(*std::move(blocks)),
+                                                   /*metadata_only=*/false);
 }
 
 }  // namespace quire::runner::weights

@@ -1,4 +1,4 @@
-// A model whose float matrices are quantised as it is opened, whichever of the formats it is in.
+// A model whose float matrices are quantized as it is opened, whichever of the formats it is in.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace quire::runner::weights {
 
-// The types to quantise to, by name: "Q8_0", "Q6_K", "Q4_K", "Q4_0".
+// The types to quantize to, by name: "Q8_0", "Q6_K", "Q4_K", "Q4_0".
 std::vector<std::string_view> LoadQuantizationNames();
 
 // `files` with every F32, F16 or BF16 matrix of a linear layer in blocks of the type called `name` (in upper

@@ -37,7 +37,7 @@ DataType TypeOf(const ModelFiles& files, std::string_view name) {
   return tensor == nullptr ? DataType::kF32 : tensor->type;
 }
 
-std::vector<float> Widened(const Tensor& tensor) {
+std::vector<float> AsFloat32(const Tensor& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
   Dequantize(tensor.type, tensor.data.data(), tensor.elements(), values.data());
   return values;
@@ -73,7 +73,7 @@ TEST(QuantizeOnLoad, MatricesBecomeBlocksAndTheRestStays) {
     }
     ++changed;
     std::vector<std::byte> expected(tensor.data.size());
-    Quantize(DataType::kQ8_0, Widened(source), expected.data());
+    Quantize(DataType::kQ8_0, AsFloat32(source), expected.data());
     EXPECT_TRUE(std::ranges::equal(tensor.data, expected)) << tensor.name;
   }
   EXPECT_GT(changed, 20);
@@ -110,18 +110,18 @@ TEST(QuantizeOnLoad, AnUnknownTypeIsRefusedWithThoseThatAre) {
 TEST(QuantizeOnLoadFixtures, ErrsNoMoreThanLlamaQuantize) {
   if (!fs::is_directory(Fixtures())) GTEST_SKIP() << "no fixtures in " << Fixtures();
   const auto floats = Open(Fixtures() / "gguf/lfm2_k256.f16.gguf").value();
-  const std::map<std::string, std::string> mixes = {
+  const std::map<std::string, std::string> presets = {
       {"Q8_0", "Q8_0"}, {"Q6_K", "Q6_K"}, {"Q4_K", "Q4_K_M"}, {"Q4_0", "Q4_0"}};
-  for (const auto& [type, mix] : mixes) {
+  for (const auto& [type, preset] : presets) {
     const auto ours = Quantized(Fixtures() / "gguf/lfm2_k256.f16.gguf", type);
-    const auto theirs = Open(Fixtures() / "gguf_quant" / ("lfm2_k256." + mix + ".gguf")).value();
+    const auto theirs = Open(Fixtures() / "gguf_quant" / ("lfm2_k256." + preset + ".gguf")).value();
     int compared = 0;
     for (const Tensor& reference : theirs->tensors()) {
       const Tensor* tensor = ours->Find(reference.name);
       ASSERT_NE(tensor, nullptr) << reference.name;
       if (tensor->type != reference.type || BlockElements(tensor->type) == 1) continue;
-      const auto source = Widened(*floats->Find(reference.name));
-      EXPECT_LE(SquaredError(source, Widened(*tensor)), SquaredError(source, Widened(reference)))
+      const auto source = AsFloat32(*floats->Find(reference.name));
+      EXPECT_LE(SquaredError(source, AsFloat32(*tensor)), SquaredError(source, AsFloat32(reference)))
           << type << " " << reference.name;
       ++compared;
     }

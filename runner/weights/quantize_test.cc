@@ -20,7 +20,7 @@
 namespace quire::runner::weights {
 namespace {
 
-std::vector<float> Widened(DataType type, const std::byte* from, int64_t elements) {
+std::vector<float> AsFloat32(DataType type, const std::byte* from, int64_t elements) {
   std::vector<float> values(static_cast<size_t>(elements));
   Dequantize(type, from, elements, values.data());
   return values;
@@ -29,7 +29,7 @@ std::vector<float> Widened(DataType type, const std::byte* from, int64_t element
 std::vector<float> RoundTrip(DataType type, const std::vector<float>& values) {
   std::vector<std::byte> blocks(RowBytes(type, std::ssize(values)));
   Quantize(type, values, blocks.data());
-  return Widened(type, blocks.data(), std::ssize(values));
+  return AsFloat32(type, blocks.data(), std::ssize(values));
 }
 
 double SquaredError(const std::vector<float>& a, const std::vector<float>& b) {
@@ -41,7 +41,7 @@ double SquaredError(const std::vector<float>& a, const std::vector<float>& b) {
 
 // ---- float16 and bfloat16 ----
 
-TEST(NarrowFloats, RoundAsRecorded) {
+TEST(Float32Conversion, RoundAsRecorded) {
   const auto file = MappedFile::Open("tests/data/quants/quant_blocks.safetensors").value();
   std::map<std::string, std::span<const std::byte>> data;
   const auto entries = ParseSafetensors(file.bytes(), file.path()).value();
@@ -55,25 +55,25 @@ TEST(NarrowFloats, RoundAsRecorded) {
       uint16_t expected;
       std::memcpy(&value, source.data() + 4 * i, 4);
       std::memcpy(&expected, raw.data() + 2 * i, 2);
-      EXPECT_EQ(type == DataType::kF16 ? NarrowToF16(value) : NarrowToBF16(value), expected) << value;
+      EXPECT_EQ(type == DataType::kF16 ? Float32ToF16(value) : Float32ToBF16(value), expected) << value;
     }
   }
 }
 
-TEST(NarrowFloats, EveryFloat16ComesBack) {
+TEST(Float32Conversion, EveryFloat16ComesBack) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
-    const float value = WidenF16(static_cast<uint16_t>(bits));
+    const float value = F16ToFloat32(static_cast<uint16_t>(bits));
     if (std::isnan(value)) {
-      EXPECT_TRUE(std::isnan(WidenF16(NarrowToF16(value))));
+      EXPECT_TRUE(std::isnan(F16ToFloat32(Float32ToF16(value))));
     } else {
-      ASSERT_EQ(NarrowToF16(value), bits);
+      ASSERT_EQ(Float32ToF16(value), bits);
     }
   }
-  EXPECT_EQ(NarrowToF16(65519.996F), 0x7bff);
-  EXPECT_EQ(NarrowToF16(65520.0F), 0x7c00);
-  EXPECT_EQ(NarrowToF16(0x1p-25F), 0);
-  EXPECT_EQ(NarrowToF16(0x1.000002p-25F), 1);
-  EXPECT_EQ(NarrowToF16(0x1.8p-24F), 2);  // a tie, to even
+  EXPECT_EQ(Float32ToF16(65519.996F), 0x7bff);
+  EXPECT_EQ(Float32ToF16(65520.0F), 0x7c00);
+  EXPECT_EQ(Float32ToF16(0x1p-25F), 0);
+  EXPECT_EQ(Float32ToF16(0x1.000002p-25F), 1);
+  EXPECT_EQ(Float32ToF16(0x1.8p-24F), 2);  // a tie, to even
 }
 
 // ---- blocks ----
@@ -91,8 +91,8 @@ TEST(Quantize, IsForTheseTypes) {
 TEST(Quantize, FloatTypesAreRounded) {
   const std::vector<float> values = {0.1F, -1.0F, 3.0F};
   EXPECT_EQ(RoundTrip(DataType::kF32, values), values);
-  EXPECT_EQ(RoundTrip(DataType::kF16, values)[0], WidenF16(NarrowToF16(0.1F)));
-  EXPECT_EQ(RoundTrip(DataType::kBF16, values)[0], WidenBF16(NarrowToBF16(0.1F)));
+  EXPECT_EQ(RoundTrip(DataType::kF16, values)[0], F16ToFloat32(Float32ToF16(0.1F)));
+  EXPECT_EQ(RoundTrip(DataType::kBF16, values)[0], BF16ToFloat32(Float32ToBF16(0.1F)));
 }
 
 // Errors of normally distributed weights, as a part of their size: what these types are known to cost.
@@ -137,18 +137,18 @@ TEST(QuantizeFixtures, ErrsNoMoreThanLlamaQuantize) {
   const auto floats = Open(root / "gguf" / "lfm2_k256.f16.gguf");
   ASSERT_TRUE(floats) << floats.error().message;
   std::map<DataType, int> compared;
-  for (const char* mix : {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"}) {
-    const auto quantised = Open(root / "gguf_quant" / ("lfm2_k256." + std::string(mix) + ".gguf"));
-    ASSERT_TRUE(quantised) << quantised.error().message;
-    for (const Tensor& theirs : (*quantised)->tensors()) {
+  for (const char* preset : {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"}) {
+    const auto quantized = Open(root / "gguf_quant" / ("lfm2_k256." + std::string(preset) + ".gguf"));
+    ASSERT_TRUE(quantized) << quantized.error().message;
+    for (const Tensor& theirs : (*quantized)->tensors()) {
       if (std::ranges::find(kBlockTypes, theirs.type) == std::end(kBlockTypes)) continue;
       const Tensor* source = (*floats)->Find(theirs.name);
       ASSERT_NE(source, nullptr) << theirs.name;
-      const auto values = Widened(source->type, source->data.data(), source->elements());
+      const auto values = AsFloat32(source->type, source->data.data(), source->elements());
       const double ours = SquaredError(values, RoundTrip(theirs.type, values));
       const double reference =
-          SquaredError(values, Widened(theirs.type, theirs.data.data(), theirs.elements()));
-      EXPECT_LE(ours, reference) << mix << " " << theirs.name << ": " << std::sqrt(ours / reference);
+          SquaredError(values, AsFloat32(theirs.type, theirs.data.data(), theirs.elements()));
+      EXPECT_LE(ours, reference) << preset << " " << theirs.name << ": " << std::sqrt(ours / reference);
       ++compared[theirs.type];
     }
   }

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-static_assert(std::endian::native == std::endian::little, "tensor data is used as it lies in the file");
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 constexpr uint64_t kHeaderBytesMax = uint64_t{64} << 20;
 constexpr size_t kDimensionsMax = 8;
@@ -70,7 +70,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
       ++depth_;
       return true;
     }
-    return Refuse("an object is out of place");
+    return Refuse("unexpected object");
   }
 
   bool end_object() override {
@@ -104,12 +104,12 @@ class HeaderHandler : public nlohmann::json_sax<json> {
     } else {
       return RefuseEntry(fmt::format("has a field {}", Quoted(text)));
     }
-    return !repeated || RefuseEntry(fmt::format("has two fields {}", Quoted(text)));
+    return !repeated || RefuseEntry(fmt::format("has a duplicate field {}", Quoted(text)));
   }
 
   bool string(std::string& text) override {
     if (in_metadata_ && depth_ == 2) return true;
-    if (field_ != Field::kDtype) return Refuse("a string is out of place");
+    if (field_ != Field::kDtype) return Refuse("unexpected string");
     field_ = Field::kNone;
     const auto* found = std::ranges::find(kDtypes, std::string_view(text), &Dtype::name);
     if (found == kDtypes.end()) return RefuseEntry(fmt::format("has unknown dtype {}", Quoted(text)));
@@ -119,7 +119,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
 
   bool start_array(size_t) override {
     if (in_array_ || (field_ != Field::kShape && field_ != Field::kOffsets))
-      return Refuse("an array is out of place");
+      return Refuse("unexpected array");
     in_array_ = true;
     if (field_ == Field::kShape) entries.back().has_shape = true;
     return true;
@@ -132,7 +132,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
   }
 
   bool number_unsigned(uint64_t value) override {
-    if (!in_array_) return Refuse("a number is out of place");
+    if (!in_array_) return Refuse("unexpected number");
     HeaderEntry& entry = entries.back();
     if (field_ == Field::kOffsets) {
       if (entry.offsets.size() == 2) return RefuseEntry("has more than two data_offsets");
@@ -148,15 +148,14 @@ class HeaderHandler : public nlohmann::json_sax<json> {
   }
 
   bool number_integer(int64_t value) override {
-    return in_array_ ? RefuseEntry(fmt::format("has the number {}", value))
-                     : Refuse("a number is out of place");
+    return in_array_ ? RefuseEntry(fmt::format("has the number {}", value)) : Refuse("unexpected number");
   }
   bool number_float(double, const std::string& text) override {
-    return Refuse(fmt::format("the number {} is out of place", Quoted(text)));
+    return Refuse(fmt::format("unexpected number {}", Quoted(text)));
   }
-  bool null() override { return Refuse("a null is out of place"); }
-  bool boolean(bool) override { return Refuse("a boolean is out of place"); }
-  bool binary(json::binary_t&) override { return Refuse("a binary value is out of place"); }
+  bool null() override { return Refuse("unexpected null"); }
+  bool boolean(bool) override { return Refuse("unexpected boolean"); }
+  bool binary(json::binary_t&) override { return Refuse("unexpected binary value"); }
   bool parse_error(size_t position, const std::string&, const json::exception&) override {
     return Refuse(fmt::format("not valid JSON at byte {}", position));
   }

@@ -7,12 +7,12 @@
 
 namespace quire::runner::weights {
 
-// Scales and minimums of the 8 groups of a Q4_K or Q5_K block, 6 bits each in 12 bytes: the first four lie in
-// the low six bits of bytes 0..3 (scales) and 4..7 (minimums); of the last four, bytes 8..11 hold the low
-// nibbles (scale low, minimum high) and the top two bits of bytes 0..7 the rest.
+// Scales and min offsets of the 8 groups of a Q4_K or Q5_K block, 6 bits each in 12 bytes: the first four lie in
+// the low six bits of bytes 0..3 (scales) and 4..7 (min offsets); of the last four, bytes 8..11 hold the low
+// nibbles (scale low, min offset high) and the top two bits of bytes 0..7 the rest.
 struct GroupScales {
   std::array<uint8_t, 8> scale;
-  std::array<uint8_t, 8> minimum;
+  std::array<uint8_t, 8> min_offset;
 };
 
 inline GroupScales UnpackGroupScales(const std::byte* packed) {
@@ -20,9 +20,9 @@ inline GroupScales UnpackGroupScales(const std::byte* packed) {
   GroupScales scales;
   for (size_t j = 0; j < 4; ++j) {
     scales.scale[j] = static_cast<uint8_t>(at(j) & 63U);
-    scales.minimum[j] = static_cast<uint8_t>(at(j + 4) & 63U);
+    scales.min_offset[j] = static_cast<uint8_t>(at(j + 4) & 63U);
     scales.scale[j + 4] = static_cast<uint8_t>((at(j + 8) & 15U) | at(j) >> 6 << 4);
-    scales.minimum[j + 4] = static_cast<uint8_t>(at(j + 8) >> 4 | at(j + 4) >> 6 << 4);
+    scales.min_offset[j + 4] = static_cast<uint8_t>(at(j + 8) >> 4 | at(j + 4) >> 6 << 4);
   }
   return scales;
 }
@@ -44,10 +44,10 @@ inline int Iq4Scale(const std::byte* block, size_t j) {
 
 inline void PackGroupScales(const GroupScales& scales, std::byte* packed) {
   for (size_t j = 0; j < 4; ++j) {
-    const unsigned scale = scales.scale[j + 4], minimum = scales.minimum[j + 4];
+    const unsigned scale = scales.scale[j + 4], min_offset = scales.min_offset[j + 4];
     packed[j] = static_cast<std::byte>(scales.scale[j] | scale >> 4 << 6);
-    packed[j + 4] = static_cast<std::byte>(scales.minimum[j] | minimum >> 4 << 6);
-    packed[j + 8] = static_cast<std::byte>((scale & 15U) | (minimum & 15U) << 4);
+    packed[j + 4] = static_cast<std::byte>(scales.min_offset[j] | min_offset >> 4 << 6);
+    packed[j + 8] = static_cast<std::byte>((scale & 15U) | (min_offset & 15U) << 4);
   }
 }
 

@@ -42,13 +42,13 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string_view StandIn(std::string_view file) {
-  if (file.empty()) return "empty: its download may have failed";
+  if (file.empty()) return "empty: the download may have failed";
   if (file.starts_with("version https://git-lfs.github.com/")) {
     return "a Git LFS pointer, not the file itself: fetch it with git lfs pull";
   }
   const std::string_view text = file.substr(std::min(file.find_first_not_of(" \t\r\n"), file.size()));
   if (text.starts_with("<!DOCTYPE") || text.starts_with("<!doctype") || text.starts_with("<html")) {
-    return "a web page, not the file itself: its download needs another address or a login";
+    return "a web page, not the file itself: the download requires a different URL or a login";
   }
   return {};
 }

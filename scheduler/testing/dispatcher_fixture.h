@@ -36,8 +36,8 @@ struct Outcome {
 // Each test ends with a drain that leaves no child behind.
 class DispatcherFixture : public ::testing::Test {
  protected:
-  using GenerationResult = api::Result<std::unique_ptr<Generation>>;
-  using GenerationTask = std::shared_ptr<Task<GenerationResult>>;
+  using TokenStreamResult = api::Result<std::unique_ptr<TokenStream>>;
+  using TokenStreamTask = std::shared_ptr<Task<TokenStreamResult>>;
 
   DispatcherFixture() {
     std::string name = (std::filesystem::temp_directory_path() / "quire-scheduler-XXXXXX").string();
@@ -45,7 +45,7 @@ class DispatcherFixture : public ::testing::Test {
     directory_ = name;
     limits_.stop_grace = std::chrono::minutes(1);
     limits_.stall_timeout = std::chrono::minutes(1);
-    limits_.trial_time = std::chrono::milliseconds(50);
+    limits_.probation_time = std::chrono::milliseconds(50);
   }
   ~DispatcherFixture() override { std::filesystem::remove_all(directory_); }
 
@@ -79,29 +79,29 @@ class DispatcherFixture : public ::testing::Test {
     return request;
   }
 
-  GenerationTask Submit(const ModelSpec& spec, const std::string& prompt,
-                        std::optional<KeepAlive> keep_alive = {}) {
+  TokenStreamTask Submit(const ModelSpec& spec, const std::string& prompt,
+                         std::optional<KeepAlive> keep_alive = {}) {
     return loop_.Spawn(dispatcher().Submit(spec, Raw(prompt), keep_alive));
   }
-  // Waits for the model and hands the generation out.
-  std::unique_ptr<Generation> Begin(const ModelSpec& spec, const std::string& prompt,
-                                    std::optional<KeepAlive> keep_alive = {}) {
-    GenerationResult result = loop_.Wait(Submit(spec, prompt, keep_alive));
+  // Waits for the model and returns its token stream.
+  std::unique_ptr<TokenStream> StartGeneration(const ModelSpec& spec, const std::string& prompt,
+                                               std::optional<KeepAlive> keep_alive = {}) {
+    TokenStreamResult result = loop_.Wait(Submit(spec, prompt, keep_alive));
     if (!result) throw std::runtime_error(result.error().message);
     return *std::move(result);
   }
-  api::Event Next(Generation& generation) { return loop_.Run(generation.Next()); }
-  // The generation has begun and its PromptReady is taken.
-  std::unique_ptr<Generation> BeginReady(const ModelSpec& spec, const std::string& prompt,
-                                         std::optional<KeepAlive> keep_alive = {}) {
-    auto generation = Begin(spec, prompt, keep_alive);
-    EXPECT_TRUE(std::holds_alternative<api::PromptReady>(Next(*generation)));
-    return generation;
+  api::Event Next(TokenStream& stream) { return loop_.Run(stream.Next()); }
+  // The token stream has begun and its PromptReady is taken.
+  std::unique_ptr<TokenStream> StartReady(const ModelSpec& spec, const std::string& prompt,
+                                          std::optional<KeepAlive> keep_alive = {}) {
+    auto stream = StartGeneration(spec, prompt, keep_alive);
+    EXPECT_TRUE(std::holds_alternative<api::PromptReady>(Next(*stream)));
+    return stream;
   }
-  Outcome Finish(Generation& generation) {
+  Outcome Finish(TokenStream& stream) {
     Outcome outcome;
     while (!outcome.finished && !outcome.failed) {
-      api::Event event = Next(generation);
+      api::Event event = Next(stream);
       if (auto* ready = std::get_if<api::PromptReady>(&event)) outcome.ready = *ready;
       if (auto* delta = std::get_if<api::TextDelta>(&event)) outcome.text += delta->text;
       if (auto* finished = std::get_if<api::Finished>(&event)) outcome.finished = *finished;
@@ -109,12 +109,13 @@ class DispatcherFixture : public ::testing::Test {
     }
     return outcome;
   }
-  Outcome Ask(const ModelSpec& spec, const std::string& prompt, std::optional<KeepAlive> keep_alive = {}) {
-    auto generation = Begin(spec, prompt, keep_alive);
-    return Finish(*generation);
+  Outcome Generate(const ModelSpec& spec, const std::string& prompt,
+                   std::optional<KeepAlive> keep_alive = {}) {
+    auto stream = StartGeneration(spec, prompt, keep_alive);
+    return Finish(*stream);
   }
-  api::Error RefusalOf(const GenerationTask& task) {
-    GenerationResult result = loop_.Wait(task);
+  api::Error RefusalOf(const TokenStreamTask& task) {
+    TokenStreamResult result = loop_.Wait(task);
     if (result) throw std::runtime_error("the request was taken");
     return result.error();
   }

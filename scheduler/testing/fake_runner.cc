@@ -1,4 +1,4 @@
-// A runner without a model, for the scheduler's tests: it speaks the real link and does what it is told.
+// A runner without a model, for the scheduler's tests: it speaks the real protocol and follows scripted commands.
 //
 // By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
@@ -30,7 +30,7 @@ namespace {
 namespace ipc = quire::api::ipc;
 using quire::api::RequestId;
 
-constexpr int kBeatMilliseconds = 20;
+constexpr int kHeartbeatMilliseconds = 20;
 
 [[noreturn]] void SleepForEver() {
   while (true) ::pause();
@@ -68,9 +68,9 @@ class FakeRunner {
 
   void Run() {
     if (name_ == "no-hello") SleepForEver();
-    if (name_ == "rude") Say(ipc::Beat{});
+    if (name_ == "rude") Send(ipc::Heartbeat{});
     const auto version = static_cast<uint16_t>(name_ == "bad-version" ? ipc::kVersion + 1 : ipc::kVersion);
-    Say(ipc::Hello{.version = version, .pid = ::getpid()});
+    Send(ipc::Hello{.version = version, .pid = ::getpid()});
     while (const auto message = Read()) {
       std::visit([this](const auto& each) { On(each); }, *message);
       Stream();
@@ -95,8 +95,8 @@ class FakeRunner {
         return *std::move(message);
       }
       pollfd polled{fd_, POLLIN, 0};
-      if (::poll(&polled, 1, kBeatMilliseconds) == 0) {
-        Say(ipc::Beat{.progress = stuck_ ? progress_ : ++progress_});
+      if (::poll(&polled, 1, kHeartbeatMilliseconds) == 0) {
+        Send(ipc::Heartbeat{.progress = stuck_ ? progress_ : ++progress_});
         continue;
       }
       char buffer[4096];
@@ -113,12 +113,12 @@ class FakeRunner {
       bytes.remove_prefix(static_cast<size_t>(written));
     }
   }
-  void Say(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
-  void Tell(RequestId id, quire::api::Event event) { Say(ipc::RequestEvent{id, std::move(event)}); }
+  void Send(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
+  void SendEvent(RequestId id, quire::api::Event event) { Send(ipc::RequestEvent{id, std::move(event)}); }
   void Delta(RequestId id, std::string text) {
     ipc::RequestEvent event{id, quire::api::TextDelta{.text = std::move(text), .logprobs = {}, .tokens = 1}};
     std::get<quire::api::TextDelta>(event.event).token_ids.push_back(7);
-    Say(event);
+    Send(event);
   }
 
   void On(const ipc::LoadModel& load) {
@@ -130,30 +130,31 @@ class FakeRunner {
     const std::filesystem::path mark = path.parent_path() / "was killed";
     if (mode == "killed-once" && std::filesystem::create_directory(mark)) ::kill(::getpid(), SIGKILL);
     if (mode == "fail-load") {
-      return Say(ipc::LoadFailed{{quire::api::ErrorCode::kBadModel, "model.gguf: truncated tensor"}});
+      return Send(ipc::LoadFailed{{quire::api::ErrorCode::kBadModel, "model.gguf: truncated tensor"}});
     }
-    ipc::Need need{.weight_bytes = 1000, .scratch_bytes = 0, .cache_bytes = 234, .cache_least_bytes = 34};
-    if (mode.starts_with("need-")) need.weight_bytes = std::stoll(mode.substr(5));
+    ipc::MemoryEstimate estimate{
+        .weight_bytes = 1000, .scratch_bytes = 0, .cache_bytes = 234, .cache_min_bytes = 34};
+    if (mode.starts_with("need-")) estimate.weight_bytes = std::stoll(mode.substr(5));
     path_ = path;
-    if (mode == "unmeasured") return On(ipc::Proceed{.cache_bytes = 234});
-    Say(need);
+    if (mode == "unmeasured") return On(ipc::LoadApproved{.cache_bytes = 234});
+    Send(estimate);
   }
 
-  void On(const ipc::Proceed& proceed) {
+  void On(const ipc::LoadApproved& approved) {
     const std::string mode = path_.filename();
     if (mode == "gate-load") PassGate(path_.parent_path() / "gate");
     if (mode == "stubborn") {
       stubborn_ = true;
       ::signal(SIGTERM, SIG_IGN);
     }
-    Say(ipc::LoadProgress{.fraction = 0.5F, .stage = "mapping weights"});
+    Send(ipc::LoadProgress{.fraction = 0.5F, .stage = "mapping weights"});
     ipc::Loaded loaded;
     loaded.info.architecture = "fake";
     loaded.info.context_length = 8192;
     loaded.info.num_ctx = 8192;
     loaded.info.weight_bytes = 1000;
-    loaded.info.cache_bytes = proceed.cache_bytes;
-    Say(loaded);
+    loaded.info.cache_bytes = approved.cache_bytes;
+    Send(loaded);
     if (mode == "dud") std::exit(4);
   }
 
@@ -170,19 +171,19 @@ class FakeRunner {
       inspected.parameters = 7;
       inspected.chat_template = ReadAll(inspect.files);
     }
-    Say(inspected);
+    Send(inspected);
   }
 
   void On(const ipc::ConvertModel& convert) {
     const std::string mode = std::filesystem::path(convert.from).filename();
     if (mode == "abort-convert") Abort();
-    Say(ipc::LoadProgress{.fraction = 0.5F, .stage = "quantizing"});
+    Send(ipc::LoadProgress{.fraction = 0.5F, .stage = "quantizing"});
     if (mode == "hang-convert") SleepForEver();
     ipc::Converted converted;
     if (mode == "fail-convert") {
       converted.error = quire::api::Error{quire::api::ErrorCode::kBadModel, "not a model"};
     }
-    Say(converted);
+    Send(converted);
   }
 
   void On(const ipc::Submit& submit) {
@@ -194,18 +195,19 @@ class FakeRunner {
     const RequestId id = submit.id;
     const int num_ctx = submit.request.params.num_ctx;
     const int resumed = static_cast<int>(submit.resume.deltas);
-    if (what == "mute") return;                  // never taken up
+    if (what == "mute") return;                  // never started
     if (what == "early") return Delta(id, "x");  // text before PromptReady
     if (what == "refuse") {
-      return Tell(id, quire::api::Failed{{quire::api::ErrorCode::kContextLengthExceeded, "9000 of 8192"}});
+      return SendEvent(id,
+                       quire::api::Failed{{quire::api::ErrorCode::kContextLengthExceeded, "9000 of 8192"}});
     }
     if (what == "garbage") return Write(std::string(64, '\x5a'));
     if (what == "half-frame") {
-      Write(ipc::Encode(ipc::ToDaemon(ipc::Beat{})).substr(0, ipc::kHeaderBytes + 1));
+      Write(ipc::Encode(ipc::ToDaemon(ipc::Heartbeat{})).substr(0, ipc::kHeaderBytes + 1));
       std::exit(5);
     }
-    if (what == "unasked") return Say(ipc::Inspected{});
-    Tell(id, quire::api::PromptReady{.prompt_tokens = 11, .cached_tokens = 3});
+    if (what == "unasked") return Send(ipc::Inspected{});
+    SendEvent(id, quire::api::PromptReady{.prompt_tokens = 11, .cached_tokens = 3});
     if (what == "die" || what == "crash") {
       if (resumed == 0) Delta(id, "last words");
       if (what == "crash") Abort();
@@ -220,7 +222,7 @@ class FakeRunner {
       if (resumed == 0) Delta(id, std::to_string(submit.request.params.seed));
       if (resumed == 0) ::kill(::getpid(), SIGKILL);
       Delta(id, " " + std::to_string(submit.request.params.seed));
-      return Tell(id, quire::api::Finished{});
+      return SendEvent(id, quire::api::Finished{});
     }
     if (what == "hang up") {
       ::close(fd_);
@@ -233,7 +235,7 @@ class FakeRunner {
     if (what == "stranger") Delta(RequestId{UINT64_MAX}, "for nobody");
     if (what == "num_ctx") {
       Delta(id, std::to_string(num_ctx));
-      return Tell(id, quire::api::Finished{});
+      return SendEvent(id, quire::api::Finished{});
     }
     Answer& answer = answers_[id];
     answer.stalled = what == "stall";
@@ -268,7 +270,7 @@ class FakeRunner {
       }
       quire::api::Finished finished;
       finished.usage.output_tokens = a.deltas;
-      Tell(answer->first, finished);
+      SendEvent(answer->first, finished);
       answer = answers_.erase(answer);
     }
   }

@@ -7,27 +7,28 @@ namespace quire::cli {
 namespace {
 
 void DeclareRun(CLI::App& app, Arguments& arguments) {
-  auto* run = app.add_subcommand("run", "Chat with a model, or ask it one question");
+  auto* run = app.add_subcommand("run", "Chat with a model or send it one prompt");
   run->add_option("MODEL", arguments.chat.model, "Model name")->required();
-  run->add_option("PROMPT", arguments.words, "Question; standard input is added to it");
-  run->add_option("--format", arguments.chat.format, "Form of the answer: json, or a JSON Schema");
-  run->add_option("--keepalive", arguments.keep_alive, "How long the model stays loaded (5m, -1 = for ever)");
-  run->add_flag("--verbose", arguments.chat.verbose, "Print counts and rates after each answer");
-  run->add_flag("--nowordwrap", arguments.no_word_wrap, "Do not break lines between words");
+  run->add_option("PROMPT", arguments.words, "Prompt; standard input is appended to it");
+  run->add_option("--format", arguments.chat.format, "Output format: json or a JSON Schema");
+  run->add_option("--keepalive", arguments.keep_alive,
+                  "How long the model stays loaded (5m, -1 = never expires)");
+  run->add_flag("--verbose", arguments.chat.verbose, "Print token counts and rates after each response");
+  run->add_flag("--nowordwrap", arguments.no_word_wrap, "Disable word wrap");
   run->add_flag("--think{true}", arguments.chat.think,
-                "Let the model think first; --think=VALUE: true, false, low, medium, high");
-  run->add_flag("--hidethinking", arguments.chat.hide_thinking, "Do not show what the model thinks");
+                "Enable thinking; --think=VALUE: true, false, low, medium, high");
+  run->add_flag("--hidethinking", arguments.chat.hide_thinking, "Hide the thinking");
 }
 
 void DeclareShow(CLI::App& app, Arguments& arguments) {
-  auto* show = app.add_subcommand("show", "Show what a model is");
+  auto* show = app.add_subcommand("show", "Show model information");
   show->add_option("MODEL", arguments.model, "Model name")->required();
   const std::array<CLI::Option*, 5> only = {
-      show->add_flag("--license", arguments.show_license, "Show its licence"),
-      show->add_flag("--modelfile", arguments.show_modelfile, "Show the Modelfile that would make it"),
-      show->add_flag("--parameters", arguments.show_parameters, "Show its parameters"),
-      show->add_flag("--system", arguments.show_system, "Show its system message"),
-      show->add_flag("--template", arguments.show_template, "Show its prompt template")};
+      show->add_flag("--license", arguments.show_license, "Show the license"),
+      show->add_flag("--modelfile", arguments.show_modelfile, "Show the Modelfile"),
+      show->add_flag("--parameters", arguments.show_parameters, "Show the parameters"),
+      show->add_flag("--system", arguments.show_system, "Show the system message"),
+      show->add_flag("--template", arguments.show_template, "Show the prompt template")};
   for (CLI::Option* one : only) {
     for (CLI::Option* other : only) {
       if (one != other) one->excludes(other);
@@ -37,47 +38,49 @@ void DeclareShow(CLI::App& app, Arguments& arguments) {
 }
 
 void DeclareStore(CLI::App& app, Arguments& arguments) {
-  auto* create = app.add_subcommand("create", "Make a model from a Modelfile");
+  auto* create = app.add_subcommand("create", "Create a model from a Modelfile");
   create->add_option("MODEL", arguments.create.model, "Name of the new model")->required();
   create->add_option("-f,--file", arguments.create.modelfile,
-                     "The Modelfile; - is standard input (default: Modelfile)");
+                     "Path of the Modelfile; - reads standard input (default: Modelfile)");
   create->add_option("-q,--quantize", arguments.create.quantize,
-                     "Type of its weights (f16, bf16, q8_0, q6_K, q4_K_M, q4_K_S, q4_0)");
+                     "Quantize the weights to this type (f16, bf16, q8_0, q6_K, q4_K_M, q4_K_S, q4_0)");
   create->add_option("--draft-quantize,--quantize-draft", arguments.create.draft_quantize,
-                     "Type of its draft model's weights");
+                     "Quantize the draft model's weights to this type");
   DeclareShow(app, arguments);
-  auto* list = app.add_subcommand("list", "List the models in the store")->alias("ls");
-  list->add_option("PREFIX", arguments.prefix, "Only names that start like this");
-  app.add_subcommand("ps", "List the models that are loaded");
+  auto* list = app.add_subcommand("list", "List local models")->alias("ls");
+  list->add_option("PREFIX", arguments.prefix, "Only names that start with this prefix");
+  app.add_subcommand("ps", "List loaded models");
   auto* stop = app.add_subcommand("stop", "Unload a model");
   stop->add_option("MODEL", arguments.model, "Model name")->required();
-  auto* cp = app.add_subcommand("cp", "Give a model another name");
+  auto* cp = app.add_subcommand("cp", "Copy a model to a new name");
   cp->add_option("SOURCE", arguments.source, "Model name")->required();
   cp->add_option("DESTINATION", arguments.destination, "New name")->required();
   auto* rm = app.add_subcommand("rm", "Delete models");
   rm->add_option("MODEL", arguments.models, "Model names")->required();
-  for (const auto& [name, what] : {std::pair{"pull", "Fetch a model from a registry"},
-                                   std::pair{"push", "Send a model to a registry"}}) {
+  for (const auto& [name, what] :
+       {std::pair{"pull", "Pull a model from a registry"}, std::pair{"push", "Push a model to a registry"}}) {
     auto* transfer = app.add_subcommand(name, what);
-    transfer->add_option("MODEL", arguments.model, "Model name, with its registry's host")->required();
-    transfer->add_flag("--insecure", arguments.insecure, "Use HTTP where the registry has no HTTPS");
+    transfer->add_option("MODEL", arguments.model, "Model name, including the registry host")->required();
+    transfer->add_flag("--insecure", arguments.insecure, "Use HTTP if the registry does not support HTTPS");
   }
 }
 
 void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   auto* key =
-      app.add_subcommand("key", "Make an API key: print its secret, and its line for the daemon's key file");
-  key->add_option("NAME", arguments.key.name, "Who will use it")->required();
-  key->add_flag("--admin", arguments.key.admin, "It may also create, copy, delete, pull and push models");
+      app.add_subcommand("key", "Create an API key: print its secret and its line for the daemon's key file");
+  key->add_option("NAME", arguments.key.name, "Name of the key")->required();
+  key->add_flag("--admin", arguments.key.admin,
+                "Also allow creating, copying, deleting, pulling and pushing models");
   key->add_option("--weight", arguments.key.limits.weight,
-                  "Its share of the machine beside other keys (default: 1)");
+                  "Scheduling weight relative to other keys (default: 1)");
   key->add_option("--parallel", arguments.key.limits.parallel,
-                  "Requests that it may have at once (default: any)");
-  key->add_option("--per-minute", arguments.key.limits.per_minute, "Requests a minute (default: any)");
-  auto* doctor = app.add_subcommand("doctor", "Look for what keeps the daemon from working");
+                  "Maximum concurrent requests (default: unlimited)");
+  key->add_option("--per-minute", arguments.key.limits.per_minute,
+                  "Maximum requests per minute (default: unlimited)");
+  auto* doctor = app.add_subcommand("doctor", "Diagnose problems");
   doctor->add_option("--user", arguments.doctor.user,
-                     "Whose rights to look at (default: the service's user)");
-  key->add_option("--append", arguments.key.file, "Add the line to this key file")->type_name("FILE");
+                     "User whose permissions to check (default: the service user)");
+  key->add_option("--append", arguments.key.file, "Append the line to this key file")->type_name("FILE");
 }
 
 }  // namespace
@@ -87,13 +90,13 @@ void Declare(CLI::App& app, Arguments& arguments) {
   app.description("Quire: language models on CPUs");
   app.set_version_flag("-v,--version", "quire version " QUIRE_VERSION);
   app.require_subcommand(0, 1);
-  auto* serve = app.add_subcommand("serve", "Run the daemon (the same as quired)");
+  auto* serve = app.add_subcommand("serve", "Run the daemon (same as quired)");
   arguments.daemon.AddTo(*serve);
   DeclareRun(app, arguments);
   DeclareStore(app, arguments);
   DeclareUpkeep(app, arguments);
-  app.allow_extras();  // after the commands, which would inherit it: an unknown command is told of by the
-                       // program
+  app.allow_extras();  // after the commands, which would inherit it: the program reports unknown
+                       // commands
 }
 
 bool NamesModel(const CLI::Option& option) {

@@ -132,7 +132,7 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
   return {};
 }
 
-api::Result<void> Chat::Ask(const std::string& question) {
+api::Result<void> Chat::Send(const std::string& question) {
   std::string answer;
   wrap_ = WordWrap();
   thinking_ = false;

@@ -1,4 +1,4 @@
-// A conversation with a model: what was said, what was set for it, and the requests that go on with it.
+// A conversation with a model: what was said, what was set for it, and the requests that continue it.
 #pragma once
 
 #include <cstdio>
@@ -30,13 +30,13 @@ class Chat {
  public:
   Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
 
-  // Asks and prints the answer to stdout as it arrives; remembers both. An interrupted answer is remembered
+  // Sends the question and prints the answer to stdout as it arrives; remembers both. An interrupted answer is remembered
   // as far as it came. Errors leave the conversation as it was.
-  api::Result<void> Ask(const std::string& question);
+  api::Result<void> Send(const std::string& question);
 
   // Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
   api::Result<void> Load();
-  // Goes on with another model; what was said is forgotten. Errors leave everything as it was.
+  // Switches to another model and clears the conversation. On error nothing changes.
   api::Result<void> Switch(const std::string& model);
   // Makes a model of that name out of this one, what was set and what was said.
   api::Result<void> Save(const std::string& name);

@@ -139,7 +139,7 @@ api::Error ErrorOf(const Call& call) {
   if (json.is_object() && json.contains("error") && json["error"].is_string()) {
     return {CodeOf(call.status), json["error"].get<std::string>()};
   }
-  return {CodeOf(call.status), fmt::format("{} answered HTTP {}", call.path, call.status)};
+  return {CodeOf(call.status), fmt::format("{} returned HTTP {}", call.path, call.status)};
 }
 
 // SIGINT as something to wait for. It is blocked while this lives: one that comes at any moment is seen, none
@@ -199,9 +199,9 @@ api::Result<void> Exchange(Call& call, bool interruptible) {
                          fmt::format("could not connect to {}:{}, is it running? ({})", call.endpoint.host,
                                      call.endpoint.port, why));
       }
-      return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", why));
+      return api::Fail(api::ErrorCode::kInternal, fmt::format("connection lost: {}", why));
     } catch (const std::exception& error) {
-      return api::Fail(api::ErrorCode::kInternal, fmt::format("the connection broke: {}", error.what()));
+      return api::Fail(api::ErrorCode::kInternal, fmt::format("connection lost: {}", error.what()));
     }
   }
   if (call.status / 100 != 2) return std::unexpected(ErrorOf(call));

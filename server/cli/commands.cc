@@ -20,7 +20,7 @@ std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 Seconds Now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
 
 int Print(const api::Result<std::string>& text) {
-  if (!text) return Complain(text.error());
+  if (!text) return PrintError(text.error());
   fmt::print("{}", *text);
   return 0;
 }
@@ -37,18 +37,18 @@ const char* MemberOf(const Arguments& arguments) {
 
 int List(Client& client, const Arguments& arguments) {
   const auto body = client.Get("/api/tags");
-  return body ? Print(ListTable(*body, arguments.prefix, Now())) : Complain(body.error());
+  return body ? Print(ListTable(*body, arguments.prefix, Now())) : PrintError(body.error());
 }
 
 int Ps(Client& client) {
   const auto body = client.Get("/api/ps");
-  return body ? Print(PsTable(*body, Now())) : Complain(body.error());
+  return body ? Print(PsTable(*body, Now())) : PrintError(body.error());
 }
 
 int Show(Client& client, const Arguments& arguments) {
   const auto body =
       client.Post("/api/show", Dump({{"model", arguments.model}, {"verbose", arguments.verbose}}));
-  if (!body) return Complain(body.error());
+  if (!body) return PrintError(body.error());
   const char* member = MemberOf(arguments);
   return Print(member != nullptr ? ShowMember(*body, member) : ShowText(*body, arguments.verbose));
 }
@@ -56,7 +56,7 @@ int Show(Client& client, const Arguments& arguments) {
 int Copy(Client& client, const Arguments& arguments) {
   const auto done =
       client.Post("/api/copy", Dump({{"source", arguments.source}, {"destination", arguments.destination}}));
-  if (!done) return Complain(done.error());
+  if (!done) return PrintError(done.error());
   fmt::print("copied '{}' to '{}'\n", arguments.source, arguments.destination);
   return 0;
 }
@@ -65,7 +65,7 @@ int Remove(Client& client, const Arguments& arguments) {
   int code = 0;
   for (const std::string& model : arguments.models) {
     if (const auto done = client.Delete("/api/delete", Dump({{"model", model}})); !done) {
-      code = Complain(done.error());
+      code = PrintError(done.error());
     } else {
       fmt::print("deleted '{}'\n", model);
     }
@@ -76,8 +76,8 @@ int Remove(Client& client, const Arguments& arguments) {
 int Stop(Client& client, const Arguments& arguments) {
   const auto done = client.Post("/api/generate", Dump({{"model", arguments.model}, {"keep_alive", 0}}));
   if (done) return 0;
-  if (done.error().code != api::ErrorCode::kNotFound) return Complain(done.error());
-  return Complain(
+  if (done.error().code != api::ErrorCode::kNotFound) return PrintError(done.error());
+  return PrintError(
       {api::ErrorCode::kNotFound, fmt::format("couldn't find model \"{}\" to stop", arguments.model)});
 }
 

@@ -48,7 +48,7 @@ api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::pa
     files.insert(files.end(), others.begin(), others.end());
   }
   if (files.empty())
-    return Refuse(command, fmt::format("{}: no *.gguf and no *.safetensors", folder.string()));
+    return Refuse(command, fmt::format("{}: no *.gguf or *.safetensors files", folder.string()));
   std::ranges::sort(files, {}, &LocalFile::name);
   return files;
 }
@@ -61,21 +61,21 @@ class Planner {
     const auto commands = api::modelfile::Parse(modelfile);
     if (!commands) return std::unexpected(commands.error());
     for (const Command& command : *commands) {
-      if (auto taken = Take(command); !taken) return std::unexpected(taken.error());
+      if (auto handled = HandleCommand(command); !handled) return std::unexpected(handled.error());
     }
     plan_.body_json = Dump(body_);
     return std::move(plan_);
   }
 
  private:
-  api::Result<void> Take(const Command& command) {
-    if (command.name == "from") return TakeFiles(command, plan_.files, "from");
-    if (command.name == "draft") return TakeFiles(command, plan_.drafts, "");
-    if (command.name == "adapter") return TakeFiles(command, plan_.adapters, "");
+  api::Result<void> HandleCommand(const Command& command) {
+    if (command.name == "from") return AddFiles(command, plan_.files, "from");
+    if (command.name == "draft") return AddFiles(command, plan_.drafts, "");
+    if (command.name == "adapter") return AddFiles(command, plan_.adapters, "");
     if (command.name == "license") {
       body_["license"].push_back(command.value);
     } else if (command.name == "parameter") {
-      TakeParameter(command);
+      AddParameter(command);
     } else if (command.name == "message") {
       body_["messages"].push_back({{"role", command.key}, {"content", command.value}});
     } else {
@@ -85,8 +85,7 @@ class Planner {
   }
 
   // `model_field`: what takes a value that is no path; empty = it must be one.
-  api::Result<void> TakeFiles(const Command& command, std::vector<LocalFile>& files,
-                              const char* model_field) {
+  api::Result<void> AddFiles(const Command& command, std::vector<LocalFile>& files, const char* model_field) {
     const std::string& value = command.value;
     const fs::path path = value.starts_with("~/") ? home_ / value.substr(2) : folder_ / value;
     std::error_code error;
@@ -100,9 +99,10 @@ class Planner {
       files.insert(files.end(), found->begin(), found->end());
       return {};
     }
-    const bool says_path = value.starts_with('.') || value.starts_with('/') || value.starts_with("~/") ||
-                           value.ends_with(".gguf") || value.ends_with(".safetensors");
-    if (*model_field == '\0' || says_path) {
+    const bool looks_like_path = value.starts_with('.') || value.starts_with('/') ||
+                                 value.starts_with("~/") || value.ends_with(".gguf") ||
+                                 value.ends_with(".safetensors");
+    if (*model_field == '\0' || looks_like_path) {
       return Refuse(command, fmt::format("{}: no such file or directory", value));
     }
     body_[model_field] = value;
@@ -110,7 +110,7 @@ class Planner {
   }
 
   // The server knows the types of options; what reads as a number or a truth value is one, but for "stop".
-  void TakeParameter(const Command& command) {
+  void AddParameter(const Command& command) {
     if (command.key == "stop") {
       body_["parameters"]["stop"].push_back(command.value);
       return;
@@ -166,7 +166,7 @@ api::Result<std::string> ReadModelfile(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
   if (!file) {
     return api::Fail(api::ErrorCode::kNotFound,
-                     fmt::format("{}: no such file; name a Modelfile with -f", name));
+                     fmt::format("{}: no such file; specify a Modelfile with -f", name));
   }
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
@@ -204,7 +204,7 @@ int Create(Client& client, const CreateOptions& options) {
   auto body = MakeBody(client, options, progress);
   if (!body) {
     progress.Finish();
-    return Complain(body.error());
+    return PrintError(body.error());
   }
   return FollowProgress(client, "/api/create", *std::move(body), progress);
 }

@@ -78,10 +78,10 @@ std::string RoffSynopsis(const CLI::App& command) {
 }
 
 constexpr std::string_view kEnvironment =
-    ".SH ENVIRONMENT\n.TP\n\\fBOLLAMA_HOST\\fR\nWhere the daemon listens: [scheme://]host[:port]; "
-    "127.0.0.1:11434 unless it is set.\n.TP\n\\fBOLLAMA_MODELS\\fR\nThe daemon's model store; "
+    ".SH ENVIRONMENT\n.TP\n\\fBOLLAMA_HOST\\fR\nAddress of the daemon: [scheme://]host[:port]; "
+    "127.0.0.1:11434 if not set.\n.TP\n\\fBOLLAMA_MODELS\\fR\nThe daemon's model store; "
     "~/.ollama/models "
-    "unless it is set.\n";
+    "if not set.\n";
 
 // ---- shells ----
 
@@ -129,7 +129,7 @@ std::string ManPage(const CLI::App& app) {
   page +=
       ".TP\n\\fBOLLAMA_NOHISTORY\\fR\nUnless empty or 0: lines typed into \\fBquire run\\fR are not kept.\n"
       ".SH FILES\n.TP\n\\fI~/.quire_history\\fR\nLines typed into \\fBquire run\\fR.\n"
-      ".SH EXIT STATUS\n0, or 1 after an error, which is told of on standard error.\n"
+      ".SH EXIT STATUS\n0, or 1 after an error, which is printed to standard error.\n"
       ".SH SEE ALSO\n\\fBquired\\fR(1)\n";
   return page;
 }

@@ -30,7 +30,7 @@ constexpr double kGiB = double{1 << 30};
 class Findings {
  public:
   void Good(const std::string& what, const std::string& detail) { Line("ok  ", what, detail); }
-  void Note(const std::string& what, const std::string& detail) { Line("note", what, detail); }
+  void Info(const std::string& what, const std::string& detail) { Line("note", what, detail); }
   void Bad(const std::string& what, const std::string& detail) {
     Line("BAD ", what, detail);
     ++bad_;
@@ -57,11 +57,11 @@ api::Result<server::Options> Settings(bool service) {
 }
 
 void LookAtPath(Findings& findings, const std::string& what, const fs::path& path,
-                const server::Person& person, server::Need need) {
-  if (const auto obstacle = server::Obstacle(path, person, need)) {
-    findings.Bad(what, *obstacle);
+                const server::UserAccount& account, server::AccessMode mode) {
+  if (const auto access_error = server::FindAccessError(path, account, mode)) {
+    findings.Bad(what, *access_error);
   } else {
-    findings.Good(what, fmt::format("{}: {} may use it", path.string(), person.name));
+    findings.Good(what, fmt::format("{}: {} has access", path.string(), account.name));
   }
 }
 
@@ -78,7 +78,7 @@ void LookAtSpace(Findings& findings, const fs::path& path) {
   const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / kGiB;
   const std::string text = fmt::format("{:.1f} GiB free at {}", free, path.string());
   if (free < 1) {
-    findings.Bad("disk", text + ": too little for most models");
+    findings.Bad("disk", text + ": not enough for most models");
   } else {
     findings.Good("disk", text);
   }
@@ -91,7 +91,7 @@ void LookAtKeys(Findings& findings, const fs::path& path) {
   if (!keys) {
     findings.Bad("keys", keys.error().message);
   } else if (keys->empty()) {
-    findings.Note("keys", path.string() + " holds none: every client of this machine may do everything");
+    findings.Info("keys", path.string() + " contains no keys: every local client has full access");
   } else {
     findings.Good("keys", fmt::format("{} in {}", keys->size(), path.string()));
   }
@@ -102,22 +102,25 @@ fs::path OwnFolder() {
   return fs::read_symlink("/proc/self/exe", ec).parent_path();
 }
 
-void LookAtPrograms(Findings& findings, const server::Person& person) {
+void LookAtPrograms(Findings& findings, const server::UserAccount& account) {
   const fs::path here = OwnFolder();
   for (const fs::path& runner : {here / "quire-runner", here / "../lib/quire/quire-runner"}) {
     std::error_code ec;
-    if (fs::exists(runner, ec)) return LookAtPath(findings, "runner", runner, person, server::Need::kRead);
+    if (fs::exists(runner, ec))
+      return LookAtPath(findings, "runner", runner, account, server::AccessMode::kRead);
   }
-  findings.Bad("runner", "there is no quire-runner beside this program: nothing can be loaded");
+  findings.Bad("runner", "quire-runner is not next to this program: no model can be loaded");
 }
 
 void LookAtKernel(Findings& findings) {
   constexpr int kVersionFlag = 1;  // LANDLOCK_CREATE_RULESET_VERSION
   const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kVersionFlag);
   if (version > 0) {
-    findings.Good("kernel", fmt::format("runners see no files (Landlock {})", version));
+    findings.Good("kernel", fmt::format("runners have no file access (Landlock {})", version));
   } else {
-    findings.Note("kernel", "no Landlock: until it is loaded, a model's runner may read what its user may");
+    findings.Info(
+        "kernel",
+        "Landlock is not available: while a model loads, its runner can read all files of its user");
   }
 }
 
@@ -126,35 +129,35 @@ void LookAtKernel(Findings& findings) {
 int Doctor(const DoctorOptions& options) {
   Findings findings;
   std::error_code ec;
-  const bool service = fs::exists(kConfig, ec) && server::FindPerson(kServiceUser).has_value();
+  const bool service = fs::exists(kConfig, ec) && server::FindUserAccount(kServiceUser).has_value();
   const std::string user = !options.user.empty() ? options.user : service ? kServiceUser : "";
-  const auto person = server::FindPerson(user);
-  if (!person) {
-    findings.Bad("user", fmt::format("there is no user called {}", user));
+  const auto account = server::FindUserAccount(user);
+  if (!account) {
+    findings.Bad("user", fmt::format("no such user: {}", user));
     return 1;
   }
-  findings.Good("user", fmt::format("{} ({})", person->name, person->uid));
+  findings.Good("user", fmt::format("{} ({})", account->name, account->uid));
 
   const auto settings = Settings(service);
   if (!settings) {
     findings.Bad("settings", settings.error().message);
   } else {
-    findings.Good("settings", service ? kConfig : "of this shell");
+    findings.Good("settings", service ? kConfig : "from this shell");
     const fs::path models = NearestThere(settings->models);
-    LookAtPath(findings, "models", models, *person, server::Need::kWrite);
+    LookAtPath(findings, "models", models, *account, server::AccessMode::kWrite);
     LookAtSpace(findings, models);
     for (const auto& [what, path] :
          {std::pair{"certificate", settings->tls_certificate}, {"private key", settings->tls_private_key}}) {
-      if (!path.empty()) LookAtPath(findings, what, path, *person, server::Need::kRead);
+      if (!path.empty()) LookAtPath(findings, what, path, *account, server::AccessMode::kRead);
     }
   }
   if (service) {
-    LookAtPath(findings, "settings", kConfig, *person, server::Need::kRead);
+    LookAtPath(findings, "settings", kConfig, *account, server::AccessMode::kRead);
     LookAtKeys(findings, kKeys);
   }
-  LookAtPrograms(findings, *person);
+  LookAtPrograms(findings, *account);
   if (const auto bundled = server::FindBundledModels(OwnFolder())) {
-    LookAtPath(findings, "bundled model", *bundled, *person, server::Need::kRead);
+    LookAtPath(findings, "bundled model", *bundled, *account, server::AccessMode::kRead);
   }
   LookAtKernel(findings);
   return findings.bad() > 0 ? 1 : 0;

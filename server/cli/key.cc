@@ -24,8 +24,7 @@ api::Result<void> Append(const std::string& path, const std::string& line) {
   const int error = errno;
   const bool whole = written == static_cast<ssize_t>(line.size()) && ::fsync(fd) == 0;
   ::close(fd);
-  if (!whole)
-    return fail(written < 0 ? std::generic_category().message(error) : "the line could not be written");
+  if (!whole) return fail(written < 0 ? std::generic_category().message(error) : "cannot write the line");
   return {};
 }
 
@@ -34,27 +33,27 @@ api::Result<void> Append(const std::string& path, const std::string& line) {
 int MakeKey(const KeyOptions& options) {
   const server::Role role = options.admin ? server::Role::kAdmin : server::Role::kInference;
   const auto key = server::MakeKey(options.name, role, options.limits);
-  if (!key) return Complain(key.error());
+  if (!key) return PrintError(key.error());
   // Parsed as the daemon will: what cannot be used is not handed out.
   std::error_code ec;
   const bool exists = !options.file.empty() && std::filesystem::exists(options.file, ec);
   if (exists) {
     const auto there = server::KeyRing::Read(options.file);
-    if (!there) return Complain(there.error());
+    if (!there) return PrintError(there.error());
     if (there->Names(options.name)) {
-      return Complain({api::ErrorCode::kInvalidArgument,
-                       fmt::format("{} has a key called {} already", options.file, options.name)});
+      return PrintError({api::ErrorCode::kInvalidArgument,
+                         fmt::format("{} already contains a key named {}", options.file, options.name)});
     }
   }
-  if (const auto readable = server::KeyRing::Parse(key->line); !readable) return Complain(readable.error());
+  if (const auto readable = server::KeyRing::Parse(key->line); !readable) return PrintError(readable.error());
   if (!options.file.empty()) {
     if (const auto appended = Append(options.file, key->line + "\n"); !appended)
-      return Complain(appended.error());
+      return PrintError(appended.error());
     fmt::print("{}\n", key->secret);
     return 0;
   }
   fmt::print("{}\n", key->secret);
-  fmt::print(stderr, "The key is above, and will not be shown again. The line for the daemon's key file:\n");
+  fmt::print(stderr, "The key above will not be shown again. Line for the daemon's key file:\n");
   fmt::print("{}\n", key->line);
   return 0;
 }

@@ -23,9 +23,9 @@ void OnInterrupt(int) { g_interrupted = 1; }
 void OnResize(int) { g_resized = 1; }
 
 // SIGINT and SIGWINCH are ours and blocked; whoever waits with `outside` gets them there and nowhere else.
-class SignalsTaken {
+class ScopedSignalHandlers {
  public:
-  explicit SignalsTaken(sigset_t& outside) {
+  explicit ScopedSignalHandlers(sigset_t& outside) {
     sigset_t taken;
     ::sigemptyset(&taken);
     ::sigaddset(&taken, SIGINT);
@@ -42,13 +42,13 @@ class SignalsTaken {
     action.sa_handler = OnResize;
     ::sigaction(SIGWINCH, &action, &resize_before_);
   }
-  ~SignalsTaken() {
+  ~ScopedSignalHandlers() {
     ::sigaction(SIGINT, &interrupt_before_, nullptr);
     ::sigaction(SIGWINCH, &resize_before_, nullptr);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
-  SignalsTaken(const SignalsTaken&) = delete;
-  SignalsTaken& operator=(const SignalsTaken&) = delete;
+  ScopedSignalHandlers(const ScopedSignalHandlers&) = delete;
+  ScopedSignalHandlers& operator=(const ScopedSignalHandlers&) = delete;
 
  private:
   sigset_t before_{};
@@ -75,7 +75,7 @@ LineEditor::LineEditor(std::filesystem::path history_file)
 }
 
 LineEditor::~LineEditor() {
-  if (!history_file_.empty() && keep_history_) {
+  if (!history_file_.empty() && history_enabled_) {
     std::error_code ignored;
     std::filesystem::create_directories(history_file_.parent_path(), ignored);
     const mode_t before = ::umask(077);  // what was asked is nobody else's business
@@ -124,7 +124,7 @@ int LineEditor::ReadCharacter(wchar_t* character) {
 }
 
 LineEditor::Input LineEditor::Read(const char* prompt) {
-  const SignalsTaken signals(while_waiting_);
+  const ScopedSignalHandlers signals(while_waiting_);
   prompt_ = prompt;
   int count = 0;
   const char* line = ::el_gets(editor_, &count);
@@ -139,7 +139,7 @@ LineEditor::Input LineEditor::Read(const char* prompt) {
   input.kind = Input::Kind::kLine;
   input.text.assign(line, static_cast<size_t>(count));
   while (input.text.ends_with('\n') || input.text.ends_with('\r')) input.text.pop_back();
-  if (keep_history_ && input.text.find_first_not_of(" \t") != std::string::npos) {
+  if (history_enabled_ && input.text.find_first_not_of(" \t") != std::string::npos) {
     HistEvent event;
     ::history(history_, &event, H_ENTER, input.text.c_str());
   }

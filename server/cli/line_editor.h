@@ -28,7 +28,7 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
 
   // Whether lines join the history from now on, and it is saved. At first they do.
-  void KeepHistory(bool keep) { keep_history_ = keep; }
+  void SetHistoryEnabled(bool enabled) { history_enabled_ = enabled; }
 
   // The next line; it joins the history. Ctrl-C ends it with kInterrupted, Ctrl-D on an empty line with kEnd.
   Input Read(const char* prompt);
@@ -42,7 +42,7 @@ class LineEditor {
   editline* editor_ = nullptr;
   history* history_ = nullptr;
   const char* prompt_ = "";
-  bool keep_history_ = true;
+  bool history_enabled_ = true;
   sigset_t while_waiting_{};  // the signal mask in which a character is waited for
 };
 

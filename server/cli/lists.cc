@@ -39,7 +39,7 @@ int64_t Number(const Json& object, const char* name) {
 api::Result<Json> Models(std::string_view body) {
   Json json = Json::parse(body, nullptr, false);
   if (!json.is_object() || !json.contains("models") || !json["models"].is_array()) {
-    return api::Fail(api::ErrorCode::kInternal, "the server's list of models is not what it should be");
+    return api::Fail(api::ErrorCode::kInternal, "the server returned an invalid model list");
   }
   return std::move(json["models"]);
 }

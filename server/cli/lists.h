@@ -9,7 +9,7 @@
 
 namespace quire::cli {
 
-using Seconds = std::chrono::sys_seconds;  // "for ever" lies beyond what nanoseconds reach
+using Seconds = std::chrono::sys_seconds;  // "forever" lies beyond what nanoseconds reach
 
 // From the body of GET /api/tags; only names that start with `prefix`.
 api::Result<std::string> ListTable(std::string_view tags_json, std::string_view prefix, Seconds now);

@@ -48,10 +48,9 @@ int Run(Client& client, const Arguments& arguments) {
   if (!arguments.keep_alive.empty()) options.keep_alive = arguments.keep_alive;
   Chat chat(client, std::move(options));
   if (question.empty() && terminal) return Repl(chat, !IsSet("OLLAMA_NOHISTORY")).Run();
-  if (question.empty())
-    return Complain({api::ErrorCode::kInvalidArgument, "nothing to ask: no prompt and no input"});
-  const auto answered = chat.Ask(question);
-  return answered ? 0 : Complain(answered.error());
+  if (question.empty()) return PrintError({api::ErrorCode::kInvalidArgument, "no prompt and no input"});
+  const auto answered = chat.Send(question);
+  return answered ? 0 : PrintError(answered.error());
 }
 
 // Characters are UTF-8 also where no locale is set, as on a bare console.
@@ -64,7 +63,7 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "key") return MakeKey(arguments.key);
   if (command == "doctor") return Doctor(arguments.doctor);
   const auto endpoint = DaemonEndpoint();
-  if (!endpoint) return Complain(endpoint.error());
+  if (!endpoint) return PrintError(endpoint.error());
   Client client(*endpoint);
   if (command == "run") return Run(client, arguments);
   if (command == "create") return Create(client, arguments.create);
@@ -89,8 +88,8 @@ int Main(int argc, char** argv) {
   }
   if (!app.get_subcommands().empty()) return Do(app.get_subcommands().front()->get_name(), arguments);
   if (const auto words_left = app.remaining(); !words_left.empty()) {
-    return Complain({api::ErrorCode::kInvalidArgument,
-                     fmt::format("unknown command \"{}\"; quire --help lists them", words_left.front())});
+    return PrintError({api::ErrorCode::kInvalidArgument,
+                       fmt::format("unknown command \"{}\"; see quire --help", words_left.front())});
   }
   fmt::print("{}", app.help());
   return 0;

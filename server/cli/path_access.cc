@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One of r, w, x as its place in three bits.
-struct Bit {
+// One of r, w, x and its mode bit.
+struct Permission {
   mode_t mask;
   char letter;
 };
-constexpr Bit kReadBit{4, 'r'};
-constexpr Bit kWriteBit{2, 'w'};
-constexpr Bit kEnterBit{1, 'x'};
+constexpr Permission kReadPermission{4, 'r'};
+constexpr Permission kWritePermission{2, 'w'};
+constexpr Permission kSearchPermission{1, 'x'};
 
 std::string NameOfUser(uid_t uid) {
   const passwd* user = ::getpwuid(uid);
@@ -40,34 +40,34 @@ std::string NameOfGroup(gid_t gid) {
 std::string ModeText(mode_t mode) {
   std::string text = S_ISDIR(mode) ? "d" : S_ISSOCK(mode) ? "s" : "-";
   for (int shift = 6; shift >= 0; shift -= 3) {
-    for (const Bit bit : {kReadBit, kWriteBit, kEnterBit}) {
-      text.push_back((mode & (bit.mask << shift)) != 0 ? bit.letter : '-');
+    for (const Permission permission : {kReadPermission, kWritePermission, kSearchPermission}) {
+      text.push_back((mode & (permission.mask << shift)) != 0 ? permission.letter : '-');
     }
   }
   return text;
 }
 
-// Who the person is to a file, as the kernel decides it: the first that applies counts alone.
+// The permission class of the account for a file: as in the kernel, only the first that applies counts.
 struct Class {
   int shift;
   const char* name;
 };
-Class ClassOf(const struct stat& status, const Person& person) {
-  if (status.st_uid == person.uid) return {6, "its owner"};
-  if (std::ranges::find(person.groups, status.st_gid) != person.groups.end()) return {3, "its group"};
+Class ClassOf(const struct stat& status, const UserAccount& account) {
+  if (status.st_uid == account.uid) return {6, "its owner"};
+  if (std::ranges::find(account.groups, status.st_gid) != account.groups.end()) return {3, "its group"};
   return {0, "others"};
 }
 
-std::optional<std::string> Check(const fs::path& path, const struct stat& status, const Person& person,
-                                 Bit bit, std::string_view deed) {
-  if (person.uid == 0) return std::nullopt;
-  const Class who = ClassOf(status, person);
-  if ((status.st_mode >> who.shift & bit.mask) != 0) return std::nullopt;
+std::optional<std::string> Check(const fs::path& path, const struct stat& status, const UserAccount& account,
+                                 Permission permission, std::string_view action) {
+  if (account.uid == 0) return std::nullopt;
+  const Class who = ClassOf(status, account);
+  if ((status.st_mode >> who.shift & permission.mask) != 0) return std::nullopt;
   const bool listed = ::getxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) > 0;
-  return fmt::format("{} ({} {} {}): {} cannot {} it: {} is missing for {}{}", path.string(),
+  return fmt::format("{} ({} {} {}): {} cannot {} it: no {} permission for {}{}", path.string(),
                      ModeText(status.st_mode), NameOfUser(status.st_uid), NameOfGroup(status.st_gid),
-                     person.name, deed, bit.letter, who.name,
-                     listed ? " (it has an access control list, which may say otherwise: getfacl)" : "");
+                     account.name, action, permission.letter, who.name,
+                     listed ? " (it has an access control list that may grant access; see getfacl)" : "");
 }
 
 std::string Missing(const fs::path& path, int error) {
@@ -76,18 +76,19 @@ std::string Missing(const fs::path& path, int error) {
 
 }  // namespace
 
-std::optional<Person> FindPerson(const std::string& name) {
+std::optional<UserAccount> FindUserAccount(const std::string& name) {
   const passwd* entry = name.empty() ? ::getpwuid(::geteuid()) : ::getpwnam(name.c_str());
   if (entry == nullptr) return std::nullopt;
-  Person person{entry->pw_name, entry->pw_uid, std::vector<gid_t>(256)};
-  int count = static_cast<int>(person.groups.size());
-  if (::getgrouplist(entry->pw_name, entry->pw_gid, person.groups.data(), &count) < 0) count = 0;
-  person.groups.resize(static_cast<size_t>(std::max(count, 0)));
-  if (person.groups.empty()) person.groups.push_back(entry->pw_gid);
-  return person;
+  UserAccount account{entry->pw_name, entry->pw_uid, std::vector<gid_t>(256)};
+  int count = static_cast<int>(account.groups.size());
+  if (::getgrouplist(entry->pw_name, entry->pw_gid, account.groups.data(), &count) < 0) count = 0;
+  account.groups.resize(static_cast<size_t>(std::max(count, 0)));
+  if (account.groups.empty()) account.groups.push_back(entry->pw_gid);
+  return account;
 }
 
-std::optional<std::string> Obstacle(const fs::path& path, const Person& person, Need need) {
+std::optional<std::string> FindAccessError(const fs::path& path, const UserAccount& account,
+                                           AccessMode mode) {
   std::error_code ec;
   // Links resolved as far as they can be seen: what counts are the directories that they lead through.
   fs::path real = fs::weakly_canonical(fs::absolute(path, ec), ec);
@@ -100,12 +101,12 @@ std::optional<std::string> Obstacle(const fs::path& path, const Person& person, 
     const bool last = std::next(part) == real.end();
     if (!last && !S_ISDIR(status.st_mode)) return Missing(at, ENOTDIR);
     if (last && !S_ISDIR(status.st_mode)) break;
-    if (auto found = Check(at, status, person, kEnterBit, "enter")) return found;
+    if (auto found = Check(at, status, account, kSearchPermission, "enter")) return found;
   }
   const bool directory = S_ISDIR(status.st_mode);
-  if (auto found = Check(real, status, person, kReadBit, directory ? "list" : "read")) return found;
-  if (need == Need::kWrite)
-    return Check(real, status, person, kWriteBit, directory ? "make files in" : "write");
+  if (auto found = Check(real, status, account, kReadPermission, directory ? "list" : "read")) return found;
+  if (mode == AccessMode::kWrite)
+    return Check(real, status, account, kWritePermission, directory ? "create files in" : "write");
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// What keeps a user from a path: the component, the user and the missing bit.
+// Finds why a user cannot access a path: the component, the user and the missing permission.
 #pragma once
 
 #include <sys/types.h>
@@ -10,23 +10,24 @@
 
 namespace quire::server {
 
-struct Person {
+struct UserAccount {
   std::string name;
   uid_t uid = 0;
   std::vector<gid_t> groups;  // the first is the primary one
 };
 
-// The user of that name, or the one that runs this process when it is empty. Nothing: there is no such user.
-std::optional<Person> FindPerson(const std::string& name);
+// The user of that name, or the user of this process when the name is empty. Nothing: no such user.
+std::optional<UserAccount> FindUserAccount(const std::string& name);
 
-enum class Need : uint8_t {
+enum class AccessMode : uint8_t {
   kRead,
   kWrite
-};  // of a directory kRead is to list it, kWrite to make files in it
+};  // for a directory: kRead lists it, kWrite creates files in it
 
-// The first thing in the way from / to `path`, by modes and owners, as one sentence that names the component,
-// the user and the bit: "/srv (drwx------ root root): quire cannot enter it: x is missing for others".
-// Nothing: the way is clear. Access control lists are mentioned, not judged.
-std::optional<std::string> Obstacle(const std::filesystem::path& path, const Person& person, Need need);
+// The first access error on the path from / to `path`, by modes and owners. The message names the component,
+// the user and the permission: "/srv (drwx------ root root): quire cannot enter it: no x permission for others".
+// Nothing: the path is accessible. Access control lists are mentioned, not evaluated.
+std::optional<std::string> FindAccessError(const std::filesystem::path& path, const UserAccount& account,
+                                           AccessMode mode);
 
 }  // namespace quire::server

@@ -38,70 +38,73 @@ class PathAccess : public ::testing::Test {
 
   fs::path root_;
   // Nobody that has an account; neither owner nor in the group of what a test makes.
-  const Person stranger_{"stranger", 65000, {65000}};
-  const Person owner_{"owner", ::geteuid() == 0 ? uid_t{64999} : ::geteuid(), {64999}};
+  const UserAccount stranger_{"stranger", 65000, {65000}};
+  const UserAccount owner_{"owner", ::geteuid() == 0 ? uid_t{64999} : ::geteuid(), {64999}};
 };
 
-TEST_F(PathAccess, AnOpenWayHasNoObstacle) {
-  EXPECT_EQ(Obstacle(root_ / "a/b/file", stranger_, Need::kRead), std::nullopt);
-  EXPECT_EQ(Obstacle(root_ / "a/b", stranger_, Need::kRead), std::nullopt);
+TEST_F(PathAccess, AnAccessiblePathHasNoError) {
+  EXPECT_EQ(FindAccessError(root_ / "a/b/file", stranger_, AccessMode::kRead), std::nullopt);
+  EXPECT_EQ(FindAccessError(root_ / "a/b", stranger_, AccessMode::kRead), std::nullopt);
 }
 
-TEST_F(PathAccess, NamesTheComponentTheUserAndTheBit) {
+TEST_F(PathAccess, NamesTheComponentTheUserAndThePermission) {
   Mode("a", 0744);
-  EXPECT_THAT(Obstacle(root_ / "a/b/file", stranger_, Need::kRead),
+  EXPECT_THAT(FindAccessError(root_ / "a/b/file", stranger_, AccessMode::kRead),
               Optional(AllOf(HasSubstr(At("a") + " (drwxr--r--"), HasSubstr("stranger cannot enter"),
-                             HasSubstr("x is missing for others"))));
+                             HasSubstr("no x permission for others"))));
   Mode("a", 0755);
   Mode("a/b/file", 0640);
   EXPECT_THAT(
-      Obstacle(root_ / "a/b/file", stranger_, Need::kRead),
-      Optional(AllOf(HasSubstr(At("a/b/file")), HasSubstr("cannot read"), HasSubstr("r is missing"))));
+      FindAccessError(root_ / "a/b/file", stranger_, AccessMode::kRead),
+      Optional(AllOf(HasSubstr(At("a/b/file")), HasSubstr("cannot read"), HasSubstr("no r permission"))));
   Mode("a/b", 0751);
-  EXPECT_THAT(Obstacle(root_ / "a/b", stranger_, Need::kRead),
-              Optional(AllOf(HasSubstr("cannot list"), HasSubstr("r is missing"))));
+  EXPECT_THAT(FindAccessError(root_ / "a/b", stranger_, AccessMode::kRead),
+              Optional(AllOf(HasSubstr("cannot list"), HasSubstr("no r permission"))));
   Mode("a/b", 0755);
-  EXPECT_THAT(Obstacle(root_ / "a/b", stranger_, Need::kWrite),
-              Optional(AllOf(HasSubstr("cannot make files in"), HasSubstr("w is missing"))));
+  EXPECT_THAT(FindAccessError(root_ / "a/b", stranger_, AccessMode::kWrite),
+              Optional(AllOf(HasSubstr("cannot create files in"), HasSubstr("no w permission"))));
 }
 
 TEST_F(PathAccess, TheFirstClassThatAppliesCountsAlone) {
   struct stat status {};
   ASSERT_EQ(::stat(root_.c_str(), &status), 0);
-  const Person member{"member", 65000, {status.st_gid}};
+  const UserAccount member{"member", 65000, {status.st_gid}};
   Mode("a/b", 0705);  // others may, its group may not
-  EXPECT_THAT(Obstacle(root_ / "a/b", member, Need::kRead), Optional(HasSubstr("missing for its group")));
-  const Person holder{"holder", status.st_uid == 0 ? uid_t{65000} : status.st_uid, {65000}};
+  EXPECT_THAT(FindAccessError(root_ / "a/b", member, AccessMode::kRead),
+              Optional(HasSubstr("permission for its group")));
+  const UserAccount holder{"holder", status.st_uid == 0 ? uid_t{65000} : status.st_uid, {65000}};
   if (status.st_uid != 0) {
     Mode("a/b", 0077);
-    EXPECT_THAT(Obstacle(root_ / "a/b", holder, Need::kRead), Optional(HasSubstr("missing for its owner")));
+    EXPECT_THAT(FindAccessError(root_ / "a/b", holder, AccessMode::kRead),
+                Optional(HasSubstr("permission for its owner")));
   }
 }
 
 TEST_F(PathAccess, FollowsLinksAndTellsOfWhatIsNotThere) {
   fs::create_symlink(root_ / "a/b", root_ / "link");
   Mode("a", 0700);
-  EXPECT_THAT(Obstacle(root_ / "link/file", stranger_, Need::kRead), Optional(HasSubstr(At("a") + " (")));
+  EXPECT_THAT(FindAccessError(root_ / "link/file", stranger_, AccessMode::kRead),
+              Optional(HasSubstr(At("a") + " (")));
   Mode("a", 0755);
-  EXPECT_THAT(Obstacle(root_ / "none/file", owner_, Need::kRead),
+  EXPECT_THAT(FindAccessError(root_ / "none/file", owner_, AccessMode::kRead),
               Optional(HasSubstr(At("none") + ": No such file")));
-  EXPECT_THAT(Obstacle(root_ / "a/b/file/deeper", owner_, Need::kRead),
+  EXPECT_THAT(FindAccessError(root_ / "a/b/file/deeper", owner_, AccessMode::kRead),
               Optional(HasSubstr("Not a directory")));
 }
 
 TEST_F(PathAccess, RootPassesEverywhere) {
   Mode("a", 0);
   if (::geteuid() == 0) {
-    EXPECT_EQ(Obstacle(root_ / "a/b/file", {"root", 0, {0}}, Need::kWrite), std::nullopt);
+    EXPECT_EQ(FindAccessError(root_ / "a/b/file", {"root", 0, {0}}, AccessMode::kWrite), std::nullopt);
   }
 }
 
-TEST(Person, KnowsTheUsersOfTheMachine) {
-  EXPECT_EQ(FindPerson("no-such-user-here"), std::nullopt);
-  const auto root = FindPerson("root");
+TEST(UserAccount, KnowsTheUsersOfTheMachine) {
+  EXPECT_EQ(FindUserAccount("no-such-user-here"), std::nullopt);
+  const auto root = FindUserAccount("root");
   ASSERT_TRUE(root.has_value());
   EXPECT_EQ(root->uid, 0u);
-  const auto self = FindPerson("");
+  const auto self = FindUserAccount("");
   ASSERT_TRUE(self.has_value());
   EXPECT_EQ(self->uid, ::geteuid());
 }

@@ -14,37 +14,37 @@
 namespace quire::cli {
 namespace {
 
-constexpr std::string_view kQuotes = "\"\"\"";  // around a message of several lines
+constexpr std::string_view kQuotes = "\"\"\"";  // around a multi-line message
 constexpr std::string_view kHelp =
     "Available commands:\n"
-    "  /set            set what holds for this session; /set alone lists what there is\n"
-    "  /show           show what the model is: info, license, modelfile, parameters, system, template\n"
-    "  /load MODEL     go on with another model\n"
+    "  /set            change a session setting; /set alone lists them\n"
+    "  /show           show model information: info, license, modelfile, parameters, system, template\n"
+    "  /load MODEL     switch to another model\n"
     "  /save NAME      save the session as a model\n"
-    "  /clear          forget the conversation\n"
-    "  /bye            leave (so does Ctrl-D)\n"
-    "  /? or /help     this text\n"
-    "\"\"\" begins and ends a message of several lines. Ctrl-C stops an answer.\n";
+    "  /clear          clear the conversation\n"
+    "  /bye            exit (or Ctrl-D)\n"
+    "  /? or /help     show this help\n"
+    "\"\"\" begins and ends a multi-line message. Ctrl-C stops a response.\n";
 constexpr std::string_view kSetHelp =
     "Available settings:\n"
-    "  /set system TEXT              system message of this session, in \"\"\" if it has several lines\n"
-    "  /set parameter NAME VALUE     an option such as temperature, num_ctx, seed or stop\n"
-    "  /set history | nohistory      remember lines for other sessions, or not\n"
-    "  /set wordwrap | nowordwrap    break lines between words, or not\n"
-    "  /set format json | noformat   answers in JSON, or in any form\n"
-    "  /set verbose | quiet          counts and rates after each answer, or not\n"
-    "  /set think [LEVEL] | nothink  let the model think first, or not\n";
+    "  /set system TEXT              system message of this session, in \"\"\" if multi-line\n"
+    "  /set parameter NAME VALUE     an option, such as temperature, num_ctx, seed or stop\n"
+    "  /set history | nohistory      enable or disable history\n"
+    "  /set wordwrap | nowordwrap    enable or disable word wrap\n"
+    "  /set format json | noformat   enable or disable JSON output\n"
+    "  /set verbose | quiet          show or hide statistics after each response\n"
+    "  /set think [LEVEL] | nothink  enable or disable thinking\n";
 constexpr std::string_view kShowHelp =
     "Available information:\n"
-    "  /show info          what the model is\n"
-    "  /show license       its licence\n"
-    "  /show modelfile     the Modelfile that would make it\n"
-    "  /show parameters    its parameters, and those of this session\n"
-    "  /show system        its system message, or that of this session\n"
-    "  /show template      its prompt template\n";
+    "  /show info          model information\n"
+    "  /show license       license\n"
+    "  /show modelfile     Modelfile\n"
+    "  /show parameters    parameters, including those of this session\n"
+    "  /show system        system message of the model or this session\n"
+    "  /show template      prompt template\n";
 
-// Takes the next word off `text`.
-std::string_view TakeWord(std::string_view& text) {
+// Removes the next word from `text` and returns it.
+std::string_view ConsumeWord(std::string_view& text) {
   const size_t begin = std::min(text.find_first_not_of(' '), text.size());
   const size_t end = std::min(text.find(' ', begin), text.size());
   const std::string_view word = text.substr(begin, end - begin);
@@ -59,23 +59,23 @@ std::filesystem::path HistoryFile() {
 
 // Ctrl-C ends a line or an answer, never the conversation: between the two it waits until the next of them
 // asks for it.
-class InterruptsHeld {
+class ScopedInterruptBlock {
  public:
-  InterruptsHeld() {
+  ScopedInterruptBlock() {
     sigset_t interrupt;
     ::sigemptyset(&interrupt);
     ::sigaddset(&interrupt, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
   }
-  ~InterruptsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  InterruptsHeld(const InterruptsHeld&) = delete;
-  InterruptsHeld& operator=(const InterruptsHeld&) = delete;
+  ~ScopedInterruptBlock() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  ScopedInterruptBlock(const ScopedInterruptBlock&) = delete;
+  ScopedInterruptBlock& operator=(const ScopedInterruptBlock&) = delete;
 
  private:
   sigset_t before_{};
 };
 
-void PrintError(const api::Error& error) { fmt::print(stderr, "Error: {}\n\n", error.message); }
+void ReportError(const api::Error& error) { fmt::print(stderr, "Error: {}\n\n", error.message); }
 
 }  // namespace
 
@@ -90,7 +90,7 @@ std::optional<std::string> Repl::ReadMessage(LineEditor& editor, std::string tex
     if (input.kind == Kind::kEnd) return std::nullopt;
     if (input.kind == Kind::kInterrupted) {
       if (began_open) return std::string();
-      if (!open && input.text.empty()) fmt::print("Use Ctrl-D or /bye to leave.\n");
+      if (!open && input.text.empty()) fmt::print("Use Ctrl-D or /bye to exit.\n");
       text.clear();
       open = false;
       continue;
@@ -136,7 +136,7 @@ bool Repl::SetSwitch(LineEditor& editor, std::string_view what) {
     options.word_wrap = what == "wordwrap";
     fmt::print("Set {} mode.\n", what);
   } else if (what == "history" || what == "nohistory") {
-    editor.KeepHistory(what == "history");
+    editor.SetHistoryEnabled(what == "history");
     fmt::print("Set {} mode.\n", what);
   } else if (what == "noformat") {
     options.format.clear();
@@ -151,12 +151,12 @@ bool Repl::SetSwitch(LineEditor& editor, std::string_view what) {
 }
 
 void Repl::Set(LineEditor& editor, std::string_view arguments) {
-  const std::string_view what = TakeWord(arguments);
+  const std::string_view what = ConsumeWord(arguments);
   if (SetSwitch(editor, what)) return;
   if (what == "system" && !arguments.empty()) {
     SetSystem(editor, arguments);
   } else if (what == "parameter") {
-    const std::string name(TakeWord(arguments));
+    const std::string name(ConsumeWord(arguments));
     if (name.empty() || arguments.empty()) {
       fmt::print("Usage: /set parameter NAME VALUE\n");
       return;
@@ -185,7 +185,7 @@ void Repl::Show(std::string_view what) {
   const auto text = !shown           ? api::Result<std::string>(std::unexpected(shown.error()))
                     : what == "info" ? ShowText(*shown, false)
                                      : ShowMember(*shown, std::string(what));
-  if (!text) return PrintError(text.error());
+  if (!text) return ReportError(text.error());
   if (what == "parameters") {
     const std::string mine = chat_.Parameters();
     if (!mine.empty()) fmt::print("Set in this session:\n{}\n", mine);
@@ -196,7 +196,7 @@ void Repl::Show(std::string_view what) {
 }
 
 Repl::Next Repl::Command(LineEditor& editor, std::string_view line) {
-  const std::string_view command = TakeWord(line);
+  const std::string_view command = ConsumeWord(line);
   const std::string argument(line);
   if (command == "/bye" || command == "/exit") return Next::kEnd;
   if (command == "/clear") {
@@ -211,12 +211,12 @@ Repl::Next Repl::Command(LineEditor& editor, std::string_view line) {
     if (argument.empty()) {
       fmt::print("Usage: {} NAME\n", command);
     } else if (const auto done = load ? chat_.Switch(argument) : chat_.Save(argument); !done) {
-      PrintError(done.error());
+      ReportError(done.error());
     } else {
       fmt::print("{} '{}'.\n", load ? "Loaded model" : "Created new model", argument);
     }
   } else if (command == "/?" || command == "/help") {
-    const std::string_view topic = TakeWord(line);
+    const std::string_view topic = ConsumeWord(line);
     fmt::print("{}", topic == "/set" || topic == "set"     ? kSetHelp
                      : topic == "/show" || topic == "show" ? kShowHelp
                                                            : kHelp);
@@ -231,9 +231,9 @@ int Repl::Run() {
     fmt::print(stderr, "Error: {}\n", loaded.error().message);
     return 1;
   }
-  const InterruptsHeld held;
+  const ScopedInterruptBlock blocked;
   LineEditor editor(HistoryFile());
-  editor.KeepHistory(keep_history_);
+  editor.SetHistoryEnabled(history_enabled_);
   while (auto message = ReadMessage(editor, {}, false)) {
     const size_t begin = message->find_first_not_of(" \t\n");
     if (begin == std::string::npos) continue;
@@ -241,9 +241,9 @@ int Repl::Run() {
       if (Command(editor, std::string_view(*message).substr(begin)) == Next::kEnd) break;
       continue;
     }
-    if (auto answered = chat_.Ask(*message);
+    if (auto answered = chat_.Send(*message);
         !answered && answered.error().code != api::ErrorCode::kCancelled) {
-      PrintError(answered.error());
+      ReportError(answered.error());
     }
   }
   return 0;

@@ -13,8 +13,8 @@ namespace quire::cli {
 // One thread.
 class Repl {
  public:
-  // `keep_history`: lines go into a file that outlives the process, and can be recalled.
-  Repl(Chat& chat, bool keep_history) : chat_(chat), keep_history_(keep_history) {}
+  // `history_enabled`: lines go into a file that outlives the process, and can be recalled.
+  Repl(Chat& chat, bool history_enabled) : chat_(chat), history_enabled_(history_enabled) {}
 
   // Reads from the terminal until /bye or end of input. The value is the exit code.
   int Run();
@@ -30,7 +30,7 @@ class Repl {
   void Show(std::string_view what);
 
   Chat& chat_;
-  bool keep_history_;
+  bool history_enabled_;
 };
 
 }  // namespace quire::cli

@@ -15,14 +15,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr size_t kLinesMax = 2;  // of a system text or licence
+constexpr size_t kLinesMax = 2;  // of a system text or license
 constexpr size_t kTextMax = 100;
 
 api::Result<Json> Parsed(std::string_view body) {
   Json json = Json::parse(body, nullptr, false);
   if (!json.is_object()) {
-    return api::Fail(api::ErrorCode::kInternal,
-                     "the server's description of the model is not what it should be");
+    return api::Fail(api::ErrorCode::kInternal, "the server returned an invalid model description");
   }
   return json;
 }

@@ -17,7 +17,7 @@ int Columns(std::FILE* file) {
   return size.ws_col;
 }
 
-int Complain(const api::Error& error) {
+int PrintError(const api::Error& error) {
   fmt::print(stderr, "Error: {}\n", error.message);
   return 1;
 }
@@ -38,9 +38,10 @@ int FollowProgress(Client& client, std::string_view path, std::string body, Prog
     progress.OnLine(line);
   });
   progress.Finish();
-  if (!done) return Complain(done.error());
-  if (failed) return Complain(*failed);
-  if (!succeeded) return Complain({api::ErrorCode::kInternal, "the server stopped before it had finished"});
+  if (!done) return PrintError(done.error());
+  if (failed) return PrintError(*failed);
+  if (!succeeded)
+    return PrintError({api::ErrorCode::kInternal, "the server closed the stream before finishing"});
   return 0;
 }
 

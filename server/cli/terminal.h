@@ -15,7 +15,7 @@ namespace quire::cli {
 int Columns(std::FILE* file);
 
 // Prints "Error: ..." to stderr; the value is the exit code, 1.
-int Complain(const api::Error& error);
+int PrintError(const api::Error& error);
 
 // Posts a request that answers with a progress stream and shows it. The value is the exit code.
 int FollowProgress(Client& client, std::string_view path, std::string body, Progress& progress);

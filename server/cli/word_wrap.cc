@@ -34,7 +34,7 @@ void WordWrap::EndWord() {
 }
 
 // The word at the end of the line goes on at the start of the next; one that fills the line is cut.
-void WordWrap::TakeWordDown(std::string& out) {
+void WordWrap::MoveWordToNextLine(std::string& out) {
   if (word_columns_ == column_) EndWord();
   if (word_columns_ > 0) fmt::format_to(std::back_inserter(out), "\033[{}D\033[K", word_columns_);
   out += '\n';
@@ -58,7 +58,7 @@ void WordWrap::PutCharacter(std::string_view character, int columns, int width, 
       out += '\n';
       return;
     }
-    TakeWordDown(out);
+    MoveWordToNextLine(out);
   }
   out += character;
   column_ += columns;

@@ -16,7 +16,7 @@ class WordWrap {
 
  private:
   void EndWord();
-  void TakeWordDown(std::string& out);
+  void MoveWordToNextLine(std::string& out);
   void PutCharacter(std::string_view character, int columns, int width, std::string& out);
 
   int column_ = 0;    // where the next character goes

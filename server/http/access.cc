@@ -17,14 +17,17 @@ struct AccessControl::Use {
   std::optional<Time> refilled;
 };
 
-AccessControl::Place::Place(std::shared_ptr<Use> use) : use_(std::move(use)) { ++use_->running; }
+AccessControl::ConcurrencyPermit::ConcurrencyPermit(std::shared_ptr<Use> use) : use_(std::move(use)) {
+  ++use_->running;
+}
 
-AccessControl::Place& AccessControl::Place::operator=(Place&& other) noexcept {
+AccessControl::ConcurrencyPermit& AccessControl::ConcurrencyPermit::operator=(
+    ConcurrencyPermit&& other) noexcept {
   std::swap(use_, other.use_);
   return *this;
 }
 
-AccessControl::Place::~Place() {
+AccessControl::ConcurrencyPermit::~ConcurrencyPermit() {
   if (use_) --use_->running;
 }
 
@@ -58,33 +61,33 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
   if (needed == Access::kOpen || keys_.empty()) return Admitted{};
   const ApiKey* key = KeyOf(request);
   if (key == nullptr)
-    return Refuse(401, "a valid API key is needed (Authorization: Bearer KEY, or x-api-key: KEY)");
+    return Refuse(401, "a valid API key is required (Authorization: Bearer KEY, or x-api-key: KEY)");
   if (needed == Access::kAdmin && key->role != Role::kAdmin) {
-    return Refuse(403, "this needs an API key with the role admin");
+    return Refuse(403, "this endpoint requires an API key with the admin role");
   }
   const KeyLimits& limits = key->limits;
   if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
-    return Admitted{.name = key->name, .weight = limits.weight, .place = {}};
+    return Admitted{.name = key->name, .weight = limits.weight, .permit = {}};
 
   std::shared_ptr<Use>& use = uses_[key->name];
   if (!use) use = std::make_shared<Use>();
   if (limits.parallel > 0 && use->running >= limits.parallel) {
-    return Refuse(429, "this API key has as many requests running as it may have", std::chrono::seconds(1));
+    return Refuse(429, "this API key has reached its limit of concurrent requests", std::chrono::seconds(1));
   }
   if (limits.per_minute > 0) {
     const double rate = limits.per_minute / 60.0;  // a second
-    const double most = limits.per_minute;
+    const double limit = limits.per_minute;
     const double passed = use->refilled ? std::chrono::duration<double>(now - *use->refilled).count() : 60.0;
-    use->allowance = std::min(most, use->allowance + passed * rate);
+    use->allowance = std::min(limit, use->allowance + passed * rate);
     use->refilled = now;
     if (use->allowance < 1) {
       const auto wait = static_cast<int64_t>(std::ceil((1 - use->allowance) / rate));
-      return Refuse(429, "this API key has made as many requests as it may in a minute",
+      return Refuse(429, "this API key has reached its limit of requests per minute",
                     std::chrono::seconds(wait));
     }
     use->allowance -= 1;
   }
-  return Admitted{.name = key->name, .weight = limits.weight, .place = Place(use)};
+  return Admitted{.name = key->name, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
 }
 
 }  // namespace quire::server

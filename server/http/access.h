@@ -23,14 +23,14 @@ class AccessControl {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // A place among a key's parallel requests, given back with it. Movable.
-  class Place {
+  // One of a key's concurrent requests; released on destruction. Movable.
+  class ConcurrencyPermit {
    public:
-    Place() = default;
-    explicit Place(std::shared_ptr<Use> use);
-    Place(Place&& other) noexcept = default;
-    Place& operator=(Place&& other) noexcept;
-    ~Place();
+    ConcurrencyPermit() = default;
+    explicit ConcurrencyPermit(std::shared_ptr<Use> use);
+    ConcurrencyPermit(ConcurrencyPermit&& other) noexcept = default;
+    ConcurrencyPermit& operator=(ConcurrencyPermit&& other) noexcept;
+    ~ConcurrencyPermit();
 
    private:
     std::shared_ptr<Use> use_;
@@ -38,7 +38,7 @@ class AccessControl {
   struct Admitted {
     std::string name;  // of the key; empty where none is needed
     int32_t weight = 1;
-    Place place;
+    ConcurrencyPermit permit;
   };
   struct Refusal {
     int status = 401;  // 401 no key or a wrong one, 403 not for its role, 429 beyond its limits
@@ -46,7 +46,7 @@ class AccessControl {
     std::chrono::seconds retry_after{0};
   };
 
-  // From now on; requests that run keep their places.
+  // From now on; running requests keep their permits.
   void Replace(KeyRing keys) { keys_ = std::move(keys); }
   bool required() const { return !keys_.empty(); }
 

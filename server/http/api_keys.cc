@@ -100,7 +100,7 @@ bool ReadLimit(std::string_view word, KeyLimits& limits) {
 api::Result<ApiKey> ReadKey(std::string_view line) {
   ApiKey key;
   key.name = NextWord(line);
-  if (!IsName(key.name)) return Bad("the first word must be a name of letters, digits and -_.@");
+  if (!IsName(key.name)) return Bad("the first word must be a name made of letters, digits and -_.@");
   const std::string_view role = NextWord(line);
   if (role != "inference" && role != "admin") return Bad("the second word must be inference or admin");
   key.role = role == "admin" ? Role::kAdmin : Role::kInference;
@@ -125,7 +125,7 @@ std::expected<std::string, std::string> ReadWhole(int fd) {
     if (got == 0) return text;
     if (got < 0) return std::unexpected(std::generic_category().message(errno));
     text.append(bytes.data(), static_cast<size_t>(got));
-    if (text.size() > kFileBytesMax) return std::unexpected<std::string>("it is too large for a key file");
+    if (text.size() > kFileBytesMax) return std::unexpected<std::string>("too large for a key file");
   }
 }
 
@@ -142,7 +142,7 @@ api::Result<KeyRing> KeyRing::Parse(std::string_view text) {
     if (first.empty() || first[0] == '#') continue;
     auto key = ReadKey(line);
     if (!key) return Bad(fmt::format("line {}: {}", number, key.error().message));
-    if (ring.Names(key->name)) return Bad(fmt::format("line {}: a second key called {}", number, key->name));
+    if (ring.Names(key->name)) return Bad(fmt::format("line {}: duplicate key name {}", number, key->name));
     ring.keys_.push_back(*std::move(key));
   }
   return ring;
@@ -156,9 +156,9 @@ api::Result<KeyRing> KeyRing::Read(const std::filesystem::path& path) {
   const bool known = ::fstat(fd, &status) == 0;
   const auto text = ReadWhole(fd);
   ::close(fd);
-  if (!known || !S_ISREG(status.st_mode)) return fail("it is not a regular file");
+  if (!known || !S_ISREG(status.st_mode)) return fail("not a regular file");
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fail("others than its owner may write it (chmod go-w)");
+    return fail("writable by group or others (use chmod go-w)");
   if (!text) return fail(text.error());
   auto ring = Parse(*text);
   if (!ring) return fail(ring.error().message);
@@ -180,10 +180,10 @@ bool KeyRing::Names(std::string_view name) const {
 }
 
 api::Result<NewKey> MakeKey(std::string_view name, Role role, const KeyLimits& limits) {
-  if (!IsName(name)) return Bad("a key's name has 1 to 64 letters, digits and -_.@");
+  if (!IsName(name)) return Bad("a key name must have 1 to 64 letters, digits or -_.@");
   std::array<unsigned char, kSecretBytes> random{};
   if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1) {
-    return api::Fail(api::ErrorCode::kUnavailable, "no random bytes to be had");
+    return api::Fail(api::ErrorCode::kUnavailable, "cannot get random bytes");
   }
   NewKey made{.secret = std::string(kSecretPrefix) + Hex(random), .line = {}};
   made.line = fmt::format("{} {} {}{}", name, role == Role::kAdmin ? "admin" : "inference", kDigestPrefix,

@@ -32,7 +32,7 @@ Awaitable<bool> BodyReader::More() {
     connection_.Consume(*used);
     if (*used > 0) continue;
     const auto earned =
-        std::chrono::milliseconds((taken_bytes_ + body.size()) * 1000 / kBodyBytesPerSecondMin);
+        std::chrono::milliseconds((consumed_bytes_ + body.size()) * 1000 / kBodyBytesPerSecondMin);
     connection_.ArmRead(*start_ + limits_.body_timeout + earned);
     const Connection::ReadResult got = co_await connection_.Read();
     if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
@@ -48,7 +48,7 @@ Awaitable<std::optional<std::string>> BodyReader::Next() {
     const bool came = co_await More();
     if (!came) co_return std::nullopt;
   }
-  taken_bytes_ += body.size();
+  consumed_bytes_ += body.size();
   co_return std::exchange(body, {});
 }
 

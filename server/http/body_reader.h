@@ -25,8 +25,8 @@ class BodyReader {
   // Why the body cannot be had, once More() or Next() said so.
   const std::optional<ParseFailure>& failure() const { return failure_; }
 
-  // Waits for more of the body and appends it to the request's. A client that asked first (Expect) is told to
-  // send it. True: some came, or all is there. False: failure(), or the client is gone when there is none.
+  // Waits for more of the body and appends it to the request's. A client that sent Expect gets 100 Continue
+  // first. True: some came, or all is there. False: failure(), or the client is gone when there is none.
   Awaitable<bool> More();
   // The next piece, taken out of the request; empty at the end. Nothing: as More() when false.
   Awaitable<std::optional<std::string>> Next();
@@ -38,7 +38,7 @@ class BodyReader {
   HttpParser& parser_;
   const TransportLimits& limits_;
   std::optional<Connection::Clock::time_point> start_;
-  uint64_t taken_bytes_ = 0;  // given out by Next()
+  uint64_t consumed_bytes_ = 0;  // given out by Next()
   std::optional<ParseFailure> failure_;
 };
 

@@ -59,7 +59,7 @@ Connection::Connection(Socket socket, std::chrono::nanoseconds write_timeout)
 
 Connection::~Connection() = default;
 
-Awaitable<bool> Connection::SecureWith(const TlsContext& context, Clock::time_point deadline) {
+Awaitable<bool> Connection::StartTls(const TlsContext& context, Clock::time_point deadline) {
   tls_ = std::make_unique<TlsStream>(socket_, context);
   Arm(deadline);
   const bool done = co_await tls_->Handshake();

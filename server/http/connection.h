@@ -31,7 +31,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Speaks TLS from now on. False when the handshake failed or was not done by `deadline`. REQUIRES: called
   // before anything is read or written.
-  Awaitable<bool> SecureWith(const TlsContext& context, Clock::time_point deadline);
+  Awaitable<bool> StartTls(const TlsContext& context, Clock::time_point deadline);
 
   // Bytes that came and were not used yet.
   std::string_view input() const { return input_; }

@@ -109,23 +109,23 @@ class HttpParser::Impl : public http::basic_parser<true> {
   void on_body_init_impl(boost::optional<std::uint64_t> const& length, error_code&) override {
     if (length) request_.body.reserve(static_cast<size_t>(std::min<uint64_t>(*length, kBodyReserveMax)));
   }
-  std::size_t on_body_impl(string_view bytes, error_code&) override { return Take(bytes); }
+  std::size_t on_body_impl(string_view bytes, error_code&) override { return AppendBody(bytes); }
   void on_chunk_header_impl(std::uint64_t size, string_view, error_code& ec) override {
-    if (size > body_bytes_max - taken_) Fail(ec, 413, "request body too large");
+    if (size > body_bytes_max - body_bytes_) Fail(ec, 413, "request body too large");
   }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) override {
-    return Take(bytes);
+    return AppendBody(bytes);
   }
   void on_finish_impl(error_code&) override {}
 
-  size_t Take(string_view bytes) {
+  size_t AppendBody(string_view bytes) {
     request_.body.append(bytes.data(), bytes.size());
-    taken_ += bytes.size();
+    body_bytes_ += bytes.size();
     return bytes.size();
   }
 
   HttpRequest& request_;
-  uint64_t taken_ = 0;  // bytes of the body so far; the caller may have emptied it since
+  uint64_t body_bytes_ = 0;  // bytes of the body so far; the caller may have emptied it since
 };
 
 HttpParser::HttpParser(ParserLimits limits)

@@ -58,7 +58,7 @@ std::string LogValue(std::string_view value) {
   return quoted;
 }
 
-void TokenGaps::Note(std::chrono::steady_clock::time_point now, int32_t tokens) {
+void TokenGaps::Record(std::chrono::steady_clock::time_point now, int32_t tokens) {
   if (tokens <= 0) return;
   if (last) {
     const double each = std::chrono::duration<double>(now - *last).count() / tokens;

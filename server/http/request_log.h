@@ -21,7 +21,7 @@ struct TokenGaps {
   std::optional<std::chrono::steady_clock::time_point> last = {};
 
   // `tokens` came together at `now`; their times are taken to be even. 0 tokens change nothing.
-  void Note(std::chrono::steady_clock::time_point now, int32_t tokens);
+  void Record(std::chrono::steady_clock::time_point now, int32_t tokens);
 };
 
 struct RequestLog {
@@ -48,7 +48,7 @@ struct RequestLog {
   std::string error = {};  // why the answer is not a good one: a word, not a sentence
 };
 
-// Adds what another choice of the request guessed.
+// Adds the draft usage of another choice of the request.
 void AddDrafts(api::DraftUsage& sum, const api::DraftUsage& more);
 
 // "key=value ..." without the fields that are not set; values from outside are quoted when they need it.

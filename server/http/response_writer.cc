@@ -31,7 +31,7 @@ ResponseWriter::ResponseWriter(Connection& connection, const HttpRequest& reques
       draining_(draining),
       body_(body),
       keep_alive_interval_(keep_alive_interval),
-      silence_(executor),
+      keep_alive_timer_(executor),
       write_done_(executor, Clock::time_point::max()),
       last_write_(Clock::now()) {}
 
@@ -86,7 +86,7 @@ std::string ResponseWriter::Framed(std::string_view bytes) const {
 }
 
 Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::string bytes) {
-  // The header is made when nothing else is on its way: filling a silence may be what starts the stream.
+  // The header is made when nothing else is on its way: a keep-alive may start the stream.
   while (writing_) co_await write_done_.async_wait(kTuple);
   std::string out;
   if (state_ == State::kNothing) out = StreamHeader(content_type);
@@ -120,11 +120,11 @@ void ResponseWriter::KeepAlive(std::string_view content_type, std::string_view b
   last_write_ = Clock::now();
 }
 
-Awaitable<void> ResponseWriter::FillSilence() {
+Awaitable<void> ResponseWriter::SendKeepAlives() {
   for (;;) {
-    silence_.expires_at(
+    keep_alive_timer_.expires_at(
         std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
-    co_await silence_.async_wait(kTuple);
+    co_await keep_alive_timer_.async_wait(kTuple);
     const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
     if (keep_alive_type_.empty() || nothing_to_send) continue;
     if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;

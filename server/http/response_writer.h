@@ -32,8 +32,8 @@ class ResponseWriter : public Exchange {
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
   bool started() const override { return state_ != State::kNothing; }
 
-  // Runs beside the handler until cancelled and fills silences; see Exchange::KeepAlive.
-  Awaitable<void> FillSilence();
+  // Runs beside the handler until canceled and sends keep-alives; see Exchange::KeepAlive.
+  Awaitable<void> SendKeepAlives();
 
   void AddField(HeaderField field) { fields_.push_back(std::move(field)); }
   void CloseAfterwards() { close_ = true; }
@@ -59,10 +59,10 @@ class ResponseWriter : public Exchange {
   bool close_ = false;
 
   std::chrono::nanoseconds keep_alive_interval_;
-  std::string keep_alive_type_;  // empty: silence is not filled
+  std::string keep_alive_type_;  // empty: no keep-alives are sent
   std::string keep_alive_bytes_;
-  boost::asio::steady_timer silence_;
-  boost::asio::steady_timer write_done_;  // never expires; cancelled when a write ends
+  boost::asio::steady_timer keep_alive_timer_;
+  boost::asio::steady_timer write_done_;  // never expires; canceled when a write ends
   std::chrono::steady_clock::time_point last_write_;
   bool writing_ = false;
 };

@@ -19,10 +19,10 @@ struct Route {
   std::string method;
   std::string path;  // "/api/tags"; one that ends in '/' matches every longer path ("/v1/models/" and an id)
   Handler handler;
-  // The handler may take long: it is cancelled when the client goes away.
-  bool watched = false;
+  // The handler may take long: it is canceled when the client goes away.
+  bool cancel_on_disconnect = false;
   // Above 0: the handler reads the body itself, of at most this many bytes (Exchange::ReadBody). Not with
-  // `watched`.
+  // `cancel_on_disconnect`.
   uint64_t streamed_body_bytes = 0;
   Access access = Access::kInference;
 };

@@ -45,12 +45,12 @@ std::unexpected<api::Error> CannotListen(const std::string& where, const std::st
 std::optional<std::string> ClearUnixPath(const std::filesystem::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
-  if (!S_ISSOCK(status.st_mode)) return "something that is no socket is in the way";
+  if (!S_ISSOCK(status.st_mode)) return "the path exists and is not a socket";
   asio::io_context io;
   asio::local::stream_protocol::socket probe(io);
   error_code ec;
   probe.connect(asio::local::stream_protocol::endpoint(path.string()), ec);
-  if (!ec) return "another program listens on it";
+  if (!ec) return "another program is listening on it";
   ::unlink(path.c_str());
   return std::nullopt;
 }
@@ -69,7 +69,7 @@ api::Result<std::optional<tcp::endpoint>> ListeningAddress(int listening_fd) {
   const bool known = ::getsockname(listening_fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
   if (known && address.ss_family == AF_UNIX) return std::nullopt;
   if (!known || (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
-    return api::Fail(api::ErrorCode::kUnavailable, "the inherited socket is neither TCP nor Unix");
+    return api::Fail(api::ErrorCode::kUnavailable, "the inherited socket is neither a TCP nor a Unix socket");
   }
   tcp::endpoint endpoint;
   endpoint.resize(length);
@@ -124,7 +124,7 @@ api::Result<void> HttpServer::Adopt(int listening_fd, Security security) {
   const asio::generic::stream_protocol protocol(*bound ? (*bound)->protocol().family() : AF_UNIX, 0);
   acceptor->assign(protocol, listening_fd, ec);
   if (ec) return api::Fail(api::ErrorCode::kUnavailable, "cannot use the inherited socket: " + ec.message());
-  Start(std::move(acceptor), *bound ? Door{(*bound)->address(), security} : Door{});
+  Start(std::move(acceptor), *bound ? ListenerInfo{(*bound)->address(), security} : ListenerInfo{});
   return {};
 }
 
@@ -134,12 +134,12 @@ void HttpServer::SetLimits(const TransportLimits& limits) {
   bodies = std::max(bodies, transport_.buffered_bodies_bytes);
 }
 
-void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, Door door) {
+void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
   acceptors_.push_back(acceptor);
-  asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(door)), asio::detached);
+  asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(listener)), asio::detached);
 }
 
-// Makes room by closing the connection that has waited longest without a whole request: connections opened
+// Makes room by closing the connection that has been idle longest: connections opened
 // only to be held cannot keep others out.
 bool HttpServer::MakeRoom() {
   if (sessions() < transport_.limits.connections) return true;
@@ -149,7 +149,7 @@ bool HttpServer::MakeRoom() {
   }
   Session* oldest = nullptr;
   for (Session* session : sessions_) {
-    if (session->waiting() && (oldest == nullptr || session->waiting_since() < oldest->waiting_since())) {
+    if (session->idle() && (oldest == nullptr || session->idle_since() < oldest->idle_since())) {
       oldest = session;
     }
   }
@@ -158,7 +158,7 @@ bool HttpServer::MakeRoom() {
   return true;
 }
 
-Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, Door door) {
+Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
   asio::steady_timer pause(executor_);
   while (acceptor->is_open()) {
     auto [ec, socket] = co_await acceptor->async_accept(kTuple);
@@ -170,33 +170,33 @@ Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, Door door
         co_await pause.async_wait(kTuple);
       }
     } else if (!MakeRoom()) {
-      RefuseBusy(socket, door.security);
+      RefuseBusy(socket, listener.security);
     } else {
-      asio::co_spawn(executor_, RunSession(std::move(socket), door), asio::detached);
+      asio::co_spawn(executor_, RunSession(std::move(socket), listener), asio::detached);
     }
   }
 }
 
-Awaitable<void> HttpServer::RunSession(Connection::Socket socket, Door door) {
+Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener) {
   auto connection = std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
   bool usable = true;
-  if (door.security == Security::kTls) {
+  if (listener.security == Security::kTls) {
     const auto place = handshakes_.insert(handshakes_.end(), connection);
     const auto deadline = std::chrono::steady_clock::now() + transport_.limits.header_timeout;
     usable = tls_.has_value();
-    if (usable) usable = co_await connection->SecureWith(*tls_, deadline);
+    if (usable) usable = co_await connection->StartTls(*tls_, deadline);
     handshakes_.erase(place);
   }
   if (usable) {
-    co_await Serve(std::move(connection), std::move(door));
+    co_await Serve(std::move(connection), std::move(listener));
   } else {
     connection->Abort();
   }
   session_ended_.cancel();
 }
 
-Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, Door door) {
-  Session session(transport_, std::move(connection), std::move(door.bound));
+Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, ListenerInfo listener) {
+  Session session(transport_, std::move(connection), std::move(listener.bound));
   const auto place = sessions_.insert(sessions_.end(), &session);
   try {
     co_await session.Run();
@@ -216,10 +216,10 @@ void HttpServer::StopAccepting() {
   for (const auto& path : std::exchange(unix_paths_, {})) ::unlink(path.c_str());
 }
 
-void HttpServer::CloseWaiting() {
+void HttpServer::CloseIdle() {
   for (const auto& connection : handshakes_) connection->Abort();
   for (Session* session : sessions_) {
-    if (session->waiting()) session->Abort();
+    if (session->idle()) session->Abort();
   }
 }
 
@@ -228,10 +228,9 @@ void HttpServer::AbortAll() {
   for (Session* session : sessions_) session->Abort();
 }
 
-size_t HttpServer::waiting() const {
-  const auto waiting =
-      std::ranges::count_if(sessions_, [](const Session* session) { return session->waiting(); });
-  return static_cast<size_t>(waiting) + handshakes_.size();
+size_t HttpServer::idle_sessions() const {
+  const auto idle = std::ranges::count_if(sessions_, [](const Session* session) { return session->idle(); });
+  return static_cast<size_t>(idle) + handshakes_.size();
 }
 
 void HttpServer::ForEachRequest(const std::function<void(const RequestLog&)>& visit) const {

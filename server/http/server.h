@@ -58,29 +58,29 @@ class HttpServer {
   // Closes the listeners; answers from now on close their connections.
   void StopAccepting();
   bool draining() const { return transport_.draining; }
-  // Closes connections that are answering nothing.
-  void CloseWaiting();
-  // Closes every connection; handlers on watched routes are cancelled.
+  // Closes idle connections.
+  void CloseIdle();
+  // Closes every connection; handlers on cancel-on-disconnect routes are canceled.
   void AbortAll();
   // Calls with what is known so far of every request that is being answered.
   void ForEachRequest(const std::function<void(const RequestLog&)>& visit) const;
   // True when no connection is left, false at the deadline.
   Awaitable<bool> WaitForSessions(std::chrono::steady_clock::time_point deadline);
-  // Connections that are answering nothing.
-  size_t waiting() const;
+  // Connections without a request in progress.
+  size_t idle_sessions() const;
   size_t sessions() const { return sessions_.size() + handshakes_.size(); }
 
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
-  struct Door {
+  struct ListenerInfo {
     std::optional<boost::asio::ip::address> bound;  // nothing: a Unix socket
     Security security = Security::kPlain;
   };
 
-  void Start(std::shared_ptr<Acceptor> acceptor, Door door);
-  Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, Door door);
-  Awaitable<void> RunSession(Connection::Socket socket, Door door);
-  Awaitable<void> Serve(std::shared_ptr<Connection> connection, Door door);
+  void Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
+  Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
+  Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener);
+  Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener);
   bool MakeRoom();
 
   boost::asio::any_io_executor executor_;
@@ -91,7 +91,7 @@ class HttpServer {
   std::list<std::shared_ptr<Connection>>
       handshakes_;                                 // TLS connections that are not sessions yet, oldest first
   std::vector<std::filesystem::path> unix_paths_;  // of sockets made here
-  boost::asio::steady_timer session_ended_;        // cancelled whenever a session ends
+  boost::asio::steady_timer session_ended_;        // canceled whenever a session ends
 };
 
 }  // namespace quire::server

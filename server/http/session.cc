@@ -23,34 +23,34 @@ std::string NewRequestId() {
   return fmt::format("req_{:016x}", random());
 }
 
-// A body's bytes, counted against what all connections may hold together.
-class BodyShare {
+// A request body's bytes, counted against the limit for all connections.
+class BodyMemoryLease {
  public:
-  explicit BodyShare(Transport& transport) : transport_(transport) {}
-  BodyShare(const BodyShare&) = delete;
-  BodyShare& operator=(const BodyShare&) = delete;
-  ~BodyShare() { transport_.buffered_bodies_bytes -= held_; }
+  explicit BodyMemoryLease(Transport& transport) : transport_(transport) {}
+  BodyMemoryLease(const BodyMemoryLease&) = delete;
+  BodyMemoryLease& operator=(const BodyMemoryLease&) = delete;
+  ~BodyMemoryLease() { transport_.buffered_bodies_bytes -= leased_; }
 
   bool GrowTo(uint64_t bytes) {
-    if (bytes <= held_) return true;
-    const uint64_t more = bytes - held_;
+    if (bytes <= leased_) return true;
+    const uint64_t more = bytes - leased_;
     if (more > transport_.limits.buffered_bodies_bytes - transport_.buffered_bodies_bytes) return false;
     transport_.buffered_bodies_bytes += more;
-    held_ = bytes;
+    leased_ = bytes;
     return true;
   }
 
  private:
   Transport& transport_;
-  uint64_t held_ = 0;
+  uint64_t leased_ = 0;
 };
 
 }  // namespace
 
-struct Session::Turn {
-  Turn(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
+struct Session::RequestScope {
+  RequestScope(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
       : parser(transport.limits.parser),
-        share(transport),
+        body_memory(transport),
         body(connection, parser, transport.limits),
         writer(connection, parser.request(), log, transport.draining, body,
                transport.limits.keep_alive_interval, executor) {
@@ -60,12 +60,12 @@ struct Session::Turn {
   }
 
   HttpParser parser;
-  BodyShare share;
+  BodyMemoryLease body_memory;
   RequestLog log;
   BodyReader body;
   ResponseWriter writer;
   const Route* route = nullptr;
-  AccessControl::Place place;
+  AccessControl::ConcurrencyPermit permit;
 };
 
 Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
@@ -75,7 +75,7 @@ Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
 Awaitable<void> Session::Run() {
   // gcc 12 miscompiles co_await in a loop's condition.
   for (bool more = true; more;) more = co_await ServeOne();
-  waiting_ = true;
+  idle_ = true;
   if (connection_->gone()) {
     connection_->Abort();
   } else {
@@ -84,59 +84,59 @@ Awaitable<void> Session::Run() {
 }
 
 void Session::Abort() {
-  waiting_ = false;
+  idle_ = false;
   connection_->Abort();
 }
 
-HttpResponse Session::ErrorResponse(Turn& turn, int status, std::string message) const {
-  turn.log.error = message;
-  return transport_.error_response(turn.parser.request(), status, std::move(message));
+HttpResponse Session::ErrorResponse(RequestScope& scope, int status, std::string message) const {
+  scope.log.error = message;
+  return transport_.error_response(scope.parser.request(), status, std::move(message));
 }
 
 // True when a request was answered and another may follow.
 Awaitable<bool> Session::ServeOne() {
   const auto executor = co_await asio::this_coro::executor;
-  Turn turn(transport_, *connection_, executor);
-  auto ready = co_await ReadHeader(turn);
+  RequestScope scope(transport_, *connection_, executor);
+  auto ready = co_await ReadHeader(scope);
   if (ready && !*ready) co_return false;
-  waiting_ = false;
-  answering_ = &turn.log;
+  idle_ = false;
+  answering_ = &scope.log;
 
   if (!ready) {
-    turn.writer.CloseAfterwards();
-    const HttpResponse failure = ErrorResponse(turn, ready.error().status, ready.error().reason);
-    co_await turn.writer.Send(failure);
+    scope.writer.CloseAfterwards();
+    const HttpResponse failure = ErrorResponse(scope, ready.error().status, ready.error().reason);
+    co_await scope.writer.Send(failure);
   } else {
-    const HttpRequest& request = turn.parser.request();
-    turn.log.method = request.method;
-    turn.log.path = request.path;
-    co_await Answer(turn);
+    const HttpRequest& request = scope.parser.request();
+    scope.log.method = request.method;
+    scope.log.path = request.path;
+    co_await Answer(scope);
   }
-  if (turn.log.status == 0) turn.log.status = 499;
+  if (scope.log.status == 0) scope.log.status = 499;
   answering_ = nullptr;
-  transport_.on_request(turn.log);
+  transport_.on_request(scope.log);
 
-  const bool broken = turn.writer.started() && !turn.writer.complete();
+  const bool broken = scope.writer.started() && !scope.writer.complete();
   if (broken) connection_->Abort();
-  co_return turn.writer.reusable() && !connection_->gone();
+  co_return scope.writer.reusable() && !connection_->gone();
 }
 
 // True: a whole header. False: the client closed or stayed silent.
-Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(Turn& turn) {
-  waiting_ = true;
-  waiting_since_ = Clock::now();
-  connection_->ArmRead(waiting_since_ + transport_.limits.idle_timeout);
+Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(RequestScope& scope) {
+  idle_ = true;
+  idle_since_ = Clock::now();
+  connection_->ArmRead(idle_since_ + transport_.limits.idle_timeout);
   for (bool begun = false;;) {
     if (!connection_->input().empty()) {
       if (!begun) {
         begun = true;
-        waiting_since_ = turn.log.start = Clock::now();
-        connection_->ArmRead(waiting_since_ + transport_.limits.header_timeout);
+        idle_since_ = scope.log.start = Clock::now();
+        connection_->ArmRead(idle_since_ + transport_.limits.header_timeout);
       }
-      const auto used = turn.parser.Feed(connection_->input());
+      const auto used = scope.parser.Feed(connection_->input());
       if (!used) co_return std::unexpected<ParseFailure>(used.error());
       connection_->Consume(*used);
-      if (turn.parser.header_done()) break;
+      if (scope.parser.header_done()) break;
       if (*used > 0) continue;
     }
     const Connection::ReadResult got = co_await connection_->Read();
@@ -150,16 +150,16 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(Turn& turn) {
 }
 
 // True: the whole body. False: the client is gone.
-Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(Turn& turn) {
-  const std::string& body = turn.parser.request().body;
-  if (!turn.share.GrowTo(turn.parser.content_length())) {
+Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(RequestScope& scope) {
+  const std::string& body = scope.parser.request().body;
+  if (!scope.body_memory.GrowTo(scope.parser.content_length())) {
     co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
   }
-  while (!turn.parser.done()) {
-    const bool came = co_await turn.body.More();
-    if (!came && turn.body.failure()) co_return std::unexpected<ParseFailure>(*turn.body.failure());
+  while (!scope.parser.done()) {
+    const bool came = co_await scope.body.More();
+    if (!came && scope.body.failure()) co_return std::unexpected<ParseFailure>(*scope.body.failure());
     if (!came) co_return false;
-    if (!turn.share.GrowTo(body.size())) {
+    if (!scope.body_memory.GrowTo(body.size())) {
       co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
     }
   }
@@ -167,27 +167,27 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(Turn& turn) {
 }
 
 // Everything that can be said without the body. Sets the route when nothing is in the way.
-std::optional<HttpResponse> Session::Check(Turn& turn) {
-  const HttpRequest& request = turn.parser.request();
+std::optional<HttpResponse> Session::Check(RequestScope& scope) {
+  const HttpRequest& request = scope.parser.request();
   const HttpResponse forbidden{.status = 403, .content_type = {}};
   if (bound_ && !transport_.origins.AllowsHost(request.host, *bound_)) {
-    turn.log.error = "host refused";
+    scope.log.error = "host refused";
     return forbidden;
   }
   if (const std::string* origin = request.Find("origin")) {
     if (!transport_.origins.AllowsOrigin(*origin, request.host)) {
-      turn.log.error = "origin refused";
+      scope.log.error = "origin refused";
       return forbidden;
     }
     if (request.method == "OPTIONS") return PreflightResponse(*origin);
-    for (HeaderField& field : CorsFields(*origin)) turn.writer.AddField(std::move(field));
+    for (HeaderField& field : CorsFields(*origin)) scope.writer.AddField(std::move(field));
   }
   RouteMatch match = transport_.router.Match(request.method, request.path);
   switch (match.kind) {
     case RouteMatch::Kind::kFound:
-      turn.route = match.route;
-      turn.log.route = match.route->path;
-      return CheckAccess(turn);
+      scope.route = match.route;
+      scope.log.route = match.route->path;
+      return CheckAccess(scope);
     case RouteMatch::Kind::kRedirect: {
       std::string location = request.target.substr(0, request.target.find('?'));
       while (location.size() > 1 && location.ends_with('/')) location.pop_back();
@@ -196,7 +196,7 @@ std::optional<HttpResponse> Session::Check(Turn& turn) {
     }
     case RouteMatch::Kind::kMethodNotAllowed: {
       HttpResponse response = request.method == "OPTIONS" ? HttpResponse{.status = 204, .content_type = {}}
-                                                          : ErrorResponse(turn, 405, "method not allowed");
+                                                          : ErrorResponse(scope, 405, "method not allowed");
       response.headers.push_back({"Allow", std::move(match.allow)});
       return response;
     }
@@ -205,23 +205,23 @@ std::optional<HttpResponse> Session::Check(Turn& turn) {
   }
   if (request.method == "OPTIONS" && request.path == "*")
     return HttpResponse{.status = 204, .content_type = {}};
-  return ErrorResponse(turn, 404, "not found");
+  return ErrorResponse(scope, 404, "not found");
 }
 
 // Whether the client may use the route. A refused body is not read: the connection ends with the answer.
-std::optional<HttpResponse> Session::CheckAccess(Turn& turn) {
-  auto admitted =
-      transport_.access.Admit(turn.parser.request(), turn.route->access, turn.route->watched, Clock::now());
+std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
+  auto admitted = transport_.access.Admit(scope.parser.request(), scope.route->access,
+                                          scope.route->cancel_on_disconnect, Clock::now());
   if (admitted) {
-    turn.log.key = admitted->name;
-    turn.parser.request().identity = std::move(admitted->name);
-    turn.parser.request().weight = admitted->weight;
-    turn.place = std::move(admitted->place);
+    scope.log.key = admitted->name;
+    scope.parser.request().identity = std::move(admitted->name);
+    scope.parser.request().weight = admitted->weight;
+    scope.permit = std::move(admitted->permit);
     return std::nullopt;
   }
   const AccessControl::Refusal& refusal = admitted.error();
-  if (!turn.parser.done()) turn.writer.CloseAfterwards();
-  HttpResponse response = ErrorResponse(turn, refusal.status, refusal.message);
+  if (!scope.parser.done()) scope.writer.CloseAfterwards();
+  HttpResponse response = ErrorResponse(scope, refusal.status, refusal.message);
   if (refusal.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
   if (refusal.status == 429) {
     response.headers.push_back({"Retry-After", fmt::format("{}", refusal.retry_after.count())});
@@ -230,62 +230,63 @@ std::optional<HttpResponse> Session::CheckAccess(Turn& turn) {
 }
 
 // The answer to what went wrong with a body; the connection cannot go on.
-Awaitable<void> Session::Refuse(Turn& turn, const ParseFailure& why) {
-  turn.writer.CloseAfterwards();
-  const HttpResponse failure = ErrorResponse(turn, why.status, why.reason);
-  co_await turn.writer.Send(failure);
+Awaitable<void> Session::Refuse(RequestScope& scope, const ParseFailure& why) {
+  scope.writer.CloseAfterwards();
+  const HttpResponse failure = ErrorResponse(scope, why.status, why.reason);
+  co_await scope.writer.Send(failure);
 }
 
-Awaitable<void> Session::Answer(Turn& turn) {
-  std::optional<HttpResponse> refusal = Check(turn);
+Awaitable<void> Session::Answer(RequestScope& scope) {
+  std::optional<HttpResponse> refusal = Check(scope);
   if (refusal) {
-    co_await turn.writer.Send(std::move(*refusal));
+    co_await scope.writer.Send(std::move(*refusal));
     co_return;
   }
-  const bool streamed = turn.route->streamed_body_bytes > 0;
+  const bool streamed = scope.route->streamed_body_bytes > 0;
   const uint64_t body_bytes_max =
-      streamed ? turn.route->streamed_body_bytes : transport_.limits.parser.body_bytes;
-  const auto allowed = turn.parser.AllowBody(body_bytes_max);
+      streamed ? scope.route->streamed_body_bytes : transport_.limits.parser.body_bytes;
+  const auto allowed = scope.parser.AllowBody(body_bytes_max);
   if (!allowed) {
-    co_await Refuse(turn, allowed.error());
+    co_await Refuse(scope, allowed.error());
     co_return;
   }
-  if (!streamed && !turn.parser.done()) {
-    const auto body = co_await ReadBody(turn);
+  if (!streamed && !scope.parser.done()) {
+    const auto body = co_await ReadBody(scope);
     if (!body) {
-      co_await Refuse(turn, body.error());
+      co_await Refuse(scope, body.error());
       co_return;
     }
     if (!*body) co_return;
   }
-  if (turn.route->watched) {
-    co_await (RunHandler(turn) || connection_->WatchForDisconnect() || turn.writer.FillSilence());
+  if (scope.route->cancel_on_disconnect) {
+    co_await (RunHandler(scope) || connection_->WatchForDisconnect() || scope.writer.SendKeepAlives());
   } else {
-    co_await RunHandler(turn);
+    co_await RunHandler(scope);
   }
-  if (turn.writer.started() || connection_->gone()) co_return;
-  if (turn.body.failure()) {
-    co_await Refuse(turn, *turn.body.failure());
+  if (scope.writer.started() || connection_->gone()) co_return;
+  if (scope.body.failure()) {
+    co_await Refuse(scope, *scope.body.failure());
     co_return;
   }
-  if (!turn.body.done()) co_return;  // the client left in the middle of its body
-  turn.log.error = "no answer";
-  const HttpResponse failure = transport_.error_response(turn.parser.request(), 500, "internal server error");
-  co_await turn.writer.Send(failure);
+  if (!scope.body.done()) co_return;  // the client left in the middle of its body
+  scope.log.error = "no response";
+  const HttpResponse failure =
+      transport_.error_response(scope.parser.request(), 500, "internal server error");
+  co_await scope.writer.Send(failure);
 }
 
-// Never throws: a cancelled handler has simply ended, a broken one is logged.
-Awaitable<void> Session::RunHandler(Turn& turn) {
+// Never throws: a canceled handler has simply ended, a broken one is logged.
+Awaitable<void> Session::RunHandler(RequestScope& scope) {
   try {
-    co_await turn.route->handler(turn.writer);
+    co_await scope.route->handler(scope.writer);
   } catch (const boost::system::system_error& error) {
     if (error.code() == asio::error::operation_aborted) {
-      turn.log.error = "client gone";
+      scope.log.error = "client gone";
     } else {
-      spdlog::error("id={} handler failed: {}", turn.log.id, error.what());
+      spdlog::error("id={} handler failed: {}", scope.log.id, error.what());
     }
   } catch (const std::exception& error) {
-    spdlog::error("id={} handler failed: {}", turn.log.id, error.what());
+    spdlog::error("id={} handler failed: {}", scope.log.id, error.what());
   }
 }
 

@@ -27,32 +27,32 @@ class Session {
   // Ends when the connection is closed.
   Awaitable<void> Run();
 
-  // No request is being answered: the client has sent nothing, or not yet a whole header.
-  bool waiting() const { return waiting_; }
-  Clock::time_point waiting_since() const { return waiting_since_; }
-  // What is known so far of the request that is being answered, or null.
+  // No request is in progress: the client has sent no complete header yet.
+  bool idle() const { return idle_; }
+  Clock::time_point idle_since() const { return idle_since_; }
+  // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }
   void Abort();
 
  private:
-  struct Turn;
+  struct RequestScope;
 
   Awaitable<bool> ServeOne();
-  Awaitable<std::expected<bool, ParseFailure>> ReadHeader(Turn& turn);
-  Awaitable<std::expected<bool, ParseFailure>> ReadBody(Turn& turn);
-  Awaitable<void> Refuse(Turn& turn, const ParseFailure& why);
-  std::optional<HttpResponse> Check(Turn& turn);
-  std::optional<HttpResponse> CheckAccess(Turn& turn);
-  Awaitable<void> Answer(Turn& turn);
-  Awaitable<void> RunHandler(Turn& turn);
-  HttpResponse ErrorResponse(Turn& turn, int status, std::string message) const;
+  Awaitable<std::expected<bool, ParseFailure>> ReadHeader(RequestScope& scope);
+  Awaitable<std::expected<bool, ParseFailure>> ReadBody(RequestScope& scope);
+  Awaitable<void> Refuse(RequestScope& scope, const ParseFailure& why);
+  std::optional<HttpResponse> Check(RequestScope& scope);
+  std::optional<HttpResponse> CheckAccess(RequestScope& scope);
+  Awaitable<void> Answer(RequestScope& scope);
+  Awaitable<void> RunHandler(RequestScope& scope);
+  HttpResponse ErrorResponse(RequestScope& scope, int status, std::string message) const;
 
   Transport& transport_;
   std::shared_ptr<Connection> connection_;
   std::optional<boost::asio::ip::address> bound_;
   const RequestLog* answering_ = nullptr;
-  bool waiting_ = true;
-  Clock::time_point waiting_since_ = Clock::now();
+  bool idle_ = true;
+  Clock::time_point idle_since_ = Clock::now();
 };
 
 }  // namespace quire::server

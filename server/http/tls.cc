@@ -38,61 +38,61 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_length, c
 
 }  // namespace
 
-struct TlsContext::Inside {
+struct TlsContext::Impl {
   ssl::context context{ssl::context::tls_server};
 };
 
-struct TlsStream::Inside {
-  std::shared_ptr<TlsContext::Inside> context;
+struct TlsStream::Impl {
+  std::shared_ptr<TlsContext::Impl> context;
   ssl::stream<Socket&> stream;
 };
 
 api::Result<TlsContext> TlsContext::Load(const std::filesystem::path& certificate,
                                          const std::filesystem::path& private_key) {
-  auto inside = std::make_shared<Inside>();
+  auto impl = std::make_shared<Impl>();
   error_code ec;
   const auto fail = [&ec](const std::string& what) {
     return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: {}", what, ec.message()));
   };
-  inside->context.set_options(ssl::context::default_workarounds | ssl::context::no_compression, ec);
-  SSL_CTX* native = inside->context.native_handle();
+  impl->context.set_options(ssl::context::default_workarounds | ssl::context::no_compression, ec);
+  SSL_CTX* native = impl->context.native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
   SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_alpn_select_cb(native, ChooseProtocol, nullptr);
-  inside->context.use_certificate_chain_file(certificate.string(), ec);
+  impl->context.use_certificate_chain_file(certificate.string(), ec);
   if (ec) return fail("the certificate " + certificate.string());
-  inside->context.use_private_key_file(private_key.string(), ssl::context::pem, ec);
+  impl->context.use_private_key_file(private_key.string(), ssl::context::pem, ec);
   if (ec) return fail("the private key " + private_key.string());
   if (SSL_CTX_check_private_key(native) != 1) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("the private key {} is not the one of the certificate {}",
-                                 private_key.string(), certificate.string()));
+                     fmt::format("the private key {} does not match the certificate {}", private_key.string(),
+                                 certificate.string()));
   }
-  return TlsContext(std::move(inside));
+  return TlsContext(std::move(impl));
 }
 
 TlsStream::TlsStream(Socket& socket, const TlsContext& context)
-    : inside_(new Inside{context.inside_, ssl::stream<Socket&>(socket, context.inside_->context)}) {}
+    : impl_(new Impl{context.impl_, ssl::stream<Socket&>(socket, context.impl_->context)}) {}
 
 TlsStream::~TlsStream() = default;
 
 Awaitable<bool> TlsStream::Handshake() {
-  const auto [ec] = co_await inside_->stream.async_handshake(ssl::stream_base::server, kTuple);
+  const auto [ec] = co_await impl_->stream.async_handshake(ssl::stream_base::server, kTuple);
   co_return !ec;
 }
 
 Awaitable<IoResult> TlsStream::ReadSome(char* out, size_t capacity) {
-  auto [ec, bytes] = co_await inside_->stream.async_read_some(asio::buffer(out, capacity), kTuple);
+  auto [ec, bytes] = co_await impl_->stream.async_read_some(asio::buffer(out, capacity), kTuple);
   if (ec == ssl::error::stream_truncated) ec = asio::error::eof;
   co_return IoResult{ec, bytes};
 }
 
 Awaitable<IoResult> TlsStream::WriteSome(std::string_view bytes) {
   const auto [ec, sent] =
-      co_await inside_->stream.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
+      co_await impl_->stream.async_write_some(asio::buffer(bytes.data(), bytes.size()), kTuple);
   co_return IoResult{ec, sent};
 }
 
-Awaitable<void> TlsStream::Shutdown() { co_await inside_->stream.async_shutdown(kTuple); }
+Awaitable<void> TlsStream::Shutdown() { co_await impl_->stream.async_shutdown(kTuple); }
 
 }  // namespace quire::server

@@ -29,12 +29,12 @@ class TlsContext {
 
  private:
   friend class TlsStream;
-  struct Inside;
-  explicit TlsContext(std::shared_ptr<Inside> inside) : inside_(std::move(inside)) {}
-  std::shared_ptr<Inside> inside_;
+  struct Impl;
+  explicit TlsContext(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
 };
 
-// I/O thread only; one read and one write at a time. Cancelling the socket cancels them.
+// I/O thread only; one read and one write at a time. Canceling the socket cancels them.
 class TlsStream {
  public:
   // The socket outlives the stream.
@@ -51,8 +51,8 @@ class TlsStream {
   Awaitable<void> Shutdown();
 
  private:
-  struct Inside;
-  std::unique_ptr<Inside> inside_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace quire::server

@@ -25,7 +25,7 @@ struct TransportLimits {
       std::chrono::seconds(30);  // for a body; a large one gets more, by its bytes
   std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);  // a reader that takes nothing at all
   std::chrono::nanoseconds keep_alive_interval =
-      std::chrono::seconds(10);  // silence between two SSE comments
+      std::chrono::seconds(10);  // between two SSE keep-alive comments
 };
 
 struct Transport {

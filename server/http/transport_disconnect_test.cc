@@ -20,7 +20,7 @@ enum class End { kClose, kReset, kHalfClose };
 
 class Disconnect : public ::testing::TestWithParam<End> {
  protected:
-  static void Leave(RawClient& client) {
+  static void CloseConnection(RawClient& client) {
     switch (GetParam()) {
       case End::kClose:
         client.Close();
@@ -44,7 +44,7 @@ TEST_P(Disconnect, InTheHeader) {
   TestServer server;
   RawClient client(server.port());
   client.Send(kHello.substr(0, 12));
-  Leave(client);
+  CloseConnection(client);
   ExpectAlive(server);
 }
 
@@ -52,7 +52,7 @@ TEST_P(Disconnect, InTheBody) {
   TestServer server;
   RawClient client(server.port());
   client.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
-  Leave(client);
+  CloseConnection(client);
   ExpectAlive(server);
 }
 
@@ -61,7 +61,7 @@ TEST_P(Disconnect, BeforeTheFirstByteOfTheAnswer) {
   RawClient client(server.port());
   client.Send(Post("/hold"));
   server.WaitEntered();
-  Leave(client);
+  CloseConnection(client);
   EXPECT_TRUE(server.WaitCancelled());
   ExpectAlive(server);
 }
@@ -72,7 +72,7 @@ TEST_P(Disconnect, InTheStream) {
   client.Send(Post("/trickle"));
   server.WaitEntered();
   EXPECT_FALSE(client.ReadSome(20).empty());
-  Leave(client);
+  CloseConnection(client);
   EXPECT_TRUE(server.WaitCancelled());
   ExpectAlive(server);
 }
@@ -83,7 +83,7 @@ TEST_P(Disconnect, WhileAWriteIsStuck) {
   client.Send(Post("/flood"));
   server.WaitEntered();
   EXPECT_FALSE(client.ReadSome(100000).empty());
-  Leave(client);
+  CloseConnection(client);
   EXPECT_TRUE(server.WaitCancelled());
   ExpectAlive(server);
 }
@@ -93,7 +93,7 @@ TEST_P(Disconnect, WithARequestPipelinedBehind) {
   RawClient client(server.port());
   client.Send(Post("/hold") + std::string(kHello));
   server.WaitEntered();
-  Leave(client);
+  CloseConnection(client);
   EXPECT_TRUE(server.WaitCancelled());
   ExpectAlive(server);
 }

@@ -198,7 +198,7 @@ TEST(TransportDrain, WaitingConnectionsCanBeClosedAlone) {
   EXPECT_EQ(idle.Read().status, 200);
   busy.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
   server.WaitEntered();
-  server.OnIoThread([&server] { server.server().CloseWaiting(); });
+  server.OnIoThread([&server] { server.server().CloseIdle(); });
   EXPECT_TRUE(idle.AtEnd());
   server.Release();
   EXPECT_EQ(busy.Read().body, "released");

@@ -104,7 +104,7 @@ TEST(Transport, StreamsChunksAndTheConnectionIsUsableAtOnce) {
   }
 }
 
-TEST(Transport, StreamPiecesLeaveAtOnceAndSilenceIsFilled) {
+TEST(Transport, StreamChunksAreSentAtOnceAndKeepAlivesFollow) {
   TransportLimits limits;
   limits.keep_alive_interval = std::chrono::milliseconds(20);
   TestServer server(limits);

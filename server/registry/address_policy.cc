@@ -74,7 +74,7 @@ std::string PartOf(const Url& url, CURLUPart part, unsigned flags = 0) {
 }
 
 std::unexpected<api::Error> NoUrl(std::string_view text) {
-  return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("\"{}\" is not a URL to connect to", text));
+  return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("\"{}\" is not a valid URL", text));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ bool AddressPolicy::Trusts(const Origin& origin) const {
 api::Result<void> AddressPolicy::Check(const Origin& origin) const {
   if (origin.scheme == "https" || Trusts(origin)) return {};
   return api::Fail(api::ErrorCode::kForbidden,
-                   fmt::format("{}:{}: only registries that the server trusts (--registries) may use HTTP",
+                   fmt::format("{}:{}: HTTP is allowed only for trusted registries (--registries)",
                                origin.host, origin.port));
 }
 

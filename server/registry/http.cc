@@ -30,8 +30,8 @@ struct HeadersFreed {
 };
 
 void InitOnce() {
-  static const CURLcode initialised = ::curl_global_init(CURL_GLOBAL_DEFAULT);
-  static_cast<void>(initialised);
+  static const CURLcode initialized = ::curl_global_init(CURL_GLOBAL_DEFAULT);
+  static_cast<void>(initialized);
 }
 
 }  // namespace
@@ -54,13 +54,13 @@ struct Http::Call {
   Reply reply = {};
 
   static size_t OnHeader(char* bytes, size_t size, size_t count, void* call) {
-    return static_cast<Call*>(call)->TakeHeader({bytes, size * count}) ? size * count : 0;
+    return static_cast<Call*>(call)->HandleHeader({bytes, size * count}) ? size * count : 0;
   }
   static size_t OnBody(char* bytes, size_t size, size_t count, void* call) {
-    return static_cast<Call*>(call)->TakeBody({bytes, size * count}) ? size * count : 0;
+    return static_cast<Call*>(call)->HandleBody({bytes, size * count}) ? size * count : 0;
   }
   static size_t OnRead(char* bytes, size_t size, size_t count, void* call) {
-    return static_cast<Call*>(call)->GiveBody(bytes, size * count);
+    return static_cast<Call*>(call)->FillBody(bytes, size * count);
   }
   static int OnSeek(void* call, curl_off_t offset, int origin) {
     if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
@@ -80,7 +80,7 @@ struct Http::Call {
     return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
   }
 
-  bool TakeHeader(std::string_view line) {
+  bool HandleHeader(std::string_view line) {
     header_bytes += line.size();
     if (header_bytes > kHeaderBytesMax) return !(too_large = true);
     if (line.starts_with("HTTP/")) reply.headers.clear();  // an interim answer came before
@@ -90,7 +90,7 @@ struct Http::Call {
     return true;
   }
 
-  bool TakeBody(std::string_view piece) {
+  bool HandleBody(std::string_view piece) {
     long status = 0;
     ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     reply.status = static_cast<int>(status);
@@ -100,7 +100,7 @@ struct Http::Call {
     return true;
   }
 
-  size_t GiveBody(char* bytes, size_t room) {
+  size_t FillBody(char* bytes, size_t room) {
     ssize_t got = 0;
     if (request.body_fd >= 0) {
       const auto rest = static_cast<size_t>(request.body_bytes - sent);
@@ -179,7 +179,7 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   if (!origin) return std::unexpected(origin.error());
   if (auto allowed = policy_.Check(*origin); !allowed) return std::unexpected(allowed.error());
   CURL* easy = handle_->easy;
-  if (easy == nullptr) return api::Fail(api::ErrorCode::kUnavailable, "no connection can be made");
+  if (easy == nullptr) return api::Fail(api::ErrorCode::kUnavailable, "cannot create a connection");
   ::curl_easy_reset(easy);
   Call call{.request = request, .sink = sink, .cancelled = cancelled_, .easy = easy};
   call.trusted = policy_.Trusts(*origin);
@@ -197,12 +197,10 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   if (call.address_refused && code != CURLE_OK) {
     return api::Fail(
         api::ErrorCode::kForbidden,
-        fmt::format("{}: only registries that the server trusts (--registries) may lie at a private "
-                    "address",
-                    where));
+        fmt::format("{}: private addresses are allowed only for trusted registries (--registries)", where));
   }
   if (call.too_large) {
-    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: the answer is too long", where));
+    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: response too large", where));
   }
   if (code != CURLE_OK) {
     return api::Fail(

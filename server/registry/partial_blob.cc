@@ -52,7 +52,7 @@ void PartialBlob::RemoveOld(const StoreDirectory& blobs) {
     if (!name.starts_with(kPrefix)) continue;
     const auto status = blobs.Status(name);
     if (!status || std::chrono::system_clock::now() - status->modified_at < kAgeMax) continue;
-    if (auto removed = blobs.Remove(name); !removed) spdlog::warn("left: {}", removed.error().message);
+    if (auto removed = blobs.Remove(name); !removed) spdlog::warn("not removed: {}", removed.error().message);
   }
 }
 

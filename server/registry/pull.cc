@@ -44,11 +44,11 @@ class BlobPull {
         status_(fmt::format("pulling {}", layer.blob.substr(layer.blob.find('-') + 1, 12))) {}
 
   api::Result<void> Run() {
-    Tell(0);
+    ReportProgress(0);
     auto partial = Open();
     if (!partial) return std::unexpected(partial.error());
     if (!*partial) {  // somebody else has brought it meanwhile
-      Tell(layer_.size);
+      ReportProgress(layer_.size);
       return {};
     }
     for (int tried = 1;; ++tried) {
@@ -61,7 +61,9 @@ class BlobPull {
   }
 
  private:
-  void Tell(int64_t completed) { job_.transfer.Count(status_, DigestOf(layer_), layer_.size, completed); }
+  void ReportProgress(int64_t completed) {
+    job_.transfer.Count(status_, DigestOf(layer_), layer_.size, completed);
+  }
 
   // Nothing: the blob is there. Waits while another transfer brings it.
   api::Result<std::optional<PartialBlob>> Open() {
@@ -89,10 +91,10 @@ class BlobPull {
       if (std::exchange(first, false) && !Continues(reply, begin)) written = partial.Truncate();
       if (written && partial.size() + static_cast<int64_t>(piece.size()) > layer_.size) {
         written = api::Fail(api::ErrorCode::kBadModel,
-                            fmt::format("{}: longer than its manifest says", DigestOf(layer_)));
+                            fmt::format("{}: larger than the manifest states", DigestOf(layer_)));
       }
       if (written) written = partial.Append(piece);
-      Tell(partial.size());
+      ReportProgress(partial.size());
       return written.has_value();
     };
     const auto reply = session_.Send(request, sink);
@@ -100,13 +102,14 @@ class BlobPull {
     if (!reply) return std::unexpected(reply.error());
     if (reply->status == 416) {
       if (auto emptied = partial.Truncate(); !emptied) return emptied;
-      return Refused(job_.name.host, "the registry cannot go on where it stopped", 416);
+      return Refused(job_.name.host, "the registry cannot resume the download", 416);
     }
     if (reply->status != 200 && reply->status != 206) {
-      return Refused(job_.name.host, fmt::format("no blob {}", DigestOf(layer_)), reply->status);
+      return Refused(job_.name.host, fmt::format("blob {} not found", DigestOf(layer_)), reply->status);
     }
     if (partial.size() < layer_.size) {
-      return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: cut short", DigestOf(layer_)));
+      return api::Fail(api::ErrorCode::kUnavailable,
+                       fmt::format("{}: download incomplete", DigestOf(layer_)));
     }
     return {};
   }
@@ -128,20 +131,20 @@ class ModelPull {
   explicit ModelPull(const TransferJob& job) : job_(job) {}
 
   api::Result<void> Run() {
-    job_.transfer.Say("pulling manifest");
+    job_.transfer.SetStatus("pulling manifest");
     auto text = FetchManifest();
     if (!text) return std::unexpected(text.error());
     const auto manifest = ParseManifest(*text);
     if (!manifest) {
-      return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: the manifest is broken: {}",
-                                                              job_.name.host, manifest.error().message));
+      return api::Fail(api::ErrorCode::kBadModel,
+                       fmt::format("{}: invalid manifest: {}", job_.name.host, manifest.error().message));
     }
     const auto needed = Needed(*manifest);
     // A blob that was there may go with the last other model that used it, until the name stands.
     for (int round = 1;; ++round) {
       if (auto fetched = FetchAll(needed); !fetched) return fetched;
-      job_.transfer.Say("verifying sha256 digest");
-      job_.transfer.Say("writing manifest");
+      job_.transfer.SetStatus("verifying sha256 digest");
+      job_.transfer.SetStatus("writing manifest");
       auto entered = job_.store.RegisterManifest(job_.name, *text);
       if (entered || entered.error().code != api::ErrorCode::kNotFound || round == kRounds) return entered;
     }

@@ -37,7 +37,7 @@ class ModelPush {
         session_(job.settings, job.policy, job.name, job.insecure, true, job.transfer.cancelled()) {}
 
   api::Result<void> Run() {
-    job_.transfer.Say("retrieving manifest");
+    job_.transfer.SetStatus("retrieving manifest");
     const auto text = job_.store.ReadManifest(job_.name);
     if (!text) return std::unexpected(text.error());
     const auto manifest = ParseManifest(*text);
@@ -50,14 +50,15 @@ class ModelPush {
     if (done.insert(manifest->config.blob).second) {
       if (auto pushed = PushBlob(manifest->config); !pushed) return pushed;
     }
-    job_.transfer.Say("pushing manifest");
+    job_.transfer.SetStatus("pushing manifest");
     Request request{.method = "PUT",
                     .url = session_.UrlOf("manifests/" + job_.name.tag),
                     .headers = {"Content-Type: application/vnd.docker.distribution.manifest.v2+json"},
                     .body = *text};
     const auto reply = session_.Send(request);
     if (!reply) return std::unexpected(reply.error());
-    if (reply->status / 100 != 2) return Refused(job_.name.host, "the manifest is not taken", *reply);
+    if (reply->status / 100 != 2)
+      return Refused(job_.name.host, "the registry rejected the manifest", *reply);
     return {};
   }
 
@@ -81,39 +82,39 @@ class ModelPush {
 
   api::Result<void> TryBlob(const Layer& layer, Upload& upload) {
     const std::string digest = "sha256:" + HexOf(layer);
-    Tell(layer, upload.sent);
+    ReportProgress(layer, upload.sent);
     const auto there = session_.Send({.method = "HEAD", .url = session_.UrlOf("blobs/" + digest)});
     if (!there) return std::unexpected(there.error());
     if (there->status == 200) {
-      Tell(layer, layer.size);
+      ReportProgress(layer, layer.size);
       return {};
     }
     const auto file = job_.store.OpenBlob(layer);
     if (!file) return std::unexpected(file.error());
-    if (!upload.url.empty()) Ask(layer, upload);
+    if (!upload.url.empty()) QueryUpload(layer, upload);
     if (upload.url.empty()) {
-      if (auto begun = Begin(upload); !begun) return begun;
+      if (auto begun = StartUpload(upload); !begun) return begun;
     }
     while (upload.sent < layer.size) {
       if (auto sent = SendPart(layer, file->get(), upload); !sent) return sent;
     }
     std::string url = upload.url;
     url += fmt::format("{}digest=sha256%3A{}", url.contains('?') ? "&" : "?", HexOf(layer));
-    const auto taken = Take(session_.Send({.method = "PUT", .url = std::move(url)}), upload);
-    if (!taken) return std::unexpected(taken.error());
+    const auto checked = CheckReply(session_.Send({.method = "PUT", .url = std::move(url)}), upload);
+    if (!checked) return std::unexpected(checked.error());
     return {};
   }
 
-  void Tell(const Layer& layer, int64_t sent) {
+  void ReportProgress(const Layer& layer, int64_t sent) {
     const std::string hex = HexOf(layer);
     job_.transfer.Count(fmt::format("pushing {}", hex.substr(0, 12)), "sha256:" + hex, layer.size, sent);
   }
 
-  api::Result<void> Begin(Upload& upload) {
+  api::Result<void> StartUpload(Upload& upload) {
     const std::string begin = session_.UrlOf("blobs/uploads/");
     const auto begun = session_.Send({.method = "POST", .url = begin});
     if (!begun) return std::unexpected(begun.error());
-    if (begun->status != 202) return Refused(job_.name.host, "the registry takes no blobs", *begun);
+    if (begun->status != 202) return Refused(job_.name.host, "the registry rejected the blob upload", *begun);
     auto url = Resolve(begin, begun->Header("location"));
     if (!url) return std::unexpected(url.error());
     upload = {.url = *std::move(url), .sent = 0};
@@ -121,7 +122,7 @@ class ModelPush {
   }
 
   // How much of an upload that broke off has arrived; where the registry does not say it begins anew.
-  void Ask(const Layer& layer, Upload& upload) {
+  void QueryUpload(const Layer& layer, Upload& upload) {
     const auto reply = session_.Send({.url = upload.url});
     const bool known = reply && (reply->status == 204 || reply->status == 202);
     upload.sent = known ? ArrivedOf(reply->Header("range")) : -1;
@@ -154,8 +155,10 @@ class ModelPush {
         .body_fd = file,
         .body_offset = upload.sent,
         .body_bytes = bytes,
-        .on_sent = [this, &layer, before = upload.sent](int64_t sent) { Tell(layer, before + sent); }};
-    const auto reply = Take(session_.Send(request), upload);
+        .on_sent = [this, &layer, before = upload.sent](int64_t sent) {
+          ReportProgress(layer, before + sent);
+        }};
+    const auto reply = CheckReply(session_.Send(request), upload);
     if (!reply) return std::unexpected(reply.error());
     auto next = Resolve(request.url, reply->Header("location"));
     if (!next) return std::unexpected(next.error());
@@ -164,10 +167,10 @@ class ModelPush {
   }
 
   // An upload that is refused begins anew; one whose connection broke may go on.
-  api::Result<Reply> Take(api::Result<Reply> reply, Upload& upload) {
+  api::Result<Reply> CheckReply(api::Result<Reply> reply, Upload& upload) {
     if (!reply || reply->status / 100 == 2) return reply;
     upload = {};
-    return Refused(job_.name.host, "a blob is not taken", *reply);
+    return Refused(job_.name.host, "the registry rejected a blob", *reply);
   }
 
   const TransferJob& job_;

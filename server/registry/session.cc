@@ -125,7 +125,7 @@ api::Result<Reply> Session::Send(const Request& request, const Sink& sink) {
   }
   reply = SendAs(request, sink);
   if (reply && reply->status == 401)
-    return Unauthorized(origin_.host, "the registry refuses the credentials");
+    return Unauthorized(origin_.host, "the registry rejected the credentials");
   return reply;
 }
 
@@ -148,7 +148,7 @@ api::Result<Reply> Session::SendAs(const Request& request, const Sink& sink) {
     const auto target = OriginOf(*next);
     if (target && origin->scheme == "https" && target->scheme != "https") {
       return api::Fail(api::ErrorCode::kForbidden,
-                       fmt::format("{}: redirects from HTTPS to HTTP", origin_.host));
+                       fmt::format("{}: redirected from HTTPS to HTTP", origin_.host));
     }
     now.url = *std::move(next);
   }
@@ -159,12 +159,12 @@ api::Result<void> Session::Authorize(const std::string& challenge) {
   if (scheme == "basic") {
     const std::string* account = Account();
     if (account == nullptr)
-      return Unauthorized(origin_.host, "the registry asks for credentials, and there are none");
+      return Unauthorized(origin_.host, "the registry requires credentials, and none are configured");
     authorization_ = "Basic " + *account;
     return {};
   }
   if (scheme != "bearer")
-    return Unauthorized(origin_.host, "the registry asks for credentials of an unknown kind");
+    return Unauthorized(origin_.host, "the registry requires an unsupported authentication scheme");
   const auto token = FetchToken(ParametersOf(challenge));
   if (!token) return std::unexpected(token.error());
   authorization_ = "Bearer " + *token;
@@ -180,7 +180,7 @@ api::Result<std::string> Session::FetchToken(const std::map<std::string, std::st
   const auto origin = OriginOf(realm);
   if (!origin) return std::unexpected(origin.error());
   if (origin_.scheme == "https" && origin->scheme != "https") {
-    return Unauthorized(origin_.host, "the registry sends its users to a service without HTTPS");
+    return Unauthorized(origin_.host, "the registry's token service does not use HTTPS");
   }
   const std::string scope =
       fmt::format("repository:{}/{}:{}", name_.name_space, name_.model, push_ ? "pull,push" : "pull");
@@ -193,7 +193,7 @@ api::Result<std::string> Session::FetchToken(const std::map<std::string, std::st
   if (!reply) return std::unexpected(reply.error());
   const auto json = api::ReadJson(reply->body);
   if (reply->status != 200 || !json || !json->is_object()) {
-    return Unauthorized(origin->host, fmt::format("no token is to be had (HTTP {})", reply->status));
+    return Unauthorized(origin->host, fmt::format("cannot get a token (HTTP {})", reply->status));
   }
   for (const char* name : {"token", "access_token"}) {
     const auto token = json->find(name);
@@ -201,7 +201,7 @@ api::Result<std::string> Session::FetchToken(const std::map<std::string, std::st
     auto text = token->get<std::string>();
     if (!text.empty() && text.size() <= kTokenBytesMax && IsPlain(text)) return text;
   }
-  return Unauthorized(origin->host, "the answer holds no token");
+  return Unauthorized(origin->host, "the response contains no token");
 }
 
 }  // namespace quire::server::registry

@@ -1,7 +1,7 @@
 // Requests to one repository of a registry: who we are, where it redirects to, and what may be told to whom.
 //
 // Credentials and tokens go to the registry's own origin only: not to where it redirects to, and not to an
-// authorisation service on another host, which is asked for an anonymous token instead.
+// authorization service on another host, which is asked for an anonymous token instead.
 #pragma once
 
 #include <atomic>

@@ -34,7 +34,7 @@ api::Result<std::optional<PartialBlob>> StoreTransfer::OpenPartial(const std::st
 api::Result<FileDescriptor> StoreTransfer::OpenBlob(const Layer& layer) const {
   if (!HasBlob(layer)) {
     return api::Fail(api::ErrorCode::kBadModel,
-                     fmt::format("{}: missing, or not of the size that its manifest says", layer.blob));
+                     fmt::format("{}: missing, or its size differs from the manifest", layer.blob));
   }
   const std::filesystem::path path = root_ / kBlobs / layer.blob;
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));

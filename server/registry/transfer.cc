@@ -11,19 +11,20 @@ constexpr size_t kTransfersMax = 8;
 
 }  // namespace
 
-void Transfer::Say(std::string status) {
+void Transfer::SetStatus(std::string status) {
   const std::scoped_lock lock(mutex_);
-  news_.push_back({.status = std::move(status)});
+  progress_.push_back({.status = std::move(status)});
 }
 
 void Transfer::Count(const std::string& status, const std::string& digest, int64_t total, int64_t completed) {
   const std::scoped_lock lock(mutex_);
-  const auto known = std::ranges::find_if(
-      news_, [&](const News& news) { return news.digest == digest && news.status == status; });
-  if (known != news_.end()) {
+  const auto known = std::ranges::find_if(progress_, [&](const TransferProgress& update) {
+    return update.digest == digest && update.status == status;
+  });
+  if (known != progress_.end()) {
     known->completed = completed;
   } else {
-    news_.push_back({status, digest, total, completed});
+    progress_.push_back({status, digest, total, completed});
   }
 }
 
@@ -32,9 +33,9 @@ void Transfer::End(api::Result<void> result) {
   result_ = std::move(result);
 }
 
-std::vector<News> Transfer::TakeNews() {
+std::vector<TransferProgress> Transfer::TakeProgress() {
   const std::scoped_lock lock(mutex_);
-  return std::exchange(news_, {});
+  return std::exchange(progress_, {});
 }
 
 std::optional<api::Result<void>> Transfer::result() const {
@@ -56,7 +57,7 @@ template <class Work>
 api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
   std::erase_if(running_, [](const Running& running) { return running.transfer->result().has_value(); });
   if (running_.size() >= kTransfersMax) {
-    return api::Fail(api::ErrorCode::kOverloaded, "too many models are pulled or pushed at this moment");
+    return api::Fail(api::ErrorCode::kOverloaded, "too many pulls and pushes in progress");
   }
   auto transfer = std::make_shared<Transfer>();
   std::jthread thread([transfer, work = std::move(work)] {

@@ -1,4 +1,4 @@
-// A pull or push under way: work on a thread of its own, told of to whoever asks.
+// A pull or push in progress: it runs on its own thread and reports its progress on request.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace quire::server::registry {
 
-// What happened since it was last asked for.
-struct News {
+// Progress since the last TakeProgress().
+struct TransferProgress {
   std::string status;
   std::string digest = {};  // empty: no bytes are counted
   int64_t total = 0;
@@ -28,12 +28,12 @@ struct News {
 // Shared by the working thread and the client's handler; any thread.
 class Transfer {
  public:
-  void Say(std::string status);
+  void SetStatus(std::string status);
   // Bytes of a blob; only the latest count of one is kept.
   void Count(const std::string& status, const std::string& digest, int64_t total, int64_t completed);
   void End(api::Result<void> result);
 
-  std::vector<News> TakeNews();
+  std::vector<TransferProgress> TakeProgress();
   // Nothing while it works.
   std::optional<api::Result<void>> result() const;
 
@@ -43,7 +43,7 @@ class Transfer {
 
  private:
   mutable std::mutex mutex_;
-  std::vector<News> news_;                   // guarded by mutex_
+  std::vector<TransferProgress> progress_;   // guarded by mutex_
   std::optional<api::Result<void>> result_;  // guarded by mutex_
   std::atomic<bool> cancelled_ = false;
 };
@@ -74,7 +74,7 @@ class Transfers {
   std::vector<Running> running_;
 };
 
-// What the threads do. They block until it is done or cancelled.
+// What the threads do. They block until it is done or canceled.
 struct TransferJob {
   const Settings& settings;
   const AddressPolicy& policy;

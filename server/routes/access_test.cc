@@ -1,4 +1,4 @@
-// Keys on the daemon's routes: who gets in where, and what the refused are told.
+// Keys on the daemon's routes: which role may use which route, and the errors for everyone else.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class RouteAccess : public ::testing::Test {
     daemon_.OnIoThread([&] { daemon_.server().SetKeys(*std::move(ring)); });
   }
 
-  RawResponse Ask(const std::string& method, const std::string& path, const std::string& fields) {
+  RawResponse SendRequest(const std::string& method, const std::string& path, const std::string& fields) {
     RawClient client(daemon_.port());
     client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{}\r\n", method, path,
                             fields));
@@ -62,42 +62,42 @@ const std::vector<std::pair<std::string, std::string>> kAdminRoutes = {
 
 TEST_F(RouteAccess, EveryRouteAsksForItsRole) {
   for (const auto& [method, path] : kInferenceRoutes) {
-    EXPECT_EQ(Ask(method, path, "").status, 401) << path;
-    EXPECT_EQ(Ask(method, path, "Authorization: Bearer wrong\r\n").status, 401) << path;
-    const int status = Ask(method, path, user_).status;
+    EXPECT_EQ(SendRequest(method, path, "").status, 401) << path;
+    EXPECT_EQ(SendRequest(method, path, "Authorization: Bearer wrong\r\n").status, 401) << path;
+    const int status = SendRequest(method, path, user_).status;
     EXPECT_TRUE(status == 200 || status == 400) << path << " " << status;
   }
   for (const auto& [method, path] : kAdminRoutes) {
-    EXPECT_EQ(Ask(method, path, "").status, 401) << path;
-    EXPECT_EQ(Ask(method, path, user_).status, 403) << path;
-    const int status = Ask(method, path, admin_).status;
+    EXPECT_EQ(SendRequest(method, path, "").status, 401) << path;
+    EXPECT_EQ(SendRequest(method, path, user_).status, 403) << path;
+    const int status = SendRequest(method, path, admin_).status;
     EXPECT_TRUE(status != 401 && status != 403 && status < 500) << path << " " << status;
   }
 }
 
 TEST_F(RouteAccess, HealthIsOpen) {
   for (const char* path : {"/", "/health", "/livez", "/readyz"}) {
-    EXPECT_EQ(Ask("GET", path, "").status, 200) << path;
-    EXPECT_EQ(Ask("HEAD", path, "").status, 200) << path;
+    EXPECT_EQ(SendRequest("GET", path, "").status, 200) << path;
+    EXPECT_EQ(SendRequest("HEAD", path, "").status, 200) << path;
   }
 }
 
 TEST_F(RouteAccess, ARefusalHasTheShapeOfItsRoute) {
-  const RawResponse native = Ask("POST", "/api/chat", "");
-  EXPECT_TRUE(json::parse(native.body).at("error").is_string());
-  EXPECT_EQ(native.headers.at("www-authenticate"), "Bearer");
-  EXPECT_THAT(native.headers.at("content-type"), ::testing::StartsWith("application/json"));
-  const json openai = json::parse(Ask("POST", "/v1/chat/completions", "").body).at("error");
+  const RawResponse ollama_reply = SendRequest("POST", "/api/chat", "");
+  EXPECT_TRUE(json::parse(ollama_reply.body).at("error").is_string());
+  EXPECT_EQ(ollama_reply.headers.at("www-authenticate"), "Bearer");
+  EXPECT_THAT(ollama_reply.headers.at("content-type"), ::testing::StartsWith("application/json"));
+  const json openai = json::parse(SendRequest("POST", "/v1/chat/completions", "").body).at("error");
   EXPECT_EQ(openai.at("type"), "invalid_request_error");
   EXPECT_EQ(openai.at("code"), "invalid_api_key");
   EXPECT_TRUE(openai.at("param").is_null());
-  const json anthropic = json::parse(Ask("POST", "/v1/messages", "").body);
+  const json anthropic = json::parse(SendRequest("POST", "/v1/messages", "").body);
   EXPECT_EQ(anthropic.at("type"), "error");
   EXPECT_EQ(anthropic.at("error").at("type"), "authentication_error");
   EXPECT_TRUE(anthropic.at("error").at("message").is_string());
 }
 
-// The client announces a body and waits: it is told before it has sent any of it, and the connection ends.
+// The client announces a body and waits: it gets the refusal before it sends any of it, and the connection ends.
 TEST_F(RouteAccess, ARefusedBodyIsNotRead) {
   for (const char* ask : {"", "Expect: 100-continue\r\n"}) {
     RawClient client(daemon_.port());
@@ -110,26 +110,27 @@ TEST_F(RouteAccess, ARefusedBodyIsNotRead) {
 }
 
 TEST_F(RouteAccess, BrowsersAreCheckedBeforeKeys) {
-  EXPECT_EQ(Ask("GET", "/api/tags", "Origin: https://evil.example\r\n" + user_).status, 403);
-  EXPECT_EQ(Ask("OPTIONS", "/api/chat", "Origin: http://localhost:3000\r\n").status, 204);  // carries no key
-  const RawResponse refused = Ask("POST", "/api/chat", "Origin: http://localhost:3000\r\n");
+  EXPECT_EQ(SendRequest("GET", "/api/tags", "Origin: https://evil.example\r\n" + user_).status, 403);
+  EXPECT_EQ(SendRequest("OPTIONS", "/api/chat", "Origin: http://localhost:3000\r\n").status,
+            204);  // carries no key
+  const RawResponse refused = SendRequest("POST", "/api/chat", "Origin: http://localhost:3000\r\n");
   EXPECT_EQ(refused.status, 401);
   EXPECT_EQ(refused.headers.at("access-control-allow-origin"),
             "http://localhost:3000");  // the page may read why
 }
 
 TEST_F(RouteAccess, AKeyBeyondItsLimitIs429) {
-  daemon_.backend().script.hold_submit = true;
+  daemon_.backend().script.block_submit = true;
   RawClient first(daemon_.port());
   first.Send(
       PostBytes("/api/chat", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})", narrow_));
-  daemon_.backend().holding.get_future().wait();
-  const RawResponse second = Ask("POST", "/v1/chat/completions", narrow_);
+  daemon_.backend().blocked.get_future().wait();
+  const RawResponse second = SendRequest("POST", "/v1/chat/completions", narrow_);
   EXPECT_EQ(second.status, 429);
   EXPECT_EQ(second.headers.at("retry-after"), "1");
   EXPECT_EQ(json::parse(second.body).at("error").at("type"), "rate_limit_error");
-  EXPECT_EQ(Ask("GET", "/api/tags", narrow_).status, 200);
-  EXPECT_EQ(Ask("POST", "/api/chat", user_).status, 400);
+  EXPECT_EQ(SendRequest("GET", "/api/tags", narrow_).status, 200);
+  EXPECT_EQ(SendRequest("POST", "/api/chat", user_).status, 400);
   first.Reset();
   daemon_.backend().abandoned.get_future().wait();
 }

@@ -27,7 +27,9 @@ class MessagesReply : public Reply {
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "text/event-stream"; }
   std::string_view keep_alive() const override { return anthropic::kPing; }
-  std::string OnEvent(const api::Event& event, const Moment&) override { return encoder_.OnEvent(event); }
+  std::string OnEvent(const api::Event& event, const ReplyTiming&) override {
+    return encoder_.OnEvent(event);
+  }
 
  private:
   bool stream_;
@@ -39,16 +41,16 @@ class TokenCountReply : public Reply {
   bool streams() const override { return false; }
   std::string_view stream_type() const override { return {}; }
   std::string_view keep_alive() const override { return {}; }
-  std::string OnEvent(const api::Event& event, const Moment&) override {
+  std::string OnEvent(const api::Event& event, const ReplyTiming&) override {
     const auto* finished = std::get_if<api::Finished>(&event);
     return finished == nullptr ? std::string() : anthropic::EncodeTokenCount(finished->usage.prompt_tokens);
   }
 };
 
-enum class Wanted : uint8_t { kAnswer, kTokenCount };
+enum class ResultKind : uint8_t { kAnswer, kTokenCount };
 
-Awaitable<void> Messages(Services& services, Exchange& exchange, Wanted wanted) {
-  const auto parse = wanted == Wanted::kAnswer ? anthropic::ParseMessages : anthropic::ParseCountTokens;
+Awaitable<void> Messages(Services& services, Exchange& exchange, ResultKind kind) {
+  const auto parse = kind == ResultKind::kAnswer ? anthropic::ParseMessages : anthropic::ParseCountTokens;
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
@@ -57,21 +59,22 @@ Awaitable<void> Messages(Services& services, Exchange& exchange, Wanted wanted) 
   MessagesReply answer(*parsed);
   TokenCountReply count;
   const auto keep_alive = parsed->keep_alive;
-  Job job{SpecOf(*model), anthropic::ToRequest(*std::move(parsed), TakeDefaults(*model)), keep_alive};
+  GenerationJob job{SpecOf(*model), anthropic::ToRequest(*std::move(parsed), TakeDefaults(*model)),
+                    keep_alive};
   SetTenant(exchange.request(), job.request.client);
-  job.request.prompt_only = wanted == Wanted::kTokenCount;
+  job.request.prompt_only = kind == ResultKind::kTokenCount;
   Reply& reply = job.request.prompt_only ? static_cast<Reply&>(count) : answer;
-  co_await Relay(exchange, services.backend, std::move(job), reply);
+  co_await SendReply(exchange, services.backend, std::move(job), reply);
 }
 
 }  // namespace
 
 void AddAnthropicRoutes(Router& router, Services& services) {
   const auto answer = [&services](Exchange& exchange) {
-    return Messages(services, exchange, Wanted::kAnswer);
+    return Messages(services, exchange, ResultKind::kAnswer);
   };
   const auto count = [&services](Exchange& exchange) {
-    return Messages(services, exchange, Wanted::kTokenCount);
+    return Messages(services, exchange, ResultKind::kTokenCount);
   };
   router.Add({"POST", "/v1/messages", answer, true});
   router.Add({"POST", "/v1/messages/count_tokens", count, true});

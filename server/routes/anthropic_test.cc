@@ -18,7 +18,7 @@ using testing::RawResponse;
 using testing::Step;
 using testing::TestDaemon;
 
-std::string Ask(const std::string& more = "", const std::string& model = "Demo") {
+std::string RequestBody(const std::string& more = "", const std::string& model = "Demo") {
   return R"({"model":")" + model + R"(","max_tokens":9,"messages":[{"role":"user","content":"hi"}])" + more +
          "}";
 }
@@ -35,7 +35,8 @@ std::vector<Step> Hello() {
 TEST(AnthropicRoutes, AWholeMessage) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
-  const RawResponse response = daemon.Post("/v1/messages", Ask(), "anthropic-version: 2023-06-01\r\n");
+  const RawResponse response =
+      daemon.Post("/v1/messages", RequestBody(), "anthropic-version: 2023-06-01\r\n");
   EXPECT_EQ(response.status, 200);
   const json body = json::parse(response.body);
   EXPECT_EQ(body["content"][0]["text"], "Hello");
@@ -54,7 +55,7 @@ TEST(AnthropicRoutes, AWholeMessage) {
 TEST(AnthropicRoutes, AStreamIsNamedEventsWithoutDone) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
-  const RawResponse response = daemon.Post("/v1/messages", Ask(R"(,"stream":true)"));
+  const RawResponse response = daemon.Post("/v1/messages", RequestBody(R"(,"stream":true)"));
   EXPECT_EQ(response.headers.at("content-type"), "text/event-stream");
   EXPECT_TRUE(response.whole);
   EXPECT_TRUE(response.body.starts_with("event: message_start\ndata: {\"type\":\"message_start\""));
@@ -65,7 +66,7 @@ TEST(AnthropicRoutes, AStreamIsNamedEventsWithoutDone) {
 TEST(AnthropicRoutes, CountingComputesNothing) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
-  const RawResponse response = daemon.Post("/v1/messages/count_tokens", Ask());
+  const RawResponse response = daemon.Post("/v1/messages/count_tokens", RequestBody());
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.body, R"({"input_tokens":9})");
   EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
@@ -85,11 +86,11 @@ TEST(AnthropicRoutes, ErrorsHaveTheDialectsShapeAndTheRequestsId) {
   for (const std::string path : {"/v1/messages", "/v1/messages/count_tokens"}) {
     expect(path, "{", 400, "invalid_request_error");
     expect(path, R"({"model":"Demo","max_tokens":1,"messages":[]})", 400, "invalid_request_error");
-    expect(path, Ask("", "none"), 404, "not_found_error");
+    expect(path, RequestBody("", "none"), 404, "not_found_error");
   }
   EXPECT_EQ(json::parse(daemon.Get("/v1/messages").body)["type"], "error");
   daemon.backend().script.submit_error = api::Error{api::ErrorCode::kOverloaded, "server busy"};
-  expect("/v1/messages", Ask(R"(,"stream":true)"), 503, "overloaded_error");
+  expect("/v1/messages", RequestBody(R"(,"stream":true)"), 503, "overloaded_error");
 }
 
 TEST(AnthropicRoutes, ADeathInTheStreamIsAnErrorEvent) {
@@ -97,7 +98,7 @@ TEST(AnthropicRoutes, ADeathInTheStreamIsAnErrorEvent) {
   daemon.backend().script.events = {
       api::Event(api::PromptReady{9, 0}), api::Event(api::TextDelta{"Hel", {}, 1}),
       api::Event(api::Failed{{api::ErrorCode::kRunnerDied, "the runner died"}})};
-  const RawResponse response = daemon.Post("/v1/messages", Ask(R"(,"stream":true)"));
+  const RawResponse response = daemon.Post("/v1/messages", RequestBody(R"(,"stream":true)"));
   EXPECT_TRUE(response.whole);
   EXPECT_THAT(response.body, HasSubstr("event: error\ndata: {\"type\":\"error\""));
   EXPECT_THAT(response.body, Not(HasSubstr("message_stop")));

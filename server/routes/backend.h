@@ -14,13 +14,13 @@ namespace quire::server {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+  virtual Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) = 0;
   virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
       scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) = 0;
   virtual void Unload(const std::string& key) = 0;
   virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
-  virtual Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+  virtual Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
   virtual std::optional<api::Error> Refusal() const = 0;
@@ -30,7 +30,7 @@ class DispatcherBackend : public Backend {
  public:
   explicit DispatcherBackend(scheduler::Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
 
-  Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+  Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request,
       std::optional<scheduler::KeepAlive> keep_alive) override {
     return dispatcher_.Submit(std::move(spec), std::move(request), keep_alive);
@@ -43,7 +43,7 @@ class DispatcherBackend : public Backend {
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {
     return dispatcher_.Inspect(std::move(request));
   }
-  Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+  Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override {
     return dispatcher_.Convert(std::move(request), std::move(kept));
   }

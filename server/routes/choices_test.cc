@@ -159,14 +159,14 @@ TEST(ChatRoute, WhatFailsEndsAllChoices) {
 TEST(ChatRoute, AClientThatLeavesEndsAllChoices) {
   for (const bool submit : {true, false}) {
     TestDaemon daemon;
-    daemon.backend().script.hold_submit = submit;
-    daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{},
+    daemon.backend().script.block_submit = submit;
+    daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Block{},
                                       Fails(api::ErrorCode::kRunnerDied, "let go")};
     RawClient client(daemon.port());
     client.Send(testing::PostBytes(
         "/v1/chat/completions",
         R"({"model":"Demo","messages":[{"role":"user","content":"hi"}],"n":3,"stream":true})"));
-    daemon.backend().holding.get_future().wait();
+    daemon.backend().blocked.get_future().wait();
     client.Close();
     daemon.backend().abandoned.get_future().wait();
     EXPECT_EQ(daemon.Get("/health").status, 200);

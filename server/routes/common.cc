@@ -16,8 +16,8 @@ constexpr size_t kLoggedNamesMax = 16;
 }  // namespace
 
 void AddRoutes(Router& router, Services& services) {
-  AddNativeRoutes(router, services);
-  AddNativeListRoutes(router, services);
+  AddOllamaRoutes(router, services);
+  AddOllamaListRoutes(router, services);
   AddStoreRoutes(router, services);
   AddOpenAiRoutes(router, services);
   AddEmbeddingRoutes(router, services);

@@ -13,7 +13,7 @@
 #include "api/json/read.h"
 #include "api/ollama/store.h"
 #include "server/routes/progress_stream.h"
-#include "server/routes/relay.h"
+#include "server/routes/reply.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
@@ -38,7 +38,7 @@ api::Result<ModelDetails> DetailsOf(const api::ipc::Inspected& description) {
   ModelDetails details;
   const auto info = api::ReadJson(description.model_info_json);
   if (!info || !info->is_object()) {
-    return api::Fail(api::ErrorCode::kInternal, "the runner's description of the model is no JSON object");
+    return api::Fail(api::ErrorCode::kInternal, "the runner's model description is not a JSON object");
   }
   api::FirstError error;
   api::Fields(*info, "model_info", error).Get("general.architecture", details.family);
@@ -92,7 +92,7 @@ class Creation {
     auto name = api::ParseModelName(request_.model);
     if (!name) co_return std::unexpected(std::move(name.error()));
     model_.name = *std::move(name);
-    auto weights = co_await Begin();
+    auto weights = co_await ResolveBase();
     if (!weights) co_return std::unexpected(std::move(weights.error()));
     if (auto changed = Change(); !changed) co_return changed;
     auto checked = co_await CheckTemplate(PathOf(*weights));
@@ -100,29 +100,29 @@ class Creation {
     auto blob = co_await QuantizeWeights(*std::move(weights));
     if (!blob) co_return std::unexpected(std::move(blob.error()));
     model_.weights_blob = *std::move(blob);
-    auto drafted = co_await TakeDraft();
+    auto drafted = co_await AddDraftModel();
     if (!drafted) co_return drafted;
     std::vector<BlobUse> uses;
     const auto stored = co_await services_.models.Register(model_, uses);
     if (!stored) co_return std::unexpected(stored.error());
     for (const BlobUse& use : uses) {
-      co_await progress_.Say(ollama::StatusBody(
+      co_await progress_.Send(ollama::StatusBody(
           fmt::format("{} layer {}", use.existed ? "using existing" : "creating new", DigestOf(use.blob))));
     }
-    co_await progress_.Say(ollama::StatusBody("writing manifest"));
+    co_await progress_.Send(ollama::StatusBody("writing manifest"));
     co_return api::Result<void>();
   }
 
-  Awaitable<api::Result<Weights>> Begin() {
+  Awaitable<api::Result<Weights>> ResolveBase() {
     if (request_.files.empty()) {
-      auto begun = co_await BeginWithModel();
-      co_return begun;
+      auto base = co_await BaseFromModel();
+      co_return base;
     }
-    auto begun = co_await BeginWithFiles();
-    co_return begun;
+    auto base = co_await BaseFromFiles();
+    co_return base;
   }
 
-  Awaitable<api::Result<Weights>> BeginWithModel() {
+  Awaitable<api::Result<Weights>> BaseFromModel() {
     auto base = co_await services_.models.Find(request_.from);
     if (!base && base.error().code == api::ErrorCode::kNotFound && services_.fetch) {
       auto fetched = co_await Fetch(base.error());
@@ -149,31 +149,31 @@ class Creation {
     const bool other = fetched || (fetched.error().code != api::ErrorCode::kNotFound &&
                                    fetched.error().code != api::ErrorCode::kUnavailable);
     if (other) co_return fetched;
-    absent.message += ", and it cannot be pulled: " + fetched.error().message;
+    absent.message += "; cannot pull it: " + fetched.error().message;
     co_return std::unexpected(std::move(absent));
   }
 
-  Awaitable<api::Result<Weights>> BeginWithFiles() {
-    auto weights = co_await Take(request_.files, "files");
+  Awaitable<api::Result<Weights>> BaseFromFiles() {
+    auto weights = co_await AssembleWeights(request_.files, "files");
     if (!weights) co_return weights;
     auto details = co_await Describe(PathOf(*weights), "files");
     if (!details) co_return std::unexpected(std::move(details.error()));
-    if (!weights->blob.empty()) co_await progress_.Say(ollama::StatusBody("parsing GGUF"));
+    if (!weights->blob.empty()) co_await progress_.Send(ollama::StatusBody("parsing GGUF"));
     model_.details = *std::move(details);
     co_return weights;
   }
 
   // The draft model of the request, in place of the one that the model began with.
-  Awaitable<api::Result<void>> TakeDraft() {
+  Awaitable<api::Result<void>> AddDraftModel() {
     if (request_.draft_files.empty()) co_return api::Result<void>();
-    auto draft = co_await Take(request_.draft_files, "draft_files");
+    auto draft = co_await AssembleWeights(request_.draft_files, "draft_files");
     if (!draft) co_return std::unexpected(std::move(draft.error()));
     const auto details = co_await Describe(PathOf(*draft), "draft_files");
     if (!details) co_return std::unexpected(details.error());
     auto quantized = co_await Quantized(*std::move(draft), details->quantization_level,
                                         request_.draft_quantize, "draft_quantize");
     if (!quantized) co_return std::unexpected(std::move(quantized.error()));
-    auto blob = co_await Keep(*std::move(quantized));
+    auto blob = co_await StoreBlob(*std::move(quantized));
     if (!blob) co_return std::unexpected(std::move(blob.error()));
     std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kDraftLayer; });
     model_.other_layers.push_back({.media_type = std::string(kDraftLayer), .blob = *std::move(blob)});
@@ -182,14 +182,15 @@ class Creation {
 
   // The weights of a field's files: one GGUF as it is; the splits of one, or a directory of safetensors, as
   // one new file.
-  Awaitable<api::Result<Weights>> Take(const std::vector<ollama::CreateFile>& files, const char* field) {
+  Awaitable<api::Result<Weights>> AssembleWeights(const std::vector<ollama::CreateFile>& files,
+                                                  const char* field) {
     const bool tensors = std::ranges::any_of(files, IsSafetensors);
     const bool single = files.size() == 1 && !tensors;
     const auto first = std::ranges::find_if(files, IsFirstSplit);
     if (!single && !tensors && first == files.end()) {
       co_return api::Fail(api::ErrorCode::kUnsupported,
-                          "of several GGUF files the first must be NAME-00001-of-0000N.gguf; projectors and "
-                          "other models beside the weights are not supported",
+                          "the first of several GGUF files must be named NAME-00001-of-0000N.gguf; "
+                          "projectors and additional models are not supported",
                           field);
     }
     for (const ollama::CreateFile& file : files) {
@@ -201,7 +202,7 @@ class Creation {
       co_return weights;
     }
     // Not before: what the request says wrong has a status of its own.
-    co_await progress_.Say(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
+    co_await progress_.Send(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
     auto made = co_await services_.models.MakeStaging();
     if (!made) co_return std::unexpected(std::move(made.error()));
     const auto staging = std::make_shared<const Staging>(*std::move(made));
@@ -209,14 +210,13 @@ class Creation {
       auto lent = co_await services_.models.Lend(*BlobNameOf(file.digest), *staging, NameOf(file));
       if (!lent) {
         co_return api::Fail(api::ErrorCode::kInvalidArgument,
-                            fmt::format("{}: not a name for a file of its own beside the others", file.path),
-                            field);
+                            fmt::format("{}: invalid or duplicate file name", file.path), field);
       }
     }
     const std::filesystem::path folder = staging->directory().path();
     api::ipc::ConvertModel request;
     request.from = tensors ? folder : folder / NameOf(*first);
-    std::string status = tensors ? "converting model" : "merging the files of the model";
+    std::string status = tensors ? "converting model" : "merging model files";
     auto converted = co_await Convert(std::move(request), staging, field, std::move(status), {}, 0);
     if (!converted) co_return std::unexpected(WithoutFolder(std::move(converted.error()), folder));
     co_return converted;
@@ -240,7 +240,7 @@ class Creation {
     const bool there = co_await services_.models.HasBlob(*blob);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,
-                        fmt::format("{}: no blob {}; send it first", file.path, file.digest), field);
+                        fmt::format("{}: blob {} not found; upload it first", file.path, file.digest), field);
   }
 
   // The template of the request, by a runner: the daemon reads none.
@@ -261,7 +261,7 @@ class Creation {
     auto quantized = co_await Quantized(std::move(weights), level, request_.quantize, "quantize");
     if (!quantized) co_return std::unexpected(std::move(quantized.error()));
     if (!request_.quantize.empty()) model_.details.quantization_level = request_.quantize;
-    auto blob = co_await Keep(*std::move(quantized));
+    auto blob = co_await StoreBlob(*std::move(quantized));
     co_return blob;
   }
 
@@ -281,7 +281,7 @@ class Creation {
   }
 
   // A runner writes them into a staging directory: what is not finished leaves nothing. `from` is held until
-  // it is done. Progress is told in `total` bytes; 0 = once.
+  // it is done. Progress is reported in `total` bytes; 0 = once.
   Awaitable<api::Result<Weights>> Convert(api::ipc::ConvertModel request, std::shared_ptr<const Staging> from,
                                           const char* field, std::string status, std::string digest,
                                           int64_t total) {
@@ -291,17 +291,17 @@ class Creation {
     request.to = staging->directory().path() / kConverted;
     using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
     const auto kept = std::make_shared<const Both>(std::move(from), staging);
-    auto converting = co_await services_.backend.Convert(std::move(request), kept);
-    if (!converting) co_return std::unexpected(std::move(converting.error()));
+    auto job = co_await services_.backend.Convert(std::move(request), kept);
+    if (!job) co_return std::unexpected(std::move(job.error()));
     while (true) {
-      const auto fraction = co_await (*converting)->Next();
+      const auto fraction = co_await (*job)->Next();
       if (!fraction) co_return std::unexpected(AsClientError(fraction.error(), field));
       const double done = fraction->has_value() ? static_cast<double>(**fraction) : 1.0;
       const auto completed = static_cast<int64_t>(static_cast<double>(total) * done);
-      if (total > 0) co_await progress_.Say(ollama::StatusBody(status, digest, total, completed));
+      if (total > 0) co_await progress_.Send(ollama::StatusBody(status, digest, total, completed));
       if (!*fraction) break;
     }
-    converting->reset();
+    job->reset();
     Weights weights{.blob = {}, .staged = staging};
     co_return weights;
   }
@@ -323,7 +323,7 @@ class Creation {
   }
 
   // As a blob of the store; the value is its name.
-  Awaitable<api::Result<std::string>> Keep(Weights weights) {
+  Awaitable<api::Result<std::string>> StoreBlob(Weights weights) {
     if (!weights.blob.empty()) co_return std::move(weights.blob);
     auto blob = co_await services_.models.Adopt(*weights.staged, kConverted);
     co_return blob;

@@ -20,7 +20,7 @@ constexpr size_t kAtOnceMax = 16;
 // A reply of more numbers is written out on the pool.
 constexpr size_t kLargeReplyNumbers = size_t{1} << 16;
 
-using Generations = std::deque<std::unique_ptr<scheduler::Generation>>;
+using TokenStreams = std::deque<std::unique_ptr<scheduler::TokenStream>>;
 
 // The runner knows one text only: says which of the request's it was.
 api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i) {
@@ -31,7 +31,7 @@ api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i)
   return error;
 }
 
-void Note(RequestLog& log, const api::Event& event) {
+void RecordEvent(RequestLog& log, const api::Event& event) {
   const auto* finished = std::get_if<api::Finished>(&event);
   if (finished == nullptr) return;
   log.prompt_tokens = log.prompt_tokens.value_or(0) + finished->usage.prompt_tokens;
@@ -39,11 +39,11 @@ void Note(RequestLog& log, const api::Event& event) {
 }
 
 // The end of one text's work.
-Awaitable<api::Result<api::Finished>> Finish(scheduler::Generation& generation, RequestLog& log) {
+Awaitable<api::Result<api::Finished>> Finish(scheduler::TokenStream& stream, RequestLog& log) {
   while (true) {
-    api::Event event = co_await generation.Next();
-    Note(log, event);
-    log.runner_pid = generation.runner_pid();
+    api::Event event = co_await stream.Next();
+    RecordEvent(log, event);
+    log.runner_pid = stream.runner_pid();
     if (auto* failed = std::get_if<api::Failed>(&event)) co_return std::unexpected(std::move(failed->error));
     if (auto* finished = std::get_if<api::Finished>(&event)) co_return std::move(*finished);
   }
@@ -54,7 +54,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
                                                   const StoredModel& model,
                                                   const api::EmbedRequest& request) {
   api::EmbedResult result;
-  Generations running;
+  TokenStreams running;
   api::Client client;
   SetTenant(exchange.request(), client);
   const size_t count = request.inputs.size();
@@ -119,7 +119,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
     co_return;
   }
   exchange.log().finish = "embed";
-  result->total = MomentOf(exchange.log(), result->load).total;
+  result->total = ReplyTimingOf(exchange.log(), result->load).total;
   HttpResponse response;
   const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
   if (width * result->vectors.size() > kLargeReplyNumbers) {
@@ -139,8 +139,8 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
                 [&services, dialect](Exchange& exchange) { return Embed(services, exchange, dialect); },
                 true});
   };
-  add("/api/embed", api::EmbedDialect::kNative);
-  add("/api/embeddings", api::EmbedDialect::kNativeLegacy);
+  add("/api/embed", api::EmbedDialect::kOllama);
+  add("/api/embeddings", api::EmbedDialect::kOllamaLegacy);
   add("/v1/embeddings", api::EmbedDialect::kOpenAi);
 }
 

@@ -24,7 +24,7 @@ std::vector<testing::Step> Vector(std::vector<float> values) {
   return {api::Event(api::PromptReady{3, 0}), api::Event(finished)};
 }
 
-TEST(EmbeddingRoutes, NativeEmbedsEveryText) {
+TEST(EmbeddingRoutes, OllamaEmbedsEveryText) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({0.5F, -0.25F});
   std::vector<std::string> texts;
@@ -72,10 +72,10 @@ TEST(EmbeddingRoutes, AFailureNamesTheTextInTheDialectsWords) {
   TestDaemon daemon;
   daemon.backend().script.events = {
       api::Event(api::Failed{{api::ErrorCode::kContextLengthExceeded, "too long", "input"}})};
-  const RawResponse native =
+  const RawResponse ollama_reply =
       daemon.Post("/api/embed", R"({"model":"demo","input":["a","b"],"truncate":false})");
-  EXPECT_EQ(native.status, 400);
-  EXPECT_EQ(json::parse(native.body)["error"], "input[0]: too long");
+  EXPECT_EQ(ollama_reply.status, 400);
+  EXPECT_EQ(json::parse(ollama_reply.body)["error"], "input[0]: too long");
   const RawResponse openai = daemon.Post("/v1/embeddings", R"({"model":"demo","input":"a"})");
   EXPECT_EQ(openai.status, 400);
   EXPECT_EQ(json::parse(openai.body)["error"]["message"], "too long");
@@ -86,14 +86,14 @@ TEST(EmbeddingRoutes, AFailureNamesTheTextInTheDialectsWords) {
 
 TEST(EmbeddingRoutes, AClientThatLeavesEndsTheWork) {
   TestDaemon daemon;
-  daemon.backend().script.events = {testing::Hold{},
+  daemon.backend().script.events = {testing::Block{},
                                     api::Event(api::Failed{{api::ErrorCode::kInternal, "no"}})};
-  const auto holding = daemon.backend().holding.get_future();
+  const auto blocked = daemon.backend().blocked.get_future();
   const auto abandoned = daemon.backend().abandoned.get_future();
   {
     testing::RawClient client(daemon.port());
     client.Send(testing::PostBytes("/api/embed", R"({"model":"demo","input":"x"})"));
-    holding.wait();
+    blocked.wait();
   }
   EXPECT_EQ(abandoned.wait_for(30s), std::future_status::ready);
 }

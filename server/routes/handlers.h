@@ -9,18 +9,18 @@
 #include "api/base/error.h"
 #include "api/base/model_name.h"
 #include "server/http/router.h"
+#include "server/routes/async_model_store.h"
 #include "server/routes/backend.h"
 #include "server/routes/inspector.h"
-#include "server/routes/models.h"
 #include "server/routes/progress_stream.h"
-#include "server/routes/relay.h"
+#include "server/routes/reply.h"
 
 namespace quire::server {
 
 // What handlers work with; all of it outlives the server.
 struct Services {
   Backend& backend;
-  Models& models;
+  AsyncModelStore& models;
   Inspector& inspector;
   std::function<bool()> draining;
   // Gets a model from its registry into the store. Empty: there are no registries.
@@ -28,9 +28,9 @@ struct Services {
 };
 
 // /api/generate, /api/chat
-void AddNativeRoutes(Router& router, Services& services);
+void AddOllamaRoutes(Router& router, Services& services);
 // /api/tags, /api/ps, /api/show, /api/version
-void AddNativeListRoutes(Router& router, Services& services);
+void AddOllamaListRoutes(Router& router, Services& services);
 // /api/copy, /api/delete, /api/blobs/{digest}
 void AddStoreRoutes(Router& router, Services& services);
 // /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}

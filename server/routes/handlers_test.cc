@@ -53,7 +53,7 @@ std::vector<json> Lines(const std::string& body) {
   return lines;
 }
 
-TEST(NativeRoutes, ChatStreamsLinesByDefaultAndEchoesTheName) {
+TEST(OllamaRoutes, ChatStreamsLinesByDefaultAndEchoesTheName) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
   const RawResponse response = daemon.Post("/api/chat", Chat());
@@ -69,7 +69,7 @@ TEST(NativeRoutes, ChatStreamsLinesByDefaultAndEchoesTheName) {
   EXPECT_EQ(lines[2]["load_duration"], 3000000);
 }
 
-TEST(NativeRoutes, ChatAsOneObject) {
+TEST(OllamaRoutes, ChatAsOneObject) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
   const RawResponse response = daemon.Post("/api/chat", Chat(R"(,"stream":false)"));
@@ -78,7 +78,7 @@ TEST(NativeRoutes, ChatAsOneObject) {
   EXPECT_EQ(json::parse(response.body)["message"]["content"], "Hello");
 }
 
-TEST(NativeRoutes, WhatTheModelSaysGoesUnderWhatTheRequestSays) {
+TEST(OllamaRoutes, WhatTheModelSaysGoesUnderWhatTheRequestSays) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
   daemon.Post("/api/chat", Chat(R"(,"options":{"top_k":3,"bogus":1},"truncate":false,"keep_alive":"10m")"));
@@ -98,7 +98,7 @@ TEST(NativeRoutes, WhatTheModelSaysGoesUnderWhatTheRequestSays) {
   EXPECT_EQ(messages[2].content, "hi");
 }
 
-TEST(NativeRoutes, GenerateAndALargeBody) {
+TEST(OllamaRoutes, GenerateAndALargeBody) {
   TestDaemon daemon;
   daemon.backend().script.events = Hello();
   const std::string prompt(1 << 20, 'x');
@@ -108,7 +108,7 @@ TEST(NativeRoutes, GenerateAndALargeBody) {
   EXPECT_EQ(std::get<api::RawPrompt>(daemon.backend().seen.requests[0].prompt).text, prompt);
 }
 
-TEST(NativeRoutes, NoPromptLoadsOrUnloads) {
+TEST(OllamaRoutes, NoPromptLoadsOrUnloads) {
   TestDaemon daemon;
   const json loaded =
       json::parse(daemon.Post("/api/chat", R"({"model":"demo","messages":[],"keep_alive":90})").body);
@@ -124,7 +124,7 @@ TEST(NativeRoutes, NoPromptLoadsOrUnloads) {
   EXPECT_TRUE(seen.requests.empty());
 }
 
-TEST(NativeRoutes, BadRequestsSayWhy) {
+TEST(OllamaRoutes, BadRequestsSayWhy) {
   TestDaemon daemon;
   const auto expect = [&daemon](const std::string& path, const std::string& body, int status,
                                 const std::string& text) {
@@ -145,7 +145,7 @@ TEST(NativeRoutes, BadRequestsSayWhy) {
 }
 
 // Whatever ends a request before its first byte keeps its status, streamed or not.
-TEST(NativeRoutes, ErrorsBeforeTheFirstByteArePlain) {
+TEST(OllamaRoutes, ErrorsBeforeTheFirstByteArePlain) {
   for (const std::string stream : {"true", "false"}) {
     TestDaemon daemon;
     auto& script = daemon.backend().script;
@@ -170,7 +170,7 @@ TEST(NativeRoutes, ErrorsBeforeTheFirstByteArePlain) {
 }
 
 // While the queue is full nothing is looked up for a request that wants an answer; a model can be unloaded.
-TEST(NativeRoutes, AFullQueueRefusesAtOnce) {
+TEST(OllamaRoutes, AFullQueueRefusesAtOnce) {
   TestDaemon daemon;
   daemon.backend().script.refusal = api::Error{api::ErrorCode::kOverloaded, "server busy"};
   const std::string messages =
@@ -201,7 +201,7 @@ std::vector<Step> ACall() {
           api::Event(Done())};
 }
 
-TEST(NativeRoutes, ToolsGoInAndCallsComeOut) {
+TEST(OllamaRoutes, ToolsGoInAndCallsComeOut) {
   TestDaemon daemon;
   daemon.backend().script.events = ACall();
   const auto lines = Lines(daemon.Post("/api/chat", Chat(std::string(kTools) + R"(,"think":"low")")).body);
@@ -234,7 +234,7 @@ TEST(OpenAiRoutes, ToolsGoInAndCallsComeOut) {
   EXPECT_EQ(std::get<api::ChatPrompt>(seen[1].prompt).tools_json, "") << "none may be called";
 }
 
-TEST(NativeRoutes, ADeathInTheStreamIsAnErrorLineAndTheConnectionLivesOn) {
+TEST(OllamaRoutes, ADeathInTheStreamIsAnErrorLineAndTheConnectionLivesOn) {
   TestDaemon daemon;
   daemon.backend().script.events = {api::Event(api::PromptReady{9, 0}),
                                     api::Event(api::TextDelta{"Hel", {}, 1}),
@@ -361,31 +361,31 @@ TEST(ListRoutes, AFailedInspectionIsTriedAgain) {
 TEST(SlowPrefill, TheHeaderOfAnEventStreamLeavesWithThePrompt) {
   for (const std::string choices : {"1", "2"}) {
     TestDaemon daemon;
-    daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{},
+    daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Block{},
                                       Fails(api::ErrorCode::kRunnerDied, "the runner died")};
     RawClient client(daemon.port());
     client.Send(testing::PostBytes("/v1/chat/completions", Chat(R"(,"stream":true,"n":)" + choices)));
     std::string seen;
     while (!seen.ends_with("\r\n\r\n")) seen += client.ReadSome(1);
     EXPECT_TRUE(seen.starts_with("HTTP/1.1 200 OK"));
-    daemon.OnIoThread([&daemon] { daemon.backend().LetGo(); });
+    daemon.OnIoThread([&daemon] { daemon.backend().Release(); });
     while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
     EXPECT_THAT(seen, HasSubstr("data: {\"error\""));
   }
 }
 
-// NDJSON has no comments: in a long silence only the header leaves.
-TEST(SlowPrefill, ANativeStreamBeginsAfterASilence) {
+// NDJSON has no comments: during a long wait only the header is sent.
+TEST(SlowPrefill, AnOllamaStreamSendsItsHeaderDuringALongWait) {
   TransportLimits limits;
   limits.keep_alive_interval = 20ms;
   TestDaemon daemon(limits);
-  daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{}, api::Event(Done())};
+  daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Block{}, api::Event(Done())};
   RawClient client(daemon.port());
   client.Send(testing::PostBytes("/api/chat", Chat()));
   std::string seen;
   while (!seen.ends_with("\r\n\r\n")) seen += client.ReadSome(1);
   EXPECT_TRUE(seen.starts_with("HTTP/1.1 200 OK"));
-  daemon.OnIoThread([&daemon] { daemon.backend().LetGo(); });
+  daemon.OnIoThread([&daemon] { daemon.backend().Release(); });
   while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
   EXPECT_THAT(seen, HasSubstr("\"done\":true"));
 }
@@ -417,22 +417,22 @@ class ClientLeaves : public ::testing::TestWithParam<std::tuple<int, const char*
 TEST_P(ClientLeaves, AndTheWorkIsAbandoned) {
   static const std::vector<Phase> phases = {
       {"queue", true, Hello()},
-      {"admission", false, {testing::Hold{}, api::Event(Done())}},
-      {"prefill", false, {api::Event(api::PromptReady{1, 0}), testing::Hold{}, api::Event(Done())}},
+      {"admission", false, {testing::Block{}, api::Event(Done())}},
+      {"prefill", false, {api::Event(api::PromptReady{1, 0}), testing::Block{}, api::Event(Done())}},
       {"decode",
        false,
-       {api::Event(api::PromptReady{1, 0}), api::Event(api::TextDelta{"x", {}, 1}), testing::Hold{},
+       {api::Event(api::PromptReady{1, 0}), api::Event(api::TextDelta{"x", {}, 1}), testing::Block{},
         api::Event(Done())}},
   };
   const auto& [index, stream] = GetParam();
   const Phase& phase = phases[static_cast<size_t>(index)];
   for (const std::string path : {"/api/chat", "/v1/chat/completions"}) {
     TestDaemon daemon;
-    daemon.backend().script.hold_submit = phase.submit;
+    daemon.backend().script.block_submit = phase.submit;
     daemon.backend().script.events = phase.events;
     RawClient client(daemon.port());
     client.Send(testing::PostBytes(path, Chat(fmt::format(",\"stream\":{}", stream))));
-    daemon.backend().holding.get_future().wait();
+    daemon.backend().blocked.get_future().wait();
     client.Close();
     daemon.backend().abandoned.get_future().wait();
     EXPECT_EQ(daemon.Get("/health").status, 200) << phase.name;
@@ -444,10 +444,10 @@ INSTANTIATE_TEST_SUITE_P(Every, ClientLeaves,
 
 TEST(ClientLeavesALoad, AndTheLoadIsAbandoned) {
   TestDaemon daemon;
-  daemon.backend().script.hold_submit = true;
+  daemon.backend().script.block_submit = true;
   RawClient client(daemon.port());
   client.Send(testing::PostBytes("/api/generate", R"({"model":"demo"})"));
-  daemon.backend().holding.get_future().wait();
+  daemon.backend().blocked.get_future().wait();
   client.Close();
   daemon.backend().abandoned.get_future().wait();
 }
@@ -456,14 +456,14 @@ TEST(SlowPrefill, AnEventStreamIsKeptAliveByComments) {
   TransportLimits limits;
   limits.keep_alive_interval = 20ms;
   TestDaemon daemon(limits);
-  daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Hold{},
+  daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Block{},
                                     Fails(api::ErrorCode::kRunnerDied, "the runner died")};
   RawClient client(daemon.port());
   client.Send(testing::PostBytes("/v1/chat/completions", Chat(R"(,"stream":true)")));
   std::string seen;
   while (seen.find(": waiting\n\n") == std::string::npos) seen += client.ReadSome(1);
   EXPECT_TRUE(seen.starts_with("HTTP/1.1 200 OK"));
-  daemon.OnIoThread([&daemon] { daemon.backend().LetGo(); });
+  daemon.OnIoThread([&daemon] { daemon.backend().Release(); });
   while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
   EXPECT_THAT(seen, HasSubstr("data: {\"error\""));
 }

@@ -15,7 +15,7 @@ constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
 
 }  // namespace
 
-// Holds the one place for an inspection; gives it back also when its coroutine is cancelled.
+// Holds the one place for an inspection; gives it back also when its coroutine is canceled.
 class Inspector::Busy {
  public:
   explicit Busy(Inspector& inspector) : inspector_(inspector) { inspector_.busy_ = true; }

@@ -42,7 +42,7 @@ class Inspector {
   Backend& backend_;
   std::list<Entry> entries_;                                                // last used first
   std::unordered_map<std::string, std::vector<std::string>> capabilities_;  // by digest
-  boost::asio::steady_timer freed_;  // never expires; cancelled when an inspection ends
+  boost::asio::steady_timer freed_;  // never expires; canceled when an inspection ends
   bool busy_ = false;
 };
 

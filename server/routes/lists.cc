@@ -121,7 +121,7 @@ Awaitable<void> Version(Exchange& exchange) {
 
 }  // namespace
 
-void AddNativeListRoutes(Router& router, Services& services) {
+void AddOllamaListRoutes(Router& router, Services& services) {
   router.Add({"GET", "/api/tags", [&services](Exchange& exchange) { return Tags(services, exchange); }});
   router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }});
   router.Add(

@@ -32,7 +32,7 @@ const Boundaries kGapBuckets(TokenGaps::kBounds.begin(), TokenGaps::kBounds.end(
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// Why a request was turned away before any work was done for it; empty: it was not.
+// Why a request was rejected before processing; empty: it was not rejected.
 std::string_view RejectionOf(const RequestLog& log) {
   switch (log.status) {
     case 401:
@@ -53,10 +53,10 @@ std::string_view RejectionOf(const RequestLog& log) {
   }
 }
 
-// Why the prefix cache had not all of a prompt, without the numbers: "diverged" of "diverged@12".
+// Why a prompt was not fully cached, without the numbers: "diverged" of "diverged@12".
 std::string MissReason(const std::string& miss) { return miss.substr(0, miss.find('@')); }
 
-// How far a request had come when its client left.
+// The stage of a request when its client disconnected.
 std::string_view StageOf(const RequestLog& log) {
   if (log.first_token) return "decode";
   return log.queued ? "prefill" : "queue";
@@ -106,87 +106,88 @@ MetricFamily CounterFamily(std::string name, std::string help) {
   return family;
 }
 
-std::vector<MetricFamily> ProcessGauges(const MetricsMoment& moment) {
+std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   MetricFamily build = Gauge("quire_build_info", "Version of the daemon");
   AddValue(build, {{"version", QUIRE_VERSION}}, 1);
-  MetricFamily ready = Gauge("quire_ready", "1 while requests are taken");
-  AddValue(ready, {}, moment.ready ? 1 : 0);
+  MetricFamily ready = Gauge("quire_ready", "1 while the server accepts requests");
+  AddValue(ready, {}, snapshot.ready ? 1 : 0);
   MetricFamily connections = Gauge("quire_connections", "Open client connections");
-  AddValue(connections, {}, static_cast<double>(moment.connections));
+  AddValue(connections, {}, static_cast<double>(snapshot.connections));
   MetricFamily budget =
-      Gauge("quire_memory_budget_bytes", "Memory that all loaded models may take together; 0 = no bound");
-  AddValue(budget, {}, static_cast<double>(moment.memory_budget_bytes));
+      Gauge("quire_memory_budget_bytes", "Memory budget of all loaded models together; 0 = no limit");
+  AddValue(budget, {}, static_cast<double>(snapshot.memory_budget_bytes));
   MetricFamily throttled =
-      CounterFamily("quire_cpu_throttled_seconds_total", "Time the service was held at its CPU quota");
+      CounterFamily("quire_cpu_throttled_seconds_total", "Time the service was throttled by its CPU quota");
   AddValue(throttled, {}, ThrottledSeconds());
-  MetricFamily evictions = CounterFamily("quire_model_evictions_total", "Models that were ended, by reason");
-  for (const auto& [reason, count] : moment.evictions) {
+  MetricFamily evictions = CounterFamily("quire_model_evictions_total", "Models unloaded, by reason");
+  for (const auto& [reason, count] : snapshot.evictions) {
     AddValue(evictions, {{"reason", reason}}, static_cast<double>(count));
   }
-  MetricFamily restarts = CounterFamily("quire_runner_restarts_total", "Runners that died, by reason");
-  for (const auto& [reason, count] : moment.restarts) {
+  MetricFamily restarts = CounterFamily("quire_runner_restarts_total", "Runners that failed, by reason");
+  for (const auto& [reason, count] : snapshot.restarts) {
     AddValue(restarts, {{"reason", reason}}, static_cast<double>(count));
   }
   return {build, ready, connections, budget, throttled, evictions, restarts};
 }
 
-void AddRunnerGauges(const MetricsMoment& moment, std::vector<MetricFamily>& out) {
-  MetricFamily up = Gauge("quire_runner_up", "1 for every model that is loaded");
-  MetricFamily predicted =
-      Gauge("quire_memory_predicted_bytes", "Memory that a loaded model was expected to take");
+void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {
+  MetricFamily up = Gauge("quire_runner_up", "1 for every loaded model");
+  MetricFamily predicted = Gauge("quire_memory_predicted_bytes", "Predicted memory use of a loaded model");
   MetricFamily resident = Gauge("quire_memory_rss_bytes", "Resident memory of a process");
   MetricFamily threads = Gauge("quire_cpu_threads", "Compute threads of a loaded model");
   AddValue(resident, {{"process", "quired"}}, ResidentBytes(::getpid()));
-  for (const auto& runner : moment.runners) {
+  for (const auto& runner : snapshot.runners) {
     AddValue(up, {{"model", runner.model}}, 1);
     AddValue(predicted, {{"model", runner.model}}, static_cast<double>(runner.predicted_bytes));
     AddValue(resident, {{"process", "runner:" + runner.model}}, ResidentBytes(runner.pid));
     if (runner.threads > 0) AddValue(threads, {{"model", runner.model}}, runner.threads);
   }
-  MetricFamily loaded = Gauge("quire_model_loaded", "Models that are loaded");
-  AddValue(loaded, {}, static_cast<double>(moment.runners.size()));
+  MetricFamily loaded = Gauge("quire_model_loaded", "Number of loaded models");
+  AddValue(loaded, {}, static_cast<double>(snapshot.runners.size()));
   for (MetricFamily* family : {&up, &predicted, &resident, &threads, &loaded})
     out.push_back(std::move(*family));
 }
 
-// What runners last said of themselves, once a second.
-void AddBeats(const MetricsMoment& moment, std::vector<MetricFamily>& out) {
-  MetricFamily load = Gauge("quire_model_load_seconds", "How long a loaded model took to load");
-  MetricFamily idle = Gauge("quire_runner_last_progress_seconds", "Since a runner last got on, idle or not");
-  MetricFamily steps = CounterFamily("quire_decode_steps_total", "Forward passes of a loaded model");
-  MetricFamily cache = Gauge("quire_cache_bytes", "Caches of a loaded model");
-  MetricFamily usage = Gauge("quire_cache_usage_ratio", "Share of the caches in use, snapshots included");
-  MetricFamily snapshots = Gauge("quire_prefix_snapshots", "Prefixes kept for requests to come");
-  MetricFamily bytes = Gauge("quire_prefix_snapshot_bytes", "What they take of the caches");
-  MetricFamily evictions =
-      CounterFamily("quire_prefix_snapshot_evictions_total", "Prefixes given up for others");
-  for (const auto& runner : moment.runners) {
-    const api::ipc::Beat& beat = runner.beat;
+// From the last heartbeat of each runner.
+void AddHeartbeatMetrics(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {
+  MetricFamily load = Gauge("quire_model_load_seconds", "Load time of a loaded model");
+  MetricFamily idle = Gauge("quire_runner_last_progress_seconds",
+                            "Seconds since the runner last made progress, also while idle");
+  MetricFamily steps =
+      CounterFamily("quire_engine_steps_total", "Engine steps (forward passes) of a loaded model");
+  MetricFamily cache = Gauge("quire_cache_bytes", "Cache memory of a loaded model, by state");
+  MetricFamily usage =
+      Gauge("quire_cache_usage_ratio", "Fraction of the cache in use, including prefix snapshots");
+  MetricFamily snapshots = Gauge("quire_prefix_snapshots", "Prefix snapshots stored for reuse");
+  MetricFamily bytes = Gauge("quire_prefix_snapshot_bytes", "Cache memory used by prefix snapshots");
+  MetricFamily evictions = CounterFamily("quire_prefix_snapshot_evictions_total", "Prefix snapshots evicted");
+  for (const auto& runner : snapshot.runners) {
+    const api::ipc::Heartbeat& heartbeat = runner.heartbeat;
     const std::vector<ClientMetric::Label> model = {{"model", runner.model}};
     const auto tiered = [&] { return std::vector<ClientMetric::Label>{model[0], {"tier", "memory"}}; };
     AddValue(load, model, Seconds(runner.load_time));
     AddValue(idle, model, Seconds(runner.since_progress));
-    AddValue(steps, model, static_cast<double>(beat.steps));
-    AddValue(cache, {model[0], {"state", "used"}}, static_cast<double>(beat.cache_bytes_used));
+    AddValue(steps, model, static_cast<double>(heartbeat.steps));
+    AddValue(cache, {model[0], {"state", "used"}}, static_cast<double>(heartbeat.cache_bytes_used));
     AddValue(cache, {model[0], {"state", "reserved"}}, static_cast<double>(runner.cache_bytes));
     if (runner.cache_bytes > 0) {
-      const auto used = static_cast<double>(beat.cache_bytes_used);
+      const auto used = static_cast<double>(heartbeat.cache_bytes_used);
       AddValue(usage, model, used / static_cast<double>(runner.cache_bytes));
     }
-    AddValue(snapshots, tiered(), static_cast<double>(beat.prefix_snapshots));
-    AddValue(bytes, tiered(), static_cast<double>(beat.prefix_bytes));
-    AddValue(evictions, tiered(), static_cast<double>(beat.prefix_evictions));
+    AddValue(snapshots, tiered(), static_cast<double>(heartbeat.prefix_snapshots));
+    AddValue(bytes, tiered(), static_cast<double>(heartbeat.prefix_bytes));
+    AddValue(evictions, tiered(), static_cast<double>(heartbeat.prefix_evictions));
   }
   for (MetricFamily* family : {&load, &idle, &steps, &cache, &usage, &snapshots, &bytes, &evictions}) {
     out.push_back(std::move(*family));
   }
 }
 
-void AddRequestGauges(const MetricsMoment& moment, bool vllm_names, std::vector<MetricFamily>& out) {
+void AddRequestGauges(const MetricsSnapshot& snapshot, bool vllm_names, std::vector<MetricFamily>& out) {
   const auto add = [&](const char* running_name, const char* waiting_name, const char* label) {
-    MetricFamily running = Gauge(running_name, "Requests that a runner works on");
-    MetricFamily waiting = Gauge(waiting_name, "Requests that no runner has taken up yet");
-    for (const auto& [model, requests] : moment.requests) {
+    MetricFamily running = Gauge(running_name, "Requests being processed by a runner");
+    MetricFamily waiting = Gauge(waiting_name, "Requests waiting for a runner");
+    for (const auto& [model, requests] : snapshot.requests) {
       AddValue(running, {{label, model}}, requests.running);
       AddValue(waiting, {{label, model}}, requests.waiting);
     }
@@ -199,8 +200,8 @@ void AddRequestGauges(const MetricsMoment& moment, bool vllm_names, std::vector<
 
 }  // namespace
 
-struct Metrics::Inside {
-  explicit Inside(bool names) : vllm_names(names) {}
+struct Metrics::Impl {
+  explicit Impl(bool names) : vllm_names(names) {}
 
   Family<Counter>& CounterOf(const char* name, const char* help) {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
@@ -211,48 +212,45 @@ struct Metrics::Inside {
 
   bool vllm_names;
   prometheus::Registry registry;
-  Family<Counter>& requests = CounterOf("quire_requests_total", "Requests answered");
-  Family<Counter>& rejected =
-      CounterOf("quire_requests_rejected_total", "Requests turned away before any work");
+  Family<Counter>& requests = CounterOf("quire_requests_total", "Requests completed");
+  Family<Counter>& rejected = CounterOf("quire_requests_rejected_total", "Requests rejected, by reason");
   Family<Counter>& cancelled =
-      CounterOf("quire_requests_cancelled_total", "Requests whose client left before the end");
-  Family<Counter>& prompt_tokens =
-      CounterOf("quire_prompt_tokens_total", "Prompt tokens, by where they came from");
+      CounterOf("quire_requests_cancelled_total", "Requests cancelled by client disconnect, by stage");
+  Family<Counter>& prompt_tokens = CounterOf("quire_prompt_tokens_total", "Prompt tokens, by source");
   Family<Counter>& output_tokens = CounterOf("quire_generation_tokens_total", "Tokens generated");
   Family<Counter>& prompt_seconds =
-      CounterOf("quire_prompt_compute_seconds_total", "From the start of a prompt to its first token");
+      CounterOf("quire_prompt_compute_seconds_total", "Time from prompt start to first token");
   Family<Counter>& output_seconds =
-      CounterOf("quire_decode_compute_seconds_total", "From a request's first token to its last");
+      CounterOf("quire_decode_compute_seconds_total", "Time from first to last token");
   Family<Counter>& cache_queries =
       CounterOf("quire_prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache");
-  Family<Counter>& cache_hits = CounterOf("quire_prefix_cache_hits_total", "Prompt tokens that it had");
+  Family<Counter>& cache_hits =
+      CounterOf("quire_prefix_cache_hits_total", "Prompt tokens served from the prefix cache");
   Family<Counter>& cache_misses =
-      CounterOf("quire_prefix_cache_misses_total", "Requests whose prompt it had not all of, by reason");
-  Family<Counter>& drafted = CounterOf("quire_spec_draft_tokens_total", "Tokens guessed ahead");
-  Family<Counter>& accepted =
-      CounterOf("quire_spec_accepted_tokens_total", "Tokens guessed ahead that were right");
+      CounterOf("quire_prefix_cache_misses_total", "Requests whose prompt was not fully cached, by reason");
+  Family<Counter>& drafted = CounterOf("quire_spec_draft_tokens_total", "Draft tokens proposed");
+  Family<Counter>& accepted = CounterOf("quire_spec_accepted_tokens_total", "Draft tokens accepted");
   Family<Counter>& accepted_at =
-      CounterOf("quire_spec_accepted_by_position_total", "The same, by their position in a round");
+      CounterOf("quire_spec_accepted_by_position_total", "Draft tokens accepted, by position in the draft");
   Family<Counter>& rollback =
-      CounterOf("quire_spec_rollback_seconds_total", "Spent on leaving wrong guesses behind");
+      CounterOf("quire_spec_rollback_seconds_total", "Time spent rolling back rejected draft tokens");
   Family<Histogram>& duration =
-      HistogramOf("quire_request_duration_seconds", "From a request's first byte to its end");
+      HistogramOf("quire_request_duration_seconds", "Time from first request byte to end of response");
   Family<Histogram>& queue =
-      HistogramOf("quire_queue_time_seconds", "Until a runner took a request's prompt");
-  Family<Histogram>& first_token =
-      HistogramOf("quire_time_to_first_token_seconds", "Until a request's first token");
+      HistogramOf("quire_queue_time_seconds", "Time until a runner started the prompt");
+  Family<Histogram>& first_token = HistogramOf("quire_time_to_first_token_seconds", "Time to first token");
   Family<Histogram>& gaps =
-      HistogramOf("quire_inter_token_latency_seconds", "Between two tokens of one stream");
+      HistogramOf("quire_inter_token_latency_seconds", "Time between two tokens of a stream");
   Family<Histogram>& per_token =
-      HistogramOf("quire_time_per_output_token_seconds", "Mean time of a request's tokens after the first");
+      HistogramOf("quire_time_per_output_token_seconds", "Mean time per output token after the first");
 };
 
-Metrics::Metrics(bool vllm_names) : inside_(std::make_unique<Inside>(vllm_names)) {}
+Metrics::Metrics(bool vllm_names) : impl_(std::make_unique<Impl>(vllm_names)) {}
 
 Metrics::~Metrics() = default;
 
 void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_point now) {
-  Inside& in = *inside_;
+  Impl& in = *impl_;
   const std::string endpoint = log.route.empty() ? "other" : log.route;
   in.requests.Add({{"model", log.stored_model}, {"endpoint", endpoint}, {"code", std::to_string(log.status)}})
       .Increment();
@@ -298,12 +296,12 @@ void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_poi
   }
 }
 
-std::string Metrics::Text(const MetricsMoment& moment) const {
-  std::vector<MetricFamily> families = ProcessGauges(moment);
-  AddRunnerGauges(moment, families);
-  AddBeats(moment, families);
-  AddRequestGauges(moment, inside_->vllm_names, families);
-  for (MetricFamily& family : inside_->registry.Collect()) families.push_back(std::move(family));
+std::string Metrics::Text(const MetricsSnapshot& snapshot) const {
+  std::vector<MetricFamily> families = ProcessGauges(snapshot);
+  AddRunnerGauges(snapshot, families);
+  AddHeartbeatMetrics(snapshot, families);
+  AddRequestGauges(snapshot, impl_->vllm_names, families);
+  for (MetricFamily& family : impl_->registry.Collect()) families.push_back(std::move(family));
   std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -1,4 +1,4 @@
-// What GET /metrics says: counters and histograms fed by every answered request, and gauges of one moment.
+// What GET /metrics says: counters and histograms fed by every answered request, and gauges of the current state.
 //
 // Nothing here waits for a runner: a scrape reads what the daemon knows. Labels are bounded: models as the
 // store names them, routes as the router does, reasons from fixed lists; never a prompt, an id or a path. I/O
@@ -17,8 +17,8 @@
 
 namespace quire::server {
 
-// The daemon at one moment.
-struct MetricsMoment {
+// A snapshot of the daemon.
+struct MetricsSnapshot {
   struct Requests {
     int running = 0, waiting = 0;
   };
@@ -29,8 +29,8 @@ struct MetricsMoment {
     int32_t threads = 0;          // 0 = not known
     std::chrono::nanoseconds load_time = {};
     std::chrono::nanoseconds since_progress = {};
-    int64_t cache_bytes = 0;  // that its caches may hold
-    api::ipc::Beat beat = {};
+    int64_t cache_bytes = 0;  // capacity of its caches
+    api::ipc::Heartbeat heartbeat = {};
   };
   std::map<std::string, Requests> requests;  // by model
   std::vector<Runner> runners;
@@ -50,11 +50,11 @@ class Metrics {
 
   void Observe(const RequestLog& log, std::chrono::steady_clock::time_point now);
   // Prometheus' text format 0.0.4.
-  std::string Text(const MetricsMoment& moment) const;
+  std::string Text(const MetricsSnapshot& snapshot) const;
 
  private:
-  struct Inside;
-  std::unique_ptr<Inside> inside_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace quire::server

@@ -5,30 +5,30 @@
 namespace quire::server {
 namespace {
 
-Awaitable<void> Scrape(const Metrics& metrics, const std::function<MetricsMoment()>& moment,
+Awaitable<void> Scrape(const Metrics& metrics, const std::function<MetricsSnapshot()>& snapshot,
                        Exchange& exchange) {
   HttpResponse response{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                        .body = metrics.Text(moment())};
+                        .body = metrics.Text(snapshot())};
   co_await exchange.Send(std::move(response));
 }
 
 }  // namespace
 
-MetricsMoment MomentOf(const HttpServer& server) {
-  MetricsMoment moment;
-  moment.connections = server.sessions();
-  moment.ready = !server.draining();
-  server.ForEachRequest([&moment](const RequestLog& log) {
+MetricsSnapshot SnapshotOf(const HttpServer& server) {
+  MetricsSnapshot snapshot;
+  snapshot.connections = server.sessions();
+  snapshot.ready = !server.draining();
+  server.ForEachRequest([&snapshot](const RequestLog& log) {
     if (log.stored_model.empty()) return;
-    MetricsMoment::Requests& requests = moment.requests[log.stored_model];
+    MetricsSnapshot::Requests& requests = snapshot.requests[log.stored_model];
     ++(log.queued ? requests.running : requests.waiting);
   });
-  return moment;
+  return snapshot;
 }
 
-void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsMoment()> moment) {
-  router.Add({"GET", "/metrics", [&metrics, moment = std::move(moment)](Exchange& exchange) {
-                return Scrape(metrics, moment, exchange);
+void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsSnapshot()> snapshot) {
+  router.Add({"GET", "/metrics", [&metrics, snapshot = std::move(snapshot)](Exchange& exchange) {
+                return Scrape(metrics, snapshot, exchange);
               }});
 }
 

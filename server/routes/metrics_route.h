@@ -8,9 +8,9 @@
 namespace quire::server {
 
 // What requests are doing now, from their log lines so far. The runners are left out.
-MetricsMoment MomentOf(const HttpServer& server);
+MetricsSnapshot SnapshotOf(const HttpServer& server);
 
-// `moment`: the daemon as it is when asked.
-void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsMoment()> moment);
+// `snapshot`: returns the current state of the daemon.
+void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsSnapshot()> snapshot);
 
 }  // namespace quire::server

@@ -41,10 +41,10 @@ TEST(Metrics, CountsAnAnsweredRequest) {
   Metrics metrics(false);
   RequestLog log = Answered();
   const auto token = log.start + 200ms;
-  log.gaps.Note(token, 1);
-  log.gaps.Note(token + 4ms, 1);
-  log.gaps.Note(token + 64ms, 2);  // 30 ms each
-  log.gaps.Note(token + 9s, 0);
+  log.gaps.Record(token, 1);
+  log.gaps.Record(token + 4ms, 1);
+  log.gaps.Record(token + 64ms, 2);  // 30 ms each
+  log.gaps.Record(token + 9s, 0);
   metrics.Observe(log, kEnd);
   metrics.Observe(log, kEnd);
   const std::string text = metrics.Text({});
@@ -114,25 +114,25 @@ TEST(Metrics, LabelsAreBounded) {
 }
 
 TEST(Metrics, TellsOfTheMoment) {
-  const MetricsMoment moment{.requests = {{"demo:latest", {.running = 3, .waiting = 1}}},
-                             .runners = {{.model = "demo:latest",
-                                          .pid = 1,
-                                          .predicted_bytes = 4096,
-                                          .threads = 2,
-                                          .load_time = 1500ms,
-                                          .since_progress = 250ms,
-                                          .cache_bytes = 2000,
-                                          .beat = {.steps = 77,
-                                                   .cache_bytes_used = 500,
-                                                   .prefix_snapshots = 5,
-                                                   .prefix_bytes = 400,
-                                                   .prefix_evictions = 6}}},
-                             .evictions = {{"memory", 2}},
-                             .restarts = {{"killed", 3}},
-                             .memory_budget_bytes = 8192,
-                             .connections = 7,
-                             .ready = false};
-  const std::string text = Metrics(true).Text(moment);
+  const MetricsSnapshot snapshot{.requests = {{"demo:latest", {.running = 3, .waiting = 1}}},
+                                 .runners = {{.model = "demo:latest",
+                                              .pid = 1,
+                                              .predicted_bytes = 4096,
+                                              .threads = 2,
+                                              .load_time = 1500ms,
+                                              .since_progress = 250ms,
+                                              .cache_bytes = 2000,
+                                              .heartbeat = {.steps = 77,
+                                                            .cache_bytes_used = 500,
+                                                            .prefix_snapshots = 5,
+                                                            .prefix_bytes = 400,
+                                                            .prefix_evictions = 6}}},
+                                 .evictions = {{"memory", 2}},
+                                 .restarts = {{"killed", 3}},
+                                 .memory_budget_bytes = 8192,
+                                 .connections = 7,
+                                 .ready = false};
+  const std::string text = Metrics(true).Text(snapshot);
   for (const char* line : {
            "quire_requests_running{model=\"demo:latest\"} 3",
            "quire_requests_waiting{model=\"demo:latest\"} 1",
@@ -145,8 +145,8 @@ TEST(Metrics, TellsOfTheMoment) {
            "quire_memory_budget_bytes 8192",
            "quire_model_load_seconds{model=\"demo:latest\"} 1.5",
            "quire_runner_last_progress_seconds{model=\"demo:latest\"} 0.25",
-           "# TYPE quire_decode_steps_total counter",
-           "quire_decode_steps_total{model=\"demo:latest\"} 77",
+           "# TYPE quire_engine_steps_total counter",
+           "quire_engine_steps_total{model=\"demo:latest\"} 77",
            "quire_cache_bytes{model=\"demo:latest\",state=\"used\"} 500",
            "quire_cache_bytes{model=\"demo:latest\",state=\"reserved\"} 2000",
            "quire_cache_usage_ratio{model=\"demo:latest\"} 0.25",
@@ -159,19 +159,19 @@ TEST(Metrics, TellsOfTheMoment) {
        }) {
     EXPECT_THAT(text, HasSubstr(line));
   }
-  EXPECT_THAT(Metrics(false).Text(moment), Not(HasSubstr("vllm:")));
+  EXPECT_THAT(Metrics(false).Text(snapshot), Not(HasSubstr("vllm:")));
 }
 
 // A scrape while a runner holds a request: it is answered at once, and the request shows as waiting.
 TEST(Metrics, AScrapeDoesNotWaitForRunners) {
   testing::TestDaemon daemon;
-  daemon.backend().script.hold_submit = true;
+  daemon.backend().script.block_submit = true;
   testing::RawClient held(daemon.port());
   held.Send(
       testing::PostBytes("/api/chat", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})"));
-  daemon.backend().holding.get_future().wait();
+  daemon.backend().blocked.get_future().wait();
   std::string text;
-  daemon.OnIoThread([&] { text = Metrics(false).Text(MomentOf(daemon.server())); });
+  daemon.OnIoThread([&] { text = Metrics(false).Text(SnapshotOf(daemon.server())); });
   EXPECT_THAT(text, HasSubstr("quire_requests_waiting{model=\"demo:latest\"} 1"));
   EXPECT_THAT(text, HasSubstr("quire_requests_running{model=\"demo:latest\"} 0"));
 }

@@ -10,18 +10,18 @@ namespace {
 
 namespace ollama = api::ollama;
 
-ollama::Timing TimingOf(const Moment& moment) { return {moment.now, moment.total, moment.load}; }
+ollama::Timing TimingOf(const ReplyTiming& timing) { return {timing.now, timing.total, timing.load}; }
 
-class NativeReply : public Reply {
+class OllamaReply : public Reply {
  public:
-  NativeReply(ollama::Endpoint endpoint, const ollama::CommonRequest& request)
+  OllamaReply(ollama::Endpoint endpoint, const ollama::CommonRequest& request)
       : stream_(request.stream), encoder_(endpoint, request.model, request.stream) {}
 
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "application/x-ndjson"; }
   std::string_view keep_alive() const override { return {}; }  // NDJSON has no comments
-  std::string OnEvent(const api::Event& event, const Moment& moment) override {
-    return encoder_.OnEvent(event, TimingOf(moment));
+  std::string OnEvent(const api::Event& event, const ReplyTiming& timing) override {
+    return encoder_.OnEvent(event, TimingOf(timing));
   }
 
  private:
@@ -50,8 +50,8 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
     load = *loaded;
   }
   exchange.log().finish = unload ? "unload" : "load";
-  const Moment moment = MomentOf(exchange.log(), load);
-  HttpResponse response{.body = ollama::LoadReply(endpoint, request.model, unload, TimingOf(moment))};
+  const ReplyTiming timing = ReplyTimingOf(exchange.log(), load);
+  HttpResponse response{.body = ollama::LoadReply(endpoint, request.model, unload, TimingOf(timing))};
   co_await exchange.Send(std::move(response));
 }
 
@@ -74,18 +74,18 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
     co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
     co_return;
   }
-  NativeReply reply(endpoint, *parsed);
+  OllamaReply reply(endpoint, *parsed);
   const api::ModelDefaults defaults{std::move(model->parameters), std::move(model->system),
                                     std::move(model->messages)};
   const auto keep_alive = parsed->keep_alive;
-  Job job{SpecOf(*model), ollama::ToRequest(*std::move(parsed), defaults), keep_alive};
+  GenerationJob job{SpecOf(*model), ollama::ToRequest(*std::move(parsed), defaults), keep_alive};
   SetTenant(exchange.request(), job.request.client);
-  co_await Relay(exchange, services.backend, std::move(job), reply);
+  co_await SendReply(exchange, services.backend, std::move(job), reply);
 }
 
 }  // namespace
 
-void AddNativeRoutes(Router& router, Services& services) {
+void AddOllamaRoutes(Router& router, Services& services) {
   const auto generate = [&services](Exchange& exchange) {
     return Answer(services, exchange, ollama::Endpoint::kGenerate, ollama::ParseGenerate);
   };

@@ -5,8 +5,8 @@
 
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
+#include "server/routes/choices_reply.h"
 #include "server/routes/handlers.h"
-#include "server/routes/relay_choices.h"
 #include "server/routes/request_steps.h"
 
 namespace quire::server {
@@ -30,7 +30,7 @@ class OpenAiReply : public ChoicesReply {
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "text/event-stream"; }
   std::string_view keep_alive() const override { return ": waiting\n\n"; }
-  std::string OnEvent(size_t choice, const api::Event& event, const Moment&) override {
+  std::string OnEvent(size_t choice, const api::Event& event, const ReplyTiming&) override {
     return encoder_.OnEvent(choice, event);
   }
 
@@ -81,12 +81,12 @@ Awaitable<void> Complete(Services& services, Exchange& exchange,
   if (!model) co_return;
   auto reply = ReplyTo(*parsed);
   const auto keep_alive = parsed->keep_alive;
-  std::vector<Job> jobs;
+  std::vector<GenerationJob> jobs;
   for (api::Request& request : RequestsOf(*std::move(parsed), TakeDefaults(*model))) {
     SetTenant(exchange.request(), request.client);
     jobs.push_back({SpecOf(*model), std::move(request), keep_alive});
   }
-  co_await RelayChoices(exchange, services.backend, std::move(jobs), reply);
+  co_await SendChoices(exchange, services.backend, std::move(jobs), reply);
 }
 
 openai::ModelEntry EntryOf(const StoredModel& model) {

@@ -5,7 +5,7 @@
 #include "api/ollama/chat.h"
 #include "api/ollama/store.h"
 #include "server/routes/error_response.h"
-#include "server/routes/relay.h"
+#include "server/routes/reply.h"
 
 namespace quire::server {
 namespace {
@@ -16,7 +16,7 @@ constexpr const char* kType = "application/x-ndjson";
 
 }  // namespace
 
-Awaitable<void> ProgressStream::Say(std::string body) {
+Awaitable<void> ProgressStream::Send(std::string body) {
   if (stream_) co_await exchange_.Stream(kType, body + "\n");
 }
 
@@ -27,7 +27,7 @@ Awaitable<void> ProgressStream::Succeed() {
     co_await exchange_.Send(std::move(response));
     co_return;
   }
-  co_await Say(std::move(body));
+  co_await Send(std::move(body));
   co_await exchange_.EndStream();
 }
 

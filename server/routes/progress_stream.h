@@ -1,4 +1,4 @@
-// What a long request of the native dialect tells of its progress: lines of a stream, or only the last as the
+// What a long request of the Ollama dialect tells of its progress: lines of a stream, or only the last as the
 // answer.
 #pragma once
 
@@ -16,7 +16,7 @@ class ProgressStream {
   ProgressStream(Exchange& exchange, bool stream) : exchange_(exchange), stream_(stream) {}
 
   // One object, without the newline.
-  Awaitable<void> Say(std::string body);
+  Awaitable<void> Send(std::string body);
   // {"status":"success"}, and the end.
   Awaitable<void> Succeed();
   // An answer with its status while nothing was said, else a line; and the end.

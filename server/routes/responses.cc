@@ -41,7 +41,9 @@ class ResponsesReply : public Reply {
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "text/event-stream"; }
   std::string_view keep_alive() const override { return ": waiting\n\n"; }
-  std::string OnEvent(const api::Event& event, const Moment&) override { return encoder_.OnEvent(event); }
+  std::string OnEvent(const api::Event& event, const ReplyTiming&) override {
+    return encoder_.OnEvent(event);
+  }
 
  private:
   bool stream_;
@@ -55,10 +57,10 @@ Awaitable<void> Respond(Services& services, Exchange& exchange) {
   LogUnknownOptions(exchange, parsed->unknown_options);
   auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
-  Job job{SpecOf(*model), openai::ToRequest(*parsed, TakeDefaults(*model)), parsed->keep_alive};
+  GenerationJob job{SpecOf(*model), openai::ToRequest(*parsed, TakeDefaults(*model)), parsed->keep_alive};
   SetTenant(exchange.request(), job.request.client);
   ResponsesReply reply(*parsed, job.request.params);
-  co_await Relay(exchange, services.backend, std::move(job), reply);
+  co_await SendReply(exchange, services.backend, std::move(job), reply);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "server/routes/create.h"
 #include "server/routes/handlers.h"
-#include "server/routes/relay.h"
+#include "server/routes/reply.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
@@ -75,7 +75,7 @@ Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
 
 // The body into the store. False: the client's body could not be had.
 Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, std::string blob) {
-  auto upload = co_await services.models.BeginUpload();
+  auto upload = co_await services.models.StartUpload();
   if (!upload) co_return std::unexpected(upload.error());
   std::string gathered;
   for (bool more = true; more;) {
@@ -117,7 +117,7 @@ void AddStoreRoutes(Router& router, Services& services) {
   router.Add({.method = "POST",
               .path = "/api/create",
               .handler = [&services](Exchange& exchange) { return Create(services, exchange); },
-              .watched = true,
+              .cancel_on_disconnect = true,
               .access = Access::kAdmin});
   router.Add({.method = "POST",
               .path = "/api/copy",

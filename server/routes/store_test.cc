@@ -79,7 +79,7 @@ TEST(StoreRoutes, ABlobThatIsThereIsNotTakenAgain) {
   // A small body is read away and the connection goes on.
   client.Send(PostBytes(BlobRoute("small"), "small"));
   EXPECT_EQ(client.Read().status, 200);
-  // Who asks first is told before the body.
+  // A client that sends Expect gets the refusal before it sends the body.
   client.Send(fmt::format(
       "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\nExpect: 100-continue\r\n\r\n",
       BlobRoute("small")));

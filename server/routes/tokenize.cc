@@ -16,7 +16,9 @@ class TokenizeReply : public Reply {
   bool streams() const override { return false; }
   std::string_view stream_type() const override { return {}; }
   std::string_view keep_alive() const override { return {}; }
-  std::string OnEvent(const api::Event& event, const Moment&) override { return encoder_.OnEvent(event); }
+  std::string OnEvent(const api::Event& event, const ReplyTiming&) override {
+    return encoder_.OnEvent(event);
+  }
 
  private:
   api::TokenizeEncoder encoder_;
@@ -60,8 +62,8 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   auto spec = co_await FindSpec(services, exchange, parsed->model);
   if (!spec) co_return;
   TokenizeReply reply(ShapeOf(*parsed));
-  Job job{*std::move(spec), api::ToRequest(*std::move(parsed)), std::nullopt};
-  co_await Relay(exchange, services.backend, std::move(job), reply);
+  GenerationJob job{*std::move(spec), api::ToRequest(*std::move(parsed)), std::nullopt};
+  co_await SendReply(exchange, services.backend, std::move(job), reply);
 }
 
 std::string ModelOfQuery(std::string_view query) {

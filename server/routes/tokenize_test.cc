@@ -38,7 +38,7 @@ TEST(TokenizeRoutes, WithoutANameTheOnlyLoadedModelIsMeant) {
   EXPECT_EQ(ask().status, 400);
 }
 
-TEST(TokenizeRoutes, ErrorsAreTheNativeOnes) {
+TEST(TokenizeRoutes, ErrorsAreOllamas) {
   TestDaemon daemon;
   const auto unknown = daemon.Post("/tokenize", R"({"model":"none","content":"hi"})");
   EXPECT_EQ(unknown.status, 404);

@@ -12,7 +12,7 @@
 #include "api/ollama/store.h"
 #include "api/ollama/transfer.h"
 #include "server/routes/progress_stream.h"
-#include "server/routes/relay.h"
+#include "server/routes/reply.h"
 
 namespace quire::server {
 namespace {
@@ -23,36 +23,36 @@ namespace ollama = api::ollama;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 
 // Ends the transfer with its client.
-class Cancelling {
+class CancelGuard {
  public:
-  explicit Cancelling(std::shared_ptr<registry::Transfer> transfer) : transfer_(std::move(transfer)) {}
-  ~Cancelling() { transfer_->Cancel(); }
-  Cancelling(const Cancelling&) = delete;
-  Cancelling& operator=(const Cancelling&) = delete;
+  explicit CancelGuard(std::shared_ptr<registry::Transfer> transfer) : transfer_(std::move(transfer)) {}
+  ~CancelGuard() { transfer_->Cancel(); }
+  CancelGuard(const CancelGuard&) = delete;
+  CancelGuard& operator=(const CancelGuard&) = delete;
 
  private:
   std::shared_ptr<registry::Transfer> transfer_;
 };
 
-std::string BodyOf(const registry::News& news) {
-  if (news.digest.empty()) return ollama::StatusBody(news.status);
-  return ollama::StatusBody(news.status, news.digest, news.total, news.completed);
+std::string BodyOf(const registry::TransferProgress& update) {
+  if (update.digest.empty()) return ollama::StatusBody(update.status);
+  return ollama::StatusBody(update.status, update.digest, update.total, update.completed);
 }
 
-// Its result. The first news are told together with the next, so that what fails at once has a status of its
-// own; `at_once`: they are not.
+// Returns the result of the transfer. The first update is sent together with the second, so that a transfer
+// that fails immediately has its own HTTP status; `at_once` sends it immediately.
 Awaitable<api::Result<void>> Follow(ProgressStream& progress, registry::Transfer& transfer, bool at_once) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
-  std::vector<registry::News> held;
+  std::vector<registry::TransferProgress> pending;
   bool begun = at_once;
   while (true) {
-    const auto result = transfer.result();  // before the news, so that none of them is left
-    for (registry::News& news : transfer.TakeNews()) held.push_back(std::move(news));
+    const auto result = transfer.result();  // before the updates, so that none is lost
+    for (registry::TransferProgress& update : transfer.TakeProgress()) pending.push_back(std::move(update));
     const bool succeeded = result && *result;
-    begun |= held.size() > 1 || succeeded;
+    begun |= pending.size() > 1 || succeeded;
     if (begun) {
-      for (const registry::News& news : held) co_await progress.Say(BodyOf(news));
-      held.clear();
+      for (const registry::TransferProgress& update : pending) co_await progress.Send(BodyOf(update));
+      pending.clear();
     }
     if (result) co_return *result;
     timer.expires_after(kBetweenLooks);
@@ -60,9 +60,9 @@ Awaitable<api::Result<void>> Follow(ProgressStream& progress, registry::Transfer
   }
 }
 
-enum class Way { kPull, kPush };
+enum class Direction { kPull, kPush };
 
-Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Way way) {
+Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Direction direction) {
   const auto request = ollama::ParseTransfer(exchange.request().body);
   auto name = request ? api::ParseModelName(request->model) : std::unexpected(request.error());
   if (!name) {
@@ -70,15 +70,15 @@ Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Way way)
     co_return;
   }
   exchange.log().model = request->model;
-  auto started = way == Way::kPull ? transfers.Pull(*std::move(name), request->insecure)
-                                   : transfers.Push(*std::move(name), request->insecure);
+  auto started = direction == Direction::kPull ? transfers.Pull(*std::move(name), request->insecure)
+                                               : transfers.Push(*std::move(name), request->insecure);
   if (!started) {
     co_await SendError(exchange, started.error());
     co_return;
   }
-  const Cancelling cancelling(*started);
+  const CancelGuard cancel_guard(*started);
   ProgressStream progress(exchange, request->stream);
-  const auto result = co_await Follow(progress, **started, /*at_once=*/way == Way::kPull);
+  const auto result = co_await Follow(progress, **started, /*at_once=*/direction == Direction::kPull);
   if (result) {
     co_await progress.Succeed();
   } else {
@@ -92,22 +92,24 @@ Awaitable<api::Result<void>> FetchModel(registry::Transfers& transfers, api::Mod
                                         ProgressStream& progress) {
   auto started = transfers.Pull(std::move(name), /*insecure=*/false);
   if (!started) co_return std::unexpected(std::move(started.error()));
-  const Cancelling cancelling(*started);
+  const CancelGuard cancel_guard(*started);
   auto result = co_await Follow(progress, **started, /*at_once=*/false);
   co_return result;
 }
 
 void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
-  router.Add({.method = "POST",
-              .path = "/api/pull",
-              .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPull); },
-              .watched = true,
-              .access = Access::kAdmin});
-  router.Add({.method = "POST",
-              .path = "/api/push",
-              .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Way::kPush); },
-              .watched = true,
-              .access = Access::kAdmin});
+  router.Add(
+      {.method = "POST",
+       .path = "/api/pull",
+       .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPull); },
+       .cancel_on_disconnect = true,
+       .access = Access::kAdmin});
+  router.Add(
+      {.method = "POST",
+       .path = "/api/push",
+       .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPush); },
+       .cancel_on_disconnect = true,
+       .access = Access::kAdmin});
 }
 
 }  // namespace quire::server

@@ -14,12 +14,12 @@ constexpr const char* kFile = "blob";
 
 std::unexpected<api::Error> Failure(int error) {
   return api::Fail(api::ErrorCode::kInternal,
-                   fmt::format("the blob cannot be written: {}", std::generic_category().message(error)));
+                   fmt::format("cannot write the blob: {}", std::generic_category().message(error)));
 }
 
 }  // namespace
 
-api::Result<BlobUpload> BlobUpload::Begin(const StoreDirectory& blobs) {
+api::Result<BlobUpload> BlobUpload::Start(const StoreDirectory& blobs) {
   auto staging = Staging::Make(blobs);
   if (!staging) return std::unexpected(staging.error());
   auto file = staging->directory().Create(kFile);

@@ -15,7 +15,7 @@ namespace quire::server {
 
 class BlobUpload {
  public:
-  static api::Result<BlobUpload> Begin(const StoreDirectory& blobs);
+  static api::Result<BlobUpload> Start(const StoreDirectory& blobs);
 
   api::Result<void> Append(std::string_view bytes);
   // `blob` is "sha256-<64 hex>". kInvalidArgument "digest mismatch, expected ..., got ...".

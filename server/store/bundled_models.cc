@@ -21,7 +21,7 @@ constexpr const char* kLicense = "LICENSE";
 constexpr const char* kInstalled = "/usr/share/quire/models";
 constexpr int64_t kLicenseBytesMax = int64_t{1} << 20;
 
-// The licence beside the models, or that of the source tree they are in; empty when there is neither.
+// The license beside the models, or that of the source tree they are in; empty when there is neither.
 std::string ReadLicense(const fs::path& models_dir) {
   for (const fs::path& directory : {models_dir, models_dir / ".." / ".."}) {
     const auto opened = StoreDirectory::OpenRoot(directory);

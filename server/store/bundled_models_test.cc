@@ -66,9 +66,9 @@ TEST(BundledModels, AreTriedAgainAfterAFailure) {
   fs::create_directory(models);
   EXPECT_FALSE(RegisterBundled(store, models));
   WriteFile(models / "quire-demo-F16.gguf", "GGUF");
-  WriteFile(models / "LICENSE", "its own licence");
+  WriteFile(models / "LICENSE", "its own license");
   ASSERT_TRUE(RegisterBundled(store, models));
-  EXPECT_THAT(store.Find(Named("quire-demo"))->licenses, ElementsAre("its own licence"));
+  EXPECT_THAT(store.Find(Named("quire-demo"))->licenses, ElementsAre("its own license"));
 }
 
 }  // namespace

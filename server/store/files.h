@@ -78,7 +78,7 @@ class StoreDirectory {
     std::string sha256;
     int64_t size = 0;
   };
-  // The digest of a file, which is on disk when this returns. kInternal when it is not a regular file.
+  // The digest of a file, which is on disk when this returns. kInternal when not a regular file.
   api::Result<Copied> Digest(const std::string& name) const;
   // Copies a file from anywhere into kTemporaryName, on disk when this returns.
   // REQUIRES: the caller holds the store's lock. Errors name `source`: kNotFound, kInvalidArgument when it is

@@ -23,7 +23,7 @@ std::optional<std::set<std::string>> BlobsInUse(const StoreDirectory& root) {
     const auto text = tags ? tags->Read(name.tag, kManifestBytesMax) : std::unexpected(tags.error());
     const auto manifest = text ? ParseManifest(*text) : std::unexpected(text.error());
     if (!manifest) {
-      spdlog::warn("no blobs are removed: the manifest of {} cannot be read: {}", name.Display(),
+      spdlog::warn("skipping blob cleanup: cannot read the manifest of {}: {}", name.Display(),
                    manifest.error().message);
       return std::nullopt;
     }
@@ -44,7 +44,7 @@ void RemoveUnusedBlobs(const StoreDirectory& root, const Manifest& gone) {
     if (used->contains(blob)) continue;
     const auto removed = blobs->Remove(blob);
     if (!removed && removed.error().code != api::ErrorCode::kNotFound) {
-      spdlog::warn("left: {}", removed.error().message);
+      spdlog::warn("not removed: {}", removed.error().message);
     }
   }
 }

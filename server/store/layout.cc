@@ -14,12 +14,12 @@ namespace {
 std::vector<std::string> ListOrWarn(const api::Result<StoreDirectory>& directory) {
   if (!directory) {
     if (directory.error().code != api::ErrorCode::kNotFound)
-      spdlog::warn("left out: {}", directory.error().message);
+      spdlog::warn("skipped: {}", directory.error().message);
     return {};
   }
   auto names = directory->List();
   if (!names) {
-    spdlog::warn("left out: {}", names.error().message);
+    spdlog::warn("skipped: {}", names.error().message);
     return {};
   }
   return std::move(*names);

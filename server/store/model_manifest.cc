@@ -106,7 +106,7 @@ api::Result<Manifest> ParseManifest(std::string_view text) {
   if (error) return Refuse(error);
   int64_t total = manifest.config.size;
   for (const Layer& layer : manifest.layers) {
-    if (__builtin_add_overflow(total, layer.size, &total)) return Refuse("layers of more than 2^63 bytes");
+    if (__builtin_add_overflow(total, layer.size, &total)) return Refuse("layers exceed 2^63 bytes");
   }
   return manifest;
 }

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "server/store/files.h"
-#include "server/store/found_models.h"
 #include "server/store/garbage.h"
 #include "server/store/layout.h"
+#include "server/store/model_list_cache.h"
 #include "server/store/model_manifest.h"
 #include "server/store/sha256.h"
 #include "server/store/staging.h"
@@ -40,7 +40,7 @@ std::string UserName() {
 }
 
 std::unexpected<api::Error> RightMissing(const fs::path& path, std::string_view right, int error) {
-  return api::Fail(api::ErrorCode::kInternal, fmt::format("{}: {} may not {}: {}", path.string(), UserName(),
+  return api::Fail(api::ErrorCode::kInternal, fmt::format("{}: {} cannot {}: {}", path.string(), UserName(),
                                                           right, std::generic_category().message(error)));
 }
 
@@ -74,7 +74,7 @@ class ModelReader {
     for (int tried = 1; !model && tried < kTries && manifest_ != ManifestText(); ++tried) model = ReadAll();
     if (!model) {
       return api::Fail(api::ErrorCode::kBadModel,
-                       fmt::format("model \"{}\" is broken: {}", name_.Display(), model.error().message));
+                       fmt::format("model \"{}\" is corrupt: {}", name_.Display(), model.error().message));
     }
     return model;
   }
@@ -137,13 +137,13 @@ class ModelReader {
     const Layer* weights = manifest.Find(kModelLayer);
     if (weights == nullptr) return api::Fail(api::ErrorCode::kBadModel, "it has no weights");
     if (manifest.Find(kAdapterLayer) != nullptr) {
-      return api::Fail(api::ErrorCode::kBadModel, "it has an adapter, and adapters are not supported");
+      return api::Fail(api::ErrorCode::kBadModel, "it has an adapter; adapters are not supported");
     }
     const auto status = blobs.Status(weights->blob);
     if (!status) return std::unexpected(status.error());
     if (status->size != weights->size) {
       return api::Fail(api::ErrorCode::kBadModel,
-                       fmt::format("{}: {} bytes, but its manifest says {}",
+                       fmt::format("{}: {} bytes, but the manifest states {}",
                                    (blobs.path() / weights->blob).string(), status->size, weights->size));
     }
     model.weights = blobs.path() / weights->blob;
@@ -229,7 +229,7 @@ class ModelWriter {
     const auto status = blobs.Status(layer.blob);
     if (!status) return std::unexpected(status.error());
     layer.size = status->size;
-    Note(layer.blob, true);
+    RecordUse(layer.blob, true);
     manifest_.layers.push_back(std::move(layer));
     return {};
   }
@@ -247,7 +247,7 @@ class ModelWriter {
     Layer layer{
         .media_type = std::string(media_type), .blob = "sha256-" + copied->sha256, .size = copied->size};
     const bool there = IsThere(blobs, layer.blob, layer.size);
-    Note(layer.blob, there);
+    RecordUse(layer.blob, there);
     if (there) {
       blobs.DropTemporary();
     } else if (auto published = blobs.Publish(layer.blob); !published) {
@@ -263,7 +263,7 @@ class ModelWriter {
                 .blob = "sha256-" + Sha256Of(text),
                 .size = static_cast<int64_t>(text.size())};
     const bool there = IsThere(blobs, layer.blob, layer.size);
-    Note(layer.blob, there);
+    RecordUse(layer.blob, there);
     if (there) return layer;
     if (auto written = blobs.Write(layer.blob, text); !written) return std::unexpected(written.error());
     return layer;
@@ -275,7 +275,7 @@ class ModelWriter {
     return ReplaceManifest(root_, name, *tags, WriteManifest(manifest_));
   }
 
-  void Note(const std::string& blob, bool existed) {
+  void RecordUse(const std::string& blob, bool existed) {
     if (uses_ != nullptr) uses_->push_back({blob, existed});
   }
 
@@ -287,7 +287,8 @@ class ModelWriter {
 
 }  // namespace
 
-ModelStore::ModelStore(fs::path root) : root_(std::move(root)), found_(std::make_shared<FoundModels>()) {}
+ModelStore::ModelStore(fs::path root)
+    : root_(std::move(root)), list_cache_(std::make_shared<ModelListCache>()) {}
 
 api::Result<ModelStore> ModelStore::Open(fs::path root) {
   for (const fs::path& directory : {root, root / kManifests, root / kBlobs}) {
@@ -308,7 +309,7 @@ api::Result<std::vector<StoredModel>> ModelStore::List() const {
     if (model) {
       models.push_back(std::move(*model));
     } else {
-      spdlog::warn("left out: {}", model.error().message);
+      spdlog::warn("skipped: {}", model.error().message);
     }
   }
   std::ranges::stable_sort(models, std::ranges::greater(), &StoredModel::modified_at);
@@ -318,14 +319,14 @@ api::Result<std::vector<StoredModel>> ModelStore::List() const {
 api::Result<StoredModel> ModelStore::Find(const api::ModelName& name) const {
   if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
   const fs::path manifest = root_ / kManifests / name.host / name.name_space / name.model / name.tag;
-  if (auto found = found_->Find(manifest)) return *std::move(found);
+  if (auto found = list_cache_->Find(manifest)) return *std::move(found);
   const FileStamp before(manifest);
   const auto root = StoreDirectory::OpenRoot(root_);
   if (!root) return std::unexpected(root.error());
   const auto stored = StoredNameOf(*root, name);
   if (!stored) return ModelNotFound(name);
   auto model = ModelReader(*root, *stored).Read();
-  if (model && stored->Display() == name.Display()) found_->Keep(manifest, before, *model);
+  if (model && stored->Display() == name.Display()) list_cache_->Insert(manifest, before, *model);
   return model;
 }
 

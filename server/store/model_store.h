@@ -84,7 +84,7 @@ struct BlobUse {
   bool existed = false;
 };
 
-class FoundModels;
+class ModelListCache;
 
 class ModelStore {
  public:
@@ -112,7 +112,7 @@ class ModelStore {
   int64_t BlobSize(const std::string& blob) const;  // bytes; 0 when there is none
   std::filesystem::path BlobPath(const std::string& blob) const;
   // Bytes go in with BlobUpload::Append; FinishUpload() checks and publishes them.
-  api::Result<BlobUpload> BeginUpload() const;
+  api::Result<BlobUpload> StartUpload() const;
   api::Result<void> FinishUpload(BlobUpload& upload, const std::string& blob) const;
   // A directory for files that are to become blobs, and one of them as a blob; the value is the blob's name.
   api::Result<Staging> MakeStaging() const;
@@ -125,7 +125,7 @@ class ModelStore {
  private:
   explicit ModelStore(std::filesystem::path root);
   std::filesystem::path root_;
-  std::shared_ptr<FoundModels> found_;
+  std::shared_ptr<ModelListCache> list_cache_;
 };
 
 }  // namespace quire::server

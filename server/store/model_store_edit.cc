@@ -90,10 +90,10 @@ int64_t ModelStore::BlobSize(const std::string& blob) const {
 
 std::filesystem::path ModelStore::BlobPath(const std::string& blob) const { return root_ / kBlobs / blob; }
 
-api::Result<BlobUpload> ModelStore::BeginUpload() const {
+api::Result<BlobUpload> ModelStore::StartUpload() const {
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!blobs) return std::unexpected(blobs.error());
-  return BlobUpload::Begin(*blobs);
+  return BlobUpload::Start(*blobs);
 }
 
 api::Result<void> ModelStore::FinishUpload(BlobUpload& upload, const std::string& blob) const {

@@ -107,7 +107,7 @@ TEST_F(StoreEdit, UploadsAreCheckedAndLeaveNothing) {
   ModelStore store = fixture_.Open();
   const std::string blob = BlobNamed("hello world");
   {
-    auto upload = store.BeginUpload();
+    auto upload = store.StartUpload();
     ASSERT_TRUE(upload) << upload.error().message;
     ASSERT_TRUE(upload->Append("hello "));
     ASSERT_TRUE(upload->Append("world"));
@@ -116,7 +116,7 @@ TEST_F(StoreEdit, UploadsAreCheckedAndLeaveNothing) {
     EXPECT_TRUE(store.HasBlob(blob));
   }
   {
-    auto upload = store.BeginUpload();
+    auto upload = store.StartUpload();
     ASSERT_TRUE(upload->Append("something else"));
     const auto finished = store.FinishUpload(*upload, BlobNamed("what was promised"));
     ASSERT_FALSE(finished);
@@ -125,7 +125,7 @@ TEST_F(StoreEdit, UploadsAreCheckedAndLeaveNothing) {
                 HasSubstr("digest mismatch, expected sha256:" + Sha256Of("what was promised") +
                           ", got sha256:" + Sha256Of("something else")));
   }
-  { ASSERT_TRUE(store.BeginUpload()->Append("given up")); }
+  { ASSERT_TRUE(store.StartUpload()->Append("given up")); }
   EXPECT_THAT(BlobFiles(), ElementsAre(blob));
   EXPECT_EQ(ReadFile(store.BlobPath(blob)), "hello world");
 }
@@ -133,7 +133,7 @@ TEST_F(StoreEdit, UploadsAreCheckedAndLeaveNothing) {
 TEST_F(StoreEdit, WhatADeadProcessLeftIsTakenAwayAndWhatIsInUseStays) {
   ModelStore store = fixture_.Open();
   WriteFile(fixture_.root() / "blobs/.quire-staging-dead/blob", "half");
-  auto upload = store.BeginUpload();
+  auto upload = store.StartUpload();
   ASSERT_TRUE(upload->Append("all"));
   ModelStore another = fixture_.Open();
   EXPECT_FALSE(fs::exists(fixture_.root() / "blobs/.quire-staging-dead"));

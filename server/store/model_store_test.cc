@@ -42,7 +42,7 @@ class Store : public ::testing::Test {
     EXPECT_FALSE(model) << "accepted";
     if (model) return {};
     EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel) << model.error().message;
-    EXPECT_THAT(model.error().message, HasSubstr("model \"m:latest\" is broken: "));
+    EXPECT_THAT(model.error().message, HasSubstr("model \"m:latest\" is corrupt: "));
     return model.error().message;
   }
 
@@ -62,7 +62,7 @@ TEST_F(Store, SaysWhoMayNotWhatWhere) {
   ASSERT_FALSE(store);
   EXPECT_THAT(store.error().message, HasSubstr((fixture_.directory() / "file").string()));
   EXPECT_THAT(store.error().message, HasSubstr("uid " + std::to_string(::geteuid())));
-  EXPECT_THAT(store.error().message, HasSubstr("may not create this directory"));
+  EXPECT_THAT(store.error().message, HasSubstr("cannot create this directory"));
 }
 
 TEST_F(Store, ReadsWhatOllamaWrote) {
@@ -70,8 +70,8 @@ TEST_F(Store, ReadsWhatOllamaWrote) {
       fixture_.Layer("application/vnd.ollama.image.model", "GGUF weights"),
       fixture_.Layer("application/vnd.ollama.image.template", "{{ .Prompt }}"),
       fixture_.Layer("application/vnd.ollama.image.system", "Be brief."),
-      fixture_.Layer("application/vnd.ollama.image.license", "first licence"),
-      fixture_.Layer("application/vnd.ollama.image.license", "second licence"),
+      fixture_.Layer("application/vnd.ollama.image.license", "first license"),
+      fixture_.Layer("application/vnd.ollama.image.license", "second license"),
       fixture_.Layer("application/vnd.ollama.image.params", R"({"stop":["<|eot_id|>"],"temperature":0.5})"),
       fixture_.Layer("application/vnd.ollama.image.messages", R"([{"role":"user","content":"hi"}])"),
       fixture_.Layer("application/vnd.ollama.image.projector", "not read"),
@@ -92,7 +92,7 @@ TEST_F(Store, ReadsWhatOllamaWrote) {
   EXPECT_EQ(ReadFile(model->weights), "GGUF weights");
   EXPECT_EQ(model->go_template, "{{ .Prompt }}");
   EXPECT_EQ(model->system, "Be brief.");
-  EXPECT_THAT(model->licenses, ElementsAre("first licence", "second licence"));
+  EXPECT_THAT(model->licenses, ElementsAre("first license", "second license"));
   EXPECT_EQ(model->parameters.temperature, 0.5F);
   EXPECT_THAT(*model->parameters.stop, ElementsAre("<|eot_id|>"));
   EXPECT_EQ(model->parameters_json, R"({"stop":["<|eot_id|>"],"temperature":0.5})");
@@ -163,7 +163,7 @@ TEST_F(Store, NamesWhatIsBroken) {
   EXPECT_THAT(with("/layers/0/digest", absent), HasSubstr("No such file"));
   EXPECT_THAT(with("/config/digest", absent), HasSubstr("No such file"));
   EXPECT_THAT(with("/layers/0/digest", "sha256:../../../../../etc/passwd"), HasSubstr("SHA-256"));
-  EXPECT_THAT(with("/layers/0/size", 14), HasSubstr("13 bytes, but its manifest says 14"));
+  EXPECT_THAT(with("/layers/0/size", 14), HasSubstr("13 bytes, but the manifest states 14"));
   EXPECT_THAT(with("/layers/0/mediaType", "application/vnd.ollama.image.template"), HasSubstr("no weights"));
   EXPECT_THAT(with("/layers/1", fixture_.Layer("application/vnd.ollama.image.adapter", "a")),
               HasSubstr("adapter"));

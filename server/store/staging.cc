@@ -13,10 +13,12 @@ void RemoveWith(const StoreDirectory& blobs, const std::string& name, const Stor
   for (const auto& names : {directory.List(), directory.ListHidden()}) {
     if (!names) continue;
     for (const std::string& file : *names) {
-      if (auto removed = directory.Remove(file); !removed) spdlog::warn("left: {}", removed.error().message);
+      if (auto removed = directory.Remove(file); !removed)
+        spdlog::warn("not removed: {}", removed.error().message);
     }
   }
-  if (auto removed = blobs.RemoveDirectory(name); !removed) spdlog::warn("left: {}", removed.error().message);
+  if (auto removed = blobs.RemoveDirectory(name); !removed)
+    spdlog::warn("not removed: {}", removed.error().message);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A directory of our own in blobs/ for files that are not blobs yet: what is being uploaded or converted. It
-// is gone with its owner, and its lock goes with the process, so that what a dead one left is told from what
-// is in use.
+// is gone with its owner, and its lock goes with the process, so that leftovers of a dead process are
+// distinguished from what is in use.
 //
 // Blocks; one thread at a time.
 #pragma once

@@ -27,26 +27,26 @@ class FakeBackend::Presence {
  public:
   explicit Presence(FakeBackend& backend) : backend_(backend) {}
   ~Presence() {
-    if (!let_go) SetOnce(backend_.abandoned);
+    if (!released) SetOnce(backend_.abandoned);
   }
-  bool let_go = false;
+  bool released = false;
 
  private:
   FakeBackend& backend_;
 };
 
-class FakeBackend::FakeGeneration : public scheduler::Generation {
+class FakeBackend::FakeTokenStream : public scheduler::TokenStream {
  public:
-  explicit FakeGeneration(FakeBackend& backend) : backend_(backend), steps_(backend.script.events) {}
-  ~FakeGeneration() override {
-    if (held_ && !ended_) SetOnce(backend_.abandoned);
+  explicit FakeTokenStream(FakeBackend& backend) : backend_(backend), steps_(backend.script.events) {}
+  ~FakeTokenStream() override {
+    if (blocked_ && !ended_) SetOnce(backend_.abandoned);
   }
 
   Awaitable<api::Event> Next() override {
-    while (std::holds_alternative<Hold>(steps_.at(next_))) {
+    while (std::holds_alternative<Block>(steps_.at(next_))) {
       ++next_;
-      held_ = true;
-      co_await backend_.WaitHeld();
+      blocked_ = true;
+      co_await backend_.WaitReleased();
     }
     const Step& step = steps_[next_++];
     ended_ = next_ == steps_.size();
@@ -59,44 +59,44 @@ class FakeBackend::FakeGeneration : public scheduler::Generation {
   FakeBackend& backend_;
   std::vector<Step> steps_;
   size_t next_ = 0;
-  bool held_ = false;
+  bool blocked_ = false;
   bool ended_ = false;
 };
 
 FakeBackend::FakeBackend(const asio::any_io_executor& executor)
-    : executor_(executor), held_(executor, std::chrono::steady_clock::time_point::max()) {}
+    : executor_(executor), blocked_(executor, std::chrono::steady_clock::time_point::max()) {}
 
-Awaitable<void> FakeBackend::WaitHeld() {
-  SetOnce(holding);
-  co_await held_.async_wait(kTuple);
+Awaitable<void> FakeBackend::WaitReleased() {
+  SetOnce(blocked);
+  co_await blocked_.async_wait(kTuple);
   const auto state = co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {
     throw boost::system::system_error(asio::error::operation_aborted);
   }
 }
 
-Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> FakeBackend::Submit(
+Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> FakeBackend::Submit(
     scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) {
   seen.submitted.push_back(std::move(spec));
   seen.requests.push_back(std::move(request));
   seen.keep_alives.push_back(keep_alive);
-  if (script.hold_submit) {
+  if (script.block_submit) {
     Presence presence(*this);
-    co_await WaitHeld();
-    presence.let_go = true;
+    co_await WaitReleased();
+    presence.released = true;
   }
   if (script.submit_error) co_return std::unexpected(*script.submit_error);
-  co_return std::make_unique<FakeGeneration>(*this);
+  co_return std::make_unique<FakeTokenStream>(*this);
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
     scheduler::ModelSpec, std::optional<scheduler::KeepAlive> keep_alive) {
   ++seen.loads;
   seen.keep_alives.push_back(keep_alive);
-  if (script.hold_submit) {
+  if (script.block_submit) {
     Presence presence(*this);
-    co_await WaitHeld();
-    presence.let_go = true;
+    co_await WaitReleased();
+    presence.released = true;
   }
   if (script.submit_error) co_return std::unexpected(*script.submit_error);
   co_return std::chrono::milliseconds(3);
@@ -107,7 +107,7 @@ Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::Inspe
   co_return script.inspected;
 }
 
-Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> FakeBackend::Convert(
+Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> FakeBackend::Convert(
     api::ipc::ConvertModel, std::shared_ptr<const void>) {
   co_return api::Fail(api::ErrorCode::kUnavailable, "no conversion in this test");
 }

@@ -14,13 +14,13 @@
 
 namespace quire::server::testing {
 
-struct Hold {};  // wait until the test lets go or the client leaves
-using Step = std::variant<api::Event, Hold>;
+struct Block {};  // wait until the test releases it or the client disconnects
+using Step = std::variant<api::Event, Block>;
 
 // What a test sets before it sends a request, and reads after the answer.
 struct Script {
   std::vector<Step> events;
-  bool hold_submit = false;  // stay in the queue, or in the load
+  bool block_submit = false;  // stay in the queue, or in the load
   std::optional<api::Error> submit_error;
   std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
@@ -40,34 +40,34 @@ class FakeBackend : public Backend {
  public:
   explicit FakeBackend(const boost::asio::any_io_executor& executor);
 
-  Awaitable<api::Result<std::unique_ptr<scheduler::Generation>>> Submit(
+  Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request,
       std::optional<scheduler::KeepAlive> keep_alive) override;
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(
       scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) override;
   void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override;
-  Awaitable<api::Result<std::unique_ptr<scheduler::Converting>>> Convert(
+  Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
   std::optional<api::Error> Refusal() const override { return script.refusal; }
 
-  // Ends every hold, also those that are reached later.
-  void LetGo() { held_.expires_at(std::chrono::steady_clock::time_point::min()); }
+  // Ends every Block, also those reached later.
+  void Release() { blocked_.expires_at(std::chrono::steady_clock::time_point::min()); }
 
   Script script;
   Seen seen;
-  // Set when a hold is reached, and when what was held is destroyed by a client's leaving. Any thread waits.
-  std::promise<void> holding;
+  // Set when a Block is reached, and when a blocked request is destroyed because its client disconnected. Any thread waits.
+  std::promise<void> blocked;
   std::promise<void> abandoned;
 
  private:
-  class FakeGeneration;
+  class FakeTokenStream;
   class Presence;
-  Awaitable<void> WaitHeld();
+  Awaitable<void> WaitReleased();
 
   boost::asio::any_io_executor executor_;
-  boost::asio::steady_timer held_;
+  boost::asio::steady_timer blocked_;
 };
 
 }  // namespace quire::server::testing

@@ -23,7 +23,7 @@ TestDaemon::TestDaemon(TransportLimits limits) {
   WriteFile(store_.ManifestPath("demo"), store_.Manifest(layers).dump());
 
   backend_ = std::make_unique<FakeBackend>(io_.get_executor());
-  models_ = std::make_unique<Models>(store_.Open(), pool_);
+  models_ = std::make_unique<AsyncModelStore>(store_.Open(), pool_);
   inspector_ = std::make_unique<Inspector>(*backend_, io_.get_executor());
   services_.reset(new Services{*backend_, *models_, *inspector_, [this] { return server_->draining(); }});
   Transport transport{.limits = limits,

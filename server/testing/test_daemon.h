@@ -41,7 +41,7 @@ class TestDaemon {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::thread_pool pool_{1};
   std::unique_ptr<FakeBackend> backend_;
-  std::unique_ptr<Models> models_;
+  std::unique_ptr<AsyncModelStore> models_;
   std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Services> services_;
   std::unique_ptr<HttpServer> server_;

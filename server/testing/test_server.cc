@@ -42,7 +42,7 @@ Awaitable<void> Silent(Exchange&) { co_return; }
 class TestServer::Presence {
  public:
   explicit Presence(TestServer& server) : server_(server) { server_.entered_.set_value(); }
-  ~Presence() { server_.left_.set_value(cancelled); }
+  ~Presence() { server_.cancel_seen_.set_value(cancelled); }
   bool cancelled = true;
 
  private:
@@ -88,7 +88,7 @@ void TestServer::Release() {
 
 void TestServer::Rearm() {
   entered_ = {};
-  left_ = {};
+  cancel_seen_ = {};
 }
 
 void TestServer::AddRoutes(Router& router) {
@@ -98,7 +98,7 @@ void TestServer::AddRoutes(Router& router) {
   router.Add({"POST", "/silent", Silent});
   router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }});
   router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }});
-  router.Add({"POST", "/hold", [this](Exchange& exchange) { return Hold(exchange); }, true});
+  router.Add({"POST", "/hold", [this](Exchange& exchange) { return WaitForRelease(exchange); }, true});
   router.Add({"POST", "/flood", [this](Exchange& exchange) { return Flood(exchange); }, true});
   router.Add({"POST", "/trickle", [this](Exchange& exchange) { return Trickle(exchange); }, true});
 }
@@ -119,7 +119,7 @@ Awaitable<void> TestServer::Stream(Exchange& exchange) {
   co_await exchange.EndStream();
 }
 
-Awaitable<void> TestServer::Hold(Exchange& exchange) {
+Awaitable<void> TestServer::WaitForRelease(Exchange& exchange) {
   Presence presence(*this);
   co_await released_.async_wait(kTuple);
   HttpResponse response{.content_type = "text/plain", .body = "released"};
@@ -138,7 +138,7 @@ Awaitable<void> TestServer::Flood(Exchange& exchange) {
   }
 }
 
-// One piece at once, then silence filled with comments.
+// One chunk at once, then keep-alive comments.
 Awaitable<void> TestServer::Trickle(Exchange& exchange) {
   Presence presence(*this);
   exchange.KeepAlive("text/event-stream", ": still here\n\n");

@@ -19,7 +19,7 @@ namespace quire::server::testing {
 class TestServer {
  public:
   // Routes: GET /hello, GET /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST
-  // /throw, POST /silent (answers nothing), and the watched POST /hold, /flood, /trickle that wait until
+  // /throw, POST /silent (answers nothing), and the cancel-on-disconnect POST /hold, /flood, /trickle that wait until
   // Release() or the client's end.
   explicit TestServer(TransportLimits limits = {}, std::vector<std::string> origins = {});
   ~TestServer();
@@ -31,9 +31,9 @@ class TestServer {
   void OnIoThread(std::function<void()> action);
   // Lets the waiting handlers answer.
   void Release();
-  // Waits until a handler of /hold, /flood or /trickle runs, and for its end. True: it was cancelled.
+  // Waits until a handler of /hold, /flood or /trickle runs, and for its end. True: it was canceled.
   void WaitEntered() { entered_.get_future().wait(); }
-  bool WaitCancelled() { return left_.get_future().get(); }
+  bool WaitCancelled() { return cancel_seen_.get_future().get(); }
   uint64_t flooded_bytes() const { return flooded_bytes_; }
   // Another round of WaitEntered() and WaitCancelled().
   void Rearm();
@@ -42,7 +42,7 @@ class TestServer {
   void AddRoutes(Router& router);
   Awaitable<void> Echo(Exchange& exchange);
   Awaitable<void> Stream(Exchange& exchange);
-  Awaitable<void> Hold(Exchange& exchange);
+  Awaitable<void> WaitForRelease(Exchange& exchange);
   Awaitable<void> Flood(Exchange& exchange);
   Awaitable<void> Trickle(Exchange& exchange);
   class Presence;
@@ -52,7 +52,7 @@ class TestServer {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::steady_timer released_;
   std::promise<void> entered_;
-  std::promise<bool> left_;
+  std::promise<bool> cancel_seen_;
   std::atomic<uint64_t> flooded_bytes_ = 0;
   std::unique_ptr<HttpServer> server_;
   uint16_t port_ = 0;

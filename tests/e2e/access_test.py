@@ -89,7 +89,7 @@ class Keys(unittest.TestCase):
             second = subprocess.run([BIN / "quired"], env=daemon.environment | {"OLLAMA_HOST": "127.0.0.1:0"},
                                     text=True, capture_output=True, timeout=TIMEOUT_S)
             self.assertEqual(second.returncode, 1)
-            self.assertIn("another program listens", second.stderr)
+            self.assertIn("another program is listening", second.stderr)
             # One that was killed leaves its socket behind, and that stops nobody.
             self.assertLess(daemon.stop(signal.SIGKILL), 0)
             self.assertTrue(path.exists())
@@ -153,9 +153,9 @@ class Reload(unittest.TestCase):
                                    (good_keys, "NO_SUCH_SETTING=1\n"), (good_keys, "QUIRE_KEYS=\n")]:
                 (folder / "keys").write_text(keys)
                 config.write_text(f"QUIRE_KEYS={folder}/keys\n" + settings)
-                before = daemon.log().count("not reloaded")
+                before = daemon.log().count("reload failed")
                 daemon.process.send_signal(signal.SIGHUP)
-                wait_for(daemon, "not reloaded", before + 1)
+                wait_for(daemon, "reload failed", before + 1)
                 self.assertEqual(tags(second, "https://b.example"), 200)
                 self.assertEqual(tags(None), 401)
             self.assertNotIn("nonsense", daemon.log())
@@ -216,7 +216,7 @@ class Tls(unittest.TestCase):
             self.certificate(folder, "next")
             os.replace(folder / "next.key", folder / "cert.key")
             daemon.process.send_signal(signal.SIGHUP)
-            wait_for(daemon, "not reloaded")  # a key without its certificate
+            wait_for(daemon, "reload failed")  # a key without its certificate
             self.assertEqual(ask(connect("cert"), "GET", "/livez")[0], 200)
             (folder / "cert.pem").write_text((folder / "next.pem").read_text())
             daemon.process.send_signal(signal.SIGHUP)

@@ -126,7 +126,7 @@ class Completions(Dialects):
         self.assertEqual(list(range(1, 24)), counts[:23])
         self.assertEqual(24, counts[-1])
 
-    def test_insertion(self):
+    def test_fill_in_the_middle(self):
         reply = self.post("/v1/completions", completion("def add(a, b):\n", suffix="\nprint(add(1, 2))", logprobs=0))
         native = self.post("/api/generate", {"model": MODEL, "prompt": "def add(a, b):\n", "stream": False,
                                              "suffix": "\nprint(add(1, 2))",

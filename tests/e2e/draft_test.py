@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Guessing ahead through the front door: the bundled model's draft, models with a DRAFT, and what tells of it."""
+"""Speculative decoding end to end: the bundled draft model, models with a DRAFT, usage and metrics."""
 import concurrent.futures
 import pathlib
 import tempfile
@@ -33,15 +33,15 @@ class Drafts(unittest.TestCase):
         text = self.daemon.get("/metrics").text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
-    def test_the_bundled_draft_changes_no_answer(self):
+    def test_the_bundled_draft_does_not_change_answers(self):
         for options in ({}, {"temperature": 1, "seed": 5}, {"temperature": 0.7, "seed": 6, "repeat_penalty": 1.2},
                         {"stop": ["the"]}):
             plain = self.chat(draft_num_predict=0, **options)
             self.assertNotIn("draft_count", plain)
-            for most in (-1, 1, 5):
-                drafted = self.chat(draft_num_predict=most, **options)
+            for limit in (-1, 1, 5):
+                drafted = self.chat(draft_num_predict=limit, **options)
                 for field in ("message", "done_reason", "eval_count"):
-                    self.assertEqual(drafted[field], plain[field], (most, options))
+                    self.assertEqual(drafted[field], plain[field], (limit, options))
         drafted = self.chat(draft_num_predict=5)
         self.assertGreater(drafted["draft_count"], 0)
         self.assertGreater(drafted["draft_accepted_count"], 0)
@@ -49,7 +49,7 @@ class Drafts(unittest.TestCase):
         self.assertEqual(sum(drafted["draft_accepted_by_position"]), drafted["draft_accepted_count"])
         self.assertLessEqual(len(drafted["draft_accepted_by_position"]), 5)
 
-    def test_openai_usage_and_metrics_tell_of_guesses(self):
+    def test_openai_usage_and_metrics_report_drafts(self):
         before = [self.counter(f"quire_spec_{name}_total") for name in ("draft_tokens", "accepted_tokens")]
         usage = self.daemon.post("/v1/chat/completions", {
             "model": MODEL, "messages": [{"role": "user", "content": LONG}], "max_tokens": 200,
@@ -92,7 +92,7 @@ class Drafts(unittest.TestCase):
         reply = self.daemon.post("/api/chat", {"model": "misfit", "stream": False,
                                                "messages": [{"role": "user", "content": "hi"}]})
         self.assertEqual(reply.status, 500)
-        self.assertIn("another vocabulary", reply.json["error"])
+        self.assertIn("vocabulary differs", reply.json["error"])
         self.assertEqual(self.chat(num_predict=3)["eval_count"], 3)
 
     def test_sixteen_at_once_with_cancels(self):

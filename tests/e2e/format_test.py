@@ -31,14 +31,14 @@ SHAPE = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"oneOf": [
      "required": ["kind", "code"], "additionalProperties": False}]}}
 TAGS = {"type": "array", "uniqueItems": True, "minItems": 2, "maxItems": 5,
         "items": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "number", "minimum": 0, "maximum": 2}]}}
-COLOURS = {"type": "array", "uniqueItems": True, "minItems": 4, "items": {"enum": ["red", "rose", "rosy", 1, 1.0, None]}}
+COLORS = {"type": "array", "uniqueItems": True, "minItems": 4, "items": {"enum": ["red", "rose", "rosy", 1, 1.0, None]}}
 
 
 def schemas():
     """Name -> schema and a document of it, which the prompt shows so that the small model ends its own."""
     named = {"person": (PERSON, '{"name":"A","age":1,"mood":"sad","born":"2000-01-01"}'),
              "tree": (TREE, '{"v":1,"kids":[]}'), "shape": (SHAPE, '[{"kind":"circle","r":1}]'),
-             "tags": (TAGS, '["a",1]'), "colours": (COLOURS, '["red","rose",1,null]')}
+             "tags": (TAGS, '["a",1]'), "colors": (COLORS, '["red","rose",1,null]')}
     fixtures = os.environ.get("QUIRE_FIXTURES")
     if fixtures:
         shared = json.loads((pathlib.Path(fixtures) / "schemas/schemas.json").read_text())
@@ -157,8 +157,8 @@ class Routes(unittest.TestCase):
         def unique(items, **more):
             return {"type": "array", "uniqueItems": True, "items": items, **more}
 
-        for schema, reason in ((unique({"enum": ["a", "b"]}, minItems=3), "no answer at all"),
-                               (unique({"enum": [1, 1.0]}, minItems=2), "no answer at all"),
+        for schema, reason in ((unique({"enum": ["a", "b"]}, minItems=3), "allows no output"),
+                               (unique({"enum": [1, 1.0]}, minItems=2), "allows no output"),
                                (unique({"type": "object"}), "uniqueItems"), ({"uniqueItems": True}, "uniqueItems")):
             reply = self.openai(guided_json=schema)
             self.assertEqual(reply.status, 400, schema)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What keys and values are kept as, through the front door."""
+"""What keys and values are stored as, through the front door."""
 import json
 import unittest
 

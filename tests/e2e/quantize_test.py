@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A model of floats that is quantised while it loads, through the front door."""
+"""A model of floats that is quantized while it loads, through the front door."""
 import json
 import unittest
 

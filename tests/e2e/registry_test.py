@@ -470,7 +470,7 @@ class Hostile(unittest.TestCase):
                 registry.answer = lambda request, bad=bad: request.reply(200, json.dumps(bad).encode())
                 reply = self.pull(daemon, registry)
                 self.assertEqual(reply.status, 500, digest)
-                self.assertIn("manifest is broken", reply.json["error"])
+                self.assertIn("invalid manifest", reply.json["error"])
             for body in (b"", b"[]", b"{}", b"\xff", json.dumps(good | {"schemaVersion": 1}).encode(),
                          json.dumps(good | {"layers": [good["layers"][0] | {"size": -1}]}).encode(),
                          json.dumps(good | {"layers": [good["layers"][0]] * 1000}).encode()):

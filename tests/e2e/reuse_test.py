@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What requests reuse of each other, seen through the front door: the same bits, true counts, and no more sharing
+"""What requests reuse of each other, seen through the front door: bit-identical answers, true counts, and no more sharing
 than allowed."""
 import json
 import random

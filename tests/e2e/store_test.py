@@ -463,7 +463,7 @@ class Commands(unittest.TestCase):
 
     def test_create_says_what_is_wrong(self):
         self.assertEqual(self.cli("create", "x", "-f", "/nowhere/Modelfile", code=1).stderr.splitlines()[-1],
-                         "Error: /nowhere/Modelfile: no such file; name a Modelfile with -f")
+                         "Error: /nowhere/Modelfile: no such file; specify a Modelfile with -f")
         self.assertIn("Error: (line 2): command must be one of",
                       self.cli("create", "x", "-f", "-", stdin="FROM x\nFORM y\n", code=1).stderr)
         self.assertIn("Error: (line 1): ./no.gguf: no such file or directory",

@@ -13,7 +13,7 @@ namespace quire::runner::golden {
 namespace {
 
 // Keeps the activations of a pass.
-class Recorder final : public models::Probe {
+class Recorder final : public models::ActivationHook {
  public:
   void Activation(const std::string& name, std::span<const float> values, int64_t) override {
     activations_[name].assign(values.begin(), values.end());
@@ -51,10 +51,10 @@ double LogSumExp(std::span<const float> logits) {
 
 // Whether the state is the keys or values of a layer that slides.
 bool Slides(const models::Model& model, const std::string& name) {
-  const auto places = model.cache_places();
-  for (size_t layer = 0; layer < places.size(); ++layer) {
-    if (!name.starts_with(fmt::format("layer{}.", layer)) || places[layer].recurrent) continue;
-    return model.cache_layout().groups[places[layer].index].window > 0;
+  const auto bindings = model.cache_bindings();
+  for (size_t layer = 0; layer < bindings.size(); ++layer) {
+    if (!name.starts_with(fmt::format("layer{}.", layer)) || bindings[layer].recurrent) continue;
+    return model.cache_layout().groups[bindings[layer].index].window > 0;
   }
   return false;
 }
@@ -98,9 +98,9 @@ void CompareRestored(GoldenRun& run, const GoldenPrompt& golden, size_t i, Compa
   const RestoreCheck check = run.RestoreAtEveryOffset(golden.ids);
   result->lines.push_back(fmt::format(
       "p{}: {} snapshots restored, {}", i, check.same + check.different.size(),
-      check.different.empty() ? "same bits"
-                              : fmt::format("DIFFERENT BITS at {}", fmt::join(check.different, " "))));
-  result->same_bits = result->same_bits && check.different.empty();
+      check.different.empty() ? "bit-identical"
+                              : fmt::format("NOT BIT-IDENTICAL at {}", fmt::join(check.different, " "))));
+  result->bit_identical = result->bit_identical && check.different.empty();
 }
 
 // The prompt to restore inside of.
@@ -147,8 +147,8 @@ Rounding CompareRounding(GoldenRun& run, const GoldenFile& golden, const Compare
     for (const size_t chunk : options.chunks) {
       const bool same = run.RunPrompt(prompt.ids, {&last, 1}, prompt.greedy.size(), chunk) == actual;
       result.lines.push_back(
-          fmt::format("int8 p{}: chunks of {}: {}", i, chunk, same ? "same bits" : "DIFFERENT BITS"));
-      result.same_bits = result.same_bits && same;
+          fmt::format("int8 p{}: chunks of {}: {}", i, chunk, same ? "bit-identical" : "NOT BIT-IDENTICAL"));
+      result.bit_identical = result.bit_identical && same;
     }
   }
   result.mean = ours / static_cast<double>(std::max<size_t>(result.tokens, 1));
@@ -158,7 +158,7 @@ Rounding CompareRounding(GoldenRun& run, const GoldenFile& golden, const Compare
     const RestoreCheck check = run.RestoreAtEveryOffset(prompt.ids);
     result.lines.push_back(
         fmt::format("int8: {} snapshots restored, {} different", check.same, check.different.size()));
-    result.same_bits = result.same_bits && check.different.empty();
+    result.bit_identical = result.bit_identical && check.different.empty();
   }
   return result;
 }
@@ -168,8 +168,8 @@ Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOption
   for (size_t i = 0; i < golden.prompts.size(); ++i) {
     const GoldenPrompt& prompt = golden.prompts[i];
     Recorder recorder;
-    const bool probe = options.verbose && !prompt.hidden.empty();
-    if (probe) run.RunPrompt(prompt.ids, {}, 0, 0, &recorder);
+    const bool hook = options.verbose && !prompt.hidden.empty();
+    if (hook) run.RunPrompt(prompt.ids, {}, 0, 0, &recorder);
     const PromptRun actual = run.RunPrompt(prompt.ids, prompt.logit_rows, prompt.greedy.size(), 0);
 
     size_t equal = 0;
@@ -184,12 +184,12 @@ Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOption
                                    comparable ? " and the end" : "", equal, prompt.greedy.size());
     for (const size_t chunk : options.chunks) {
       const bool same = run.RunPrompt(prompt.ids, prompt.logit_rows, prompt.greedy.size(), chunk) == actual;
-      line += fmt::format(", chunks of {}: {}", chunk, same ? "same bits" : "DIFFERENT BITS");
-      result.same_bits = result.same_bits && same;
+      line += fmt::format(", chunks of {}: {}", chunk, same ? "bit-identical" : "NOT BIT-IDENTICAL");
+      result.bit_identical = result.bit_identical && same;
     }
     result.lines.push_back(std::move(line));
     CompareStates(run, prompt, i, &result);
-    if (probe) CompareHidden(prompt, recorder, i, &result.lines);
+    if (hook) CompareHidden(prompt, recorder, i, &result.lines);
     result.max_abs = std::max(result.max_abs, difference);
     result.greedy_equal += equal;
     result.greedy_total += prompt.greedy.size();

@@ -12,7 +12,8 @@ namespace quire::runner::golden {
 
 struct CompareOptions {
   float tolerance = 2e-3F;
-  std::vector<size_t> chunks = {};    // prefill is also run in chunks of so many tokens, to the same bits
+  std::vector<size_t> chunks =
+      {};  // prefill is also run in chunks of this many tokens; must be bit-identical
   bool restore_every_offset = false;  // of the prompt whose states are recorded, else of the longest one
   bool verbose = false;               // hidden activations too
 };
@@ -21,13 +22,13 @@ struct Comparison {
   float max_abs = 0;        // largest logit difference
   size_t greedy_equal = 0;  // tokens of all prompts
   size_t greedy_total = 0;
-  bool same_bits = true;  // chunked and restored against one go
-  float max_state = 0;    // largest difference of cached state, relative to the largest value it is part of
-  size_t states = 0;      // arrays of state compared
+  bool bit_identical = true;  // chunked and restored against one go
+  float max_state = 0;  // largest difference of cached state, relative to the largest value it is part of
+  size_t states = 0;    // arrays of state compared
   std::vector<std::string> lines;  // one or more per prompt
 
   bool pass(float tolerance) const {
-    return max_abs <= tolerance && max_state <= tolerance && greedy_equal == greedy_total && same_bits;
+    return max_abs <= tolerance && max_state <= tolerance && greedy_equal == greedy_total && bit_identical;
   }
   // "golden: PASS max_abs=1.5e-05 greedy=192/192"
   std::string Verdict(float tolerance) const;
@@ -38,15 +39,15 @@ struct Comparison {
 struct Rounding {
   double mean = 0, peer_mean = 0;
   size_t tokens = 0;
-  bool same_bits = true;  // chunked against one go
+  bool bit_identical = true;  // chunked against one go
   std::vector<std::string> lines;
 
   // No worse than the other engine, with room for the noise of so few tokens.
-  bool pass() const { return same_bits && tokens > 0 && mean <= 1.25 * peer_mean; }
+  bool pass() const { return bit_identical && tokens > 0 && mean <= 1.25 * peer_mean; }
   std::string Verdict() const;
 };
 
-// REQUIRES: as Compare; the golden is one of quantised weights.
+// REQUIRES: as Compare; the golden is one of quantized weights.
 Rounding CompareRounding(GoldenRun& run, const GoldenFile& golden, const CompareOptions& options);
 
 // REQUIRES: the golden's vocabulary is the model's, and the run has room for its longest prompt and

@@ -58,9 +58,9 @@ class RecordedKeys final : public cache::StepView {
  public:
   RecordedKeys(const models::Model& target, const DraftRound& round)
       : layout_(target.cache_layout()), offset_(std::ssize(round.ids)), groups_(layout_.groups.size()) {
-    for (const models::CachePlace& place : target.cache_places()) {
-      const bool slides = layout_.groups[place.index].window > 0;
-      Fill(place, slides ? round.sliding_k : round.full_k, slides ? round.sliding_v : round.full_v);
+    for (const models::CacheBinding& binding : target.cache_bindings()) {
+      const bool slides = layout_.groups[binding.index].window > 0;
+      Fill(binding, slides ? round.sliding_k : round.full_k, slides ? round.sliding_v : round.full_v);
     }
   }
 
@@ -88,25 +88,26 @@ class RecordedKeys final : public cache::StepView {
     }
   }
 
-  void Fill(const models::CachePlace& place, std::span<const float> k, std::span<const float> v) {
-    const cache::AttentionGroup& group = layout_.groups[place.index];
+  void Fill(const models::CacheBinding& binding, std::span<const float> k, std::span<const float> v) {
+    const cache::AttentionGroup& group = layout_.groups[binding.index];
     const auto dim = static_cast<size_t>(group.head_dim), heads = static_cast<size_t>(group.kv_heads);
     const size_t tokens = k.size() / dim / heads;
     const cache::Position first = offset_ - static_cast<cache::Position>(tokens);
-    Map(place.index, first);
+    Map(binding.index, first);
     for (size_t head = 0; head < heads; ++head) {
       for (size_t t = 0; t < tokens; ++t) {
         const cache::Position p = first + static_cast<cache::Position>(t);
         const auto page = static_cast<size_t>(p / layout_.page_tokens - first / layout_.page_tokens);
-        std::byte* const base = groups_[place.index].pages[page].data();
+        std::byte* const base = groups_[binding.index].pages[page].data();
         const auto row = static_cast<int32_t>(p % layout_.page_tokens);
         const auto of_head = static_cast<int32_t>(head);
         const size_t from = (head * tokens + t) * dim;
-        kernels::WriteKeys(layout_, place.index, k.subspan(from, dim),
-                           base + cache::KeyOffset(layout_, place.index, place.layer, of_head), row, 1);
-        kernels::NarrowElements(group.element, v.subspan(from, dim),
-                                base + cache::ValueOffset(layout_, place.index, place.layer, of_head) +
-                                    cache::ElementBytes(group.element, int64_t{row} * group.head_dim));
+        kernels::WriteKeys(layout_, binding.index, k.subspan(from, dim),
+                           base + cache::KeyOffset(layout_, binding.index, binding.layer, of_head), row, 1);
+        kernels::ConvertFromFloat32(group.element, v.subspan(from, dim),
+                                    base +
+                                        cache::ValueOffset(layout_, binding.index, binding.layer, of_head) +
+                                        cache::ElementBytes(group.element, int64_t{row} * group.head_dim));
       }
     }
   }

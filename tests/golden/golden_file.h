@@ -1,5 +1,5 @@
 // What a reference implementation computed for a checkpoint: golden.json and golden.safetensors of a
-// directory, or the pair of files that holds the same for quantised weights.
+// directory, or the pair of files that holds the same for quantized weights.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ struct GoldenPrompt {
   std::vector<models::TokenId> ids;
   std::vector<int32_t> logit_rows;      // positions in the prompt, ascending
   std::vector<float> logits;            // [logit_rows, vocab]
-  std::vector<models::TokenId> greedy;  // continuation that does not stop at end tokens
+  std::vector<models::TokenId> greedy;  // continuation that does not stop at EOS
   std::vector<float> last_logits;       // [vocab] after the whole continuation; empty when not recorded
-  // Behind the prompt, of an engine that rounds activations to int8 as well; for quantised weights only.
+  // Behind the prompt, of an engine that rounds activations to int8 as well; for quantized weights only.
   std::vector<PeerLogprob> peer;
   std::map<std::string, std::vector<float>> hidden;  // "hidden.layer3" -> [ids, hidden size]
   // What the reference's caches hold after some of the ids: state_dump.h has the names and shapes.

@@ -45,7 +45,7 @@ api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, Thread
   return GoldenRun(std::move(*model), std::move(*cache), pool);
 }
 
-std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Probe* probe,
+std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::ActivationHook* hook,
                                    std::vector<float>* hidden) {
   models::Batch batch;
   std::vector<cache::Append> appends;
@@ -65,14 +65,14 @@ std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Probe* p
     std::fputs(fmt::format("cache: {}\n", step.error().message).c_str(), stderr);
     std::abort();
   }
-  model_->Forward(batch, **step, *pool_, {logits, states}, probe);
+  model_->Forward(batch, **step, *pool_, {logits, states}, hook);
   (*step)->Commit();
   if (hidden != nullptr) *hidden = std::move(states);
   return logits;
 }
 
 PromptRun GoldenRun::RunPrompt(std::span<const models::TokenId> ids, std::span<const int32_t> rows,
-                               size_t steps, size_t chunk, models::Probe* probe) {
+                               size_t steps, size_t chunk, models::ActivationHook* hook) {
   cache::Sequence sequence = cache_->NewSequence();
   const auto width = static_cast<size_t>(model_->vocab_size());
   if (chunk == 0) chunk = ids.size();
@@ -90,7 +90,7 @@ PromptRun GoldenRun::RunPrompt(std::span<const models::TokenId> ids, std::span<c
     const size_t wanted = part.logit_rows.size();
     const auto last = static_cast<int32_t>(end - from) - 1;
     if (part.logit_rows.empty() || part.logit_rows.back() != last) part.logit_rows.push_back(last);
-    const std::vector<float> logits = Step(std::span(&part, 1), probe);
+    const std::vector<float> logits = Step(std::span(&part, 1), hook);
     run.logits.insert(run.logits.end(), logits.begin(),
                       logits.begin() + static_cast<ptrdiff_t>(wanted * width));
     run.last_logits.assign(logits.end() - static_cast<ptrdiff_t>(width), logits.end());
@@ -189,7 +189,7 @@ RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> id
     count(found != captured.end() && GoesOnAlike(*found, ids, logits), offset);
     cache::Sequence cut = cache_->NewSequence();
     AllLogits(cut, ids.first(offset));
-    count(GoesOnAlike(cache_->Take(cut).value(), ids, logits), offset);
+    count(GoesOnAlike(cache_->CaptureSnapshot(cut).value(), ids, logits), offset);
   }
   return check;
 }

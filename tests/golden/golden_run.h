@@ -45,7 +45,7 @@ class GoldenRun {
   // Prefill in chunks of `chunk` tokens (0 = at once), then greedy decoding of `steps` tokens, each fed back.
   // REQUIRES: ids are in the vocabulary; rows are positions in the prompt, ascending.
   PromptRun RunPrompt(std::span<const models::TokenId> ids, std::span<const int32_t> rows, size_t steps,
-                      size_t chunk, models::Probe* probe = nullptr);
+                      size_t chunk, models::ActivationHook* hook = nullptr);
 
   // Greedy continuations of many prompts, decoded together as one ragged batch: each stops before an id of
   // `stop` or at `steps_max` tokens. REQUIRES: no more prompts than sequences.
@@ -81,7 +81,7 @@ class GoldenRun {
                    std::span<const float> logits);
 
   // One step; the logits of all parts' rows, part by part. `hidden`: the states asked for, likewise.
-  std::vector<float> Step(std::span<const Part> parts, models::Probe* probe = nullptr,
+  std::vector<float> Step(std::span<const Part> parts, models::ActivationHook* hook = nullptr,
                           std::vector<float>* hidden = nullptr);
 
   std::unique_ptr<models::Model> model_;

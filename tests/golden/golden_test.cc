@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/kernels/panel_product.h"
+#include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/testing/instruction_sets.h"
 #include "runner/weights/model_files.h"
 #include "tests/golden/compare.h"
@@ -55,7 +55,7 @@ TEST(Golden, Qwen35WithEveryInstructionSet) {
   kernels::test::ForEachInstructionSet([] { ExpectGolden(kQwen35, ReadGolden(kQwen35), 1e-3F); });
 }
 
-// Quantised weights: in float32 what transformers computes with the dequantised ones, and as they are served,
+// Quantized weights: in float32 what transformers computes with the dequantized ones, and as they are served,
 // with activations rounded to int8, no further from it than llama.cpp. Measured: 3e-5; 0.6 to 1.05 of it.
 void ExpectQuantGolden(const fs::path& model, const fs::path& json, const char* type) {
   SCOPED_TRACE(type);
@@ -72,12 +72,12 @@ void ExpectQuantGolden(const fs::path& model, const fs::path& json, const char* 
   EXPECT_TRUE(rounding.pass()) << rounding.Verdict() << "\n" << testing::PrintToString(rounding.lines);
 }
 
-TEST(Golden, Lfm2Quantised) {
+TEST(Golden, Lfm2Quantized) {
   ExpectQuantGolden("tests/data/gguf/lfm2_k256.Q8_0.gguf", "tests/data/gguf/lfm2_k256.Q8_0.golden.json",
                     "Q8_0");
 }
 
-TEST(Golden, EveryQuantisedType) {
+TEST(Golden, EveryQuantizedType) {
   const fs::path files = Fixtures() / "gguf_quant";
   if (!fs::exists(files)) GTEST_SKIP() << "no shared fixtures at " << Fixtures();
   for (const char* type :
@@ -145,7 +145,7 @@ TEST(Golden, AssistantDraftsWhatItsReferenceDrafted) {
   }
   const auto other = CompareDrafts(directory, Fixtures() / "models/llama", *golden, pool);
   ASSERT_FALSE(other);
-  EXPECT_THAT(other.error().message, HasSubstr("the target keeps no such keys"));
+  EXPECT_THAT(other.error().message, HasSubstr("the target has no matching KV cache"));
   EXPECT_THAT(models::LoadModel(weights::Open(directory).value()).error().message,
               HasSubstr("a draft model"));
 }
@@ -219,9 +219,9 @@ TEST(DemoModel, GivesTheReferencesAnswers) {
   }
 }
 
-// Quantised weights are other weights, and activations are rounded too: an answer may turn where the
+// Quantized weights are other weights, and activations are rounded too: an answer may turn where the
 // reference hesitates, and only there. Measured: 45, 0.034.
-TEST(DemoModel, QuantisedPartsOnlyAtTies) {
+TEST(DemoModel, QuantizedPartsOnlyAtTies) {
   const DemoResult result = RunDemo("packaging/models/quire-demo-Q8_0.gguf");
   RecordProperty("equal", static_cast<int>(result.equal));
   EXPECT_GE(result.equal, 44U);

@@ -1,4 +1,4 @@
-// The same bits, whatever else is in the batch and however a prompt is cut.
+// Results are bit-identical whatever else is in the batch and however a prompt is chunked.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -10,66 +10,66 @@
 namespace quire::runner::golden {
 namespace {
 
-void DumpKeys(const cache::Layout& layout, const models::CachePlace& place, const cache::StepView& view,
+void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, const cache::StepView& view,
               const std::string& name, StateDump* dump) {
-  const cache::AttentionGroup& group = layout.groups[place.index];
+  const cache::AttentionGroup& group = layout.groups[binding.index];
   const auto dim = static_cast<size_t>(group.head_dim);
   for (int32_t head = 0; head < group.kv_heads; ++head) {
-    const size_t key = cache::KeyOffset(layout, place.index, place.layer, head);
-    const size_t value = cache::ValueOffset(layout, place.index, place.layer, head);
-    for (const cache::PageView& page : view.Pages(0, place.index)) {
+    const size_t key = cache::KeyOffset(layout, binding.index, binding.layer, head);
+    const size_t value = cache::ValueOffset(layout, binding.index, binding.layer, head);
+    for (const cache::PageView& page : view.Pages(0, binding.index)) {
       const size_t skip =
           cache::ElementBytes(group.element, page.first % layout.page_tokens * group.head_dim);
       const size_t count = static_cast<size_t>(page.tokens) * dim;
       std::vector<float>& keys = (*dump)[name + ".k"];
       keys.resize(keys.size() + count);
-      kernels::ReadKeys(layout, place.index, page.base + key,
+      kernels::ReadKeys(layout, binding.index, page.base + key,
                         static_cast<int32_t>(page.first % layout.page_tokens), page.tokens,
                         std::span(keys).last(count));
       std::vector<float>& values = (*dump)[name + ".v"];
       values.resize(values.size() + count);
-      kernels::WidenElements(group.element, page.base + value + skip, std::span(values).last(count));
+      kernels::ConvertToFloat32(group.element, page.base + value + skip, std::span(values).last(count));
     }
   }
 }
 
-// [rows, columns] at `from`, turned.
+// [rows, columns] at `from`, transposed.
 std::vector<float> Transposed(const float* from, size_t rows, size_t columns) {
-  std::vector<float> turned(rows * columns);
+  std::vector<float> transposed(rows * columns);
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = 0; c < columns; ++c) turned[c * rows + r] = from[r * columns + c];
+    for (size_t c = 0; c < columns; ++c) transposed[c * rows + r] = from[r * columns + c];
   }
-  return turned;
+  return transposed;
 }
 
 // Where value head `head`, counted as the reference does, lies.
-size_t StoredHead(const models::CachePlace& place, size_t heads, size_t head) {
-  if (place.tiled_over == 0) return head;
-  const auto key_heads = static_cast<size_t>(place.tiled_over);
+size_t StoredHead(const models::CacheBinding& binding, size_t heads, size_t head) {
+  if (binding.tiled_over == 0) return head;
+  const auto key_heads = static_cast<size_t>(binding.tiled_over);
   const size_t shared = heads / key_heads;
   return head % shared * key_heads + head / shared;
 }
 
-void DumpRecurrent(const cache::Layout& layout, const models::CachePlace& place, std::byte* slot,
+void DumpRecurrent(const cache::Layout& layout, const models::CacheBinding& binding, std::byte* slot,
                    const std::string& name, StateDump* dump) {
-  const cache::RecurrentLayer& layer = layout.recurrent[place.index];
+  const cache::RecurrentLayer& layer = layout.recurrent[binding.index];
   const auto heads = static_cast<size_t>(layer.delta_heads),
              rows = static_cast<size_t>(layer.delta_value_dim),
              columns = static_cast<size_t>(layer.delta_key_dim),
              tail_rows = static_cast<size_t>(layer.conv_tail);
-  const auto* tail = reinterpret_cast<const float*>(slot + cache::ConvOffset(layout, place.index));
+  const auto* tail = reinterpret_cast<const float*>(slot + cache::ConvOffset(layout, binding.index));
   const std::vector<float> conv = Transposed(tail, tail_rows, static_cast<size_t>(layer.conv_dim));
   std::vector<float>& ordered = (*dump)[name + ".conv"];
   ordered = conv;
-  const auto* state = reinterpret_cast<const float*>(slot + cache::DeltaOffset(layout, place.index));
+  const auto* state = reinterpret_cast<const float*>(slot + cache::DeltaOffset(layout, binding.index));
   const size_t values = conv.size() - heads * rows * tail_rows;  // the channels of the value heads come last
   for (size_t head = 0; head < heads; ++head) {
-    const size_t stored = StoredHead(place, heads, head);
+    const size_t stored = StoredHead(binding, heads, head);
     std::copy_n(&conv[values + stored * rows * tail_rows], rows * tail_rows,
                 &ordered[values + head * rows * tail_rows]);
     std::vector<float>& all = (*dump)[name + ".delta"];
-    const std::vector<float> turned = Transposed(state + stored * rows * columns, rows, columns);
-    all.insert(all.end(), turned.begin(), turned.end());
+    const std::vector<float> transposed = Transposed(state + stored * rows * columns, rows, columns);
+    all.insert(all.end(), transposed.begin(), transposed.end());
   }
 }
 
@@ -77,15 +77,15 @@ void DumpRecurrent(const cache::Layout& layout, const models::CachePlace& place,
 
 StateDump DumpStates(const models::Model& model, const cache::StepView& view) {
   StateDump dump;
-  const auto places = model.cache_places();
-  for (size_t layer = 0; layer < places.size(); ++layer) {
-    const models::CachePlace& place = places[layer];
-    if (std::ranges::find(places, place) != places.begin() + static_cast<ptrdiff_t>(layer)) continue;
+  const auto bindings = model.cache_bindings();
+  for (size_t layer = 0; layer < bindings.size(); ++layer) {
+    const models::CacheBinding& binding = bindings[layer];
+    if (std::ranges::find(bindings, binding) != bindings.begin() + static_cast<ptrdiff_t>(layer)) continue;
     const std::string name = fmt::format("layer{}", layer);
-    if (place.recurrent) {
-      DumpRecurrent(model.cache_layout(), place, view.Slot(0), name, &dump);
+    if (binding.recurrent) {
+      DumpRecurrent(model.cache_layout(), binding, view.Slot(0), name, &dump);
     } else {
-      DumpKeys(model.cache_layout(), place, view, name, &dump);
+      DumpKeys(model.cache_layout(), binding, view, name, &dump);
     }
   }
   return dump;

@@ -198,7 +198,7 @@ def chat(machine):
     machine("chmod", "700", "/var/lib")
     told = machine("quire", "doctor", check=False)
     machine("chmod", "755", "/var/lib")
-    assert told.returncode == 1 and "/var/lib (drwx------ root root): quire cannot enter it: x is missing" in told.stdout
+    assert told.returncode == 1 and "/var/lib (drwx------ root root): quire cannot enter it: no x permission" in told.stdout
     return content(body)
 
 
@@ -374,7 +374,7 @@ def reload(machine, user):
     wait_until("the new origin", lambda: request("GET", "/api/tags", None, asked)[0] == 200)
     machine("sh", "-c", "echo OLLAMA_ORIGIN=typo >> /etc/quire/quire.conf")
     machine("systemctl", "reload", "quire.service")
-    wait_until("the complaint", lambda: "refused" in machine.show("quire.service", "StatusText"))
+    wait_until("the failed reload", lambda: "reload failed" in machine.show("quire.service", "StatusText"))
     assert request("GET", "/api/tags", None, asked)[0] == 200
     machine("sed", "-i", "/typo/d", "/etc/quire/quire.conf")
 

@@ -12,7 +12,7 @@
 #include "api/json/read.h"
 #include "runner/constraint/matcher.h"
 #include "runner/constraint/output_format.h"
-#include "runner/constraint/positions.h"
+#include "runner/constraint/parse_states.h"
 
 namespace quire::runner::constraint {
 
@@ -21,10 +21,10 @@ inline api::OutputFormat SchemaFormat(std::string schema) {
 }
 
 inline api::Result<std::shared_ptr<const Grammar>> CompileFormat(const api::OutputFormat& format) {
-  RuleBook rules;
-  auto whole = AnswerOf(format, rules);
+  GrammarBuilder builder;
+  auto whole = AnswerOf(format, builder);
   if (!whole) return std::unexpected(whole.error());
-  return CompileGrammar(*whole, rules);
+  return CompileGrammar(*whole, builder);
 }
 
 inline api::Result<std::shared_ptr<const Grammar>> CompileRegex(std::string pattern) {
@@ -34,12 +34,12 @@ inline api::Result<std::shared_ptr<const Grammar>> CompileRegex(std::string patt
 enum class Verdict { kMatches, kBeginning, kImpossible };
 
 inline Verdict Judge(const Grammar& grammar, std::string_view text) {
-  Memory memory;
-  Positions at{{grammar.start(), kEmptyStack}};
-  Positions next;
-  bool ends = Close(grammar, memory, at);
+  ParseArena arena;
+  ParseStates at{{grammar.start(), kEmptyStack}};
+  ParseStates next;
+  bool ends = Close(grammar, arena, at);
   for (const char c : text) {
-    ends = Read(grammar, memory, at, static_cast<uint8_t>(c), next);
+    ends = Read(grammar, arena, at, static_cast<uint8_t>(c), next);
     if (next.empty()) return Verdict::kImpossible;
     std::swap(at, next);
   }

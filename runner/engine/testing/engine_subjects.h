@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "api/base/kv_type.h"
-#include "runner/engine/testing/engine_bench.h"
+#include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
 

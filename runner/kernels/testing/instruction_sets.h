@@ -28,13 +28,13 @@ void ForEachInstructionSet(Body&& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-inline double WidenF16(uint16_t bits) {
+inline double F16ToFloat32(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const double size = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   return (bits & 0x8000) != 0 ? -size : size;
 }
 
-inline double WidenBF16(uint16_t bits) {
+inline double BF16ToFloat32(uint16_t bits) {
   const uint32_t wide = uint32_t{bits} << 16;
   float value;
   std::memcpy(&value, &wide, 4);

@@ -82,9 +82,9 @@ class TestMatrix {
       }
       if (type == weights::DataType::kMXFP4) bytes_[at] = static_cast<std::byte>(120 + random_.Below(8));
     }
-    std::vector<float> widened(static_cast<size_t>(in));
-    weights::Dequantize(type, bytes_.data() + begin, in, widened.data());
-    values_.insert(values_.end(), widened.begin(), widened.end());
+    std::vector<float> dequantized(static_cast<size_t>(in));
+    weights::Dequantize(type, bytes_.data() + begin, in, dequantized.data());
+    values_.insert(values_.end(), dequantized.begin(), dequantized.end());
   }
   void AppendRow(weights::DataType type, int64_t in) {
     if (weights::BlockElements(type) != 1 && type != weights::DataType::kQ8_0) return AppendBlocks(type, in);
@@ -97,16 +97,16 @@ class TestMatrix {
       } else if (type == weights::DataType::kF16) {
         const uint16_t bits = RandomF16();
         Append(bits);
-        values_.push_back(WidenF16(bits));
+        values_.push_back(F16ToFloat32(bits));
       } else if (type == weights::DataType::kBF16) {
         const uint16_t bits = RandomBF16();
         Append(bits);
-        values_.push_back(WidenBF16(bits));
+        values_.push_back(BF16ToFloat32(bits));
       } else {
         if (i % 32 == 0) {
           const uint16_t bits = RandomF16();
           Append(bits);
-          scale = WidenF16(bits);
+          scale = F16ToFloat32(bits);
         }
         const auto quant = static_cast<int8_t>(random_.Below(256));
         Append(quant);

@@ -1,4 +1,4 @@
-// What the tests of this folder share: whole answers parsed in given pieces, in a form that is easy to read.
+// What the tests of this folder share: answers parsed from given chunks, in a form that is easy to read.
 #pragma once
 
 #include <random>
@@ -41,33 +41,33 @@ struct Answer {
   }
 };
 
-inline void Add(Answer& answer, const Pieces& pieces) {
-  for (const Piece& piece : pieces) {
+inline void Add(Answer& answer, const OutputChunks& chunks) {
+  for (const OutputChunk& chunk : chunks) {
     char kind = 'c';
-    if (piece.kind == Piece::Kind::kCall) {
-      answer.calls.push_back(piece.call.name + piece.call.arguments_json);
-      answer.ids.push_back(piece.call.id);
+    if (chunk.kind == OutputChunk::Kind::kCall) {
+      answer.calls.push_back(chunk.call.name + chunk.call.arguments_json);
+      answer.ids.push_back(chunk.call.id);
     } else {
-      kind = piece.kind == Piece::Kind::kText ? 't' : 'T';
-      (kind == 't' ? answer.text : answer.thinking) += piece.text;
+      kind = chunk.kind == OutputChunk::Kind::kText ? 't' : 'T';
+      (kind == 't' ? answer.text : answer.thinking) += chunk.text;
     }
     if (kind == 'c' || answer.order.empty() || answer.order.back() != kind) answer.order += kind;
   }
 }
 
-inline Answer ParsePieces(Parser& parser, const std::vector<std::string>& texts) {
+inline Answer ParseChunks(Parser& parser, const std::vector<std::string>& texts) {
   Answer answer;
-  Pieces pieces;
-  for (const auto& text : texts) parser.Feed(text, pieces);
-  parser.Finish(pieces);
-  Add(answer, pieces);
+  OutputChunks chunks;
+  for (const auto& text : texts) parser.Feed(text, chunks);
+  parser.Finish(chunks);
+  Add(answer, chunks);
   return answer;
 }
 
 inline Answer Parse(const Format& format, const std::string& text, bool thinking_open = false) {
   const auto parser =
       MakeParser({.format = format, .thinking_open = thinking_open, .tools = true, .tools_json = kTools});
-  return ParsePieces(*parser, {text});
+  return ParseChunks(*parser, {text});
 }
 
 }  // namespace quire::runner::output::testing

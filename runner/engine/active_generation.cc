@@ -1,0 +1,340 @@
+#include "runner/engine/active_generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "runner/sampler/logprobs.h"
+
+namespace quire::runner::engine {
+namespace {
+
+// An answer without num_predict ends at this many contexts' worth of tokens, so that a model that never stops
+// does.
+constexpr int64_t kUnlimitedContexts = 10;
+
+// A token may make several deltas (text, calls, what the end of the answer lets go): that many are always left.
+constexpr int32_t kCreditReserve = 4;
+
+constexpr int32_t kForcedMax = 32;  // tokens in one go
+
+int64_t Nanoseconds(Clock::duration duration) {
+  return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
+}
+
+// A chat answer is a text of its own; a continuation keeps the space before its first word.
+tokenizer::Detokenizer::StartAt StartOf(const api::Prompt& prompt) {
+  using StartAt = tokenizer::Detokenizer::StartAt;
+  const auto answer = [](const std::vector<api::Message>& messages) {
+    return messages.empty() || messages.back().role == "assistant" ? StartAt::kMiddle : StartAt::kText;
+  };
+  if (const auto* chat = std::get_if<api::ChatPrompt>(&prompt)) return answer(chat->messages);
+  if (const auto* continued = std::get_if<api::ContinuedPrompt>(&prompt)) return answer(continued->messages);
+  return StartAt::kMiddle;
+}
+
+}  // namespace
+
+ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
+                                   std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                                   const std::unordered_set<api::TokenId>& end_of_generation, Emit emit)
+    : id_(setup.id),
+      params_(std::move(setup.request.params)),
+      shift_(setup.request.shift),
+      logprobs_(setup.request.logprobs),
+      top_logprobs_(setup.request.top_logprobs),
+      return_context_(setup.request.return_context),
+      delta_per_token_(setup.request.delta_per_token),
+      num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
+      prompt_dropped_(setup.prompt.dropped),
+      system_tokens_(setup.prompt.system_tokens),
+      prompt_tokens_(static_cast<int32_t>(setup.prompt.tokens.size())),
+      tokenizer_(std::move(tokenizer)),
+      end_of_generation_(end_of_generation),
+      emit_(std::move(emit)),
+      tokens_(std::move(setup.prompt.tokens)),
+      logit_processor_(params_, end_of_generation),
+      sampler_(params_),
+      detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, StartOf(setup.request.prompt)),
+      stop_matcher_(params_.stop),
+      output_(std::move(setup.prompt.output)),
+      hide_thinking_(setup.request.think == api::Think::kOff),
+      single_call_(setup.request.single_tool_call),
+      arrived_(setup.arrived) {
+  if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
+  tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
+  Replay(setup.resume);
+  credit_ -= kCreditReserve;
+}
+
+void ActiveGeneration::Replay(const api::ipc::Resume& resume) {
+  deltas_to_skip_ = resume.deltas;
+  credit_ = resume.credit;
+  for (const api::TokenId token : resume.tokens) {
+    if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
+    sampler_.SkipOne();
+    if (logprobs_) unsent_logprobs_.emplace_back();  // goes out in a delta that is skipped
+    if (matcher_) matcher_->Accept(token);
+    AppendToken(token);
+  }
+}
+
+void ActiveGeneration::Start(int32_t computed, std::string miss) {
+  computed_ = computed;
+  prefilling_ = true;
+  if (started_) return;
+  started_ = Clock::now();
+  cached_tokens_ = std::min(computed, prompt_tokens_);  // what was resumed may be in the caches too
+  emit_(api::PromptReady{prompt_tokens_, cached_tokens_, std::move(miss)});
+}
+
+int32_t ActiveGeneration::prefill_left() const {
+  return prefilling_ ? static_cast<int32_t>(tokens_.size()) - computed_ : 0;
+}
+
+int32_t ActiveGeneration::decode_left() const {
+  return prefilling_ ? 0 : static_cast<int32_t>(tokens_.size()) - computed_;
+}
+
+std::span<const api::TokenId> ActiveGeneration::Uncomputed(int32_t count) const {
+  return std::span(tokens_).subspan(static_cast<size_t>(computed_), static_cast<size_t>(count));
+}
+
+bool ActiveGeneration::AllComputedAfter(int32_t count) const {
+  return computed_ + count == static_cast<int32_t>(tokens_.size());
+}
+
+void ActiveGeneration::Computed(int32_t count) { computed_ += count; }
+
+int32_t ActiveGeneration::OutputLimit() const {
+  if (params_.num_predict >= 0) return params_.num_predict;
+  return static_cast<int32_t>(std::min<int64_t>(kUnlimitedContexts * num_ctx_, INT32_MAX));
+}
+
+void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace& workspace) {
+  prefilling_ = false;
+  const auto now = Clock::now();
+  if (!first_token_) first_token_ = now;
+  if (output_tokens_ >= OutputLimit()) return Finish(api::FinishReason::kLength, std::nullopt);
+  if (matcher_ && matcher_->IsComplete()) return Finish(api::FinishReason::kStop, std::nullopt);
+  const auto sampled = Choose(logits, workspace);
+  if (!sampled) return Fail(sampled.error());
+  if (logprobs_ && !end_of_generation_.contains(*sampled)) {
+    if (auto recorded = RecordLogprobs(logits, *sampled); !recorded) return Fail(recorded.error());
+  }
+  AcceptToken(*sampled);
+  AppendForcedTokens();
+}
+
+int32_t ActiveGeneration::DraftLimit(int32_t limit) const {
+  if (prefilling_ || ended_) return 0;
+  if (params_.draft_num_predict >= 0) limit = std::min(limit, params_.draft_num_predict);
+  const int32_t room = num_ctx_ - static_cast<int32_t>(tokens_.size()) - 1;
+  return std::clamp(std::min(room, OutputLimit() - output_tokens_ - 1), 0, std::max(limit, 0));
+}
+
+int32_t ActiveGeneration::SampleAndVerify(std::span<const api::TokenId> rows, std::span<const float> logits,
+                                          sampler::Workspace& workspace) {
+  const auto begin = static_cast<size_t>(computed_);
+  const auto matching = [&] {
+    return static_cast<size_t>(std::ranges::mismatch(rows, std::span(tokens_).subspan(begin)).in1 -
+                               rows.begin());
+  };
+  const size_t newest = tokens_.size() - 1 - begin;
+  const size_t drafted = rows.size() - 1 - newest, vocab = logits.size() / (drafted + 1);
+  size_t row = newest;
+  while (true) {
+    Sample(logits.subspan((row - newest) * vocab, vocab), workspace);
+    if (ended_ || needs_shift() || backpressured()) break;
+    row = tokens_.size() - 1 - begin;
+    if (matching() <= row) break;
+  }
+  // The newest token's logits are still to be computed, also where its draft was accepted.
+  const size_t kept = std::max(newest + 1, std::min(matching(), tokens_.size() - 1 - begin));
+  const size_t accepted = kept - (newest + 1);
+  ++draft_.rounds;
+  draft_.drafted += static_cast<int32_t>(drafted);
+  auto& by_position = draft_.accepted_by_position;
+  if (by_position.size() < drafted) by_position.resize(drafted);
+  for (size_t i = 0; i < accepted; ++i) ++by_position[i];
+  return static_cast<int32_t>(kept);
+}
+
+api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits,
+                                                   sampler::Workspace& workspace) {
+  const auto processed = logit_processor_.Apply(logits, output_tokens_, workspace);
+  if (!matcher_) return sampler_.Sample(processed, tokens_, workspace);
+  if (matcher_->IsDeadEnd()) {
+    return api::Fail(api::ErrorCode::kUnsupported, "the vocabulary cannot produce the required output");
+  }
+  const auto allowed = matcher_->Mask().words();
+  auto masked = workspace.Mask(processed, allowed);
+  // Where the logit rules leave nothing of what the format allows, the format wins.
+  const auto possible = [](float logit) { return logit > -std::numeric_limits<float>::infinity(); };
+  if (processed.data() != logits.data() && std::ranges::none_of(masked, possible)) {
+    masked = workspace.Mask(logits, allowed);
+  }
+  const auto sampled = sampler_.Sample(masked, tokens_, workspace);
+  if (sampled && !matcher_->Accept(*sampled)) {
+    return api::Fail(api::ErrorCode::kInternal, "sampled a token that the output format does not allow");
+  }
+  return sampled;
+}
+
+void ActiveGeneration::AcceptToken(api::TokenId token) {
+  if (!end_of_generation_.contains(token)) return AppendToken(token);
+  tokens_.push_back(token);
+  Finish(api::FinishReason::kStop, std::nullopt);
+}
+
+// Their logits are not computed: the next step computes the tokens themselves in one go.
+void ActiveGeneration::AppendForcedTokens() {
+  if (!matcher_ || logprobs_) return;
+  for (int32_t taken = 0; taken < kForcedMax && !ended_ && !backpressured(); ++taken) {
+    // A shift finds one token at most that is not computed.
+    if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
+    const auto only = matcher_->SingleAllowedToken();
+    if (!only || output_tokens_ >= OutputLimit()) return;
+    sampler_.SkipOne();
+    matcher_->Accept(*only);
+    AcceptToken(*only);
+  }
+}
+
+api::Result<void> ActiveGeneration::RecordLogprobs(std::span<const float> logits, api::TokenId token) {
+  const auto computed = sampler::ComputeLogprobs(logits, token, top_logprobs_);
+  if (!computed) return std::unexpected(computed.error());
+  const auto candidate = [this](const sampler::Logprob& logprob) {
+    return api::TokenCandidate{std::string(tokenizer_->TokenBytes(logprob.id)), logprob.id, logprob.logprob};
+  };
+  api::TokenLogprob& recorded = unsent_logprobs_.emplace_back();
+  recorded.chosen = candidate(computed->chosen);
+  for (const auto& logprob : computed->top) recorded.top.push_back(candidate(logprob));
+  return {};
+}
+
+void ActiveGeneration::AppendToken(api::TokenId token) {
+  tokens_.push_back(token);
+  ++output_tokens_;
+  unsent_ids_.push_back(token);
+  auto emission = stop_matcher_.Feed(detokenizer_.Append(token));
+  if (emission.stop) {
+    EmitText(std::move(emission.text));
+    return Finish(api::FinishReason::kStop, emission.stop);
+  }
+  const bool context_full = !shift_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_;
+  if (context_full || output_tokens_ >= OutputLimit()) {
+    pending_text_ = std::move(emission.text);
+    return Finish(api::FinishReason::kLength, std::nullopt);
+  }
+  EmitText(std::move(emission.text));
+  if (called_ && single_call_) Finish(api::FinishReason::kStop, std::nullopt);
+}
+
+void ActiveGeneration::EmitText(std::string text, bool end) {
+  using Kind = output::OutputChunk::Kind;
+  if (!output_) return EmitDelta({.text = std::move(text)});
+  chunks_.clear();
+  output_->Feed(text, chunks_);
+  if (end) output_->Finish(chunks_);
+  api::TextDelta delta;
+  for (output::OutputChunk& chunk : chunks_) {
+    if (called_ && single_call_) break;
+    // Within a delta thinking comes first and calls last.
+    const bool out_of_order = !delta.tool_calls.empty()
+                                  ? chunk.kind != Kind::kCall
+                                  : !delta.text.empty() && chunk.kind == Kind::kThinking;
+    if (out_of_order) EmitDelta(std::exchange(delta, {}));
+    if (chunk.kind == Kind::kText) delta.text += chunk.text;
+    if (chunk.kind == Kind::kThinking && !hide_thinking_) delta.thinking += chunk.text;
+    if (chunk.kind != Kind::kCall) continue;
+    delta.tool_calls.push_back(std::move(chunk.call));
+    called_ = true;
+  }
+  EmitDelta(std::move(delta));
+}
+
+void ActiveGeneration::EmitDelta(api::TextDelta delta) {
+  const bool silent = delta.text.empty() && delta.thinking.empty() && delta.tool_calls.empty();
+  const bool due = delta_per_token_ && !unsent_ids_.empty();
+  if (silent && unsent_logprobs_.empty() && !due) return;
+  delta.logprobs = std::exchange(unsent_logprobs_, {});
+  delta.tokens = static_cast<int32_t>(unsent_ids_.size());
+  delta.token_ids = std::exchange(unsent_ids_, {});
+  if (deltas_to_skip_ > 0) {
+    --deltas_to_skip_;
+    return;
+  }
+  emit_(std::move(delta));
+  --credit_;
+}
+
+void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> stop) {
+  ended_ = true;
+  std::string rest;
+  if (!stop) {
+    auto emission = stop_matcher_.Feed(detokenizer_.Flush());
+    stop = emission.stop;
+    if (stop) reason = api::FinishReason::kStop;
+    rest = pending_text_ + emission.text + stop_matcher_.Flush();
+  }
+  EmitText(std::move(rest), /*end=*/true);
+  api::Finished finished{.reason = reason,
+                         .stop_string = stop ? params_.stop[*stop] : "",
+                         .usage = UsageNow(),
+                         .prompt_dropped = prompt_dropped_};
+  if (return_context_) finished.context = tokens_;
+  emit_(std::move(finished));
+}
+
+api::Usage ActiveGeneration::UsageNow() const {
+  return {.prompt_tokens = prompt_tokens_,
+          .cached_tokens = cached_tokens_,
+          .output_tokens = output_tokens_,
+          .queue_ns = Nanoseconds(*started_ - arrived_),
+          .prompt_ns = Nanoseconds(*first_token_ - *started_),
+          .output_ns = Nanoseconds(Clock::now() - *first_token_),
+          .draft = draft_};
+}
+
+void ActiveGeneration::FinishEmbedding(std::vector<float> vector) {
+  if (!std::ranges::all_of(vector, [](float value) { return std::isfinite(value); })) {
+    return Fail({api::ErrorCode::kInternal, "the model's hidden states for this text are not finite"});
+  }
+  ended_ = true;
+  first_token_ = Clock::now();
+  api::Finished finished{.reason = api::FinishReason::kStop,
+                         .stop_string = {},
+                         .usage = UsageNow(),
+                         .prompt_dropped = prompt_dropped_};
+  finished.embedding = std::move(vector);
+  emit_(std::move(finished));
+}
+
+void ActiveGeneration::Fail(api::Error error) {
+  ended_ = true;
+  emit_(api::Failed{std::move(error)});
+}
+
+void ActiveGeneration::EndOfContext() {
+  if (first_token_) return Finish(api::FinishReason::kLength, std::nullopt);
+  Fail({api::ErrorCode::kContextLengthExceeded, "the prompt does not fit in this runner's cache",
+        "options.num_ctx"});
+}
+
+ActiveGeneration::Range ActiveGeneration::ShiftRange() const {
+  const int32_t size = static_cast<int32_t>(tokens_.size());
+  // The newest token is not in the caches yet and stays.
+  const int32_t asked = params_.num_keep < 0 ? prompt_tokens_ : std::max(params_.num_keep, system_tokens_);
+  const int32_t keep = std::clamp(asked, 0, size - 2);
+  return {keep, keep + std::max((size - 1 - keep) / 2, 1)};
+}
+
+void ActiveGeneration::Shift(Range range, bool kept_computed) {
+  tokens_.erase(tokens_.begin() + range.begin, tokens_.begin() + range.end);
+  if (kept_computed) computed_ -= range.end - range.begin;
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,168 @@
+// One request's answer: its tokens, how many of them the caches hold, its sampler, and the text on its way
+// out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "api/base/event.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
+#include "api/ipc/messages.h"
+#include "runner/constraint/matcher.h"
+#include "runner/engine/prompt_builder.h"
+#include "runner/engine/step_plan.h"
+#include "runner/sampler/logit_processor.h"
+#include "runner/sampler/sampler.h"
+#include "runner/sampler/stop_matcher.h"
+#include "runner/tokenizer/detokenizer.h"
+
+namespace quire::runner::engine {
+
+using Clock = std::chrono::steady_clock;
+
+// Engine thread only.
+//
+// tokens() = prompt and answer; the first computed() of them are in the caches. Prefill computes the rest in
+// chunks; the logits of the last token give the next one, and from then on each step computes the newest token, together with the forced tokens of the answer's format. Start() may be called again
+// with a smaller computed(): what the caches lost is prefilled again, and nothing of that shows outside.
+//
+// One that is resumed takes the tokens it is given as sampled: they are prefilled with the prompt, and every
+// part of the state is what it was after them. Those of a context that was shifted by then are sampled again.
+class ActiveGeneration {
+ public:
+  struct Setup {
+    api::RequestId id;
+    api::Request request;
+    BuiltPrompt prompt;
+    Clock::time_point arrived;
+    api::ipc::Resume resume = {};
+  };
+  using Emit = std::function<void(api::Event)>;
+
+  // `context_max`: tokens that the caches can hold of one sequence.
+  ActiveGeneration(Setup setup, int32_t context_max, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                   const std::unordered_set<api::TokenId>& end_of_generation, Emit emit);
+
+  api::RequestId id() const { return id_; }
+  std::span<const api::TokenId> tokens() const { return tokens_; }
+  int32_t prompt_tokens() const { return prompt_tokens_; }
+  int32_t computed() const { return computed_; }
+  bool ended() const { return ended_; }
+
+  // It runs (again): the caches hold the first `computed` tokens. The first time tells the client, with how
+  // many of the prompt's were not computed for it and why not more.
+  void Start(int32_t computed, std::string miss);
+
+  int32_t prefill_left() const;
+  int32_t decode_left() const;  // 0 while it prefills
+  bool backpressured() const { return credit_ <= 0; }
+  // The next `count` tokens to compute. REQUIRES: as many are left.
+  std::span<const api::TokenId> Uncomputed(int32_t count) const;
+  bool AllComputedAfter(int32_t count) const;
+
+  void AddCredit(int32_t deltas) { credit_ += deltas; }
+
+  // `count` more tokens are in the caches.
+  void Computed(int32_t count);
+  // Samples from the logits of the last token and emits what follows from it, up to Finished or Failed.
+  // REQUIRES: every token is computed.
+  void Sample(std::span<const float> logits, sampler::Workspace& workspace);
+  bool AllowsDrafts() const { return params_.draft_num_predict != 0; }
+  // Draft tokens that may follow the newest token: the rest of the answer, at most `limit`, 0 where it does not
+  // decode or does not want drafts.
+  int32_t DraftLimit(int32_t limit) const;
+  // As Sample, and on through draft tokens while they equal the sampled ones. `rows`: the tokens of the step,
+  // those that were not computed and the draft tokens behind them; `logits` [1 + drafted, vocab], of the newest
+  // token and of the draft tokens. Returns how many of `rows` belong to the sequence now and are to be
+  // Computed(). REQUIRES: all but the tokens of `rows` are computed.
+  int32_t SampleAndVerify(std::span<const api::TokenId> rows, std::span<const float> logits,
+                          sampler::Workspace& workspace);
+  void RecordRollback(std::chrono::nanoseconds took) { draft_.rollback_ns += took.count(); }
+  // The end of a request that is embedded rather than answered. REQUIRES: every token is computed.
+  void FinishEmbedding(std::vector<float> vector);
+  void Fail(api::Error error);
+
+  // The caches cannot hold more of it, with nobody else there: the answer ends as at the end of a context.
+  void EndOfContext();
+
+  // True when the context is full and the request wants it shifted.
+  bool needs_shift() const { return !ended_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_; }
+  struct Range {
+    int32_t begin = 0;
+    int32_t end = 0;
+  };
+  // Half of the tokens that need not be kept: what a shift drops.
+  Range ShiftRange() const;
+  // They are gone, from the caches too where `kept_computed`; otherwise Start() follows.
+  void Shift(Range range, bool kept_computed);
+
+ private:
+  void Replay(const api::ipc::Resume& resume);
+  void AppendToken(api::TokenId token);
+  // The token ends the answer, or is more of it.
+  void AcceptToken(api::TokenId token);
+  api::Result<api::TokenId> Choose(std::span<const float> logits, sampler::Workspace& workspace);
+  // Appends the forced tokens of the answer's format.
+  void AppendForcedTokens();
+  // Adds the token's log-probabilities to what the next delta carries.
+  api::Result<void> RecordLogprobs(std::span<const float> logits, api::TokenId token);
+  // What the text is to the client, and with `end` what of it was held back.
+  void EmitText(std::string text, bool end = false);
+  void EmitDelta(api::TextDelta delta);
+  void Finish(api::FinishReason reason, std::optional<size_t> stop);
+  api::Usage UsageNow() const;
+  int32_t OutputLimit() const;
+
+  const api::RequestId id_;
+  const api::GenerationParams params_;
+  const bool shift_;
+  const bool logprobs_;
+  const int32_t top_logprobs_;
+  const bool return_context_;
+  const bool delta_per_token_;
+  const int32_t num_ctx_;
+  const int32_t prompt_dropped_;
+  const int32_t system_tokens_;
+  const int32_t prompt_tokens_;
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  const std::unordered_set<api::TokenId>& end_of_generation_;
+  const Emit emit_;
+
+  std::vector<api::TokenId> tokens_;
+  int32_t computed_ = 0;
+  bool prefilling_ = true;
+  int32_t cached_tokens_ = 0;
+  int32_t credit_ = api::ipc::kInitialCredit;
+
+  sampler::LogitProcessor logit_processor_;
+  sampler::Sampler sampler_;
+  std::optional<constraint::Matcher> matcher_;  // of the answer's format
+  tokenizer::Detokenizer detokenizer_;
+  sampler::StopMatcher stop_matcher_;
+  const std::unique_ptr<output::Parser> output_;  // null: the answer is text
+  const bool hide_thinking_;
+  const bool single_call_;
+  bool called_ = false;          // and with single_call_ nothing more comes out
+  std::string pending_text_;     // certain text that goes out with the end
+  output::OutputChunks chunks_;  // scratch
+  std::vector<api::TokenLogprob> unsent_logprobs_;
+  decltype(api::TextDelta::token_ids) unsent_ids_;
+  int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
+  int32_t output_tokens_ = 0;
+  api::DraftUsage draft_;
+  bool ended_ = false;
+
+  const Clock::time_point arrived_;
+  std::optional<Clock::time_point> started_;
+  std::optional<Clock::time_point> first_token_;
+};
+
+}  // namespace quire::runner::engine

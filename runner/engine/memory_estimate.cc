@@ -1,0 +1,58 @@
+#include "runner/engine/memory_estimate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "api/base/memory_limit.h"
+#include "runner/engine/cache_budget.h"
+#include "runner/engine/engine.h"
+#include "runner/engine/prefill_budget.h"
+
+namespace quire::runner::engine {
+namespace {
+
+// Per number of the vocabulary, what choosing a token takes (sampler::Workspace): four arrays of four bytes,
+// candidates and their weights.
+constexpr int64_t kSamplingBytes = 4 * 4 + 8 + 8;
+
+}  // namespace
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return file ? resident * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  const int64_t prefill = limits.prefill_tokens > 0 ? limits.prefill_tokens : StepTarget().tokens_max;
+  const int64_t rows = prefill + limits.running_max;
+  const int64_t logits = limits.running_max * int64_t{model.vocab_size()} * kFloat;
+  return model.scratch_bytes(rows) + logits + model.vocab_size() * kSamplingBytes;
+}
+
+api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const EngineLimits& limits,
+                                        int64_t process, int32_t context_length,
+                                        int64_t requested_cache_bytes, int64_t available) {
+  api::ipc::MemoryEstimate estimate{.weight_bytes = model.resident_bytes(),
+                                    .scratch_bytes = process + ScratchBytes(model, limits),
+                                    .cache_bytes = 0,
+                                    .cache_min_bytes = 0};
+  const int64_t left = std::max<int64_t>(available - estimate.weight_bytes - estimate.scratch_bytes, 0);
+  const CacheSizing sizing =
+      ChooseCacheSize(model.cache_layout(), context_length, requested_cache_bytes, static_cast<size_t>(left));
+  estimate.cache_bytes = static_cast<int64_t>(sizing.bytes);
+  estimate.cache_min_bytes = static_cast<int64_t>(sizing.min_bytes);
+  if (requested_cache_bytes > 0) return estimate;
+  // What other programs have is not ours; what idle models have may be.
+  const int64_t left_now = api::FindAvailableMemory() - estimate.weight_bytes;
+  const int64_t modest = std::max({left_now / 2, estimate.cache_bytes / 4, estimate.cache_min_bytes});
+  estimate.cache_bytes = std::min(estimate.cache_bytes, modest);
+  return estimate;
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,26 @@
+// Estimates the memory of a loaded and busy model before its weights are read.
+#pragma once
+
+#include <cstdint>
+
+#include "api/ipc/messages.h"
+#include "runner/models/model.h"
+
+namespace quire::runner::engine {
+
+struct EngineLimits;
+
+// Bytes of memory that this process has now.
+int64_t ResidentBytes();
+
+// What an engine takes beside weights and caches when it computes its largest step.
+int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits);
+
+// `process`: what this process has now, and keeps. `requested_cache_bytes`: > 0 = so much for the caches, whatever
+// there is. `available`: memory that it may ever have; where other programs have most of it just now, the
+// caches ask for less, down to a quarter.
+api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const EngineLimits& limits,
+                                        int64_t process, int32_t context_length,
+                                        int64_t requested_cache_bytes, int64_t available);
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,75 @@
+// Builds the token ids of a request's prompt: renders the template, tokenizes, truncates to the context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/event.h"
+#include "api/base/ids.h"
+#include "api/base/request.h"
+#include "runner/output/format.h"
+
+namespace quire::runner {
+class PromptTemplate;
+namespace tokenizer {
+class Tokenizer;
+}
+namespace constraint {
+class Constraint;
+class ConstraintCache;
+}  // namespace constraint
+}  // namespace quire::runner
+
+namespace quire::runner::engine {
+
+struct BuiltPrompt {
+  std::vector<api::TokenId> tokens;  // at least one, fewer than num_ctx; to be embedded: at most num_ctx
+  int32_t num_ctx = 0;               // of this request
+  int32_t dropped = 0;               // prompt tokens left out to fit
+  int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped
+  std::vector<int32_t> boundaries = {};  // where a message ends and the next begins, ascending, in (0, size)
+  std::unique_ptr<output::Parser> output = {};              // of the answer; null: all of it is text
+  std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
+};
+
+// The control tokens around the two texts of a FimPrompt.
+struct FimTokens {
+  api::TokenId prefix = 0;
+  api::TokenId suffix = 0;
+  api::TokenId middle = 0;  // the answer follows
+};
+// Nothing for a model without FIM tokens.
+std::optional<FimTokens> FindFimTokens(const tokenizer::Tokenizer& tokenizer);
+
+// What building a prompt needs. Owned elsewhere; immutable except for the constraints.
+struct PromptContext {
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  const PromptTemplate& prompt_template;
+  std::optional<api::TokenId> turn_start_token;  // see LoadedModel
+  std::optional<FimTokens> fim_tokens;
+  int32_t context_length = 0;                          // the model's
+  output::Format format = {};                          // of its answers
+  constraint::ConstraintCache* constraints = nullptr;  // used on the prompt thread only; null: no formats
+};
+
+inline constexpr int32_t kNumCtxMin = 4;
+// Of a prompt that is only described: what the daemon takes of one request at once.
+inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
+inline constexpr size_t kDescribedTokensMax = 4'000'000;
+inline constexpr size_t kDescribedPiecesMax = 200'000;
+
+// On the thread of the source's constraints. Errors: kInvalidArgument
+// (the template refuses the messages, the prompt is empty, it or logit_bias holds an id the model does not
+// have, the format is broken), kUnsupported (fill-in-the-middle, tools or thinking, and the model knows none; what of
+// a format cannot be enforced), kContextLengthExceeded, kTooLarge.
+api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request);
+
+// All events of a request that wants its prompt only: PromptReady, the text if asked for, and Finished, or
+// Failed. Any thread.
+std::vector<api::Event> DescribePrompt(const PromptContext& context, const api::Request& request);
+
+}  // namespace quire::runner::engine

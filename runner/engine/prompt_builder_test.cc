@@ -1,0 +1,182 @@
+// Prompts of the bundled model.
+
+#include "runner/engine/prompt_builder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "runner/engine/loaded_model.h"
+#include "runner/engine/testing/engine_harness.h"
+
+namespace quire::runner::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DescribedPrompt : public ::testing::Test {
+ protected:
+  DescribedPrompt() : model_(*Load(kDemoModel, [](float, std::string_view) {})) {}
+
+  PromptContext context() const {
+    return {model_.tokenizer, *model_.prompt_template, model_.turn_start_token,
+            FindFimTokens(*model_.tokenizer), model_.model->context_length()};
+  }
+  static api::Request Request(api::Prompt prompt) {
+    api::Request request;
+    request.prompt = std::move(prompt);
+    request.prompt_only = true;
+    request.return_context = true;
+    return request;
+  }
+
+  LoadedModel model_;
+};
+
+TEST_F(DescribedPrompt, IsWhatAnAnswerWouldBeginWith) {
+  api::Request request = Request(api::ChatPrompt{{{"user", "Hello!"}}});
+  const auto events = DescribePrompt(context(), request);
+  ASSERT_EQ(events.size(), 2U);
+  const auto& finished = std::get<api::Finished>(events[1]);
+  request.prompt_only = false;
+  const auto built = BuildPrompt(context(), request);
+  ASSERT_TRUE(built);
+  EXPECT_EQ(finished.context, built->tokens);
+  EXPECT_EQ(finished.usage.prompt_tokens, static_cast<int32_t>(built->tokens.size()));
+  EXPECT_EQ(std::get<api::PromptReady>(events[0]).prompt_tokens, finished.usage.prompt_tokens);
+}
+
+TEST_F(DescribedPrompt, MayBeLongerThanTheContext) {
+  std::string text;
+  for (int i = 0; i < 3 * context().context_length; ++i) text += " cat";
+  api::Request request = Request(api::RawPrompt{text});
+  request.overflow = api::Overflow::kRefuse;
+  const auto events = DescribePrompt(context(), request);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_GT(std::get<api::Finished>(events[1]).usage.prompt_tokens, context().context_length);
+  request.prompt_only = false;
+  EXPECT_FALSE(BuildPrompt(context(), request));
+}
+
+TEST_F(DescribedPrompt, FailsAsTheAnswerWould) {
+  const auto events =
+      DescribePrompt(context(), Request(api::TokenPrompt{{context().tokenizer->vocab_size()}}));
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(std::get<api::Failed>(events[0]).error.field, "tokens");
+}
+
+TEST_F(DescribedPrompt, TellsItsTextAndItsPieces) {
+  api::Request request = Request(api::RawPrompt{"Hello, w\u00F6rld \U0001F600", false});
+  request.return_prompt_text = true;
+  request.logprobs = true;
+  const auto events = DescribePrompt(context(), request);
+  ASSERT_EQ(events.size(), 3U);
+  const auto& text = std::get<api::TextDelta>(events[1]);
+  EXPECT_EQ(text.text, "Hello, w\u00F6rld \U0001F600");
+  const auto& tokens = std::get<api::Finished>(events[2]).context;
+  ASSERT_EQ(text.logprobs.size(), tokens.size());
+  std::string joined;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(text.logprobs[i].chosen.id, tokens[i]);
+    joined += text.logprobs[i].chosen.bytes;
+  }
+  EXPECT_EQ(joined, text.text);
+
+  const auto back = DescribePrompt(context(), [&] {
+    api::Request ids = Request(api::TokenPrompt{tokens});
+    ids.return_prompt_text = true;
+    return ids;
+  }());
+  ASSERT_EQ(back.size(), 3U);
+  EXPECT_EQ(std::get<api::TextDelta>(back[1]).text, text.text);
+}
+
+TEST_F(DescribedPrompt, OfNothingIsEmpty) {
+  const auto events = DescribePrompt(context(), Request(api::RawPrompt{"", false}));
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(std::get<api::Finished>(events[1]).usage.prompt_tokens, 0);
+}
+
+TEST_F(DescribedPrompt, ControlTokensInTextAreTextUnlessTheyAreToBeRead) {
+  const auto count = [this](bool parse_special) {
+    const auto events =
+        DescribePrompt(context(), Request(api::RawPrompt{"<|im_end|>", false, parse_special}));
+    return std::get<api::Finished>(events.back()).usage.prompt_tokens;
+  };
+  EXPECT_EQ(count(true), 1);
+  EXPECT_GT(count(false), 1);
+}
+
+class Prompts : public DescribedPrompt {
+ protected:
+  static api::Request MakeRequest(api::Prompt prompt, int32_t num_ctx = 0) {
+    api::Request request;
+    request.prompt = std::move(prompt);
+    request.params.num_ctx = num_ctx;
+    return request;
+  }
+};
+
+TEST_F(Prompts, TokenIdsAreTakenAsTheyAreIfTheModelHasThem) {
+  const auto taken = BuildPrompt(context(), MakeRequest(api::TokenPrompt{{5, 6, 7}}));
+  ASSERT_TRUE(taken);
+  EXPECT_THAT(taken->tokens, ::testing::ElementsAre(5, 6, 7));
+  for (const api::TokenId id : {-1, context().tokenizer->vocab_size()}) {
+    const auto refused = BuildPrompt(context(), MakeRequest(api::TokenPrompt{{5, id}}));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, api::ErrorCode::kInvalidArgument);
+    EXPECT_EQ(refused.error().field, "prompt");
+  }
+}
+
+TEST_F(Prompts, FimPutsBothTextsBetweenTheModelsMarkers) {
+  const auto markers = FindFimTokens(*context().tokenizer);
+  ASSERT_TRUE(markers);
+  const auto built = BuildPrompt(context(), MakeRequest(api::FimPrompt{"a<|im_end|>", "z"}));
+  ASSERT_TRUE(built);
+  const auto& tokens = built->tokens;
+  EXPECT_EQ(tokens.back(), markers->middle);
+  EXPECT_EQ(std::ranges::count(tokens, markers->prefix), 1);
+  EXPECT_EQ(std::ranges::count(tokens, markers->suffix), 1);
+  EXPECT_LT(std::ranges::find(tokens, markers->prefix), std::ranges::find(tokens, markers->suffix));
+  const auto controls =
+      std::ranges::count_if(tokens, [this](api::TokenId id) { return context().tokenizer->IsSpecial(id); });
+  EXPECT_LE(controls, 4) << "a control token came from the text";  // the markers and BOS
+}
+
+TEST_F(Prompts, AFimPromptTooLongLosesWhatIsFarthestFromTheMiddle) {
+  std::string before;
+  std::string after;
+  for (int i = 0; i < 200; ++i) {
+    before += " b" + std::to_string(i);
+    after += " a" + std::to_string(i);
+  }
+  auto request = MakeRequest(api::FimPrompt{before, after}, 64);
+  const auto cut = BuildPrompt(context(), request);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->tokens.size(), 63U);
+  EXPECT_GT(cut->dropped, 0);
+  std::string text;
+  for (const api::TokenId token : cut->tokens) text += context().tokenizer->TokenBytes(token);
+  EXPECT_THAT(text, HasSubstr(" b199"));
+  EXPECT_THAT(text, HasSubstr(" a0"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr(" b0 ")));
+  request.overflow = api::Overflow::kRefuse;
+  const auto refused = BuildPrompt(context(), request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, api::ErrorCode::kContextLengthExceeded);
+}
+
+TEST_F(Prompts, BiasesMustBeOfTokensThereAre) {
+  auto request = MakeRequest(api::RawPrompt{"Once"});
+  request.params.logit_bias = {{context().tokenizer->vocab_size(), 1}};
+  const auto refused = BuildPrompt(context(), request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().field, "logit_bias");
+}
+
+}  // namespace
+}  // namespace quire::runner::engine

@@ -1,0 +1,201 @@
+#include "runner/kernels/int8_gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "runner/kernels/matmul.h"
+#include "runner/kernels/testing/instruction_sets.h"
+#include "runner/kernels/testing/random_matrix.h"
+
+namespace quire::runner::kernels {
+namespace {
+
+using test::ForEachInstructionSet;
+using test::kTypes;
+using test::Random;
+using test::TestMatrix;
+
+// A random matrix with its panels.
+struct PanelMatrix {
+  PanelMatrix(weights::DataType type, int64_t out, int64_t in, uint32_t seed) : stored(type, out, in, seed) {
+    ThreadPool pool(2);
+    panels.resize(PanelCount(out) * PanelBytes(kernels::FormatOf(type), in));
+    FillPanels(pool, stored.view().data, type, out, in, panels.data());
+    view = stored.view();
+    view.panels = panels.data();
+  }
+
+  TestMatrix stored;
+  std::vector<std::byte> panels;
+  Matrix view;
+};
+
+// What machines of several kinds compute, one after the other.
+template <class Body>
+void ForEachTarget(Body&& body) {
+  for (const PanelTarget target :
+       {PanelTarget::kAvx512, PanelTarget::kAvxVnni, PanelTarget::kAvx2, PanelTarget::kPortable}) {
+    LimitPanelTarget(target);
+    if (BestPanelTarget() != target) continue;  // not this machine
+    SCOPED_TRACE(static_cast<int>(target));
+    body();
+  }
+  LimitPanelTarget(PanelTarget::kAvx512);
+}
+
+std::vector<float> Multiply(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {
+  std::vector<float> y(static_cast<size_t>(rows * w.out), -1.0F);
+  QuantizedActivations scratch;
+  MatMul(pool, {x, rows, scratch}, w, y);
+  return y;
+}
+
+TEST(QuantizedActivations, RoundsToTheNearestOf255Steps) {
+  ThreadPool pool(1);
+  ForEachInstructionSet([&] {
+    std::vector<float> x(64, 0.0F);
+    const float values[] = {127, -127, 0.5F, 1.5F, -0.5F, -1.5F, 2.49F, -63.51F};
+    std::ranges::copy(values, x.begin());
+    x[31] = 3;
+    QuantizedActivations rows;
+    rows.Quantize(pool, x, 1, 64);
+    const int8_t expected[] = {127, -127, 0, 2, 0, -2, 2, -64};
+    for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(expected[i], rows.quants()[i]) << i;
+    EXPECT_EQ(1.0F, rows.scale()[0]);
+    EXPECT_EQ(62, rows.neg_sum_first()[0]);
+    EXPECT_EQ(-3, rows.neg_sum_last()[0]);
+    EXPECT_EQ(59, rows.neg_sum()[0]);
+    EXPECT_EQ(0.0F, rows.scale()[1]);  // nothing but zeros
+    EXPECT_EQ(0, rows.neg_sum()[1]);
+  });
+}
+
+TEST(QuantizedActivations, AreTheSameWithEveryInstructionSet) {
+  ThreadPool pool(1);
+  const std::vector<float> x = Random(3).Floats(7 * 256);
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
+  ForEachInstructionSet([&] {
+    QuantizedActivations rows;
+    rows.Quantize(pool, x, 7, 256);
+    const std::vector<int8_t> got(rows.quants(), rows.quants() + x.size());
+    const std::vector<float> got_scales(rows.scale(), rows.scale() + x.size() / kKBlock);
+    if (quants.empty()) quants = got, scales = got_scales;
+    EXPECT_EQ(quants, got);
+    EXPECT_EQ(scales, got_scales);
+  });
+}
+
+// Against the stored weights times the activations as they were rounded, in double.
+void ExpectProduct(const PanelMatrix& w, std::span<const float> x, int64_t rows, std::span<const float> y) {
+  const auto in = static_cast<size_t>(w.view.in), out = static_cast<size_t>(w.view.out);
+  ThreadPool pool(1);
+  QuantizedActivations rounded;
+  rounded.Quantize(pool, x, rows, w.view.in);
+  for (const QuantizedActivations::Group& group : rounded.groups()) {
+    for (size_t r = 0; r < group.count; ++r) {
+      for (size_t o = 0; o < out; ++o) {
+        double sum = 0, size = 0;
+        for (size_t i = 0; i < in; ++i) {
+          const size_t at = rounded.At(group) + i / kKBlock * group.count + r;
+          const double value =
+              static_cast<double>(rounded.scale()[at]) * rounded.quants()[at * kKBlock + i % kKBlock];
+          const double weight = w.stored.at(static_cast<int64_t>(o), static_cast<int64_t>(i));
+          sum += value * weight;
+          // Min offsets are summed separately, so what cancels within a weight counts too.
+          size += std::abs(value) * (std::abs(weight) + 64);
+        }
+        const double bound = size * static_cast<double>(in / 8 + 8) * std::numeric_limits<float>::epsilon();
+        ASSERT_NEAR(sum, y[(group.row + r) * out + o], bound) << "row " << group.row + r << " output " << o;
+      }
+    }
+  }
+}
+
+TEST(Int8Gemm, AgreesWithTheStoredWeightsOnEveryMachine) {
+  ThreadPool pool(3);
+  uint32_t seed = 1;
+  for (const weights::DataType type : kTypes) {
+    if (!HasPanels(type)) continue;
+    SCOPED_TRACE(weights::Name(type));
+    for (const int64_t in : {32, 96, 256, 512}) {
+      if (in % weights::BlockElements(type) != 0) continue;
+      for (const int64_t out : {1, 8, 16, 37}) {
+        const PanelMatrix w(type, out, in, ++seed);
+        for (const int64_t rows : {1, 2, 5, 14}) {
+          const std::vector<float> x = Random(++seed).Floats(static_cast<size_t>(rows * in));
+          std::vector<float> first;
+          ForEachTarget([&] {
+            const std::vector<float> y = Multiply(pool, x, rows, w.view);
+            if (first.empty()) {
+              ExpectProduct(w, x, rows, y);
+              first = y;
+            }
+            EXPECT_EQ(first, y);
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(Int8Gemm, ARowDoesNotSeeTheOthers) {
+  ThreadPool one(1), three(3);
+  for (const weights::DataType type : kTypes) {
+    if (!HasPanels(type)) continue;
+    SCOPED_TRACE(weights::Name(type));
+    constexpr int64_t kIn = 512, kOut = 300, kRows = 61;
+    const PanelMatrix w(type, kOut, kIn, 5);
+    const std::vector<float> x = Random(6).Floats(kRows * kIn);
+    ForEachTarget([&] {
+      const std::vector<float> together = Multiply(three, x, kRows, w.view);
+      std::vector<float> apart;
+      for (const auto& [begin, end] : {std::pair(0, 1), {1, 3}, {3, 20}, {20, 61}}) {
+        const auto rows =
+            std::span(x).subspan(static_cast<size_t>(begin * kIn), static_cast<size_t>((end - begin) * kIn));
+        const std::vector<float> part = Multiply(one, rows, end - begin, w.view);
+        apart.insert(apart.end(), part.begin(), part.end());
+      }
+      EXPECT_EQ(together, apart);
+    });
+  }
+}
+
+TEST(Int8Gemm, PartsHaveTheBitsOfProductsOfTheirOwn) {
+  ThreadPool pool(2);
+  constexpr int64_t kIn = 64, kOut = 40;
+  const PanelMatrix first(weights::DataType::kQ8_0, kOut, kIn, 1),
+      second(weights::DataType::kQ8_0, kOut, kIn, 2);
+  const std::vector<float> x = Random(3).Floats(30 * kIn);
+  const int32_t group_breaks[] = {0, 17, 17, 30};
+  const MatMulPart parts[] = {{first.view, 0, 17}, {second.view, 17, 30}};
+  std::vector<float> y(30 * kOut);
+  QuantizedActivations scratch;
+  MatMulParts(pool, {x, 30, scratch, group_breaks}, parts, y);
+  std::vector<float> expected = Multiply(pool, std::span(x).first(17 * kIn), 17, first.view);
+  const std::vector<float> rest = Multiply(pool, std::span(x).subspan(17 * kIn), 13, second.view);
+  expected.insert(expected.end(), rest.begin(), rest.end());
+  EXPECT_EQ(expected, y);
+}
+
+TEST(MatMulInput, IsQuantizedAnewWhenAnotherUsedTheScratch) {
+  ThreadPool pool(1);
+  const PanelMatrix w(weights::DataType::kQ4_0, 16, 32, 1);
+  const std::vector<float> x = Random(1).Floats(32), other = Random(2).Floats(32);
+  QuantizedActivations scratch;
+  const MatMulInput in(x, 1, scratch);
+  std::vector<float> before(16), between(16), after(16);
+  MatMul(pool, in, w.view, before);
+  MatMul(pool, {other, 1, scratch}, w.view, between);
+  MatMul(pool, in, w.view, after);
+  EXPECT_EQ(before, after);
+  EXPECT_NE(before, between);
+}
+
+}  // namespace
+}  // namespace quire::runner::kernels

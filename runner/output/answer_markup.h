@@ -1,0 +1,36 @@
+// The markup that constrained output uses: tool calls, and an answer after thinking.
+#pragma once
+
+#include <string_view>
+
+#include "runner/output/format.h"
+
+namespace quire::runner::output {
+
+// An answer of calls is open, the calls with `between` between them, close. A call is head, the tool's name,
+// middle, its arguments as a JSON object, tail. The parser of the syntax reads it back.
+struct ToolCallTemplate {
+  std::string_view open;
+  std::string_view head;
+  std::string_view middle;
+  std::string_view tail;
+  std::string_view between;  // empty: an answer has one call
+  std::string_view close;
+  bool json_name = false;  // the name stands in a JSON string
+  // The model prefers name(argument=value, ...), which may replace every call.
+  bool python = false;
+};
+
+struct AnswerMarkup {
+  const ToolCallTemplate* calls = nullptr;  // null: unknown tool call syntax
+  std::string_view calls_begin;  // no text holds it; empty: text and calls are not told apart by a marker
+  std::string_view text_begin;
+  std::string_view thinking_begin;  // empty: nothing in an answer is thinking
+  std::string_view thinking_end;
+  std::string_view after_thinking;  // before the answer
+};
+
+// Refers to tables of static lifetime.
+AnswerMarkup MarkupOf(const Format& format);
+
+}  // namespace quire::runner::output

@@ -1,0 +1,19 @@
+// A model's files for whoever wants to know what a model would take, and not load it.
+#pragma once
+
+#include <memory>
+
+#include "api/base/error.h"
+#include "runner/weights/model_files.h"
+
+namespace quire::runner::weights {
+
+// `files` with tensors whose data has its true size but lies where nothing may be read: who does ends the
+// process. QuantizeOnLoad of such files changes types and sizes, and computes nothing. kInternal when not
+// even address space can be had.
+api::Result<std::shared_ptr<const ModelFiles>> MetadataOnly(std::shared_ptr<const ModelFiles> files);
+
+// Address space of `bytes` that nothing may touch; null when there is none.
+std::shared_ptr<const void> ReserveUnreadable(size_t bytes);
+
+}  // namespace quire::runner::weights

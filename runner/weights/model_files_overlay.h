@@ -1,0 +1,54 @@
+// A model's files with other tensors; everything else is as it was.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runner/weights/model_files.h"
+#include "runner/weights/tensor_index.h"
+
+namespace quire::runner::weights {
+
+class ModelFilesOverlay final : public ModelFiles {
+ public:
+  // `memory`: what the tensors that are not those of `files` lie in.
+  ModelFilesOverlay(std::shared_ptr<const ModelFiles> files, std::vector<Tensor> tensors,
+                    std::shared_ptr<const void> memory, bool metadata_only)
+      : files_(std::move(files)),
+        memory_(std::move(memory)),
+        index_(std::move(tensors)),
+        metadata_only_(metadata_only) {}
+
+  const Tensor* Find(std::string_view name) const override { return index_.Find(name); }
+  const std::vector<Tensor>& tensors() const override { return index_.all(); }
+  bool metadata_only() const override { return metadata_only_; }
+
+  Format format() const override { return files_->format(); }
+  std::string path() const override { return files_->path(); }
+  std::string architecture() const override { return files_->architecture(); }
+  std::optional<std::vector<int64_t>> Integers(std::string_view name) const override {
+    return files_->Integers(name);
+  }
+  const nlohmann::ordered_json& config() const override { return files_->config(); }
+  const nlohmann::ordered_json& generation_config() const override { return files_->generation_config(); }
+  const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }
+  const std::string& tokenizer_json() const override { return files_->tokenizer_json(); }
+  std::span<const std::byte> tokenizer_model() const override { return files_->tokenizer_model(); }
+  api::Result<std::optional<std::string>> pooling_json() const override { return files_->pooling_json(); }
+  std::string chat_template() const override { return files_->chat_template(); }
+  std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
+
+ private:
+  const std::shared_ptr<const ModelFiles> files_;
+  const std::shared_ptr<const void> memory_;
+  const TensorIndex index_;
+  const bool metadata_only_;
+};
+
+}  // namespace quire::runner::weights

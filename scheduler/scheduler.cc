@@ -1,0 +1,485 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire::scheduler {
+std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time idle_since) {
+  if (model.keep_alive < KeepAlive::zero()) return std::nullopt;
+  if (model.keep_alive > Time::max() - idle_since) return std::nullopt;
+  return idle_since + model.keep_alive;
+}
+
+// ---- events ----
+
+api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
+                                     std::optional<KeepAlive> keep_alive, Time now) {
+  if (Full() || (options_.model_queue_max > 0 && QueuedFor(key) >= options_.model_queue_max)) {
+    return api::Fail(api::ErrorCode::kOverloaded, kBusy);
+  }
+  Request request{.key = key, .keep_alive = keep_alive};
+  const bool bounded =
+      options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
+  if (bounded) request.give_up_at = now + options_.queue_timeout;
+  requests_.emplace(id, std::move(request));
+  models_[key].waiting.push_back(id);
+  ++waiting_;
+  return {};
+}
+
+int32_t Scheduler::QueuedFor(const std::string& key) const {
+  return static_cast<int32_t>(std::ranges::count_if(
+      requests_, [&key](const auto& entry) { return !entry.second.started && entry.second.key == key; }));
+}
+
+void Scheduler::Start(api::RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || !found->second.admitted || found->second.started) return;
+  found->second.started = true;
+  found->second.give_up_at.reset();
+  --waiting_;
+}
+
+void Scheduler::Progress(api::RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || !found->second.admitted) return;
+  Request& request = found->second;
+  Model& model = models_.at(request.key);
+  if (model.on_probation == id) model.on_probation.reset();
+  request.quarantined = false;
+  request.probation_failures = 0;
+  deaths_.erase(request.key);
+}
+
+// Erases the request's record; the caller has removed it from its model.
+void Scheduler::EraseRequest(api::RequestId id) {
+  const auto found = requests_.find(id);
+  if (!found->second.started) --waiting_;
+  requests_.erase(found);
+}
+
+void Scheduler::Remove(api::RequestId id, Time now) {
+  if (requests_.contains(id)) RemoveExisting(id, now);
+}
+
+void Scheduler::RemoveExisting(api::RequestId id, Time now) {
+  const Request& request = requests_.at(id);
+  const auto position = models_.find(request.key);
+  Model& model = position->second;
+  if (request.admitted) {
+    --model.running;
+    model.last_use = ++uses_;
+    if (model.running == 0) model.idle_since = now;
+    if (model.on_probation == id) model.on_probation.reset();
+  } else {
+    std::erase(model.waiting, id);
+  }
+  EraseRequest(id);
+  if (model.state == State::kNotLoaded && model.waiting.empty() && !model.restart_pinned)
+    models_.erase(position);
+}
+
+void Scheduler::OnMemoryEstimate(const std::string& key, MemoryEstimate estimate) {
+  const auto found = models_.find(key);
+  if (found == models_.end() || found->second.state != State::kLoading) return;
+  found->second.estimate = estimate;
+}
+
+void Scheduler::LoadDone(const std::string& key, Time now) {
+  const auto found = models_.find(key);
+  if (found == models_.end() || found->second.state != State::kLoading) return;
+  Model& model = found->second;
+  model.state = State::kReady;
+  model.just_loaded = true;
+  if (!model.restarted) {
+    model.keep_alive = options_.default_keep_alive;
+    model.pinned = false;
+  }
+  model.restart_pinned = false;
+  model.idle_since = now;
+  model.last_use = ++uses_;
+}
+
+// Counts a runner's death against an admitted request. True: the request fails.
+bool Scheduler::ShouldFail(Request& request, bool on_probation, bool alone, ExitCause cause) const {
+  if (cause == ExitCause::kRefused) return true;
+  const bool certain = alone && cause == ExitCause::kCrashed;
+  if (on_probation && (certain || ++request.probation_failures >= kProbationFailuresMax)) return true;
+  request.quarantined = true;
+  return false;
+}
+
+// The next runner is not started at once when one after the other dies.
+void Scheduler::RecordDeath(const std::string& key, Time now) {
+  constexpr auto kFirstPause = std::chrono::milliseconds(250);
+  constexpr int32_t kDoublingsMax = 7;  // half a minute
+  Deaths& deaths = deaths_[key];
+  ++deaths.count;
+  deaths.retry_at =
+      deaths.count == 1 ? now : now + kFirstPause * (1 << std::min(deaths.count - 2, kDoublingsMax));
+}
+
+std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, ExitCause cause, Time now) {
+  std::vector<api::RequestId> lost;
+  const auto found = models_.find(key);
+  if (found == models_.end() || found->second.state == State::kNotLoaded) return lost;
+  Model& model = found->second;
+  if (cause != ExitCause::kRefused) RecordDeath(key, now);
+  // Requests that waited for the load fail with a runner that dies during it or right after it: a model that always
+  // does must not be reloaded again and again for them.
+  const bool killed = cause == ExitCause::kKilled && deaths_.at(key).count < kLoadDeathsMax;
+  if ((model.state == State::kLoading || model.just_loaded) && !killed) {
+    lost.assign(model.waiting.begin(), model.waiting.end());
+    model.waiting.clear();
+  }
+  const auto quarantined_count = std::ranges::count_if(requests_, [&key](const auto& entry) {
+    return entry.second.admitted && entry.second.quarantined && entry.second.key == key;
+  });
+  std::vector<api::RequestId> again;
+  for (auto& [id, request] : requests_) {
+    if (!request.admitted || request.key != key) continue;
+    if (ShouldFail(request, model.on_probation == id, quarantined_count == 1, cause)) {
+      lost.push_back(id);
+    } else {
+      request.admitted = false;
+      again.push_back(id);
+    }
+  }
+  // A pinned model is reloaded by itself unless its file can no longer be loaded.
+  const bool was_pinned = model.pinned && (model.state == State::kReady || model.restart_pinned);
+  model.restart_pinned = was_pinned && !model.unload_requested && cause != ExitCause::kRefused && !closed_;
+  std::ranges::sort(again);
+  model.waiting.insert(model.waiting.begin(), again.begin(), again.end());
+  model.running = 0;
+  model.on_probation.reset();
+  model.just_loaded = false;
+  model.state = State::kStopping;
+  for (const api::RequestId id : lost) EraseRequest(id);
+  std::ranges::sort(lost);
+  return lost;
+}
+
+void Scheduler::RunnerReaped(const std::string& key) {
+  const auto found = models_.find(key);
+  if (found == models_.end()) return;
+  if (found->second.waiting.empty() && !found->second.restart_pinned) {
+    models_.erase(found);
+    return;
+  }
+  Model next;
+  next.waiting = std::move(found->second.waiting);
+  next.restart_pinned = found->second.restart_pinned;
+  if (deaths_.contains(key)) {
+    next.restarted = true;
+    next.keep_alive = found->second.keep_alive;
+    next.pinned = found->second.pinned;
+  }
+  found->second = std::move(next);
+}
+
+void Scheduler::Unload(const std::string& key) {
+  const auto found = models_.find(key);
+  if (found == models_.end()) return;
+  if (found->second.state == State::kLoading || found->second.state == State::kReady) {
+    found->second.unload_requested = true;
+  }
+  found->second.restart_pinned = false;
+  if (found->second.state == State::kNotLoaded && found->second.waiting.empty()) models_.erase(found);
+}
+
+void Scheduler::Close() {
+  closed_ = true;
+  for (auto& [key, model] : models_) model.restart_pinned = false;
+  std::erase_if(models_, [](const auto& entry) {
+    return entry.second.state == State::kNotLoaded && entry.second.waiting.empty();
+  });
+}
+
+// ---- decisions ----
+
+// The first request of models in order of their first requests.
+api::RequestId Scheduler::OldestOf(const std::vector<Models::iterator>& models) {
+  return models.empty() ? kNoRequest : FirstOf(models.front()->second);
+}
+
+Scheduler::Plan Scheduler::NextPlan(Time now) {
+  Plan plan;
+  Expire(now, plan);
+  UnloadUnused(now, plan);
+
+  std::vector<Models::iterator> to_load = ModelsToLoad(now, plan);
+  const api::RequestId oldest_to_load = std::min(OldestOf(to_load), OldestOf(AwaitingMemory()));
+  // Requests that waited for a load, or arrived before any request that needs room, are admitted even if the model
+  // must drain.
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    Model& m = model->second;
+    const bool first_come = !m.waiting.empty() && m.waiting.front() < oldest_to_load && !m.unload_requested;
+    if (m.state == State::kReady && (m.just_loaded || first_come)) Admit(model, now, plan);
+    m.just_loaded = false;
+    m.draining = false;
+  }
+  AssignSlots(to_load, plan);
+  GrantMemory(plan);
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    const Model& m = model->second;
+    if (m.state == State::kReady && !m.unload_requested && !m.draining) Admit(model, now, plan);
+  }
+  for (const auto& [key, model] : models_) {
+    if (model.on_probation && !model.waiting.empty() && model.probation_until > now)
+      WakeBy(model.probation_until, plan);
+    if (model.state != State::kReady || !Idle(model)) continue;
+    if (const auto expires_at = ExpiresAt(model, model.idle_since)) WakeBy(*expires_at, plan);
+  }
+  return plan;
+}
+
+void Scheduler::WakeBy(Time time, Plan& plan) {
+  if (!plan.wake_at || time < *plan.wake_at) plan.wake_at = time;
+}
+
+void Scheduler::Expire(Time now, Plan& plan) {
+  if (options_.queue_timeout <= KeepAlive::zero()) return;
+  for (const auto& [id, request] : requests_) {
+    if (!request.give_up_at) continue;
+    if (*request.give_up_at <= now) {
+      plan.expire.push_back(id);
+    } else {
+      WakeBy(*request.give_up_at, plan);
+    }
+  }
+  std::ranges::sort(plan.expire);
+  for (const api::RequestId id : plan.expire) RemoveExisting(id, now);
+}
+
+// Admits all requests that wait for a ready model; quarantined ones one at a time, with none behind them. The last
+// keep-alive counts.
+void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
+  Model& model = position->second;
+  while (!model.waiting.empty() && (!model.on_probation || model.probation_until <= now)) {
+    const api::RequestId id = model.waiting.front();
+    model.waiting.pop_front();
+    Request& request = requests_.find(id)->second;
+    request.admitted = true;
+    ++model.running;
+    model.last_use = ++uses_;
+    if (request.quarantined) {
+      model.on_probation = id;
+      model.probation_until = now + options_.probation_time;
+    }
+    if (request.keep_alive) {
+      model.keep_alive = *request.keep_alive;
+      model.pinned = *request.keep_alive < KeepAlive::zero();
+    }
+    plan.admit.push_back(id);
+  }
+}
+
+void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason reason) {
+  ++unloads_[reason];
+  model->second.state = State::kStopping;
+  plan.unload.push_back(model->first);
+}
+
+// Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past their
+// keep-alive.
+void Scheduler::UnloadUnused(Time now, Plan& plan) {
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    const Model& m = model->second;
+    if (m.state == State::kLoading && m.waiting.empty() && !m.restart_pinned) {
+      StartUnload(model, plan, UnloadReason::kCancelled);
+    }
+    if (m.state != State::kReady || m.running > 0) continue;
+    const std::optional<Time> expires_at = ExpiresAt(m, m.idle_since);
+    const bool expired = m.waiting.empty() && expires_at && *expires_at <= now;
+    const bool owed = m.just_loaded && !m.waiting.empty();
+    if (expired || (m.unload_requested && !owed)) {
+      StartUnload(model, plan, m.unload_requested ? UnloadReason::kUnloaded : UnloadReason::kExpired);
+    }
+  }
+}
+
+// Models that need a runner, the one with the oldest request first.
+std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan& plan) {
+  std::vector<Models::iterator> to_load;
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    if (model->second.state != State::kNotLoaded) continue;
+    const auto deaths = deaths_.find(model->first);
+    if (deaths != deaths_.end() && deaths->second.retry_at > now) {
+      WakeBy(deaths->second.retry_at, plan);
+    } else {
+      to_load.push_back(model);
+    }
+  }
+  std::ranges::sort(to_load, {}, [](Models::iterator model) { return FirstOf(model->second); });
+  return to_load;
+}
+
+// Assigns free model slots in order and makes room for the other models: one slot each, counting slots that become
+// free anyway.
+void Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan) {
+  const auto count = [this](State state) {
+    return std::ranges::count_if(models_, [state](const auto& entry) { return entry.second.state == state; });
+  };
+  int64_t coming = count(State::kStopping);
+  int64_t free = std::max(options_.models_max, 1) - count(State::kLoading) - count(State::kReady) - coming;
+  coming += std::ranges::count_if(models_, [](const auto& entry) {
+    return entry.second.state == State::kReady && entry.second.unload_requested;
+  });
+  bool may_come = coming > 0 || free > 0 || count(State::kLoading) > 0;
+  for (const Models::iterator model : to_load) {
+    if (free > 0) {
+      --free;
+      model->second.state = State::kLoading;
+      plan.load.push_back(Load{model->first, FirstOf(model->second)});
+    } else if (coming > 0) {
+      --coming;
+    } else if (MakeRoom(plan, UnloadReason::kModelLimit)) {
+      may_come = true;
+    } else if (!may_come) {
+      Reject(model, plan);
+    }
+  }
+}
+
+// Unloads the least recently used idle model, or drains the least recently used busy one. False: there is none.
+bool Scheduler::MakeRoom(Plan& plan, UnloadReason reason) {
+  auto victim = models_.end();
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    const Model& m = model->second;
+    if (m.state != State::kReady || m.pinned || m.unload_requested || m.draining) continue;
+    const auto rank = [](const Model& candidate) { return std::pair(!Idle(candidate), candidate.last_use); };
+    if (victim == models_.end() || rank(m) < rank(victim->second)) victim = model;
+  }
+  if (victim == models_.end()) return false;
+  victim->second.draining = true;
+  if (victim->second.running == 0) StartUnload(victim, plan, reason);
+  return true;
+}
+
+void Scheduler::Reject(Models::iterator model, Plan& plan) {
+  for (const api::RequestId id : model->second.waiting) {
+    plan.reject.push_back(id);
+    EraseRequest(id);
+  }
+  models_.erase(model);
+}
+
+// ---- memory ----
+
+// Bytes granted to runners: to all, or to those that stop or drain.
+int64_t Scheduler::Granted(bool leaving_only) const {
+  int64_t bytes = 0;
+  for (const auto& [key, model] : models_) {
+    const bool leaving = model.state == State::kStopping ||
+                         (model.state == State::kReady && (model.unload_requested || model.draining));
+    if (model.granted && (leaving || !leaving_only)) bytes += *model.granted;
+  }
+  return bytes;
+}
+
+// Loads with a memory estimate and no grant, the one with the oldest request first.
+std::vector<Scheduler::Models::iterator> Scheduler::AwaitingMemory() {
+  std::vector<Models::iterator> awaiting;
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    const Model& m = model->second;
+    if (m.state == State::kLoading && m.estimate && !m.granted) awaiting.push_back(model);
+  }
+  std::ranges::sort(awaiting, {}, [](Models::iterator model) { return FirstOf(model->second); });
+  return awaiting;
+}
+
+// In order of arrival, so that small models do not starve a large one.
+void Scheduler::GrantMemory(Plan& plan) {
+  for (const Models::iterator model : AwaitingMemory()) {
+    if (!GrantTo(model, plan)) return;
+  }
+}
+
+// False: it waits for memory that comes free.
+bool Scheduler::GrantTo(Models::iterator position, Plan& plan) {
+  Model& model = position->second;
+  const MemoryEstimate estimate = *model.estimate;
+  const auto grant = [&](int64_t cache) {
+    model.granted = estimate.fixed_bytes + cache;
+    plan.grants.push_back({position->first, cache});
+    return true;
+  };
+  if (options_.memory_bytes < 1) return grant(estimate.cache_bytes);
+  const int64_t free = options_.memory_bytes - Granted(/*leaving_only=*/false);
+  // Smaller caches, down to a quarter, are better than unloading another model.
+  const int64_t enough = estimate.fixed_bytes + std::max(estimate.cache_min_bytes, estimate.cache_bytes / 4);
+  if (enough <= free) return grant(std::min(estimate.cache_bytes, free - estimate.fixed_bytes));
+  int64_t coming = Granted(/*leaving_only=*/true);
+  while (enough > free + coming && MakeRoom(plan, UnloadReason::kMemory))
+    coming = Granted(/*leaving_only=*/true);
+  const bool loading = std::ranges::any_of(models_, [](const auto& entry) {
+    return entry.second.state == State::kLoading && entry.second.granted;
+  });
+  if (coming > 0 || loading) return false;
+  const int64_t least = estimate.fixed_bytes + estimate.cache_min_bytes;
+  if (least <= free) return grant(free - estimate.fixed_bytes);
+  for (const api::RequestId id : model.waiting) {
+    plan.too_large.push_back({id, least});
+    EraseRequest(id);
+  }
+  model.waiting.clear();
+  model.restart_pinned = false;
+  StartUnload(position, plan, UnloadReason::kTooLarge);
+  return true;
+}
+
+// ---- views ----
+
+bool Scheduler::WillRestart(const std::string& key) const {
+  const auto found = models_.find(key);
+  return found != models_.end() && found->second.restart_pinned;
+}
+
+int64_t Scheduler::pinned_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [key, model] : models_) bytes += model.pinned ? model.granted.value_or(0) : 0;
+  return bytes;
+}
+
+std::vector<Scheduler::Ready> Scheduler::ReadyModels(Time now) const {
+  std::vector<Ready> ready;
+  for (const auto& [key, model] : models_) {
+    if (model.state != State::kReady) continue;
+    ready.push_back({key, model.running, ExpiresAt(model, model.running > 0 ? now : model.idle_since)});
+  }
+  return ready;
+}
+
+std::string Scheduler::CheckInvariants() const {
+  int64_t slots = 0;
+  int64_t counted_requests = 0;
+  for (const auto& [key, model] : models_) {
+    if (model.state != State::kNotLoaded) ++slots;
+    if (model.state == State::kNotLoaded && model.waiting.empty() && !model.restart_pinned)
+      return "model " + key + " is not loaded and has no waiting request";
+    if (model.state != State::kReady && model.running != 0)
+      return "model " + key + " has running requests but is not ready";
+    counted_requests += std::ssize(model.waiting) + model.running;
+    const auto admitted = std::ranges::count_if(
+        requests_, [&key](const auto& entry) { return entry.second.admitted && entry.second.key == key; });
+    if (admitted != model.running) return "model " + key + " has a wrong count of running requests";
+    for (const api::RequestId id : model.waiting) {
+      const auto found = requests_.find(id);
+      if (found == requests_.end() || found->second.admitted || found->second.key != key) {
+        return "model " + key + " queues a request that does not wait for it";
+      }
+    }
+  }
+  if (slots > std::max(options_.models_max, 1)) return "more models than model slots";
+  if (options_.memory_bytes > 0 && Granted(/*leaving_only=*/false) > options_.memory_bytes) {
+    return "more memory granted than available";
+  }
+  if (counted_requests != std::ssize(requests_)) return "a request is in no state, or in two";
+  const auto waiting =
+      std::ranges::count_if(requests_, [](const auto& entry) { return !entry.second.started; });
+  if (waiting != waiting_) return "wrong count of waiting requests";
+  if (waiting_ > std::max(options_.queue_max, 1)) return "more waiting requests than queue_max";
+  return "";
+}
+
+}  // namespace quire::scheduler

@@ -1,0 +1,234 @@
+// Decides which models to load and unload and which requests to admit, without sockets, clock or threads. Time is
+// an argument. Events are reported by method calls; NextPlan() returns what to do now.
+//
+// Invariants (CheckInvariants):
+//  - loading + ready + stopping models never exceed models_max, and the memory granted to them never exceeds
+//    memory_bytes: memory is freed before it is granted;
+//  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
+//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model,
+//    whether or not their model is loaded;
+//  - a plan never unloads a model that has admitted requests;
+//  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one before has
+//    made progress or its probation_time is over, so that the request that kills the next runner is known.
+// A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits forever: a model
+// that must make room stops admitting requests and becomes idle when its running requests finish; if no model can
+// ever make room, the request is rejected at once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/ids.h"
+
+namespace quire::scheduler {
+
+// Owned by the dispatcher; I/O thread only. Keys are ModelSpec::key. Ids grow with the order of arrival.
+class Scheduler {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr const char* kBusy = "server busy, please try again.  maximum pending requests exceeded";
+  using KeepAlive = std::chrono::nanoseconds;              // negative = never expires, zero = at once
+  static constexpr api::RequestId kNoRequest{UINT64_MAX};  // newer than every request
+
+  struct Options {
+    int32_t models_max = 3;   // < 1 counts as 1
+    int32_t queue_max = 512;  // < 1 counts as 1
+    KeepAlive default_keep_alive = std::chrono::minutes(5);
+    int32_t model_queue_max = 0;  // < 1: no limit of its own
+    int64_t memory_bytes = 0;     // of all runners together; < 1: no limit
+    KeepAlive probation_time =
+        std::chrono::seconds(2);   // then the next one is admitted even without progress
+    KeepAlive queue_timeout = {};  // how long a request may wait until a runner starts it; <= 0: no limit
+  };
+
+  // The memory that a runner needs, known once it has read its model's metadata.
+  struct MemoryEstimate {
+    int64_t fixed_bytes = 0;      // weights, scratch and the process itself
+    int64_t cache_bytes = 0;      // preferred size of the caches
+    int64_t cache_min_bytes = 0;  // smallest size of the caches that can serve a request
+  };
+  struct MemoryGrant {
+    std::string key;
+    int64_t cache_bytes = 0;
+  };
+
+  struct TooLarge {
+    api::RequestId id;
+    int64_t bytes = 0;  // that its model needs at least
+  };
+
+  // Why a runner stopped.
+  enum class ExitCause : uint8_t {
+    kRefused,  // it could not load the model, or was asked to stop: its requests fail
+    kKilled,   // by an external signal: not caused by a request
+    kCrashed,  // by itself, or it hung: perhaps because of a request
+  };
+
+  struct Load {
+    std::string key;
+    api::RequestId first;  // the oldest waiting request; kNoRequest: pinned, and its runner died
+  };
+
+  // Decisions already taken: the caller must carry out every one of them.
+  struct Plan {
+    std::vector<std::string> unload;  // stop the runner, then report RunnerReaped
+    std::vector<Load> load;  // start a runner, then report LoadDone, or RunnerStopping and RunnerReaped
+    std::vector<api::RequestId> admit;   // send to the loaded runner
+    std::vector<MemoryGrant> grants;     // approve the load with this cache size
+    std::vector<api::RequestId> reject;  // dropped: every model slot holds a pinned model
+    std::vector<TooLarge> too_large;     // dropped: more memory than there will ever be
+    std::vector<api::RequestId> expire;  // dropped: no runner started them within queue_timeout
+    std::optional<Time> wake_at;         // plan again at this time even if nothing happens
+  };
+
+  // Why a plan unloaded a model.
+  enum class UnloadReason : uint8_t {
+    kExpired,     // unused for its keep-alive
+    kUnloaded,    // requested by name
+    kModelLimit,  // another model needed its slot
+    kMemory,      // or its memory
+    kTooLarge,    // there will never be the memory for it
+    kCancelled,   // no request waited for its load any more
+  };
+
+  // A loaded model as lists show it.
+  struct Ready {
+    std::string key;
+    int32_t running = 0;
+    std::optional<Time> expires_at;  // if no further request comes; absent = never
+  };
+
+  explicit Scheduler(Options options) : options_(options) {}
+
+  // ---- events ----
+
+  // Queues a request, or a bare load, for a model. `keep_alive` takes effect when the request is admitted; a
+  // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as it
+  // is. kOverloaded when queue_max requests already wait.
+  api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
+                            Time now);
+  // queue_max requests already wait.
+  bool Full() const { return waiting_ >= std::max(options_.queue_max, 1); }
+  // The runner started the request: it no longer waits.
+  void Start(api::RequestId id);
+  // The runner computed something for the request: its quarantine ends.
+  void Progress(api::RequestId id);
+  // The runner of a load has estimated its memory and waits for a grant.
+  void OnMemoryEstimate(const std::string& key, MemoryEstimate estimate);
+  // The request ended or its client left, in whatever phase. Unknown ids are ignored.
+  void Remove(api::RequestId id, Time now);
+  void LoadDone(const std::string& key, Time now);
+  // The runner accepts nothing more. Returns, oldest first, the requests that fail with it; they are dropped here.
+  // The others, including admitted ones, wait for the next runner.
+  std::vector<api::RequestId> RunnerStopping(const std::string& key, ExitCause cause, Time now);
+  // The runner is reaped: its model slot is free.
+  void RunnerReaped(const std::string& key);
+  // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys are
+  // ignored.
+  void Unload(const std::string& key);
+  // From now on no pinned model is reloaded without a request.
+  void Close();
+
+  // ---- decisions and views ----
+
+  [[nodiscard]] Plan NextPlan(Time now);
+
+  std::vector<Ready> ReadyModels(Time now) const;
+  int32_t waiting() const { return waiting_; }     // requests that no runner has started
+  bool WillRestart(const std::string& key) const;  // it will be reloaded without a request
+  int64_t pinned_bytes() const;                    // granted to pinned models
+  const std::map<UnloadReason, uint64_t>& unloads() const { return unloads_; }
+  int32_t requests() const { return static_cast<int32_t>(requests_.size()); }
+  // Empty if all invariants hold, else the first that does not. For tests.
+  std::string CheckInvariants() const;
+
+ private:
+  enum class State : uint8_t {
+    kNotLoaded,  // no runner; requests wait
+    kLoading,    // a runner starts
+    kReady,
+    kStopping,  // a runner stops; its model slot is not free yet
+  };
+  struct Model {
+    State state = State::kNotLoaded;
+    std::deque<api::RequestId> waiting;  // oldest first
+    int32_t running = 0;                 // admitted and not finished
+    KeepAlive keep_alive{};
+    bool pinned = false;
+    bool just_loaded = false;       // loaded since the last plan: all waiting requests are admitted
+    bool restarted = false;         // its runner died: keep_alive and pinned carry over to the next
+    bool restart_pinned = false;    // pinned, and its runner died: reloaded without a request
+    bool unload_requested = false;  // admits nothing, unloaded when idle
+    bool draining = false;          // the same, to make room; decided anew by every plan
+    std::optional<api::RequestId> on_probation;  // the quarantined request admitted last; no progress yet
+    Time probation_until{};                      // no further request is admitted before this time
+    std::optional<MemoryEstimate> estimate;      // known while it loads and after
+    std::optional<int64_t> granted;              // bytes, fixed and cache; taken until the runner is reaped
+    Time idle_since{};
+    uint64_t last_use = 0;  // grows with each request admitted or finished
+  };
+  struct Request {
+    std::string key;
+    std::optional<KeepAlive> keep_alive;
+    bool admitted = false;
+    bool started = false;
+    std::optional<Time> give_up_at = {};  // unless started
+    bool quarantined = false;             // was in a runner that died; no progress since
+    int32_t probation_failures = 0;       // runners that died while it was on probation
+  };
+  // Runners of a model that died, one after the other, with no request served in between.
+  struct Deaths {
+    int32_t count = 0;
+    Time retry_at{};
+  };
+  using Models = std::map<std::string, Model>;
+
+  static bool Idle(const Model& model) { return model.running == 0 && model.waiting.empty(); }
+  static api::RequestId FirstOf(const Model& model) {
+    return model.waiting.empty() ? kNoRequest : model.waiting.front();
+  }
+  static std::optional<Time> ExpiresAt(const Model& model, Time idle_since);
+
+  void EraseRequest(api::RequestId id);
+  void RemoveExisting(api::RequestId id, Time now);
+  bool ShouldFail(Request& request, bool on_probation, bool alone, ExitCause cause) const;
+  void RecordDeath(const std::string& key, Time now);
+  static void WakeBy(Time time, Plan& plan);
+  void Expire(Time now, Plan& plan);
+  static api::RequestId OldestOf(const std::vector<Models::iterator>& models);
+  std::vector<Models::iterator> AwaitingMemory();
+  void GrantMemory(Plan& plan);
+  bool GrantTo(Models::iterator model, Plan& plan);
+  int64_t Granted(bool leaving_only) const;
+  void Admit(Models::iterator model, Time now, Plan& plan);
+  void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
+  void UnloadUnused(Time now, Plan& plan);
+  std::vector<Models::iterator> ModelsToLoad(Time now, Plan& plan);
+  void AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan);
+  bool MakeRoom(Plan& plan, UnloadReason reason);
+  void Reject(Models::iterator model, Plan& plan);
+  int32_t QueuedFor(const std::string& key) const;
+
+  // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.
+  static constexpr int32_t kProbationFailuresMax = 2;
+  static constexpr int32_t kLoadDeathsMax =
+      3;  // runners killed while loading before the waiting requests fail
+
+  Options options_;
+  Models models_;  // those with a runner or with waiting requests
+  std::unordered_map<api::RequestId, Request> requests_;
+  std::map<std::string, Deaths> deaths_;  // by key
+  int32_t waiting_ = 0;
+  std::map<UnloadReason, uint64_t> unloads_;
+  uint64_t uses_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace quire::scheduler
