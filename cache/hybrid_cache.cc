@@ -11,10 +11,6 @@
 namespace quire::cache {
 namespace {
 
-std::unexpected<Error> Fail(ErrorCode code, std::string message) {
-  return std::unexpected(Error{code, std::move(message)});
-}
-
 constexpr size_t kMaxBlocks = size_t{1} << 31;
 
 // Blocks of `bytes` that a budget can hold at most.

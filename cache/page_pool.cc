@@ -14,7 +14,7 @@
 namespace quire::cache {
 namespace {
 
-constexpr size_t kAlign = 64;
+constexpr size_t kPageAlign = 64;
 // From this size on blocks start at their own system page, so that freed memory can be given back whole.
 constexpr size_t kSystemAlignFrom = size_t{64} << 10;
 constexpr int kPoison = 0xDB;
@@ -38,7 +38,7 @@ void MemoryBudget::MakeResident(size_t bytes) {
 
 Result<std::unique_ptr<BlockPool>> BlockPool::Create(std::string name, size_t block_bytes, uint32_t blocks,
                                                      MemoryBudget* budget) {
-  const size_t stride = RoundUp(block_bytes, block_bytes >= kSystemAlignFrom ? SystemPage() : kAlign);
+  const size_t stride = RoundUp(block_bytes, block_bytes >= kSystemAlignFrom ? SystemPage() : kPageAlign);
   size_t bytes = 0;
   if (blocks == kNoBlock || __builtin_mul_overflow(stride, size_t{blocks}, &bytes)) {
     return std::unexpected(Error{ErrorCode::kOutOfPages, fmt::format("{}: capacity overflows", name)});

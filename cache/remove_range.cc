@@ -13,10 +13,6 @@
 namespace quire::cache {
 namespace {
 
-std::unexpected<Error> Fail(ErrorCode code, std::string message) {
-  return std::unexpected(Error{code, std::move(message)});
-}
-
 // The move of one group's rows. Destination pages are written in ascending order; a row only ever moves down,
 // so that a page written in place has already served every earlier destination.
 class GroupMove {

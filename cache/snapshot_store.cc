@@ -11,10 +11,6 @@
 namespace quire::cache {
 namespace {
 
-std::unexpected<Error> Fail(ErrorCode code, std::string message) {
-  return std::unexpected(Error{code, std::move(message)});
-}
-
 // Prompts whose first tokens agree this far count as begun alike, for miss reasons.
 constexpr size_t kStartTokens = 16;
 constexpr size_t kStartsKept = size_t{1} << 16;

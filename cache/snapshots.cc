@@ -11,10 +11,6 @@
 namespace quire::cache {
 namespace {
 
-std::unexpected<Error> Fail(ErrorCode code, std::string message) {
-  return std::unexpected(Error{code, std::move(message)});
-}
-
 // Pages of group g that a whole snapshot [from, to) counts: [first, end).
 struct PageRange {
   int64_t first;

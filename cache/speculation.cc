@@ -13,10 +13,6 @@
 namespace quire::cache {
 namespace {
 
-std::unexpected<Error> Fail(ErrorCode code, std::string message) {
-  return std::unexpected(Error{code, std::move(message)});
-}
-
 // A private slot with the state at the draft's base. Reuses the base's slot where nobody else holds it, then
 // the draft's own.
 SlotRef SlotAtBase(SlotRef& base, SlotRef own, Pools& pools) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <expected>
 #include <string>
+#include <utility>
 
 namespace quire::cache {
 
@@ -25,5 +26,9 @@ struct Error {
 
 template <class T>
 using Result = std::expected<T, Error>;
+
+inline std::unexpected<Error> Fail(ErrorCode code, std::string message) {
+  return std::unexpected(Error{code, std::move(message)});
+}
 
 }  // namespace quire::cache

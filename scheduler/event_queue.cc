@@ -26,10 +26,6 @@ size_t BytesOf(const api::Event& event) {
   return bytes;
 }
 
-std::unexpected<api::Error> ProtocolError(const char* what) {
-  return api::Fail(api::ErrorCode::kRunnerDied, what);
-}
-
 }  // namespace
 
 api::Result<void> EventQueue::Push(api::Event event) {

@@ -18,6 +18,11 @@
 
 namespace quire::scheduler {
 
+// The runner broke the protocol: it cannot be trusted with anything further.
+inline std::unexpected<api::Error> ProtocolError(std::string what) {
+  return api::Fail(api::ErrorCode::kRunnerDied, std::move(what));
+}
+
 class EventQueue {
  public:
   // A client this far behind is given new credit in one frame rather than delta by delta.

@@ -27,10 +27,6 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-std::unexpected<api::Error> ProtocolError(std::string what) {
-  return api::Fail(api::ErrorCode::kRunnerDied, std::move(what));
-}
-
 }  // namespace
 
 ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner)

@@ -17,7 +17,7 @@ using boost::asio::use_awaitable;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 
-LinkEnd ProtocolError(const std::string& what) {
+LinkEnd EndByProtocolError(const std::string& what) {
   return {.protocol_error = true, .reason = "protocol error: " + what};
 }
 
@@ -74,18 +74,18 @@ std::optional<LinkEnd> RunnerLink::Receive(std::string_view bytes) try {
   frames_.Append(bytes);
   while (!end_) {
     auto frame = frames_.Next();
-    if (!frame) return ProtocolError(frame.error().message);
+    if (!frame) return EndByProtocolError(frame.error().message);
     if (!*frame) return std::nullopt;
     auto message = api::ipc::DecodeToDaemon(**frame);
-    if (!message) return ProtocolError(message.error().message);
+    if (!message) return EndByProtocolError(message.error().message);
     const std::shared_ptr<Listener> listener = listener_.lock();
     if (!listener) return LinkEnd{.protocol_error = false, .reason = "no receiver"};
     if (const auto taken = listener->OnMessage(*std::move(message)); !taken)
-      return ProtocolError(taken.error().message);
+      return EndByProtocolError(taken.error().message);
   }
   return std::nullopt;
 } catch (const std::exception& e) {
-  return ProtocolError(e.what());
+  return EndByProtocolError(e.what());
 }
 
 boost::asio::awaitable<void> RunnerLink::Write(Self self) {

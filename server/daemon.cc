@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "scheduler/dispatcher.h"
+#include "server/http/awaitable.h"
 #include "server/http/server.h"
 #include "server/journal.h"
 #include "server/listen_plan.h"
@@ -46,7 +47,6 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr int kBlockingThreads = 2;
 // After the drain: for answers that are still being written, then for their coroutines to end.
 constexpr std::chrono::seconds kLastWrites(5);

@@ -9,10 +9,12 @@ namespace quire::api {
 
 constexpr char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-constexpr bool IsAsciiAlnum(char c) {
-  const char lower = AsciiLower(c);
-  return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9');
-}
+constexpr bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+constexpr bool IsAsciiAlnum(char c) { return IsAsciiLetter(c) || IsAsciiDigit(c); }
+
+// True of an empty text too.
+constexpr bool AllAsciiDigits(std::string_view text) { return std::ranges::all_of(text, IsAsciiDigit); }
 
 inline std::string AsciiLower(std::string_view text) {
   std::string lower(text);

@@ -13,7 +13,7 @@ namespace quire::api::ipc {
 namespace {
 
 // Apart from the daemon's types, so that a frame sent the wrong way is refused.
-enum Type : uint16_t {
+enum ToDaemonType : uint16_t {
   kHello = 101,
   kLoadProgress,
   kLoaded,

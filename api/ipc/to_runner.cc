@@ -14,7 +14,7 @@
 namespace quire::api::ipc {
 namespace {
 
-enum Type : uint16_t {
+enum ToRunnerType : uint16_t {
   kLoadModel = 1,
   kInspectModel,
   kSubmit,

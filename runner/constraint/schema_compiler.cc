@@ -17,9 +17,9 @@ namespace {
 
 using api::Json;
 
-constexpr int kDepthMax = 96;             // schemas nested in each other
+constexpr int kSchemaDepthMax = 96;       // schemas nested in each other
 constexpr size_t kCombinationsMax = 512;  // of alternatives
-constexpr size_t kEntriesMax = 20'000;
+constexpr size_t kSchemaEntriesMax = 20'000;
 constexpr uint32_t kRulesMax = 20'000;
 
 uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(DecodeUtf8(text).size()); }
@@ -72,7 +72,7 @@ ExprRef SchemaCompiler::Value(SchemaRefs refs) {
     if (!entry.rule) entry.rule = builder_.Declare();
     return Call(*entry.rule);
   }
-  if (++depth_ > kDepthMax || entries_.size() > kEntriesMax || builder_.size() > kRulesMax) {
+  if (++depth_ > kSchemaDepthMax || entries_.size() > kSchemaEntriesMax || builder_.size() > kRulesMax) {
     Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the schema is too large or nested too deeply",
                                                     refs.empty() ? "#" : refs[0].path)});
     return Never();

@@ -17,9 +17,6 @@ constexpr std::string_view kTrimmedClose = "-}}";
 constexpr std::string_view kSpaces = " \t\r\n";
 
 bool IsSpace(char c) { return c != '\0' && kSpaces.find(c) != std::string_view::npos; }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool IsWordPart(char c) { return IsWordStart(c) || IsDigit(c); }
 
 }  // namespace
 

@@ -7,9 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/ascii.h"
 #include "runner/gotemplate/ast.h"
 
 namespace quire::runner::gotemplate {
+
+constexpr bool IsWordStart(char c) { return api::IsAsciiLetter(c) || c == '_'; }
+constexpr bool IsWordPart(char c) { return api::IsAsciiAlnum(c) || c == '_'; }
 
 struct SyntaxError {
   int line = 1;

@@ -13,9 +13,6 @@ namespace {
 
 using jinja::Value;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool IsWordPart(char c) { return IsWordStart(c) || IsDigit(c); }
 bool EndsOperand(char c) {
   return c == '\0' || c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '|' || c == ')' || c == '}' ||
          c == ',';
@@ -126,7 +123,7 @@ Operand Parser::ParseOperand() {
       operand.literal = Value::String(ParseRaw());
     } else if (c == '\'') {
       operand.literal = Value(static_cast<int64_t>(ParseCharacter()));
-    } else if (IsDigit(c) || c == '-' || c == '+') {
+    } else if (api::IsAsciiDigit(c) || c == '-' || c == '+') {
       operand.literal = ParseNumber();
     } else {
       Fail(c == '\0' ? "unclosed action" : "unexpected character in an action");

@@ -45,6 +45,8 @@ struct Expr {
 };
 using ExprPtr = std::unique_ptr<Expr>;
 
+inline int DepthOf(const ExprPtr& expr) { return expr == nullptr ? 0 : expr->depth; }
+
 struct ConstExpr : Expr {
   explicit ConstExpr(int at_line) : Expr(ExprKind::kConst, at_line) {}
   Value value;

@@ -143,13 +143,13 @@ Value GroupByFilter(Runtime& runtime, const Value& self, const CallArguments& ar
   return runtime.MakeList(std::move(groups));
 }
 
-constexpr NamedFilter kTable[] = {
+constexpr NamedFilter kOrderFilters[] = {
     {"sort", SortFilter},          {"dictsort", DictSortFilter}, {"unique", UniqueFilter},
     {"min", ExtremeFilter<false>}, {"max", ExtremeFilter<true>}, {"groupby", GroupByFilter},
 };
 
 }  // namespace
 
-std::span<const NamedFilter> OrderFilters() { return kTable; }
+std::span<const NamedFilter> OrderFilters() { return kOrderFilters; }
 
 }  // namespace quire::runner::jinja

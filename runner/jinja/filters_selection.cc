@@ -88,7 +88,7 @@ Value SelectFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return runtime.MakeList(std::move(kept), Type::kGenerator);
 }
 
-constexpr NamedFilter kTable[] = {
+constexpr NamedFilter kSelectionFilters[] = {
     {"map", MapFilter},
     {"select", SelectFilter<true, false>},
     {"reject", SelectFilter<false, false>},
@@ -98,6 +98,6 @@ constexpr NamedFilter kTable[] = {
 
 }  // namespace
 
-std::span<const NamedFilter> SelectionFilters() { return kTable; }
+std::span<const NamedFilter> SelectionFilters() { return kSelectionFilters; }
 
 }  // namespace quire::runner::jinja

@@ -136,7 +136,7 @@ Value SliceFilter(Runtime& runtime, const Value& self, const CallArguments& argu
   return runtime.MakeList(std::move(columns), Type::kGenerator);
 }
 
-constexpr NamedFilter kTable[] = {
+constexpr NamedFilter kSequenceFilters[] = {
     {"join", JoinFilter}, {"first", FirstFilter}, {"last", LastFilter},
     {"list", ListFilter}, {"items", ItemsFilter}, {"reverse", ReverseFilter},
     {"sum", SumFilter},   {"batch", BatchFilter}, {"slice", SliceFilter},
@@ -144,6 +144,6 @@ constexpr NamedFilter kTable[] = {
 
 }  // namespace
 
-std::span<const NamedFilter> SequenceFilters() { return kTable; }
+std::span<const NamedFilter> SequenceFilters() { return kSequenceFilters; }
 
 }  // namespace quire::runner::jinja

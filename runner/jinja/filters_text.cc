@@ -215,7 +215,7 @@ Value UrlEncodeFilter(Runtime& runtime, const Value& self, const CallArguments& 
   return Value(std::move(out).Finish());
 }
 
-constexpr NamedFilter kTable[] = {
+constexpr NamedFilter kTextFilters[] = {
     {"upper", CaseFilter<Case::kUpper>},
     {"lower", CaseFilter<Case::kLower>},
     {"capitalize", CapitalizeFilter},
@@ -237,6 +237,6 @@ constexpr NamedFilter kTable[] = {
 
 }  // namespace
 
-std::span<const NamedFilter> TextFilters() { return kTable; }
+std::span<const NamedFilter> TextFilters() { return kTextFilters; }
 
 }  // namespace quire::runner::jinja

@@ -145,7 +145,7 @@ Value ToJsonFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return Value(std::move(out).Finish());
 }
 
-constexpr NamedFilter kTable[] = {
+constexpr NamedFilter kValueFilters[] = {
     {"default", DefaultFilter}, {"d", DefaultFilter},     {"int", IntFilter},       {"float", FloatFilter},
     {"abs", AbsFilter},         {"round", RoundFilter},   {"length", LengthFilter}, {"count", LengthFilter},
     {"attr", AttrFilter},       {"tojson", ToJsonFilter},
@@ -153,7 +153,7 @@ constexpr NamedFilter kTable[] = {
 
 }  // namespace
 
-std::span<const NamedFilter> ValueFilters() { return kTable; }
+std::span<const NamedFilter> ValueFilters() { return kValueFilters; }
 
 Filter FindFilter(std::string_view name) {
   for (const auto table :

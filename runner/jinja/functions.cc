@@ -181,7 +181,7 @@ struct NamedFunction {
   std::string_view name;
   Function::Body body;
 };
-constexpr NamedFunction kTable[] = {
+constexpr NamedFunction kFunctions[] = {
     {"range", Range},
     {"dict", MakeDict},
     {"namespace", MakeNamespace},
@@ -194,7 +194,7 @@ constexpr NamedFunction kTable[] = {
 }  // namespace
 
 std::optional<Value> FindGlobal(Runtime& runtime, std::string_view name) {
-  for (const NamedFunction& function : kTable) {
+  for (const NamedFunction& function : kFunctions) {
     if (function.name == name) return runtime.MakeObject<Function>(function.body);
   }
   return std::nullopt;

@@ -151,7 +151,7 @@ Value ExpandTabsMethod(Runtime& runtime, const Value& self, const CallArguments&
   return Value(std::move(out).Finish(text.markup()));
 }
 
-constexpr NamedMethod kTable[] = {
+constexpr NamedMethod kFormMethods[] = {
     {"lower", CaseMethod<Case::kLower>},
     {"upper", CaseMethod<Case::kUpper>},
     {"casefold", CaseMethod<Case::kFold>},
@@ -179,6 +179,6 @@ constexpr NamedMethod kTable[] = {
 
 }  // namespace
 
-std::span<const NamedMethod> StringFormMethods() { return kTable; }
+std::span<const NamedMethod> StringFormMethods() { return kFormMethods; }
 
 }  // namespace quire::runner::jinja

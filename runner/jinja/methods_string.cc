@@ -252,7 +252,7 @@ Value FormatMapMethod(Runtime& runtime, const Value& self, const CallArguments& 
   return FormatBraces(runtime, self, named);
 }
 
-constexpr NamedMethod kTable[] = {
+constexpr NamedMethod kStringMethods[] = {
     {"strip", StripMethod<Side::kBoth>},
     {"lstrip", StripMethod<Side::kLeft>},
     {"rstrip", StripMethod<Side::kRight>},
@@ -278,6 +278,6 @@ constexpr NamedMethod kTable[] = {
 
 }  // namespace
 
-std::span<const NamedMethod> StringMethods() { return kTable; }
+std::span<const NamedMethod> StringMethods() { return kStringMethods; }
 
 }  // namespace quire::runner::jinja

@@ -5,12 +5,6 @@
 #include "runner/jinja/parser.h"
 
 namespace quire::runner::jinja {
-namespace {
-
-int DepthOf(const ExprPtr& expr) { return expr == nullptr ? 0 : expr->depth; }
-
-}  // namespace
-
 ExprPtr Parser::ParseTuple(bool with_condition, bool parenthesized) {
   const int line = current().line;
   auto tuple = std::make_unique<SequenceExpr>(line);

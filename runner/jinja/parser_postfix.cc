@@ -5,12 +5,6 @@
 #include "runner/jinja/parser.h"
 
 namespace quire::runner::jinja {
-namespace {
-
-int DepthOf(const ExprPtr& expr) { return expr == nullptr ? 0 : expr->depth; }
-
-}  // namespace
-
 ExprPtr Parser::ParsePostfix(ExprPtr operand) {
   while (true) {
     if (current().IsOperator(".")) {

@@ -137,7 +137,7 @@ struct NamedTest {
   Test test;
 };
 
-constexpr NamedTest kTable[] = {
+constexpr NamedTest kTests[] = {
     {"defined", IsDefined},
     {"undefined", IsKind<Kind::kUndefined>},
     {"none", IsKind<Kind::kNone>},
@@ -182,9 +182,9 @@ constexpr NamedTest kTable[] = {
 }  // namespace
 
 Test FindTest(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kTable), std::end(kTable),
+  const auto* found = std::find_if(std::begin(kTests), std::end(kTests),
                                    [name](const NamedTest& entry) { return entry.name == name; });
-  return found == std::end(kTable) ? nullptr : found->test;
+  return found == std::end(kTests) ? nullptr : found->test;
 }
 
 }  // namespace quire::runner::jinja

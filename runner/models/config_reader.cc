@@ -31,7 +31,7 @@ std::string Shown(const nlohmann::ordered_json& value) {
   if (value.is_object() || value.is_array()) return fmt::format("an {}", value.type_name());
   constexpr size_t kLongest = 60;
   std::string text = value.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  if (text.size() > kLongest) text.replace(kLongest, std::string::npos, "...");
   return text;
 }
 
@@ -62,7 +62,9 @@ const nlohmann::ordered_json* ConfigReader::Find(ConfigKey key) const {
 
 std::string ConfigReader::Name(ConfigKey key) const {
   const std::string_view names = gguf() ? key.gguf : key.hugging_face;
-  return prefix_ + std::string(names.substr(0, names.find('|')));
+  std::string name = prefix_;
+  name += names.substr(0, names.find('|'));
+  return name;
 }
 
 void ConfigReader::Fail(const std::string& reason) {

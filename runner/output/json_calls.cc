@@ -17,7 +17,7 @@ constexpr size_t kDepthMax = 500;
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
 
-const Json* Member(const Json& object, std::string_view name) {
+const Json* NonNullMember(const Json& object, std::string_view name) {
   const auto found = object.find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
@@ -33,19 +33,19 @@ std::optional<std::string> ArgumentsText(const Json* arguments) {
 
 std::optional<api::ToolCall> CallOf(const Json& value) {
   if (!value.is_object()) return std::nullopt;
-  const Json* function = Member(value, "function");
+  const Json* function = NonNullMember(value, "function");
   const Json& described = function != nullptr && function->is_object() ? *function : value;
-  const Json* name = Member(described, "name");
+  const Json* name = NonNullMember(described, "name");
   if (name == nullptr && function != nullptr && function->is_string()) name = function;
   if (name == nullptr || !name->is_string() || name->get_ref<const std::string&>().empty()) {
     return std::nullopt;
   }
-  const Json* arguments = Member(described, "arguments");
-  if (arguments == nullptr) arguments = Member(described, "parameters");
+  const Json* arguments = NonNullMember(described, "arguments");
+  if (arguments == nullptr) arguments = NonNullMember(described, "parameters");
   auto text = ArgumentsText(arguments);
   if (!text) return std::nullopt;
   api::ToolCall call{.id = {}, .name = name->get<std::string>(), .arguments_json = *std::move(text)};
-  const Json* id = Member(value, "id");
+  const Json* id = NonNullMember(value, "id");
   if (id != nullptr && id->is_string()) call.id = id->get<std::string>();
   return call;
 }

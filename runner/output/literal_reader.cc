@@ -221,7 +221,7 @@ std::optional<Json> LiteralReader::Dict(int depth) {
 std::optional<Json> LiteralReader::PythonValue(int depth) {
   static constexpr std::array<std::string_view, 2> kTrue = {"True", "true"};
   static constexpr std::array<std::string_view, 2> kFalse = {"False", "false"};
-  static constexpr std::array<std::string_view, 2> kNull = {"None", "null"};
+  static constexpr std::array<std::string_view, 2> kNullWords = {"None", "null"};
   SkipSpace();
   if (at_end()) ran_out_ = true;
   if (at_end() || depth > kLiteralDepthMax) return std::nullopt;
@@ -241,7 +241,7 @@ std::optional<Json> LiteralReader::PythonValue(int depth) {
   for (size_t i = 0; i < kTrue.size(); ++i) {
     if (name == kTrue[i]) return Json(true);
     if (name == kFalse[i]) return Json(false);
-    if (name == kNull[i]) return Json(nullptr);
+    if (name == kNullWords[i]) return Json(nullptr);
   }
   if (at_end() && begin != at_) ran_out_ = true;
   return std::nullopt;

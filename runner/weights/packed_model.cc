@@ -34,8 +34,8 @@ std::unexpected<api::Error> Refuse(const std::string& file, std::string_view rea
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file, reason));
 }
 
-std::string Dump(const ordered_json& json) {
-  return json.is_null() ? std::string() : json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+std::string DumpOrEmpty(const ordered_json& value) {
+  return value.is_null() ? std::string() : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 class PackedModel : public ModelFiles {
@@ -83,9 +83,9 @@ api::Result<ordered_json> ObjectAt(const ordered_json& metadata, const char* key
 
 std::vector<int32_t> EndIdsIn(const std::string& text) {
   std::vector<int32_t> ids;
-  const auto json = ordered_json::parse(text, nullptr, false);
-  if (!json.is_array()) return ids;
-  for (const ordered_json& id : json) {
+  const auto parsed = ordered_json::parse(text, nullptr, false);
+  if (!parsed.is_array()) return ids;
+  for (const ordered_json& id : parsed) {
     if (id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{INT32_MAX})
       ids.push_back(id.get<int32_t>());
   }
@@ -97,12 +97,12 @@ void AddTexts(GgufWriter& writer, const ModelFiles& files) {
     if (!text.empty()) writer.AddText(key, text);
   };
   add("general.architecture", files.architecture());
-  add(kConfig, Dump(files.config()));
-  add(kGenerationConfig, Dump(files.generation_config()));
-  add(kTokenizerConfig, Dump(files.tokenizer_config()));
+  add(kConfig, DumpOrEmpty(files.config()));
+  add(kGenerationConfig, DumpOrEmpty(files.generation_config()));
+  add(kTokenizerConfig, DumpOrEmpty(files.tokenizer_config()));
   add(kTokenizer, files.tokenizer_json());
   add(kTemplate, files.chat_template());
-  add(kEndIds, Dump(ordered_json(files.end_of_generation_ids())));
+  add(kEndIds, DumpOrEmpty(ordered_json(files.end_of_generation_ids())));
 }
 
 }  // namespace

@@ -35,13 +35,14 @@ constexpr auto kTypes =
 
 // Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
 // projections of a delta net's decay and step, tables of positions and types.
-constexpr std::string_view kNotQuantized[] = {"norm",           "conv.conv",    "conv1d",
-                                              "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
-                                              "mlp.gate.",      "router",       "shared_expert_gate",
-                                              "in_proj_a",      "in_proj_b",    "ssm_alpha",
-                                              "ssm_beta",       "ssm_ba",       "altup",
-                                              "laurel",         "centroids",    "per_layer_model_proj",
-                                              "position_embd",  "token_types"};
+constexpr std::string_view kNotQuantizedOnLoad[] = {
+    "norm",           "conv.conv",    "conv1d",
+    "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
+    "mlp.gate.",      "router",       "shared_expert_gate",
+    "in_proj_a",      "in_proj_b",    "ssm_alpha",
+    "ssm_beta",       "ssm_ba",       "altup",
+    "laurel",         "centroids",    "per_layer_model_proj",
+    "position_embd",  "token_types"};
 
 constexpr std::string_view kEnds[] = {"embed_tokens.weight", "lm_head.weight"};
 constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};
@@ -58,7 +59,7 @@ DataType TypeFor(const Tensor& tensor, DataType wanted) {
   const bool matrix =
       tensor.shape.size() >= 2 && (name.ends_with("weight") || name.find("experts.") != name.npos);
   const bool not_quantized = std::ranges::any_of(
-      kNotQuantized, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+      kNotQuantizedOnLoad, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
   if (in_blocks || !matrix || not_quantized) return tensor.type;
   const bool coarse = wanted == DataType::kQ4_0 || wanted == DataType::kQ4_K;
   for (const DataType type : {coarse && IsEnd(name) ? DataType::kQ6_K : wanted, DataType::kQ8_0}) {

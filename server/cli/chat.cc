@@ -10,14 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "server/cli/client.h"
 #include "server/cli/terminal.h"
 
 namespace quire::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string Duration(double nanoseconds) {
   if (nanoseconds >= 1e9) return fmt::format("{:.3f}s", nanoseconds / 1e9);

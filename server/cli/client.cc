@@ -218,6 +218,10 @@ api::Result<std::string> ExchangeWhole(Call& call) {
 
 }  // namespace
 
+std::string Dump(const nlohmann::ordered_json& body) {
+  return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 api::Result<std::string> Client::Get(std::string_view path) {
   Call call;
   call.endpoint = endpoint_;

@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 #include "api/base/error.h"
 
 namespace quire::cli {
+
+// A request's body. Bytes that are not UTF-8 are replaced.
+std::string Dump(const nlohmann::ordered_json& body);
 
 struct Endpoint {
   std::string host;

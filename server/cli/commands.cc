@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "server/cli/client.h"
 #include "server/cli/lists.h"
 #include "server/cli/progress.h"
 #include "server/cli/show.h"
@@ -14,8 +15,6 @@ namespace quire::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Seconds Now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
 

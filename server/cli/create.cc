@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "api/ollama/modelfile_parse.h"
+#include "server/cli/client.h"
 #include "server/cli/progress.h"
 #include "server/cli/terminal.h"
 #include "server/store/sha256.h"
@@ -22,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using api::modelfile::Command;
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::unexpected<api::Error> Refuse(const Command& command, std::string_view what) {
   return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("(line {}): {}", command.line, what));

@@ -10,7 +10,7 @@
 namespace quire::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // RFC 3339 with any fraction and zone, to the second.
 std::optional<Seconds> ParseTime(const std::string& text) {

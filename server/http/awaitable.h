@@ -1,11 +1,16 @@
 // The coroutine type of the I/O thread.
 #pragma once
 
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 namespace quire::server {
 
 template <class T>
 using Awaitable = boost::asio::awaitable<T>;
+
+// Awaits give the error code as the first value instead of throwing it.
+inline constexpr auto kTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 }  // namespace quire::server

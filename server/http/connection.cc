@@ -11,14 +11,14 @@
 #include <cstring>
 #include <utility>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server {
 namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 // Input kept for later requests while one is being answered.
 constexpr size_t kReadAheadBytesMax = size_t{64} << 10;

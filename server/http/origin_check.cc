@@ -45,17 +45,13 @@ constexpr std::string_view kAllowedHeaders =
     "x-stainless-runtime-version,x-stainless-timeout,x-api-key,anthropic-version,anthropic-beta,"
     "anthropic-dangerous-direct-browser-access";
 
-bool AllDigits(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // A port, as far as a pattern of the form "http://localhost:*" may stand for it: digits only, so that
 // "http://localhost:x.evil.example" is no match.
 bool MatchesPortPattern(std::string_view pattern, std::string_view text) {
   pattern.remove_suffix(1);
   if (!text.starts_with(pattern)) return false;
   const std::string_view port = text.substr(pattern.size());
-  return !port.empty() && port.size() <= 5 && AllDigits(port);
+  return !port.empty() && port.size() <= 5 && api::AllAsciiDigits(port);
 }
 
 // '*' matches any run of characters, also an empty one.
@@ -107,12 +103,12 @@ std::optional<std::string> HostWithoutPort(std::string_view host) {
     const size_t close = host.find(']');
     if (close == std::string_view::npos) return std::nullopt;
     const std::string_view rest = host.substr(close + 1);
-    if (!rest.empty() && (rest[0] != ':' || !AllDigits(rest.substr(1)))) return std::nullopt;
+    if (!rest.empty() && (rest[0] != ':' || !api::AllAsciiDigits(rest.substr(1)))) return std::nullopt;
     return std::string(host.substr(1, close - 1));
   }
   const size_t colon = host.find(':');
   if (colon == std::string_view::npos) return std::string(host);
-  if (!AllDigits(host.substr(colon + 1))) {
+  if (!api::AllAsciiDigits(host.substr(colon + 1))) {
     // An IPv6 address without brackets is tolerated as a whole.
     boost::system::error_code ec;
     ip::make_address_v6(std::string(host), ec);

@@ -26,12 +26,8 @@ constexpr int kLeadingEmptyLinesMax = 4;
 // chunk.
 constexpr size_t kChunkedTailBytesMin = 5;
 
-std::unexpected<ParseFailure> Refuse(int status, std::string reason) {
+std::unexpected<ParseFailure> FailParse(int status, std::string reason) {
   return std::unexpected<ParseFailure>(ParseFailure{status, std::move(reason)});
-}
-
-bool AllDigits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
@@ -41,8 +37,8 @@ bool NamesAVersion(std::string_view header) {
   const std::string_view line = header.substr(0, header.find('\r'));
   if (line.size() < 9 || std::ranges::count(line, ' ') != 2) return false;
   const std::string_view version = line.substr(line.size() - 9);
-  return version.starts_with(" HTTP/") && AllDigits(version.substr(6, 1)) && version[7] == '.' &&
-         AllDigits(version.substr(8, 1));
+  return version.starts_with(" HTTP/") && api::IsAsciiDigit(version[6]) && version[7] == '.' &&
+         api::IsAsciiDigit(version[8]);
 }
 
 }  // namespace
@@ -83,7 +79,8 @@ class HttpParser::Impl : public http::basic_parser<true> {
     HeaderField kept{api::AsciiLower({name.data(), name.size()}), {value.data(), value.size()}};
     if (field == http::field::content_length) {
       if (++content_lengths > 1) return Fail(ec, 400, "repeated Content-Length");
-      if (!AllDigits(kept.value)) return Fail(ec, 400, "invalid Content-Length");
+      if (kept.value.empty() || !api::AllAsciiDigits(kept.value))
+        return Fail(ec, 400, "invalid Content-Length");
     } else if (field == http::field::transfer_encoding) {
       if (!api::EqualIgnoringCase(kept.value, "chunked"))
         return Fail(ec, 501, "unsupported Transfer-Encoding");
@@ -140,13 +137,14 @@ std::expected<size_t, ParseFailure> HttpParser::Feed(std::string_view input) {
 // Returns where the header ends, 0 when more bytes are needed.
 std::expected<size_t, ParseFailure> HttpParser::FindHeaderEnd(std::string_view input) {
   for (; scanned_ < input.size(); ++scanned_) {
-    if (scanned_ >= limits_.header_bytes) return Refuse(431, "request header too large");
+    if (scanned_ >= limits_.header_bytes) return FailParse(431, "request header too large");
     const char c = input[scanned_];
-    if (scanned_ == 0 && (IsControl(c) || c == ' ')) return Refuse(400, "malformed request line");
-    if (c == '\0') return Refuse(400, "NUL in the request header");
-    if (c == '\n' && input[scanned_ - 1] != '\r') return Refuse(400, "bare line feed in the request header");
+    if (scanned_ == 0 && (IsControl(c) || c == ' ')) return FailParse(400, "malformed request line");
+    if (c == '\0') return FailParse(400, "NUL in the request header");
+    if (c == '\n' && input[scanned_ - 1] != '\r')
+      return FailParse(400, "bare line feed in the request header");
     if (scanned_ >= 2 && input[scanned_ - 1] == '\n' && (c == ' ' || c == '\t')) {
-      return Refuse(400, "folded header field");
+      return FailParse(400, "folded header field");
     }
     if (c == '\n' && scanned_ >= 3 && input.substr(scanned_ - 3, 4) == "\r\n\r\n") return scanned_ + 1;
   }
@@ -157,7 +155,7 @@ std::expected<size_t, ParseFailure> HttpParser::FeedHeader(std::string_view inpu
   if (scanned_ == 0) {
     size_t skipped = 0;
     while (input.substr(skipped).starts_with("\r\n")) {
-      if (++empty_lines_ > kLeadingEmptyLinesMax) return Refuse(400, "malformed request line");
+      if (++empty_lines_ > kLeadingEmptyLinesMax) return FailParse(400, "malformed request line");
       skipped += 2;
     }
     if (skipped > 0) return skipped;
@@ -171,9 +169,9 @@ std::expected<size_t, ParseFailure> HttpParser::FeedHeader(std::string_view inpu
   impl_->put(boost::asio::buffer(header.data(), header.size()), ec);
   if (impl_->failure) return std::unexpected<ParseFailure>(*impl_->failure);
   if (ec == http::error::bad_version && NamesAVersion(header))
-    return Refuse(505, "HTTP version not supported");
-  if (ec) return Refuse(400, fmt::format("malformed request: {}", ec.message()));
-  if (!impl_->is_header_done()) return Refuse(400, "malformed request");
+    return FailParse(505, "HTTP version not supported");
+  if (ec) return FailParse(400, fmt::format("malformed request: {}", ec.message()));
+  if (!impl_->is_header_done()) return FailParse(400, "malformed request");
   if (auto finished = FinishHeader(); !finished) return std::unexpected<ParseFailure>(finished.error());
   return *end;
 }
@@ -185,7 +183,7 @@ std::expected<void, ParseFailure> HttpParser::FinishHeader() {
   content_length_ = impl_->content_length;
   request_.keep_alive = request_.minor_version == 1 && impl_->keep_alive();
   if (auto split = SplitTarget(); !split) return split;
-  if (request_.minor_version == 1 && impl_->hosts == 0) return Refuse(400, "missing Host");
+  if (request_.minor_version == 1 && impl_->hosts == 0) return FailParse(400, "missing Host");
   impl_->eager(true);
   return {};
 }
@@ -200,12 +198,13 @@ std::expected<void, ParseFailure> HttpParser::SplitTarget() {
     const size_t scheme = target.find("://");
     if (scheme == std::string_view::npos || !(api::EqualIgnoringCase(target.substr(0, scheme), "http") ||
                                               api::EqualIgnoringCase(target.substr(0, scheme), "https"))) {
-      return Refuse(400, "malformed request target");
+      return FailParse(400, "malformed request target");
     }
     const std::string_view rest = target.substr(scheme + 3);
     const size_t end = std::min(rest.find_first_of("/?"), rest.size());
     request_.host = rest.substr(0, end);
-    if (request_.host.empty() || request_.host.contains('@')) return Refuse(400, "malformed request target");
+    if (request_.host.empty() || request_.host.contains('@'))
+      return FailParse(400, "malformed request target");
     std::string origin_form(rest.substr(end));
     if (!origin_form.starts_with('/')) origin_form.insert(0, 1, '/');
     request_.target = std::move(origin_form);
@@ -216,30 +215,30 @@ std::expected<void, ParseFailure> HttpParser::SplitTarget() {
   if (mark < target.size()) request_.query = target.substr(mark + 1);
   if (!PercentDecode(target.substr(0, mark), request_.path) ||
       std::ranges::any_of(request_.path, IsControl)) {
-    return Refuse(400, "malformed request target");
+    return FailParse(400, "malformed request target");
   }
   return {};
 }
 
 std::expected<void, ParseFailure> HttpParser::AllowBody(uint64_t bytes) {
   impl_->body_bytes_max = bytes;
-  if (content_length_ > bytes) return Refuse(413, "request body too large");
+  if (content_length_ > bytes) return FailParse(413, "request body too large");
   return {};
 }
 
 std::expected<size_t, ParseFailure> HttpParser::FeedBody(std::string_view input) {
-  if (content_length_ > impl_->body_bytes_max) return Refuse(413, "request body too large");
+  if (content_length_ > impl_->body_bytes_max) return FailParse(413, "request body too large");
   if (chunked_ && input.size() < kChunkedTailBytesMin) return 0;
   error_code ec;
   const size_t used = impl_->put(boost::asio::buffer(input.data(), input.size()), ec);
   if (impl_->failure) return std::unexpected<ParseFailure>(*impl_->failure);
   if (ec && ec != http::error::need_more) {
-    return Refuse(400, fmt::format("malformed request body: {}", ec.message()));
+    return FailParse(400, fmt::format("malformed request body: {}", ec.message()));
   }
   done_ = impl_->is_done();
   // Only a chunk's head or the trailer can wait for more bytes; neither may grow without end.
   if (!done_ && input.size() - used > limits_.header_bytes)
-    return Refuse(400, "chunk header or trailer too large");
+    return FailParse(400, "chunk header or trailer too large");
   return used;
 }
 

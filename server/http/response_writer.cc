@@ -9,13 +9,13 @@
 #include <iterator>
 #include <utility>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server {
 namespace {
 
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
-
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 bool HasNoBody(int status) { return status == 204 || status == 304; }
 

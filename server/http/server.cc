@@ -16,6 +16,8 @@
 #include <cstring>
 #include <utility>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server {
 namespace {
 
@@ -23,7 +25,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAcceptPause(100);  // after a failed accept (out of file descriptors)
 constexpr std::string_view kBusy =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\n"

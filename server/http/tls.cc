@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server {
 namespace {
 
@@ -21,8 +23,6 @@ namespace asio = boost::asio;
 namespace ssl = boost::asio::ssl;
 using boost::system::error_code;
 using Socket = asio::generic::stream_protocol::socket;
-
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 // HTTP/1.1 is all that is spoken; a client that offers other protocols only is not stopped for it.
 int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_length, const unsigned char* offered,

@@ -23,7 +23,6 @@ namespace {
 constexpr size_t kBlobsAtOnce = 4;
 constexpr int kTries = 5;
 constexpr int kRounds = 3;
-constexpr auto kPause = std::chrono::milliseconds(100);
 
 std::string DigestOf(const Layer& layer) { return "sha256:" + layer.blob.substr(layer.blob.find('-') + 1); }
 

@@ -18,9 +18,8 @@
 namespace quire::server::registry {
 namespace {
 
-constexpr int kTries = 4;
+constexpr int kPushTries = 4;
 constexpr int64_t kPartBytes = int64_t{64} << 20;  // of one request: more is refused by some proxies
-constexpr auto kPause = std::chrono::milliseconds(100);
 
 std::string HexOf(const Layer& layer) { return layer.blob.substr(layer.blob.find('-') + 1); }
 
@@ -73,7 +72,7 @@ class ModelPush {
     Upload upload;
     for (int tried = 1;; ++tried) {
       auto pushed = TryBlob(layer, upload);
-      const bool again = !pushed && pushed.error().code == api::ErrorCode::kUnavailable && tried < kTries &&
+      const bool again = !pushed && pushed.error().code == api::ErrorCode::kUnavailable && tried < kPushTries &&
                          !job_.transfer.cancelled();
       if (!again) return pushed;
       for (int i = 0; i < 5 * tried && !job_.transfer.cancelled(); ++i) std::this_thread::sleep_for(kPause);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,9 @@
 #include "server/registry/store_transfer.h"
 
 namespace quire::server::registry {
+
+// Between looks at whether a transfer was canceled.
+inline constexpr auto kPause = std::chrono::milliseconds(100);
 
 // Progress since the last TakeProgress().
 struct TransferProgress {

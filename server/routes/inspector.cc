@@ -7,10 +7,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server {
 namespace {
 
-constexpr auto kTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
 
 }  // namespace

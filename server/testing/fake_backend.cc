@@ -6,11 +6,12 @@
 #include <boost/system/system_error.hpp>
 #include <utility>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server::testing {
 namespace {
 
 namespace asio = boost::asio;
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 // Of several that are held the first one counts.
 void SetOnce(std::promise<void>& promise) {

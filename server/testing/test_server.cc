@@ -8,11 +8,12 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <stdexcept>
 
+#include "server/http/awaitable.h"
+
 namespace quire::server::testing {
 namespace {
 
 namespace asio = boost::asio;
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 HttpResponse PlainError(const HttpRequest&, int status, std::string message) {
   return {.status = status, .content_type = "text/plain", .body = std::move(message)};
