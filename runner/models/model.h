@@ -46,7 +46,7 @@ struct Outputs {
   std::span<float> hidden;  // [hidden_rows, hidden_size]: after the final norm
 };
 
-// Receives named intermediate activations, for the golden tests only. Names are those of fixtures/README.md
+// Receives named intermediate activations, for the golden tests only. Names are those of tests/data/README.md
 // ("hidden.embed", "hidden.layer3", "hidden.final_norm").
 class ActivationHook {
  public:
