@@ -7,7 +7,7 @@
 front     GET /health by wrk, 64 connections: what the front end costs
 tiny      8 tokens in, 1 out, no two prompts alike, by wrk: 1, 16 and 64 connections
 idle      the same by 64 connections, without and beside 2,000 idle ones that have each had an answer, in turns
-overload  the same, as they come: first 64 clients that wait for their answers (the peak), then ten times as many
+overload  the same, open loop: first 64 clients that wait for their answers (the peak), then ten times as many
           requests a second as that, whether they are answered or not
 cold      from the start of the process to the first token of 16 in (S9 of loadgen.py, three times: the best)
 

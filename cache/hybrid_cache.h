@@ -99,7 +99,7 @@ struct CacheStats {
   int64_t slots_used = 0;
   int64_t slots_capacity = 0;
   uint64_t bytes_copied = 0;      // by copy on write, since the start
-  uint64_t captures_skipped = 0;  // for want of a slot, or inside a draft
+  uint64_t captures_skipped = 0;  // no free slot, or inside a draft
 };
 
 // One forward pass. Destroyed without Commit() it is canceled: offsets, KV and windows are as before; a

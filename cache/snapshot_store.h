@@ -131,7 +131,7 @@ struct StoreStats {
   uint64_t tokens_matched = 0;
   uint64_t tokens_restored = 0;
   uint64_t inserts = 0;
-  uint64_t inserts_refused = 0;  // for want of room
+  uint64_t inserts_refused = 0;  // out of memory
   uint64_t evictions = 0;        // leaves removed
   uint64_t merges = 0;           // restore points given up to their only child
   uint64_t promotions = 0;       // snapshots that came back from the lower tier

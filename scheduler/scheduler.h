@@ -166,7 +166,7 @@ class Scheduler {
     bool restarted = false;         // its runner died: keep_alive and pinned carry over to the next
     bool restart_pinned = false;    // pinned, and its runner died: reloaded without a request
     bool unload_requested = false;  // admits nothing, unloaded when idle
-    bool draining = false;          // the same, to make room; decided anew by every plan
+    bool draining = false;          // the same, to make room; recomputed by every plan
     std::optional<api::RequestId> on_probation;  // the quarantined request admitted last; no progress yet
     Time probation_until{};                      // no further request is admitted before this time
     std::optional<MemoryEstimate> estimate;      // known while it loads and after

@@ -180,7 +180,7 @@ class Daemon {
   MetricsSnapshot MomentOfDaemon() const;
 
   Options options_;
-  std::function<api::Result<Options>()> resolve_;  // reads all settings anew
+  std::function<api::Result<Options>()> resolve_;  // reloads all settings
   MemoryBudget memory_;
   bool remote_ = false;     // other machines can reach it
   bool activated_ = false;  // the service manager holds the sockets
@@ -249,7 +249,7 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   return snapshot;
 }
 
-// All settings anew, those in effect that need no restart; nothing changes unless all of them are valid.
+// Reloads all settings and applies those that need no restart. Nothing changes unless all are valid.
 api::Result<void> Daemon::Reload() {
   auto options = resolve_();
   if (!options) return std::unexpected(options.error());

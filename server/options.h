@@ -2,7 +2,7 @@
 // and help. A flag goes over the environment, that over the configuration file, that over the default.
 //
 // The configuration file has lines NAME=VALUE with the variables' names; quotes around a value, empty lines
-// and lines that begin with '#' mean nothing. Resolving again reads it, and the files that it names, anew.
+// and lines that begin with '#' are ignored. Resolving again reloads it and the files that it names.
 #pragma once
 
 #include <chrono>

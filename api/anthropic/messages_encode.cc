@@ -146,7 +146,7 @@ std::string MessagesEncoder::Piece(Block kind, const std::string& text) {
   return out + BlockDelta(index_, {{"type", name + "_delta"}, {name, text}});
 }
 
-// Whole, as it comes.
+// Sent once complete.
 std::string MessagesEncoder::CallBlock(const ToolCall& call) {
   std::string out = CloseBlock();
   Json block = {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", Json::object()}};

@@ -34,7 +34,7 @@ struct ChatPrompt {
   std::string tools_json = {};  // JSON array in OpenAI's shape, or empty
 };
 
-// Tokenized as it stands: `raw` of /api/generate, /v1/completions, /tokenize.
+// Tokenized without a template: `raw` of /api/generate, /v1/completions, /tokenize.
 struct RawPrompt {
   std::string text;
   bool add_special = true;    // BOS, if the model uses one
@@ -60,7 +60,7 @@ struct ContinuedPrompt {
 };
 
 // To be embedded, not answered: Finished carries the vector. A text gets the BOS and EOS that the
-// tokenizer adds, ids are taken as they stand. Of what does not fit the beginning stays.
+// tokenizer adds, ids are used unchanged. Truncation keeps the start.
 struct EmbedPrompt {
   std::string text;
   std::vector<TokenId> tokens = {};  // instead of `text` unless empty

@@ -20,7 +20,7 @@ struct TemplateRequest {
 
 // A body as of /v1/chat/completions; `model` may be left out.
 Result<TemplateRequest> ParseApplyTemplate(std::string_view body);
-// Only renders; the messages as they stand, without what the model adds to them.
+// Only renders the messages of the request, without the model's own.
 Request ToRequest(TemplateRequest request);
 
 struct ModelProps {

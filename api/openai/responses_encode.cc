@@ -201,7 +201,7 @@ std::string ResponsesEncoder::AddPiece(Kind kind, const std::string& text) {
   return out + Numbered(std::move(event));
 }
 
-// Whole, as it comes.
+// Sent once complete.
 std::string ResponsesEncoder::AddCall(const ToolCall& call) {
   std::string out = OpenItem({Kind::kCall, {}, call});
   items_.back().text = call.arguments_json;

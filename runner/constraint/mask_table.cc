@@ -8,7 +8,7 @@
 namespace quire::runner::constraint {
 namespace {
 
-constexpr size_t kBytesMax = size_t{32} << 20;  // of all masks; beyond it the table starts anew
+constexpr size_t kBytesMax = size_t{32} << 20;  // of all masks; beyond it the table is cleared
 
 // UTF-8 after the first byte: what the next may be, and how many follow it.
 struct Tail {

@@ -1,4 +1,4 @@
-// Templates that write earlier turns anew: a longer conversation does not begin with the shorter one's
+// Templates that rewrite earlier turns: a longer conversation does not begin with the shorter one's
 // prompt. What both begin with is still found, and the reply says where they part.
 #include <gtest/gtest.h>
 

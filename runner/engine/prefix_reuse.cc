@@ -140,7 +140,7 @@ void PrefixReuse::ScheduleSnapshotAt(ActiveRequest& request, int32_t offset) {
 void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   if (snapshot.empty() || !snapshot.whole() || !snapshot.exact()) return;
   const auto tokens = request.generation->tokens().first(static_cast<size_t>(snapshot.to()));
-  // Refused for want of room only: then the prefix is computed again next time.
+  // Rejected only for lack of memory: then the prefix is computed again next time.
   if (auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot)))
     request.lease = std::move(*lease);
 }

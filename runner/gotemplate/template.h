@@ -2,8 +2,8 @@
 //
 // What there is: {{ if }}, {{ range }} (break, continue), {{ with }}, else and else if, {{ define }},
 // {{ template }}, {{ block }}, pipelines, variables, trim markers, comments, and the functions of
-// functions.h; other functions are an error on parsing. Lists and maps print as JSON; maps are gone through
-// in the order they have; a field that is not there is nil.
+// functions.h; other functions are an error on parsing. Lists and maps print as JSON; maps iterate
+// in insertion order; a missing field is nil.
 //
 // Templates come with models, and what they render with requests: both are hostile. All work, memory, output
 // and nesting is bounded by jinja::Limits, and what came from the request stays marked in the result.

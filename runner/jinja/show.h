@@ -33,7 +33,7 @@ struct JsonStyle {
 // whole.
 void AppendJson(Runtime& runtime, TextBuilder& out, const Value& value, const JsonStyle& style);
 
-// & < > ' " as HTML entities. Markup is appended as it stands.
+// & < > ' " as HTML entities. Markup is appended unchanged.
 void AppendEscaped(TextBuilder& out, const Value& value);
 
 }  // namespace quire::runner::jinja

@@ -1,4 +1,4 @@
-// The readers of calls: every form of value, and what is no call.
+// The readers of calls: every form of value, and text that is not a call.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 // Invariants:
 // - the output does not depend on how the input text was split;
 // - no marker of the format comes out, and no beginning of one while it may still become one;
-// - a call's arguments are a JSON object; what is no call comes out as text, without the markers around it;
+// - a call's arguments are a JSON object; malformed calls come out as text, without their markers;
 // - text and thinking come out as soon as they are certain, calls whole.
 #pragma once
 

@@ -61,7 +61,7 @@ struct ToolCallSyntax {
   ToolCallTemplate call_template = {};      // for constrained calls
 };
 
-// Follows one JSON value through its text, as it comes.
+// Finds the end of one JSON value in streamed text.
 class ValueEnd {
  public:
   enum class State : uint8_t { kOpen, kEnded, kBroken };

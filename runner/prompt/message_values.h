@@ -16,7 +16,7 @@ namespace quire::runner {
 // How a template wants the arguments of earlier tool calls.
 enum class ArgumentStyle : uint8_t {
   kObjects,  // parsed: what most templates write out as JSON themselves
-  kText,     // as JSON text: what some paste into the prompt as it stands
+  kText,     // as JSON text: some templates paste it into the prompt
 };
 
 // A list of dicts: role and content; reasoning_content and thinking, tool_calls, name and tool_call_id where

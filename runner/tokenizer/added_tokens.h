@@ -1,4 +1,4 @@
-// Tokens that are found in the text as they stand, before it is normalized and split: the special ones
+// Tokens that are found verbatim in the text, before it is normalized and split: the special ones
 // ("<|im_end|>") and plain additions to the vocabulary.
 #pragma once
 

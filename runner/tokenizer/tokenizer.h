@@ -1,6 +1,6 @@
 // Text to token ids and back, for one model.
 //
-// A text goes through: added tokens found as they stand -> Unicode normalization of what lies between ->
+// A text goes through: added tokens found verbatim -> Unicode normalization of the text between them ->
 // steps that rewrite it (spaces to marks) -> the pre-tokenizer's pieces -> the subword model. Ids equal those
 // of the Hugging Face tokenizer of the same files, or of SentencePiece where the two differ: a Unigram
 // tokenizer.json must not spell special tokens in plain text.

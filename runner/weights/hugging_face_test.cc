@@ -141,7 +141,7 @@ TEST_F(HuggingFace, NoticesATensorThatItsShardDoesNotHold) {
   directory_.Write("model.safetensors.index.json",
                    R"({"weight_map":{"a":"s.safetensors","gone":"s.safetensors"}})");
   EXPECT_THAT(Refusal(), HasSubstr("tensor \"gone\" is in no shard"));
-  // A buffer that is left out is there all the same.
+  // A tensor of a type that is not loaded still counts as present.
   directory_.Write("s.safetensors",
                    Safetensors(R"({"ids":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", 8).bytes());
   directory_.Write("model.safetensors.index.json", R"({"weight_map":{"ids":"s.safetensors"}})");

@@ -41,7 +41,7 @@ class ModelFiles {
   // A tensor of integers (I64), which is no weight and not among tensors(). Nothing when absent.
   virtual std::optional<std::vector<int64_t>> Integers(std::string_view name) const;
 
-  // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json as it stands.
+  // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json unchanged.
   virtual const nlohmann::ordered_json& config() const = 0;
   // Hugging Face: generation_config.json and tokenizer_config.json; null JSON when absent or GGUF.
   virtual const nlohmann::ordered_json& generation_config() const = 0;

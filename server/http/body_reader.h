@@ -1,4 +1,4 @@
-// Reads one request's body off its connection as it comes, within the time that its bytes earn. I/O thread
+// Reads one request's body from its connection in pieces, within the time that its bytes earn. I/O thread
 // only; lives as long as the request.
 #pragma once
 

@@ -44,7 +44,7 @@ class TlsStream {
   ~TlsStream();
 
   Awaitable<bool> Handshake();
-  // A peer that ends without saying so has ended all the same: eof.
+  // A peer that closes without a close_notify is also eof.
   Awaitable<IoResult> ReadSome(char* out, size_t capacity);
   Awaitable<IoResult> WriteSome(std::string_view bytes);
   // Tells the peer that nothing follows and waits for it to say the same.

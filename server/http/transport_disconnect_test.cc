@@ -100,7 +100,7 @@ TEST_P(Disconnect, WithARequestPipelinedBehind) {
 
 INSTANTIATE_TEST_SUITE_P(Every, Disconnect, ::testing::Values(End::kClose, End::kReset, End::kHalfClose));
 
-// Bytes behind a running request are read only up to a bound; a reset is noticed all the same.
+// Bytes behind a running request are read only up to a limit; a reset is still noticed.
 TEST(DisconnectAfterFlood, ResetBehindUnreadInput) {
   TestServer server;
   RawClient client(server.port());

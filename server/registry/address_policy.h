@@ -25,7 +25,7 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-// kInvalidArgument for what is no http(s) URL, or has a user in it.
+// kInvalidArgument if it is not an http(s) URL, or contains a user.
 api::Result<Origin> OriginOf(const std::string& url);
 // `reference` as seen from `base`.
 api::Result<std::string> Resolve(const std::string& base, const std::string& reference);

@@ -120,7 +120,7 @@ class ModelPush {
     return {};
   }
 
-  // How much of an upload that broke off has arrived; where the registry does not say it begins anew.
+  // The bytes of an interrupted upload that arrived; if the registry does not report it, the upload restarts.
   void QueryUpload(const Layer& layer, Upload& upload) {
     const auto reply = session_.Send({.url = upload.url});
     const bool known = reply && (reply->status == 204 || reply->status == 202);
@@ -165,7 +165,7 @@ class ModelPush {
     return {};
   }
 
-  // An upload that is refused begins anew; one whose connection broke may go on.
+  // A rejected upload restarts; one whose connection was lost may resume.
   api::Result<Reply> CheckReply(api::Result<Reply> reply, Upload& upload) {
     if (!reply || reply->status / 100 == 2) return reply;
     upload = {};

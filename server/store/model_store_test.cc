@@ -37,7 +37,7 @@ class Store : public ::testing::Test {
     return names;
   }
   // Why the model named "m" is broken.
-  std::string Breach() const {
+  std::string FindViolation() const {
     const auto model = fixture_.Open().Find(Named("m"));
     EXPECT_FALSE(model) << "accepted";
     if (model) return {};
@@ -157,7 +157,7 @@ TEST_F(Store, NamesWhatIsBroken) {
     json changed = manifest;
     changed[json::json_pointer(pointer)] = value;
     WriteFile(fixture_.ManifestPath("m"), changed.dump());
-    return Breach();
+    return FindViolation();
   };
   const std::string absent = "sha256:" + std::string(64, '0');
   EXPECT_THAT(with("/layers/0/digest", absent), HasSubstr("No such file"));
@@ -182,7 +182,7 @@ TEST_F(Store, LeavesItsRootForNoBlobAndNoManifest) {
   WriteFile(fixture_.directory() / "secret", "inside");
   fs::remove(fixture_.Blob("inside"));
   fs::create_symlink(fixture_.directory() / "secret", fixture_.Blob("inside"));
-  EXPECT_THAT(Breach(), HasSubstr("symbolic link"));
+  EXPECT_THAT(FindViolation(), HasSubstr("symbolic link"));
 
   fs::create_symlink(fixture_.directory() / "outside", fixture_.ManifestPath("linked").parent_path());
   EXPECT_EQ(fixture_.Open().Find(Named("linked")).error().code, api::ErrorCode::kNotFound);
