@@ -3,6 +3,7 @@
 // A radix tree of fixed fan-out over the page index. Nodes carry reference counts; a leaf holds one reference
 // to each of its pages. Every change copies only the shared nodes on its path, so copying, cutting and
 // joining tables cost O(log pages) whatever their length, and nodes that nobody shares are changed in place.
+//
 // Invariants
 // - A page is exclusive to a table exactly if every node above it and the page itself have one reference.
 // - No node is empty; indices outside the tree are absent.

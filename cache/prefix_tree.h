@@ -3,11 +3,14 @@
 //
 // With look-ahead (for draft heads whose entry at a position pairs that token with the next) the key at
 // position i is the pair (token i, token i + 1), so that n tokens make n - 1 keys and an entry matches only
-// if both tokens do. Invariants
+// if both tokens do.
+//
+// Invariants
 // - A node spans keys [from, to), from < to; a child's from is its parent's to; the root spans [0, 0).
 // - Siblings never share a first key: not a first token, with look-ahead not a first pair.
 // - Nodes keep their address while they live. Of the two halves of a split, the lower is the old node; of a
 //   parent merged with its only child, the child lives on.
+//
 // Costs: matching is linear in the matched tokens; splitting and merging do not depend on an edge's length
 // beyond one handle per TokenRun::kChunk tokens. Engine thread only.
 #pragma once

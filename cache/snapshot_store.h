@@ -7,13 +7,13 @@
 //   for (Snapshot& s : cache.TakeCaptures(sequence)) store.Insert(key, prompt, std::move(s));
 //
 // Invariants
-// - What nodes hold never exceeds the budget: room is made before anything is added. Each page and slot
-// counts
-//   once. A budget that is lowered is met as soon as leases let it; until then nothing is added.
+// - The bytes of all nodes never exceed the budget: eviction comes before insertion. Each page and slot counts
+//   once. A lowered budget is met as soon as leases allow it; until then nothing is inserted.
 // - A node's snapshot spans exactly its edge; its full-attention pages before the edge are its parent's.
-// - Only what is whole() and exact() is kept: what comes back gives the bits of computing it again.
+// - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one.
 // - A leased node is neither evicted nor merged away; nor are the pages before it.
-// - Prefixes of different isolation keys never meet: neither matches nor times tell one key of another.
+// - Prefixes of different isolation keys are separate: neither matches nor timing reveal other keys.
+//
 // Eviction: by last use, then depth (deeper first), then size (larger first). A leaf is removed; a node with
 // one child and state of its own merges into the child, which supersedes it; a node that branches stays; a
 // user restore point is never merged, only removed as a leaf. A match counts as use of the node it restores

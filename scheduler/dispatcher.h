@@ -112,8 +112,7 @@ class Dispatcher {
 
   // Loads the model if needed (one load for all waiting requests) and queues the request. Errors: kOverloaded,
   // kBadModel, kNotFound (no such file), kUnavailable (draining, load timeout, or the runner could not be
-  // started). Events follow on
-  // the TokenStream.
+  // started). Events follow on the TokenStream.
   Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(ModelSpec spec, api::Request request,
                                                               std::optional<KeepAlive> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.

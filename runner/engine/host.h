@@ -1,11 +1,10 @@
-// A runner process: its threads and how they hang together.
+// A runner process and its threads.
 //
-//   I/O thread (Link)    frames in and out
-//   prompt thread        renders and tokenizes prompts, so that a long one holds up neither streams nor
-//   frames engine thread        the caller of Run(): loads the model, then the step loop
+//   I/O thread (Link)    sends and receives frames
+//   prompt thread        renders and tokenizes prompts, so that a long prompt delays neither streams nor frames
+//   engine thread        the caller of RunRunner(): loads the model, then runs the step loop
 //
-// The process ends when the daemon closes the link or asks for it, at once and without waiting for a load:
-// nothing in it outlives the daemon's interest.
+// The process ends when the daemon closes the link or sends Shutdown, at once and without waiting for a load.
 #pragma once
 
 namespace quire::runner::engine {

@@ -1,10 +1,9 @@
 // Fork-join over a fixed set of threads, for the work inside one engine step.
 //
 // Invariants
-//   - A task runs exactly once; ParallelFor returns after the last one ended, and what tasks wrote is visible
-//   then.
-//   - Only tasks are waited for, never threads: a worker that wakes late finds nothing to do and delays
-//   nobody.
+//   - A task runs exactly once. ParallelFor returns after the last one ended; the writes of tasks are then
+//     visible.
+//   - ParallelFor waits for tasks, never for threads: a worker that wakes late finds no task and delays nothing.
 //   - Which thread runs which task is not fixed, so a result must not depend on it.
 //   - An idle pool uses no CPU: workers spin for some microseconds after the last task, then sleep.
 #pragma once

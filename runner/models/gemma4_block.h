@@ -17,7 +17,7 @@ namespace quire::runner::models {
 //   m = geglu(mlp_norm(h))
 //   with experts: m = mlp_out_norm(m) + experts_out_norm(experts(experts_norm(h))), chosen by router_norm(h)
 //   h += post_mlp_norm(m)
-//   told about each token: h += per_layer_norm(per_layer_out(gelu(per_layer_gate(h)) * per_layer))
+//   with per-layer inputs: h += per_layer_norm(per_layer_out(gelu(per_layer_gate(h)) * per_layer))
 //   h *= scale
 struct Gemma4Block {
   struct Experts {

@@ -1,12 +1,13 @@
-// How every DataType stands for numbers: the one table of block sizes and dequantizers.
+// The table of block sizes and dequantizers of every DataType.
 //
-// A row is blocks end to end, each with its own scales. Dequantized values are bit for bit those of ggml:
-// they are float32 products and sums in the order the formulas below say, never fused. `d`, `m`, `dmin` are
+// A row is blocks end to end, each with its own scales. Dequantized values are bit-identical to ggml's:
+// float32 products and sums in the order of the formulas below, never fused. `d`, `m`, `dmin` are
 // float16, `q` is the element's unsigned quant, `sc` and `mn` are small integers of the element's group.
 //   Q4_0, Q5_0: d * (q - 8), d * (q - 16)    Q4_1, Q5_1: d * q + m          Q8_0: d * q (q signed)
-//   Q2_K, Q4_K, Q5_K: (d * sc) * q - dmin * mn                               Q3_K: (d * (sc - 32)) * (q - 4)
-//   Q6_K: (d * sc) * (q - 32) (sc signed)    IQ4_NL: d * codebook[q]         IQ4_XS: (d * (sc - 32)) *
-//   codebook[q] MXFP4: 2^(e - 128) * codebook[q]
+//   Q2_K, Q4_K, Q5_K: (d * sc) * q - dmin * mn
+//   Q3_K: (d * (sc - 32)) * (q - 4)          Q6_K: (d * sc) * (q - 32) (sc signed)
+//   IQ4_NL: d * codebook[q]                  IQ4_XS: (d * (sc - 32)) * codebook[q]
+//   MXFP4: 2^(e - 128) * codebook[q]
 #pragma once
 
 #include <array>

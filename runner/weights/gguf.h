@@ -1,13 +1,11 @@
 // Reads the GGUF container (versions 2 and 3, little-endian) from memory.
 //
-// Nothing in the file is trusted. Invariants of what ParseGguf gives:
+// The file is not trusted. Invariants of the result of ParseGguf:
 //  - keys and tensor names are valid UTF-8, not empty and occur once; scalar strings are valid UTF-8, strings
-//  inside
-//    arrays (vocabularies) are bytes as they lie in the file;
+//    inside arrays (vocabularies) are the bytes of the file;
 //  - a tensor's dimensions are positive, its element count and byte size do not overflow, its rows are whole
-//  blocks,
-//    and its data lies inside the file without touching another tensor's;
-//  - memory taken is bounded by the bytes that are really there, never by a number the file states.
+//    blocks, and its data lies inside the file without overlapping another tensor's;
+//  - memory use is bounded by the size of the file, never by a number that the file states.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What /api/show tells about a model, taken from its files alone.
+// The description of a model for /api/show, from its files alone.
 #pragma once
 
 #include "api/ipc/messages.h"
@@ -7,14 +7,11 @@
 namespace quire::runner::weights {
 
 // Never sets `error`.
-//  - model_info_json: the GGUF key/values sorted by key, without general.name and tokenizer.chat_template,
-//  with
+//  - model_info_json: the GGUF key/values sorted by key, without general.name and tokenizer.chat_template, with
 //    general.parameter_count; arrays of more than 5 elements are null unless `verbose`. A Hugging Face
 //    directory gets the same keys made from its config.json.
-//  - tensors_json: [{"name", "type", "shape"}], shape with the fastest-running dimension first, as GGUF has
-//  it.
-//  - quantization: what general.file_type says, else the type that holds most elements; empty without
-//  tensors.
+//  - tensors_json: [{"name", "type", "shape"}], shape with the fastest-running dimension first, as in GGUF.
+//  - quantization: from general.file_type, else the type of most elements; empty without tensors.
 api::ipc::Inspected Describe(const ModelFiles& files, bool verbose);
 
 }  // namespace quire::runner::weights
