@@ -1,4 +1,4 @@
-// What this machine can do at most, measured: the yardstick of quire-bench.
+// The measured peak performance of this machine, to which quire-bench relates its figures.
 #pragma once
 
 #include "runner/kernels/thread_pool.h"

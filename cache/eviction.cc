@@ -1,4 +1,4 @@
-// What a SnapshotStore gives up, in which order, and who is spared.
+// The eviction order of a SnapshotStore, and the nodes that are never evicted.
 #include <algorithm>
 #include <utility>
 

@@ -185,7 +185,7 @@ Demand HybridCache::Refreshed(Demand demand) const {
 bool HybridCache::MakeRoom(const Demand& demand) {
   const Demand now = Refreshed(demand);
   if (now.fits()) return true;
-  // What exceeds the whole capacity would only empty the reclaimer.
+  // A demand beyond the whole capacity would only empty the reclaimer.
   bool possible = now.slots.need <= now.slots.capacity;
   for (const Demand::Kind& kind : now.pages) possible = possible && kind.need <= kind.capacity;
   if (reclaimer_ == nullptr || !possible) return false;

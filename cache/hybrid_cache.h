@@ -36,7 +36,7 @@ namespace quire::cache {
 
 struct Pools;
 
-// What a cache may hold. Address space is reserved at once; memory is taken as it is used and, when one pool
+// The capacity of a cache. Address space is reserved at once; memory is taken as it is used and, when one pool
 // needs what another has freed, given back in between.
 struct Capacity {
   size_t bytes = 0;                 // of all pages and slots together; 0 = bounded by the counts only
@@ -49,7 +49,7 @@ struct Append {
   int32_t tokens = 0;  // > 0
 };
 
-// What a batch would take in the worst case, beside what there is.
+// The worst-case demand of a batch, beside the available amount.
 struct Demand {
   struct Kind {
     int64_t need = 0;
@@ -180,7 +180,7 @@ class HybridCache {
   Result<Snapshot> Import(const Snapshot& before, Position from, Position to,
                           const std::function<void(const Snapshot::Part&)>& fill);
 
-  // What Begin() would need at most; touches nothing. REQUIRES: valid appends.
+  // The worst-case demand of Begin(); changes nothing. REQUIRES: valid appends.
   Demand Need(std::span<const Append> appends) const;
   // The same demand against what there is now.
   Demand Refreshed(Demand demand) const;
@@ -195,7 +195,7 @@ class HybridCache {
   // Decoding allocates no memory, but where a sequence begins a page.
   Result<OwnedStep> Begin(std::span<const Append> appends);
 
-  // What a sequence's next token would see, without appending anything: new_tokens() is 0, Pages() covers
+  // The view of a sequence's next token, without appending anything: new_tokens() is 0, Pages() covers
   // committed tokens only, Slot() is null where there is no state. Read-only: nothing may be written through
   // it. It holds nothing and is right until the sequence next changes. kInvalid: the sequence is in a step.
   // kUnsupported: not ready().

@@ -339,7 +339,7 @@ TEST(Steps, RefusesWhatIsNotABatch) {
   EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 0).error().code, ErrorCode::kInvalid);
 }
 
-// What a step writes in place nobody may come to share meanwhile.
+// A page that a step writes in place must not become shared meanwhile.
 TEST(Steps, KeepTheirSequencesToThemselves) {
   Rig rig({.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}},
           {.pages = {16}, .slots = 4});

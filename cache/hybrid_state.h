@@ -1,4 +1,4 @@
-// What a sequence or a snapshot holds: page tables per attention group and a state slot, all at one offset.
+// The state of a sequence or a snapshot: page tables per attention group and a state slot, all at one offset.
 //
 // Invariants
 // - A full-attention group maps exactly the pages of [0, offset).

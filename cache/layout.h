@@ -32,7 +32,7 @@ struct RecurrentLayer {
   int32_t delta_heads = 0;  // value heads
   int32_t delta_value_dim = 0;
   int32_t delta_key_dim = 0;
-  // What a draft token's update of this layer needs besides the state, recorded so that a partly accepted
+  // The inputs of a draft token's update of this layer besides the state, recorded so that a partly accepted
   // draft can be replayed (speculation.h): for a short convolution, conv_dim activations; for a delta rule,
   // its key, value and gates too. 0 = nothing is recorded, and sequences cannot draft live.
   int32_t record_bytes = 0;

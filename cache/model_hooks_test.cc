@@ -1,4 +1,4 @@
-// What a real model brings to the cache: recorded inputs and their replay, states captured on the way, keys
+// The hooks of a real model: recorded inputs and their replay, states captured on the way, keys
 // rotated by a rotary embedding. Small layers with the arithmetic of their papers, compared bit by bit with
 // computing the tokens in place.
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr ptrdiff_t kKeyDim = 4;
 constexpr size_t kConv = 0;
 constexpr size_t kDelta = 1;
 
-// What a token feeds into the delta rule, per head: key, value, decay and beta.
+// The inputs of the delta rule for a token, per head: key, value, decay and beta.
 struct DeltaInput {
   float key[kHeads][kKeyDim];
   float value[kHeads][kValueDim];
@@ -32,7 +32,7 @@ struct DeltaInput {
   float beta[kHeads];
 };
 
-// What a token feeds into the convolution: the column that enters its tail.
+// The input of the convolution for a token: the column that enters its tail.
 struct ConvInput {
   float column[kChannels];
 };

@@ -29,7 +29,7 @@
 
 namespace quire::cache {
 
-// What the owner of a tree keeps at a node.
+// The value that the owner of a tree stores at a node.
 struct NodeValue {
   virtual ~NodeValue() = default;
 };

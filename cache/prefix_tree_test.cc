@@ -11,7 +11,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-// What the tree must do, by plain lists: the keys of every prefix that was inserted.
+// A model of the tree with plain lists: the keys of every prefix that was inserted.
 Position LongestKnown(const std::vector<Tokens>& known, const Tokens& query, bool lookahead) {
   Position best = 0;
   for (const Tokens& tokens : known) {
@@ -127,7 +127,7 @@ TEST(PrefixTree, AgreesWithPlainListsOverRandomOperations) {
             const Position keep = node->from;
             const Tokens path = tree.Path(node);
             tree.RemoveLeaf(node);
-            // What ran through the leaf is now known up to its parent only.
+            // Prefixes through the leaf now end at its parent.
             for (Tokens& one : known) {
               const auto same = static_cast<Position>(std::ranges::mismatch(one, path).in1 - one.begin());
               if (same - (lookahead ? 1 : 0) > keep)

@@ -32,7 +32,7 @@ class ViewList {
 };
 
 struct SequenceState {
-  // What the recurrent layers were fed in one step of a draft: per layer [tokens][record_bytes].
+  // The recorded inputs of the recurrent layers in one step of a draft: per layer [tokens][record_bytes].
   struct Record {
     std::byte* Layer(const Layout& layout, size_t layer) const;
 
@@ -52,7 +52,7 @@ struct SequenceState {
   explicit SequenceState(const HybridState& shared)
       : held(shared), views(held.groups.size()), capture_from(shared.offset()) {}
 
-  // What others may see: `held`, at the draft's base while one is open.
+  // The state visible to others: `held`, at the draft's base while one is open.
   std::unique_ptr<HybridState> Committed() const;
 
   // To be called when pages before the offset have changed; Update looks at those behind it by itself.

@@ -144,7 +144,7 @@ class SnapshotStore : public Reclaimer {
   SnapshotStore(const SnapshotStore&) = delete;
   SnapshotStore& operator=(const SnapshotStore&) = delete;
 
-  // What Restore would do, without counting as use or asking the lower tier.
+  // The result of Restore, without counting as use and without a query of the lower tier.
   Probed Probe(std::string_view isolation, std::span<const TokenId> tokens);
 
   // Puts `sequence` at the deepest offset < tokens.size() that a known prefix can be restored at: a prompt

@@ -73,7 +73,7 @@ class StoreRig {
     return lease;
   }
 
-  // What a request for `tokens` would restore; checks the contents too.
+  // The offset that a request for `tokens` would restore; checks the contents too.
   Position Restorable(const TokenList& tokens, std::string_view key = "") {
     const size_t i = rig.New();
     const Restored hit = store.Restore(key, tokens, rig.sequence(i));
@@ -185,7 +185,7 @@ TEST(Store, RoomIsMadeBeforeAnythingIsAdded) {
   const auto refused = rig.Insert(Tokens(48, 77));
   EXPECT_EQ(refused.error().code, ErrorCode::kOutOfPages);
   EXPECT_NE(refused.error().message.find("budget"), std::string::npos);
-  // What can never fit costs nobody else a place.
+  // A snapshot that can never fit evicts nothing.
   EXPECT_EQ(rig.store.stats().evictions, 18u);
 }
 

@@ -254,7 +254,7 @@ TEST(Captures, WithoutASlotAreSkippedAndCountedWhileTheStepGoesOn) {
   EXPECT_EQ(rig.cache().stats().captures_skipped, 1u);
 }
 
-// What was captured and not yet taken goes with the tokens it was captured of.
+// Pending captures are dropped with their tokens.
 TEST(Captures, AreOfTokensThatTheSequenceStillHas) {
   Rig rig(Causal(), kCausalRoom);
   const size_t a = rig.New();

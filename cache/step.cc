@@ -17,7 +17,7 @@
 namespace quire::cache {
 namespace {
 
-// What it took to make one sequence's writes private, so that it can be taken back.
+// The changes that made one sequence's writes private, so that they can be undone.
 struct Undo {
   SequenceState* sequence;
   size_t group;

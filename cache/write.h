@@ -32,7 +32,7 @@ struct StateCapture {
       nullptr;  // laid out as Slot(); every recurrent layer writes its conv tail and delta state
 };
 
-// What kernels need of a step. Index `i` is the sequence's place in the span given to Begin().
+// The kernels' view of a step. Index `i` is the sequence's place in the span given to Begin().
 class StepView {
  public:
   virtual ~StepView() = default;

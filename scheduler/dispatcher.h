@@ -74,7 +74,7 @@ struct LoadedModel {
   std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = never
 };
 
-// What happened since the start.
+// Counters since the start.
 struct Counters {
   std::map<std::string, uint64_t> evictions;  // models unloaded, by reason
   std::map<std::string, uint64_t> restarts;   // runners that died, by reason
@@ -132,7 +132,7 @@ class Dispatcher {
   Counters counters() const;
   // A runner has sent no frame or made no progress for so long that it should have been replaced by now.
   bool Stuck() const;
-  // What Submit() would answer at once, whatever is submitted; nothing while another request may wait.
+  // The error that Submit() would return at once for any request; nothing while another request may wait.
   std::optional<api::Error> Refusal() const;
 
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.

@@ -8,7 +8,7 @@ namespace {
 
 size_t BytesOf(const api::TokenCandidate& candidate) { return sizeof(candidate) + candidate.bytes.size(); }
 
-// What the event holds, near enough to bound memory.
+// The approximate size of the event, to bound memory.
 size_t BytesOf(const api::Event& event) {
   size_t bytes = sizeof(event);
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {

@@ -17,7 +17,7 @@ struct OpenFile {
   Fd fd;  // for reading, close-on-exec; a regular file
 };
 
-// What is there of a GGUF file with its other splits, or of a Hugging Face directory; links are followed. For
+// The existing files of a GGUF model with its splits, or of a Hugging Face directory; links are followed. For
 // a directory nothing has to be there: what is missing is the runner's to say. kNotFound when the path does
 // not exist; kBadModel "FILE: reason" for a file that may not be read or is none, and for more files than a
 // runner takes; kUnavailable when this process can open no more. May block on a slow file system.

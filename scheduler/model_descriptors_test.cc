@@ -1,4 +1,4 @@
-// What a runner is given of a model, and that nothing else holds it.
+// The files of a model that a runner gets, and that no other process has them open.
 #include "scheduler/model_descriptors.h"
 
 #include <fcntl.h>

@@ -100,7 +100,7 @@ boost::asio::awaitable<void> RunnerLink::Write(Self self) {
         co_await boost::asio::async_write(self->socket_, boost::asio::buffer(frame), as_tuple(use_awaitable));
     self->queued_bytes_ -= frame.size();
     if (error) {
-      // What the runner sent before is still to be read; after it the reader finds the end.
+      // Data that the runner sent before is still read; after it the reader finds the end.
       boost::system::error_code ignored;
       self->socket_.shutdown(boost::asio::socket_base::shutdown_receive, ignored);
       break;

@@ -49,7 +49,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   // OpenModelFiles; kUnavailable when it cannot be started or is not up by `deadline`; kRunnerDied when it
   // ends before.
   boost::asio::awaitable<api::Result<void>> Open(Time deadline);
-  // What the process has of the model at that place. REQUIRES: Open() succeeded.
+  // The process's descriptor of the model file at that index. REQUIRES: Open() succeeded.
   const std::vector<api::ipc::ModelFile>& FilesOf(size_t place) const { return files_.at(place); }
   void Send(const api::ipc::ToRunner& message);
   // Why the runner is no longer of use, once it is not: "killed by signal 9 (SIGKILL)". Waits a moment for

@@ -333,7 +333,7 @@ Awaitable<void> Daemon::AnswerLastRequests() {
   }
 }
 
-// What was read of a client is answered, also where it has not reached the scheduler yet.
+// A request that was read from a client is answered, even if it has not reached the scheduler yet.
 Awaitable<void> Daemon::FinishRequests(Clock::time_point deadline) {
   asio::steady_timer timer(io_);
   while (server_->sessions() > server_->idle_sessions() && Clock::now() < deadline) {

@@ -328,7 +328,7 @@ api::Result<Settings> ReadConfig(const std::filesystem::path& path) {
   return settings;
 }
 
-// What the service manager passes in files of its own, where nothing else was said.
+// Files from the service manager, unless another setting overrides them.
 ValidationError ApplyCredentials(Options& options, const std::filesystem::path& folder) {
   const auto credential = [&folder](const char* name) {
     const std::filesystem::path path = folder / name;

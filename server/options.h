@@ -1,4 +1,4 @@
-// What the daemon can be told: one table of options, each with its flag, environment variable, unit, default
+// The daemon's settings: one table of options, each with its flag, environment variable, unit, default
 // and help. A flag goes over the environment, that over the configuration file, that over the default.
 //
 // The configuration file has lines NAME=VALUE with the variables' names; quotes around a value, empty lines

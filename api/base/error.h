@@ -8,7 +8,7 @@
 
 namespace quire::api {
 
-// What went wrong, as far as a client or the scheduler acts on it. HttpStatus() gives the status of each.
+// The kind of an error, for clients and the scheduler. HttpStatus() maps each to a status.
 enum class ErrorCode : uint8_t {
   kInvalidArgument,        // 400: a field has a wrong type or value; `field` names it
   kUnsupported,            // 400: well-formed, but this model or version does not do it

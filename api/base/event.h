@@ -1,4 +1,4 @@
-// What a runner reports about one request, in order: PromptReady, TextDelta*, then exactly one of Finished or
+// The events of one request, in order: PromptReady, TextDelta*, then exactly one of Finished or
 // Failed. Free of any dialect. Plain data.
 #pragma once
 

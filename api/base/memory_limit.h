@@ -17,7 +17,7 @@ struct MemoryLimit {
 // /sys are.
 MemoryLimit FindMemoryLimit(const std::filesystem::path& root = "/");
 
-// What the machine could give to programs now, without swapping; 0 = nothing says so.
+// Memory that the machine can give to programs now without swapping; 0 = unknown.
 int64_t FindAvailableMemory(const std::filesystem::path& root = "/");
 
 }  // namespace quire::api

@@ -1,4 +1,4 @@
-// What a request asks its answer to be. Plain data.
+// The output format that a request asks for. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a stored model adds to requests, and how the two become one prompt.
+// The defaults that a stored model adds to requests, and how both become one prompt.
 #pragma once
 
 #include <string>

@@ -119,7 +119,7 @@ struct GenerationParams {
 
 GenerationParams Resolve(const Options& options);
 
-// What to do with a prompt that is longer than the context.
+// Handling of a prompt that is longer than the context.
 enum class Overflow : uint8_t {
   kTruncate,  // Ollama API: drop the oldest, say so in the reply
   kRefuse,    // kContextLengthExceeded with both numbers
@@ -133,7 +133,7 @@ struct Client {
   int32_t weight = 1;      // >= 1
 };
 
-// What a request says of thinking; levels are for models that know them and mean "on" to others.
+// The thinking setting of a request; levels are for models that support them and mean "on" to others.
 enum class Think : uint8_t { kUnset, kOff, kOn, kLow, kMedium, kHigh, kMax };
 
 // kRequired: the answer is a call, of Request::forced_tool if that is not empty.

@@ -134,7 +134,7 @@ void FrameReader::Append(std::string_view bytes) {
     }
     begin_ = 0;
   } else if (begin_ > buffer_.size() / 2) {
-    // What is moved is less than what was consumed since the last move, so the total work stays linear.
+    // A move is shorter than the bytes consumed since the last one, so the total work stays linear.
     buffer_.erase(0, begin_);
     begin_ = 0;
   }

@@ -118,7 +118,7 @@ struct MemoryEstimate {
   int64_t cache_min_bytes = 0;  // smallest size that can serve a request; > 0, at most cache_bytes
 };
 
-// What the daemon needs to know of a loaded model.
+// The daemon's description of a loaded model.
 struct ModelInfo {
   std::string architecture;    // "lfm2"
   int32_t context_length = 0;  // trained, tokens

@@ -1,4 +1,4 @@
-// What the request bodies of all dialects have in common.
+// Parsing shared by the request bodies of all dialects.
 #pragma once
 
 #include <chrono>

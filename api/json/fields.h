@@ -16,7 +16,7 @@ namespace quire::api {
 // The first error of one parse; shared by all its Fields.
 using FirstError = std::optional<Error>;
 
-// What the messages call a member: `field "a.b" must be ...` or `option "b" must be ...`.
+// The name of a member in error messages: `field "a.b" must be ...` or `option "b" must be ...`.
 enum class Noun : uint8_t { kField, kOption };
 
 // Whether an absent (or null) member is fine or an error.

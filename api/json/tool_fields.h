@@ -1,4 +1,4 @@
-// What request bodies say of tools and thinking.
+// The fields of tools and thinking in request bodies.
 #pragma once
 
 #include <string>

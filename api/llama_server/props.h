@@ -1,4 +1,4 @@
-// What llama.cpp's server tells of itself and of prompts: /props, /slots, /apply-template. Errors as in the
+// The descriptions that llama.cpp's server gives of itself and of prompts: /props, /slots, /apply-template. Errors as in the
 // Ollama dialect.
 #pragma once
 

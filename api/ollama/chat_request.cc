@@ -87,7 +87,7 @@ Message GetMessage(Fields& fields, const std::string& model) {
   return message;
 }
 
-// What both kinds of request say alike.
+// The fields that both kinds of request share.
 Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) {
   Request request;
   request.params = Resolve(Overlay(defaults.options, common.options));

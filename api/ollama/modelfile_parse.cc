@@ -44,7 +44,7 @@ void AppendUtf8(std::string& out, uint32_t c) {
   byte(0x80 | (c & 0x3F));
 }
 
-// What is no pair of surrogates becomes U+FFFD.
+// An unpaired surrogate becomes U+FFFD.
 std::string FromUtf16(std::string_view bytes, bool big_endian) {
   constexpr uint32_t kReplacement = 0xFFFD;
   const auto unit = [&](size_t i) {

@@ -49,7 +49,7 @@ Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
 // follow it.
 std::vector<Request> ToChoices(Request request, int32_t n);
 
-// What every chunk of one reply repeats.
+// The fields that every chunk of one reply repeats.
 struct ReplyHead {
   std::string id;  // "chatcmpl-..."; unique, made by the caller
   std::string model;
@@ -61,7 +61,7 @@ struct ReplyHead {
   size_t choices_per_prompt = 1;  // prompts follow each other
 };
 
-// What a request used, whatever the number of its choices: a prompt counts once.
+// The usage of a request with any number of choices: a prompt counts once.
 struct UsageOfChoices {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;

@@ -43,7 +43,7 @@ Result<CompletionRequest> ParseCompletion(std::string_view body);
 // 1 and top_p 1, then the model's parameters, then the request's. Never cuts a prompt.
 std::vector<Request> ToRequests(CompletionRequest request, const ModelDefaults& defaults);
 
-// What each choice's text begins with: its prompt, or nothing for all of them.
+// The start of each choice's text: its prompt, or nothing for all of them.
 std::vector<std::string> EchoesOf(const CompletionRequest& request);
 
 // The reply to one request, streamed or not. One per request; not thread-safe.

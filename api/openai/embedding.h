@@ -34,7 +34,7 @@ struct EmbedRequest {
 
   // The i-th input as a request; its model's parameters are `defaults`.
   Request At(size_t i, const Options& defaults) const;
-  // What the body calls it: "input", "input[2]", "prompt".
+  // Its name in the body: "input", "input[2]", "prompt".
   std::string NameOf(size_t i) const;
   bool one_text = false;  // the body's input is no list
 };

@@ -43,7 +43,7 @@ void Refuse(Fields& fields, std::string_view field, std::string message) {
 }
 
 void GetSampling(Fields& body, Options& options, std::vector<std::string>& unknown) {
-  // What the request says at its top level goes over `options`.
+  // Top-level fields override `options`.
   GetOptions(body, options, unknown);
   for (const std::string_view name :
        {"temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty", "top_k", "min_p",

@@ -42,7 +42,7 @@ void GetStream(Fields& body, Parsed& request) {
 Json Head(const ReplyHead& head, std::string_view object);
 Json EncodeUsage(const UsageOfChoices& usage);
 std::string ServerSentEvent(const Json& data);
-// What a choice used so far, as told by the events before its end.
+// The usage of a choice so far, from the events before its end.
 void Count(Usage& so_far, const Event& event);
 // As a member of its chunks, where it is wanted.
 void AddUsage(Json& chunk, const ReplyHead& head, const Usage& so_far);

@@ -45,7 +45,7 @@ Result<ResponsesRequest> ParseResponses(std::string_view body);
 // As the ToRequest() of a chat. Never cuts the prompt.
 Request ToRequest(ResponsesRequest request, const ModelDefaults& defaults);
 
-// What a response repeats of its request.
+// The fields of a request that its response repeats.
 struct ResponseHead {
   std::string id;          // "resp_..."; unique, made by the caller
   std::string message_id;  // "msg_...", as above

@@ -68,7 +68,7 @@ class Machine {
   };
   struct Live {
     explicit Live(const Layout* layout) : truth(layout) {}
-    // What was captured of tokens from `at` on is gone with them.
+    // Captures of tokens from `at` on are dropped with them.
     void DiscardCaptures(Position at) {
       const auto beyond = std::ranges::find_if(
           captured, [&](const Passed& passed) { return !passed.empty && passed.truth.offset() > at; });
@@ -132,7 +132,7 @@ class Machine {
   std::string CheckProbe(std::string_view key, const TokenList& prompt, const Probed& probed);
   std::string CheckWorld();
   std::string CheckLive(Live& live);
-  // What the sequence has now passed of its schedule; `reachable` says where a snapshot could be had.
+  // The scheduled offsets that the sequence has passed; `reachable` says where a snapshot is possible.
   template <class Reachable>
   void PassCaptures(Live& live, const Reachable& reachable);
   Live* Pick(bool idle);  // a sequence, without an open draft if `idle`; null when there is none

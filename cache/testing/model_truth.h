@@ -16,7 +16,7 @@ struct Truth {
   Position offset() const { return static_cast<Position>(tokens.size()); }
   bool recurrent() const { return !layout->recurrent.empty(); }
 
-  // What a window group has at offset(): the positions that the next token sees.
+  // The content of a window group at offset(): the positions that the next token sees.
   Position Kept(size_t group) const { return OldestVisible(layout->groups[group], offset()); }
   bool WindowReaches(size_t group, Position at) const {
     const Position oldest = OldestVisible(layout->groups[group], at);

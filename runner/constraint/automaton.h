@@ -74,7 +74,7 @@ api::Result<Dfa> Determinize(const Nfa& nfa, const ByteClasses& classes);
 
 // Of expressions without calls.
 api::Result<Dfa> BuildDfa(const Expr& expr);
-// What both match; what `a` matches and `b` does not.
+// The intersection of both; the texts that `a` matches and `b` does not.
 api::Result<Dfa> Intersect(const Dfa& a, const Dfa& b);
 api::Result<Dfa> Subtract(const Dfa& a, const Dfa& b);
 bool Matches(const Dfa& dfa, std::string_view text);

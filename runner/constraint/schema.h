@@ -1,6 +1,6 @@
 // JSON Schema (draft 2020-12 and the older spellings of its keywords) to grammar expressions.
 //
-// What can be written is a part of what the schema allows, never more: properties come in the order they are
+// The output is a subset of what the schema allows: properties come in the order they are
 // declared in (others after them), keys and constants are written in one way, integers without exponent. A
 // keyword that is neither enforced nor an annotation is an error: docs/structured-output.md lists them.
 #pragma once

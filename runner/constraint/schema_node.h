@@ -26,7 +26,7 @@ inline constexpr Types kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString
                        kFraction = 64, kAllTypes = 127;
 Types TypeOf(const api::Json& value);
 
-// What one schema says of objects (arrays): it goes together, and several schemas may each say something.
+// The keywords of one schema about objects (arrays). They apply together; several schemas may each have some.
 struct ObjectRules {
   const api::Json* properties = nullptr;  // null: none
   std::optional<SchemaRef> additional;    // of properties that are not named

@@ -163,7 +163,7 @@ TEST(JsonSchema, AllOfMerges) {
   EXPECT_EQ(Judge(schema, R"({"id":2})"), Verdict::kImpossible);
   EXPECT_EQ(Judge(schema, R"({"id":3.5)"), Verdict::kImpossible);
   EXPECT_EQ(Judge(schema, R"({"id":3})"), Verdict::kImpossible);
-  // What one closes, the other cannot add.
+  // A property excluded by one cannot be added by the other.
   EXPECT_NE(ErrorOf(R"({"type":"object","allOf":[{"properties":{"a":{}},"additionalProperties":false},)"
                     R"({"properties":{"b":{}},"required":["b"]}]})"),
             "");

@@ -67,7 +67,7 @@ class TokenTrie {
   uint32_t depth_max_ = 0;
 };
 
-// What constraints need of a vocabulary, prepared once per model. Immutable, any thread.
+// The vocabulary as constraints use it, prepared once per model. Immutable, any thread.
 //
 // Special tokens are in it under SpecialTokenBytes(); tokens that stand for nothing, or for bytes that no
 // text has, are not in it. Plain tokens are those whose bytes are whole characters that stand for themselves

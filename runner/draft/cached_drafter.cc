@@ -19,7 +19,7 @@ size_t CachedDrafter::KeyTokens(cache::Position entries) const {
   return static_cast<size_t>(entries) + (options_.pairs ? 1 : 0);
 }
 
-// What a running sequence has computed of the same tokens, where that is more than the store knows.
+// The tokens that a running sequence has computed, if it has more of them than the store.
 bool CachedDrafter::ForkNeighbor(const DraftContext& context, CachedDraftState& state) {
   if (context.neighbor == nullptr) return false;
   const auto& other = static_cast<const CachedDraftState&>(*context.neighbor);

@@ -50,7 +50,7 @@ void NgramIndex::Grow(size_t positions) {
 
 void NgramIndex::Extend(std::span<const TokenId> tokens) {
   if (2 * tokens.size() > slots_.size()) Grow(std::max(kPositionsMin, std::bit_ceil(tokens.size() + 1)));
-  // What follows the last pair is not known yet.
+  // The continuation of the last pair is not known yet.
   for (size_t at = std::max(previous_.size(), kPair); at < tokens.size(); ++at) {
     previous_.resize(at + 1);
     const uint64_t pair = PairBefore(tokens, at);

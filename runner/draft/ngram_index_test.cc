@@ -7,7 +7,7 @@
 namespace quire::runner::draft {
 namespace {
 
-// What Find promises, by looking everywhere.
+// The contract of Find, by exhaustive search.
 struct Expected {
   int32_t length = 0;
   std::vector<TokenId> next;

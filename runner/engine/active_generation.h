@@ -114,7 +114,7 @@ class ActiveGeneration {
   void AppendForcedTokens();
   // Adds the token's log-probabilities to what the next delta carries.
   api::Result<void> RecordLogprobs(std::span<const float> logits, api::TokenId token);
-  // What the text is to the client, and with `end` what of it was held back.
+  // The text for the client, and with `end` also the held-back rest.
   void EmitText(std::string text, bool end = false);
   void EmitDelta(api::TextDelta delta);
   void Finish(api::FinishReason reason, std::optional<size_t> stop);

@@ -25,7 +25,7 @@ struct Leader {
   int32_t until = 0;  // tokens they share
 };
 
-// What a request that is to be embedded needs beside its tokens.
+// The state of an embedding request beside its tokens.
 struct Embedding {
   models::Pooling pooling = models::Pooling::kLast;
   int32_t dimensions = 0;

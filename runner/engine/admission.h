@@ -31,7 +31,7 @@ std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t 
 
 int32_t CommonPrefix(std::span<const api::TokenId> a, std::span<const api::TokenId> b);
 
-// What of a running request matters to those that begin like it.
+// The state of a running request that matters to requests with the same prefix.
 struct RunningPrefix {
   api::RequestId id;
   std::span<const api::TokenId> tokens;  // all it is going to compute before it samples

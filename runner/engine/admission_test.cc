@@ -100,7 +100,7 @@ TEST(ChooseCacheSize, HoldsAtLeastAShortSequenceAndIsBoundedByWhatIsAvailable) {
 TEST(SnapshotOffsets, AreBoundariesDivergenceAndIntervals) {
   using Offsets = std::vector<int32_t>;
   EXPECT_EQ(SnapshotOffsets(Offsets{10, 300, 590}, 0, 0, 600, 256), (Offsets{10, 256, 300, 512, 590}));
-  // What is reused is there already; the place where the tree was left is new.
+  // The reused prefix has snapshots already; the point of divergence is new.
   EXPECT_EQ(SnapshotOffsets(Offsets{10, 300, 590}, 300, 450, 600, 256), (Offsets{450, 512, 590}));
   // Without a message end near the prompt's end, the same prompt returns just before its last token.
   EXPECT_EQ(SnapshotOffsets(Offsets{}, 0, 0, 100, 256), (Offsets{99}));

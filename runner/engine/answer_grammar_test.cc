@@ -1,4 +1,4 @@
-// What a grammar lets a model write, read back: every family, with the bundled model's vocabulary.
+// Texts that a grammar allows are parsed back: every family, with the bundled model's vocabulary.
 #include "runner/engine/answer_grammar.h"
 
 #include <gmock/gmock.h>
@@ -221,7 +221,7 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
        {R"({"name")", "set_flag(on=true", "set_flag()", "get_weather(days=7", "now(a"}) {
     EXPECT_EQ(Write(inputs, open + begin, random), "");
   }
-  // What is not a list of named arguments makes all calls JSON.
+  // A schema that is not a list of named arguments makes all calls JSON.
   const std::string any = R"([{"type":"function","function":{"name":"now"}},)"
                           R"({"type":"function","function":{"name":"free","parameters":{"type":"object"}}}])";
   const ConstraintInputs free_inputs{

@@ -31,7 +31,7 @@ double QuotaCores(const fs::path& root) {
   return cores;
 }
 
-// What names the physical core of a processor: the list of its hardware threads, the same in all of them.
+// The identity of a processor's physical core: the list of its hardware threads, the same in all of them.
 // Where the kernel tells nothing, a processor is a core of its own.
 std::string CoreOf(int processor, const fs::path& root) {
   const fs::path topology = root / fmt::format("sys/devices/system/cpu/cpu{}/topology", processor);

@@ -77,7 +77,7 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
 
 void Engine::Start(std::unique_ptr<ActiveRequest> request) {
   const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
-  // What it shares is counted where it came from.
+  // Its shared prefix is counted at the source.
   const size_t whole = BytesFor(*request);
   const size_t shared = reuse.reused > 0 ? SequenceBytes(cache_->layout(), reuse.reused, 0) : 0;
   request->reserved_bytes = whole - std::min(whole, shared);

@@ -56,7 +56,7 @@ namespace {
 constexpr int32_t kTokens = 200;  // less than a reader's first credit
 const size_t kInPlace = std::string().capacity();
 
-// What the engine says of `requests` answers: after each step that gave the first of them a token, how much
+// The allocations of the engine for `requests` answers: after each step that gave the first of them a token, how much
 // had been allocated, and whether some sequence then stood before a new page.
 class Steps {
  public:

@@ -8,7 +8,7 @@
 namespace quire::runner::engine {
 namespace {
 
-// What the daemon knows of an answer of which `count` deltas have arrived.
+// The daemon's knowledge of an answer after `count` deltas.
 api::ipc::Resume After(const Outcome& outcome, size_t count) {
   api::ipc::Resume resume{.tokens = {}, .deltas = static_cast<int64_t>(count)};
   for (size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// What a request reuses, whom it waits for, what it leaves behind, and what happens when memory runs out.
+// Prefix reuse, waiting for a prefix, snapshots left behind, and behavior when memory runs out.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

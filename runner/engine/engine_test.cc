@@ -154,7 +154,7 @@ TEST(Engine, TheSystemTextIsNeverDropped) {
   request.return_context = true;
   request.prompt = api::ContinuedPrompt{{}, {{.role = "system", .content = system}}};
   const auto alone = harness.Generate(request).finished->context;
-  // What every prompt with this system text begins with.
+  // The common prefix of all prompts with this system text.
   const std::vector<api::TokenId> begin(alone.begin(), alone.end() - 5);
   ASSERT_THAT(begin, SizeIs(testing::Gt(15)));
   const auto begins = [&](const Outcome& outcome) {

@@ -47,7 +47,7 @@ struct PromptJob {
   Clock::time_point arrived;
 };
 
-// What the three threads share. Lives as long as the process.
+// State shared by the three threads. Lives as long as the process.
 struct Shared {
   Mailbox<Setup> setup;
   Mailbox<ipc::LoadApproved> load_approved;

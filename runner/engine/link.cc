@@ -52,7 +52,7 @@ void Link::Send(const api::ipc::ToDaemon& message) {
       queued_ += frame;
     }
   }
-  // What stands behind others goes out with them.
+  // Frames queued behind others are sent with them.
   if (first) eventfd_write(wake_fd_, 1);
 }
 

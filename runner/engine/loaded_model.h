@@ -54,7 +54,7 @@ struct LoadedModel {
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
 };
 
-// What constraints need of the model's vocabulary; some 100 ms for 128k tokens.
+// The model's vocabulary as constraints use it; takes about 100 ms for 128k tokens.
 std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
     const tokenizer::Tokenizer& tokenizer, const std::unordered_set<api::TokenId>& end_of_generation);
 
@@ -65,7 +65,7 @@ using Progress = std::function<void(float fraction, std::string_view stage)>;
 output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer,
                         const PromptTemplate* go = nullptr);
 
-// What /api/show lists of a model, without loading its weights: "completion", and what its template can do.
+// The capabilities that /api/show lists, without loading weights: "completion", and those of the template.
 std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go = nullptr);
 
 struct LoadOptions {

@@ -48,7 +48,7 @@ api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const Engine
   estimate.cache_bytes = static_cast<int64_t>(sizing.bytes);
   estimate.cache_min_bytes = static_cast<int64_t>(sizing.min_bytes);
   if (requested_cache_bytes > 0) return estimate;
-  // What other programs have is not ours; what idle models have may be.
+  // Memory of other programs is not available; memory of idle models may be.
   const int64_t left_now = api::FindAvailableMemory() - estimate.weight_bytes;
   const int64_t modest = std::max({left_now / 2, estimate.cache_bytes / 4, estimate.cache_min_bytes});
   estimate.cache_bytes = std::min(estimate.cache_bytes, modest);

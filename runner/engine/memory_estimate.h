@@ -13,7 +13,7 @@ struct EngineLimits;
 // Bytes of memory that this process has now.
 int64_t ResidentBytes();
 
-// What an engine takes beside weights and caches when it computes its largest step.
+// Memory of an engine beside weights and caches when it computes its largest step.
 int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits);
 
 // `process`: what this process has now, and keeps. `requested_cache_bytes`: > 0 = so much for the caches, whatever

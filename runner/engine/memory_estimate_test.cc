@@ -1,4 +1,4 @@
-// What a load is expected to take, beside what it takes: for every checkpoint there is.
+// Predicted and actual memory of a load, for every available checkpoint.
 //
 // QUIRE_MEMORY_MODEL=PATH: a larger model, whose expectation is compared with the memory of this process,
 // which must not have had another one before.

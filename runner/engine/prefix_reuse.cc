@@ -123,7 +123,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
     outcome = {static_cast<int32_t>(restored.restored), MissText(restored.reason, restored.matched)};
   }
   if (sliceable_) return outcome;
-  // What it generated before a preemption is no prompt that others share.
+  // Tokens generated before a preemption are not part of a prompt that others share.
   const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
   for (const int32_t at : SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_)) {
     ScheduleSnapshotAt(request, at);

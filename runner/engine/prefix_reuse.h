@@ -43,7 +43,7 @@ class PrefixReuse {
   // Gives the request a sequence with the longest reusable prefix of its tokens and schedules snapshots on
   // the rest of its prompt. `running`: whose sequences may be forked.
   Outcome AttachPrefix(ActiveRequest& request, const ActiveRequests& running);
-  // What AttachPrefix() would reuse now, at least.
+  // A lower bound of what AttachPrefix() would reuse now.
   int32_t Reusable(const ActiveRequest& request, const ActiveRequests& running);
   // Has a running request leave a snapshot at `offset` for a follower. Nothing to do where any token serves.
   void ScheduleSnapshotAt(ActiveRequest& request, int32_t offset);

@@ -236,7 +236,7 @@ struct PromptBuilder {
     const bool system_first = continued.context.empty() && BeginsWithSystem(continued.messages);
     const int32_t keep = request.params.num_keep;
     const int32_t system_tokens = SystemTokens(tokens, system_first);
-    // What cannot be cut without losing the system's text is refused.
+    // A prompt that cannot be cut without losing the system text is rejected.
     const auto overflow = system_tokens + 1 < num_ctx ? request.overflow : api::Overflow::kRefuse;
     return FitTokens(std::move(tokens), num_ctx, keep < 0 ? keep : std::max(keep, system_tokens), overflow);
   }

@@ -45,7 +45,7 @@ struct FimTokens {
 // Nothing for a model without FIM tokens.
 std::optional<FimTokens> FindFimTokens(const tokenizer::Tokenizer& tokenizer);
 
-// What building a prompt needs. Owned elsewhere; immutable except for the constraints.
+// The inputs for building a prompt. Owned elsewhere; immutable except for the constraints.
 struct PromptContext {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   const PromptTemplate& prompt_template;

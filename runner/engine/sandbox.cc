@@ -39,7 +39,7 @@ constexpr bool kConfine = true;
 
 using Filter = std::unique_ptr<void, decltype(&::seccomp_release)>;
 
-// What an engine at work needs: memory, threads, time, and the descriptors it has. Everything else is EPERM,
+// The system calls of a running engine: memory, threads, time, and the descriptors it has. Everything else is EPERM,
 // which library code takes for "not allowed here" and bears.
 constexpr std::initializer_list<int> kWorking = {
     // memory
@@ -116,7 +116,7 @@ constexpr std::initializer_list<int> kWorking = {
     SCMP_SYS(fcntl),
 };
 
-// What reading a model and setting up needs beside that.
+// The additional system calls for reading a model and setting up.
 constexpr std::initializer_list<int> kReading = {
     SCMP_SYS(openat),
     SCMP_SYS(open),
@@ -213,7 +213,7 @@ class Rules {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  // What does not exist needs no rule.
+  // A missing path needs no rule.
   void Permit(const fs::path& path, uint64_t access) const {
     if (fd_ < 0) return;
     const int at = ::open(path.c_str(), O_PATH | O_CLOEXEC);

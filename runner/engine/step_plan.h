@@ -8,7 +8,7 @@
 
 namespace quire::runner::engine {
 
-// What planning needs to know of one running sequence.
+// The planner's view of one running sequence.
 struct SequenceState {
   int32_t prefill_left = 0;    // tokens to compute before the next one is sampled; 0 = decoding
   int32_t decode_left = 1;     // decoding: the newest token, behind the forced tokens
@@ -17,7 +17,7 @@ struct SequenceState {
   size_t tenant = 0;           // index into the tenants given to PlanStep
 };
 
-// What planning needs to know of whoever the sequences belong to (fair_share.h).
+// The planner's view of a tenant (fair_share.h).
 struct TenantState {
   double virtual_time = 0;  // tokens so far, divided by the weight
   double weight = 1;

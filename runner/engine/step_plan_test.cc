@@ -63,7 +63,7 @@ TEST(PlanStep, ALongPromptIsNotOvertakenForEver) {
 }
 
 TEST(PlanStep, EqualPromptsAreServedOneAfterTheOther) {
-  // What aging gives to those passed over is less than what the one ahead has done.
+  // The aging credit of the skipped prompts is less than the progress of the one ahead.
   Sequences sequences(8, {.prefill_left = 256});
   std::vector<size_t> finished;
   while (finished.size() < sequences.size()) {

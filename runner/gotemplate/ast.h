@@ -18,7 +18,7 @@ namespace quire::runner::gotemplate {
 
 struct Pipe;
 
-// What a command is made of: where a value begins, and the fields that are taken from it.
+// The operand of a command: the start of a value, and the fields selected from it.
 struct Operand {
   enum class Kind : uint8_t { kDot, kVariable, kLiteral, kFunction, kPipe };
   Kind kind = Kind::kDot;

@@ -235,7 +235,7 @@ void AppendTypeScript(Runtime& runtime, TextBuilder& out, const Value& schema) {
   }
 }
 
-// What TypeScript calls the type of a tool's parameter, which is a JSON Schema.
+// The TypeScript type of a tool's parameter, from its JSON Schema.
 Value ToTypeScriptType(Runtime& runtime, Arguments arguments) {
   TextBuilder out = runtime.NewText();
   AppendTypeScript(runtime, out, arguments[0]);

@@ -211,7 +211,7 @@ Value Interpreter::Evaluate(const Operand& operand, const Value& dot) {
 Value Interpreter::Field(const Value& value, const std::string& name) {
   runtime_.budget().Step();
   response_used_ = response_used_ || name == "Response";
-  // What Go's structs have, and JSON leaves out, is empty.
+  // Fields of Go's structs that JSON omits are empty.
   if (value.is_none()) return value;
   if (!value.is_dict()) Raise(fmt::format("can't evaluate field {} in type {}", name, KindName(value)));
   const Value* found = value.as_dict().Find(std::string_view(name));

@@ -1,6 +1,6 @@
 // A prompt template in the language of Go's text/template, as Ollama's models carry it.
 //
-// What there is: {{ if }}, {{ range }} (break, continue), {{ with }}, else and else if, {{ define }},
+// Supported: {{ if }}, {{ range }} (break, continue), {{ with }}, else and else if, {{ define }},
 // {{ template }}, {{ block }}, pipelines, variables, trim markers, comments, and the functions of
 // functions.h; other functions are an error on parsing. Lists and maps print as JSON; maps iterate
 // in insertion order; a missing field is nil.
@@ -32,7 +32,7 @@ class Template {
   // Whether a field of this name ("Messages") is taken somewhere.
   bool Uses(std::string_view field) const;
 
-  // What the template makes of each of `data` (dicts), one behind the other. With `stop_at_response` the last
+  // The output for each of `data` (dicts), concatenated. With `stop_at_response` the last
   // ends where .Response is first used, behind it. kInvalidArgument "template line N: ...".
   api::Result<jinja::TrackedText> Render(std::span<const jinja::Value> data, bool stop_at_response,
                                          const std::tm& now) const;

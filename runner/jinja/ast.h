@@ -140,7 +140,7 @@ struct DictExpr : Expr {
   std::vector<std::pair<ExprPtr, ExprPtr>> entries;
 };
 
-// What is assigned to: a name, name.attribute of a namespace, or a list of those to unpack into.
+// The target of an assignment: a name, name.attribute of a namespace, or a list of those to unpack into.
 struct Target {
   SymbolId symbol = 0;
   TextRef attribute;          // null unless name.attribute

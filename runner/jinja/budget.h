@@ -1,4 +1,4 @@
-// What one rendering has used of its Limits, and how running out ends it.
+// The use of one rendering's Limits; exceeding one ends the rendering.
 //
 // Inside this folder a failing render throws RenderError; Template::Render is the only place that catches it.
 #pragma once

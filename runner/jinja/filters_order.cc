@@ -19,7 +19,7 @@ Value FoldCase(Runtime& runtime, const Value& value, bool case_sensitive) {
 
 bool IsGiven(const Value* value) { return value != nullptr && !value->is_none(); }
 
-// What an item is compared by: itself, an attribute, or several ("a,b.c").
+// The sort key of an item: itself, an attribute, or several ("a,b.c").
 Value SortKey(Runtime& runtime, const Value& item, const Value* attribute, bool case_sensitive) {
   if (!IsGiven(attribute)) return FoldCase(runtime, item, case_sensitive);
   if (!attribute->is_string() || attribute->as_view().find(',') == std::string_view::npos) {

@@ -18,7 +18,7 @@ const Value* Named(const CallArguments& arguments, std::string_view name) {
   return nullptr;
 }
 
-// What is left after the first `count` positional arguments.
+// The arguments after the first `count` positional ones.
 CallArguments Rest(const CallArguments& arguments, size_t count) {
   CallArguments rest;
   rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(count),

@@ -1,4 +1,4 @@
-// What a running template can call back into: its macros, and `loop`.
+// Objects that a running template can call: its macros, and `loop`.
 #pragma once
 
 #include <memory>

@@ -92,7 +92,7 @@ class Lexer {
     return std::string_view::npos;
   }
 
-  // What is left of the data before a tag. `strippable`: lstrip_blocks applies to this kind of tag.
+  // The data before a tag, after whitespace control. `strippable`: lstrip_blocks applies to this kind of tag.
   std::string_view StripBefore(std::string_view data, char sign, bool strippable) const {
     if (sign == '-') {
       size_t end = data.size();

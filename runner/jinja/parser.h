@@ -82,7 +82,7 @@ class Parser {
   ExprPtr ParseList();
   ExprPtr ParseDict();
 
-  // What follows an operand (parser_postfix.cc).
+  // The postfix parts of an operand (parser_postfix.cc).
   ExprPtr ParsePostfix(ExprPtr operand);
   ExprPtr ParseFilterChain(ExprPtr operand);
   ExprPtr ParseAttribute(ExprPtr object);

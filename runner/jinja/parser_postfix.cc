@@ -1,4 +1,4 @@
-// What follows an operand: attributes, subscripts, calls, filters and tests.
+// The postfix parts of an operand: attributes, subscripts, calls, filters and tests.
 #include <algorithm>
 #include <utility>
 

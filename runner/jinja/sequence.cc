@@ -91,7 +91,7 @@ std::optional<Value> OwnElement(Runtime& runtime, const Value& object, const Val
   }
 }
 
-// What an attribute is before keys are asked: a method, or the refusal of one that would change its object.
+// An attribute before the lookup of keys: a method, or the rejection of one that would change its object.
 std::optional<Value> MethodAttribute(Runtime& runtime, const Value& object, const TextRef& name,
                                      const Methods& methods) {
   if ((object.is_dict() && methods.unsafe_dict) || (object.type() == Type::kList && methods.unsafe_list)) {

@@ -1,4 +1,4 @@
-// What Python's str methods and the string filters share. `self` is a string throughout; trust of every byte
+// Operations shared by Python's str methods and the string filters. `self` is a string throughout; trust of every byte
 // is kept, and so is markup unless said otherwise.
 #pragma once
 

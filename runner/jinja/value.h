@@ -58,7 +58,7 @@ enum class Type : uint8_t {
 };
 const char* TypeName(Type type);
 
-// What a missing name, attribute or element evaluates to: prints as nothing, is false, and any use of it
+// The value of a missing name, attribute or element: prints as nothing, is false, and any use of it
 // fails with a message that says what was missing.
 struct Undefined {
   enum class Why : uint8_t { kName, kAttribute, kElement, kParameter, kUnsafe, kHint };

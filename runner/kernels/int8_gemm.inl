@@ -31,7 +31,7 @@ QUIRE_INLINE typename Isa::Int KBlockVector(const std::byte* k_block) {
   }
 }
 
-// What of a group of rows a tile needs, at (K block, row).
+// The data of a group of rows for a tile, at (K block, row).
 struct TileRows {
   const int8_t* quants;
   const float* scale;

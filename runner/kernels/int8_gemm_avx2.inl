@@ -1,4 +1,4 @@
-// What AVX2 offers to products with panels (int8_gemm.inl). Included inside an unnamed namespace, behind
+// AVX2 primitives for products with panels (int8_gemm.inl). Included inside an unnamed namespace, behind
 // the target of whoever compiles it.
 
 struct Avx2 {

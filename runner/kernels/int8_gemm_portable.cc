@@ -54,7 +54,7 @@ struct Portable {
   static Int Or(Int a, Int b) {
     return Each<Int>([=](size_t i) { return static_cast<int32_t>(Bits(a, i) | Bits(b, i)); });
   }
-  // What crosses from byte to byte is masked away. Left, or right where kBy is negative.
+  // Bits that cross into the next byte are masked. Left, or right where kBy is negative.
   template <int kBy>
   static Int Shift(Int a) {
     return Each<Int>([=](size_t i) {

@@ -35,7 +35,7 @@ struct PanelMatrix {
   Matrix view;
 };
 
-// What machines of several kinds compute, one after the other.
+// The results of several instruction sets, one after the other.
 template <class Body>
 void ForEachTarget(Body&& body) {
   for (const PanelTarget target :

@@ -52,7 +52,7 @@ class QuantizedActivations {
   const float* first_total() const { return first_total_.data(); }
   const float* last_total() const { return last_total_.data(); }
 
-  // What one row of `in` numbers takes, and what is held now.
+  // Bytes of one row of `in` numbers, and bytes allocated now.
   static constexpr int64_t BytesOf(int64_t in) {
     return in +
            in / static_cast<int64_t>(kKBlock) * static_cast<int64_t>(4 * sizeof(float) + 3 * sizeof(int32_t));

@@ -21,7 +21,7 @@ using test::Random;
 constexpr int32_t kLengths[] = {1, 9, 40};
 constexpr size_t kSequences = std::size(kLengths);
 
-// What a layer made of the sequences.
+// The output of a layer for the sequences.
 struct Result {
   std::vector<std::vector<float>> y;       // [sequence][tokens * width]
   std::vector<std::vector<float>> states;  // [sequence] slots at the end

@@ -51,7 +51,7 @@ class ConfigReader {
 
   const weights::ModelFiles& files() const { return files_; }
   bool gguf() const { return files_.format() == weights::Format::kGguf; }
-  // What this file calls a value, the first of its names.
+  // The name of a value in this file, the first of its aliases.
   std::string Name(ConfigKey key) const;
 
   // Records "<file>: <reason>" unless there is an error already.

@@ -1,4 +1,4 @@
-// What all families share: tokens are embedded, run through layers that add to a residual stream, and the
+// The code that all families share: tokens are embedded, run through layers that add to a residual stream, and the
 // final norm and head turn the stream into logits. A family binds its layers and says how one of them runs.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace quire::runner::models {
 
-// What most families call the parts of a layer. A family with other names passes its own.
+// The usual tensor names of a layer's parts. A family with other names passes its own.
 struct AttentionNames {
   TensorName q = {"self_attn.q_proj", "attn_q"};
   TensorName k = {"self_attn.k_proj", "attn_k"};
@@ -33,7 +33,7 @@ struct MlpNames {
   TensorName down = {"mlp.down_proj", "ffn_down"};
 };
 
-// What a layer's attention looks like.
+// The shape of a layer's attention.
 struct AttentionShape {
   int32_t heads = 0, kv_heads = 0, head_dim = 0;
   int32_t window = 0;  // 0 = full attention

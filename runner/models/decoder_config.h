@@ -1,4 +1,4 @@
-// What every decoder's configuration says, from either file format, checked.
+// The validated configuration shared by all decoders, from either file format.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ class DraftModel {
   virtual int64_t parameters() const = 0;
   virtual int64_t weight_bytes() const = 0;
 
-  // What follows `token`, which the target has chosen but not yet evaluated; nothing is written to its
+  // Drafts the tokens after `token`, which the target has chosen but not yet evaluated; nothing is written to its
   // caches. `target` shows the cached tokens of one sequence (HybridCache::View), at least one. `hidden`
   // [target.hidden_size()] is the target's final hidden state of the last cached token for the first draft of
   // a round, and comes back as what the next draft wants there. `logits` [target.vocab_size()].

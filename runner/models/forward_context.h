@@ -26,7 +26,7 @@ class Scratch {
   std::vector<float> memory_;
 };
 
-// What a model keeps between steps so that a step allocates nothing once it has seen its largest batch.
+// Buffers that a model reuses between steps, so that a step allocates nothing after the largest batch.
 struct Workspace {
   Scratch hidden, normed, mixed;                  // [rows, hidden]
   Scratch q, k, v, attended, attention_gate;      // [rows, heads or kv_heads, head_dim]

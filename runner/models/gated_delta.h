@@ -31,7 +31,7 @@ struct GatedDeltaNet {
   Linear out;
   size_t recurrent_layer = 0;  // of the layout
 
-  // What the layout must provide: the convolution's last inputs, a matrix per value head, and of each draft
+  // Required of the layout: the convolution's last inputs, a matrix per value head, and of each draft
   // token the convolution's input and the two gates.
   cache::RecurrentLayer state() const;
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;

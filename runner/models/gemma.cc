@@ -127,7 +127,7 @@ api::Result<std::unique_ptr<Model>> LoadGemma2(std::shared_ptr<const weights::Mo
 
 api::Result<std::unique_ptr<Model>> LoadGemma3(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  // What the published multimodal configurations leave out.
+  // Defaults that the published multimodal configurations omit.
   DecoderConfig given{.context = 131072, .norm_eps = 1e-6F};
   if (!read.gguf()) {
     given.vocab = 262208;

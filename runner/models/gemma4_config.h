@@ -1,4 +1,4 @@
-// What a Gemma 4 text model, or its assistant, says about itself, from either file format, checked.
+// The validated configuration of a Gemma 4 text model or its assistant, from either file format.
 #pragma once
 
 #include <cstdint>

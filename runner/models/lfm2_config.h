@@ -1,4 +1,4 @@
-// What an LFM2 checkpoint says about itself, from either file format, checked.
+// The validated configuration of an LFM2 checkpoint, from either file format.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What LoadModel accepts and refuses. That a model computes the right thing is tested against goldens in
+// The inputs that LoadModel accepts and rejects. The output of models is tested against golden files in
 // runner/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

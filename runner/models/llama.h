@@ -9,7 +9,7 @@
 
 namespace quire::runner::models {
 
-// What sets a family apart from Llama.
+// The differences of a family from Llama.
 struct LlamaConfig {
   DecoderConfig decoder;
   int32_t feed_forward = 0;

@@ -90,7 +90,7 @@ class Model {
   // One per decoder layer; several layers may share one.
   virtual std::span<const CacheBinding> cache_bindings() const = 0;
 
-  // What goes into the first layer for some tokens, [tokens, hidden_size].
+  // The input of the first layer for some tokens, [tokens, hidden_size].
   virtual void Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const = 0;
 
   // Runs all layers over the batch, writing K, V and recurrent state through `step`, and fills the outputs.

@@ -145,7 +145,7 @@ TEST(MtpLayer, IsAModelOfOneLayerBehindItsJoin) {
     auto layer = LoadMtpLayer(files, **target);
     ASSERT_TRUE(layer) << layer.error().message;
     ASSERT_NE(*layer, nullptr);
-    // What goes through is the token's embedding, or what came before it: then the tokens do not matter.
+    // The input is the token's embedding, or the state before it: then the tokens do not matter.
     const std::vector<float> tokens = Embedded(**target, kTokens);
     const std::vector<float> others(tokens.size(), 3);
     const std::vector<float> whole = Predict(**layer, **target, half == 0 ? others : tokens, 5);

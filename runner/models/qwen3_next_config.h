@@ -1,4 +1,4 @@
-// What a Qwen3-Next or Qwen3.5 checkpoint says about itself, from either file format, checked.
+// The validated configuration of a Qwen3-Next or Qwen3.5 checkpoint, from either file format.
 #pragma once
 
 #include <cstdint>

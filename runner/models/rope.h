@@ -19,7 +19,7 @@ struct RopeSpec {
   kernels::RopePairs pairs = kernels::RopePairs::kHalves;
 };
 
-// What a family's reader asks the configuration for.
+// The configuration keys that a family reads.
 struct RopeQuery {
   int32_t head_dim = 0;
   // "sliding_attention", "full_attention": where a configuration has parameters per kind of layer. Empty: one

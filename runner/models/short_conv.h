@@ -20,7 +20,7 @@ struct ShortConvolution {
   int64_t kernel = 0;
   size_t recurrent_layer = 0;  // of the layout
 
-  // What the layout must provide: B * x of the last kernel - 1 tokens, and of each draft token.
+  // Required of the layout: B * x of the last kernel - 1 tokens, and of each draft token.
   cache::RecurrentLayer state() const;
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
   // Moves the state in `slot` on by the recorded inputs of some tokens.

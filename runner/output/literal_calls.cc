@@ -138,7 +138,7 @@ class GemmaReader {
  public:
   explicit GemmaReader(LiteralReader& reader) : reader_(reader) {}
 
-  // What stands behind "{".
+  // The text after "{".
   std::optional<Json> Object(int depth) {
     Json object = Json::object();
     for (reader_.SkipSpace(); !reader_.Consume("}"); reader_.SkipSpace()) {

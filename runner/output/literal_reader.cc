@@ -99,7 +99,7 @@ std::optional<char32_t> LiteralReader::Hex(size_t digits) {
   return value;
 }
 
-// What stands behind a backslash.
+// The escape after a backslash.
 bool LiteralReader::Escape(std::string& out) {
   static constexpr std::array<std::pair<char, char>, 11> kPlain = {{{'n', '\n'},
                                                                     {'t', '\t'},

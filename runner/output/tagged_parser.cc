@@ -186,7 +186,7 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
       EndMalformed(*first_end_, *first_end_ + calls_->end.size(), chunks);
       return true;
     }
-    // What looks like the end may stand in a string.
+    // An apparent end tag may be inside a string.
     searched_ = consumed;
   }
   if (!end) {

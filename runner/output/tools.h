@@ -1,4 +1,4 @@
-// What readers of calls need to know of a request's tools.
+// A request's tools, as parsers of calls use them.
 #pragma once
 
 #include <cstdint>

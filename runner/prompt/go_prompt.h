@@ -33,7 +33,7 @@ api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parse
                                                const std::string& tools_json, std::string_view suffix,
                                                const std::tm& now, const GoThinking& thinking = {});
 
-// What goes between two texts: .Prompt and .Suffix. Both are of Trust::kRequest.
+// Fill in the middle between two texts: .Prompt and .Suffix. Both are of Trust::kRequest.
 api::Result<jinja::TrackedText> RenderGoFim(const gotemplate::Template& parsed, std::string_view prefix,
                                             std::string_view suffix, const std::tm& now);
 

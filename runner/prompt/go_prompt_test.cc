@@ -22,7 +22,7 @@ std::string Rendered(std::string_view source, const Messages& messages, const st
   return text;
 }
 
-// What Ollama's own templates look like.
+// Templates in the style of Ollama's own.
 constexpr const char* kExchange =
     "{{ if .System }}<s>{{ .System }}</s>{{ end }}{{ if .Prompt }}<u>{{ .Prompt }}</u>{{ end }}<a>{{ "
     ".Response "

@@ -39,7 +39,7 @@ struct BpeModel::Tables {
     return found == merges.end() ? MergeTarget{} : found->second;
   }
 
-  // What a piece begins as, left to right. Not more tokens than bytes.
+  // The initial tokens of a piece, left to right. Not more tokens than bytes.
   template <class Append>
   void ForEachStartToken(std::string_view piece, Append append) const {
     bool after_unknown = false;

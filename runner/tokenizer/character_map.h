@@ -13,7 +13,7 @@
 
 namespace quire::runner::tokenizer {
 
-// What one character sequence may become; Unicode's longest are 18 characters. Bounds what a text grows to.
+// The maximum replacement of one character sequence; Unicode's longest has 18 characters. Bounds the growth of a text.
 inline constexpr size_t kReplacementBytesMax = 128;
 
 // Immutable; any thread.

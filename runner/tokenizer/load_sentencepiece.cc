@@ -210,7 +210,7 @@ class Loader {
                                                                                     : kNoToken;
   }
 
-  // What tokenizer_config.json calls BOS or EOS: a string, or an object with a "content".
+  // The BOS or EOS of tokenizer_config.json: a string, or an object with a "content".
   std::string_view ConfigText(const char* key) const {
     if (!config_.is_object()) return {};
     auto value = config_.find(key);

@@ -176,7 +176,7 @@ class Loader {
     return {};
   }
 
-  // What an entry of the vocabulary stands for in text.
+  // The text of an entry of the vocabulary.
   void SetBytes(TokenId id, std::string_view entry) {
     if (byte_level_) {
       const auto bytes = FromByteLevel(entry);
@@ -256,7 +256,7 @@ class Loader {
     return {};
   }
 
-  // What tokenizer_config.json gives for "bos_token" or "eos_token": a string, or an object with a "content".
+  // The "bos_token" or "eos_token" of tokenizer_config.json: a string, or an object with a "content".
   const std::string* ConfigToken(const char* key) const {
     if (!config_.is_object()) return nullptr;
     auto value = config_.find(key);
@@ -328,7 +328,7 @@ class Loader {
     return {};
   }
 
-  // What bytes and characters begin as, before added tokens get into the table of names.
+  // The initial tokens of bytes and characters, before added tokens get into the table of names.
   Status StartTokens() {
     bpe_.byte_tokens.fill(kNoToken);
     for (unsigned byte = 0; byte < 256; ++byte) {
@@ -405,7 +405,7 @@ class Loader {
     parts_.model = std::make_unique<UnigramModel>(std::move(unigram_definition_));
   }
 
-  // What adds BOS and EOS: the post-processor, or what tokenizer_config.json says where that has no
+  // The source of BOS and EOS: the post-processor, or tokenizer_config.json where that has no
   // say.
   Status Ends() {
     const json* post_processor = Member(document_, "post_processor");

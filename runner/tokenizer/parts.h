@@ -1,4 +1,4 @@
-// What a tokenizer is made of, and the file formats that describe it.
+// The parts of a tokenizer, and the file formats that describe it.
 #pragma once
 
 #include <cstddef>

@@ -35,7 +35,7 @@ void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& match
   if (covered < text.size()) parts.push_back({{covered, text.size()}, step.invert});
 }
 
-// What `behavior` makes of the parts, left to right.
+// Applies `behavior` to the parts, left to right.
 std::vector<Part> Merge(SplitBehavior behavior, const std::vector<Part>& parts) {
   std::vector<Part> merged;
   bool previous_matched = false;

@@ -10,7 +10,7 @@
 
 namespace quire::runner::tokenizer {
 
-// What becomes of the matches of a step's pattern.
+// The treatment of the matches of a step's pattern.
 enum class SplitBehavior : uint8_t {
   kIsolated,            // a piece each
   kRemoved,             // left out

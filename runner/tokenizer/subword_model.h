@@ -1,4 +1,4 @@
-// What turns one piece of text into token ids. Byte-level BPE is one kind; SentencePiece's BPE and Unigram
+// Turns one piece of text into token ids. Byte-level BPE is one kind; SentencePiece's BPE and Unigram
 // are others.
 #pragma once
 

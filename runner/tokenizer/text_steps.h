@@ -1,4 +1,4 @@
-// What a stretch of plain text goes through before it is split, beside its Unicode normal form.
+// The steps applied to plain text before it is split, beside Unicode normalization.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct SquashSpaces {};  // none at either end, one where there are several
 using TextStep =
     std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, NormalForm, std::shared_ptr<const CharacterMap>>;
 
-// What one byte of text may become is bounded by this.
+// The maximum expansion of one byte of text.
 inline constexpr size_t kStepTextBytesMax = 64;
 
 // `at_start_of_text`: nothing of the text lies before the stretch. Linear. REQUIRES: valid UTF-8.

@@ -33,7 +33,7 @@ enum class SpecialTokens : uint8_t {
   kAsText,  // special tokens in it are plain text
 };
 
-// What becomes of spaces at the beginning of a decoded text. SentencePiece vocabularies put one before the
+// The treatment of spaces at the start of a decoded text. SentencePiece vocabularies put one before the
 // first word when encoding.
 enum class LeadingSpaces : uint8_t { kKeep, kDropOne, kDropAll };
 

@@ -42,7 +42,7 @@ bool IsWhiteSpace(char32_t code_point);
 // A byte stream made into whole characters. Copyable; the state is at most 3 bytes.
 class Utf8Stream {
  public:
-  // What is complete now, with U+FFFD for what is invalid. The beginning of a character is held back.
+  // The complete characters so far, with U+FFFD for invalid bytes. An incomplete character is held back.
   std::string Append(std::string_view bytes);
   // U+FFFD for a held beginning, or nothing. The stream starts afresh.
   std::string Flush();

@@ -119,7 +119,7 @@ TEST(OpenModel, SaysWhatIsMissing) {
   EXPECT_EQ(device.error().message, "/dev/zero: not a regular file");
 }
 
-// What downloads leave that were cut short or went elsewhere: one error that names file and reason, and the
+// Files of interrupted or misdirected downloads: one error that names file and reason, and the
 // tensor where it is a tensor that is not all there.
 TEST(OpenModel, NamesWhatADownloadLeft) {
   const testing::TemporaryDirectory directory;

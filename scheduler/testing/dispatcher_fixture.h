@@ -127,7 +127,7 @@ class DispatcherFixture : public ::testing::Test {
   }
   void Drain(std::chrono::steady_clock::time_point deadline) { loop_.Run(dispatcher().Drain(deadline)); }
 
-  // What a "gate-load" waits at.
+  // The gate that a "gate-load" waits at.
   void MakeGate() {
     const std::filesystem::path gate = directory_ / "gate";
     if (::mkfifo(gate.c_str(), 0600) != 0) throw std::runtime_error("mkfifo");

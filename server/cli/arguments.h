@@ -14,7 +14,7 @@
 
 namespace quire::cli {
 
-// What the command line said. Outlives the App that Declare() filled.
+// The parsed command line. Outlives the App that Declare() filled.
 struct Arguments {
   server::OptionTable daemon;
   ChatOptions chat;

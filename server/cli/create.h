@@ -27,7 +27,7 @@ struct LocalFile {
   std::filesystem::path path;
 };
 
-// What a Modelfile asks of /api/create: all but the digests of its files.
+// The request of a Modelfile to /api/create, without the digests of its files.
 struct CreatePlan {
   std::vector<LocalFile> files, adapters, drafts;
   std::string body_json;  // object: from, template, system, parameters, messages, license, requires, ...

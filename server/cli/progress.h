@@ -25,7 +25,7 @@ class Progress {
   // status and digest are one. False when it is none of these ("error").
   bool OnLine(std::string_view json);
   void Update(const std::string& text, int64_t completed, int64_t total);
-  // What is shown stays; nothing is redrawn after this.
+  // The current text stays; nothing is redrawn after this.
   void Finish();
 
  private:

@@ -1,4 +1,4 @@
-// What `quire show` prints of a model, from the body of POST /api/show.
+// The output of `quire show`, from the body of POST /api/show.
 #pragma once
 
 #include <string>

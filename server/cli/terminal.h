@@ -1,4 +1,4 @@
-// What the commands share: the terminal, complaints, and requests that tell of their progress.
+// Shared by the commands: the terminal, errors, and requests that report progress.
 #pragma once
 
 #include <cstdio>

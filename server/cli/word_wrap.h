@@ -9,7 +9,7 @@ namespace quire::cli {
 // Begins at the first column of a line. One thread.
 class WordWrap {
  public:
-  // What to write so that `text`, whole characters of UTF-8, is shown after what came before; a word that
+  // The output that shows `text`, whole characters of UTF-8, after the previous text; a word that
   // turns out to cross the edge is taken back with escape sequences and written again on the next line.
   // `width` in columns, which may change between calls; below 10, nothing is broken.
   std::string Put(std::string_view text, int width);

@@ -8,7 +8,7 @@
 namespace quire::cli {
 namespace {
 
-// What a terminal of this width shows, which understands what WordWrap writes.
+// The screen of a terminal of this width that interprets WordWrap's output.
 std::string Shown(const std::vector<std::string>& pieces, int width) {
   WordWrap wrap;
   std::string screen;

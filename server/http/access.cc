@@ -10,7 +10,7 @@
 
 namespace quire::server {
 
-// What a key uses now.
+// The current use of a key.
 struct AccessControl::Use {
   int32_t running = 0;
   double allowance = 0;  // requests that may start now; refilled with time up to a minute's worth

@@ -13,7 +13,7 @@
 
 namespace quire::server {
 
-// What a route asks of its clients, once there are keys. Without keys every route is open.
+// The role that a route requires, if there are keys. Without keys every route is open.
 enum class Access : uint8_t { kOpen, kInference, kAdmin };
 
 class AccessControl {

@@ -22,7 +22,7 @@ using boost::system::error_code;
 
 // Input kept for later requests while one is being answered.
 constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
-// What a closing connection still swallows so that its last answer is not lost to a reset.
+// The bytes that a closing connection still reads, so that its last reply is not lost to a reset.
 constexpr size_t kLingerBytesMax = size_t{4} << 20;
 constexpr std::chrono::seconds kLingerTime(2);
 

@@ -25,7 +25,7 @@ class ResponseWriter : public Exchange {
   RequestLog& log() override { return log_; }
   const std::string& id() const override { return log_.id; }
   Awaitable<std::optional<std::string>> ReadBody() override { return body_.Next(); }
-  // What the client still sends of its body is read away first, or the connection closed after the answer.
+  // The rest of the client's body is discarded first, or the connection is closed after the reply.
   Awaitable<bool> Send(HttpResponse response) override;
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;

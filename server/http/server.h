@@ -46,7 +46,7 @@ class HttpServer {
   // Takes a listening TCP or Unix socket over (socket activation).
   api::Result<void> Adopt(int listening_fd, Security security = Security::kPlain);
 
-  // What connections of kTls listeners that come from now on are shown. REQUIRES: set before the first of
+  // The certificate for new connections of kTls listeners. REQUIRES: set before the first of
   // them.
   void SetTls(TlsContext context) { tls_ = std::move(context); }
   // From the next request on.

@@ -1,4 +1,4 @@
-// What every session of a server shares: limits, rules, routes, and the bytes that bodies hold together.
+// State shared by all sessions of a server: limits, rules, routes, and the bytes that bodies hold together.
 #pragma once
 
 #include <chrono>

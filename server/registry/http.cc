@@ -40,7 +40,7 @@ struct Http::Handle {
   CURL* easy = nullptr;
 };
 
-// What the callbacks of one exchange work on.
+// The state of the callbacks of one exchange.
 struct Http::Call {
   const Request& request;
   const Sink& sink;

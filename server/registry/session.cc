@@ -58,7 +58,7 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-// What may stand in a header.
+// Characters allowed in a header.
 bool IsPlain(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7F; });
 }

@@ -1,4 +1,4 @@
-// What a transfer from or to a registry needs of a store of models, beside ModelStore. Blocks; any thread.
+// The part of a model store that registry transfers use, beside ModelStore. Blocks; any thread.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ class Transfers {
   std::vector<Running> running_;
 };
 
-// What the threads do. They block until it is done or canceled.
+// The work of the threads. They block until it is done or canceled.
 struct TransferJob {
   const Settings& settings;
   const AddressPolicy& policy;

@@ -1,4 +1,4 @@
-// What handlers need of the scheduler; a seam for tests. Contracts: scheduler/dispatcher.h.
+// The scheduler as handlers use it; a seam for tests. Contracts: scheduler/dispatcher.h.
 #pragma once
 
 #include <memory>

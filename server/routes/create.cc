@@ -58,7 +58,7 @@ api::Error WithoutFolder(api::Error error, const std::filesystem::path& folder) 
   return error;
 }
 
-// What is wrong with a file that the client sent is wrong with its request.
+// An error in a file from the client is an error of its request.
 api::Error AsClientError(api::Error error, std::string field) {
   if (error.code == api::ErrorCode::kBadModel || error.code == api::ErrorCode::kNotFound) {
     error.code = api::ErrorCode::kInvalidArgument;
@@ -342,7 +342,7 @@ class Creation {
     co_return details;
   }
 
-  // What the request says over what the model begins with.
+  // The request's fields that override the base model.
   api::Result<void> Change() {
     if (!request_.go_template.empty()) {
       model_.go_template = request_.go_template;

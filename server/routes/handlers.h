@@ -17,7 +17,7 @@
 
 namespace quire::server {
 
-// What handlers work with; all of it outlives the server.
+// The dependencies of handlers; all of them outlive the server.
 struct Services {
   Backend& backend;
   AsyncModelStore& models;

@@ -26,7 +26,7 @@ class Inspector {
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose);
 
-  // What the model can do, "completion" at least, also of one that cannot be described. Kept for every digest
+  // The model's capabilities, at least "completion", also if it cannot be described. Kept for every digest
   // that was ever asked for.
   Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model);
 

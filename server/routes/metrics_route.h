@@ -7,7 +7,7 @@
 
 namespace quire::server {
 
-// What requests are doing now, from their log lines so far. The runners are left out.
+// The state of current requests, from their log lines so far. Runners are not included.
 MetricsSnapshot SnapshotOf(const HttpServer& server);
 
 // `snapshot`: returns the current state of the daemon.

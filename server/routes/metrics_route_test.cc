@@ -97,7 +97,7 @@ TEST(Metrics, CountsTheRefusedAndTheGone) {
   EXPECT_THAT(text, HasSubstr("quire_requests_cancelled_total{model=\"demo:latest\",stage=\"prefill\"} 1"));
 }
 
-// What a client makes up is no label: neither a path that no route has nor a model that is not there.
+// Client input never becomes a label: neither an unknown path nor an unknown model.
 TEST(Metrics, LabelsAreBounded) {
   Metrics metrics(false);
   for (int i = 0; i < 100; ++i) {

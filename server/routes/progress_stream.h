@@ -1,4 +1,4 @@
-// What a long request of the Ollama dialect tells of its progress: lines of a stream, or only the last as the
+// The progress of a long request of the Ollama dialect: lines of a stream, or only the last as the
 // answer.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the handlers of a generation do before it is submitted, whatever the dialect.
+// The steps before a generation is submitted, shared by all dialects.
 #pragma once
 
 #include <optional>
@@ -41,7 +41,7 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
                                                         const std::string& name);
 
-// What the model adds to a request; moved out of it.
+// The defaults that the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
 
 }  // namespace quire::server

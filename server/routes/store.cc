@@ -19,7 +19,7 @@ namespace ollama = api::ollama;
 
 constexpr std::string_view kBlobPath = "/api/blobs/";
 constexpr uint64_t kBlobBytesMax = uint64_t{1} << 42;
-// What comes in smaller pieces is written together.
+// Smaller pieces are written together.
 constexpr size_t kWriteBytes = size_t{1} << 20;
 
 HttpResponse Empty(int status) { return {.status = status, .content_type = {}}; }

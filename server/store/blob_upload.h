@@ -1,5 +1,5 @@
 // A blob on its way into the store: bytes in order, then a check against the digest that the client named.
-// What is not finished leaves nothing. Blocks; one thread at a time.
+// An incomplete upload leaves no file. Blocks; one thread at a time.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a change of the store leaves behind: blobs that no model uses any more. Blocks; any thread.
+// Removal of blobs that no model uses after a change of the store. Blocks; any thread.
 #pragma once
 
 #include <string>

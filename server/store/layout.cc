@@ -10,7 +10,7 @@
 namespace quire::server {
 namespace {
 
-// What `directory` lists, or nothing when it cannot be listed: one unreadable directory hides no other.
+// The entries of `directory`, or none when it cannot be listed: one unreadable directory hides no other.
 std::vector<std::string> ListOrWarn(const api::Result<StoreDirectory>& directory) {
   if (!directory) {
     if (directory.error().code != api::ErrorCode::kNotFound)

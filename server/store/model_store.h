@@ -58,12 +58,12 @@ struct StoredModel {
   std::vector<Layer>
       other_layers;  // of kinds that are not read here (projectors): kept when a model is made of it
 
-  // What the runner renders prompts with before the weights' own chat template: models with a renderer have a
+  // The template that overrides the weights' own chat template: models with a renderer have a
   // template that says nothing.
   std::string TemplateInUse() const { return details.renderer.empty() ? go_template : std::string(); }
 };
 
-// What a model is made of.
+// The parts of a model.
 struct NewModel {
   api::ModelName name;
   std::filesystem::path gguf;             // a file that is copied into the store; or

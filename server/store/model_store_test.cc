@@ -263,7 +263,7 @@ TEST_F(Store, KeepsWhatItReadUntilItChanges) {
   fixture_.AddPlain("m");
   const fs::path manifest = fixture_.ManifestPath("m");
   const ModelStore store = fixture_.Open();
-  // What has just been written may be written again without a trace.
+  // A value that was just written may be written again without effect.
   const auto age = [&manifest] {
     fs::last_write_time(manifest, fs::file_time_type::clock::now() - std::chrono::hours(1));
   };

@@ -17,7 +17,7 @@ namespace quire::server::testing {
 struct Block {};  // wait until the test releases it or the client disconnects
 using Step = std::variant<api::Event, Block>;
 
-// What a test sets before it sends a request, and reads after the answer.
+// State that a test sets before a request and reads after the reply.
 struct Script {
   std::vector<Step> events;
   bool block_submit = false;  // stay in the queue, or in the load

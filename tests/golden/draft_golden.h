@@ -1,4 +1,4 @@
-// What a reference implementation drafted for a target model: rounds of a few steps each behind recorded
+// Drafts of a reference implementation for a target model: rounds of a few steps each behind recorded
 // prompts.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a reference implementation computed for a checkpoint: golden.json and golden.safetensors of a
+// Results of a reference implementation for a checkpoint: golden.json and golden.safetensors of a
 // directory, or the pair of files that holds the same for quantized weights.
 #pragma once
 
@@ -34,7 +34,7 @@ struct GoldenPrompt {
   // Behind the prompt, of an engine that rounds activations to int8 as well; for quantized weights only.
   std::vector<PeerLogprob> peer;
   std::map<std::string, std::vector<float>> hidden;  // "hidden.layer3" -> [ids, hidden size]
-  // What the reference's caches hold after some of the ids: state_dump.h has the names and shapes.
+  // The contents of the reference's caches after some of the ids: state_dump.h has the names and shapes.
   std::map<size_t, std::map<std::string, GoldenState>> states;
 };
 

@@ -17,7 +17,7 @@
 
 namespace quire::runner::golden {
 
-// What the model made of one prompt.
+// The model's results for one prompt.
 struct PromptRun {
   std::vector<float> logits;            // [logit_rows, vocab]
   std::vector<models::TokenId> greedy;  // as many as asked for

@@ -1,4 +1,4 @@
-// What a model's caches hold for one sequence, in the names and shapes that reference dumps use.
+// The contents of a model's caches for one sequence, in the names and shapes of reference dumps.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What the tests of the template language share: one set of variables, and tables of template and outcome.
+// Shared by the tests of the template language: one set of variables, and tables of template and outcome.
 #pragma once
 
 #include <gtest/gtest.h>

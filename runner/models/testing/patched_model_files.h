@@ -58,7 +58,7 @@ using Edit = std::function<void(PatchedModelFiles&)>;
 
 api::Result<std::unique_ptr<Model>> LoadPatched(const std::string& path, const Edit& edit);
 
-// What some tokens end in. The second loads the edited model first, and fails the test if it cannot.
+// The logits after some tokens. The second loads the edited model first, and fails the test if it cannot.
 std::vector<float> LastLogits(Model& model);
 std::vector<float> LastLogits(const std::string& path, const Edit& edit);
 

@@ -1,4 +1,4 @@
-// What the tests of this folder share: answers parsed from given chunks, in a form that is easy to read.
+// Shared by the tests of this folder: answers parsed from given chunks, in a form that is easy to read.
 #pragma once
 
 #include <random>
@@ -28,7 +28,7 @@ inline Format FormatOf(std::string_view chat_template, std::vector<std::string> 
   });
 }
 
-// What a client would have at the end.
+// The client's complete reply.
 struct Answer {
   std::string text;
   std::string thinking;

@@ -1,4 +1,4 @@
-// What the fuzzers do with a tokenizer that was made of their bytes.
+// The fuzzers' use of a tokenizer built from their bytes.
 #pragma once
 
 #include <cstdlib>

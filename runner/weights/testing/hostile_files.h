@@ -153,7 +153,7 @@ inline int64_t PeakBytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-// What a file that states too much may cost before it is refused.
+// The memory that a file with excessive counts may use before it is rejected.
 inline constexpr int64_t kGrowthBytesMax = int64_t{16} << 20;
 
 // A directory that is gone with the test.
