@@ -1,5 +1,5 @@
-// Request bodies of every dialect. What a parser accepts must pass the runner link unchanged, and what it
-// refuses must be the client's fault.
+// Request bodies of every dialect. An accepted body must pass the runner link unchanged, and a
+// rejection must be a client error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -5,8 +5,8 @@
   bench/compare_servers.py MODEL.gguf --peer '...' --rounds 3 S1 S2      in alternation, ratios with their spread
   bench/compare_servers.py MODEL.gguf S7 --scale 0.5          Quire alone
 
-{gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it (in a chroot, say). What is not an
-option of this script goes to loadgen.py. Prints the load generator's JSON lines, labeled, then a table.
+{gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it (in a chroot, say). Options
+unknown to this script are passed to loadgen.py. Prints the load generator's JSON lines, labeled, then a table.
 """
 import argparse
 import contextlib

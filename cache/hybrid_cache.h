@@ -36,8 +36,8 @@ namespace quire::cache {
 
 struct Pools;
 
-// The capacity of a cache. Address space is reserved at once; memory is taken as it is used and, when one pool
-// needs what another has freed, given back in between.
+// The capacity of a cache. Address space is reserved at once; memory is taken as it is used and, when one
+// pool needs what another has freed, given back in between.
 struct Capacity {
   size_t bytes = 0;                 // of all pages and slots together; 0 = bounded by the counts only
   std::vector<int32_t> pages = {};  // per attention group; empty = as many as `bytes` holds
@@ -142,8 +142,8 @@ class HybridCache {
   Result<void> Truncate(Sequence& sequence, Position position);
 
   // Removes [begin, end), 0 <= begin < end <= offset, and moves later tokens down by end - begin; `rotate`
-  // then rotates their keys to their new positions (null: keys hold no positions). Pages that others share are
-  // replaced by private copies first. The result is not what computing the remaining tokens would give:
+  // then rotates their keys to their new positions (null: keys hold no positions). Pages that others share
+  // are replaced by private copies first. The result is not what computing the remaining tokens would give:
   // snapshots of it are not exact() beyond `begin`. Captures beyond `begin` are dropped. kUnsupported: the
   // layout has recurrent layers, or a window no longer has what it would show. kOutOfPages. kInvalid: the
   // range, or a step or a draft is open.
@@ -153,9 +153,9 @@ class HybridCache {
   // outside [0, offset], or a step is open.
   Result<Snapshot> CaptureSnapshot(const Sequence& sequence, Position from = 0);
 
-  // Puts the sequence, whatever it held, at the deepest offset <= max_position that all layers of the snapshot can
-  // reach, and returns that offset (> 0). What it held is released, captures not yet taken too. kUnsupported:
-  // there is none, and the sequence is as it was. kInvalid: a step or a draft is open, or the snapshot is of
+  // Moves the sequence to the deepest offset <= max_position that all layers of the snapshot can reach, and
+  // returns that offset (> 0). Its previous state and pending captures are released. kUnsupported: there is
+  // no such offset, and the sequence is unchanged. kInvalid: a step or a draft is open, or the snapshot is of
   // another cache.
   Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position max_position = INT64_MAX);
 

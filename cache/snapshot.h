@@ -42,8 +42,8 @@ class Snapshot {
   // Ends inside a page of full-attention group `group` that is another than `next` has there. REQUIRES:
   // `next` goes on where this ends.
   bool EndsInOwnPage(size_t group, const Snapshot& next) const;
-  // The deepest offset in (0, max_position] that all layers can be restored at, or 0. Recurrent state: to() only.
-  // Windows: to(), or earlier while the window has not slid. Full attention: any.
+  // The deepest offset in (0, max_position] that all layers can be restored at, or 0. Recurrent state: to()
+  // only. Windows: to(), or earlier while the window has not slid. Full attention: any.
   Position DeepestRestorable(Position max_position) const;
   // Of the pages that [from, to) touches, the window pages and the slot.
   size_t bytes() const;

@@ -7,8 +7,8 @@
 //   for (Snapshot& s : cache.TakeCaptures(sequence)) store.Insert(key, prompt, std::move(s));
 //
 // Invariants
-// - The bytes of all nodes never exceed the budget: eviction comes before insertion. Each page and slot counts
-//   once. A lowered budget is met as soon as leases allow it; until then nothing is inserted.
+// - The bytes of all nodes never exceed the budget: eviction comes before insertion. Each page and slot
+//   counts once. A lowered budget is met as soon as leases allow it; until then nothing is inserted.
 // - A node's snapshot spans exactly its edge; its full-attention pages before the edge are its parent's.
 // - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one.
 // - A leased node is neither evicted nor merged away; nor are the pages before it.

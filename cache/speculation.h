@@ -41,7 +41,8 @@ class Speculation {
   Speculation& operator=(Speculation&&) = delete;
   ~Speculation();
 
-  // The sequence that draft tokens are appended to. In live mode the sequence given to Speculate, which stays where it is.
+  // The sequence that draft tokens are appended to. In live mode the sequence given to Speculate, which stays
+  // where it is.
   Sequence& sequence() { return isolated_ ? isolated_ : *live_; }
   Position base() const { return base_; }
   int32_t drafted() const { return static_cast<int32_t>(sequence_offset() - base_); }

@@ -60,8 +60,8 @@ inline const SnapshotStore::StoreEntry& SnapshotStore::EntryOf(const PrefixNode*
   return static_cast<const StoreEntry&>(*node->value);
 }
 
-// Evicts until what `missing_bytes` says fits the budget; false when nothing more can go. What is missing may
-// grow as nodes that shared it go.
+// Evicts until `missing_bytes` fits the budget; false when nothing more can be evicted. The missing bytes may
+// grow when nodes that shared pages are evicted.
 template <class Missing>
 bool SnapshotStore::MakeRoom(const Missing& missing_bytes) {
   while (true) {

@@ -9,8 +9,9 @@
 
 namespace quire::scheduler {
 
-// I/O thread only. Whoever waits keeps the AsyncEvent alive. Nothing is remembered: a Notify() without a waiter
-// has no effect, and since all run on one thread none falls between a check and the wait that follows it.
+// I/O thread only. The waiter keeps the AsyncEvent alive. Notifications are not stored: a Notify() without a
+// waiter has no effect, and since all run on one thread none falls between a check and the wait that follows
+// it.
 class AsyncEvent {
  public:
   using Time = std::chrono::steady_clock::time_point;

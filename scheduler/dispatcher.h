@@ -2,8 +2,8 @@
 //
 // Everything here runs on the daemon's one I/O thread (the executor given to the constructor). Nothing
 // blocks: runners are subprocesses spoken to over asynchronous sockets, and models' files are opened by
-// threads of their own. A runner that dies, or hangs, is
-// replaced and its requests continue in the next one; only a request that kills one runner after the other fails.
+// threads of their own. A runner that dies, or hangs, is replaced and its requests continue in the next one;
+// only a request that kills one runner after the other fails.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -93,7 +93,8 @@ class TokenStream {
   virtual int runner_pid() const = 0;
 };
 
-// A running conversion of a model. Destroying it stops the work; the owner removes what was written by then. It must not outlive the dispatcher's draining. I/O thread only.
+// A running conversion of a model. Destroying it stops the work; the owner removes what was written by then.
+// It must not outlive the dispatcher's draining. I/O thread only.
 class ConversionJob {
  public:
   virtual ~ConversionJob() = default;
@@ -110,9 +111,9 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // Loads the model if needed (one load for all waiting requests) and queues the request. Errors: kOverloaded,
-  // kBadModel, kNotFound (no such file), kUnavailable (draining, load timeout, or the runner could not be
-  // started). Events follow on the TokenStream.
+  // Loads the model if needed (one load for all waiting requests) and queues the request. Errors:
+  // kOverloaded, kBadModel, kNotFound (no such file), kUnavailable (draining, load timeout, or the runner
+  // could not be started). Events follow on the TokenStream.
   Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(ModelSpec spec, api::Request request,
                                                               std::optional<KeepAlive> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
@@ -123,8 +124,9 @@ class Dispatcher {
   // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
   // files.
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request);
-  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for its turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded,
-  // kUnavailable (draining).
+  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for its
+  // turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded, kUnavailable
+  // (draining).
   Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
                                                                  std::shared_ptr<const void> kept);
 

@@ -35,8 +35,8 @@ class EventQueue {
   void Fail(api::Error error);
 
   std::optional<api::Event> Pop();
-  // Deltas popped since the last grant, once they make a batch, and 0 before. A positive answer must reach the
-  // runner.
+  // Deltas popped since the last grant, once they make a batch, and 0 before. A positive answer must reach
+  // the runner.
   int32_t PopCredit();
 
   bool ended() const { return ended_; }  // Finished or Failed was pushed, popped or not

@@ -56,8 +56,8 @@ class ModelRunner : public RunnerSession {
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never
   };
 
-  // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back into the
-  // runner, except from OnReaped.
+  // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back
+  // into the runner, except from OnReaped.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -94,7 +94,7 @@ class ModelRunner : public RunnerSession {
   const std::string& model() const { return job_.name; }
   const api::ipc::ModelInfo& info() const { return info_; }            // REQUIRES: loaded
   const api::ipc::Heartbeat& heartbeat() const { return heartbeat_; }  // the last
-  std::chrono::nanoseconds load_time() const { return load_time_; }    // the wait for memory left out
+  std::chrono::nanoseconds load_time() const { return load_time_; }    // without the wait for memory
   int64_t memory_bytes() const;  // that it was allowed to take; 0 = not yet
   // The last frame; once the model is loaded, the last progress.
   Time last_activity() const {

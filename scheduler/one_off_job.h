@@ -20,7 +20,8 @@ class OneOffJob : public RunnerSession {
   void Start();  // REQUIRES: held by shared_ptr
 
  protected:
-  // For errors: "the model runner died while `reading the model`", "`reading the model took longer than` 3 s".
+  // For errors: "the model runner died while `reading the model`", "`reading the model took longer than` 3
+  // s".
   struct Words {
     std::string_view died_while, too_long;
   };

@@ -1,5 +1,5 @@
-// Poison requests: they killed one runner after the other and are rejected for a while, so that they do not kill the
-// next.
+// Poison requests: they killed one runner after the other and are rejected for a while, so that they do not
+// kill the next.
 #pragma once
 
 #include <chrono>

@@ -45,7 +45,8 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener);
 
   void Start(Gate& gate);
-  // Queues a frame as api::ipc::Encode made it. Dropped when the link is over. Beyond the bounds the runner counts as stopped reading, and the link ends.
+  // Queues a frame as api::ipc::Encode made it. Dropped when the link is over. Beyond the bounds the runner
+  // counts as stopped reading, and the link ends.
   void Send(std::string frame);
   // Whether a frame of this size may be sent now.
   bool HasRoomFor(size_t bytes) const;

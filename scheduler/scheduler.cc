@@ -125,8 +125,8 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
   if (found == models_.end() || found->second.state == State::kNotLoaded) return lost;
   Model& model = found->second;
   if (cause != ExitCause::kRefused) RecordDeath(key, now);
-  // Requests that waited for the load fail with a runner that dies during it or right after it: a model that always
-  // does must not be reloaded again and again for them.
+  // Requests that waited for the load fail with a runner that dies during it or right after it: a model that
+  // always does must not be reloaded again and again for them.
   const bool killed = cause == ExitCause::kKilled && deaths_.at(key).count < kLoadDeathsMax;
   if ((model.state == State::kLoading || model.just_loaded) && !killed) {
     lost.assign(model.waiting.begin(), model.waiting.end());
@@ -209,8 +209,8 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
 
   std::vector<Models::iterator> to_load = ModelsToLoad(now, plan);
   const api::RequestId oldest_to_load = std::min(OldestOf(to_load), OldestOf(AwaitingMemory()));
-  // Requests that waited for a load, or arrived before any request that needs room, are admitted even if the model
-  // must drain.
+  // Requests that waited for a load, or arrived before any request that needs room, are admitted even if the
+  // model must drain.
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     Model& m = model->second;
     const bool first_come = !m.waiting.empty() && m.waiting.front() < oldest_to_load && !m.unload_requested;
@@ -251,8 +251,8 @@ void Scheduler::Expire(Time now, Plan& plan) {
   for (const api::RequestId id : plan.expire) RemoveExisting(id, now);
 }
 
-// Admits all requests that wait for a ready model; quarantined ones one at a time, with none behind them. The last
-// keep-alive counts.
+// Admits all requests that wait for a ready model; quarantined ones one at a time, with none behind them. The
+// last keep-alive counts.
 void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
   Model& model = position->second;
   while (!model.waiting.empty() && (!model.on_probation || model.probation_until <= now)) {
@@ -280,8 +280,8 @@ void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason rea
   plan.unload.push_back(model->first);
 }
 
-// Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past their
-// keep-alive.
+// Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past
+// their keep-alive.
 void Scheduler::UnloadUnused(Time now, Plan& plan) {
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
@@ -314,8 +314,8 @@ std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan&
   return to_load;
 }
 
-// Assigns free model slots in order and makes room for the other models: one slot each, counting slots that become
-// free anyway.
+// Assigns free model slots in order and makes room for the other models: one slot each, counting slots that
+// become free anyway.
 void Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan) {
   const auto count = [this](State state) {
     return std::ranges::count_if(models_, [state](const auto& entry) { return entry.second.state == state; });
@@ -341,7 +341,8 @@ void Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load, Plan& 
   }
 }
 
-// Unloads the least recently used idle model, or drains the least recently used busy one. False: there is none.
+// Unloads the least recently used idle model, or drains the least recently used busy one. False: there is
+// none.
 bool Scheduler::MakeRoom(Plan& plan, UnloadReason reason) {
   auto victim = models_.end();
   for (auto model = models_.begin(); model != models_.end(); ++model) {

@@ -1,5 +1,5 @@
-// Decides which models to load and unload and which requests to admit, without sockets, clock or threads. Time is
-// an argument. Events are reported by method calls; NextPlan() returns what to do now.
+// Decides which models to load and unload and which requests to admit, without sockets, clock or threads.
+// Time is an argument. Events are reported by method calls; NextPlan() returns what to do now.
 //
 // Invariants (CheckInvariants):
 //  - loading + ready + stopping models never exceed models_max, and the memory granted to them never exceeds
@@ -8,11 +8,12 @@
 //  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model,
 //    whether or not their model is loaded;
 //  - a plan never unloads a model that has admitted requests;
-//  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one before has
-//    made progress or its probation_time is over, so that the request that kills the next runner is known.
-// A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits forever: a model
-// that must make room stops admitting requests and becomes idle when its running requests finish; if no model can
-// ever make room, the request is rejected at once.
+//  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one
+//    before has made progress or its probation_time is over, so that the request that kills the next runner
+//    is known.
+// A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits
+// forever: a model that must make room stops admitting requests and becomes idle when its running requests
+// finish; if no model can ever make room, the request is rejected at once.
 #pragma once
 
 #include <chrono>
@@ -110,8 +111,8 @@ class Scheduler {
   // ---- events ----
 
   // Queues a request, or a bare load, for a model. `keep_alive` takes effect when the request is admitted; a
-  // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as it
-  // is. kOverloaded when queue_max requests already wait.
+  // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as
+  // it is. kOverloaded when queue_max requests already wait.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
                             Time now);
   // queue_max requests already wait.
@@ -125,13 +126,13 @@ class Scheduler {
   // The request ended or its client left, in whatever phase. Unknown ids are ignored.
   void Remove(api::RequestId id, Time now);
   void LoadDone(const std::string& key, Time now);
-  // The runner accepts nothing more. Returns, oldest first, the requests that fail with it; they are dropped here.
-  // The others, including admitted ones, wait for the next runner.
+  // The runner accepts nothing more. Returns, oldest first, the requests that fail with it; they are dropped
+  // here. The others, including admitted ones, wait for the next runner.
   std::vector<api::RequestId> RunnerStopping(const std::string& key, ExitCause cause, Time now);
   // The runner is reaped: its model slot is free.
   void RunnerReaped(const std::string& key);
-  // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys are
-  // ignored.
+  // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys
+  // are ignored.
   void Unload(const std::string& key);
   // From now on no pinned model is reloaded without a request.
   void Close();

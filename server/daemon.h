@@ -5,9 +5,9 @@
 
 namespace quire::server {
 
-// Resolves the options at the start and at each SIGHUP. Serves until SIGTERM or SIGINT, then lets running requests
-// finish; a second signal ends at once. Returns the exit status: 0, or 1 when it could not start, with one
-// line on stderr that says why.
+// Resolves the options at the start and at each SIGHUP. Serves until SIGTERM or SIGINT, then lets running
+// requests finish; a second signal ends at once. Returns the exit status: 0, or 1 when it could not start,
+// with one line on stderr that says why.
 int RunDaemon(const OptionTable& table);
 
 }  // namespace quire::server

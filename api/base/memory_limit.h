@@ -13,8 +13,8 @@ struct MemoryLimit {
 };
 
 // The machine's memory, or what the tightest control group (memory.max, memory.high; of version 1
-// memory.limit_in_bytes) allows where that is less. What is in use is not looked at. `root`: where /proc and
-// /sys are.
+// memory.limit_in_bytes) allows if that is less. Memory in use is not considered. `root`: the parent of /proc
+// and /sys.
 MemoryLimit FindMemoryLimit(const std::filesystem::path& root = "/");
 
 // Memory that the machine can give to programs now without swapping; 0 = unknown.

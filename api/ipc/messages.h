@@ -109,8 +109,8 @@ struct LoadProgress {
   std::string stage;   // "mapping weights", "building tokenizer", ...
 };
 
-// Memory that the model will take once it is loaded, sent before any weight is read. The runner then waits for
-// LoadApproved.
+// Memory that the model will take once it is loaded, sent before any weight is read. The runner then waits
+// for LoadApproved.
 struct MemoryEstimate {
   int64_t weight_bytes = 0;     // held, or read in place by products; the draft model's too
   int64_t scratch_bytes = 0;    // process, tokenizer, activations, logits

@@ -17,7 +17,7 @@ struct ToolUse {
   bool single_call = false;  // where a call is forced, unless the request speaks of several
 };
 
-// "tools", in OpenAI's shape. What is no function with a name is refused.
+// "tools", in OpenAI's shape. An entry that is not a function with a name is rejected.
 ToolUse GetTools(Fields& body);
 // "tools", "tool_choice" and "parallel_tool_calls" as OpenAI has them.
 ToolUse GetToolUse(Fields& body);

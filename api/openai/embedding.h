@@ -39,8 +39,8 @@ struct EmbedRequest {
   bool one_text = false;  // the body's input is no list
 };
 
-// Errors name the field. OpenAI's dialect refuses texts that are too long, the Ollama dialect cuts them unless
-// "truncate" is false.
+// Errors name the field. OpenAI's dialect refuses texts that are too long, the Ollama dialect cuts them
+// unless "truncate" is false.
 Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view body);
 
 struct EmbedResult {

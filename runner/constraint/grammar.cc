@@ -64,7 +64,8 @@ class GrammarCompiler {
     return false;
   }
 
-  // A state is co-reachable when the end of its rule can be reached from it. Backwards, until nothing changes.
+  // A state is co-reachable when the end of its rule can be reached from it. Backwards, until nothing
+  // changes.
   void FindCoReachable() {
     co_reachable_.assign(total_, false);
     for (bool changed = true; changed;) {

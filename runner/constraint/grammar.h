@@ -39,9 +39,9 @@ class Grammar {
   // Whether the state is inside a list of distinct items, between them, or inside one of them.
   RuleKind KindOf(StateId state) const { return lists_ ? kinds_[rule_of_[state]] : RuleKind::kText; }
   bool has_lists() const { return lists_; }
-  // Inside an item: how many texts the item can still become; the list must have fewer items with this prefix, so
-  // that another can be written. Between items: how many the list may have at most, plus
-  // one, as another must come; kManyTexts where none must.
+  // Inside an item: how many texts the item can still become; the list must have fewer items with this
+  // prefix, so that another can be written. Between items: how many the list may have at most, plus one, as
+  // another must come; kManyTexts where none must.
   uint32_t RemainingTexts(StateId state) const { return remaining_texts_[state]; }
   // Bytes that may come after the end of the rule that the state is in.
   const ByteSet& FollowOf(StateId state) const { return follow_[rule_of_[state]]; }

@@ -1,12 +1,12 @@
 // Grammar expressions over byte strings.
 //
-//   cache.Get(key, [&](GrammarBuilder& builder) -> api::Result<ExprRef> {     // a ConstraintCache: output_format.h
+//   cache.Get(key, [&](GrammarBuilder& builder) -> api::Result<ExprRef> {  // output_format.h
 //     auto arguments = JsonSchema(schema, builder);                     // schema.h
 //     if (!arguments) return arguments;
 //     return Sequence({Literal("<tool_call>"), *arguments, Literal("</tool_call>")});
 //   });
-// Regular expressions are copied where they are used; nested ones (the objects and arrays of a schema) are rules
-// of the builder and are called. Expressions are immutable values, any thread.
+// Regular expressions are copied where they are used; nested ones (the objects and arrays of a schema) are
+// rules of the builder and are called. Expressions are immutable values, any thread.
 #pragma once
 
 #include <cstdint>

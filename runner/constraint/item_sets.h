@@ -9,8 +9,8 @@
 
 namespace quire::runner::constraint {
 
-// The items of the list that a parse state is in. The default is an empty list, also for parse states outside of
-// such lists.
+// The items of the list that a parse state is in. The default is an empty list, also for parse states outside
+// of such lists.
 struct ListItems {
   uint32_t set = 0;      // of the items before
   uint32_t last = 0;     // the item before, when the set does not have it yet

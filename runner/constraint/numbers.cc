@@ -41,7 +41,8 @@ class Between {
   ExprRef All() const { return From(0, true, true); }
 
  private:
-  // The digits that may follow the first `at` digits, while they equal those of the lower (upper) bound or not.
+  // The digits that may follow the first `at` digits, while they equal those of the lower (upper) bound or
+  // not.
   ExprRef From(size_t at, bool at_low, bool at_high) const {
     if (at == low_.size()) return Nothing();
     const char low = at_low ? low_[at] : '0';

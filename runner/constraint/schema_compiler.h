@@ -28,7 +28,7 @@ class SchemaCompiler {
     ExprRef expr;
   };
 
-  // A value for which all schemas hold. What is asked for again while it is compiled is a call of itself.
+  // A value that matches all schemas. A recursive request for the same schemas becomes a call of the rule.
   ExprRef Value(SchemaRefs refs);
   ExprRef Compile(const SchemaRefs& refs);
   // The node with one choice of each of its alternatives; every combination.

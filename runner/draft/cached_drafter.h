@@ -1,5 +1,5 @@
-// Base of drafters with caches of their own: sequences in step with the target's, a prefix store, and drafting
-// in rounds, one token of every sequence at a time.
+// Base of drafters with caches of their own: sequences in step with the target's, a prefix store, and
+// drafting in rounds, one token of every sequence at a time.
 #pragma once
 
 #include <cstddef>

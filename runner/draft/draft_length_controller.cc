@@ -202,7 +202,7 @@ void DraftLengthController::ObserveRound(const Candidate& round, int32_t drafted
   // Tokens behind the first rejected one were not verified.
   for (int32_t i = 0; i < std::min(drafted, accepted + 1); ++i) {
     const auto kind = static_cast<size_t>(std::clamp<int32_t>(round.first_kind + i, 0, kKinds - 1));
-    // One step of logistic regression: the odds move by how far error the probability was.
+    // One step of logistic regression: the odds move by the prediction error.
     const double error = (i < accepted ? 1 : 0) - AcceptanceRate(round.source, round.first_kind + i, stats);
     stats.odds = std::clamp(stats.odds * std::exp(kLearningRate * error), 1 / kOddsMax, kOddsMax);
     Tally& tally = tallies_[static_cast<size_t>(round.source)][kind];

@@ -1,9 +1,9 @@
 // Chooses the draft length that maximizes tokens per second.
 //
 // The cost of a step by its rows is measured. The acceptance rate is learned per kind of draft token: by
-// position in the round for a draft model, by match length for prompt lookup. Each sequence scales it with its
-// own odds. Where speculation is not profitable nothing is drafted, except for an occasional probe. Pure: no
-// clock, no randomness. Engine thread only.
+// position in the round for a draft model, by match length for prompt lookup. Each sequence scales it with
+// its own odds. Where speculation is not profitable nothing is drafted, except for an occasional probe. Pure:
+// no clock, no randomness. Engine thread only.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ struct Candidate {
 
 class DraftLengthController {
  public:
-  // Sets the length of every candidate of a step that has `rows` rows without drafts and room for `limit` draft
-  // tokens.
+  // Sets the length of every candidate of a step that has `rows` rows without drafts and room for `limit`
+  // draft tokens.
   void Plan(std::span<Candidate> candidates, int32_t rows, int32_t limit);
   // Of two draft sources for the same sequence, whether the first is more profitable.
   bool Better(const Candidate& first, const Candidate& second, int32_t rows) const;

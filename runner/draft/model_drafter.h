@@ -11,8 +11,8 @@
 
 namespace quire::runner::draft {
 
-// Drafts greedily. Its own sequence stays in step with the target's: rejected drafts are rolled back at the next call. `vocab`: ids that the target knows; `cache_bytes`: of
-// caches and snapshots.
+// Drafts greedily. Its own sequence stays in step with the target's: rejected drafts are rolled back at the
+// next call. `vocab`: ids that the target knows; `cache_bytes`: of caches and snapshots.
 api::Result<std::unique_ptr<Drafter>> MakeModelDrafter(std::unique_ptr<models::Model> model, int32_t vocab,
                                                        size_t cache_bytes);
 

@@ -107,7 +107,7 @@ TEST_F(MtpDrafterTest, APrefixIsNotComputedAgain) {
   auto state = CreateState(tokens);
   Draft(*state, tokens, 39, 2);
   drafter_->End(std::move(state), tokens);
-  // The target reuses 40 tokens; the state of the last of them was not kept.
+  // The target reuses 40 tokens; the state of the last of them is not stored.
   tokens.insert(tokens.end(), {70, 71, 72});
   state = CreateState(tokens);
   EXPECT_EQ(Draft(*state, tokens, 2, 1), (std::vector<TokenId>{73}));

@@ -19,9 +19,9 @@ class NgramIndex {
   // The tokens changed before their end.
   void Clear();
 
-  // Finds the longest suffix of `tokens`, of two tokens at least, that occurs earlier, and the latest of equal
-  // ones. Writes the `limit` tokens that followed it there into `next`, wrapping around at the end. Returns the
-  // length of the match, at most kMatchMax; 0 = no match. REQUIRES: Extend(tokens) came last.
+  // Finds the longest suffix of `tokens`, of two tokens at least, that occurs earlier, and the latest of
+  // equal ones. Writes the `limit` tokens that followed it there into `next`, wrapping around at the end.
+  // Returns the length of the match, at most kMatchMax; 0 = no match. REQUIRES: Extend(tokens) came last.
   int32_t Find(std::span<const TokenId> tokens, int32_t limit, std::vector<TokenId>& next) const;
 
   static constexpr int32_t kMatchMax = 16;

@@ -15,7 +15,8 @@ namespace {
 // does.
 constexpr int64_t kUnlimitedContexts = 10;
 
-// A token may make several deltas (text, calls, what the end of the answer lets go): that many are always left.
+// A token may make several deltas (text, calls, what the end of the answer lets go): that many are always
+// left.
 constexpr int32_t kCreditReserve = 4;
 
 constexpr int32_t kForcedMax = 32;  // tokens in one go

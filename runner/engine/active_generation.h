@@ -31,8 +31,9 @@ using Clock = std::chrono::steady_clock;
 // Engine thread only.
 //
 // tokens() = prompt and answer; the first computed() of them are in the caches. Prefill computes the rest in
-// chunks; the logits of the last token give the next one, and from then on each step computes the newest token, together with the forced tokens of the answer's format. Start() may be called again
-// with a smaller computed(): what the caches lost is prefilled again, and nothing of that shows outside.
+// chunks; the logits of the last token give the next one, and from then on each step computes the newest
+// token, together with the forced tokens of the answer's format. Start() may be called again with a smaller
+// computed(): what the caches lost is prefilled again, and nothing of that shows outside.
 //
 // One that is resumed takes the tokens it is given as sampled: they are prefilled with the prompt, and every
 // part of the state is what it was after them. Those of a context that was shifted by then are sampled again.
@@ -76,12 +77,12 @@ class ActiveGeneration {
   // REQUIRES: every token is computed.
   void Sample(std::span<const float> logits, sampler::Workspace& workspace);
   bool AllowsDrafts() const { return params_.draft_num_predict != 0; }
-  // Draft tokens that may follow the newest token: the rest of the answer, at most `limit`, 0 where it does not
-  // decode or does not want drafts.
+  // Draft tokens that may follow the newest token: the rest of the answer, at most `limit`, 0 where it does
+  // not decode or does not want drafts.
   int32_t DraftLimit(int32_t limit) const;
   // As Sample, and on through draft tokens while they equal the sampled ones. `rows`: the tokens of the step,
-  // those that were not computed and the draft tokens behind them; `logits` [1 + drafted, vocab], of the newest
-  // token and of the draft tokens. Returns how many of `rows` belong to the sequence now and are to be
+  // those that were not computed and the draft tokens behind them; `logits` [1 + drafted, vocab], of the
+  // newest token and of the draft tokens. Returns how many of `rows` belong to the sequence now and are to be
   // Computed(). REQUIRES: all but the tokens of `rows` are computed.
   int32_t SampleAndVerify(std::span<const api::TokenId> rows, std::span<const float> logits,
                           sampler::Workspace& workspace);

@@ -23,8 +23,8 @@ struct WaitingState {
   size_t bytes = 0;
 };
 
-// Preempted requests first, then the tenant with the smallest virtual time, then order of arrival; followers are
-// skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
+// Preempted requests first, then the tenant with the smallest virtual time, then order of arrival; followers
+// are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
 // starved. With nobody running it is admitted whatever its size.
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running);

@@ -1,5 +1,5 @@
-// The constraint of an answer as one grammar: a format and tool calls, both after the thinking of a model that
-// thinks.
+// The constraint of an answer as one grammar: a format and tool calls, both after the thinking of a model
+// that thinks.
 #pragma once
 
 #include <memory>
@@ -28,10 +28,10 @@ struct ConstraintInputs {
   bool may_think = false;         // the answer may begin one
 };
 
-// Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it is
-// that, or tool calls where there are tools too; with a strict tool it is text, tool calls that match its schema,
-// or text and then such calls. kInvalidArgument, kUnsupported: the format, or the schema of a strict tool, is
-// invalid or cannot be enforced. `constraints`: of this model, on its thread.
+// Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it
+// is that, or tool calls where there are tools too; with a strict tool it is text, tool calls that match its
+// schema, or text and then such calls. kInvalidArgument, kUnsupported: the format, or the schema of a strict
+// tool, is invalid or cannot be enforced. `constraints`: of this model, on its thread.
 api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
     const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer,
     constraint::ConstraintCache& constraints);

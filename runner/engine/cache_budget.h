@@ -13,7 +13,8 @@ struct CacheSizing {
   size_t min_bytes = 0;  // enough for one short sequence
 };
 
-// For pages, slots and snapshots together. `asked` > 0 sets both fields, but not below what one short sequence needs. Otherwise a quarter of what is available, at most kCacheBytesMax; more, up to half of what
+// For pages, slots and snapshots together. `asked` > 0 sets both fields, but not below what one short
+// sequence needs. Otherwise a quarter of what is available, at most kCacheBytesMax; more, up to half of what
 // is available, where one sequence of the whole context needs it. Memory is taken as it is used.
 CacheSizing ChooseCacheSize(const cache::Layout& layout, int32_t context_length, int64_t asked,
                             size_t available);

@@ -45,9 +45,9 @@ api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, in
   if (Fits(whole_tokens, num_ctx)) return FittedPrompt{std::move(*whole), 0};
   if (overflow == api::Overflow::kRefuse) return Exceeds(whole_tokens, num_ctx);
 
-  // What is rendered shrinks as more is dropped, so the fewest to drop is found by bisection. A selection
-  // that the template refuses says as much as the next one that it renders; the scan at the end steps over
-  // those that follow.
+  // The rendered prompt shrinks as more messages are dropped, so bisection finds the smallest number to drop.
+  // A selection that the template rejects counts like the next one that it renders; the final scan skips
+  // rejected ones.
   size_t low = 1;
   size_t high = Droppable(messages) + 1;
   size_t shortest = whole_tokens;

@@ -9,9 +9,9 @@
 
 namespace quire::runner::engine {
 
-// What ConvertModel asks for, of the model that `from` reads; `threads` >= 1 quantize. kBadModel names what
-// is wrong with the model, be it only that nothing here runs its architecture; kInvalidArgument: no such
-// quantization. `on_progress` is called with the fraction written.
+// Carries out ConvertModel for the model that `from` reads; `threads` >= 1 quantize. kBadModel names the
+// problem of the model, including an unsupported architecture; kInvalidArgument: no such quantization.
+// `on_progress` is called with the fraction written.
 api::Result<void> WriteConverted(const weights::ModelSource& from, const api::ipc::ConvertModel& request,
                                  int threads, const std::function<void(float fraction)>& on_progress);
 

@@ -1,4 +1,5 @@
-// The step loop of one loaded model: admits requests whose prompts are built, computes ragged batches, and emits events.
+// The step loop of one loaded model: admits requests whose prompts are built, computes ragged batches, and
+// emits events.
 //
 // One thread, the engine thread, owns all of it: caches, sequences and batch. Each step takes every decoding
 // sequence and prompt chunks up to what the step's time allows (step_plan.h, prefill_budget.h), so that a

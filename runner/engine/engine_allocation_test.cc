@@ -56,8 +56,8 @@ namespace {
 constexpr int32_t kTokens = 200;  // less than a reader's first credit
 const size_t kInPlace = std::string().capacity();
 
-// The allocations of the engine for `requests` answers: after each step that gave the first of them a token, how much
-// had been allocated, and whether some sequence then stood before a new page.
+// The allocations of the engine for `requests` answers: after each step that gave the first of them a token,
+// how much had been allocated, and whether some sequence then stood before a new page.
 class Steps {
  public:
   Steps(size_t requests, int32_t page_tokens) : page_tokens_(page_tokens), positions_(requests) {

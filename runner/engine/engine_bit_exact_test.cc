@@ -1,4 +1,5 @@
-// Log-probabilities of a fixed request are bit-identical however it was computed, for every model (docs/numerics.md).
+// Log-probabilities of a fixed request are bit-identical however it was computed, for every model
+// (docs/numerics.md).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

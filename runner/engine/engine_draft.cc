@@ -1,6 +1,6 @@
 // Speculative decoding: draft tokens are computed together with the newest token, and those that the sampler
-// chooses are kept. Every token is sampled from the logits it would have been sampled from without a draft, so
-// the output does not change.
+// chooses are kept. Every token is sampled from the logits it would have been sampled from without a draft,
+// so the output does not change.
 
 #include <algorithm>
 #include <cstdio>
@@ -192,7 +192,8 @@ void Engine::VerifyDraft(ActiveRequest& request, const StepItem& item, std::span
   prefixes_.Collect(request);
 }
 
-// A sequence whose drafter reads hidden states has rows for them: of all its tokens, or of those that may turn out to be its last. `confirmed`: tokens of the step that are no drafts.
+// A sequence whose drafter reads hidden states has rows for them: of all its tokens, or of those that may
+// turn out to be its last. `confirmed`: tokens of the step that are no drafts.
 void Engine::AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t confirmed,
                            models::Batch& batch) {
   if (!request.draft.state || drafter_->required_hidden() == draft::RequiredHidden::kNone) return;

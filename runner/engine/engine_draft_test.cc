@@ -208,7 +208,8 @@ TEST(DraftedByModel, EqualsPlainDecoding) {
 
 // Sampled tokens against the distributions that they were sampled from, by rank: the 1st, the 2nd, the 3rd to
 // 5th, the 6th to 20th and all others. With p the probabilities of these at each token, O the observed counts
-// and V the sum of diag(p) - pp' over all but the last, (O - sum p)' V^-1 (O - sum p) has a chi-square distribution.
+// and V the sum of diag(p) - pp' over all but the last, (O - sum p)' V^-1 (O - sum p) has a chi-square
+// distribution.
 class RankTest {
  public:
   static constexpr size_t kFree = 4;  // degrees of freedom

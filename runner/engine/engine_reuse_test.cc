@@ -266,7 +266,8 @@ TEST(EngineFairness, AKeyWithOneRequestIsNotHeldUpByAKeyWithMany) {
   for (const auto id : many) EXPECT_TRUE(harness.Wait(id).finished);
 }
 
-// With one place and the same work, whose key has three times the weight is admitted three times as often.
+// With one running sequence and equal work, a key with three times the weight is admitted three times as
+// often.
 TEST(EngineFairness, AKeysWeightIsItsShareBesideOthers) {
   EngineHarness harness(
       {.limits = {.running_max = 1, .prefill_tokens = 32, .cache_bytes = kPlenty}, .model_stops = false});

@@ -6,7 +6,8 @@
 
 namespace quire::runner::engine {
 
-// Written by the engine thread, read by any. Each value is consistent by itself; together they are not an atomic snapshot.
+// Written by the engine thread, read by any. Each value is consistent by itself; together they are not an
+// atomic snapshot.
 struct EngineStats {
   std::atomic<uint64_t> progress = 0;  // loops of the engine and parallel loops inside its steps
   std::atomic<uint64_t> steps = 0;

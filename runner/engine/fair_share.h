@@ -1,7 +1,8 @@
 // Weighted fair queueing between tenants (API keys).
 //
-// Start-time fair queueing: each tenant has a virtual time that advances by tokens / weight; the tenant with the smallest virtual time is scheduled next. A tenant that was idle starts at the current minimum,
-// so idling earns no credit. No clock, no threads.
+// Start-time fair queueing: each tenant has a virtual time that advances by tokens / weight; the tenant with
+// the smallest virtual time is scheduled next. A tenant that was idle starts at the current minimum, so
+// idling earns no credit. No clock, no threads.
 #pragma once
 
 #include <cstddef>

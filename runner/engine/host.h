@@ -1,7 +1,7 @@
 // A runner process and its threads.
 //
 //   I/O thread (Link)    sends and receives frames
-//   prompt thread        renders and tokenizes prompts, so that a long prompt delays neither streams nor frames
+//   prompt thread        renders and tokenizes prompts, so that a long one delays neither streams nor frames
 //   engine thread        the caller of RunRunner(): loads the model, then runs the step loop
 //
 // The process ends when the daemon closes the link or sends Shutdown, at once and without waiting for a load.

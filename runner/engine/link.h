@@ -32,7 +32,7 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Any thread; never blocks. What is queued is bounded by the credit of the requests under way.
+  // Any thread; never blocks. The queue is bounded by the credit of the running requests.
   void Send(const api::ipc::ToDaemon& message);
 
  private:

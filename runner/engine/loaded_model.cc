@@ -150,7 +150,8 @@ api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokeni
   return {};
 }
 
-// The draft source of `target`: the model in `files`, or, where that is null, its own MTP layer. `metadata_only`: without reading weights; the target is then metadata-only too.
+// The draft source of `target`: the model in `files`, or, where that is null, its own MTP layer.
+// `metadata_only`: without reading weights; the target is then metadata-only too.
 api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> files,
                                   const LoadOptions& options, const LoadedModel& of,
                                   const models::Model& target, bool metadata_only) {

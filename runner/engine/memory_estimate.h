@@ -16,9 +16,9 @@ int64_t ResidentBytes();
 // Memory of an engine beside weights and caches when it computes its largest step.
 int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits);
 
-// `process`: what this process has now, and keeps. `requested_cache_bytes`: > 0 = so much for the caches, whatever
-// there is. `available`: memory that it may ever have; where other programs have most of it just now, the
-// caches ask for less, down to a quarter.
+// `process`: what this process has now, and keeps. `requested_cache_bytes`: > 0 = so much for the caches,
+// whatever there is. `available`: memory that it may ever have; where other programs have most of it just
+// now, the caches ask for less, down to a quarter.
 api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const EngineLimits& limits,
                                         int64_t process, int32_t context_length,
                                         int64_t requested_cache_bytes, int64_t available);

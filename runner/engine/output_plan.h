@@ -26,8 +26,8 @@ class OutputPlan {
 
   const ThinkingSwitch& thinking() const { return thinking_; }
 
-  // Detects whether a rendered prompt ends inside thinking. If thinking is off, closes it there. The last prompt
-  // counts.
+  // Detects whether a rendered prompt ends inside thinking. If thinking is off, closes it there. The last
+  // prompt counts.
   void DetectOpenThinking(std::vector<PromptSegment>& prompt);
 
   // Null where all of the answer is text.

@@ -47,9 +47,9 @@ class PrefixReuse {
   int32_t Reusable(const ActiveRequest& request, const ActiveRequests& running);
   // Has a running request leave a snapshot at `offset` for a follower. Nothing to do where any token serves.
   void ScheduleSnapshotAt(ActiveRequest& request, int32_t offset);
-  // After a committed step: what was captured goes to the store.
+  // After a committed step: its captures go to the store.
   void Collect(ActiveRequest& request);
-  // The request gives its sequence up: ended, canceled or preempted. What it computed stays in the store.
+  // The request releases its sequence: ended, canceled or preempted. The computed prefix stays in the store.
   void StorePrefix(ActiveRequest& request);
 
   void AdvanceClock() { store_.AdvanceClock(); }

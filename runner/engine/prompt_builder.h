@@ -62,10 +62,10 @@ inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
 inline constexpr size_t kDescribedTokensMax = 4'000'000;
 inline constexpr size_t kDescribedPiecesMax = 200'000;
 
-// On the thread of the source's constraints. Errors: kInvalidArgument
-// (the template refuses the messages, the prompt is empty, it or logit_bias holds an id the model does not
-// have, the format is broken), kUnsupported (fill-in-the-middle, tools or thinking, and the model knows none; what of
-// a format cannot be enforced), kContextLengthExceeded, kTooLarge.
+// On the thread of the source's constraints. Errors: kInvalidArgument (the template refuses the messages, the
+// prompt is empty, it or logit_bias holds an id the model does not have, the format is broken), kUnsupported
+// (fill-in-the-middle, tools or thinking, and the model knows none; what of a format cannot be enforced),
+// kContextLengthExceeded, kTooLarge.
 api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request);
 
 // All events of a request that wants its prompt only: PromptReady, the text if asked for, and Finished, or

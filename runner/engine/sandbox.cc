@@ -39,8 +39,8 @@ constexpr bool kConfine = true;
 
 using Filter = std::unique_ptr<void, decltype(&::seccomp_release)>;
 
-// The system calls of a running engine: memory, threads, time, and the descriptors it has. Everything else is EPERM,
-// which library code takes for "not allowed here" and bears.
+// The system calls of a running engine: memory, threads, time, and the descriptors it has. Everything else is
+// EPERM, which library code takes for "not allowed here" and bears.
 constexpr std::initializer_list<int> kWorking = {
     // memory
     SCMP_SYS(brk),
@@ -233,7 +233,8 @@ class Rules {
   int fd_ = -1;
 };
 
-// The runner must still die with its terminal and its daemon: the kernel resets that signal when credentials change.
+// The runner must still die with its terminal and its daemon: the kernel resets that signal when credentials
+// change.
 void UnshareNamespaces() {
   const pid_t parent = ::getppid();
   int death_signal = 0;

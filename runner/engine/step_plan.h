@@ -28,11 +28,10 @@ struct StepItem {
   int32_t tokens = 0;
 };
 
-// Backpressured sequences wait. Every other decoding sequence gets its decode_left tokens.
-// `prefill_tokens` more go to prompts: to the tenant with the smallest virtual time, and among its prompts to the
-// shortest remaining first. Each kAging skipped tokens of a prompt count as one token fewer remaining, which prevents
-// starvation of long prompts. Items are in ascending order of `sequence`; empty when nobody can go
-// on.
+// Backpressured sequences wait. Every other decoding sequence gets its decode_left tokens. `prefill_tokens`
+// more go to prompts: to the tenant with the smallest virtual time, and among its prompts to the shortest
+// remaining first. Each kAging skipped tokens of a prompt count as one token fewer remaining, which prevents
+// starvation of long prompts. Items are in ascending order of `sequence`; empty when nobody can go on.
 std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
                                int32_t prefill_tokens);
 

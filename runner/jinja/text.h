@@ -49,7 +49,7 @@ using TextRef = std::shared_ptr<const Text>;
 // A text outside any rendering: a literal of the template, or a value of the request.
 TextRef MakeText(std::string bytes, Trust trust = Trust::kTemplate);
 
-// Puts texts together and keeps track of where untrusted bytes land. What it holds is charged to the budget.
+// Concatenates texts and tracks the positions of untrusted bytes. Its content is charged to the budget.
 class TextBuilder {
  public:
   explicit TextBuilder(Budget& budget, size_t bytes_max = static_cast<size_t>(-1))

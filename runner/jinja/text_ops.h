@@ -1,5 +1,5 @@
-// Operations shared by Python's str methods and the string filters. `self` is a string throughout; trust of every byte
-// is kept, and so is markup unless said otherwise.
+// Operations shared by Python's str methods and the string filters. `self` is a string throughout; trust of
+// every byte is kept, and so is markup unless said otherwise.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Causal attention over cache pages, and the writes that fill them.
 //
-// Batch-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile by
-// tile in position order, tiles anchored at absolute positions, with a running maximum; which queries share a
-// task, how many new tokens the step has and where the window of pages begins do not enter.
+// Batch-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile
+// by tile in position order, tiles anchored at absolute positions, with a running maximum; which queries
+// share a task, how many new tokens the step has and where the window of pages begins do not enter.
 //
 // The groups it reads and writes are k_transposed.
 #pragma once

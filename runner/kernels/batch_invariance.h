@@ -1,5 +1,5 @@
-// Start-up check that MatMul is batch-invariant on this machine: a row's bits do not depend on the other rows of the
-// batch (docs/numerics.md). Cache reuse, batching and chunked prefill rely on it.
+// Start-up check that MatMul is batch-invariant on this machine: a row's bits do not depend on the other rows
+// of the batch (docs/numerics.md). Cache reuse, batching and chunked prefill rely on it.
 #pragma once
 
 namespace quire::runner::kernels {

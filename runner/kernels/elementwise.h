@@ -60,9 +60,9 @@ enum class RopePairs : uint8_t {
   kAdjacent,  // (x_2i, x_2i+1) on the way in, (x_i, x_{i+n}) on the way out: rows that a GGUF has permuted
 };
 
-// Rotary embedding in place: in each head of x [rows, heads, head_dim] the i-th pair is rotated by the row's angle
-// i; dimensions from 2n on pass through. cos, sin [rows, n] from RopeTable. REQUIRES: 2n <= head_dim; n <=
-// kRopeFrequenciesMax; rows = cos.size() / n.
+// Rotary embedding in place: in each head of x [rows, heads, head_dim] the i-th pair is rotated by the row's
+// angle i; dimensions from 2n on pass through. cos, sin [rows, n] from RopeTable. REQUIRES: 2n <= head_dim; n
+// <= kRopeFrequenciesMax; rows = cos.size() / n.
 void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> sin, int64_t frequencies,
           int64_t head_dim, int64_t rows, std::span<float> x, RopePairs pairs = RopePairs::kHalves);
 

@@ -1,7 +1,7 @@
 // Choosing experts for tokens, and moving rows between the order of the batch and the order of the experts.
 //
-// Batch-invariant: what a token chooses and what it gets depends on its own row only, not on who else chose an
-// expert.
+// Batch-invariant: what a token chooses and what it gets depends on its own row only, not on who else chose
+// an expert.
 #pragma once
 
 #include <cstdint>

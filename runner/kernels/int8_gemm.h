@@ -1,9 +1,9 @@
 // int8 GEMM: int8 activations times panels of quantized weights, one implementation per instruction set.
 //
-// The sum of a K block's 32 (or two times 16) products is an exact integer. It is converted to float32 and added to the
-// output by one fused multiply-add with scale_w * scale_x, K block by K block in order; a min offset adds one fused
-// multiply-add per K block. Outputs depend only on their row and weights and are bit-identical with every instruction
-// set.
+// The sum of a K block's 32 (or two times 16) products is an exact integer. It is converted to float32 and
+// added to the output by one fused multiply-add with scale_w * scale_x, K block by K block in order; a min
+// offset adds one fused multiply-add per K block. Outputs depend only on their row and weights and are
+// bit-identical with every instruction set.
 #pragma once
 
 #include <cstddef>

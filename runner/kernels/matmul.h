@@ -1,9 +1,10 @@
 // Linear layers and embedding look-up over weights of any DataType, read in place.
 //
 // A quantized matrix in panels (panels.h) is multiplied by int8 GEMM with activations quantized to int8
-// (quantized_activations.h, int8_gemm.h). The arithmetic of any other is float32: the weight as stored, dequantized to float32, times a float32 activation; floats in panels (float_panels.h) several times
-// faster than without. Batch-invariant: a row of the result depends on that row of x and on the weights, bit
-// for bit, whatever the number of rows or threads or the split of a batch into calls.
+// (quantized_activations.h, int8_gemm.h). The arithmetic of any other is float32: the weight as stored,
+// dequantized to float32, times a float32 activation; floats in panels (float_panels.h) several times faster
+// than without. Batch-invariant: a row of the result depends on that row of x and on the weights, bit for
+// bit, whatever the number of rows or threads or the split of a batch into calls.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +38,9 @@ inline Matrix RowsOf(const Matrix& w, int64_t begin, int64_t end) {
   return {w.data + static_cast<size_t>(begin) * weights::RowBytes(w.type, w.in), w.type, end - begin, w.in};
 }
 
-// Activations x [rows, in] that meet one matrix or several, one after another: quantized to int8 at most once.
-// `scratch` may serve other inputs in between. x must not change while its input lives. A step's thread only.
+// Activations x [rows, in] that meet one matrix or several, one after another: quantized to int8 at most
+// once. `scratch` may serve other inputs in between. x must not change while its input lives. A step's thread
+// only.
 class MatMulInput {
  public:
   // `group_breaks`: rows at which QuantizedActivations begins a new group, for MatMulParts.

@@ -57,8 +57,8 @@ HWY_INLINE void StoreLargest4(VF32 a, VF32 b, VF32 c, VF32 e, float* to) {
 #endif
 }
 
-// Four K blocks at once, so that what is summed over lanes is summed for four. `apart` is how far the next K block
-// of the row is.
+// Four K blocks at once, so that what is summed over lanes is summed for four. `apart` is how far the next K
+// block of the row is.
 HWY_INLINE void QuantizeKBlocks4(const float* x, size_t at, size_t apart, const QuantizedActivationRow& to) {
   const F32 d;
   const hn::Rebind<int32_t, F32> d32;

@@ -1,4 +1,5 @@
-// Short convolutions and the gated delta rule: against their formulas, and bit-identical however a sequence is chunked.
+// Short convolutions and the gated delta rule: against their formulas, and bit-identical however a sequence
+// is chunked.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -3,7 +3,8 @@
 // Invariants
 //   - A task runs exactly once. ParallelFor returns after the last one ended; the writes of tasks are then
 //     visible.
-//   - ParallelFor waits for tasks, never for threads: a worker that wakes late finds no task and delays nothing.
+//   - ParallelFor waits for tasks, never for threads: a worker that wakes late finds no task and delays
+//     nothing.
 //   - Which thread runs which task is not fixed, so a result must not depend on it.
 //   - An idle pool uses no CPU: workers spin for some microseconds after the last task, then sleep.
 #pragma once

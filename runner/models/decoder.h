@@ -1,5 +1,6 @@
-// The code that all families share: tokens are embedded, run through layers that add to a residual stream, and the
-// final norm and head turn the stream into logits. A family binds its layers and says how one of them runs.
+// The code that all families share: tokens are embedded, run through layers that add to a residual stream,
+// and the final norm and head turn the stream into logits. A family binds its layers and says how one of them
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -91,8 +92,8 @@ class Decoder : public Model {
                           const RotaryEmbedding* rotary, const AttentionNames& names = {});
   GatedMlp BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names = {},
                    Bias bias = Bias::kAbsent) const;
-  // The next layer stores keys that `rotary` has rotated in the group of this geometry (`layers` is not looked
-  // at), or has this recurrent state.
+  // The next layer stores keys that `rotary` has rotated in the group of this geometry (`layers` is not
+  // looked at), or has this recurrent state.
   CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary);
   CacheBinding AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
   // The next layer reads what the layer with `binding` stores.

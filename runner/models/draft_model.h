@@ -21,15 +21,16 @@ class DraftModel {
   virtual int64_t parameters() const = 0;
   virtual int64_t weight_bytes() const = 0;
 
-  // Drafts the tokens after `token`, which the target has chosen but not yet evaluated; nothing is written to its
-  // caches. `target` shows the cached tokens of one sequence (HybridCache::View), at least one. `hidden`
+  // Drafts the tokens after `token`, which the target has chosen but not yet evaluated; nothing is written to
+  // its caches. `target` shows the cached tokens of one sequence (HybridCache::View), at least one. `hidden`
   // [target.hidden_size()] is the target's final hidden state of the last cached token for the first draft of
   // a round, and comes back as what the next draft wants there. `logits` [target.vocab_size()].
   virtual void Draft(const cache::StepView& target, ThreadPool& pool, TokenId token, std::span<float> hidden,
                      std::span<float> logits) = 0;
 };
 
-// A multi-token prediction (MTP) layer of the target model, with keys and values of its own. Engine thread only; the target, whose embedding and head it uses, outlives it.
+// A multi-token prediction (MTP) layer of the target model, with keys and values of its own. Engine thread
+// only; the target, whose embedding and head it uses, outlives it.
 class MtpLayer {
  public:
   virtual ~MtpLayer() = default;

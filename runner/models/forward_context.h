@@ -44,7 +44,8 @@ struct Workspace {
   int64_t bytes() const;  // taken so far, but for what is small
 };
 
-// Floats that one row takes in the parts of a Workspace, each the maximum over all layers. They give the memory of a step before it runs.
+// Floats that one row takes in the parts of a Workspace, each the maximum over all layers. They give the
+// memory of a step before it runs.
 struct RowWidths {
   int64_t hidden = 0;  // of each of the three residual parts
   int64_t q = 0, k = 0, attention_gate = 0, attended = 0;

@@ -76,9 +76,9 @@ class Model {
   virtual int32_t hidden_size() const = 0;
   virtual int32_t context_length() const = 0;  // trained, tokens
   virtual int64_t parameters() const = 0;
-  virtual int64_t weight_bytes() const = 0;  // mapped or held
-  // What the weights take in memory while the model works (TensorBinder::resident_bytes), and what passes of so
-  // many rows take beside their outputs. Also known for a metadata-only model.
+  virtual int64_t weight_bytes() const = 0;  // mapped or allocated
+  // Memory of the weights while the model runs (TensorBinder::resident_bytes), and of forward passes with
+  // `rows` rows beside their outputs. Also known for a metadata-only model.
   virtual int64_t resident_bytes() const = 0;
   virtual int64_t scratch_bytes(int64_t rows) const = 0;
   virtual int64_t resident_scratch_bytes() const = 0;  // by the passes so far
@@ -94,8 +94,8 @@ class Model {
   virtual void Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span<float> to) const = 0;
 
   // Runs all layers over the batch, writing K, V and recurrent state through `step`, and fills the outputs.
-  // Batch-invariant: a row's result depends only on its own sequence (docs/numerics.md). REQUIRES: batch and step
-  // describe the same sequences; tokens are in [0, vocab_size) (the caller checks input).
+  // Batch-invariant: a row's result depends only on its own sequence (docs/numerics.md). REQUIRES: batch and
+  // step describe the same sequences; tokens are in [0, vocab_size) (the caller checks input).
   virtual void Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool,
                        const Outputs& outputs, ActivationHook* hook = nullptr) = 0;
 
@@ -106,8 +106,9 @@ class Model {
                       int32_t tokens, ThreadPool& pool) = 0;
 };
 
-// Picks the family by architecture name and builds the model. kBadModel names the file, tensor and reason;
-// an architecture nobody registered is kBadModel too and lists those that are. `kv_type`: the element type of its KV cache; kInvalidArgument where heads are not whole blocks of it.
+// Picks the family by architecture name and builds the model. kBadModel names the file, tensor and reason; an
+// architecture nobody registered is kBadModel too and lists those that are. `kv_type`: the element type of
+// its KV cache; kInvalidArgument where heads are not whole blocks of it.
 api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::ModelFiles> files,
                                               api::KvType kv_type = api::KvType::kF32);
 

@@ -12,7 +12,8 @@
 
 namespace quire::runner::models {
 
-// Which angles and how long: pair i of a head is rotated by position * frequencies[i] and grows by `magnitude`.
+// Which angles and how long: pair i of a head is rotated by position * frequencies[i] and grows by
+// `magnitude`.
 struct RopeSpec {
   std::vector<float> frequencies = {};  // [pairs]; 0 leaves a pair as it is
   float magnitude = 1;

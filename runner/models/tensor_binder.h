@@ -36,22 +36,23 @@ class TensorBinder {
   TensorScope Outside();
   // Names of the text model: "model.norm", or "output_norm". Multimodal checkpoints put it deeper.
   TensorScope Global();
-  // Names of the MTP tensors of a model with `layers` layers: "mtp.fc", or "blk.24.nextn.eh_proj"; and of the MTP
-  // layer: "mtp.layers.0.self_attn.q_proj", or "blk.24.attn_q".
+  // Names of the MTP tensors of a model with `layers` layers: "mtp.fc", or "blk.24.nextn.eh_proj"; and of the
+  // MTP layer: "mtp.layers.0.self_attn.q_proj", or "blk.24.attn_q".
   TensorScope MtpScope(size_t layers);
   TensorScope MtpLayerScope(size_t layers);
   // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
   TensorScope Layer(size_t index);
 
-  // The same matrix for many products: with panels, where they pay. Of metadata-only files it stays as it is, and
-  // its panels are counted.
+  // The same matrix for many products: with panels, where they pay. Of metadata-only files it stays as it is,
+  // and its panels are counted.
   kernels::Matrix InPanels(const kernels::Matrix& matrix);
 
   // Of all tensors handed out.
   int64_t parameters() const { return parameters_; }
   int64_t bytes() const { return bytes_; }
-  // What the weights take in memory while the model works: in panels, converted to float32, and mapped where products read
-  // them so. Rows that are only looked up are left out: the system keeps those in memory that are used.
+  // Memory of the weights while the model runs: packed into panels, converted to float32, or mapped if
+  // products read them in place. Rows that are only looked up are not counted: they belong to the system's
+  // file cache.
   int64_t resident_bytes() const;
   // Noted by those who bind layers.
   RowWidths& widths() { return widths_; }
@@ -96,7 +97,8 @@ class TensorScope {
   std::vector<float> Values(TensorName name, int64_t size) const;
   // A norm's weight [size] as float32.
   std::vector<float> Norm(TensorName name, int64_t size) const;
-  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, converted to float32 and transposed to [kernel, channels].
+  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, converted to
+  // float32 and transposed to [kernel, channels].
   std::vector<float> Taps(TensorName name, int64_t channels, int64_t kernel) const;
   // A convolution's ".bias" [channels]; empty where there must be none.
   std::vector<float> TapsBias(TensorName name, int64_t channels, Bias bias) const;

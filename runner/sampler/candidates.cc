@@ -60,8 +60,8 @@ void Prune(std::vector<Candidate>& candidates, size_t count) {
   candidates.resize(count);
 }
 
-// Below `count` logits at least, and near to the count-th: the blocks form more than `count` groups, and the bound is the
-// count-th highest of the groups' maxima.
+// Below `count` logits at least, and near to the count-th: the blocks form more than `count` groups, and the
+// bound is the count-th highest of the groups' maxima.
 float FloorOf(Maxima& maxima, size_t count) {
   const size_t groups = std::min(std::max(2 * count, kGroupsMin), maxima.blocks.size());
   if (groups < count) return -kInfinity;

@@ -13,7 +13,8 @@
 
 namespace quire::runner::tokenizer {
 
-// The maximum replacement of one character sequence; Unicode's longest has 18 characters. Bounds the growth of a text.
+// The maximum replacement of one character sequence; Unicode's longest has 18 characters. Bounds the growth
+// of a text.
 inline constexpr size_t kReplacementBytesMax = 128;
 
 // Immutable; any thread.

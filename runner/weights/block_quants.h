@@ -1,4 +1,5 @@
-// Blocks of the quantized types unpacked into small integers and their scales, for integer kernels. What an element stands for is in block_formats.h.
+// Blocks of the quantized types unpacked into small integers and their scales, for integer kernels. What an
+// element stands for is in block_formats.h.
 #pragma once
 
 #include <array>

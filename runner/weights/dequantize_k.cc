@@ -12,8 +12,8 @@ unsigned Byte(std::byte byte) { return std::to_integer<unsigned>(byte); }
 
 }  // namespace
 
-// scales[16] (low nibble: scale, high: min offset), qs[64], d, dmin. Element e of a half of 128 is bits 2 * (e /
-// 32) and up of byte e % 32 of the half's 32.
+// scales[16] (low nibble: scale, high: min offset), qs[64], d, dmin. Element e of a half of 128 is bits 2 *
+// (e / 32) and up of byte e % 32 of the half's 32.
 void DequantizeQ2_K(const std::byte* from, size_t blocks, float* to) {
   for (; blocks != 0; --blocks, from += 84, to += kElements) {
     const std::byte* qs = from + 16;

@@ -28,9 +28,9 @@ class GgufWriter {
   // Fills rows [first, first + rows) of a tensor as they lie in the file; `data` is rows * RowBytes.
   using Fill = std::function<void(size_t tensor, int64_t first, int64_t rows, std::span<std::byte> data)>;
 
-  // Creates the file, which must not exist. What the tensors hold is asked for in pieces of about
-  // `piece_bytes`, and that much memory is used. kInternal with the path and the system's reason when writing
-  // fails; nothing is left then.
+  // Creates the file, which must not exist. Tensor data is requested in pieces of about `piece_bytes`, which
+  // is also the memory used. kInternal with the path and the system's reason when writing fails; no file
+  // remains then.
   api::Result<void> Write(const std::filesystem::path& path, const Fill& fill,
                           size_t piece_bytes = size_t{16} << 20) const;
 

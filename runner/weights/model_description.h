@@ -7,8 +7,8 @@
 namespace quire::runner::weights {
 
 // Never sets `error`.
-//  - model_info_json: the GGUF key/values sorted by key, without general.name and tokenizer.chat_template, with
-//    general.parameter_count; arrays of more than 5 elements are null unless `verbose`. A Hugging Face
+//  - model_info_json: the GGUF key/values sorted by key, without general.name and tokenizer.chat_template,
+//    with general.parameter_count; arrays of more than 5 elements are null unless `verbose`. A Hugging Face
 //    directory gets the same keys made from its config.json.
 //  - tensors_json: [{"name", "type", "shape"}], shape with the fastest-running dimension first, as in GGUF.
 //  - quantization: from general.file_type, else the type of most elements; empty without tensors.

@@ -50,8 +50,8 @@ class ModelFiles {
   virtual const std::string& tokenizer_json() const = 0;
   // Hugging Face directories without a tokenizer.json: the bytes of tokenizer.model (SentencePiece), or none.
   virtual std::span<const std::byte> tokenizer_model() const { return {}; }
-  // Hugging Face: the text of 1_Pooling/config.json; nothing when absent or GGUF. What is wrong with that
-  // file is an error here and not of Open().
+  // Hugging Face: the text of 1_Pooling/config.json; nothing when absent or GGUF. An
+  // invalid file is an error here and not in Open().
   virtual api::Result<std::optional<std::string>> pooling_json() const { return std::nullopt; }
 
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);

@@ -12,11 +12,12 @@
 
 namespace quire::runner::weights {
 
-// Quantization presets (file types) that a model can be quantized to, by the names users know: "Q8_0", "Q6_K", "Q4_K_M", ...
+// Quantization presets (file types) that a model can be quantized to, by the names users know: "Q8_0",
+// "Q6_K", "Q4_K_M", ...
 std::vector<std::string_view> QuantizationNames();
 
-// Which type llama-quantize gives a tensor of a preset: most matrices the type the preset is called after; the
-// output matrix (or the embedding that serves as one) Q6_K; in Q4_K_M the value projections and down
+// Which type llama-quantize gives a tensor of a preset: most matrices the type the preset is called after;
+// the output matrix (or the embedding that serves as one) Q6_K; in Q4_K_M the value projections and down
 // projections of some layers Q6_K; what is small or sensitive stays as it is. `place` of `places`: which of
 // the model's tensors of that kind, in the order of its blocks. REQUIRES: `preset` is one of
 // QuantizationNames().

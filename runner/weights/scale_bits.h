@@ -7,9 +7,9 @@
 
 namespace quire::runner::weights {
 
-// Scales and min offsets of the 8 groups of a Q4_K or Q5_K block, 6 bits each in 12 bytes: the first four lie in
-// the low six bits of bytes 0..3 (scales) and 4..7 (min offsets); of the last four, bytes 8..11 hold the low
-// nibbles (scale low, min offset high) and the top two bits of bytes 0..7 the rest.
+// Scales and min offsets of the 8 groups of a Q4_K or Q5_K block, 6 bits each in 12 bytes: the first four lie
+// in the low six bits of bytes 0..3 (scales) and 4..7 (min offsets); of the last four, bytes 8..11 hold the
+// low nibbles (scale low, min offset high) and the top two bits of bytes 0..7 the rest.
 struct GroupScales {
   std::array<uint8_t, 8> scale;
   std::array<uint8_t, 8> min_offset;

@@ -11,8 +11,8 @@ bool IsUtf8(std::string_view text);
 // `text` for an error message: in double quotes, cut to 80 bytes, everything but printable ASCII as \xNN.
 std::string Quoted(std::string_view text);
 
-// What a file that should hold something else is, as a reason for an error ("a Git LFS pointer, ..."): what
-// downloads leave that went wrong. Empty when it is nothing known.
+// Names a known stand-in for a model file, as the reason of an error ("a Git LFS pointer, ..."): results of
+// failed downloads. Empty if the file is not such a stand-in.
 std::string_view StandIn(std::string_view file);
 
 }  // namespace quire::runner::weights

@@ -1,4 +1,5 @@
-// A runner without a model, for the scheduler's tests: it speaks the real protocol and follows scripted commands.
+// A runner without a model, for the scheduler's tests: it speaks the real protocol and follows scripted
+// commands.
 //
 // By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,

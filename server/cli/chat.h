@@ -30,8 +30,8 @@ class Chat {
  public:
   Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
 
-  // Sends the question and prints the answer to stdout as it arrives; remembers both. An interrupted answer is remembered
-  // as far as it came. Errors leave the conversation as it was.
+  // Sends the question and prints the answer to stdout as it arrives; remembers both. An interrupted answer
+  // is remembered as far as it came. Errors leave the conversation as it was.
   api::Result<void> Send(const std::string& question);
 
   // Loads the model, so that a name that is none shows at once and the first answer does not wait for it.

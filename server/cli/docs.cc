@@ -127,7 +127,7 @@ std::string ManPage(const CLI::App& app) {
   }
   page += kEnvironment;
   page +=
-      ".TP\n\\fBOLLAMA_NOHISTORY\\fR\nUnless empty or 0: lines typed into \\fBquire run\\fR are not kept.\n"
+      ".TP\n\\fBOLLAMA_NOHISTORY\\fR\nUnless empty or 0, \\fBquire run\\fR saves no history.\n"
       ".SH FILES\n.TP\n\\fI~/.quire_history\\fR\nLines typed into \\fBquire run\\fR.\n"
       ".SH EXIT STATUS\n0, or 1 after an error, which is printed to standard error.\n"
       ".SH SEE ALSO\n\\fBquired\\fR(1)\n";
@@ -139,7 +139,7 @@ std::string DaemonManPage(const CLI::App& serve) {
       ".TH QUIRED 1 \"\" \"quire {}\"\n.SH NAME\nquired \\- serve language models over HTTP\n.SH SYNOPSIS\n"
       "\\fBquired\\fR [\\fIoptions\\fR]\n.SH DESCRIPTION\nServes the models of its store to clients of "
       "Ollama, "
-      "OpenAI and Anthropic, each in a process of its own.\n.SH OPTIONS\n{}{}.SH SEE "
+      "OpenAI and Anthropic, each in its own process.\n.SH OPTIONS\n{}{}.SH SEE "
       "ALSO\n\\fBquire\\fR(1)\n",
       QUIRE_VERSION, RoffOptions(serve), kEnvironment);
 }

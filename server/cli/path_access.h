@@ -25,8 +25,8 @@ enum class AccessMode : uint8_t {
 };  // for a directory: kRead lists it, kWrite creates files in it
 
 // The first access error on the path from / to `path`, by modes and owners. The message names the component,
-// the user and the permission: "/srv (drwx------ root root): quire cannot enter it: no x permission for others".
-// Nothing: the path is accessible. Access control lists are mentioned, not evaluated.
+// the user and the permission: "/srv (drwx------ root root): quire cannot enter it: no x permission for
+// others". Nothing: the path is accessible. Access control lists are mentioned, not evaluated.
 std::optional<std::string> FindAccessError(const std::filesystem::path& path, const UserAccount& account,
                                            AccessMode mode);
 

@@ -46,8 +46,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // then of no further use.
   Awaitable<bool> Write(std::string_view bytes);
 
-  // Ends when the client has gone away (EOF or reset). What it sends meanwhile stays in input(), up to a
-  // bound, for the next request. Cancellation ends it without a verdict.
+  // Ends when the client has gone away (EOF or reset). Bytes received meanwhile stay in input(), up to
+  // a limit, for the next request. Cancellation ends it without a result.
   Awaitable<void> WatchForDisconnect();
   bool gone() const { return gone_; }  // also after Abort()
 

@@ -2,8 +2,8 @@
 //
 // A handler answers with exactly one Send(), or with Stream() any number of times and one EndStream(). Every
 // call waits until the bytes are with the kernel, so a slow reader holds its handler, and only its handler,
-// up. Once the client is gone the calls return false and, on cancel-on-disconnect routes, the handler is canceled: what
-// it awaits throws operation_aborted and its locals end whatever they stand for.
+// up. Once the client is gone the calls return false and, on cancel-on-disconnect routes, the handler is
+// canceled: what it awaits throws operation_aborted and its locals end whatever they stand for.
 #pragma once
 
 #include <optional>

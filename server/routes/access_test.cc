@@ -97,7 +97,8 @@ TEST_F(RouteAccess, ARefusalHasTheShapeOfItsRoute) {
   EXPECT_TRUE(anthropic.at("error").at("message").is_string());
 }
 
-// The client announces a body and waits: it gets the refusal before it sends any of it, and the connection ends.
+// The client announces a body and waits: it gets the refusal before it sends any of it, and the connection
+// ends.
 TEST_F(RouteAccess, ARefusedBodyIsNotRead) {
   for (const char* ask : {"", "Expect: 100-continue\r\n"}) {
     RawClient client(daemon_.port());

@@ -1,4 +1,5 @@
-// The output of GET /metrics: counters and histograms fed by every completed request, and gauges of the current state.
+// The output of GET /metrics: counters and histograms fed by every completed request, and gauges of the
+// current state.
 //
 // Nothing here waits for a runner: a scrape reads what the daemon knows. Labels are bounded: models as the
 // store names them, routes as the router does, reasons from fixed lists; never a prompt, an id or a path. I/O

@@ -47,9 +47,9 @@ scheduler::ModelSpec SpecOf(const StoredModel& model);
 // Answers with an error in the dialect of the request's path, and logs its kind.
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 
-// Submits the job and sends its events to the client until the end. The header of a stream leaves with its first piece, so
-// that an error before it is a plain answer with its status. Cancellation destroys the generation, which ends
-// its work.
+// Submits the job and sends its events to the client until the end. The header of a stream leaves with its
+// first piece, so that an error before it is a plain answer with its status. Cancellation destroys the
+// generation, which ends its work.
 Awaitable<void> SendReply(Exchange& exchange, Backend& backend, GenerationJob job, Reply& reply);
 
 }  // namespace quire::server

@@ -92,10 +92,10 @@ class ModelStore {
   // user and the missing right.
   static api::Result<ModelStore> Open(std::filesystem::path root);
 
-  // All models, newest first. A broken manifest is left out and logged, it does not hide the others.
+  // All models, newest first. A broken manifest is omitted and logged; the others are listed.
   api::Result<std::vector<StoredModel>> List() const;
   // kNotFound `model "x" not found` when there is none; kBadModel when its manifest or a blob is broken or
-  // missing. What was read is kept, and read again once the files of the manifest or the weights change.
+  // missing. The result is cached, and read again once the files of the manifest or the weights change.
   api::Result<StoredModel> Find(const api::ModelName& name) const;
   // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by
   // rename: a crash at any point leaves a usable store.

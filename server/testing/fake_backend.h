@@ -57,7 +57,8 @@ class FakeBackend : public Backend {
 
   Script script;
   Seen seen;
-  // Set when a Block is reached, and when a blocked request is destroyed because its client disconnected. Any thread waits.
+  // Set when a Block is reached, and when a blocked request is destroyed because its client disconnected. Any
+  // thread waits.
   std::promise<void> blocked;
   std::promise<void> abandoned;
 

@@ -1,4 +1,4 @@
-"""What broke others, tried on the real daemon: docs/security.md says which row each test is for."""
+"""Known attack classes, tried on the real daemon: docs/security.md lists the row of each test."""
 import concurrent.futures
 import gzip
 import json
