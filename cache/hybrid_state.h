@@ -93,7 +93,7 @@ class HybridState {
   std::vector<Group> groups;  // [layout.groups]
   SlotRef slot;
 
-  // Of an open draft, and not part of what a copy shares: its base, and the slot there.
+  // The base of an open draft, and the slot there; a copy does not share them.
   Position draft_from = INT64_MAX;
   SlotRef draft_slot;
 

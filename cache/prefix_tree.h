@@ -8,8 +8,8 @@
 // Invariants
 // - A node spans keys [from, to), from < to; a child's from is its parent's to; the root spans [0, 0).
 // - Siblings never share a first key: not a first token, with look-ahead not a first pair.
-// - Nodes keep their address while they live. Of the two halves of a split, the lower is the old node; of a
-//   parent merged with its only child, the child lives on.
+// - Nodes keep their address while they live. The lower half of a split is the old node; when a parent
+//   merges with its only child, the child lives on.
 //
 // Costs: matching is linear in the matched tokens; splitting and merging do not depend on an edge's length
 // beyond one handle per TokenRun::kChunk tokens. Engine thread only.

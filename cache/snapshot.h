@@ -45,7 +45,7 @@ class Snapshot {
   // The deepest offset in (0, max_position] that all layers can be restored at, or 0. Recurrent state: to()
   // only. Windows: to(), or earlier while the window has not slid. Full attention: any.
   Position DeepestRestorable(Position max_position) const;
-  // Of the pages that [from, to) touches, the window pages and the slot.
+  // Bytes of the pages that [from, to) touches, of the window pages and of the slot.
   size_t bytes() const;
 
   // Cuts off and returns [from, at); this becomes [at, to). Full-attention pages go where they belong (one in

@@ -15,7 +15,7 @@
 // - Prefixes of different isolation keys are separate: neither matches nor timing reveal other keys.
 //
 // Eviction: by last use, then depth (deeper first), then size (larger first). A leaf is removed; a node with
-// one child and state of its own merges into the child, which supersedes it; a node that branches stays; a
+// its own state and one child merges into the child, which supersedes it; a node that branches stays; a
 // user restore point is never merged, only removed as a leaf. A match counts as use of the node it restores
 // from and of the deepest one it enters, not of their ancestors. Engine thread only. The cache outlives the
 // store, the store its leases.

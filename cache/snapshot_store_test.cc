@@ -346,7 +346,7 @@ TEST(Store, SparesRestorePointsThatWouldFreeNothing) {
   EXPECT_EQ(rig.store.Probe("", Tokens(25, 2000)).restorable, 0);
 }
 
-// Of two that meet inside a page and were computed apart, each has that page.
+// Two snapshots that meet inside a page and were computed separately each have that page.
 TEST(Store, GivesUpThePageInWhichARestorePointMeetsItsChild) {
   const Layout layout{.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {DeltaLayer()}};
   StoreRig rig(layout, {.pages = {9}, .slots = 16}, {.budget_bytes = SIZE_MAX});

@@ -9,8 +9,8 @@
 
 namespace quire::scheduler {
 
-// I/O thread only. Copies share one count, so it may be handed to whoever starts coroutines and outlive its
-// maker.
+// I/O thread only. Copies share one count, so it may be passed to the code that starts coroutines and outlive
+// its maker.
 class Gate {
  public:
   explicit Gate(boost::asio::any_io_executor executor);

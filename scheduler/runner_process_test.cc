@@ -228,7 +228,7 @@ TEST_F(RunnerProcessTest, StartsUnderBusyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// In a process of its own: starts a runner, tells its pid and waits to be killed.
+// In a separate process: starts a runner, reports its pid and waits to be killed.
 [[noreturn]] void StartAndReportPid(int pipe) {
   IoLoop loop;
   auto started = loop.Run(RunnerProcess::Start(loop.executor(), QUIRE_FAKE_RUNNER, "orphan"));

@@ -322,7 +322,7 @@ Awaitable<void> Daemon::EndAtSecondSignal() {
   std::_Exit(0);
 }
 
-// Connections that were taken already are answered once more, and told to close: their clients come back
+// Accepted connections get one more reply with Connection: close; their clients reconnect
 // through the service manager's socket, and none of them sees a refusal.
 Awaitable<void> Daemon::AnswerLastRequests() {
   asio::steady_timer timer(io_);

@@ -20,7 +20,7 @@ struct CopyRequest {
 // A file of /api/create, which was sent as a blob before.
 struct CreateFile {
   std::string path;    // relative, without ".."
-  std::string digest;  // "sha256:<64 hex>", checked by whoever looks the blob up
+  std::string digest;  // "sha256:<64 hex>", checked by the lookup of the blob
 };
 
 // `from` or `files` is not empty.

@@ -76,7 +76,7 @@ class ResponsesEncoder {
  private:
   enum class Status : uint8_t { kInProgress, kCompleted, kIncomplete };
   enum class Kind : uint8_t { kReasoning, kMessage, kCall };
-  // Of the output, in order.
+  // The items of the output, in order.
   struct Item {
     Kind kind = Kind::kMessage;
     std::string text;  // so far; of a call its arguments

@@ -126,7 +126,7 @@ Json ResponsesEncoder::ItemEvent(std::string_view type) const {
   return {{"type", type}, {"item_id", IdOf(items_.size() - 1)}, {"output_index", items_.size() - 1}};
 }
 
-// Of the only part of the last item, which has this text.
+// The only part of the last item, with this text.
 Json ResponsesEncoder::PartEvent(std::string_view type, std::string_view text) const {
   const bool message = items_.back().kind == Kind::kMessage;
   Json event = ItemEvent(type);

@@ -72,7 +72,7 @@ api::Result<Nfa> BuildNfa(const Expr& expr);
 void Separate(const Nfa& nfa, ByteClasses& classes);
 api::Result<Dfa> Determinize(const Nfa& nfa, const ByteClasses& classes);
 
-// Of expressions without calls.
+// For expressions without calls.
 api::Result<Dfa> BuildDfa(const Expr& expr);
 // The intersection of both; the texts that `a` matches and `b` does not.
 api::Result<Dfa> Intersect(const Dfa& a, const Dfa& b);

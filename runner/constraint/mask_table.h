@@ -55,7 +55,7 @@ class MaskTable {
 
   StateMask Build(StateId state);
   // How many plain characters the state can read, if it can read any that many times and nothing else
-  // matters; 0 when that cannot be told by one number.
+  // matters; 0 when one number cannot express it.
   size_t PlainRun(StateId state);
   // The state after any one plain character; dead when none can be read, nothing when it depends on which.
   std::optional<StateId> AfterPlain(StateId state);

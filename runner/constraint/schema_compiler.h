@@ -60,7 +60,7 @@ class SchemaCompiler {
   bool NameAllowed(const SchemaNode& node, const std::string& name);
   ExprRef ObjectMembers(const SchemaNode& node);
 
-  // Whether no value satisfies both; false when that cannot be told.
+  // Whether no value satisfies both; false when undecided.
   bool Disjoint(const SchemaNode& a, const SchemaNode& b);
   bool DisjointObjects(const SchemaNode& a, const SchemaNode& b);
   bool DisjointTypes(const SchemaNode& a, const SchemaNode& b, Types common);

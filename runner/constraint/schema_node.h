@@ -20,7 +20,7 @@ struct SchemaRef {
 };
 using SchemaRefs = std::vector<SchemaRef>;  // all of them hold
 
-// Types as bits. Integers and other numbers are told apart.
+// Types as bits. Integers and other numbers are distinguished.
 using Types = uint8_t;
 inline constexpr Types kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString = 16, kInteger = 32,
                        kFraction = 64, kAllTypes = 127;

@@ -1,4 +1,4 @@
-// A head that reads the target's hidden state and caches (models/draft_model.h); it keeps nothing of its own.
+// A head that reads the target's hidden state and caches (models/draft_model.h); it has no cache of its own.
 #pragma once
 
 #include <memory>

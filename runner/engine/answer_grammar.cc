@@ -246,7 +246,7 @@ api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
   auto constraint = get(true);
   if (!constraint && grammar.MayRelax()) constraint = get(false);
   if (constraint || !constraint.error().field.empty()) return constraint;
-  // Of the grammar as a whole.
+  // For the grammar as a whole.
   api::Error error = std::move(constraint.error());
   error.field = inputs.request.format ? inputs.request.format->field : "tools";
   error.message = fmt::format("{}: {}", error.field, error.message);

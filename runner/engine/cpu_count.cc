@@ -32,7 +32,7 @@ double QuotaCores(const fs::path& root) {
 }
 
 // The identity of a processor's physical core: the list of its hardware threads, the same in all of them.
-// Where the kernel tells nothing, a processor is a core of its own.
+// Without information from the kernel, each processor counts as a core.
 std::string CoreOf(int processor, const fs::path& root) {
   const fs::path topology = root / fmt::format("sys/devices/system/cpu/cpu{}/topology", processor);
   for (const char* name : {"core_cpus_list", "thread_siblings_list"}) {  // the latter before Linux 5.3

@@ -204,7 +204,7 @@ void Engine::AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t 
   }
 }
 
-// Of a step's `rows` the first `kept` are in the caches now.
+// The first `kept` of a step's `rows` are in the caches now.
 void Engine::StoreHiddenStates(ActiveRequest& request, int32_t confirmed, int32_t kept) {
   Draft& draft = request.draft;
   if (!draft.state || drafter_->required_hidden() == draft::RequiredHidden::kNone) return;

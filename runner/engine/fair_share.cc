@@ -23,7 +23,7 @@ void FairShare::Enter(const std::string& tenant, double weight) {
 void FairShare::Exit(const std::string& tenant) {
   --tenants_.at(tenant).requests;
   floor_ = std::max(floor_, Behind());
-  // Whoever is not ahead of the others would enter at the floor anyway.
+  // A tenant that is not ahead of the others would enter at the floor anyway.
   std::erase_if(tenants_, [this](const auto& entry) {
     return entry.second.requests == 0 && entry.second.state.virtual_time <= floor_;
   });

@@ -118,7 +118,7 @@ TEST(MemoryNeedOfCaches, AreModestWhereNothingIsSaid) {
 
 INSTANTIATE_TEST_SUITE_P(Models, MemoryNeed, testing::ValuesIn(Models()), NameOf);
 
-// Of this process, less what it maps of files.
+// Memory of this process without file mappings.
 int64_t AnonymousBytes() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

@@ -29,7 +29,7 @@ void PrefillBudget::Observe(int32_t decoding, int32_t prefill, std::chrono::nano
   last_ = std::max(prefill, last_ / 2);  // the short end of a prompt says nothing of the next one
 }
 
-// Of the nearest number of sequences that was measured, from below first: more sequences are dearer.
+// The nearest measured number of sequences, smaller numbers first: more sequences cost more.
 double PrefillBudget::Idle(int32_t decoding) const {
   if (decoding <= 0 || idle_.empty()) return 0;
   const size_t at = std::min(static_cast<size_t>(decoding), idle_.size() - 1);

@@ -25,7 +25,7 @@ bool BeginsWithSystem(const std::vector<api::Message>& messages) {
   return !messages.empty() && messages.front().role == "system";
 }
 
-// Of the prompt as a whole, tools included.
+// For the prompt as a whole, including tools.
 bool BeginsWithSystem(const api::Prompt& prompt) {
   if (const auto* chat = std::get_if<api::ChatPrompt>(&prompt)) {
     return !chat->tools_json.empty() || BeginsWithSystem(chat->messages);

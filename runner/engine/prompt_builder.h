@@ -57,7 +57,7 @@ struct PromptContext {
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
-// Of a prompt that is only described: what the daemon takes of one request at once.
+// For a prompt that is only described: the limit that the daemon accepts per request.
 inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
 inline constexpr size_t kDescribedTokensMax = 4'000'000;
 inline constexpr size_t kDescribedPiecesMax = 200'000;

@@ -14,7 +14,7 @@ using jinja::Kind;
 using jinja::Raise;
 using jinja::Value;
 
-// Templates say ToolCallID where the JSON, which is what values are made of, says tool_call_id.
+// Templates use ToolCallID; the JSON of the values has tool_call_id.
 std::string SnakeCase(std::string_view name) {
   const auto upper = [&](size_t i) { return i < name.size() && name[i] >= 'A' && name[i] <= 'Z'; };
   std::string snake;

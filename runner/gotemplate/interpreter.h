@@ -15,8 +15,8 @@ class Interpreter {
   Interpreter(const Program& program, jinja::Runtime& runtime, jinja::TextBuilder& out)
       : program_(program), runtime_(runtime), out_(out) {}
 
-  // Appends what the template makes of `data`. With `stop_at_response` it ends behind the action that first
-  // uses .Response: where the model's answer goes.
+  // Appends the output of the template for `data`. With `stop_at_response` it ends behind the action that
+  // first uses .Response: where the model's answer goes.
   void Run(const jinja::Value& data, bool stop_at_response);
 
   int line() const { return line_; }  // of the action under evaluation

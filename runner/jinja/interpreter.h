@@ -2,7 +2,7 @@
 // Runtime.
 //
 // Scopes: the template's top level is one table by symbol. Each loop iteration, macro call and captured block
-// has a Scope of its own above it. A scope that a macro was defined in stays until the rendering ends,
+// has its own Scope above it. A scope that a macro was defined in stays until the rendering ends,
 // because the macro may outlive it; all others go when left.
 #pragma once
 

@@ -341,7 +341,7 @@ class AttentionTask {
   cache::Position PositionOf(size_t r) const {
     return offset_ + static_cast<cache::Position>((begin_ + r) / g_.share);
   }
-  // Of the r-th query in q and out.
+  // Offset of the r-th query in q and out.
   size_t HeadOffset(size_t r) const {
     const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
     return (row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share) * g_.dim;

@@ -35,7 +35,7 @@ void MatMulOuts(const float* x, size_t rows, const std::byte* weights, size_t ou
   }
 }
 
-// Rows of a type that has no reader of its own: dequantized some at a time, then float32 like any other. The
+// Rows of a type without its own kernel: dequantized in chunks, then multiplied in float32. The
 // number of rows only decides which outputs are computed together.
 void MatMulDequantized(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end,
                        float* y) {

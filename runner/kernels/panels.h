@@ -34,7 +34,7 @@ struct PanelFormat {
   Codes codes = Codes::kNumbers;  // what a 4-bit quant stands for, biased by 128
 
   constexpr size_t groups() const { return group == 0 ? 0 : static_cast<size_t>(block / group); }
-  // Of the 16 outputs of a block: scales, min offsets, group scales, group min offsets.
+  // Data of the 16 outputs of a block: scales, min offsets, group scales, group min offsets.
   constexpr size_t min_offset_at() const { return exponent ? kPanelOuts : 2 * kPanelOuts; }
   constexpr size_t group_scale_at() const { return min_offset_at() + (min_offset ? 2 * kPanelOuts : 0); }
   constexpr size_t group_min_offset_at() const { return group_scale_at() + groups() * kPanelOuts; }
@@ -84,7 +84,7 @@ constexpr PanelFormat FormatOf(weights::DataType type) {
 constexpr bool HasPanels(weights::DataType type) { return FormatOf(type).bits != 0; }
 
 constexpr size_t PanelCount(int64_t out) { return (static_cast<size_t>(out) + kPanelOuts - 1) / kPanelOuts; }
-// Of one panel: its scales, and in all. A multiple of 64.
+// Bytes of one panel: of its scales, and in total. A multiple of 64.
 constexpr size_t PanelScaleBytes(const PanelFormat& format, int64_t in) {
   return (static_cast<size_t>(in / format.block) * format.scale_bytes() + 63) / 64 * 64;
 }

@@ -89,7 +89,7 @@ TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
   EXPECT_EQ(scaled({{"rope_type", "default"}}), stored("none", 4));
   EXPECT_NE(scaled(yarn), scaled(linear));
   EXPECT_NE(scaled(yarn), scaled({{"rope_type", "default"}}));
-  // How much YaRN's queries and keys grow can be told, or follow from two numbers.
+  // YaRN's attention factor may be given, or follow from two numbers.
   Json told = yarn, equal = yarn;
   told["attention_factor"] = 1.0;
   equal["mscale"] = 1.0;

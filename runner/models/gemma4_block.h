@@ -44,7 +44,7 @@ struct Gemma4Block {
   void RunExperts(ForwardContext& ctx, std::span<const float> h, std::span<float> mixed) const;
 };
 
-// Without the attention's cache binding. A layer that has no keys of its own gets none bound.
+// Without the attention's cache binding. A layer without its own keys has no keys to bind.
 Gemma4Block BindGemma4Block(const TensorScope& scope, const Gemma4Config& config, size_t layer,
                             const RotaryEmbedding* rotary);
 

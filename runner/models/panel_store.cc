@@ -19,7 +19,7 @@ constexpr size_t kAlignment = 64;
 
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
-// Of the matrix in panels.
+// Bytes of the matrix in panels.
 size_t SizeOf(const kernels::Matrix& matrix) {
   if (kernels::IsFloat(matrix.type)) return kernels::FloatPanelBytes(matrix.type, matrix.out, matrix.in);
   return kernels::PanelCount(matrix.out) * kernels::PanelBytes(kernels::FormatOf(matrix.type), matrix.in);

@@ -26,7 +26,7 @@ class PanelStore {
   kernels::Matrix Add(ThreadPool& pool, kernels::Matrix matrix);
 
   int64_t bytes() const { return bytes_; }
-  // Of the matrices that were to be added and stay as they lie in their file.
+  // Bytes of the matrices that were added but stay in their file's layout.
   int64_t mapped_bytes() const { return mapped_bytes_; }
 
  private:

@@ -171,7 +171,7 @@ class RopeReader {
     return Rounded(frequencies);
   }
 
-  // GGUF keeps what llama3 and proportional scaling make of a frequency as its divisor.
+  // GGUF stores the effect of llama3 and proportional scaling on a frequency as a divisor.
   void Divide(std::vector<float>& frequencies) {
     TensorBinder bind(read_.files());
     const TensorScope files = bind.Outside();

@@ -47,7 +47,7 @@ class TensorBinder {
   // and its panels are counted.
   kernels::Matrix InPanels(const kernels::Matrix& matrix);
 
-  // Of all tensors handed out.
+  // Totals of all tensors returned.
   int64_t parameters() const { return parameters_; }
   int64_t bytes() const { return bytes_; }
   // Memory of the weights while the model runs: packed into panels, converted to float32, or mapped if

@@ -75,7 +75,7 @@ class TaggedParser final : public Parser {
   bool drop_space_ = false;       // space that comes next belongs to what came before
   bool after_call_ = false;       // at_segment_start_, after a call
 
-  // Of the call that is being taken:
+  // State of the current call:
   std::string space_;      // before its marker
   bool unmarked_ = false;  // without a marker
   size_t searched_ = 0;    // of rest(): no end of it before

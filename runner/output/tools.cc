@@ -33,7 +33,7 @@ const Json* Member(const Json& object, std::string_view name) {
   return found == object.end() ? nullptr : &*found;
 }
 
-// Of a parameter's schema. Alternatives are looked into one level deep.
+// The type in a parameter's schema. Alternatives are searched one level deep.
 TypeSet TypesOfSchema(const Json& schema, bool alternatives = true) {
   TypeSet types = 0;
   const auto add = [&types](TypeSet more) { types = static_cast<TypeSet>(types | more); };

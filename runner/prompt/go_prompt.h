@@ -1,4 +1,4 @@
-// A conversation as the values that Ollama hands to a model's Go template, and what the template makes of it.
+// A conversation as the values that Ollama passes to a model's Go template, and its rendering.
 #pragma once
 
 #include <ctime>

@@ -1,6 +1,6 @@
 // Keeps stop strings out of streamed text.
 //
-// Text comes in pieces that know nothing of the stop strings; what might be the beginning of one is held back
+// Text arrives in pieces that are independent of the stop strings; a possible beginning of one is held back
 // until it is certain. The match that ends first counts, and among those that end together the longest. What
 // is emitted does not depend on how the text was cut into pieces.
 #pragma once

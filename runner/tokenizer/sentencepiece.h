@@ -2,7 +2,7 @@
 // loader) a tokenizer.json. Ids equal those of the SentencePiece library.
 //
 // Two things are not as there: pieces of type "unused" count as not being in the vocabulary, and of a
-// character that has no piece of its own no longer piece is made.
+// character without its own piece, no longer piece is made.
 #pragma once
 
 #include <cstddef>

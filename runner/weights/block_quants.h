@@ -17,7 +17,7 @@ struct BlockQuants {
   std::array<uint8_t, kBlockElementsMax> quant;  // in the order of the elements
   uint16_t scale = 0;                            // `d`, float16; MXFP4: the exponent byte
   uint16_t min_offset = 0;                       // `m` or `dmin`, float16
-  // Of groups of 16 or 32 elements, with what the formula takes off already taken off.
+  // Scales of groups of 16 or 32 elements, after the formula's subtraction.
   std::array<int8_t, 16> group_scale;
   std::array<uint8_t, 16> group_min_offset;
 };

@@ -86,7 +86,7 @@ void DequantizeQ5_K(const std::byte* from, size_t blocks, float* to) {
   }
 }
 
-// ql[128], qh[64], 16 signed scales, d. Of each half of 128 elements, group g of 32 has its low nibbles in
+// ql[128], qh[64], 16 signed scales, d. In each half of 128 elements, group g of 32 has its low nibbles in
 // bytes (g % 2) * 32 and up of the half's 64 (low nibble for g < 2) and two more bits at 2 * g of the
 // half's 32.
 void DequantizeQ6_K(const std::byte* from, size_t blocks, float* to) {

@@ -1,4 +1,4 @@
-// A model's files for whoever wants to know what a model would take, and not load it.
+// A model's files without weights, to estimate the memory of a model without loading it.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // Where the files of a model are read from: their names on disk, or descriptors that were inherited from
-// whoever may open them.
+// a process that may open them.
 #pragma once
 
 #include <concepts>

@@ -138,7 +138,7 @@ class DispatcherFixture : public ::testing::Test {
     if (::write(gate_.get(), "x", 1) != 1) throw std::runtime_error("write");
   }
 
-  // Zombies count, and are left to whoever has to reap them.
+  // Zombies count, and are left for their parent to reap.
   static bool HasChildren() {
     siginfo_t info{};
     return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;

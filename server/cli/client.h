@@ -34,7 +34,7 @@ class Client {
   api::Result<void> Delete(std::string_view path, std::string body);
   // Whether a HEAD is answered 200; false for 404.
   api::Result<bool> Has(std::string_view path);
-  // Posts a file's bytes and tells of how many have left. SIGINT as in PostLines. kNotFound when the file
+  // Posts a file's bytes and reports progress. SIGINT as in PostLines. kNotFound when the file
   // cannot be read.
   api::Result<void> PostFile(std::string_view path, const std::filesystem::path& file,
                              const std::function<void(int64_t sent)>& on_sent);

@@ -22,7 +22,7 @@ volatile std::sig_atomic_t g_resized = 0;
 void OnInterrupt(int) { g_interrupted = 1; }
 void OnResize(int) { g_resized = 1; }
 
-// SIGINT and SIGWINCH are ours and blocked; whoever waits with `outside` gets them there and nowhere else.
+// SIGINT and SIGWINCH are ours and blocked; a wait with `outside` receives them there and nowhere else.
 class ScopedSignalHandlers {
  public:
   explicit ScopedSignalHandlers(sigset_t& outside) {

@@ -1,4 +1,4 @@
-// Lines that tell of work under way: redrawn in place on a terminal, printed once each elsewhere.
+// Progress lines: redrawn in place on a terminal, printed once each elsewhere.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Requests to one repository of a registry: who we are, where it redirects to, and what may be told to whom.
+// Requests to one repository of a registry: credentials, redirects, and which host may get which credential.
 //
 // Credentials and tokens go to the registry's own origin only: not to where it redirects to, and not to an
 // authorization service on another host, which is asked for an anonymous token instead.

@@ -201,7 +201,7 @@ class Creation {
       Weights weights{.blob = *BlobNameOf(files.front().digest), .staged = nullptr};
       co_return weights;
     }
-    // Not before: what the request says wrong has a status of its own.
+    // Not before: an invalid request has its own status.
     co_await progress_.Send(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
     auto made = co_await services_.models.MakeStaging();
     if (!made) co_return std::unexpected(std::move(made.error()));

@@ -77,7 +77,7 @@ std::string ModelOfQuery(std::string_view query) {
   return {};
 }
 
-// Of the model that ?model= names, else of the only one that is loaded.
+// For the model that ?model= names, else for the only loaded one.
 Awaitable<void> Props(Services& services, Exchange& exchange) {
   std::string name = ModelOfQuery(exchange.request().query);
   if (name.empty()) {

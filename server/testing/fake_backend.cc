@@ -13,7 +13,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Of several that are held the first one counts.
+// If several are blocked, the first one counts.
 void SetOnce(std::promise<void>& promise) {
   try {
     promise.set_value();

@@ -16,7 +16,7 @@ namespace quire::runner::golden {
 // has them.
 using StateDump = std::map<std::string, std::vector<float>>;
 
-// Of sequence 0 of the view.
+// For sequence 0 of the view.
 StateDump DumpStates(const models::Model& model, const cache::StepView& view);
 
 }  // namespace quire::runner::golden
