@@ -38,7 +38,7 @@ std::optional<api::Error> Dispatcher::Refusal() const { return impl_->Refusal();
 
 Counters Dispatcher::counters() const { return impl_->counters(); }
 
-bool Dispatcher::Stuck() const { return impl_->Stuck(); }
+bool Dispatcher::Stuck(std::chrono::steady_clock::time_point now) const { return impl_->Stuck(now); }
 
 Awaitable<void> Dispatcher::Drain(std::chrono::steady_clock::time_point deadline) {
   return Impl::Drain(impl_, deadline);

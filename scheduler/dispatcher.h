@@ -132,8 +132,8 @@ class Dispatcher {
 
   std::vector<LoadedModel> Loaded() const;  // longest-lived first
   Counters counters() const;
-  // A runner has sent no frame or made no progress for so long that it should have been replaced by now.
-  bool Stuck() const;
+  // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
+  bool Stuck(std::chrono::steady_clock::time_point now) const;
   // The error that Submit() would return at once for any request; nothing while another request may wait.
   std::optional<api::Error> Refusal() const;
 

@@ -305,12 +305,12 @@ Counters Dispatcher::Impl::counters() const {
 }
 
 // Twice the stall timeout: replacing the runner did not work either.
-bool Dispatcher::Impl::Stuck() const {
+bool Dispatcher::Impl::Stuck(Clock::time_point now) const {
   const auto patience = 2 * limits_.stall_timeout + std::chrono::seconds(1);
   if (limits_.stall_timeout <= limits_.stall_timeout.zero()) return false;
   return std::ranges::any_of(runners_, [&](const auto& entry) {
     return !entry.second->stopping() && entry.second->pid() != 0 &&
-           Clock::now() - entry.second->last_activity() > patience;
+           now - entry.second->last_activity() > patience;
   });
 }
 

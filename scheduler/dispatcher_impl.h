@@ -51,7 +51,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void Unload(const std::string& key);
   std::vector<LoadedModel> Loaded() const;
   Counters counters() const;
-  bool Stuck() const;
+  bool Stuck(std::chrono::steady_clock::time_point now) const;
   std::optional<api::Error> Refusal() const;
   // Rejects everything from now on, fails waiting and running requests, and stops every runner.
   void End(bool at_once);
