@@ -19,7 +19,6 @@
 #include <cstdlib>
 #include <memory>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "scheduler/dispatcher.h"
@@ -38,10 +37,6 @@
 
 namespace quire::server {
 namespace {
-
-// While it refuses, requests are taken in batches: one by one they would interrupt the runners, which have
-// the same cores, each time one is refused.
-constexpr std::chrono::milliseconds kGathering{2};
 
 namespace asio = boost::asio;
 namespace fs = std::filesystem;
@@ -222,11 +217,7 @@ void Daemon::Run() {
   spdlog::info("model memory budget memory_bytes={} source=\"{}\"", memory_.bytes, memory_.from);
   if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");
   NotifyReady("Listening on " + address_);
-  while (io_.run_one() != 0) {
-    if (!dispatcher_.Refusal()) continue;
-    io_.poll();
-    std::this_thread::sleep_for(kGathering);
-  }
+  io_.run();
   pool_.join();
 }
 
@@ -357,7 +348,7 @@ Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   asio::steady_timer timer(io_);
   for (;;) {
     // This loop serves the clients: when it stands still, nothing is said either.
-    if (!dispatcher_.Stuck()) NotifyAlive();
+    if (!dispatcher_.Stuck(Clock::now())) NotifyAlive();
     timer.expires_after(interval);
     co_await timer.async_wait(kTuple);
   }

@@ -1,6 +1,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <ratio>
 
 #include "server/http/request_log.h"
 #include "server/routes/handlers.h"
@@ -10,8 +17,20 @@
 namespace quire::server {
 namespace {
 
+namespace asio = boost::asio;
+
 constexpr size_t kLargeBodyBytes = size_t{128} << 10;
 constexpr size_t kLoggedNamesMax = 16;
+using RefusalTick = std::chrono::duration<int64_t, std::ratio<1, 500>>;
+
+// Requests are refused in batches, on the ticks of one clock: each reply on its own would wake the I/O thread on a
+// core that a runner needs.
+Awaitable<void> WaitForRefusalTick() {
+  using Clock = std::chrono::steady_clock;
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  timer.expires_at(std::chrono::ceil<RefusalTick>(Clock::now()));
+  co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+}
 
 }  // namespace
 
@@ -63,6 +82,7 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
 
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
                                                         const std::string& name) {
+  if (services.backend.Refusal()) co_await WaitForRefusalTick();
   if (const auto refusal = services.backend.Refusal()) {
     co_await SendError(exchange, *refusal);
     co_return std::nullopt;
