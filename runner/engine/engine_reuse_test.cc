@@ -102,7 +102,8 @@ TEST(EngineReuse, TheSecondBranchInsideAMessageIsFree) {
 TEST(EngineReuse, RequestsThatArriveTogetherComputeWhatTheyShareOnce) {
   const std::vector<api::Message> system = {{.role = "system", .content = Words(300)}};
   EngineHarness harness(
-      {.limits = {.prefill_tokens = 32, .cache_bytes = kPlenty, .check_invariants_every = 1}});
+      {.limits = {.prefill_tokens = 32, .cache_bytes = kPlenty, .check_invariants_every = 1},
+       .starts = false});
   std::vector<api::RequestId> ids;
   std::vector<api::Request> requests;
   for (int i = 0; i < 8; ++i) {
@@ -111,6 +112,7 @@ TEST(EngineReuse, RequestsThatArriveTogetherComputeWhatTheyShareOnce) {
     requests.push_back(Chat(std::move(messages), 8));
   }
   for (const auto& request : requests) ids.push_back(harness.Submit(request));
+  harness.Start();
   int32_t whole = 0;
   int32_t computed = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -126,10 +128,12 @@ TEST(EngineReuse, RequestsThatArriveTogetherComputeWhatTheyShareOnce) {
 
 TEST(EngineReuse, TheSamePromptAtOnceIsComputedOnceButForItsLastToken) {
   EngineHarness harness(
-      {.limits = {.prefill_tokens = 16, .cache_bytes = kPlenty, .check_invariants_every = 1}});
+      {.limits = {.prefill_tokens = 16, .cache_bytes = kPlenty, .check_invariants_every = 1},
+       .starts = false});
   const auto request = Logged(Greedy("Tell me a story. " + Words(200), 8));
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 16; ++i) ids.push_back(harness.Submit(request));
+  harness.Start();
   const auto first = harness.Wait(ids[0]);
   for (size_t i = 1; i < ids.size(); ++i) {
     const auto outcome = harness.Wait(ids[i]);
@@ -171,9 +175,13 @@ TEST(EngineReuse, ACancelledPromptLeavesWhatItComputed) {
   EngineHarness harness({.limits = {.prefill_tokens = 8, .cache_bytes = kPlenty, .check_invariants_every = 1},
                          .model_stops = false});
   const auto request = Logged(Greedy(Words(400), 4));
-  const auto clock = harness.Submit(Logged(Greedy("Tell me a story.", 200)));
+  // Neither ends by itself, however late this thread looks.
+  const auto clock = harness.Submit(Logged(Greedy("Tell me a story.", 100000)));
+  harness.Post(api::ipc::Credit{clock, 100000});
   harness.WaitUntil(clock, [](const Outcome& outcome) { return outcome.deltas.size() > 2; });
-  const auto cancelled = harness.Submit(request);
+  auto endless = request;
+  endless.params.num_predict = 100000;
+  const auto cancelled = harness.Submit(endless);
   harness.WaitUntil(cancelled, [](const Outcome& outcome) { return outcome.ready.has_value(); });
   const size_t now = harness.Now(clock).deltas.size();
   harness.WaitUntil(clock, [&](const Outcome& outcome) { return outcome.deltas.size() > now + 10; });
@@ -200,9 +208,11 @@ TEST(EngineMemory, TheYoungestIsPreemptedAndResumedWithTheSameBits) {
   const auto request = [](int i) { return Logged(Greedy("Tell me a story. " + Words(20, i), 150)); };
   EngineHarness alone({.model_stops = false});
   // Room for about two and a half of six requests.
-  EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(500)), .model_stops = false});
+  EngineHarness harness(
+      {.limits = Checked(alone.SequenceBytesOf(500)), .model_stops = false, .starts = false});
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 6; ++i) ids.push_back(harness.Submit(request(i)));
+  harness.Start();
   for (int i = 0; i < 6; ++i) {
     const auto outcome = harness.Wait(ids[static_cast<size_t>(i)]);
     ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
@@ -250,20 +260,21 @@ TEST(EngineMemory, AnAnswerThatFillsTheCachesEndsWithLength) {
 }
 
 TEST(EngineFairness, AKeyWithOneRequestIsNotHeldUpByAKeyWithMany) {
-  EngineHarness harness({.limits = {.running_max = 4, .prefill_tokens = 32, .cache_bytes = kPlenty}});
-  std::vector<api::RequestId> many;
+  EngineHarness harness(
+      {.limits = {.running_max = 4, .prefill_tokens = 32, .cache_bytes = kPlenty}, .starts = false});
+  std::vector<api::RequestId> all;
   for (int i = 0; i < 40; ++i) {
     auto request = Greedy(Words(100, i), 4);
     request.client.tenant = "many";
-    many.push_back(harness.Submit(request));
+    all.push_back(harness.Submit(request));
   }
   auto request = Greedy(Words(100, 99), 4);
   request.client.tenant = "one";
-  harness.Wait(harness.Submit(request));
-  int ended = 0;
-  for (const auto id : many) ended += harness.Now(id).ended() ? 1 : 0;
-  EXPECT_LT(ended, 20);
-  for (const auto id : many) EXPECT_TRUE(harness.Wait(id).finished);
+  all.push_back(harness.Submit(request));
+  harness.Start();
+  for (const auto id : all) EXPECT_TRUE(harness.Wait(id).finished);
+  const auto order = harness.Ended();
+  EXPECT_LT(std::ranges::find(order, all.back()) - order.begin(), 20);
 }
 
 // With one running sequence and equal work, a key with three times the weight is admitted three times as

@@ -60,6 +60,7 @@ struct EngineHarnessSetup {
   api::KvType kv_type = api::KvType::kF16;
   std::string draft = {};                                         // a draft model
   std::function<std::unique_ptr<draft::Drafter>()> drafter = {};  // or makes the drafter instead
+  bool starts = true;  // false: requests wait for Start(), so that all are there at the first step
 };
 
 // An engine on a thread of its own; the test's thread submits and waits.
@@ -83,9 +84,13 @@ class EngineHarness {
                                  [this](api::ipc::RequestEvent event) { Receive(std::move(event)); });
     EXPECT_TRUE(engine.has_value());
     engine_ = std::move(*engine);
-    thread_ = std::thread([this] { engine_->Run(); });
+    if (setup.starts) Start();
   }
   ~EngineHarness() { Stopped(); }
+
+  void Start() {
+    thread_ = std::thread([this] { engine_->Run(); });
+  }
 
   // A cache of this many bytes holds one sequence of this many tokens.
   size_t SequenceBytesOf(int64_t tokens) const {
