@@ -160,6 +160,12 @@ int32_t CheckEvery() {
   return steps != nullptr ? std::max(std::atoi(steps), 1) : 0;
 }
 
+// QUIRE_DRAFT_TOKENS=N: N tokens are drafted in every step, profitable or not, for tests of speculative decoding.
+int32_t DraftTokens() {
+  const char* tokens = std::getenv("QUIRE_DRAFT_TOKENS");
+  return tokens != nullptr ? std::max(std::atoi(tokens), 1) : 0;
+}
+
 // QUIRE_QUANTIZE_ON_LOAD=TYPE: models whose weights are floats run in blocks of this type.
 std::string_view QuantizeOnLoad() {
   const char* type = std::getenv("QUIRE_QUANTIZE_ON_LOAD");
@@ -204,7 +210,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .kv_type = *kv_type,
                       .go_template = request.go_template,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
-  EngineLimits limits{.reuse_prefixes = request.reuse_prefixes, .check_invariants_every = CheckEvery()};
+  EngineLimits limits{.reuse_prefixes = request.reuse_prefixes,
+                      .draft_tokens = DraftTokens(),
+                      .check_invariants_every = CheckEvery()};
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
   options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});

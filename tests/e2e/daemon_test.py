@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from harness import BIN, MODEL, ROOT, Daemon, greedy
+from harness import BIN, MODEL, ROOT, TIMEOUT_S, Daemon, greedy
 
 GOLDEN = json.loads((ROOT / "tests/data/quire-demo.golden.json").read_text())
 
@@ -116,7 +116,8 @@ class Answers(unittest.TestCase):
         for stream in (True, False):
             connection = self.daemon.connect()
             connection.request("POST", "/api/generate", json.dumps(endless() | {"stream": stream}))
-            time.sleep(0.2)
+            for _ in range(50):  # by then the request, which was sent before, is in the runner
+                self.assertEqual(200, self.daemon.get("/api/tags").status)
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
         self.assertTrue(self.wait_until_idle(), self.daemon.log()[-2000:])
@@ -143,13 +144,13 @@ class Faults(unittest.TestCase):
             daemon.post("/api/generate", {"model": MODEL})
             (pid,) = daemon.runner_pids()
             daemon.stop(signal.SIGKILL)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + TIMEOUT_S
             while pathlib.Path(f"/proc/{pid}/exe").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             self.assertFalse(pathlib.Path(f"/proc/{pid}/exe").exists())
 
     def test_sigterm_lets_a_stream_finish(self):
-        with Daemon() as daemon:
+        with Daemon({"QUIRE_DRAIN_TIMEOUT": "10m"}) as daemon:
             connection = daemon.connect()
             connection.request("POST", "/api/generate", json.dumps(endless(num_predict=1000)))
             reply = connection.getresponse()
@@ -158,7 +159,7 @@ class Faults(unittest.TestCase):
             lines = [json.loads(line) for line in reply.read().splitlines()]
             self.assertTrue(lines[-1]["done"])
             self.assertEqual(1000, lines[-1]["eval_count"])
-            self.assertEqual(0, daemon.process.wait(30))
+            self.assertEqual(0, daemon.process.wait(TIMEOUT_S))
 
     def test_runners_have_no_listening_port(self):
         with Daemon() as daemon:

@@ -31,10 +31,10 @@ def free_port():
 
 
 def make_certificate(folder):
-    """A certificate for localhost, which is its own authority."""
+    """A certificate for 127.0.0.1, which is its own authority."""
     key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out",
-                    certificate, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                    certificate, "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
                    check=True, capture_output=True)
     return key, certificate
 
@@ -46,7 +46,7 @@ class Registry:
         self.folder = tempfile.TemporaryDirectory(prefix="quire-registry-")
         path = pathlib.Path(self.folder.name)
         self.port = free_port()
-        self.host = f"localhost:{self.port}"
+        self.host = f"127.0.0.1:{self.port}"
         self.environment = {}
         config = {"version": 0.1, "log": {"level": "error", "accesslog": {"disabled": True}},
                   "storage": {"filesystem": {"rootdirectory": str(path / "data")}, "delete": {"enabled": True}},
@@ -68,7 +68,7 @@ class Registry:
                                         stdout=self.log, stderr=self.log)
 
     def __enter__(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -139,8 +139,8 @@ class RoundTrip(unittest.TestCase):
 
     def test_tls(self):
         with Registry(tls=True) as registry:
-            self.there_and_back(registry, False, {"QUIRE_REGISTRIES": "localhost"} | registry.environment)
-            with Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:  # which does not know the authority
+            self.there_and_back(registry, False, {"QUIRE_REGISTRIES": "127.0.0.1"} | registry.environment)
+            with Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:  # which does not know the authority
                 reply = daemon.post("/api/pull", {"model": f"{registry.host}/team/demo:v1", "stream": False})
                 self.assertEqual(reply.status, 503)
                 self.assertIn("certificate", reply.json["error"])
@@ -188,7 +188,7 @@ class Evil(http.server.ThreadingHTTPServer):
 
     @property
     def host(self):
-        return f"localhost:{self.server_address[1]}"
+        return f"127.0.0.1:{self.server_address[1]}"
 
     def give(self, data):
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
@@ -260,7 +260,7 @@ class Hostile(unittest.TestCase):
         return {path.name: path.stat().st_size for path in folder.iterdir()}
 
     def test_a_blob_with_other_bytes_is_not_taken(self):
-        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:
             digest = registry.give_model(b"A" * 5000)
             registry.blobs[digest] = b"B" * 5000
             reply = self.pull(daemon, registry)
@@ -285,7 +285,7 @@ class Hostile(unittest.TestCase):
             request.close_connection = True
             return True
 
-        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:
             digest = registry.give_model(data)
             reply = self.pull(daemon, registry)
             self.assertEqual(reply.json, {"status": "success"})
@@ -327,7 +327,7 @@ class Hostile(unittest.TestCase):
                 return request.reply(201)
             return False
 
-        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:
             name = f"{registry.host}/x/y"
             missing = daemon.post("/api/push", {"model": name, "insecure": True})
             self.assertEqual(missing.status, 404)  # a stream has not begun
@@ -340,14 +340,14 @@ class Hostile(unittest.TestCase):
             self.assertEqual(begins, [0, 1_000_000, 2_000_000])
 
     def test_a_model_to_begin_with_is_pulled(self):
-        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:
             for stream in (False, True):  # HTTPS, which it does not speak
                 reply = daemon.post("/api/create", {"model": "new", "from": f"{registry.host}/x/y", "stream": stream})
                 self.assertEqual(reply.status, 404)
                 self.assertIn("not found, and it cannot be pulled", reply.json["error"])
         with Registry(tls=True) as registry:
             name = f"{registry.host}/team/demo"
-            environment = {"QUIRE_REGISTRIES": "localhost"} | registry.environment
+            environment = {"QUIRE_REGISTRIES": "127.0.0.1"} | registry.environment
             with Daemon(environment) as first:
                 first.post("/api/create", {"model": name, "from": MODEL, "system": "Be brief.", "stream": False})
                 self.assertEqual(first.post("/api/push", {"model": name, "stream": False}).json, {"status": "success"})
@@ -377,7 +377,7 @@ class Hostile(unittest.TestCase):
         with tempfile.TemporaryDirectory() as store, Evil(answer) as registry:
             digest = registry.give_model(data)
             partial = pathlib.Path(store) / "blobs" / f".quire-partial-{digest.replace(':', '-')}"
-            daemon = Daemon({"QUIRE_REGISTRIES": "localhost"}, store).start()
+            daemon = Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}, store).start()
             connection = daemon.connect()
             connection.request("POST", "/api/pull", json.dumps({"model": f"{registry.host}/x/y", "insecure": True}))
             self.assertTrue(reached.wait(60))
@@ -388,7 +388,7 @@ class Hostile(unittest.TestCase):
             daemon.process.wait()
             daemon.folder.cleanup()
             connection.close()
-            with Daemon({"QUIRE_REGISTRIES": "localhost"}, store) as again:
+            with Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}, store) as again:
                 self.assertNotIn(f"{registry.host}/x/y:latest", models(again))
                 self.assertEqual(self.pull(again, registry).json, {"status": "success"})
                 self.assertIn(f"{registry.host}/x/y:latest", models(again))
@@ -411,7 +411,7 @@ class Hostile(unittest.TestCase):
             request.close_connection = True
             return True
 
-        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+        with Evil(answer) as registry, Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:
             registry.give_model(b"A" * 5000)
             connection = daemon.connect()
             connection.request("POST", "/api/pull", json.dumps({"model": f"{registry.host}/x/y", "insecure": True}))
@@ -437,7 +437,7 @@ class Hostile(unittest.TestCase):
                 return request.reply(401, WWW_Authenticate=realm)
 
             registry.answer = answer
-            with Daemon({"QUIRE_REGISTRIES": "localhost", "QUIRE_REGISTRY_AUTH": str(config)}) as daemon:
+            with Daemon({"QUIRE_REGISTRIES": "127.0.0.1", "QUIRE_REGISTRY_AUTH": str(config)}) as daemon:
                 self.pull(daemon, registry)
             self.assertEqual([path.partition("?")[0] for _, path, _ in elsewhere.seen], ["/token", "/blob"])
             for _, _, headers in elsewhere.seen:
@@ -460,7 +460,7 @@ class Hostile(unittest.TestCase):
             self.assertEqual(inside.seen, [])
 
     def test_digests_and_names_are_no_paths(self):
-        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "localhost"}) as daemon:
+        with Evil() as registry, Daemon({"QUIRE_REGISTRIES": "127.0.0.1"}) as daemon:
             registry.give_model(b"A" * 100)
             good = json.loads(registry.manifest)
             for digest in ("sha256:../../../../etc/passwd", "../x", "sha256:" + "A" * 64, "md5:" + "a" * 64,
