@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -153,13 +152,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--types", options.types, "weight types (Q8_0, BF16, ...); default: all")->delimiter(',');
-  using quire::runner::kernels::PanelTarget;
-  const std::map<std::string, PanelTarget> targets = {{"avx512", PanelTarget::kAvx512},
-                                                      {"avxvnni", PanelTarget::kAvxVnni},
-                                                      {"avx2", PanelTarget::kAvx2},
-                                                      {"portable", PanelTarget::kPortable}};
   app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
-      ->transform(CLI::CheckedTransformer(targets));
+      ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_option("-r,--repetitions", options.repeats, "repetitions; the best one counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

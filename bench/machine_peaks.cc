@@ -48,7 +48,7 @@ double ReadPeak(runner::ThreadPool& pool) {
 #if defined(__x86_64__)
 constexpr int kChains = 12, kRounds = 2'000'000;
 
-__attribute__((target("avx512f,avx512vnni"))) int32_t DotChains() {
+__attribute__((target("avx512f,avx512vnni"))) int32_t DotChains512() {
   __m512i sums[kChains];
   for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_epi32(i);
   __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5);
@@ -62,6 +62,39 @@ __attribute__((target("avx512f,avx512vnni"))) int32_t DotChains() {
   alignas(64) int32_t lanes[16];
   _mm512_store_si512(lanes, all);
   return lanes[0];
+}
+
+__attribute__((target("avx2"))) int32_t SumOf(const __m256i* sums) {
+  __m256i all = sums[0];
+  for (int i = 1; i < kChains; ++i) all = _mm256_add_epi32(all, sums[i]);
+  return _mm256_extract_epi32(all, 0);
+}
+
+__attribute__((target("avx2,avxvnni"))) int32_t DotChainsVnni() {
+  __m256i sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_epi32(i);
+  __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5);
+  for (int round = 0; round < kRounds; ++round) {
+    __asm__ volatile("" : "+x"(a), "+x"(b));
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm256_dpbusd_avx_epi32(sums[i], a, b);
+  }
+  return SumOf(sums);
+}
+
+__attribute__((target("avx2"))) int32_t DotChains256() {
+  __m256i sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_epi32(i);
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5);
+  for (int round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) {
+      __asm__ volatile("" : "+x"(a), "+x"(b));  // otherwise one product would serve all chains
+      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
+    }
+  }
+  return SumOf(sums);
 }
 
 __attribute__((target("avx512f"))) float FloatChains512() {
@@ -104,12 +137,16 @@ double FloatPeak(runner::ThreadPool& pool) {
 }
 
 double Int8Peak(runner::ThreadPool& pool) {
-  if (!__builtin_cpu_supports("avx512vnni")) return 0;
+  using runner::kernels::PanelTarget;
+  const PanelTarget target = runner::kernels::BestPanelTarget();
+  if (target < PanelTarget::kAvx2) return 0;
+  const bool wide = target == PanelTarget::kAvx512;
+  const auto chains = wide ? DotChains512 : target == PanelTarget::kAvxVnni ? DotChainsVnni : DotChains256;
   std::atomic<int64_t> sink = 0;
   const auto threads = static_cast<size_t>(pool.threads());
   const double seconds =
-      BestSeconds(3, [&] { pool.ParallelFor(threads, [&](size_t) { sink += DotChains(); }); });
-  return static_cast<double>(threads) * kChains * kRounds * 128 / seconds / 1e9;
+      BestSeconds(3, [&] { pool.ParallelFor(threads, [&](size_t) { sink += chains(); }); });
+  return static_cast<double>(threads) * kChains * kRounds * (wide ? 128 : 64) / seconds / 1e9;
 }
 #else
 double Int8Peak(runner::ThreadPool&) { return 0; }

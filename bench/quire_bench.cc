@@ -31,6 +31,7 @@ struct Options {
   int repeats = 3;
   std::string output = "md";
   api::KvType kv_type = api::KvType::kF16;
+  runner::kernels::PanelTarget target = runner::kernels::PanelTarget::kAvx512;
 };
 
 // One line of the result.
@@ -185,6 +186,7 @@ void Run(const Options& options) {
         "| model | threads | sequences | depth | test | tokens/s | of the limit |\n"
         "| --- | --: | --: | --: | --: | --: | --: |\n");
   }
+  runner::kernels::LimitPanelTarget(options.target);
   for (const int asked : options.threads) {
     const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
     runner::ThreadPool pool(threads);
@@ -238,6 +240,8 @@ int main(int argc, char** argv) {
   app.add_option("--kv-cache-type", options.kv_type, "KV cache type [f16]")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
+  app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
+      ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_option("-o,--output", options.output, "md or jsonl")
       ->check(CLI::IsMember({"md", "jsonl"}))
       ->capture_default_str();
