@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +14,7 @@
 
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner {
 namespace {
@@ -22,11 +22,6 @@ namespace {
 using nlohmann::ordered_json;
 using tokenizer::TokenId;
 using tokenizer::Tokenizer;
-
-std::filesystem::path Fixtures() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return set == nullptr ? "../shared/fixtures" : set;
-}
 
 std::string ReadFile(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -64,7 +59,7 @@ const std::vector<api::Message>& Conversation() {
 class PromptPrefix : public testing::Test {
  protected:
   void SetUp() override {
-    const auto folder = Fixtures() / "chat_templates";
+    const auto folder = test_data::FixturesPath() / "chat_templates";
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
       if (entry.path().extension() != ".json" || entry.path().stem() == "conversations") continue;
@@ -76,7 +71,7 @@ class PromptPrefix : public testing::Test {
     if (templates_.empty()) GTEST_SKIP() << "no fixtures in " << folder;
     for (const char* name : {"bpe_gpt2", "bpe_llama3", "bpe_qwen2", "bpe_o200k", "bpe_tekken",
                              "spm_llama_style", "spm_gemma_style", "spm_unigram"}) {
-      const auto path = Fixtures() / "tokenizers" / (std::string(name) + ".tokenizer.json");
+      const auto path = test_data::FixturesPath() / "tokenizers" / (std::string(name) + ".tokenizer.json");
       const auto tokenizer = Tokenizer::FromTokenizerJson(ReadFile(path), nullptr);
       ASSERT_TRUE(tokenizer) << tokenizer.error().message;
       tokenizers_.emplace(name, *tokenizer);

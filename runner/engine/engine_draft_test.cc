@@ -301,9 +301,7 @@ INSTANTIATE_TEST_SUITE_P(Drafts, SampledWithDrafts, testing::Values("", kDemoDra
 });
 
 TEST(DraftedByModel, ADraftOfAnotherVocabularyIsRefused) {
-  const auto model = Fixtures() / "models" / "lfm2";
-  if (!std::filesystem::exists(model)) GTEST_SKIP() << "needs the reference checkpoints";
-  const auto loaded = Load(kDemoModel, [](float, std::string_view) {}, {.draft = model});
+  const auto loaded = Load(kDemoModel, [](float, std::string_view) {}, {.draft = "tests/data/models/lfm2"});
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, api::ErrorCode::kBadModel);
   EXPECT_NE(loaded.error().message.find("vocabulary"), std::string::npos) << loaded.error().message;
@@ -311,15 +309,12 @@ TEST(DraftedByModel, ADraftOfAnotherVocabularyIsRefused) {
 
 // Gemma 4's assistant reads the target's caches.
 TEST(DraftedByHead, EqualsPlainDecoding) {
-  const auto models = Fixtures() / "models";
-  if (!std::filesystem::exists(models / "gemma4_assistant"))
-    GTEST_SKIP() << "needs the reference checkpoints";
-  const std::string target = models / "gemma4_e";
+  const std::string target = "tests/data/models/gemma4_e";
   EngineHarness plain({.model = target, .model_stops = false});
   EngineHarness drafted({.model = target,
                          .limits = {.cache_bytes = kPlenty, .draft_tokens = 3, .check_invariants_every = 1},
                          .model_stops = false,
-                         .draft = models / "gemma4_assistant"});
+                         .draft = "tests/data/models/gemma4_assistant"});
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 12; ++i) ids.push_back(drafted.Submit(Question(i)));
   for (int i = 0; i < 12; ++i) {
@@ -378,8 +373,7 @@ std::filesystem::path WithMtpLayer(const std::filesystem::path& model) {
 
 // Qwen3.5's MTP layer; its weights here are random, so most drafts are rejected.
 TEST(DraftedByMtpLayer, EqualsPlainDecoding) {
-  const auto target = Fixtures() / "models" / "qwen3_5";
-  if (!std::filesystem::exists(target)) GTEST_SKIP() << "needs the reference checkpoints";
+  const std::string target = "tests/data/models/qwen3_5";
   const auto with_layer = WithMtpLayer(target);
   EngineHarness plain({.model = target, .model_stops = false});
   EngineHarness drafted({.model = with_layer,

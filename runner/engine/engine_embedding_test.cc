@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "runner/engine/testing/engine_harness.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/safetensors.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -97,13 +97,9 @@ void ExpectNear(const Vector& got, Vector expected, double tolerance, const std:
 }
 
 std::vector<fs::path> GoldenModels() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  std::vector<fs::path> models = {kLfm2};
-  std::error_code ignored;
-  for (const auto& entry :
-       fs::directory_iterator(fs::path(set != nullptr ? set : "../shared/fixtures") / "models", ignored)) {
-    if (!entry.path().filename().string().ends_with("_assistant")) models.push_back(entry.path());
-  }
+  std::vector<fs::path> models = test_data::List("models");
+  std::erase_if(models,
+                [](const fs::path& path) { return path.filename().string().ends_with("_assistant"); });
   return models;
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -77,10 +76,7 @@ Turns TwoTurns(const fs::path& model) {
 }
 
 TEST(RewritingTemplate, WhereCachesCanBeCutAllThatIsSharedIsReused) {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  const fs::path llama = fs::path(set != nullptr ? set : "../shared/fixtures") / "models/llama";
-  if (!fs::exists(llama)) GTEST_SKIP() << "no shared fixtures at " << llama;
-  const Turns turns = TwoTurns(llama);
+  const Turns turns = TwoTurns("tests/data/models/llama");
   EXPECT_GT(turns.shared, 10);
   EXPECT_EQ(turns.cached, turns.shared);
   EXPECT_EQ(turns.miss, "diverged@" + std::to_string(turns.shared));

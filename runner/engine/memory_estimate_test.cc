@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runner/engine/testing/engine_harness.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -24,22 +25,13 @@ namespace fs = std::filesystem;
 constexpr double kErrorMax = 0.05;
 constexpr int64_t kMachine = int64_t{8} << 30;
 
-fs::path Fixtures() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return set != nullptr ? set : "../shared/fixtures";
-}
-
 std::vector<std::string> Models() {
   std::vector<std::string> models = {kDemoModel, "packaging/models/quire-demo-Q8_0.gguf"};
-  for (const fs::path& folder : {fs::path("tests/data/models"), fs::path("tests/data/gguf"),
-                                 Fixtures() / "models", Fixtures() / "gguf", Fixtures() / "gguf_quant"}) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
+  for (const char* folder : {"models", "gguf", "gguf_quant"}) {
+    for (const fs::path& path : test_data::List(folder)) {
       // A draft model is loaded beside its target only.
-      if (name.find("assistant") != std::string::npos) continue;
-      const bool complete = name.ends_with(".gguf") || fs::exists(entry.path() / "tokenizer.json");
-      if (complete) models.push_back(entry.path().string());
+      if (path.filename().string().find("assistant") != std::string::npos) continue;
+      if (path.extension() == ".gguf" || fs::is_directory(path)) models.push_back(path.string());
     }
   }
   std::ranges::sort(models.begin() + 2, models.end());

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -14,16 +13,14 @@
 
 #include "runner/jinja/template.h"
 #include "runner/jinja/unicode.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::jinja {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::filesystem::path TemplateFolder() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return std::filesystem::path(set == nullptr ? "../shared/fixtures" : set) / "chat_templates";
-}
+std::filesystem::path TemplateFolder() { return test_data::FixturesPath() / "chat_templates"; }
 
 ordered_json Load(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -32,18 +31,8 @@ constexpr const char* kQwen35 = "tests/data/models/qwen3_5";
 
 const Edit kNoEdit = [](PatchedModelFiles&) {};
 
-// A path in the shared fixtures; empty, and the test skipped, without them.
-std::string Fixture(const char* path) {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  const fs::path found = (set != nullptr ? fs::path(set) : fs::path("../shared/fixtures")) / path;
-  return fs::exists(found) ? found.string() : std::string();
-}
-#define FIXTURE_OR_SKIP(name, path)       \
-  const std::string name = Fixture(path); \
-  if (name.empty()) GTEST_SKIP() << "no shared fixtures with " << path
-
 TEST(Llama, BiasesMakeItAQwen2) {
-  FIXTURE_OR_SKIP(llama, "models/llama");
+  const std::string llama = "tests/data/models/llama";
   const auto biased = [&](float value) {
     return LastLogits(llama, [=](PatchedModelFiles& files) {
       files.json["model_type"] = "qwen2";
@@ -65,8 +54,8 @@ TEST(Llama, BiasesMakeItAQwen2) {
 }
 
 TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
-  FIXTURE_OR_SKIP(llama, "models/llama");
-  FIXTURE_OR_SKIP(gguf, "gguf/llama.f16.gguf");
+  const std::string llama = "tests/data/models/llama";
+  const std::string gguf = "tests/data/gguf/llama.f16.gguf";
   const auto scaled = [&](Json rope) {
     return LastLogits(llama, [=](PatchedModelFiles& files) {
       files.json.erase("rope_parameters");
@@ -101,15 +90,19 @@ TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
   EXPECT_EQ(scaled(grown), scaled(yarn));
 }
 
-// With one layer, keys and values depend on their own token and position alone.
+// With one layer, keys and values depend on their own token and position alone. Heads of 32, for Q8_0.
 TEST(Llama, KeysAreTurnedToWhereARemovalMovesThem) {
-  FIXTURE_OR_SKIP(llama, "models/llama_k256");
   for (const auto& [type, tolerance] : {std::pair(api::KvType::kF32, 1e-4),
                                         {api::KvType::kF16, 2e-2},
                                         {api::KvType::kBF16, 0.1},
                                         {api::KvType::kQ8_0, 0.3}}) {
     SCOPED_TRACE(api::NameOf(type));
-    auto model = LoadPatched(llama, kNoEdit).value();
+    auto model = LoadPatched("tests/data/models/llama", [](PatchedModelFiles& files) {
+                   files.json["num_hidden_layers"] = 1;
+                   files.json["head_dim"] = 32;
+                   files.json["num_attention_heads"] = 2;
+                   files.json["num_key_value_heads"] = 1;
+                 }).value();
     ASSERT_TRUE(model->SetKvCacheType(type));
     ThreadPool pool(2);
     auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
@@ -224,14 +217,14 @@ TEST(Qwen35, RefusesHostileConfigurations) {
 }
 
 TEST(Gemma, RefusesHostileConfigurations) {
-  FIXTURE_OR_SKIP(gemma3, "models/gemma3");
+  const std::string gemma3 = "tests/data/models/gemma3";
   ExpectRefusals(gemma3,
                  {{"sliding_window", -1, "sliding_window is -1"},
                   {"use_bidirectional_attention", true, "bidirectional attention is not supported"},
                   {"query_pre_attn_scalar", 0, "query_pre_attn_scalar is 0"},
                   {"layer_types", Json(std::vector<std::string>(7, "conv")), "layer_types[0] is neither"},
                   {"head_dim", 16, "q_proj.weight has the shape"}});
-  FIXTURE_OR_SKIP(gemma4, "models/gemma4_e");
+  const std::string gemma4 = "tests/data/models/gemma4_e";
   ExpectRefusals(gemma4, {{"num_kv_shared_layers", 7, "no earlier layer of their type has keys"},
                           {"num_kv_shared_layers", 8, "num_kv_shared_layers is 8"},
                           {"vocab_size_per_layer_input", 100, "is below vocab_size 512"},

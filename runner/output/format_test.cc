@@ -2,13 +2,13 @@
 // is read back as that call.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "runner/output/testing/parse_whole.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::output {
 namespace {
@@ -16,10 +16,7 @@ namespace {
 using nlohmann::json;
 using testing::FormatOf;
 
-std::filesystem::path TemplateFolder() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return std::filesystem::path(set == nullptr ? "../shared/fixtures" : set) / "chat_templates";
-}
+std::filesystem::path TemplateFolder() { return test_data::FixturesPath() / "chat_templates"; }
 
 json Load(const std::string& name) {
   std::ifstream file(TemplateFolder() / (name + ".json"), std::ios::binary);
@@ -76,9 +73,7 @@ const std::map<std::string, Known> kKnown = {
 
 class Fixtures : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(TemplateFolder())) GTEST_SKIP() << "no fixtures in " << TemplateFolder();
-  }
+  void SetUp() override { QUIRE_FIND_OR_SKIP(templates, "chat_templates"); }
 };
 
 TEST_F(Fixtures, FamiliesAreKnownByTheirTemplates) {

@@ -2,7 +2,6 @@
 // Hugging Face makes, and nothing that a request says is ever taken for the template's.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,16 +9,14 @@
 #include <set>
 
 #include "runner/prompt/prompt_template.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::filesystem::path TemplateFolder() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return std::filesystem::path(set == nullptr ? "../shared/fixtures" : set) / "chat_templates";
-}
+std::filesystem::path TemplateFolder() { return test_data::FixturesPath() / "chat_templates"; }
 
 ordered_json Load(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

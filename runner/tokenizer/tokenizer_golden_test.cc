@@ -12,6 +12,7 @@
 #include "runner/tokenizer/testing/fixture_files.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/weights/model_files.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -92,8 +93,8 @@ void ExpectDecodes(const TokenizerPtr& tokenizer, const json& golden) {
 class BytePairGolden : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    directory_ = FixturesPath() / "tokenizers";
-    if (!std::filesystem::exists(directory_)) GTEST_SKIP() << "no fixtures at " << directory_;
+    QUIRE_FIND_OR_SKIP(directory, "tokenizers");
+    directory_ = directory;
     golden_ = json::parse(ReadFile(directory_ / (std::string(GetParam()) + ".json")));
     ASSERT_FALSE(golden_["cases"].empty());
   }
@@ -151,8 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GgufBytePairGolden, testing::Values("bpe_llam
 class ModelGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(ModelGolden, ChatIdsEqualThoseOfTheReference) {
-  const auto directory = FixturesPath() / "models" / GetParam();
-  if (!std::filesystem::exists(directory)) GTEST_SKIP() << "no fixtures at " << directory;
+  QUIRE_FIND_OR_SKIP(directory, std::filesystem::path("models") / GetParam());
   const json golden = json::parse(ReadFile(directory / "golden.json"));
   const auto tokenizer = FromJsonFile(directory / "tokenizer.json",
                                       ordered_json::parse(ReadFile(directory / "tokenizer_config.json")));
@@ -171,8 +171,8 @@ TEST_P(ModelGolden, ChatIdsEqualThoseOfTheReference) {
     EXPECT_EQ(Encode(**from_model, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids);
   }
   for (const char* type : {"f16", "f32", "bf16"}) {
-    const auto gguf = FixturesPath() / "gguf" / (std::string(GetParam()) + "." + type + ".gguf");
-    if (!std::filesystem::exists(gguf)) continue;
+    const auto gguf = test_data::Find("gguf/" + std::string(GetParam()) + "." + type + ".gguf");
+    if (gguf.empty()) continue;
     const auto from_gguf = FromGgufFile(gguf);
     ASSERT_TRUE(from_gguf);
     EXPECT_EQ(Encode(*from_gguf, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids) << gguf;
@@ -181,10 +181,11 @@ TEST_P(ModelGolden, ChatIdsEqualThoseOfTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, ModelGolden,
-                         testing::Values("gemma2", "gemma3", "gemma4_e", "gemma4_moe", "lfm2", "lfm2_k256",
-                                         "lfm2_moe", "llama", "llama_k256", "mistral", "qwen3", "qwen3_5",
-                                         "qwen3_next"),
+INSTANTIATE_TEST_SUITE_P(Families, ModelGolden,
+                         testing::Values("gemma2", "gemma3", "gemma4_e", "gemma4_moe", "lfm2", "lfm2_moe",
+                                         "llama", "mistral", "qwen3", "qwen3_5", "qwen3_next"),
+                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Fixtures, ModelGolden, testing::Values("lfm2_k256", "llama_k256"),
                          [](const auto& test) { return std::string(test.param); });
 
 // How a SentencePiece fixture is read.
@@ -193,8 +194,8 @@ enum class Source : uint8_t { kModel, kJson, kGguf };
 class SentencePieceGolden : public testing::TestWithParam<std::pair<const char*, Source>> {
  protected:
   void SetUp() override {
-    directory_ = FixturesPath() / "tokenizers";
-    if (!std::filesystem::exists(directory_)) GTEST_SKIP() << "no fixtures at " << directory_;
+    QUIRE_FIND_OR_SKIP(directory, "tokenizers");
+    directory_ = directory;
     golden_ = json::parse(ReadFile(directory_ / (name() + ".json")));
     ASSERT_EQ(golden_["cases"].size(), 275U);
     ASSERT_GE(golden_["decode"].size(), 38U);

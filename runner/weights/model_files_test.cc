@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "runner/weights/testing/hostile_files.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -162,23 +162,13 @@ TEST(OpenModel, NamesWhatADownloadLeft) {
   }
 }
 
-// ---- the shared fixtures ----
+// ---- every model of the test data ----
 
-class SharedFixtures : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const char* named = std::getenv("QUIRE_FIXTURES");
-    root_ = named != nullptr ? named : "../shared/fixtures";
-    if (!fs::is_directory(root_)) GTEST_SKIP() << "no fixtures in " << root_ << "; set QUIRE_FIXTURES";
-  }
-  fs::path root_;
-};
-
-TEST_F(SharedFixtures, EveryUnquantizedGgufOpens) {
+TEST(TestData, EveryUnquantizedGgufOpens) {
   int opened = 0;
-  for (const auto& entry : fs::directory_iterator(root_ / "gguf")) {
-    if (entry.path().extension() != ".gguf") continue;
-    const auto files = Open(entry.path());
+  for (const fs::path& path : test_data::List("gguf")) {
+    if (path.extension() != ".gguf") continue;
+    const auto files = Open(path);
     ASSERT_TRUE(files) << files.error().message;
     EXPECT_FALSE((*files)->tensors().empty());
     EXPECT_FALSE((*files)->chat_template().empty());
@@ -187,9 +177,10 @@ TEST_F(SharedFixtures, EveryUnquantizedGgufOpens) {
   EXPECT_GT(opened, 0);
 }
 
-TEST_F(SharedFixtures, EveryQuantizedGgufOpens) {
+TEST(TestData, EveryQuantizedGgufOpens) {
+  QUIRE_FIND_OR_SKIP(folder, "gguf_quant");
   std::set<DataType> types;
-  for (const auto& entry : fs::directory_iterator(root_ / "gguf_quant")) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
     const auto files = Open(entry.path());
     ASSERT_TRUE(files) << files.error().message;
@@ -198,30 +189,31 @@ TEST_F(SharedFixtures, EveryQuantizedGgufOpens) {
   EXPECT_GE(types.size(), 12U);
 }
 
-TEST_F(SharedFixtures, EveryCheckpointOpensAndEndsWhereItsGoldenSays) {
+TEST(TestData, EveryCheckpointOpensAndEndsWhereItsGoldenSays) {
   int opened = 0;
-  for (const auto& entry : fs::directory_iterator(root_ / "models")) {
-    const auto files = Open(entry.path());
+  for (const fs::path& path : test_data::List("models")) {
+    const auto files = Open(path);
     ASSERT_TRUE(files) << files.error().message;
-    std::ifstream stream(entry.path() / "golden.json");
+    std::ifstream stream(path / "golden.json");
     const auto golden = nlohmann::json::parse(stream);
     if (golden.contains("eog_ids")) {
       EXPECT_THAT((*files)->end_of_generation_ids(),
                   UnorderedElementsAreArray(golden.at("eog_ids").get<std::vector<int32_t>>()))
-          << entry.path();
+          << path;
     }
     ++opened;
   }
   EXPECT_GT(opened, 0);
 }
 
-TEST_F(SharedFixtures, GgufEndsWhereItsCheckpointDoes) {
-  for (const auto& entry : fs::directory_iterator(root_ / "gguf")) {
-    if (entry.path().extension() != ".gguf") continue;
-    const std::string family = entry.path().stem().stem().string();
-    if (!fs::is_directory(root_ / "models" / family)) continue;
-    const auto gguf = Open(entry.path());
-    const auto checkpoint = Open(root_ / "models" / family);
+TEST(TestData, GgufEndsWhereItsCheckpointDoes) {
+  for (const fs::path& path : test_data::List("gguf")) {
+    if (path.extension() != ".gguf") continue;
+    const std::string family = path.stem().stem().string();
+    const fs::path directory = test_data::Find("models/" + family);
+    if (directory.empty()) continue;
+    const auto gguf = Open(path);
+    const auto checkpoint = Open(directory);
     ASSERT_TRUE(gguf && checkpoint) << family;
     EXPECT_THAT((*gguf)->end_of_generation_ids(),
                 UnorderedElementsAreArray((*checkpoint)->end_of_generation_ids()))
@@ -230,9 +222,10 @@ TEST_F(SharedFixtures, GgufEndsWhereItsCheckpointDoes) {
   }
 }
 
-TEST_F(SharedFixtures, VocabulariesOpenWithoutTensors) {
+TEST(TestData, VocabulariesOpenWithoutTensors) {
+  QUIRE_FIND_OR_SKIP(folder, "tokenizers");
   int opened = 0;
-  for (const auto& entry : fs::directory_iterator(root_ / "tokenizers")) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
     const auto files = Open(entry.path());
     ASSERT_TRUE(files) << files.error().message;

@@ -12,6 +12,7 @@
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/testing/hostile_files.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -123,9 +124,7 @@ TEST(QuantizeGguf, SaysWhatItCannotDo) {
 
 // The types that llama-quantize chose for the same model.
 TEST(QuantizeGgufFixtures, ChoosesTypesAsLlamaQuantizeDoes) {
-  const char* named = std::getenv("QUIRE_FIXTURES");
-  const fs::path root = named != nullptr ? named : "../shared/fixtures";
-  if (!fs::is_directory(root)) GTEST_SKIP() << "no fixtures in " << root << "; set QUIRE_FIXTURES";
+  QUIRE_FIND_OR_SKIP(quantized, "gguf_quant");
   for (const auto& [family, preset] :
        std::vector<std::pair<std::string, std::string>>{{"lfm2_k256", "Q8_0"},
                                                         {"lfm2_k256", "Q4_0"},
@@ -134,9 +133,9 @@ TEST(QuantizeGgufFixtures, ChoosesTypesAsLlamaQuantizeDoes) {
                                                         {"llama_k256", "Q4_K_M"}}) {
     const TemporaryDirectory directory;
     const fs::path path = directory.path() / "x.gguf";
-    const auto done = QuantizeGguf(root / "gguf" / (family + ".f16.gguf"), preset, path, 2);
+    const auto done = QuantizeGguf(test_data::Find("gguf/" + family + ".f16.gguf"), preset, path, 2);
     ASSERT_TRUE(done) << done.error().message;
-    const auto ours = Open(path), theirs = Open(root / "gguf_quant" / (family + "." + preset + ".gguf"));
+    const auto ours = Open(path), theirs = Open(quantized / (family + "." + preset + ".gguf"));
     ASSERT_TRUE(ours && theirs);
     ASSERT_EQ((*ours)->tensors().size(), (*theirs)->tensors().size());
     EXPECT_EQ((*ours)->config().at("general.file_type"), (*theirs)->config().at("general.file_type"));

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,17 +12,13 @@
 
 #include "runner/weights/block_formats.h"
 #include "runner/weights/quantize.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-fs::path Fixtures() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return set != nullptr ? set : "../shared/fixtures";
-}
 
 std::shared_ptr<const ModelFiles> Quantized(const fs::path& path, std::string_view name, int threads = 2) {
   auto files = QuantizeOnLoad(Open(path).value(), name, threads);
@@ -108,13 +103,14 @@ TEST(QuantizeOnLoad, AnUnknownTypeIsRefusedWithThoseThatAre) {
 // From a GGUF file and from the directory it was made of: no matrix may come out worse than llama-quantize's
 // of the same type.
 TEST(QuantizeOnLoadFixtures, ErrsNoMoreThanLlamaQuantize) {
-  if (!fs::is_directory(Fixtures())) GTEST_SKIP() << "no fixtures in " << Fixtures();
-  const auto floats = Open(Fixtures() / "gguf/lfm2_k256.f16.gguf").value();
+  QUIRE_FIND_OR_SKIP(source_path, "gguf/lfm2_k256.f16.gguf");
+  QUIRE_FIND_OR_SKIP(quantized_folder, "gguf_quant");
+  const auto floats = Open(source_path).value();
   const std::map<std::string, std::string> presets = {
       {"Q8_0", "Q8_0"}, {"Q6_K", "Q6_K"}, {"Q4_K", "Q4_K_M"}, {"Q4_0", "Q4_0"}};
   for (const auto& [type, preset] : presets) {
-    const auto ours = Quantized(Fixtures() / "gguf/lfm2_k256.f16.gguf", type);
-    const auto theirs = Open(Fixtures() / "gguf_quant" / ("lfm2_k256." + preset + ".gguf")).value();
+    const auto ours = Quantized(source_path, type);
+    const auto theirs = Open(quantized_folder / ("lfm2_k256." + preset + ".gguf")).value();
     int compared = 0;
     for (const Tensor& reference : theirs->tensors()) {
       const Tensor* tensor = ours->Find(reference.name);
@@ -130,19 +126,18 @@ TEST(QuantizeOnLoadFixtures, ErrsNoMoreThanLlamaQuantize) {
 }
 
 TEST(QuantizeOnLoadFixtures, EveryFamilyKeepsItsSensitiveParts) {
-  if (!fs::is_directory(Fixtures())) GTEST_SKIP() << "no fixtures in " << Fixtures();
   const auto stays = [](const fs::path& model, const std::vector<const char*>& names) {
-    const auto original = Open(Fixtures() / model).value();
-    const auto files = Quantized(Fixtures() / model, "Q8_0");
+    const auto original = Open(model).value();
+    const auto files = Quantized(model, "Q8_0");
     for (const char* name : names) EXPECT_EQ(TypeOf(*files, name), TypeOf(*original, name)) << model << name;
     const auto blocks = std::ranges::count(files->tensors(), DataType::kQ8_0, &Tensor::type);
     EXPECT_GT(blocks, 5) << model;
   };
-  stays("models/lfm2_moe", {"model.layers.2.feed_forward.gate.weight"});
-  stays("models/qwen3_next",
+  stays("tests/data/models/lfm2_moe", {"model.layers.2.feed_forward.gate.weight"});
+  stays("tests/data/models/qwen3_next",
         {"model.layers.0.mlp.gate.weight", "model.layers.0.mlp.shared_expert_gate.weight",
          "model.layers.0.linear_attn.conv1d.weight", "model.layers.0.linear_attn.in_proj_ba.weight"});
-  stays("models/gemma4_moe", {"model.layers.0.router.proj.weight"});
+  stays("tests/data/models/gemma4_moe", {"model.layers.0.router.proj.weight"});
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/safetensors.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -130,15 +131,13 @@ TEST(Quantize, TakesEveryKindOfNumber) {
 
 // The same tensors as llama-quantize made them: no tensor may come out worse.
 TEST(QuantizeFixtures, ErrsNoMoreThanLlamaQuantize) {
-  const char* named = std::getenv("QUIRE_FIXTURES");
-  const std::filesystem::path root = named != nullptr ? named : "../shared/fixtures";
-  if (!std::filesystem::is_directory(root))
-    GTEST_SKIP() << "no fixtures in " << root << "; set QUIRE_FIXTURES";
-  const auto floats = Open(root / "gguf" / "lfm2_k256.f16.gguf");
+  QUIRE_FIND_OR_SKIP(source_path, "gguf/lfm2_k256.f16.gguf");
+  QUIRE_FIND_OR_SKIP(quantized_folder, "gguf_quant");
+  const auto floats = Open(source_path);
   ASSERT_TRUE(floats) << floats.error().message;
   std::map<DataType, int> compared;
   for (const char* preset : {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"}) {
-    const auto quantized = Open(root / "gguf_quant" / ("lfm2_k256." + std::string(preset) + ".gguf"));
+    const auto quantized = Open(quantized_folder / ("lfm2_k256." + std::string(preset) + ".gguf"));
     ASSERT_TRUE(quantized) << quantized.error().message;
     for (const Tensor& theirs : (*quantized)->tensors()) {
       if (std::ranges::find(kBlockTypes, theirs.type) == std::end(kBlockTypes)) continue;

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <vector>
@@ -19,15 +18,8 @@ using models::TokenId;
 
 class RaggedTest : public testing::TestWithParam<const char*> {
  protected:
-  // A path in the tree, or in the shared fixtures.
   void SetUp() override {
-    std::filesystem::path path = GetParam();
-    if (!std::filesystem::exists(path)) {
-      const char* fixtures = std::getenv("QUIRE_FIXTURES");
-      path = (fixtures != nullptr ? std::filesystem::path(fixtures) : "../shared/fixtures") / path;
-    }
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared fixtures: " << path;
-    auto model = models::LoadModel(weights::Open(path).value());
+    auto model = models::LoadModel(weights::Open(std::string("tests/data/") + GetParam()).value());
     ASSERT_TRUE(model) << model.error().message;
     model_ = std::move(*model);
     cache_ = cache::HybridCache::Create(model_->cache_layout(), {.bytes = 64 << 20}).value();
@@ -150,10 +142,9 @@ TEST_P(RaggedTest, APartlyAcceptedDraftGoesOnLikeItsPrefix) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RaggedTest,
-                         testing::Values("tests/data/models/lfm2", "tests/data/gguf/lfm2.f16.gguf",
-                                         "tests/data/gguf/lfm2_k256.Q8_0.gguf", "tests/data/models/qwen3_5",
-                                         "models/lfm2_moe", "models/mistral", "models/qwen3_next",
-                                         "models/gemma4_e", "models/gemma4_moe"));
+                         testing::Values("models/lfm2", "gguf/lfm2.f16.gguf", "gguf/lfm2_k256.Q8_0.gguf",
+                                         "models/qwen3_5", "models/lfm2_moe", "models/mistral",
+                                         "models/qwen3_next", "models/gemma4_e", "models/gemma4_moe"));
 
 }  // namespace
 }  // namespace quire::runner::golden

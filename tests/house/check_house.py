@@ -45,12 +45,13 @@ MAY_INCLUDE = {
     "runner/prompt": {"api", "runner/gotemplate", "runner/jinja", "runner/weights"},
     "runner/models": {"api", "cache", "runner/kernels", "runner/weights"},
     "runner/draft": {"api", "cache", "runner/kernels", "runner/models"},
+    "tests/data": set(),
     "tests/golden": {"api", "cache", "runner"},
 }
 
 TOP_LEVEL = {
     "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "quickstart.sh", "server", "runner", "cache",
-    "scheduler", "api", "packaging", "tests", "bench", "systemd", "docs", "build",
+    "scheduler", "api", "packaging", "tests", "bench", "systemd", "docs", "build", "CONTRIBUTING.md",
 }
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -85,6 +86,8 @@ def may_include(name, include):
         return False
     if target == source:
         return True
+    if target == "tests/data":
+        return is_test_code(name)
     # Tests of a layer may use the test support of any layer.
     if "/testing/" in include and is_test_code(name) and target == "server/testing":
         return source.startswith("server")

@@ -31,7 +31,7 @@ class CheckHouse(unittest.TestCase):
                               ("api/base/a.cc", "api/json/read.h"), ("api/openai/a.cc", "api/ollama/chat.h"),
                               ("server/http/a.cc", "server/routes/reply.h"), ("server/store/a.cc", "server/http/tls.h"),
                               ("server/routes/a.cc", "server/options.h"), ("cache/a.cc", "cache/testing/x.h"),
-                              ("server/http/a.cc", "server/testing/x.h")]:
+                              ("server/http/a.cc", "server/testing/x.h"), ("runner/engine/a.cc", "tests/data/x.h")]:
             found = self.breaches({name: f'#include "{include}"\n'})
             self.assertEqual(1, len(found), (name, include, found))
             self.assertIn(include, found[0])
@@ -39,6 +39,7 @@ class CheckHouse(unittest.TestCase):
     def test_test_support(self):
         self.assertEqual([], self.breaches({
             "cache/a_test.cc": '#include "cache/testing/x.h"\n', "server/http/a_test.cc": '#include "server/testing/x.h"\n',
+            "runner/jinja/a_test.cc": '#include "tests/data/x.h"\n',
             "cache/testing/x.h": '#pragma once\n#include "cache/p.h"\n'}))
 
     def test_relative_include(self):

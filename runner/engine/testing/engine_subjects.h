@@ -3,38 +3,29 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "api/base/kv_type.h"
 #include "runner/engine/testing/engine_harness.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
-
-inline std::filesystem::path Fixtures() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return set != nullptr ? set : "../shared/fixtures";
-}
 
 struct Subject {
   std::string model;
   api::KvType kv_type = api::KvType::kF16;
 };
 
-// The bundled model, and the reference checkpoints where they are.
+// The bundled model and a checkpoint of every family.
 inline std::vector<Subject> Subjects() {
   std::vector<std::string> models = {kDemoModel, "packaging/models/quire-demo-Q8_0.gguf"};
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(Fixtures() / "models", ignored)) {
+  for (const std::filesystem::path& path : test_data::List("models")) {
     // A draft model reads its target's states; it runs no requests.
-    if (!entry.path().filename().string().ends_with("_assistant")) models.push_back(entry.path().string());
+    if (!path.filename().string().ends_with("_assistant")) models.push_back(path.string());
   }
-  std::ranges::sort(models.begin() + 2, models.end());
   std::vector<Subject> subjects;
   for (const std::string& model : models) subjects.push_back({model});
   for (const api::KvType type : {api::KvType::kF32, api::KvType::kBF16, api::KvType::kQ8_0}) {

@@ -1,18 +1,12 @@
 // Files that the tests of this folder read.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 namespace quire::runner::tokenizer {
-
-inline std::filesystem::path FixturesPath() {
-  const char* set = std::getenv("QUIRE_FIXTURES");
-  return set != nullptr ? set : "../shared/fixtures";
-}
 
 inline std::string ReadFile(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
