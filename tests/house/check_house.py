@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the tree keeps the rules of the house (docs/contributing.md). Prints every breach, exits 1 if any.
+"""Checks that the tree keeps the rules of the house (CONTRIBUTING.md). Prints every breach, exits 1 if any.
 
 usage: check_house.py [ROOT]
 """
