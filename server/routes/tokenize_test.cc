@@ -38,6 +38,18 @@ TEST(TokenizeRoutes, WithoutANameTheOnlyLoadedModelIsMeant) {
   EXPECT_EQ(ask().status, 400);
 }
 
+TEST(TokenizeRoutes, SlotsAreTheRequestsInFlightAndAFreeOne) {
+  TestDaemon daemon;
+  scheduler::LoadedModel loaded;
+  loaded.spec = {"key", "demo:latest", "w"};
+  loaded.running = 1;
+  daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded}; });
+  const json slots = json::parse(daemon.Get("/slots").body);
+  ASSERT_EQ(slots.size(), 2U);
+  EXPECT_EQ(slots[0]["is_processing"], true);
+  EXPECT_EQ(slots[1]["is_processing"], false);
+}
+
 TEST(TokenizeRoutes, ErrorsAreOllamas) {
   TestDaemon daemon;
   const auto unknown = daemon.Post("/tokenize", R"({"model":"none","content":"hi"})");
