@@ -4,24 +4,28 @@
 #include <cstdint>
 #include <expected>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace quire::api {
 
-// The kind of an error, for clients and the scheduler. HttpStatus() maps each to a status.
+// What went wrong, as far as a client or the scheduler acts on it. The table in error.cc gives the HTTP status and
+// the name of each. The last two concern who asks: they stay in the server and never cross the runner link.
 enum class ErrorCode : uint8_t {
-  kInvalidArgument,        // 400: a field has a wrong type or value; `field` names it
-  kUnsupported,            // 400: well-formed, but this model or version does not do it
-  kContextLengthExceeded,  // 400: prompt and context size are in the message
-  kForbidden,              // 403
-  kNotFound,               // 404: model, blob or route
-  kTooLarge,               // 413: request body beyond the limit
-  kCancelled,              // 499: the client went away
-  kInternal,               // 500
-  kBadModel,    // 500: a model file is broken, truncated or of an unknown kind; message names file and reason
-  kRunnerDied,  // 500: the runner died while it worked on this request
-  kOverloaded,  // 503: queue full
-  kUnavailable,  // 503: draining, or no runner can be started
+  kInvalidArgument,        // a field has a wrong type or value; `field` names it
+  kUnsupported,            // well-formed, but this model or version does not do it
+  kContextLengthExceeded,  // prompt and context size are in the message
+  kForbidden,
+  kNotFound,   // model, blob or route
+  kTooLarge,   // request body beyond the limit
+  kCancelled,  // the client went away
+  kInternal,
+  kBadModel,      // a model file is broken, truncated or of an unknown kind; message names file and reason
+  kRunnerDied,    // the runner died while it worked on this request
+  kOverloaded,    // queue full
+  kUnavailable,   // draining, or no runner can be started
+  kUnauthorized,  // no API key, or a wrong one
+  kRateLimited,   // the API key is at one of its limits
 };
 
 struct Error {
@@ -37,7 +41,12 @@ inline std::unexpected<Error> Fail(ErrorCode code, std::string message, std::str
   return std::unexpected<Error>(Error{code, std::move(message), std::move(field)});
 }
 
-// HTTP status code for an error; total over ErrorCode.
+// HTTP status of an error; total over ErrorCode.
 int HttpStatus(ErrorCode code);
+// The error that an HTTP status stands for. Any other 4xx is kInvalidArgument, anything else kInternal.
+ErrorCode CodeOf(int status);
+
+// "invalid_argument", "runner_died"; for logs.
+std::string_view Name(ErrorCode code);
 
 }  // namespace quire::api

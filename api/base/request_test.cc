@@ -64,6 +64,19 @@ TEST(HttpStatus, IsTotal) {
   EXPECT_EQ(HttpStatus(ErrorCode::kRunnerDied), 500);
   EXPECT_EQ(HttpStatus(ErrorCode::kOverloaded), 503);
   EXPECT_EQ(HttpStatus(ErrorCode::kUnavailable), 503);
+  EXPECT_EQ(HttpStatus(ErrorCode::kUnauthorized), 401);
+  EXPECT_EQ(HttpStatus(ErrorCode::kRateLimited), 429);
+}
+
+TEST(HttpStatus, HasAnInverse) {
+  for (const ErrorCode code : {ErrorCode::kInvalidArgument, ErrorCode::kForbidden, ErrorCode::kNotFound,
+                               ErrorCode::kTooLarge, ErrorCode::kCancelled, ErrorCode::kInternal,
+                               ErrorCode::kOverloaded, ErrorCode::kUnauthorized, ErrorCode::kRateLimited}) {
+    EXPECT_EQ(CodeOf(HttpStatus(code)), code) << Name(code);
+  }
+  EXPECT_EQ(CodeOf(408), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf(502), ErrorCode::kInternal);
+  EXPECT_EQ(CodeOf(302), ErrorCode::kInternal);
 }
 
 }  // namespace

@@ -34,19 +34,34 @@ Json Chunk(const ReplyHead& head, size_t index, Json delta, Json logprobs, Json 
 std::string_view ErrorType(const Error& error) {
   switch (HttpStatus(error.code)) {
     case 400:
+    case 401:
       return "invalid_request_error";
     case 404:
       return "not_found_error";
+    case 429:
+      return "rate_limit_error";
     default:
       return "api_error";
+  }
+}
+
+Json ErrorCodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kContextLengthExceeded:
+      return "context_length_exceeded";
+    case ErrorCode::kUnauthorized:
+      return "invalid_api_key";
+    case ErrorCode::kRateLimited:
+      return "rate_limit_exceeded";
+    default:
+      return nullptr;
   }
 }
 
 Json EncodeError(const Error& error) {
   Json inner = {{"message", error.message}, {"type", ErrorType(error)}};
   inner["param"] = error.field.empty() ? Json(nullptr) : Json(error.field);
-  inner["code"] =
-      error.code == ErrorCode::kContextLengthExceeded ? Json("context_length_exceeded") : Json(nullptr);
+  inner["code"] = ErrorCodeName(error.code);
   Json body = Json::object();
   body["error"] = std::move(inner);
   return body;

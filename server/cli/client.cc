@@ -114,32 +114,14 @@ asio::awaitable<void> Converse(Call& call) {
   }
 }
 
-api::ErrorCode CodeOf(unsigned status) {
-  switch (status) {
-    case 400:
-      return api::ErrorCode::kInvalidArgument;
-    case 401:
-    case 403:
-      return api::ErrorCode::kForbidden;
-    case 404:
-      return api::ErrorCode::kNotFound;
-    case 413:
-      return api::ErrorCode::kTooLarge;
-    case 429:
-    case 503:
-      return api::ErrorCode::kOverloaded;
-    default:
-      return api::ErrorCode::kInternal;
-  }
-}
-
 // The server's {"error": "..."} or, from something that is not ours, the status.
 api::Error ErrorOf(const Call& call) {
+  const api::ErrorCode code = api::CodeOf(static_cast<int>(call.status));
   const auto json = nlohmann::json::parse(call.error_body, nullptr, false);
   if (json.is_object() && json.contains("error") && json["error"].is_string()) {
-    return {CodeOf(call.status), json["error"].get<std::string>()};
+    return {code, json["error"].get<std::string>()};
   }
-  return {CodeOf(call.status), fmt::format("{} returned HTTP {}", call.path, call.status)};
+  return {code, fmt::format("{} returned HTTP {}", call.path, call.status)};
 }
 
 // SIGINT as something to wait for. It is blocked while this lives: one that comes at any moment is seen, none

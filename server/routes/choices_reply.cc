@@ -154,7 +154,7 @@ Awaitable<void> Deliver(Exchange& exchange, Choices& choices, size_t left, Choic
         co_await SendError(exchange, failed->error);
         co_return;
       }
-      log.error = Name(failed->error.code);
+      log.error = api::Name(failed->error.code);
     }
     std::string bytes = reply.OnEvent(entry.choice, entry.event, ReplyTimingOf(log, entry.load));
     if (!reply.streams()) {

@@ -15,7 +15,4 @@ HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::
 // An error of the transport that has a status of its own (401, 405, 408, 429, 431).
 HttpResponse ErrorResponse(std::string_view path, int status, std::string message);
 
-// "invalid_argument", "runner_died"; for logs.
-std::string_view Name(api::ErrorCode code);
-
 }  // namespace quire::server

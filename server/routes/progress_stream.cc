@@ -36,7 +36,7 @@ Awaitable<void> ProgressStream::Fail(const api::Error& error) {
     co_await SendError(exchange_, error);
     co_return;
   }
-  exchange_.log().error = Name(error.code);
+  exchange_.log().error = api::Name(error.code);
   co_await exchange_.Stream(kType, ollama::StreamError(error));
   co_await exchange_.EndStream();
 }

@@ -59,7 +59,7 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
 }
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
-  exchange.log().error = Name(error.code);
+  exchange.log().error = api::Name(error.code);
   HttpResponse response = ErrorResponse(exchange.request().path, error, exchange.id());
   co_await exchange.Send(std::move(response));
 }
@@ -83,7 +83,7 @@ Awaitable<void> SendReply(Exchange& exchange, Backend& backend, GenerationJob jo
         co_await SendError(exchange, failed->error);
         co_return;
       }
-      log.error = Name(failed->error.code);
+      log.error = api::Name(failed->error.code);
     }
     const ReplyTiming timing = ReplyTimingOf(log, stream->load_duration());
     std::string bytes = reply.OnEvent(event, timing);
