@@ -1,13 +1,14 @@
 #include "api/json/read.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <vector>
+
+#include "api/base/utf8.h"
 
 namespace quire::api {
 namespace {
@@ -185,17 +186,10 @@ std::string RepairUtf(std::string_view text) {
     } else if (byte < 0x80) {
       out += text[at++];
     } else {
-      utf8proc_int32_t codepoint = 0;
-      const size_t ahead = std::min<size_t>(text.size() - at, 4);
-      const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at);
-      const auto length = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(ahead), &codepoint);
-      if (length > 0) {
-        out.append(text.substr(at, static_cast<size_t>(length)));
-        at += static_cast<size_t>(length);
-      } else {
-        out += "\xEF\xBF\xBD";
-        ++at;
-      }
+      const CodePoint next = CodePointAt(text, at);
+      const size_t length = next.whole() ? next.bytes : 1;
+      out += next.whole() ? text.substr(at, length) : kReplacementCharacter;
+      at += length;
     }
   }
   return out;

@@ -1,10 +1,9 @@
 #include "api/llama_server/tokenize.h"
 
-#include <utf8proc.h>
-
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "api/json/body.h"
 #include "api/json/encode_parts.h"
 #include "api/json/read.h"
@@ -13,20 +12,9 @@
 namespace quire::api {
 namespace {
 
-bool IsUtf8(std::string_view bytes) {
-  while (!bytes.empty()) {
-    utf8proc_int32_t codepoint = 0;
-    const auto used = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(bytes.data()),
-                                       static_cast<utf8proc_ssize_t>(bytes.size()), &codepoint);
-    if (used <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(used));
-  }
-  return true;
-}
-
 Json EncodePiece(const TokenCandidate& token) {
   Json piece = token.bytes;
-  if (!IsUtf8(token.bytes)) {
+  if (!IsValidUtf8(token.bytes)) {
     piece = Json::array();
     for (const char byte : token.bytes) piece.push_back(static_cast<unsigned char>(byte));
   }

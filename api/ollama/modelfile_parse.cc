@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/base/ascii.h"
+#include "api/base/utf8.h"
 
 namespace quire::api::modelfile {
 namespace {
@@ -27,26 +28,8 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
 }
 
-void AppendUtf8(std::string& out, uint32_t c) {
-  const auto byte = [&out](uint32_t value) { out += static_cast<char>(value); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800) {
-    byte(0xC0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      byte(0xE0 | c >> 12);
-    } else {
-      byte(0xF0 | c >> 18);
-      byte(0x80 | (c >> 12 & 0x3F));
-    }
-    byte(0x80 | (c >> 6 & 0x3F));
-  }
-  byte(0x80 | (c & 0x3F));
-}
-
-// An unpaired surrogate becomes U+FFFD.
+// What is no pair of surrogates becomes U+FFFD.
 std::string FromUtf16(std::string_view bytes, bool big_endian) {
-  constexpr uint32_t kReplacement = 0xFFFD;
   const auto unit = [&](size_t i) {
     const auto first = static_cast<unsigned char>(bytes[i]),
                second = static_cast<unsigned char>(bytes[i + 1]);
@@ -60,10 +43,8 @@ std::string FromUtf16(std::string_view bytes, bool big_endian) {
     if (next >= 0xDC00 && next < 0xE000) {
       c = 0x10000 + ((c - 0xD800) << 10) + (next - 0xDC00);
       i += 2;
-    } else if (c >= 0xD800 && c < 0xE000) {
-      c = kReplacement;
     }
-    AppendUtf8(text, c);
+    if (!AppendUtf8(text, c)) text += kReplacementCharacter;
   }
   return text;
 }

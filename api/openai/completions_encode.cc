@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "api/json/encode_parts.h"
 #include "api/json/read.h"
 #include "api/openai/completions.h"
@@ -11,12 +12,6 @@ namespace quire::api::openai {
 namespace {
 
 constexpr std::string_view kObject = "text_completion";
-
-// Characters that begin in these bytes.
-size_t CountCharacters(std::string_view bytes) {
-  return static_cast<size_t>(
-      std::ranges::count_if(bytes, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
 
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}
 Json EncodeLogprobLists(const std::vector<TokenLogprob>& logprobs, size_t& text_offset) {
@@ -32,7 +27,7 @@ Json EncodeLogprobLists(const std::vector<TokenLogprob>& logprobs, size_t& text_
     for (const TokenCandidate& candidate : token.top) top[candidate.bytes] = JsonLogprob(candidate.logprob);
     tops.push_back(std::move(top));
     offsets.push_back(text_offset);
-    text_offset += CountCharacters(token.chosen.bytes);
+    text_offset += CountCodePoints(token.chosen.bytes);
   }
   return {{"tokens", std::move(tokens)},
           {"token_logprobs", std::move(chosen)},
@@ -59,7 +54,7 @@ std::string Chunk(const ReplyHead& head, Json choice, const Usage& so_far) {
 CompletionEncoder::CompletionEncoder(ReplyHead head, std::vector<std::string> echoes)
     : head_(std::move(head)), choices_(head_.choices) {
   for (size_t i = 0; i < echoes.size() && i < choices_.size(); ++i) {
-    choices_[i].text_offset = CountCharacters(echoes[i]);
+    choices_[i].text_offset = CountCodePoints(echoes[i]);
     choices_[i].echo = std::move(echoes[i]);
   }
 }

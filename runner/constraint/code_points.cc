@@ -6,6 +6,8 @@
 #include <array>
 #include <string>
 
+#include "api/base/utf8.h"
+
 namespace quire::runner::constraint {
 namespace {
 
@@ -44,8 +46,10 @@ void AddUtf8(uint32_t first, uint32_t last, std::vector<ExprRef>& out) {
       }
     }
   }
-  const std::string from = EncodeUtf8(first);
-  const std::string to = EncodeUtf8(last);
+  std::string from;
+  std::string to;
+  api::AppendUtf8(from, first);
+  api::AppendUtf8(to, last);
   std::vector<ExprRef> sequence;
   for (size_t i = 0; i < from.size(); ++i) {
     sequence.push_back(Byte(static_cast<uint8_t>(from[i]), static_cast<uint8_t>(to[i])));
@@ -106,29 +110,6 @@ CodePoints CodePoints::Without(const CodePoints& other) const {
     if (range.first <= range.last) left.ranges_.push_back(range);
   }
   return left;
-}
-
-std::string EncodeUtf8(uint32_t c) {
-  const auto tail = [c](uint32_t shift) { return static_cast<char>(0x80U | (c >> shift & 0x3FU)); };
-  if (c < 0x80) return {static_cast<char>(c)};
-  if (c < 0x800) return {static_cast<char>(0xC0U | c >> 6U), tail(0)};
-  if (c < 0x10000) return {static_cast<char>(0xE0U | c >> 12U), tail(6), tail(0)};
-  return {static_cast<char>(0xF0U | c >> 18U), tail(12), tail(6), tail(0)};
-}
-
-std::vector<uint32_t> DecodeUtf8(std::string_view text) {
-  std::vector<uint32_t> decoded;
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<uint8_t>(text[i]);
-    const size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    uint32_t c = length == 1 ? lead : lead & (0x7FU >> length);
-    for (size_t k = 1; k < length && i + k < text.size(); ++k) {
-      c = c << 6U | (static_cast<uint8_t>(text[i + k]) & 0x3FU);
-    }
-    decoded.push_back(c);
-    i += length;
-  }
-  return decoded;
 }
 
 ExprRef Utf8(const CodePoints& set) {

@@ -39,9 +39,4 @@ ExprRef JsonCharacter(const CodePoints& set);
 // One character inside a JSON string, in any way that JSON has: surrogate escapes come as pairs.
 ExprRef AnyJsonCharacter();
 
-// Bytes of one character. REQUIRES: <= 0x10FFFF.
-std::string EncodeUtf8(uint32_t code_point);
-// The characters of UTF-8 text. REQUIRES: valid.
-std::vector<uint32_t> DecodeUtf8(std::string_view text);
-
 }  // namespace quire::runner::constraint

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/utf8.h"
+
 namespace quire::runner::constraint {
 namespace {
 
@@ -28,7 +30,13 @@ CodePoints DotSet() { return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x
 class Parser {
  public:
   Parser(std::string_view pattern, Anchoring anchoring, ExprRef (*encode)(const CodePoints&))
-      : pattern_(DecodeUtf8(pattern)), search_(anchoring == Anchoring::kSearch), encode_(encode) {}
+      : search_(anchoring == Anchoring::kSearch), encode_(encode) {
+    while (!pattern.empty()) {
+      const api::CodePoint next = api::CodePointAt(pattern);
+      pattern_.push_back(next.value);
+      pattern.remove_prefix(next.bytes);
+    }
+  }
 
   api::Result<ExprRef> Run() {
     ExprRef whole = Alternation(true);
@@ -279,7 +287,7 @@ class Parser {
     return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
   }
 
-  const std::vector<uint32_t> pattern_;
+  std::vector<uint32_t> pattern_;
   const bool search_;
   ExprRef (*const encode_)(const CodePoints&);
   size_t at_ = 0;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "api/json/read.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/formats.h"
@@ -22,7 +23,7 @@ constexpr size_t kCombinationsMax = 512;  // of alternatives
 constexpr size_t kSchemaEntriesMax = 20'000;
 constexpr uint32_t kRulesMax = 20'000;
 
-uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(DecodeUtf8(text).size()); }
+uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(api::CountCodePoints(text)); }
 
 bool Within(uint32_t count, const Lengths& lengths) {
   return count >= lengths.min && (!lengths.max || count <= *lengths.max);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <optional>
 
+#include "api/base/utf8.h"
 #include "runner/constraint/grammar_expr.h"
 
 namespace quire::runner::constraint {
@@ -17,25 +18,9 @@ constexpr uint8_t kTextMax = 0xF7;
 std::optional<size_t> PlainCharacters(std::string_view bytes) {
   size_t characters = 0;
   for (size_t i = 0; i < bytes.size(); ++characters) {
-    const auto lead = static_cast<uint8_t>(bytes[i]);
-    if (lead < 0x80) {
-      if (lead < 0x20 || lead == '"' || lead == '\\') return std::nullopt;
-      ++i;
-      continue;
-    }
-    const size_t length = lead >= 0xC2 && lead <= 0xDF   ? 2
-                          : lead >= 0xE0 && lead <= 0xEF ? 3
-                          : lead >= 0xF0 && lead <= 0xF4 ? 4
-                                                         : 0;
-    if (length == 0 || i + length > bytes.size()) return std::nullopt;
-    const auto second = static_cast<uint8_t>(bytes[i + 1]);
-    const uint8_t least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    const uint8_t greatest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    if (second < least || second > greatest) return std::nullopt;
-    for (size_t k = 2; k < length; ++k) {
-      if ((static_cast<uint8_t>(bytes[i + k]) & 0xC0U) != 0x80) return std::nullopt;
-    }
-    i += length;
+    const api::CodePoint next = api::CodePointAt(bytes, i);
+    if (!next.whole() || next.value < 0x20 || next.value == '"' || next.value == '\\') return std::nullopt;
+    i += next.bytes;
   }
   return characters;
 }

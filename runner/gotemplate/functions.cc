@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/jinja/show.h"
 #include "runner/jinja/unicode.h"
 
@@ -85,9 +86,7 @@ Value SliceOf(Runtime& runtime, Arguments arguments) {
         {items.begin() + static_cast<ptrdiff_t>(begin), items.begin() + static_cast<ptrdiff_t>(end)});
   }
   const std::string_view text = value.as_view();
-  const auto inside = [&](size_t at) {
-    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
-  };
+  const auto inside = [&](size_t at) { return at < text.size() && api::IsContinuationByte(text[at]); };
   if (inside(begin) || inside(end)) Raise("slice: the boundary is inside a character");
   return runtime.Slice(value, begin, end);
 }

@@ -5,11 +5,11 @@
 #include <new>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/gotemplate/ast.h"
 #include "runner/gotemplate/interpreter.h"
 #include "runner/gotemplate/parser.h"
 #include "runner/jinja/runtime.h"
-#include "runner/jinja/unicode.h"
 
 namespace quire::runner::gotemplate {
 
@@ -18,7 +18,7 @@ api::Result<Template> Template::Parse(std::string_view source, const jinja::Limi
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("template: longer than {} bytes", limits.source_bytes_max));
   }
-  if (!jinja::IsValidUtf8(source)) return api::Fail(api::ErrorCode::kBadModel, "template: not valid UTF-8");
+  if (!api::IsValidUtf8(source)) return api::Fail(api::ErrorCode::kBadModel, "template: not valid UTF-8");
   try {
     return Template(std::make_shared<const Program>(Parser(source, limits).Parse()));
   } catch (const SyntaxError& error) {

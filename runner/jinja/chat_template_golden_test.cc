@@ -85,7 +85,8 @@ void CheckRanges(const TrackedText& tracked) {
     EXPECT_LT(range.begin, range.end);
     EXPECT_TRUE(range.begin > at || (range.begin == 0 && at == 0)) << "ranges touch or are out of order";
     at = range.end;
-    EXPECT_TRUE(IsValidUtf8(std::string_view(tracked.text).substr(range.begin, range.end - range.begin)));
+    EXPECT_TRUE(
+        api::IsValidUtf8(std::string_view(tracked.text).substr(range.begin, range.end - range.begin)));
   }
   EXPECT_LE(at, tracked.text.size());
 }

@@ -123,7 +123,7 @@ void AppendConverted(TextBuilder& out, const Value& number, Conversion style) {
     if (style.type != '\0' && !IsIntType(style.type)) RaiseType(style, number);
     if (style.type == 'c') {
       if (number.as_int() < 0 || number.as_int() > 0x10FFFF ||
-          !AppendCodePoint(digits, static_cast<char32_t>(number.as_int()))) {
+          !api::AppendUtf8(digits, static_cast<char32_t>(number.as_int()))) {
         Raise("%c arg not in range");
       }
       return AppendConverted(out, *MakeText(digits), style);

@@ -34,9 +34,9 @@ void Check(const TrackedText& tracked) {
       std::abort();
     at = range.end;
     const std::string_view part = std::string_view(tracked.text).substr(range.begin, range.end - range.begin);
-    if (!quire::runner::jinja::IsValidUtf8(part)) std::abort();
+    if (!quire::api::IsValidUtf8(part)) std::abort();
   }
-  if (!quire::runner::jinja::IsValidUtf8(tracked.text)) std::abort();
+  if (!quire::api::IsValidUtf8(tracked.text)) std::abort();
 }
 
 }  // namespace

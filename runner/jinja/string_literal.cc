@@ -65,7 +65,7 @@ std::expected<std::string, std::string> UnescapeStringLiteral(std::string_view b
       at += 2;
     } else if (const size_t digits = HexDigits(letter); digits != 0) {
       uint32_t point = 0;
-      if (!ReadDigits(body.substr(at + 2), digits, 16, point) || !AppendCodePoint(value, point)) {
+      if (!ReadDigits(body.substr(at + 2), digits, 16, point) || !api::AppendUtf8(value, point)) {
         return std::unexpected("malformed \\x, \\u or \\U escape in a string");
       }
       at += 2 + digits;
@@ -74,7 +74,7 @@ std::expected<std::string, std::string> UnescapeStringLiteral(std::string_view b
       while (end < body.size() && end < at + 4 && body[end] >= '0' && body[end] <= '7') ++end;
       uint32_t point = 0;
       ReadDigits(body.substr(at + 1), end - at - 1, 8, point);
-      AppendCodePoint(value, point);
+      api::AppendUtf8(value, point);
       at = end;
     } else if (letter == 'N') {
       return std::unexpected("\\N{...} escapes in a string are not supported");

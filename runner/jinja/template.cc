@@ -18,7 +18,8 @@ api::Result<Template> Template::Parse(std::string_view source, const Limits& lim
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("chat template: longer than {} bytes", limits.source_bytes_max));
   }
-  if (!IsValidUtf8(source)) return api::Fail(api::ErrorCode::kBadModel, "chat template: not valid UTF-8");
+  if (!api::IsValidUtf8(source))
+    return api::Fail(api::ErrorCode::kBadModel, "chat template: not valid UTF-8");
   try {
     return Template(std::make_shared<const Program>(ParseProgram(source, limits)));
   } catch (const SyntaxError& error) {

@@ -11,10 +11,6 @@
 namespace quire::runner::jinja {
 namespace {
 
-constexpr char32_t kCodePointMax = 0x10FFFF;
-
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 utf8proc_category_t Category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 bool IsLetter(utf8proc_category_t category) {
@@ -60,57 +56,10 @@ std::optional<std::string> CleanNumber(std::string_view text) {
 
 }  // namespace
 
-bool IsValidUtf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  for (size_t at = 0; at < text.size();) {
-    if (bytes[at] < 0x80) {
-      ++at;
-      continue;
-    }
-    utf8proc_int32_t value = 0;
-    const utf8proc_ssize_t length =
-        utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &value);
-    if (length <= 0) return false;
-    at += static_cast<size_t>(length);
-  }
-  return true;
-}
-
-CodePoint CodePointAt(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
-  const char32_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const size_t bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (text.size() - at < bytes) return {0xFFFD, text.size() - at};
-  if (bytes == 2) return {(lead & 0x1F) << 6 | (byte(1) & 0x3F), 2};
-  if (bytes == 3) return {(lead & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
-  return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
-}
-
-CodePoint CodePointBefore(std::string_view text, size_t end) {
-  size_t begin = end - 1;
-  while (begin > 0 && IsContinuation(text[begin])) --begin;
-  return CodePointAt(text, begin);
-}
-
-bool AppendCodePoint(std::string& out, char32_t value) {
-  if (value > kCodePointMax || (value >= 0xD800 && value <= 0xDFFF)) return false;
-  utf8proc_uint8_t bytes[4];
-  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
-  return true;
-}
-
-size_t CountCodePoints(std::string_view text) {
-  size_t count = 0;
-  for (const char c : text) count += IsContinuation(c) ? 0 : 1;
-  return count;
-}
-
 size_t OffsetOfCodePoint(std::string_view text, size_t index) {
   size_t seen = 0;
   for (size_t at = 0; at < text.size(); ++at) {
-    if (IsContinuation(text[at])) continue;
+    if (api::IsContinuationByte(text[at])) continue;
     if (seen++ == index) return at;
   }
   return text.size();
@@ -189,7 +138,7 @@ void AppendCased(std::string& out, char32_t c, Case to) {
   if (to == Case::kUpper) cased = utf8proc_toupper(point);
   if (to == Case::kTitle) cased = utf8proc_totitle(point);
   if (to == Case::kFold) cased = c == 0x3C2 ? 0x3C3 : utf8proc_tolower(point);
-  AppendCodePoint(out, static_cast<char32_t>(cased));
+  api::AppendUtf8(out, static_cast<char32_t>(cased));
 }
 
 Trimmed TrimSpaces(std::string_view text) {

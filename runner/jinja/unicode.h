@@ -7,22 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "api/base/utf8.h"
+
 namespace quire::runner::jinja {
 
-struct CodePoint {
-  char32_t value = 0;
-  size_t bytes = 0;  // length of its encoding
-};
+using api::CodePoint;
+using api::CodePointAt;
+using api::CodePointBefore;
+using api::CountCodePoints;
 
-bool IsValidUtf8(std::string_view text);
-// REQUIRES: at is a border before the end. What is cut off at the end of the text counts as one U+FFFD.
-CodePoint CodePointAt(std::string_view text, size_t at);
-// REQUIRES: end is a border after the start.
-CodePoint CodePointBefore(std::string_view text, size_t end);
-// False for surrogates and beyond U+10FFFF, which UTF-8 cannot say.
-bool AppendCodePoint(std::string& out, char32_t value);
-
-size_t CountCodePoints(std::string_view text);
 // Byte offset of the code point `index`; the length when there are not that many.
 size_t OffsetOfCodePoint(std::string_view text, size_t index);
 

@@ -75,7 +75,7 @@ api::Result<Value> Convert(const nlohmann::ordered_json& json, Trust trust, int 
       return Value(json.get<double>());
     case nlohmann::ordered_json::value_t::string: {
       const std::string& text = json.get_ref<const std::string&>();
-      if (!IsValidUtf8(text))
+      if (!api::IsValidUtf8(text))
         return api::Fail(api::ErrorCode::kInvalidArgument, "JSON string is not valid UTF-8");
       return Value::String(text, trust);
     }
@@ -95,7 +95,7 @@ api::Result<Value> Convert(const nlohmann::ordered_json& json, Trust trust, int 
       for (const auto& [key, element] : json.items()) {
         auto item = Convert(element, trust, levels_left - 1);
         if (!item) return item;
-        if (!IsValidUtf8(key))
+        if (!api::IsValidUtf8(key))
           return api::Fail(api::ErrorCode::kInvalidArgument, "JSON key is not valid UTF-8");
         entries.emplace_back(Value::String(key, trust), *std::move(item));
       }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "api/json/read.h"
 #include "runner/output/text.h"
 
@@ -14,33 +15,14 @@ namespace {
 
 using api::Json;
 
-constexpr char32_t kReplacement = 0xFFFD;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameByte(char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || c == '-' ||
          static_cast<unsigned char>(c) >= 0x80;
 }
-bool IsSurrogate(char32_t c) { return c >= 0xD800 && c <= 0xDFFF; }
 
 }  // namespace
-
-void AppendUtf8(char32_t c, std::string& out) {
-  if (c > 0x10FFFF || IsSurrogate(c)) c = kReplacement;
-  const auto put = [&out](char32_t byte) { out += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) {
-    put(0xC0 | c >> 6);
-  } else if (c < 0x10000) {
-    put(0xE0 | c >> 12);
-    put(0x80 | (c >> 6 & 0x3F));
-  } else {
-    put(0xF0 | c >> 18);
-    put(0x80 | (c >> 12 & 0x3F));
-    put(0x80 | (c >> 6 & 0x3F));
-  }
-  put(0x80 | (c & 0x3F));
-}
 
 void SetMember(Json& object, std::string key, Json value) {
   const auto found = object.find(key);
@@ -143,7 +125,7 @@ bool LiteralReader::Escape(std::string& out) {
       at_ = pair;
     }
   }
-  AppendUtf8(*value, out);
+  if (!api::AppendUtf8(out, *value)) out += api::kReplacementCharacter;
   return true;
 }
 

@@ -13,8 +13,6 @@ namespace quire::runner::output {
 
 inline constexpr int kLiteralDepthMax = 100;  // nested lists and dicts
 
-void AppendUtf8(char32_t code_point, std::string& out);
-
 // Sets the member; the last value of a repeated key counts.
 void SetMember(api::Json& object, std::string key, api::Json value);
 

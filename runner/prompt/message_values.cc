@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/jinja/unicode.h"
+#include "api/base/utf8.h"
 
 namespace quire::runner {
 namespace {
@@ -67,7 +67,7 @@ class MessageBuilder {
   }
 
   Value Text(const char* field, std::string text, Trust trust = Trust::kRequest) {
-    if (jinja::IsValidUtf8(text)) return Value::String(std::move(text), trust);
+    if (api::IsValidUtf8(text)) return Value::String(std::move(text), trust);
     error_ = api::Error{api::ErrorCode::kInvalidArgument, fmt::format("{} is not valid UTF-8", field), field};
     return Value();
   }

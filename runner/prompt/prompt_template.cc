@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runner/jinja/unicode.h"
+#include "api/base/utf8.h"
 #include "runner/prompt/go_prompt.h"
 
 namespace quire::runner {
@@ -53,7 +53,7 @@ bool Contains(const api::Result<jinja::TrackedText>& rendered, std::string_view 
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Parse(std::string_view source,
                                                                          std::string bos, std::string eos) {
-  if (!jinja::IsValidUtf8(bos) || !jinja::IsValidUtf8(eos)) {
+  if (!api::IsValidUtf8(bos) || !api::IsValidUtf8(eos)) {
     return api::Fail(api::ErrorCode::kBadModel, "the model's BOS or EOS token is not valid UTF-8");
   }
   auto parsed = jinja::Template::Parse(source);

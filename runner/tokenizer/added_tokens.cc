@@ -5,11 +5,29 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/regex.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
+
+// Unicode's White_Space property.
+bool IsWhiteSpace(char32_t code_point) {
+  switch (code_point) {
+    case 0x20:
+    case 0x85:
+    case 0xA0:
+    case 0x1680:
+    case 0x2028:
+    case 0x2029:
+    case 0x202F:
+    case 0x205F:
+    case 0x3000:
+      return true;
+    default:
+      return (code_point >= 0x09 && code_point <= 0x0D) || (code_point >= 0x2000 && code_point <= 0x200A);
+  }
+}
 
 constexpr int32_t kNone = -1;
 
@@ -19,7 +37,7 @@ class WordBorder {
   explicit WordBorder(const Regex& word) : word_(word) {}
 
   bool WordEndsAt(std::string_view text, size_t position) {
-    return position > 0 && IsWord(text, PreviousCharacter(text, position));
+    return position > 0 && IsWord(text, position - api::CodePointBefore(text, position).bytes);
   }
   bool WordBeginsAt(std::string_view text, size_t position) {
     return position < text.size() && IsWord(text, position);
@@ -28,7 +46,7 @@ class WordBorder {
  private:
   bool IsWord(std::string_view text, size_t position) {
     const std::string_view rest = text.substr(position);
-    const RegexMatcher::Match match = matcher_.Find(word_, rest.substr(0, NextUtf8(rest).length), 0);
+    const RegexMatcher::Match match = matcher_.Find(word_, rest.substr(0, api::CodePointAt(rest).bytes), 0);
     return match.outcome == RegexMatcher::Outcome::kMatch;
   }
 
@@ -38,16 +56,16 @@ class WordBorder {
 
 size_t SkipSpaceBack(std::string_view text, size_t position, size_t floor) {
   while (position > floor) {
-    const size_t previous = PreviousCharacter(text, position);
-    if (!IsWhiteSpace(CodePointAt(text, previous))) break;
+    const size_t previous = position - api::CodePointBefore(text, position).bytes;
+    if (!IsWhiteSpace(api::CodePointAt(text, previous).value)) break;
     position = previous;
   }
   return std::max(position, floor);
 }
 
 size_t SkipSpace(std::string_view text, size_t position) {
-  while (position < text.size() && IsWhiteSpace(CodePointAt(text, position))) {
-    position += NextUtf8(text.substr(position)).length;
+  while (position < text.size() && IsWhiteSpace(api::CodePointAt(text, position).value)) {
+    position += api::CodePointAt(text, position).bytes;
   }
   return position;
 }

@@ -5,8 +5,8 @@
 #include <limits>
 #include <queue>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/byte_tokens.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -56,7 +56,7 @@ struct BpeModel::Tables {
       return;
     }
     for (size_t at = 0; at < piece.size();) {
-      const size_t length = NextUtf8(piece.substr(at)).length;
+      const size_t length = api::CodePointAt(piece, at).bytes;
       const auto known = definition.character_tokens->find(CodePointAt(piece, at));
       if (known != definition.character_tokens->end()) {
         add(known->second);

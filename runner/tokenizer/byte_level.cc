@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-#include "runner/tokenizer/utf8.h"
+#include "api/base/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -38,21 +38,20 @@ constexpr Alphabet kAlphabet = MakeAlphabet();
 }  // namespace
 
 std::string ByteLevelCharacter(uint8_t byte) {
-  const char32_t character = kAlphabet.character[byte];
-  if (character < 0x80) return {static_cast<char>(character)};
-  return {static_cast<char>(0xC0U | (character >> 6U)), static_cast<char>(0x80U | (character & 0x3FU))};
+  std::string text;
+  api::AppendUtf8(text, kAlphabet.character[byte]);
+  return text;
 }
 
 std::optional<std::string> FromByteLevel(std::string_view entry) {
   std::string bytes;
   bytes.reserve(entry.size());
   while (!entry.empty()) {
-    const Utf8Step step = NextUtf8(entry);
-    if (step.kind != Utf8Step::Kind::kCharacter) return std::nullopt;
-    const char32_t character = CodePointAt(entry, 0);
-    if (character >= kAlphabetEnd || kAlphabet.byte[character] == kNotInAlphabet) return std::nullopt;
-    bytes.push_back(static_cast<char>(kAlphabet.byte[character]));
-    entry.remove_prefix(step.length);
+    const api::CodePoint next = api::CodePointAt(entry);
+    if (!next.whole() || next.value >= kAlphabetEnd || kAlphabet.byte[next.value] == kNotInAlphabet)
+      return std::nullopt;
+    bytes.push_back(static_cast<char>(kAlphabet.byte[next.value]));
+    entry.remove_prefix(next.bytes);
   }
   return bytes;
 }

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "runner/tokenizer/utf8.h"
+#include "api/base/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -42,7 +42,7 @@ api::Result<CharacterMap> CharacterMap::Parse(std::span<const std::byte> blob) {
     const size_t end = map.replacements_.find('\0', begin);
     const std::string_view text = std::string_view(map.replacements_).substr(begin, end - begin);
     if (text.size() > kReplacementBytesMax) return Bad(fmt::format("a replacement of {} bytes", text.size()));
-    if (!IsValidUtf8(text)) return Bad("a replacement that is not UTF-8");
+    if (!api::IsValidUtf8(text)) return Bad("a replacement that is not UTF-8");
     begin = end + 1;
   }
   return map;
@@ -59,9 +59,9 @@ CharacterMap::Found CharacterMap::Longest(std::string_view text) const {
     if (!has_leaf || at >= units_.size()) continue;
     const size_t value = Value(units_[at]);
     // A sequence ends where a character does; what begins inside a replacement is not one.
-    const bool whole = i + 1 == text.size() || (static_cast<uint8_t>(text[i + 1]) & 0xC0U) != 0x80;
+    const bool whole = i + 1 == text.size() || !api::IsContinuationByte(text[i + 1]);
     if (!whole || value >= replacements_.size()) continue;
-    if ((static_cast<uint8_t>(replacements_[value]) & 0xC0U) == 0x80) continue;
+    if (api::IsContinuationByte(replacements_[value])) continue;
     found = {i + 1, std::string_view(replacements_.c_str() + value)};
   }
   return found;
@@ -72,7 +72,7 @@ std::string CharacterMap::Apply(std::string_view text) const {
   mapped.reserve(text.size());
   while (!text.empty()) {
     const Found found = Longest(text);
-    const size_t length = found.length != 0 ? found.length : NextUtf8(text).length;
+    const size_t length = found.length != 0 ? found.length : api::CodePointAt(text).bytes;
     mapped += found.length != 0 ? found.replacement : text.substr(0, length);
     text.remove_prefix(length);
   }

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/tokenizer.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 
@@ -30,7 +30,7 @@ class Detokenizer {
   std::shared_ptr<const Tokenizer> tokenizer_;
   Special special_;
   bool at_start_ = false;  // a space now is one that encoding put there
-  Utf8Stream stream_;
+  api::Utf8Stream stream_;
 };
 
 }  // namespace quire::runner::tokenizer

@@ -11,11 +11,11 @@
 #include <string>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/sentencepiece.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {

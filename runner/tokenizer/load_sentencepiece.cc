@@ -14,9 +14,9 @@
 #include <string_view>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/sentencepiece.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -146,7 +146,7 @@ class Loader {
     }
     if (message.broken()) return Bad(name() + ": not a message");
     if (entry.text.empty()) return Bad(name() + ": empty");
-    if (!IsValidUtf8(entry.text)) return Bad(name() + ": not UTF-8");
+    if (!api::IsValidUtf8(entry.text)) return Bad(name() + ": not UTF-8");
     if (vocabulary_.entries.size() == kPiecesMax) return Bad(fmt::format("more than {} pieces", kPiecesMax));
     vocabulary_.entries.push_back(entry);
     return {};

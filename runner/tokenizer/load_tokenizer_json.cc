@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/byte_tokens.h"
 #include "runner/tokenizer/json_fields.h"
@@ -22,7 +23,6 @@
 #include "runner/tokenizer/post_processor.h"
 #include "runner/tokenizer/sentencepiece.h"
 #include "runner/tokenizer/unigram.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -341,7 +341,7 @@ class Loader {
     if (!byte_level_ && !unigram_) {
       bpe_.character_tokens.emplace();
       for (const auto& [entry, id] : id_of_) {
-        if (entry.empty() || NextUtf8(entry).length != entry.size()) continue;
+        if (entry.empty() || api::CodePointAt(entry).bytes != entry.size()) continue;
         bpe_.character_tokens->emplace(CodePointAt(entry, 0), id);
       }
     }

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runner/tokenizer/utf8.h"
+#include "api/base/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -65,12 +65,12 @@ std::string Normalize(NormalForm form, std::string_view text) {
   constexpr size_t kExpansionMax = 32;  // code points from one; Unicode's longest is 18
   std::vector<utf8proc_int32_t> code_points;
   code_points.reserve(text.size() + kExpansionMax);
-  for (size_t at = 0; at < text.size(); at += NextUtf8(text.substr(at)).length) {
+  for (size_t at = 0; at < text.size(); at += api::CodePointAt(text, at).bytes) {
     const size_t size = code_points.size();
     code_points.resize(size + kExpansionMax);
     int last_boundclass = 0;
     const utf8proc_ssize_t count = utf8proc_decompose_char(
-        static_cast<utf8proc_int32_t>(CodePointAt(text, at)), code_points.data() + size,
+        static_cast<utf8proc_int32_t>(api::CodePointAt(text, at).value), code_points.data() + size,
         static_cast<utf8proc_ssize_t>(kExpansionMax), decomposing, &last_boundclass);
     code_points.resize(size + static_cast<size_t>(std::clamp<utf8proc_ssize_t>(count, 0, kExpansionMax)));
   }

@@ -4,12 +4,12 @@
 
 #include <utility>
 
-#include "runner/tokenizer/utf8.h"
+#include "api/base/utf8.h"
 
 namespace quire::runner::tokenizer {
 
 api::Result<void> AddToken(AddedToken token, TokenizerParts& parts) {
-  if (!IsValidUtf8(token.content)) return api::Fail(api::ErrorCode::kBadModel, "not UTF-8");
+  if (!api::IsValidUtf8(token.content)) return api::Fail(api::ErrorCode::kBadModel, "not UTF-8");
   token.normalized &= parts.steps.empty();
   if (token.normalized) token.content = Normalize(parts.normal_form, token.content);
   if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {

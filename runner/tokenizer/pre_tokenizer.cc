@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/text_steps.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -24,7 +24,7 @@ void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& match
     const RegexMatcher::Match match = matcher.Find(step.regex, text, from);
     if (match.outcome != RegexMatcher::Outcome::kMatch) break;
     if (match.begin == match.end && any_match && match.end == covered) {
-      from += from < text.size() ? NextUtf8(text.substr(from)).length : 1;
+      from += from < text.size() ? api::CodePointAt(text, from).bytes : 1;
       continue;
     }
     if (covered < match.begin) parts.push_back({{covered, match.begin}, step.invert});

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/byte_tokens.h"
 #include "runner/tokenizer/unigram.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -109,7 +109,7 @@ class Builder {
 
   Status AddSymbol(size_t index) {
     const Entry& entry = vocabulary_.entries[index];
-    if (entry.text.empty() || entry.text.size() > kAddedTokenBytesMax || !IsValidUtf8(entry.text)) {
+    if (entry.text.empty() || entry.text.size() > kAddedTokenBytesMax || !api::IsValidUtf8(entry.text)) {
       return Bad(index, "a user-defined symbol that is empty, too long or not UTF-8");
     }
     parts_.symbols.Add({.id = static_cast<TokenId>(index), .content = std::string(entry.text)});
@@ -123,7 +123,7 @@ class Builder {
     if (entry.text.size() > kUnigramTextBytesMax) {
       return Bad(index, fmt::format("longer than {} bytes", kUnigramTextBytesMax));
     }
-    if (entry.text.empty() || !IsValidUtf8(entry.text)) return {};  // no text holds it
+    if (entry.text.empty() || !api::IsValidUtf8(entry.text)) return {};  // no text holds it
     id_of_.emplace(entry.text, id);
     words_.Add(entry.text);
     return {};
@@ -148,8 +148,8 @@ class Builder {
     definition.fuse_unknown = true;
     definition.character_tokens.emplace();
     for (const auto& [text, id] : id_of_) {
-      if (NextUtf8(text).length == text.size())
-        definition.character_tokens->emplace(CodePointAt(text, 0), id);
+      if (api::CodePointAt(text).bytes == text.size())
+        definition.character_tokens->emplace(api::CodePointAt(text).value, id);
     }
     if (vocabulary_.algorithm == Algorithm::kBpeByMerges) {
       definition.merges = std::move(vocabulary_.merges);
@@ -172,7 +172,8 @@ class Builder {
       const float score = vocabulary_.entries[static_cast<size_t>(id)].score;
       const auto at = std::ranges::lower_bound(scores, score, std::greater<>());
       const auto rank = static_cast<uint32_t>(at - scores.begin());
-      for (size_t cut = NextUtf8(text).length; cut < text.size(); cut += NextUtf8(text.substr(cut)).length) {
+      for (size_t cut = api::CodePointAt(text).bytes; cut < text.size();
+           cut += api::CodePointAt(text, cut).bytes) {
         const auto left = id_of_.find(text.substr(0, cut));
         if (left == id_of_.end()) continue;
         const auto right = id_of_.find(text.substr(cut));
@@ -189,7 +190,7 @@ class Builder {
     for (size_t i = 0; i < vocabulary_.entries.size(); ++i) {
       const Entry& entry = vocabulary_.entries[i];
       const bool shaped = entry.text.size() >= 3 && entry.text.front() == '<' && entry.text.back() == '>';
-      if (entry.type != TokenType::kNormal || !shaped || !IsValidUtf8(entry.text)) continue;
+      if (entry.type != TokenType::kNormal || !shaped || !api::IsValidUtf8(entry.text)) continue;
       std::vector<TokenId> ids;
       parts_.model->Encode(entry.text, ids);
       if (ids == std::vector<TokenId>{static_cast<TokenId>(i)}) continue;

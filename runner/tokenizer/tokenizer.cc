@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/parts.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -179,14 +179,14 @@ api::Result<std::vector<TokenId>> Tokenizer::EncodeSegments(std::span<const Segm
     for (const Segment& segment : segments) joined += segment.text;
     text.text = joined;
   }
-  const bool valid = IsValidUtf8(text.text);
+  const bool valid = api::IsValidUtf8(text.text);
   std::string repaired;
   size_t end = 0;
   for (const Segment& segment : segments) {
     if (valid) {
       end += segment.text.size();
     } else {
-      repaired += ReplaceInvalidUtf8(segment.text);
+      repaired += api::ReplaceInvalidUtf8(segment.text);
       end = repaired.size();
     }
     text.AddRun(end, segment.parse_special);

@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/testing/fuzz_use.h"
 #include "runner/tokenizer/testing/mini_tokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace {
 
@@ -48,8 +48,8 @@ void CheckFixed(std::string_view text) {
     Require(!kTokenizer->IsSpecial(id));
     whole_spelled += kTokenizer->TokenBytes(id);
   }
-  Require(whole_spelled == quire::runner::tokenizer::ReplaceInvalidUtf8(text));
-  if (quire::runner::tokenizer::IsValidUtf8(text)) Require(spelled == text);
+  Require(whole_spelled == quire::api::ReplaceInvalidUtf8(text));
+  if (quire::api::IsValidUtf8(text)) Require(spelled == text);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/byte_tokens.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -91,7 +91,7 @@ std::vector<Choice> UnigramModel::Tables::BestChoices(std::string_view piece) co
   std::vector<Choice> choices(piece.size() + 1);
   for (size_t begin = 0; begin < piece.size();) {
     const float before = choices[begin].score;
-    const size_t length = NextUtf8(piece.substr(begin)).length;
+    const size_t length = api::CodePointAt(piece, begin).bytes;
     const auto offer = [&](size_t end, int32_t entry, float score) {
       Choice& choice = choices[end];
       const float sum = score + before;

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/weights/byte_ranges.h"
 #include "runner/weights/ggml_types.h"
 #include "runner/weights/text.h"
@@ -146,7 +147,7 @@ class Parser {
   bool ReadName(std::string_view& name, std::string_view what) {
     if (!ReadBytes(name, what, kNameBytesMax)) return false;
     if (name.empty()) return Refuse(fmt::format("{} is empty", what));
-    if (!IsUtf8(name)) return Refuse(fmt::format("{} {} is not valid UTF-8", what, Quoted(name)));
+    if (!api::IsValidUtf8(name)) return Refuse(fmt::format("{} {} is not valid UTF-8", what, Quoted(name)));
     return true;
   }
 
@@ -221,7 +222,7 @@ class Parser {
           fmt::format("key {} has unknown value type {}", Quoted(key), static_cast<uint32_t>(type)));
     }
     if (!ReadItem(type, key, out)) return false;
-    if (out.is_string() && !IsUtf8(out.get_ref<const std::string&>())) {
+    if (out.is_string() && !api::IsValidUtf8(out.get_ref<const std::string&>())) {
       return Refuse(fmt::format("the text of key {} is not valid UTF-8", Quoted(key)));
     }
     return true;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/utf8.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/text.h"
 
@@ -94,7 +95,7 @@ api::Result<std::string> TextOf(const api::Result<MappedFile>& file) {
   if (!file) return std::unexpected(file.error());
   const auto bytes = file->bytes();
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!IsUtf8(text)) {
+  if (!api::IsValidUtf8(text)) {
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not valid UTF-8", file->path()));
   }
   if (const auto stand_in = StandIn(text); !stand_in.empty() && !text.empty()) {

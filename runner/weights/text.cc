@@ -1,31 +1,11 @@
 #include "runner/weights/text.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <iterator>
 
 namespace quire::runner::weights {
-
-bool IsUtf8(std::string_view text) {
-  constexpr size_t kStepMax = 8;  // longer than any sequence: keeps lengths inside utf8proc's signed type
-  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  size_t left = text.size();
-  while (left > 0) {
-    if (*at < 0x80) {
-      ++at;
-      --left;
-      continue;
-    }
-    utf8proc_int32_t code = 0;
-    const auto length = utf8proc_iterate(at, static_cast<utf8proc_ssize_t>(std::min(left, kStepMax)), &code);
-    if (length <= 0) return false;
-    at += length;
-    left -= static_cast<size_t>(length);
-  }
-  return true;
-}
 
 std::string Quoted(std::string_view text) {
   constexpr size_t kShownBytesMax = 80;

@@ -6,8 +6,6 @@
 
 namespace quire::runner::weights {
 
-bool IsUtf8(std::string_view text);
-
 // `text` for an error message: in double quotes, cut to 80 bytes, everything but printable ASCII as \xNN.
 std::string Quoted(std::string_view text);
 

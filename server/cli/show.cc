@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/utf8.h"
 #include "server/cli/table.h"
 
 namespace quire::cli {
@@ -103,7 +104,7 @@ Rows FirstLines(const std::string& text) {
     }
     if (line.size() > kTextMax) {
       size_t cut = kTextMax;
-      while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xC0U) == 0x80U) --cut;
+      while (cut > 0 && api::IsContinuationByte(line[cut])) --cut;
       line = line.substr(0, cut) + "...";
     }
     rows.push_back({line});

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "api/base/utf8.h"
+
 namespace quire::cli {
 namespace {
 
@@ -17,11 +19,9 @@ std::string WordWrap::Put(std::string_view text, int width) {
   if (width < kWidthMin) return std::string(text);
   std::string out;
   while (!text.empty()) {
-    utf8proc_int32_t point = 0;
-    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-    const auto found = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size()), &point);
-    const size_t size = found > 0 ? static_cast<size_t>(found) : 1;
-    const int columns = found > 0 ? utf8proc_charwidth(point) : 1;
+    const api::CodePoint next = api::CodePointAt(text);
+    const size_t size = next.whole() ? next.bytes : 1;
+    const int columns = next.whole() ? utf8proc_charwidth(static_cast<utf8proc_int32_t>(next.value)) : 1;
     PutCharacter(text.substr(0, size), columns, width, out);
     text.remove_prefix(size);
   }

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string_view>
 
+#include "api/base/utf8.h"
 #include "runner/tokenizer/detokenizer.h"
 #include "runner/tokenizer/tokenizer.h"
-#include "runner/tokenizer/utf8.h"
 
 namespace quire::runner::tokenizer {
 
@@ -23,9 +23,9 @@ inline void Use(const std::shared_ptr<const Tokenizer>& tokenizer, std::string_v
     Detokenizer detokenizer(tokenizer);
     for (const TokenId id : *ids) {
       Require(id >= 0 && id < tokenizer->vocab_size());
-      Require(IsValidUtf8(detokenizer.Append(id)));
+      Require(api::IsValidUtf8(detokenizer.Append(id)));
     }
-    Require(IsValidUtf8(detokenizer.Flush()));
+    Require(api::IsValidUtf8(detokenizer.Flush()));
   }
 }
 

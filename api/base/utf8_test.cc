@@ -1,12 +1,10 @@
-#include "runner/tokenizer/utf8.h"
+#include "api/base/utf8.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "runner/tokenizer/byte_level.h"
-
-namespace quire::runner::tokenizer {
+namespace quire::api {
 namespace {
 
 const std::string kBad = std::string(kReplacementCharacter);
@@ -53,28 +51,37 @@ TEST(Utf8, ValidityIsThatOfEveryCharacter) {
 
 TEST(Utf8, WalksCharacters) {
   const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80";
-  EXPECT_EQ(CodePointAt(text, 0), U'a');
-  EXPECT_EQ(CodePointAt(text, 1), U'\u00E9');
-  EXPECT_EQ(CodePointAt(text, 3), U'\u20AC');
-  EXPECT_EQ(CodePointAt(text, 6), U'\U0001F600');
-  EXPECT_EQ(PreviousCharacter(text, 10), 6U);
-  EXPECT_EQ(PreviousCharacter(text, 6), 3U);
-  EXPECT_EQ(PreviousCharacter(text, 1), 0U);
+  EXPECT_EQ(CodePointAt(text, 0).value, U'a');
+  EXPECT_EQ(CodePointAt(text, 1).value, U'\u00E9');
+  EXPECT_EQ(CodePointAt(text, 3).value, U'\u20AC');
+  EXPECT_EQ(CodePointAt(text, 6).value, U'\U0001F600');
+  EXPECT_EQ(CountCodePoints(text), 4U);
+  EXPECT_EQ(CodePointBefore(text, 10).bytes, 4U);
+  EXPECT_EQ(CodePointBefore(text, 6).bytes, 3U);
+  EXPECT_EQ(CodePointBefore(text, 1).bytes, 1U);
 }
 
-TEST(ByteLevel, IsABijectionOfAllBytes) {
-  std::string entry;
-  std::string bytes;
-  for (int byte = 0; byte < 256; ++byte) {
-    entry += ByteLevelCharacter(static_cast<uint8_t>(byte));
-    bytes.push_back(static_cast<char>(byte));
+TEST(Utf8, EncodesWhatItDecodes) {
+  std::string text;
+  for (const char32_t value :
+       {0x0U, 0x7FU, 0x80U, 0x7FFU, 0x800U, 0xD7FFU, 0xE000U, 0xFFFFU, 0x10000U, 0x10FFFFU}) {
+    const size_t at = text.size();
+    EXPECT_TRUE(AppendUtf8(text, value));
+    EXPECT_EQ(CodePointAt(text, at).value, value);
+    EXPECT_EQ(CodePointAt(text, at).bytes, text.size() - at);
   }
-  EXPECT_EQ(FromByteLevel(entry), bytes);
-  EXPECT_EQ(ByteLevelCharacter(' '), "\xC4\xA0");
-  EXPECT_EQ(FromByteLevel("a b"), std::nullopt);           // a raw space is not of the alphabet
-  EXPECT_EQ(FromByteLevel("\xE2\x96\x81"), std::nullopt);  // nor is U+2581
-  EXPECT_EQ(FromByteLevel("\xC3"), std::nullopt);
+  EXPECT_TRUE(IsValidUtf8(text));
+  const std::string before = text;
+  for (const char32_t value : {0xD800U, 0xDFFFU, 0x110000U}) EXPECT_FALSE(AppendUtf8(text, value));
+  EXPECT_EQ(text, before);
+}
+
+TEST(Utf8, SaysWhatACutCharacterIs) {
+  EXPECT_EQ(CodePointAt("a\xF0\x9F", 1).kind, CodePoint::Kind::kIncomplete);
+  EXPECT_EQ(CodePointAt("a\xF0\x9F", 1).bytes, 2U);
+  EXPECT_EQ(CodePointAt("\xF0\x9Fz").kind, CodePoint::Kind::kInvalid);
+  EXPECT_EQ(CodePointAt("\xF0\x9Fz").value, char32_t{0xFFFD});
 }
 
 }  // namespace
-}  // namespace quire::runner::tokenizer
+}  // namespace quire::api

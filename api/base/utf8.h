@@ -8,36 +8,40 @@
 #include <string>
 #include <string_view>
 
-namespace quire::runner::tokenizer {
+namespace quire::api {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-struct Utf8Step {
+struct CodePoint {
   enum class Kind : uint8_t {
-    kCharacter,   // `length` bytes are one character
-    kInvalid,     // `length` bytes are one maximal invalid subpart
+    kWhole,       // `bytes` bytes are one character
+    kInvalid,     // `bytes` bytes are one maximal invalid subpart
     kIncomplete,  // all the text that is left, the beginning of a character
   };
+  char32_t value = 0xFFFD;  // U+FFFD unless whole
+  size_t bytes = 0;
   Kind kind = Kind::kInvalid;
-  uint8_t length = 0;
+
+  bool whole() const { return kind == Kind::kWhole; }
 };
 
-// REQUIRES: text is not empty.
-Utf8Step NextUtf8(std::string_view text);
+constexpr bool IsContinuationByte(char c) { return (static_cast<uint8_t>(c) & 0xC0U) == 0x80; }
+constexpr bool IsSurrogate(char32_t c) { return c >= 0xD800 && c <= 0xDFFF; }
+
+// What begins at `at`. REQUIRES: at < text.size().
+CodePoint CodePointAt(std::string_view text, size_t at = 0);
+// What ends at `end`. REQUIRES: valid UTF-8, 0 < end <= text.size(), and a character ends there.
+CodePoint CodePointBefore(std::string_view text, size_t end);
 
 bool IsValidUtf8(std::string_view text);
+// Characters that begin in the text.
+size_t CountCodePoints(std::string_view text);
+
+// Appends nothing and returns false for surrogates and beyond U+10FFFF, which UTF-8 cannot say.
+bool AppendUtf8(std::string& out, char32_t value);
 
 // The text with U+FFFD for each maximal invalid subpart.
 std::string ReplaceInvalidUtf8(std::string_view text);
-
-// The code point of the character that begins at `position`. REQUIRES: valid UTF-8, position < text.size().
-char32_t CodePointAt(std::string_view text, size_t position);
-
-// Where the character before `position` begins. REQUIRES: valid UTF-8, 0 < position <= text.size().
-size_t PreviousCharacter(std::string_view text, size_t position);
-
-// Unicode's White_Space property.
-bool IsWhiteSpace(char32_t code_point);
 
 // A byte stream made into whole characters. Copyable; the state is at most 3 bytes.
 class Utf8Stream {
@@ -51,4 +55,4 @@ class Utf8Stream {
   std::string pending_;
 };
 
-}  // namespace quire::runner::tokenizer
+}  // namespace quire::api
