@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <exception>
-#include <random>
 #include <utility>
+
+#include "api/base/random_id.h"
 
 namespace quire::scheduler {
 namespace {
@@ -19,11 +20,7 @@ constexpr size_t kConversionsMax = 1;  // each uses all cores
 constexpr size_t kOpenersMax = 4;      // of them some may hang
 
 // A seed of the daemon's own choosing: the request can then be repeated.
-int64_t DrawSeed() {
-  std::random_device device;
-  const uint64_t bits = (uint64_t{device()} << 32) | device();
-  return static_cast<int64_t>(bits & static_cast<uint64_t>(INT64_MAX));
-}
+int64_t DrawSeed() { return static_cast<int64_t>(api::RandomBits() & static_cast<uint64_t>(INT64_MAX)); }
 
 const api::Error kShuttingDown{api::ErrorCode::kUnavailable, "the server is shutting down"};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <random>
 
+#include "api/base/random_id.h"
 #include "runner/sampler/candidates.h"
 
 namespace quire::runner::sampler {
@@ -156,8 +156,7 @@ std::span<const float> Workspace::Mask(std::span<const float> all, std::span<con
 
 RandomStream StartStream(int64_t seed) {
   if (seed >= 0) return {.seed = static_cast<uint64_t>(seed)};
-  std::random_device device;
-  return {.seed = static_cast<uint64_t>(device()) << 32U | device()};
+  return {.seed = api::RandomBits()};
 }
 
 Sampler::Sampler(const api::GenerationParams& params) : Sampler(params, StartStream(params.seed)) {}

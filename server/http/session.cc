@@ -6,9 +6,9 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <random>
 #include <utility>
 
+#include "api/base/random_id.h"
 #include "server/http/body_reader.h"
 #include "server/http/response_writer.h"
 
@@ -17,11 +17,6 @@ namespace {
 
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
-
-std::string NewRequestId() {
-  static std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("req_{:016x}", random());
-}
 
 // A request body's bytes, counted against the limit for all connections.
 class BodyMemoryLease {
@@ -54,7 +49,7 @@ struct Session::RequestScope {
         body(connection, parser, transport.limits),
         writer(connection, parser.request(), log, transport.draining, body,
                transport.limits.keep_alive_interval, executor) {
-    log.id = NewRequestId();
+    log.id = api::RandomId("req_");
     log.client = connection.peer();
     log.start = Clock::now();
   }

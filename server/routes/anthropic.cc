@@ -1,9 +1,7 @@
-#include <fmt/format.h>
-
-#include <random>
 #include <utility>
 
 #include "api/anthropic/messages.h"
+#include "api/base/random_id.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 
@@ -12,17 +10,11 @@ namespace {
 
 namespace anthropic = api::anthropic;
 
-std::string NewMessageId() {
-  static std::mt19937_64 random{std::random_device{}()};
-  const auto high = random();
-  return fmt::format("msg_{:016x}{:016x}", high, random());
-}
-
 class MessagesReply : public Reply {
  public:
   explicit MessagesReply(const anthropic::MessagesRequest& request)
       : stream_(request.stream),
-        encoder_({.id = NewMessageId(), .model = request.model, .stream = request.stream}) {}
+        encoder_({.id = api::RandomId("msg_"), .model = request.model, .stream = request.stream}) {}
 
   bool streams() const override { return stream_; }
   std::string_view stream_type() const override { return "text/event-stream"; }

@@ -1,8 +1,6 @@
-#include <fmt/format.h>
-
-#include <random>
 #include <utility>
 
+#include "api/base/random_id.h"
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
 #include "server/routes/choices_reply.h"
@@ -15,12 +13,6 @@ namespace {
 namespace openai = api::openai;
 
 constexpr std::string_view kModelPath = "/v1/models/";
-
-std::string NewId(std::string_view prefix) {
-  static std::mt19937_64 random{std::random_device{}()};
-  const auto high = random();
-  return fmt::format("{}-{:016x}{:016x}", prefix, high, random());
-}
 
 template <class Encoder>
 class OpenAiReply : public ChoicesReply {
@@ -42,7 +34,7 @@ class OpenAiReply : public ChoicesReply {
 template <class Parsed>
 openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t prompts) {
   const auto n = static_cast<size_t>(request.n);
-  return {.id = NewId(prefix),
+  return {.id = api::RandomId(prefix),
           .model = request.model,
           .created = std::chrono::system_clock::now(),
           .stream = request.stream,
@@ -53,11 +45,11 @@ openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t 
 }
 
 OpenAiReply<openai::ChatEncoder> ReplyTo(const openai::ChatRequest& request) {
-  return {request.stream, openai::ChatEncoder(HeadOf(request, "chatcmpl", 1))};
+  return {request.stream, openai::ChatEncoder(HeadOf(request, "chatcmpl-", 1))};
 }
 
 OpenAiReply<openai::CompletionEncoder> ReplyTo(const openai::CompletionRequest& request) {
-  return {request.stream, openai::CompletionEncoder(HeadOf(request, "cmpl", request.prompts.size()),
+  return {request.stream, openai::CompletionEncoder(HeadOf(request, "cmpl-", request.prompts.size()),
                                                     openai::EchoesOf(request))};
 }
 

@@ -1,11 +1,9 @@
 #include "api/openai/responses.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
-#include <random>
 #include <utility>
 
+#include "api/base/random_id.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 
@@ -14,18 +12,12 @@ namespace {
 
 namespace openai = api::openai;
 
-std::string NewId(std::string_view prefix) {
-  static std::mt19937_64 random{std::random_device{}()};
-  const auto high = random();
-  return fmt::format("{}_{:016x}{:016x}", prefix, high, random());
-}
-
 class ResponsesReply : public Reply {
  public:
   ResponsesReply(const openai::ResponsesRequest& request, const api::GenerationParams& params)
       : stream_(request.stream),
-        encoder_({.id = NewId("resp"),
-                  .message_id = NewId("msg"),
+        encoder_({.id = api::RandomId("resp_"),
+                  .message_id = api::RandomId("msg_"),
                   .model = request.model,
                   .created = std::chrono::system_clock::now(),
                   .stream = request.stream,

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <random>
 #include <utility>
+
+#include "api/base/random_id.h"
 
 namespace quire::server {
 namespace {
@@ -24,9 +25,7 @@ void RemoveWith(const StoreDirectory& blobs, const std::string& name, const Stor
 }  // namespace
 
 api::Result<Staging> Staging::Make(const StoreDirectory& blobs) {
-  std::random_device random;
-  const uint64_t high = random();
-  const std::string name = fmt::format("{}{:016x}", kPrefix, high << 32 | random());
+  const std::string name = api::RandomId(kPrefix);
   auto mine = StoreDirectory::OpenRoot(blobs.path());
   if (!mine) return std::unexpected(mine.error());
   auto directory = blobs.Enter(name, true);
