@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "scheduler/runner_process.h"
 
@@ -55,22 +54,7 @@ void ResetSignals() {
 
 }  // namespace
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    Reset();
-    fd_ = other.Release();
-  }
-  return *this;
-}
-
 int ChildFds::Free() const { return RunnerProcess::kFirstFileFd + static_cast<int>(files.size()); }
-
-int Fd::Release() { return std::exchange(fd_, -1); }
-
-void Fd::Reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
 
 pid_t ForkExec(const std::string& binary, const std::vector<std::string>& arguments, const ChildFds& fds) {
   std::vector<char*> argv;

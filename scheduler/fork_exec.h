@@ -8,24 +8,6 @@
 
 namespace quire::scheduler {
 
-// An open descriptor, closed on destruction. May be handed between threads, not shared.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() { Reset(); }
-  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release();
-  void Reset();
-
- private:
-  int fd_ = -1;
-};
-
 // Descriptors that the child receives. Each must be Free(), close-on-exec, and is only borrowed.
 struct ChildFds {
   int null = -1;  // becomes 0

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
 
 namespace quire::scheduler {
@@ -49,9 +50,9 @@ std::unexpected<api::Error> TooMany(const fs::path& model) {
                    fmt::format("{}: more than {} files", model.string(), api::ipc::kModelFilesMax));
 }
 
-api::Result<Fd> OpenRegular(const fs::path& file) {
+api::Result<api::FileDescriptor> OpenRegular(const fs::path& file) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
-  Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  api::FileDescriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) return SystemFailure(file, errno);
   if (S_ISREG(status.st_mode)) return fd;

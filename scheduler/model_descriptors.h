@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "scheduler/fork_exec.h"
+#include "api/base/file_descriptor.h"
 
 namespace quire::scheduler {
 
 // A file by the name that api::ipc::ModelFile gives it.
 struct OpenFile {
   std::string name;
-  Fd fd;  // for reading, close-on-exec; a regular file
+  api::FileDescriptor fd;  // for reading, close-on-exec; a regular file
 };
 
 // The existing files of a GGUF model with its splits, or of a Hugging Face directory; links are followed. For

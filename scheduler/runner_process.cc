@@ -20,6 +20,9 @@
 
 extern "C" {
 #include <sys/pidfd.h>  // glibc 2.36 declares these without C linkage
+
+#include "api/base/file_descriptor.h"
+#include "scheduler/fork_exec.h"
 }
 
 namespace quire::scheduler {
@@ -37,22 +40,22 @@ std::unexpected<api::Error> CannotStart(const std::filesystem::path& binary, con
 
 // The descriptors of a start: ours stay, the child's are copied into it by fork and closed here.
 struct StartFds {
-  Fd our_ipc, child_ipc;
-  Fd our_status, child_status;
-  Fd null;
-  std::vector<Fd> files;
+  api::FileDescriptor our_ipc, child_ipc;
+  api::FileDescriptor our_status, child_status;
+  api::FileDescriptor null;
+  std::vector<api::FileDescriptor> files;
 
   ChildFds ForChild() const {
     ChildFds child{.null = null.get(), .ipc = child_ipc.get(), .status = child_status.get()};
-    for (const Fd& file : files) child.files.push_back(file.get());
+    for (const api::FileDescriptor& file : files) child.files.push_back(file.get());
     return child;
   }
 };
 
 // To a number from `free` on, unless it has one.
-bool MoveUp(Fd& fd, int free) {
+bool MoveUp(api::FileDescriptor& fd, int free) {
   if (fd.get() >= free) return true;
-  fd = Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, free));
+  fd = api::FileDescriptor(::fcntl(fd.get(), F_DUPFD_CLOEXEC, free));
   if (!fd.valid() && errno == EINVAL) errno = EMFILE;  // `free` itself is beyond the limit
   return fd.valid();
 }
@@ -61,16 +64,16 @@ bool MoveUp(Fd& fd, int free) {
 const char* OpenFds(StartFds& fds) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return "socketpair";
-  fds.our_ipc = Fd(pair[0]);
-  fds.child_ipc = Fd(pair[1]);
+  fds.our_ipc = api::FileDescriptor(pair[0]);
+  fds.child_ipc = api::FileDescriptor(pair[1]);
   if (::pipe2(pair.data(), O_CLOEXEC) != 0) return "pipe2";
-  fds.our_status = Fd(pair[0]);
-  fds.child_status = Fd(pair[1]);
-  fds.null = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  fds.our_status = api::FileDescriptor(pair[0]);
+  fds.child_status = api::FileDescriptor(pair[1]);
+  fds.null = api::FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!fds.null.valid()) return "open /dev/null";
   const int free = fds.ForChild().Free();
   bool moved = MoveUp(fds.child_ipc, free) && MoveUp(fds.child_status, free) && MoveUp(fds.null, free);
-  for (Fd& file : fds.files) moved = moved && MoveUp(file, free);
+  for (api::FileDescriptor& file : fds.files) moved = moved && MoveUp(file, free);
   if (!moved) return "fcntl";
   return nullptr;
 }
@@ -86,7 +89,7 @@ std::string ExitStatus::ToString() const {
 
 boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
     boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
-    std::vector<Fd> files) {
+    std::vector<api::FileDescriptor> files) {
   StartFds fds;
   fds.files = std::move(files);
   if (const char* failed = OpenFds(fds)) co_return CannotStart(binary, failed, errno);

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
-#include "scheduler/fork_exec.h"
 
 namespace quire::scheduler {
 
@@ -42,7 +42,7 @@ class RunnerProcess {
   // binary and the reason when that fails. Canceling the awaiting coroutine ends the child.
   static boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> Start(
       boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
-      std::vector<Fd> files = std::vector<Fd>());
+      std::vector<api::FileDescriptor> files = std::vector<api::FileDescriptor>());
 
   // Kills and reaps the child if that has not happened; blocks for as long as the kernel takes to end it.
   ~RunnerProcess();

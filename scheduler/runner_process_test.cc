@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/file_descriptor.h"
 #include "scheduler/testing/io_loop.h"
 
 namespace quire::scheduler {
@@ -42,7 +43,7 @@ boost::asio::awaitable<size_t> ReadSome(Socket& socket) {
 class RunnerProcessTest : public testing::Test {
  protected:
   // Started, and past its Hello.
-  std::unique_ptr<RunnerProcess> Start(std::vector<Fd> files = {}) {
+  std::unique_ptr<RunnerProcess> Start(std::vector<api::FileDescriptor> files = {}) {
     auto started =
         loop_.Run(RunnerProcess::Start(loop_.executor(), QUIRE_FAKE_RUNNER, "a name", std::move(files)));
     if (!started) throw std::runtime_error(started.error().message);
@@ -110,7 +111,7 @@ TEST_F(RunnerProcessTest, TheChildHasTheFilesItIsGivenInTheirOrder) {
   std::filesystem::create_directories(folder);
   constexpr int kFiles = 300;
   std::vector<std::string> names;
-  std::vector<Fd> files;
+  std::vector<api::FileDescriptor> files;
   for (int i = 0; i < kFiles; ++i) {
     names.push_back(folder / std::to_string(i));
     std::ofstream(names.back()).flush();
@@ -138,7 +139,7 @@ TEST_F(RunnerProcessTest, TheChildHasTheFilesItIsGivenInTheirOrder) {
 
 // The child's own numbers have to be left free, and beyond them there are fewer than it takes.
 TEST_F(RunnerProcessTest, SaysWhenNoDescriptorIsLeft) {
-  std::vector<Fd> files;
+  std::vector<api::FileDescriptor> files;
   for (int i = 0; i < 25; ++i) files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/file_descriptor.h"
+
 namespace quire::scheduler {
 namespace {
 
@@ -42,7 +44,8 @@ void RunnerSession::Stop(bool at_once) {
 }
 
 // The descriptors of all files, in the order of their numbers in the process; files_ is set.
-boost::asio::awaitable<api::Result<std::vector<Fd>>> RunnerSession::OpenFiles(Time deadline) {
+boost::asio::awaitable<api::Result<std::vector<api::FileDescriptor>>> RunnerSession::OpenFiles(
+    Time deadline) {
   auto deliver = [weak = weak_from_this()](api::Result<Files> opened) {
     const auto self = weak.lock();
     if (!self) return;
@@ -60,7 +63,7 @@ boost::asio::awaitable<api::Result<std::vector<Fd>>> RunnerSession::OpenFiles(Ti
     co_return api::Fail(api::ErrorCode::kUnavailable, "opening the model files timed out");
   }
   if (!*opened_) co_return std::unexpected(opened_->error());
-  std::vector<Fd> fds;
+  std::vector<api::FileDescriptor> fds;
   for (std::vector<OpenFile>& model : **opened_) {
     files_.emplace_back();
     for (OpenFile& file : model) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
 #include "scheduler/async_event.h"
 #include "scheduler/gate.h"
@@ -80,7 +81,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   void OnLinkEnd(const LinkEnd& end) final;
   static boost::asio::awaitable<void> WatchExit(std::shared_ptr<RunnerSession> self);
   boost::asio::awaitable<bool> ExitedBy(Time until);
-  boost::asio::awaitable<api::Result<std::vector<Fd>>> OpenFiles(Time deadline);
+  boost::asio::awaitable<api::Result<std::vector<api::FileDescriptor>>> OpenFiles(Time deadline);
 
   RunnerHost host_;
   std::string name_;

@@ -33,10 +33,8 @@ Link::Link(int fd, const api::ipc::ToDaemon& hello, Handlers handlers)
 
 Link::~Link() {
   stopping_ = true;
-  eventfd_write(wake_fd_, 1);
+  eventfd_write(wake_fd_.get(), 1);
   thread_.join();
-  close(fd_);
-  close(wake_fd_);
 }
 
 void Link::Send(const api::ipc::ToDaemon& message) {
@@ -52,8 +50,8 @@ void Link::Send(const api::ipc::ToDaemon& message) {
       queued_ += frame;
     }
   }
-  // Frames queued behind others are sent with them.
-  if (first) eventfd_write(wake_fd_, 1);
+  // What stands behind others goes out with them.
+  if (first) eventfd_write(wake_fd_.get(), 1);
 }
 
 bool Link::HasOutput() {
@@ -67,7 +65,7 @@ bool Link::HasOutput() {
 
 api::Result<bool> Link::ReadSome() {
   std::array<char, kReadBytes> bytes;
-  const ssize_t n = recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  const ssize_t n = recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (n == 0) return false;
   if (n < 0) {
     if (errno == EAGAIN || errno == EINTR) return true;
@@ -86,7 +84,7 @@ api::Result<bool> Link::ReadSome() {
 
 api::Result<void> Link::WriteSome() {
   const ssize_t n =
-      send(fd_, writing_.data() + written_, writing_.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+      send(fd_.get(), writing_.data() + written_, writing_.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n < 0 && errno != EAGAIN && errno != EINTR) return SocketFailed("writing to the daemon");
   written_ += n > 0 ? static_cast<size_t>(n) : 0;
   return {};
@@ -112,12 +110,12 @@ void Link::Run() {
       if (auto written = WriteSome(); !written) return handlers_.on_end(written);
       output = written_ < writing_.size();
     }
-    std::array<pollfd, 2> polled = {
-        {{fd_, static_cast<short>(output ? POLLIN | POLLOUT : POLLIN), 0}, {wake_fd_, POLLIN, 0}}};
+    std::array<pollfd, 2> polled = {{{fd_.get(), static_cast<short>(output ? POLLIN | POLLOUT : POLLIN), 0},
+                                     {wake_fd_.get(), POLLIN, 0}}};
     if (poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR)
       return handlers_.on_end(SocketFailed("poll"));
     eventfd_t ignored = 0;
-    if ((polled[1].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
+    if ((polled[1].revents & POLLIN) != 0) eventfd_read(wake_fd_.get(), &ignored);
     if ((polled[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
       const auto more = ReadSome();
       if (!more) return handlers_.on_end(std::unexpected(more.error()));

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
 
 namespace quire::runner::engine {
@@ -43,8 +44,8 @@ class Link {
   // Sends a heartbeat if it is due. Milliseconds to the next.
   int SendHeartbeatIfDue(std::chrono::steady_clock::time_point& next);
 
-  int fd_;
-  int wake_fd_;
+  const api::FileDescriptor fd_;
+  const api::FileDescriptor wake_fd_;
   const Handlers handlers_;
   api::ipc::FrameReader reader_;  // I/O thread
   std::string writing_;           // I/O thread

@@ -18,6 +18,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "api/base/file_descriptor.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -205,32 +207,27 @@ class Rules {
  public:
   Rules() {
     const landlock_ruleset_attr attributes{.handled_access_fs = kHandled};
-    fd_ = static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes), 0));
-  }
-  Rules(const Rules&) = delete;
-  Rules& operator=(const Rules&) = delete;
-  ~Rules() {
-    if (fd_ >= 0) ::close(fd_);
+    fd_ = api::FileDescriptor(
+        static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes), 0)));
   }
 
   // A missing path needs no rule.
   void Permit(const fs::path& path, uint64_t access) const {
-    if (fd_ < 0) return;
-    const int at = ::open(path.c_str(), O_PATH | O_CLOEXEC);
-    if (at < 0) return;
+    if (!fd_.valid()) return;
+    const api::FileDescriptor at(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    if (!at.valid()) return;
     std::error_code ec;
     const uint64_t meant =
         fs::is_directory(path, ec) ? access : access & (kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE);
-    const landlock_path_beneath_attr rule{.allowed_access = meant, .parent_fd = at};
-    ::syscall(SYS_landlock_add_rule, fd_, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-    ::close(at);
+    const landlock_path_beneath_attr rule{.allowed_access = meant, .parent_fd = at.get()};
+    ::syscall(SYS_landlock_add_rule, fd_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
   }
   void Enforce() const {
-    if (fd_ >= 0) ::syscall(SYS_landlock_restrict_self, fd_, 0);
+    if (fd_.valid()) ::syscall(SYS_landlock_restrict_self, fd_.get(), 0);
   }
 
  private:
-  int fd_ = -1;
+  api::FileDescriptor fd_;
 };
 
 // The runner must still die with its terminal and its daemon: the kernel resets that signal when credentials
@@ -245,11 +242,10 @@ void UnshareNamespaces() {
 }
 
 void OfferToDieFirst() {
-  const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return;
+  const api::FileDescriptor fd(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (!fd.valid()) return;
   constexpr std::string_view kScore = "500";
-  [[maybe_unused]] const ssize_t written = ::write(fd, kScore.data(), kScore.size());
-  ::close(fd);
+  [[maybe_unused]] const ssize_t written = ::write(fd.get(), kScore.data(), kScore.size());
 }
 
 }  // namespace

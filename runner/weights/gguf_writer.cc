@@ -9,6 +9,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "api/base/file_descriptor.h"
 #include "runner/weights/ggml_types.h"
 
 namespace quire::runner::weights {
@@ -34,21 +35,19 @@ uint64_t Padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment *
 // A file being written; it is removed again unless it is finished.
 class NewFile {
  public:
-  explicit NewFile(std::string path) : path_(std::move(path)) {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd_ < 0) error_ = errno;
+  explicit NewFile(std::string path)
+      : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
+    if (!fd_.valid()) error_ = errno;
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
   ~NewFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(path_.c_str());
+    if (fd_.valid()) ::unlink(path_.c_str());
   }
 
   void Write(std::span<const std::byte> bytes) {
     while (!bytes.empty() && error_ == 0) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) {
         error_ = errno;
@@ -61,8 +60,8 @@ class NewFile {
 
   // Errors may show only now.
   api::Result<void> Finish() {
-    if (error_ == 0 && ::fsync(fd_) != 0) error_ = errno;
-    if (error_ == 0 && ::close(std::exchange(fd_, -1)) != 0) {
+    if (error_ == 0 && ::fsync(fd_.get()) != 0) error_ = errno;
+    if (error_ == 0 && ::close(fd_.Release()) != 0) {
       error_ = errno;
       ::unlink(path_.c_str());
     }
@@ -74,7 +73,7 @@ class NewFile {
 
  private:
   const std::string path_;
-  int fd_ = -1;
+  api::FileDescriptor fd_;
   int error_ = 0;
 };
 

@@ -10,22 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "api/base/file_descriptor.h"
+
 namespace quire::runner::weights {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::unexpected<api::Error> SystemFailure(const std::string& path, int error) {
   const bool absent = error == ENOENT || error == ENOTDIR;
@@ -38,7 +26,7 @@ std::unexpected<api::Error> SystemFailure(const std::string& path, int error) {
 api::Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, uint64_t bytes_max) {
   std::string name = path.string();
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
-  const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const api::FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return SystemFailure(name, errno);
   return Map(file.get(), std::move(name), bytes_max);
 }

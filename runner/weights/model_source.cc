@@ -1,13 +1,14 @@
 #include "runner/weights/model_source.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <functional>
 #include <map>
 #include <system_error>
 #include <utility>
+
+#include "api/base/file_descriptor.h"
 
 namespace quire::runner::weights {
 
@@ -16,20 +17,15 @@ class ModelSource::Inherited {
   explicit Inherited(const std::vector<Descriptor>& descriptors) {
     for (const auto& [name, fd] : descriptors) fds_.emplace(name, fd);
   }
-  Inherited(const Inherited&) = delete;
-  Inherited& operator=(const Inherited&) = delete;
-  ~Inherited() {
-    for (const auto& [name, fd] : fds_) ::close(fd);
-  }
 
   // -1: there is none of that name.
   int Find(std::string_view name) const {
     const auto found = fds_.find(name);
-    return found == fds_.end() ? -1 : found->second;
+    return found == fds_.end() ? -1 : found->second.get();
   }
 
  private:
-  std::map<std::string, int, std::less<>> fds_;
+  std::map<std::string, api::FileDescriptor, std::less<>> fds_;
 };
 
 ModelSource::ModelSource(std::filesystem::path path, const std::vector<Descriptor>& descriptors)

@@ -20,6 +20,7 @@
 #include <system_error>
 #include <utility>
 
+#include "api/base/file_descriptor.h"
 #include "runner/weights/convert_rows.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/model_files_overlay.h"
@@ -91,14 +92,13 @@ class Scratch {
                                    folder.string(), bytes, std::generic_category().message(error)));
     };
     std::string name = folder / "quire-weights-XXXXXX";
-    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-    if (fd < 0) return fail(errno);
+    const api::FileDescriptor fd(::mkostemp(name.data(), O_CLOEXEC));
+    if (!fd.valid()) return fail(errno);
     ::unlink(name.c_str());
-    const int reserved = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+    const int reserved = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
     void* const data =
-        reserved != 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        reserved != 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     const int error = reserved != 0 ? reserved : errno;
-    ::close(fd);
     if (data == MAP_FAILED) return fail(error);
     scratch.data_ = {static_cast<std::byte*>(data), bytes};
     return scratch;

@@ -19,8 +19,8 @@
 #include <variant>
 #include <vector>
 
+#include "api/base/file_descriptor.h"
 #include "scheduler/dispatcher.h"
-#include "scheduler/fork_exec.h"
 #include "scheduler/testing/io_loop.h"
 
 namespace quire::scheduler {
@@ -131,7 +131,8 @@ class DispatcherFixture : public ::testing::Test {
   void MakeGate() {
     const std::filesystem::path gate = directory_ / "gate";
     if (::mkfifo(gate.c_str(), 0600) != 0) throw std::runtime_error("mkfifo");
-    gate_ = Fd(::open(gate.c_str(), O_RDWR | O_CLOEXEC));  // both ends, so that opening waits for nobody
+    gate_ = api::FileDescriptor(
+        ::open(gate.c_str(), O_RDWR | O_CLOEXEC));  // both ends, so that opening waits for nobody
   }
   // Lets one through, now or when it comes.
   void OpenGate() const {
@@ -150,7 +151,7 @@ class DispatcherFixture : public ::testing::Test {
 
  private:
   std::filesystem::path directory_;
-  Fd gate_;
+  api::FileDescriptor gate_;
   Limits limits_;
   IoLoop loop_;
   std::optional<Dispatcher> dispatcher_;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "api/base/file_descriptor.h"
 #include "server/cli/terminal.h"
 
 namespace quire::cli {
@@ -18,12 +19,11 @@ api::Result<void> Append(const std::string& path, const std::string& line) {
   const auto fail = [&path](const std::string& why) {
     return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: {}", path, why));
   };
-  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return fail(std::generic_category().message(errno));
-  const ssize_t written = ::write(fd, line.data(), line.size());
+  const api::FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return fail(std::generic_category().message(errno));
+  const ssize_t written = ::write(fd.get(), line.data(), line.size());
   const int error = errno;
-  const bool whole = written == static_cast<ssize_t>(line.size()) && ::fsync(fd) == 0;
-  ::close(fd);
+  const bool whole = written == static_cast<ssize_t>(line.size()) && ::fsync(fd.get()) == 0;
   if (!whole) return fail(written < 0 ? std::generic_category().message(error) : "cannot write the line");
   return {};
 }

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "api/base/ascii.h"
+#include "api/base/file_descriptor.h"
 
 namespace quire::server {
 namespace {
@@ -150,12 +151,11 @@ api::Result<KeyRing> KeyRing::Parse(std::string_view text) {
 
 api::Result<KeyRing> KeyRing::Read(const std::filesystem::path& path) {
   const auto fail = [&path](std::string_view why) { return Bad(fmt::format("{}: {}", path.string(), why)); };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return fail(std::generic_category().message(errno));
+  const api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!fd.valid()) return fail(std::generic_category().message(errno));
   struct stat status {};
-  const bool known = ::fstat(fd, &status) == 0;
-  const auto text = ReadWhole(fd);
-  ::close(fd);
+  const bool known = ::fstat(fd.get(), &status) == 0;
+  const auto text = ReadWhole(fd.get());
   if (!known || !S_ISREG(status.st_mode)) return fail("not a regular file");
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return fail("writable by group or others (use chmod go-w)");

@@ -28,7 +28,7 @@ api::Result<std::optional<PartialBlob>> PartialBlob::Open(StoreDirectory blobs, 
   std::string name = std::string(kPrefix) + blob;
   const std::filesystem::path path = blobs.path() / name;
   while (true) {
-    FileDescriptor file(
+    api::FileDescriptor file(
         ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, S_IRUSR | S_IWUSR));
     struct stat entry {
     }, open{};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 #include "server/store/files.h"
 
 namespace quire::server {
@@ -31,13 +32,13 @@ class PartialBlob {
   api::Result<void> Finish(const std::string& blob);
 
  private:
-  PartialBlob(StoreDirectory blobs, std::string name, FileDescriptor file, int64_t size)
+  PartialBlob(StoreDirectory blobs, std::string name, api::FileDescriptor file, int64_t size)
       : blobs_(std::move(blobs)), name_(std::move(name)), file_(std::move(file)), size_(size) {}
   std::unexpected<api::Error> Failure(int error) const;
 
   StoreDirectory blobs_;
   std::string name_;
-  FileDescriptor file_;
+  api::FileDescriptor file_;
   int64_t size_ = 0;
 };
 

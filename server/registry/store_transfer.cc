@@ -31,13 +31,13 @@ api::Result<std::optional<PartialBlob>> StoreTransfer::OpenPartial(const std::st
   return PartialBlob::Open(*std::move(blobs), blob);
 }
 
-api::Result<FileDescriptor> StoreTransfer::OpenBlob(const Layer& layer) const {
+api::Result<api::FileDescriptor> StoreTransfer::OpenBlob(const Layer& layer) const {
   if (!HasBlob(layer)) {
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("{}: missing, or its size differs from the manifest", layer.blob));
   }
   const std::filesystem::path path = root_ / kBlobs / layer.blob;
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  api::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.get() >= 0) return file;
   return api::Fail(api::ErrorCode::kInternal,
                    fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 #include "api/base/model_name.h"
 #include "server/registry/partial_blob.h"
 #include "server/store/model_store.h"
@@ -24,7 +25,7 @@ class StoreTransfer {
   // A blob on its way into the store; nothing when somebody else brings it.
   api::Result<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
   // A blob to read. kBadModel when it has not the layer's size.
-  api::Result<FileDescriptor> OpenBlob(const Layer& layer) const;
+  api::Result<api::FileDescriptor> OpenBlob(const Layer& layer) const;
   // The manifest of a model as it is stored. kNotFound `model "x" not found`.
   api::Result<std::string> ReadManifest(const api::ModelName& name) const;
   // Gives a name to a manifest whose blobs are in the store. kNotFound names one that is not; kBadModel when

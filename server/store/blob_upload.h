@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 #include "server/store/files.h"
 #include "server/store/sha256.h"
 #include "server/store/staging.h"
@@ -22,10 +23,11 @@ class BlobUpload {
   api::Result<void> Finish(const StoreDirectory& blobs, const std::string& blob);
 
  private:
-  BlobUpload(Staging staging, FileDescriptor file) : staging_(std::move(staging)), file_(std::move(file)) {}
+  BlobUpload(Staging staging, api::FileDescriptor file)
+      : staging_(std::move(staging)), file_(std::move(file)) {}
 
   Staging staging_;
-  FileDescriptor file_;
+  api::FileDescriptor file_;
   std::unique_ptr<Sha256> hash_ = std::make_unique<Sha256>();
 };
 

@@ -63,12 +63,8 @@ int IsRegular(int fd, struct stat& status) {
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 api::Result<StoreDirectory> StoreDirectory::OpenRoot(const std::filesystem::path& root) {
-  FileDescriptor fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  api::FileDescriptor fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return PathFailure(root, errno);
   return StoreDirectory(root, std::move(fd));
 }
@@ -81,7 +77,7 @@ api::Result<StoreDirectory> StoreDirectory::Enter(const std::string& name, bool 
   if (create && ::mkdirat(fd_.get(), name.c_str(), kDirectoryMode) != 0 && errno != EEXIST) {
     return Failure(name, errno);
   }
-  FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  api::FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
   return StoreDirectory(path_ / name, std::move(fd));
 }
@@ -104,14 +100,11 @@ api::Result<std::vector<std::string>> StoreDirectory::ListHidden() const {
 
 api::Result<std::vector<std::string>> StoreDirectory::ListAll() const {
   // A descriptor of its own: the position in the directory belongs to the open file.
-  const int fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return Failure(".", errno);
-  const std::unique_ptr<DIR, decltype([](DIR* open) { ::closedir(open); })> directory(::fdopendir(fd));
-  if (directory == nullptr) {
-    const int error = errno;
-    ::close(fd);
-    return Failure(".", error);
-  }
+  api::FileDescriptor fd(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return Failure(".", errno);
+  const std::unique_ptr<DIR, decltype([](DIR* open) { ::closedir(open); })> directory(::fdopendir(fd.get()));
+  if (directory == nullptr) return Failure(".", errno);
+  fd.Release();
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(directory.get())) names.emplace_back(entry->d_name);
@@ -134,7 +127,8 @@ api::Result<FileStatus> StoreDirectory::Status(const std::string& name) const {
 }
 
 api::Result<std::string> StoreDirectory::Read(const std::string& name, int64_t bytes_max) const {
-  const FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const api::FileDescriptor fd(
+      ::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
   struct stat status {};
   if (const int error = IsRegular(fd.get(), status); error != 0) return Failure(name, error);
@@ -155,11 +149,11 @@ api::Result<std::string> StoreDirectory::Read(const std::string& name, int64_t b
   return bytes;
 }
 
-api::Result<FileDescriptor> StoreDirectory::CreateTemporary() const {
+api::Result<api::FileDescriptor> StoreDirectory::CreateTemporary() const {
   const std::string name(kTemporaryName);
   // Under the lock, one that is there was left by a process that died.
   if (::unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) return Failure(name, errno);
-  FileDescriptor fd(
+  api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (fd.get() < 0) return Failure(name, errno);
   return fd;
@@ -177,8 +171,8 @@ api::Result<void> StoreDirectory::Write(const std::string& name, std::string_vie
   return Publish(name);
 }
 
-api::Result<FileDescriptor> StoreDirectory::Create(const std::string& name) const {
-  FileDescriptor fd(
+api::Result<api::FileDescriptor> StoreDirectory::Create(const std::string& name) const {
+  api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (fd.get() < 0) return Failure(name, errno);
   return fd;
@@ -209,14 +203,15 @@ api::Result<void> StoreDirectory::Link(const std::string& name, const StoreDirec
 }
 
 api::Result<void> StoreDirectory::Mark(const std::string& name) const {
-  const FileDescriptor fd(
+  const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
   if (fd.get() < 0 || ::fsync(fd_.get()) != 0) return Failure(name, errno);
   return {};
 }
 
 api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& name) const {
-  const FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const api::FileDescriptor fd(
+      ::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
   struct stat status {};
   if (const int error = IsRegular(fd.get(), status); error != 0) return Failure(name, error);
@@ -236,7 +231,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& na
 }
 
 api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem::path& source) const {
-  const FileDescriptor from(::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const api::FileDescriptor from(::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (from.get() < 0) return PathFailure(source, errno);
   struct stat status {};
   if (IsRegular(from.get(), status) != 0) {
@@ -286,8 +281,8 @@ api::Result<void> StoreDirectory::Publish(const std::string& name) const {
 
 void StoreDirectory::DropTemporary() const { ::unlinkat(fd_.get(), std::string(kTemporaryName).c_str(), 0); }
 
-api::Result<FileDescriptor> StoreDirectory::Lock(const std::string& name) const {
-  FileDescriptor fd(
+api::Result<api::FileDescriptor> StoreDirectory::Lock(const std::string& name) const {
+  api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
   if (fd.get() < 0) return Failure(name, errno);
   while (::flock(fd.get(), LOCK_EX) != 0) {

@@ -11,23 +11,9 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/file_descriptor.h"
 
 namespace quire::server {
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_;  // -1 = none
-};
 
 struct FileStatus {
   int64_t size = 0;
@@ -60,7 +46,7 @@ class StoreDirectory {
 
   // A new file to write to; kInternal when there is one. Appears at once: for directories nobody else looks
   // into.
-  api::Result<FileDescriptor> Create(const std::string& name) const;
+  api::Result<api::FileDescriptor> Create(const std::string& name) const;
   // Takes a file (an empty directory) away, also after a crash.
   api::Result<void> Remove(const std::string& name) const;
   api::Result<void> RemoveDirectory(const std::string& name) const;
@@ -89,23 +75,23 @@ class StoreDirectory {
   void DropTemporary() const;
 
   // Held until the descriptor goes; waits for other holders, of any process. Created when missing.
-  api::Result<FileDescriptor> Lock(const std::string& name) const;
+  api::Result<api::FileDescriptor> Lock(const std::string& name) const;
   // Takes the lock on the directory itself, held until this object goes. False: someone else has it.
   bool TryLock() const;
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  StoreDirectory(std::filesystem::path path, FileDescriptor fd)
+  StoreDirectory(std::filesystem::path path, api::FileDescriptor fd)
       : path_(std::move(path)), fd_(std::move(fd)) {}
 
   std::unexpected<api::Error> Failure(std::string_view name, int error) const;
-  api::Result<FileDescriptor> CreateTemporary() const;
+  api::Result<api::FileDescriptor> CreateTemporary() const;
   api::Result<std::vector<std::string>> ListAll() const;
   api::Result<void> Unlink(const std::string& name, int flags) const;
 
   std::filesystem::path path_;  // for messages
-  FileDescriptor fd_;
+  api::FileDescriptor fd_;
 };
 
 }  // namespace quire::server

@@ -18,7 +18,7 @@ namespace {
 // The root with the store's lock held.
 struct LockedRoot {
   StoreDirectory root;
-  FileDescriptor lock;
+  api::FileDescriptor lock;
 };
 
 api::Result<LockedRoot> LockRoot(const std::filesystem::path& path) {
