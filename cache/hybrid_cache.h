@@ -170,9 +170,9 @@ class HybridCache {
   void CancelCaptures(Sequence& sequence);  // drops what is still scheduled
 
   // Opens a transaction of draft tokens. The sequence stays where it is (is not moved) until it closes.
-  // kInvalid: a step or a draft is open. kUnsupported: not ready(), or, in live mode, a recurrent layer whose
+  // kInvalid: a step or a draft is open. kUnsupported: not ready(), or a recurrent layer whose
   // record_bytes is 0.
-  Result<Speculation> Speculate(Sequence& sequence, DraftMode mode);
+  Result<Speculation> Speculate(Sequence& sequence);
 
   // Builds a snapshot [from, to) on `before`, a snapshot of the same tokens that ends at or behind `from`
   // (empty when from == 0), out of parts that `fill` writes, in the order of Snapshot::ForEachPart. For tiers

@@ -148,7 +148,7 @@ TEST_F(RecurrentModel, ReplaysRecordedInputsToTheSameBits) {
   for (int32_t keep = 0; keep <= 5; ++keep) {
     Sequence sequence = cache_->NewSequence();
     Forward(*cache_, sequence, prompt);
-    auto draft = cache_->Speculate(sequence, DraftMode::kLive);
+    auto draft = cache_->Speculate(sequence);
     ASSERT_TRUE(draft.has_value());
     Forward(*cache_, sequence, {drafted.begin(), drafted.begin() + 2});
     Forward(*cache_, sequence, {drafted.begin() + 2, drafted.end()});

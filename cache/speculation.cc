@@ -47,17 +47,12 @@ void Replay(const SequenceState::Draft& draft, const Layout& layout, int32_t kee
 
 }  // namespace
 
-Result<Speculation> HybridCache::Speculate(Sequence& sequence, DraftMode mode) {
+Result<Speculation> HybridCache::Speculate(Sequence& sequence) {
   SequenceState& state = *sequence.state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "the sequence is in a step");
   if (state.draft) return Fail(ErrorCode::kInvalid, "the sequence is already drafting");
   if (!state.held.complete()) return Fail(ErrorCode::kUnsupported, "some layer has no state at the offset");
   const Position base = state.held.offset();
-  if (mode == DraftMode::kIsolated) {
-    auto fork = Fork(sequence, base);
-    if (!fork) return std::unexpected(std::move(fork.error()));
-    return Speculation(nullptr, std::move(*fork), base);
-  }
   const auto& recurrent = pools_->layout.recurrent;
   const auto unrecorded = std::ranges::find(recurrent, 0, &RecurrentLayer::record_bytes);
   if (unrecorded != recurrent.end()) {
@@ -68,31 +63,21 @@ Result<Speculation> HybridCache::Speculate(Sequence& sequence, DraftMode mode) {
   state.draft.emplace(SequenceState::Draft{base, {}});
   state.held.draft_from = base;
   state.held.draft_slot = state.held.slot;
-  return Speculation(&sequence, Sequence(), base);
+  return Speculation(&sequence, base);
 }
 
-Speculation::Speculation(Sequence* live, Sequence isolated, Position base)
-    : live_(live), isolated_(std::move(isolated)), base_(base) {}
-
 Speculation::Speculation(Speculation&& other) noexcept
-    : live_(std::exchange(other.live_, nullptr)), isolated_(std::move(other.isolated_)), base_(other.base_) {}
+    : live_(std::exchange(other.live_, nullptr)), base_(other.base_) {}
 
 Speculation::~Speculation() { Drop(); }
 
-Position Speculation::sequence_offset() const {
-  if (isolated_) return isolated_.offset();
-  return live_ == nullptr ? base_ : live_->offset();
-}
-
 void Speculation::Drop() {
-  isolated_ = Sequence();
   if (live_ == nullptr) return;
   const auto dropped = Commit(0, {});
   QUIRE_CACHE_CHECK(dropped.has_value());
 }
 
 Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
-  if (isolated_) return Fail(ErrorCode::kUnsupported, "an isolated draft cannot be committed");
   if (live_ == nullptr) return Fail(ErrorCode::kInvalid, "the draft is closed");
   SequenceState& state = *live_->state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "a step of the draft is open");

@@ -1,6 +1,6 @@
 // A transaction of draft tokens on one sequence, over all its layer kinds.
 //
-//   auto draft = cache.Speculate(a, DraftMode::kLive);   // begins at s = a.offset()
+//   auto draft = cache.Speculate(a);                      // begins at s = a.offset()
 //   ... Begin/Commit steps that append m draft tokens to draft->sequence() ...
 //   draft->Commit(n, replay);                            // 0 <= n <= m: a now ends at s + n
 //
@@ -23,11 +23,6 @@
 
 namespace quire::cache {
 
-enum class DraftMode : uint8_t {
-  kLive,      // draft tokens are written behind the sequence's own, to be committed
-  kIsolated,  // they are written to a fork that never touches the sequence and is always dropped
-};
-
 // Applies `tokens` recorded inputs, [tokens][record_bytes], to one recurrent layer of `slot` (add ConvOffset
 // and DeltaOffset), with the very arithmetic of a step. Called in token order; every layer is called for
 // every run of tokens. For a short convolution the inputs are the columns it pushes into its tail; for a
@@ -41,26 +36,23 @@ class Speculation {
   Speculation& operator=(Speculation&&) = delete;
   ~Speculation();
 
-  // The sequence that draft tokens are appended to. In live mode the sequence given to Speculate, which stays
-  // where it is.
-  Sequence& sequence() { return isolated_ ? isolated_ : *live_; }
+  // What draft tokens are appended to: the sequence given to Speculate, which stays where it is.
+  Sequence& sequence() { return *live_; }
   Position base() const { return base_; }
-  int32_t drafted() const { return static_cast<int32_t>(sequence_offset() - base_); }
+  int32_t drafted() const { return live_ == nullptr ? 0 : static_cast<int32_t>(live_->offset() - base_); }
 
   // Keeps the first `keep` draft tokens and closes the transaction. On error it is still open.
   // `replay` may be null without recurrent layers. kInvalid: keep outside [0, drafted()], a step is open, it
-  // is closed, or there is no replay where one is needed. kUnsupported: isolated mode. kOutOfSlots: only
+  // is closed, or there is no replay where one is needed. kOutOfSlots: only
   // where a canceled step has lost the draft's slot while the one at the base is shared.
   Result<void> Commit(int32_t keep, const ReplayInputs& replay);
   void Drop();  // as the destructor
 
  private:
   friend class HybridCache;
-  Speculation(Sequence* live, Sequence isolated, Position base);
-  Position sequence_offset() const;
+  Speculation(Sequence* live, Position base) : live_(live), base_(base) {}
 
-  Sequence* live_;  // null once closed, and in isolated mode
-  Sequence isolated_;
+  Sequence* live_;  // null once closed
   Position base_;
 };
 

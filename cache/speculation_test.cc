@@ -19,8 +19,8 @@ std::vector<std::pair<Layout, Capacity>> Mixes() {
           {all, {.pages = {64, 64, 64}, .slots = 8}}};
 }
 
-Speculation Open(Rig& rig, size_t i, DraftMode mode = DraftMode::kLive) {
-  auto draft = rig.cache().Speculate(rig.sequence(i), mode);
+Speculation Open(Rig& rig, size_t i) {
+  auto draft = rig.cache().Speculate(rig.sequence(i));
   EXPECT_TRUE(draft.has_value());
   return std::move(*draft);
 }
@@ -87,7 +87,7 @@ TEST(Speculation, NothingOutsideSeesADraftToken) {
     EXPECT_EQ(snapshot->to(), 7);
     EXPECT_EQ(rig.cache().Truncate(rig.sequence(a), 7).error().code, ErrorCode::kInvalid);
     EXPECT_EQ(rig.cache().ScheduleCapture(rig.sequence(a), 20).error().code, ErrorCode::kInvalid);
-    EXPECT_EQ(rig.cache().Speculate(rig.sequence(a), DraftMode::kLive).error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(rig.cache().Speculate(rig.sequence(a)).error().code, ErrorCode::kInvalid);
     rig.Append({{a, 1}});
     rig.Append({{b, 2}});
     rig.Commit(a, draft, 3);
@@ -120,16 +120,15 @@ TEST(Speculation, AReadOnlyViewLetsADraftHeadAttendToTheTargetsKv) {
   }
 }
 
-TEST(Speculation, ALiveDraftNeedsRecordedInputs) {
+TEST(Speculation, ADraftNeedsRecordedInputs) {
   Layout layout{.page_tokens = 4, .groups = {FullGroup()}, .recurrent = {ConvLayer(), DeltaLayer()}};
   layout.recurrent[1].record_bytes = 0;
   Rig rig(layout, {.pages = {16}, .slots = 4});
   const size_t a = rig.New();
-  const auto refused = rig.cache().Speculate(rig.sequence(a), DraftMode::kLive);
+  const auto refused = rig.cache().Speculate(rig.sequence(a));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(refused.error().message.find("recurrent[1].record_bytes"), std::string::npos);
-  EXPECT_TRUE(rig.cache().Speculate(rig.sequence(a), DraftMode::kIsolated).has_value());
 }
 
 // The token sampled from the last accepted position comes with the next step, at s + n.
@@ -147,30 +146,6 @@ TEST(Speculation, TheTokenSampledAfterTheDraftIsNotCommitted) {
     rig.AppendTokens(a, {4711});
     EXPECT_EQ(rig.tokens(a).back(), 4711);
     EXPECT_EQ(rig.sequence(a).offset(), 10);
-  }
-}
-
-TEST(Speculation, AnIsolatedDraftNeverTouchesTheLiveSequence) {
-  for (const auto& [layout, capacity] : Mixes()) {
-    Rig rig(layout, capacity);
-    const size_t a = rig.New();
-    rig.Append({{a, 7}});
-    Speculation draft = Open(rig, a, DraftMode::kIsolated);
-    TokenList tokens = rig.tokens(a);
-    for (int k = 0; k < 3; ++k) {
-      tokens.push_back(1000 + k);
-      const quire::cache::Append append[] = {{&draft.sequence(), 1}};
-      auto step = rig.cache().Begin(append);
-      ASSERT_TRUE(step.has_value());
-      EXPECT_EQ(RunStep(layout, **step, std::vector<TokenList>{tokens}), "");
-      (*step)->Commit();
-    }
-    EXPECT_EQ(draft.drafted(), 3);
-    rig.CheckAll();
-    rig.Append({{a, 2}});
-    EXPECT_EQ(draft.Commit(1, {}).error().code, ErrorCode::kUnsupported);
-    draft.Drop();
-    rig.CheckAll();
   }
 }
 

@@ -231,7 +231,6 @@ std::string Machine::RunOpenStep(Batch& batch) {
 // Nothing but the step may touch a sequence that is in one.
 std::string Machine::CheckRefusedInside(const Batch& batch) {
   Live& live = *batch.chosen.front();
-  if (live.isolated && live.draft) return {};
   const auto refused = [](const auto& result) {
     return !result.has_value() && result.error().code == ErrorCode::kInvalid;
   };
@@ -240,7 +239,7 @@ std::string Machine::CheckRefusedInside(const Batch& batch) {
                    refused(cache_->Truncate(live.sequence, 0)) &&
                    refused(cache_->RemoveRange(live.sequence, 0, 1, {})) &&
                    refused(cache_->ScheduleCapture(live.sequence, kMaxTokens)) &&
-                   refused(cache_->Speculate(live.sequence, DraftMode::kLive)) &&
+                   refused(cache_->Speculate(live.sequence)) &&
                    (kept_.empty() || refused(cache_->Restore(live.sequence, kept_.front().snapshot)));
   return all ? "" : "something was allowed on a sequence in a step";
 }

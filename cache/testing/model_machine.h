@@ -79,8 +79,7 @@ class Machine {
     Sequence sequence;
     Truth truth;                       // without draft tokens
     std::optional<Speculation> draft;  // on `sequence`, so closed before it
-    bool isolated = false;
-    bool draft_lost = false;  // a canceled step took the draft's state
+    bool draft_lost = false;           // a canceled step took the draft's state
     TokenList drafted;
     std::vector<Position> scheduled;  // ascending
     std::vector<Passed> captured;     // since captures were last taken, ascending

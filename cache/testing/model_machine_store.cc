@@ -124,15 +124,10 @@ std::string Machine::OpenDraft() {
   operation_ = "open draft";
   Live* live = Pick(false);
   if (live == nullptr) return {};
-  const bool isolated = choices_.OneIn(3);
-  auto draft = cache_->Speculate(live->sequence, isolated ? DraftMode::kIsolated : DraftMode::kLive);
-  // A sequence whose live draft is open refuses both; one with an isolated draft has none as far as it knows.
-  const bool busy = live->draft && !live->isolated;
-  if (draft.has_value() != (!busy && live->truth.ready())) return "draft wrongly opened or refused";
+  auto draft = cache_->Speculate(live->sequence);
+  if (draft.has_value() != (!live->draft && live->truth.ready())) return "draft wrongly opened or refused";
   if (!draft) return {};
-  if (live->draft) return {};
   live->draft.emplace(std::move(*draft));
-  live->isolated = isolated;
   live->draft_lost = false;
   live->drafted.clear();
   ++coverage_.drafts;
@@ -156,17 +151,11 @@ std::string Machine::CloseDraft() {
           ReplayTokens(layout_, layer, slot, inputs, tokens);
           replayed += layer == 0 ? tokens : 0;
         });
-    if (live->isolated) {
-      if (done || done.error().code != ErrorCode::kUnsupported) return "an isolated draft was committed";
-    } else if (!done) {
+    if (!done)
       return done.error().code == ErrorCode::kOutOfSlots && live->draft_lost ? "" : done.error().message;
-    } else {
-      const bool replays = live->truth.recurrent() && keep > 0 && (keep < drafted || live->draft_lost);
-      if (replayed != (replays ? keep : 0)) return fmt::format("{} tokens replayed of {}", replayed, keep);
-      coverage_.replays += replays ? 1 : 0;
-    }
-  }
-  if (!drop && !live->isolated) {
+    const bool replays = live->truth.recurrent() && keep > 0 && (keep < drafted || live->draft_lost);
+    if (replayed != (replays ? keep : 0)) return fmt::format("{} tokens replayed of {}", replayed, keep);
+    coverage_.replays += replays ? 1 : 0;
     live->truth.tokens.insert(live->truth.tokens.end(), live->drafted.begin(), live->drafted.begin() + keep);
     live->truth.state = true;
     PassCaptures(*live, [&](Position at) { return live->truth.Reaches(at); });
@@ -277,14 +266,14 @@ std::string Machine::ImportSnapshot() {
 }
 
 std::string Machine::CheckLive(Live& live) {
-  const Position drafted = live.draft && !live.isolated ? static_cast<Position>(live.drafted.size()) : 0;
+  const Position drafted = live.draft ? static_cast<Position>(live.drafted.size()) : 0;
   if (live.sequence.offset() != live.truth.offset() + drafted) {
     return fmt::format("offset {}, want {}", live.sequence.offset(), live.truth.offset() + drafted);
   }
-  const bool ready = live.draft && !live.isolated ? !live.draft_lost : live.truth.ready();
+  const bool ready = live.draft ? !live.draft_lost : live.truth.ready();
   if (live.sequence.ready() != ready) return ready ? "should be ready" : "should lack state";
   const auto view = cache_->View(live.sequence);
-  const bool visible = live.truth.ready() || (live.draft && !live.isolated);
+  const bool visible = live.truth.ready() || live.draft;
   if (view.has_value() != visible) return "wrongly visible or not";
   if (!view) return {};
   std::string wrong = CheckVisible(layout_, **view, 0, live.truth.tokens);

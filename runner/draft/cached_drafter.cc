@@ -107,7 +107,7 @@ bool CachedDrafter::ExtendDrafts(ThreadPool& pool) {
     if (!round.drafting) continue;
     CachedDraftState& state = *round.state;
     if (!state.open) {
-      auto open = cache_->Speculate(state.sequence, cache::DraftMode::kLive);
+      auto open = cache_->Speculate(state.sequence);
       round.drafting = open.has_value();
       if (!open) continue;
       state.open.emplace(*std::move(open));

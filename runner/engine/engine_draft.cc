@@ -142,7 +142,7 @@ void Engine::AttachDrafts(std::vector<StepItem>& items) {
     ActiveRequest& request = *running_[item.sequence];
     Draft& draft = request.draft;
     if (draft.tokens.empty()) continue;
-    auto open = cache_->Speculate(request.sequence, cache::DraftMode::kLive);
+    auto open = cache_->Speculate(request.sequence);
     if (!open) {
       draft.tokens.clear();
       continue;

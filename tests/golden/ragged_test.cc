@@ -129,7 +129,7 @@ TEST_P(RaggedTest, APartlyAcceptedDraftGoesOnLikeItsPrefix) {
     cache::Sequence sequence = cache_->NewSequence(), plain = cache_->NewSequence();
     Step({{&sequence, prompt}}, pool);
     {
-      auto speculation = cache_->Speculate(sequence, cache::DraftMode::kLive).value();
+      auto speculation = cache_->Speculate(sequence).value();
       Step({{&speculation.sequence(), {draft.begin(), draft.begin() + 4}}}, pool);
       Step({{&speculation.sequence(), {draft.begin() + 4, draft.end()}}}, pool);
       ASSERT_TRUE(speculation.Commit(keep, replay));
