@@ -181,7 +181,7 @@ TEST(SlidingWindow, MemoryIsBoundedByTheWindowAndOneBatch) {
 // The set of visible positions of each token, in prefill, decode and across the window's edge.
 TEST(SlidingWindow, ATokenSeesExactlyItsWindow) {
   for (const int32_t window : {1, 3, 4, 5, 8, 13}) {
-    Rig rig({.page_tokens = 4, .groups = {WindowGroup(window), ChunkGroup(window)}}, {.pages = {64, 64}});
+    Rig rig({.page_tokens = 4, .groups = {WindowGroup(window)}}, {.pages = {64}});
     const size_t a = rig.New();
     for (const int32_t batch : {2, 1, 9, 1, 1, 1, 16, 3}) rig.Append({{a, batch}});
     EXPECT_EQ(rig.tokens(a).size(), 34u);
@@ -202,20 +202,6 @@ TEST(SlidingWindow, RewindIsLegalOnlyWhileTheWindowHasNotSlid) {
   EXPECT_FALSE(rig.sequence(b).ready());
   EXPECT_FALSE(rig.cache().Truncate(rig.sequence(a), 19).has_value());
   rig.Append({{a, 2}});
-}
-
-TEST(SlidingWindow, AChunkedWindowMayRestartAtAChunk) {
-  Rig rig({.page_tokens = 4, .groups = {ChunkGroup(6)}}, {.pages = {32}});
-  const size_t a = rig.New();
-  rig.Append({{a, 20}});
-  EXPECT_FALSE(rig.cache().Truncate(rig.sequence(a), 10).has_value());
-  rig.Truncate(a, 19);
-  rig.Append({{a, 3}});
-  rig.Truncate(a, 12);
-  rig.Append({{a, 1}});
-  const size_t b = rig.Fork(a, 6);
-  EXPECT_TRUE(rig.sequence(b).ready());
-  rig.Append({{b, 4}});
 }
 
 TEST(RecurrentState, IsZeroAtFirstUseAndFoldsOnlyItsOwnTokens) {
@@ -389,7 +375,7 @@ TEST(Steps, SeveralMayBeOpenOnDifferentSequences) {
 }
 
 TEST(Steps, ACancelledStepLeavesOffsetsPagesAndWindowsAsTheyWere) {
-  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(5), ChunkGroup(3)}},
+  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(5), WindowGroup(3)}},
           {.pages = {16, 16, 16}});
   const size_t a = rig.New();
   for (int round = 0; round < 9; ++round) {

@@ -64,21 +64,9 @@ bool HybridState::Reaches(Position position) const {
 }
 
 Position HybridState::DeepestReachable(Position max_position) const {
-  Position position = std::min(max_position, offset_);
-  if (recurrent()) return position == offset_ && Reaches(position) ? position : 0;
-  // A sliding window that fails fails further down too; a chunked one needs nothing at the start of a chunk.
-  size_t g = 0;
-  while (g < groups.size()) {
-    if (WindowReaches(g, position)) {
-      ++g;
-      continue;
-    }
-    const AttentionGroup& shape = pools_->layout.groups[g];
-    if (!shape.chunked) return 0;
-    position -= position % shape.window;
-    g = 0;
-  }
-  return position;
+  // A window that does not reach a position reaches none before it.
+  const Position position = std::min(max_position, offset_);
+  return Reaches(position) ? position : 0;
 }
 
 void HybridState::CutTo(Position position) {

@@ -21,7 +21,7 @@ size_t HeadBytes(const Layout& layout, const AttentionGroup& group) {
 }
 
 size_t ConvBytes(const RecurrentLayer& layer) {
-  return AlignUp(ElementBytes(layer.conv_element, int64_t{layer.conv_tail} * layer.conv_dim));
+  return AlignUp(ElementBytes(ElementType::kF32, int64_t{layer.conv_tail} * layer.conv_dim));
 }
 
 size_t DeltaBytes(const RecurrentLayer& layer) {
@@ -49,7 +49,6 @@ Result<void> ValidateGroup(const Layout& layout, size_t index) {
   if (!in_range(group.kv_heads)) return Bad(fmt::format("groups[{}].kv_heads = {}", index, group.kv_heads));
   if (!in_range(group.head_dim)) return Bad(fmt::format("groups[{}].head_dim = {}", index, group.head_dim));
   if (group.window < 0) return Bad(fmt::format("groups[{}].window = {}", index, group.window));
-  if (group.chunked && group.window == 0) return Bad(fmt::format("groups[{}].chunked without window", index));
   if (group.element > ElementType::kQ8_0) return Bad(fmt::format("groups[{}].element is unknown", index));
   if (group.element == ElementType::kQ8_0 && group.head_dim % 32 != 0) {
     return Bad(fmt::format("groups[{}].head_dim = {}: q8_0 needs a multiple of 32", index, group.head_dim));
@@ -66,9 +65,6 @@ Result<void> ValidateRecurrent(const Layout& layout, size_t index) {
   if (!in_range(layer.conv_tail) || !in_range(layer.conv_dim) || !in_range(layer.delta_heads) ||
       !in_range(layer.delta_value_dim) || !in_range(layer.delta_key_dim) || !in_range(layer.record_bytes)) {
     return Bad(fmt::format("recurrent[{}]: a size is out of range", index));
-  }
-  if (layer.conv_element >= ElementType::kQ8_0) {
-    return Bad(fmt::format("recurrent[{}].conv_element is not an activation type", index));
   }
   const auto layers = static_cast<int64_t>(layout.recurrent.size());
   if (!Bounded({layers, layer.conv_tail + 1, layer.conv_dim + int64_t{kAlign}, 4}) ||
@@ -113,7 +109,6 @@ Result<void> Validate(const Layout& layout) {
 
 Position OldestVisible(const AttentionGroup& group, Position position) {
   if (group.window == 0) return 0;
-  if (group.chunked) return position - position % group.window;
   return std::max<Position>(0, position - group.window + 1);
 }
 

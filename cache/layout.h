@@ -18,8 +18,7 @@ struct AttentionGroup {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   ElementType element = ElementType::kF32;
-  int32_t window = 0;    // tokens; 0 = full attention, else a token at p sees (p - window, p]
-  bool chunked = false;  // with window: a token sees only its own chunk [p - p % window, p]
+  int32_t window = 0;  // tokens; 0 = full attention, else a token at p sees (p - window, p]
   // The K of a head is stored transposed (see below), so that scores of many tokens are computed at once.
   bool k_transposed = false;
 };
@@ -28,7 +27,6 @@ struct AttentionGroup {
 struct RecurrentLayer {
   int32_t conv_tail = 0;  // columns kept (kernel - 1)
   int32_t conv_dim = 0;
-  ElementType conv_element = ElementType::kF32;
   int32_t delta_heads = 0;  // value heads
   int32_t delta_value_dim = 0;
   int32_t delta_key_dim = 0;

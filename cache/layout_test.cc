@@ -34,7 +34,7 @@ TEST(Layout, KeysAndValuesOfOneHeadAreContiguousAndTileThePage) {
 
 TEST(Layout, SlotPartsAreAlignedAndFollowEachOther) {
   Layout layout;
-  layout.recurrent.push_back({.conv_tail = 3, .conv_dim = 5, .conv_element = ElementType::kBF16});
+  layout.recurrent.push_back({.conv_tail = 3, .conv_dim = 5});
   layout.recurrent.push_back(
       {.conv_tail = 2, .conv_dim = 16, .delta_heads = 2, .delta_value_dim = 3, .delta_key_dim = 4});
   ASSERT_TRUE(Validate(layout));
@@ -49,14 +49,10 @@ TEST(Layout, OldestVisiblePosition) {
   const AttentionGroup full{.layers = 1, .kv_heads = 1, .head_dim = 1};
   AttentionGroup window = full;
   window.window = 4;
-  AttentionGroup chunk = window;
-  chunk.chunked = true;
   EXPECT_EQ(OldestVisible(full, 100), 0);
   EXPECT_EQ(OldestVisible(window, 2), 0);
   EXPECT_EQ(OldestVisible(window, 3), 0);
   EXPECT_EQ(OldestVisible(window, 4), 1);
-  EXPECT_EQ(OldestVisible(chunk, 7), 4);
-  EXPECT_EQ(OldestVisible(chunk, 8), 8);
 }
 
 TEST(Layout, RefusesSizesOutOfRange) {
@@ -76,11 +72,9 @@ TEST(Layout, RefusesSizesOutOfRange) {
   refused([](Layout& l) { l.groups[0].kv_heads = 0; });
   refused([](Layout& l) { l.groups[0].head_dim = INT32_MAX; });
   refused([](Layout& l) { l.groups[0].window = -5; });
-  refused([](Layout& l) { l.groups[0].chunked = true; });
   refused([](Layout& l) { l.groups[0].element = ElementType::kQ8_0, l.groups[0].head_dim = 48; });
   refused([](Layout& l) { l.groups[0].layers = l.groups[0].kv_heads = l.groups[0].head_dim = 1 << 20; });
   refused([](Layout& l) { l.recurrent[0].conv_dim = -1; });
-  refused([](Layout& l) { l.recurrent[0].conv_element = ElementType::kQ8_0; });
   refused([](Layout& l) { l.recurrent[0] = {}; });
   refused([](Layout& l) { l.groups.clear(), l.recurrent.clear(); });
   refused([](Layout& l) {

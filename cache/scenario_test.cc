@@ -22,7 +22,7 @@ std::vector<Mix> Mixes() {
   const Layout windows{.page_tokens = 8, .groups = {FullGroup(), WindowGroup(12)}};
   const Layout recurrent{.page_tokens = 8, .groups = {FullGroup()}, .recurrent = {ConvLayer(), DeltaLayer()}};
   Layout all = windows;
-  all.groups.push_back(ChunkGroup(16));
+  all.groups.push_back(WindowGroup(16));
   all.recurrent = recurrent.recurrent;
   return {{"causal", causal, true},
           {"window", windows, false},

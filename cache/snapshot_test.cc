@@ -72,7 +72,7 @@ TEST(Snapshots, CausalOnesRestoreAtAnyOffset) {
 }
 
 TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
-  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(10), ChunkGroup(5)}},
+  Rig rig({.page_tokens = 4, .groups = {FullGroup(), WindowGroup(10), WindowGroup(9)}},
           {.pages = {64, 64, 64}});
   const size_t a = rig.New();
   rig.Append({{a, 8}});
@@ -80,11 +80,10 @@ TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
   const TokenList tokens = rig.tokens(a);
   rig.Append({{a, 15}});
   const Snapshot late = CaptureSnapshot(rig, a);
-  // At 8 the window has not slid and the chunk [5, 10) is there, but [0, 5) is not.
+  // At 8 no window has slid.
   EXPECT_EQ(early.DeepestRestorable(100), 8);
   EXPECT_EQ(early.DeepestRestorable(7), 7);
-  EXPECT_EQ(early.DeepestRestorable(5), 5);
-  EXPECT_EQ(early.DeepestRestorable(4), 0);
+  EXPECT_EQ(early.DeepestRestorable(4), 4);
   const size_t b = rig.Restore(early, tokens, 6);
   EXPECT_EQ(rig.sequence(b).offset(), 6);
   rig.Append({{b, 9}});
@@ -94,14 +93,6 @@ TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
   EXPECT_FALSE(rig.cache().Restore(rig.sequence(b), late, 22).has_value());
   EXPECT_EQ(rig.sequence(b).offset(), 15);
   rig.CheckAll();
-  // A chunked window restarts where a chunk does.
-  Rig chunks({.page_tokens = 4, .groups = {FullGroup(), ChunkGroup(5)}}, {.pages = {64, 64}});
-  const size_t c = chunks.New();
-  chunks.Append({{c, 18}});
-  EXPECT_EQ(CaptureSnapshot(chunks, c).DeepestRestorable(14), 10);
-  const size_t d = chunks.Restore(CaptureSnapshot(chunks, c), chunks.tokens(c), 14);
-  EXPECT_EQ(chunks.sequence(d).offset(), 10);
-  chunks.Append({{d, 8}});
 }
 
 TEST(Snapshots, RestoreGivesAForkWithoutStateItsStateBack) {
@@ -343,9 +334,7 @@ TEST(RangeRemoval, MovesRowsOfEveryElementTypeInEveryWindowThatHasNotSlid) {
     const AttentionGroup group{.layers = 2, .kv_heads = 2, .head_dim = 32, .element = element};
     AttentionGroup window = group;
     window.window = 16;
-    AttentionGroup chunk = window;
-    chunk.chunked = true;
-    Rig rig({.page_tokens = 4, .groups = {group, window, chunk}}, {.pages = {16, 16, 16}});
+    Rig rig({.page_tokens = 4, .groups = {group, window}}, {.pages = {16, 16}});
     const size_t a = rig.New();
     rig.Append({{a, 15}});
     const size_t b = rig.Fork(a, 15);

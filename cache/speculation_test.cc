@@ -9,7 +9,7 @@ namespace {
 
 std::vector<std::pair<Layout, Capacity>> Mixes() {
   const Layout causal{.page_tokens = 4, .groups = {FullGroup()}};
-  const Layout windows{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6), ChunkGroup(5)}};
+  const Layout windows{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6), WindowGroup(5)}};
   const Layout recurrent{.recurrent = {ConvLayer(), DeltaLayer()}};
   Layout all = windows;
   all.recurrent = recurrent.recurrent;

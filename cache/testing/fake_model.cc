@@ -107,13 +107,7 @@ AttentionGroup WindowGroup(int32_t window) {
   return {.layers = 1, .kv_heads = 2, .head_dim = 4, .element = ElementType::kF16, .window = window};
 }
 
-AttentionGroup ChunkGroup(int32_t window) {
-  return {.layers = 1, .kv_heads = 1, .head_dim = 2, .window = window, .chunked = true};
-}
-
-RecurrentLayer ConvLayer() {
-  return {.conv_tail = 2, .conv_dim = 3, .conv_element = ElementType::kBF16, .record_bytes = kRecordBytes};
-}
+RecurrentLayer ConvLayer() { return {.conv_tail = 2, .conv_dim = 3, .record_bytes = kRecordBytes}; }
 
 RecurrentLayer DeltaLayer() {
   return {.conv_tail = 3,
@@ -144,7 +138,7 @@ std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, c
 
 void FoldToken(const Layout& layout, size_t layer, std::byte* slot, TokenId token) {
   const RecurrentLayer& shape = layout.recurrent[layer];
-  const size_t row = ElementBytes(shape.conv_element, shape.conv_dim);
+  const size_t row = ElementBytes(ElementType::kF32, shape.conv_dim);
   if (shape.conv_tail > 0) {
     std::byte* conv = slot + ConvOffset(layout, layer);
     const auto rows = static_cast<size_t>(shape.conv_tail);

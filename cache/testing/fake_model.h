@@ -20,7 +20,6 @@ using TokenList = std::vector<TokenId>;
 // Layouts used all over the tests.
 AttentionGroup FullGroup();
 AttentionGroup WindowGroup(int32_t window);
-AttentionGroup ChunkGroup(int32_t window);
 RecurrentLayer ConvLayer();
 RecurrentLayer DeltaLayer();
 

@@ -60,15 +60,13 @@ class FakePages final : public cache::StepView {
 
 struct Case {
   int32_t heads, kv_heads, dim, page_tokens, window;
-  bool chunked;
   ElementType element;
   float soft_cap = 0;
 };
 
 std::string Name(const Case& c) {
   return testing::PrintToString(std::vector<int>{c.heads, c.kv_heads, c.dim, c.page_tokens, c.window,
-                                                 c.chunked, static_cast<int>(c.element),
-                                                 static_cast<int>(c.soft_cap)});
+                                                 static_cast<int>(c.element), static_cast<int>(c.soft_cap)});
 }
 
 cache::Layout LayoutOf(const Case& c) {
@@ -78,7 +76,6 @@ cache::Layout LayoutOf(const Case& c) {
                       .head_dim = c.dim,
                       .element = c.element,
                       .window = c.window,
-                      .chunked = c.chunked,
                       .k_transposed = true}},
           .recurrent = {}};
 }
@@ -152,8 +149,7 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
     const int32_t kv_head = head / (c.heads / c.kv_heads);
     return Kept(c.element, &x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim)], i);
   };
-  int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
-  if (c.chunked) first = p - p % c.window;
+  const int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
   double weight = 0, sum = 0;
   for (int32_t key = first; key <= p; ++key) {
     double score = 0;
@@ -170,15 +166,15 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
 }
 
 const Case kCases[] = {
-    {4, 4, 16, 32, 0, false, ElementType::kF32},   {4, 2, 8, 4, 0, false, ElementType::kF32},
-    {6, 2, 64, 32, 0, false, ElementType::kF32},   {8, 1, 20, 96, 0, false, ElementType::kF32},
-    {2, 1, 33, 160, 0, false, ElementType::kF32},  {4, 2, 16, 8, 5, false, ElementType::kF32},
-    {4, 2, 16, 32, 40, false, ElementType::kF32},  {4, 2, 16, 4, 1, false, ElementType::kF32},
-    {4, 2, 16, 8, 20, true, ElementType::kF32},    {34, 1, 12, 16, 0, false, ElementType::kF32},
-    {4, 2, 32, 32, 0, false, ElementType::kF16},   {4, 2, 22, 16, 7, false, ElementType::kBF16},
-    {4, 2, 16, 8, 5, false, ElementType::kF32, 2}, {4, 4, 32, 64, 0, false, ElementType::kF32, 1},
-    {4, 2, 32, 32, 0, false, ElementType::kQ8_0},  {8, 1, 96, 16, 7, false, ElementType::kQ8_0},
-    {2, 1, 33, 160, 0, false, ElementType::kF16},
+    {4, 4, 16, 32, 0, ElementType::kF32},   {4, 2, 8, 4, 0, ElementType::kF32},
+    {6, 2, 64, 32, 0, ElementType::kF32},   {8, 1, 20, 96, 0, ElementType::kF32},
+    {2, 1, 33, 160, 0, ElementType::kF32},  {4, 2, 16, 8, 5, ElementType::kF32},
+    {4, 2, 16, 32, 40, ElementType::kF32},  {4, 2, 16, 4, 1, ElementType::kF32},
+    {4, 2, 16, 8, 20, ElementType::kF32},   {34, 1, 12, 16, 0, ElementType::kF32},
+    {4, 2, 32, 32, 0, ElementType::kF16},   {4, 2, 22, 16, 7, ElementType::kBF16},
+    {4, 2, 16, 8, 5, ElementType::kF32, 2}, {4, 4, 32, 64, 0, ElementType::kF32, 1},
+    {4, 2, 32, 32, 0, ElementType::kQ8_0},  {8, 1, 96, 16, 7, ElementType::kQ8_0},
+    {2, 1, 33, 160, 0, ElementType::kF16},
 };
 
 TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
@@ -229,7 +225,7 @@ TEST(Attention, ConvertedElementsRoundTrip) {
 TEST(Attention, KeysComeBackFromWhereTheyLie) {
   constexpr int32_t kDim = 64, kTokens = 5;
   for (const auto type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
-    const cache::Layout layout = LayoutOf({1, 1, kDim, 12, 0, false, type});
+    const cache::Layout layout = LayoutOf({1, 1, kDim, 12, 0, type});
     const std::vector<float> keys = Random(3).Floats(kTokens * kDim);
     std::vector<std::byte> head(cache::ValueOffset(layout, 0, 0, 0));
     WriteKeys(layout, 0, keys, head.data(), 4, kTokens);

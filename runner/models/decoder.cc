@@ -107,7 +107,7 @@ GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpName
 CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
   const auto same = [&](const cache::AttentionGroup& group) {
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
-           group.window == geometry.window && group.chunked == geometry.chunked;
+           group.window == geometry.window;
   };
   const auto found = std::ranges::find_if(layout_.groups, same);
   const auto index = static_cast<size_t>(found - layout_.groups.begin());
