@@ -138,8 +138,6 @@ std::string SpecialTokenBytes(api::TokenId id) {
   return bytes;
 }
 
-ExprRef SpecialToken(api::TokenId id) { return Literal(SpecialTokenBytes(id)); }
-ExprRef FreeText() { return Repeat(Byte(0, kTextMax), 0, std::nullopt); }
 ExprRef TextUntil(std::string_view marker) { return Search(marker, false); }
 ExprRef TextWithout(std::string_view marker) { return Search(marker, true); }
 

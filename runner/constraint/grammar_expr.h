@@ -86,17 +86,15 @@ ExprRef Nothing();                                                              
 ExprRef Never();                                                                 // matches no text
 bool IsNever(const ExprRef& expr);                                               // made by Never()
 
-// A special token of the vocabulary (<|im_end|>), as itself: its text written out in other tokens is not it.
-ExprRef SpecialToken(api::TokenId id);
-// The bytes that stand for it inside a grammar; none of them begins or continues UTF-8 text.
+// The bytes that stand for a special token of the vocabulary (<|im_end|>) inside a grammar; none of them begins or
+// continues UTF-8 text. The token's text written out in other tokens is not it.
 std::string SpecialTokenBytes(api::TokenId id);
 
-// Any bytes, none of them from a special token. The output of the model is not constrained.
-ExprRef FreeText();
-// As FreeText(), up to and including the first `marker`: Sequence({TextUntil("<tool_call>"), ...}) begins to
-// constrain after a marker. The marker is text or what SpecialTokenBytes() gives. REQUIRES: not empty.
+// Any bytes, none of them from a special token, up to and including the first `marker`:
+// Sequence({TextUntil("<tool_call>"), ...}) begins to constrain after a marker. The marker is text or what
+// SpecialTokenBytes() gives. REQUIRES: not empty.
 ExprRef TextUntil(std::string_view marker);
-// As FreeText(), of texts in which `marker` does not occur.
+// Any bytes, none of them from a special token, of texts in which `marker` does not occur.
 ExprRef TextWithout(std::string_view marker);
 
 }  // namespace quire::runner::constraint

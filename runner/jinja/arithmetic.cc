@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "runner/jinja/compare.h"
-#include "runner/jinja/format.h"
 #include "runner/jinja/show.h"
 
 namespace quire::runner::jinja {
@@ -187,7 +186,6 @@ Value Apply(Runtime& runtime, BinaryOp op, const Value& left, const Value& right
   if (left.is_integral() && right.is_integral()) return ApplyToInts(op, left.as_int(), right.as_int());
   if (left.is_number() && right.is_number()) return ApplyToFloats(op, left.as_double(), right.as_double());
   RequireDefined(left);
-  if (op == BinaryOp::kModulo && left.is_string()) return FormatPercent(runtime, left, right);
   RequireDefined(right);
   if (op == BinaryOp::kAdd) {
     if (left.is_string() && right.is_string()) return AddStrings(runtime, left, right);

@@ -47,7 +47,6 @@ class Budget {
   void Exit() { --depth_; }
 
   uint64_t steps() const { return steps_; }
-  size_t live_bytes() const { return live_bytes_; }
 
  private:
   [[noreturn]] void FailSteps() const;

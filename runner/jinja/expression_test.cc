@@ -120,20 +120,6 @@ constexpr Rendering kJinjaOperatorExpressions[] = {
     {"-f", "-1.5"},
     {"- -3", "3"},
     {"5 if true else 6 ~ 'x'", "5"},
-    {"'%s is %d, %5.2f|%-5s|%05d|%x|%r|%%' % ('a', 3, 2.5, 'z', 42, 255, 'q')",
-     "a is 3,  2.50|z    |00042|ff|'q'|%"},
-    {"'%(a)s %(b)03d' % {'a':'x','b':5}", "x 005"},
-    {"'%s' % 'one'", "one"},
-    {"'%s' % [1]", "[1]"},
-    {"'%e %g %G %+d % d %#x %c %c' % (12345.678, 0.0001, 1e20, 5, 5, 255, 65, 'z')",
-     "1.234568e+04 0.0001 1E+20 +5  5 0xff A z"},
-    {"'%5s|%-6.2s|%*d' % ('é', 'abcdef', 4, 7)", "    é|ab    |   7"},
-    {"'%i' % 3.99", "3"},
-    {"'%.3g' % 1234567", "1.23e+06"},
-    {"'%g' % 100000", "100000"},
-    {"'%g' % 1000000", "1e+06"},
-    {"'%.0f' % 2.5", "2"},
-    {"'%.1f' % 0.25", "0.2"},
 };
 
 TEST(JinjaOperator, Expressions) { CheckExpressions(kJinjaOperatorExpressions); }
@@ -157,9 +143,6 @@ constexpr Rendering kJinjaOperatorBadExpressions[] = {
      "the inline if-expression on line 1 evaluated to false and no else section was defined."},
     {"-xs|length", "bad operand type for unary -: 'list'"},
     {"-s", "bad operand type for unary -: 'str'"},
-    {"'%d' % 'x'", "%d format: a number is required, not str"},
-    {"'%s %s' % ('a',)", "not enough arguments for format string"},
-    {"'%s' % ('a','b')", "not all arguments converted during string formatting"},
 };
 
 TEST(JinjaOperator, BadExpressions) { CheckFailingExpressions(kJinjaOperatorBadExpressions); }
@@ -238,16 +221,15 @@ constexpr Rendering kJinjaUndefinedExpressions[] = {
     {"undefd is number", "False"},  {"undefd in [1]", "False"},
     {"'a' in undefd", "False"},     {"1 if undefd else 2", "2"},
     {"d.get(undefd)", "None"},      {"undefd|map('upper')|list", "[]"},
-    {"'x%sx' % undefd", "xx"},
 };
 
 TEST(JinjaUndefined, Expressions) { CheckExpressions(kJinjaUndefinedExpressions); }
 
 constexpr Rendering kJinjaUndefinedTemplates[] = {
     {"{% for x in undefd %}x{% else %}none{% endfor %}", "none"},
-    {"{{ undefd|join(',') }}|{{ undefd|first }}|{{ undefd|sum }}|{{ undefd|sort }}|{{ undefd|items|list "
+    {"{{ undefd|join(',') }}|{{ undefd|first }}|{{ undefd|sort }}|{{ undefd|items|list "
      "}}|{{undefd|trim}}|",
-     "||0|[]|[]||"},
+     "||[]|[]||"},
 };
 
 TEST(JinjaUndefined, Templates) { CheckTemplates(kJinjaUndefinedTemplates); }
@@ -263,7 +245,6 @@ constexpr Rendering kJinjaUndefinedBadExpressions[] = {
     {"undefd|first.x", "No filter named 'first.x'."},
     {"undefd in 'abc'", "'undefd' is undefined"},
     {"undefd|abs", "'undefd' is undefined"},
-    {"undefd|round", "'undefd' is undefined"},
     {"undefd|float", "'undefd' is undefined"},
     {"undefd|dictsort", "'undefd' is undefined"},
     {"undefd|indent", "'undefd' is undefined"},

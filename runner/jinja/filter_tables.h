@@ -17,6 +17,6 @@ std::span<const NamedFilter> TextFilters();       // of strings
 std::span<const NamedFilter> ValueFilters();      // of single values: numbers, defaults, JSON
 std::span<const NamedFilter> SequenceFilters();   // of sequences as a whole
 std::span<const NamedFilter> SelectionFilters();  // of a sequence's items: map, select, ...
-std::span<const NamedFilter> OrderFilters();      // sort, unique, min, groupby, ...
+std::span<const NamedFilter> OrderFilters();      // sort, dictsort, unique
 
 }  // namespace quire::runner::jinja

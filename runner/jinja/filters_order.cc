@@ -1,8 +1,7 @@
-// Filters that compare items: sort, dictsort, unique, min, max, groupby.
+// Filters that compare items: sort, dictsort, unique.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 
 #include "runner/jinja/compare.h"
@@ -101,51 +100,10 @@ Value UniqueFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return runtime.MakeList(std::move(unique), Type::kGenerator);
 }
 
-template <bool greatest>
-Value ExtremeFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound(greatest ? "max" : "min", arguments, {"case_sensitive", "attribute"});
-  std::vector<Keyed> keyed = WithKeys(runtime, self, bound[1], bound.Truth(0, false));
-  if (keyed.empty()) {
-    return Value(Undefined{runtime.MakeString("No aggregated item, sequence was empty.").text_ref(),
-                           Undefined::Why::kHint});
-  }
-  const Keyed* best = &keyed.front();
-  for (const Keyed& entry : std::span(keyed).subspan(1)) {
-    const bool better = greatest ? Less(runtime, best->key, entry.key) : Less(runtime, entry.key, best->key);
-    if (better) best = &entry;
-  }
-  return best->item;
-}
-
-Value GroupByFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
-  const bool case_sensitive = bound.Truth(2, false);
-  std::vector<Keyed> keyed;
-  const auto items = Iterate(runtime, self);
-  for (const Value& item : items->items) {
-    Value key = GetPath(runtime, item, *bound[0]);
-    if (key.is_undefined() && IsGiven(bound[1])) key = *bound[1];
-    keyed.push_back({FoldCase(runtime, key, case_sensitive), item});
-  }
-  SortByKey(runtime, keyed, false);
-  std::vector<Value> groups;
-  for (size_t begin = 0, end = 0; begin < keyed.size(); begin = end) {
-    std::vector<Value> members;
-    for (end = begin; end < keyed.size() && Equal(runtime, keyed[begin].key, keyed[end].key); ++end) {
-      members.push_back(keyed[end].item);
-    }
-    if (end == begin) ++end;  // a key that is not equal to itself
-    // The group is named as its first item writes it, whatever case the others have.
-    Value name = GetPath(runtime, keyed[begin].item, *bound[0]);
-    if (name.is_undefined() && IsGiven(bound[1])) name = *bound[1];
-    groups.push_back(runtime.MakeList({std::move(name), runtime.MakeList(std::move(members))}, Type::kGroup));
-  }
-  return runtime.MakeList(std::move(groups));
-}
-
 constexpr NamedFilter kOrderFilters[] = {
-    {"sort", SortFilter},          {"dictsort", DictSortFilter}, {"unique", UniqueFilter},
-    {"min", ExtremeFilter<false>}, {"max", ExtremeFilter<true>}, {"groupby", GroupByFilter},
+    {"sort", SortFilter},
+    {"dictsort", DictSortFilter},
+    {"unique", UniqueFilter},
 };
 
 }  // namespace

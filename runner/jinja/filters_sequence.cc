@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "runner/jinja/arithmetic.h"
 #include "runner/jinja/compare.h"
 #include "runner/jinja/filter_tables.h"
 #include "runner/jinja/sequence.h"
@@ -78,68 +77,9 @@ Value ReverseFilter(Runtime& runtime, const Value& self, const CallArguments& ar
   return runtime.MakeList(std::move(items), self.type() == Type::kGenerator ? Type::kList : Type::kGenerator);
 }
 
-Value SumFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("sum", arguments, {"attribute", "start"});
-  Value sum = bound[1] == nullptr ? Value(int64_t{0}) : *bound[1];
-  if (sum.is_string()) Raise("sum() can't sum strings [use ''.join(seq) instead]");
-  const bool by_attribute = bound[0] != nullptr && !bound[0]->is_none();
-  const auto items = Iterate(runtime, self);
-  for (const Value& item : items->items) {
-    runtime.budget().Step();
-    sum = Apply(runtime, BinaryOp::kAdd, sum, by_attribute ? GetPath(runtime, item, *bound[0]) : item);
-  }
-  return sum;
-}
-
-int64_t GroupCount(const BoundArguments& bound) {
-  const int64_t count = bound.Int(0, 1);
-  if (count < 1) Raise("the number of items or slices must be positive");
-  return count;
-}
-
-Value BatchFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("batch", arguments, {"linecount", "fill_with"}, 1);
-  const auto count = static_cast<size_t>(GroupCount(bound));
-  std::vector<Value> batches;
-  std::vector<Value> batch;
-  const auto items = Iterate(runtime, self);
-  for (const Value& item : items->items) {
-    if (batch.size() == count) batches.push_back(runtime.MakeList(std::exchange(batch, {})));
-    batch.push_back(item);
-  }
-  if (!batch.empty()) {
-    if (bound[1] != nullptr && !bound[1]->is_none()) {
-      const Charge charge(runtime.budget(), std::min(count, SIZE_MAX / sizeof(Value)) * sizeof(Value));
-      batch.resize(count, *bound[1]);
-    }
-    batches.push_back(runtime.MakeList(std::move(batch)));
-  }
-  return runtime.MakeList(std::move(batches), Type::kGenerator);
-}
-
-Value SliceFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("slice", arguments, {"slices", "fill_with"}, 1);
-  const auto slices = static_cast<size_t>(GroupCount(bound));
-  const std::vector<Value> items = Iterate(runtime, self)->items;
-  const size_t per_slice = items.size() / slices;
-  const size_t longer = items.size() % slices;
-  std::vector<Value> columns;
-  size_t at = 0;
-  for (size_t i = 0; i < slices; ++i) {
-    const size_t length = per_slice + (i < longer ? 1 : 0);
-    std::vector<Value> column(items.begin() + static_cast<std::ptrdiff_t>(at),
-                              items.begin() + static_cast<std::ptrdiff_t>(at + length));
-    at += length;
-    if (bound[1] != nullptr && !bound[1]->is_none() && i >= longer) column.push_back(*bound[1]);
-    columns.push_back(runtime.MakeList(std::move(column)));
-  }
-  return runtime.MakeList(std::move(columns), Type::kGenerator);
-}
-
 constexpr NamedFilter kSequenceFilters[] = {
     {"join", JoinFilter}, {"first", FirstFilter}, {"last", LastFilter},
     {"list", ListFilter}, {"items", ItemsFilter}, {"reverse", ReverseFilter},
-    {"sum", SumFilter},   {"batch", BatchFilter}, {"slice", SliceFilter},
 };
 
 }  // namespace

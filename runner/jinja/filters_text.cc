@@ -6,7 +6,6 @@
 
 #include "runner/jinja/compare.h"
 #include "runner/jinja/filter_tables.h"
-#include "runner/jinja/format.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/show.h"
 #include "runner/jinja/text_ops.h"
@@ -83,82 +82,10 @@ Value IndentFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return Value(std::move(out).Finish(self.as_text().markup()));
 }
 
-Value CenterFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("center", arguments, {"width"});
-  const Value soft = SoftStr(runtime, self);
-  const int64_t length = *Length(runtime, soft);
-  const int64_t width = bound.Int(0, 80);
-  const int64_t missing = width > length ? width - length : 0;
-  const int64_t before = missing / 2 + (missing & width & 1);
-  return Pad(runtime, soft, before, missing - before, nullptr);
-}
-
-Value TruncateFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  const int64_t length = bound.Int(0, 255);
-  const int64_t leeway = bound[3] == nullptr || bound[3]->is_none() ? 5 : bound.Int(3, 5);
-  const Value end = bound[2] == nullptr ? runtime.MakeString("...") : bound.String(2);
-  const int64_t kept = length - *Length(runtime, end);
-  if (kept < 0) Raise(fmt::format("expected length >= {}, got {}", length - kept, length));
-  if (leeway < 0) Raise(fmt::format("expected leeway >= 0, got {}", leeway));
-  const auto size = Length(runtime, self);
-  if (!size) Raise(fmt::format("object of type '{}' has no len()", TypeName(self.type())));
-  if (*size - leeway <= length) return self;
-  if (!self.is_string()) Raise(fmt::format("truncate wants a string, not {}", TypeName(self.type())));
-  const std::string_view text = self.as_view();
-  size_t cut = OffsetOfCodePoint(text, static_cast<size_t>(kept));
-  if (!bound.Truth(1, false)) {
-    const size_t space = text.substr(0, cut).rfind(' ');
-    if (space != std::string_view::npos) cut = space;
-  }
-  TextBuilder out = runtime.NewText();
-  out.Append(self.as_text(), 0, cut);
-  out.Append(end.as_text());
-  return Value(std::move(out).Finish());
-}
-
-Value WordCountFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("wordcount", arguments, {});
-  const Value soft = SoftStr(runtime, self);
-  const std::string_view text = soft.as_view();
-  runtime.budget().StepBytes(text.size());
-  int64_t words = 0;
-  bool in_word = false;
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint c = CodePointAt(text, at);
-    const bool part = IsAlpha(c.value) || IsNumeric(c.value) || c.value == U'_';
-    if (part && !in_word) ++words;
-    in_word = part;
-    at += c.bytes;
-  }
-  return Value(words);
-}
-
-Value FormatFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  if (!arguments.positional.empty() && !arguments.named.empty()) {
-    Raise("can't handle positional and keyword arguments at the same time");
-  }
-  const Value pattern = SoftStr(runtime, self);
-  if (arguments.named.empty()) {
-    return FormatPercent(runtime, pattern, runtime.MakeList(arguments.positional, Type::kTuple));
-  }
-  std::vector<Value::Entry> entries;
-  entries.reserve(arguments.named.size());
-  for (const auto& [name, value] : arguments.named) entries.emplace_back(Value(name), value);
-  return FormatPercent(runtime, pattern, runtime.MakeDict(std::move(entries)));
-}
-
-template <bool force>
 Value EscapeFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
   const BoundArguments bound("escape", arguments, {});
-  Value plain = self;
-  if (force && self.is_string() && self.as_text().markup()) {
-    TextBuilder unmarked = runtime.NewText();
-    unmarked.Append(self.as_text());
-    plain = Value(std::move(unmarked).Finish());
-  }
   TextBuilder out = runtime.NewText();
-  AppendEscaped(out, plain);
+  AppendEscaped(out, self);
   return Value(std::move(out).Finish(true));
 }
 
@@ -174,47 +101,6 @@ Value StringFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return SoftStr(runtime, self);
 }
 
-void AppendQuoted(TextBuilder& out, const Text& text, bool query) {
-  ForEachRun(text.bytes(), text.untrusted(), [&](std::string_view run, Trust trust) {
-    for (const char c : run) {
-      const bool alphanumeric = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-      if (alphanumeric || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query)) {
-        out.Append(std::string_view(&c, 1), trust);
-      } else if (c == ' ' && query) {
-        out.Append("+", trust);
-      } else {
-        out.Append(fmt::format("%{:02X}", static_cast<unsigned char>(c)), trust);
-      }
-    }
-  });
-}
-
-Value UrlEncodeFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("urlencode", arguments, {});
-  TextBuilder out = runtime.NewText();
-  if (self.is_string() || (!self.is_dict() && !self.is_list())) {
-    AppendQuoted(out, *Str(runtime, self), false);
-    return Value(std::move(out).Finish());
-  }
-  const auto pair = [&](const Value& key, const Value& value) {
-    if (out.size() != 0) out.Append("&");
-    AppendQuoted(out, *Str(runtime, key), true);
-    out.Append("=");
-    AppendQuoted(out, *Str(runtime, value), true);
-  };
-  if (self.is_dict()) {
-    for (const auto& [key, value] : self.as_dict().entries()) pair(key, value);
-  } else {
-    const auto items = Iterate(runtime, self);
-    for (const Value& item : items->items) {
-      const auto parts = Iterate(runtime, item);
-      if (parts->items.size() != 2) Raise("urlencode wants pairs");
-      pair(parts->items[0], parts->items[1]);
-    }
-  }
-  return Value(std::move(out).Finish());
-}
-
 constexpr NamedFilter kTextFilters[] = {
     {"upper", CaseFilter<Case::kUpper>},
     {"lower", CaseFilter<Case::kLower>},
@@ -223,16 +109,10 @@ constexpr NamedFilter kTextFilters[] = {
     {"trim", TrimFilter},
     {"replace", ReplaceFilter},
     {"indent", IndentFilter},
-    {"center", CenterFilter},
-    {"truncate", TruncateFilter},
-    {"wordcount", WordCountFilter},
-    {"format", FormatFilter},
-    {"escape", EscapeFilter<false>},
-    {"e", EscapeFilter<false>},
-    {"forceescape", EscapeFilter<true>},
+    {"escape", EscapeFilter},
+    {"e", EscapeFilter},
     {"safe", SafeFilter},
     {"string", StringFilter},
-    {"urlencode", UrlEncodeFilter},
 };
 
 }  // namespace

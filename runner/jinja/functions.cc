@@ -1,4 +1,4 @@
-// The global functions: range, dict, namespace, cycler, joiner, and those of the chat-template environment.
+// The global functions: range, dict, namespace, and those of the chat-template environment.
 #include <fmt/format.h>
 
 #include <ctime>
@@ -70,74 +70,6 @@ Value MakeNamespace(Runtime& runtime, const CallArguments& arguments) {
   return Value(std::shared_ptr<Object>(name_space));
 }
 
-class Cycler final : public Object, public std::enable_shared_from_this<Cycler> {
- public:
-  explicit Cycler(Value items) : Object(Type::kCycler, items.depth() + 1), items_(std::move(items)) {}
-  std::optional<Value> Attribute(Runtime& runtime, std::string_view name) override;
-  const Value& current() const { return items_.as_list().items[at_]; }
-  void Advance() { at_ = (at_ + 1) % items_.as_list().items.size(); }
-  void Reset() { at_ = 0; }
-
- private:
-  Value items_;
-  size_t at_ = 0;
-};
-
-class CyclerMethod final : public Object {
- public:
-  CyclerMethod(std::shared_ptr<Cycler> cycler, bool resets)
-      : Object(Type::kMethod, cycler->depth() + 1), cycler_(std::move(cycler)), resets_(resets) {}
-  bool callable() const override { return true; }
-  Value Call(Runtime&, const CallArguments& arguments) override {
-    const BoundArguments bound("next", arguments, {});
-    if (resets_) {
-      cycler_->Reset();
-      return Value();
-    }
-    Value value = cycler_->current();
-    cycler_->Advance();
-    return value;
-  }
-
- private:
-  std::shared_ptr<Cycler> cycler_;
-  bool resets_;
-};
-
-std::optional<Value> Cycler::Attribute(Runtime& runtime, std::string_view name) {
-  if (name == "current") return current();
-  if (name == "next" || name == "reset") {
-    return runtime.MakeObject<CyclerMethod>(shared_from_this(), name == "reset");
-  }
-  return std::nullopt;
-}
-
-Value MakeCycler(Runtime& runtime, const CallArguments& arguments) {
-  if (arguments.positional.empty() || !arguments.named.empty()) Raise("at least one item has to be provided");
-  return runtime.MakeObject<Cycler>(runtime.MakeList(arguments.positional));
-}
-
-class Joiner final : public Object {
- public:
-  explicit Joiner(Value separator)
-      : Object(Type::kJoiner, separator.depth() + 1), separator_(std::move(separator)) {}
-  bool callable() const override { return true; }
-  Value Call(Runtime& runtime, const CallArguments& arguments) override {
-    const BoundArguments bound("joiner", arguments, {});
-    if (!std::exchange(used_, true)) return runtime.MakeString("");
-    return separator_;
-  }
-
- private:
-  Value separator_;
-  bool used_ = false;
-};
-
-Value MakeJoiner(Runtime& runtime, const CallArguments& arguments) {
-  const BoundArguments bound("joiner", arguments, {"sep"});
-  return runtime.MakeObject<Joiner>(bound[0] == nullptr ? runtime.MakeString(", ") : *bound[0]);
-}
-
 Value RaiseException(Runtime& runtime, const CallArguments& arguments) {
   const BoundArguments bound("raise_exception", arguments, {"message"}, 1);
   throw RenderError{Str(runtime, *bound[0])->bytes(), true};
@@ -185,8 +117,6 @@ constexpr NamedFunction kFunctions[] = {
     {"range", Range},
     {"dict", MakeDict},
     {"namespace", MakeNamespace},
-    {"cycler", MakeCycler},
-    {"joiner", MakeJoiner},
     {"raise_exception", RaiseException},
     {"strftime_now", StrftimeNow},
 };

@@ -99,14 +99,6 @@ TEST(JinjaLimits, BigValuesAreRefusedBeforeTheyAreMade) {
            "{{ 'a' * 9223372036854775807 }}",
            "{{ [1] * 10**9 }}",
            "{{ [1] * 9223372036854775807 }}",
-           "{{ 'a'|center(10**12) }}",
-           "{{ 'a'.ljust(10**12) }}",
-           "{{ 'a'.rjust(10**12, 'é') }}",
-           "{{ '1'.zfill(10**12) }}",
-           "{{ '%1000000000000d' % 1 }}",
-           "{{ '{:1000000000000}'.format(1) }}",
-           "{{ '\t'.expandtabs(10**12) }}",
-           "{{ [1]|batch(10**15, 0)|list }}",
            "{{ 'a\nb'|indent(10**12) }}",
            "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s "
            "%}"
@@ -126,7 +118,6 @@ TEST(JinjaLimits, BigValuesAreRefusedBeforeTheyAreMade) {
   EXPECT_THAT(MessageOf("{{ range(10**9) }}"), HasSubstr("Range too big"));
   EXPECT_THAT(MessageOf("{{ range(-9223372036854775807, 9223372036854775807) }}"),
               HasSubstr("Range too big"));
-  EXPECT_THAT(MessageOf("{{ '%.100000f' % 1.5 }}"), HasSubstr("precision is too big"));
   EXPECT_THAT(MessageOf("{{ [1]|tojson(indent=10**9) }}"), HasSubstr("indent is too big"));
 }
 
@@ -163,8 +154,7 @@ TEST(JinjaLimits, StepsAreBounded) {
 }
 
 TEST(JinjaLimits, ValuesDoNotNestWithoutBound) {
-  for (const char* step :
-       {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "cycler(ns.x)", "joiner(ns.x)", "[ns.x]|map('list')"}) {
+  for (const char* step : {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "[ns.x]|map('list')"}) {
     const std::string source =
         "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = " + std::string(step) +
         " %}{% endfor %}";

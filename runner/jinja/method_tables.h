@@ -14,6 +14,6 @@ struct NamedMethod {
 };
 
 std::span<const NamedMethod> StringMethods();      // searching, cutting, joining
-std::span<const NamedMethod> StringFormMethods();  // case, classes, padding
+std::span<const NamedMethod> StringFormMethods();  // case, classes
 
 }  // namespace quire::runner::jinja

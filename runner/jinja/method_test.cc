@@ -10,7 +10,6 @@ constexpr Rendering kJinjaStringMethodExpressions[] = {
     {"s.upper()", "HELLO WORLD"},
     {"s.lower()", "hello world"},
     {"s.title()", "Hello World"},
-    {"s.swapcase()", "hELLO wORLD"},
     {"s.capitalize()", "Hello world"},
     {"'ß'.upper()", "SS"},
     {"'İ'.lower()|length", "2"},
@@ -70,33 +69,11 @@ constexpr Rendering kJinjaStringMethodExpressions[] = {
     {"'a'.isalpha()", "True"},
     {"'1'.isdigit()", "True"},
     {"'²'.isdigit()", "True"},
-    {"'½'.isnumeric()", "True"},
     {"'a1'.isalnum()", "True"},
     {"' '.isspace()", "True"},
     {"''.isspace()", "False"},
     {"'A'.isupper()", "True"},
     {"'aB'.islower()", "False"},
-    {"'Ab Cd'.istitle()", "True"},
-    {"'é'.isascii()", "False"},
-    {"'a_1'.isidentifier()", "True"},
-    {"'1a'.isidentifier()", "False"},
-    {"'٣'.isdecimal()", "True"},
-    {R"('a\n'.isprintable())", "False"},
-    {"'x'.center(4)", " x  "},
-    {"'x'.center(5,'*')", "**x**"},
-    {"'ab'.center(5)", "  ab "},
-    {"'x'.ljust(3)", "x  "},
-    {"'x'.rjust(3,'é')", "ééx"},
-    {"'-5'.zfill(4)", "-005"},
-    {"'a\tb'.expandtabs(4)", "a   b"},
-    {"'toolong'.center(3)", "toolong"},
-    {"'{a}'.format_map({'a':1})", "1"},
-    {"'{:g} {:g} {} {:.3} {:n} {:G}'.format(1e10, 0.1, 1.0, 2.0, 5, 1e-10)", "1e+10 0.1 1.0 2.0 5 1E-10"},
-    {"'{:#x} {:b} {:o} {:c}'.format(255,5,8,65)", "0xff 101 10 A"},
-    {"'{:_}'.format(1234567)", "1_234_567"},
-    {"'{:010.3f}|{:=+8d}|{: d}'.format(3.14159, 42, 7)", "000003.142|+     42| 7"},
-    {"s.casefold()", "hello world"},
-    {"'ẞß'.casefold()", "ssss"},
     {"s.nope", ""},
     {"s.__class__", ""},
 };
@@ -108,14 +85,6 @@ constexpr Rendering kJinjaStringMethodTemplates[] = {
      "u.rfind('👍') }}{{ s.find('o',5) }}{{ s.find('o',-3) }}{{ s.find('') }}{{ s.rfind('') }}{{ "
      "s.find('',99) }}{{ s.find('l',3,4)}}",
      "47-16477-1011-13"},
-    {"{{ '{} {}'.format(1,'a') }}{{ '{0}{1}{0}'.format('a','b') }}{{ '{x}'.format(x=1) }}{{ '{{}}'.format() "
-     "}}{{ '{:>5}|{:<5}|{:^5}|{:*^7}'.format('a','b','c','d') }}{{ "
-     "'{:05d}|{:,}|{:.2f}|{:x}|{:e}|{:%}|{:+}'.format(42,1234567,3.14159,255,12345.678,0.25,5) }}{{ "
-     "'{!r}'.format('a') }}{{ '{0[a]}{0[b]}'.format({'a':1,'b':2}) }}{{ '{0.zz}'.format({}) }}{{ "
-     "'{:{}}'.format('a', 5) }}|{{ '{:.2}'.format('abc') }}{{ '{}'.format(none) }}{{ '{}'.format([1]) }}{{ "
-     "'{}'.format(true) }}{{ '{:d}'.format(true) }}",
-     "1 aaba1{}    a|b    |  c  |***d***00042|1,234,567|3.14|ff|1.234568e+04|25.000000%|+5'a'12a    "
-     "|abNone[1]True1"},
 };
 
 TEST(JinjaStringMethod, Templates) { CheckTemplates(kJinjaStringMethodTemplates); }
@@ -125,15 +94,9 @@ constexpr Rendering kJinjaStringMethodBadExpressions[] = {
     {"s.startswith(1)", "first arg must be str or a tuple of str, not int"},
     {"s.startswith(['a'])", "first arg must be str or a tuple of str, not list"},
     {"s.index('zz')", "substring not found"},
+    {"'{}'.format(1)", "'str object' has no attribute 'format'"},
     {"','.join([1])", "sequence item 0: expected str instance, int found"},
     {"','.join(n)", "'NoneType' object is not iterable"},
-    {"'x'.center(3,'ab')", "The fill character must be exactly one character long"},
-    {"'{}'.format()", "Replacement index 0 out of range for positional args tuple"},
-    {"'{x}'.format()", "no argument named 'x' for the format string"},
-    {"'{'.format()", "expected '}' before end of string"},
-    {"'}'.format()", "Single '}' encountered in format string"},
-    {"'{:d}'.format('a')", "Unknown format code 'd' for object of type 'str'"},
-    {"'{:s}'.format(1)", "unknown format code 's' for object of type 'int'"},
     {"s.upper(1)", "lower() takes at most 0 arguments (1 given)"},
     {"s.__class__.x", "'str object' has no attribute '__class__'"},
 };

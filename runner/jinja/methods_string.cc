@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "runner/jinja/compare.h"
-#include "runner/jinja/format.h"
 #include "runner/jinja/method_tables.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/show.h"
@@ -238,20 +237,6 @@ Value JoinMethod(Runtime& runtime, const Value& self, const CallArguments& argum
   return Join(runtime, self, *items);
 }
 
-Value FormatMethod(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  return FormatBraces(runtime, self, arguments);
-}
-
-Value FormatMapMethod(Runtime& runtime, const Value& self, const CallArguments& arguments) {
-  const BoundArguments bound("format_map", arguments, {"mapping"}, 1);
-  if (!bound[0]->is_dict()) Raise("format_map() wants a mapping");
-  CallArguments named;
-  for (const auto& [key, value] : bound[0]->as_dict().entries()) {
-    if (key.is_string()) named.named.emplace_back(key.text_ref(), value);
-  }
-  return FormatBraces(runtime, self, named);
-}
-
 constexpr NamedMethod kStringMethods[] = {
     {"strip", StripMethod<Side::kBoth>},
     {"lstrip", StripMethod<Side::kLeft>},
@@ -272,8 +257,6 @@ constexpr NamedMethod kStringMethods[] = {
     {"partition", PartitionMethod<false>},
     {"rpartition", PartitionMethod<true>},
     {"join", JoinMethod},
-    {"format", FormatMethod},
-    {"format_map", FormatMapMethod},
 };
 
 }  // namespace

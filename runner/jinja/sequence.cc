@@ -39,9 +39,7 @@ std::shared_ptr<const List> ConsumeGenerator(Runtime& runtime, const std::shared
                                             list->items.end()));
 }
 
-bool IsIndexable(Type type) {
-  return type == Type::kList || type == Type::kTuple || type == Type::kGroup || type == Type::kRange;
-}
+bool IsIndexable(Type type) { return type == Type::kList || type == Type::kTuple || type == Type::kRange; }
 
 bool IsHashable(const Value& key) {
   return !key.is_list() && !key.is_dict() && !key.is_object() && !key.is_undefined();
@@ -100,8 +98,6 @@ std::optional<Value> MethodAttribute(Runtime& runtime, const Value& object, cons
   if (const Method method = MethodOf(object, methods); method != nullptr) {
     return runtime.MakeObject<BoundMethod>(object, method);
   }
-  if (object.type() == Type::kGroup && name->bytes() == "grouper") return object.as_list().items[0];
-  if (object.type() == Type::kGroup && name->bytes() == "list") return object.as_list().items[1];
   if (object.is_object()) return object.as_object().Attribute(runtime, name->bytes());
   return std::nullopt;
 }
@@ -256,7 +252,7 @@ Value GetSlice(Runtime& runtime, const Value& object, const Value& start, const 
   for (int64_t i = 0; i < bounds.count; ++i) {
     part.push_back(items[static_cast<size_t>(bounds.start + i * bounds.step)]);
   }
-  return runtime.MakeList(std::move(part), object.type() == Type::kGroup ? Type::kTuple : object.type());
+  return runtime.MakeList(std::move(part), object.type());
 }
 
 Value GetPath(Runtime& runtime, const Value& object, const Value& path) {

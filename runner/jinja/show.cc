@@ -74,7 +74,6 @@ void AppendReprOfList(TextBuilder& out, const List& list) {
   };
   switch (list.type) {
     case Type::kTuple:
-    case Type::kGroup:
       return wrapped("(", list.items.size() == 1 ? ",)" : ")");
     case Type::kRange:
       return AppendRange(out, list);

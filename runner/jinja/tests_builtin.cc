@@ -62,19 +62,6 @@ bool IsSameAs(Runtime&, const Value& self, Arguments arguments) {
   return Identical(self, *bound[0]);
 }
 
-bool IsEscaped(Runtime&, const Value& self, Arguments arguments) {
-  const BoundArguments bound("escaped", arguments, {});
-  return self.is_string() && self.as_text().markup();
-}
-
-template <bool lower>
-bool IsCase(Runtime& runtime, const Value& self, Arguments arguments) {
-  const BoundArguments bound("lower", arguments, {});
-  return FindMethods(lower ? "islower" : "isupper")
-      .of_string(runtime, SoftStr(runtime, self), arguments)
-      .as_bool();
-}
-
 bool Divides(Runtime& runtime, const Value& number, const Value& by) {
   return Equal(runtime, Apply(runtime, BinaryOp::kModulo, number, by), Value(int64_t{0}));
 }
@@ -122,16 +109,6 @@ bool IsIn(Runtime& runtime, const Value& self, Arguments arguments) {
   return Contains(runtime, *bound[0], self);
 }
 
-bool IsFilter(Runtime&, const Value& self, Arguments arguments) {
-  const BoundArguments bound("filter", arguments, {});
-  return self.is_string() && FindFilter(self.as_view()) != nullptr;
-}
-
-bool IsTest(Runtime&, const Value& self, Arguments arguments) {
-  const BoundArguments bound("test", arguments, {});
-  return self.is_string() && FindTest(self.as_view()) != nullptr;
-}
-
 struct NamedTest {
   std::string_view name;
   Test test;
@@ -153,9 +130,6 @@ constexpr NamedTest kTests[] = {
     {"sequence", IsSequence},
     {"callable", IsCallable},
     {"sameas", IsSameAs},
-    {"escaped", IsEscaped},
-    {"lower", IsCase<true>},
-    {"upper", IsCase<false>},
     {"divisibleby", IsDivisibleBy},
     {"even", IsEven},
     {"odd", IsOdd},
@@ -175,8 +149,6 @@ constexpr NamedTest kTests[] = {
     {"ge", IsGreaterEqual},
     {">=", IsGreaterEqual},
     {"in", IsIn},
-    {"filter", IsFilter},
-    {"test", IsTest},
 };
 
 }  // namespace

@@ -112,20 +112,6 @@ Value Capitalize(Runtime& runtime, const Value& self) {
   return Value(std::move(out).Finish(text.markup()));
 }
 
-Value Pad(Runtime& runtime, const Value& self, int64_t before, int64_t after, const Value* fill) {
-  const std::string_view unit = fill == nullptr ? std::string_view(" ") : fill->as_view();
-  if (CountCodePoints(unit) != 1) Raise("The fill character must be exactly one character long");
-  TextBuilder out = runtime.NewText();
-  const auto pad = [&](int64_t count) {
-    if (unit.size() == 1) return out.AppendFill(static_cast<size_t>(std::max<int64_t>(count, 0)), unit[0]);
-    for (int64_t i = 0; i < count; ++i) out.Append(unit);
-  };
-  pad(before);
-  out.Append(self.as_text());
-  pad(after);
-  return Value(std::move(out).Finish(self.as_text().markup()));
-}
-
 Value Join(Runtime& runtime, const Value& separator, const List& items) {
   const bool markup = separator.as_text().markup();
   TextBuilder out = runtime.NewText();

@@ -18,8 +18,6 @@ Value Strip(Runtime& runtime, const Value& self, const Value* chars, Side side);
 Value Replace(Runtime& runtime, const Value& self, const Value& from, const Value& to, int64_t count);
 Value ChangeCase(Runtime& runtime, const Value& self, Case to);
 Value Capitalize(Runtime& runtime, const Value& self);
-// Pads to `width` code points; left says how much of the padding goes before.
-Value Pad(Runtime& runtime, const Value& self, int64_t before, int64_t after, const Value* fill);
 // The items' str() with the separator between; markup when the separator is, and then plain items are
 // escaped.
 Value Join(Runtime& runtime, const Value& separator, const List& items);

@@ -22,14 +22,12 @@ struct LongCase {
   char32_t from;
   std::string_view upper;
   std::string_view title;
-  std::string_view fold;
 };
 constexpr std::array kLongCases = {
-    LongCase{U'ß', "SS", "Ss", "ss"},    LongCase{U'ŉ', "ʼN", "ʼN", "ʼn"},
-    LongCase{U'ﬀ', "FF", "Ff", "ff"},    LongCase{U'ﬁ', "FI", "Fi", "fi"},
-    LongCase{U'ﬂ', "FL", "Fl", "fl"},    LongCase{U'ﬃ', "FFI", "Ffi", "ffi"},
-    LongCase{U'ﬄ', "FFL", "Ffl", "ffl"}, LongCase{U'ﬅ', "ST", "St", "st"},
-    LongCase{U'ﬆ', "ST", "St", "st"},    LongCase{U'և', "ԵՒ", "Եւ", "եւ"},
+    LongCase{U'ß', "SS", "Ss"},   LongCase{U'ŉ', "ʼN", "ʼN"}, LongCase{U'ﬀ', "FF", "Ff"},
+    LongCase{U'ﬁ', "FI", "Fi"},   LongCase{U'ﬂ', "FL", "Fl"}, LongCase{U'ﬃ', "FFI", "Ffi"},
+    LongCase{U'ﬄ', "FFL", "Ffl"}, LongCase{U'ﬅ', "ST", "St"}, LongCase{U'ﬆ', "ST", "St"},
+    LongCase{U'և', "ԵՒ", "Եւ"},
 };
 
 char ToLowerAscii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -84,11 +82,9 @@ bool IsLineBreak(char32_t c) {
 
 bool IsAlpha(char32_t c) { return IsLetter(Category(c)); }
 
-bool IsDecimal(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_ND; }
-
 bool IsDigit(char32_t c) {
-  return IsDecimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
+  return Category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+         (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
 bool IsNumeric(char32_t c) {
@@ -120,16 +116,12 @@ void AppendCased(std::string& out, char32_t c, Case to) {
   if (to != Case::kLower && c >= 0x80) {
     for (const LongCase& special : kLongCases) {
       if (special.from != c) continue;
-      out += to == Case::kUpper ? special.upper : to == Case::kTitle ? special.title : special.fold;
+      out += to == Case::kUpper ? special.upper : special.title;
       return;
     }
   }
-  if (c == 0x130 && (to == Case::kLower || to == Case::kFold)) {
+  if (c == 0x130 && to == Case::kLower) {
     out += "i\u0307";
-    return;
-  }
-  if (c == 0x1E9E && to == Case::kFold) {
-    out += "ss";
     return;
   }
   const auto point = static_cast<utf8proc_int32_t>(c);
@@ -137,7 +129,6 @@ void AppendCased(std::string& out, char32_t c, Case to) {
   if (to == Case::kLower) cased = utf8proc_tolower(point);
   if (to == Case::kUpper) cased = utf8proc_toupper(point);
   if (to == Case::kTitle) cased = utf8proc_totitle(point);
-  if (to == Case::kFold) cased = c == 0x3C2 ? 0x3C3 : utf8proc_tolower(point);
   api::AppendUtf8(out, static_cast<char32_t>(cased));
 }
 

@@ -25,7 +25,6 @@ size_t FindBytes(std::string_view text, std::string_view needle, size_t from);
 bool IsSpace(char32_t c);      // str.isspace(), and what strip() and \s take
 bool IsLineBreak(char32_t c);  // str.splitlines()
 bool IsAlpha(char32_t c);
-bool IsDecimal(char32_t c);
 bool IsDigit(char32_t c);
 bool IsNumeric(char32_t c);
 bool IsLower(char32_t c);
@@ -35,7 +34,7 @@ bool IsPrintable(char32_t c);
 bool IsIdentifierStart(char32_t c);
 bool IsIdentifierPart(char32_t c);
 
-enum class Case : uint8_t { kLower, kUpper, kTitle, kFold };
+enum class Case : uint8_t { kLower, kUpper, kTitle };
 // One code point in another case; some become several.
 void AppendCased(std::string& out, char32_t c, Case to);
 

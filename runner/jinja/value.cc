@@ -110,9 +110,9 @@ api::Result<Value> Convert(const nlohmann::ordered_json& json, Trust trust, int 
 
 const char* TypeName(Type type) {
   static constexpr const char* kNames[] = {
-      "NoneType",  "bool",      "int",         "float",      "str",       "Markup",   "list",   "tuple",
-      "range",     "dict_keys", "dict_values", "dict_items", "generator", "tuple",    "dict",   "Undefined",
-      "Namespace", "Macro",     "LoopContext", "Cycler",     "Joiner",    "function", "method",
+      "NoneType",  "bool",      "int",       "float",       "str",        "Markup",    "list",
+      "tuple",     "range",     "dict_keys", "dict_values", "dict_items", "generator", "dict",
+      "Undefined", "Namespace", "Macro",     "LoopContext", "function",   "method",
   };
   return kNames[static_cast<size_t>(type)];
 }

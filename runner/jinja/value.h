@@ -45,14 +45,11 @@ enum class Type : uint8_t {
   kDictValues,
   kDictItems,
   kGenerator,
-  kGroup,
   kDict,
   kUndefined,
   kNamespace,
   kMacro,
   kLoop,
-  kCycler,
-  kJoiner,
   kFunction,
   kMethod,
 };
@@ -136,7 +133,6 @@ class Value {
   const std::shared_ptr<const List>& list_ref() const { return std::get<std::shared_ptr<const List>>(data_); }
   const Dict& as_dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
   Object& as_object() const { return *std::get<std::shared_ptr<Object>>(data_); }
-  const std::shared_ptr<Object>& object_ref() const { return std::get<std::shared_ptr<Object>>(data_); }
   const Undefined& as_undefined() const { return std::get<Undefined>(data_); }
 
   int depth() const;  // of nesting; 0 for scalars
@@ -148,7 +144,7 @@ class Value {
 };
 
 // Everything that holds values in order: list, tuple, range, the views of a dict, and the one-shot results of
-// filters such as `map` (generators). A group is a tuple of groupby().
+// filters such as `map` (generators).
 struct List {
   std::vector<Value> items;
   Type type = Type::kList;
@@ -157,9 +153,7 @@ struct List {
   mutable size_t consumed = 0;  // kGenerator only, which lives in one rendering: items already handed out
 };
 
-inline bool IsTuple(const Value& value) {
-  return value.type() == Type::kTuple || value.type() == Type::kGroup;
-}
+inline bool IsTuple(const Value& value) { return value.type() == Type::kTuple; }
 
 // Insertion-ordered. Keys are None, bools, numbers or strings; 1, 1.0 and true are one key, as in Python.
 class Dict {
