@@ -36,7 +36,7 @@ class Speculation {
   Speculation& operator=(Speculation&&) = delete;
   ~Speculation();
 
-  // What draft tokens are appended to: the sequence given to Speculate, which stays where it is.
+  // The sequence that draft tokens are appended to: the one given to Speculate, which stays where it is.
   Sequence& sequence() { return *live_; }
   Position base() const { return base_; }
   int32_t drafted() const { return live_ == nullptr ? 0 : static_cast<int32_t>(live_->offset() - base_); }

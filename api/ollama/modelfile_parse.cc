@@ -28,7 +28,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
 }
 
-// What is no pair of surrogates becomes U+FFFD.
+// An unpaired surrogate becomes U+FFFD.
 std::string FromUtf16(std::string_view bytes, bool big_endian) {
   const auto unit = [&](size_t i) {
     const auto first = static_cast<unsigned char>(bytes[i]),

@@ -50,7 +50,7 @@ void Link::Send(const api::ipc::ToDaemon& message) {
       queued_ += frame;
     }
   }
-  // What stands behind others goes out with them.
+  // Frames queued behind others are sent with them.
   if (first) eventfd_write(wake_fd_.get(), 1);
 }
 

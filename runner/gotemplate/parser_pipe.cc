@@ -223,7 +223,7 @@ void Parser::ParseEscape(std::string& out) {
   const auto read = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
   const bool whole =
       digits > 0 && hex.size() == digits && read.ec == std::errc() && read.ptr == hex.data() + digits;
-  // A byte of its own above 0x7F would be no UTF-8.
+  // A single byte above 0x7F would be invalid UTF-8.
   if (!whole || (name == 'x' && code > 0x7F) || !api::AppendUtf8(out, code)) {
     Fail("this escape is not supported in a string");
   }
