@@ -2,6 +2,7 @@
 # ./quickstart.sh              install packages, build, start quired on the bundled model, ask it something
 # ./quickstart.sh test         install packages, build and run all tests
 # ./quickstart.sh test PRESET  the same with another preset of CMakePresets.json (dev, asan, tsan)
+# ./quickstart.sh packages [PACKAGE...]  install what building and testing need, and these packages
 # ./quickstart.sh stop         stop the daemon that the first form started
 #
 # For Debian 12, as root or with sudo. Everything it makes lies in build/ and in the model store (~/.ollama/models,
@@ -123,6 +124,7 @@ stop_daemon() {
 case "${1:-}" in
   "") quick_start ;;
   test) run_tests "${2:-release}" ;;
+  packages) shift; install_packages "${build_packages[@]}" "${test_packages[@]}" "$@" ;;
   stop) stop_daemon ;;
-  *) die "usage: ./quickstart.sh [test [PRESET] | stop]" ;;
+  *) die "usage: ./quickstart.sh [test [PRESET] | packages [PACKAGE...] | stop]" ;;
 esac
