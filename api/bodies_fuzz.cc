@@ -15,7 +15,7 @@
 #include "api/llama_server/tokenize.h"
 #include "api/ollama/chat.h"
 #include "api/ollama/lists.h"
-#include "api/ollama/options.h"
+#include "api/json/option_fields.h"
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
 #include "api/openai/responses.h"

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/ipc/delta.h"
+#include "api/ipc/messages.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/engine.h"
 
@@ -34,7 +34,7 @@ struct Sink {
     const bool ends = std::holds_alternative<api::Finished>(event.event) ||
                       std::holds_alternative<api::Failed>(event.event);
     frames.clear();
-    api::ipc::AppendDelta(api::ipc::ToDaemon(std::move(event)), frames);
+    api::ipc::AppendFrame(api::ipc::ToDaemon(std::move(event)), frames);
     if (!ends) return;
     if (--running == 0) done.set_value();
   }

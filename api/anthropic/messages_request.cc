@@ -10,6 +10,7 @@
 #include "api/base/limits.h"
 #include "api/json/body.h"
 #include "api/json/format_fields.h"
+#include "api/json/option_fields.h"
 #include "api/json/read.h"
 
 namespace quire::api::anthropic {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/base/ids.h"
+#include "api/base/options.h"
 #include "api/base/output_format.h"
 
 namespace quire::api {
@@ -70,56 +71,7 @@ struct EmbedPrompt {
 
 using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, FimPrompt>;
 
-// Added to a token's logit. At kLogitBiasMax nothing but the tokens with such a bias can come, at
-// -kLogitBiasMax the token never comes.
-struct LogitBias {
-  TokenId token = 0;
-  float bias = 0;
-};
-inline constexpr float kLogitBiasMax = 100;
-
-// Options as a client, a Modelfile PARAMETER or a server default may give them: absent means "not said".
-struct Options {
-  std::optional<int32_t> num_ctx, num_predict, num_keep, top_k, repeat_last_n;
-  std::optional<float> temperature, top_p, min_p, typical_p;
-  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
-  std::optional<int64_t> seed;
-  std::optional<std::vector<std::string>> stop;
-  std::optional<std::vector<LogitBias>> logit_bias;
-  std::optional<int32_t> min_tokens;
-  std::optional<bool> ignore_eos;
-  std::optional<int32_t> draft_num_predict;
-};
-
-// `top` wins wherever it says something.
-Options Overlay(Options base, const Options& top);
-
-// Every value decided. Ranges and meaning: docs/api.md "Options".
-struct GenerationParams {
-  int32_t num_ctx = 0;         // tokens; 0 = the runner's default for the model
-  int32_t num_predict = -1;    // tokens; < 0 = until a stop
-  int32_t num_keep = 4;        // tokens kept at a context shift; -1 = the whole prompt
-  float temperature = 0.8F;    // <= 0 = greedy
-  int32_t top_k = 40;          // <= 0 = off
-  float top_p = 0.9F;          // >= 1 = off
-  float min_p = 0.0F;          // 0 = off
-  float typical_p = 1.0F;      // 1 = off
-  int32_t repeat_last_n = 64;  // tokens; 0 = off, -1 = num_ctx
-  float repeat_penalty = 1.0F;
-  float presence_penalty = 0.0F;
-  float frequency_penalty = 0.0F;
-  int64_t seed = -1;              // < 0 = random
-  std::vector<std::string> stop;  // never emitted; empty strings are dropped by the parser
-  std::vector<LogitBias> logit_bias = {};
-  int32_t min_tokens = 0;   // EOS is not sampled before this many tokens
-  bool ignore_eos = false;  // EOS is never sampled
-  // Maximum draft tokens per step; never changes the answer. 0 = none, < 0 = adaptive.
-  int32_t draft_num_predict = -1;
-};
-
-GenerationParams Resolve(const Options& options);
-
-// Handling of a prompt that is longer than the context.
+// What to do with a prompt that is longer than the context.
 enum class Overflow : uint8_t {
   kTruncate,  // Ollama API: drop the oldest, say so in the reply
   kRefuse,    // kContextLengthExceeded with both numbers

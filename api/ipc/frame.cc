@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <bit>
-#include <nlohmann/json.hpp>
+#include <set>
+#include <type_traits>
 #include <utility>
 
+#include "api/ipc/codec.h"
+#include "api/ipc/message_fields.h"
 #include "api/ipc/messages.h"
-#include "api/ipc/payload.h"
 #include "api/json/read.h"
 
 namespace quire::api::ipc {
@@ -36,94 +37,92 @@ std::unexpected<Error> BadFrame(std::string reason) {
   return Fail(ErrorCode::kInvalidArgument, "bad frame on the runner link: " + std::move(reason));
 }
 
-}  // namespace
+// Apart from each other, so that a frame sent the wrong way is refused.
+template <class Message>
+constexpr uint16_t kFirstType = std::is_same_v<Message, ToRunner> ? 1 : 101;
 
-void StartFrame(uint16_t type, std::string& frames) {
+template <class Message>
+void AppendFrameOf(const Message& message, std::string& frames) {
+  const size_t begin = frames.size();
   frames += kMagic;
   PutLittleEndian(frames, kVersion);
-  PutLittleEndian(frames, type);
-  PutLittleEndian(frames, uint32_t{0});
-  PutLittleEndian(frames, uint32_t{0});
-}
-
-bool EndFrame(size_t begin, std::string& frames) {
+  PutLittleEndian(frames, static_cast<uint16_t>(kFirstType<Message> + message.index()));
+  PutLittleEndian(frames, uint64_t{0});  // length and reserved
+  Packer packer(frames);
+  std::visit([&packer](const auto& alternative) { packer.Put(alternative); }, message);
   const size_t length = frames.size() - begin - kHeaderBytes;
-  if (length > kFrameBytesMax) {
-    frames.resize(begin);
-    return false;
+  if (length > kFrameBytesMax) return frames.resize(begin);
+  for (size_t i = 0; i < sizeof(uint32_t); ++i) {
+    frames[begin + kLengthAt + i] = static_cast<char>(length >> (8 * i) & 0xFF);
   }
-  std::string length_bytes;
-  PutLittleEndian(length_bytes, static_cast<uint32_t>(length));
-  frames.replace(begin + kLengthAt, length_bytes.size(), length_bytes);
-  return true;
 }
 
-std::string MakeFrame(uint16_t type, const Json& payload) {
+// Each name is in a list once, each descriptor in a message once.
+class FileCheck {
+ public:
+  explicit FileCheck(FirstError& error) : error_(error) {}
+
+  void operator()(std::string_view list, const std::vector<ModelFile>& files) {
+    std::set<std::string_view> names;
+    for (const ModelFile& file : files) {
+      if (!names.insert(file.name).second) Reject(list, "name");
+      if (!fds_.insert(file.fd).second) Reject(list, "fd");
+    }
+  }
+
+ private:
+  void Reject(std::string_view list, std::string_view name) {
+    const std::string path = fmt::format("payload.{}[].{}", list, name);
+    if (!error_)
+      error_ = Error{ErrorCode::kInvalidArgument, fmt::format("field \"{}\" is duplicated", path), path};
+  }
+
+  FirstError& error_;
+  std::set<int32_t> fds_;
+};
+
+template <class Message>
+Result<Message> Decode(const FrameReader::Frame& frame) {
+  if (frame.type < kFirstType<Message> ||
+      frame.type - kFirstType<Message> >= int{std::variant_size_v<Message>}) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {}", frame.type));
+  }
+  const auto payload = ReadMessagePack(frame.payload);
+  if (!payload) return std::unexpected(payload.error());
+  FirstError error;
+  Unpacker unpacker(*payload, "payload", error);
+  FileCheck check_files(error);
+  Message message;
+  Unpacker::Choose(message, frame.type - size_t{kFirstType<Message>});
+  std::visit(
+      [&](auto& alternative) {
+        VisitFields(alternative, unpacker);
+        if constexpr (requires { alternative.files; }) check_files("files", alternative.files);
+        if constexpr (requires { alternative.draft_files; }) {
+          check_files("draft_files", alternative.draft_files);
+        }
+      },
+      message);
+  if (error) return std::unexpected(std::move(*error));
+  return message;
+}
+
+}  // namespace
+
+std::string Encode(const ToRunner& message) {
   std::string frame;
-  StartFrame(type, frame);
-  Json::to_msgpack(payload, nlohmann::detail::output_adapter<char>(frame));
-  EndFrame(0, frame);
+  AppendFrameOf(message, frame);
   return frame;
 }
-
-Result<Json> ReadPayload(const FrameReader::Frame& frame) { return ReadMessagePack(frame.payload); }
-
-Fields PayloadFields(const Json& payload, FirstError& error, std::string path) {
-  return Fields(payload, std::move(path), error, Noun::kField, Absent::kError);
+std::string Encode(const ToDaemon& message) {
+  std::string frame;
+  AppendFrameOf(message, frame);
+  return frame;
 }
+void AppendFrame(const ToDaemon& message, std::string& frames) { AppendFrameOf(message, frames); }
 
-RequestId GetRequestId(Fields& fields) {
-  uint64_t id = 0;
-  fields.Get("id", id);
-  return RequestId{id};
-}
-
-Json PackBytes(std::string_view bytes) { return Json::binary({bytes.begin(), bytes.end()}); }
-
-std::string GetBytes(Fields& fields, std::string_view name) {
-  const Json* value = fields.Find(name);
-  if (value == nullptr) return {};
-  if (!value->is_binary()) {
-    fields.Reject(name, "must be binary");
-    return {};
-  }
-  const auto& bytes = value->get_binary();
-  return {bytes.begin(), bytes.end()};
-}
-
-Json PackTokens(std::span<const TokenId> tokens) {
-  std::string bytes;
-  bytes.reserve(tokens.size() * sizeof(TokenId));
-  for (const TokenId token : tokens) PutLittleEndian(bytes, static_cast<uint32_t>(token));
-  return PackBytes(bytes);
-}
-
-std::vector<TokenId> GetTokens(Fields& fields, std::string_view name) {
-  const std::string bytes = GetBytes(fields, name);
-  if (bytes.size() % sizeof(TokenId) != 0) {
-    fields.Reject(name, "does not contain whole tokens");
-    return {};
-  }
-  std::vector<TokenId> tokens(bytes.size() / sizeof(TokenId));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<TokenId>(
-        GetLittleEndian<uint32_t>(std::string_view(bytes).substr(i * sizeof(TokenId), sizeof(TokenId))));
-  }
-  return tokens;
-}
-
-Json PackFloats(const std::vector<float>& values) {
-  std::string bytes;
-  bytes.reserve(values.size() * sizeof(float));
-  for (const float value : values) PutLittleEndian(bytes, std::bit_cast<uint32_t>(value));
-  return PackBytes(bytes);
-}
-
-std::vector<float> GetFloats(Fields& fields, std::string_view name) {
-  std::vector<float> values;
-  for (const TokenId bits : GetTokens(fields, name)) values.push_back(std::bit_cast<float>(bits));
-  return values;
-}
+Result<ToRunner> DecodeToRunner(const FrameReader::Frame& frame) { return Decode<ToRunner>(frame); }
+Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame) { return Decode<ToDaemon>(frame); }
 
 void FrameReader::Append(std::string_view bytes) {
   if (begin_ == buffer_.size()) {
@@ -155,30 +154,6 @@ Result<std::optional<FrameReader::Frame>> FrameReader::Next() {
               std::string(rest.substr(kHeaderBytes, length))};
   begin_ += kHeaderBytes + length;
   return frame;
-}
-
-Json PackToolCalls(const std::vector<ToolCall>& calls) {
-  Json packed = Json::array();
-  for (const ToolCall& call : calls) {
-    Json entry = {{"id", call.id}, {"name", call.name}, {"arguments", call.arguments_json}};
-    packed.push_back(std::move(entry));
-  }
-  return packed;
-}
-
-std::vector<ToolCall> UnpackToolCalls(Fields& fields) {
-  std::vector<ToolCall> calls;
-  const Json* list = fields.FindArray("tool_calls");
-  if (list == nullptr) return calls;
-  for (const Json& value : *list) {
-    Fields call = PayloadFields(value, fields.error(), fields.PathOf("tool_calls[]"));
-    ToolCall& out = calls.emplace_back();
-    call.Get("id", out.id);
-    call.Get("name", out.name);
-    call.Get("arguments", out.arguments_json);
-    if (!fields.ok()) break;
-  }
-  return calls;
 }
 
 }  // namespace quire::api::ipc

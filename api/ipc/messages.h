@@ -95,13 +95,14 @@ struct Cancel {
 };
 struct Shutdown {};
 
+// In the order of their types on the wire, as ToDaemon is.
 using ToRunner =
-    std::variant<LoadModel, InspectModel, ConvertModel, Submit, Credit, Cancel, Shutdown, LoadApproved>;
+    std::variant<LoadModel, InspectModel, Submit, Credit, Cancel, Shutdown, ConvertModel, LoadApproved>;
 
 // ---- runner -> daemon ----
 
 struct Hello {  // first frame; the daemon refuses another version
-  uint16_t version = kVersion;
+  int32_t version = kVersion;
   int32_t pid = 0;
 };
 struct LoadProgress {
@@ -165,8 +166,8 @@ struct Heartbeat {  // sent every second from the start: liveness and statistics
   uint64_t prefix_evictions = 0;
 };
 
-using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, Converted, RequestEvent,
-                              Heartbeat, MemoryEstimate>;
+using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, RequestEvent, Heartbeat,
+                              Converted, MemoryEstimate>;
 
 // ---- codec; pure functions, any thread ----
 
@@ -174,6 +175,8 @@ using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected
 // folder never is.
 std::string Encode(const ToRunner& message);
 std::string Encode(const ToDaemon& message);
+// Appends what Encode() gives; allocates nothing where `frames` has room.
+void AppendFrame(const ToDaemon& message, std::string& frames);
 
 // Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
 class FrameReader {

@@ -23,15 +23,6 @@ std::string GetModel(Fields& body, bool name_too = false);
 // A Go duration or a number of seconds; < 0 = never expires.
 std::optional<std::chrono::nanoseconds> GetKeepAlive(Fields& body);
 
-// The member "options".
-void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown);
-
-// One option of the table, read from the member of its own name; nothing when it is absent.
-void GetOption(Fields& fields, std::string_view name, Options& options);
-
-// Stop strings, from a member of any name: a string or an array of strings.
-void GetStop(Fields& fields, std::string_view name, Options& options);
-
 int32_t GetTopLogprobs(Fields& body);
 
 // "cache_salt": requests share cached prefixes only with those of the same one.

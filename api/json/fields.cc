@@ -48,7 +48,7 @@ Fields::Fields(const Json& object, std::string path, FirstError& error, Noun nou
   }
 }
 
-const Json* Fields::Find(std::string_view name) {
+const Json* Fields::Search(std::string_view name) const {
   if (!ok() || object_ == nullptr) return nullptr;
   const Json* found = nullptr;
   for (const auto& [key, value] : object_->get_ref<const Json::object_t&>()) {
@@ -58,9 +58,13 @@ const Json* Fields::Find(std::string_view name) {
     }
     if (EqualIgnoringCase(key, name)) found = &value;
   }
-  if (found != nullptr && !found->is_null()) return found;
-  if (absent_ == Absent::kError) Reject(name, "is missing");
-  return nullptr;
+  return found != nullptr && !found->is_null() ? found : nullptr;
+}
+
+const Json* Fields::Find(std::string_view name) {
+  const Json* found = Search(name);
+  if (found == nullptr && object_ != nullptr && absent_ == Absent::kError) Reject(name, "is missing");
+  return found;
 }
 
 const Json* Fields::FindAs(std::string_view name, bool array) {
@@ -117,8 +121,8 @@ bool Fields::Get(std::string_view name, int32_t& out, int32_t min, int32_t max) 
   return number.has_value();
 }
 
-bool Fields::Get(std::string_view name, int64_t& out, int64_t min) {
-  const auto number = Integer(name, min, std::numeric_limits<int64_t>::max());
+bool Fields::Get(std::string_view name, int64_t& out, int64_t min, int64_t max) {
+  const auto number = Integer(name, min, max);
   if (number) out = *number;
   return number.has_value();
 }
@@ -143,7 +147,8 @@ bool Fields::Get(std::string_view name, float& out, float min, float max) {
   }
   const double number = value->get<double>();
   // Written so that NaN, which MessagePack can carry, is refused too.
-  if (!(number >= static_cast<double>(min) && number <= static_cast<double>(max))) {
+  const bool is_float = std::isinf(number) || std::abs(number) <= double{std::numeric_limits<float>::max()};
+  if (!(is_float && number >= static_cast<double>(min) && number <= static_cast<double>(max))) {
     Reject(name, fmt::format("must be from {:g} to {:g}", min, max));
     return false;
   }

@@ -34,6 +34,8 @@ class Fields {
 
   // The member, matched exactly or else without regard to case; nullptr when absent, null, or after an error.
   const Json* Find(std::string_view name);
+  // Whether Find() would find it; an absent member is no error.
+  bool Has(std::string_view name) const { return Search(name) != nullptr; }
   // As Find(), for a member that must be an array (an object).
   const Json* FindArray(std::string_view name);
   const Json* FindObject(std::string_view name);
@@ -43,9 +45,10 @@ class Fields {
   bool Get(std::string_view name, std::string& out);
   bool Get(std::string_view name, int32_t& out, int32_t min = std::numeric_limits<int32_t>::min(),
            int32_t max = std::numeric_limits<int32_t>::max());
-  bool Get(std::string_view name, int64_t& out, int64_t min = std::numeric_limits<int64_t>::min());
+  bool Get(std::string_view name, int64_t& out, int64_t min = std::numeric_limits<int64_t>::min(),
+           int64_t max = std::numeric_limits<int64_t>::max());
   bool Get(std::string_view name, uint64_t& out);
-  // Finite and within float's range.
+  // Within float's range, and finite unless a bound is infinite.
   bool Get(std::string_view name, float& out, float min = std::numeric_limits<float>::lowest(),
            float max = std::numeric_limits<float>::max());
   template <class T, class... Range>
@@ -66,6 +69,7 @@ class Fields {
   void Reject(std::string_view name, std::string_view message, ErrorCode code = ErrorCode::kInvalidArgument);
 
  private:
+  const Json* Search(std::string_view name) const;
   const Json* FindAs(std::string_view name, bool array);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
 

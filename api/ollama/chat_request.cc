@@ -6,6 +6,7 @@
 
 #include "api/json/body.h"
 #include "api/json/format_fields.h"
+#include "api/json/option_fields.h"
 #include "api/json/read.h"
 #include "api/ollama/chat.h"
 

@@ -9,7 +9,7 @@
 #include "api/base/ascii.h"
 #include "api/json/body.h"
 #include "api/json/read.h"
-#include "api/ollama/options.h"
+#include "api/json/option_fields.h"
 
 namespace quire::api::ollama {
 namespace {

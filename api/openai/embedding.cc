@@ -11,6 +11,7 @@
 
 #include "api/base/limits.h"
 #include "api/json/body.h"
+#include "api/json/option_fields.h"
 #include "api/json/read.h"
 
 namespace quire::api {

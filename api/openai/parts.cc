@@ -2,39 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/base/limits.h"
-#include "api/json/body.h"
+#include "api/json/option_fields.h"
 #include "api/json/read.h"
 
 namespace quire::api::openai {
 namespace {
 
 constexpr std::string_view kFingerprint = "fp_quire_" QUIRE_VERSION;
-
-// {"token id": -100 to 100}
-void GetLogitBias(Fields& body, Options& options) {
-  constexpr std::string_view kName = "logit_bias";
-  const Json* value = body.FindObject(kName);
-  if (value == nullptr) return;
-  if (value->size() > kLogitBiasesMax) {
-    return body.Reject(kName, fmt::format("must contain at most {} tokens", kLogitBiasesMax));
-  }
-  Fields biases(*value, std::string(kName), body.error());
-  std::vector<LogitBias> list;
-  for (const auto& [key, unused] : value->get_ref<const Json::object_t&>()) {
-    LogitBias bias;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), bias.token);
-    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || bias.token < 0) {
-      return biases.Reject(key, "is not a token id");
-    }
-    if (biases.Get(key, bias.bias, -kLogitBiasMax, kLogitBiasMax)) list.push_back(bias);
-  }
-  options.logit_bias = std::move(list);
-}
 
 }  // namespace
 
@@ -45,14 +23,9 @@ void Refuse(Fields& fields, std::string_view field, std::string message) {
 void GetSampling(Fields& body, Options& options, std::vector<std::string>& unknown) {
   // Top-level fields override `options`.
   GetOptions(body, options, unknown);
-  for (const std::string_view name :
-       {"temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty", "top_k", "min_p",
-        "repeat_penalty", "min_tokens", "ignore_eos", "draft_num_predict"}) {
-    GetOption(body, name, options);
-  }
+  GetOpenAiOptions(body, options);
   body.Get("max_tokens", options.num_predict, -1);
   body.Get("max_completion_tokens", options.num_predict, -1);
-  GetLogitBias(body, options);
 }
 
 int32_t GetChoices(Fields& body, size_t body_bytes) {

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/ipc/delta.h"
+#include "api/ipc/messages.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/testing/engine_harness.h"
 
@@ -77,8 +77,7 @@ class Steps {
       long_text_ = long_text_ || delta->text.size() > kInPlace;
       if (index == 0) seen_.push_back({allocations, TurnsPage(), std::exchange(long_text_, false), running_});
       positions_[index] += delta->tokens;
-      const bool plain = api::ipc::AppendDelta(message, frames_);
-      EXPECT_TRUE(plain);
+      api::ipc::AppendFrame(message, frames_);
       frames_.clear();
     } else {
       --running_;

@@ -11,8 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "api/ipc/delta.h"
-
 namespace quire::runner::engine {
 namespace {
 
@@ -40,15 +38,9 @@ Link::~Link() {
 void Link::Send(const api::ipc::ToDaemon& message) {
   bool first = false;
   {
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     first = queued_.empty();
-    if (!api::ipc::AppendDelta(message, queued_)) {
-      lock.unlock();
-      const std::string frame = api::ipc::Encode(message);
-      lock.lock();
-      first = queued_.empty();
-      queued_ += frame;
-    }
+    api::ipc::AppendFrame(message, queued_);
   }
   // Frames queued behind others are sent with them.
   if (first) eventfd_write(wake_fd_.get(), 1);

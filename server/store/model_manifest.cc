@@ -8,7 +8,7 @@
 
 #include "api/json/fields.h"
 #include "api/json/read.h"
-#include "api/ollama/options.h"
+#include "api/json/option_fields.h"
 
 namespace quire::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/base/request.h"
+#include "api/base/options.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,14 @@
-#include "api/ollama/options.h"
+#include "api/json/option_fields.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <regex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace quire::api {
@@ -72,6 +77,64 @@ TEST(ParseOptions, BoundsStopStrings) {
   std::string many = "\"a\"";
   for (int i = 0; i < 1024; ++i) many += ",\"a\"";
   EXPECT_FALSE(ParseOptions("{\"stop\":[" + many + "]}"));
+}
+
+// ---- docs/api.md ----
+
+std::string ReadApiDocs() {
+  std::ifstream file("docs/api.md");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string RangeOf(const OptionRow& row) {
+  if (row.max) return fmt::format("{} to {}", *row.min, *row.max);
+  return row.min ? fmt::format("≥ {}", *row.min) : "any";
+}
+
+template <class T>
+std::string DocsRow(const OptionRow& row, const T& standard) {
+  std::string type = "integer";
+  if constexpr (std::is_same_v<T, int64_t>) type = "integer, 64 bits";
+  if constexpr (std::is_same_v<T, float>) type = "number";
+  if constexpr (std::is_same_v<T, bool>) type = "boolean";
+  return fmt::format("\n| {} | {} | {} | {} | {} |\n", row.name, type, RangeOf(row), standard, row.help);
+}
+std::string DocsRow(const OptionRow& row, const std::vector<std::string>&) {
+  return fmt::format("\n| {} | string or array of strings | 1,024 strings, 64 KiB together | none | {} |\n",
+                     row.name, row.help);
+}
+
+TEST(OptionTable, TheDocumentationHasEveryRow) {
+  const std::string docs = ReadApiDocs();
+  const size_t openai = docs.find("## OpenAI");
+  ASSERT_NE(openai, std::string::npos);
+  VisitOptions(
+      [&](const OptionRow& row, const auto& standard) {
+        if constexpr (!std::is_same_v<decltype(standard), const std::vector<LogitBias>&>) {
+          EXPECT_TRUE(row.in_options());
+          EXPECT_THAT(docs, HasSubstr(DocsRow(row, standard)));
+        }
+        // In the first column of the table of OpenAI's fields.
+        const std::regex field(fmt::format("\\n\\|([^|]* |,)?{}[ ,][^\\n]*\\|", row.name));
+        EXPECT_EQ(std::regex_search(docs.substr(openai), field), row.in_openai()) << row.name;
+      },
+      GenerationParams());
+}
+
+TEST(OptionTable, TheDocumentationNamesTheOptionsWithoutEffect) {
+  const std::string docs = ReadApiDocs();
+  const size_t begin = docs.find("Accepted, type-checked and without effect:");
+  ASSERT_NE(begin, std::string::npos);
+  std::string names = docs.substr(begin, docs.find("\n\n", begin) - begin);
+  int checked = 0;
+  const std::regex name("[a-z0-9]+(_[a-z0-9]+)+|mirostat|numa");
+  for (std::sregex_iterator it(names.begin(), names.end(), name), end; it != end; ++it, ++checked) {
+    const auto parsed = ParseOptions("{\"" + it->str() + "\": null}");
+    ASSERT_TRUE(parsed);
+    EXPECT_TRUE(parsed->unknown.empty()) << it->str();
+    EXPECT_FALSE(ParseOptions("{\"" + it->str() + "\": {}}")) << it->str();
+  }
+  EXPECT_EQ(checked, 16);
 }
 
 }  // namespace

@@ -1,0 +1,324 @@
+// What every message of the runner link consists of: name, member and bounds of each field. An unpacked value
+// outside its bounds ends the link. Enums have their largest value as bound, numbers the smallest and the
+// largest one, lists the number of elements.
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+#include "api/base/limits.h"
+#include "api/ipc/codec.h"
+#include "api/ipc/messages.h"
+
+namespace quire::api::ipc {
+
+// const T to pack, T to unpack.
+template <class M, class T>
+concept Is = std::same_as<std::remove_const_t<M>, T>;
+
+inline constexpr int32_t kThreadsMax = 4096;
+inline constexpr int32_t kWeightMax = 1'000'000;
+
+template <Is<Error> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("code", m.code, ErrorCode::kUnavailable);
+  visit("message", m.message);
+  visit("field", m.field);
+}
+
+// ---- requests ----
+
+template <Is<ToolCall> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("name", m.name);
+  visit("arguments", m.arguments_json);
+}
+template <Is<Message> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("role", m.role);
+  visit("content", m.content);
+  visit.IfAny("thinking", m.thinking);
+  visit.IfAny("tool_name", m.tool_name);
+  visit.IfAny("tool_call_id", m.tool_call_id);
+  visit.IfAny("tool_calls", m.tool_calls);
+}
+template <Is<ChatPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("messages", m.messages);
+  visit("tools", m.tools_json);
+}
+template <Is<RawPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("text", m.text);
+  visit("add_special", m.add_special);
+  visit("parse_special", m.parse_special);
+}
+template <Is<ContinuedPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("context", m.context);
+  visit("messages", m.messages);
+}
+template <Is<EmbedPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("text", m.text);
+  visit("tokens", m.tokens);
+  visit("dimensions", m.dimensions, 0);
+  visit("normalize", m.normalize);
+}
+template <Is<TokenPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("tokens", m.tokens);
+}
+template <Is<FimPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("prefix", m.prefix);
+  visit("suffix", m.suffix);
+}
+template <Is<Client> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("tenant", m.tenant);
+  visit("cache_salt", m.cache_salt);
+  visit("weight", m.weight, 1, kWeightMax);
+}
+template <Is<LogitBias> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("token", m.token, 0);
+  visit("bias", m.bias, -kLogitBiasMax, kLogitBiasMax);
+}
+template <Is<GenerationParams> M, class V>
+void VisitFields(M& m, V& visit) {
+  VisitOptions(
+      [&visit]<class T>(const OptionRow& row, T& option) {
+        if constexpr (std::is_arithmetic_v<T> && !Is<T, bool>) {
+          visit(row.name, option, row.Min<T>(), row.Max<T>());
+        } else {
+          visit(row.name, option);
+        }
+      },
+      m);
+}
+template <Is<OutputFormat> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("kind", m.kind, OutputFormat::Kind::kChoice);
+  visit("text", m.text);
+  visit("field", m.field);
+}
+template <Is<Request> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("prompt", m.prompt);
+  visit("client", m.client);
+  visit("params", m.params);
+  visit("overflow", m.overflow, Overflow::kRefuse);
+  visit("shift", m.shift);
+  visit("logprobs", m.logprobs);
+  visit("top_logprobs", m.top_logprobs, 0, kTopLogprobsMax);
+  visit("think", m.think, Think::kMax);
+  visit("think_optional", m.think_optional);
+  visit("tool_choice", m.tool_choice, ToolChoice::kRequired);
+  visit("forced_tool", m.forced_tool);
+  visit("single_tool_call", m.single_tool_call);
+  visit.IfAny("format", m.format);
+  visit("model_name", m.model_name);
+  visit("go_template", m.go_template);
+  visit("return_context", m.return_context);
+  visit("prompt_only", m.prompt_only);
+  visit("return_prompt_text", m.return_prompt_text);
+  visit("delta_per_token", m.delta_per_token);
+}
+
+// ---- daemon -> runner ----
+
+template <Is<ModelFile> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("name", m.name);
+  visit("fd", m.fd, kFirstModelFd, kLastModelFd);
+}
+template <Is<LoadModel> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("path", m.path);
+  visit("files", m.files, kModelFilesMax);
+  visit("num_ctx", m.num_ctx, 0);
+  visit("threads", m.threads, 0, kThreadsMax);
+  visit("cache_bytes", m.cache_bytes, 0);
+  visit("reuse_prefixes", m.reuse_prefixes);
+  visit("go_template", m.go_template);
+  visit("draft_path", m.draft_path);
+  visit("draft_files", m.draft_files, kModelFilesMax);
+}
+template <Is<LoadApproved> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("cache_bytes", m.cache_bytes, 0);
+}
+template <Is<InspectModel> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("path", m.path);
+  visit("files", m.files, kModelFilesMax);
+  visit("verbose", m.verbose);
+  visit("go_template", m.go_template);
+}
+template <Is<ConvertModel> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("from", m.from);
+  visit("files", m.files, kModelFilesMax);
+  visit("to", m.to);
+  visit("quantization", m.quantization);
+  visit("threads", m.threads, 0, kThreadsMax);
+}
+template <Is<Resume> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("tokens", m.tokens);
+  visit("deltas", m.deltas, 0);
+  visit("credit", m.credit, 0, kInitialCredit);
+}
+template <Is<Submit> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("request", m.request);
+  visit("resume", m.resume);
+}
+template <Is<Credit> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("deltas", m.deltas, 0);
+}
+template <Is<Cancel> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+}
+template <Is<Shutdown> M, class V>
+void VisitFields(M&, V&) {}
+
+// ---- events ----
+
+template <Is<PromptReady> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("prompt_tokens", m.prompt_tokens, 0);
+  visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
+  visit("miss", m.miss);
+}
+template <Is<TokenCandidate> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("bytes", m.bytes, Binary());
+  visit("id", m.id, 0);
+  // A token of zero probability has minus infinity.
+  visit("logprob", m.logprob, -std::numeric_limits<float>::infinity());
+}
+template <Is<TokenLogprob> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("chosen", m.chosen);
+  visit("top", m.top);
+}
+template <Is<TextDelta> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("text", m.text);
+  visit("tokens", m.tokens, 0);
+  visit.IfAny("logprobs", m.logprobs);
+  visit.IfAny("thinking", m.thinking);
+  visit.IfAny("tool_calls", m.tool_calls);
+  visit.IfAny("token_ids", m.token_ids);
+}
+template <Is<DraftUsage> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("rounds", m.rounds, 0);
+  visit("drafted", m.drafted, 0);
+  visit("accepted", m.accepted_by_position);
+  visit("rollback_ns", m.rollback_ns, 0);
+}
+template <Is<Usage> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("prompt_tokens", m.prompt_tokens, 0);
+  visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
+  visit("output_tokens", m.output_tokens, 0);
+  visit("queue_ns", m.queue_ns, 0);
+  visit("prompt_ns", m.prompt_ns, 0);
+  visit("output_ns", m.output_ns, 0);
+  visit("draft", m.draft);
+}
+template <Is<Finished> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("reason", m.reason, FinishReason::kLength);
+  visit("stop_string", m.stop_string);
+  visit("usage", m.usage);
+  visit("prompt_dropped", m.prompt_dropped, 0);
+  visit("context", m.context);
+  visit("embedding", m.embedding);
+}
+template <Is<Failed> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("error", m.error);
+}
+
+// ---- runner -> daemon ----
+
+template <Is<Hello> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("version", m.version, 0, std::numeric_limits<uint16_t>::max());
+  visit("pid", m.pid, 1);
+}
+template <Is<LoadProgress> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("fraction", m.fraction, 0, 1);
+  visit("stage", m.stage);
+}
+template <Is<MemoryEstimate> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("weight_bytes", m.weight_bytes, 0);
+  visit("scratch_bytes", m.scratch_bytes, 0);
+  visit("cache_bytes", m.cache_bytes, 0);
+  visit("cache_min_bytes", m.cache_min_bytes, 0);
+}
+template <Is<ModelInfo> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("architecture", m.architecture);
+  visit("context_length", m.context_length, 0);
+  visit("num_ctx", m.num_ctx, 0);
+  visit("parameters", m.parameters, 0);
+  visit("weight_bytes", m.weight_bytes, 0);
+  visit("cache_bytes", m.cache_bytes, 0);
+  visit("supports_fim", m.supports_fim);
+  visit("draft_architecture", m.draft_architecture);
+}
+template <Is<Loaded> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("info", m.info);
+  visit("load_ns", m.load_ns, 0);
+}
+template <Is<LoadFailed> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("error", m.error);
+}
+template <Is<Inspected> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("model_info", m.model_info_json);
+  visit("tensors", m.tensors_json);
+  visit("chat_template", m.chat_template);
+  visit("quantization", m.quantization);
+  visit("parameters", m.parameters, 0);
+  visit.IfAny("error", m.error);
+  visit("capabilities", m.capabilities);
+  visit("template_error", m.template_error);
+}
+template <Is<Converted> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit.IfAny("error", m.error);
+}
+template <Is<RequestEvent> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("event", m.event);
+}
+template <Is<Heartbeat> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("progress", m.progress);
+  visit("steps", m.steps);
+  visit("running", m.running, 0);
+  visit("waiting", m.waiting, 0);
+  visit("cache_bytes_used", m.cache_bytes_used, 0);
+  visit("prefix_snapshots", m.prefix_snapshots, 0);
+  visit("prefix_bytes", m.prefix_bytes, 0);
+  visit("prefix_evictions", m.prefix_evictions);
+}
+
+}  // namespace quire::api::ipc

@@ -1,0 +1,146 @@
+#include "api/json/option_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "api/base/ascii.h"
+#include "api/base/limits.h"
+#include "api/json/read.h"
+
+namespace quire::api {
+namespace {
+
+template <class T>
+void Read(Fields& fields, const OptionRow& row, std::optional<T>& option) {
+  if constexpr (std::is_same_v<T, bool>) {
+    fields.Get(row.name, option);
+  } else {
+    fields.Get(row.name, option, row.Min<T>(), row.Max<T>());
+  }
+}
+
+void ReadStop(Fields& fields, std::string_view name, std::optional<std::vector<std::string>>& option) {
+  const Json* value = fields.Find(name);
+  if (value == nullptr) return;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  std::vector<std::string> stop;
+  size_t bytes = 0;
+  for (const Json& text : list) {
+    if (!text.is_string()) return fields.Reject(name, "must be of type string or array of strings");
+    bytes += text.get_ref<const std::string&>().size();
+    if (!text.get_ref<const std::string&>().empty()) stop.push_back(text.get<std::string>());
+    if (stop.size() > kStopStringsMax || bytes > kStopBytesMax) {
+      return fields.Reject(
+          name, fmt::format("must contain at most {} strings of {} bytes", kStopStringsMax, kStopBytesMax));
+    }
+  }
+  option = std::move(stop);
+}
+
+void Read(Fields& fields, const OptionRow& row, std::optional<std::vector<std::string>>& option) {
+  ReadStop(fields, row.name, option);
+}
+
+// {"token id": -100 to 100}
+void Read(Fields& fields, const OptionRow& row, std::optional<std::vector<LogitBias>>& option) {
+  const Json* value = fields.FindObject(row.name);
+  if (value == nullptr) return;
+  if (value->size() > kLogitBiasesMax) {
+    return fields.Reject(row.name, fmt::format("must contain at most {} tokens", kLogitBiasesMax));
+  }
+  Fields biases(*value, fields.PathOf(row.name), fields.error());
+  std::vector<LogitBias> list;
+  for (const auto& [key, unused] : value->get_ref<const Json::object_t&>()) {
+    LogitBias bias;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), bias.token);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || bias.token < 0) {
+      return biases.Reject(key, "is not a token id");
+    }
+    if (biases.Get(key, bias.bias, -kLogitBiasMax, kLogitBiasMax)) list.push_back(bias);
+  }
+  option = std::move(list);
+}
+
+// Clients send them; they control how other servers load models and have no effect here. docs/api.md lists
+// them.
+constexpr auto kIgnoredIntegers =
+    std::to_array<std::string_view>({"num_batch", "num_gpu", "main_gpu", "num_thread", "mirostat"});
+constexpr auto kIgnoredNumbers = std::to_array<std::string_view>({"mirostat_tau", "mirostat_eta", "tfs_z"});
+constexpr auto kIgnoredBooleans = std::to_array<std::string_view>(
+    {"use_mmap", "use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "numa", "penalize_newline"});
+
+template <class T>
+void CheckEach(Fields& fields, std::span<const std::string_view> names) {
+  T ignored{};
+  for (const std::string_view name : names) fields.Get(name, ignored);
+}
+
+bool IsKnown(std::string_view name) {
+  const auto equal = [name](std::string_view known) { return EqualIgnoringCase(known, name); };
+  bool known = std::ranges::any_of(kIgnoredIntegers, equal) || std::ranges::any_of(kIgnoredNumbers, equal) ||
+               std::ranges::any_of(kIgnoredBooleans, equal);
+  VisitOptions([&](const OptionRow& row) { known = known || (row.in_options() && equal(row.name)); });
+  return known;
+}
+
+void ReadAll(const Json& object, FirstError& error, Options& options, std::vector<std::string>& unknown) {
+  constexpr size_t kUnknownMax = 16;  // for a log line; the rest is as uninteresting
+  Fields fields(object, "options", error, Noun::kOption);
+  if (!fields.ok()) return;
+  VisitOptions(
+      [&fields](const OptionRow& row, auto& option) {
+        if (row.in_options()) Read(fields, row, option);
+      },
+      options);
+  CheckEach<int32_t>(fields, kIgnoredIntegers);
+  CheckEach<float>(fields, kIgnoredNumbers);
+  CheckEach<bool>(fields, kIgnoredBooleans);
+  for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
+    if (unknown.size() < kUnknownMax && !IsKnown(name)) unknown.push_back(name);
+  }
+}
+
+}  // namespace
+
+void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown) {
+  if (const Json* object = body.FindObject("options")) ReadAll(*object, body.error(), options, unknown);
+}
+
+void GetOpenAiOptions(Fields& body, Options& options) {
+  VisitOptions(
+      [&body](const OptionRow& row, auto& option) {
+        if (row.in_openai()) Read(body, row, option);
+      },
+      options);
+}
+
+void GetOption(Fields& fields, std::string_view name, Options& options) {
+  VisitOptions(
+      [&](const OptionRow& row, auto& option) {
+        if (row.name == name) Read(fields, row, option);
+      },
+      options);
+}
+
+void GetStop(Fields& fields, std::string_view name, Options& options) {
+  ReadStop(fields, name, options.stop);
+}
+
+Result<ParsedOptions> ParseOptions(std::string_view json_object) {
+  const auto object = ReadJson(json_object);
+  if (!object) return std::unexpected(object.error());
+  ParsedOptions parsed;
+  FirstError error;
+  ReadAll(*object, error, parsed.options, parsed.unknown);
+  if (error) return std::unexpected(std::move(*error));
+  return parsed;
+}
+
+}  // namespace quire::api

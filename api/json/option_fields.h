@@ -1,0 +1,35 @@
+// Reads sampling options by the table in api/base/options.h: `options` of requests, Modelfile PARAMETERs, the
+// sampling fields of the other dialects.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/options.h"
+#include "api/json/fields.h"
+
+namespace quire::api {
+
+struct ParsedOptions {
+  Options options;
+  std::vector<std::string> unknown;  // names in no table, for the log
+};
+
+// A JSON object of options. Errors: kInvalidArgument naming the option and what it must be.
+Result<ParsedOptions> ParseOptions(std::string_view json_object);
+
+// The member "options".
+void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown);
+
+// The options that OpenAI requests have at their top level; they override what `options` says.
+void GetOpenAiOptions(Fields& body, Options& options);
+
+// One option of the table, read from the member of its own name; nothing when it is absent.
+void GetOption(Fields& fields, std::string_view name, Options& options);
+
+// Stop strings, from a member of any name: a string or an array of strings.
+void GetStop(Fields& fields, std::string_view name, Options& options);
+
+}  // namespace quire::api
