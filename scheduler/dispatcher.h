@@ -45,10 +45,8 @@ struct Limits {
   int32_t model_queue_max = 0;  // of one model; < 1: no limit of its own
   std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = no limit
   int32_t default_num_ctx = 4096;
-  int32_t threads = 0;       // per runner; 0 = physical cores this process may use
-  int64_t cache_bytes = 0;   // per runner; 0 = auto
+  api::ipc::RunnerSettings runner_settings = {};
   int64_t memory_bytes = 0;  // of all runners together; < 1: no limit
-  bool reuse_prefixes = true;
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
   std::chrono::nanoseconds stall_timeout =
       std::chrono::seconds(8);  // without a frame or progress; <= 0 = never

@@ -369,9 +369,8 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
                                                       : last_use_.at(load.key).spec;
   auto runner = std::make_shared<ModelRunner>(
       host_,
-      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, limits_.threads,
-                       limits_.cache_bytes, limits_.reuse_prefixes, limits_.load_timeout,
-                       limits_.stall_timeout},
+      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path,
+                       limits_.runner_settings, limits_.load_timeout, limits_.stall_timeout},
       weak_from_this());
   runners_[load.key] = runner;
   runner->Start();

@@ -95,10 +95,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
   state_ = State::kEstimating;
   Send(api::ipc::LoadModel{.path = job_.path.string(),
                            .files = FilesOf(0),
-                           .num_ctx = 0,
-                           .threads = job_.threads,
-                           .cache_bytes = job_.cache_bytes,
-                           .reuse_prefixes = job_.reuse_prefixes,
+                           .settings = job_.settings,
                            .go_template = job_.go_template,
                            .draft_path = job_.draft_path.string(),
                            .draft_files = FilesOf(1)});

@@ -49,9 +49,7 @@ class ModelRunner : public RunnerSession {
     std::filesystem::path path;
     std::string go_template;
     std::filesystem::path draft_path;  // empty = none
-    int32_t threads = 0;
-    int64_t cache_bytes = 0;  // requested; 0 = auto
-    bool reuse_prefixes = true;
+    api::ipc::RunnerSettings settings;
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never
   };

@@ -111,9 +111,7 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
   limits.model_queue_max = options.max_queue_per_model;
   limits.queue_timeout = options.queue_timeout;
   limits.stall_timeout = options.stall_timeout;
-  limits.threads = options.threads;
-  limits.cache_bytes = static_cast<int64_t>(options.cache_bytes);
-  limits.reuse_prefixes = options.prefix_cache;
+  limits.runner_settings = options.runner_settings;
   limits.load_timeout = options.load_timeout;
   limits.default_keep_alive = options.keep_alive;
   return limits;
@@ -227,7 +225,7 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
     snapshot.runners.push_back({.model = model.spec.name,
                                 .pid = model.runner_pid,
                                 .predicted_bytes = model.memory_bytes,
-                                .threads = options_.threads,
+                                .threads = options_.runner_settings.threads,
                                 .load_time = model.load_time,
                                 .since_progress = model.since_progress,
                                 .cache_bytes = model.info.cache_bytes,
@@ -365,13 +363,7 @@ int RunDaemon(const OptionTable& table) {
   const auto resolve = [&table] { return table.Resolve(ProcessEnvironment()); };
   const auto options = resolve();
   if (!options) return PrintError(options.error().message);
-  // Runners take it from the environment that they inherit; there is no other thread yet.
-  if (!options->quantize_on_load.empty()) {
-    ::setenv("QUIRE_QUANTIZE_ON_LOAD", options->quantize_on_load.c_str(), 1);
-  }
   SetUpLog(options->debug);
-  // Runners read the variable themselves; it says what was checked here, a flag's value too.
-  ::setenv("OLLAMA_KV_CACHE_TYPE", std::string(api::NameOf(options->kv_cache_type)).c_str(), 1);
   RaiseOpenFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
   const auto runner = FindRunner(*options);

@@ -65,7 +65,8 @@ ValidationError SetPositiveDuration(Nanoseconds& out, std::string_view text) {
 }
 
 // "100MiB", "512KiB", "1048576"
-ValidationError SetBytes(uint64_t& out, std::string_view text) {
+template <class T>
+ValidationError SetBytes(T& out, std::string_view text) {
   int shift = 0;
   for (const auto& [suffix, bits] : {std::pair{std::string_view("KiB"), 10},
                                      {std::string_view("MiB"), 20},
@@ -79,7 +80,7 @@ ValidationError SetBytes(uint64_t& out, std::string_view text) {
   constexpr uint64_t kMax = uint64_t{1} << 40;
   if (!value || *value == 0 || *value > (kMax >> shift))
     return "must be a size from 1 byte to 1 TiB (\"100MiB\")";
-  out = *value << shift;
+  out = static_cast<T>(*value << shift);
   return std::nullopt;
 }
 
@@ -238,26 +239,28 @@ constexpr std::array kTable = {
     OptionSpec{"--load-timeout", "OLLAMA_LOAD_TIMEOUT", "DURATION", "5m",
                "Maximum model load time; 0 or less = no limit",
                [](Options& o, std::string_view t) { return SetDuration(o.load_timeout, t); }},
-    OptionSpec{"--threads", "QUIRE_THREADS", "COUNT", "0", "Compute threads per model; 0 = auto",
-               [](Options& o, std::string_view t) { return SetWhole(o.threads, t, 0, 4096); }},
+    OptionSpec{
+        "--threads", "QUIRE_THREADS", "COUNT", "0", "Compute threads per model; 0 = auto",
+        [](Options& o, std::string_view t) { return SetWhole(o.runner_settings.threads, t, 0, 4096); }},
     OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "", "Cache memory per model; default: auto",
-               [](Options& o, std::string_view t) { return SetBytes(o.cache_bytes, t); }},
+               [](Options& o, std::string_view t) { return SetBytes(o.runner_settings.cache_bytes, t); }},
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
                "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
-    OptionSpec{"--prefix-cache", "QUIRE_PREFIX_CACHE", "BOOL", "true",
-               "Reuse computed prompt prefixes across requests",
-               [](Options& o, std::string_view t) { return SetStrictBool(o.prefix_cache, t); }},
+    OptionSpec{
+        "--prefix-cache", "QUIRE_PREFIX_CACHE", "BOOL", "true",
+        "Reuse computed prompt prefixes across requests",
+        [](Options& o, std::string_view t) { return SetStrictBool(o.runner_settings.prefix_cache, t); }},
     OptionSpec{"--quantize-on-load", "QUIRE_QUANTIZE_ON_LOAD", "TYPE", "",
                "Quantize floating-point models at load time to this type (Q8_0, Q6_K, Q4_K, Q4_0); default: "
                "do not quantize",
                [](Options& o, std::string_view t) {
-                 o.quantize_on_load = t;
+                 o.runner_settings.quantize_on_load = t;
                  return ValidationError();
                }},
     OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
                "KV cache type: f16, bf16, q8_0 or f32",
-               [](Options& o, std::string_view t) { return SetKvType(o.kv_cache_type, t); }},
+               [](Options& o, std::string_view t) { return SetKvType(o.runner_settings.kv_cache_type, t); }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "Path of quire-runner; default: next to this program",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
     OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "api/base/kv_type.h"
+#include "api/ipc/messages.h"
 #include "server/http/api_keys.h"
 
 namespace CLI {
@@ -54,12 +54,8 @@ struct Options {
   int32_t max_loaded_models = 0;             // 0 = the built-in default
   int32_t max_queue = 0;
   int32_t max_queue_per_model = 0;  // 0 = max_queue
-  int32_t threads = 0;              // per runner; 0 = auto
-  uint64_t cache_bytes = 0;         // per runner; 0 = auto
-  uint64_t memory_bytes = 0;        // of all runners together; 0 = auto
-  bool prefix_cache = true;
-  std::string quantize_on_load;  // "Q8_0", ...; empty = models run as they are
-  api::KvType kv_cache_type = api::KvType::kF16;
+  api::ipc::RunnerSettings runner_settings;
+  uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
   bool vllm_metrics = false;                             // some metrics under vLLM's names too

@@ -78,7 +78,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options->drain_timeout, 30s);
   EXPECT_TRUE(options->runner.empty());
   EXPECT_TRUE(options->origins.empty());
-  EXPECT_EQ(options->kv_cache_type, api::KvType::kF16);
+  EXPECT_EQ(options->runner_settings.kv_cache_type, api::KvType::kF16);
 }
 
 TEST(Options, FlagsGoOverTheEnvironment) {
@@ -103,7 +103,7 @@ TEST(Options, FlagsGoOverTheEnvironment) {
   EXPECT_EQ(options->load_timeout, 90s);
   EXPECT_EQ(options->context_length, 8192);
   EXPECT_EQ(options->debug, 2);
-  EXPECT_EQ(options->kv_cache_type, api::KvType::kQ8_0);
+  EXPECT_EQ(options->runner_settings.kv_cache_type, api::KvType::kQ8_0);
   EXPECT_EQ(options->max_body_bytes, 2048u);
 }
 

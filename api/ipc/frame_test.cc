@@ -101,10 +101,11 @@ RequestEvent FullFinished() {
 LoadModel FullLoad() {
   return {.path = "/m",
           .files = {{"config.json", 6}, {"model.safetensors", 5}},
-          .num_ctx = 4096,
-          .threads = 2,
-          .cache_bytes = 0,
-          .reuse_prefixes = false,
+          .settings = {.threads = 2,
+                       .cache_bytes = 0,
+                       .prefix_cache = false,
+                       .quantize_on_load = "Q8_0",
+                       .kv_cache_type = KvType::kQ8_0},
           .go_template = "{{ .Prompt }}",
           .draft_path = "/d.gguf",
           .draft_files = {{"", 7}}};

@@ -135,14 +135,19 @@ void VisitFields(M& m, V& visit) {
   visit("name", m.name);
   visit("fd", m.fd, kFirstModelFd, kLastModelFd);
 }
+template <Is<RunnerSettings> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("threads", m.threads, 0, kThreadsMax);
+  visit("cache_bytes", m.cache_bytes, 0);
+  visit("prefix_cache", m.prefix_cache);
+  visit("quantize_on_load", m.quantize_on_load);
+  visit("kv_cache_type", m.kv_cache_type, KvType::kQ8_0);
+}
 template <Is<LoadModel> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("path", m.path);
   visit("files", m.files, kModelFilesMax);
-  visit("num_ctx", m.num_ctx, 0);
-  visit("threads", m.threads, 0, kThreadsMax);
-  visit("cache_bytes", m.cache_bytes, 0);
-  visit("reuse_prefixes", m.reuse_prefixes);
+  visit("settings", m.settings);
   visit("go_template", m.go_template);
   visit("draft_path", m.draft_path);
   visit("draft_files", m.draft_files, kModelFilesMax);

@@ -17,6 +17,7 @@
 #include "api/base/error.h"
 #include "api/base/event.h"
 #include "api/base/ids.h"
+#include "api/base/kv_type.h"
 #include "api/base/request.h"
 
 namespace quire::api::ipc {
@@ -40,13 +41,18 @@ struct ModelFile {
   int32_t fd = -1;
 };
 
+// How a runner loads and serves a model. The daemon's options, and the engine's, have the same names.
+struct RunnerSettings {
+  int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
+  int64_t cache_bytes = 0;  // of all caches together; 0 = auto
+  bool prefix_cache = true;
+  std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
+  KvType kv_cache_type = KvType::kF16;
+};
 struct LoadModel {
   std::string path;                   // GGUF file or Hugging Face directory; for messages only
   std::vector<ModelFile> files = {};  // what is there of it
-  int32_t num_ctx = 0;      // largest context a sequence may ask for; 0 = the model's trained length
-  int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
-  int64_t cache_bytes = 0;  // of all caches together; 0 = auto
-  bool reuse_prefixes = true;
+  RunnerSettings settings = {};
   std::string go_template = {};  // goes before the files' own chat template; empty = none
   std::string draft_path = {};   // as `path`, of a draft model; empty = none
   std::vector<ModelFile> draft_files = {};

@@ -58,7 +58,7 @@ Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<
       emit_(std::move(emit)),
       rotate_keys_(model_.model->key_rotation()),
       cache_(std::move(cache)),
-      prefixes_(*cache_, limits.cache_bytes, limits.reuse_prefixes),
+      prefixes_(*cache_, limits.cache_bytes, limits.prefix_cache),
       drafter_(std::move(drafter)),
       context_max_(static_cast<int32_t>(
           std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {

@@ -61,7 +61,7 @@ struct EngineLimits {
   int32_t prefill_tokens = 0;    // prompt tokens per step; 0 = by the time that steps take
   size_t cache_bytes = 0;        // of pages, slots and snapshots together
   size_t draft_cache_bytes = 0;  // of a draft model's, likewise
-  bool reuse_prefixes = true;
+  bool prefix_cache = true;
   int32_t draft_tokens = 0;            // per sequence and step; 0 = adaptive
   int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
 };

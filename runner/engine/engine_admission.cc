@@ -53,7 +53,7 @@ bool Engine::StillFollows(const ActiveRequest& request) const {
 }
 
 std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
-  if (!limits_.reuse_prefixes || !request.reuses || running_.empty()) return std::nullopt;
+  if (!limits_.prefix_cache || !request.reuses || running_.empty()) return std::nullopt;
   std::vector<RunningPrefix> prefixes;
   for (const auto& other : running_) {
     if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;

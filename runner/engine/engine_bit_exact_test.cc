@@ -20,7 +20,8 @@ class SameBits : public testing::TestWithParam<Subject> {
   }
 
   static api::Result<LoadedModel> LoadSubject() {
-    return Load(GetParam().model, [](float, std::string_view) {}, {.kv_type = GetParam().kv_type});
+    return Load(GetParam().model, [](float, std::string_view) {},
+                {.kv_cache_type = GetParam().kv_cache_type});
   }
   std::unique_ptr<EngineHarness> Make(EngineLimits limits = {}, int32_t threads = 2) const {
     if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
@@ -29,7 +30,7 @@ class SameBits : public testing::TestWithParam<Subject> {
                                                               .limits = limits,
                                                               .threads = threads,
                                                               .model_stops = false,
-                                                              .kv_type = GetParam().kv_type});
+                                                              .kv_cache_type = GetParam().kv_cache_type});
   }
   // The first `count` messages of a fixed conversation, the last of which is the user's.
   static api::Request Conversation(size_t count) {

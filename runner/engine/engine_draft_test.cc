@@ -83,8 +83,10 @@ class Drafted : public testing::TestWithParam<Subject> {
   std::unique_ptr<EngineHarness> Make(EngineLimits limits = {}, int32_t wrong_of_100 = 100) const {
     if (limits.cache_bytes == 0) limits.cache_bytes = kPlenty;
     limits.check_invariants_every = 1;
-    EngineHarnessSetup setup{
-        .model = GetParam().model, .limits = limits, .model_stops = false, .kv_type = GetParam().kv_type};
+    EngineHarnessSetup setup{.model = GetParam().model,
+                             .limits = limits,
+                             .model_stops = false,
+                             .kv_cache_type = GetParam().kv_cache_type};
     setup.drafter = [this, wrong_of_100] { return std::make_unique<Oracle>(answers_, wrong_of_100); };
     return std::make_unique<EngineHarness>(std::move(setup));
   }

@@ -107,13 +107,13 @@ TEST(Embedding, IsThePooledHiddenStatesOfTheReference) {
   for (const fs::path& model : GoldenModels()) {
     SCOPED_TRACE(model);
     const Reference reference = ReadReference(model);
-    EngineHarness last({.model = model.string(), .kv_type = api::KvType::kF32});
+    EngineHarness last({.model = model.string(), .kv_cache_type = api::KvType::kF32});
     const Vector of_last = VectorOf(last.Generate(Embed({"", reference.ids})));
     ExpectNear(of_last, reference.states.back(), 2e-4, "last");
     EXPECT_NEAR(Length(of_last), 1, 1e-5);
 
     const MeanModel mean_model(model);
-    EngineHarness mean({.model = mean_model.path(), .kv_type = api::KvType::kF32});
+    EngineHarness mean({.model = mean_model.path(), .kv_cache_type = api::KvType::kF32});
     Vector sum(reference.states.front().size());
     for (const Vector& state : reference.states) {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += state[i];

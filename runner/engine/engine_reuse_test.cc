@@ -194,7 +194,7 @@ TEST(EngineReuse, ACancelledPromptLeavesWhatItComputed) {
 
 TEST(EngineReuse, SwitchedOffNothingIsReused) {
   EngineHarness harness(
-      {.limits = {.cache_bytes = kPlenty, .reuse_prefixes = false, .check_invariants_every = 1}});
+      {.limits = {.cache_bytes = kPlenty, .prefix_cache = false, .check_invariants_every = 1}});
   const auto request = Logged(Greedy(Words(100)));
   const auto first = harness.Generate(request);
   const auto again = harness.Generate(request);

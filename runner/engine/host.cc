@@ -160,28 +160,6 @@ int32_t CheckEvery() {
   return steps != nullptr ? std::max(std::atoi(steps), 1) : 0;
 }
 
-// QUIRE_DRAFT_TOKENS=N: N tokens are drafted in every step, profitable or not, for tests of speculative decoding.
-int32_t DraftTokens() {
-  const char* tokens = std::getenv("QUIRE_DRAFT_TOKENS");
-  return tokens != nullptr ? std::max(std::atoi(tokens), 1) : 0;
-}
-
-// QUIRE_QUANTIZE_ON_LOAD=TYPE: models whose weights are floats run in blocks of this type.
-std::string_view QuantizeOnLoad() {
-  const char* type = std::getenv("QUIRE_QUANTIZE_ON_LOAD");
-  return type != nullptr ? type : std::string_view();
-}
-
-// OLLAMA_KV_CACHE_TYPE=TYPE: what keys and values are stored as; the daemon sets it.
-api::Result<api::KvType> RequestedKvType() {
-  const char* name = std::getenv("OLLAMA_KV_CACHE_TYPE");
-  if (name == nullptr) return api::KvType::kF16;
-  if (const auto type = api::ParseKvType(name)) return *type;
-  return api::Fail(api::ErrorCode::kInvalidArgument,
-                   fmt::format("OLLAMA_KV_CACHE_TYPE: \"{}\" must be {}", name, api::kKvTypeNames),
-                   "OLLAMA_KV_CACHE_TYPE");
-}
-
 // Waits until the daemon has granted memory. The size of the caches.
 size_t AwaitLoadApproval(Shared& shared) {
   while (true) {
@@ -203,25 +181,21 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto progress = [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
-  const auto kv_type = RequestedKvType();
-  if (!kv_type) return link.Send(ipc::LoadFailed{kv_type.error()});
-  RestrictFileSystem(/*scratch=*/!QuantizeOnLoad().empty());
-  LoadOptions options{.quantize = QuantizeOnLoad(),
-                      .kv_type = *kv_type,
+  const ipc::RunnerSettings& settings = request.settings;
+  RestrictFileSystem(/*scratch=*/!settings.quantize_on_load.empty());
+  LoadOptions options{.quantize_on_load = settings.quantize_on_load,
+                      .kv_cache_type = settings.kv_cache_type,
                       .go_template = request.go_template,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
-  EngineLimits limits{.reuse_prefixes = request.reuse_prefixes,
-                      .draft_tokens = DraftTokens(),
-                      .check_invariants_every = CheckEvery()};
+  EngineLimits limits{.prefix_cache = settings.prefix_cache, .check_invariants_every = CheckEvery()};
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
   options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
-  const int32_t trained = opened->metadata_model->context_length();
-  const int32_t context_length = request.num_ctx > 0 ? std::min(request.num_ctx, trained) : trained;
+  const int32_t context_length = opened->metadata_model->context_length();
   const DraftParts& draft = opened->metadata_draft;
   const int64_t drafting = draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + drafting, context_length,
-                           request.cache_bytes, api::FindMemoryLimit().bytes));
+                           settings.cache_bytes, api::FindMemoryLimit().bytes));
   limits.cache_bytes = AwaitLoadApproval(shared);
   auto model = Finish(*std::move(opened), progress, options);
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
@@ -231,7 +205,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto end_of_generation = model->end_of_generation;
   const output::Format format = model->format;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
-                      .context_length = trained,
+                      .context_length = context_length,
                       .num_ctx = context_length,
                       .parameters = model->model->parameters(),
                       .weight_bytes = model->model->weight_bytes(),
@@ -242,7 +216,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     limits.draft_cache_bytes = DraftShare(model->model->cache_layout(), *layout, limits.cache_bytes);
     limits.cache_bytes -= limits.draft_cache_bytes;
   }
-  const int32_t threads = request.threads > 0 ? request.threads : UsableCores();
+  const int32_t threads = settings.threads > 0 ? settings.threads : UsableCores();
   auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.engine_stats,
                                [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});

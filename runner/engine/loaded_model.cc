@@ -126,11 +126,11 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options) {
   auto headers = weights::MetadataOnly(std::move(files));
   if (!headers) return std::unexpected(headers.error());
-  if (!options.quantize.empty()) {
-    headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize, 1);
+  if (!options.quantize_on_load.empty()) {
+    headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize_on_load, 1);
     if (!headers) return std::unexpected(headers.error());
   }
-  return models::LoadModel(std::move(*headers), options.kv_type);
+  return models::LoadModel(std::move(*headers), options.kv_cache_type);
 }
 
 // A draft model has to mean the same by every id.
@@ -160,7 +160,7 @@ api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> fil
     auto own = metadata_only ? weights::MetadataOnly(of.files)
                              : api::Result<std::shared_ptr<const weights::ModelFiles>>(of.files);
     if (!own) return std::unexpected(own.error());
-    auto mtp = models::LoadMtpLayer(*std::move(own), target, options.kv_type);
+    auto mtp = models::LoadMtpLayer(*std::move(own), target, options.kv_cache_type);
     if (!mtp) return std::unexpected(mtp.error());
     draft.mtp = *std::move(mtp);
     return draft;
@@ -179,7 +179,7 @@ api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> fil
     if (!loaded) return std::unexpected(loaded.error());
     draft.head = *std::move(loaded);
   } else {
-    auto loaded = models::LoadModel(std::move(files), options.kv_type);
+    auto loaded = models::LoadModel(std::move(files), options.kv_cache_type);
     if (!loaded) return std::unexpected(loaded.error());
     draft.model = *std::move(loaded);
   }
@@ -233,14 +233,14 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
 
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
   LoadedModel loaded = std::move(opened.loaded);
-  if (!options.quantize.empty()) {
+  if (!options.quantize_on_load.empty()) {
     progress(0.3F, "quantizing weights");
-    auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize, UsableCores());
+    auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize_on_load, UsableCores());
     if (!files) return std::unexpected(files.error());
     loaded.files = std::move(*files);
   }
   progress(0.5F, "building model");
-  auto model = models::LoadModel(loaded.files, options.kv_type);
+  auto model = models::LoadModel(loaded.files, options.kv_cache_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
   if (opened.draft_files) progress(0.9F, "loading draft model");

@@ -74,7 +74,7 @@ class MemoryNeed : public testing::TestWithParam<std::string> {};
 TEST_P(MemoryNeed, IsWhatTheModelThenHolds) {
   const auto opened = Open(GetParam(), kSilent, {});
   ASSERT_TRUE(opened) << opened.error().message;
-  const EngineLimits limits{.prefill_tokens = 512, .cache_bytes = kPlenty, .reuse_prefixes = false};
+  const EngineLimits limits{.prefill_tokens = 512, .cache_bytes = kPlenty, .prefix_cache = false};
   const auto estimate =
       EstimateMemory(*opened->metadata_model, limits, /*process=*/0, opened->metadata_model->context_length(),
                      static_cast<int64_t>(kPlenty), kMachine);
@@ -123,7 +123,7 @@ TEST(MemoryNeedOfALargeModel, IsWhatTheProcessThenHas) {
   const char* path = std::getenv("QUIRE_MEMORY_MODEL");
   if (path == nullptr) GTEST_SKIP() << "no model in QUIRE_MEMORY_MODEL";
   const int64_t before = AnonymousBytes();
-  const EngineLimits limits{.prefill_tokens = 512, .cache_bytes = kPlenty, .reuse_prefixes = false};
+  const EngineLimits limits{.prefill_tokens = 512, .cache_bytes = kPlenty, .prefix_cache = false};
   auto opened = Open(path, kSilent, {});
   ASSERT_TRUE(opened) << opened.error().message;
   const auto estimate =

@@ -57,7 +57,7 @@ struct EngineHarnessSetup {
   EngineLimits limits = {.cache_bytes = kPlenty};
   int32_t threads = 2;
   bool model_stops = true;  // false: no token ends an answer
-  api::KvType kv_type = api::KvType::kF16;
+  api::KvType kv_cache_type = api::KvType::kF16;
   std::string draft = {};                                         // a draft model
   std::function<std::unique_ptr<draft::Drafter>()> drafter = {};  // or makes the drafter instead
   bool starts = true;  // false: requests wait for Start(), so that all are there at the first step
@@ -67,8 +67,8 @@ struct EngineHarnessSetup {
 class EngineHarness {
  public:
   explicit EngineHarness(EngineHarnessSetup setup = {}) {
-    auto model =
-        Load(setup.model, [](float, std::string_view) {}, {.kv_type = setup.kv_type, .draft = setup.draft});
+    auto model = Load(setup.model, [](float, std::string_view) {},
+                      {.kv_cache_type = setup.kv_cache_type, .draft = setup.draft});
     EXPECT_TRUE(model.has_value()) << model.error().message;
     if (!setup.model_stops) model->end_of_generation.clear();
     tokenizer_ = model->tokenizer;

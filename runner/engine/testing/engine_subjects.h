@@ -16,7 +16,7 @@ namespace quire::runner::engine {
 
 struct Subject {
   std::string model;
-  api::KvType kv_type = api::KvType::kF16;
+  api::KvType kv_cache_type = api::KvType::kF16;
 };
 
 // The bundled model and a checkpoint of every family.
@@ -36,7 +36,7 @@ inline std::vector<Subject> Subjects() {
 
 inline std::string NameOf(const testing::TestParamInfo<Subject>& subject) {
   std::string name = std::filesystem::path(subject.param.model).filename().string();
-  if (subject.param.kv_type != api::KvType::kF16) name += api::NameOf(subject.param.kv_type);
+  if (subject.param.kv_cache_type != api::KvType::kF16) name += api::NameOf(subject.param.kv_cache_type);
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
 }
