@@ -42,12 +42,12 @@ void CheckFrame(const ipc::FrameReader::Frame& frame) {
     Require(again && ipc::Encode(*again) == bytes);
     if (const auto* event = std::get_if<ipc::RequestEvent>(&*message)) {
       // A runner that was taken over must not be able to bring down the encoders either.
-      ollama::ReplyEncoder(ollama::Endpoint::kChat, "m", true).OnEvent(event->event, {});
+      ollama::ChatEncoder(ollama::Endpoint::kChat, "m", true).OnEvent(event->event);
       anthropic::MessagesEncoder({"id", "m", true}).OnEvent(event->event);
       openai::ResponsesEncoder({.id = "r", .message_id = "m", .model = "m", .created = {}, .stream = true})
           .OnEvent(event->event);
       TokenizeEncoder(TokenizeEncoder::Shape::kPieces).OnEvent(event->event);
-      openai::CompletionEncoder({"id", "m", {}, true, true}, {}).OnEvent(0, event->event);
+      openai::CompletionEncoder({"id", "m", {}, true, true}, {}).OnEvent(event->event);
       openai::ChatEncoder({"id", "m", {}, true, true}).OnEvent(event->event);
     }
   }

@@ -15,6 +15,7 @@
 #include "api/base/error.h"
 #include "api/base/event.h"
 #include "api/base/prompt.h"
+#include "api/base/reply_encoder.h"
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
 
@@ -47,21 +48,21 @@ struct ReplyHead {
   bool stream = false;
 };
 
-// The reply to one request, streamed or not. One per request; not thread-safe.
-class MessagesEncoder {
- public:
-  explicit MessagesEncoder(ReplyHead head) : head_(std::move(head)) {}
+inline constexpr std::string_view kPing = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
 
-  // Bytes to write now, possibly none. Streamed: whole server-sent events, the first at PromptReady. Not
-  // streamed: nothing until Finished, then the whole body. Failed gives StreamError(), which fits only after
-  // the first byte of a stream; before it the reply is ErrorBody() with HttpStatus().
-  std::string OnEvent(const Event& event);
+// Streamed as server-sent events, the first at PromptReady.
+class MessagesEncoder : public ReplyEncoder {
+ public:
+  explicit MessagesEncoder(ReplyHead head)
+      : ReplyEncoder(head.stream, kEventStream, kPing), head_(std::move(head)) {}
 
  private:
   enum class Block : uint8_t { kNone, kThinking, kText };
 
-  std::string OnText(const TextDelta& delta);
-  std::string OnFinished(const Finished& finished);
+  std::string OnReady(const PromptReady& ready, const EventContext& context) override;
+  std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
+  std::string OnFinished(const Finished& finished, const EventContext& context) override;
+  std::string OnFailed(const Error& error) override;
   std::string Piece(Block kind, const std::string& text);
   std::string CallBlock(const ToolCall& call);
   std::string CloseBlock();
@@ -73,12 +74,14 @@ class MessagesEncoder {
   TextDelta answer_;  // all of it so far; stays empty when streaming
 };
 
-inline constexpr std::string_view kPing = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
-
-std::string EncodeTokenCount(int32_t tokens);  // {"input_tokens"}
+// {"input_tokens"}
+class TokenCountEncoder : public ReplyEncoder {
+ private:
+  std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
+  std::string OnFinished(const Finished& finished, const EventContext& context) override;
+};
 
 // {"type":"error","error":{"type","message"},"request_id"}; an empty id is left out.
 std::string ErrorBody(const Error& error, std::string_view request_id = {});
-std::string StreamError(const Error& error);  // event: error
 
 }  // namespace quire::api::anthropic

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,12 +7,6 @@
 
 namespace quire::api::anthropic {
 namespace {
-
-// `data` begins with its type, which is the event's name too.
-std::string ServerSentEvent(const Json& data) {
-  return fmt::format("event: {}\ndata: {}\n\n", data.at("type").get_ref<const std::string&>(),
-                     DumpJson(data));
-}
 
 // As Anthropic counts: what came from the cache is not part of input_tokens.
 Json EncodeUsage(int32_t prompt_tokens, int32_t cached_tokens, int32_t output_tokens) {
@@ -40,17 +32,6 @@ Json StopSequence(const Finished& finished) {
 
 Json Envelope(const ReplyHead& head) {
   return {{"id", head.id}, {"type", "message"}, {"role", "assistant"}, {"model", head.model}};
-}
-
-std::string MessageStart(const ReplyHead& head, const PromptReady& ready) {
-  Json message = Envelope(head);
-  message["content"] = Json::array();
-  message["stop_reason"] = nullptr;
-  message["stop_sequence"] = nullptr;
-  message["usage"] = EncodeUsage(ready.prompt_tokens, ready.cached_tokens, 0);
-  Json event = {{"type", "message_start"}};
-  event["message"] = std::move(message);
-  return ServerSentEvent(event);
 }
 
 std::string_view ErrorType(const Error& error) {
@@ -83,18 +64,18 @@ Json EncodeError(const Error& error) {
 std::string BlockStart(int32_t index, Json block) {
   Json event = {{"type", "content_block_start"}, {"index", index}};
   event["content_block"] = std::move(block);
-  return ServerSentEvent(event);
+  return NamedEvent(event);
 }
 
 std::string BlockDelta(int32_t index, Json delta) {
   Json event = {{"type", "content_block_delta"}, {"index", index}};
   event["delta"] = std::move(delta);
-  return ServerSentEvent(event);
+  return NamedEvent(event);
 }
 
 std::string BlockStop(int32_t index) {
   const Json event = {{"type", "content_block_stop"}, {"index", index}};
-  return ServerSentEvent(event);
+  return NamedEvent(event);
 }
 
 // The blocks of a whole answer.
@@ -117,18 +98,21 @@ Json Content(const TextDelta& answer) {
 
 }  // namespace
 
-std::string MessagesEncoder::OnEvent(const Event& event) {
-  if (const auto* ready = std::get_if<PromptReady>(&event)) {
-    return head_.stream ? MessageStart(head_, *ready) : std::string();
-  }
-  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta);
-  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished);
-  return StreamError(std::get<Failed>(event).error);
+std::string MessagesEncoder::OnReady(const PromptReady& ready, const EventContext&) {
+  if (!streams()) return {};
+  Json message = Envelope(head_);
+  message["content"] = Json::array();
+  message["stop_reason"] = nullptr;
+  message["stop_sequence"] = nullptr;
+  message["usage"] = EncodeUsage(ready.prompt_tokens, ready.cached_tokens, 0);
+  Json event = {{"type", "message_start"}};
+  event["message"] = std::move(message);
+  return NamedEvent(event);
 }
 
-std::string MessagesEncoder::OnText(const TextDelta& delta) {
+std::string MessagesEncoder::OnDelta(const TextDelta& delta, const EventContext&) {
   called_ = called_ || !delta.tool_calls.empty();
-  if (!head_.stream) {
+  if (!streams()) {
     Append(answer_, delta);
     return {};
   }
@@ -167,8 +151,8 @@ std::string MessagesEncoder::CloseBlock() {
   return out + BlockStop(index_++);
 }
 
-std::string MessagesEncoder::OnFinished(const Finished& finished) {
-  if (!head_.stream) {
+std::string MessagesEncoder::OnFinished(const Finished& finished, const EventContext&) {
+  if (!streams()) {
     Json body = Envelope(head_);
     body["content"] = Content(answer_);
     body["stop_reason"] = StopReason(finished, called_);
@@ -180,13 +164,17 @@ std::string MessagesEncoder::OnFinished(const Finished& finished) {
   Json last = {{"type", "message_delta"}};
   last["delta"] = {{"stop_reason", StopReason(finished, called_)}, {"stop_sequence", StopSequence(finished)}};
   last["usage"] = EncodeUsage(finished.usage);
-  out += ServerSentEvent(last);
+  out += NamedEvent(last);
   const Json stop = {{"type", "message_stop"}};
-  return out + ServerSentEvent(stop);
+  return out + NamedEvent(stop);
 }
 
-std::string EncodeTokenCount(int32_t tokens) {
-  const Json body = {{"input_tokens", tokens}};
+std::string MessagesEncoder::OnFailed(const Error& error) { return NamedEvent(EncodeError(error)); }
+
+std::string TokenCountEncoder::OnDelta(const TextDelta&, const EventContext&) { return {}; }
+
+std::string TokenCountEncoder::OnFinished(const Finished& finished, const EventContext&) {
+  const Json body = {{"input_tokens", finished.usage.prompt_tokens}};
   return DumpJson(body);
 }
 
@@ -195,7 +183,5 @@ std::string ErrorBody(const Error& error, std::string_view request_id) {
   if (!request_id.empty()) body["request_id"] = request_id;
   return DumpJson(body);
 }
-
-std::string StreamError(const Error& error) { return ServerSentEvent(EncodeError(error)); }
 
 }  // namespace quire::api::anthropic

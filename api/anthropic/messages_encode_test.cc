@@ -135,7 +135,12 @@ TEST(AnthropicReply, Errors) {
             EventOf("error", R"(,"error":{"type":"api_error","message":"died"})"));
 }
 
-TEST(AnthropicReply, TokenCount) { EXPECT_EQ(EncodeTokenCount(7), R"({"input_tokens":7})"); }
+TEST(AnthropicReply, TokenCount) {
+  TokenCountEncoder encoder;
+  EXPECT_FALSE(encoder.streams());
+  EXPECT_EQ(encoder.OnEvent(PromptReady{20, 12}), "");
+  EXPECT_EQ(encoder.OnEvent(Done()), R"({"input_tokens":20})");
+}
 
 }  // namespace
 }  // namespace quire::api::anthropic

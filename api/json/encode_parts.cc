@@ -1,5 +1,7 @@
 #include "api/json/encode_parts.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -49,6 +51,11 @@ bool IsSilent(const TextDelta& delta) {
 Json ArgumentsOf(const ToolCall& call) {
   auto arguments = ReadJson(call.arguments_json);
   return arguments && arguments->is_object() ? *std::move(arguments) : Json::object();
+}
+
+std::string NamedEvent(const Json& data) {
+  return fmt::format("event: {}\ndata: {}\n\n", data.at("type").get_ref<const std::string&>(),
+                     DumpJson(data));
 }
 
 std::string_view Name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }

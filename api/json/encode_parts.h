@@ -1,6 +1,7 @@
 // Pieces of replies that the dialects share.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,9 @@ bool IsSilent(const TextDelta& delta);
 
 // A call's arguments as an object.
 Json ArgumentsOf(const ToolCall& call);
+
+// An object as a server-sent event, named by its member "type".
+std::string NamedEvent(const Json& data);
 
 // "stop" or "length".
 std::string_view Name(FinishReason reason);

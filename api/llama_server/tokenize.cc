@@ -81,10 +81,12 @@ Request ToRequest(DetokenizeRequest detokenize) {
   return request;
 }
 
-std::string TokenizeEncoder::OnEvent(const Event& event) {
-  if (const auto* delta = std::get_if<TextDelta>(&event)) Append(text_, *delta);
-  const auto* finished = std::get_if<Finished>(&event);
-  if (finished == nullptr) return {};
+std::string TokenizeEncoder::OnDelta(const TextDelta& delta, const EventContext&) {
+  Append(text_, delta);
+  return {};
+}
+
+std::string TokenizeEncoder::OnFinished(const Finished& finished, const EventContext&) {
   Json body = Json::object();
   if (shape_ == Shape::kText || shape_ == Shape::kPrompt) {
     body[shape_ == Shape::kText ? "content" : "prompt"] = text_.text;
@@ -94,7 +96,7 @@ std::string TokenizeEncoder::OnEvent(const Event& event) {
   if (shape_ == Shape::kPieces) {
     for (const TokenLogprob& token : text_.logprobs) tokens.push_back(EncodePiece(token.chosen));
   } else {
-    for (const TokenId id : finished->context) tokens.push_back(id);
+    for (const TokenId id : finished.context) tokens.push_back(id);
   }
   body["tokens"] = std::move(tokens);
   return DumpJson(body);

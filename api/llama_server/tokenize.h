@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "api/base/error.h"
-#include "api/base/event.h"
+#include "api/base/reply_encoder.h"
 #include "api/base/request.h"
 
 namespace quire::api {
@@ -30,18 +30,18 @@ Result<DetokenizeRequest> ParseDetokenize(std::string_view body);
 Request ToRequest(TokenizeRequest request);
 Request ToRequest(DetokenizeRequest request);
 
-// The reply to one request; one per request, not thread-safe. Nothing until Finished, then the whole body:
 // {"tokens": [id]}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is not UTF-8 by itself is
 // an array of bytes; {"content": text} for ids, {"prompt": text} for
 // messages that a template was applied to.
-class TokenizeEncoder {
+class TokenizeEncoder : public ReplyEncoder {
  public:
   enum class Shape : uint8_t { kIds, kPieces, kText, kPrompt };
   explicit TokenizeEncoder(Shape shape) : shape_(shape) {}
 
-  std::string OnEvent(const Event& event);
-
  private:
+  std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
+  std::string OnFinished(const Finished& finished, const EventContext& context) override;
+
   Shape shape_;
   TextDelta text_;
 };

@@ -15,6 +15,7 @@
 #include "api/base/error.h"
 #include "api/base/event.h"
 #include "api/base/prompt.h"
+#include "api/base/reply_encoder.h"
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
 
@@ -65,38 +66,29 @@ Result<ShowRequest> ParseShow(std::string_view body);
 Request ToRequest(GenerateRequest request, const ModelDefaults& defaults);
 Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
 
-// When an event is sent to the client, and what only the daemon can have measured.
-struct Timing {
-  std::chrono::system_clock::time_point now;
-  std::chrono::nanoseconds total{};  // since the request arrived
-  std::chrono::nanoseconds load{};   // of it, waiting for the model to load
-};
-
 enum class Endpoint : uint8_t { kGenerate, kChat };
 
-// The reply to one request, streamed or not. One per request; not thread-safe.
-class ReplyEncoder {
- public:
-  ReplyEncoder(Endpoint endpoint, std::string model, bool stream);
+inline constexpr std::string_view kNdjson = "application/x-ndjson";  // has no comments: no keep-alive
 
-  // Bytes to write now, possibly none. Streamed: NDJSON lines. Not streamed: nothing until Finished, then the
-  // whole body. Failed gives StreamError(), which fits only after the first byte of a stream; before it the
-  // reply is ErrorBody() with HttpStatus().
-  std::string OnEvent(const Event& event, const Timing& timing);
+// Of both endpoints.
+class ChatEncoder : public ReplyEncoder {
+ public:
+  ChatEncoder(Endpoint endpoint, std::string model, bool stream)
+      : ReplyEncoder(stream, kNdjson, {}), endpoint_(endpoint), model_(std::move(model)) {}
 
  private:
-  std::string OnText(const TextDelta& delta, const Timing& timing);
-  std::string OnFinished(const Finished& finished, const Timing& timing);
+  std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
+  std::string OnFinished(const Finished& finished, const EventContext& context) override;
+  std::string OnFailed(const Error& error) override;
 
   Endpoint endpoint_;
   std::string model_;
-  bool stream_;
   TextDelta answer_;  // all of it so far; stays empty when streaming
   size_t calls_sent_ = 0;
 };
 
 // The one object that answers a request without a prompt; done_reason is "unload" or "load".
-std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const Timing& timing);
+std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const EventContext& context);
 
 std::string ErrorBody(const Error& error);    // {"error":"text"}
 std::string StreamError(const Error& error);  // the same as an NDJSON line

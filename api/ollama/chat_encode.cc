@@ -23,8 +23,8 @@ Json EncodeCalls(const std::vector<ToolCall>& calls, size_t calls_before) {
 }
 
 Json Head(Endpoint endpoint, std::string_view model, const TextDelta& delta, size_t calls_before, bool done,
-          const Timing& timing) {
-  Json reply = {{"model", model}, {"created_at", FormatTimestamp(timing.now)}};
+          const EventContext& context) {
+  Json reply = {{"model", model}, {"created_at", FormatTimestamp(context.now)}};
   if (endpoint == Endpoint::kChat) {
     Json message = {{"role", "assistant"}, {"content", delta.text}};
     if (!delta.thinking.empty()) message["thinking"] = delta.thinking;
@@ -41,11 +41,11 @@ Json Head(Endpoint endpoint, std::string_view model, const TextDelta& delta, siz
 // Clients divide by durations and take zero for "not measured".
 int64_t Positive(int64_t ns) { return std::max<int64_t>(ns, 1); }
 
-void AddMetrics(Json& reply, const Finished& finished, const Timing& timing) {
+void AddMetrics(Json& reply, const Finished& finished, const EventContext& context) {
   const Usage& usage = finished.usage;
   const int64_t output_ns = Positive(usage.output_ns);
-  reply["total_duration"] = std::max(Positive(timing.total.count()), output_ns);
-  reply["load_duration"] = Positive(timing.load.count());
+  reply["total_duration"] = std::max(Positive(context.total.count()), output_ns);
+  reply["load_duration"] = Positive(context.load.count());
   reply["prompt_eval_count"] = usage.prompt_tokens;
   reply["prompt_eval_cached_count"] = usage.cached_tokens;
   reply["prompt_eval_duration"] = Positive(usage.prompt_ns);
@@ -66,39 +66,31 @@ std::string Line(const Json& object) { return DumpJson(object) + "\n"; }
 
 }  // namespace
 
-ReplyEncoder::ReplyEncoder(Endpoint endpoint, std::string model, bool stream)
-    : endpoint_(endpoint), model_(std::move(model)), stream_(stream) {}
-
-std::string ReplyEncoder::OnEvent(const Event& event, const Timing& timing) {
-  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta, timing);
-  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished, timing);
-  if (const auto* failed = std::get_if<Failed>(&event)) return StreamError(failed->error);
-  return {};
-}
-
-std::string ReplyEncoder::OnText(const TextDelta& delta, const Timing& timing) {
-  if (!stream_) {
+std::string ChatEncoder::OnDelta(const TextDelta& delta, const EventContext& context) {
+  if (!streams()) {
     Append(answer_, delta);
     return {};
   }
   if (IsSilent(delta)) return {};
-  Json reply = Head(endpoint_, model_, delta, calls_sent_, /*done=*/false, timing);
+  Json reply = Head(endpoint_, model_, delta, calls_sent_, /*done=*/false, context);
   calls_sent_ += delta.tool_calls.size();
   if (!delta.logprobs.empty()) reply["logprobs"] = EncodeLogprobs(delta.logprobs);
   return Line(reply);
 }
 
-std::string ReplyEncoder::OnFinished(const Finished& finished, const Timing& timing) {
-  Json reply = Head(endpoint_, model_, answer_, 0, /*done=*/true, timing);
+std::string ChatEncoder::OnFinished(const Finished& finished, const EventContext& context) {
+  Json reply = Head(endpoint_, model_, answer_, 0, /*done=*/true, context);
   reply["done_reason"] = Name(finished.reason);
   if (endpoint_ == Endpoint::kGenerate && !finished.context.empty()) reply["context"] = finished.context;
-  AddMetrics(reply, finished, timing);
+  AddMetrics(reply, finished, context);
   if (!answer_.logprobs.empty()) reply["logprobs"] = EncodeLogprobs(answer_.logprobs);
-  return stream_ ? Line(reply) : DumpJson(reply);
+  return streams() ? Line(reply) : DumpJson(reply);
 }
 
-std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const Timing& timing) {
-  Json reply = Head(endpoint, model, {}, 0, /*done=*/true, timing);
+std::string ChatEncoder::OnFailed(const Error& error) { return StreamError(error); }
+
+std::string LoadReply(Endpoint endpoint, std::string_view model, bool unload, const EventContext& context) {
+  Json reply = Head(endpoint, model, {}, 0, /*done=*/true, context);
   reply["done_reason"] = unload ? "unload" : "load";
   return DumpJson(reply);
 }

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 const std::chrono::system_clock::time_point kNow{std::chrono::seconds(1785585600) + 42us};
-const Timing kTiming{kNow, 5ms, 1ms};
+const EventContext kContext{.now = kNow, .total = 5ms, .load = 1ms};
 const std::string kHead = R"("model":"M","created_at":"2026-08-01T12:00:00.000042Z",)";
 
 Finished Done() {
@@ -27,9 +27,9 @@ Finished Done() {
   return finished;
 }
 
-std::string Transcribe(ReplyEncoder& encoder, const std::vector<Event>& events) {
+std::string Transcribe(ChatEncoder& encoder, const std::vector<Event>& events) {
   std::string out;
-  for (const Event& event : events) out += encoder.OnEvent(event, kTiming);
+  for (const Event& event : events) out += encoder.OnEvent(event, kContext);
   return out;
 }
 
@@ -40,7 +40,7 @@ const std::string kMetrics =
     R"("prompt_eval_duration":2000000,"eval_count":3,"eval_duration":1500000)";
 
 TEST(OllamaReply, GenerateStream) {
-  ReplyEncoder encoder(Endpoint::kGenerate, "M", true);
+  ChatEncoder encoder(Endpoint::kGenerate, "M", true);
   EXPECT_EQ(Transcribe(encoder, kStory), "{" + kHead + R"("response":"Hé","done":false})" + "\n" +  //
                                              "{" + kHead + R"("response":"\"\n","done":false})" + "\n" + "{" +
                                              kHead + R"("response":"","done":true,"done_reason":"stop",)" +
@@ -48,7 +48,7 @@ TEST(OllamaReply, GenerateStream) {
 }
 
 TEST(OllamaReply, ChatStream) {
-  ReplyEncoder encoder(Endpoint::kChat, "M", true);
+  ChatEncoder encoder(Endpoint::kChat, "M", true);
   EXPECT_EQ(Transcribe(encoder, kStory),
             "{" + kHead + R"("message":{"role":"assistant","content":"Hé"},"done":false})" + "\n" +  //
                 "{" + kHead + R"("message":{"role":"assistant","content":"\"\n"},"done":false})" + "\n" +
@@ -63,7 +63,7 @@ const std::vector<Event> kCalls = {
     TextDelta{.text = "", .tokens = 1, .tool_calls = {{"c2", "g", "{}"}}}, Done()};
 
 TEST(OllamaReply, ThinkingAndCallsHaveFieldsOfTheirOwn) {
-  ReplyEncoder encoder(Endpoint::kChat, "M", true);
+  ChatEncoder encoder(Endpoint::kChat, "M", true);
   const std::string message = R"("message":{"role":"assistant","content":)";
   EXPECT_EQ(
       Transcribe(encoder, kCalls),
@@ -72,23 +72,23 @@ TEST(OllamaReply, ThinkingAndCallsHaveFieldsOfTheirOwn) {
           R"("done":false})" + "\n{" + kHead + message +
           R"("","tool_calls":[{"id":"c2","function":{"index":1,"name":"g","arguments":{}}}]},"done":false})" +
           "\n{" + kHead + message + R"(""},"done":true,"done_reason":"stop",)" + kMetrics + "}\n");
-  ReplyEncoder whole(Endpoint::kChat, "M", false);
+  ChatEncoder whole(Endpoint::kChat, "M", false);
   const auto reply = nlohmann::json::parse(Transcribe(whole, kCalls));
   EXPECT_EQ(reply["message"]["thinking"], "hm");
   EXPECT_EQ(reply["message"]["content"], "Ok");
   EXPECT_EQ(reply["message"]["tool_calls"][1]["function"]["index"], 1);
   EXPECT_EQ(reply["done_reason"], "stop");
-  ReplyEncoder generate(Endpoint::kGenerate, "M", false);
+  ChatEncoder generate(Endpoint::kGenerate, "M", false);
   const auto generated = nlohmann::json::parse(Transcribe(generate, kCalls));
   EXPECT_EQ(generated["thinking"], "hm");
   EXPECT_EQ(generated["response"], "Ok");
 }
 
 TEST(OllamaReply, WholeReplies) {
-  ReplyEncoder generate(Endpoint::kGenerate, "M", false);
+  ChatEncoder generate(Endpoint::kGenerate, "M", false);
   EXPECT_EQ(Transcribe(generate, kStory),
             "{" + kHead + R"("response":"Hé\"\n","done":true,"done_reason":"stop",)" + kMetrics + "}");
-  ReplyEncoder chat(Endpoint::kChat, "M", false);
+  ChatEncoder chat(Endpoint::kChat, "M", false);
   EXPECT_EQ(Transcribe(chat, kStory),
             "{" + kHead +
                 R"("message":{"role":"assistant","content":"Hé\"\n"},"done":true,"done_reason":"stop",)" +
@@ -100,11 +100,11 @@ TEST(OllamaReply, SaysWhatWasDroppedAndGivesTheContextToGenerateOnly) {
   finished.reason = FinishReason::kLength;
   finished.prompt_dropped = 7;
   finished.context = {1, 2};
-  ReplyEncoder generate(Endpoint::kGenerate, "M", false);
+  ChatEncoder generate(Endpoint::kGenerate, "M", false);
   EXPECT_EQ(Transcribe(generate, {finished}),
             "{" + kHead + R"("response":"","done":true,"done_reason":"length","context":[1,2],)" + kMetrics +
                 R"(,"truncated":true,"prompt_dropped_count":7})");
-  ReplyEncoder chat(Endpoint::kChat, "M", false);
+  ChatEncoder chat(Endpoint::kChat, "M", false);
   EXPECT_EQ(Transcribe(chat, {finished}).find("\"context\""), std::string::npos);
 }
 
@@ -112,15 +112,16 @@ TEST(OllamaReply, DurationsArePositiveAndNest) {
   Finished finished = Done();
   finished.usage.prompt_ns = 0;
   finished.usage.output_ns = 0;
-  ReplyEncoder encoder(Endpoint::kGenerate, "M", false);
-  const auto zero = nlohmann::json::parse(encoder.OnEvent(finished, {kNow, 0ns, 0ns}));
+  ChatEncoder encoder(Endpoint::kGenerate, "M", false);
+  const auto zero = nlohmann::json::parse(encoder.OnEvent(finished, {.now = kNow}));
   for (const char* name : {"total_duration", "load_duration", "prompt_eval_duration", "eval_duration"}) {
     EXPECT_TRUE(zero[name].is_number_integer());
     EXPECT_GT(zero[name], 0) << name;
   }
   finished.usage.output_ns = 77;
-  ReplyEncoder second(Endpoint::kGenerate, "M", false);
-  EXPECT_GE(nlohmann::json::parse(second.OnEvent(finished, {kNow, 5ns, 0ns}))["total_duration"], 77);
+  ChatEncoder second(Endpoint::kGenerate, "M", false);
+  EXPECT_GE(nlohmann::json::parse(second.OnEvent(finished, {.now = kNow, .total = 5ns}))["total_duration"],
+            77);
 }
 
 TokenLogprob Logprob(const std::string& bytes, float logprob) {
@@ -140,34 +141,34 @@ TEST(OllamaReply, Logprobs) {
   const std::string second = R"({"token":"b","logprob":-0.25,"bytes":[98],"top_logprobs":[)"
                              R"({"token":"b","logprob":-0.25,"bytes":[98]},)" +
                              top + "]}";
-  ReplyEncoder stream(Endpoint::kGenerate, "M", true);
+  ChatEncoder stream(Endpoint::kGenerate, "M", true);
   EXPECT_EQ(Transcribe(stream, events),
             "{" + kHead + R"("response":"a","done":false,"logprobs":[)" + first + "]}\n" +  //
                 "{" + kHead + R"("response":"","done":false,"logprobs":[)" + second + "]}\n" + "{" + kHead +
                 R"("response":"","done":true,"done_reason":"stop",)" + kMetrics + "}\n");
-  ReplyEncoder whole(Endpoint::kGenerate, "M", false);
+  ChatEncoder whole(Endpoint::kGenerate, "M", false);
   EXPECT_EQ(Transcribe(whole, events), "{" + kHead + R"("response":"a","done":true,"done_reason":"stop",)" +
                                            kMetrics + R"(,"logprobs":[)" + first + "," + second + "]}");
 }
 
 TEST(OllamaReply, NothingThrowsOnBytesThatAreNotUtf8) {
-  ReplyEncoder encoder(Endpoint::kChat, "M\xFF", true);
-  const std::string line = encoder.OnEvent(TextDelta{"\xC3", {}, 1}, kTiming);
+  ChatEncoder encoder(Endpoint::kChat, "M\xFF", true);
+  const std::string line = encoder.OnEvent(TextDelta{"\xC3", {}, 1}, kContext);
   EXPECT_EQ(nlohmann::json::parse(line)["message"]["content"], "\xEF\xBF\xBD");
   EXPECT_EQ(ErrorBody({ErrorCode::kInternal, "\x80", ""}), "{\"error\":\"\xEF\xBF\xBD\"}");
 }
 
 TEST(OllamaReply, LoadUnloadAndErrors) {
-  EXPECT_EQ(LoadReply(Endpoint::kGenerate, "M", false, kTiming),
+  EXPECT_EQ(LoadReply(Endpoint::kGenerate, "M", false, kContext),
             "{" + kHead + R"("response":"","done":true,"done_reason":"load"})");
   EXPECT_EQ(
-      LoadReply(Endpoint::kChat, "M", true, kTiming),
+      LoadReply(Endpoint::kChat, "M", true, kContext),
       "{" + kHead + R"("message":{"role":"assistant","content":""},"done":true,"done_reason":"unload"})");
   const Error error{ErrorCode::kRunnerDied, "the runner \"x\" ended", ""};
   EXPECT_EQ(ErrorBody(error), R"({"error":"the runner \"x\" ended"})");
-  ReplyEncoder encoder(Endpoint::kChat, "M", true);
-  EXPECT_EQ(encoder.OnEvent(Failed{error}, kTiming), R"({"error":"the runner \"x\" ended"})"
-                                                     "\n");
+  ChatEncoder encoder(Endpoint::kChat, "M", true);
+  EXPECT_EQ(encoder.OnEvent(Failed{error}, kContext), R"({"error":"the runner \"x\" ended"})"
+                                                      "\n");
 }
 
 TEST(OllamaLists, TagsAndVersion) {

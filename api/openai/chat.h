@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,10 +13,10 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "api/base/event.h"
 #include "api/base/prompt.h"
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
+#include "api/openai/choices.h"
 
 namespace quire::api::openai {
 
@@ -49,55 +48,14 @@ Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
 // follow it.
 std::vector<Request> ToChoices(Request request, int32_t n);
 
-// The fields that every chunk of one reply repeats.
-struct ReplyHead {
-  std::string id;  // "chatcmpl-..."; unique, made by the caller
-  std::string model;
-  std::chrono::system_clock::time_point created;
-  bool stream = false;
-  bool include_usage = false;
-  bool chunk_per_token = false;   // every token has a chunk, with the usage of its choice so far
-  size_t choices = 1;             // of all prompts
-  size_t choices_per_prompt = 1;  // prompts follow each other
-};
-
-// The usage of a request with any number of choices: a prompt counts once.
-struct UsageOfChoices {
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
-  int64_t output_tokens = 0;
-  int64_t drafted_tokens = 0, accepted_tokens = 0;  // by speculative decoding
-
-  void Add(const Usage& usage, bool first_of_prompt);
-};
-
-// The reply to one request, streamed or not. One per request; not thread-safe.
-class ChatEncoder {
+class ChatEncoder : public ChoicesEncoder {
  public:
   explicit ChatEncoder(ReplyHead head);
 
-  // Bytes to write now, possibly none. Streamed: whole server-sent events; after the last choice's Finished
-  // they end with "[DONE]". Not streamed: nothing until the last Finished, then the whole body. Failed gives
-  // StreamError(), which fits only after the first byte of a stream; before it the reply is ErrorBody() with
-  // HttpStatus(). REQUIRES: choice < the head's number of choices.
-  std::string OnEvent(size_t choice, const Event& event);
-  std::string OnEvent(const Event& event) { return OnEvent(0, event); }
-
  private:
-  struct Choice {
-    bool role_sent = false;
-    Usage so_far;      // counted from the deltas
-    TextDelta answer;  // all of it so far; stays empty when streaming
-    size_t calls_sent = 0;
-    std::optional<FinishReason> finished;
-  };
-  std::string OnText(size_t index, const TextDelta& delta);
-  std::string OnFinished(size_t index, const Finished& finished);
-  std::string Whole() const;
-
-  ReplyHead head_;
-  std::vector<Choice> choices_;
-  UsageOfChoices usage_;
+  std::string EncodeDelta(Choice& choice, const TextDelta& delta, bool due) override;
+  std::string EncodeEnd(Choice& choice) override;
+  Json EncodeWhole(Choice& choice) override;
 };
 
 std::string ErrorBody(const Error& error);    // {"error":{"message","type","param","code"}}

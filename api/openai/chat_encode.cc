@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,14 +18,11 @@ Json ChoiceLogprobs(const std::vector<TokenLogprob>& logprobs) {
   return object;
 }
 
-Json Chunk(const ReplyHead& head, size_t index, Json delta, Json logprobs, Json finish_reason) {
-  Json choice = {{"index", index},
-                 {"delta", std::move(delta)},
-                 {"logprobs", std::move(logprobs)},
-                 {"finish_reason", std::move(finish_reason)}};
-  Json chunk = Head(head, "chat.completion.chunk");
-  chunk["choices"] = Json::array({std::move(choice)});
-  return chunk;
+Json ChunkChoice(size_t index, Json delta, Json logprobs, Json finish_reason) {
+  return {{"index", index},
+          {"delta", std::move(delta)},
+          {"logprobs", std::move(logprobs)},
+          {"finish_reason", std::move(finish_reason)}};
 }
 
 std::string_view ErrorType(const Error& error) {
@@ -76,75 +70,36 @@ Json Encode(const ModelEntry& model) {
 
 }  // namespace
 
-void UsageOfChoices::Add(const Usage& usage, bool first_of_prompt) {
-  output_tokens += usage.output_tokens;
-  drafted_tokens += usage.draft.drafted;
-  accepted_tokens += usage.draft.accepted();
-  if (!first_of_prompt) return;
-  prompt_tokens += usage.prompt_tokens;
-  cached_tokens += usage.cached_tokens;
-}
+ChatEncoder::ChatEncoder(ReplyHead head)
+    : ChoicesEncoder(std::move(head), "chat.completion.chunk", "chat.completion") {}
 
-ChatEncoder::ChatEncoder(ReplyHead head) : head_(std::move(head)), choices_(head_.choices) {}
-
-std::string ChatEncoder::OnEvent(size_t choice, const Event& event) {
-  Count(choices_.at(choice).so_far, event);
-  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(choice, *delta);
-  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(choice, *finished);
-  if (const auto* failed = std::get_if<Failed>(&event)) return StreamError(failed->error);
-  return {};
-}
-
-std::string ChatEncoder::OnText(size_t index, const TextDelta& delta) {
-  Choice& choice = choices_.at(index);
-  if (!head_.stream) {
-    Append(choice.answer, delta);
-    return {};
-  }
-  const bool due = head_.chunk_per_token && delta.tokens > 0;
+std::string ChatEncoder::EncodeDelta(Choice& choice, const TextDelta& delta, bool due) {
   if (IsSilent(delta) && !due) return {};
   std::string out;
   Json logprobs = ChoiceLogprobs(delta.logprobs);
   for (Json& piece : DeltasOf(delta, !std::exchange(choice.role_sent, true), choice.calls_sent)) {
-    Json chunk = Chunk(head_, index, std::move(piece), std::exchange(logprobs, nullptr), nullptr);
-    AddUsage(chunk, head_, choice.so_far);
-    out += ServerSentEvent(chunk);
+    out += Chunk(ChunkChoice(choice.index, std::move(piece), std::exchange(logprobs, nullptr), nullptr),
+                 &choice.usage);
   }
   choice.calls_sent += delta.tool_calls.size();
   return out;
 }
 
-std::string ChatEncoder::OnFinished(size_t index, const Finished& finished) {
-  Choice& choice = choices_.at(index);
-  choice.finished = finished.reason;
-  usage_.Add(finished.usage, index % head_.choices_per_prompt == 0);
-  const bool all = std::ranges::all_of(choices_, [](const Choice& one) { return one.finished.has_value(); });
-  if (!head_.stream) return all ? Whole() : std::string();
+std::string ChatEncoder::EncodeEnd(Choice& choice) {
   std::string out;
   if (!std::exchange(choice.role_sent, true)) {
-    out = ServerSentEvent(Chunk(head_, index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr));
+    out =
+        Chunk(ChunkChoice(choice.index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr), nullptr);
   }
-  Json chunk =
-      Chunk(head_, index, Json::object(), nullptr, FinishName(finished.reason, choice.calls_sent > 0));
-  AddUsage(chunk, head_, finished.usage);
-  out += ServerSentEvent(chunk);
-  return all ? out + EndOfStream(head_, "chat.completion.chunk", usage_) : out;
+  const auto reason = FinishName(*choice.finished, choice.calls_sent > 0);
+  return out + Chunk(ChunkChoice(choice.index, Json::object(), nullptr, reason), &choice.usage);
 }
 
-std::string ChatEncoder::Whole() const {
-  Json list = Json::array();
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    Json entry = {{"index", i},
-                  {"message", MessageOf(choice.answer)},
-                  {"logprobs", ChoiceLogprobs(choice.answer.logprobs)},
-                  {"finish_reason", FinishName(*choice.finished, !choice.answer.tool_calls.empty())}};
-    list.push_back(std::move(entry));
-  }
-  Json body = Head(head_, "chat.completion");
-  body["choices"] = std::move(list);
-  body["usage"] = EncodeUsage(usage_);
-  return DumpJson(body);
+Json ChatEncoder::EncodeWhole(Choice& choice) {
+  return {{"index", choice.index},
+          {"message", MessageOf(choice.answer)},
+          {"logprobs", ChoiceLogprobs(choice.answer.logprobs)},
+          {"finish_reason", FinishName(*choice.finished, !choice.answer.tool_calls.empty())}};
 }
 
 std::string ErrorBody(const Error& error) { return DumpJson(EncodeError(error)); }

@@ -177,10 +177,10 @@ TEST(OpenAiReply, Choices) {
   ReplyHead head = Head(false);
   head.choices = head.choices_per_prompt = 2;
   ChatEncoder encoder(head);
-  encoder.OnEvent(1, TextDelta{"b", {}, 1});
-  EXPECT_EQ(encoder.OnEvent(1, Done()), "");
-  encoder.OnEvent(0, TextDelta{"a", {}, 1});
-  const auto body = nlohmann::json::parse(encoder.OnEvent(0, Done(FinishReason::kLength)));
+  encoder.OnEvent(TextDelta{"b", {}, 1}, {1});
+  EXPECT_EQ(encoder.OnEvent(Done(), {1}), "");
+  encoder.OnEvent(TextDelta{"a", {}, 1});
+  const auto body = nlohmann::json::parse(encoder.OnEvent(Done(FinishReason::kLength)));
   EXPECT_EQ(body["choices"][0]["message"]["content"], "a");
   EXPECT_EQ(body["choices"][1]["message"]["content"], "b");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,10 +13,9 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "api/base/event.h"
 #include "api/base/prompt.h"
 #include "api/base/request.h"
-#include "api/openai/chat.h"
+#include "api/openai/choices.h"
 
 namespace quire::api::openai {
 
@@ -46,30 +44,15 @@ std::vector<Request> ToRequests(CompletionRequest request, const ModelDefaults& 
 // The start of each choice's text: its prompt, or nothing for all of them.
 std::vector<std::string> EchoesOf(const CompletionRequest& request);
 
-// The reply to one request, streamed or not. One per request; not thread-safe.
-class CompletionEncoder {
+class CompletionEncoder : public ChoicesEncoder {
  public:
   // `echoes`: what each choice's text begins with; as many as choices, or none.
   CompletionEncoder(ReplyHead head, std::vector<std::string> echoes);
 
-  // As ChatEncoder::OnEvent.
-  std::string OnEvent(size_t choice, const Event& event);
-
  private:
-  struct Choice {
-    std::string echo;        // not sent yet
-    size_t text_offset = 0;  // characters before the next token
-    Usage so_far;            // counted from the deltas
-    TextDelta answer;        // all of it so far; stays empty when streaming
-    std::optional<Finished> finished;
-  };
-  std::string OnText(size_t index, const TextDelta& delta);
-  std::string OnFinished(size_t index, const Finished& finished);
-  std::string Whole();
-
-  ReplyHead head_;
-  std::vector<Choice> choices_;
-  UsageOfChoices usage_;
+  std::string EncodeDelta(Choice& choice, const TextDelta& delta, bool due) override;
+  std::string EncodeEnd(Choice& choice) override;
+  Json EncodeWhole(Choice& choice) override;
 };
 
 }  // namespace quire::api::openai

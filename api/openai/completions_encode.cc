@@ -4,9 +4,7 @@
 
 #include "api/base/utf8.h"
 #include "api/json/encode_parts.h"
-#include "api/json/read.h"
 #include "api/openai/completions.h"
-#include "api/openai/parts.h"
 
 namespace quire::api::openai {
 namespace {
@@ -42,69 +40,31 @@ Json EncodeChoice(size_t index, std::string_view text, Json logprobs, Json finis
           {"finish_reason", std::move(finish_reason)}};
 }
 
-std::string Chunk(const ReplyHead& head, Json choice, const Usage& so_far) {
-  Json chunk = Head(head, kObject);
-  chunk["choices"] = Json::array({std::move(choice)});
-  AddUsage(chunk, head, so_far);
-  return ServerSentEvent(chunk);
-}
-
 }  // namespace
 
 CompletionEncoder::CompletionEncoder(ReplyHead head, std::vector<std::string> echoes)
-    : head_(std::move(head)), choices_(head_.choices) {
-  for (size_t i = 0; i < echoes.size() && i < choices_.size(); ++i) {
-    choices_[i].text_offset = CountCodePoints(echoes[i]);
-    choices_[i].echo = std::move(echoes[i]);
+    : ChoicesEncoder(std::move(head), kObject, kObject) {
+  for (size_t i = 0; i < echoes.size() && i < choices().size(); ++i) {
+    choices()[i].text_offset = CountCharacters(echoes[i]);
+    choices()[i].echo = std::move(echoes[i]);
   }
 }
 
-std::string CompletionEncoder::OnEvent(size_t choice, const Event& event) {
-  Count(choices_.at(choice).so_far, event);
-  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(choice, *delta);
-  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(choice, *finished);
-  if (const auto* failed = std::get_if<Failed>(&event)) return StreamError(failed->error);
-  return {};
-}
-
-std::string CompletionEncoder::OnText(size_t index, const TextDelta& delta) {
-  Choice& choice = choices_.at(index);
-  if (!head_.stream) {
-    Append(choice.answer, delta);
-    return {};
-  }
-  const bool due = head_.chunk_per_token && delta.tokens > 0;
+std::string CompletionEncoder::EncodeDelta(Choice& choice, const TextDelta& delta, bool due) {
   if (delta.text.empty() && delta.logprobs.empty() && !due) return {};
   const std::string text = std::exchange(choice.echo, {}) + delta.text;
-  return Chunk(head_,
-               EncodeChoice(index, text, EncodeLogprobLists(delta.logprobs, choice.text_offset), nullptr),
-               choice.so_far);
+  Json logprobs = EncodeLogprobLists(delta.logprobs, choice.text_offset);
+  return Chunk(EncodeChoice(choice.index, text, std::move(logprobs), nullptr), &choice.usage);
 }
 
-std::string CompletionEncoder::OnFinished(size_t index, const Finished& finished) {
-  Choice& choice = choices_.at(index);
-  choice.finished = finished;
-  usage_.Add(finished.usage, index % head_.choices_per_prompt == 0);
-  const bool all = std::ranges::all_of(choices_, [](const Choice& one) { return one.finished.has_value(); });
-  if (!head_.stream) return all ? Whole() : std::string();
+std::string CompletionEncoder::EncodeEnd(Choice& choice) {
   const std::string text = std::exchange(choice.echo, {});
-  const std::string out =
-      Chunk(head_, EncodeChoice(index, text, nullptr, Name(finished.reason)), finished.usage);
-  return all ? out + EndOfStream(head_, kObject, usage_) : out;
+  return Chunk(EncodeChoice(choice.index, text, nullptr, Name(*choice.finished)), &choice.usage);
 }
 
-std::string CompletionEncoder::Whole() {
-  Json list = Json::array();
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    Choice& choice = choices_[i];
-    list.push_back(EncodeChoice(i, choice.echo + choice.answer.text,
-                                EncodeLogprobLists(choice.answer.logprobs, choice.text_offset),
-                                Name(choice.finished->reason)));
-  }
-  Json body = Head(head_, kObject);
-  body["choices"] = std::move(list);
-  body["usage"] = EncodeUsage(usage_);
-  return DumpJson(body);
+Json CompletionEncoder::EncodeWhole(Choice& choice) {
+  return EncodeChoice(choice.index, choice.echo + choice.answer.text,
+                      EncodeLogprobLists(choice.answer.logprobs, choice.text_offset), Name(*choice.finished));
 }
 
 }  // namespace quire::api::openai

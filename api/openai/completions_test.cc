@@ -163,12 +163,12 @@ std::string ChoiceOf(int index, const std::string& text, const std::string& fini
 
 TEST(CompletionReply, Stream) {
   CompletionEncoder encoder(HeadOf(true), {});
-  EXPECT_EQ(encoder.OnEvent(0, PromptReady{4, 2}), "");
-  EXPECT_EQ(encoder.OnEvent(0, TextDelta{"H\"", {}, 1}),
+  EXPECT_EQ(encoder.OnEvent(PromptReady{4, 2}), "");
+  EXPECT_EQ(encoder.OnEvent(TextDelta{"H\"", {}, 1}),
             ChunkOf(R"("choices":[)" + ChoiceOf(0, "H\\\"", "null") + "]"));
-  EXPECT_EQ(encoder.OnEvent(0, TextDelta{"", {}, 1}), "");
+  EXPECT_EQ(encoder.OnEvent(TextDelta{"", {}, 1}), "");
   EXPECT_EQ(
-      encoder.OnEvent(0, Done(4, 2, FinishReason::kLength)),
+      encoder.OnEvent(Done(4, 2, FinishReason::kLength)),
       ChunkOf(R"("choices":[)" + ChoiceOf(0, "", "\"length\"") + "]") +
           ChunkOf(
               R"("choices":[],"usage":{"prompt_tokens":4,"completion_tokens":2,"total_tokens":6,"prompt_tokens_details":{"cached_tokens":2}})") +
@@ -178,10 +178,11 @@ TEST(CompletionReply, Stream) {
 TEST(CompletionReply, ChoicesInTheirOrderWhateverEndsFirst) {
   CompletionEncoder encoder(HeadOf(false, 4, 2), {});
   for (const size_t choice : {3U, 1U, 0U}) {
-    EXPECT_EQ(encoder.OnEvent(choice, TextDelta{std::string(1, static_cast<char>('a' + choice)), {}, 1}), "");
-    EXPECT_EQ(encoder.OnEvent(choice, Done(10 + static_cast<int32_t>(choice), 1)), "");
+    EXPECT_EQ(encoder.OnEvent(TextDelta{std::string(1, static_cast<char>('a' + choice)), {}, 1}, {choice}),
+              "");
+    EXPECT_EQ(encoder.OnEvent(Done(10 + static_cast<int32_t>(choice), 1), {choice}), "");
   }
-  EXPECT_EQ(encoder.OnEvent(2, Done(12, 5, FinishReason::kLength)),
+  EXPECT_EQ(encoder.OnEvent(Done(12, 5, FinishReason::kLength), {2}),
             ObjectOf(R"("choices":[)" + ChoiceOf(0, "a", "\"stop\"") + "," + ChoiceOf(1, "b", "\"stop\"") +
                      "," + ChoiceOf(2, "", "\"length\"") + "," + ChoiceOf(3, "d", "\"stop\"") +
                      R"(],"usage":{"prompt_tokens":22,"completion_tokens":8,"total_tokens":30,)"
@@ -190,9 +191,9 @@ TEST(CompletionReply, ChoicesInTheirOrderWhateverEndsFirst) {
 
 TEST(CompletionReply, StreamedChoicesEndOnce) {
   CompletionEncoder encoder(HeadOf(true, 2, 2), {});
-  EXPECT_THAT(encoder.OnEvent(1, TextDelta{"x", {}, 1}), HasSubstr(R"("index":1)"));
-  EXPECT_THAT(encoder.OnEvent(1, Done(4, 1)), ::testing::Not(HasSubstr("[DONE]")));
-  EXPECT_THAT(encoder.OnEvent(0, Done(4, 2)), HasSubstr("[DONE]"));
+  EXPECT_THAT(encoder.OnEvent(TextDelta{"x", {}, 1}, {1}), HasSubstr(R"("index":1)"));
+  EXPECT_THAT(encoder.OnEvent(Done(4, 1), {1}), ::testing::Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(encoder.OnEvent(Done(4, 2)), HasSubstr("[DONE]"));
 }
 
 TEST(CompletionReply, AChunkForEveryTokenCountsThem) {
@@ -203,27 +204,27 @@ TEST(CompletionReply, AChunkForEveryTokenCountsThem) {
   ReplyHead head = HeadOf(true);
   head.chunk_per_token = true;
   CompletionEncoder encoder(head, {});
-  encoder.OnEvent(0, PromptReady{4, 2});
-  EXPECT_THAT(encoder.OnEvent(0, TextDelta{"", {}, 1}), HasSubstr(R"("completion_tokens":1)"));
-  EXPECT_THAT(encoder.OnEvent(0, TextDelta{"x", {}, 1}), HasSubstr(R"("completion_tokens":2)"));
+  encoder.OnEvent(PromptReady{4, 2});
+  EXPECT_THAT(encoder.OnEvent(TextDelta{"", {}, 1}), HasSubstr(R"("completion_tokens":1)"));
+  EXPECT_THAT(encoder.OnEvent(TextDelta{"x", {}, 1}), HasSubstr(R"("completion_tokens":2)"));
 }
 
 TEST(CompletionReply, EchoComesFirst) {
   CompletionEncoder stream(HeadOf(true), {"Once"});
-  EXPECT_THAT(stream.OnEvent(0, TextDelta{" upon", {}, 1}), HasSubstr(R"("text":"Once upon")"));
+  EXPECT_THAT(stream.OnEvent(TextDelta{" upon", {}, 1}), HasSubstr(R"("text":"Once upon")"));
   CompletionEncoder empty(HeadOf(true), {"Once"});
-  EXPECT_THAT(empty.OnEvent(0, Done(1, 0)), HasSubstr(R"("text":"Once")"));
+  EXPECT_THAT(empty.OnEvent(Done(1, 0)), HasSubstr(R"("text":"Once")"));
   CompletionEncoder whole(HeadOf(false), {"Once"});
-  whole.OnEvent(0, TextDelta{" upon", {}, 1});
-  EXPECT_THAT(whole.OnEvent(0, Done(1, 1)), HasSubstr(R"("text":"Once upon")"));
+  whole.OnEvent(TextDelta{" upon", {}, 1});
+  EXPECT_THAT(whole.OnEvent(Done(1, 1)), HasSubstr(R"("text":"Once upon")"));
 }
 
 TEST(CompletionReply, LogprobsAreListsWithOffsetsInCharacters) {
   const std::vector<TokenLogprob> logprobs = {
       {{"h\xC3\xA9", 3, -0.5F}, {{"h\xC3\xA9", 3, -0.5F}, {"a", 1, -1}}}, {{"y", 4, -INFINITY}, {}}};
   CompletionEncoder encoder(HeadOf(false), {});
-  encoder.OnEvent(0, TextDelta{"h\xC3\xA9y", logprobs, 2});
-  const auto body = nlohmann::json::parse(encoder.OnEvent(0, Done(1, 2)));
+  encoder.OnEvent(TextDelta{"h\xC3\xA9y", logprobs, 2});
+  const auto body = nlohmann::json::parse(encoder.OnEvent(Done(1, 2)));
   EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
             R"({"text_offset":[0,2],"token_logprobs":[-0.5,-9999.0],"tokens":["hé","y"],)"
             R"("top_logprobs":[{"a":-1.0,"hé":-0.5},{}]})");

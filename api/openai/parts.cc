@@ -12,7 +12,26 @@
 namespace quire::api::openai {
 namespace {
 
-constexpr std::string_view kFingerprint = "fp_quire_" QUIRE_VERSION;
+// {"token id": -100 to 100}
+void GetLogitBias(Fields& body, Options& options) {
+  constexpr std::string_view kName = "logit_bias";
+  const Json* value = body.FindObject(kName);
+  if (value == nullptr) return;
+  if (value->size() > kLogitBiasesMax) {
+    return body.Reject(kName, fmt::format("must contain at most {} tokens", kLogitBiasesMax));
+  }
+  Fields biases(*value, std::string(kName), body.error());
+  std::vector<LogitBias> list;
+  for (const auto& [key, unused] : value->get_ref<const Json::object_t&>()) {
+    LogitBias bias;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), bias.token);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || bias.token < 0) {
+      return biases.Reject(key, "is not a token id");
+    }
+    if (biases.Get(key, bias.bias, -kLogitBiasMax, kLogitBiasMax)) list.push_back(bias);
+  }
+  options.logit_bias = std::move(list);
+}
 
 }  // namespace
 
@@ -38,57 +57,7 @@ int32_t GetChoices(Fields& body, size_t body_bytes) {
   return choices;
 }
 
-Json Head(const ReplyHead& head, std::string_view object) {
-  return {{"id", head.id},
-          {"object", object},
-          {"created", Seconds(head.created)},
-          {"model", head.model},
-          {"system_fingerprint", kFingerprint}};
-}
-
-Json EncodeUsage(const UsageOfChoices& usage) {
-  Json details = Json::object();
-  details["cached_tokens"] = usage.cached_tokens;
-  Json encoded = {{"prompt_tokens", usage.prompt_tokens},
-                  {"completion_tokens", usage.output_tokens},
-                  {"total_tokens", usage.prompt_tokens + usage.output_tokens},
-                  {"prompt_tokens_details", std::move(details)}};
-  if (usage.drafted_tokens > 0) {
-    encoded["completion_tokens_details"] = {
-        {"accepted_prediction_tokens", usage.accepted_tokens},
-        {"rejected_prediction_tokens", usage.drafted_tokens - usage.accepted_tokens}};
-  }
-  return encoded;
-}
-
 std::string ServerSentEvent(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
-
-void Count(Usage& so_far, const Event& event) {
-  if (const auto* ready = std::get_if<PromptReady>(&event)) {
-    so_far.prompt_tokens = ready->prompt_tokens;
-    so_far.cached_tokens = ready->cached_tokens;
-  } else if (const auto* delta = std::get_if<TextDelta>(&event)) {
-    so_far.output_tokens += delta->tokens;
-  }
-}
-
-void AddUsage(Json& chunk, const ReplyHead& head, const Usage& so_far) {
-  if (!head.chunk_per_token) return;
-  UsageOfChoices usage;
-  usage.Add(so_far, true);
-  chunk["usage"] = EncodeUsage(usage);
-}
-
-std::string EndOfStream(const ReplyHead& head, std::string_view object, const UsageOfChoices& usage) {
-  std::string out;
-  if (head.include_usage) {
-    Json chunk = Head(head, object);
-    chunk["choices"] = Json::array();
-    chunk["usage"] = EncodeUsage(usage);
-    out = ServerSentEvent(chunk);
-  }
-  return out + "data: [DONE]\n\n";
-}
 
 int64_t Seconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();

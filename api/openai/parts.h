@@ -11,7 +11,6 @@
 #include "api/base/request.h"
 #include "api/json/fields.h"
 #include "api/json/type.h"
-#include "api/openai/chat.h"
 
 namespace quire::api::openai {
 
@@ -39,15 +38,7 @@ void GetStream(Fields& body, Parsed& request) {
 
 // ---- replies ----
 
-Json Head(const ReplyHead& head, std::string_view object);
-Json EncodeUsage(const UsageOfChoices& usage);
 std::string ServerSentEvent(const Json& data);
-// The usage of a choice so far, from the events before its end.
-void Count(Usage& so_far, const Event& event);
-// As a member of its chunks, where it is wanted.
-void AddUsage(Json& chunk, const ReplyHead& head, const Usage& so_far);
-// The usage chunk, if it is wanted, and "[DONE]".
-std::string EndOfStream(const ReplyHead& head, std::string_view object, const UsageOfChoices& usage);
 int64_t Seconds(std::chrono::system_clock::time_point time);  // since 1970
 
 }  // namespace quire::api::openai

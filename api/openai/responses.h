@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "api/base/event.h"
 #include "api/base/prompt.h"
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
 #include "api/json/type.h"
-#include "api/openai/chat.h"
+#include "api/openai/choices.h"
 
 namespace quire::api::openai {
 
@@ -62,16 +61,11 @@ struct ResponseHead {
   std::string tool_choice_json = {};
 };
 
-// The reply to one request, streamed or not. One per request; not thread-safe.
-class ResponsesEncoder {
+// Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no "[DONE]".
+class ResponsesEncoder : public ReplyEncoder {
  public:
-  explicit ResponsesEncoder(ResponseHead head) : head_(std::move(head)) {}
-
-  // Bytes to write now, possibly none. Streamed: whole server-sent events, numbered in their order, the first
-  // ones at PromptReady; there is no "[DONE]". Not streamed: nothing until Finished, then the whole body.
-  // Failed gives an error event, which fits only after the first byte of a stream; before it the reply is
-  // ErrorBody() with HttpStatus().
-  std::string OnEvent(const Event& event);
+  explicit ResponsesEncoder(ResponseHead head)
+      : ReplyEncoder(head.stream, kEventStream, kWaiting), head_(std::move(head)) {}
 
  private:
   enum class Status : uint8_t { kInProgress, kCompleted, kIncomplete };
@@ -83,10 +77,10 @@ class ResponsesEncoder {
     ToolCall call;
   };
 
-  std::string StartResponse();
-  std::string OnText(const TextDelta& delta);
-  std::string OnFinished(const Finished& finished);
-  std::string OnFailed(const Error& error);
+  std::string OnReady(const PromptReady& ready, const EventContext& context) override;
+  std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
+  std::string OnFinished(const Finished& finished, const EventContext& context) override;
+  std::string OnFailed(const Error& error) override;
   // More of the open item, or of a new one.
   std::string AddPiece(Kind kind, const std::string& text);
   std::string AddCall(const ToolCall& call);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json/encode_parts.h"
 #include "api/json/read.h"
 #include "api/openai/parts.h"
 #include "api/openai/responses.h"
@@ -47,10 +48,9 @@ Json SummaryText(std::string_view text) { return {{"type", "summary_text"}, {"te
 }  // namespace
 
 std::string ResponsesEncoder::Numbered(Json event) {
-  if (!head_.stream) return {};
+  if (!streams()) return {};
   event["sequence_number"] = next_number_++;
-  return fmt::format("event: {}\ndata: {}\n\n", event.at("type").get_ref<const std::string&>(),
-                     DumpJson(event));
+  return NamedEvent(event);
 }
 
 std::string ResponsesEncoder::IdOf(size_t index) const {
@@ -135,14 +135,7 @@ Json ResponsesEncoder::PartEvent(std::string_view type, std::string_view text) c
   return event;
 }
 
-std::string ResponsesEncoder::OnEvent(const Event& event) {
-  if (const auto* delta = std::get_if<TextDelta>(&event)) return OnText(*delta);
-  if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished);
-  if (const auto* failed = std::get_if<Failed>(&event)) return OnFailed(failed->error);
-  return StartResponse();
-}
-
-std::string ResponsesEncoder::StartResponse() {
+std::string ResponsesEncoder::OnReady(const PromptReady&, const EventContext&) {
   std::string out;
   for (const std::string_view type : {"response.created", "response.in_progress"}) {
     Json event = ObjectOf("type", type);
@@ -211,7 +204,7 @@ std::string ResponsesEncoder::AddCall(const ToolCall& call) {
   return out + CloseItem(Status::kCompleted);
 }
 
-std::string ResponsesEncoder::OnText(const TextDelta& delta) {
+std::string ResponsesEncoder::OnDelta(const TextDelta& delta, const EventContext&) {
   if (!delta.thinking.empty()) reasoning_tokens_ += delta.tokens;
   std::string out = AddPiece(Kind::kReasoning, delta.thinking);
   out += AddPiece(Kind::kMessage, delta.text);
@@ -219,7 +212,7 @@ std::string ResponsesEncoder::OnText(const TextDelta& delta) {
   return out;
 }
 
-std::string ResponsesEncoder::OnFinished(const Finished& finished) {
+std::string ResponsesEncoder::OnFinished(const Finished& finished, const EventContext&) {
   const Status status = finished.reason == FinishReason::kLength ? Status::kIncomplete : Status::kCompleted;
   std::string out;
   if (items_.empty()) out = OpenItem({});
@@ -227,7 +220,7 @@ std::string ResponsesEncoder::OnFinished(const Finished& finished) {
   out += CloseItem(status);
   Json response = Response(status, Output(last_open ? status : Status::kCompleted),
                            EncodeUsage(finished.usage, reasoning_tokens_));
-  if (!head_.stream) return DumpJson(response);
+  if (!streams()) return DumpJson(response);
   Json event = ObjectOf("type", status == Status::kCompleted ? "response.completed" : "response.incomplete");
   event["response"] = std::move(response);
   return out + Numbered(std::move(event));

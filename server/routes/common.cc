@@ -95,4 +95,12 @@ api::ModelDefaults TakeDefaults(StoredModel& model) {
   return {std::move(model.parameters), std::move(model.system), std::move(model.messages)};
 }
 
+Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredModel& model,
+                         std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job) {
+  job.spec = SpecOf(model);
+  job.keep_alive = keep_alive;
+  for (api::Request& request : job.choices) SetTenant(exchange.request(), request.client);
+  co_await RelayReply(exchange, services.backend, std::move(job));
+}
+
 }  // namespace quire::server

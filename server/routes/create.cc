@@ -13,7 +13,7 @@
 #include "api/json/read.h"
 #include "api/ollama/store.h"
 #include "server/routes/progress_stream.h"
-#include "server/routes/reply.h"
+#include "server/routes/relay.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {

@@ -119,7 +119,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
     co_return;
   }
   exchange.log().finish = "embed";
-  result->total = ReplyTimingOf(exchange.log(), result->load).total;
+  result->total = ContextOf(exchange.log(), result->load).total;
   HttpResponse response;
   const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
   if (width * result->vectors.size() > kLargeReplyNumbers) {

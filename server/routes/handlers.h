@@ -13,7 +13,7 @@
 #include "server/routes/backend.h"
 #include "server/routes/inspector.h"
 #include "server/routes/progress_stream.h"
-#include "server/routes/reply.h"
+#include "server/routes/relay.h"
 
 namespace quire::server {
 

@@ -1,3 +1,4 @@
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -9,25 +10,6 @@ namespace quire::server {
 namespace {
 
 namespace ollama = api::ollama;
-
-ollama::Timing TimingOf(const ReplyTiming& timing) { return {timing.now, timing.total, timing.load}; }
-
-class OllamaReply : public Reply {
- public:
-  OllamaReply(ollama::Endpoint endpoint, const ollama::CommonRequest& request)
-      : stream_(request.stream), encoder_(endpoint, request.model, request.stream) {}
-
-  bool streams() const override { return stream_; }
-  std::string_view stream_type() const override { return "application/x-ndjson"; }
-  std::string_view keep_alive() const override { return {}; }  // NDJSON has no comments
-  std::string OnEvent(const api::Event& event, const ReplyTiming& timing) override {
-    return encoder_.OnEvent(event, TimingOf(timing));
-  }
-
- private:
-  bool stream_;
-  ollama::ReplyEncoder encoder_;
-};
 
 bool IsLoadOnly(const ollama::GenerateRequest& request) {
   return request.prompt.empty() && request.suffix.empty();
@@ -50,8 +32,8 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
     load = *loaded;
   }
   exchange.log().finish = unload ? "unload" : "load";
-  const ReplyTiming timing = ReplyTimingOf(exchange.log(), load);
-  HttpResponse response{.body = ollama::LoadReply(endpoint, request.model, unload, TimingOf(timing))};
+  const api::EventContext context = ContextOf(exchange.log(), load);
+  HttpResponse response{.body = ollama::LoadReply(endpoint, request.model, unload, context)};
   co_await exchange.Send(std::move(response));
 }
 
@@ -74,13 +56,10 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
     co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
     co_return;
   }
-  OllamaReply reply(endpoint, *parsed);
-  const api::ModelDefaults defaults{std::move(model->parameters), std::move(model->system),
-                                    std::move(model->messages)};
+  auto reply = std::make_unique<ollama::ChatEncoder>(endpoint, parsed->model, parsed->stream);
   const auto keep_alive = parsed->keep_alive;
-  GenerationJob job{SpecOf(*model), ollama::ToRequest(*std::move(parsed), defaults), keep_alive};
-  SetTenant(exchange.request(), job.request.client);
-  co_await SendReply(exchange, services.backend, std::move(job), reply);
+  GenerationJob job(ollama::ToRequest(*std::move(parsed), TakeDefaults(*model)), std::move(reply));
+  co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
 }
 
 }  // namespace

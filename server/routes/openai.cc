@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <random>
 #include <utility>
 
 #include "api/base/random_id.h"
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
-#include "server/routes/choices_reply.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 
@@ -14,22 +17,11 @@ namespace openai = api::openai;
 
 constexpr std::string_view kModelPath = "/v1/models/";
 
-template <class Encoder>
-class OpenAiReply : public ChoicesReply {
- public:
-  OpenAiReply(bool stream, Encoder encoder) : stream_(stream), encoder_(std::move(encoder)) {}
-
-  bool streams() const override { return stream_; }
-  std::string_view stream_type() const override { return "text/event-stream"; }
-  std::string_view keep_alive() const override { return ": waiting\n\n"; }
-  std::string OnEvent(size_t choice, const api::Event& event, const ReplyTiming&) override {
-    return encoder_.OnEvent(choice, event);
-  }
-
- private:
-  bool stream_;
-  Encoder encoder_;
-};
+std::string NewId(std::string_view prefix) {
+  static std::mt19937_64 random{std::random_device{}()};
+  const auto high = random();
+  return fmt::format("{}-{:016x}{:016x}", prefix, high, random());
+}
 
 template <class Parsed>
 openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t prompts) {
@@ -44,41 +36,16 @@ openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t 
           .choices_per_prompt = n};
 }
 
-OpenAiReply<openai::ChatEncoder> ReplyTo(const openai::ChatRequest& request) {
-  return {request.stream, openai::ChatEncoder(HeadOf(request, "chatcmpl-", 1))};
+GenerationJob ChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
+  auto reply = std::make_unique<openai::ChatEncoder>(HeadOf(parsed, "chatcmpl", 1));
+  const int32_t n = parsed.n;
+  return {openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n), std::move(reply)};
 }
 
-OpenAiReply<openai::CompletionEncoder> ReplyTo(const openai::CompletionRequest& request) {
-  return {request.stream, openai::CompletionEncoder(HeadOf(request, "cmpl-", request.prompts.size()),
-                                                    openai::EchoesOf(request))};
-}
-
-std::vector<api::Request> RequestsOf(openai::ChatRequest request, const api::ModelDefaults& defaults) {
-  const int32_t n = request.n;
-  return openai::ToChoices(openai::ToRequest(std::move(request), defaults), n);
-}
-
-std::vector<api::Request> RequestsOf(openai::CompletionRequest request, const api::ModelDefaults& defaults) {
-  return openai::ToRequests(std::move(request), defaults);
-}
-
-template <class Parsed>
-Awaitable<void> Complete(Services& services, Exchange& exchange,
-                         api::Result<Parsed> (*parse)(std::string_view)) {
-  auto parsed = co_await ParseBody(services, exchange, parse);
-  if (!parsed) co_return;
-  exchange.log().model = parsed->model;
-  LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
-  if (!model) co_return;
-  auto reply = ReplyTo(*parsed);
-  const auto keep_alive = parsed->keep_alive;
-  std::vector<GenerationJob> jobs;
-  for (api::Request& request : RequestsOf(*std::move(parsed), TakeDefaults(*model))) {
-    SetTenant(exchange.request(), request.client);
-    jobs.push_back({SpecOf(*model), std::move(request), keep_alive});
-  }
-  co_await SendChoices(exchange, services.backend, std::move(jobs), reply);
+GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDefaults& defaults) {
+  auto reply = std::make_unique<openai::CompletionEncoder>(HeadOf(parsed, "cmpl", parsed.prompts.size()),
+                                                           openai::EchoesOf(parsed));
+  return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
 }
 
 openai::ModelEntry EntryOf(const StoredModel& model) {
@@ -113,13 +80,14 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
 }  // namespace
 
 void AddOpenAiRoutes(Router& router, Services& services) {
-  router.Add({"POST", "/v1/chat/completions",
-              [&services](Exchange& exchange) { return Complete(services, exchange, openai::ParseChat); },
-              true});
-  router.Add(
-      {"POST", "/v1/completions",
-       [&services](Exchange& exchange) { return Complete(services, exchange, openai::ParseCompletion); },
-       true});
+  const auto chat = [&services](Exchange& exchange) {
+    return AnswerRequest(services, exchange, openai::ParseChat, ChatJob);
+  };
+  const auto complete = [&services](Exchange& exchange) {
+    return AnswerRequest(services, exchange, openai::ParseCompletion, CompletionJob);
+  };
+  router.Add({"POST", "/v1/chat/completions", chat, true});
+  router.Add({"POST", "/v1/completions", complete, true});
   router.Add(
       {"GET", "/v1/models", [&services](Exchange& exchange) { return ListModels(services, exchange); }});
   router.Add({"GET", std::string(kModelPath),

@@ -5,19 +5,17 @@
 #include "api/ollama/chat.h"
 #include "api/ollama/store.h"
 #include "server/routes/error_response.h"
-#include "server/routes/reply.h"
+#include "server/routes/relay.h"
 
 namespace quire::server {
 namespace {
 
 namespace ollama = api::ollama;
 
-constexpr const char* kType = "application/x-ndjson";
-
 }  // namespace
 
 Awaitable<void> ProgressStream::Send(std::string body) {
-  if (stream_) co_await exchange_.Stream(kType, body + "\n");
+  if (stream_) co_await exchange_.Stream(ollama::kNdjson, body + "\n");
 }
 
 Awaitable<void> ProgressStream::Succeed() {
@@ -36,8 +34,8 @@ Awaitable<void> ProgressStream::Fail(const api::Error& error) {
     co_await SendError(exchange_, error);
     co_return;
   }
-  exchange_.log().error = api::Name(error.code);
-  co_await exchange_.Stream(kType, ollama::StreamError(error));
+  exchange_.log().error = Name(error.code);
+  co_await exchange_.Stream(ollama::kNdjson, ollama::StreamError(error));
   co_await exchange_.EndStream();
 }
 

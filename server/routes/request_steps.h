@@ -44,4 +44,24 @@ Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exch
 // The defaults that the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
 
+// RelayReply() of a job for this model, in the name of the exchange's client.
+Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredModel& model,
+                         std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job);
+
+// All steps of a request whose dialect does no more than translate it.
+template <class Parsed>
+Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
+                              api::Result<Parsed> (*parse)(std::string_view),
+                              GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
+  exchange.log().model = parsed->model;
+  if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  if (!model) co_return;
+  const auto keep_alive = parsed->keep_alive;
+  GenerationJob job = make_job(*std::move(parsed), TakeDefaults(*model));
+  co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
+}
+
 }  // namespace quire::server

@@ -9,7 +9,7 @@
 
 #include "server/routes/create.h"
 #include "server/routes/handlers.h"
-#include "server/routes/reply.h"
+#include "server/routes/relay.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {

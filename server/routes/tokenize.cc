@@ -1,6 +1,7 @@
 #include "api/llama_server/tokenize.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "api/llama_server/props.h"
@@ -9,20 +10,6 @@
 
 namespace quire::server {
 namespace {
-
-class TokenizeReply : public Reply {
- public:
-  explicit TokenizeReply(api::TokenizeEncoder::Shape shape) : encoder_(shape) {}
-  bool streams() const override { return false; }
-  std::string_view stream_type() const override { return {}; }
-  std::string_view keep_alive() const override { return {}; }
-  std::string OnEvent(const api::Event& event, const ReplyTiming&) override {
-    return encoder_.OnEvent(event);
-  }
-
- private:
-  api::TokenizeEncoder encoder_;
-};
 
 api::TokenizeEncoder::Shape ShapeOf(const api::TokenizeRequest& request) {
   using Shape = api::TokenizeEncoder::Shape;
@@ -61,9 +48,10 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   exchange.log().model = parsed->model;
   auto spec = co_await FindSpec(services, exchange, parsed->model);
   if (!spec) co_return;
-  TokenizeReply reply(ShapeOf(*parsed));
-  GenerationJob job{*std::move(spec), api::ToRequest(*std::move(parsed)), std::nullopt};
-  co_await SendReply(exchange, services.backend, std::move(job), reply);
+  auto reply = std::make_unique<api::TokenizeEncoder>(ShapeOf(*parsed));
+  GenerationJob job(api::ToRequest(*std::move(parsed)), std::move(reply));
+  job.spec = *std::move(spec);
+  co_await RelayReply(exchange, services.backend, std::move(job));
 }
 
 std::string ModelOfQuery(std::string_view query) {

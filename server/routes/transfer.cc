@@ -12,7 +12,7 @@
 #include "api/ollama/store.h"
 #include "api/ollama/transfer.h"
 #include "server/routes/progress_stream.h"
-#include "server/routes/reply.h"
+#include "server/routes/relay.h"
 
 namespace quire::server {
 namespace {

@@ -29,7 +29,7 @@ class CheckHouse(unittest.TestCase):
                               ("runner/a.cc", "scheduler/x.h"), ("server/a.cc", "runner/x.h"),
                               ("runner/kernels/a.cc", "runner/models/model.h"), ("server/a.cc", "cache/x.h"),
                               ("api/base/a.cc", "api/json/read.h"), ("api/openai/a.cc", "api/ollama/chat.h"),
-                              ("server/http/a.cc", "server/routes/reply.h"), ("server/store/a.cc", "server/http/tls.h"),
+                              ("server/http/a.cc", "server/routes/relay.h"), ("server/store/a.cc", "server/http/tls.h"),
                               ("server/routes/a.cc", "server/options.h"), ("cache/a.cc", "cache/testing/x.h"),
                               ("server/http/a.cc", "server/testing/x.h"), ("runner/engine/a.cc", "tests/data/x.h")]:
             found = self.breaches({name: f'#include "{include}"\n'})

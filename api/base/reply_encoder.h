@@ -1,0 +1,59 @@
+// The interface of every dialect's reply encoder: events of one request in, bytes of one HTTP reply out.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "api/base/event.h"
+
+namespace quire::api {
+
+// Where an event belongs, and what only the daemon can measure.
+struct EventContext {
+  size_t choice = 0;  // which of the request's generations; less than their number
+  std::chrono::system_clock::time_point now = {};
+  std::chrono::nanoseconds total{};  // since the request arrived
+  std::chrono::nanoseconds load{};   // of it, waiting for the model to load
+};
+
+// The reply to one request, streamed or not. One per request; not thread-safe.
+class ReplyEncoder {
+ public:
+  virtual ~ReplyEncoder() = default;
+
+  bool streams() const { return !content_type_.empty(); }
+  std::string_view content_type() const { return content_type_; }  // of a stream
+  // Sent as a keep-alive between two chunks of a stream; empty: nothing.
+  std::string_view keep_alive() const { return keep_alive_; }
+
+  // Bytes to send now, possibly none. Streamed: whole chunks. Not streamed: nothing until the last Finished, then
+  // the whole body. Failed gives an error that fits only after the first byte of a stream; before it the reply is
+  // the dialect's ErrorBody().
+  std::string OnEvent(const Event& event, const EventContext& context = {}) {
+    if (const auto* ready = std::get_if<PromptReady>(&event)) return OnReady(*ready, context);
+    if (const auto* delta = std::get_if<TextDelta>(&event)) return OnDelta(*delta, context);
+    if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished, context);
+    return OnFailed(std::get<Failed>(event).error);
+  }
+
+ protected:
+  ReplyEncoder() = default;  // not streamed
+  // The texts are constants.
+  ReplyEncoder(bool stream, std::string_view content_type, std::string_view keep_alive)
+      : content_type_(stream ? content_type : std::string_view()), keep_alive_(keep_alive) {}
+
+ private:
+  virtual std::string OnReady(const PromptReady&, const EventContext&) { return {}; }
+  virtual std::string OnDelta(const TextDelta& delta, const EventContext& context) = 0;
+  virtual std::string OnFinished(const Finished& finished, const EventContext& context) = 0;
+  virtual std::string OnFailed(const Error&) { return {}; }
+
+  std::string_view content_type_ = {};
+  std::string_view keep_alive_ = {};
+};
+
+inline constexpr std::string_view kEventStream = "text/event-stream";
+
+}  // namespace quire::api

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/json/encode_parts.h"
+#include "api/json/read.h"
+#include "api/openai/chat.h"
+#include "api/openai/choices.h"
+#include "api/openai/parts.h"
+
+namespace quire::api::openai {
+namespace {
+
+constexpr std::string_view kFingerprint = "fp_quire_" QUIRE_VERSION;
+
+Json EncodeUsage(const UsageOfChoices& usage) {
+  Json details = Json::object();
+  details["cached_tokens"] = usage.cached_tokens;
+  Json encoded = {{"prompt_tokens", usage.prompt_tokens},
+                  {"completion_tokens", usage.output_tokens},
+                  {"total_tokens", usage.prompt_tokens + usage.output_tokens},
+                  {"prompt_tokens_details", std::move(details)}};
+  if (usage.drafted_tokens > 0) {
+    encoded["completion_tokens_details"] = {
+        {"accepted_prediction_tokens", usage.accepted_tokens},
+        {"rejected_prediction_tokens", usage.drafted_tokens - usage.accepted_tokens}};
+  }
+  return encoded;
+}
+
+}  // namespace
+
+void UsageOfChoices::Add(const Usage& usage, bool first_of_prompt) {
+  output_tokens += usage.output_tokens;
+  drafted_tokens += usage.draft.drafted;
+  accepted_tokens += usage.draft.accepted();
+  if (!first_of_prompt) return;
+  prompt_tokens += usage.prompt_tokens;
+  cached_tokens += usage.cached_tokens;
+}
+
+ChoicesEncoder::ChoicesEncoder(ReplyHead head, std::string_view chunk_object, std::string_view body_object)
+    : ReplyEncoder(head.stream, kEventStream, kWaiting),
+      head_(std::move(head)),
+      chunk_object_(chunk_object),
+      body_object_(body_object),
+      choices_(head_.choices) {
+  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].index = i;
+}
+
+std::string ChoicesEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
+  UsageOfChoices& usage = choices_.at(context.choice).usage;
+  usage.prompt_tokens = ready.prompt_tokens;
+  usage.cached_tokens = ready.cached_tokens;
+  return {};
+}
+
+std::string ChoicesEncoder::OnDelta(const TextDelta& delta, const EventContext& context) {
+  Choice& choice = choices_.at(context.choice);
+  choice.usage.output_tokens += delta.tokens;
+  if (streams()) return EncodeDelta(choice, delta, head_.chunk_per_token && delta.tokens > 0);
+  Append(choice.answer, delta);
+  return {};
+}
+
+std::string ChoicesEncoder::OnFinished(const Finished& finished, const EventContext& context) {
+  Choice& choice = choices_.at(context.choice);
+  choice.finished = finished.reason;
+  choice.usage = {};
+  choice.usage.Add(finished.usage, true);
+  usage_.Add(finished.usage, choice.index % head_.choices_per_prompt == 0);
+  const bool all = std::ranges::all_of(choices_, [](const Choice& one) { return one.finished.has_value(); });
+  if (!streams()) return all ? EncodeBody() : std::string();
+  std::string out = EncodeEnd(choice);
+  if (!all) return out;
+  if (head_.include_usage) {
+    Json chunk = Envelope(chunk_object_);
+    chunk["choices"] = Json::array();
+    chunk["usage"] = EncodeUsage(usage_);
+    out += ServerSentEvent(chunk);
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+std::string ChoicesEncoder::OnFailed(const Error& error) { return StreamError(error); }
+
+std::string ChoicesEncoder::Chunk(Json encoded, const UsageOfChoices* usage) const {
+  Json chunk = Envelope(chunk_object_);
+  chunk["choices"] = Json::array({std::move(encoded)});
+  if (head_.chunk_per_token && usage != nullptr) chunk["usage"] = EncodeUsage(*usage);
+  return ServerSentEvent(chunk);
+}
+
+std::string ChoicesEncoder::EncodeBody() {
+  Json list = Json::array();
+  for (Choice& choice : choices_) list.push_back(EncodeWhole(choice));
+  Json body = Envelope(body_object_);
+  body["choices"] = std::move(list);
+  body["usage"] = EncodeUsage(usage_);
+  return DumpJson(body);
+}
+
+Json ChoicesEncoder::Envelope(std::string_view object) const {
+  return {{"id", head_.id},
+          {"object", object},
+          {"created", Seconds(head_.created)},
+          {"model", head_.model},
+          {"system_fingerprint", kFingerprint}};
+}
+
+}  // namespace quire::api::openai

@@ -1,0 +1,236 @@
+#include "server/routes/relay.h"
+
+#include <algorithm>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <deque>
+#include <exception>
+#include <utility>
+#include <variant>
+
+#include "scheduler/async_event.h"
+#include "server/routes/error_response.h"
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+using namespace boost::asio::experimental::awaitable_operators;
+using Clock = std::chrono::steady_clock;
+
+struct ChoiceEvent {
+  size_t choice = 0;
+  api::Event event;
+  std::chrono::nanoseconds load{};
+  int runner_pid = 0;
+
+  bool failed() const { return std::holds_alternative<api::Failed>(event); }
+  bool last() const { return failed() || std::holds_alternative<api::Finished>(event); }
+};
+
+// The generation of one choice. Destroying it ends its work.
+class Generation {
+ public:
+  Generation(Backend& backend, const GenerationJob& job, size_t choice, api::Request request)
+      : backend_(backend), job_(job), choice_(choice), request_(std::move(request)) {}
+
+  // The first call submits it. REQUIRES: the last event is not out.
+  Awaitable<ChoiceEvent> Next() {
+    if (stream_ == nullptr) {
+      auto submitted = co_await backend_.Submit(job_.spec, std::move(request_), job_.keep_alive);
+      if (!submitted) co_return ChoiceEvent{choice_, api::Failed{std::move(submitted.error())}};
+      stream_ = *std::move(submitted);
+    }
+    api::Event event = co_await stream_->Next();
+    co_return ChoiceEvent{choice_, std::move(event), stream_->load_duration(), stream_->runner_pid()};
+  }
+
+ private:
+  Backend& backend_;
+  const GenerationJob& job_;
+  size_t choice_;
+  api::Request request_;
+  std::unique_ptr<scheduler::TokenStream> stream_;
+};
+
+// Runs several generations concurrently. Each has at most one event that the client has not consumed, so a slow
+// reader delays them all. I/O thread only; lives in the frame of RelayReply().
+class ConcurrentGenerations {
+ public:
+  ConcurrentGenerations(std::deque<Generation> generations, const asio::any_io_executor& executor)
+      : generations_(std::move(generations)), event_added_(executor), event_consumed_(executor) {}
+
+  // Runs them all, from `first` on; ends only by cancellation.
+  Awaitable<void> RunFrom(size_t first) {
+    if (first + 1 == generations_.size()) {
+      co_await Run(first);
+    } else {
+      co_await (Run(first) && RunFrom(first + 1));
+    }
+  }
+
+  Awaitable<ChoiceEvent> Next() {
+    while (events_.empty()) {
+      const bool waited = co_await event_added_.Wait();
+      if (!waited) break;
+    }
+    if (events_.empty()) throw boost::system::system_error(asio::error::operation_aborted);
+    ChoiceEvent entry = std::move(events_.front());
+    events_.pop_front();
+    event_consumed_.Notify();
+    co_return entry;
+  }
+
+ private:
+  // Ends only by cancellation: the end of one side would end the others.
+  Awaitable<void> Run(size_t choice) {
+    try {
+      co_await Serve(choice);
+    } catch (const std::exception& error) {
+      Push({choice, api::Failed{{api::ErrorCode::kInternal, error.what()}}});
+    }
+    for (bool waited = true; waited;) waited = co_await event_consumed_.Wait();
+  }
+
+  Awaitable<void> Serve(size_t choice) {
+    Generation generation = std::move(generations_[choice]);
+    for (bool last = false; !last;) {
+      ChoiceEvent entry = co_await generation.Next();
+      last = entry.last();
+      Push(std::move(entry));
+      // Wait until the event is consumed before reading the next.
+      for (bool waiting = !last && HasPending(choice); waiting; waiting = HasPending(choice)) {
+        const bool waited = co_await event_consumed_.Wait();
+        if (!waited) co_return;
+      }
+    }
+  }
+
+  void Push(ChoiceEvent entry) {
+    events_.push_back(std::move(entry));
+    event_added_.Notify();
+  }
+
+  bool HasPending(size_t choice) const {
+    return std::ranges::any_of(events_,
+                               [choice](const ChoiceEvent& entry) { return entry.choice == choice; });
+  }
+
+  std::deque<Generation> generations_;
+  std::deque<ChoiceEvent> events_;
+  scheduler::AsyncEvent event_added_;
+  scheduler::AsyncEvent event_consumed_;
+};
+
+// Adds one event to the request log; `only`: of the only choice.
+void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::time_point submitted) {
+  const auto now = Clock::now();
+  log.runner_pid = entry.runner_pid;
+  if (const auto* ready = std::get_if<api::PromptReady>(&entry.event)) {
+    log.queued = now - submitted;
+    log.prompt_tokens = log.prompt_tokens.value_or(0) + ready->prompt_tokens;
+    log.cached_tokens = log.cached_tokens.value_or(0) + ready->cached_tokens;
+    log.miss = ready->miss;
+  } else if (const auto* delta = std::get_if<api::TextDelta>(&entry.event)) {
+    if (!log.first_token) log.first_token = now - log.start;
+    if (only) log.gaps.Record(now, delta->tokens);
+  } else if (const auto* finished = std::get_if<api::Finished>(&entry.event)) {
+    const api::Usage& usage = finished->usage;
+    if (only) {
+      log.prompt_tokens = usage.prompt_tokens;
+      log.cached_tokens = usage.cached_tokens;
+    }
+    log.output_tokens = log.output_tokens.value_or(0) + usage.output_tokens;
+    log.prompt_compute += std::chrono::nanoseconds(usage.prompt_ns);
+    log.output_compute += std::chrono::nanoseconds(usage.output_ns);
+    AddDrafts(log.draft, usage.draft);
+    log.finish = finished->reason == api::FinishReason::kStop ? "stop" : "length";
+  }
+}
+
+// Sends the event's bytes. False: nothing more can be sent.
+Awaitable<bool> SendEvent(Exchange& exchange, const ChoiceEvent& entry, bool last, api::ReplyEncoder& reply) {
+  RequestLog& log = exchange.log();
+  if (const auto* failed = std::get_if<api::Failed>(&entry.event)) {
+    if (!exchange.started()) {
+      co_await SendError(exchange, failed->error);
+      co_return false;
+    }
+    log.error = Name(failed->error.code);
+  }
+  std::string bytes = reply.OnEvent(entry.event, ContextOf(log, entry.load, entry.choice));
+  if (!reply.streams()) {
+    if (!last) co_return true;
+    HttpResponse response{.body = std::move(bytes)};
+    co_await exchange.Send(std::move(response));
+    co_return false;
+  }
+  const bool ready = std::holds_alternative<api::PromptReady>(entry.event);
+  if (ready) exchange.KeepAlive(reply.content_type(), reply.keep_alive());
+  // A reader of server-sent events knows at once that its prompt was accepted. NDJSON has no way to say that the wait
+  // goes on; there an error that comes before the first token keeps its status.
+  const bool header = ready && !reply.keep_alive().empty() && !exchange.started();
+  if (bytes.empty() && !header) co_return true;
+  const bool sent = co_await exchange.Stream(reply.content_type(), std::move(bytes));
+  co_return sent;
+}
+
+// Sends events until all choices have ended, one has failed, or the client has disconnected.
+template <class Source>
+Awaitable<void> Relay(Exchange& exchange, Source& source, size_t choices, api::ReplyEncoder& reply) {
+  const auto submitted = Clock::now();
+  for (size_t left = choices; left > 0;) {
+    const ChoiceEvent entry = co_await source.Next();
+    RecordEvent(exchange.log(), entry, choices == 1, submitted);
+    left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
+    const bool sent = co_await SendEvent(exchange, entry, left == 0, reply);
+    if (!sent) co_return;
+  }
+  co_await exchange.EndStream();
+}
+
+// Never throws, so that its end ends the generations too.
+Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, ConcurrentGenerations& source, size_t choices,
+                                       api::ReplyEncoder& reply) {
+  std::exception_ptr failure;
+  try {
+    co_await Relay(exchange, source, choices, reply);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  co_return failure;
+}
+
+}  // namespace
+
+api::EventContext ContextOf(const RequestLog& log, std::chrono::nanoseconds load, size_t choice) {
+  return {choice, std::chrono::system_clock::now(), Clock::now() - log.start, load};
+}
+
+scheduler::ModelSpec SpecOf(const StoredModel& model) {
+  return {model.digest, model.name.Display(), model.weights, model.TemplateInUse(), model.draft};
+}
+
+Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
+  exchange.log().error = Name(error.code);
+  HttpResponse response = ErrorResponse(exchange.request().path, error, exchange.id());
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, GenerationJob job) {
+  const size_t count = job.choices.size();
+  std::deque<Generation> generations;
+  for (size_t i = 0; i < count; ++i) generations.emplace_back(backend, job, i, std::move(job.choices[i]));
+  if (count == 1) {
+    co_await Relay(exchange, generations.front(), count, *job.reply);
+    co_return;
+  }
+  const auto executor = co_await asio::this_coro::executor;
+  ConcurrentGenerations all(std::move(generations), executor);
+  auto ended = co_await (TryRelay(exchange, all, count, *job.reply) || all.RunFrom(0));
+  if (ended.index() != 0) throw boost::system::system_error(asio::error::operation_aborted);
+  if (std::get<0>(ended)) std::rethrow_exception(std::get<0>(ended));
+}
+
+}  // namespace quire::server

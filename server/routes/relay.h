@@ -1,0 +1,47 @@
+// Sends the generations of one request from the scheduler to its client, in any API dialect.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/base/reply_encoder.h"
+#include "api/base/request.h"
+#include "server/http/awaitable.h"
+#include "server/http/exchange.h"
+#include "server/routes/backend.h"
+#include "server/store/model_store.h"
+
+namespace quire::server {
+
+// The context of an event that happens now.
+api::EventContext ContextOf(const RequestLog& log, std::chrono::nanoseconds load, size_t choice = 0);
+
+// What a request asks of a model: its choices, each a generation of its own, and the reply that combines them.
+struct GenerationJob {
+  std::vector<api::Request> choices;  // at least one
+  std::unique_ptr<api::ReplyEncoder> reply;
+  scheduler::ModelSpec spec = {};
+  std::optional<scheduler::KeepAlive> keep_alive = {};
+
+  GenerationJob(api::Request only, std::unique_ptr<api::ReplyEncoder> reply_encoder)
+      : reply(std::move(reply_encoder)) {
+    choices.push_back(std::move(only));
+  }
+  GenerationJob(std::vector<api::Request> all, std::unique_ptr<api::ReplyEncoder> reply_encoder)
+      : choices(std::move(all)), reply(std::move(reply_encoder)) {}
+};
+
+scheduler::ModelSpec SpecOf(const StoredModel& model);
+
+// Answers with an error in the dialect of the request's path, and logs its kind.
+Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
+
+// Submits all choices at once and sends their events as they arrive, each choice's in its order. The header of a
+// stream leaves with its first chunk, so that an error before it is a plain answer with its status. The first choice
+// that fails ends them all. Cancellation destroys every generation, which ends its work.
+Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, GenerationJob job);
+
+}  // namespace quire::server
