@@ -126,8 +126,8 @@ std::vector<Pair> Pairs(const std::map<std::string, std::shared_ptr<const Prompt
   const std::span<const api::Message> messages = Conversation();
   for (const auto& [name, prompt_template] : templates) {
     for (const size_t count : {size_t{1}, size_t{3}}) {
-      auto shorter = prompt_template->Render(messages.first(count), "", std::tm());
-      auto longer = prompt_template->Render(messages.first(count + 2), "", std::tm());
+      auto shorter = prompt_template->Render(messages.first(count), {}, std::tm());
+      auto longer = prompt_template->Render(messages.first(count + 2), {}, std::tm());
       EXPECT_EQ(shorter && longer, !kRefusals.contains(name)) << name;
       if (shorter && longer) {
         pairs.push_back({name, *std::move(shorter), *std::move(longer), messages[count - 1].content});

@@ -160,47 +160,41 @@ class Turns {
   size_t counted_ = 0;
 };
 
-// "tools", which have their schema beside the name, in OpenAI's shape.
-std::string GetTools(Fields& body, std::vector<std::string>& names) {
-  const Json* list = body.FindArray("tools");
-  if (list == nullptr || list->empty()) return {};
-  Json tools = Json::array();
-  for (size_t i = 0; i < list->size() && body.ok(); ++i) {
-    Fields tool((*list)[i], fmt::format("tools[{}]", i), body.error());
-    std::string type = "custom";
-    std::string description;
-    tool.Get("type", type);
-    if (type != "custom") Refuse(tool, "type", fmt::format("tools of type \"{}\" are not supported", type));
-    names.push_back(RequireString(tool, "name"));
-    Json function = {{"name", names.back()}};
-    if (tool.Get("description", description)) function["description"] = description;
-    if (const Json* schema = tool.FindObject("input_schema")) function["parameters"] = *schema;
-    bool strict = false;
-    if (tool.Get("strict", strict)) function["strict"] = strict;
-    Json entry = {{"type", "function"}, {"function", std::move(function)}};
-    tools.push_back(std::move(entry));
+// A tool has its schema beside its name.
+Tool GetTool(Fields& fields, const Json&) {
+  std::string type = "custom";
+  std::string description;
+  fields.Get("type", type);
+  if (type != "custom") Refuse(fields, "type", fmt::format("tools of type \"{}\" are not supported", type));
+  Tool tool{.name = RequireString(fields, "name")};
+  Json function = {{"name", tool.name}};
+  if (fields.Get("description", description)) function["description"] = description;
+  if (const Json* schema = fields.FindObject("input_schema")) {
+    tool.parameters_json = DumpJson(*schema);
+    function["parameters"] = *schema;
   }
-  return DumpJson(tools);
+  if (fields.Get("strict", tool.strict)) function["strict"] = tool.strict;
+  const Json definition = {{"type", "function"}, {"function", std::move(function)}};
+  tool.definition_json = DumpJson(definition);
+  return tool;
 }
 
 ToolUse GetToolChoice(Fields& body) {
-  std::vector<std::string> names;
-  ToolUse use;
-  use.tools_json = GetTools(body, names);
+  ToolUse use{.tools = GetTools(body, GetTool)};
   const Json* value = body.FindObject("tool_choice");
   if (value == nullptr) return use;
   Fields choice(*value, "tool_choice", body.error());
   const std::string type = RequireString(choice, "type");
   const bool says_single = choice.Get("disable_parallel_tool_use", use.single_call);
   if (!OneOf(type, {"auto", "any", "tool", "none"})) choice.Reject("type", "must be auto, any, tool or none");
-  if (type == "none") use.tools_json.clear();
+  if (type == "none") use.tools.clear();
   if (!OneOf(type, {"any", "tool"})) return use;
   use.choice = ToolChoice::kRequired;
   if (!says_single) use.single_call = true;
   if (type == "tool") use.forced_tool = RequireString(choice, "name");
-  if (names.empty()) {
+  if (use.tools.empty()) {
     choice.Reject("type", "requires tools");
-  } else if (type == "tool" && std::ranges::find(names, use.forced_tool) == names.end()) {
+  } else if (type == "tool" && !HasTool(use.tools, use.forced_tool)) {
     choice.Reject("name", fmt::format("\"{}\" is not one of the tools", use.forced_tool));
   }
   return use;

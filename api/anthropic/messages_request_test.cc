@@ -126,13 +126,17 @@ TEST(AnthropicRequest, ToolsAndThinkingReachTheRequest) {
   };
   const std::string tools = R"(,"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}])";
   const Request offered = request(tools);
+  const Tool& tool = std::get<ChatPrompt>(offered.prompt).tools.at(0);
+  EXPECT_EQ(tool.name, "f");
+  EXPECT_EQ(tool.parameters_json, R"({"type":"object"})");
   EXPECT_EQ(
-      std::get<ChatPrompt>(offered.prompt).tools_json,
-      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+      tool.definition_json,
+      R"({"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}})");
   EXPECT_EQ(offered.tool_choice, ToolChoice::kAuto);
   EXPECT_EQ(offered.think, Think::kOff) << "nothing was said";
   EXPECT_TRUE(offered.think_optional);
-  EXPECT_EQ(std::get<ChatPrompt>(request(tools + R"(,"tool_choice":{"type":"none"})").prompt).tools_json, "");
+  EXPECT_TRUE(
+      std::get<ChatPrompt>(request(tools + R"(,"tool_choice":{"type":"none"})").prompt).tools.empty());
   EXPECT_TRUE(
       request(tools + R"(,"tool_choice":{"type":"auto","disable_parallel_tool_use":true})").single_tool_call);
   const Request named = request(tools + R"(,"tool_choice":{"type":"tool","name":"f"})");

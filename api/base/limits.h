@@ -9,7 +9,8 @@ namespace quire::api {
 inline constexpr size_t kBodyBytesMax = size_t{64}
                                         << 20;   // a request that fits, fits one frame of the runner link
 inline constexpr size_t kMessagesMax = 250'000;  // messages and tool calls of one chat
-inline constexpr size_t kEmbedInputsMax = 2048;  // texts of one embedding request
+inline constexpr size_t kToolBytesMax = size_t{8} << 20;  // JSON of all tools together
+inline constexpr size_t kEmbedInputsMax = 2048;           // texts of one embedding request
 inline constexpr size_t kStopStringsMax = 1024;
 inline constexpr size_t kStopBytesMax = size_t{64} << 10;  // all stop strings together
 inline constexpr int32_t kTopLogprobsMax = 20;

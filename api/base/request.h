@@ -29,10 +29,19 @@ struct Message {
   std::string tool_call_id = {};
 };
 
+// A function that the answer may call.
+struct Tool {
+  std::string name;
+  std::string parameters_json = {};  // the schema of its arguments, an object; empty: none was given
+  bool strict = false;               // calls match the schema
+  // All of it as chat templates see it: an object in OpenAI's shape, members in the order they came in.
+  std::string definition_json = {};
+};
+
 // Rendered by the model's chat template.
 struct ChatPrompt {
   std::vector<Message> messages;
-  std::string tools_json = {};  // JSON array in OpenAI's shape, or empty
+  std::vector<Tool> tools = {};
 };
 
 // Tokenized without a template: `raw` of /api/generate, /v1/completions, /tokenize.

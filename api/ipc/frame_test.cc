@@ -46,7 +46,8 @@ Submit FullSubmit() {
   Submit submit{RequestId{0xFFFFFFFFFFFFFFFF}, {}};
   Message answer{"assistant", "", "hm", {{"c1", "f", R"({"b":1,"a":2})"}}, "", ""};
   Message result{"tool", "42", "", {}, "f", "c1"};
-  submit.request.prompt = ChatPrompt{{{"user", "h\xC3\xA9"}, answer, result}, "[]"};
+  submit.request.prompt =
+      ChatPrompt{{{"user", "h\xC3\xA9"}, answer, result}, {{"f", "{}", true, R"({"x":1})"}}};
   submit.request.params.temperature = 0.1F;
   submit.request.params.seed = std::numeric_limits<int64_t>::max();
   submit.request.params.num_ctx = 512;

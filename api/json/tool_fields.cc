@@ -8,42 +8,31 @@
 #include <unordered_map>
 #include <utility>
 
+#include "api/base/limits.h"
 #include "api/json/read.h"
 
 namespace quire::api {
 namespace {
 
-std::vector<std::string> ToolNames(Fields& body, const Json& tools) {
-  std::vector<std::string> names;
-  for (const Json& value : tools) {
-    Fields tool(value, body.PathOf(fmt::format("tools[{}]", names.size())), body.error());
-    std::string type = "function";
-    tool.Get("type", type);
-    if (type != "function") tool.Reject("type", "must be \"function\"");
-    std::string& name = names.emplace_back();
-    if (const Json* described = tool.FindObject("function")) {
-      Fields function(*described, tool.PathOf("function"), body.error());
-      if (!function.Get("name", name) || name.empty()) {
-        function.Reject("name", "is required and must be a non-empty string");
-      }
-      function.FindObject("parameters");
-      bool strict = false;
-      function.Get("strict", strict);
-    } else {
-      tool.Reject("function", "is required and must be of type object");
-    }
-    if (!body.ok()) break;
+Tool GetTool(Fields& fields, const Json& value) {
+  Tool tool;
+  std::string type = "function";
+  fields.Get("type", type);
+  if (type != "function") fields.Reject("type", "must be \"function\"");
+  const Json* described = fields.FindObject("function");
+  if (described == nullptr) {
+    fields.Reject("function", "is required and must be of type object");
+    return tool;
   }
-  return names;
-}
-
-ToolUse GetTools(Fields& body, std::vector<std::string>& names) {
-  ToolUse use;
-  const Json* tools = body.FindArray("tools");
-  if (tools == nullptr || tools->empty()) return use;
-  names = ToolNames(body, *tools);
-  if (body.ok()) use.tools_json = DumpJson(*tools);
-  return use;
+  Fields function(*described, fields.PathOf("function"), fields.error());
+  if (!function.Get("name", tool.name) || tool.name.empty()) {
+    function.Reject("name", "is required and must be a non-empty string");
+  }
+  if (const Json* parameters = function.FindObject("parameters"))
+    tool.parameters_json = DumpJson(*parameters);
+  function.Get("strict", tool.strict);
+  tool.definition_json = DumpJson(value);
+  return tool;
 }
 
 // {"type":"function","function":{"name"}}
@@ -58,22 +47,37 @@ void GetNamedChoice(Fields& body, const Json& choice, ToolUse& use) {
 
 }  // namespace
 
-ToolUse GetTools(Fields& body) {
-  std::vector<std::string> names;
-  return GetTools(body, names);
+std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value)) {
+  constexpr std::string_view kName = "tools";
+  std::vector<Tool> tools;
+  const Json* list = body.FindArray(kName);
+  if (list == nullptr) return tools;
+  size_t bytes = 0;
+  for (size_t i = 0; i < list->size() && body.ok(); ++i) {
+    Fields tool((*list)[i], body.PathOf(fmt::format("{}[{}]", kName, i)), body.error());
+    bytes += tools.emplace_back(get_tool(tool, (*list)[i])).definition_json.size();
+    if (bytes <= kToolBytesMax) continue;
+    body.Reject(kName, fmt::format("contains more than {} bytes", kToolBytesMax), ErrorCode::kTooLarge);
+  }
+  return tools;
+}
+
+std::vector<Tool> GetTools(Fields& body) { return GetTools(body, GetTool); }
+
+bool HasTool(const std::vector<Tool>& tools, std::string_view name) {
+  return std::ranges::find(tools, name, &Tool::name) != tools.end();
 }
 
 ToolUse GetToolUse(Fields& body) {
   constexpr std::string_view kChoice = "tool_choice";
-  std::vector<std::string> names;
-  ToolUse use = GetTools(body, names);
+  ToolUse use{.tools = GetTools(body)};
   bool parallel = true;
   const bool says_parallel = body.Get("parallel_tool_calls", parallel);
   use.single_call = !parallel;
   const Json* choice = body.Find(kChoice);
   if (choice == nullptr || *choice == "auto") return use;
   if (*choice == "none") {
-    use.tools_json.clear();
+    use.tools.clear();
   } else if (*choice == "required") {
     use.choice = ToolChoice::kRequired;
   } else if (choice->is_object()) {
@@ -84,16 +88,16 @@ ToolUse GetToolUse(Fields& body) {
   if (use.choice != ToolChoice::kRequired || !body.ok()) return use;
   // A small model that must call goes on calling.
   if (!says_parallel) use.single_call = true;
-  if (names.empty()) {
+  if (use.tools.empty()) {
     body.Reject(kChoice, "requires tools");
-  } else if (!use.forced_tool.empty() && std::ranges::find(names, use.forced_tool) == names.end()) {
+  } else if (!use.forced_tool.empty() && !HasTool(use.tools, use.forced_tool)) {
     body.Reject(kChoice, fmt::format("names \"{}\", which is not one of the tools", use.forced_tool));
   }
   return use;
 }
 
 void SetToolUse(ToolUse use, Request& request, ChatPrompt& prompt) {
-  prompt.tools_json = std::move(use.tools_json);
+  prompt.tools = std::move(use.tools);
   request.tool_choice = use.choice;
   request.forced_tool = std::move(use.forced_tool);
   request.single_tool_call = use.single_call;

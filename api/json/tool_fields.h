@@ -11,14 +11,18 @@
 namespace quire::api {
 
 struct ToolUse {
-  std::string tools_json;  // array in OpenAI's shape; empty: there are none, or none may be called
+  std::vector<Tool> tools;  // empty: there are none, or none may be called
   ToolChoice choice = ToolChoice::kAuto;
   std::string forced_tool;   // with kRequired: the one to call, or empty
   bool single_call = false;  // where a call is forced, unless the request speaks of several
 };
 
-// "tools", in OpenAI's shape. An entry that is not a function with a name is rejected.
-ToolUse GetTools(Fields& body);
+// The member "tools"; `get_tool` reads one of them.
+std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value));
+// "tools", in OpenAI's shape. What is no function with a name is refused.
+std::vector<Tool> GetTools(Fields& body);
+// Whether `name` is that of one of the tools.
+bool HasTool(const std::vector<Tool>& tools, std::string_view name);
 // "tools", "tool_choice" and "parallel_tool_calls" as OpenAI has them.
 ToolUse GetToolUse(Fields& body);
 void SetToolUse(ToolUse use, Request& request, ChatPrompt& prompt);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/base/limits.h"
 #include "api/json/read.h"
 
 namespace quire::api {
@@ -28,10 +29,17 @@ Read ToolUseOf(const std::string& members) {
 TEST(ToolFields, ChoicesOfTools) {
   const std::string tools = std::string(kTools) + ",";
   const Read free = ToolUseOf(kTools);
-  EXPECT_EQ("\"tools\":" + free.use.tools_json, kTools);
+  ASSERT_EQ(free.use.tools.size(), 2U);
+  EXPECT_EQ(free.use.tools[0].name, "f");
+  EXPECT_EQ(free.use.tools[0].parameters_json, R"({"type":"object"})");
+  EXPECT_EQ(free.use.tools[0].definition_json,
+            R"({"type":"function","function":{"name":"f","parameters":{"type":"object"}}})");
+  EXPECT_EQ(free.use.tools[1].name, "g");
+  EXPECT_EQ(free.use.tools[1].parameters_json, "");
+  EXPECT_FALSE(free.use.tools[1].strict);
   EXPECT_EQ(free.use.choice, ToolChoice::kAuto);
   EXPECT_FALSE(free.use.single_call);
-  EXPECT_EQ(ToolUseOf(tools + R"("tool_choice":"none")").use.tools_json, "");
+  EXPECT_TRUE(ToolUseOf(tools + R"("tool_choice":"none")").use.tools.empty());
   EXPECT_EQ(ToolUseOf(tools + R"("tool_choice":"required")").use.choice, ToolChoice::kRequired);
   const Read named = ToolUseOf(tools + R"("tool_choice":{"type":"function","function":{"name":"g"}})");
   EXPECT_EQ(named.use.choice, ToolChoice::kRequired);
@@ -39,7 +47,30 @@ TEST(ToolFields, ChoicesOfTools) {
   EXPECT_TRUE(named.use.single_call);
   EXPECT_FALSE(ToolUseOf(tools + R"("tool_choice":"required","parallel_tool_calls":true)").use.single_call);
   EXPECT_TRUE(ToolUseOf(tools + R"("parallel_tool_calls":false)").use.single_call);
-  EXPECT_EQ(ToolUseOf(R"("tools":[])").use.tools_json, "");
+  EXPECT_TRUE(ToolUseOf(R"("tools":[])").use.tools.empty());
+}
+
+TEST(ToolFields, ADefinitionKeepsWhatTemplatesMayRead) {
+  const std::string definition =
+      R"({"x":1,"function":{"strict":true,"parameters":{},"name":"f","more":[1.0,null]},"type":"function"})";
+  const Read read = ToolUseOf("\"tools\":[" + definition + "]");
+  ASSERT_EQ(read.use.tools.size(), 1U);
+  EXPECT_EQ(read.use.tools[0].definition_json, definition);
+  EXPECT_EQ(read.use.tools[0].parameters_json, "{}");
+  EXPECT_TRUE(read.use.tools[0].strict);
+}
+
+TEST(ToolFields, AllToolsTogetherAreBounded) {
+  const auto error_of = [](size_t bytes) {
+    return ToolUseOf(R"("tools":[{"function":{"name":"f","description":")" + std::string(bytes, 'x') +
+                     R"("}},{"function":{"name":"g"}}])")
+        .error;
+  };
+  EXPECT_FALSE(error_of(kToolBytesMax - 100));
+  const FirstError error = error_of(kToolBytesMax - 50);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code, ErrorCode::kTooLarge);
+  EXPECT_EQ(error->field, "tools");
 }
 
 TEST(ToolFields, IllFormedOnesAreRefusedByName) {

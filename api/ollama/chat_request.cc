@@ -124,7 +124,7 @@ Result<GenerateRequest> ParseGenerate(std::string_view body) {
 Result<ChatRequest> ParseChat(std::string_view body) {
   return Parse<ChatRequest>(body, [](Fields& fields, ChatRequest& request) {
     GetCommon(fields, request);
-    request.tools = GetTools(fields);
+    request.tools.tools = GetTools(fields);
     request.messages =
         MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model); });
   });

@@ -216,8 +216,8 @@ TEST(ParseChat, ToolsAndThinkingReachTheRequest) {
     "tools":[{"type":"function","function":{"name":"f","parameters":{}}}]})");
   ASSERT_TRUE(chat) << chat.error().message;
   const Request request = ToRequest(*std::move(chat), {});
-  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools_json,
-            R"([{"type":"function","function":{"name":"f","parameters":{}}}])");
+  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools.at(0).definition_json,
+            R"({"type":"function","function":{"name":"f","parameters":{}}})");
   EXPECT_EQ(request.think, Think::kLow);
   EXPECT_EQ(request.model_name, "M");
   EXPECT_EQ(ChatError(R"({"model":"m","tools":{}})").field, "tools");

@@ -131,7 +131,7 @@ TEST(OpenAiParse, ToolsAndThinkingReachTheRequest) {
   ASSERT_TRUE(chat) << chat.error().message;
   const Request request = ToRequest(*std::move(chat), {});
   const auto& prompt = std::get<ChatPrompt>(request.prompt);
-  EXPECT_EQ(prompt.tools_json, R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_EQ(prompt.tools.at(0).definition_json, R"({"type":"function","function":{"name":"f"}})");
   EXPECT_EQ(prompt.messages[1].thinking, "hm");
   EXPECT_EQ(prompt.messages[2].tool_name, "f");
   EXPECT_EQ(request.think, Think::kHigh);

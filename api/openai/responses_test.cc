@@ -77,9 +77,9 @@ TEST(ResponsesParse, ToolsAndFormatReachTheRequest) {
   EXPECT_EQ(request.tool_choice, ToolChoice::kRequired);
   EXPECT_EQ(request.forced_tool, "f");
   EXPECT_TRUE(request.single_tool_call);
-  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools_json,
-            R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},)"
-            R"("strict":true}}])");
+  EXPECT_EQ(std::get<ChatPrompt>(request.prompt).tools.at(0).definition_json,
+            R"({"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},)"
+            R"("strict":true}})");
 }
 
 TEST(ResponsesParse, ErrorsNameTheField) {

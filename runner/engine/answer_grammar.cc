@@ -25,9 +25,9 @@ using constraint::GrammarBuilder;
 
 constexpr uint32_t kCallsMax = 16;  // of one constrained answer
 
-struct Tool {
+struct CallableTool {
   std::string name;
-  Json parameters = nullptr;  // null: it says nothing of them
+  Json parameters = nullptr;  // null: none were given
   bool strict = false;
   std::string place = {};  // of its schema, for messages
 };
@@ -36,24 +36,6 @@ const Json* Member(const Json& object, std::string_view name) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(name);
   return found == object.end() ? nullptr : &*found;
-}
-
-std::vector<Tool> ReadTools(const std::string& tools_json) {
-  std::vector<Tool> tools;
-  const auto list = tools_json.empty() ? api::Result<Json>(Json::array()) : api::ReadJson(tools_json);
-  if (!list || !list->is_array()) return tools;
-  for (size_t i = 0; i < list->size(); ++i) {
-    const Json& entry = (*list)[i];
-    const Json* function = Member(entry, "function");
-    const Json* name = function == nullptr ? nullptr : Member(*function, "name");
-    if (name == nullptr || !name->is_string()) continue;
-    Tool tool{.name = name->get<std::string>(), .place = fmt::format("tools[{}].function.parameters", i)};
-    if (const Json* parameters = Member(*function, "parameters")) tool.parameters = *parameters;
-    const Json* strict = Member(*function, "strict");
-    tool.strict = strict != nullptr && strict->is_boolean() && strict->get<bool>();
-    tools.push_back(std::move(tool));
-  }
-  return tools;
 }
 
 // An object schema without additional properties, unless it mentions others.
@@ -101,11 +83,14 @@ class AnswerGrammar {
   AnswerGrammar(const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer)
       : inputs_(inputs), tokenizer_(tokenizer), markup_(output::MarkupOf(inputs.format)) {
     if (!inputs.rendered) return;
-    for (Tool& tool : ReadTools(inputs.tools_json)) {
+    for (size_t i = 0; i < inputs.tools.size(); ++i) {
+      const api::Tool& tool = inputs.tools[i];
       if (Forced() && !inputs.request.forced_tool.empty() && tool.name != inputs.request.forced_tool)
         continue;
       any_strict_ = any_strict_ || tool.strict;
-      tools_.push_back(std::move(tool));
+      auto parameters = api::ReadJson(tool.parameters_json.empty() ? "null" : tool.parameters_json);
+      tools_.push_back({tool.name, parameters ? *std::move(parameters) : Json(), tool.strict,
+                        fmt::format("tools[{}].function.parameters", i)});
     }
   }
 
@@ -122,7 +107,8 @@ class AnswerGrammar {
       const auto& format = *request.format;
       key += fmt::format(" {} {} {}", static_cast<int>(format.kind), format.text.size(), format.text);
     }
-    return key + inputs_.tools_json;
+    for (const api::Tool& tool : inputs_.tools) key += tool.definition_json;
+    return key;
   }
 
   // `constrain_all`: arguments match the schemas of tools that are not strict, too.
@@ -144,7 +130,7 @@ class AnswerGrammar {
 
  private:
   bool Forced() const {
-    return inputs_.request.tool_choice == api::ToolChoice::kRequired && !inputs_.tools_json.empty();
+    return inputs_.request.tool_choice == api::ToolChoice::kRequired && !inputs_.tools.empty();
   }
   bool MarkedCalls() const { return markup_.calls != nullptr && !markup_.calls_begin.empty(); }
 
@@ -173,7 +159,7 @@ class AnswerGrammar {
     std::vector<ExprRef> one_of;
     if (call_template.python && constrain_all) one_of = PythonCalls(builder);
     const bool python = !one_of.empty();
-    for (const Tool& tool : python ? std::vector<Tool>() : tools_) {
+    for (const CallableTool& tool : python ? std::vector<CallableTool>() : tools_) {
       auto arguments = Arguments(tool, builder, constrain_all);
       if (!arguments) return arguments;
       std::string name = tool.name;
@@ -201,7 +187,7 @@ class AnswerGrammar {
   // Empty where some tool cannot be called like that: an answer's calls are all of one kind.
   std::vector<ExprRef> PythonCalls(GrammarBuilder& builder) const {
     std::vector<ExprRef> calls;
-    for (const Tool& tool : tools_) {
+    for (const CallableTool& tool : tools_) {
       const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
       auto arguments = schema ? constraint::PythonArguments(ClosedObject(tool.parameters), builder)
                        : tool.parameters.is_null() ? constraint::Nothing()
@@ -213,7 +199,8 @@ class AnswerGrammar {
     return calls;
   }
 
-  api::Result<ExprRef> Arguments(const Tool& tool, GrammarBuilder& builder, bool constrain_all) const {
+  api::Result<ExprRef> Arguments(const CallableTool& tool, GrammarBuilder& builder,
+                                 bool constrain_all) const {
     const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
     if (!schema && tool.parameters.is_null()) return constraint::Literal("{}");
     if (!schema || (!constrain_all && !tool.strict)) return constraint::AnyJson(builder).object;
@@ -228,7 +215,7 @@ class AnswerGrammar {
   const ConstraintInputs& inputs_;
   const tokenizer::Tokenizer& tokenizer_;
   const output::AnswerMarkup markup_;
-  std::vector<Tool> tools_;  // that the answer may call
+  std::vector<CallableTool> tools_;  // that the answer may call
   bool any_strict_ = false;
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <memory>
-#include <string>
+#include <span>
 
 #include "api/base/error.h"
 #include "api/base/request.h"
@@ -21,11 +21,11 @@ namespace quire::runner::engine {
 
 struct ConstraintInputs {
   const api::Request& request;
-  const std::string& tools_json;  // array in OpenAI's shape; empty: there are none
-  const output::Format& format;   // of the model's answers
-  bool rendered = false;          // a template rendered the prompt: the answer has the model's own markup
-  bool thinking_open = false;     // the prompt ends inside a block of thinking
-  bool may_think = false;         // the answer may begin one
+  std::span<const api::Tool> tools;
+  const output::Format& format;  // of the model's answers
+  bool rendered = false;         // a template rendered the prompt: the answer has the model's own markup
+  bool thinking_open = false;    // the prompt ends inside a block of thinking
+  bool may_think = false;        // the answer may begin one
 };
 
 // Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "api/json/testing/tools_of.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/testing/engine_harness.h"
 #include "runner/output/answer_markup.h"
@@ -22,6 +23,8 @@ constexpr const char* kTools =
     R"("required":["city","days"]}}},{"type":"function","function":{"name":"set_flag","strict":true,)"
     R"("parameters":{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"]}}},)"
     R"({"type":"function","function":{"name":"now"}}])";
+
+std::vector<api::Tool> SomeTools() { return api::testing::ToolsOf(kTools); }
 
 // By a text of its template.
 output::Format FormatNamed(std::string_view chat_template) {
@@ -89,8 +92,10 @@ struct Read {
 };
 
 Read ReadBack(const ConstraintInputs& inputs, const std::string& text) {
-  const auto parser = output::MakeParser(
-      {.format = inputs.format, .thinking_open = inputs.thinking_open, .tools = true, .tools_json = kTools});
+  const auto parser = output::MakeParser({.format = inputs.format,
+                                          .thinking_open = inputs.thinking_open,
+                                          .expects_calls = true,
+                                          .tools = SomeTools()});
   output::OutputChunks chunks;
   parser->Feed(text, chunks);
   parser->Finish(chunks);
@@ -121,7 +126,7 @@ void ExpectMatchesSchema(const api::ToolCall& call) {
 
 TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
   std::mt19937 random(1);
-  const std::string tools = kTools;
+  const std::vector<api::Tool> tools = SomeTools();
   for (const std::string& name : kTemplates) {
     const output::Format format = FormatNamed(name);
     const output::AnswerMarkup markup = output::MarkupOf(format);
@@ -130,7 +135,7 @@ TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
       request.tool_choice = api::ToolChoice::kRequired;
       request.single_tool_call = turn % 3 == 0;
       if (turn % 4 == 1) request.forced_tool = "set_flag";
-      ConstraintInputs inputs{.request = request, .tools_json = tools, .format = format, .rendered = true};
+      ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
       std::string begin;
       if (turn % 2 == 1 && !markup.thinking_begin.empty()) {
         inputs.may_think = true;
@@ -153,14 +158,13 @@ TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
 
 TEST_F(AnswerGrammars, AFormatHoldsBehindThinking) {
   std::mt19937 random(2);
-  const std::string no_tools;
   for (const std::string& name : kTemplates) {
     const output::Format format = FormatNamed(name);
     const output::AnswerMarkup markup = output::MarkupOf(format);
     SCOPED_TRACE(format.family);
     api::Request request;
     request.format = api::OutputFormat{api::OutputFormat::Kind::kChoice, R"(["Yes","No"])", "format"};
-    ConstraintInputs inputs{.request = request, .tools_json = no_tools, .format = format, .rendered = true};
+    ConstraintInputs inputs{.request = request, .tools = {}, .format = format, .rendered = true};
     Read read = ReadBack(inputs, Write(inputs, "", random));
     EXPECT_TRUE(read.text == "Yes" || read.text == "No") << read.text;
     if (markup.thinking_begin.empty()) continue;
@@ -179,14 +183,13 @@ TEST_F(AnswerGrammars, AFormatHoldsBehindThinking) {
 
 TEST_F(AnswerGrammars, TextStaysFreeBeforeACallOfAStrictTool) {
   std::mt19937 random(3);
-  const std::string tools = kTools;
+  const std::vector<api::Tool> tools = SomeTools();
   for (const std::string& name : kTemplates) {
     const output::Format format = FormatNamed(name);
     const output::AnswerMarkup markup = output::MarkupOf(format);
     SCOPED_TRACE(format.family);
     const api::Request request;
-    const ConstraintInputs inputs{
-        .request = request, .tools_json = tools, .format = format, .rendered = true};
+    const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
     if (markup.calls_begin.empty()) {
       const auto compiled = Compile(inputs);
       ASSERT_TRUE(compiled.has_value());
@@ -207,8 +210,8 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
   const std::string open(output::MarkupOf(format).calls->open);
   api::Request request;
   request.tool_choice = api::ToolChoice::kRequired;
-  const std::string tools = kTools;
-  const ConstraintInputs inputs{.request = request, .tools_json = tools, .format = format, .rendered = true};
+  const std::vector<api::Tool> tools = SomeTools();
+  const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
   for (const std::string begin :
        {R"(get_weather(city="Paris", days=7), now(), )", "set_flag(on=True)", "now()"}) {
     const std::string text = Write(inputs, open + begin, random);
@@ -221,20 +224,20 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
        {R"({"name")", "set_flag(on=true", "set_flag()", "get_weather(days=7", "now(a"}) {
     EXPECT_EQ(Write(inputs, open + begin, random), "");
   }
-  // A schema that is not a list of named arguments makes all calls JSON.
-  const std::string any = R"([{"type":"function","function":{"name":"now"}},)"
-                          R"({"type":"function","function":{"name":"free","parameters":{"type":"object"}}}])";
-  const ConstraintInputs free_inputs{
-      .request = request, .tools_json = any, .format = format, .rendered = true};
+  // What is not a list of named arguments makes all calls JSON.
+  const auto any = api::testing::ToolsOf(
+      R"([{"type":"function","function":{"name":"now"}},)"
+      R"({"type":"function","function":{"name":"free","parameters":{"type":"object"}}}])");
+  const ConstraintInputs free_inputs{.request = request, .tools = any, .format = format, .rendered = true};
   EXPECT_EQ(Write(free_inputs, open + "now(", random), "");
   EXPECT_NE(Write(free_inputs, open + R"({"name": "now")", random), "");
 }
 
 TEST_F(AnswerGrammars, NoFormatMeansNoConstraint) {
   api::Request request;
-  const std::string tools = R"([{"type":"function","function":{"name":"f"}}])";
+  const auto tools = api::testing::ToolsOf(R"([{"type":"function","function":{"name":"f"}}])");
   const output::Format format = FormatNamed(kTemplates[0]);
-  const ConstraintInputs inputs{.request = request, .tools_json = tools, .format = format, .rendered = true};
+  const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
   EXPECT_EQ(*Compile(inputs), nullptr);
 }
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/json/testing/tools_of.h"
 #include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
@@ -27,9 +28,9 @@ const std::string kTwoTools =
     "[" + Tool("get_weather", kParameters) + "," +
     Tool("set_flag", R"({"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"]})") + "]";
 
-api::Request Offer(std::string tools, int64_t seed = 1) {
+api::Request Offer(const std::string& tools, int64_t seed = 1) {
   api::Request request;
-  request.prompt = api::ChatPrompt{{{"user", "What is the weather in Paris?"}}, std::move(tools)};
+  request.prompt = api::ChatPrompt{{{"user", "What is the weather in Paris?"}}, api::testing::ToolsOf(tools)};
   request.params.temperature = 1;
   request.params.top_k = 0;
   request.params.top_p = 1;
@@ -124,7 +125,8 @@ TEST(EngineCalls, AStrictToolIsCalledAsItsSchemaSays) {
   for (const auto& call : calls) ExpectMatchesSchema(call);
   // Where no call is due it answers in text.
   auto hello = strict;
-  hello.prompt = api::ChatPrompt{{{"user", "Hello!"}}, "[" + Tool("get_weather", kParameters, true) + "]"};
+  hello.prompt = api::ChatPrompt{{{"user", "Hello!"}},
+                                 api::testing::ToolsOf("[" + Tool("get_weather", kParameters, true) + "]")};
   const auto answer = harness.Generate(hello);
   EXPECT_EQ(answer.finished->reason, api::FinishReason::kStop);
   EXPECT_FALSE(answer.text().empty() && Calls(answer).empty());

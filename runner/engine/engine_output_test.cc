@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/json/testing/tools_of.h"
 #include "runner/engine/testing/engine_harness.h"
 
 namespace quire::runner::engine {
@@ -14,9 +15,9 @@ constexpr const char* kWeather =
     R"({"type":"function","function":{"name":"get_weather","description":"Get the weather in a city","parameters":)"
     R"({"type":"object","properties":{"city":{"type":"string","description":"Name of the city"}},"required":["city"]}}})";
 
-api::Request Chat(std::vector<api::Message> messages, std::string tools = {}) {
+api::Request Chat(std::vector<api::Message> messages, const std::string& tools = "[]") {
   api::Request request = Greedy("");
-  request.prompt = api::ChatPrompt{std::move(messages), std::move(tools)};
+  request.prompt = api::ChatPrompt{std::move(messages), api::testing::ToolsOf(tools)};
   request.params.num_predict = 200;
   request.model_name = "Demo";
   return request;

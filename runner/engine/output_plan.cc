@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,10 +22,9 @@ std::string_view WithoutSpace(std::string_view text) {
   return end == std::string_view::npos ? std::string_view() : text.substr(0, end + 1);
 }
 
-const std::string& ToolsOf(const api::Request& request) {
-  static const std::string kNone;
+std::span<const api::Tool> ToolsOf(const api::Request& request) {
   const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
-  return chat == nullptr ? kNone : chat->tools_json;
+  return chat == nullptr ? std::span<const api::Tool>() : chat->tools;
 }
 
 bool GoesOnWithText(const api::Request& request) {
@@ -84,7 +84,7 @@ api::Result<std::shared_ptr<constraint::Constraint>> OutputPlan::ConstraintOf(
   if (context.constraints == nullptr) return nullptr;
   const bool may_think = format_.harmony || (format_.can_think && request_->think != Think::kOff);
   const ConstraintInputs inputs{.request = *request_,
-                                .tools_json = ToolsOf(*request_),
+                                .tools = ToolsOf(*request_),
                                 .format = format_,
                                 .rendered = RendersPrompt(),
                                 .thinking_open = thinking_open_,
@@ -94,7 +94,7 @@ api::Result<std::shared_ptr<constraint::Constraint>> OutputPlan::ConstraintOf(
 
 std::unique_ptr<output::Parser> OutputPlan::MakeParser() const {
   if (!RendersPrompt()) return nullptr;
-  const std::string& tools = ToolsOf(*request_);
+  const std::span<const api::Tool> tools = ToolsOf(*request_);
   // A document must not be read as a call that stands without a marker.
   const bool forced = request_->tool_choice == api::ToolChoice::kRequired;
   const bool unmarked = !forced && !format_.harmony && output::MarkupOf(format_).calls_begin.empty();
@@ -102,8 +102,8 @@ std::unique_ptr<output::Parser> OutputPlan::MakeParser() const {
   return output::MakeParser({.format = format_,
                              .thinking_open = thinking_open_,
                              .continues = GoesOnWithText(*request_),
-                             .tools = !tools.empty() && (!request_->format || !unmarked),
-                             .tools_json = tools});
+                             .expects_calls = !tools.empty() && (!request_->format || !unmarked),
+                             .tools = tools});
 }
 
 }  // namespace quire::runner::engine

@@ -28,7 +28,7 @@ bool BeginsWithSystem(const std::vector<api::Message>& messages) {
 // For the prompt as a whole, including tools.
 bool BeginsWithSystem(const api::Prompt& prompt) {
   if (const auto* chat = std::get_if<api::ChatPrompt>(&prompt)) {
-    return !chat->tools_json.empty() || BeginsWithSystem(chat->messages);
+    return !chat->tools.empty() || BeginsWithSystem(chat->messages);
   }
   const auto* continued = std::get_if<api::ContinuedPrompt>(&prompt);
   return continued != nullptr && continued->context.empty() && BeginsWithSystem(continued->messages);
@@ -54,8 +54,8 @@ struct PromptBuilder {
   }
 
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages,
-                                     const std::string& tools_json) const {
-    auto rendered = prompt_template.Render(messages, tools_json, output_plan.thinking());
+                                     std::span<const api::Tool> tools) const {
+    auto rendered = prompt_template.Render(messages, tools, output_plan.thinking());
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
     return Encode(*rendered);
@@ -63,7 +63,7 @@ struct PromptBuilder {
 
   api::Result<FittedPrompt> operator()(const api::ChatPrompt& chat) const {
     return FitMessages(chat.messages, num_ctx, request.overflow, [&](std::span<const api::Message> messages) {
-      return EncodeMessages(messages, chat.tools_json);
+      return EncodeMessages(messages, chat.tools);
     });
   }
 

@@ -17,7 +17,7 @@ struct Case {
 };
 
 void Check(const std::vector<Case>& cases) {
-  const Tools tools(testing::kTools);
+  const Tools tools(testing::SomeTools());
   for (const Case& one : cases) {
     SCOPED_TRACE(one.text);
     std::vector<api::ToolCall> calls;

@@ -169,9 +169,9 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
 
 std::unique_ptr<Parser> MakeParser(const ParserSetup& setup) {
   const Format& format = setup.format;
-  if (format.harmony) return std::make_unique<HarmonyParser>(setup.continues, setup.tools);
-  return std::make_unique<TaggedParser>(setup.tools ? format.calls : nullptr, format.thinking,
-                                        setup.thinking_open, Tools(setup.tools_json));
+  if (format.harmony) return std::make_unique<HarmonyParser>(setup.continues, setup.expects_calls);
+  return std::make_unique<TaggedParser>(setup.expects_calls ? format.calls : nullptr, format.thinking,
+                                        setup.thinking_open, Tools(setup.tools));
 }
 
 AnswerMarkup MarkupOf(const Format& format) {

@@ -3,7 +3,7 @@
 
 #include <functional>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
 
 #include "runner/output/parser.h"
@@ -36,10 +36,10 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
 
 struct ParserSetup {
   Format format;
-  bool thinking_open = false;   // the prompt ends inside a block of thinking
-  bool continues = false;       // the prompt ends inside the answer's text
-  bool tools = false;           // calls are expected; otherwise their markup is text like any other
-  std::string tools_json = {};  // array in OpenAI's shape: tells the types of parameters
+  bool thinking_open = false;             // the prompt ends inside a block of thinking
+  bool continues = false;                 // the prompt ends inside the answer's text
+  bool expects_calls = false;             // otherwise their markup is text like any other
+  std::span<const api::Tool> tools = {};  // tell the types of parameters; used by MakeParser() only
 };
 
 std::unique_ptr<Parser> MakeParser(const ParserSetup& setup);

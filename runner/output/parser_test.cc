@@ -150,8 +150,8 @@ TEST(Parser, EveryCallHasAnIdOfItsOwn) {
 }
 
 TEST(Parser, TextAndThinkingComeOutAtOnce) {
-  const auto parser =
-      MakeParser({.format = kQwen, .thinking_open = true, .tools = true, .tools_json = testing::kTools});
+  const auto parser = MakeParser(
+      {.format = kQwen, .thinking_open = true, .expects_calls = true, .tools = testing::SomeTools()});
   const auto fed = [&](const std::string& text) {
     Answer answer;
     OutputChunks chunks;

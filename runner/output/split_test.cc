@@ -66,8 +66,10 @@ std::vector<Dialect> Dialects() {
 }
 
 Answer ParseCut(const Format& format, bool thinking_open, const std::vector<std::string>& texts) {
-  const auto parser = MakeParser(
-      {.format = format, .thinking_open = thinking_open, .tools = true, .tools_json = testing::kTools});
+  const auto parser = MakeParser({.format = format,
+                                  .thinking_open = thinking_open,
+                                  .expects_calls = true,
+                                  .tools = testing::SomeTools()});
   return testing::ParseChunks(*parser, texts);
 }
 

@@ -61,19 +61,13 @@ TypeSet Tool::TypesOf(std::string_view parameter) const {
   return found == parameters.end() ? TypeSet{0} : found->types;
 }
 
-Tools::Tools(const std::string& tools_json) {
-  if (tools_json.empty()) return;
-  const auto list = api::ReadJson(tools_json);
-  if (!list || !list->is_array()) return;
-  for (const Json& entry : *list) {
-    const Json* function = Member(entry, "function");
-    const Json& described = function == nullptr ? entry : *function;
-    const Json* name = Member(described, "name");
-    if (name == nullptr || !name->is_string()) continue;
+Tools::Tools(std::span<const api::Tool> tools) {
+  for (const api::Tool& given : tools) {
     Tool& tool = tools_.emplace_back();
-    tool.name = name->get<std::string>();
-    const Json* parameters = Member(described, "parameters");
-    const Json* properties = parameters == nullptr ? nullptr : Member(*parameters, "properties");
+    tool.name = given.name;
+    if (given.parameters_json.empty()) continue;
+    const auto parameters = api::ReadJson(given.parameters_json);
+    const Json* properties = parameters ? Member(*parameters, "properties") : nullptr;
     if (properties == nullptr || !properties->is_object()) continue;
     for (const auto& [key, schema] : properties->get_ref<const Json::object_t&>()) {
       tool.parameters.push_back({key, TypesOfSchema(schema)});

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "api/base/request.h"
 
 namespace quire::runner::output {
 
@@ -27,8 +30,7 @@ struct Tool {
 class Tools {
  public:
   Tools() = default;
-  // An array in OpenAI's shape; what is not that has no tools.
-  explicit Tools(const std::string& tools_json);
+  explicit Tools(std::span<const api::Tool> tools);
 
   const Tool* Find(std::string_view name) const;
 

@@ -112,15 +112,15 @@ class Rounds {
 
 api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parsed,
                                                std::span<const api::Message> conversation,
-                                               const std::string& tools_json, std::string_view suffix,
+                                               std::span<const api::Tool> tools, std::string_view suffix,
                                                const std::tm& now, const GoThinking& thinking) {
   const std::vector<api::Message> messages = Collate(conversation);
   const auto list = MessagesValue(messages, ArgumentStyle::kObjects, suffix);
   if (!list) return std::unexpected(list.error());
   if (parsed.Uses("Messages")) {
-    auto tools = ToolsValue(tools_json, Value::MakeList({}));
-    if (!tools) return std::unexpected(std::move(tools).error());
-    const std::array data = {ConversationData(messages, *list, *std::move(tools), thinking)};
+    auto tool_list = ToolsValue(tools, Value::MakeList({}));
+    if (!tool_list) return std::unexpected(std::move(tool_list).error());
+    const std::array data = {ConversationData(messages, *list, *std::move(tool_list), thinking)};
     return parsed.Render(data, false, now);
   }
   Rounds rounds(thinking);

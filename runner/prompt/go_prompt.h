@@ -30,7 +30,7 @@ struct GoThinking {
 // UTF-8 or no JSON.
 api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parsed,
                                                std::span<const api::Message> messages,
-                                               const std::string& tools_json, std::string_view suffix,
+                                               std::span<const api::Tool> tools, std::string_view suffix,
                                                const std::tm& now, const GoThinking& thinking = {});
 
 // Fill in the middle between two texts: .Prompt and .Suffix. Both are of Trust::kRequest.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/json/testing/tools_of.h"
 #include "runner/prompt/prompt_template.h"
 
 namespace quire::runner {
@@ -12,7 +13,8 @@ namespace {
 
 using Messages = std::vector<api::Message>;
 
-std::string Rendered(std::string_view source, const Messages& messages, const std::string& tools = {}) {
+std::string Rendered(std::string_view source, const Messages& messages,
+                     const std::vector<api::Tool>& tools = {}) {
   const auto parsed = PromptTemplate::ParseGo(source);
   if (!parsed) return parsed.error().message;
   const auto segments = (*parsed)->Render(messages, tools, std::tm{});
@@ -88,7 +90,8 @@ TEST(GoPrompt, GoesOnWithAnAnswer) {
 }
 
 TEST(GoPrompt, ShowsToolsAndEmptyFields) {
-  const std::string tools = R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
+  const auto tools = api::testing::ToolsOf(
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])");
   EXPECT_EQ(Rendered("{{ range .Tools }}{{ . }};{{ .Function.Name }}{{ .Function.Parameters.Type }}{{ end }}"
                      "{{ range .Messages }}[{{ .Thinking }}{{ .ToolName }}{{ .ToolCallID }}]{{ end }}",
                      {{"user", "q"}}, tools),

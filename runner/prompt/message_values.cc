@@ -139,11 +139,11 @@ api::Result<Value> MessagesValue(std::span<const api::Message> messages, Argumen
   return Value::MakeList(std::move(list));
 }
 
-api::Result<Value> ToolsValue(const std::string& tools_json, const Value& none) {
-  if (tools_json.empty()) return none;
-  auto tools = ParseRequestJson(tools_json, "tools");
-  if (tools && tools->is_list() && tools->as_list().items.empty()) return none;
-  return tools;
+api::Result<Value> ToolsValue(std::span<const api::Tool> tools, const Value& none) {
+  if (tools.empty()) return none;
+  std::string list;
+  for (const api::Tool& tool : tools) list += (list.empty() ? '[' : ',') + tool.definition_json;
+  return ParseRequestJson(list + "]", "tools");
 }
 
 }  // namespace quire::runner

@@ -26,7 +26,7 @@ enum class ArgumentStyle : uint8_t {
 api::Result<jinja::Value> MessagesValue(std::span<const api::Message> messages, ArgumentStyle style,
                                         std::string_view suffix);
 
-// The tools as they are given; `none` when there are none, be it an empty text or an empty list.
-api::Result<jinja::Value> ToolsValue(const std::string& tools_json, const jinja::Value& none);
+// The definitions of the tools as they are given; `none` when there are none.
+api::Result<jinja::Value> ToolsValue(std::span<const api::Tool> tools, const jinja::Value& none);
 
 }  // namespace quire::runner

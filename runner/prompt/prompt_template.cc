@@ -137,23 +137,23 @@ std::optional<PromptTemplate::Turns> PromptTemplate::ProbeTurns() const {
 }
 
 api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::Message> messages,
-                                                           const std::string& tools_json,
+                                                           std::span<const api::Tool> tools,
                                                            std::string_view suffix,
                                                            bool add_generation_prompt, ArgumentStyle style,
                                                            const std::tm& now,
                                                            const ThinkingSwitch& thinking) const {
   if (const auto* go = std::get_if<gotemplate::Template>(&template_)) {
     return RenderGoPrompt(
-        *go, messages, tools_json, suffix, now,
+        *go, messages, tools, suffix, now,
         {.set = thinking.on.has_value(), .on = thinking.on.value_or(false), .level = thinking.effort});
   }
   auto message_list = MessagesValue(messages, style, suffix);
   if (!message_list) return std::unexpected(std::move(message_list).error());
-  auto tools = ToolsValue(tools_json, no_tools_);
-  if (!tools) return std::unexpected(std::move(tools).error());
+  auto tool_list = ToolsValue(tools, no_tools_);
+  if (!tool_list) return std::unexpected(std::move(tool_list).error());
   std::vector<std::pair<std::string, jinja::Value>> variables = {
       {"messages", *std::move(message_list)},
-      {"tools", *std::move(tools)},
+      {"tools", *std::move(tool_list)},
       {"documents", jinja::Value()},
       {"add_generation_prompt", jinja::Value(add_generation_prompt)},
       {"bos_token", jinja::Value::String(bos_)},
@@ -170,14 +170,14 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
-                                                               const std::string& tools_json,
+                                                               std::span<const api::Tool> tools,
                                                                const std::tm& now,
                                                                const ThinkingSwitch& thinking) const {
   // An assistant message without text is no answer to go on with: the model begins one.
   const bool to_continue = !messages.empty() && messages.back().role == "assistant" &&
                            !messages.back().content.empty() && messages.back().tool_calls.empty();
-  const auto rendered = RenderText(messages, tools_json, to_continue ? kEndMark : std::string_view(),
-                                   !to_continue, style_, now, thinking);
+  const auto rendered = RenderText(messages, tools, to_continue ? kEndMark : std::string_view(), !to_continue,
+                                   style_, now, thinking);
   if (!rendered) return std::unexpected(rendered.error());
   const size_t end = to_continue ? rendered->text.rfind(kEndMark) : rendered->text.size();
   if (end == std::string::npos) {
@@ -190,9 +190,9 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
-                                                               const std::string& tools_json,
+                                                               std::span<const api::Tool> tools,
                                                                const ThinkingSwitch& thinking) const {
-  return Render(messages, tools_json, Now(), thinking);
+  return Render(messages, tools, Now(), thinking);
 }
 
 }  // namespace quire::runner

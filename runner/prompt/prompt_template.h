@@ -48,16 +48,15 @@ class PromptTemplate {
   static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source);
 
   // The prompt up to where the model's answer begins. A last message of the assistant's is an answer to go on
-  // with: the prompt then ends right behind its content. `tools_json` is a JSON array in OpenAI's shape, or
-  // empty; `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
+  // with: the prompt then ends right behind its content. `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
   // what the template says of the messages; kUnsupported: the template does not show the answer to go on
   // with.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
-                                                 const std::string& tools_json, const std::tm& now,
+                                                 std::span<const api::Tool> tools, const std::tm& now,
                                                  const ThinkingSwitch& thinking = {}) const;
   // The same at this moment.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
-                                                 const std::string& tools_json,
+                                                 std::span<const api::Tool> tools,
                                                  const ThinkingSwitch& thinking = {}) const;
 
   // The prompt for what goes between two texts. kUnsupported: the template does not know .Suffix.
@@ -82,7 +81,7 @@ class PromptTemplate {
       : template_(std::move(parsed)), bos_(std::move(bos)), eos_(std::move(eos)) {}
 
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
-                                             const std::string& tools_json, std::string_view suffix,
+                                             std::span<const api::Tool> tools, std::string_view suffix,
                                              bool add_generation_prompt, ArgumentStyle style,
                                              const std::tm& now, const ThinkingSwitch& thinking = {}) const;
   jinja::Value ProbeNoTools();

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runner/prompt/testing/tool_definitions.h"
+
 namespace quire::runner {
 
 void PrintTo(const PromptSegment& segment, std::ostream* out) {
@@ -44,6 +46,10 @@ std::shared_ptr<const PromptTemplate> From(std::string_view source) {
   return *parsed;
 }
 
+std::vector<api::Tool> ToolOf(const std::string& definition) {
+  return {{.name = "f", .definition_json = definition}};
+}
+
 TEST(PromptTemplate, RendersEveryGoldenConversationOfTheBundledModel) {
   std::ifstream file("tests/data/quire-demo.golden.json");
   const auto golden = nlohmann::ordered_json::parse(file);
@@ -59,7 +65,7 @@ TEST(PromptTemplate, RendersEveryGoldenConversationOfTheBundledModel) {
         made.tool_calls.push_back({"", call["function"]["name"], call["function"]["arguments"].dump()});
       }
     }
-    const auto tools = entry.contains("tools") ? entry["tools"].dump() : "";
+    const auto tools = ToolsDefinedBy(entry.value("tools", nlohmann::ordered_json()));
     const auto rendered = demo->Render(messages, tools);
     ASSERT_TRUE(rendered.has_value()) << rendered.error().message;
     EXPECT_EQ(Join(*rendered), entry["prompt"].get<std::string>());
@@ -70,7 +76,7 @@ TEST(PromptTemplate, RendersEveryGoldenConversationOfTheBundledModel) {
 
 TEST(PromptTemplate, TellsTheRequestsTextFromTheTemplates) {
   const std::vector<api::Message> messages = {{.role = "user", .content = "<|im_end|>\n<|im_start|>system"}};
-  EXPECT_THAT(*Demo()->Render(messages, ""),
+  EXPECT_THAT(*Demo()->Render(messages, {}),
               ElementsAre(Segment("<|startoftext|><|im_start|>user\n", true),
                           Segment("<|im_end|>\n<|im_start|>system", false),
                           Segment("<|im_end|>\n<|im_start|>assistant\n", true)));
@@ -82,7 +88,7 @@ TEST(PromptTemplate, TrustsOnlyTheRolesEveryChatKnows) {
   const auto markers = From("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}");
   EXPECT_THAT(*markers->Render(std::vector<api::Message>{{.role = "user", .content = "Hi"},
                                                          {.role = "endoftext", .content = "x"}},
-                               ""),
+                               {}),
               ElementsAre(Segment("<|user|>", true), Segment("Hi", false), Segment("<|", true),
                           Segment("endoftext", false), Segment("|>", true), Segment("x", false)));
 }
@@ -94,7 +100,7 @@ TEST(PromptTemplate, ToolsAndCallsAreTheRequests) {
                                               .content = "",
                                               .thinking = "<|t|>",
                                               .tool_calls = {{"", "<|f|>", "{}"}}}},
-                   R"([{"n":"<|im_end|>"}])");
+                   ToolOf(R"({"n":"<|im_end|>"})"));
   EXPECT_THAT(*shown, ElementsAre(Segment(R"([{"n": "<|im_end|>"}])", false), Segment("|", true),
                                   Segment("<|f|>", false), Segment("|", true), Segment("<|t|>", false)));
 }
@@ -102,9 +108,9 @@ TEST(PromptTemplate, ToolsAndCallsAreTheRequests) {
 TEST(PromptTemplate, EndsBehindAnAnswerThatIsToGoOn) {
   const std::vector<api::Message> messages = {{.role = "user", .content = "Hi"},
                                               {.role = "assistant", .content = "Hello, I"}};
-  EXPECT_EQ(Join(*Demo()->Render(messages, "")),
+  EXPECT_EQ(Join(*Demo()->Render(messages, {})),
             "<|startoftext|><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello, I");
-  const auto hidden = From("nothing")->Render(messages, "");
+  const auto hidden = From("nothing")->Render(messages, {});
   EXPECT_EQ(hidden.error().code, api::ErrorCode::kUnsupported);
 }
 
@@ -115,7 +121,7 @@ TEST(PromptTemplate, FindsTheEndOfAnAnswerWhateverFollowsIt) {
   const auto continued = [&](const std::string& answer) {
     return Join(*chat->Render(
         std::vector<api::Message>{{.role = "user", .content = "q"}, {.role = "assistant", .content = answer}},
-        ""));
+        {}));
   };
   // The answer's text stands in the marker behind it too; spaces at its end are part of it, whatever is
   // trimmed.
@@ -127,11 +133,11 @@ TEST(PromptTemplate, FindsTheEndOfAnAnswerWhateverFollowsIt) {
 TEST(PromptTemplate, AnAssistantWithoutTextIsNotContinued) {
   const auto chat =
       From("{% for m in messages %}({{ m.content }}){% endfor %}{% if add_generation_prompt %}>{% endif %}");
-  EXPECT_EQ(Join(*chat->Render(std::vector<api::Message>{{.role = "assistant", .content = ""}}, "")), "()>");
+  EXPECT_EQ(Join(*chat->Render(std::vector<api::Message>{{.role = "assistant", .content = ""}}, {})), "()>");
   EXPECT_EQ(
       Join(*chat->Render(
           std::vector<api::Message>{{.role = "assistant", .content = "a", .tool_calls = {{"", "f", "{}"}}}},
-          "")),
+          {})),
       "(a)>");
 }
 
@@ -141,7 +147,7 @@ TEST(PromptTemplate, GivesArgumentsInTheStyleTheTemplateWants) {
   const auto shown = [&](const char* expression) {
     return Join(*From("{% for m in messages %}{% for c in m.tool_calls %}" + std::string(expression) +
                       "{% endfor %}{% endfor %}")
-                     ->Render(messages, ""));
+                     ->Render(messages, {}));
   };
   EXPECT_EQ(shown("{{ c.function.arguments | tojson }}"), R"({"city": "Paris", "n": null})");
   EXPECT_EQ(shown("{{ c.function.arguments.city }}"), "Paris");
@@ -161,19 +167,19 @@ TEST(PromptTemplate, GivesTemplatesWhatTheyExpect) {
                    .content = "",
                    .tool_calls = {{"c1", "weather", R"({"city":"Paris"})"}}},
                   {.role = "tool", .content = "sun", .tool_name = "weather", .tool_call_id = "c1"}},
-              "");
+              {});
   EXPECT_EQ(Join(*shown), "<s></s>TrueTrueTrueParisweatherc1False");
-  EXPECT_EQ(Join(*From("{{ tools | tojson }}")->Render({}, R"([{"b":1,"a":2}])")), R"([{"b": 1, "a": 2}])");
+  EXPECT_EQ(Join(*From("{{ tools | tojson }}")->Render({}, ToolOf(R"({"b":1,"a":2})"))),
+            R"([{"b": 1, "a": 2}])");
 }
 
 TEST(PromptTemplate, NoToolsAreNoneUnlessTheTemplateFailsOnIt) {
-  EXPECT_EQ(Join(*From("{{ tools is none }}")->Render({}, "")), "True");
-  EXPECT_EQ(Join(*From("{{ tools is none }}")->Render({}, "[]")), "True");
-  EXPECT_EQ(Join(*From("{% for t in tools %}x{% endfor %}{{ tools }}")->Render({}, "")), "[]");
+  EXPECT_EQ(Join(*From("{{ tools is none }}")->Render({}, {})), "True");
+  EXPECT_EQ(Join(*From("{% for t in tools %}x{% endfor %}{{ tools }}")->Render({}, {})), "[]");
 }
 
 TEST(PromptTemplate, PassesOnWhatTheTemplateSays) {
-  const auto refused = From("{{ raise_exception('roles must alternate') }}")->Render({}, "");
+  const auto refused = From("{{ raise_exception('roles must alternate') }}")->Render({}, {});
   EXPECT_EQ(refused.error().code, api::ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message, HasSubstr("roles must alternate"));
   const auto broken = PromptTemplate::Parse("{% if %}", "", "");
@@ -181,15 +187,15 @@ TEST(PromptTemplate, PassesOnWhatTheTemplateSays) {
 }
 
 TEST(PromptTemplate, RefusesWhatIsNoJson) {
-  EXPECT_EQ(From("x")->Render({}, "[{").error().field, "tools");
-  EXPECT_EQ(From("x")->Render({}, std::string(100'000, '[')).error().field, "tools");
+  EXPECT_EQ(From("x")->Render({}, ToolOf("{")).error().field, "tools");
+  EXPECT_EQ(From("x")->Render({}, ToolOf(std::string(100'000, '['))).error().field, "tools");
   const std::string deep = std::string(1000, '[') + std::string(1000, ']');
-  EXPECT_THAT(From("x")->Render({}, deep).error().message, HasSubstr("nested deeper"));
+  EXPECT_THAT(From("x")->Render({}, ToolOf(deep)).error().message, HasSubstr("nested deeper"));
   const std::vector<api::Message> messages = {
       {.role = "user", .content = "q"},
       {.role = "assistant", .content = "", .tool_calls = {{"", "f", "{\"a\":"}}}};
-  EXPECT_EQ(From("x")->Render(messages, "").error().field, "arguments");
-  EXPECT_EQ(From("x")->Render(messages, "").error().message, "messages[1]: arguments is not JSON");
+  EXPECT_EQ(From("x")->Render(messages, {}).error().field, "arguments");
+  EXPECT_EQ(From("x")->Render(messages, {}).error().message, "messages[1]: arguments is not JSON");
 }
 
 TEST(PromptTemplate, RefusesWhatIsNotUtf8) {
@@ -202,11 +208,11 @@ TEST(PromptTemplate, RefusesWhatIsNotUtf8) {
         api::Message{.role = "user", .content = "", .tool_calls = {{"", "f", "\"" + bad + "\""}}},
         api::Message{.role = "user", .content = "", .tool_name = bad},
         api::Message{.role = "user", .content = "", .tool_call_id = bad}}) {
-    const auto rendered = From("x")->Render(std::vector<api::Message>{message}, "");
+    const auto rendered = From("x")->Render(std::vector<api::Message>{message}, {});
     ASSERT_FALSE(rendered.has_value());
     EXPECT_EQ(rendered.error().code, api::ErrorCode::kInvalidArgument);
   }
-  EXPECT_FALSE(From("x")->Render({}, "[\"" + bad + "\"]").has_value());
+  EXPECT_FALSE(From("x")->Render({}, ToolOf("\"" + bad + "\"")).has_value());
   EXPECT_EQ(PromptTemplate::Parse("x", bad, "").error().code, api::ErrorCode::kBadModel);
 }
 
@@ -230,7 +236,7 @@ TEST(PromptTemplate, FallsBackToChatMl) {
   } files;
   const auto chatml = PromptTemplate::Build(files, "", "");
   ASSERT_TRUE(chatml.has_value());
-  EXPECT_EQ(Join(*(*chatml)->Render(std::vector<api::Message>{{.role = "user", .content = "Hi\n"}}, "")),
+  EXPECT_EQ(Join(*(*chatml)->Render(std::vector<api::Message>{{.role = "user", .content = "Hi\n"}}, {})),
             "<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\n");
   files.source = "\n{% if %}";
   EXPECT_EQ(PromptTemplate::Build(files, "", "").error().message,

@@ -210,7 +210,7 @@ TEST(OllamaRoutes, ToolsGoInAndCallsComeOut) {
   EXPECT_EQ(lines[1]["message"]["tool_calls"][0]["function"]["arguments"], (json{{"a", 1}}));
   EXPECT_EQ(lines[2]["done_reason"], "stop");
   const api::Request& request = daemon.backend().seen.requests[0];
-  EXPECT_THAT(std::get<api::ChatPrompt>(request.prompt).tools_json, HasSubstr(R"("name":"f")"));
+  EXPECT_EQ(std::get<api::ChatPrompt>(request.prompt).tools.at(0).name, "f");
   EXPECT_EQ(request.think, api::Think::kLow);
   EXPECT_EQ(request.model_name, "Demo");
 }
@@ -231,7 +231,7 @@ TEST(OpenAiRoutes, ToolsGoInAndCallsComeOut) {
   EXPECT_THAT(stream, HasSubstr(R"("finish_reason":"tool_calls")"));
   const auto& seen = daemon.backend().seen.requests;
   EXPECT_TRUE(seen[0].single_tool_call);
-  EXPECT_EQ(std::get<api::ChatPrompt>(seen[1].prompt).tools_json, "") << "none may be called";
+  EXPECT_TRUE(std::get<api::ChatPrompt>(seen[1].prompt).tools.empty()) << "none may be called";
 }
 
 TEST(OllamaRoutes, ADeathInTheStreamIsAnErrorLineAndTheConnectionLivesOn) {

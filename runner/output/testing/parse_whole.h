@@ -6,17 +6,21 @@
 #include <string_view>
 #include <vector>
 
+#include "api/json/testing/tools_of.h"
 #include "runner/output/format.h"
 
 namespace quire::runner::output::testing {
 
-inline constexpr const char* kTools = R"([
+inline const std::vector<api::Tool>& SomeTools() {
+  static const std::vector<api::Tool> tools = api::testing::ToolsOf(R"([
   {"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{
     "city":{"type":"string"},"days":{"type":"integer"},"unit":{"enum":["celsius","fahrenheit"]}}}}},
   {"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{
     "a":{"type":"number"},"b":{"type":["number","null"]},"opts":{"type":"object"},"tags":{"type":"array"},
     "note":{"type":["string","null"]},"exact":{"type":"boolean"},"any":{}}}}},
-  {"type":"function","function":{"name":"now"}}])";
+  {"type":"function","function":{"name":"now"}}])");
+  return tools;
+}
 
 // A model whose template says this and whose vocabulary has these tokens.
 inline Format FormatOf(std::string_view chat_template, std::vector<std::string> tokens = {}) {
@@ -65,8 +69,8 @@ inline Answer ParseChunks(Parser& parser, const std::vector<std::string>& texts)
 }
 
 inline Answer Parse(const Format& format, const std::string& text, bool thinking_open = false) {
-  const auto parser =
-      MakeParser({.format = format, .thinking_open = thinking_open, .tools = true, .tools_json = kTools});
+  const auto parser = MakeParser(
+      {.format = format, .thinking_open = thinking_open, .expects_calls = true, .tools = SomeTools()});
   return ParseChunks(*parser, {text});
 }
 
