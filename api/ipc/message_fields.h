@@ -44,10 +44,17 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("tool_call_id", m.tool_call_id);
   visit.IfAny("tool_calls", m.tool_calls);
 }
+template <Is<Tool> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("name", m.name);
+  visit("parameters", m.parameters_json);
+  visit("strict", m.strict);
+  visit("definition", m.definition_json);
+}
 template <Is<ChatPrompt> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("messages", m.messages);
-  visit("tools", m.tools_json);
+  visit("tools", m.tools);
 }
 template <Is<RawPrompt> M, class V>
 void VisitFields(M& m, V& visit) {

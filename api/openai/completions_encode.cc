@@ -45,7 +45,7 @@ Json EncodeChoice(size_t index, std::string_view text, Json logprobs, Json finis
 CompletionEncoder::CompletionEncoder(ReplyHead head, std::vector<std::string> echoes)
     : ChoicesEncoder(std::move(head), kObject, kObject) {
   for (size_t i = 0; i < echoes.size() && i < choices().size(); ++i) {
-    choices()[i].text_offset = CountCharacters(echoes[i]);
+    choices()[i].text_offset = CountCodePoints(echoes[i]);
     choices()[i].echo = std::move(echoes[i]);
   }
 }

@@ -12,27 +12,6 @@
 namespace quire::api::openai {
 namespace {
 
-// {"token id": -100 to 100}
-void GetLogitBias(Fields& body, Options& options) {
-  constexpr std::string_view kName = "logit_bias";
-  const Json* value = body.FindObject(kName);
-  if (value == nullptr) return;
-  if (value->size() > kLogitBiasesMax) {
-    return body.Reject(kName, fmt::format("must contain at most {} tokens", kLogitBiasesMax));
-  }
-  Fields biases(*value, std::string(kName), body.error());
-  std::vector<LogitBias> list;
-  for (const auto& [key, unused] : value->get_ref<const Json::object_t&>()) {
-    LogitBias bias;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), bias.token);
-    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || bias.token < 0) {
-      return biases.Reject(key, "is not a token id");
-    }
-    if (biases.Get(key, bias.bias, -kLogitBiasMax, kLogitBiasMax)) list.push_back(bias);
-  }
-  options.logit_bias = std::move(list);
-}
-
 }  // namespace
 
 void Refuse(Fields& fields, std::string_view field, std::string message) {

@@ -10,6 +10,7 @@
 
 #include "runner/prompt/prompt_template.h"
 #include "runner/prompt/testing/tool_definitions.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner {
 namespace {

@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "api/anthropic/messages.h"
@@ -14,15 +11,9 @@ namespace {
 
 namespace anthropic = api::anthropic;
 
-std::string NewMessageId() {
-  static std::mt19937_64 random{std::random_device{}()};
-  const auto high = random();
-  return fmt::format("msg_{:016x}{:016x}", high, random());
-}
-
 GenerationJob MessagesJob(anthropic::MessagesRequest parsed, const api::ModelDefaults& defaults) {
   auto reply = std::make_unique<anthropic::MessagesEncoder>(
-      anthropic::ReplyHead{.id = NewMessageId(), .model = parsed.model, .stream = parsed.stream});
+      anthropic::ReplyHead{.id = api::RandomId("msg_"), .model = parsed.model, .stream = parsed.stream});
   return {anthropic::ToRequest(std::move(parsed), defaults), std::move(reply)};
 }
 

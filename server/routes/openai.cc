@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -17,12 +14,6 @@ namespace openai = api::openai;
 
 constexpr std::string_view kModelPath = "/v1/models/";
 
-std::string NewId(std::string_view prefix) {
-  static std::mt19937_64 random{std::random_device{}()};
-  const auto high = random();
-  return fmt::format("{}-{:016x}{:016x}", prefix, high, random());
-}
-
 template <class Parsed>
 openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t prompts) {
   const auto n = static_cast<size_t>(request.n);
@@ -37,13 +28,13 @@ openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t 
 }
 
 GenerationJob ChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
-  auto reply = std::make_unique<openai::ChatEncoder>(HeadOf(parsed, "chatcmpl", 1));
+  auto reply = std::make_unique<openai::ChatEncoder>(HeadOf(parsed, "chatcmpl-", 1));
   const int32_t n = parsed.n;
   return {openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n), std::move(reply)};
 }
 
 GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDefaults& defaults) {
-  auto reply = std::make_unique<openai::CompletionEncoder>(HeadOf(parsed, "cmpl", parsed.prompts.size()),
+  auto reply = std::make_unique<openai::CompletionEncoder>(HeadOf(parsed, "cmpl-", parsed.prompts.size()),
                                                            openai::EchoesOf(parsed));
   return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
 }

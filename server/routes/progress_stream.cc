@@ -34,7 +34,7 @@ Awaitable<void> ProgressStream::Fail(const api::Error& error) {
     co_await SendError(exchange_, error);
     co_return;
   }
-  exchange_.log().error = Name(error.code);
+  exchange_.log().error = api::Name(error.code);
   co_await exchange_.Stream(ollama::kNdjson, ollama::StreamError(error));
   co_await exchange_.EndStream();
 }

@@ -157,7 +157,7 @@ Awaitable<bool> SendEvent(Exchange& exchange, const ChoiceEvent& entry, bool las
       co_await SendError(exchange, failed->error);
       co_return false;
     }
-    log.error = Name(failed->error.code);
+    log.error = api::Name(failed->error.code);
   }
   std::string bytes = reply.OnEvent(entry.event, ContextOf(log, entry.load, entry.choice));
   if (!reply.streams()) {
@@ -213,7 +213,7 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
 }
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
-  exchange.log().error = Name(error.code);
+  exchange.log().error = api::Name(error.code);
   HttpResponse response = ErrorResponse(exchange.request().path, error, exchange.id());
   co_await exchange.Send(std::move(response));
 }

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -14,15 +13,9 @@ namespace {
 
 namespace openai = api::openai;
 
-std::string NewId(std::string_view prefix) {
-  static std::mt19937_64 random{std::random_device{}()};
-  const auto high = random();
-  return fmt::format("{}_{:016x}{:016x}", prefix, high, random());
-}
-
 GenerationJob ResponsesJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
-  openai::ResponseHead head{.id = NewId("resp"),
-                            .message_id = NewId("msg"),
+  openai::ResponseHead head{.id = api::RandomId("resp_"),
+                            .message_id = api::RandomId("msg_"),
                             .model = parsed.model,
                             .created = std::chrono::system_clock::now(),
                             .stream = parsed.stream,
