@@ -159,9 +159,7 @@ enum class StmtKind : uint8_t {
   kSet,
   kSetBlock,
   kMacro,
-  kCallBlock,
   kFilterBlock,
-  kWith,
   kScope,
   kBreak,
   kContinue,
@@ -192,7 +190,6 @@ struct ForStmt : Stmt {
   Target target;
   ExprPtr iterable;
   ExprPtr condition;  // null when there is no `if`
-  bool recursive = false;
   Block body;
   Block otherwise;
 };
@@ -213,29 +210,18 @@ struct MacroDef {
   std::vector<std::pair<SymbolId, TextRef>> parameters;
   std::vector<ExprPtr> defaults;  // of the last parameters
   Block body;
-  // Which of these the body reads: only then surplus arguments or a caller are taken.
+  // Which of these the body reads: only then surplus arguments are taken.
   bool reads_varargs = false;
   bool reads_kwargs = false;
-  bool reads_caller = false;
 };
 struct MacroStmt : Stmt {
   explicit MacroStmt(int at_line) : Stmt(StmtKind::kMacro, at_line) {}
   SymbolId symbol = 0;
   MacroDef macro;
 };
-struct CallBlockStmt : Stmt {
-  explicit CallBlockStmt(int at_line) : Stmt(StmtKind::kCallBlock, at_line) {}
-  MacroDef caller;
-  ExprPtr call;  // a CallExpr
-};
 struct FilterBlockStmt : Stmt {
   explicit FilterBlockStmt(int at_line) : Stmt(StmtKind::kFilterBlock, at_line) {}
   ExprPtr filters;
-  Block body;
-};
-struct WithStmt : Stmt {
-  explicit WithStmt(int at_line) : Stmt(StmtKind::kWith, at_line) {}
-  std::vector<std::pair<Target, ExprPtr>> assignments;
   Block body;
 };
 struct ScopeStmt : Stmt {  // {% generation %}
@@ -249,7 +235,7 @@ struct JumpStmt : Stmt {
 struct Program {
   std::vector<TextRef> symbols;
   // Names the interpreter itself defines.
-  SymbolId loop = 0, caller = 0, varargs = 0, kwargs = 0;
+  SymbolId loop = 0, varargs = 0, kwargs = 0;
   Block body;
   Limits limits;
 };

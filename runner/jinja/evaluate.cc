@@ -22,7 +22,7 @@ Value Interpreter::Evaluate(const Expr& expr) {
     case ExprKind::kSlice:
       return EvaluateSlice(static_cast<const SliceExpr&>(expr));
     case ExprKind::kCall:
-      return EvaluateCall(static_cast<const CallExpr&>(expr), nullptr);
+      return EvaluateCall(static_cast<const CallExpr&>(expr));
     case ExprKind::kFilter:
       return EvaluateFilter(static_cast<const FilterExpr&>(expr), nullptr);
     case ExprKind::kTest:
@@ -72,7 +72,7 @@ Value Interpreter::EvaluateSlice(const SliceExpr& expr) {
   return GetSlice(runtime_, object, start, stop, step);
 }
 
-Value Interpreter::EvaluateCall(const CallExpr& expr, const Value* caller) {
+Value Interpreter::EvaluateCall(const CallExpr& expr) {
   Value callee;
   if (expr.callee->kind == ExprKind::kAttribute) {
     // A method is called without first being made a value.
@@ -88,8 +88,7 @@ Value Interpreter::EvaluateCall(const CallExpr& expr, const Value* caller) {
   } else {
     callee = Evaluate(*expr.callee);
   }
-  CallArguments arguments = EvaluateArguments(expr.arguments);
-  if (caller != nullptr) arguments.named.emplace_back(program_.symbols[program_.caller], *caller);
+  const CallArguments arguments = EvaluateArguments(expr.arguments);
   line_ = expr.line;
   RequireDefined(callee);
   if (!callee.is_object() || !callee.as_object().callable()) {

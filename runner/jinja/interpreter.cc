@@ -117,14 +117,9 @@ Interpreter::Flow Interpreter::ExecuteOne(const Stmt& stmt) {
     case StmtKind::kMacro:
       ExecuteMacro(static_cast<const MacroStmt&>(stmt));
       break;
-    case StmtKind::kCallBlock:
-      ExecuteCallBlock(static_cast<const CallBlockStmt&>(stmt));
-      break;
     case StmtKind::kFilterBlock:
       ExecuteFilterBlock(static_cast<const FilterBlockStmt&>(stmt));
       break;
-    case StmtKind::kWith:
-      return ExecuteWith(static_cast<const WithStmt&>(stmt));
     case StmtKind::kScope:
       return ExecuteScope(static_cast<const ScopeStmt&>(stmt));
     case StmtKind::kBreak:
@@ -159,23 +154,9 @@ void Interpreter::ExecuteMacro(const MacroStmt& stmt) {
   Assign(stmt.symbol, runtime_.MakeObject<Macro>(*this, stmt.macro, CaptureScope()));
 }
 
-void Interpreter::ExecuteCallBlock(const CallBlockStmt& stmt) {
-  const Value caller = runtime_.MakeObject<Macro>(*this, stmt.caller, CaptureScope());
-  AppendStr(*out_, EvaluateCall(static_cast<const CallExpr&>(*stmt.call), &caller));
-}
-
 void Interpreter::ExecuteFilterBlock(const FilterBlockStmt& stmt) {
   const Value text = Capture(stmt.body);
   AppendStr(*out_, EvaluateFilter(static_cast<const FilterExpr&>(*stmt.filters), &text));
-}
-
-Interpreter::Flow Interpreter::ExecuteWith(const WithStmt& stmt) {
-  std::vector<Value> values;  // all are of the outer scope
-  values.reserve(stmt.assignments.size());
-  for (const auto& [target, value] : stmt.assignments) values.push_back(Evaluate(*value));
-  const ScopeFrame scope(*this, scope_);
-  for (size_t i = 0; i < values.size(); ++i) AssignTarget(stmt.assignments[i].first, values[i]);
-  return Execute(stmt.body);
 }
 
 Interpreter::Flow Interpreter::ExecuteScope(const ScopeStmt& stmt) {

@@ -33,9 +33,8 @@ class Interpreter {
   void Run(TextBuilder& out);
   int line() const { return line_; }  // of what was last under way
 
-  // For the objects that call back: macros and loops.
+  // For the objects that call back: macros.
   Value CallMacro(const MacroDef& macro, Scope* closure, const CallArguments& arguments);
-  Value CallLoop(const ForStmt& loop, const Value& iterable, int depth0, Scope* outer);
 
  private:
   enum class Flow : uint8_t { kNormal, kBreak, kContinue };
@@ -48,9 +47,7 @@ class Interpreter {
   Flow ExecuteIf(const IfStmt& stmt);
   void ExecuteSetBlock(const SetBlockStmt& stmt);
   void ExecuteMacro(const MacroStmt& stmt);
-  void ExecuteCallBlock(const CallBlockStmt& stmt);
   void ExecuteFilterBlock(const FilterBlockStmt& stmt);
-  Flow ExecuteWith(const WithStmt& stmt);
   Flow ExecuteScope(const ScopeStmt& stmt);
   Value Capture(const Block& block);  // the block's text, in a scope of its own
 
@@ -62,8 +59,7 @@ class Interpreter {
 
   // Loops and macros (interpreter_calls.cc).
   Flow ExecuteFor(const ForStmt& stmt);
-  Flow RunLoop(const ForStmt& stmt, const Value& iterable, int depth0, Scope* outer);
-  std::shared_ptr<const List> Filtered(const ForStmt& stmt, std::shared_ptr<const List> items, Scope* outer);
+  std::shared_ptr<const List> Filtered(const ForStmt& stmt, std::shared_ptr<const List> items);
   void BindMacroArguments(const MacroDef& macro, const CallArguments& arguments);
 
   // Expressions (evaluate.cc).
@@ -71,7 +67,7 @@ class Interpreter {
   Value EvaluateAttribute(const AttributeExpr& expr);
   Value EvaluateElement(const ElementExpr& expr);
   Value EvaluateSlice(const SliceExpr& expr);
-  Value EvaluateCall(const CallExpr& expr, const Value* caller);
+  Value EvaluateCall(const CallExpr& expr);
   Value EvaluateFilter(const FilterExpr& expr, const Value* block_text);
   Value EvaluateTest(const TestExpr& expr);
   Value EvaluateUnary(const UnaryExpr& expr);

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "runner/jinja/interpreter.h"
 
@@ -15,7 +14,6 @@ class Macro final : public Object {
   Macro(Interpreter& interpreter, const MacroDef& macro, Scope* closure)
       : Object(Type::kMacro), interpreter_(interpreter), macro_(macro), closure_(closure) {}
   bool callable() const override { return true; }
-  std::optional<Value> Attribute(Runtime& runtime, std::string_view name) override;
   Value Call(Runtime&, const CallArguments& arguments) override {
     return interpreter_.CallMacro(macro_, closure_, arguments);
   }
@@ -26,42 +24,22 @@ class Macro final : public Object {
   Scope* closure_;
 };
 
-class Loop final : public Object, public std::enable_shared_from_this<Loop> {
+class Loop final : public Object {
  public:
-  Loop(Interpreter& interpreter, const ForStmt& stmt, std::shared_ptr<const List> items, int depth0,
-       Scope* outer)
-      : Object(Type::kLoop, items->depth + 1),
-        interpreter_(interpreter),
-        stmt_(stmt),
-        items_(std::move(items)),
-        depth0_(depth0),
-        outer_(outer) {}
+  explicit Loop(std::shared_ptr<const List> items)
+      : Object(Type::kLoop, items->depth + 1), items_(std::move(items)) {}
 
   void Advance(size_t index) { index_ = index; }
-  void End() {  // the loop is over; what it went through is let go
-    items_ = std::make_shared<const List>();
-    over_ = true;
-  }
+  // The loop is over; what it went through is let go.
+  void End() { items_ = std::make_shared<const List>(); }
 
-  bool callable() const override { return true; }
   std::optional<Value> Attribute(Runtime& runtime, std::string_view name) override;
-  // loop(items) of a recursive loop.
-  Value Call(Runtime& runtime, const CallArguments& arguments) override;
-
-  Value Cycle(const CallArguments& arguments) const;
-  Value Changed(Runtime& runtime, const CallArguments& arguments);
 
  private:
   std::optional<Value> Position(std::string_view name) const;
 
-  Interpreter& interpreter_;
-  const ForStmt& stmt_;
   std::shared_ptr<const List> items_;
   size_t index_ = 0;
-  int depth0_;
-  Scope* outer_;  // valid until the loop is over
-  bool over_ = false;
-  std::optional<std::vector<Value>> last_changed_;
 };
 
 }  // namespace quire::runner::jinja

@@ -81,8 +81,6 @@ TEST(JinjaLimits, RunawayRecursionEnds) {
            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
            "{% macro m(a=m()) %}{% endmacro %}{{ m() }}",
            "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
-           "{% for x in [1] recursive %}{{ loop([x]) }}{% endfor %}",
-           "{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}",
            "{% macro m() %}{% for x in [1] %}{% set y %}{{ m() }}{% endset %}{% endfor %}{% endmacro %}{{ "
            "m() }}",
            "{% macro m() %}{% filter upper %}{{ [{'a': (1, m())}]|map('length')|list }}{% endfilter %}{% "

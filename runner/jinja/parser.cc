@@ -17,7 +17,6 @@ Parser::Parser(std::vector<Token> tokens, const Limits& limits)
 Program Parser::Parse() {
   program_.limits = limits_;
   program_.loop = Intern("loop");
-  program_.caller = Intern("caller");
   program_.varargs = Intern("varargs");
   program_.kwargs = Intern("kwargs");
   program_.body = ParseBody({});

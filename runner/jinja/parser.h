@@ -51,14 +51,11 @@ class Parser {
   std::unique_ptr<Stmt> ParseIf();
   std::unique_ptr<Stmt> ParseSet();
   std::unique_ptr<Stmt> ParseMacro();
-  std::unique_ptr<Stmt> ParseCallBlock();
   std::unique_ptr<Stmt> ParseFilterBlock();
-  std::unique_ptr<Stmt> ParseWith();
   std::unique_ptr<Stmt> ParseGeneration();
   std::unique_ptr<Stmt> ParseJump(StmtKind kind);
   void ParsePrintTag(Block& block);
   void ParseSignature(MacroDef& macro);
-  void ParseMacroBody(MacroDef& macro, std::string_view end_tag);
   Target ParseTarget(bool with_namespace);
   Target ParseTargetPart(bool with_namespace);
   std::string ConsumeAssignableName();

@@ -50,10 +50,12 @@ Block Parser::ParseTagBody(EndTags end_tags) {
 
 std::unique_ptr<Stmt> Parser::ParseStatement() {
   static constexpr std::pair<std::string_view, std::unique_ptr<Stmt> (Parser::*)()> kStatements[] = {
-      {"if", &Parser::ParseIf},          {"for", &Parser::ParseFor},
-      {"set", &Parser::ParseSet},        {"macro", &Parser::ParseMacro},
-      {"call", &Parser::ParseCallBlock}, {"filter", &Parser::ParseFilterBlock},
-      {"with", &Parser::ParseWith},      {"generation", &Parser::ParseGeneration},
+      {"if", &Parser::ParseIf},
+      {"for", &Parser::ParseFor},
+      {"set", &Parser::ParseSet},
+      {"macro", &Parser::ParseMacro},
+      {"filter", &Parser::ParseFilterBlock},
+      {"generation", &Parser::ParseGeneration},
   };
   if (current().kind != TokenKind::kName) FailUnexpected();
   for (const auto& [name, parse] : kStatements) {
@@ -89,7 +91,6 @@ std::unique_ptr<Stmt> Parser::ParseFor() {
   ExpectName("in");
   node->iterable = ParseTuple(false);
   if (SkipName("if")) node->condition = ParseExpression();
-  node->recursive = SkipName("recursive");
   ++loops_;
   node->body = ParseTagBody({"else", "endfor"});
   --loops_;
@@ -144,15 +145,6 @@ void Parser::ParseSignature(MacroDef& macro) {
   Skip();
 }
 
-void Parser::ParseMacroBody(MacroDef& macro, std::string_view end_tag) {
-  const int loops_outside = std::exchange(loops_, 0);
-  macros_.push_back(&macro);
-  macro.body = ParseTagBody({end_tag});
-  macros_.pop_back();
-  loops_ = loops_outside;
-  ExpectName(end_tag);
-}
-
 std::unique_ptr<Stmt> Parser::ParseMacro() {
   auto node = std::make_unique<MacroStmt>(current().line);
   Skip();
@@ -160,18 +152,12 @@ std::unique_ptr<Stmt> Parser::ParseMacro() {
   node->symbol = Intern(name);
   node->macro.name = program_.symbols[node->symbol];
   ParseSignature(node->macro);
-  ParseMacroBody(node->macro, "endmacro");
-  return node;
-}
-
-std::unique_ptr<Stmt> Parser::ParseCallBlock() {
-  auto node = std::make_unique<CallBlockStmt>(current().line);
-  Skip();
-  node->caller.name = program_.symbols[program_.caller];
-  if (current().IsOperator("(")) ParseSignature(node->caller);
-  node->call = ParseExpression();
-  if (node->call->kind != ExprKind::kCall) Fail("expected call");
-  ParseMacroBody(node->caller, "endcall");
+  const int loops_outside = std::exchange(loops_, 0);
+  macros_.push_back(&node->macro);
+  node->macro.body = ParseTagBody({"endmacro"});
+  macros_.pop_back();
+  loops_ = loops_outside;
+  ExpectName("endmacro");
   return node;
 }
 
@@ -181,20 +167,6 @@ std::unique_ptr<Stmt> Parser::ParseFilterBlock() {
   node->filters = ParseFilter(nullptr);
   node->body = ParseTagBody({"endfilter"});
   ExpectName("endfilter");
-  return node;
-}
-
-std::unique_ptr<Stmt> Parser::ParseWith() {
-  auto node = std::make_unique<WithStmt>(current().line);
-  Skip();
-  for (bool first = true; current().kind != TokenKind::kTagEnd && !current().IsOperator(":"); first = false) {
-    if (!first) ExpectOperator(",");
-    Target target = ParseTargetPart(false);
-    ExpectOperator("=");
-    node->assignments.emplace_back(std::move(target), ParseExpression());
-  }
-  node->body = ParseTagBody({"endwith"});
-  ExpectName("endwith");
   return node;
 }
 

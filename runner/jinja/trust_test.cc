@@ -91,7 +91,6 @@ constexpr Rendering kTracked[] = {
     // Captured output.
     {"{% set x %}a{{ U }}{% endset %}{{ x }}b", "a[<u>]b"},
     {"{% macro m(a) %}({{ a }}){% endmacro %}{{ m(U) }}", "([<u>])"},
-    {"{% macro m() %}({{ caller() }}){% endmacro %}{% call m() %}{{ U }}{% endcall %}", "([<u>])"},
     {"{% filter upper %}a{{ U }}b{% endfilter %}", "A[<U>]B"},
     {"{% set ns = namespace(t='') %}{% for i in [1, 2] %}{% set ns.t = ns.t + 'a' + U %}{% endfor %}{{ ns.t "
      "}}",
