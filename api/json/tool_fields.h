@@ -13,8 +13,8 @@ namespace quire::api {
 struct ToolUse {
   std::vector<Tool> tools;  // empty: there are none, or none may be called
   ToolChoice choice = ToolChoice::kAuto;
-  std::string forced_tool;   // with kRequired: the one to call, or empty
-  bool single_call = false;  // where a call is forced, unless the request speaks of several
+  std::string forced_tool = {};  // with kRequired: the one to call, or empty
+  bool single_call = false;      // where a call is forced, unless the request speaks of several
 };
 
 // The member "tools"; `get_tool` reads one of them.

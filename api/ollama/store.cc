@@ -123,7 +123,7 @@ void RefuseWhatIsNotDone(Fields& body) {
 }
 
 template <class Parsed, class GetAll>
-Result<Parsed> Parse(std::string_view text, GetAll get_all) {
+Result<Parsed> ParseStoreBody(std::string_view text, GetAll get_all) {
   const auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   FirstError error;
@@ -170,7 +170,7 @@ CreateRequest GetCreate(Fields& body) {
 }  // namespace
 
 Result<CopyRequest> ParseCopy(std::string_view body) {
-  return Parse<CopyRequest>(body, [](Fields& fields) {
+  return ParseStoreBody<CopyRequest>(body, [](Fields& fields) {
     CopyRequest request;
     request.source = Required(fields, "source");
     request.destination = Required(fields, "destination");
@@ -179,10 +179,10 @@ Result<CopyRequest> ParseCopy(std::string_view body) {
 }
 
 Result<std::string> ParseDelete(std::string_view body) {
-  return Parse<std::string>(body, [](Fields& fields) { return GetModel(fields, /*name_too=*/true); });
+  return ParseStoreBody<std::string>(body, [](Fields& fields) { return GetModel(fields, /*name_too=*/true); });
 }
 
-Result<CreateRequest> ParseCreate(std::string_view body) { return Parse<CreateRequest>(body, GetCreate); }
+Result<CreateRequest> ParseCreate(std::string_view body) { return ParseStoreBody<CreateRequest>(body, GetCreate); }
 
 std::string StatusBody(std::string_view status) {
   const Json body = {{"status", status}};
