@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 #include <utility>
 
-#include "api/ipc/codec.h"
 #include "api/ipc/message_fields.h"
 #include "api/ipc/messages.h"
+#include "api/ipc/packer.h"
+#include "api/json/fields.h"
 #include "api/json/read.h"
 
 namespace quire::api::ipc {
@@ -56,6 +60,96 @@ void AppendFrameOf(const Message& message, std::string& frames) {
     frames[begin + kLengthAt + i] = static_cast<char>(length >> (8 * i) & 0xFF);
   }
 }
+
+// Reads one map. Every member must be there but those of IfAny(); the first error ends it and names the member.
+class Unpacker {
+ public:
+  Unpacker(const Json& value, std::string path, FirstError& error)
+      : fields_(value, std::move(path), error, Noun::kField, Absent::kError) {}
+
+  template <class T, class... Bounds>
+  void operator()(std::string_view name, T& out, Bounds... bounds) {
+    if constexpr (std::same_as<T, RequestId>) {
+      uint64_t id = 0;
+      fields_.Get(name, id);
+      out = RequestId{id};
+    } else if constexpr (std::is_enum_v<T>) {
+      int32_t number = 0;
+      fields_.Get(name, number, 0, static_cast<int32_t>(std::to_underlying(bounds))...);
+      out = static_cast<T>(number);
+    } else if constexpr (std::same_as<T, float> || std::signed_integral<T>) {
+      fields_.Get(name, out, static_cast<T>(bounds)...);
+    } else if constexpr ((std::same_as<Bounds, Binary> || ...) || NumberList<T>) {
+      GetBytes(name, out);
+    } else if constexpr (std::same_as<T, bool> || std::same_as<T, uint64_t> || Text<T>) {
+      fields_.Get(name, out);
+    } else if constexpr (Optional<T>) {
+      (*this)(name, out.emplace());
+    } else if constexpr (List<T>) {
+      GetList(name, out, static_cast<size_t>(bounds)...);
+    } else {
+      const Json* value = fields_.FindObject(name);
+      if (value != nullptr) Unpacker(*value, fields_.PathOf(name), fields_.error()).GetStruct(out);
+    }
+  }
+  template <class T>
+  void IfAny(std::string_view name, T& out) {
+    if (fields_.Has(name)) (*this)(name, out);
+  }
+
+  template <class T>
+  void GetStruct(T& out) {
+    if constexpr (Variant<T>) {
+      int32_t kind = 0;
+      fields_.Get("kind", kind, 0, int32_t{std::variant_size_v<T>} - 1);
+      Choose(out, static_cast<size_t>(kind));
+      std::visit([this](auto& alternative) { VisitFields(alternative, *this); }, out);
+    } else {
+      VisitFields(out, *this);
+    }
+  }
+
+  // Makes `out` its alternative `index`.
+  template <size_t kIndex = 0, class T>
+  static void Choose(T& out, size_t index) {
+    if constexpr (kIndex < std::variant_size_v<T>) {
+      if (index != kIndex) return Choose<kIndex + 1>(out, index);
+      out.template emplace<kIndex>();
+    }
+  }
+
+ private:
+  template <class T>
+  void GetBytes(std::string_view name, T& out) {
+    constexpr size_t kElement = sizeof(typename T::value_type);
+    const Json* value = fields_.Find(name);
+    if (value == nullptr) return;
+    if (!value->is_binary()) return fields_.Reject(name, "must be binary");
+    const auto& bytes = value->get_binary();
+    if (bytes.size() % kElement != 0) return fields_.Reject(name, "does not contain whole elements");
+    out.resize(bytes.size() / kElement);
+    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  }
+  template <class T>
+  void GetList(std::string_view name, T& out, size_t max = std::numeric_limits<size_t>::max()) {
+    const Json* list = fields_.FindArray(name);
+    if (list == nullptr) return;
+    if (list->size() > max) return fields_.Reject(name, "has too many elements");
+    const std::string path = fields_.PathOf(name) + "[]";
+    out.reserve(list->size());
+    for (const Json& value : *list) {
+      if (!fields_.ok()) return;
+      if constexpr (Text<typename T::value_type>) {
+        if (!value.is_string()) return fields_.Reject(name, "must be an array of strings");
+        out.push_back(value.get_ref<const std::string&>());
+      } else {
+        Unpacker(value, path, fields_.error()).GetStruct(out.emplace_back());
+      }
+    }
+  }
+
+  Fields fields_;
+};
 
 // Each name is in a list once, each descriptor in a message once.
 class FileCheck {

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "api/base/limits.h"
-#include "api/ipc/codec.h"
 #include "api/ipc/messages.h"
+#include "api/ipc/packer.h"
 
 namespace quire::api::ipc {
 
