@@ -1,6 +1,5 @@
 #include "cache/snapshot.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cache/check.h"

@@ -1,8 +1,6 @@
 // SnapshotStore::CheckInvariants: every count again, from the trees.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cache/store_node.h"
 
 namespace quire::cache {

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>

@@ -1,6 +1,5 @@
 #include "scheduler/runner_link.h"
 
-#include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>

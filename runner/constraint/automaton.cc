@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 

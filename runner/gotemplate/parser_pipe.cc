@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "runner/gotemplate/parser.h"
 #include "runner/jinja/unicode.h"

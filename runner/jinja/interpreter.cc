@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "runner/jinja/compare.h"
 #include "runner/jinja/interpreter_objects.h"
 #include "runner/jinja/sequence.h"

@@ -1,5 +1,4 @@
 // Methods of strings that ask for or change their form: case and character classes.
-#include <algorithm>
 #include <string_view>
 
 #include "runner/jinja/method_tables.h"

@@ -1,6 +1,5 @@
 #include "runner/jinja/string_literal.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <utility>

@@ -1,5 +1,4 @@
 // The tests behind `is`.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,7 +1,5 @@
 #include "runner/jinja/text_ops.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 

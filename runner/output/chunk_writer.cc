@@ -1,7 +1,6 @@
 #include "runner/output/chunk_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "runner/output/format.h"
 
 #include <array>
-#include <utility>
 
 #include "runner/output/answer_markup.h"
 #include "runner/output/harmony_parser.h"

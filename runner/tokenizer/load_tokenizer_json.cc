@@ -4,7 +4,6 @@
 // may take memory only in proportion to the file's own size.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <boost/unordered/unordered_flat_set.hpp>
 #include <cmath>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>

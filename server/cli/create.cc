@@ -7,9 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "api/ollama/modelfile_parse.h"
 #include "server/cli/client.h"

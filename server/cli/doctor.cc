@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>

@@ -13,7 +13,6 @@
 #include <charconv>
 #include <iterator>
 #include <new>
-#include <optional>
 #include <span>
 #include <system_error>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/system/error_code.hpp>
-#include <utility>
 
 #include "api/base/ascii.h"
 

@@ -1,6 +1,5 @@
 // A model from a registry into the store: its manifest, then each blob that is not there, then the name.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>

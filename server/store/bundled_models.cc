@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <initializer_list>
 #include <string>
 #include <system_error>
 #include <utility>

@@ -1,8 +1,6 @@
 // ModelStore: names given and taken away, and blobs that come in.
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
