@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cache/check.h"
 #include "cache/store_node.h"
 
 namespace quire::cache {

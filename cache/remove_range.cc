@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "cache/check.h"
 #include "cache/hybrid_cache.h"
 #include "cache/sequence_state.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cache/check.h"
 #include "cache/hybrid_cache.h"
 #include "cache/sequence_state.h"
 

@@ -10,7 +10,6 @@
 
 #include "api/base/utf8.h"
 #include "runner/jinja/show.h"
-#include "runner/jinja/unicode.h"
 
 namespace quire::runner::gotemplate {
 namespace {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "runner/jinja/compare.h"
 #include "runner/jinja/filter_tables.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/show.h"

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "runner/jinja/builtins.h"
-#include "runner/jinja/compare.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/show.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "runner/jinja/unicode.h"
+#include "api/base/utf8.h"
 
 namespace quire::runner::jinja {
 namespace {

@@ -5,11 +5,11 @@
 #include <new>
 #include <utility>
 
+#include "api/base/utf8.h"
 #include "runner/jinja/ast.h"
 #include "runner/jinja/interpreter.h"
 #include "runner/jinja/parser.h"
 #include "runner/jinja/runtime.h"
-#include "runner/jinja/unicode.h"
 
 namespace quire::runner::jinja {
 

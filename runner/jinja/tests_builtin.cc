@@ -8,7 +8,6 @@
 #include "runner/jinja/builtins.h"
 #include "runner/jinja/compare.h"
 #include "runner/jinja/sequence.h"
-#include "runner/jinja/show.h"
 
 namespace quire::runner::jinja {
 namespace {

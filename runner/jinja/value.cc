@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "api/base/utf8.h"
 #include "runner/jinja/compare.h"
 #include "runner/jinja/limits.h"
-#include "runner/jinja/unicode.h"
 
 namespace quire::runner::jinja {
 namespace {
