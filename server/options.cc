@@ -26,12 +26,7 @@ using Nanoseconds = std::chrono::nanoseconds;
 // Why a value is invalid, or nothing.
 using ValidationError = std::optional<std::string>;
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kDropped = " \t\r\n\"'";
-  const size_t first = text.find_first_not_of(kDropped);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kDropped) - first + 1);
-}
+std::string_view Trimmed(std::string_view text) { return api::Trimmed(text, " \t\r\n\"'"); }
 
 template <class T>
 std::optional<T> ParseWhole(std::string_view text) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "api/base/ascii.h"
+
 namespace quire::api {
 namespace {
 
@@ -24,13 +26,11 @@ constexpr std::array<Unit, 8> kUnits = {{{"ns", 1},
                                          {"m", 60'000'000'000},
                                          {"h", 3'600'000'000'000}}};
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 // One term such as "1.5h", consumed from the front of `text`; nullopt when there is none or it does not fit.
 std::optional<int64_t> ConsumeTerm(std::string_view& text) {
   int64_t whole = 0;
   size_t digits = 0;
-  while (digits < text.size() && IsDigit(text[digits])) {
+  while (digits < text.size() && IsAsciiDigit(text[digits])) {
     if (__builtin_mul_overflow(whole, int64_t{10}, &whole) ||
         __builtin_add_overflow(whole, int64_t{text[digits] - '0'}, &whole)) {
       return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<int64_t> ConsumeTerm(std::string_view& text) {
   if (!text.empty() && text.front() == '.') {
     text.remove_prefix(1);
     double place = 0.1;
-    while (!text.empty() && IsDigit(text.front())) {
+    while (!text.empty() && IsAsciiDigit(text.front())) {
       fraction += place * (text.front() - '0');
       place /= 10;
       ++digits;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "api/base/ascii.h"
 #include "api/base/utf8.h"
 
 namespace quire::api {
@@ -134,10 +135,7 @@ bool IsHex4(std::string_view text, size_t at, uint32_t& value) {
   if (at + 4 > text.size()) return false;
   value = 0;
   for (const char c : text.substr(at, 4)) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
+    const int digit = HexValue(c);
     if (digit < 0) return false;
     value = value * 16 + static_cast<uint32_t>(digit);
   }

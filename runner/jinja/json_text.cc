@@ -13,31 +13,14 @@
 namespace quire::runner::jinja {
 namespace {
 
+// What has an escape of one letter, and its letter.
+constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f";
+constexpr std::string_view kLetters = "\"\\nrtbf";
+
 std::string EscapeUnits(char32_t c) {
   if (c < 0x10000) return fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
   const auto offset = static_cast<uint32_t>(c - 0x10000);
   return fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (offset >> 10), 0xDC00 + (offset & 0x3FF));
-}
-
-std::string_view ShortEscape(char c) {
-  switch (c) {
-    case '"':
-      return "\\\"";
-    case '\\':
-      return "\\\\";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    case '\b':
-      return "\\b";
-    case '\f':
-      return "\\f";
-    default:
-      return {};
-  }
 }
 
 void AppendJsonRun(TextBuilder& out, std::string_view run, Trust trust, bool ensure_ascii) {
@@ -52,8 +35,10 @@ void AppendJsonRun(TextBuilder& out, std::string_view run, Trust trust, bool ens
     }
     out.Append(run.substr(plain, at - plain), trust);
     const CodePoint point = CodePointAt(run, at);
-    const std::string_view named = ShortEscape(c);
-    out.Append(named.empty() ? EscapeUnits(point.value) : std::string(named), trust);
+    const size_t named = kEscaped.find(c);
+    out.Append(
+        named == std::string_view::npos ? EscapeUnits(point.value) : std::string{'\\', kLetters[named]},
+        trust);
     at += point.bytes;
     plain = at;
   }

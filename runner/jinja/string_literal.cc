@@ -9,35 +9,9 @@
 namespace quire::runner::jinja {
 namespace {
 
-// The plain one-letter escapes.
-std::pair<bool, std::string_view> SimpleEscape(char c) {
-  switch (c) {
-    case 'n':
-      return {true, "\n"};
-    case 't':
-      return {true, "\t"};
-    case 'r':
-      return {true, "\r"};
-    case 'b':
-      return {true, "\b"};
-    case 'f':
-      return {true, "\f"};
-    case 'v':
-      return {true, "\v"};
-    case 'a':
-      return {true, "\a"};
-    case '\\':
-      return {true, "\\"};
-    case '\'':
-      return {true, "'"};
-    case '"':
-      return {true, "\""};
-    case '\n':
-      return {true, ""};
-    default:
-      return {false, {}};
-  }
-}
+// The plain one-letter escapes, and what each stands for; a line break stands for nothing.
+constexpr std::string_view kEscapes = "ntrbfva\\'\"";
+constexpr std::string_view kMeanings = "\n\t\r\b\f\v\a\\'\"";
 
 size_t HexDigits(char c) { return c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0; }
 
@@ -59,8 +33,10 @@ std::expected<std::string, std::string> UnescapeStringLiteral(std::string_view b
       continue;
     }
     const char letter = body[at + 1];
-    if (const auto [known, text] = SimpleEscape(letter); known) {
-      value += text;
+    if (const size_t escape = kEscapes.find(letter); escape != std::string_view::npos) {
+      value.push_back(kMeanings[escape]);
+      at += 2;
+    } else if (letter == '\n') {
       at += 2;
     } else if (const size_t digits = HexDigits(letter); digits != 0) {
       uint32_t point = 0;

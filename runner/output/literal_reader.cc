@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/ascii.h"
 #include "api/base/utf8.h"
 #include "api/json/read.h"
 #include "runner/output/text.h"
@@ -15,11 +16,8 @@ namespace {
 
 using api::Json;
 
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameByte(char c) {
-  return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || c == '-' ||
-         static_cast<unsigned char>(c) >= 0x80;
+  return api::IsAsciiAlnum(c) || c == '_' || c == '.' || c == '-' || static_cast<unsigned char>(c) >= 0x80;
 }
 
 }  // namespace
@@ -70,11 +68,7 @@ std::optional<char32_t> LiteralReader::Hex(size_t digits) {
       ran_out_ = true;
       return std::nullopt;
     }
-    const char c = text_[at_];
-    const int digit = IsDigit(c)             ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
+    const int digit = api::HexValue(text_[at_]);
     if (digit < 0) return std::nullopt;
     value = value << 4 | static_cast<char32_t>(digit);
   }
@@ -154,7 +148,8 @@ std::optional<Json> LiteralReader::Number() {
   std::string digits;
   for (; !at_end(); ++at_) {
     const char c = text_[at_];
-    const bool part = IsDigit(c) || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E' || c == '_';
+    const bool part =
+        api::IsAsciiDigit(c) || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E' || c == '_';
     if (!part) break;
     if (c != '_') digits += c;
   }
@@ -217,7 +212,7 @@ std::optional<Json> LiteralReader::PythonValue(int depth) {
     ++at_;
     return c == '{' ? Dict(depth) : List(c == '[' ? ']' : ')', depth);
   }
-  if (IsDigit(c) || c == '-' || c == '+' || c == '.') return Number();
+  if (api::IsAsciiDigit(c) || c == '-' || c == '+' || c == '.') return Number();
   const size_t begin = at_;
   const auto name = ConsumeName();
   for (size_t i = 0; i < kTrue.size(); ++i) {

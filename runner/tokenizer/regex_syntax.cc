@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "api/base/ascii.h"
+
 namespace quire::runner::tokenizer {
 namespace {
 
@@ -14,10 +16,6 @@ constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-
-bool IsHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsAlphanumeric(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 class Translator {
  public:
@@ -76,9 +74,9 @@ class Translator {
   // possessive.
   void Interval() {
     size_t end = at_ + 1;
-    while (end < pattern_.size() && (IsDigit(pattern_[end]) || pattern_[end] == ',')) ++end;
+    while (end < pattern_.size() && (api::IsAsciiDigit(pattern_[end]) || pattern_[end] == ',')) ++end;
     const bool closed = end < pattern_.size() && pattern_[end] == '}';
-    if (!closed || !IsDigit(pattern_[at_ + 1])) return Refuse("a { that is not {n}, {n,} or {n,m}");
+    if (!closed || !api::IsAsciiDigit(pattern_[at_ + 1])) return Refuse("a { that is not {n}, {n,} or {n,m}");
     if (end + 1 < pattern_.size() && pattern_[end + 1] == '+') return Refuse("a + after an interval");
     Copy(end + 1 - at_);
   }
@@ -148,7 +146,7 @@ class Translator {
       case 'u':
         return CodePoint();
       default:
-        if (IsAlphanumeric(c)) return Refuse(fmt::format("\\{}", c));
+        if (api::IsAsciiAlnum(c)) return Refuse(fmt::format("\\{}", c));
         return Copy(2);
     }
   }
@@ -159,7 +157,8 @@ class Translator {
     if (rest.size() > 2 && rest[2] == '{') {
       end = 3;
       if (end < rest.size() && rest[end] == '^') ++end;
-      while (end < rest.size() && (IsAlphanumeric(rest[end]) || rest[end] == '_' || rest[end] == '=')) ++end;
+      while (end < rest.size() && (api::IsAsciiAlnum(rest[end]) || rest[end] == '_' || rest[end] == '='))
+        ++end;
       if (end < rest.size() && rest[end] == '}') return Copy(end + 1);
     }
     Refuse("a \\p without {name}");
@@ -172,9 +171,8 @@ class Translator {
     const size_t digits_max = braces ? 6 : rest[1] == 'u' ? 4 : 2;
     size_t end = begin;
     uint32_t value = 0;
-    while (end < rest.size() && end - begin < digits_max && IsHex(rest[end])) {
-      const char c = rest[end++];
-      value = value * 16 + static_cast<uint32_t>(IsDigit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
+    while (end < rest.size() && end - begin < digits_max && api::HexValue(rest[end]) >= 0) {
+      value = value * 16 + static_cast<uint32_t>(api::HexValue(rest[end++]));
     }
     if (braces ? end == begin || end >= rest.size() || rest[end] != '}' : end - begin != digits_max) {
       return Refuse("a malformed code point");

@@ -1,16 +1,36 @@
 #include "server/http/message.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "api/base/ascii.h"
 
 namespace quire::server {
 namespace {
 
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+constexpr std::pair<int, std::string_view> kReasons[] = {
+    {100, "Continue"},
+    {200, "OK"},
+    {201, "Created"},
+    {204, "No Content"},
+    {307, "Temporary Redirect"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {413, "Content Too Large"},
+    {417, "Expectation Failed"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {499, "Client Closed Request"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+};
 
 }  // namespace
 
@@ -20,50 +40,8 @@ const std::string* HttpRequest::Find(std::string_view lower_name) const {
 }
 
 std::string_view ReasonPhrase(int status) {
-  switch (status) {
-    case 100:
-      return "Continue";
-    case 200:
-      return "OK";
-    case 201:
-      return "Created";
-    case 204:
-      return "No Content";
-    case 307:
-      return "Temporary Redirect";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 413:
-      return "Content Too Large";
-    case 417:
-      return "Expectation Failed";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 499:
-      return "Client Closed Request";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 505:
-      return "HTTP Version Not Supported";
-    default:
-      return "Status";
-  }
+  const auto* found = std::ranges::find(kReasons, status, &std::pair<int, std::string_view>::first);
+  return found == std::end(kReasons) ? "Status" : found->second;
 }
 
 bool PercentDecode(std::string_view text, std::string& out) {
@@ -75,8 +53,8 @@ bool PercentDecode(std::string_view text, std::string& out) {
       continue;
     }
     if (text.size() - i < 3) return false;
-    const int high = HexValue(text[i + 1]);
-    const int low = HexValue(text[i + 2]);
+    const int high = api::HexValue(text[i + 1]);
+    const int low = api::HexValue(text[i + 2]);
     if (high < 0 || low < 0) return false;
     out.push_back(static_cast<char>(high * 16 + low));
     i += 2;

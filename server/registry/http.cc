@@ -19,12 +19,6 @@ constexpr size_t kHeaderBytesMax = size_t{64} << 10;
 constexpr long kConnectSeconds = 30;
 constexpr long kStalledSeconds = 60;
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r\n";
-  const size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
-  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
-}
-
 struct HeadersFreed {
   void operator()(curl_slist* list) const { ::curl_slist_free_all(list); }
 };
@@ -86,7 +80,8 @@ struct Http::Call {
     if (line.starts_with("HTTP/")) reply.headers.clear();  // an interim answer came before
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return true;
-    reply.headers[api::AsciiLower(Trimmed(line.substr(0, colon)))] = Trimmed(line.substr(colon + 1));
+    reply.headers[api::AsciiLower(api::Trimmed(line.substr(0, colon)))] =
+        api::Trimmed(line.substr(colon + 1));
     return true;
   }
 
