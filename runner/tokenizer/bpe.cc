@@ -57,7 +57,7 @@ struct BpeModel::Tables {
     }
     for (size_t at = 0; at < piece.size();) {
       const size_t length = api::CodePointAt(piece, at).bytes;
-      const auto known = definition.character_tokens->find(CodePointAt(piece, at));
+      const auto known = definition.character_tokens->find(api::CodePointAt(piece, at).value);
       if (known != definition.character_tokens->end()) {
         add(known->second);
       } else {

@@ -341,7 +341,7 @@ class Loader {
       bpe_.character_tokens.emplace();
       for (const auto& [entry, id] : id_of_) {
         if (entry.empty() || api::CodePointAt(entry).bytes != entry.size()) continue;
-        bpe_.character_tokens->emplace(CodePointAt(entry, 0), id);
+        bpe_.character_tokens->emplace(api::CodePointAt(entry).value, id);
       }
     }
     parts_.pre_tokenizer.cut_words = !byte_level_ && words_.words_stand_alone();
