@@ -12,7 +12,7 @@ constexpr char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<ch
 constexpr bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr bool IsAsciiAlnum(char c) { return IsAsciiLetter(c) || IsAsciiDigit(c); }
-// -1 for what is no hexadecimal digit.
+// -1 for any other character.
 constexpr int HexValue(char c) {
   if (IsAsciiDigit(c)) return c - '0';
   c = AsciiLower(c);
