@@ -21,6 +21,7 @@
 #include "runner/kernels/panels.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/block_formats.h"
+#include "runner/weights/testing/half_offsets.h"
 
 namespace quire::bench {
 namespace {
@@ -59,16 +60,10 @@ std::vector<std::byte> RandomWeights(DataType type, int64_t out, int64_t in) {
   if (runner::kernels::IsFloat(type)) return RandomFloats(type, out * in);
   const auto block = static_cast<size_t>(format.bytes);
   const uint16_t one = 0x3c00;  // as float16
-  const bool scales_last = type == DataType::kQ2_K || type == DataType::kQ3_K || type == DataType::kQ6_K;
+  const std::vector<size_t> halves = runner::weights::test::HalfOffsets(type);
   for (size_t at = 0; at + block <= bytes.size(); at += block) {
-    if (type == DataType::kMXFP4) {
-      bytes[at] = std::byte{127};
-      continue;
-    }
-    // Some types have one float16 and some two; a quant more or less that is set with them does not matter.
-    const size_t from = scales_last ? at + block - 4 : at;
-    std::memcpy(bytes.data() + from, &one, 2);
-    std::memcpy(bytes.data() + from + 2, &one, 2);
+    if (format.quants.exponent) bytes[at] = std::byte{127};
+    for (const size_t offset : halves) std::memcpy(bytes.data() + at + offset, &one, 2);
   }
   return bytes;
 }
@@ -88,7 +83,7 @@ size_t PanelBytes(const Options& options, DataType type) {
     return runner::kernels::FloatPanelBytes(type, options.out, options.in);
   }
   return runner::kernels::PanelCount(options.out) *
-         runner::kernels::PanelBytes(runner::kernels::FormatOf(type), options.in);
+         runner::kernels::PanelBytes(runner::kernels::PanelFormatOf(type), options.in);
 }
 
 void Measure(const Options& options, DataType type, runner::ThreadPool& pool, const MachinePeaks& peaks) {

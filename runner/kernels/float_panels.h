@@ -12,17 +12,14 @@
 #include <cstdint>
 
 #include "runner/kernels/thread_pool.h"
-#include "runner/weights/tensor.h"
+#include "runner/weights/block_formats.h"
 
 namespace quire::runner::kernels {
 
 inline constexpr size_t kFloatPanelOuts = 16;
 inline constexpr size_t kFloatBlockOuts = 4 * kFloatPanelOuts;
 
-constexpr bool IsFloat(weights::DataType type) {
-  return type == weights::DataType::kF32 || type == weights::DataType::kF16 ||
-         type == weights::DataType::kBF16;
-}
+constexpr bool IsFloat(weights::DataType type) { return weights::FormatOf(type).elements == 1; }
 
 // Whether products with panels are faster here than those with rows as they lie in a file: with AVX2.
 bool UsePackedFloat();

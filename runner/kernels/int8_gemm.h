@@ -6,21 +6,23 @@
 // bit-identical with every instruction set.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "runner/kernels/panels.h"
 #include "runner/kernels/quantized_activations.h"
-#include "runner/weights/tensor.h"
 
 namespace quire::runner::kernels {
 
-// Codebooks of the 4-bit types, biased by 128; by PanelFormat::Codes.
-inline constexpr uint8_t kBiasedCodebook[3][16] = {
-    {},
-    {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241},
-    {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116},
-};
+// weights::kCodebooks biased by 128.
+inline constexpr auto kBiasedCodebooks = [] {
+  std::array<std::array<uint8_t, 16>, std::size(weights::kCodebooks)> biased{};
+  for (size_t i = 1; i < biased.size(); ++i) {
+    for (size_t q = 0; q < 16; ++q) biased[i][q] = static_cast<uint8_t>(weights::kCodebooks[i][q] + 128);
+  }
+  return biased;
+}();
 
 // Some panels of a matrix [out, in] and the groups of rows to multiply with them.
 struct GemmTask {

@@ -9,8 +9,8 @@ QUIRE_INLINE typename Isa::Int KBlockVector(const std::byte* k_block) {
     return Isa::Load(k_block + kVector * 64);
   } else if constexpr (kFormat.bits >= 4) {
     auto low = Isa::And(Isa::template Shift<-4 * (kAt % 2)>(Isa::Load(k_block + kVector / 2 * 64)), 0x0f);
-    if constexpr (kFormat.codes != PanelFormat::Codes::kNumbers) {
-      low = Isa::template LookUp<kFormat.codes>(low);
+    if constexpr (kFormat.codebook != weights::Codebook::kNone) {
+      low = Isa::template LookUp<kFormat.codebook>(low);
     }
     if constexpr (kFormat.bits == 6) {
       const auto high = Isa::Load(k_block + 256 + kVector / 4 * 64);
@@ -86,9 +86,7 @@ QUIRE_INLINE void StartDots(const int32_t* neg_sums, typename Isa::Int* dot) {
     if constexpr (kFormat.zero_point_log2 < 0 || (kFormat.zero_point_log2 == 7 && Isa::kSignedWeights)) {
       dot[r] = Isa::ZeroInt();
     } else {
-      dot[r] = Isa::template ShiftWords < kFormat.zero_point_log2 < 0
-                   ? 0
-                   : kFormat.zero_point_log2 > (Isa::Set(neg_sums[r]));
+      dot[r] = Isa::template ShiftWords<kFormat.zero_point_log2>(Isa::Set(neg_sums[r]));
     }
   }
 }
@@ -208,31 +206,19 @@ void Gemm(const GemmTask& work) {
   }
 }
 
+template <class Isa, PanelFormat kFormat>
+constexpr Int8Gemm* GemmOfFormat() {
+  if constexpr (kFormat.bits != 0) {
+    return Gemm<Isa, kFormat>;
+  } else {
+    return nullptr;
+  }
+}
+
 template <class Isa>
 Int8Gemm* Int8GemmOf(weights::DataType type) {
-  using enum weights::DataType;
-  switch (type) {
-#define QUIRE_INT8_GEMM(name) \
-  case name:                  \
-    return Gemm<Isa, FormatOf(name)>
-    QUIRE_INT8_GEMM(kQ4_0);
-    QUIRE_INT8_GEMM(kQ4_1);
-    QUIRE_INT8_GEMM(kQ5_0);
-    QUIRE_INT8_GEMM(kQ5_1);
-    QUIRE_INT8_GEMM(kQ8_0);
-    QUIRE_INT8_GEMM(kQ2_K);
-    QUIRE_INT8_GEMM(kQ3_K);
-    QUIRE_INT8_GEMM(kQ4_K);
-    QUIRE_INT8_GEMM(kQ5_K);
-    QUIRE_INT8_GEMM(kQ6_K);
-    QUIRE_INT8_GEMM(kIQ4_NL);
-    QUIRE_INT8_GEMM(kIQ4_XS);
-    QUIRE_INT8_GEMM(kMXFP4);
+#define QUIRE_INT8_GEMM(name, ...) GemmOfFormat<Isa, PanelFormatOf(weights::DataType::k##name)>(),
+  static constexpr Int8Gemm* kGemms[] = {QUIRE_DATA_TYPES(QUIRE_INT8_GEMM)};
 #undef QUIRE_INT8_GEMM
-    case kF32:
-    case kF16:
-    case kBF16:
-      break;
-  }
-  return nullptr;
+  return kGemms[static_cast<size_t>(type)];
 }

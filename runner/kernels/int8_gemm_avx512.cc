@@ -51,10 +51,10 @@ struct Avx512 {
   QUIRE_INLINE static Int ShiftWords(Int a) {
     return _mm512_slli_epi32(a, kBy);
   }
-  template <PanelFormat::Codes kCodes>
+  template <weights::Codebook kCodebook>
   QUIRE_INLINE static Int LookUp(Int codes) {
-    const __m128i table =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(kBiasedCodebook[static_cast<size_t>(kCodes)]));
+    const __m128i table = _mm_loadu_si128(
+        reinterpret_cast<const __m128i*>(kBiasedCodebooks[static_cast<size_t>(kCodebook)].data()));
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), codes);
   }
   template <bool>

@@ -69,10 +69,10 @@ struct Portable {
   static Int ShiftWords(Int a) {
     return Shift<kBy>(a);
   }
-  template <PanelFormat::Codes kCodes>
+  template <weights::Codebook kCodebook>
   static Int LookUp(Int codes) {
     auto bytes = std::bit_cast<Bytes>(codes);
-    for (uint8_t& byte : bytes.byte) byte = kBiasedCodebook[static_cast<size_t>(kCodes)][byte];
+    for (uint8_t& byte : bytes.byte) byte = kBiasedCodebooks[static_cast<size_t>(kCodebook)][byte];
     return std::bit_cast<Int>(bytes);
   }
   template <bool>

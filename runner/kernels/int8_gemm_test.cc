@@ -24,7 +24,7 @@ using test::TestMatrix;
 struct PanelMatrix {
   PanelMatrix(weights::DataType type, int64_t out, int64_t in, uint32_t seed) : stored(type, out, in, seed) {
     ThreadPool pool(2);
-    panels.resize(PanelCount(out) * PanelBytes(kernels::FormatOf(type), in));
+    panels.resize(PanelCount(out) * PanelBytes(kernels::PanelFormatOf(type), in));
     FillPanels(pool, stored.view().data, type, out, in, panels.data());
     view = stored.view();
     view.panels = panels.data();

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runner/weights/block_quants.h"
-
 namespace quire::runner::kernels {
 namespace {
 
@@ -91,7 +89,7 @@ void PackScales(const PanelFormat& format, const BlockQuants& block, size_t out,
 
 void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
                 std::byte* to) {
-  const PanelFormat format = FormatOf(type);
+  const PanelFormat format = PanelFormatOf(type);
   const auto rows = static_cast<size_t>(out), blocks = static_cast<size_t>(in / format.block);
   const size_t row_bytes = weights::RowBytes(type, in), block_bytes = row_bytes / std::max<size_t>(blocks, 1);
   const size_t k_blocks = static_cast<size_t>(format.block) / kKBlock, panel_bytes = PanelBytes(format, in);

@@ -22,7 +22,8 @@ size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 // Bytes of the matrix in panels.
 size_t SizeOf(const kernels::Matrix& matrix) {
   if (kernels::IsFloat(matrix.type)) return kernels::FloatPanelBytes(matrix.type, matrix.out, matrix.in);
-  return kernels::PanelCount(matrix.out) * kernels::PanelBytes(kernels::FormatOf(matrix.type), matrix.in);
+  return kernels::PanelCount(matrix.out) *
+         kernels::PanelBytes(kernels::PanelFormatOf(matrix.type), matrix.in);
 }
 
 // Only whole pages: those at the ends may hold what others still read.

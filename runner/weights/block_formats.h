@@ -15,44 +15,55 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runner/weights/block_layouts.h"
 #include "runner/weights/tensor.h"
 
 namespace quire::runner::weights {
 
-// Dequantizes `blocks` blocks at any address to float32.
-using Dequantizer = void(const std::byte* from, size_t blocks, float* to);
+enum class Codebook : uint8_t { kNone, kIq4, kMxfp4 };
 
-Dequantizer DequantizeF32, DequantizeF16, DequantizeBF16;                                    // plain
-Dequantizer DequantizeQ4_0, DequantizeQ4_1, DequantizeQ5_0, DequantizeQ5_1, DequantizeQ8_0;  // of 32
-Dequantizer DequantizeQ2_K, DequantizeQ3_K, DequantizeQ4_K, DequantizeQ5_K, DequantizeQ6_K;  // of 256
-Dequantizer DequantizeIQ4_NL, DequantizeIQ4_XS, DequantizeMXFP4;  // of 4-bit indices into a codebook
+// MXFP4's are twice the values of the E2M1 floating-point format, so that they are whole.
+inline constexpr int8_t kCodebooks[3][16] = {
+    {},
+    {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+    {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+};
+
+// The quants of a type as integer kernels take them. A quant stands for (quant - 2^zero_point_log2) * scale -
+// min_offset.
+struct QuantFormat {
+  int bits = 0;              // of a quant; 0: a type that has none, or no UnpackBlock()
+  int zero_point_log2 = -1;  // the zero point is 1 << zero_point_log2; -1: none
+  int group = 0;             // elements that share a small whole scale; 0: no such scales
+  bool min_offset = false;  // per block, added; with groups it scales the groups' own min offsets, subtracted
+  bool exponent = false;    // the scale is a power of two, stored as a byte
+  Codebook codebook = Codebook::kNone;  // what a 4-bit quant stands for, biased by 128
+};
 
 struct BlockFormat {
   DataType type;
   std::string_view name;
+  uint32_t ggml_id;
   int32_t elements;  // of a block
   int32_t bytes;     // of a block
-  Dequantizer* dequantize;
+  QuantFormat quants;
+  // Dequantizes `blocks` blocks at any address to float32.
+  void (*dequantize)(const std::byte* from, size_t blocks, float* to);
 };
 
-inline constexpr auto kBlockFormats = std::to_array<BlockFormat>({
-    {DataType::kF32, "F32", 1, 4, DequantizeF32},
-    {DataType::kF16, "F16", 1, 2, DequantizeF16},
-    {DataType::kBF16, "BF16", 1, 2, DequantizeBF16},
-    {DataType::kQ4_0, "Q4_0", 32, 18, DequantizeQ4_0},
-    {DataType::kQ4_1, "Q4_1", 32, 20, DequantizeQ4_1},
-    {DataType::kQ5_0, "Q5_0", 32, 22, DequantizeQ5_0},
-    {DataType::kQ5_1, "Q5_1", 32, 24, DequantizeQ5_1},
-    {DataType::kQ8_0, "Q8_0", 32, 34, DequantizeQ8_0},
-    {DataType::kQ2_K, "Q2_K", 256, 84, DequantizeQ2_K},
-    {DataType::kQ3_K, "Q3_K", 256, 110, DequantizeQ3_K},
-    {DataType::kQ4_K, "Q4_K", 256, 144, DequantizeQ4_K},
-    {DataType::kQ5_K, "Q5_K", 256, 176, DequantizeQ5_K},
-    {DataType::kQ6_K, "Q6_K", 256, 210, DequantizeQ6_K},
-    {DataType::kIQ4_NL, "IQ4_NL", 32, 18, DequantizeIQ4_NL},
-    {DataType::kIQ4_XS, "IQ4_XS", 256, 136, DequantizeIQ4_XS},
-    {DataType::kMXFP4, "MXFP4", 32, 17, DequantizeMXFP4},
-});
+template <class Block>
+void DequantizeBlocks(const std::byte* from, size_t blocks, float* to);
+
+#define QUIRE_FORMAT(name, ggml_id, ...) \
+  {DataType::k##name,                    \
+   #name,                                \
+   ggml_id,                              \
+   Block##name::kElements,               \
+   sizeof(Block##name),                  \
+   {__VA_ARGS__},                        \
+   DequantizeBlocks<Block##name>},
+inline constexpr auto kBlockFormats = std::to_array<BlockFormat>({QUIRE_DATA_TYPES(QUIRE_FORMAT)});
+#undef QUIRE_FORMAT
 
 constexpr const BlockFormat& FormatOf(DataType type) { return kBlockFormats[static_cast<size_t>(type)]; }
 
@@ -62,5 +73,20 @@ inline void Dequantize(DataType type, const std::byte* from, int64_t elements, f
   const BlockFormat& format = FormatOf(type);
   format.dequantize(from, static_cast<size_t>(elements / format.elements), to);
 }
+
+// A block unpacked into small integers and their scales, for integer kernels. `quant` is unsigned: Q8_0's are
+// biased by 128; indices into a codebook stay indices.
+struct BlockQuants {
+  std::array<uint8_t, 256> quant;  // in the order of the elements
+  uint16_t scale = 0;              // `d`, float16; MXFP4: the exponent byte
+  uint16_t min_offset = 0;         // `m` or `dmin`, float16
+  // Of groups of 16 or 32 elements, with what the formula takes off already taken off.
+  std::array<int8_t, 16> group_scale;
+  std::array<uint8_t, 16> group_min_offset;
+};
+
+// REQUIRES: a type whose quants have bits; `from` holds a block. Fields that the type does not have are left
+// alone.
+void UnpackBlock(DataType type, const std::byte* from, BlockQuants* to);
 
 }  // namespace quire::runner::weights

@@ -9,24 +9,35 @@
 namespace quire::runner::weights {
 namespace {
 
-constexpr GgmlType Readable(uint32_t id, DataType type) {
-  const BlockFormat& format = FormatOf(type);
-  return {id, format.name, format.elements, format.bytes, type};
-}
-
-constexpr auto kTypes = std::to_array<GgmlType>({
-    Readable(0, DataType::kF32),     Readable(1, DataType::kF16),    Readable(2, DataType::kQ4_0),
-    Readable(3, DataType::kQ4_1),    Readable(6, DataType::kQ5_0),   Readable(7, DataType::kQ5_1),
-    Readable(8, DataType::kQ8_0),    {9, "Q8_1", 32, 36, {}},        Readable(10, DataType::kQ2_K),
-    Readable(11, DataType::kQ3_K),   Readable(12, DataType::kQ4_K),  Readable(13, DataType::kQ5_K),
-    Readable(14, DataType::kQ6_K),   {15, "Q8_K", 256, 292, {}},     {16, "IQ2_XXS", 256, 66, {}},
-    {17, "IQ2_XS", 256, 74, {}},     {18, "IQ3_XXS", 256, 98, {}},   {19, "IQ1_S", 256, 50, {}},
-    Readable(20, DataType::kIQ4_NL), {21, "IQ3_S", 256, 110, {}},    {22, "IQ2_S", 256, 82, {}},
-    Readable(23, DataType::kIQ4_XS), {24, "I8", 1, 1, {}},           {25, "I16", 1, 2, {}},
-    {26, "I32", 1, 4, {}},           {27, "I64", 1, 8, {}},          {28, "F64", 1, 8, {}},
-    {29, "IQ1_M", 256, 56, {}},      Readable(30, DataType::kBF16),  {34, "TQ1_0", 256, 54, {}},
-    {35, "TQ2_0", 256, 66, {}},      Readable(39, DataType::kMXFP4), {40, "NVFP4", 64, 36, {}},
+// Those that this build does not read.
+constexpr auto kOthers = std::to_array<GgmlType>({
+    {9, "Q8_1", 32, 36, {}},
+    {15, "Q8_K", 256, 292, {}},
+    {16, "IQ2_XXS", 256, 66, {}},
+    {17, "IQ2_XS", 256, 74, {}},
+    {18, "IQ3_XXS", 256, 98, {}},
+    {19, "IQ1_S", 256, 50, {}},
+    {21, "IQ3_S", 256, 110, {}},
+    {22, "IQ2_S", 256, 82, {}},
+    {24, "I8", 1, 1, {}},
+    {25, "I16", 1, 2, {}},
+    {26, "I32", 1, 4, {}},
+    {27, "I64", 1, 8, {}},
+    {28, "F64", 1, 8, {}},
+    {29, "IQ1_M", 256, 56, {}},
+    {34, "TQ1_0", 256, 54, {}},
+    {35, "TQ2_0", 256, 66, {}},
+    {40, "NVFP4", 64, 36, {}},
 });
+
+constexpr auto kTypes = [] {
+  std::array<GgmlType, kBlockFormats.size() + kOthers.size()> types{};
+  auto to = std::ranges::copy(kOthers, types.begin()).out;
+  for (const BlockFormat& format : kBlockFormats) {
+    *to++ = {format.ggml_id, format.name, format.elements, format.bytes, format.type};
+  }
+  return types;
+}();
 
 struct FileType {
   int64_t id;
@@ -48,8 +59,6 @@ const GgmlType* FindGgmlType(uint32_t id) {
   const auto* found = std::ranges::find(kTypes, id, &GgmlType::id);
   return found == kTypes.end() ? nullptr : found;
 }
-
-const GgmlType& GgmlTypeOf(DataType type) { return *std::ranges::find(kTypes, type, &GgmlType::type); }
 
 std::optional<int64_t> GgufFileTypeNamed(std::string_view name) {
   const auto* found = std::ranges::find(kFileTypes, name, &FileType::name);

@@ -20,8 +20,6 @@ struct GgmlType {
 // Null for an id that names no type (never given out, or withdrawn).
 const GgmlType* FindGgmlType(uint32_t id);
 
-const GgmlType& GgmlTypeOf(DataType type);
-
 // Name of a `general.file_type` value ("Q4_K_M"); empty for one that is not known.
 std::string_view GgufFileTypeName(int64_t file_type);
 

@@ -105,7 +105,7 @@ void GgufWriter::AddTensor(std::string_view name, DataType type, std::vector<int
   for (auto dimension = shape.rbegin(); dimension != shape.rend(); ++dimension) {
     AppendNumber(infos_, static_cast<uint64_t>(*dimension));
   }
-  AppendNumber(infos_, GgmlTypeOf(type).id);
+  AppendNumber(infos_, FormatOf(type).ggml_id);
   AppendNumber(infos_, data_bytes_);
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];

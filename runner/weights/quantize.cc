@@ -71,33 +71,40 @@ float BestSymmetricScale(std::span<const float> x, int low, int high, Round roun
   return best;
 }
 
-void QuantizeQ8_0(const float* x, std::byte* to) {
+void QuantizeBlock(const float* x, BlockF32* to) { std::memcpy(to->value, x, sizeof(float)); }
+void QuantizeBlock(const float* x, BlockF16* to) { StoreF16(*x, to->value); }
+void QuantizeBlock(const float* x, BlockBF16* to) {
+  const uint16_t bits = Float32ToBF16(*x);
+  std::memcpy(to->value, &bits, sizeof(bits));
+}
+
+void QuantizeBlock(const float* x, BlockQ8_0* to) {
   const float d = RoundedToF16(std::abs(Extreme({x, 32})) / 127);
   const float inverse = d == 0 ? 0 : 1 / d;
-  StoreF16(d, to);
+  StoreF16(d, to->d);
   for (size_t i = 0; i < 32; ++i) {
-    to[2 + i] = static_cast<std::byte>(static_cast<int8_t>(Nearest(x[i] * inverse, -127, 127)));
+    to->qs[i] = static_cast<std::byte>(static_cast<int8_t>(Nearest(x[i] * inverse, -127, 127)));
   }
 }
 
-void QuantizeQ4_0(const float* x, std::byte* to) {
+void QuantizeBlock(const float* x, BlockQ4_0* to) {
   const float d = BestSymmetricScale({x, 32}, -8, 7, RoundedToF16);
   const float inverse = d == 0 ? 0 : 1 / d;
   const auto quant = [&](size_t i) { return static_cast<unsigned>(Nearest(x[i] * inverse, -8, 7) + 8); };
-  StoreF16(d, to);
-  for (size_t i = 0; i < 16; ++i) to[2 + i] = static_cast<std::byte>(quant(i) | quant(i + 16) << 4);
+  StoreF16(d, to->d);
+  for (size_t i = 0; i < 16; ++i) to->qs[i] = static_cast<std::byte>(quant(i) | quant(i + 16) << 4);
 }
 
 // ---- Q6_K: 16 groups of 16, x = d * scale * (q - 32) ----
 
-void QuantizeQ6_K(const float* x, std::byte* to) {
+void QuantizeBlock(const float* x, BlockQ6_K* to) {
   std::array<float, 16> wanted;
   for (size_t group = 0; group < 16; ++group) {
     wanted[group] = BestSymmetricScale({x + group * 16, 16}, -32, 31, [](float scale) { return scale; });
   }
   const float d = RoundedToF16(Extreme(wanted) / -128);
-  std::memset(to, 0, 192);
-  StoreF16(d, to + 208);
+  *to = {};
+  StoreF16(d, to->d);
   for (size_t group = 0; group < 16; ++group) {
     const std::span<const float> values(x + group * 16, 16);
     const int middle = d == 0 ? 0 : Nearest(wanted[group] / d, -128, 127);
@@ -107,13 +114,13 @@ void QuantizeQ6_K(const float* x, std::byte* to) {
       const float error = SymmetricError(values, d * static_cast<float>(candidate), -32, 31);
       if (error < best_error) scale = candidate, best_error = error;
     }
-    to[192 + group] = static_cast<std::byte>(static_cast<int8_t>(scale));
+    to->scales[group] = static_cast<std::byte>(static_cast<int8_t>(scale));
     const float step = d * static_cast<float>(scale), inverse = step == 0 ? 0 : 1 / step;
     const size_t half = group / 8, g = group % 8 / 2, e0 = group % 2 * 16;
     for (size_t e = 0; e < 16; ++e) {
       const auto q = static_cast<unsigned>(Nearest(values[e] * inverse, -32, 31) + 32);
-      to[half * 64 + g % 2 * 32 + e0 + e] |= static_cast<std::byte>((q & 15U) << (g / 2 * 4));
-      to[128 + half * 32 + e0 + e] |= static_cast<std::byte>(q >> 4 << (2 * g));
+      to->ql[half * 64 + g % 2 * 32 + e0 + e] |= static_cast<std::byte>((q & 15U) << (g / 2 * 4));
+      to->qh[half * 32 + e0 + e] |= static_cast<std::byte>(q >> 4 << (2 * g));
     }
   }
 }
@@ -171,7 +178,7 @@ Affine BestAffine(std::span<const float> x) {
   return best;
 }
 
-void QuantizeQ4_K(const float* x, std::byte* to) {
+void QuantizeBlock(const float* x, BlockQ4_K* to) {
   std::array<Affine, 8> wanted;
   float step_max = 0, offset_max = 0;
   for (size_t group = 0; group < 8; ++group) {
@@ -181,7 +188,7 @@ void QuantizeQ4_K(const float* x, std::byte* to) {
   }
   const float d = RoundedToF16(step_max / 63), dmin = RoundedToF16(offset_max / 63);
   GroupScales scales{};
-  std::memset(to + 16, 0, 128);
+  *to = {};
   for (size_t group = 0; group < 8; ++group) {
     const std::span<const float> values(x + group * 32, 32);
     const int scale_middle = d == 0 ? 0 : Nearest(wanted[group].step / d, 0, 63);
@@ -202,39 +209,31 @@ void QuantizeQ4_K(const float* x, std::byte* to) {
     const float inverse = best.step == 0 ? 0 : 1 / best.step;
     for (size_t e = 0; e < 32; ++e) {
       const auto q = static_cast<unsigned>(Nearest((values[e] + best.offset) * inverse, 0, 15));
-      to[16 + group / 2 * 32 + e] |= static_cast<std::byte>(q << (group % 2 * 4));
+      to->qs[group / 2 * 32 + e] |= static_cast<std::byte>(q << (group % 2 * 4));
     }
   }
-  StoreF16(d, to);
-  StoreF16(dmin, to + 2);
-  PackGroupScales(scales, to + 4);
+  StoreF16(d, to->d);
+  StoreF16(dmin, to->dmin);
+  PackGroupScales(scales, to->scales);
 }
 
 using BlockQuantizer = void (*)(const float* x, std::byte* to);
 
 // Null for a type that nothing is quantized to.
-BlockQuantizer QuantizerOf(DataType type) {
-  switch (type) {
-    case DataType::kF32:
-      return [](const float* x, std::byte* to) { std::memcpy(to, x, sizeof(float)); };
-    case DataType::kF16:
-      return [](const float* x, std::byte* to) { StoreF16(*x, to); };
-    case DataType::kBF16:
-      return [](const float* x, std::byte* to) {
-        const uint16_t bits = Float32ToBF16(*x);
-        std::memcpy(to, &bits, sizeof(bits));
-      };
-    case DataType::kQ8_0:
-      return QuantizeQ8_0;
-    case DataType::kQ4_0:
-      return QuantizeQ4_0;
-    case DataType::kQ4_K:
-      return QuantizeQ4_K;
-    case DataType::kQ6_K:
-      return QuantizeQ6_K;
-    default:
-      return nullptr;
+template <class Block>
+constexpr BlockQuantizer QuantizerOfBlock() {
+  if constexpr (requires(const float* x, Block* to) { QuantizeBlock(x, to); }) {
+    return [](const float* x, std::byte* to) { QuantizeBlock(x, reinterpret_cast<Block*>(to)); };
+  } else {
+    return nullptr;
   }
+}
+
+BlockQuantizer QuantizerOf(DataType type) {
+#define QUIRE_QUANTIZER(name, ...) QuantizerOfBlock<Block##name>(),
+  static constexpr BlockQuantizer kQuantizers[] = {QUIRE_DATA_TYPES(QUIRE_QUANTIZER)};
+#undef QUIRE_QUANTIZER
+  return kQuantizers[static_cast<size_t>(type)];
 }
 
 }  // namespace

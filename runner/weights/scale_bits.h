@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runner/weights/block_layouts.h"
+
 namespace quire::runner::weights {
 
 // Scales and min offsets of the 8 groups of a Q4_K or Q5_K block, 6 bits each in 12 bytes: the first four lie
@@ -35,10 +37,10 @@ inline int Q3Scale(const std::byte* scales, size_t j) {
   return static_cast<int>(nibble | (at(8 + j % 4) >> (2 * (j / 4)) & 3U) << 4) - 32;
 }
 
-// The scale of group j of an IQ4_XS block: two bits of bytes 2 and 3, a nibble of bytes 4..7, and 32 less.
-inline int Iq4Scale(const std::byte* block, size_t j) {
-  const auto at = [block](size_t i) { return std::to_integer<unsigned>(block[i]); };
-  const unsigned low = at(4 + j / 2) >> (j % 2 * 4) & 15U, high = at(2 + j / 4) >> (j % 4 * 2) & 3U;
+// The scale of group j of an IQ4_XS block, 32 less than its six bits.
+inline int Iq4Scale(const BlockIQ4_XS& block, size_t j) {
+  const unsigned low = std::to_integer<unsigned>(block.scales_l[j / 2]) >> (j % 2 * 4) & 15U,
+                 high = std::to_integer<unsigned>(block.scales_h[j / 4]) >> (j % 4 * 2) & 3U;
   return static_cast<int>(low | high << 4) - 32;
 }
 

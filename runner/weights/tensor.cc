@@ -4,13 +4,6 @@
 
 namespace quire::runner::weights {
 
-static_assert([] {
-  for (size_t i = 0; i < kBlockFormats.size(); ++i) {
-    if (kBlockFormats[i].type != static_cast<DataType>(i)) return false;
-  }
-  return true;
-}());
-
 std::string_view Name(DataType type) { return FormatOf(type).name; }
 
 int64_t BlockElements(DataType type) { return FormatOf(type).elements; }

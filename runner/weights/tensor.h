@@ -9,27 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace quire::runner::weights {
+#include "runner/weights/data_types.h"
 
-// The types weights are stored in; how each stands for numbers is in block_formats.h.
-enum class DataType : uint8_t {
-  kF32,
-  kF16,
-  kBF16,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ8_0,
-  kQ2_K,
-  kQ3_K,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K,
-  kIQ4_NL,
-  kIQ4_XS,
-  kMXFP4,
-};
+namespace quire::runner::weights {
 
 std::string_view Name(DataType type);  // as ggml writes it: "Q4_K"
 

@@ -10,29 +10,9 @@
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/testing/instruction_sets.h"
 #include "runner/weights/block_formats.h"
+#include "runner/weights/testing/half_offsets.h"
 
 namespace quire::runner::kernels::test {
-
-// Where a block type keeps its float16 numbers; every other byte of a block may hold anything.
-inline std::vector<size_t> HalfOffsets(weights::DataType type) {
-  switch (type) {
-    case weights::DataType::kQ4_1:
-    case weights::DataType::kQ5_1:
-    case weights::DataType::kQ4_K:
-    case weights::DataType::kQ5_K:
-      return {0, 2};
-    case weights::DataType::kQ2_K:
-      return {80, 82};
-    case weights::DataType::kQ3_K:
-      return {108};
-    case weights::DataType::kQ6_K:
-      return {208};
-    case weights::DataType::kMXFP4:
-      return {};
-    default:
-      return {0};
-  }
-}
 
 inline constexpr auto kTypes = [] {
   std::array<weights::DataType, weights::kBlockFormats.size()> types{};
@@ -76,11 +56,11 @@ class TestMatrix {
     for (int64_t block = 0; block < in / format.elements; ++block) {
       const size_t at = bytes_.size();
       for (int i = 0; i < format.bytes; ++i) bytes_.push_back(static_cast<std::byte>(random_.Below(256)));
-      for (const size_t offset : HalfOffsets(type)) {
+      for (const size_t offset : weights::test::HalfOffsets(type)) {
         const uint16_t bits = RandomF16();
         std::memcpy(bytes_.data() + at + offset, &bits, sizeof(bits));
       }
-      if (type == weights::DataType::kMXFP4) bytes_[at] = static_cast<std::byte>(120 + random_.Below(8));
+      if (format.quants.exponent) bytes_[at] = static_cast<std::byte>(120 + random_.Below(8));
     }
     std::vector<float> dequantized(static_cast<size_t>(in));
     weights::Dequantize(type, bytes_.data() + begin, in, dequantized.data());

@@ -1,0 +1,92 @@
+// The bytes of a block of each DataType, as ggml lays them out. Fields are bytes, so a block may lie at any
+// address. `d`, `m` and `dmin` are float16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::runner::weights {
+
+template <int32_t kCount>
+struct BlockOf {
+  static constexpr int32_t kElements = kCount;
+};
+
+struct BlockF32 : BlockOf<1> {
+  std::byte value[4];
+};
+
+struct BlockF16 : BlockOf<1> {
+  std::byte value[2];
+};
+
+struct BlockBF16 : BlockOf<1> {
+  std::byte value[2];
+};
+
+// Of blocks of 32, nibble j of `qs` is element j (low) or 16 + j (high); bit e of `qh` is the fifth bit of
+// element e.
+struct BlockQ4_0 : BlockOf<32> {
+  std::byte d[2], qs[16];
+};
+
+struct BlockQ4_1 : BlockOf<32> {
+  std::byte d[2], m[2], qs[16];
+};
+
+struct BlockQ5_0 : BlockOf<32> {
+  std::byte d[2], qh[4], qs[16];
+};
+
+struct BlockQ5_1 : BlockOf<32> {
+  std::byte d[2], m[2], qh[4], qs[16];
+};
+
+struct BlockQ8_0 : BlockOf<32> {
+  std::byte d[2], qs[32];  // signed
+};
+
+// K-quants: blocks of 256 in groups of 16 or 32, whose small integer scales share the block's float16 ones.
+
+// `scales`: low nibble: scale, high: min offset. Element e of a half of 128 is bits 2 * (e / 32) and up of byte
+// e % 32 of the half's 32.
+struct BlockQ2_K : BlockOf<256> {
+  std::byte scales[16], qs[64], d[2], dmin[2];
+};
+
+// Two low bits as in Q2_K; the third is bit (element / 32) of hmask[element % 32].
+struct BlockQ3_K : BlockOf<256> {
+  std::byte hmask[32], qs[64], scales[12], d[2];
+};
+
+// Of every 64 elements, 32 bytes hold the first half low and the second half high.
+struct BlockQ4_K : BlockOf<256> {
+  std::byte d[2], dmin[2], scales[12], qs[128];
+};
+
+// As Q4_K, with a fifth bit: bit `group` of qh[e].
+struct BlockQ5_K : BlockOf<256> {
+  std::byte d[2], dmin[2], scales[12], qh[32], qs[128];
+};
+
+// Of each half of 128 elements, group g of 32 has its low nibbles in bytes (g % 2) * 32 and up of the half's
+// 64 (low nibble for g < 2) and two more bits at 2 * g of the half's 32. `scales` are signed.
+struct BlockQ6_K : BlockOf<256> {
+  std::byte ql[128], qh[64], scales[16], d[2];
+};
+
+// Four-bit quants that are indices into a codebook of uneven steps.
+struct BlockIQ4_NL : BlockOf<32> {
+  std::byte d[2], qs[16];
+};
+
+// Of each group of 32, two bits of `scales_h` and a nibble of `scales_l`.
+struct BlockIQ4_XS : BlockOf<256> {
+  std::byte d[2], scales_h[2], scales_l[4], qs[128];
+};
+
+struct BlockMXFP4 : BlockOf<32> {
+  std::byte e, qs[16];
+};
+
+}  // namespace quire::runner::weights
