@@ -1,8 +1,8 @@
-#include "runner/draft/head_drafter.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
+
+#include "runner/draft/drafters.h"
 
 namespace quire::runner::draft {
 namespace {

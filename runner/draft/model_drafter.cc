@@ -1,10 +1,9 @@
-#include "runner/draft/model_drafter.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "runner/draft/cached_drafter.h"
+#include "runner/draft/drafters.h"
 
 namespace quire::runner::draft {
 namespace {

@@ -1,10 +1,9 @@
-#include "runner/draft/mtp_drafter.h"
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runner/draft/cached_drafter.h"
+#include "runner/draft/drafters.h"
 
 namespace quire::runner::draft {
 namespace {

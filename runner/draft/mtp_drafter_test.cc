@@ -1,5 +1,3 @@
-#include "runner/draft/mtp_drafter.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/draft/drafters.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::runner::draft {

@@ -6,9 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "runner/draft/head_drafter.h"
-#include "runner/draft/model_drafter.h"
-#include "runner/draft/mtp_drafter.h"
+#include "runner/draft/drafters.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -1,11 +1,10 @@
-#include "runner/models/gemma.h"
-
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "runner/kernels/elementwise.h"
 #include "runner/models/decoder.h"
+#include "runner/models/families.h"
 
 namespace quire::runner::models {
 namespace {

@@ -1,5 +1,3 @@
-#include "runner/models/gemma4.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -7,6 +5,7 @@
 
 #include "runner/kernels/elementwise.h"
 #include "runner/models/decoder.h"
+#include "runner/models/families.h"
 #include "runner/models/gemma4_block.h"
 #include "runner/models/gemma4_config.h"
 

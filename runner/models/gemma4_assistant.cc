@@ -1,5 +1,3 @@
-#include "runner/models/gemma4_assistant.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/models/families.h"
 #include "runner/models/gemma4_block.h"
 #include "runner/models/gemma4_config.h"
 

@@ -1,9 +1,8 @@
-#include "runner/models/lfm2.h"
-
 #include <utility>
 #include <variant>
 
 #include "runner/models/decoder.h"
+#include "runner/models/families.h"
 #include "runner/models/lfm2_config.h"
 #include "runner/models/moe.h"
 #include "runner/models/residual.h"

@@ -1,5 +1,6 @@
 #include "runner/models/llama.h"
 
+#include "runner/models/families.h"
 #include "runner/models/residual.h"
 
 namespace quire::runner::models {

@@ -25,7 +25,4 @@ api::Result<std::unique_ptr<Model>> BuildLlama(ConfigReader& read,
                                                std::shared_ptr<const weights::ModelFiles> files,
                                                const LlamaConfig& config);
 
-// Llama 2 to 3.3, with llama3 and YaRN scaling. GGUF files call many a family "llama", Mistral among them.
-api::Result<std::unique_ptr<Model>> LoadLlama(std::shared_ptr<const weights::ModelFiles> files);
-
 }  // namespace quire::runner::models

@@ -1,5 +1,4 @@
-#include "runner/models/mistral.h"
-
+#include "runner/models/families.h"
 #include "runner/models/llama.h"
 
 namespace quire::runner::models {

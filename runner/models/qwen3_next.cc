@@ -1,11 +1,10 @@
-#include "runner/models/qwen3_next.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <variant>
 
 #include "runner/models/decoder.h"
+#include "runner/models/families.h"
 #include "runner/models/gated_delta.h"
 #include "runner/models/moe.h"
 #include "runner/models/panel_store.h"

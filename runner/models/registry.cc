@@ -5,25 +5,16 @@
 #include <string>
 #include <string_view>
 
-#include "runner/models/gemma.h"
-#include "runner/models/gemma4.h"
-#include "runner/models/gemma4_assistant.h"
-#include "runner/models/lfm2.h"
-#include "runner/models/llama.h"
-#include "runner/models/mistral.h"
+#include "runner/models/families.h"
 #include "runner/models/model.h"
-#include "runner/models/qwen.h"
-#include "runner/models/qwen3_next.h"
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
 namespace {
 
-using Load = api::Result<std::unique_ptr<Model>> (*)(std::shared_ptr<const weights::ModelFiles>);
-
 struct Family {
   Architecture architecture;
-  Load load;
+  ModelLoader* load;
 };
 
 // A family is one line here: its name, its names in the two formats, its loader.

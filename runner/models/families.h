@@ -1,0 +1,52 @@
+// Loaders of model families, one or more per file of that name.
+#pragma once
+
+#include <memory>
+
+#include "api/base/error.h"
+#include "runner/models/draft_model.h"
+#include "runner/models/model.h"
+
+namespace quire::runner::models {
+
+using ModelLoader = api::Result<std::unique_ptr<Model>>(std::shared_ptr<const weights::ModelFiles> files);
+
+// Gemma 2 and 3: sandwiched norms, GeGLU, and sliding between full attention. In Gemma 2 every other layer
+// slides; scores and logits are capped. In Gemma 3 five of six layers slide, with rotary angles of their own;
+// query and key heads are normed.
+ModelLoader LoadGemma2, LoadGemma3;
+
+// Gemma 4: sliding and full attention with heads of two sizes, keys shared between layers, inputs of each
+// layer's own from the token, experts beside the feed-forward layer: each where a model has it. Cache layout:
+// one group per kind of attention; layers that share keys have no binding of their own.
+ModelLoader LoadGemma4;
+
+// Gemma 4's assistant: a small Gemma 4 whose layers have no keys of their own. Its sliding and full layers
+// attend to what the target's last layer of that kind has cached, all of it.
+api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<const weights::ModelFiles> files,
+                                                             const Model& target);
+
+// LFM2 and LFM2-MoE: blocks of a gated short convolution or grouped-query attention, each followed by a
+// SwiGLU or a mixture of them. Cache layout: one full-attention group that holds the attention layers in
+// order, one recurrent layer per convolution.
+ModelLoader LoadLfm2;
+
+// Llama 2 to 3.3, with llama3 and YaRN scaling. GGUF files call many a family "llama", Mistral among them.
+ModelLoader LoadLlama;
+
+// Mistral: Llama with a sliding window in every layer, unless layer_types say otherwise.
+ModelLoader LoadMistral;
+
+// Qwen2, Qwen2.5 and Qwen3: Llama with biases of q, k and v, or with norms of each query and key head.
+ModelLoader LoadQwen2, LoadQwen3;
+
+// Qwen3-Next and Qwen3.5, dense and with experts: three gated delta nets to each gated attention. Cache
+// layout: one full-attention group, one recurrent layer per delta net.
+ModelLoader LoadQwen3Next;
+
+// The checkpoint's "mtp." tensors, or the first block of a GGUF file's nextn_predict_layers; null where there
+// are none, or the target is of another family.
+api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                        const Model& target, api::KvType kv_type);
+
+}  // namespace quire::runner::models
