@@ -153,10 +153,11 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
   return converted;
 }
 
-// QUIRE_CHECK_INVARIANTS=N: the caches are checked every N steps, for soak and chaos tests.
-int32_t CheckEvery() {
-  const char* steps = std::getenv("QUIRE_CHECK_INVARIANTS");
-  return steps != nullptr ? std::max(std::atoi(steps), 1) : 0;
+// For tests: QUIRE_CHECK_INVARIANTS=N checks the caches every N steps, QUIRE_DRAFT_TOKENS=N drafts N tokens in every step,
+// profitable or not. 0: not set.
+int32_t TestSetting(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::max(std::atoi(value), 1) : 0;
 }
 
 // Waits until the daemon has granted memory. The size of the caches.
@@ -186,7 +187,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .kv_cache_type = settings.kv_cache_type,
                       .go_template = request.go_template,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
-  EngineLimits limits{.prefix_cache = settings.prefix_cache, .check_invariants_every = CheckEvery()};
+  EngineLimits limits{.prefix_cache = settings.prefix_cache,
+                      .draft_tokens = TestSetting("QUIRE_DRAFT_TOKENS"),
+                      .check_invariants_every = TestSetting("QUIRE_CHECK_INVARIANTS")};
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
   options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});

@@ -21,6 +21,7 @@ import sys
 EXTRA = ["--extra-arg=-std=c++2b", "--extra-arg=-w",
          f"--extra-arg=-include{pathlib.Path(__file__).resolve().parent / 'clang_concepts.h'}"]
 SKIPPED = 77
+BATCHED = re.compile(r'^#include "([^"]+\.cc)"$', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -64,8 +65,19 @@ def newest(root, units, count):
     return sorted(units, key=lambda unit: age.get(unit.relative_to(root).as_posix().removesuffix(".cc"), len(age)))[:count]
 
 
-def tidy(source, build):
-    done = subprocess.run(["clang-tidy-16", "--quiet", f"-p={build}", *EXTRA, str(source)], capture_output=True, text=True)
+def single_units(build):
+    """The build's database; a batch of sources counts as each of them alone."""
+    units = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = pathlib.Path(entry["file"])
+        sources = BATCHED.findall(path.read_text()) if path.is_relative_to(build) and path.exists() else []
+        for source in sources or [entry["file"]]:
+            units.append(entry | {"file": source, "command": entry["command"].replace(entry["file"], source)})
+    return units
+
+
+def tidy(source, folder):
+    done = subprocess.run(["clang-tidy-16", "--quiet", f"-p={folder}", *EXTRA, str(source)], capture_output=True, text=True)
     return source, done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 
@@ -76,12 +88,13 @@ def main():
     parser.add_argument("--newest", type=int, metavar="N")
     arguments = parser.parse_args()
     root, build = arguments.root.resolve(), arguments.build.resolve()
-    database = json.loads((build / "compile_commands.json").read_text())
+    database = single_units(build)
     units = sorted(unit for unit in {pathlib.Path(entry["file"]) for entry in database}
                    if unit.is_relative_to(root) and not unit.is_relative_to(build) and not unit.name.endswith("_test.cc"))
     chosen = newest(root, units, arguments.newest) if arguments.newest else units
     passed_folder = build / "tidy"
     passed_folder.mkdir(exist_ok=True)
+    (passed_folder / "compile_commands.json").write_text(json.dumps(database))
     wanted = {}
     for unit in chosen:
         mark = passed_folder / fingerprint(root, unit)
@@ -89,7 +102,7 @@ def main():
             wanted[unit] = mark
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for unit, code, text in pool.map(lambda unit: tidy(unit, build), wanted):
+        for unit, code, text in pool.map(lambda unit: tidy(unit, passed_folder), wanted):
             if code == 0:
                 wanted[unit].touch()
             else:
@@ -97,7 +110,7 @@ def main():
                 print(text)
     print(f"clang-tidy: {len(units)} units, {len(chosen)} asked for, {len(wanted)} changed since they passed, "
           f"{failed} with findings")
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if failed or not units else 0)
 
 
 if __name__ == "__main__":
