@@ -1,7 +1,8 @@
-// Filters that compare items: sort, dictsort, unique.
+// Filters that compare items: sort, dictsort, unique, min, max.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "runner/jinja/compare.h"
@@ -100,10 +101,25 @@ Value UniqueFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return runtime.MakeList(std::move(unique), Type::kGenerator);
 }
 
+template <bool greatest>
+Value ExtremeFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound(greatest ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+  std::vector<Keyed> keyed = WithKeys(runtime, self, bound[1], bound.Truth(0, false));
+  if (keyed.empty()) {
+    return Value(Undefined{runtime.MakeString("No aggregated item, sequence was empty.").text_ref(),
+                           Undefined::Why::kHint});
+  }
+  const Keyed* best = &keyed.front();
+  for (const Keyed& entry : std::span(keyed).subspan(1)) {
+    const bool better = greatest ? Less(runtime, best->key, entry.key) : Less(runtime, entry.key, best->key);
+    if (better) best = &entry;
+  }
+  return best->item;
+}
+
 constexpr NamedFilter kOrderFilters[] = {
-    {"sort", SortFilter},
-    {"dictsort", DictSortFilter},
-    {"unique", UniqueFilter},
+    {"sort", SortFilter},          {"dictsort", DictSortFilter}, {"unique", UniqueFilter},
+    {"min", ExtremeFilter<false>}, {"max", ExtremeFilter<true>},
 };
 
 }  // namespace

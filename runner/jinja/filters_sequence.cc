@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runner/jinja/arithmetic.h"
 #include "runner/jinja/filter_tables.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/show.h"
@@ -75,9 +76,22 @@ Value ReverseFilter(Runtime& runtime, const Value& self, const CallArguments& ar
   return runtime.MakeList(std::move(items), self.type() == Type::kGenerator ? Type::kList : Type::kGenerator);
 }
 
+Value SumFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("sum", arguments, {"attribute", "start"});
+  Value sum = bound[1] == nullptr ? Value(int64_t{0}) : *bound[1];
+  if (sum.is_string()) Raise("sum() can't sum strings [use ''.join(seq) instead]");
+  const bool by_attribute = bound[0] != nullptr && !bound[0]->is_none();
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
+    runtime.budget().Step();
+    sum = Apply(runtime, BinaryOp::kAdd, sum, by_attribute ? GetPath(runtime, item, *bound[0]) : item);
+  }
+  return sum;
+}
+
 constexpr NamedFilter kSequenceFilters[] = {
-    {"join", JoinFilter}, {"first", FirstFilter}, {"last", LastFilter},
-    {"list", ListFilter}, {"items", ItemsFilter}, {"reverse", ReverseFilter},
+    {"join", JoinFilter},   {"first", FirstFilter},     {"last", LastFilter}, {"list", ListFilter},
+    {"items", ItemsFilter}, {"reverse", ReverseFilter}, {"sum", SumFilter},
 };
 
 }  // namespace

@@ -97,9 +97,48 @@ Value ToJsonFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return Value(std::move(out).Finish());
 }
 
+// round() to even, on the decimal digits of the exact value, as Python has it.
+double RoundFloat(double value, int64_t precision) {
+  if (!std::isfinite(value) || precision > 330) return value;
+  if (precision >= 0) return *ParseFloat(fmt::format("{:.{}f}", value, precision));
+  const double unit = std::pow(10.0, static_cast<double>(-precision));
+  return std::isinf(unit) ? std::copysign(0.0, value) : std::nearbyint(value / unit) * unit;
+}
+
+Value RoundInt(int64_t value, int64_t precision) {
+  if (precision >= 0) return Value(value);
+  if (precision < -18) return Value(int64_t{0});
+  int64_t unit = 1;
+  for (int64_t i = 0; i < -precision; ++i) unit *= 10;
+  int64_t quotient = value / unit;
+  const int64_t rest = std::abs(value % unit);
+  const bool away = rest > unit / 2 || (rest == unit / 2 && quotient % 2 != 0);
+  if (away) quotient += value < 0 ? -1 : 1;
+  int64_t result = 0;
+  if (__builtin_mul_overflow(quotient, unit, &result)) Raise("integer result is beyond 64 bits");
+  return Value(result);
+}
+
+Value RoundFilter(Runtime&, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("round", arguments, {"precision", "method"});
+  RequireDefined(self);
+  if (!self.is_number()) Raise(fmt::format("round wants a number, not {}", TypeName(self.type())));
+  const int64_t precision = bound.Int(0, 0);
+  const std::string_view method = bound[1] == nullptr ? "common" : bound.String(1).as_view();
+  if (method == "common") {
+    if (self.is_integral()) return RoundInt(self.as_int(), precision);
+    return Value(RoundFloat(self.as_double(), precision));
+  }
+  if (method != "ceil" && method != "floor") Raise("method must be common, ceil or floor");
+  const double unit = std::pow(10.0, static_cast<double>(precision));
+  const double scaled = self.as_double() * unit;
+  return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
+}
+
 constexpr NamedFilter kValueFilters[] = {
-    {"default", DefaultFilter}, {"d", DefaultFilter},     {"int", IntFilter},      {"float", FloatFilter},
-    {"abs", AbsFilter},         {"length", LengthFilter}, {"count", LengthFilter}, {"tojson", ToJsonFilter},
+    {"default", DefaultFilter}, {"d", DefaultFilter},    {"int", IntFilter},
+    {"float", FloatFilter},     {"abs", AbsFilter},      {"round", RoundFilter},
+    {"length", LengthFilter},   {"count", LengthFilter}, {"tojson", ToJsonFilter},
 };
 
 }  // namespace
