@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runner/jinja/compare.h"
 #include "runner/jinja/interpreter.h"
 #include "runner/jinja/interpreter_objects.h"
 #include "runner/jinja/sequence.h"
