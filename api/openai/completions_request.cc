@@ -8,6 +8,7 @@
 #include "api/json/body.h"
 #include "api/json/format_fields.h"
 #include "api/json/tokens.h"
+#include "api/openai/chat.h"
 #include "api/openai/completions.h"
 #include "api/openai/parts.h"
 

@@ -11,6 +11,7 @@
 #include "api/json/format_fields.h"
 #include "api/json/read.h"
 #include "api/json/tool_fields.h"
+#include "api/openai/chat.h"
 #include "api/openai/parts.h"
 #include "api/openai/responses.h"
 
