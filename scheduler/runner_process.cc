@@ -20,10 +20,10 @@
 
 extern "C" {
 #include <sys/pidfd.h>  // glibc 2.36 declares these without C linkage
+}
 
 #include "api/base/file_descriptor.h"
 #include "scheduler/fork_exec.h"
-}
 
 namespace quire::scheduler {
 namespace {
