@@ -1,9 +1,11 @@
-"""Writes small seed corpora and dictionaries for the loader fuzzers.
+"""Writes small seed corpora and dictionaries for the fuzzers.
 
 usage: seeds.py FIXTURES OUT
 
-OUT/NAME/ is the corpus of fuzzer quire_NAME_fuzz, OUT/NAME.dict its dictionary. FIXTURES is what QUIRE_FIXTURES names;
-its files are cut down to a few hundred bytes each, as short inputs are what a fuzzer is quick with.
+OUT/FUZZER/ is the corpus of a fuzzer, OUT/FUZZER.dict its dictionary. FIXTURES is a folder like tests/data or the one that
+QUIRE_FIXTURES names; its files are cut down to a few hundred bytes each, because a fuzzer is fast with short inputs.
+tests/fuzz/corpus, which CI uses, is written by `seeds.py tests/data tests/fuzz/corpus`; inputs that found a defect are
+added to it by hand.
 """
 import json
 import pathlib
@@ -12,6 +14,7 @@ import struct
 import sys
 
 TEXT = "hello \u00e9 world 12 <s>"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def gguf_text(text):
@@ -204,6 +207,115 @@ def config_seeds(fixtures):
         yield b"\0" + json.dumps(gguf_metadata(path.read_bytes()), separators=(",", ":")).encode()
 
 
+def gguf_tokenizer_seeds():
+    def texts(values):
+        return struct.pack("<IQ", 8, len(values)) + b"".join(map(gguf_text, values))
+
+    def numbers(kind, form, values):
+        return struct.pack("<IQ", kind, len(values)) + struct.pack(f"<{len(values)}{form}", *values)
+
+    tokens = ["<unk>", "<s>", "</s>", "<0x41>", "\u2581", "h", "e", "l", "o", "he", "ll", "\u2581he"]
+    for model in ("llama", "gpt2", "bert"):
+        pairs = [("tokenizer.ggml.model", 8, gguf_text(model)), ("tokenizer.ggml.pre", 8, gguf_text("default")),
+                 ("tokenizer.ggml.tokens", 9, texts(tokens)),
+                 ("tokenizer.ggml.scores", 9, numbers(6, "f", [-float(i) for i in range(len(tokens))])),
+                 ("tokenizer.ggml.token_type", 9, numbers(5, "i", [2, 3, 3, 6] + [1] * (len(tokens) - 4))),
+                 ("tokenizer.ggml.merges", 9, texts(["h e", "l l", "\u2581 he"])),
+                 ("tokenizer.ggml.bos_token_id", 4, struct.pack("<I", 1)),
+                 ("tokenizer.ggml.add_bos_token", 7, b"\1")]
+        yield gguf_file(pairs, []) + b"\xfe\xfe" + TEXT.encode()
+
+
+def sentencepiece_seeds():
+    def field(number, payload):
+        return bytes([number << 3 | 2, len(payload)]) + payload
+
+    def piece(text, score, kind):
+        return field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([3 << 3, kind]))
+
+    pieces = b"".join([piece("<unk>", 0, 2), piece("<s>", 0, 3), piece("</s>", 0, 3), piece("<0x41>", 0, 6),
+                       piece("\u2581", -1, 1), piece("h", -2, 1), piece("he", -1.5, 1), piece("l", -2, 1), piece("x", 0, 4)])
+    for kind in (1, 2):  # unigram, BPE
+        trainer = field(2, bytes([3 << 3, kind, 35 << 3 & 0x7f | 0x80, 2, 1]))
+        yield pieces + trainer + field(3, bytes([3 << 3, 1, 4 << 3, 1])) + b"\xfe\xfe" + TEXT.encode()
+
+
+def block_seeds():
+    for kind in range(32):
+        yield bytes([kind]) + bytes((kind * 31 + i * 7) % 256 for i in range(300))
+        yield bytes([kind]) + struct.pack("<256f", *(i / 16 - 8 for i in range(256)))
+
+
+def cache_seeds():
+    for mix in range(8):
+        yield bytes([mix]) + bytes((mix + i * i * 13) % 256 for i in range(400))
+
+
+def ipc_seeds():
+    version = int(re.search(r"kVersion = (\d+)", (ROOT / "api/ipc/messages.h").read_text())[1])
+    for kind in range(1, 28):
+        for size in (0, 8, 24, 200):
+            yield b"\xff" + b"QIPC" + struct.pack("<HHII", version, kind, size, 0) + b"\0" * size
+
+
+def body_seeds():
+    user = {"role": "user", "content": "hi"}
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {
+        "type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}
+    call = {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}}]}
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": {"type": "string"}}}
+    for body in (
+            {"model": "m", "prompt": "p", "suffix": "s", "system": "y", "raw": True, "stream": False, "keep_alive": "5m",
+             "options": {"temperature": 0.5, "num_predict": 3, "stop": ["a"], "seed": 1}},
+            {"model": "m", "messages": [user], "tools": [tool], "format": "json", "think": True, "keep_alive": -1},
+            {"model": "m", "messages": [{"role": "system", "content": [{"type": "text", "text": "t"}]}, user, call,
+                                        {"role": "tool", "tool_call_id": "1", "content": "2"}], "tools": [tool],
+             "tool_choice": "required", "response_format": schema, "n": 2, "logprobs": True, "top_logprobs": 3,
+             "stream": True, "stream_options": {"include_usage": True}, "logit_bias": {"5": -100}},
+            {"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 2, "echo": True, "best_of": 1, "stop": "x"},
+            {"model": "m", "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "t"}]}],
+             "instructions": "i", "text": {"format": {"type": "json_object"}}, "max_output_tokens": 4},
+            {"model": "m", "max_tokens": 5, "system": [{"type": "text", "text": "s"}], "stop_sequences": ["q"],
+             "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"}]}],
+             "tools": [{"name": "f", "input_schema": {"type": "object"}}], "tool_choice": {"type": "tool", "name": "f"}},
+            {"model": "m", "input": ["a", "b"], "truncate": False, "dimensions": 8, "encoding_format": "base64"},
+            {"model": "m", "content": "text", "tokens": [1, 2], "add_special": True, "with_pieces": True},
+            {"model": "m", "from": "b", "files": {"a.gguf": "sha256:" + "0" * 64}, "quantize": "q4_K_M",
+             "parameters": {"stop": ["a", "b"]}, "messages": [user], "license": ["l"], "template": "{{ .Prompt }}"},
+            {"source": "a", "destination": "b"}, {"name": "n", "insecure": True, "verbose": True}):
+        yield json.dumps(body, separators=(",", ":")).encode()
+
+
+def http_seeds():
+    host = b"Host: localhost\r\n"
+    yield b"GET / HTTP/1.1\r\n" + host + b"\r\n"
+    yield b"GET /api/tags?a=b%20c HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    yield b"POST /api/chat HTTP/1.1\r\n" + host + b"Content-Length: 5\r\n\r\nhello"
+    yield b"POST /api/chat HTTP/1.1\r\n" + host + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}"
+    yield b"POST /x HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nT: v\r\n\r\n"
+    yield b"POST /x HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n"
+    yield b"GET http://h:1/p HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer k\r\nCookie: a\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+    yield b"OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\nOrigin: null\r\nX:\t v \r\n\r\n"
+
+
+def modelfile_seeds():
+    yield b"FROM base\nPARAMETER temperature 0.5\nPARAMETER stop \"a b\"\nSYSTEM You are kind.\n"
+    yield b"# c\nFROM ./m.gguf\nDRAFT ./d\nTEMPLATE \"\"\"{{ .Prompt }}\n{{ .Response }}\"\"\"\nLICENSE \"\"\"x\"\"\"\n"
+    yield b"from b\r\nMESSAGE user hi\r\nMESSAGE assistant \"\"\"a\nb\"\"\"\r\nADAPTER x\r\nREQUIRES 0.1\r\n"
+
+
+def gotemplate_seeds():
+    yield from (
+        b"{{ if .System }}<s>{{ .System }}</s>{{ end }}{{ .Prompt }}{{- .Response -}}",
+        b"{{- range $i, $m := .Messages }}{{ if eq $m.Role \"user\" }}{{ $m.Content }}{{ else }}x{{ end }}{{ end }}",
+        b"{{ $last := len .Messages }}{{ range .Messages }}{{ json . }}{{ break }}{{ end }}",
+        b"{{ define \"t\" }}{{ . }}{{ end }}{{ template \"t\" .System }}{{/* c */}}",
+        b"{{ with .Messages }}{{ (index . 0).Content | printf \"%s %q %d\" \"a\" 1 }}{{ else with .System }}{{ . }}{{ end }}",
+        b"{{ and (or .A .B) (not .C) (ne 1 2) (lt 1 2) (ge 2 1) }}{{ slice .Prompt 0 1 }}{{ `raw` }}{{ 'a' }}{{ 0x1f }}{{ 1.5e3 }}",
+    )
+
+
 def words(seeds):
     """What stands in quotes, and identifiers: the dictionary."""
     found = set()
@@ -215,15 +327,17 @@ def words(seeds):
 
 
 def write(out, name, seeds, extra=()):
-    folder = out / name
+    folder = out / (name if name == "cache_fuzz" else f"quire_{name}_fuzz")
     folder.mkdir(parents=True, exist_ok=True)
     seeds = list(seeds)
     for i, seed in enumerate(seeds):
         (folder / f"seed{i:03}").write_bytes(seed)
+    if extra is None:  # a binary format
+        return
     lines = []
     for word in sorted(words(seeds) | set(extra)):
         lines.append('"' + "".join(chr(b) if 32 < b < 127 and b not in b'"\\' else f"\\x{b:02x}" for b in word.encode()) + '"')
-    (out / f"{name}.dict").write_text("\n".join(lines) + "\n")
+    (out / f"{folder.name}.dict").write_text("\n".join(lines) + "\n")
 
 
 def main():
@@ -239,6 +353,15 @@ def main():
              "cycler joiner lipsum range {%- -%} {{- -}} {# #} ** // ~ | <= >= != == 'x' startswith endswith strip "
              "lstrip rstrip split count find format keys values get pop append extend").split()
     write(out, "jinja", template_seeds(fixtures), names)
+    write(out, "gotemplate", gotemplate_seeds(), ["{{-", "-}}", "{{/*", ":=", "else if", "printf", "html", "js", "call"])
+    write(out, "http_parser", http_seeds(), ["\r\n", "\r\n\r\n", "HTTP/1.1", "Content-Length: ", "0\r\n\r\n"])
+    write(out, "api_bodies", body_seeds(), ["-1", "1e308", "null", "[]", "{}", "9223372036854775807", "\\ud800"])
+    write(out, "api_modelfile", modelfile_seeds(), ['"""', "ADAPTER"])
+    write(out, "api_ipc", ipc_seeds(), None)
+    write(out, "blocks", block_seeds(), None)
+    write(out, "cache_fuzz", cache_seeds(), None)
+    write(out, "gguf_tokenizer", gguf_tokenizer_seeds(), ["gpt2", "llama", "t5", "tokenizer.ggml.eos_token_id"])
+    write(out, "sentencepiece", sentencepiece_seeds(), None)
     write(out, "model_config", config_seeds(fixtures), ["-1", "1e308", "null", "[]", "{}", "9223372036854775807", "0"])
 
 
