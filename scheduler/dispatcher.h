@@ -46,7 +46,7 @@ struct Limits {
   std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = no limit
   int32_t default_num_ctx = 4096;
   api::ipc::RunnerSettings runner_settings = {};
-  int64_t memory_bytes = 0;  // of all runners together; < 1: no limit
+  int64_t memory_bytes = 0;                                         // of all runners together; < 1: no limit
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
   std::chrono::nanoseconds stall_timeout =
       std::chrono::seconds(8);  // without a frame or progress; <= 0 = never

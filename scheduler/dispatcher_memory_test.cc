@@ -88,7 +88,7 @@ TEST_F(DispatcherMemoryTest, ALoadThatWaitsIsGivenUpWithItsClient) {
 }
 
 TEST_F(DispatcherMemoryTest, ARunnerThatLoadsWithoutApprovalIsKilled) {
-  EXPECT_THAT(RefusalOf(Submit(Spec("unmeasured"), "answer 1")).message, HasSubstr("broke the protocol"));
+  EXPECT_THAT(RefusalOf(Submit(Spec("unmeasured"), "answer 1")).message, HasSubstr("protocol error"));
 }
 
 // ---- pinned models ----

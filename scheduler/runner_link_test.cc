@@ -102,7 +102,7 @@ TEST_F(RunnerLinkTest, ARefusedMessageEndsItAndTheRestIsNotDelivered) {
   recorder().refuse_at = 2;
   FromPeer(Heartbeat(1) + Heartbeat(2) + Heartbeat(3));
   EXPECT_TRUE(End().protocol_error);
-  EXPECT_EQ(End().reason, "it broke the protocol: not wanted");
+  EXPECT_EQ(End().reason, "protocol error: not wanted");
   EXPECT_EQ(recorder().messages.size(), 2U);
 }
 

@@ -190,7 +190,7 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(kHi, R"(,"tool_choice":{"type":"some"})"), "tool_choice.type", "auto"},
       {Body(kHi, R"(,"tools":[{"name":"f"}],"tool_choice":{"type":"tool"})"), "tool_choice.name", "required"},
       {Body(kHi, R"(,"tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"g"})"), "tool_choice.name",
-       "none"},
+       "not one of the tools"},
       {Body(kHi, R"(,"tools":{})"), "tools", "array"},
       {Body(kHi, R"(,"tools":[5])"), "tools[0]", "object"},
       {Body(kHi, R"(,"tools":[{"name":"f"},{}])"), "tools[1].name", "required"},

@@ -245,8 +245,9 @@ TEST(FrameReader, AHostileHeaderEndsTheLinkForGood) {
     bytes[at] = byte;
     return bytes;
   };
-  for (const std::string& bytes : {broken(0, 'X'), broken(3, 'c'), broken(4, 9), broken(5, 1), broken(12, 1),
-                                   broken(15, '\x80'), broken(11, '\x7F'), broken(11, '\xFF')}) {
+  for (const std::string& bytes :
+       {broken(0, 'X'), broken(3, 'c'), broken(4, static_cast<char>(kVersion + 1)), broken(5, 1),
+        broken(12, 1), broken(15, '\x80'), broken(11, '\x7F'), broken(11, '\xFF')}) {
     FrameReader reader;
     reader.Append(bytes);
     EXPECT_FALSE(reader.Next());

@@ -8,8 +8,8 @@
 
 #include "api/base/ascii.h"
 #include "api/json/body.h"
-#include "api/json/read.h"
 #include "api/json/option_fields.h"
+#include "api/json/read.h"
 
 namespace quire::api::ollama {
 namespace {
@@ -179,10 +179,13 @@ Result<CopyRequest> ParseCopy(std::string_view body) {
 }
 
 Result<std::string> ParseDelete(std::string_view body) {
-  return ParseStoreBody<std::string>(body, [](Fields& fields) { return GetModel(fields, /*name_too=*/true); });
+  return ParseStoreBody<std::string>(body,
+                                     [](Fields& fields) { return GetModel(fields, /*name_too=*/true); });
 }
 
-Result<CreateRequest> ParseCreate(std::string_view body) { return ParseStoreBody<CreateRequest>(body, GetCreate); }
+Result<CreateRequest> ParseCreate(std::string_view body) {
+  return ParseStoreBody<CreateRequest>(body, GetCreate);
+}
 
 std::string StatusBody(std::string_view status) {
   const Json body = {{"status", status}};

@@ -86,7 +86,7 @@ void CheckChoices(Fields& body, const CompletionRequest& request) {
   if (best_of != request.n) Refuse(body, "best_of", "best_of: must be equal to n");
 }
 
-void GetBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
+void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
   request.model = GetModel(body);
   GetPrompts(body, request.prompts);
   GetStream(body, request);
@@ -109,7 +109,7 @@ Result<CompletionRequest> ParseCompletion(std::string_view text) {
   CompletionRequest request;
   FirstError error;
   Fields body(*json, "", error);
-  GetBody(body, request, text.size());
+  GetCompletionBody(body, request, text.size());
   if (error) return std::unexpected(std::move(*error));
   return request;
 }

@@ -10,9 +10,7 @@
 #include "api/json/read.h"
 
 namespace quire::api::openai {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 void Refuse(Fields& fields, std::string_view field, std::string message) {
   if (fields.ok()) fields.error() = Error{ErrorCode::kUnsupported, std::move(message), fields.PathOf(field)};

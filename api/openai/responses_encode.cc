@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kStatusNames = std::to_array<std::string_view>({"in_progress", "completed", "incomplete"});
 
-Json EncodeUsage(const Usage& usage, int32_t reasoning_tokens) {
+Json EncodeResponseUsage(const Usage& usage, int32_t reasoning_tokens) {
   Json input = Json::object();
   input["cached_tokens"] = usage.cached_tokens;
   Json output = Json::object();
@@ -219,7 +219,7 @@ std::string ResponsesEncoder::OnFinished(const Finished& finished, const EventCo
   const bool last_open = open_;
   out += CloseItem(status);
   Json response = Response(status, Output(last_open ? status : Status::kCompleted),
-                           EncodeUsage(finished.usage, reasoning_tokens_));
+                           EncodeResponseUsage(finished.usage, reasoning_tokens_));
   if (!streams()) return DumpJson(response);
   Json event = ObjectOf("type", status == Status::kCompleted ? "response.completed" : "response.incomplete");
   event["response"] = std::move(response);

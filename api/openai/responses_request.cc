@@ -199,7 +199,7 @@ void GetTools(Fields& body, ResponsesRequest& request) {
   request.tools = GetToolUse(fields);
 }
 
-void GetBody(Fields& body, ResponsesRequest& request) {
+void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   request.model = GetModel(body);
   body.Get("stream", request.stream);
   body.Get("instructions", request.instructions);
@@ -226,7 +226,7 @@ Result<ResponsesRequest> ParseResponses(std::string_view text) {
   ResponsesRequest request;
   FirstError error;
   Fields body(*json, "", error);
-  GetBody(body, request);
+  GetResponsesBody(body, request);
   if (error) return std::unexpected(std::move(*error));
   return request;
 }

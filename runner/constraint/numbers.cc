@@ -27,7 +27,7 @@ int64_t PowerOfTen(int exponent) {
   return power;
 }
 
-ExprRef Digits(char first, char last) {
+ExprRef DecimalDigits(char first, char last) {
   return first > last ? Never() : Byte(static_cast<uint8_t>(first), static_cast<uint8_t>(last));
 }
 
@@ -49,19 +49,19 @@ class Between {
     const char high = at_high ? high_[at] : '9';
     std::vector<ExprRef> next;
     if (low == high) {
-      next.push_back(Sequence({Digits(low, low), From(at + 1, at_low, at_high)}));
+      next.push_back(Sequence({DecimalDigits(low, low), From(at + 1, at_low, at_high)}));
     } else {
       char first = low;
       char last = high;
       if (at_low) {
-        next.push_back(Sequence({Digits(low, low), From(at + 1, true, false)}));
+        next.push_back(Sequence({DecimalDigits(low, low), From(at + 1, true, false)}));
         ++first;
       }
       if (at_high) {
-        next.push_back(Sequence({Digits(high, high), From(at + 1, false, true)}));
+        next.push_back(Sequence({DecimalDigits(high, high), From(at + 1, false, true)}));
         --last;
       }
-      if (first <= last) next.push_back(Sequence({Digits(first, last), From(at + 1, false, false)}));
+      if (first <= last) next.push_back(Sequence({DecimalDigits(first, last), From(at + 1, false, false)}));
     }
     ExprRef on = Choice(std::move(next));
     if (at == whole_) on = Sequence({Literal("."), on});

@@ -34,7 +34,7 @@ std::string PlainText(const Json& value, const LiteralSpelling& literals) {
   return api::DumpJson(value);
 }
 
-std::string Unsupported(const std::string& path, std::string_view why) {
+std::string UnsupportedItems(const std::string& path, std::string_view why) {
   return fmt::format("{}: the keyword \"uniqueItems\" is not supported {}", path, why);
 }
 
@@ -44,7 +44,7 @@ ExprRef SchemaCompiler::DistinctArray(const SchemaNode& node) {
   const bool prefix =
       std::ranges::any_of(node.arrays, [](const ArrayRules& rules) { return !rules.prefix.empty(); });
   if (prefix) {
-    Fail({api::ErrorCode::kUnsupported, Unsupported(node.unique_path, "together with \"prefixItems\"")});
+    Fail({api::ErrorCode::kUnsupported, UnsupportedItems(node.unique_path, "together with \"prefixItems\"")});
     return Never();
   }
   const ExprRef item = DistinctItem(node);
@@ -65,8 +65,9 @@ ExprRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
   std::vector<ExprRef> leaves;
   for (const SchemaNode& leaf : Expand(item)) {
     if (!leaf.values && (leaf.types & (kObject | kArray)) != 0) {
-      Fail({api::ErrorCode::kUnsupported,
-            Unsupported(node.unique_path, "when items can be objects or arrays that no \"enum\" lists")});
+      Fail(
+          {api::ErrorCode::kUnsupported,
+           UnsupportedItems(node.unique_path, "when items can be objects or arrays that no \"enum\" lists")});
     }
     if (error_) return Never();
     leaves.push_back(DistinctLeaf(leaf));

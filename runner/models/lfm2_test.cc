@@ -204,7 +204,7 @@ const Refusal kHuggingFaceRefusals[] = {
     {"biases that are not there", Set("conv_bias", true), "conv.in_proj.bias is missing"},
     {"biases that should not be there",
      [](PatchedModelFiles& files) { files.AddF32("model.layers.0.conv.conv.bias", {64}, 1); },
-     "model.layers.0.conv.conv.bias is there"},
+     "model.layers.0.conv.conv.bias is present"},
     {"conv_bias of another type", Set("conv_bias", 1), "conv_bias is 1, not true or false"},
     {"no context", Set("max_position_embeddings", 0), "max_position_embeddings is 0"},
     {"eps of 0",

@@ -65,7 +65,7 @@ std::optional<int64_t> FindInteger(const ordered_json& config, const char* key) 
 }
 
 // An id beyond the vocabulary is how converters write "none": it is left out.
-std::vector<int32_t> EndIds(const ordered_json& config) {
+std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
   std::vector<int32_t> ids;
   const auto add = [&ids](int64_t id) {
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(static_cast<int32_t>(id));
@@ -100,7 +100,7 @@ class GgufModel : public ModelFiles {
       : files_(std::move(files)),
         config_(std::move(contents.metadata)),
         tensors_(std::move(contents.tensors)),
-        end_ids_(EndIds(*config_)) {}
+        end_ids_(EndIdsOfGguf(*config_)) {}
 
   Format format() const override { return Format::kGguf; }
   std::string path() const override { return files_.front().path(); }

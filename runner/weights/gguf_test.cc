@@ -180,7 +180,7 @@ TEST(Gguf, RefusesBadDimensions) {
   }
   EXPECT_THAT(Refusal(WithTensor({kHuge}, 0, 0, 64)), HasSubstr("too large"));
   EXPECT_THAT(Refusal(WithTensor({1, 1, 1, 1, 1}, 0, 0, 64)), HasSubstr("5 dimensions"));
-  EXPECT_THAT(Refusal(WithTensor({33}, 8, 0, 64)), HasSubstr("not a whole number of Q8_0 blocks of 32"));
+  EXPECT_THAT(Refusal(WithTensor({33}, 8, 0, 64)), HasSubstr("not a multiple of the Q8_0 block size 32"));
   EXPECT_THAT(Refusal(WithTensor({kHuge}, 8, 0, 64)), HasSubstr("ends beyond"));
 }
 

@@ -33,7 +33,7 @@ constexpr uint64_t kTokenizerBytesMax = uint64_t{128} << 20;
 constexpr uint64_t kIndexBytesMax = uint64_t{32} << 20;
 constexpr size_t kShardsMax = 1024;
 
-std::unexpected<api::Error> Refuse(const fs::path& file, std::string_view reason) {
+std::unexpected<api::Error> RefuseDirectory(const fs::path& file, std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file.string(), reason));
 }
 
@@ -53,7 +53,7 @@ api::Result<ordered_json> ReadObject(const ModelSource& source, std::string_view
   if (!*text) return ordered_json();
   const fs::path file = source.PathOf(name);
   auto value = ParseJson(**text, file.string());
-  if (value && !value->is_object()) return Refuse(file, "not a JSON object");
+  if (value && !value->is_object()) return RefuseDirectory(file, "not a JSON object");
   return value;
 }
 
@@ -74,7 +74,7 @@ api::Result<std::vector<int32_t>> EndIds(const ordered_json& object, const fs::p
     return true;
   };
   const bool taken = member->is_array() ? std::ranges::all_of(*member, add) : add(*member);
-  if (!taken) return Refuse(file, "eos_token_id is not a token id or a list of token ids");
+  if (!taken) return RefuseDirectory(file, "eos_token_id is not a token id or a list of token ids");
   return ids;
 }
 
@@ -93,7 +93,8 @@ api::Result<std::string> TemplateOf(const ordered_json& tokenizer_config, const 
       if (!chosen || *name == "default") chosen = text->get<std::string>();
     }
   }
-  if (!chosen) return Refuse(file, "chat_template is neither a string nor a list of named templates");
+  if (!chosen)
+    return RefuseDirectory(file, "chat_template is neither a string nor a list of named templates");
   return *chosen;
 }
 
@@ -152,10 +153,10 @@ api::Result<void> ReadConfigs(const ModelSource& source, Parts& parts) {
   const fs::path config_file = source.PathOf("config.json");
   auto config = ReadObject(source, "config.json", kConfigBytesMax);
   if (!config) return std::unexpected(config.error());
-  if (config->is_null()) return Refuse(config_file, "no such file");
+  if (config->is_null()) return RefuseDirectory(config_file, "no such file");
   const ordered_json* type = FindMember(*config, "model_type");
   if (type == nullptr || !type->is_string() || type->get_ref<const std::string&>().empty()) {
-    return Refuse(config_file, "no model_type");
+    return RefuseDirectory(config_file, "no model_type");
   }
   const fs::path generation_file = source.PathOf("generation_config.json");
   auto generation = ReadObject(source, "generation_config.json", kConfigBytesMax);
@@ -223,8 +224,9 @@ api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view nam
       continue;
     }
     if (!entry.type) {
-      return Refuse(file->path(), fmt::format("tensor {} has type {}, which this build does not support",
-                                              Quoted(entry.name), entry.dtype));
+      return RefuseDirectory(file->path(),
+                             fmt::format("tensor {} has type {}, which this build does not support",
+                                         Quoted(entry.name), entry.dtype));
     }
     const auto data = Aligned(entry, parts);
     parts.tensors.push_back(
@@ -243,32 +245,34 @@ bool IsShardName(const std::string& name) {
 api::Result<void> ReadShards(const ModelSource& source, const ordered_json& index, const fs::path& index_file,
                              Parts& parts) {
   const ordered_json* map = FindMember(index, "weight_map");
-  if (map == nullptr || !map->is_object() || map->empty()) return Refuse(index_file, "no weight_map");
+  if (map == nullptr || !map->is_object() || map->empty())
+    return RefuseDirectory(index_file, "no weight_map");
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : map->items()) {
     if (!shard.is_string() || !IsShardName(shard.get_ref<const std::string&>())) {
-      return Refuse(index_file,
-                    fmt::format("tensor {} is not in a .safetensors file of this directory", Quoted(tensor)));
+      return RefuseDirectory(
+          index_file,
+          fmt::format("tensor {} is not in a .safetensors file of this directory", Quoted(tensor)));
     }
     shards.insert(shard.get<std::string>());
-    if (shards.size() > kShardsMax) return Refuse(index_file, "too many shards");
+    if (shards.size() > kShardsMax) return RefuseDirectory(index_file, "too many shards");
   }
   for (const std::string& shard : shards) {
     auto read = ReadWeightFile(source, shard, parts);
     if (!read && read.error().code == api::ErrorCode::kNotFound) {
-      return Refuse(index_file, fmt::format("shard {} is missing", Quoted(shard)));
+      return RefuseDirectory(index_file, fmt::format("shard {} is missing", Quoted(shard)));
     }
     if (!read) return read;
   }
   std::set<std::string_view> names;
   for (const Tensor& tensor : parts.tensors) {
     if (!names.insert(tensor.name).second) {
-      return Refuse(index_file, fmt::format("tensor {} is in two shards", Quoted(tensor.name)));
+      return RefuseDirectory(index_file, fmt::format("tensor {} is in two shards", Quoted(tensor.name)));
     }
   }
   for (const auto& [tensor, shard] : map->items()) {
     if (!names.contains(tensor) && !parts.left_out.contains(tensor)) {
-      return Refuse(index_file, fmt::format("tensor {} is in no shard", Quoted(tensor)));
+      return RefuseDirectory(index_file, fmt::format("tensor {} is in no shard", Quoted(tensor)));
     }
   }
   return {};
@@ -281,7 +285,7 @@ api::Result<void> ReadWeights(const ModelSource& source, Parts& parts) {
   const auto index = ReadObject(source, kIndex, kIndexBytesMax);
   if (!index) return std::unexpected(index.error());
   if (index->is_null()) {
-    return Refuse(parts.directory, "neither model.safetensors nor model.safetensors.index.json");
+    return RefuseDirectory(parts.directory, "neither model.safetensors nor model.safetensors.index.json");
   }
   return ReadShards(source, *index, source.PathOf(kIndex), parts);
 }

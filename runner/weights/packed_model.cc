@@ -29,7 +29,7 @@ constexpr const char* kEndIds = "quire.huggingface.end_ids";
 constexpr const char* kTemplate = "tokenizer.chat_template";
 constexpr size_t kDimensionsMax = 4;  // of a tensor in a GGUF file
 
-std::unexpected<api::Error> Refuse(const std::string& file, std::string_view reason) {
+std::unexpected<api::Error> RefusePacked(const std::string& file, std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file, reason));
 }
 
@@ -76,7 +76,7 @@ api::Result<ordered_json> ObjectAt(const ordered_json& metadata, const char* key
   const std::string text = TextAt(metadata, key);
   if (text.empty()) return ordered_json();
   auto value = ParseJson(text, fmt::format("{}: {}", file, key));
-  if (value && !value->is_object()) return Refuse(file, fmt::format("{} is not a JSON object", key));
+  if (value && !value->is_object()) return RefusePacked(file, fmt::format("{} is not a JSON object", key));
   return value;
 }
 
@@ -119,8 +119,8 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   size_t total = 0, written = 0;
   for (const Tensor& tensor : tensors) {
     if (tensor.shape.size() > kDimensionsMax) {
-      return Refuse((*files)->path(),
-                    fmt::format("tensor {} has {} dimensions", Quoted(tensor.name), tensor.shape.size()));
+      return RefusePacked((*files)->path(), fmt::format("tensor {} has {} dimensions", Quoted(tensor.name),
+                                                        tensor.shape.size()));
     }
     writer.AddTensor(tensor.name, tensor.type, tensor.shape);
     total += tensor.data.size();
@@ -150,7 +150,8 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   parts.architecture = TextAt(metadata, "general.architecture");
   if (parts.config.is_null() || parts.architecture.empty() ||
       parts.config.value("model_type", ordered_json()) != parts.architecture) {
-    return Refuse(path, "its configuration has no model_type, or one that differs from general.architecture");
+    return RefusePacked(path,
+                        "its configuration has no model_type, or one that differs from general.architecture");
   }
   parts.tokenizer_json = TextAt(metadata, kTokenizer);
   parts.chat_template = TextAt(metadata, kTemplate);

@@ -108,8 +108,8 @@ TEST(QuantizeGguf, SaysWhatItCannotDo) {
     return done ? std::string("done") : done.error().message;
   };
   EXPECT_THAT(refusal("tests/data/gguf/lfm2.f16.gguf", "Q3_X"),
-              HasSubstr("these are: F16, BF16, Q8_0, Q6_K, Q4_K_M"));
-  EXPECT_THAT(refusal("tests/data/gguf/lfm2_k256.Q8_0.gguf", "Q4_0"), HasSubstr("is Q8_0 already"));
+              HasSubstr("supported are: F16, BF16, Q8_0, Q6_K, Q4_K_M"));
+  EXPECT_THAT(refusal("tests/data/gguf/lfm2_k256.Q8_0.gguf", "Q4_0"), HasSubstr("is already Q8_0"));
   EXPECT_THAT(refusal("tests/data/README.md", "Q4_0"), HasSubstr("not a GGUF file"));
   // Nothing beyond the file's end is ever read into what is written.
   testing::Image beyond;

@@ -6,9 +6,9 @@
 namespace quire::runner::weights {
 namespace {
 
-uint8_t Byte(std::byte byte) { return std::to_integer<uint8_t>(byte); }
+uint8_t ByteAt(std::byte byte) { return std::to_integer<uint8_t>(byte); }
 
-uint16_t Word(const std::byte* from) {
+uint16_t WordAt(const std::byte* from) {
   uint16_t word;
   std::memcpy(&word, from, sizeof(word));
   return word;
@@ -18,13 +18,13 @@ uint16_t Word(const std::byte* from) {
 template <unsigned kBits>
 void AddBits(const std::byte* from, size_t count, size_t shift, size_t up, uint8_t* to) {
   for (size_t e = 0; e < count; ++e) {
-    to[e] = static_cast<uint8_t>(to[e] | (Byte(from[e]) >> shift & ((1U << kBits) - 1)) << up);
+    to[e] = static_cast<uint8_t>(to[e] | (ByteAt(from[e]) >> shift & ((1U << kBits) - 1)) << up);
   }
 }
 template <unsigned kBits>
 void SetBits(const std::byte* from, size_t count, size_t shift, uint8_t* to) {
   for (size_t e = 0; e < count; ++e) {
-    to[e] = static_cast<uint8_t>(Byte(from[e]) >> shift & ((1U << kBits) - 1));
+    to[e] = static_cast<uint8_t>(ByteAt(from[e]) >> shift & ((1U << kBits) - 1));
   }
 }
 
@@ -37,8 +37,8 @@ void Nibbles(const std::byte* from, uint8_t* to) {
 // d, [m], [qh], qs.
 template <class Block>
 void UnpackBlockOf32(const Block& block, BlockQuants* to) {
-  to->scale = Word(block.d);
-  if constexpr (requires { block.m; }) to->min_offset = Word(block.m);
+  to->scale = WordAt(block.d);
+  if constexpr (requires { block.m; }) to->min_offset = WordAt(block.m);
   Nibbles(block.qs, to->quant.data());
   if constexpr (requires { block.qh; }) {
     uint32_t bits;
@@ -55,8 +55,8 @@ void UnpackBlock(const BlockQ5_1& block, BlockQuants* to) { UnpackBlockOf32(bloc
 void UnpackBlock(const BlockIQ4_NL& block, BlockQuants* to) { UnpackBlockOf32(block, to); }
 
 void UnpackBlock(const BlockQ8_0& block, BlockQuants* to) {
-  to->scale = Word(block.d);
-  for (size_t e = 0; e < 32; ++e) to->quant[e] = static_cast<uint8_t>(Byte(block.qs[e]) ^ 0x80U);
+  to->scale = WordAt(block.d);
+  for (size_t e = 0; e < 32; ++e) to->quant[e] = static_cast<uint8_t>(ByteAt(block.qs[e]) ^ 0x80U);
 }
 
 // Two bits of 256 elements in 64 bytes: of each half, 32 elements per pair of bits.
@@ -67,17 +67,17 @@ void PairsOfBits(const std::byte* from, uint8_t* to) {
 }
 
 void UnpackBlock(const BlockQ2_K& block, BlockQuants* to) {
-  to->scale = Word(block.d);
-  to->min_offset = Word(block.dmin);
+  to->scale = WordAt(block.d);
+  to->min_offset = WordAt(block.dmin);
   PairsOfBits(block.qs, to->quant.data());
   for (size_t group = 0; group < 16; ++group) {
-    to->group_scale[group] = static_cast<int8_t>(Byte(block.scales[group]) & 15U);
-    to->group_min_offset[group] = static_cast<uint8_t>(Byte(block.scales[group]) >> 4);
+    to->group_scale[group] = static_cast<int8_t>(ByteAt(block.scales[group]) & 15U);
+    to->group_min_offset[group] = static_cast<uint8_t>(ByteAt(block.scales[group]) >> 4);
   }
 }
 
 void UnpackBlock(const BlockQ3_K& block, BlockQuants* to) {
-  to->scale = Word(block.d);
+  to->scale = WordAt(block.d);
   PairsOfBits(block.qs, to->quant.data());
   for (size_t group = 0; group < 8; ++group) {
     AddBits<1>(block.hmask, 32, group, 2, to->quant.data() + group * 32);
@@ -90,8 +90,8 @@ void UnpackBlock(const BlockQ3_K& block, BlockQuants* to) {
 // d, dmin, packed scales, [qh], qs.
 template <class Block>
 void UnpackGroupsOf32(const Block& block, BlockQuants* to) {
-  to->scale = Word(block.d);
-  to->min_offset = Word(block.dmin);
+  to->scale = WordAt(block.d);
+  to->min_offset = WordAt(block.dmin);
   const GroupScales scales = UnpackGroupScales(block.scales);
   for (size_t group = 0; group < 8; ++group) {
     to->group_scale[group] = static_cast<int8_t>(scales.scale[group]);
@@ -106,7 +106,7 @@ void UnpackBlock(const BlockQ4_K& block, BlockQuants* to) { UnpackGroupsOf32(blo
 void UnpackBlock(const BlockQ5_K& block, BlockQuants* to) { UnpackGroupsOf32(block, to); }
 
 void UnpackBlock(const BlockQ6_K& block, BlockQuants* to) {
-  to->scale = Word(block.d);
+  to->scale = WordAt(block.d);
   for (size_t group = 0; group < 8; ++group) {
     const size_t half = group / 4, g = group % 4;
     uint8_t* quants = to->quant.data() + group * 32;
@@ -117,7 +117,7 @@ void UnpackBlock(const BlockQ6_K& block, BlockQuants* to) {
 }
 
 void UnpackBlock(const BlockIQ4_XS& block, BlockQuants* to) {
-  to->scale = Word(block.d);
+  to->scale = WordAt(block.d);
   for (size_t group = 0; group < 8; ++group) {
     to->group_scale[group] = static_cast<int8_t>(Iq4Scale(block, group));
     Nibbles(block.qs + group * 16, to->quant.data() + group * 32);
@@ -125,7 +125,7 @@ void UnpackBlock(const BlockIQ4_XS& block, BlockQuants* to) {
 }
 
 void UnpackBlock(const BlockMXFP4& block, BlockQuants* to) {
-  to->scale = Byte(block.e);
+  to->scale = ByteAt(block.e);
   Nibbles(block.qs, to->quant.data());
 }
 

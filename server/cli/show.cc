@@ -27,7 +27,7 @@ api::Result<Json> Parsed(std::string_view body) {
   return json;
 }
 
-std::string Text(const Json& object, const std::string& name) {
+std::string MemberText(const Json& object, const std::string& name) {
   const auto it = object.find(name);
   if (it == object.end() || it->is_null()) return "";
   return it->is_string() ? it->get<std::string>() : it->dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -61,17 +61,17 @@ class Sections {
 Rows ModelRows(const Json& shown) {
   const Json& info = Member(shown, "model_info");
   const Json& details = Member(shown, "details");
-  const std::string architecture = Text(info, "general.architecture");
+  const std::string architecture = MemberText(info, "general.architecture");
   Rows rows;
   const auto add = [&rows](const char* name, const std::string& value) {
     if (!value.empty()) rows.push_back({name, value});
   };
-  add("architecture", architecture.empty() ? Text(details, "family") : architecture);
-  add("parameters", Text(details, "parameter_size"));
-  add("context length", Text(info, architecture + ".context_length"));
-  add("embedding length", Text(info, architecture + ".embedding_length"));
-  add("quantization", Text(details, "quantization_level"));
-  add("requires", Text(shown, "requires"));
+  add("architecture", architecture.empty() ? MemberText(details, "family") : architecture);
+  add("parameters", MemberText(details, "parameter_size"));
+  add("context length", MemberText(info, architecture + ".context_length"));
+  add("embedding length", MemberText(info, architecture + ".embedding_length"));
+  add("quantization", MemberText(details, "quantization_level"));
+  add("requires", MemberText(shown, "requires"));
   return rows;
 }
 
@@ -116,7 +116,7 @@ Rows MetadataRows(const Json& shown) {
   Rows rows;
   for (const auto& [key, value] : Member(shown, "model_info").items()) {
     std::string text = value.is_array() && !value.empty() ? fmt::format("[{} values]", value.size())
-                                                          : Text(Member(shown, "model_info"), key);
+                                                          : MemberText(Member(shown, "model_info"), key);
     if (text.size() > kTextMax) text = text.substr(0, kTextMax) + "...";
     std::ranges::replace(text, '\n', ' ');
     rows.push_back({key, std::move(text)});
@@ -128,7 +128,7 @@ Rows TensorRows(const Json& shown) {
   Rows rows;
   for (const Json& tensor : Member(shown, "tensors")) {
     if (tensor.is_object())
-      rows.push_back({Text(tensor, "name"), Text(tensor, "type"), Text(tensor, "shape")});
+      rows.push_back({MemberText(tensor, "name"), MemberText(tensor, "type"), MemberText(tensor, "shape")});
   }
   return rows;
 }
@@ -145,20 +145,20 @@ api::Result<std::string> ShowText(std::string_view show_json, bool verbose) {
     if (capability.is_string()) capabilities.push_back({capability.get<std::string>()});
   }
   sections.Add("Capabilities", capabilities);
-  sections.Add("Parameters", ParameterRows(Text(*shown, "parameters")));
+  sections.Add("Parameters", ParameterRows(MemberText(*shown, "parameters")));
   if (verbose) {
     sections.Add("Metadata", MetadataRows(*shown));
     sections.Add("Tensors", TensorRows(*shown));
   }
-  sections.Add("System", FirstLines(Text(*shown, "system")));
-  sections.Add("License", FirstLines(Text(*shown, "license")));
+  sections.Add("System", FirstLines(MemberText(*shown, "system")));
+  sections.Add("License", FirstLines(MemberText(*shown, "license")));
   return std::move(sections).Take();
 }
 
 api::Result<std::string> ShowMember(std::string_view show_json, const std::string& member) {
   const auto shown = Parsed(show_json);
   if (!shown) return std::unexpected(shown.error());
-  std::string text = Text(*shown, member);
+  std::string text = MemberText(*shown, member);
   if (!text.ends_with('\n')) text += '\n';
   return text;
 }

@@ -23,7 +23,7 @@ constexpr int64_t kPartBytes = int64_t{64} << 20;  // of one request: more is re
 
 std::string HexOf(const Layer& layer) { return layer.blob.substr(layer.blob.find('-') + 1); }
 
-std::unexpected<api::Error> Refused(const std::string& host, std::string_view what, const Reply& reply) {
+std::unexpected<api::Error> PushRefused(const std::string& host, std::string_view what, const Reply& reply) {
   const bool denied = reply.status == 401 || reply.status == 403;
   return api::Fail(denied ? api::ErrorCode::kForbidden : api::ErrorCode::kUnavailable,
                    fmt::format("{}: {} (HTTP {})", host, what, reply.status));
@@ -57,7 +57,7 @@ class ModelPush {
     const auto reply = session_.Send(request);
     if (!reply) return std::unexpected(reply.error());
     if (reply->status / 100 != 2)
-      return Refused(job_.name.host, "the registry rejected the manifest", *reply);
+      return PushRefused(job_.name.host, "the registry rejected the manifest", *reply);
     return {};
   }
 
@@ -72,8 +72,8 @@ class ModelPush {
     Upload upload;
     for (int tried = 1;; ++tried) {
       auto pushed = TryBlob(layer, upload);
-      const bool again = !pushed && pushed.error().code == api::ErrorCode::kUnavailable && tried < kPushTries &&
-                         !job_.transfer.cancelled();
+      const bool again = !pushed && pushed.error().code == api::ErrorCode::kUnavailable &&
+                         tried < kPushTries && !job_.transfer.cancelled();
       if (!again) return pushed;
       for (int i = 0; i < 5 * tried && !job_.transfer.cancelled(); ++i) std::this_thread::sleep_for(kPause);
     }
@@ -113,7 +113,8 @@ class ModelPush {
     const std::string begin = session_.UrlOf("blobs/uploads/");
     const auto begun = session_.Send({.method = "POST", .url = begin});
     if (!begun) return std::unexpected(begun.error());
-    if (begun->status != 202) return Refused(job_.name.host, "the registry rejected the blob upload", *begun);
+    if (begun->status != 202)
+      return PushRefused(job_.name.host, "the registry rejected the blob upload", *begun);
     auto url = Resolve(begin, begun->Header("location"));
     if (!url) return std::unexpected(url.error());
     upload = {.url = *std::move(url), .sent = 0};
@@ -169,7 +170,7 @@ class ModelPush {
   api::Result<Reply> CheckReply(api::Result<Reply> reply, Upload& upload) {
     if (!reply || reply->status / 100 == 2) return reply;
     upload = {};
-    return Refused(job_.name.host, "the registry rejected a blob", *reply);
+    return PushRefused(job_.name.host, "the registry rejected a blob", *reply);
   }
 
   const TransferJob& job_;

@@ -34,7 +34,7 @@ std::string HumanCount(int64_t count) {
   return fmt::format("{}", count);
 }
 
-api::Result<ModelDetails> DetailsOf(const api::ipc::Inspected& description) {
+api::Result<ModelDetails> NewModelDetails(const api::ipc::Inspected& description) {
   ModelDetails details;
   const auto info = api::ReadJson(description.model_info_json);
   if (!info || !info->is_object()) {
@@ -338,7 +338,7 @@ class Creation {
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
     if (inspected->error)
       co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));
-    auto details = DetailsOf(*inspected);
+    auto details = NewModelDetails(*inspected);
     co_return details;
   }
 

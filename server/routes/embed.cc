@@ -31,7 +31,7 @@ api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i)
   return error;
 }
 
-void RecordEvent(RequestLog& log, const api::Event& event) {
+void RecordEmbedEvent(RequestLog& log, const api::Event& event) {
   const auto* finished = std::get_if<api::Finished>(&event);
   if (finished == nullptr) return;
   log.prompt_tokens = log.prompt_tokens.value_or(0) + finished->usage.prompt_tokens;
@@ -42,7 +42,7 @@ void RecordEvent(RequestLog& log, const api::Event& event) {
 Awaitable<api::Result<api::Finished>> Finish(scheduler::TokenStream& stream, RequestLog& log) {
   while (true) {
     api::Event event = co_await stream.Next();
-    RecordEvent(log, event);
+    RecordEmbedEvent(log, event);
     log.runner_pid = stream.runner_pid();
     if (auto* failed = std::get_if<api::Failed>(&event)) co_return std::unexpected(std::move(failed->error));
     if (auto* finished = std::get_if<api::Finished>(&event)) co_return std::move(*finished);

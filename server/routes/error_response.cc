@@ -14,7 +14,7 @@ bool IsAnthropic(std::string_view path) {
   return path == kMessages || (path.starts_with(kMessages) && path[kMessages.size()] == '/');
 }
 
-std::string BodyOf(std::string_view path, const api::Error& error, std::string_view request_id) {
+std::string ErrorBodyOf(std::string_view path, const api::Error& error, std::string_view request_id) {
   if (IsAnthropic(path)) return api::anthropic::ErrorBody(error, request_id);
   return path.starts_with("/v1/") ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
 }
@@ -23,7 +23,7 @@ std::string BodyOf(std::string_view path, const api::Error& error, std::string_v
 
 HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id) {
   HttpResponse response{.status = api::HttpStatus(error.code)};
-  response.body = BodyOf(path, error, request_id);
+  response.body = ErrorBodyOf(path, error, request_id);
   if (response.status == 503) response.headers.push_back({"Retry-After", "1"});
   return response;
 }

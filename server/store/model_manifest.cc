@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "api/json/fields.h"
-#include "api/json/read.h"
 #include "api/json/option_fields.h"
+#include "api/json/read.h"
 
 namespace quire::server {
 namespace {

@@ -269,7 +269,7 @@ class Hostile(unittest.TestCase):
             self.assertNotIn(digest.replace(":", "-"), self.blobs(daemon))
             self.assertNotIn(f".quire-partial-{digest.replace(':', '-')}", self.blobs(daemon))
             registry.blobs[digest] = b"A" * 9000  # longer than the manifest says
-            self.assertIn("longer", self.pull(daemon, registry).json["error"])
+            self.assertIn("larger", self.pull(daemon, registry).json["error"])
             self.assertEqual(daemon.post("/api/show", {"model": f"{registry.host}/x/y"}).status, 404)
 
     def test_what_was_cut_short_goes_on_where_it_stopped(self):
@@ -344,7 +344,7 @@ class Hostile(unittest.TestCase):
             for stream in (False, True):  # HTTPS, which it does not speak
                 reply = daemon.post("/api/create", {"model": "new", "from": f"{registry.host}/x/y", "stream": stream})
                 self.assertEqual(reply.status, 404)
-                self.assertIn("not found, and it cannot be pulled", reply.json["error"])
+                self.assertIn("not found; cannot pull it", reply.json["error"])
         with Registry(tls=True) as registry:
             name = f"{registry.host}/team/demo"
             environment = {"QUIRE_REGISTRIES": "127.0.0.1"} | registry.environment

@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import check_batches
 import check_house
 
 
@@ -71,6 +72,16 @@ class CheckHouse(unittest.TestCase):
     def test_await_of_braces(self):
         self.assertIn("braced list", self.breaches({"api/a.cc": "co_await Send(exchange, {200, text});\n"})[0])
         self.assertEqual([], self.breaches({"api/a.cc": "const Reply reply{200, text};\nco_await Send(exchange, {});\n"}))
+
+    def test_local_names_of_a_batch(self):
+        source = "namespace quire {{\nnamespace {{\n\nint Size({}) {{ return 1; }}\n\n}}  // namespace\n}}\n"
+        for library, found in [("quire_library(a SOURCES x.cc y.cc LIBS z)", 1), ("quire_library(a NO_UNITY SOURCES x.cc y.cc)", 0)]:
+            with tempfile.TemporaryDirectory() as folder:
+                root = pathlib.Path(folder)
+                (root / "CMakeLists.txt").write_text(library)
+                (root / "x.cc").write_text(source.format("int"))
+                (root / "y.cc").write_text(source.format("char"))
+                self.assertEqual(found, len(check_batches.check(root)))
 
     def test_unfinished(self):
         self.assertIn("unfinished", self.breaches({"api/a.cc": "// TO" + "DO later\n"})[0])
