@@ -33,6 +33,9 @@ struct Outcome {
   std::optional<api::Error> failed;
 };
 
+// The program that plays a runner in tests.
+const char* FakeRunnerPath();
+
 // Each test ends with a drain that leaves no child behind.
 class DispatcherFixture : public ::testing::Test {
  protected:
@@ -57,7 +60,7 @@ class DispatcherFixture : public ::testing::Test {
 
   Limits& limits() { return limits_; }  // before the first use of dispatcher()
   Dispatcher& dispatcher() {
-    if (!dispatcher_) dispatcher_.emplace(loop_.executor(), QUIRE_FAKE_RUNNER, limits_);
+    if (!dispatcher_) dispatcher_.emplace(loop_.executor(), FakeRunnerPath(), limits_);
     return *dispatcher_;
   }
   void DestroyDispatcher() { dispatcher_.reset(); }
