@@ -50,7 +50,7 @@ class ForcedDrafts(DraftTest):
                 for field in ("message", "done_reason", "eval_count"):
                     self.assertEqual(drafted[field], plain[field], (limit, options))
         drafted = self.chat(draft_num_predict=5)
-        self.assertGreater(drafted["draft_count"], 100)
+        self.assertGreaterEqual(drafted["draft_count"], 5)
         self.assertGreater(drafted["draft_accepted_count"], 0)
         self.assertLessEqual(drafted["draft_accepted_count"], drafted["draft_count"])
         self.assertEqual(sum(drafted["draft_accepted_by_position"]), drafted["draft_accepted_count"])

@@ -157,8 +157,8 @@ class Routes(unittest.TestCase):
         def unique(items, **more):
             return {"type": "array", "uniqueItems": True, "items": items, **more}
 
-        for schema, reason in ((unique({"enum": ["a", "b"]}, minItems=3), "allows no output"),
-                               (unique({"enum": [1, 1.0]}, minItems=2), "allows no output"),
+        for schema, reason in ((unique({"enum": ["a", "b"]}, minItems=3), "matches no text"),
+                               (unique({"enum": [1, 1.0]}, minItems=2), "matches no text"),
                                (unique({"type": "object"}), "uniqueItems"), ({"uniqueItems": True}, "uniqueItems")):
             reply = self.openai(guided_json=schema)
             self.assertEqual(reply.status, 400, schema)

@@ -65,14 +65,14 @@ class Budget(unittest.TestCase):
             self.assertEqual(200, daemon.post("/api/chat", CHAT | {"keep_alive": -1}).status)
             refused = daemon.post("/api/chat", CHAT | {"model": "other"})
             self.assertEqual(503, refused.status, refused.text)
-            self.assertRegex(refused.json["error"], rf"needs \d+ bytes of memory.* memory budget is {budget} bytes")
+            self.assertRegex(refused.json["error"], rf"needs \d+ bytes of memory.* limit for all models is {budget} bytes")
             self.assertEqual([f"{MODEL}:latest"], loaded(daemon))
 
     def test_what_can_never_fit_is_refused_and_ends_nothing(self):
         with Daemon(SMALL | {"QUIRE_MEMORY": "20MiB"}) as daemon:
             refused = daemon.post("/api/chat", CHAT)
             self.assertEqual(503, refused.status, refused.text)
-            self.assertIn(f"memory budget is {20 << 20} bytes", refused.json["error"])
+            self.assertIn(f"limit for all models is {20 << 20} bytes", refused.json["error"])
             self.assertEqual(200, daemon.get("/readyz").status)
 
     def test_a_model_kept_for_ever_comes_back_when_its_runner_dies_idle(self):
