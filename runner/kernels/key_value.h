@@ -1,0 +1,43 @@
+// K and V as cache pages hold them, and the writes that fill the pages. Groups are k_transposed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cache/layout.h"
+#include "cache/write.h"
+#include "runner/kernels/thread_pool.h"
+
+namespace quire::runner::kernels {
+
+constexpr int32_t kMaxHeadDim = 512;
+constexpr int32_t kQ8Block = 32;  // elements that share a scale in kQ8_0
+
+// One attention layer of one step. K, V and Q rows are laid end to end as the batch's rows.
+struct AttentionLayer {
+  const cache::Layout* layout = nullptr;
+  size_t group = 0;
+  int32_t layer = 0;  // within the group
+  const cache::StepView* step = nullptr;
+  std::span<const int32_t> row_begin;  // [sequences + 1]
+};
+
+// Elements from and to float32. Rounded to nearest even; beyond what float16 has, its largest number; kQ8_0 in
+// blocks whose scale is the largest magnitude / 127. REQUIRES: whole blocks.
+void ConvertFromFloat32(cache::ElementType type, std::span<const float> from, std::byte* to);
+void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<float> to);
+
+// Keys of `tokens` tokens of one head, from and to [tokens, head_dim]; `head` is where the head's keys begin
+// in a page, `row` the first token's place in it.
+void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
+              std::span<float> to);
+void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
+               int32_t row, int32_t tokens);
+
+// Writes K and V [rows, kv_heads, head_dim] of the step's new tokens into their pages, as the group's element
+// type.
+void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,
+                   std::span<const float> v);
+
+}  // namespace quire::runner::kernels
