@@ -1,5 +1,3 @@
-#include "runner/weights/gguf_model.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 
 #include "runner/weights/gguf.h"
 #include "runner/weights/mapped_file.h"
+#include "runner/weights/model_formats.h"
 #include "runner/weights/packed_model.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"

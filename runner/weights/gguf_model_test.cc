@@ -1,11 +1,10 @@
 // Models in several GGUF files, and what opening one costs.
-#include "runner/weights/gguf_model.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "runner/weights/model_formats.h"
 #include "runner/weights/quantize_model.h"
 #include "runner/weights/testing/hostile_files.h"
 

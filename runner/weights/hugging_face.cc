@@ -1,5 +1,3 @@
-#include "runner/weights/hugging_face.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 
 #include "runner/weights/json_text.h"
 #include "runner/weights/mapped_file.h"
+#include "runner/weights/model_formats.h"
 #include "runner/weights/safetensors.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"

@@ -1,6 +1,4 @@
 // Directories made by hand: what may be there, what must be there, and what hostile files do.
-#include "runner/weights/hugging_face.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/weights/json_text.h"
+#include "runner/weights/model_formats.h"
 #include "runner/weights/testing/hostile_files.h"
 
 namespace quire::runner::weights {

@@ -1,7 +1,6 @@
 #include "runner/weights/model_files.h"
 
-#include "runner/weights/gguf_model.h"
-#include "runner/weights/hugging_face.h"
+#include "runner/weights/model_formats.h"
 
 namespace quire::runner::weights {
 

@@ -11,8 +11,8 @@
 
 #include "runner/weights/ggml_types.h"
 #include "runner/weights/gguf_writer.h"
-#include "runner/weights/hugging_face.h"
 #include "runner/weights/json_text.h"
+#include "runner/weights/model_formats.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"
 

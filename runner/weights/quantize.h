@@ -21,4 +21,10 @@ bool CanQuantizeTo(DataType type);
 // largest finite float16. REQUIRES: CanQuantizeTo(type); values.size() is a multiple of the block.
 void Quantize(DataType type, std::span<const float> values, std::byte* to);
 
+// Writes rows [first, first + rows) of `tensor` as `to`, shared out over `threads` >= 1. Memory: a float row
+// per thread. REQUIRES: CanQuantizeTo(to); rows are whole blocks of `to`; `out` has the bytes of `rows` of
+// them.
+void ConvertRows(const Tensor& tensor, DataType to, int64_t first, int64_t rows, int threads,
+                 std::span<std::byte> out);
+
 }  // namespace quire::runner::weights

@@ -12,12 +12,12 @@
 #include <string>
 #include <utility>
 
-#include "runner/weights/convert_rows.h"
 #include "runner/weights/ggml_types.h"
 #include "runner/weights/gguf.h"
-#include "runner/weights/gguf_model.h"
 #include "runner/weights/gguf_writer.h"
 #include "runner/weights/mapped_file.h"
+#include "runner/weights/model_formats.h"
+#include "runner/weights/quantize.h"
 #include "runner/weights/text.h"
 
 namespace quire::runner::weights {

@@ -21,9 +21,9 @@
 #include <utility>
 
 #include "api/base/file_descriptor.h"
-#include "runner/weights/convert_rows.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/model_files_overlay.h"
+#include "runner/weights/quantize.h"
 #include "runner/weights/text.h"
 
 namespace quire::runner::weights {
