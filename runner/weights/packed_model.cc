@@ -27,7 +27,7 @@ constexpr const char* kTokenizerConfig = "quire.huggingface.tokenizer_config";
 constexpr const char* kTokenizer = "quire.huggingface.tokenizer";
 constexpr const char* kEndIds = "quire.huggingface.end_ids";
 constexpr const char* kTemplate = "tokenizer.chat_template";
-constexpr size_t kDimensionsMax = 4;  // of a tensor in a GGUF file
+constexpr size_t kGgufDimensionsMax = 4;  // of a tensor in a GGUF file
 
 std::unexpected<api::Error> RefusePacked(const std::string& file, std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", file, reason));
@@ -118,7 +118,7 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   const std::vector<Tensor>& tensors = (*files)->tensors();
   size_t total = 0, written = 0;
   for (const Tensor& tensor : tensors) {
-    if (tensor.shape.size() > kDimensionsMax) {
+    if (tensor.shape.size() > kGgufDimensionsMax) {
       return RefusePacked((*files)->path(), fmt::format("tensor {} has {} dimensions", Quoted(tensor.name),
                                                         tensor.shape.size()));
     }
