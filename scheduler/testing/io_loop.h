@@ -39,12 +39,12 @@ class IoLoop {
   template <class T>
   std::shared_ptr<Task<T>> Spawn(boost::asio::awaitable<T> work) {
     auto task = std::make_shared<Task<T>>();
-    boost::asio::co_spawn(
-        *context_, std::move(work),
-        boost::asio::bind_cancellation_slot(task->cancel.slot(), [task](std::exception_ptr error, T value) {
-          task->error = error;
-          if (!error) task->value = std::move(value);
-        }));
+    boost::asio::co_spawn(*context_, std::move(work),
+                          boost::asio::bind_cancellation_slot(
+                              task->cancel.slot(), [task](const std::exception_ptr& error, T value) {
+                                task->error = error;
+                                if (!error) task->value = std::move(value);
+                              }));
     return task;
   }
   std::shared_ptr<Task<Done>> Spawn(boost::asio::awaitable<void> work) {
