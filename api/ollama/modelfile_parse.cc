@@ -22,12 +22,6 @@ constexpr std::string_view kBlanks = " \t\r\f\v";
 constexpr std::string_view kThreeQuotes = "\"\"\"";
 constexpr size_t kFileBytesMax = size_t{16} << 20;
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r\f\v\n";
-  const size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
-  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
-}
-
 // An unpaired surrogate becomes U+FFFD.
 std::string FromUtf16(std::string_view bytes, bool big_endian) {
   const auto unit = [&](size_t i) {

@@ -1,14 +1,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <cstdint>
 #include <ratio>
 
+#include "server/http/awaitable.h"
 #include "server/http/request_log.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
@@ -29,7 +28,7 @@ Awaitable<void> WaitForRefusalTick() {
   using Clock = std::chrono::steady_clock;
   asio::steady_timer timer(co_await asio::this_coro::executor);
   timer.expires_at(std::chrono::ceil<RefusalTick>(Clock::now()));
-  co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  co_await timer.async_wait(kTuple);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 """Compiles every header of the tree alone, as a unit that includes nothing else.
 
-The flags are those of the unit of the build that is nearest to the header, without its optimization and precompiled
-headers; the compiler's launcher (ccache) is kept, so that a header costs milliseconds while nothing that it includes has
+The flags are those of the unit of the build that is nearest to the header, without its optimization; the
+compiler's launcher (ccache) is kept, so that a header costs milliseconds while nothing that it includes has
 changed.
 
 usage: check_headers.py ROOT BUILD [FOLDER...]
@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 
-DROPPED = ("-O", "-g", "-M", "-fsanitize", "-Winvalid-pch", "-fpch")
+DROPPED = ("-O", "-g", "-M", "-fsanitize")
 DROPPED_WITH_VALUE = ("-o", "-c", "-include", "-MF", "-MT", "-MQ")
 # A header's functions have no caller here.
 ADDED = ["-O0", "-Wno-unused-function"]

@@ -21,7 +21,7 @@ class CheckHeaders(unittest.TestCase):
                 (root / name).write_text(text)
             build.mkdir()
             unit = str(root / "api/a.cc")
-            # The precompiled header would hide what is missing.
+            # A forced include would hide what is missing.
             command = f"c++ -I{root} -std=c++20 -Wall -Werror -O2 -include string -o a.o -c {unit}"
             (build / "compile_commands.json").write_text(
                 json.dumps([{"directory": str(build), "file": unit, "command": command}]))
