@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "api/base/file_descriptor.h"
+#include "runner/weights/block_formats.h"
 #include "runner/weights/ggml_types.h"
 
 namespace quire::runner::weights {
