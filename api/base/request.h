@@ -92,6 +92,9 @@ struct Client {
   std::string tenant;      // who presented which credential, as an opaque text; empty = nobody said
   std::string cache_salt;  // of the request's own choosing
   int32_t weight = 1;      // >= 1
+
+  // What one of them computed is used for requests of the same key only.
+  std::string IsolationKey() const { return std::to_string(tenant.size()) + ':' + tenant + cache_salt; }
 };
 
 // The thinking setting of a request; levels are for models that support them and mean "on" to others.

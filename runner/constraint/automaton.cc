@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runner/work/work_budget.h"
+
 namespace quire::runner::constraint {
 namespace {
 
@@ -17,7 +19,10 @@ std::unexpected<api::Error> TooLarge(std::string_view what) {
 
 class NfaBuilder {
  public:
+  static constexpr uint64_t kUnitsPerState = 8;  // also for its memory
+
   uint32_t NewState() {
+    CountWork(kUnitsPerState);
     nfa_.states.emplace_back();
     return static_cast<uint32_t>(nfa_.states.size() - 1);
   }
@@ -25,12 +30,14 @@ class NfaBuilder {
   Nfa Take() { return std::move(nfa_); }
 
   void Add(const Expr& expr, uint32_t from, uint32_t to) {
+    CountWork();
     if (full()) return;
     std::visit([&](const auto& form) { AddForm(form, from, to); }, expr.form);
   }
 
  private:
   void AddForm(const Expr::Bytes& ranges, uint32_t from, uint32_t to) {
+    CountWork(ranges.size());
     for (const ByteRange& range : ranges) nfa_.states[from].edges.push_back({to, range});
   }
   void AddForm(const std::string& text, uint32_t from, uint32_t to) {
@@ -69,6 +76,7 @@ class NfaBuilder {
     for (size_t i = 0; i < dfa->states(); ++i) NewState();
     nfa_.states[from].epsilon.push_back(base);
     for (StateId state = 0; state < dfa->states(); ++state) {
+      CountWork(ranges.size());
       Nfa::State& out = nfa_.states[base + state];
       if (dfa->accepting[state] != 0) out.epsilon.push_back(to);
       for (const ByteRange& bytes : ranges) {
@@ -96,8 +104,6 @@ struct SetHash {
   }
 };
 
-constexpr size_t kWorkMax = size_t{48} << 20;
-
 // Subset construction.
 class Determinizer {
  public:
@@ -109,9 +115,8 @@ class Determinizer {
   api::Result<Dfa> Run() {
     Find({0});
     for (StateId state = 0; state < sets_.size(); ++state) {
-      const bool too_large = sets_.size() > kDfaStatesMax || work_ > kWorkMax ||
-                             sets_.size() * by_class_.size() > kDfaEntriesMax;
-      if (too_large) return TooLarge(fmt::format("{} states, or too ambiguous ones", kDfaStatesMax));
+      const bool too_large = sets_.size() > kDfaStatesMax || sets_.size() * by_class_.size() > kDfaEntriesMax;
+      if (too_large) return TooLarge(fmt::format("{} states", kDfaStatesMax));
       Expand(state);
     }
     return std::move(dfa_);
@@ -127,7 +132,7 @@ class Determinizer {
         if (std::exchange(marked_[s], mark_) != mark_) set.push_back(s);
       }
     }
-    work_ += set.size();
+    CountWork(4 + set.size());
     // States with epsilon transitions only are redundant.
     std::erase_if(set, [this](uint32_t s) {
       return s != 1 && nfa_.states[s].edges.empty() && nfa_.states[s].calls.empty();
@@ -145,10 +150,14 @@ class Determinizer {
   void Expand(StateId state) {
     for (auto& targets : by_class_) targets.clear();
     std::map<uint32_t, std::vector<uint32_t>> by_rule;
+    CountWork(by_class_.size());
     for (const uint32_t s : *sets_[state]) {
+      CountWork(nfa_.states[s].edges.size());
       for (const Nfa::Edge& edge : nfa_.states[s].edges) {
         const size_t last = dfa_.classes.of(edge.bytes.last);
-        for (size_t c = dfa_.classes.of(edge.bytes.first); c <= last; ++c) by_class_[c].push_back(edge.to);
+        const size_t first = dfa_.classes.of(edge.bytes.first);
+        CountWork(last - first);
+        for (size_t c = first; c <= last; ++c) by_class_[c].push_back(edge.to);
       }
       for (const RuleCall& call : nfa_.states[s].calls) by_rule[call.rule].push_back(call.then);
     }
@@ -171,7 +180,6 @@ class Determinizer {
   std::vector<std::vector<uint32_t>> by_class_;
   std::vector<uint32_t> marked_;
   uint32_t mark_ = 0;
-  size_t work_ = 0;  // states of sets looked at
 };
 
 // The pairs of states that both automata reach; `b` may be dead. `accepts` decides which pairs match.
@@ -201,6 +209,7 @@ api::Result<Dfa> Product(const Dfa& a, const Dfa& b, bool needs_b, Accepts accep
   find({0, 0});
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (pairs.size() > kDfaStatesMax) return TooLarge(fmt::format("{} states", kDfaStatesMax));
+    CountWork(0x100 + product.classes.count() * 8);
     const auto [x, y] = pairs[i];
     size_t classes_done = 0;
     for (int byte = 0; byte <= 0xFF; ++byte) {
@@ -276,6 +285,7 @@ std::vector<uint32_t> CountTexts(const Dfa& dfa) {
     uint32_t bytes = 0;
   };
   const size_t classes = dfa.classes.count();
+  CountWork(dfa.next.size() * 2);
   std::vector<uint32_t> bytes(classes);
   for (const uint8_t byte_class : dfa.classes.table()) ++bytes[byte_class];
   std::vector<std::vector<Edge>> to(dfa.states());

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runner/work/work_budget.h"
+
 namespace quire::runner::constraint {
 
 // Rules are numbered as in the builder; the whole is one more.
@@ -30,10 +32,17 @@ class GrammarCompiler {
  private:
   api::Result<void> BuildAutomata() {
     std::vector<Nfa> nfas;
+    size_t nfa_states = 0;
     for (uint32_t rule = 0; rule <= builder_.size(); ++rule) {
       const ExprRef& body = rule == builder_.size() ? whole_ : builder_.body(rule);
       auto nfa = BuildNfa(body == nullptr ? *Never() : *body);
       if (!nfa) return std::unexpected(nfa.error());
+      nfa_states += nfa->states.size();
+      if (nfa_states > kNfaStatesMax) {
+        return api::Fail(api::ErrorCode::kUnsupported,
+                         fmt::format("the format is too large: its automata would need more than {} places",
+                                     kNfaStatesMax));
+      }
       Separate(*nfa, classes_);
       nfas.push_back(std::move(*nfa));
     }
@@ -53,6 +62,7 @@ class GrammarCompiler {
   }
 
   bool IsCoReachable(const Dfa& dfa, StateId base, StateId state) const {
+    CountWork(2 + classes_.count() / 4 + dfa.calls[state].size());
     if (dfa.accepting[state] != 0) return true;
     for (size_t c = 0; c < classes_.count(); ++c) {
       const StateId next = dfa.next[state * classes_.count() + c];
@@ -97,6 +107,7 @@ class GrammarCompiler {
     for (bool changed = true; changed;) {
       changed = false;
       for (uint32_t rule = 0; rule < left.size(); ++rule) {
+        CountWork(1 + dfas_[rule].calls[0].size());
         if (!left[rule]) continue;
         bool waits = false;
         ForEachFirstCall(rule, [&](uint32_t called) { waits |= left[called]; });
@@ -114,6 +125,7 @@ class GrammarCompiler {
     grammar_.start_ = start_[builder_.size()];
     grammar_.next_.reserve(total_ * classes_.count());
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
+      CountWork(dfas_[rule].next.size());
       const Dfa& dfa = dfas_[rule];
       const StateId base = start_[rule];
       for (StateId state = 0; state < dfa.states(); ++state) {
@@ -145,6 +157,7 @@ class GrammarCompiler {
 
   // First bytes of a state, its calls and the end of its rule included; `follow` as known so far.
   ByteSet First(StateId state, const std::vector<ByteSet>& starts) const {
+    CountWork(64 + 4 * grammar_.Calls(state).size());
     ByteSet first = OwnFirst(state);
     for (const Grammar::Call& call : grammar_.Calls(state)) {
       const uint32_t rule = grammar_.rule_of_[call.start];

@@ -11,6 +11,7 @@
 #include "runner/constraint/json_grammar.h"
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -79,22 +80,43 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputF
   return std::unexpected(std::move(error));
 }
 
+std::optional<ConstraintCache::Compiled> ConstraintCache::Find(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  if (found == entries_.end()) return std::nullopt;
+  entries_.splice(entries_.begin(), entries_, found);
+  return entries_.front().compiled;
+}
+
+ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
+  try {
+    const WorkLimit limit(kCompileUnitsMax);
+    GrammarBuilder builder;
+    const auto whole = make(builder);
+    if (!whole) return std::unexpected(whole.error());
+    auto grammar = CompileGrammar(*whole, builder);
+    if (!grammar) return std::unexpected(grammar.error());
+    return std::make_shared<Constraint>(std::move(*grammar), vocabulary_);
+  } catch (const WorkStopped& stopped) {
+    if (stopped.reason != WorkStopped::Reason::kUnits) throw;
+    return api::Fail(
+        api::ErrorCode::kUnsupported,
+        fmt::format("the format is too large: compiling it takes more than {} steps", kCompileUnitsMax));
+  }
+}
+
 api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key,
                                                               const MakeGrammar& make) {
-  const auto found = std::ranges::find(entries_, key, &Entry::key);
-  if (found != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, found);
-    return entries_.front().constraint;
-  }
-  GrammarBuilder builder;
-  const auto whole = make(builder);
-  if (!whole) return std::unexpected(whole.error());
-  auto grammar = CompileGrammar(*whole, builder);
-  if (!grammar) return std::unexpected(grammar.error());
-  if (vocabulary_ == nullptr) vocabulary_ = make_vocabulary_();
-  entries_.push_front({key, std::make_shared<Constraint>(std::move(*grammar), vocabulary_)});
+  if (auto found = Find(key)) return *std::move(found);
+  std::call_once(vocabulary_made_, [this] {
+    const WorkBudget::Exempt once_per_model;
+    vocabulary_ = make_vocabulary_();
+  });
+  Compiled compiled = Compile(make);
+  std::lock_guard lock(mutex_);
+  entries_.push_front({key, compiled});
   Evict();
-  return entries_.front().constraint;
+  return compiled;
 }
 
 // The newest always stays.
@@ -102,7 +124,7 @@ void ConstraintCache::Evict() {
   size_t bytes = 0;
   size_t kept = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    bytes += entry->constraint->bytes() + entry->key.size();
+    bytes += (entry->compiled ? (*entry->compiled)->bytes() : 0) + entry->key.size();
     const bool fits = kept == 0 || (bytes <= budget_bytes_ && kept < kEntriesMax);
     entry = fits ? std::next(entry) : entries_.erase(entry);
     ++kept;

@@ -12,6 +12,7 @@
 #include "runner/constraint/formats.h"
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -27,6 +28,13 @@ uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(
 
 bool Within(uint32_t count, const Lengths& lengths) {
   return count >= lengths.min && (!lengths.max || count <= *lengths.max);
+}
+
+// Units of work to copy it.
+size_t SizeOf(const SchemaNode& node) {
+  return 32 + node.required.names().size() * 8 + (node.values ? node.values->size() * 8 : 0) +
+         node.merged.size() * 4 + node.objects.size() * 4 + node.arrays.size() * 4 +
+         node.alternatives.size() * 8 + node.patterns.size() * 4;
 }
 
 bool Apart(const Lengths& a, const Lengths& b) {
@@ -118,9 +126,11 @@ std::vector<SchemaNode> SchemaCompiler::Expand(const SchemaNode& node) {
   std::vector<std::vector<SchemaNode>> expanded;
   std::vector<SchemaNode> all;
   for (const SchemaRef& choice : group.choices) {
+    CountWork(SizeOf(base));
     SchemaNode merged = base;
     if (auto done = reader_.Merge(merged, choice, group.within); !done) Fail(std::move(done.error()));
     expanded.push_back(Expand(merged));
+    for (const SchemaNode& one : expanded.back()) CountWork(SizeOf(one));
     all.insert(all.end(), expanded.back().begin(), expanded.back().end());
     if (all.size() > kCombinationsMax) {
       Fail({api::ErrorCode::kUnsupported,
@@ -188,6 +198,7 @@ std::vector<Json> SchemaCompiler::AllowedValues(const SchemaNode& node) {
 }
 
 bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
+  CountWork(4 + (value.is_string() ? value.get_ref<const std::string&>().size() / 8 : 0));
   if ((TypeOf(value) & node.types) == 0) return false;
   if (value.is_number()) return node.bounds.Contain(value);
   if (value.is_string()) return Within(CodePointCount(value.get_ref<const std::string&>()), node.lengths);
@@ -245,12 +256,13 @@ ExprRef SchemaCompiler::Number(const SchemaNode& node) {
 // ---- what excludes what ----
 
 bool SchemaCompiler::Disjoint(const SchemaNode& a, const SchemaNode& b) {
+  CountWork(8);
   const Types common = a.types & b.types;
   if (common == 0) return true;
   if (a.values && b.values) {
+    const SortedValues others(*b.values);
     return std::ranges::none_of(*a.values, [&](const Json& value) {
-      return std::ranges::find(*b.values, value) != b.values->end() && MaySatisfy(value, a) &&
-             MaySatisfy(value, b);
+      return others.Contains(value) && MaySatisfy(value, a) && MaySatisfy(value, b);
     });
   }
   if (a.values || b.values) {
@@ -270,9 +282,6 @@ bool SchemaCompiler::DisjointTypes(const SchemaNode& a, const SchemaNode& b, Typ
 }
 
 bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
-  const auto requires_name = [](const SchemaNode& node, const std::string& name) {
-    return std::ranges::find(node.required, name) != node.required.end();
-  };
   const auto property = [&](const SchemaNode& node, const std::string& name) {
     SchemaNode merged;
     for (const SchemaRef& ref : PropertyRefs(node, name)) {
@@ -281,10 +290,11 @@ bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
     return merged;
   };
   const auto tells_apart = [&](const SchemaNode& one, const SchemaNode& other) {
-    return std::ranges::any_of(one.required, [&](const std::string& name) {
+    return std::ranges::any_of(one.required.names(), [&](const std::string& name) {
+      CountWork(64);
       const SchemaNode theirs = property(other, name);
       if (theirs.types == 0) return true;  // required here, forbidden there
-      if (!requires_name(other, name)) return false;
+      if (!other.required.Contains(name)) return false;
       const SchemaNode ours = property(one, name);
       if ((ours.types & theirs.types) == 0) return true;
       return ours.values && theirs.values && Disjoint(ours, theirs);

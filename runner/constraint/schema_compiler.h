@@ -56,8 +56,10 @@ class SchemaCompiler {
   static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
   static SchemaRefs AdditionalRefs(const SchemaNode& node);
   static std::vector<std::string> PropertyNames(const SchemaNode& node);
-  ExprRef AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names);
-  bool NameAllowed(const SchemaNode& node, const std::string& name);
+  // What every name must match, one for each `propertyNames`; empty after an error.
+  std::vector<Dfa> NameRules(const SchemaNode& node);
+  ExprRef AdditionalKey(const std::vector<Dfa>& name_rules, const std::vector<std::string>& names,
+                        const std::string& path);
   ExprRef ObjectMembers(const SchemaNode& node);
 
   // Whether no value satisfies both; false when undecided.

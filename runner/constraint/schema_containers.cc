@@ -10,6 +10,7 @@
 #include "api/json/read.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/schema_compiler.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -115,10 +116,11 @@ class Members {
 
 SchemaRefs SchemaCompiler::PropertyRefs(const SchemaNode& node, std::string_view name) {
   SchemaRefs refs;
+  CountWork(4 * (1 + node.objects.size()));
   for (const ObjectRules& rules : node.objects) {
-    const Json* declared = rules.properties == nullptr ? nullptr : FindMember(*rules.properties, name);
-    if (declared != nullptr) {
-      refs.push_back({declared, fmt::format("{}/properties/{}", rules.path, name)});
+    const auto declared = rules.by_name ? rules.by_name->find(name) : MemberIndex::const_iterator();
+    if (rules.by_name && declared != rules.by_name->end()) {
+      refs.push_back({declared->second, fmt::format("{}/properties/{}", rules.path, name)});
     } else if (rules.additional) {
       refs.push_back(*rules.additional);
     }
@@ -135,38 +137,38 @@ SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node) {
 }
 
 std::vector<std::string> SchemaCompiler::PropertyNames(const SchemaNode& node) {
-  std::vector<std::string> names;
-  const auto add = [&names](const std::string& name) {
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  };
+  NameList names;
   for (const ObjectRules& rules : node.objects) {
     if (rules.properties == nullptr) continue;
-    for (const auto& [name, schema] : rules.properties->get_ref<const Json::object_t&>()) add(name);
+    CountWork(4 * rules.properties->size());
+    for (const auto& [name, schema] : rules.properties->get_ref<const Json::object_t&>()) names.Add(name);
   }
-  for (const std::string& name : node.required) add(name);
-  return names;
+  CountWork(4 * node.required.names().size());
+  for (const std::string& name : node.required.names()) names.Add(name);
+  return names.names();
 }
 
-bool SchemaCompiler::NameAllowed(const SchemaNode& node, const std::string& name) {
+std::vector<Dfa> SchemaCompiler::NameRules(const SchemaNode& node) {
+  std::vector<Dfa> rules;
   for (const SchemaRef& ref : node.property_names) {
-    const Dfa names = Checked(BuildDfa(*Value({ref})), Dfa{}, ref.path);
-    if (error_ || !Matches(names, api::DumpJson(Json(name)))) return false;
+    rules.push_back(Checked(BuildDfa(*Value({ref})), Dfa{}, ref.path));
+    if (error_) return {};
   }
-  return true;
+  return rules;
 }
 
-ExprRef SchemaCompiler::AdditionalKey(const SchemaNode& node, const std::vector<std::string>& names) {
-  if (names.empty() && node.property_names.empty()) return FreeKey();
+ExprRef SchemaCompiler::AdditionalKey(const std::vector<Dfa>& name_rules,
+                                      const std::vector<std::string>& names, const std::string& path) {
+  if (names.empty() && name_rules.empty()) return FreeKey();
   Dfa keys = Checked(BuildDfa(*FreeKey()), Dfa{});
   std::vector<ExprRef> declared;
   declared.reserve(names.size());
   for (const std::string& name : names) declared.push_back(JsonStringOf(name));
-  const Dfa taken = Checked(BuildDfa(*Choice(std::move(declared))), Dfa{}, node.path);
-  if (!error_) keys = Checked(Subtract(keys, taken), Dfa{}, node.path);
-  for (const SchemaRef& ref : node.property_names) {
+  const Dfa taken = Checked(BuildDfa(*Choice(std::move(declared))), Dfa{}, path);
+  if (!error_) keys = Checked(Subtract(keys, taken), Dfa{}, path);
+  for (const Dfa& allowed : name_rules) {
     if (error_) return Never();
-    const Dfa allowed = Checked(BuildDfa(*Value({ref})), Dfa{}, ref.path);
-    if (!error_) keys = Checked(Intersect(keys, allowed), Dfa{}, ref.path);
+    keys = Checked(Intersect(keys, allowed), Dfa{}, path);
   }
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(keys)));
 }
@@ -179,15 +181,22 @@ ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
           fmt::format("{}: too many properties for \"minProperties\" or \"maxProperties\"", node.path)});
     return Never();
   }
+  const std::vector<Dfa> name_rules = NameRules(node);
+  if (error_) return Never();
+  const auto allowed = [&name_rules](const std::string& name) {
+    const std::string text = api::DumpJson(Json(name));
+    CountWork(text.size() * name_rules.size());
+    return std::ranges::all_of(name_rules, [&text](const Dfa& rule) { return Matches(rule, text); });
+  };
   Members members(count, node.min_properties, node.max_properties);
   for (uint32_t i = 0; i < count; ++i) {
-    const bool required = std::ranges::find(node.required, names[i]) != node.required.end();
-    const ExprRef value = NameAllowed(node, names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
+    const bool required = node.required.Contains(names[i]);
+    const ExprRef value = allowed(names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
     if (required && IsNever(value)) return Never();
     members.Property(i, Member(JsonStringOf(names[i]), value), !required);
   }
   const ExprRef value = Value(AdditionalRefs(node));
-  if (!IsNever(value)) members.Additional(count, Member(AdditionalKey(node, names), value));
+  if (!IsNever(value)) members.Additional(count, Member(AdditionalKey(name_rules, names, node.path), value));
   return members.Build(count);
 }
 
@@ -216,7 +225,7 @@ api::Result<ExprRef> SchemaCompiler::RunAsArguments() {
   Members members(count, 0, std::nullopt, Literal(", "), Nothing());
   for (uint32_t i = 0; i < count; ++i) {
     if (!IsIdentifier(names[i])) return refuse("a property whose name is not an identifier");
-    const bool required = std::ranges::find(node.required, names[i]) != node.required.end();
+    const bool required = node.required.Contains(names[i]);
     const ExprRef value = Value(PropertyRefs(node, names[i]));
     if (required && IsNever(value)) return refuse("a required property that allows no value");
     members.Property(i, IsNever(value) ? value : Sequence({Literal(names[i] + "="), value}), !required);

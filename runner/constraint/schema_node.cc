@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "runner/work/work_budget.h"
+
 namespace quire::runner::constraint {
 namespace {
 
@@ -109,8 +111,8 @@ bool NestedTooDeep(const Json& value, int depth = 0) {
 
 void SetAllowedValues(SchemaNode& node, std::vector<Json> values) {
   if (node.values) {
-    std::erase_if(values,
-                  [&](const Json& v) { return std::ranges::find(*node.values, v) == node.values->end(); });
+    const SortedValues known(*node.values);
+    std::erase_if(values, [&](const Json& value) { return !known.Contains(value); });
   }
   node.values = std::move(values);
 }
@@ -134,9 +136,16 @@ Outcome ReadProperties(SchemaNode& node, const Keyword& at) {
   const Json* additional = FindMember(at.schema, "additionalProperties");
   if (properties != nullptr && !properties->is_object()) return Invalid(at.path, "properties", "an object");
   if (properties != nullptr && at.name != "properties") return {};
-  ObjectRules rules{.properties = properties, .additional = {}, .path = at.path};
+  ObjectRules rules{.properties = properties, .by_name = {}, .additional = {}, .path = at.path};
   if (additional != nullptr)
     rules.additional = SchemaRef{additional, MemberPath(at.path, "additionalProperties")};
+  if (properties != nullptr) {
+    CountWork(properties->size());
+    auto by_name = std::make_shared<MemberIndex>();
+    for (const auto& [name, schema] : properties->get_ref<const Json::object_t&>())
+      by_name->try_emplace(name, &schema);
+    rules.by_name = std::move(by_name);
+  }
   node.objects.push_back(std::move(rules));
   return {};
 }
@@ -145,8 +154,7 @@ Outcome ReadRequired(SchemaNode& node, const Keyword& at) {
   if (!at.value.is_array()) return Invalid(at.path, at.name, "a list of strings");
   for (const Json& name : at.value) {
     if (!name.is_string()) return Invalid(at.path, at.name, "a list of strings");
-    const auto& text = name.get_ref<const std::string&>();
-    if (std::ranges::find(node.required, text) == node.required.end()) node.required.push_back(text);
+    node.required.Add(name.get_ref<const std::string&>());
   }
   return {};
 }
@@ -298,8 +306,23 @@ std::vector<std::string> PointerParts(std::string_view pointer) {
 
 }  // namespace
 
+SortedValues::SortedValues(const std::vector<Json>& values) {
+  CountWork(values.size());
+  sorted_.reserve(values.size());
+  for (const Json& value : values) sorted_.push_back(&value);
+  std::ranges::sort(sorted_, [](const Json* a, const Json* b) { return *a < *b; });
+}
+
+bool SortedValues::Contains(const Json& value) const {
+  CountWork(8);
+  const auto at =
+      std::ranges::lower_bound(sorted_, &value, [](const Json* a, const Json* b) { return *a < *b; });
+  return at != sorted_.end() && **at == value;
+}
+
 const Json* FindMember(const Json& object, std::string_view name) {
   const auto& members = object.get_ref<const Json::object_t&>();
+  CountWork(1 + members.size() / 4);
   const auto found =
       std::ranges::find(members, name, [](const auto& member) { return std::string_view(member.first); });
   return found == members.end() ? nullptr : &found->second;
@@ -414,8 +437,10 @@ Outcome SchemaReader::Merge(SchemaNode& node, const SchemaRef& ref, SchemaNode::
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("{}: the schema refers only to itself", ref.path));
   }
+  if (!node.merged.insert(ref.schema).second) return {};
   within.push_back(ref.schema);
   for (const auto& [name, value] : ref.schema->get_ref<const Json::object_t&>()) {
+    CountWork(8 + (value.is_array() ? value.size() : 0));
     auto read = KeywordTable::Read(*this, node, {*ref.schema, value, ref.path, name}, within);
     if (!read) return read;
   }

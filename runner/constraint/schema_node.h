@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -26,10 +30,29 @@ inline constexpr Types kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString
                        kFraction = 64, kAllTypes = 127;
 Types TypeOf(const api::Json& value);
 
+// The members of an object by name; the first of equal names.
+using MemberIndex = std::unordered_map<std::string_view, const api::Json*>;
+
+// Texts without duplicates, in the order in which they came.
+class NameList {
+ public:
+  void Add(const std::string& name) {
+    if (known_.insert(name).second) names_.push_back(name);
+  }
+  bool Contains(const std::string& name) const { return known_.contains(name); }
+  const std::vector<std::string>& names() const { return names_; }
+  bool empty() const { return names_.empty(); }
+
+ private:
+  std::vector<std::string> names_;
+  std::unordered_set<std::string> known_;
+};
+
 // The keywords of one schema about objects (arrays). They apply together; several schemas may each have some.
 struct ObjectRules {
-  const api::Json* properties = nullptr;  // null: none
-  std::optional<SchemaRef> additional;    // of properties that are not named
+  const api::Json* properties = nullptr;                 // null: none
+  std::shared_ptr<const MemberIndex> by_name = nullptr;  // of them; null: none
+  std::optional<SchemaRef> additional;                   // of properties that are not named
   std::string path;
 };
 struct ArrayRules {
@@ -55,7 +78,7 @@ struct SchemaNode {
   Types types = kAllTypes;
   std::optional<std::vector<api::Json>> values;  // enum, const
   std::vector<ObjectRules> objects;
-  std::vector<std::string> required;
+  NameList required;
   SchemaRefs property_names;
   uint32_t min_properties = 0;
   std::optional<uint32_t> max_properties;
@@ -67,6 +90,7 @@ struct SchemaNode {
   std::vector<Text> formats;  // of strings
   NumberBounds bounds;
   std::vector<Alternatives> alternatives;
+  std::unordered_set<const api::Json*> merged;  // schemas that the node already has, wherever they were met
 
   bool HasTextRules() const { return !patterns.empty() || !formats.empty(); }
 };
@@ -76,7 +100,8 @@ class SchemaReader {
  public:
   explicit SchemaReader(const api::Json& root) : root_(root) {}
 
-  // Adds what `ref` says. kUnsupported names a keyword that is not supported and where it stands,
+  // Adds what `ref` says, once: a schema that is met again adds nothing, so that schemas that refer to each other along
+  // many paths are read once each. kUnsupported names a keyword that is not supported and where it stands,
   // kInvalidArgument one whose value is not what it must be.
   api::Result<void> Merge(SchemaNode& node, const SchemaRef& ref, SchemaNode::Within within = {}) const;
   // Follows a schema that only refers to another.
@@ -87,6 +112,16 @@ class SchemaReader {
   api::Result<SchemaRef> Resolve(const api::Json& reference, const std::string& path) const;
 
   const api::Json& root_;
+};
+
+// Values of an enum, for searching. The values must outlive it.
+class SortedValues {
+ public:
+  explicit SortedValues(const std::vector<api::Json>& values);
+  bool Contains(const api::Json& value) const;
+
+ private:
+  std::vector<const api::Json*> sorted_;
 };
 
 // A member of an object that is not null; null when there is none.

@@ -100,9 +100,11 @@ class AnswerGrammar {
 
   std::string Key(bool constrain_all) const {
     const api::Request& request = inputs_.request;
-    std::string key = fmt::format("{}{}{}{}{}{} {} {}", inputs_.rendered, inputs_.thinking_open,
-                                  inputs_.may_think, Forced(), request.single_tool_call, constrain_all,
-                                  request.forced_tool.size(), request.forced_tool);
+    // How long compiling takes would tell others which formats a tenant uses.
+    std::string key = request.client.IsolationKey();
+    key = fmt::format("{} {} {}{}{}{}{}{} {} {}", key.size(), key, inputs_.rendered, inputs_.thinking_open,
+                      inputs_.may_think, Forced(), request.single_tool_call, constrain_all,
+                      request.forced_tool.size(), request.forced_tool);
     if (request.format) {
       const auto& format = *request.format;
       key += fmt::format(" {} {} {}", static_cast<int>(format.kind), format.text.size(), format.text);

@@ -14,11 +14,6 @@ namespace {
 constexpr auto kIdleInterval =
     std::chrono::seconds(1);  // how often an idle engine updates its progress counter
 
-// Prefixes are shared within it: a tenant's requests of one salt.
-std::string IsolationKey(const api::Client& client) {
-  return fmt::format("{}:{}{}", client.tenant.size(), client.tenant, client.cache_salt);
-}
-
 api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, size_t cache_bytes,
                                                          cache::HybridCache& cache) {
   const int32_t vocab = model.model->vocab_size();
@@ -113,7 +108,7 @@ void Engine::Enter(PromptBuilt built) {
   request->embedding = *std::move(embedding);
   request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
   request->tenant = built.request.client.tenant;
-  request->isolation = IsolationKey(built.request.client);
+  request->isolation = built.request.client.IsolationKey();
   request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);
   shares_.Enter(request->tenant, built.request.client.weight);
