@@ -106,7 +106,9 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
   if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;
-  limits.model_queue_max = options.max_queue_per_model;
+  // A model that is flooded leaves room in the queue for requests of the others.
+  const int32_t three_quarters = options.max_queue - options.max_queue / 4;
+  limits.model_queue_max = options.max_queue_per_model > 0 ? options.max_queue_per_model : three_quarters;
   limits.queue_timeout = options.queue_timeout;
   limits.stall_timeout = options.stall_timeout;
   limits.runner_settings = options.runner_settings;

@@ -59,6 +59,14 @@ ValidationError SetPositiveDuration(Nanoseconds& out, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetPrepareTime(int32_t& milliseconds, std::string_view text) {
+  Nanoseconds time{};
+  if (ValidationError error = SetDuration(time, text)) return error;
+  if (time < std::chrono::milliseconds(1) || time > std::chrono::minutes(1)) return "must be from 1ms to 1m";
+  milliseconds = static_cast<int32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+  return std::nullopt;
+}
+
 // "100MiB", "512KiB", "1048576"
 template <class T>
 ValidationError SetBytes(T& out, std::string_view text) {
@@ -223,7 +231,7 @@ constexpr std::array kTable = {
                "Maximum queued requests; more are rejected",
                [](Options& o, std::string_view t) { return SetWhole(o.max_queue, t, 1, 1 << 20); }},
     OptionSpec{"--max-queue-per-model", "QUIRE_MAX_QUEUE_PER_MODEL", "COUNT", "0",
-               "Maximum queued requests per model; 0 = the value of --max-queue",
+               "Maximum queued requests per model; 0 = three quarters of --max-queue",
                [](Options& o, std::string_view t) { return SetWhole(o.max_queue_per_model, t, 0, 1 << 20); }},
     OptionSpec{"--queue-timeout", "QUIRE_QUEUE_TIMEOUT", "DURATION", "0s",
                "Maximum time in the queue; 0 or less = no limit",
@@ -256,6 +264,10 @@ constexpr std::array kTable = {
     OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
                "KV cache type: f16, bf16, q8_0 or f32",
                [](Options& o, std::string_view t) { return SetKvType(o.runner_settings.kv_cache_type, t); }},
+    OptionSpec{
+        "--prepare-time", "QUIRE_PREPARE_TIME", "DURATION", "1s",
+        "Maximum CPU time to prepare one request (template, tokens, format), at most 1m",
+        [](Options& o, std::string_view t) { return SetPrepareTime(o.runner_settings.prepare_ms, t); }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "Path of quire-runner; default: next to this program",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
     OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",

@@ -53,7 +53,7 @@ struct Options {
   int32_t context_length = 0;                // tokens; 0 = the built-in default
   int32_t max_loaded_models = 0;             // 0 = the built-in default
   int32_t max_queue = 0;
-  int32_t max_queue_per_model = 0;  // 0 = max_queue
+  int32_t max_queue_per_model = 0;  // 0 = three quarters of max_queue
   api::ipc::RunnerSettings runner_settings;
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"

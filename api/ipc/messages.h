@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 9;
+inline constexpr uint16_t kVersion = 10;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -48,6 +48,7 @@ struct RunnerSettings {
   bool prefix_cache = true;
   std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
   KvType kv_cache_type = KvType::kF16;
+  int32_t prepare_ms = 1000;  // CPU time that preparing one prompt may take, beside 4 us per token of the context
 };
 struct LoadModel {
   std::string path;                   // GGUF file or Hugging Face directory; for messages only

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runner/work/work_budget.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -17,6 +19,7 @@ bool Fits(size_t tokens, int32_t num_ctx) { return tokens < static_cast<size_t>(
 
 // The messages without the `drop` oldest that may be dropped.
 std::vector<api::Message> Without(std::span<const api::Message> messages, size_t drop) {
+  CountWork(messages.size() * 16);
   std::vector<api::Message> kept;
   for (size_t i = 0; i < messages.size(); ++i) {
     const bool droppable = messages[i].role != "system" && i + 1 < messages.size();
@@ -35,13 +38,46 @@ size_t Droppable(std::span<const api::Message> messages) {
   return count;
 }
 
+constexpr size_t kBytesPerToken = 64;  // more than any text has on average that is not made of long runs
+constexpr size_t kRefusedBytesMin = size_t{1} << 20;
+constexpr size_t kTruncatedBytes = size_t{16} << 20;
+constexpr size_t kTruncatedTokens = size_t{4} << 20;
+constexpr size_t kCountedContexts = 4;
+
+// What became of a selection of messages.
+enum class Selection : uint8_t { kFits, kTooLong, kRejected };
+
+Selection SelectionOf(const api::Result<std::vector<api::TokenId>>& tokens, int32_t num_ctx) {
+  if (tokens) return Fits(tokens->size(), num_ctx) ? Selection::kFits : Selection::kTooLong;
+  return tokens.error().code == api::ErrorCode::kContextLengthExceeded ? Selection::kTooLong
+                                                                       : Selection::kRejected;
+}
+
 }  // namespace
+
+TextBounds BoundsFor(int32_t num_ctx, api::Overflow overflow) {
+  const auto context = static_cast<size_t>(std::max(num_ctx, 1));
+  if (overflow == api::Overflow::kTruncate) {
+    return {.bytes = std::max(kTruncatedBytes, context * kBytesPerToken),
+            .tokens = std::max(kTruncatedTokens, context)};
+  }
+  return {.bytes = std::max(kRefusedBytesMin, context * kBytesPerToken),
+          .tokens = context * kCountedContexts};
+}
+
+api::Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {
+  return {
+      api::ErrorCode::kContextLengthExceeded,
+      fmt::format("request (more than {} tokens or {} bytes) exceeds the available context size ({} tokens)",
+                  bounds.tokens, bounds.bytes, num_ctx)};
+}
 
 api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
                                       api::Overflow overflow, const EncodeMessages& encode) {
   auto whole = encode(messages);
-  if (!whole) return std::unexpected(whole.error());
-  const size_t whole_tokens = whole->size();
+  if (SelectionOf(whole, num_ctx) == Selection::kRejected) return std::unexpected(whole.error());
+  if (!whole && overflow == api::Overflow::kRefuse) return std::unexpected(whole.error());
+  const size_t whole_tokens = whole ? whole->size() : BoundsFor(num_ctx, overflow).tokens;
   if (Fits(whole_tokens, num_ctx)) return FittedPrompt{std::move(*whole), 0};
   if (overflow == api::Overflow::kRefuse) return Exceeds(whole_tokens, num_ctx);
 
@@ -55,12 +91,14 @@ api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, in
     const size_t middle = low + (high - low) / 2;
     size_t drop = middle;
     auto tokens = encode(Without(messages, drop));
-    while (!tokens && ++drop < high) tokens = encode(Without(messages, drop));
-    if (!tokens || Fits(tokens->size(), num_ctx)) {
+    while (SelectionOf(tokens, num_ctx) == Selection::kRejected && ++drop < high) {
+      tokens = encode(Without(messages, drop));
+    }
+    if (SelectionOf(tokens, num_ctx) != Selection::kTooLong) {
       high = middle;
     } else {
       low = drop + 1;
-      shortest = std::min(shortest, tokens->size());
+      if (tokens) shortest = std::min(shortest, tokens->size());
     }
   }
   for (size_t drop = low; drop <= Droppable(messages); ++drop) {

@@ -24,6 +24,7 @@
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/memory_estimate.h"
+#include "runner/engine/preparation.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/engine/sandbox.h"
 #include "runner/kernels/batch_invariance.h"
@@ -36,23 +37,24 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
-constexpr size_t kConstraintBytesMax = size_t{256} << 20;  // of compiled formats
+// Compiled formats get this part of the caches.
+constexpr size_t kConstraintShare = 16;
+constexpr size_t kConstraintBytesMax = size_t{64} << 20;
+// The CPU time after which a preparation that should have been stopped long ago counts as stuck.
+constexpr auto kStuckPreparation = std::chrono::minutes(1);
 
 struct Setup {
   std::variant<ipc::LoadModel, ipc::InspectModel, ipc::ConvertModel> request;
 };
-struct PromptJob {
-  ipc::Submit submit;
-  Clock::time_point arrived;
-};
 
-// State shared by the three threads. Lives as long as the process.
+// State shared by the threads. Lives as long as the process.
 struct Shared {
   Mailbox<Setup> setup;
   Mailbox<ipc::LoadApproved> load_approved;
-  Mailbox<std::optional<PromptJob>> prompts;  // nothing = end
+  PreparationQueue prompts;
   Mailbox<Input> engine;
   EngineStats engine_stats;
+  uint64_t progress = 0;  // as the last heartbeat said; I/O thread
 };
 
 // I/O thread.
@@ -64,21 +66,26 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
           shared.setup.Post({std::move(value)});
         } else if constexpr (std::is_same_v<T, ipc::Submit>) {
           if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
-          shared.prompts.Post(PromptJob{std::move(value), Clock::now()});
+          shared.prompts.Push({std::move(value), Clock::now()});
         } else if constexpr (std::is_same_v<T, ipc::Shutdown>) {
           std::_Exit(EXIT_SUCCESS);
         } else if constexpr (std::is_same_v<T, ipc::LoadApproved>) {
           shared.load_approved.Post(value);
         } else {
+          if constexpr (std::is_same_v<T, ipc::Cancel>) shared.prompts.Cancel(value.id);
           shared.engine.Post(value);
         }
       },
       message);
 }
 
-// I/O thread.
-ipc::ToDaemon HeartbeatOf(const EngineStats& engine_stats) {
-  return ipc::Heartbeat{.progress = engine_stats.progress.load(std::memory_order_relaxed),
+// I/O thread. A runner that is stuck in preparing a prompt reports no progress, so that the daemon replaces it.
+ipc::ToDaemon HeartbeatOf(Shared& shared) {
+  const EngineStats& engine_stats = shared.engine_stats;
+  if (!shared.prompts.Exceeds(kStuckPreparation)) {
+    shared.progress = engine_stats.progress.load(std::memory_order_relaxed);
+  }
+  return ipc::Heartbeat{.progress = shared.progress,
                         .steps = engine_stats.steps.load(std::memory_order_relaxed),
                         .running = engine_stats.running.load(std::memory_order_relaxed),
                         .waiting = engine_stats.waiting.load(std::memory_order_relaxed),
@@ -93,24 +100,6 @@ void EndProcess(const api::Result<void>& reason) {
   if (reason) std::_Exit(EXIT_SUCCESS);
   fmt::print(stderr, "quire-runner: {}\n", reason.error().message);
   std::_Exit(kExitBadLink);
-}
-
-// Prompt thread.
-void BuildPrompts(Shared& shared, const PromptContext& context, Link& link) {
-  while (true) {
-    for (auto& item : shared.prompts.WaitAndPopAll(std::chrono::hours(1))) {
-      if (!item) return;
-      if (item->submit.request.prompt_only) {
-        for (api::Event& event : DescribePrompt(context, item->submit.request)) {
-          link.Send(ipc::RequestEvent{item->submit.id, std::move(event)});
-        }
-        continue;
-      }
-      auto prompt = BuildPrompt(context, item->submit.request);
-      shared.engine.Post(PromptBuilt{item->submit.id, std::move(item->submit.request), std::move(prompt),
-                                     item->arrived, std::move(item->submit.resume)});
-    }
-  }
 }
 
 // The model at `path`, of which the daemon opened `files` for this process.
@@ -219,20 +208,23 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     limits.cache_bytes -= limits.draft_cache_bytes;
   }
   const int32_t threads = settings.threads > 0 ? settings.threads : UsableCores();
+  const size_t constraint_bytes = std::min(limits.cache_bytes / kConstraintShare, kConstraintBytesMax);
+  limits.cache_bytes -= constraint_bytes;
   auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.engine_stats,
                                [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
-                                          kConstraintBytesMax);
+                                          constraint_bytes);
   const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
                               context_length, format,           &constraints};
-  std::jthread prompt_builder([&] { BuildPrompts(shared, context, link); });
+  Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
+                          {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
+                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
   DenyFileOpens();
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();
-  shared.prompts.Post(std::nullopt);
 }
 
 }  // namespace
@@ -241,7 +233,7 @@ int RunRunner(int fd) {
   Shared shared;
   Link link(fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
             {.on_message = [&shared](ipc::ToRunner message) { Dispatch(shared, std::move(message)); },
-             .heartbeat = [&shared] { return HeartbeatOf(shared.engine_stats); },
+             .heartbeat = [&shared] { return HeartbeatOf(shared); },
              .on_end = EndProcess});
   while (true) {
     for (auto& setup : shared.setup.WaitAndPopAll(std::chrono::hours(1))) {

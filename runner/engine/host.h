@@ -1,7 +1,8 @@
 // A runner process and its threads.
 //
 //   I/O thread (Link)    sends and receives frames
-//   prompt thread        renders and tokenizes prompts, so that a long one delays neither streams nor frames
+//   prompt threads       render and tokenize prompts and compile formats (preparation.h), so that a long one delays
+//                        neither streams nor frames nor a short one
 //   engine thread        the caller of RunRunner(): loads the model, then runs the step loop
 //
 // The process ends when the daemon closes the link or sends Shutdown, at once and without waiting for a load.

@@ -68,7 +68,7 @@ struct PromptBuilder {
   }
 
   api::Result<FittedPrompt> operator()(const api::RawPrompt& raw) const {
-    auto tokens = tokenizer.Encode(
+    auto tokens = EncodeText(
         raw.text, raw.parse_special ? tokenizer::SpecialTokens::kParse : tokenizer::SpecialTokens::kAsText);
     if (!tokens) return std::unexpected(tokens.error());
     if (raw.add_special) AddBos(*tokens);
@@ -97,10 +97,34 @@ struct PromptBuilder {
     std::vector<tokenizer::Segment> segments;
     segments.reserve(rendered.size());
     for (const auto& segment : rendered) segments.push_back({segment.text, segment.from_template});
-    auto tokens = tokenizer.EncodeSegments(segments);
+    auto tokens = EncodeBounded(segments);
     // Go templates leave BOS to the tokenizer.
     if (tokens && !prompt_template.go_source().empty()) AddBos(*tokens);
     return tokens;
+  }
+
+  api::Result<Tokens> EncodeText(std::string_view text, tokenizer::SpecialTokens special) const {
+    const std::array segments{tokenizer::Segment{text, special == tokenizer::SpecialTokens::kParse}};
+    return EncodeBounded(segments);
+  }
+
+  // kContextLengthExceeded: the text is beyond the bounds. Long texts are refused by their bytes, without being read.
+  api::Result<Tokens> EncodeBounded(std::span<const tokenizer::Segment> segments) const {
+    const TextBounds bounds = request.prompt_only ? TextBounds{kDescribedBytesMax, kDescribedTokensMax}
+                                                  : BoundsFor(num_ctx, request.overflow);
+    size_t bytes = 0;
+    for (const auto& segment : segments) bytes += segment.text.size();
+    if (bytes > bounds.bytes) return std::unexpected(BeyondBounds(bounds));
+    auto tokens = tokenizer.EncodeSegments(segments, bounds.tokens);
+    const bool beyond = !tokens && tokens.error().code == api::ErrorCode::kContextLengthExceeded;
+    if (beyond) return std::unexpected(BeyondBounds(bounds));
+    return tokens;
+  }
+
+  api::Error BeyondBounds(const TextBounds& bounds) const {
+    if (!request.prompt_only) return ExceedsBounds(bounds, num_ctx);
+    return {api::ErrorCode::kTooLarge,
+            fmt::format("the text has more than {} tokens or {} bytes", bounds.tokens, bounds.bytes)};
   }
 
   std::string TextOf(const Tokens& tokens) const {
@@ -117,9 +141,9 @@ struct PromptBuilder {
       if (!whole) return std::unexpected(whole.error());
       return FittedPrompt{*std::move(whole), 0};
     }
-    auto prefix = tokenizer.Encode(prompt.prefix, tokenizer::SpecialTokens::kAsText);
+    auto prefix = EncodeText(prompt.prefix, tokenizer::SpecialTokens::kAsText);
     if (!prefix) return std::unexpected(prefix.error());
-    auto suffix = tokenizer.Encode(prompt.suffix, tokenizer::SpecialTokens::kAsText);
+    auto suffix = EncodeText(prompt.suffix, tokenizer::SpecialTokens::kAsText);
     if (!suffix) return std::unexpected(suffix.error());
     // Cut texts may take a token more at each of their ends than they had.
     constexpr int64_t kSeams = 8;
@@ -139,9 +163,9 @@ struct PromptBuilder {
     if (prompt_template.SupportsFim()) return BuildFimByTemplate(prompt);
     if (!fim_tokens)
       return api::Fail(api::ErrorCode::kUnsupported, "the model does not support insert", "suffix");
-    auto prefix = tokenizer.Encode(prompt.prefix, tokenizer::SpecialTokens::kAsText);
+    auto prefix = EncodeText(prompt.prefix, tokenizer::SpecialTokens::kAsText);
     if (!prefix) return std::unexpected(prefix.error());
-    auto suffix = tokenizer.Encode(prompt.suffix, tokenizer::SpecialTokens::kAsText);
+    auto suffix = EncodeText(prompt.suffix, tokenizer::SpecialTokens::kAsText);
     if (!suffix) return std::unexpected(suffix.error());
     Tokens tokens = {fim_tokens->prefix};
     AddBos(tokens);
@@ -189,7 +213,7 @@ struct PromptBuilder {
   api::Result<FittedPrompt> operator()(const api::EmbedPrompt& embed) const {
     const bool as_text = embed.tokens.empty();
     if (auto checked = CheckIds(embed.tokens, "input"); !checked) return std::unexpected(checked.error());
-    auto tokens = as_text ? tokenizer.Encode(embed.text, tokenizer::SpecialTokens::kAsText) : embed.tokens;
+    auto tokens = as_text ? EncodeText(embed.text, tokenizer::SpecialTokens::kAsText) : embed.tokens;
     if (!tokens) return std::unexpected(tokens.error());
     const size_t begins = as_text && tokenizer.add_bos() ? 1 : 0;
     const size_t ends = as_text && tokenizer.add_eos() ? 1 : 0;

@@ -1,4 +1,4 @@
-// The use of one rendering's Limits; exceeding one ends the rendering.
+// The use of one rendering's Limits; exceeding one ends the rendering. Steps also count as work (runner/work).
 //
 // Inside this folder a failing render throws RenderError; Template::Render is the only place that catches it.
 #pragma once
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runner/jinja/limits.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::jinja {
 
@@ -29,6 +30,7 @@ class Budget {
   const Limits& limits() const { return limits_; }
 
   void Step(uint64_t count = 1) {
+    CountWork(count);
     steps_ += count;
     if (steps_ > limits_.steps_max) FailSteps();
   }

@@ -7,6 +7,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_tokens.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -128,6 +129,7 @@ void BpeModel::Tables::EncodeLong(std::string_view piece, std::vector<TokenId>& 
     if (symbol.rank != kNoRank) heap.push(entry(symbol.rank, at));
   };
   while (!heap.empty()) {
+    CountWork(4);
     const auto rank = static_cast<uint32_t>(heap.top() >> 32U);
     const auto at = static_cast<uint32_t>(heap.top());
     heap.pop();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/tokenizer/parts.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -39,11 +41,13 @@ class PieceCache {
 // One call of Encode.
 class Encoder {
  public:
-  explicit Encoder(const TokenizerParts& parts) : parts_(parts) {}
+  Encoder(const TokenizerParts& parts, size_t tokens_max) : parts_(parts), tokens_max_(tokens_max) {}
 
-  std::vector<TokenId> Run(const TrustedText& text) {
-    ids_.reserve(text.text.size() / 3 + 8);
+  api::Result<std::vector<TokenId>> Run(const TrustedText& text) {
+    CountWork(text.text.size() / 8);
+    ids_.reserve(std::min(text.text.size() / 3, tokens_max_) + 8);
     for (const Stretch& stretch : parts_.added.Find(text)) {
+      if (Stopped()) break;
       if (stretch.token) {
         ids_.push_back(*stretch.token);
       } else if (parts_.added_normalized.empty()) {
@@ -52,10 +56,21 @@ class Encoder {
         FindNormalized(text.Slice(stretch.begin, stretch.end), stretch.begin == 0);
       }
     }
+    if (long_piece_) {
+      return api::Fail(
+          api::ErrorCode::kTooLarge,
+          fmt::format("a run of text without a break has more than {} bytes", Tokenizer::kPieceBytesMax));
+    }
+    if (ids_.size() > tokens_max_) {
+      return api::Fail(api::ErrorCode::kContextLengthExceeded,
+                       fmt::format("more than {} tokens", tokens_max_));
+    }
     return std::move(ids_);
   }
 
  private:
+  bool Stopped() const { return long_piece_ || ids_.size() > tokens_max_; }
+
   std::string_view Store(std::string text) { return stored_.emplace_back(std::move(text)); }
 
   std::string_view Normalized(std::string_view text) {
@@ -107,11 +122,17 @@ class Encoder {
     if (text.empty()) return;
     if (parts_.pre_tokenizer.add_prefix_space && text.front() != ' ') text = Store(" " + std::string(text));
     for (const Piece& piece : parts_.pre_tokenizer.Split(text, matcher_)) {
+      if (Stopped()) return;
       EncodePiece(text.substr(piece.begin, piece.end - piece.begin));
     }
   }
 
   void EncodePiece(std::string_view piece) {
+    CountWork(2 + piece.size() / 8);
+    if (piece.size() > Tokenizer::kPieceBytesMax) {
+      long_piece_ = true;
+      return;
+    }
     if (!PieceCache::Accepts(piece)) return parts_.model->Encode(piece, ids_);
     PieceCache::Slot& slot = cache_.At(piece);
     const size_t begin = ids_.size();
@@ -124,6 +145,8 @@ class Encoder {
   }
 
   const TokenizerParts& parts_;
+  const size_t tokens_max_;
+  bool long_piece_ = false;  // a piece was too long
   RegexMatcher matcher_;
   PieceCache cache_;
   std::deque<std::string> stored_;  // texts that pieces in the cache point into
@@ -157,12 +180,14 @@ Tokenizer::Tokenizer(TokenizerParts parts)
     : parts_(std::make_unique<const TokenizerParts>(std::move(parts))) {}
 Tokenizer::~Tokenizer() = default;
 
-api::Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special) const {
+api::Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special,
+                                                    size_t tokens_max) const {
   const std::array segments{Segment{.text = text, .parse_special = special == SpecialTokens::kParse}};
-  return EncodeSegments(segments);
+  return EncodeSegments(segments, tokens_max);
 }
 
-api::Result<std::vector<TokenId>> Tokenizer::EncodeSegments(std::span<const Segment> segments) const {
+api::Result<std::vector<TokenId>> Tokenizer::EncodeSegments(std::span<const Segment> segments,
+                                                            size_t tokens_max) const {
   size_t bytes = 0;
   for (const Segment& segment : segments) {
     if (segment.text.size() > kTextBytesMax - bytes) {
@@ -192,7 +217,7 @@ api::Result<std::vector<TokenId>> Tokenizer::EncodeSegments(std::span<const Segm
     text.AddRun(end, segment.parse_special);
   }
   if (!valid) text.text = repaired;
-  return Encoder(*parts_).Run(text);
+  return Encoder(*parts_, tokens_max).Run(text);
 }
 
 bool Tokenizer::add_bos() const { return parts_->add_bos; }

@@ -65,9 +65,15 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // No BOS or EOS is added: see add_bos(). What is not UTF-8 counts as U+FFFD.
-  // kTooLarge for 2^31 bytes and more. Memory while it works: about 40 bytes per byte of the longest piece.
-  api::Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special) const;
-  api::Result<std::vector<TokenId>> EncodeSegments(std::span<const Segment> segments) const;
+  // kTooLarge for 2^31 bytes and more, and for a piece of more than kPieceBytesMax. Memory while it works: about 40 bytes
+  // per byte of the longest piece. kContextLengthExceeded: there are more than `tokens_max` tokens; it stops
+  // there. Counts its work (runner/work).
+  static constexpr size_t kPieceBytesMax = size_t{8} << 20;
+  static constexpr size_t kNoTokensMax = SIZE_MAX;
+  api::Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special,
+                                           size_t tokens_max = kNoTokensMax) const;
+  api::Result<std::vector<TokenId>> EncodeSegments(std::span<const Segment> segments,
+                                                   size_t tokens_max = kNoTokensMax) const;
 
   // Whether the model wants bos_id() before a text (eos_id() after it) that is not rendered by a template.
   // True only if there is such a token.

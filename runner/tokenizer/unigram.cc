@@ -7,6 +7,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_tokens.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -90,6 +91,7 @@ void UnigramModel::Tables::BuildTrie() {
 std::vector<Choice> UnigramModel::Tables::BestChoices(std::string_view piece) const {
   std::vector<Choice> choices(piece.size() + 1);
   for (size_t begin = 0; begin < piece.size();) {
+    CountWork(4);
     const float before = choices[begin].score;
     const size_t length = api::CodePointAt(piece, begin).bytes;
     const auto offer = [&](size_t end, int32_t entry, float score) {

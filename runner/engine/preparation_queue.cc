@@ -1,0 +1,134 @@
+#include "runner/engine/preparation_queue.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace quire::runner::engine {
+namespace {
+
+using std::chrono::nanoseconds;
+
+nanoseconds TimeOf(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+size_t BytesOf(const std::vector<api::Message>& messages) {
+  size_t bytes = 0;
+  for (const api::Message& message : messages) {
+    bytes += sizeof(api::Message) + message.content.size() + message.thinking.size();
+    for (const api::ToolCall& call : message.tool_calls) bytes += call.arguments_json.size();
+  }
+  return bytes;
+}
+
+struct PromptBytes {
+  size_t operator()(const api::ChatPrompt& chat) const {
+    size_t bytes = BytesOf(chat.messages);
+    for (const api::Tool& tool : chat.tools) bytes += tool.definition_json.size();
+    return bytes;
+  }
+  size_t operator()(const api::RawPrompt& raw) const { return raw.text.size(); }
+  size_t operator()(const api::ContinuedPrompt& continued) const {
+    return BytesOf(continued.messages) + continued.context.size() * sizeof(api::TokenId);
+  }
+  size_t operator()(const api::EmbedPrompt& embed) const {
+    return embed.text.size() + embed.tokens.size() * sizeof(api::TokenId);
+  }
+  size_t operator()(const api::TokenPrompt& prompt) const {
+    return prompt.tokens.size() * sizeof(api::TokenId);
+  }
+  size_t operator()(const api::FimPrompt& fim) const { return fim.prefix.size() + fim.suffix.size(); }
+};
+
+// Whether a grammar may have to be compiled for the answer, or a template parsed.
+bool CompilesSomething(const api::Request& request) {
+  if (request.format || !request.go_template.empty()) return true;
+  const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
+  return chat != nullptr && !chat->tools.empty() &&
+         (request.tool_choice == api::ToolChoice::kRequired ||
+          std::ranges::any_of(chat->tools, &api::Tool::strict));
+}
+
+}  // namespace
+
+PreparationQueue::Lane PreparationQueue::LaneOf(const api::Request& request) {
+  const bool light =
+      !CompilesSomething(request) && std::visit(PromptBytes(), request.prompt) <= kLightBytesMax;
+  return light ? Lane::kLight : Lane::kHeavy;
+}
+
+void PreparationQueue::Push(PreparationJob job) {
+  {
+    std::lock_guard lock(mutex_);
+    const api::Client& client = job.submit.request.client;
+    shares_.Enter(client.tenant, client.weight);
+    Waiting(LaneOf(job.submit.request)).push_back(std::move(job));
+  }
+  changed_.notify_all();
+}
+
+void PreparationQueue::Cancel(api::RequestId id) {
+  std::lock_guard lock(mutex_);
+  for (auto& lane : waiting_) {
+    std::erase_if(lane, [&](const PreparationJob& job) {
+      if (job.submit.id != id) return false;
+      shares_.Exit(job.submit.request.client.tenant);
+      return true;
+    });
+  }
+  for (const Running& running : running_) {
+    if (running.id == id) running.canceled->store(true, std::memory_order_relaxed);
+  }
+}
+
+PreparationJob PreparationQueue::Take(std::deque<PreparationJob>& lane) {
+  const auto next = std::ranges::min_element(lane, {}, [this](const PreparationJob& job) {
+    return shares_.Of(job.submit.request.client.tenant).virtual_time;
+  });
+  PreparationJob job = std::move(*next);
+  lane.erase(next);
+  clockid_t clock{};
+  pthread_getcpuclockid(pthread_self(), &clock);
+  running_.push_back({job.submit.id, job.submit.request.client.tenant, job.canceled, clock, TimeOf(clock)});
+  return job;
+}
+
+std::optional<PreparationJob> PreparationQueue::Pop(Lane lane) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (stopped_) return std::nullopt;
+    if (!Waiting(lane).empty()) return Take(Waiting(lane));
+    if (lane == Lane::kHeavy && !Waiting(Lane::kLight).empty()) return Take(Waiting(Lane::kLight));
+    changed_.wait(lock);
+  }
+}
+
+void PreparationQueue::Finish(api::RequestId id) {
+  std::lock_guard lock(mutex_);
+  const auto running = std::ranges::find(running_, id, &Running::id);
+  const nanoseconds used = TimeOf(running->clock) - running->begin;
+  shares_.Charge(running->tenant, std::chrono::duration_cast<std::chrono::microseconds>(used).count());
+  shares_.Exit(running->tenant);
+  running_.erase(running);
+}
+
+void PreparationQueue::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool PreparationQueue::Exceeds(nanoseconds cpu_time) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      running_, [&](const Running& running) { return TimeOf(running.clock) - running.begin > cpu_time; });
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,199 @@
+// Preparing prompts of the bundled model, with requests that are made to be expensive.
+
+#include "runner/engine/preparation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <string>
+
+#include "runner/constraint/output_format.h"
+#include "runner/engine/loaded_model.h"
+#include "runner/engine/testing/engine_harness.h"
+
+namespace quire::runner::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using Lane = PreparationQueue::Lane;
+
+constexpr auto kMuchTime = std::chrono::hours(1);
+
+api::Request Chat(std::string content, std::string tenant = {}) {
+  api::Request request;
+  request.prompt = api::ChatPrompt{{{"user", std::move(content)}}};
+  request.client.tenant = std::move(tenant);
+  return request;
+}
+
+api::Request WithSchema(std::string schema) {
+  api::Request request = Chat("Hello!");
+  request.format = {api::OutputFormat::Kind::kSchema, std::move(schema), "format"};
+  return request;
+}
+
+PreparationJob JobOf(uint64_t id, api::Request request) {
+  return {{api::RequestId{id}, std::move(request), {}}, Clock::now()};
+}
+
+class Preparing : public ::testing::Test {
+ protected:
+  Preparing()
+      : model_(*Load(kDemoModel, [](float, std::string_view) {})),
+        constraints_([this] { return IndexVocabulary(*model_.tokenizer, model_.end_of_generation); },
+                     kPlenty) {}
+
+  PromptContext context() {
+    return {model_.tokenizer,
+            *model_.prompt_template,
+            model_.turn_start_token,
+            FindFimTokens(*model_.tokenizer),
+            model_.model->context_length(),
+            model_.format,
+            &constraints_};
+  }
+  api::Error ErrorOf(api::Request request, std::chrono::nanoseconds cpu_time = kMuchTime) {
+    const auto built = Prepare(context(), JobOf(1, std::move(request)), cpu_time);
+    if (!built) return {api::ErrorCode::kCancelled, "canceled"};
+    return *built ? api::Error{api::ErrorCode::kInternal, "built"} : built->error();
+  }
+
+  LoadedModel model_;
+  constraint::ConstraintCache constraints_;
+};
+
+TEST_F(Preparing, ATextThatNeverFitsIsRefusedByItsBytes) {
+  const std::string bytes(size_t{64} << 20, '\xFF');
+  api::Request request;
+  request.prompt = api::RawPrompt{bytes};
+  for (const auto overflow : {api::Overflow::kRefuse, api::Overflow::kTruncate}) {
+    request.overflow = overflow;
+    const api::Error error = ErrorOf(request);
+    EXPECT_EQ(error.code, api::ErrorCode::kContextLengthExceeded) << error.message;
+    EXPECT_THAT(error.message, HasSubstr("exceeds the available context size"));
+  }
+  request.prompt_only = true;
+  EXPECT_EQ(ErrorOf(request).code, api::ErrorCode::kTooLarge);
+}
+
+TEST_F(Preparing, TokenizingStopsSomeContextsBehindTheFirst) {
+  std::string text;
+  for (int i = 0; i < 5 * context().context_length; ++i) text += " q";
+  api::Request request = Chat(text);
+  request.overflow = api::Overflow::kRefuse;
+  const api::Error error = ErrorOf(request);
+  EXPECT_EQ(error.code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_THAT(error.message,
+              HasSubstr("request (more than " + std::to_string(4 * context().context_length) + " tokens"));
+}
+
+TEST_F(Preparing, EndsWhenItsTimeIsSpent) {
+  const api::Error error = ErrorOf(WithSchema(R"({"type":"string","pattern":"(a|b)*a(a|b){24}c"})"), {});
+  EXPECT_EQ(error.code, api::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("CPU time"));
+}
+
+TEST_F(Preparing, EndsWhenTheRequestIsCanceled) {
+  const PreparationJob job = JobOf(1, WithSchema(R"({"type":"string","pattern":"(a|b)*a(a|b){24}c"})"));
+  *job.canceled = true;
+  EXPECT_FALSE(Prepare(context(), job, kMuchTime));
+}
+
+TEST_F(Preparing, FormatsAreCompiledForEachTenant) {
+  const auto constraint_of = [this](std::string tenant, std::string salt) {
+    api::Request request = WithSchema(R"({"type":"integer"})");
+    request.client = {std::move(tenant), std::move(salt)};
+    return (**Prepare(context(), JobOf(1, std::move(request)), kMuchTime)).constraint;
+  };
+  EXPECT_EQ(constraint_of("a", ""), constraint_of("a", ""));
+  EXPECT_NE(constraint_of("a", ""), constraint_of("b", ""));
+  EXPECT_NE(constraint_of("a", ""), constraint_of("a", "salt"));
+}
+
+TEST_F(Preparing, AShortChatPassesHeavyRequests) {
+  PreparationQueue queue;
+  std::promise<void> heavy_began;
+  std::promise<void> chat_built;
+  const std::shared_future<void> chat(chat_built.get_future());
+  const PromptContext shared = context();
+  PreparationJob endless = JobOf(1, WithSchema(R"({"type":"integer"})"));
+  // The heavy thread stays in this receiver until the chat was built.
+  Preparation preparation(queue, shared, kMuchTime,
+                          {.built =
+                               [&](PromptBuilt built) {
+                                 if (built.id == api::RequestId{1}) {
+                                   heavy_began.set_value();
+                                   chat.wait();
+                                 }
+                                 if (built.id == api::RequestId{3}) chat_built.set_value();
+                               },
+                           .described = {}});
+  queue.Push(std::move(endless));
+  heavy_began.get_future().wait();
+  queue.Push(JobOf(2, WithSchema(R"({"type":"string"})")));
+  queue.Push(JobOf(3, Chat("Hello!")));
+  chat.wait();
+}
+
+TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
+  EXPECT_EQ(PreparationQueue::LaneOf(Chat("Hello!")), Lane::kLight);
+  EXPECT_EQ(PreparationQueue::LaneOf(Chat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
+            Lane::kHeavy);
+  EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kHeavy);
+  api::Request tools = Chat("Hello!");
+  std::get<api::ChatPrompt>(tools.prompt).tools.push_back({.name = "f"});
+  EXPECT_EQ(PreparationQueue::LaneOf(tools), Lane::kLight);
+  tools.tool_choice = api::ToolChoice::kRequired;
+  EXPECT_EQ(PreparationQueue::LaneOf(tools), Lane::kHeavy);
+  api::Request own = Chat("Hello!");
+  own.go_template = "{{ .Prompt }}";
+  EXPECT_EQ(PreparationQueue::LaneOf(own), Lane::kHeavy);
+}
+
+TEST(PreparationQueue, ServesTheTenantThatUsedLeast) {
+  PreparationQueue queue;
+  for (uint64_t id = 1; id <= 3; ++id) queue.Push(JobOf(id, Chat("Hello!", "busy")));
+  const auto first = queue.Pop(Lane::kLight);
+  EXPECT_EQ(first->submit.id, api::RequestId{1});
+  queue.Push(JobOf(4, Chat("Hello!", "other")));
+  volatile uint64_t work = 0;
+  for (int i = 0; i < 10'000'000; ++i) work = work + 1;
+  queue.Finish(first->submit.id);
+  EXPECT_EQ(queue.Pop(Lane::kLight)->submit.id, api::RequestId{4});
+  EXPECT_EQ(queue.Pop(Lane::kLight)->submit.id, api::RequestId{2});
+}
+
+TEST(PreparationQueue, ACanceledRequestIsNotServed) {
+  PreparationQueue queue;
+  queue.Push(JobOf(1, Chat("Hello!")));
+  queue.Push(JobOf(2, Chat("Hello!")));
+  queue.Cancel(api::RequestId{1});
+  const auto job = queue.Pop(Lane::kHeavy);
+  EXPECT_EQ(job->submit.id, api::RequestId{2});
+  EXPECT_FALSE(*job->canceled);
+  queue.Cancel(api::RequestId{2});
+  EXPECT_TRUE(*job->canceled);
+  queue.Finish(api::RequestId{2});
+}
+
+TEST(PreparationQueue, SeesAPreparationThatIsStuck) {
+  PreparationQueue queue;
+  EXPECT_FALSE(queue.Exceeds(std::chrono::nanoseconds(-1)));
+  queue.Push(JobOf(1, Chat("Hello!")));
+  const auto job = queue.Pop(Lane::kLight);
+  EXPECT_TRUE(queue.Exceeds(std::chrono::nanoseconds(-1)));
+  EXPECT_FALSE(queue.Exceeds(kMuchTime));
+  queue.Finish(job->submit.id);
+  EXPECT_FALSE(queue.Exceeds(std::chrono::nanoseconds(-1)));
+}
+
+TEST(PreparationQueue, StopEndsTheThreads) {
+  PreparationQueue queue;
+  queue.Push(JobOf(1, Chat("Hello!")));
+  queue.Stop();
+  EXPECT_FALSE(queue.Pop(Lane::kHeavy));
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
