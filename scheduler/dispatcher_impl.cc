@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/base/random_id.h"
+#include "api/base/text_bounds.h"
 
 namespace quire::scheduler {
 namespace {
@@ -399,6 +400,11 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   if (pending.request || use.num_ctx == 0) use.num_ctx = num_ctx;
   use.spec = pending.spec;
   if (!pending.request) return nullptr;
+  // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
+  const api::TextBounds bounds = api::TextBoundsFor(num_ctx, pending.request->overflow);
+  if (api::TextBytes(pending.request->prompt) > bounds.bytes && !pending.request->prompt_only) {
+    return std::unexpected(api::ExceedsBounds(bounds, num_ctx));
+  }
 
   auto stream = std::make_shared<EventStream>(executor_);
   Running running{pending.spec, *std::move(pending.request), stream};

@@ -104,6 +104,17 @@ TEST_F(DispatcherTest, DecidesTheContextWithoutReloading) {
   EXPECT_EQ(dispatcher().Loaded().at(0).runner_pid, pid);
 }
 
+TEST_F(DispatcherTest, ATextThatCannotFitIsNotSentToTheRunner) {
+  api::Request request = Raw("answer 1");
+  std::get<api::RawPrompt>(request.prompt).text += std::string(size_t{20} << 20, ' ');
+  for (const auto overflow : {api::Overflow::kRefuse, api::Overflow::kTruncate}) {
+    request.overflow = overflow;
+    const auto result = loop().Run(dispatcher().Submit(Spec("ok"), request, std::nullopt));
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, api::ErrorCode::kContextLengthExceeded);
+  }
+}
+
 TEST_F(DispatcherTest, TwoModelsRunSideBySide) {
   auto a = StartReady(Spec("ok", "a"), "stall");
   EXPECT_EQ(Generate(Spec("ok", "b"), "answer 1").text, "t0 ");

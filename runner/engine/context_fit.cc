@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/base/text_bounds.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::engine {
@@ -38,12 +39,6 @@ size_t Droppable(std::span<const api::Message> messages) {
   return count;
 }
 
-constexpr size_t kBytesPerToken = 64;  // more than any text has on average that is not made of long runs
-constexpr size_t kRefusedBytesMin = size_t{1} << 20;
-constexpr size_t kTruncatedBytes = size_t{16} << 20;
-constexpr size_t kTruncatedTokens = size_t{4} << 20;
-constexpr size_t kCountedContexts = 4;
-
 // What became of a selection of messages.
 enum class Selection : uint8_t { kFits, kTooLong, kRejected };
 
@@ -55,29 +50,12 @@ Selection SelectionOf(const api::Result<std::vector<api::TokenId>>& tokens, int3
 
 }  // namespace
 
-TextBounds BoundsFor(int32_t num_ctx, api::Overflow overflow) {
-  const auto context = static_cast<size_t>(std::max(num_ctx, 1));
-  if (overflow == api::Overflow::kTruncate) {
-    return {.bytes = std::max(kTruncatedBytes, context * kBytesPerToken),
-            .tokens = std::max(kTruncatedTokens, context)};
-  }
-  return {.bytes = std::max(kRefusedBytesMin, context * kBytesPerToken),
-          .tokens = context * kCountedContexts};
-}
-
-api::Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {
-  return {
-      api::ErrorCode::kContextLengthExceeded,
-      fmt::format("request (more than {} tokens or {} bytes) exceeds the available context size ({} tokens)",
-                  bounds.tokens, bounds.bytes, num_ctx)};
-}
-
 api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
                                       api::Overflow overflow, const EncodeMessages& encode) {
   auto whole = encode(messages);
   if (SelectionOf(whole, num_ctx) == Selection::kRejected) return std::unexpected(whole.error());
   if (!whole && overflow == api::Overflow::kRefuse) return std::unexpected(whole.error());
-  const size_t whole_tokens = whole ? whole->size() : BoundsFor(num_ctx, overflow).tokens;
+  const size_t whole_tokens = whole ? whole->size() : api::TextBoundsFor(num_ctx, overflow).tokens;
   if (Fits(whole_tokens, num_ctx)) return FittedPrompt{std::move(*whole), 0};
   if (overflow == api::Overflow::kRefuse) return Exceeds(whole_tokens, num_ctx);
 

@@ -1,7 +1,6 @@
 // Makes a prompt fit the context, or refuses it with both numbers.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,17 +20,7 @@ struct FittedPrompt {
 // A prompt fits when it leaves room for one token of the answer: tokens < num_ctx.
 // kContextLengthExceeded names the prompt's tokens and num_ctx.
 
-// What one request's text may have before it is not even tokenized to its end. Exact counts of tokens are told up to here.
-struct TextBounds {
-  size_t bytes = 0;
-  size_t tokens = 0;
-};
-// A refused text costs no more than some contexts of tokens. A text that will be truncated may be longer.
-TextBounds BoundsFor(int32_t num_ctx, api::Overflow overflow);
-// kContextLengthExceeded, of a text beyond the bounds.
-api::Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx);
-
-// kContextLengthExceeded: the messages are beyond the bounds.
+// kContextLengthExceeded: the messages are beyond the bounds of api::TextBoundsFor().
 using EncodeMessages = std::function<api::Result<std::vector<api::TokenId>>(std::span<const api::Message>)>;
 
 // kTruncate drops the oldest messages, never a system message and never the last, until the rest fits; where

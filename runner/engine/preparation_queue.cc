@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/text_bounds.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -16,34 +18,6 @@ nanoseconds TimeOf(clockid_t clock) {
   clock_gettime(clock, &time);
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
-
-size_t BytesOf(const std::vector<api::Message>& messages) {
-  size_t bytes = 0;
-  for (const api::Message& message : messages) {
-    bytes += sizeof(api::Message) + message.content.size() + message.thinking.size();
-    for (const api::ToolCall& call : message.tool_calls) bytes += call.arguments_json.size();
-  }
-  return bytes;
-}
-
-struct PromptBytes {
-  size_t operator()(const api::ChatPrompt& chat) const {
-    size_t bytes = BytesOf(chat.messages);
-    for (const api::Tool& tool : chat.tools) bytes += tool.definition_json.size();
-    return bytes;
-  }
-  size_t operator()(const api::RawPrompt& raw) const { return raw.text.size(); }
-  size_t operator()(const api::ContinuedPrompt& continued) const {
-    return BytesOf(continued.messages) + continued.context.size() * sizeof(api::TokenId);
-  }
-  size_t operator()(const api::EmbedPrompt& embed) const {
-    return embed.text.size() + embed.tokens.size() * sizeof(api::TokenId);
-  }
-  size_t operator()(const api::TokenPrompt& prompt) const {
-    return prompt.tokens.size() * sizeof(api::TokenId);
-  }
-  size_t operator()(const api::FimPrompt& fim) const { return fim.prefix.size() + fim.suffix.size(); }
-};
 
 // Whether a grammar may have to be compiled for the answer, or a template parsed.
 bool CompilesSomething(const api::Request& request) {
@@ -57,8 +31,7 @@ bool CompilesSomething(const api::Request& request) {
 }  // namespace
 
 PreparationQueue::Lane PreparationQueue::LaneOf(const api::Request& request) {
-  const bool light =
-      !CompilesSomething(request) && std::visit(PromptBytes(), request.prompt) <= kLightBytesMax;
+  const bool light = !CompilesSomething(request) && api::TextBytes(request.prompt) <= kLightBytesMax;
   return light ? Lane::kLight : Lane::kHeavy;
 }
 

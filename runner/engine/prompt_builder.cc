@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/text_bounds.h"
 #include "runner/engine/context_fit.h"
 #include "runner/engine/output_plan.h"
 #include "runner/prompt/prompt_template.h"
@@ -110,8 +111,9 @@ struct PromptBuilder {
 
   // kContextLengthExceeded: the text is beyond the bounds. Long texts are refused by their bytes, without being read.
   api::Result<Tokens> EncodeBounded(std::span<const tokenizer::Segment> segments) const {
-    const TextBounds bounds = request.prompt_only ? TextBounds{kDescribedBytesMax, kDescribedTokensMax}
-                                                  : BoundsFor(num_ctx, request.overflow);
+    const api::TextBounds bounds = request.prompt_only
+                                       ? api::TextBounds{kDescribedBytesMax, kDescribedTokensMax}
+                                       : api::TextBoundsFor(num_ctx, request.overflow);
     size_t bytes = 0;
     for (const auto& segment : segments) bytes += segment.text.size();
     if (bytes > bounds.bytes) return std::unexpected(BeyondBounds(bounds));
@@ -121,8 +123,8 @@ struct PromptBuilder {
     return tokens;
   }
 
-  api::Error BeyondBounds(const TextBounds& bounds) const {
-    if (!request.prompt_only) return ExceedsBounds(bounds, num_ctx);
+  api::Error BeyondBounds(const api::TextBounds& bounds) const {
+    if (!request.prompt_only) return api::ExceedsBounds(bounds, num_ctx);
     return {api::ErrorCode::kTooLarge,
             fmt::format("the text has more than {} tokens or {} bytes", bounds.tokens, bounds.bytes)};
   }

@@ -1,0 +1,65 @@
+#include "api/base/text_bounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+namespace quire::api {
+namespace {
+
+constexpr size_t kBytesPerToken = 64;  // more than any text has on average that is not made of long runs
+constexpr size_t kRefusedBytesMin = size_t{1} << 20;
+constexpr size_t kTruncatedBytesMin = size_t{16} << 20;
+constexpr size_t kTruncatedTokensMin = size_t{4} << 20;
+constexpr size_t kCountedContexts = 4;
+
+size_t BytesOf(const std::vector<Message>& messages) {
+  size_t bytes = 0;
+  for (const Message& message : messages) {
+    bytes += sizeof(Message) + message.content.size() + message.thinking.size();
+    for (const ToolCall& call : message.tool_calls) bytes += call.arguments_json.size();
+  }
+  return bytes;
+}
+
+struct PromptBytes {
+  size_t operator()(const ChatPrompt& chat) const {
+    size_t bytes = BytesOf(chat.messages);
+    for (const Tool& tool : chat.tools) bytes += tool.definition_json.size();
+    return bytes;
+  }
+  size_t operator()(const RawPrompt& raw) const { return raw.text.size(); }
+  size_t operator()(const ContinuedPrompt& continued) const {
+    return BytesOf(continued.messages) + continued.context.size() * sizeof(TokenId);
+  }
+  size_t operator()(const EmbedPrompt& embed) const {
+    return embed.text.size() + embed.tokens.size() * sizeof(TokenId);
+  }
+  size_t operator()(const TokenPrompt& prompt) const { return prompt.tokens.size() * sizeof(TokenId); }
+  size_t operator()(const FimPrompt& fim) const { return fim.prefix.size() + fim.suffix.size(); }
+};
+
+}  // namespace
+
+TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow) {
+  const auto context = static_cast<size_t>(std::max(num_ctx, 1));
+  if (overflow == Overflow::kTruncate) {
+    return {.bytes = std::max(kTruncatedBytesMin, context * kBytesPerToken),
+            .tokens = std::max(kTruncatedTokensMin, context)};
+  }
+  return {.bytes = std::max(kRefusedBytesMin, context * kBytesPerToken),
+          .tokens = context * kCountedContexts};
+}
+
+size_t TextBytes(const Prompt& prompt) { return std::visit(PromptBytes(), prompt); }
+
+Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {
+  return {
+      ErrorCode::kContextLengthExceeded,
+      fmt::format("request (more than {} tokens or {} bytes) exceeds the available context size ({} tokens)",
+                  bounds.tokens, bounds.bytes, num_ctx)};
+}
+
+}  // namespace quire::api

@@ -1,0 +1,28 @@
+// How much text a prompt may have before anybody reads it to its end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "api/base/error.h"
+#include "api/base/request.h"
+
+namespace quire::api {
+
+// A text within its bounds need not fit the context; one beyond them never does, or would cost far more than what fits.
+struct TextBounds {
+  size_t bytes = 0;
+  size_t tokens = 0;  // exact counts are told up to here
+};
+
+// A text that is refused when it does not fit costs no more than some contexts of tokens. One that will be truncated may be
+// longer. `num_ctx`: tokens of the request's context.
+TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow);
+
+// Bytes of the prompt's texts, as far as the model sees them: messages, tools and ids included.
+size_t TextBytes(const Prompt& prompt);
+
+// kContextLengthExceeded, of a text beyond the bounds.
+Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx);
+
+}  // namespace quire::api

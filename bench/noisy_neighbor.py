@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""What one client notices of another that attacks: latencies of short greedy chats, at rest and under each attack.
+
+  bench/noisy_neighbor.py                 every attack, 10 s each, on the bundled model of build/release
+  bench/noisy_neighbor.py --seconds 30 schema_dag bytes
+  bench/noisy_neighbor.py --list
+
+The innocent client sends one chat after the other, of one token prompt and --tokens tokens. An attack runs in --clients
+threads; each sends its request again as soon as it was answered. A row shows the innocent's p50, p99 and maximum in
+milliseconds, how many of its chats failed, what the attacker got, and the largest resident size of a runner. The last
+column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger.
+"""
+import argparse
+import collections
+import http.client
+import json
+import pathlib
+import socket
+import statistics
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+from harness import MODEL, Daemon, greedy  # noqa: E402
+
+STEP_MS = 200
+
+
+def chat(text="Hello!", **more):
+    return {"model": MODEL, "messages": [{"role": "user", "content": text}], "stream": False} | more
+
+
+def with_schema(schema):
+    return chat(format=schema, options={"num_predict": 1})
+
+
+def dag(levels, width):
+    defs = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * width} for i in range(levels)}
+    return {"$defs": defs | {f"d{levels}": {"type": "integer"}}, "$ref": "#/$defs/d0"}
+
+
+def template(source):
+    return {"model": MODEL, "prompt": "Hello!", "template": source, "stream": False, "options": {"num_predict": 1}}
+
+
+def post(path, body):
+    """An attack that sends `body` over and over; made anew each time if it is a function."""
+    def run(port, seen, ended):
+        raw = None if callable(body) else body if isinstance(body, bytes) else json.dumps(body).encode()
+        while not ended.is_set():
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                connection.request("POST", path, raw if raw is not None else json.dumps(body()).encode())
+                reply = connection.getresponse()
+                reply.read()
+                seen[reply.status] += 1
+            except OSError as error:
+                seen[type(error).__name__] += 1
+            finally:
+                connection.close()
+    return run
+
+
+def hang_up(path, body, after=0.05):
+    """Sends a request and leaves."""
+    raw = json.dumps(body).encode()
+
+    def run(port, seen, ended):
+        while not ended.is_set():
+            with socket.create_connection(("127.0.0.1", port), 10) as s:
+                s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(raw)) + raw)
+                time.sleep(after)
+            seen["left"] += 1
+    return run
+
+
+def get(path):
+    def run(port, seen, ended):
+        while not ended.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            reply.read()
+            seen[reply.status] += 1
+            connection.close()
+    return run
+
+
+def stalled_streams(port, seen, ended):
+    """Streams whose reader reads nothing."""
+    raw = json.dumps(greedy("Tell me a story.", num_predict=-1)).encode()
+    held = []
+    while not ended.is_set():
+        if len(held) < 16:
+            s = socket.create_connection(("127.0.0.1", port), 10)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+            held.append(s)
+            seen["open"] += 1
+        time.sleep(0.02)
+    for s in held:
+        s.close()
+
+
+def silent_connections(port, seen, ended):
+    held = []
+    while not ended.is_set():
+        if len(held) < 300:
+            held.append(socket.create_connection(("127.0.0.1", port), 10))
+            seen["open"] += 1
+        time.sleep(0.005)
+    for s in held:
+        s.close()
+
+
+LONG = "word " * 6000
+STRINGS = {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){11}c%d" % i} for i in range(200)}
+ATTACKS = {
+    "schema_dag": post("/api/chat", with_schema(dag(30, 4))),
+    "schema_patterns": post("/api/chat", with_schema({"type": "object", "properties": STRINGS})),
+    "schema_names": post("/api/chat", with_schema({
+        "type": "object", "propertyNames": {"pattern": "^[a-z]{1,40}[0-9]{1,40}$"},
+        "properties": {f"property{i}": True for i in range(4000)}})),
+    "schema_properties": post("/api/chat", with_schema({
+        "type": "object", "properties": {f"p{i}": True for i in range(60_000)}})),
+    "schema_required": post("/api/chat", with_schema({
+        "type": "object", "required": [f"p{i}" for i in range(60_000)]})),
+    "schema_enums": post("/api/chat", with_schema({"allOf": [{"enum": list(range(60_000))}] * 2})),
+    "schema_one_of": post("/api/chat", with_schema({
+        "oneOf": [{"type": "object", "required": [f"k{i}"], "properties": {f"k{i}": {"const": i}}} for i in range(400)]})),
+    "schema_regex": post("/api/chat", with_schema({"type": "string", "pattern": "(a|b)*a(a|b){24}c"})),
+    "schema_repeats": post("/api/chat", with_schema({"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"})),
+    "schema_left": hang_up("/api/chat", with_schema({"type": "object", "properties": STRINGS})),
+    "tools_required": post("/v1/chat/completions", chat(
+        tools=[{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": STRINGS}}}
+               for i in range(8)], tool_choice="required", max_tokens=1)),
+    "template_center": post("/api/generate", template("{{ range $i, $c := .Prompt }}{{ end }}" * 2000)),
+    "template_printf": post("/api/generate", template('{{ printf "%1000000000s" .Prompt }}')),
+    "bytes": post("/api/generate", b'{"model":"%s","raw":true,"stream":false,"prompt":"' % MODEL.encode() +
+                  b"\xff" * (60 << 20) + b'"}'),
+    "long_prompt": post("/api/generate", {"model": MODEL, "raw": True, "stream": False, "prompt": LONG * 300,
+                                          "options": {"num_predict": 1}}),
+    "many_messages": post("/api/chat", {"model": MODEL, "stream": False, "options": {"num_predict": 1},
+                                        "messages": [{"role": "user", "content": "a"}] * 100_000}),
+    "one_word": post("/api/generate", {"model": MODEL, "raw": True, "stream": False, "prompt": "a" * (4 << 20),
+                                       "options": {"num_predict": 1}}),
+    "tokenize": post("/tokenize", {"model": MODEL, "content": LONG * 300}),
+    "embed": post("/api/embed", {"model": MODEL, "input": [LONG] * 16}),
+    "long_context": post("/api/chat", lambda: chat(f"{time.time()} " + LONG, options={"num_predict": 1})),
+    "many_choices": post("/v1/completions", {"model": MODEL, "prompt": "a", "n": 64, "max_tokens": 64}),
+    "endless": hang_up("/api/chat", chat("Tell me a story.", options={"num_predict": -1}, stream=True), after=5),
+    "stalled_streams": stalled_streams,
+    "silent_connections": silent_connections,
+    "show_body": post("/api/show", b'{"model":"%s","x":[' % MODEL.encode() + b"1," * (20 << 20) + b"1]}"),
+    "show_verbose": post("/api/show", {"model": MODEL, "verbose": True}),
+    "create_body": post("/api/create", b'{"model":"x","from":"%s","x":[' % MODEL.encode() + b"1," * (20 << 20) + b"1]}"),
+    "copy": post("/api/copy", lambda: {"source": MODEL, "destination": f"copy-{time.monotonic_ns()}"}),
+    "tags": get("/api/tags"),
+    "metrics": get("/metrics"),
+}
+
+
+class Innocent:
+    """Sends one short chat after the other."""
+
+    def __init__(self, port, tokens):
+        self.port = port
+        self.body = json.dumps(greedy("Hello!", num_predict=tokens) | {"stream": False}).encode()
+        self.latencies = []
+        self.failed = collections.Counter()
+        self.texts = set()
+
+    def chat(self):
+        begin = time.monotonic()
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            connection.request("POST", "/api/chat", self.body)
+            reply = connection.getresponse()
+            body = reply.read()
+            connection.close()
+            if reply.status == 200:
+                self.texts.add(json.loads(body)["message"]["content"])
+            else:
+                self.failed[reply.status] += 1
+        except OSError as error:
+            self.failed[type(error).__name__] += 1
+        self.latencies.append((time.monotonic() - begin) * 1000)
+
+    def run(self, seconds, least=1):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end or len(self.latencies) < least:
+            self.chat()
+
+
+def quantile(values, share):
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def runner_mebibytes(daemon):
+    sizes = [0]
+    for pid in daemon.runner_pids():
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                sizes.append(int(line.split()[1]) // 1024)
+    return max(sizes)
+
+
+def measure(name, seconds, clients, tokens):
+    """A fresh daemon, so that no attack stands on the shoulders of another."""
+    with Daemon() as daemon:
+        Innocent(daemon.port, tokens).chat()  # loads the model
+        innocent = Innocent(daemon.port, tokens)
+        seen, ended = collections.Counter(), threading.Event()
+        threads = [threading.Thread(target=ATTACKS[name], args=(daemon.port, seen, ended), daemon=True)
+                   for _ in range(clients if name else 0)]
+        for thread in threads:
+            thread.start()
+        if name:
+            time.sleep(0.2)
+        innocent.run(seconds)
+        ended.set()
+        size = runner_mebibytes(daemon)
+        for thread in threads:
+            thread.join(5)
+        return innocent, seen, size
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("attacks", nargs="*", metavar="ATTACK")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--clients", type=int, default=4, help="threads of the attacker")
+    parser.add_argument("--tokens", type=int, default=8, help="of an answer to the innocent")
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(ATTACKS))
+        return 0
+    for name in arguments.attacks:
+        if name not in ATTACKS:
+            parser.error(f"no such attack: {name}")
+    rest, _, size = measure(None, arguments.seconds, 0, arguments.tokens)
+    bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
+    print(f"{'attack':20} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6}  bound  the attacker got")
+
+    def row(name, innocent, size, seen):
+        p99 = quantile(innocent.latencies, 0.99)
+        held = p99 <= bound and not innocent.failed and innocent.texts == rest.texts
+        print(f"{name:20} {len(innocent.latencies):6} {statistics.median(innocent.latencies):8.0f} {p99:8.0f} "
+              f"{max(innocent.latencies):8.0f} {sum(innocent.failed.values()):7} {size:6}  {'held' if held else 'BROKEN':6} "
+              f"{dict(seen)}", flush=True)
+        return held
+
+    row("(none)", rest, size, {})
+    broken = [name for name in arguments.attacks or ATTACKS
+              if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments.seconds, arguments.clients, arguments.tokens)))]
+    print(f"{len(arguments.attacks or ATTACKS) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
