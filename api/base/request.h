@@ -89,10 +89,13 @@ enum class Overflow : uint8_t {
 // Whose request it is. Requests that differ in tenant or salt never share a cached prefix; tenants share the
 // machine by weight.
 struct Client {
-  std::string tenant;      // who presented which credential, as an opaque text; empty = nobody said
-  std::string cache_salt;  // of the request's own choosing
-  int32_t weight = 1;      // >= 1
+  std::string tenant;         // who presented which credential, as an opaque text; empty = nobody said
+  std::string cache_salt;     // of the request's own choosing
+  int32_t weight = 1;         // >= 1
+  std::string exchange = {};  // the HTTP exchange that it came with; all its choices have the same
 
+  // Who shares places in a batch: the tenant, or the exchange where nobody said who asks.
+  std::string Party() const { return tenant.empty() ? "exchange:" + exchange : "tenant:" + tenant; }
   // What one of them computed is used for requests of the same key only.
   std::string IsolationKey() const { return std::to_string(tenant.size()) + ':' + tenant + cache_salt; }
 };

@@ -88,6 +88,7 @@ void VisitFields(M& m, V& visit) {
   visit("tenant", m.tenant);
   visit("cache_salt", m.cache_salt);
   visit("weight", m.weight, 1, kWeightMax);
+  visit("exchange", m.exchange);
 }
 template <Is<LogitBias> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -49,6 +49,7 @@ struct Draft {
 struct ActiveRequest {
   std::unique_ptr<ActiveGeneration> generation;
   std::string tenant;               // whom it counts for in fairness
+  std::string party;                // whose places in the batch it takes (place_share.h)
   std::string isolation;            // whose cached prefixes it may see
   uint64_t arrival = 0;             // order among all requests of this runner
   std::vector<int32_t> boundaries;  // offsets of message ends in the prompt, ascending
@@ -57,7 +58,7 @@ struct ActiveRequest {
 
   // While it waits:
   std::optional<Leader> leader;
-  bool preempted = false;  // it has run before
+  bool preempted = false;  // it has run before and gave way for want of memory
 
   // While it runs:
   cache::Sequence sequence;
@@ -65,6 +66,7 @@ struct ActiveRequest {
   bool exact = true;           // the caches hold what computing its tokens in place gives
   int64_t skipped_tokens = 0;  // see SequenceState
   size_t reserved_bytes = 0;   // what admission counted for it
+  std::optional<Clock::time_point> stalled_since;  // its reader takes nothing
   size_t hidden_begin = 0;     // of its rows among the hidden states of a step
   Draft draft;                 // closed before `sequence` is gone
 };

@@ -21,7 +21,7 @@ std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t 
                                   bool anyone_running) {
   const auto order = [&](size_t i) {
     return std::tuple(!waiting[i].preempted, waiting[i].preempted ? 0 : waiting[i].virtual_time,
-                      waiting[i].arrival);
+                      !waiting[i].preempted && waiting[i].has_place, waiting[i].arrival);
   };
   std::optional<size_t> next;
   for (size_t i = 0; i < waiting.size(); ++i) {

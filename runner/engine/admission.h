@@ -19,11 +19,12 @@ struct WaitingState {
   double virtual_time = 0;  // of its tenant (fair_share.h)
   uint64_t arrival = 0;
   bool preempted = false;
-  bool follows = false;  // waits for another request to compute what both begin with
+  bool follows = false;    // waits for another request to compute what both begin with, or for its reader
+  bool has_place = false;  // its party runs something
   size_t bytes = 0;
 };
 
-// Preempted requests first, then the tenant with the smallest virtual time, then order of arrival; followers
+// Preempted requests first, then the tenant with the smallest virtual time, then parties without a place, then order of arrival; followers
 // are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
 // starved. With nobody running it is admitted whatever its size.
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,

@@ -32,6 +32,14 @@ TEST(NextToAdmit, PreemptedOnesComeBackBeforeAnybodyNew) {
             2U);
 }
 
+TEST(NextToAdmit, PartiesWithoutAPlaceGoFirstAmongEquals) {
+  EXPECT_EQ(NextToAdmit(Waiting{{.arrival = 1, .has_place = true}, {.arrival = 2}}, 100, true), 1U);
+  EXPECT_EQ(NextToAdmit(Waiting{{.virtual_time = 1, .arrival = 1, .has_place = true},
+                                {.virtual_time = 2, .arrival = 2}},
+                        100, true),
+            0U);
+}
+
 TEST(NextToAdmit, FollowersArePassedOver) {
   EXPECT_EQ(NextToAdmit(Waiting{{.arrival = 1, .follows = true}, {.arrival = 2}}, 100, true), 1U);
   EXPECT_EQ(NextToAdmit(Waiting{{.arrival = 1, .follows = true}}, 100, true), std::nullopt);

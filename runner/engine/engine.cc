@@ -108,6 +108,7 @@ void Engine::Enter(PromptBuilt built) {
   request->embedding = *std::move(embedding);
   request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
   request->tenant = built.request.client.tenant;
+  request->party = built.request.client.Party();
   request->isolation = built.request.client.IsolationKey();
   request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);

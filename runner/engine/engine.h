@@ -111,7 +111,12 @@ class Engine {
 
   // Admission (engine_admission.cc).
   void Admit();
-  std::optional<size_t> PickNext();  // index into waiting_
+  void TrackStalls();
+  // Index into waiting_ of the request that it was given up for; nothing when nobody has to.
+  std::optional<size_t> GiveUpPlace();
+  void StepBack(ActiveRequests::iterator running, bool preempted);
+  size_t MemoryLeft() const;
+  std::optional<size_t> PickNext(size_t bytes_left);  // index into waiting_
   bool StillFollows(const ActiveRequest& request) const;
   std::optional<Leader> FindLeaderOf(const ActiveRequest& request);
   void Start(std::unique_ptr<ActiveRequest> request);

@@ -1,21 +1,30 @@
 // Who runs: admission, waiting for a common prefix, preemption.
 
 #include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "runner/engine/engine.h"
+#include "runner/engine/place_share.h"
 
 namespace quire::runner::engine {
 namespace {
 
 // Beside the tokens it has, so that a sequence is not admitted only to be preempted by its own first answers.
 constexpr int32_t kHeadroomTokens = 64;
+// A reader that has taken nothing for so long gives up its place if others wait.
+constexpr auto kStalledAfter = std::chrono::seconds(1);
 
 }  // namespace
 
 void Engine::Admit() {
-  while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < limits_.running_max) {
-    const auto next = PickNext();
+  TrackStalls();
+  while (!waiting_.empty()) {
+    const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
+    auto next = full ? std::nullopt : PickNext(MemoryLeft());
+    if (!next) next = GiveUpPlace();
     if (!next) return;
     ActiveRequest& request = *waiting_[*next];
     if (auto leader = FindLeaderOf(request)) {
@@ -28,22 +37,56 @@ void Engine::Admit() {
   }
 }
 
-std::optional<size_t> Engine::PickNext() {
-  if (admission_paused_ && !running_.empty()) return std::nullopt;
+void Engine::TrackStalls() {
+  for (const auto& request : running_) {
+    if (!request->generation->backpressured()) {
+      request->stalled_since.reset();
+    } else if (!request->stalled_since) {
+      request->stalled_since = Clock::now();
+    }
+  }
+}
+
+// For the request that would be next if there were a place and memory. It is admitted at once, so that the two do not
+// change places forever.
+std::optional<size_t> Engine::GiveUpPlace() {
+  const auto next = PickNext(limits_.cache_bytes);
+  if (!next || waiting_[*next]->preempted) return std::nullopt;
+  std::vector<Place> places;
+  places.reserve(running_.size());
+  for (const auto& request : running_) {
+    const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
+    places.push_back({request->party, request->arrival, stalled, request->exact});
+  }
+  const auto given = PlaceToGive(places, waiting_[*next]->party);
+  if (!given || BytesFor(*waiting_[*next]) > MemoryLeft() + running_[*given]->reserved_bytes)
+    return std::nullopt;
+  StepBack(running_.begin() + static_cast<ptrdiff_t>(*given), /*preempted=*/false);
+  return next;
+}
+
+size_t Engine::MemoryLeft() const {
   size_t reserved = 0;
   for (const auto& request : running_) reserved += request->reserved_bytes;
+  return limits_.cache_bytes - std::min(limits_.cache_bytes, reserved);
+}
+
+std::optional<size_t> Engine::PickNext(size_t bytes_left) {
+  if (admission_paused_ && !running_.empty()) return std::nullopt;
   std::vector<WaitingState> states;
   states.reserve(waiting_.size());
+  std::unordered_set<std::string_view> parties;
+  for (const auto& request : running_) parties.insert(request->party);
   for (const auto& request : waiting_) {
     if (request->leader && !StillFollows(*request)) request->leader.reset();
     states.push_back({.virtual_time = shares_.Of(request->tenant).virtual_time,
                       .arrival = request->arrival,
                       .preempted = request->preempted,
-                      .follows = request->leader.has_value(),
+                      .follows = request->leader.has_value() || request->generation->backpressured(),
+                      .has_place = parties.contains(request->party),
                       .bytes = BytesFor(*request)});
   }
-  return NextToAdmit(states, limits_.cache_bytes - std::min(limits_.cache_bytes, reserved),
-                     !running_.empty());
+  return NextToAdmit(states, bytes_left, !running_.empty());
 }
 
 bool Engine::StillFollows(const ActiveRequest& request) const {
@@ -98,16 +141,22 @@ bool Engine::PreemptYoungest() {
       std::ranges::max_element(running_, {}, [](const std::unique_ptr<ActiveRequest>& request) {
         return std::pair(request->exact, request->arrival);
       });
-  ActiveRequest& request = **youngest;
+  StepBack(youngest, /*preempted=*/true);
+  admission_paused_ = true;
+  return true;
+}
+
+// What it computed becomes a snapshot.
+void Engine::StepBack(ActiveRequests::iterator running, bool preempted) {
+  ActiveRequest& request = **running;
   EndDraft(request);
   prefixes_.StorePrefix(request);
-  request.preempted = true;
   request.reserved_bytes = 0;
-  waiting_.push_back(std::move(*youngest));
-  running_.erase(youngest);
-  admission_paused_ = true;
+  request.stalled_since.reset();
+  request.preempted = preempted;
+  waiting_.push_back(std::move(*running));
+  running_.erase(running);
   ++preemptions_;
-  return true;
 }
 
 }  // namespace quire::runner::engine

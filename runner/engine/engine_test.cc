@@ -55,6 +55,43 @@ TEST(Engine, MoreRequestsThanSequencesAllEnd) {
   for (const auto id : ids) EXPECT_EQ(harness.Wait(id).text(), "Hello! How can I help you?");
 }
 
+TEST(Engine, AnIdleTenantNeedNotWaitForTheEndOfAnother) {
+  EngineHarness harness({.limits = {.running_max = 3, .cache_bytes = kPlenty}, .model_stops = false});
+  const auto of = [](std::string tenant, std::string exchange, int32_t tokens) {
+    api::Request request = Greedy("Tell me a story.", tokens);
+    request.client = {
+        .tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = std::move(exchange)};
+    return request;
+  };
+  const std::string story = harness.Generate(of("", "alone", 60)).text();
+  // Answers that do not end while this test runs.
+  std::vector<api::RequestId> endless;
+  for (int i = 0; i < 8; ++i) endless.push_back(harness.Submit(of("greedy", "", 1'000'000)));
+  EXPECT_EQ(harness.Generate(of("other", "", 60)).text(), story);
+  EXPECT_EQ(harness.Generate(of("", "exchange", 60)).text(), story);
+  for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
+  // One that gave up its place comes back as it was.
+  std::vector<api::RequestId> choices;
+  for (int i = 0; i < 6; ++i) choices.push_back(harness.Submit(of("", "choices", 60)));
+  EXPECT_EQ(harness.Generate(of("", "single", 60)).text(), story);
+  for (const auto id : choices) EXPECT_EQ(harness.Wait(id).text(), story);
+}
+
+TEST(Engine, StalledReadersGiveUpTheirPlaces) {
+  EngineHarness harness({.limits = {.running_max = 2, .cache_bytes = kPlenty}, .model_stops = false});
+  const auto endless = Logged(Greedy("Tell me a story.", 5000));
+  const std::vector<api::RequestId> stalled{harness.Submit(endless), harness.Submit(endless)};
+  const std::string hello = harness.Generate(Greedy("Hello!", 20)).text();
+  EXPECT_FALSE(hello.empty());
+  // They go on where they stopped.
+  const size_t stopped_at = harness.Now(stalled[0]).deltas.size();
+  harness.Post(api::ipc::Credit{stalled[0], 10});
+  const auto more = harness.WaitUntil(
+      stalled[0], [&](const Outcome& outcome) { return outcome.deltas.size() >= stopped_at + 10; });
+  EXPECT_EQ(more.deltas.size(), stopped_at + 10);
+  for (const auto id : stalled) harness.Post(api::ipc::Cancel{id});
+}
+
 TEST(Engine, AReaderThatTakesNothingStopsItsOwnSequenceOnly) {
   EngineHarness harness({.model_stops = false});
   const auto endless = Logged(Greedy("Tell me a story.", 5000));  // with logprobs every token is one delta

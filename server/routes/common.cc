@@ -54,9 +54,10 @@ std::string TenantOf(const HttpRequest& request) {
   return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
 }
 
-void SetTenant(const HttpRequest& request, api::Client& client) {
-  client.tenant = TenantOf(request);
-  client.weight = request.weight;
+void SetTenant(const Exchange& exchange, api::Client& client) {
+  client.tenant = TenantOf(exchange.request());
+  client.weight = exchange.request().weight;
+  client.exchange = exchange.id();
 }
 
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {
@@ -98,7 +99,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job) {
   job.spec = SpecOf(model);
   job.keep_alive = keep_alive;
-  for (api::Request& request : job.choices) SetTenant(exchange.request(), request.client);
+  for (api::Request& request : job.choices) SetTenant(exchange, request.client);
   co_await RelayReply(exchange, services.backend, std::move(job));
 }
 

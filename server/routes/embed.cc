@@ -56,7 +56,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   api::EmbedResult result;
   TokenStreams running;
   api::Client client;
-  SetTenant(exchange.request(), client);
+  SetTenant(exchange, client);
   const size_t count = request.inputs.size();
   result.vectors.reserve(count);
   for (size_t submitted = 0; result.vectors.size() < count;) {

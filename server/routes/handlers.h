@@ -54,8 +54,8 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
 
 // Who presents which credential, as api::Client has it.
 std::string TenantOf(const HttpRequest& request);
-// Sets the tenant and its weight.
-void SetTenant(const HttpRequest& request, api::Client& client);
+// Sets the tenant, its weight and the exchange.
+void SetTenant(const Exchange& exchange, api::Client& client);
 
 // A body parsed here, or on the pool when it is large enough to hold other clients up.
 bool IsLargeBody(const std::string& body);

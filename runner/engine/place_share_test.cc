@@ -1,0 +1,39 @@
+#include "runner/engine/place_share.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace quire::runner::engine {
+namespace {
+
+using Places = std::vector<Place>;
+
+TEST(PlaceToGive, APartyWithoutOneGetsTheYoungestOfTheLargest) {
+  const Places running{{"a", 1}, {"b", 2}, {"b", 5}, {"b", 4}, {"a", 9}};
+  EXPECT_EQ(PlaceToGive(running, "c"), 2U);
+}
+
+TEST(PlaceToGive, APartyThatRunsGetsNoMore) {
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"b", 2}, {"b", 3}}, "a"), std::nullopt);
+}
+
+TEST(PlaceToGive, NobodyLosesTheOnlyPlace) {
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"b", 2}}, "c"), std::nullopt);
+  EXPECT_EQ(PlaceToGive({}, "c"), std::nullopt);
+}
+
+TEST(PlaceToGive, AStalledRequestGivesItsPlaceToAnybody) {
+  const Places running{{"a", 1, true}, {"b", 2}, {"b", 3}};
+  EXPECT_EQ(PlaceToGive(running, "b"), 0U);
+  EXPECT_EQ(PlaceToGive(running, "c"), 0U);
+}
+
+TEST(PlaceToGive, WhatCannotBeComputedAgainStays) {
+  const Places running{{"a", 1}, {"a", 2, true, false}, {"a", 3, false, false}};
+  EXPECT_EQ(PlaceToGive(running, "c"), 0U);
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1, true, false}}, "c"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
