@@ -169,41 +169,6 @@ TEST(CausalKv, TruncatesToAnyOffset) {
   }
 }
 
-TEST(SlidingWindow, MemoryIsBoundedByTheWindowAndOneBatch) {
-  Rig rig({.page_tokens = 4, .groups = {WindowGroup(10)}}, {.pages = {32}});
-  const size_t a = rig.New();
-  for (const int32_t batch : {1, 3, 17, 1, 1, 8, 29, 2, 1, 1, 1}) {
-    rig.Append({{a, batch}});
-    EXPECT_LE(rig.cache().stats().pages_used[0], 10 / 4 + 2);
-  }
-}
-
-// The set of visible positions of each token, in prefill, decode and across the window's edge.
-TEST(SlidingWindow, ATokenSeesExactlyItsWindow) {
-  for (const int32_t window : {1, 3, 4, 5, 8, 13}) {
-    Rig rig({.page_tokens = 4, .groups = {WindowGroup(window)}}, {.pages = {64}});
-    const size_t a = rig.New();
-    for (const int32_t batch : {2, 1, 9, 1, 1, 1, 16, 3}) rig.Append({{a, batch}});
-    EXPECT_EQ(rig.tokens(a).size(), 34u);
-  }
-}
-
-TEST(SlidingWindow, RewindIsLegalOnlyWhileTheWindowHasNotSlid) {
-  Rig rig({.page_tokens = 4, .groups = {WindowGroup(8)}}, {.pages = {32}});
-  const size_t a = rig.New();
-  rig.Append({{a, 7}});
-  rig.Truncate(a, 2);
-  rig.Append({{a, 18}});
-  auto refused = rig.cache().Truncate(rig.sequence(a), 10);
-  ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
-  rig.CheckAll();
-  const size_t b = rig.Fork(a, 10);
-  EXPECT_FALSE(rig.sequence(b).ready());
-  EXPECT_FALSE(rig.cache().Truncate(rig.sequence(a), 19).has_value());
-  rig.Append({{a, 2}});
-}
-
 TEST(RecurrentState, IsZeroAtFirstUseAndFoldsOnlyItsOwnTokens) {
   Rig rig({.recurrent = {ConvLayer(), DeltaLayer()}}, {.slots = 4});
   for (int round = 0; round < 3; ++round) {

@@ -51,7 +51,12 @@ bool HybridState::WindowReaches(size_t group, Position position) const {
   const AttentionGroup& shape = pools_->layout.groups[group];
   const Position oldest = OldestVisible(shape, position);
   if (shape.window == 0 || oldest == position) return true;
-  return groups[group].present && oldest >= OldestVisible(shape, offset_);
+  return groups[group].present && oldest >= FirstRow(group);
+}
+
+Position HybridState::FirstRow(size_t group) const {
+  const Position oldest = OldestVisible(pools_->layout.groups[group], offset_);
+  return std::max(oldest - oldest % pools_->layout.page_tokens, groups[group].intact_from);
 }
 
 bool HybridState::Reaches(Position position) const {
@@ -84,6 +89,7 @@ void HybridState::RestAt(Position position, SlotRef state) {
   for (size_t g = 0; g < groups.size(); ++g) {
     const Position oldest = OldestVisible(pools_->layout.groups[g], position);
     groups[g].table.Clip(oldest == position ? end : pools_->PageOf(oldest), end);
+    groups[g].intact_from = std::min(groups[g].intact_from, position);
   }
   slot = std::move(state);
   offset_ = position;

@@ -3,8 +3,8 @@
 // Invariants
 // - A full-attention group maps exactly the pages of [0, offset).
 // - A window group that is present maps exactly the pages of [OldestVisible(offset), offset), none where that
-//   range is empty; while a draft is open, those from OldestVisible(base) on. Rows before that position are
-//   unspecified. One that is absent maps nothing and cannot be appended to.
+//   range is empty; while a draft is open, those from OldestVisible(base) on. All mapped rows from intact_from
+//   on are those of the sequence's tokens. One that is absent maps nothing and cannot be appended to.
 // - At offset 0 everything is present, nothing is mapped and no slot is held: the recurrent state is zero.
 // - With recurrent layers, the state at offset > 0 is there exactly if a slot is held.
 // Holding a state costs references only. Every live state is registered with its Pools, for invariant checks.
@@ -52,6 +52,7 @@ class HybridState {
   struct Group {
     PageTable table;
     bool present = true;
+    Position intact_from = 0;  // a range removal left rows of other tokens before it
   };
 
   explicit HybridState(Pools* pools);
@@ -67,9 +68,11 @@ class HybridState {
   bool complete() const;
   bool has_recurrent_state() const { return !recurrent() || offset_ == 0 || static_cast<bool>(slot); }
 
-  // Whether a window group has what a token at `position` <= offset() sees: at offset() itself, or before it
-  // while the window has not slid since, or where such a token sees only itself.
+  // Whether a window group has what a token at `position` <= offset() sees: the pages are mapped and their rows
+  // intact, or such a token sees only itself.
   bool WindowReaches(size_t group, Position position) const;
+  // First row that a present window group has.
+  Position FirstRow(size_t group) const;
   // Whether every layer can rest at `position` <= offset().
   bool Reaches(Position position) const;
   // The deepest position <= max_position (and > 0) that every layer can rest at, or 0.

@@ -25,8 +25,7 @@ class GroupMove {
     oldest_ = OldestVisible(shape, new_end_);
     const HybridState::Group& source = held.groups[group];
     const Position oldest_source = Source(oldest_);
-    possible_ =
-        oldest_ == new_end_ || (source.present && oldest_source >= OldestVisible(shape, held.offset()));
+    possible_ = oldest_ == new_end_ || (source.present && oldest_source >= held.FirstRow(group));
     first_ = pools.PageOf(std::max(begin, oldest_));
     const bool moves_nothing = oldest_ == new_end_ || begin >= new_end_;
     end_ = moves_nothing ? first_ : std::max(first_, pools.PageEnd(new_end_));
@@ -66,6 +65,8 @@ class GroupMove {
       if (page != Old(index)) group.table.Put(index, page);
     }
     group.present = true;
+    // Rows from `begin` up to there were not moved, or the page in front of it is new.
+    if (begin_ <= oldest_) group.intact_from = oldest_;
   }
 
  private:

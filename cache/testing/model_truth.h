@@ -2,6 +2,7 @@
 // few flags, with the rules of cache/README.md written out per position.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,13 +12,18 @@
 namespace quire::cache {
 
 struct Truth {
-  explicit Truth(const Layout* of) : layout(of), window(of->groups.size(), true) {}
+  explicit Truth(const Layout* of)
+      : layout(of), window(of->groups.size(), true), intact_from(of->groups.size(), 0) {}
 
   Position offset() const { return static_cast<Position>(tokens.size()); }
   bool recurrent() const { return !layout->recurrent.empty(); }
 
-  // The content of a window group at offset(): the positions that the next token sees.
-  Position Kept(size_t group) const { return OldestVisible(layout->groups[group], offset()); }
+  // The first row of a window group at offset(): the pages that the next token sees are whole, but for what a
+  // removal did not move.
+  Position Kept(size_t group) const {
+    const Position oldest = OldestVisible(layout->groups[group], offset());
+    return std::max(oldest - oldest % layout->page_tokens, intact_from[group]);
+  }
   bool WindowReaches(size_t group, Position at) const {
     const Position oldest = OldestVisible(layout->groups[group], at);
     if (layout->groups[group].window == 0 || oldest == at) return true;
@@ -46,6 +52,7 @@ struct Truth {
   }
   void CutTo(Position at) {
     for (size_t g = 0; g < window.size(); ++g) window[g] = at == 0 || WindowReaches(g, at);
+    for (Position& row : intact_from) row = std::min(row, at);
     state = at == 0 || (at == offset() && state);
     tokens.resize(static_cast<size_t>(at));
     if (at <= exact_until) exact_until = INT64_MAX;
@@ -65,13 +72,18 @@ struct Truth {
     tokens.erase(tokens.begin() + begin, tokens.begin() + end);
     exact_until = offset() <= std::min(exact_until, begin) ? INT64_MAX : std::min(exact_until, begin);
     window.assign(window.size(), true);
+    for (size_t g = 0; g < window.size(); ++g) {
+      const Position oldest = OldestVisible(layout->groups[g], offset());
+      if (begin <= oldest) intact_from[g] = oldest;
+    }
   }
   bool exact() const { return exact_until >= offset(); }
 
   const Layout* layout;
   TokenList tokens;
-  bool state = true;         // the recurrent state is there
-  std::vector<bool> window;  // and each window
+  bool state = true;                  // the recurrent state is there
+  std::vector<bool> window;           // and each window
+  std::vector<Position> intact_from;  // [groups]
   Position exact_until = INT64_MAX;
 };
 
