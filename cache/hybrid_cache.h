@@ -81,8 +81,7 @@ struct MovedKeys {
   size_t group = 0;
   int32_t layer = 0;
   int32_t kv_head = 0;
-  std::byte* keys = nullptr;  // [tokens, head_dim] in the group's element type; not with k_transposed
-  std::byte* head = nullptr;  // where the head's keys begin in the page
+  std::byte* head = nullptr;  // where the head's keys begin in the page; see ForEachKeyPlane
   int32_t row = 0;            // of the first of them in the page
   int32_t tokens = 0;
   Position old_first = 0;  // position of the first of them before

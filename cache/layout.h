@@ -19,8 +19,6 @@ struct AttentionGroup {
   int32_t head_dim = 0;
   ElementType element = ElementType::kF32;
   int32_t window = 0;  // tokens; 0 = full attention, else a token at p sees (p - window, p]
-  // The K of a head is stored transposed (see below), so that scores of many tokens are computed at once.
-  bool k_transposed = false;
 };
 
 // One recurrent layer's share of a state slot. A size of 0 means the layer has no such part.
@@ -48,11 +46,10 @@ Result<void> Validate(const Layout& layout);
 // Oldest position that a token at `position` sees; `position` itself where it sees only itself.
 Position OldestVisible(const AttentionGroup& group, Position position);
 
-// Inside a page: [layers][k, v][kv_heads][page_tokens][head_dim], so that K (and V) of one head of one layer
-// is contiguous in position order. With k_transposed the K of a head is transposed: one plane
-// [page_tokens] per number that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales,
-// [head_dim / 32][page_tokens] float16, then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from
-// the page's base.
+// Inside a page: [layers][k, v][kv_heads], then the V of one head of one layer as [page_tokens][head_dim], and
+// its K transposed, so that scores of many tokens are computed at once: one plane [page_tokens] per number
+// that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales, [head_dim / 32][page_tokens] float16,
+// then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from the page's base.
 size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);

@@ -196,15 +196,22 @@ TEST(RotaryModel, TurnsKeysToTheirNewPositionsAfterARemoval) {
     for (ptrdiff_t i = 0; i < kRotary; ++i) key[i] = static_cast<float>(random() % 1000) / 1000.0F;
     Rotate(key, at);
   };
-  const auto row = [&](const PageView& page, int32_t layer, int32_t head, Position at) {
-    const auto index = static_cast<size_t>(at % layout.page_tokens);
-    return reinterpret_cast<float*>(page.base + KeyOffset(layout, 0, layer, head)) + index * kRotary;
+  // Lets `change` at the key in row `row` of a head's, of which every number lies in a plane of its own.
+  const auto with_key = [&](std::byte* head, ptrdiff_t row, const auto& change) {
+    auto* const planes = reinterpret_cast<float*>(head) + row;
+    float key[kRotary];
+    for (ptrdiff_t i = 0; i < kRotary; ++i) key[i] = planes[i * layout.page_tokens];
+    change(key);
+    for (ptrdiff_t i = 0; i < kRotary; ++i) planes[i * layout.page_tokens] = key[i];
   };
   const auto for_each_key = [&](const StepView& view, const auto& visit) {
     for (const PageView& page : view.Pages(0, 0)) {
       for (Position at = page.first; at < page.first + page.tokens; ++at) {
         for (int32_t layer = 0; layer < 2; ++layer) {
-          for (int32_t head = 0; head < 2; ++head) visit(at, layer, head, row(page, layer, head, at));
+          for (int32_t head = 0; head < 2; ++head) {
+            with_key(page.base + KeyOffset(layout, 0, layer, head), at % layout.page_tokens,
+                     [&](float* key) { visit(at, layer, head, key); });
+          }
         }
       }
     }
@@ -219,10 +226,11 @@ TEST(RotaryModel, TurnsKeysToTheirNewPositionsAfterARemoval) {
   }
   ASSERT_TRUE(cache
                   ->RemoveRange(sequence, 3, 8,
-                                [](const MovedKeys& moved) {
-                                  auto* keys = reinterpret_cast<float*>(moved.keys);
+                                [&](const MovedKeys& moved) {
                                   for (ptrdiff_t t = 0; t < moved.tokens; ++t) {
-                                    Rotate(keys + t * kRotary, moved.new_first - moved.old_first);
+                                    with_key(moved.head, moved.row + t, [&](float* key) {
+                                      Rotate(key, moved.new_first - moved.old_first);
+                                    });
                                   }
                                 })
                   .has_value());

@@ -95,7 +95,7 @@ class GroupMove {
                      bytes * static_cast<size_t>(run));
       };
       ForEachHead([&](size_t offset, int32_t, int32_t, bool keys) {
-        if (!keys || !shape.k_transposed) return move(offset, row);
+        if (!keys) return move(offset, row);
         ForEachKeyPlane(pools_.layout, group_,
                         [&](size_t plane, size_t bytes) { move(offset + plane, bytes); });
       });
@@ -105,8 +105,8 @@ class GroupMove {
       if (!keys || !rotate) return;
       std::byte* const at = pool.data(page) + offset;
       const auto first_row = static_cast<int32_t>(first % page_tokens);
-      rotate({group_, layer, head, at + row * static_cast<size_t>(first_row), at, first_row,
-              static_cast<int32_t>(end - first), first + removed_, first});
+      rotate(
+          {group_, layer, head, at, first_row, static_cast<int32_t>(end - first), first + removed_, first});
     });
   }
 

@@ -20,10 +20,36 @@ struct ValueRow {
   int32_t where;  // layer and head
 };
 
-std::byte* Row(const Layout& layout, size_t group, const PageView& page, size_t offset, Position position) {
+std::byte* ValueAt(const Layout& layout, size_t group, const PageView& page, size_t offset,
+                   Position position) {
   const AttentionGroup& shape = layout.groups[group];
   return page.base + offset +
          static_cast<size_t>(position % layout.page_tokens) * ElementBytes(shape.element, shape.head_dim);
+}
+
+// A key lies in the first bytes of its row's planes.
+template <class Copy>
+void ForEachKeyPart(const Layout& layout, size_t group, std::byte* head, Position row, const Copy& copy) {
+  size_t done = 0;
+  ForEachKeyPlane(layout, group, [&](size_t plane, size_t bytes) {
+    const size_t part = std::min(bytes, sizeof(KeyRow) - done);
+    if (part > 0) copy(head + plane + bytes * static_cast<size_t>(row), done, part);
+    done += part;
+  });
+}
+
+KeyRow ReadKey(const Layout& layout, size_t group, std::byte* head, Position row) {
+  KeyRow key{};
+  ForEachKeyPart(layout, group, head, row, [&](const std::byte* at, size_t done, size_t bytes) {
+    std::memcpy(reinterpret_cast<std::byte*>(&key) + done, at, bytes);
+  });
+  return key;
+}
+
+void WriteKey(const Layout& layout, size_t group, std::byte* head, Position row, const KeyRow& key) {
+  ForEachKeyPart(layout, group, head, row, [&](std::byte* at, size_t done, size_t bytes) {
+    std::memcpy(at, reinterpret_cast<const std::byte*>(&key) + done, bytes);
+  });
 }
 
 const PageView* Find(const Layout& layout, std::span<const PageView> pages, Position position) {
@@ -41,11 +67,10 @@ std::string CheckRow(const Layout& layout, std::span<const PageView> pages, size
   const AttentionGroup& shape = layout.groups[group];
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
-      KeyRow key;
+      const KeyRow key = ReadKey(layout, group, page->base + KeyOffset(layout, group, layer, head),
+                                 position % layout.page_tokens);
       ValueRow value;
-      std::memcpy(&key, Row(layout, group, *page, KeyOffset(layout, group, layer, head), position),
-                  sizeof key);
-      std::memcpy(&value, Row(layout, group, *page, ValueOffset(layout, group, layer, head), position),
+      std::memcpy(&value, ValueAt(layout, group, *page, ValueOffset(layout, group, layer, head), position),
                   sizeof value);
       if (key.token == token && key.position == position && value.token == token &&
           value.where == layer * 1000 + head) {
@@ -68,9 +93,9 @@ void WriteRow(const Layout& layout, std::span<const PageView> pages, size_t grou
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       const KeyRow key{token, static_cast<int32_t>(position)};
       const ValueRow value{token, layer * 1000 + head};
-      std::memcpy(Row(layout, group, *page, KeyOffset(layout, group, layer, head), position), &key,
-                  sizeof key);
-      std::memcpy(Row(layout, group, *page, ValueOffset(layout, group, layer, head), position), &value,
+      WriteKey(layout, group, page->base + KeyOffset(layout, group, layer, head),
+               position % layout.page_tokens, key);
+      std::memcpy(ValueAt(layout, group, *page, ValueOffset(layout, group, layer, head), position), &value,
                   sizeof value);
     }
   }
@@ -171,13 +196,10 @@ std::string CheckState(const Layout& layout, const StepView& view, size_t i, con
 }
 
 void RotateFakeKeys(const Layout& layout, const MovedKeys& moved) {
-  const AttentionGroup& shape = layout.groups[moved.group];
-  const size_t row = ElementBytes(shape.element, shape.head_dim);
-  for (int32_t t = 0; t < moved.tokens; ++t) {
-    KeyRow key;
-    std::memcpy(&key, moved.keys + static_cast<size_t>(t) * row, sizeof key);
+  for (int32_t row = moved.row; row < moved.row + moved.tokens; ++row) {
+    KeyRow key = ReadKey(layout, moved.group, moved.head, row);
     key.position += static_cast<int32_t>(moved.new_first - moved.old_first);
-    std::memcpy(moved.keys + static_cast<size_t>(t) * row, &key, sizeof key);
+    WriteKey(layout, moved.group, moved.head, row, key);
   }
 }
 

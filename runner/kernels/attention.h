@@ -4,7 +4,6 @@
 // by tile in position order, tiles anchored at absolute positions, with a running maximum; which queries
 // share a task, how many new tokens the step has and where the window of pages begins do not enter.
 //
-// The groups it reads are k_transposed.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,7 @@ cache::Layout LayoutOf(const Case& c) {
                       .kv_heads = c.kv_heads,
                       .head_dim = c.dim,
                       .element = c.element,
-                      .window = c.window,
-                      .k_transposed = true}},
+                      .window = c.window}},
           .recurrent = {}};
 }
 

@@ -181,7 +181,7 @@ void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<
 void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
                int32_t row, int32_t tokens) {
   const cache::AttentionGroup& g = layout.groups[group];
-  assert(g.k_transposed && g.head_dim <= kMaxHeadDim);
+  assert(g.head_dim <= kMaxHeadDim);
   const auto dim = static_cast<size_t>(g.head_dim);
   std::byte stored[kMaxHeadDim * sizeof(float)];
   for (int32_t t = 0; t < tokens; ++t) {
@@ -195,7 +195,7 @@ void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float>
 void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
               std::span<float> to) {
   const cache::AttentionGroup& g = layout.groups[group];
-  assert(g.k_transposed && g.head_dim <= kMaxHeadDim);
+  assert(g.head_dim <= kMaxHeadDim);
   const auto dim = static_cast<size_t>(g.head_dim);
   std::byte stored[kMaxHeadDim * sizeof(float)];
   for (int32_t t = 0; t < tokens; ++t) {

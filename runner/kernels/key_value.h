@@ -1,4 +1,4 @@
-// K and V as cache pages hold them, and the writes that fill the pages. Groups are k_transposed.
+// K and V as cache pages hold them, and the writes that fill the pages.
 #pragma once
 
 #include <cstddef>

@@ -114,7 +114,6 @@ CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const 
   if (found == layout_.groups.end()) {
     layout_.groups.push_back(geometry);
     layout_.groups.back().layers = 0;
-    layout_.groups.back().k_transposed = true;
     rotaries_.emplace_back();
   }
   rotaries_[index].push_back(rotary);
