@@ -21,7 +21,7 @@ std::unique_ptr<HybridState> SequenceState::Committed() const {
 
 void SequenceState::Capture(Position at, SlotRef state) {
   if (at == capture_from) {
-    captured.emplace_back();
+    captured.push_back(Snapshot(nullptr, at));
     return;
   }
   auto copy = std::make_unique<HybridState>(held);

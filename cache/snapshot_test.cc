@@ -232,6 +232,30 @@ TEST(Captures, OfNoWidthAreEmpty) {
   EXPECT_TRUE(rig.cache().CaptureSnapshot(rig.sequence(a), 7)->empty());
 }
 
+TEST(Captures, OfNoWidthGoWithTheTokensInFrontOfThem) {
+  Rig rig(Causal(), kCausalRoom);
+  const size_t a = rig.New();
+  rig.Append({{a, 5}});
+  const Snapshot snapshot = CaptureSnapshot(rig, a);
+  const auto capture_here = [&] {
+    const Position at = rig.sequence(a).offset();
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
+    EXPECT_TRUE(rig.cache().TakeCaptures(rig.sequence(a)).back().empty());
+    ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
+  };
+  capture_here();
+  ASSERT_TRUE(rig.cache().Restore(rig.sequence(a), snapshot, 3).has_value());
+  rig.SetTokens(a, {rig.tokens(a).begin(), rig.tokens(a).begin() + 3});
+  EXPECT_TRUE(rig.cache().TakeCaptures(rig.sequence(a)).empty());
+  rig.Append({{a, 4}});
+  capture_here();
+  rig.Truncate(a, 6);
+  EXPECT_TRUE(rig.cache().TakeCaptures(rig.sequence(a)).empty());
+  capture_here();
+  rig.Truncate(a, 6);
+  EXPECT_EQ(rig.cache().TakeCaptures(rig.sequence(a)).size(), 1u);
+}
+
 TEST(Captures, WithoutASlotAreSkippedAndCountedWhileTheStepGoesOn) {
   Rig rig(Hybrid(), {.pages = {64, 64}, .slots = 2});
   const size_t a = rig.New();

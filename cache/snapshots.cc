@@ -57,7 +57,7 @@ Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapsh
   state.held = *snapshot.held_;
   state.held.CutTo(position);
   state.InvalidateViews();
-  state.DiscardCaptures(0);
+  state.captured.clear();
   state.capture_from = position;
   std::erase_if(state.scheduled, [&](Position at) { return at < position; });
   state.CaptureReached(position);

@@ -70,8 +70,8 @@ class Machine {
     explicit Live(const Layout* layout) : truth(layout) {}
     // Captures of tokens from `at` on are dropped with them.
     void DiscardCaptures(Position at) {
-      const auto beyond = std::ranges::find_if(
-          captured, [&](const Passed& passed) { return !passed.empty && passed.truth.offset() > at; });
+      const auto beyond =
+          std::ranges::find_if(captured, [&](const Passed& passed) { return passed.truth.offset() > at; });
       if (beyond != captured.end()) capture_from = beyond->from;
       captured.erase(beyond, captured.end());
       capture_from = std::min(capture_from, at);

@@ -41,7 +41,7 @@ std::string Machine::RestoreSnapshot() {
   ++coverage_.restores;
   live->truth = kept.truth;
   live->truth.CutTo(want);
-  live->DiscardCaptures(0);
+  live->captured.clear();
   live->capture_from = want;
   std::erase_if(live->scheduled, [&](Position at) { return at < want; });
   PassCaptures(*live, [](Position) { return false; });
@@ -235,7 +235,7 @@ std::string Machine::RestoreFromStore() {
   live->truth = Truth(&layout_);
   live->truth.tokens.assign(prompt.begin(), prompt.begin() + restored.restored);
   live->lease = std::move(restored.lease);
-  live->DiscardCaptures(0);
+  live->captured.clear();
   live->capture_from = restored.restored;
   PassCaptures(*live, [](Position) { return false; });
   std::erase_if(live->scheduled, [&](Position at) { return at < restored.restored; });
