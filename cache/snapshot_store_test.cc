@@ -291,6 +291,21 @@ TEST(Store, LeasesKeepWhatARunningSequenceStandsOn) {
   rig.rig.Append({{i, 3}});
 }
 
+TEST(Store, ALeaseIsOnTheUpperOfTwoNodesThatReachItsOffset) {
+  StoreRig rig(Causal());
+  for (const size_t tokens : {20, 21}) ASSERT_TRUE(rig.Insert(Tokens(tokens)).has_value());
+  EXPECT_EQ(rig.store.stats().nodes, 2u);
+  const size_t i = rig.rig.New();
+  const Restored hit = rig.store.Restore("", Tokens(21), rig.rig.sequence(i));
+  rig.rig.SetTokens(i, Tokens(20));
+  EXPECT_EQ(hit.restored, 20);
+  rig.store.set_budget(0);
+  rig.Check();
+  // The node of the last token is evicted: the sequence does not stand on it.
+  EXPECT_EQ(rig.store.stats().nodes, 1u);
+  EXPECT_EQ(rig.store.Probe("", Tokens(30)).matched, 20);
+}
+
 TEST(Store, ALeaseMovesToTheUpperHalfOfASplit) {
   StoreRig rig(Causal());
   ASSERT_TRUE(rig.Insert(Tokens(40)).has_value());
