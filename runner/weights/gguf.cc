@@ -106,7 +106,14 @@ class Parser {
     contents.version = version_;
     contents.metadata = std::make_shared<const ordered_json>(std::move(metadata_));
     contents.pairs = std::move(pairs_);
-    contents.tensors = std::move(tensors_);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      Tensor& tensor = tensors_[i];
+      if (integer_[i]) {
+        contents.integers.push_back({std::move(tensor.name), std::move(tensor.shape), tensor.data});
+      } else {
+        contents.tensors.push_back(std::move(tensor));
+      }
+    }
     return contents;
   }
 
@@ -349,7 +356,7 @@ class Parser {
     if (!Read(id, "the list of tensors")) return false;
     const GgmlType* type = FindGgmlType(id);
     if (type == nullptr) return Refuse(fmt::format("tensor {} has unknown type {}", Quoted(tensor.name), id));
-    if (!type->type) {
+    if (!type->type && id != kGgmlI64) {
       return Refuse(fmt::format("tensor {} has type {}, which this build does not support",
                                 Quoted(tensor.name), type->name));
     }
@@ -362,7 +369,8 @@ class Parser {
                                &bytes)) {
       return Refuse(fmt::format("tensor {} is too large", Quoted(tensor.name)));
     }
-    tensor.type = *type->type;
+    tensor.type = type->type.value_or(DataType::kF32);
+    integer_.push_back(id == kGgmlI64);
     sizes_.push_back(static_cast<uint64_t>(bytes));
     return true;
   }
@@ -409,6 +417,7 @@ class Parser {
   std::vector<Tensor> tensors_;
   std::vector<uint64_t> offsets_;  // [tensors], from the start of the tensor data
   std::vector<uint64_t> sizes_;    // [tensors], bytes
+  std::vector<bool> integer_;      // [tensors], I64: the type in tensors_ means nothing
 };
 
 }  // namespace

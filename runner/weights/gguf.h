@@ -1,6 +1,6 @@
 // Reads the GGUF container (versions 2 and 3, little-endian) from memory.
 //
-// The file is not trusted. Invariants of the result of ParseGguf:
+// The file is not trusted. Invariants of the result of ParseGguf, where tensors of integers are tensors too:
 //  - keys and tensor names are valid UTF-8, not empty and occur once; scalar strings are valid UTF-8, strings
 //    inside arrays (vocabularies) are the bytes of the file;
 //  - a tensor's dimensions are positive, its element count and byte size do not overflow, its rows are whole
@@ -33,8 +33,9 @@ struct GgufContents {
   // Key/values in file order. A float32 is kept as the shortest decimal that reads back as the same float32,
   // so that 1e-05 is 1e-05.
   std::shared_ptr<const nlohmann::ordered_json> metadata;
-  std::vector<GgufPair> pairs;  // the same in the file's encoding
-  std::vector<Tensor> tensors;  // in file order; views into the bytes given, as the pairs are
+  std::vector<GgufPair> pairs;          // the same in the file's encoding
+  std::vector<Tensor> tensors;          // in file order; views into the bytes given, as the pairs are
+  std::vector<IntegerTensor> integers;  // those of type I64, in file order
 };
 
 // `file` names the source in errors: kBadModel "FILE: reason". REQUIRES: `bytes` outlives what is given.

@@ -94,11 +94,12 @@ std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
 
 class GgufModel : public ModelFiles {
  public:
-  // `files` and `contents.tensors` are those of all splits, the rest of `contents` that of the first.
+  // `files` and the tensors of `contents` are those of all splits, the rest of `contents` that of the first.
   GgufModel(std::vector<MappedFile> files, GgufContents contents)
       : files_(std::move(files)),
         config_(std::move(contents.metadata)),
         tensors_(std::move(contents.tensors)),
+        integers_(std::move(contents.integers)),
         end_ids_(EndIdsOfGguf(*config_)) {}
 
   Format format() const override { return Format::kGguf; }
@@ -106,6 +107,7 @@ class GgufModel : public ModelFiles {
   std::string architecture() const override { return FindString(*config_, "general.architecture"); }
   const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
+  std::span<const IntegerTensor> integer_tensors() const override { return integers_; }
   const ordered_json& config() const override { return *config_; }
   const ordered_json& generation_config() const override { return none_; }
   const ordered_json& tokenizer_config() const override { return none_; }
@@ -117,6 +119,7 @@ class GgufModel : public ModelFiles {
   const std::vector<MappedFile> files_;  // first: the tensors point into them
   const std::shared_ptr<const ordered_json> config_;
   const TensorIndex tensors_;
+  const std::vector<IntegerTensor> integers_;
   const std::vector<int32_t> end_ids_;
   const ordered_json none_;
   const std::string no_text_;
@@ -141,9 +144,9 @@ SplitPlace PlaceOf(const ordered_json& config) {
   return {FindInteger(config, "split.no").value_or(0), FindInteger(config, "split.count").value_or(1)};
 }
 
-// Adds the other splits' files and tensors. REQUIRES: the first is split 0 of `count` > 1.
+// Adds the other splits' files and tensors to those of the first, split 0 of `count` > 1.
 api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vector<MappedFile>& files,
-                            std::vector<Tensor>& tensors) {
+                            GgufContents& all) {
   const std::string first = source.path().filename().string();
   const std::string ending = SplitEnding(1, count);
   if (!first.ends_with(ending)) {
@@ -152,7 +155,8 @@ api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vecto
   }
   const std::string stem = first.substr(0, first.size() - ending.size());
   std::set<std::string> names;
-  for (const Tensor& tensor : tensors) names.insert(tensor.name);
+  for (const Tensor& tensor : all.tensors) names.insert(tensor.name);
+  for (const IntegerTensor& tensor : all.integers) names.insert(tensor.name);
   for (int64_t number = 1; number < count; ++number) {
     const std::string name = stem + SplitEnding(number + 1, count);
     const std::string path = source.PathOf(name).string();
@@ -169,11 +173,17 @@ api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vecto
       return Refuse(path, fmt::format("split.no is {} of {}, not {} of {}: it belongs to another model",
                                       place.number, place.count, number, count));
     }
-    for (Tensor& tensor : contents->tensors) {
-      if (!names.insert(tensor.name).second) {
-        return Refuse(path, fmt::format("tensor {} is also in an earlier file", Quoted(tensor.name)));
+    const auto add = [&names](auto& from, auto& to) -> std::string {
+      for (auto& tensor : from) {
+        if (!names.insert(tensor.name).second) return tensor.name;
+        to.push_back(std::move(tensor));
       }
-      tensors.push_back(std::move(tensor));
+      return {};
+    };
+    std::string twice = add(contents->tensors, all.tensors);
+    if (twice.empty()) twice = add(contents->integers, all.integers);
+    if (!twice.empty()) {
+      return Refuse(path, fmt::format("tensor {} is also in an earlier file", Quoted(twice)));
     }
     files.push_back(std::move(*file));
   }
@@ -203,13 +213,14 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(const ModelSource& 
   if (FindString(config, "general.architecture").empty()) return Refuse(path, "no general.architecture");
   if (IsPacked(*contents)) return OpenPacked(std::move(files.front()), *std::move(contents));
   if (place.count > 1) {
-    if (auto added = AddSplits(source, place.count, files, contents->tensors); !added) {
+    if (auto added = AddSplits(source, place.count, files, *contents); !added) {
       return std::unexpected(added.error());
     }
     const auto stated = FindInteger(config, "split.tensors.count");
-    if (stated && *stated != std::ssize(contents->tensors)) {
+    const int64_t found = std::ssize(contents->tensors) + std::ssize(contents->integers);
+    if (stated && *stated != found) {
       return Refuse(path, fmt::format("split.tensors.count is {}, but the {} files hold {} tensors", *stated,
-                                      place.count, contents->tensors.size()));
+                                      place.count, found));
     }
   }
   return std::make_shared<const GgufModel>(std::move(files), *std::move(contents));

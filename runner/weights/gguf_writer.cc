@@ -99,20 +99,29 @@ void GgufWriter::AddText(std::string_view key, std::string_view value) {
   ++key_count_;
 }
 
-void GgufWriter::AddTensor(std::string_view name, DataType type, std::vector<int64_t> shape) {
+void GgufWriter::AddTensor(std::string_view name, DataType type, const std::vector<int64_t>& shape) {
+  AddInfo(name, FormatOf(type).ggml_id, shape, RowBytes(type, shape.empty() ? 1 : shape.back()));
+}
+
+void GgufWriter::AddIntegers(std::string_view name, const std::vector<int64_t>& shape) {
+  const auto columns = static_cast<size_t>(shape.empty() ? 1 : shape.back());
+  AddInfo(name, kGgmlI64, shape, columns * sizeof(int64_t));
+}
+
+void GgufWriter::AddInfo(std::string_view name, uint32_t ggml_type, const std::vector<int64_t>& shape,
+                         size_t row_bytes) {
   AppendText(infos_, name);
   AppendNumber(infos_, static_cast<uint32_t>(shape.size()));
   // The fastest-running dimension first.
   for (auto dimension = shape.rbegin(); dimension != shape.rend(); ++dimension) {
     AppendNumber(infos_, static_cast<uint64_t>(*dimension));
   }
-  AppendNumber(infos_, FormatOf(type).ggml_id);
+  AppendNumber(infos_, ggml_type);
   AppendNumber(infos_, data_bytes_);
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
-  const size_t row_bytes = RowBytes(type, shape.empty() ? 1 : shape.back());
   data_bytes_ += Padded(static_cast<uint64_t>(rows) * row_bytes);
-  tensors_.push_back({type, std::move(shape), rows, row_bytes});
+  tensors_.push_back({rows, row_bytes});
 }
 
 api::Result<void> GgufWriter::Write(const std::filesystem::path& path, const Fill& fill,

@@ -23,7 +23,9 @@ class GgufWriter {
   void AddUint32(std::string_view key, uint32_t value);
   void AddText(std::string_view key, std::string_view value);
   // Tensors are numbered in this order. REQUIRES: rows are whole blocks of the type.
-  void AddTensor(std::string_view name, DataType type, std::vector<int64_t> shape);
+  void AddTensor(std::string_view name, DataType type, const std::vector<int64_t>& shape);
+  // A tensor of I64, numbered with the others.
+  void AddIntegers(std::string_view name, const std::vector<int64_t>& shape);
 
   // Fills rows [first, first + rows) of a tensor as they lie in the file; `data` is rows * RowBytes.
   using Fill = std::function<void(size_t tensor, int64_t first, int64_t rows, std::span<std::byte> data)>;
@@ -36,11 +38,12 @@ class GgufWriter {
 
  private:
   struct Info {
-    DataType type;
-    std::vector<int64_t> shape;
     int64_t rows;
     size_t row_bytes;
   };
+
+  void AddInfo(std::string_view name, uint32_t ggml_type, const std::vector<int64_t>& shape,
+               size_t row_bytes);
 
   std::string keys_;  // encoded
   uint64_t key_count_ = 0;

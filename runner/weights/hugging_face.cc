@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -112,8 +110,8 @@ class HuggingFaceModel : public ModelFiles {
     std::vector<MappedFile> files;
     std::vector<std::unique_ptr<std::byte[]>> copies;  // of tensors that lie misaligned in their file
     std::vector<Tensor> tensors;                       // into files and copies
-    std::set<std::string> left_out;                    // tensors that are no weights
-    std::map<std::string, std::span<const std::byte>, std::less<>> integers;  // those of them that are I64
+    std::vector<IntegerTensor> integers;
+    std::set<std::string> left_out;  // tensors that are no weights
   };
 
   explicit HuggingFaceModel(Parts parts) : parts_(std::move(parts)), tensors_(std::move(parts_.tensors)) {}
@@ -123,13 +121,7 @@ class HuggingFaceModel : public ModelFiles {
   std::string architecture() const override { return parts_.config.at("model_type").get<std::string>(); }
   const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
-  std::optional<std::vector<int64_t>> Integers(std::string_view name) const override {
-    const auto found = parts_.integers.find(name);
-    if (found == parts_.integers.end()) return std::nullopt;
-    std::vector<int64_t> values(found->second.size() / sizeof(int64_t));
-    std::memcpy(values.data(), found->second.data(), values.size() * sizeof(int64_t));
-    return values;
-  }
+  std::span<const IntegerTensor> integer_tensors() const override { return parts_.integers; }
   const ordered_json& config() const override { return parts_.config; }
   const ordered_json& generation_config() const override { return parts_.generation_config; }
   const ordered_json& tokenizer_config() const override { return parts_.tokenizer_config; }
@@ -218,8 +210,12 @@ api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view nam
   for (SafetensorsEntry& entry : *entries) {
     // Position ids, masks and orders that some checkpoints carry along; no weight has these types.
     if (entry.dtype == "I64" || entry.dtype == "BOOL") {
-      if (entry.dtype == "I64") parts.integers.emplace(entry.name, entry.data);
-      parts.left_out.insert(std::move(entry.name));
+      if (!parts.left_out.insert(entry.name).second) {
+        return RefuseDirectory(file->path(), fmt::format("tensor {} is in two shards", Quoted(entry.name)));
+      }
+      if (entry.dtype == "I64") {
+        parts.integers.push_back({std::move(entry.name), std::move(entry.shape), entry.data});
+      }
       continue;
     }
     if (!entry.type) {

@@ -38,8 +38,10 @@ class ModelFiles {
   virtual const std::vector<Tensor>& tensors() const = 0;
   // Whether only names, types and shapes of the tensors may be looked at (metadata_only.h).
   virtual bool metadata_only() const { return false; }
-  // A tensor of integers (I64), which is no weight and not among tensors(). Nothing when absent.
-  virtual std::optional<std::vector<int64_t>> Integers(std::string_view name) const;
+  // Tensors of integers, which are no weights and not among tensors().
+  virtual std::span<const IntegerTensor> integer_tensors() const { return {}; }
+  // The elements of one of them. Nothing when absent.
+  std::optional<std::vector<int64_t>> Integers(std::string_view name) const;
 
   // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json unchanged.
   virtual const nlohmann::ordered_json& config() const = 0;

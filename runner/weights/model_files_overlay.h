@@ -32,9 +32,7 @@ class ModelFilesOverlay final : public ModelFiles {
   Format format() const override { return files_->format(); }
   std::string path() const override { return files_->path(); }
   std::string architecture() const override { return files_->architecture(); }
-  std::optional<std::vector<int64_t>> Integers(std::string_view name) const override {
-    return files_->Integers(name);
-  }
+  std::span<const IntegerTensor> integer_tensors() const override { return files_->integer_tensors(); }
   const nlohmann::ordered_json& config() const override { return files_->config(); }
   const nlohmann::ordered_json& generation_config() const override { return files_->generation_config(); }
   const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }

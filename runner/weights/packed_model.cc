@@ -37,6 +37,11 @@ std::string DumpOrEmpty(const ordered_json& value) {
   return value.is_null() ? std::string() : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+std::unexpected<api::Error> TooManyDimensions(const ModelFiles& files, const auto& tensor) {
+  return RefusePacked(files.path(),
+                      fmt::format("tensor {} has {} dimensions", Quoted(tensor.name), tensor.shape.size()));
+}
+
 class PackedModel : public ModelFiles {
  public:
   struct Parts {
@@ -45,14 +50,18 @@ class PackedModel : public ModelFiles {
     std::vector<int32_t> end_ids;
   };
 
-  PackedModel(MappedFile file, Parts parts, std::vector<Tensor> tensors)
-      : file_(std::move(file)), parts_(std::move(parts)), tensors_(std::move(tensors)) {}
+  PackedModel(MappedFile file, Parts parts, GgufContents contents)
+      : file_(std::move(file)),
+        parts_(std::move(parts)),
+        tensors_(std::move(contents.tensors)),
+        integers_(std::move(contents.integers)) {}
 
   Format format() const override { return Format::kHuggingFace; }
   std::string path() const override { return file_.path(); }
   std::string architecture() const override { return parts_.architecture; }
   const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
+  std::span<const IntegerTensor> integer_tensors() const override { return integers_; }
   const ordered_json& config() const override { return parts_.config; }
   const ordered_json& generation_config() const override { return parts_.generation_config; }
   const ordered_json& tokenizer_config() const override { return parts_.tokenizer_config; }
@@ -64,6 +73,7 @@ class PackedModel : public ModelFiles {
   const MappedFile file_;  // first: the tensors point into it
   const Parts parts_;
   const TensorIndex tensors_;
+  const std::vector<IntegerTensor> integers_;
 };
 
 std::string TextAt(const ordered_json& metadata, const char* key) {
@@ -115,20 +125,23 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   }
   GgufWriter writer;
   AddTexts(writer, **files);
-  const std::vector<Tensor>& tensors = (*files)->tensors();
+  std::vector<std::span<const std::byte>> contents;  // of the tensors as they are written
   size_t total = 0, written = 0;
-  for (const Tensor& tensor : tensors) {
-    if (tensor.shape.size() > kGgufDimensionsMax) {
-      return RefusePacked((*files)->path(), fmt::format("tensor {} has {} dimensions", Quoted(tensor.name),
-                                                        tensor.shape.size()));
-    }
+  for (const Tensor& tensor : (*files)->tensors()) {
+    if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(**files, tensor);
     writer.AddTensor(tensor.name, tensor.type, tensor.shape);
+    contents.push_back(tensor.data);
     total += tensor.data.size();
   }
-  return writer.Write(to, [&](size_t index, int64_t first, int64_t, std::span<std::byte> data) {
-    const Tensor& tensor = tensors[index];
-    const size_t begin = static_cast<size_t>(first) * RowBytes(tensor.type, tensor.columns());
-    std::memcpy(data.data(), tensor.data.data() + begin, data.size());
+  for (const IntegerTensor& tensor : (*files)->integer_tensors()) {
+    if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(**files, tensor);
+    writer.AddIntegers(tensor.name, tensor.shape);
+    contents.push_back(tensor.data);
+    total += tensor.data.size();
+  }
+  return writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
+    const size_t row_bytes = data.size() / static_cast<size_t>(rows);
+    std::memcpy(data.data(), contents[index].data() + static_cast<size_t>(first) * row_bytes, data.size());
     written += data.size();
     if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
   });
@@ -156,7 +169,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   parts.tokenizer_json = TextAt(metadata, kTokenizer);
   parts.chat_template = TextAt(metadata, kTemplate);
   parts.end_ids = EndIdsIn(TextAt(metadata, kEndIds));
-  return std::make_shared<const PackedModel>(std::move(file), std::move(parts), std::move(contents.tensors));
+  return std::make_shared<const PackedModel>(std::move(file), std::move(parts), std::move(contents));
 }
 
 }  // namespace quire::runner::weights

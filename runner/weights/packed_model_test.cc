@@ -63,6 +63,26 @@ TEST_F(PackedModelTest, IsQuantized) {
   EXPECT_LT(fs::file_size(folder_ / "q.gguf"), fs::file_size(folder_ / "m.gguf"));
 }
 
+// A draft model's order of tokens, which is no weight.
+TEST_F(PackedModelTest, IntegersSurvivePackingQuantizingAndCopying) {
+  constexpr const char* kAssistant = "tests/data/models/gemma4_assistant";
+  constexpr const char* kOrder = "masked_embedding.token_ordering";
+  const auto before = Open(kAssistant);
+  ASSERT_TRUE(before) << before.error().message;
+  const auto order = (*before)->Integers(kOrder);
+  ASSERT_TRUE(order);
+  ASSERT_TRUE(PackHuggingFace(kAssistant, folder_ / "m.gguf"));
+  ASSERT_TRUE(QuantizeGguf(folder_ / "m.gguf", "Q8_0", folder_ / "q.gguf", 1));
+  ASSERT_TRUE(QuantizeGguf(folder_ / "q.gguf", "", folder_ / "c.gguf", 1));
+  for (const char* name : {"m.gguf", "q.gguf", "c.gguf"}) {
+    const auto after = Open(folder_ / name);
+    ASSERT_TRUE(after) << after.error().message;
+    EXPECT_EQ((*after)->Integers(kOrder), order) << name;
+    EXPECT_EQ((*after)->Find(kOrder), nullptr) << name;
+    EXPECT_EQ((*after)->tensors().size(), (*before)->tensors().size()) << name;
+  }
+}
+
 TEST_F(PackedModelTest, BrokenOnesAreRefused) {
   const auto refused = [&](const std::function<void(GgufWriter&)>& fill) {
     fs::remove(folder_ / "x.gguf");

@@ -85,10 +85,10 @@ std::vector<DataType> TypesOf(const std::vector<Tensor>& tensors) {
   return types;
 }
 
-// Rows from `first` on, as many as `to` takes.
-void CopyRows(const Tensor& tensor, int64_t first, std::span<std::byte> to) {
-  const size_t begin = static_cast<size_t>(first) * RowBytes(tensor.type, tensor.columns());
-  std::memcpy(to.data(), tensor.data.data() + begin, to.size());
+// `rows` rows of a tensor's data from `first` on, which fill `to`.
+void CopyRows(std::span<const std::byte> data, int64_t first, int64_t rows, std::span<std::byte> to) {
+  const size_t row_bytes = to.size() / static_cast<size_t>(rows);
+  std::memcpy(to.data(), data.data() + static_cast<size_t>(first) * row_bytes, to.size());
 }
 
 // The type that each tensor gets.
@@ -176,9 +176,16 @@ api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
     writer.AddTensor(tensors[i].name, types[i], tensors[i].shape);
     total_bytes += static_cast<size_t>(tensors[i].rows()) * RowBytes(types[i], tensors[i].columns());
   }
+  const std::span<const IntegerTensor> integers = (*files)->integer_tensors();
+  for (const IntegerTensor& tensor : integers) {
+    writer.AddIntegers(tensor.name, tensor.shape);
+    total_bytes += tensor.data.size();
+  }
   return writer.Write(to, [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {
-    if (as_they_are) {
-      CopyRows(tensors[tensor], row, data);
+    if (tensor >= tensors.size()) {
+      CopyRows(integers[tensor - tensors.size()].data, row, rows, data);
+    } else if (as_they_are) {
+      CopyRows(tensors[tensor].data, row, rows, data);
     } else {
       ConvertRows(tensors[tensor], types[tensor], row, rows, std::max(1, threads), data);
     }

@@ -34,4 +34,11 @@ struct Tensor {
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
 };
 
+// A tensor of integers (I64), which is no weight: an order of tokens, position ids. Lives as a Tensor does.
+struct IntegerTensor {
+  std::string name;
+  std::vector<int64_t> shape;       // row-major, outermost first; empty for a scalar
+  std::span<const std::byte> data;  // 8 bytes for each element, not aligned in any way
+};
+
 }  // namespace quire::runner::weights
