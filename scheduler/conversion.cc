@@ -8,7 +8,7 @@ namespace quire::scheduler {
 Conversion::Conversion(RunnerHost host, api::ipc::ConvertModel request, std::shared_ptr<const void> kept,
                        std::chrono::nanoseconds patience)
     : OneOffJob(
-          std::move(host), "convert", request.from, patience,
+          std::move(host), "convert", {request.from}, patience,
           {.died_while = "converting the model", .too_long = "converting the model made no progress for"}),
       request_(std::move(request)),
       kept_(std::move(kept)) {}

@@ -32,6 +32,17 @@ TEST_F(InspectionTest, DescribesAModelAndLeavesNoRunner) {
   EXPECT_TRUE(dispatcher().Loaded().empty());
 }
 
+TEST_F(InspectionTest, TheRunnerHasTheDraftModelsFilesToo) {
+  const std::string model = Model("ok"), draft = Model("draft");
+  const auto alone = loop().Run(dispatcher().Inspect({.path = model}));
+  const auto both =
+      loop().Run(dispatcher().Inspect({.path = model, .check_load = true, .draft_path = draft}));
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->chat_template, alone->chat_template + alone->chat_template);
+  const auto absent = loop().Run(dispatcher().Inspect({.path = model, .draft_path = draft + ".none"}));
+  EXPECT_EQ(absent.error().code, api::ErrorCode::kNotFound);
+}
+
 TEST_F(InspectionTest, AFilesOwnErrorIsTheResult) {
   const auto result = loop().Wait(Inspect("fail-inspect"));
   ASSERT_FALSE(result);

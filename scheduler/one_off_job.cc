@@ -9,9 +9,11 @@ namespace quire::scheduler {
 
 using Clock = std::chrono::steady_clock;
 
-OneOffJob::OneOffJob(RunnerHost host, std::string name, const std::filesystem::path& model,
+OneOffJob::OneOffJob(RunnerHost host, std::string name, std::vector<std::filesystem::path> models,
                      std::chrono::nanoseconds patience, Words words)
-    : RunnerSession(std::move(host), std::move(name), {model}), patience_(patience), words_(words) {}
+    : RunnerSession(std::move(host), std::move(name), std::move(models)),
+      patience_(patience),
+      words_(words) {}
 
 void OneOffJob::Start() {
   Gate gate = host().gate;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/base/error.h"
 #include "scheduler/runner_session.h"
@@ -26,7 +27,7 @@ class OneOffJob : public RunnerSession {
     std::string_view died_while, too_long;
   };
   // `patience`: from when it is asked, and from each Progressed(), to the answer.
-  OneOffJob(RunnerHost host, std::string name, const std::filesystem::path& model,
+  OneOffJob(RunnerHost host, std::string name, std::vector<std::filesystem::path> models,
             std::chrono::nanoseconds patience, Words words);
 
   // Sends the request; what comes from now on is about it.

@@ -171,6 +171,9 @@ void VisitFields(M& m, V& visit) {
   visit("files", m.files, kModelFilesMax);
   visit("verbose", m.verbose);
   visit("go_template", m.go_template);
+  visit("check_load", m.check_load);
+  visit("draft_path", m.draft_path);
+  visit("draft_files", m.draft_files, kModelFilesMax);
 }
 template <Is<ConvertModel> M, class V>
 void VisitFields(M& m, V& visit) {

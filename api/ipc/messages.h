@@ -67,6 +67,10 @@ struct InspectModel {  // answered by Inspected; needs no loaded model
   std::vector<ModelFile> files = {};
   bool verbose = false;          // large arrays too
   std::string go_template = {};  // the one that goes before the file's own chat template; empty = none
+  // All checks of LoadModel, with the draft model: what is wrong is in Inspected::error. Reads no weights.
+  bool check_load = false;
+  std::string draft_path = {};  // as in LoadModel
+  std::vector<ModelFile> draft_files = {};
 };
 struct ConvertModel {  // into one file; answered by LoadProgress, any number of times, and Converted; needs
                        // no loaded model

@@ -111,9 +111,19 @@ weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::Mo
   return {path, descriptors};
 }
 
+api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::InspectModel& request) {
+  const weights::ModelSource source = SourceOf(request.path, request.files);
+  if (!request.check_load) return weights::Open(source);
+  auto opened =
+      Open(source, [](float, std::string_view) {},
+           {.go_template = request.go_template, .draft = SourceOf(request.draft_path, request.draft_files)});
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  return std::move(opened->loaded.files);
+}
+
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
   RestrictFileSystem(/*scratch=*/false);
-  const auto files = weights::Open(SourceOf(request.path, request.files));
+  const auto files = OpenFiles(request);
   if (!files) {
     ipc::Inspected failed;
     failed.error = files.error();

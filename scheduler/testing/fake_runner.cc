@@ -170,7 +170,7 @@ class FakeRunner {
     } else {
       inspected.model_info_json = inspect.verbose ? R"({"verbose":true})" : R"({"verbose":false})";
       inspected.parameters = 7;
-      inspected.chat_template = ReadAll(inspect.files);
+      inspected.chat_template = ReadAll(inspect.files) + ReadAll(inspect.draft_files);
     }
     Send(inspected);
   }

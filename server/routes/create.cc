@@ -86,6 +86,8 @@ class Creation {
   struct Weights {
     std::string blob;                       // of the store; empty: `staged` holds them as kConverted
     std::shared_ptr<const Staging> staged;  // may be null when there is a blob
+
+    bool empty() const { return blob.empty() && staged == nullptr; }
   };
 
   Awaitable<api::Result<void>> Make() {
@@ -97,11 +99,14 @@ class Creation {
     if (auto changed = Change(); !changed) co_return changed;
     auto checked = co_await CheckTemplate(PathOf(*weights));
     if (!checked) co_return checked;
-    auto blob = co_await QuantizeWeights(*std::move(weights));
-    if (!blob) co_return std::unexpected(std::move(blob.error()));
-    model_.weights_blob = *std::move(blob);
-    auto drafted = co_await AddDraftModel();
-    if (!drafted) co_return drafted;
+    weights = co_await QuantizeWeights(*std::move(weights));
+    if (!weights) co_return std::unexpected(std::move(weights.error()));
+    auto draft = co_await MakeDraft();
+    if (!draft) co_return std::unexpected(std::move(draft.error()));
+    auto opens = co_await CheckLoads(*weights, *draft);
+    if (!opens) co_return opens;
+    auto kept = co_await StoreWeights(*std::move(weights), *std::move(draft));
+    if (!kept) co_return kept;
     std::vector<BlobUse> uses;
     const auto stored = co_await services_.models.Register(model_, uses);
     if (!stored) co_return std::unexpected(stored.error());
@@ -163,18 +168,51 @@ class Creation {
     co_return weights;
   }
 
-  // The draft model of the request, in place of the one that the model began with.
-  Awaitable<api::Result<void>> AddDraftModel() {
-    if (request_.draft_files.empty()) co_return api::Result<void>();
+  // The draft model of the request; nothing where it has none.
+  Awaitable<api::Result<Weights>> MakeDraft() {
+    if (request_.draft_files.empty()) co_return Weights();
     auto draft = co_await AssembleWeights(request_.draft_files, "draft_files");
     if (!draft) co_return std::unexpected(std::move(draft.error()));
     const auto details = co_await Describe(PathOf(*draft), "draft_files");
     if (!details) co_return std::unexpected(details.error());
     auto quantized = co_await Quantized(*std::move(draft), details->quantization_level,
                                         request_.draft_quantize, "draft_quantize");
-    if (!quantized) co_return std::unexpected(std::move(quantized.error()));
-    auto blob = co_await StoreBlob(*std::move(quantized));
+    co_return quantized;
+  }
+
+  // Whether a runner will load what is about to be stored.
+  Awaitable<api::Result<void>> CheckLoads(const Weights& weights, const Weights& draft) {
+    const auto base = std::ranges::find(model_.other_layers, kDraftLayer, &Layer::media_type);
+    api::ipc::InspectModel request;
+    const std::filesystem::path path = PathOf(weights);
+    request.path = path;
+    request.check_load = true;
+    if (model_.details.renderer.empty()) request.go_template = model_.go_template;
+    const std::filesystem::path folder = path.parent_path();
+    std::filesystem::path draft_folder = folder;
+    if (!draft.empty()) {
+      const std::filesystem::path draft_path = PathOf(draft);
+      draft_folder = draft_path.parent_path();
+      request.draft_path = draft_path;
+    } else if (base != model_.other_layers.end()) {
+      request.draft_path = services_.models.BlobPath(base->blob);
+    }
+    const char* const field = !draft.empty() ? "draft_files" : request_.files.empty() ? "from" : "files";
+    const auto inspected = co_await services_.backend.Inspect(std::move(request));
+    std::optional<api::Error> error = inspected ? inspected->error : inspected.error();
+    if (!error) co_return api::Result<void>();
+    co_return std::unexpected(
+        WithoutFolder(WithoutFolder(AsClientError(*std::move(error), field), folder), draft_folder));
+  }
+
+  Awaitable<api::Result<void>> StoreWeights(Weights weights, Weights draft) {
+    auto blob = co_await StoreBlob(std::move(weights));
     if (!blob) co_return std::unexpected(std::move(blob.error()));
+    model_.weights_blob = *std::move(blob);
+    if (draft.empty()) co_return api::Result<void>();
+    blob = co_await StoreBlob(std::move(draft));
+    if (!blob) co_return std::unexpected(std::move(blob.error()));
+    // In place of the one that the model began with.
     std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kDraftLayer; });
     model_.other_layers.push_back({.media_type = std::string(kDraftLayer), .blob = *std::move(blob)});
     co_return api::Result<void>();
@@ -255,14 +293,12 @@ class Creation {
     co_return api::Fail(api::ErrorCode::kInvalidArgument, inspected->template_error, "template");
   }
 
-  // The value is the blob that holds them.
-  Awaitable<api::Result<std::string>> QuantizeWeights(Weights weights) {
+  Awaitable<api::Result<Weights>> QuantizeWeights(Weights weights) {
     const std::string level = model_.details.quantization_level;
     auto quantized = co_await Quantized(std::move(weights), level, request_.quantize, "quantize");
     if (!quantized) co_return std::unexpected(std::move(quantized.error()));
     if (!request_.quantize.empty()) model_.details.quantization_level = request_.quantize;
-    auto blob = co_await StoreBlob(*std::move(quantized));
-    co_return blob;
+    co_return quantized;
   }
 
   // The weights in the type that is wanted; the same when they are.

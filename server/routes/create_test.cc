@@ -102,6 +102,28 @@ TEST(CreateRoute, FromABlob) {
   EXPECT_EQ(sent->details.quantization_level, "F16");
 }
 
+TEST(CreateRoute, AModelThatDoesNotLoadIsAnErrorThatLeavesNothing) {
+  TestDaemon daemon;
+  const std::string model = GiveBlob(daemon, "GGUF sent"), draft = GiveBlob(daemon, "GGUF draft");
+  daemon.backend().script.load_error = api::Error{api::ErrorCode::kBadModel, "the vocabulary differs"};
+  const json files = {{"x.gguf", model}}, draft_files = {{"y.gguf", draft}};
+  for (const json& body : {json{{"from", "demo"}}, json{{"files", files}},
+                           json{{"files", files}, {"draft_files", draft_files}}}) {
+    json request = body;
+    request["model"] = "made";
+    request["stream"] = false;
+    const RawResponse response = daemon.Post("/api/create", request.dump());
+    EXPECT_EQ(response.status, 400) << body;
+    EXPECT_EQ(ErrorOf(response), "the vocabulary differs");
+    EXPECT_EQ(daemon.store().Open().Find(Named("made")).error().code, api::ErrorCode::kNotFound);
+  }
+  const auto& checks = daemon.backend().seen.load_checks;
+  ASSERT_EQ(checks.size(), 3u);
+  EXPECT_TRUE(checks[1].draft_path.empty());
+  EXPECT_EQ(ReadFile(checks[2].path), "GGUF sent");
+  EXPECT_EQ(ReadFile(checks[2].draft_path), "GGUF draft");
+}
+
 TEST(CreateRoute, SaysWhatIsWrong) {
   TestDaemon daemon;
   const auto refused = [&daemon](const json& body, int status) {

@@ -102,6 +102,11 @@ Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
 }
 
 Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::InspectModel request) {
+  if (request.check_load) {
+    seen.load_checks.push_back(std::move(request));
+    if (script.load_error) co_return std::unexpected(*script.load_error);
+    co_return script.inspected;
+  }
   seen.inspections.push_back(request.verbose);
   co_return script.inspected;
 }

@@ -24,6 +24,7 @@ struct Script {
   std::optional<api::Error> submit_error;
   std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
+  std::optional<api::Error> load_error;  // of a check whether a model loads
   std::vector<scheduler::LoadedModel> loaded;
 };
 
@@ -34,6 +35,7 @@ struct Seen {
   int loads = 0;
   std::vector<std::string> unloaded;
   std::vector<bool> inspections;  // verbose?
+  std::vector<api::ipc::InspectModel> load_checks;
 };
 
 class FakeBackend : public Backend {

@@ -8,6 +8,7 @@ import unittest
 from harness import MODEL, ROOT, Daemon
 
 MODELS = ROOT / "packaging/models"
+FAMILIES = ROOT / "tests/data/models"
 OTHER = ROOT / "tests/data/gguf/lfm2.f16.gguf"  # another vocabulary
 LONG = "Write a short story about a lighthouse keeper and a storm, with as many details as you can."
 
@@ -95,12 +96,24 @@ class ForcedDrafts(DraftTest):
             modelfile = pathlib.Path(folder) / "Modelfile"
             modelfile.write_text(f"FROM {MODEL}\nDRAFT {OTHER}\n")
             made = self.daemon.cli("create", "misfit", "-f", str(modelfile))
-            self.assertEqual(made.returncode, 0, made.stderr)
-        reply = self.daemon.post("/api/chat", {"model": "misfit", "stream": False,
-                                               "messages": [{"role": "user", "content": "hi"}]})
-        self.assertEqual(reply.status, 500)
-        self.assertIn("vocabulary differs", reply.json["error"])
+        self.assertNotEqual(made.returncode, 0)
+        self.assertIn("vocabulary differs", made.stderr)
+        self.assertEqual(self.daemon.post("/api/show", {"model": "misfit"}).status, 404)
         self.assertEqual(self.chat(num_predict=3)["eval_count"], 3)
+
+    def test_a_safetensors_assistant_drafts_for_its_target(self):
+        with tempfile.TemporaryDirectory(prefix="quire-draft-") as folder:
+            modelfile = pathlib.Path(folder) / "Modelfile"
+            modelfile.write_text(f"FROM {FAMILIES / 'gemma4_e'}\n")
+            self.assertEqual(self.daemon.cli("create", "target", "-f", str(modelfile)).returncode, 0)
+            plain = self.chat("target", draft_num_predict=0, num_predict=40)
+            modelfile.write_text(f"FROM {FAMILIES / 'gemma4_e'}\nDRAFT {FAMILIES / 'gemma4_assistant'}\n")
+            for arguments in ([], ["--draft-quantize", "q8_0"]):
+                made = self.daemon.cli("create", "assisted", "-f", str(modelfile), *arguments)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                drafted = self.chat("assisted", draft_num_predict=3, num_predict=40)
+                self.assertEqual(drafted["message"], plain["message"])
+                self.assertGreater(drafted["draft_count"], 0)
 
 
 class AdaptiveDrafts(DraftTest):
