@@ -146,6 +146,7 @@ std::string Demand::ToString() const {
 }
 
 size_t HybridCache::used_bytes() const { return pools_->budget.used(); }
+size_t HybridCache::resident_bytes() const { return pools_->budget.resident(); }
 
 CacheStats HybridCache::stats() const {
   CacheStats stats;

@@ -203,7 +203,8 @@ class HybridCache {
   bool Owns(const Snapshot& snapshot) const;  // an empty one is nobody's
 
   CacheStats stats() const;
-  size_t used_bytes() const;  // as stats() has it
+  size_t used_bytes() const;      // as stats() has it
+  size_t resident_bytes() const;  // likewise
 
   // Gives the memory of free pages and slots back to the system.
   void ReleaseFree();

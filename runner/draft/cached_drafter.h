@@ -24,6 +24,7 @@ class CachedDrafter : public Drafter {
   std::unique_ptr<DraftState> CreateState(const DraftContext& context) override;
   void ProposeDrafts(std::span<const DraftRequest> requests, ThreadPool& pool) override;
   void End(std::unique_ptr<DraftState> state, std::span<const TokenId> tokens) override;
+  void ReleaseFree() override { cache_->ReleaseFree(); }
 
  protected:
   struct CachedDraftState final : DraftState {

@@ -66,6 +66,8 @@ class Drafter {
   virtual void ProposeDrafts(std::span<const DraftRequest> requests, ThreadPool& pool) = 0;
   // The sequence ended or gives its memory up; what was computed of `tokens` may serve others.
   virtual void End(std::unique_ptr<DraftState> state, std::span<const TokenId> tokens) = 0;
+  // Gives memory of its caches that nothing holds back to the system.
+  virtual void ReleaseFree() {}
 };
 
 }  // namespace quire::runner::draft

@@ -66,7 +66,17 @@ void Engine::Run() {
     Admit();
     busy = Step();
     if (RemoveEnded()) busy = true;
+    ReleaseIdleMemory(busy);
   }
+}
+
+void Engine::ReleaseIdleMemory(bool busy) {
+  const auto now = Clock::now();
+  if (busy) last_work_ = now;
+  if (busy || now - last_work_ < limits_.release_after) return;
+  if (cache_->resident_bytes() - cache_->used_bytes() < limits_.release_bytes_min) return;
+  cache_->ReleaseFree();
+  if (drafter_) drafter_->ReleaseFree();
 }
 
 bool Engine::HandleInput(Input input) {
@@ -192,6 +202,8 @@ void Engine::UpdateEngineStats() {
   engine_stats_.waiting.store(static_cast<int32_t>(waiting_.size() + building_.size()),
                               std::memory_order_relaxed);
   engine_stats_.cache_bytes_used.store(static_cast<int64_t>(cache_->used_bytes()), std::memory_order_relaxed);
+  engine_stats_.cache_bytes_resident.store(static_cast<int64_t>(cache_->resident_bytes()),
+                                           std::memory_order_relaxed);
   const cache::StoreStats prefixes = prefixes_.stats();
   engine_stats_.prefix_snapshots.store(static_cast<int64_t>(prefixes.nodes), std::memory_order_relaxed);
   engine_stats_.prefix_bytes.store(static_cast<int64_t>(prefixes.bytes), std::memory_order_relaxed);

@@ -62,6 +62,10 @@ struct EngineLimits {
   size_t cache_bytes = 0;        // of pages, slots and snapshots together
   size_t draft_cache_bytes = 0;  // of a draft model's, likewise
   bool prefix_cache = true;
+  // An engine without work for this long gives memory of its caches back to the system, if it has at least so
+  // much that nothing holds: what a pause between two requests frees is left for the next.
+  std::chrono::nanoseconds release_after = std::chrono::seconds(10);
+  size_t release_bytes_min = size_t{64} << 20;
   int32_t draft_tokens = 0;            // per sequence and step; 0 = adaptive
   int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
 };
@@ -108,6 +112,7 @@ class Engine {
   api::Result<std::optional<Embedding>> EmbeddingOf(const api::Prompt& prompt) const;
   void Cancel(api::RequestId id);
   bool RemoveEnded();  // whether there was one
+  void ReleaseIdleMemory(bool busy);
 
   // Admission (engine_admission.cc).
   void Admit();
@@ -167,6 +172,7 @@ class Engine {
   FairShare shares_;                       // of everyone in waiting_ and running_
   bool admission_paused_ = false;          // memory ran out; nobody has ended since
   uint64_t arrivals_ = 0;
+  Clock::time_point last_work_{};
 
   PrefillBudget budget_;
   draft::DraftLengthController draft_lengths_;

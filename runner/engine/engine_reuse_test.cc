@@ -235,6 +235,35 @@ TEST(EngineMemory, SnapshotsMakeRoomForWhoeverRuns) {
   EXPECT_EQ(stats.preemptions, 0U);
 }
 
+TEST(EngineMemory, AnIdleEngineGivesFreeMemoryBack) {
+  const auto flood = [](EngineHarness& harness) {
+    std::vector<api::RequestId> ids;
+    for (int i = 0; i < 12; ++i) ids.push_back(harness.Submit(Logged(Greedy(Words(300, i), 8))));
+    std::vector<std::vector<float>> logprobs;
+    for (const api::RequestId id : ids) logprobs.push_back(harness.Wait(id).logprobs());
+    return logprobs;
+  };
+  EngineLimits limits = Checked();
+  limits.prefix_cache = false;
+  EngineHarness keeps({.limits = limits});
+  limits.release_after = {};
+  limits.release_bytes_min = 1;
+  EngineHarness releases({.limits = limits});
+  const auto expected = flood(keeps);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(flood(releases), expected);
+    const auto deadline = Clock::now() + std::chrono::minutes(2);
+    while (releases.engine_stats().cache_bytes_resident > 0 && Clock::now() < deadline)
+      std::this_thread::yield();
+    EXPECT_EQ(releases.engine_stats().cache_bytes_resident, 0);
+  }
+  // A pause, or little memory, is no reason.
+  const auto kept = keeps.Stopped().stats().cache;
+  EXPECT_EQ(kept.used_bytes, 0U);
+  EXPECT_GT(kept.resident_bytes, size_t{1} << 20);
+  EXPECT_EQ(releases.Stopped().stats().cache.resident_bytes, 0U);
+}
+
 TEST(EngineMemory, ARequestThatCanNeverFitIsRefusedWithTheNumbers) {
   EngineHarness alone;
   EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(600))});

@@ -14,6 +14,7 @@ struct EngineStats {
   std::atomic<int32_t> running = 0;
   std::atomic<int32_t> waiting = 0;
   std::atomic<int64_t> cache_bytes_used = 0;
+  std::atomic<int64_t> cache_bytes_resident = 0;  // those in use, and those freed but not given back
   std::atomic<int64_t> prefix_snapshots = 0;
   std::atomic<int64_t> prefix_bytes = 0;
   std::atomic<uint64_t> prefix_evictions = 0;

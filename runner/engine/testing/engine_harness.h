@@ -115,6 +115,7 @@ class EngineHarness {
     inbox_.Post(PromptBuilt{id, std::move(request), std::move(prompt), Clock::now(), std::move(resume)});
     return id;
   }
+  const EngineStats& engine_stats() const { return engine_stats_; }
   void Post(Input input) { inbox_.Post(std::move(input)); }
 
   Outcome Wait(api::RequestId id) {
