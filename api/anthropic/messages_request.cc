@@ -20,6 +20,8 @@ void Refuse(Fields& fields, std::string_view field, std::string message) {
   if (fields.ok()) fields.error() = Error{ErrorCode::kUnsupported, std::move(message), fields.PathOf(field)};
 }
 
+constexpr size_t kCacheMarksMax = 4;  // as Anthropic has it
+
 std::string RequireString(Fields& fields, std::string_view name) {
   std::string text;
   if (!fields.Get(name, text)) fields.Reject(name, "is required and must be of type string");
@@ -28,6 +30,18 @@ std::string RequireString(Fields& fields, std::string_view name) {
 
 bool OneOf(std::string_view value, std::initializer_list<std::string_view> known) {
   return std::ranges::find(known, value) != known.end();
+}
+
+// Whether a block, a message, a tool or the request has a mark for the prefix cache.
+bool HasMark(Fields& fields) {
+  const Json* value = fields.FindObject("cache_control");
+  if (value == nullptr) return false;
+  Fields control(*value, fields.PathOf("cache_control"), fields.error());
+  if (RequireString(control, "type") != "ephemeral") control.Reject("type", "must be ephemeral");
+  std::string ttl = "5m";
+  control.Get("ttl", ttl);
+  if (!OneOf(ttl, {"5m", "1h"})) control.Reject("ttl", "must be 5m or 1h");
+  return true;
 }
 
 // "content" and "system": a string, or an array of blocks each passed to `visit` with its type.
@@ -58,21 +72,32 @@ class Turns {
     for (size_t i = 0; body_.ok() && i < list->size(); ++i) {
       Fields message((*list)[i], fmt::format("messages[{}]", i), body_.error());
       GetMessage(message);
+      if (Marks(message)) messages_.back().restore_point = true;
     }
+    if (body_.ok() && Marks(body_)) messages_.back().restore_point = true;
     return std::move(messages_);
   }
+  size_t marks() const { return marks_; }
 
  private:
+  bool Marks(Fields& fields) {
+    if (!fields.ok() || !HasMark(fields)) return false;
+    ++marks_;
+    return fields.ok();
+  }
+
   void GetSystem() {
     const Json* system = body_.Find("system");
     if (system == nullptr) return;
-    std::string text;
+    Message message{.role = "system", .content = {}};
+    std::string& text = message.content;
     ForEachBlock(body_, "system", *system, [&](Fields& block, std::string_view type) {
       if (type != "text") return block.Reject("type", "must be \"text\"");
       if (!text.empty()) text += '\n';
       text += RequireString(block, "text");
+      if (Marks(block)) message.restore_point = true;
     });
-    if (!text.empty()) Add({"system", std::move(text)});
+    if (!text.empty()) Add(std::move(message));
   }
 
   void GetMessage(Fields& message) {
@@ -109,6 +134,7 @@ class Turns {
     } else if (type == "thinking") {
       current_.thinking += RequireString(block, "thinking");
     }
+    if (type != "tool_result" && Marks(block)) current_.restore_point = true;
   }
 
   void GetToolUse(Fields& block) {
@@ -129,9 +155,11 @@ class Turns {
     }
     bool is_error = false;
     block.Get("is_error", is_error);
+    result.restore_point = Marks(block);
     if (const Json* content = block.Find("content")) {
       ForEachBlock(block, "content", *content, [&](Fields& inner, std::string_view type) {
         if (type == "text") result.content += RequireString(inner, "text");
+        if (Marks(inner)) result.restore_point = true;
         if (OneOf(type, {"image", "document"})) {
           Refuse(inner, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
         }
@@ -158,6 +186,7 @@ class Turns {
   Message current_;
   bool has_text_ = false;  // current_ holds text
   size_t counted_ = 0;
+  size_t marks_ = 0;  // of messages and their blocks
 };
 
 // A tool has its schema beside its name.
@@ -173,6 +202,7 @@ Tool GetTool(Fields& fields, const Json&) {
     tool.parameters_json = DumpJson(*schema);
     function["parameters"] = *schema;
   }
+  tool.restore_point = HasMark(fields);
   if (fields.Get("strict", tool.strict)) function["strict"] = tool.strict;
   const Json definition = {{"type", "function"}, {"function", std::move(function)}};
   tool.definition_json = DumpJson(definition);
@@ -232,12 +262,23 @@ std::optional<OutputFormat> GetOutputFormat(Fields& body) {
   return GetTypedFormat(config);
 }
 
+void CheckMarks(Fields& body, size_t marks) {
+  if (marks <= kCacheMarksMax || !body.ok()) return;
+  body.error() = Error{ErrorCode::kInvalidArgument,
+                       fmt::format("A maximum of {} blocks with cache_control may be provided. Found {}.",
+                                   kCacheMarksMax, marks),
+                       "cache_control"};
+}
+
 void GetPromptFields(Fields& body, MessagesRequest& request) {
   request.model = GetModel(body);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
-  request.messages = Turns(body, request.model).Get();
+  Turns turns(body, request.model);
+  request.messages = turns.Get();
   request.tools = GetToolChoice(body);
+  CheckMarks(body, turns.marks() + static_cast<size_t>(
+                                       std::ranges::count(request.tools.tools, true, &Tool::restore_point)));
   request.think = GetThinking(body);
   request.format = GetOutputFormat(body);
 }

@@ -71,6 +71,62 @@ TEST(AnthropicRequest, SystemIsTheFirstMessageInEitherForm) {
   EXPECT_THAT(Describe(MessagesOf(kHi, R"(,"system":"")")), ElementsAre("user:hi"));
 }
 
+// Messages and tools that are marked as restore points, by their place; tools count from 100.
+std::vector<int> MarkedPlaces(const std::string& messages, const std::string& more = "") {
+  const auto parsed = ParseMessages(Body(messages, more));
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  std::vector<int> places;
+  for (size_t i = 0; parsed && i < parsed->messages.size(); ++i) {
+    if (parsed->messages[i].restore_point) places.push_back(static_cast<int>(i));
+  }
+  for (size_t i = 0; parsed && i < parsed->tools.tools.size(); ++i) {
+    if (parsed->tools.tools[i].restore_point) places.push_back(100 + static_cast<int>(i));
+  }
+  return places;
+}
+
+TEST(AnthropicRequest, CacheControlMarksRestorePoints) {
+  const std::string mark = R"("cache_control":{"type":"ephemeral"})";
+  const std::string hour = R"("cache_control":{"type":"ephemeral","ttl":"1h"})";
+  const auto text = [](const std::string& more) {
+    return R"({"type":"text","text":"a")" + (more.empty() ? "" : "," + more) + "}";
+  };
+  EXPECT_THAT(MarkedPlaces(kHi, R"(,"system":[)" + text("") + "," + text(mark) + "]"), ElementsAre(0));
+  EXPECT_THAT(MarkedPlaces(kHi + R"(,{"role":"assistant","content":[)" + text(hour) + "]}," + kHi),
+              ElementsAre(1));
+  EXPECT_THAT(MarkedPlaces(R"({"role":"user","content":[)" + text(mark) + "," + text("") + "]}," + kHi),
+              ElementsAre(0));
+  EXPECT_THAT(MarkedPlaces(R"({"role":"user","content":"hi",)" + mark + "}"), ElementsAre(0));
+  EXPECT_THAT(MarkedPlaces(kHi + "," + kHi, "," + mark), ElementsAre(1));
+  EXPECT_THAT(MarkedPlaces(kHi, R"(,"tools":[{"name":"f"},{"name":"g",)" + mark + "}]"), ElementsAre(101));
+  const std::string call =
+      R"({"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f",)" + mark + "}]}";
+  const std::string result =
+      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"42",)" + mark + "}," +
+      text("") + "]}";
+  EXPECT_THAT(MarkedPlaces(kHi + "," + call + "," + result), ElementsAre(1, 2));
+  EXPECT_THAT(MarkedPlaces(R"({"role":"user","content":[)" + text(R"("cache_control":null)") + "]}"),
+              ElementsAre());
+}
+
+TEST(AnthropicRequest, RefusesOtherCacheControl) {
+  const auto refused = [](const std::string& control, size_t count = 1) {
+    std::string blocks;
+    for (size_t i = 0; i < count; ++i) {
+      blocks += (i > 0 ? "," : "") + (R"({"type":"text","text":"a","cache_control":)" + control + "}");
+    }
+    const auto parsed = ParseMessages(Body(R"({"role":"user","content":[)" + blocks + "]}"));
+    return parsed ? std::string("parsed") : parsed.error().message;
+  };
+  constexpr const char* kMark = R"({"type":"ephemeral"})";
+  EXPECT_EQ(refused(kMark, 4), "parsed");
+  EXPECT_EQ(refused(kMark, 5), "A maximum of 4 blocks with cache_control may be provided. Found 5.");
+  EXPECT_THAT(refused(R"({"type":"persistent"})"), HasSubstr("must be ephemeral"));
+  EXPECT_THAT(refused(R"({"type":"ephemeral","ttl":"2h"})"), HasSubstr("must be 5m or 1h"));
+  EXPECT_THAT(refused(R"({})"), HasSubstr("type"));
+  EXPECT_THAT(refused("true"), HasSubstr("cache_control"));
+}
+
 TEST(AnthropicRequest, BlocksBecomeMessagesInTheirOrder) {
   EXPECT_THAT(
       Describe(MessagesOf(

@@ -27,6 +27,7 @@ struct Message {
   std::vector<ToolCall> tool_calls = {};
   std::string tool_name = {};
   std::string tool_call_id = {};
+  bool restore_point = false;  // later requests return to the end of this message: keep its prefix cached
 };
 
 // A function that the answer may call.
@@ -36,6 +37,7 @@ struct Tool {
   bool strict = false;               // calls match the schema
   // All of it as chat templates see it: an object in OpenAI's shape, members in the order they came in.
   std::string definition_json = {};
+  bool restore_point = false;  // as Message::restore_point, of the system message that describes the tools
 };
 
 // Rendered by the model's chat template.

@@ -43,6 +43,7 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("tool_name", m.tool_name);
   visit.IfAny("tool_call_id", m.tool_call_id);
   visit.IfAny("tool_calls", m.tool_calls);
+  visit("restore_point", m.restore_point);
 }
 template <Is<Tool> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -50,6 +51,7 @@ void VisitFields(M& m, V& visit) {
   visit("parameters", m.parameters_json);
   visit("strict", m.strict);
   visit("definition", m.definition_json);
+  visit("restore_point", m.restore_point);
 }
 template <Is<ChatPrompt> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -48,11 +48,12 @@ struct Draft {
 // Owned by the engine, in its waiting or its running list. Engine thread only.
 struct ActiveRequest {
   std::unique_ptr<ActiveGeneration> generation;
-  std::string tenant;               // whom it counts for in fairness
-  std::string party;                // whose places in the batch it takes (place_share.h)
-  std::string isolation;            // whose cached prefixes it may see
-  uint64_t arrival = 0;             // order among all requests of this runner
-  std::vector<int32_t> boundaries;  // offsets of message ends in the prompt, ascending
+  std::string tenant;                   // whom it counts for in fairness
+  std::string party;                    // whose places in the batch it takes (place_share.h)
+  std::string isolation;                // whose cached prefixes it may see
+  uint64_t arrival = 0;                 // order among all requests of this runner
+  std::vector<int32_t> boundaries;      // offsets of message ends in the prompt, ascending
+  std::vector<int32_t> restore_points;  // and of those that the client marked
   std::optional<Embedding> embedding;
   bool reuses = true;  // begins at cached prefixes and leaves some: not where every token's state is needed
 
@@ -62,13 +63,13 @@ struct ActiveRequest {
 
   // While it runs:
   cache::Sequence sequence;
-  cache::Lease lease;          // on the deepest snapshot that the sequence stands on
-  bool exact = true;           // the caches hold what computing its tokens in place gives
-  int64_t skipped_tokens = 0;  // see SequenceState
-  size_t reserved_bytes = 0;   // what admission counted for it
+  cache::Lease lease;                              // on the deepest snapshot that the sequence stands on
+  bool exact = true;                               // the caches hold what computing its tokens in place gives
+  int64_t skipped_tokens = 0;                      // see SequenceState
+  size_t reserved_bytes = 0;                       // what admission counted for it
   std::optional<Clock::time_point> stalled_since;  // its reader takes nothing
-  size_t hidden_begin = 0;     // of its rows among the hidden states of a step
-  Draft draft;                 // closed before `sequence` is gone
+  size_t hidden_begin = 0;                         // of its rows among the hidden states of a step
+  Draft draft;                                     // closed before `sequence` is gone
 };
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;

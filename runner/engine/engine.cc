@@ -122,6 +122,7 @@ void Engine::Enter(PromptBuilt built) {
   request->isolation = built.request.client.IsolationKey();
   request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);
+  request->restore_points = std::move(built.prompt->restore_points);
   shares_.Enter(request->tenant, built.request.client.weight);
   ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
                                 std::move(built.resume)};

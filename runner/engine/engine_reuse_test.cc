@@ -99,6 +99,39 @@ TEST(EngineReuse, TheSecondBranchInsideAMessageIsFree) {
   EXPECT_GE(third.ready->cached_tokens, 110);
 }
 
+// A conversation of short messages, too many for a snapshot at the end of each.
+TEST(EngineReuse, AMarkedMessageIsARestorePointAmongCrowdedOnes) {
+  std::vector<api::Message> messages = {{.role = "system", .content = "Be kind."}};
+  for (int i = 1; i < 16; ++i) messages.push_back({i % 2 == 1 ? "user" : "assistant", Words(4, i)});
+  constexpr size_t kMarked = 6;
+  auto branch = messages;
+  branch.resize(kMarked);
+  const int32_t end =
+      EngineHarness().Generate(Chat(branch, 0)).ready->prompt_tokens - kHeaderTokens;  // of what is shared
+  branch.push_back({"assistant", Words(6, 40)});
+  branch.push_back({"user", Words(6, 41)});
+  EngineHarness plain({.limits = Checked()});
+  plain.Generate(Chat(messages));
+  EXPECT_LT(plain.Generate(Chat(branch)).ready->cached_tokens, end);
+  messages[kMarked - 1].restore_point = true;
+  EngineHarness marked({.limits = Checked()});
+  marked.Generate(Chat(messages));
+  const auto answer = marked.Generate(Chat(branch));
+  EXPECT_EQ(answer.ready->cached_tokens, end);
+  EXPECT_EQ(answer.logprobs(), EngineHarness().Generate(Chat(branch)).logprobs());
+}
+
+TEST(EngineReuse, AMarkIsASnapshotOfItsOwnWhereEveryTokenServes) {
+  std::vector<api::Message> messages = {
+      {.role = "user", .content = Words(20)}, {"assistant", Words(8, 1)}, {"user", Words(20, 2)}};
+  for (const bool marked : {false, true}) {
+    messages[0].restore_point = marked;
+    EngineHarness harness({.model = "tests/data/models/qwen3", .limits = Checked()});
+    harness.Generate(Chat(messages, 4));
+    EXPECT_EQ(harness.Stopped().stats().store.nodes, marked ? 2U : 1U);
+  }
+}
+
 TEST(EngineReuse, RequestsThatArriveTogetherComputeWhatTheyShareOnce) {
   const std::vector<api::Message> system = {{.role = "system", .content = Words(300)}};
   EngineHarness harness(

@@ -206,6 +206,7 @@ void Engine::Shift(ActiveRequest& request) {
   request.generation->Shift(range, moved);
   request.lease = {};
   request.boundaries.clear();  // of a prompt that is no longer whole
+  request.restore_points.clear();
   PrefixReuse::Outcome reuse;
   if (moved) {
     request.exact = false;

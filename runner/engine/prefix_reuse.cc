@@ -122,17 +122,25 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
     request.lease = std::move(restored.lease);
     outcome = {static_cast<int32_t>(restored.restored), MissText(restored.reason, restored.matched)};
   }
-  if (sliceable_) return outcome;
   // Tokens generated before a preemption are not part of a prompt that others share.
   const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
-  for (const int32_t at : SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_)) {
-    ScheduleSnapshotAt(request, at);
+  std::vector<int32_t> offsets;
+  if (!sliceable_) offsets = SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_);
+  for (const int32_t at : request.restore_points) {
+    if (at > outcome.reused && at < prompt) offsets.push_back(at);
   }
+  std::ranges::sort(offsets);
+  offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
+  for (const int32_t at : offsets) Schedule(request, at);
   return outcome;
 }
 
 void PrefixReuse::ScheduleSnapshotAt(ActiveRequest& request, int32_t offset) {
-  if (!enabled_ || !request.reuses || sliceable_ || offset <= request.sequence.offset()) return;
+  if (!sliceable_) Schedule(request, offset);
+}
+
+void PrefixReuse::Schedule(ActiveRequest& request, int32_t offset) {
+  if (!enabled_ || !request.reuses || offset <= request.sequence.offset()) return;
   // A draft or a step that is open would refuse it; the engine has neither between its steps.
   (void)cache_.ScheduleCapture(request.sequence, offset);
 }
@@ -140,13 +148,14 @@ void PrefixReuse::ScheduleSnapshotAt(ActiveRequest& request, int32_t offset) {
 void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   if (snapshot.empty() || !snapshot.whole() || !snapshot.exact()) return;
   const auto tokens = request.generation->tokens().first(static_cast<size_t>(snapshot.to()));
+  const bool marked = std::ranges::binary_search(request.restore_points, snapshot.to());
   // Rejected only for lack of memory: then the prefix is computed again next time.
-  if (auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot)))
+  if (auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked))
     request.lease = std::move(*lease);
 }
 
 void PrefixReuse::Collect(ActiveRequest& request) {
-  if (!enabled_ || sliceable_) return;
+  if (!enabled_) return;
   for (cache::Snapshot& snapshot : cache_.TakeCaptures(request.sequence))
     Insert(request, std::move(snapshot));
 }

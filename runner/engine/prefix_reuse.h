@@ -4,7 +4,8 @@
 // way through the prompt it leaves snapshots where others are likely to return: where its prompt left what
 // was known, at message boundaries, before the assistant's header, every SnapshotInterval() tokens, and at
 // its end. They are in the store as soon as the step that reached them is committed. Where the caches can be
-// cut at any token (full attention alone) only the end is kept: it serves every offset before it.
+// cut at any token (full attention alone) only the end is kept, which serves every offset before it, and the
+// restore points that the client marked, which stay when the tokens behind them are evicted.
 #pragma once
 
 #include <cstddef>
@@ -62,6 +63,7 @@ class PrefixReuse {
     int32_t tokens = 0;
   };
   Source LongestRunning(const ActiveRequest& request, const ActiveRequests& running) const;
+  void Schedule(ActiveRequest& request, int32_t offset);
   void Insert(ActiveRequest& request, cache::Snapshot snapshot);
 
   cache::HybridCache& cache_;

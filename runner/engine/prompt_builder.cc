@@ -62,6 +62,41 @@ struct PromptBuilder {
     return Encode(*rendered);
   }
 
+  std::vector<int32_t> RestorePoints(const BuiltPrompt& prompt) const {
+    std::vector<int32_t> points;
+    const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
+    if (chat == nullptr || prompt.dropped > 0) return points;
+    if (std::ranges::any_of(chat->tools, &api::Tool::restore_point)) points.push_back(prompt.system_tokens);
+    for (size_t i = 0; i < chat->messages.size(); ++i) {
+      if (chat->messages[i].restore_point) points.push_back(EndOfMessage(*chat, i, prompt));
+    }
+    std::erase_if(points, [&](int32_t at) { return at <= 0 || at >= std::ssize(prompt.tokens); });
+    std::ranges::sort(points);
+    points.erase(std::ranges::unique(points).begin(), points.end());
+    return points;
+  }
+
+  // In tokens of the prompt; 0 where it cannot be found. A template may change a message's text, so the end of
+  // a message is found by rendering the conversation up to there.
+  int32_t EndOfMessage(const api::ChatPrompt& chat, size_t index, const BuiltPrompt& prompt) const {
+    const api::Message& message = chat.messages[index];
+    if (index == 0 && message.role == "system") return prompt.system_tokens;
+    const auto rendered =
+        prompt_template.Render(std::span(chat.messages).first(index + 1), chat.tools, output_plan.thinking());
+    const auto tokens = rendered ? Encode(*rendered) : std::unexpected(rendered.error());
+    if (!tokens) return 0;
+    const auto parted = std::ranges::mismatch(*tokens, prompt.tokens);
+    const auto common = static_cast<int32_t>(parted.in1 - tokens->begin());
+    const std::vector<int32_t>& ends = prompt.boundaries;
+    if (ends.empty()) return std::min(common, static_cast<int32_t>(prompt.tokens.size()) - 1);
+    // What follows the message begins at the last boundary of the common part. A template leaves a last message
+    // of the assistant open, so that it ends behind that part.
+    const auto behind = std::ranges::upper_bound(ends, common);
+    const bool open = message.role == "assistant" && parted.in1 == tokens->end();
+    if (open && index + 1 < chat.messages.size()) return behind == ends.end() ? 0 : *behind;
+    return behind == ends.begin() ? 0 : *(behind - 1);
+  }
+
   api::Result<FittedPrompt> operator()(const api::ChatPrompt& chat) const {
     return FitMessages(chat.messages, num_ctx, request.overflow, [&](std::span<const api::Message> messages) {
       return EncodeMessages(messages, chat.tools);
@@ -315,6 +350,7 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   for (size_t i = 1; i < prompt.tokens.size(); ++i) {
     if (prompt.tokens[i] == context.turn_start_token) prompt.boundaries.push_back(static_cast<int32_t>(i));
   }
+  prompt.restore_points = builder.RestorePoints(prompt);
   prompt.output = output_plan->MakeParser();
   if (!request.prompt_only) {
     auto constraint = output_plan->ConstraintOf(context);

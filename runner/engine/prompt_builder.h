@@ -32,6 +32,9 @@ struct BuiltPrompt {
   int32_t dropped = 0;               // prompt tokens left out to fit
   int32_t system_tokens = 0;         // of its beginning: system message and tools, which are never dropped
   std::vector<int32_t> boundaries = {};  // where a message ends and the next begins, ascending, in (0, size)
+  // Those of them (or, without a turn-start token, offsets just behind) that end a message marked as restore
+  // point.
+  std::vector<int32_t> restore_points = {};
   std::unique_ptr<output::Parser> output = {};              // of the answer; null: all of it is text
   std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
 };

@@ -132,6 +132,49 @@ TEST_F(Prompts, TokenIdsAreTakenAsTheyAreIfTheModelHasThem) {
   }
 }
 
+TEST_F(Prompts, MarkedMessagesAreRestorePointsAtTheirEnds) {
+  for (const char* model : {kDemoModel, "tests/data/models/qwen3", "tests/data/models/gemma3"}) {
+    SCOPED_TRACE(model);
+    const auto loaded = *Load(model, [](float, std::string_view) {});
+    const PromptContext of{loaded.tokenizer,
+                           *loaded.prompt_template,
+                           loaded.turn_start_token,
+                           {},
+                           loaded.model->context_length()};
+    const std::vector<api::Message> messages = {{"user", " One fox. "},
+                                                {"assistant", "Two boats."},
+                                                {"user", "Three\nstones "},
+                                                {"assistant", "Four."},
+                                                {"user", "Five."}};
+    const auto all = BuildPrompt(of, MakeRequest(api::ChatPrompt{messages}));
+    ASSERT_TRUE(all) << all.error().message;
+    ASSERT_GE(all->boundaries.size(), messages.size());
+    EXPECT_TRUE(all->restore_points.empty());
+    for (size_t i = 0; i < messages.size(); ++i) {
+      auto marked = messages;
+      marked[i].restore_point = true;
+      const auto built = BuildPrompt(of, MakeRequest(api::ChatPrompt{marked}));
+      EXPECT_EQ(built->tokens, all->tokens);
+      EXPECT_THAT(built->restore_points,
+                  ::testing::ElementsAre(all->boundaries[all->boundaries.size() - messages.size() + i]));
+    }
+  }
+}
+
+TEST_F(Prompts, MarkedToolsAndSystemTextAreARestorePointAtTheEndOfTheSystemMessage) {
+  api::ChatPrompt chat{{{"system", "Be brief."}, {"user", "Hi."}}};
+  chat.tools = {{.name = "f", .definition_json = R"({"type":"function","function":{"name":"f"}})"}};
+  const auto plain = BuildPrompt(context(), MakeRequest(chat));
+  ASSERT_TRUE(plain) << plain.error().message;
+  ASSERT_GT(plain->system_tokens, 0);
+  chat.tools[0].restore_point = true;
+  EXPECT_THAT(BuildPrompt(context(), MakeRequest(chat))->restore_points,
+              ::testing::ElementsAre(plain->system_tokens));
+  chat.messages[0].restore_point = true;
+  EXPECT_THAT(BuildPrompt(context(), MakeRequest(chat))->restore_points,
+              ::testing::ElementsAre(plain->system_tokens));
+}
+
 TEST_F(Prompts, FimPutsBothTextsBetweenTheModelsMarkers) {
   const auto markers = FindFimTokens(*context().tokenizer);
   ASSERT_TRUE(markers);
