@@ -57,12 +57,22 @@ struct Shared {
   uint64_t progress = 0;  // as the last heartbeat said; I/O thread
 };
 
+WritableFolders FoldersOf(const ipc::LoadModel& request) {
+  return {.temporary = !request.settings.quantize_on_load.empty(), .output = {}};
+}
+WritableFolders FoldersOf(const ipc::InspectModel&) { return {}; }
+WritableFolders FoldersOf(const ipc::ConvertModel& request) {
+  return {.temporary = false, .output = std::filesystem::path(request.to).parent_path()};
+}
+
 // I/O thread.
 void Dispatch(Shared& shared, ipc::ToRunner message) {
   std::visit(
       [&]<class T>(T& value) {
         if constexpr (std::is_same_v<T, ipc::LoadModel> || std::is_same_v<T, ipc::InspectModel> ||
                       std::is_same_v<T, ipc::ConvertModel>) {
+          // This thread started before: the one that reads the model restricts itself, and reports.
+          static_cast<void>(RestrictThread(FoldersOf(value)));
           shared.setup.Post({std::move(value)});
         } else if constexpr (std::is_same_v<T, ipc::Submit>) {
           if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
@@ -122,7 +132,7 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
 }
 
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
-  RestrictFileSystem(/*scratch=*/false);
+  static_cast<void>(RestrictFileSystem(FoldersOf(request)));
   const auto files = OpenFiles(request);
   if (!files) {
     ipc::Inspected failed;
@@ -145,7 +155,7 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
     told = fraction;
     link.Send(ipc::LoadProgress{std::min(fraction, 1.0F), "converting"});
   };
-  RestrictFileSystem(/*scratch=*/false, std::filesystem::path(request.to).parent_path());
+  static_cast<void>(RestrictFileSystem(FoldersOf(request)));
   const auto done = WriteConverted(SourceOf(request.from, request.files), request, threads, on_progress);
   ipc::Converted converted;
   if (!done) converted.error = done.error();
@@ -167,6 +177,11 @@ size_t AwaitLoadApproval(Shared& shared) {
   }
 }
 
+// One line of the log for a protection that the kernel does not give to this model.
+void PrintMissing(const std::string& missing) {
+  if (!missing.empty()) fmt::print(stderr, "quire-runner: confined without: {}\n", missing);
+}
+
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
@@ -181,7 +196,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
   const ipc::RunnerSettings& settings = request.settings;
-  RestrictFileSystem(/*scratch=*/!settings.quantize_on_load.empty());
+  PrintMissing(RestrictFileSystem(FoldersOf(request)));
   LoadOptions options{.quantize_on_load = settings.quantize_on_load,
                       .kv_cache_type = settings.kv_cache_type,
                       .go_template = request.go_template,
@@ -231,7 +246,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
-  DenyFileOpens();
+  PrintMissing(DenyFileOpens());
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 #include <string>
 
 #include "runner/engine/host.h"
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_NAME, "quire-runner");
-  quire::runner::engine::DropPrivileges();
+  const std::string missing = quire::runner::engine::DropPrivileges();
+  if (!missing.empty()) std::fprintf(stderr, "quire-runner: confined without: %s\n", missing.c_str());
   return quire::runner::engine::RunRunner(fd);
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "api/base/file_descriptor.h"
 #include "runner/weights/metadata_only.h"
@@ -79,13 +80,32 @@ std::optional<DataType> FindType(std::string_view name) {
   return std::nullopt;
 }
 
+// Gives the file that many bytes of disk space; zero or errno. Not posix_fallocate(), which looks at the file
+// system with calls that a confined runner may not make.
+int Reserve(int fd, size_t bytes) {
+  int result = 0;
+  do {
+    result = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return 0;
+  if (errno != EOPNOTSUPP) return errno;
+  const std::vector<char> zeros(size_t{1} << 20);
+  for (size_t at = 0; at < bytes;) {
+    const ssize_t written =
+        ::pwrite(fd, zeros.data(), std::min(zeros.size(), bytes - at), static_cast<off_t>(at));
+    if (written < 0 && errno != EINTR) return errno;
+    at += written > 0 ? static_cast<size_t>(written) : 0;
+  }
+  return 0;
+}
+
 // An unnamed file that is mapped whole and goes with this.
 class Scratch {
  public:
   // Its space is reserved, so that a full disk is an error here and no signal later.
   static api::Result<Scratch> Make(size_t bytes) {
     Scratch scratch;
-    const std::filesystem::path folder = std::filesystem::temp_directory_path();
+    const std::filesystem::path folder = TemporaryFolder();
     const auto fail = [&](int error) {
       return api::Fail(api::ErrorCode::kInternal,
                        fmt::format("{}: cannot create a file of {} bytes for quantized weights: {}",
@@ -95,11 +115,9 @@ class Scratch {
     const api::FileDescriptor fd(::mkostemp(name.data(), O_CLOEXEC));
     if (!fd.valid()) return fail(errno);
     ::unlink(name.c_str());
-    const int reserved = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
-    void* const data =
-        reserved != 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    const int error = reserved != 0 ? reserved : errno;
-    if (data == MAP_FAILED) return fail(error);
+    if (const int error = Reserve(fd.get(), bytes); error != 0) return fail(error);
+    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (data == MAP_FAILED) return fail(errno);
     scratch.data_ = {static_cast<std::byte*>(data), bytes};
     return scratch;
   }
@@ -141,6 +159,11 @@ api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const Mod
 }
 
 }  // namespace
+
+std::filesystem::path TemporaryFolder() {
+  const char* const folder = std::getenv("TMPDIR");
+  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
+}
 
 std::vector<std::string_view> LoadQuantizationNames() {
   std::vector<std::string_view> names;
