@@ -97,6 +97,21 @@ TEST_F(DispatcherFaultsTest, WhatCameBeforeTheDeathIsDelivered) {
 
 TEST_F(DispatcherFaultsTest, ACrash) { ExpectKillsTheRunner("crash", "killed by signal 6 (SIGABRT)"); }
 
+// Two deaths while a request is alone in its runner would be proof against it if they were its own.
+TEST_F(DispatcherFaultsTest, ASignalFromOutsideIsNoCrashOfTheRequest) {
+  for (const int signal : {SIGSEGV, SIGUSR1, SIGKILL}) {
+    auto bystander = StartGeneration(Spec("ok"), "mute");
+    for (int deaths = 0; deaths < 2; ++deaths) {
+      const int pid = bystander->runner_pid();
+      ASSERT_EQ(::kill(pid, signal), 0);
+      loop().RunUntil([&] { return bystander->runner_pid() != pid; });
+    }
+    bystander.reset();
+    const auto again = loop().Wait(Submit(Spec("ok"), "mute"));
+    EXPECT_TRUE(again) << "signal " << signal << " made it a poison request";
+  }
+}
+
 TEST_F(DispatcherFaultsTest, AStoppedRunnerIsReplaced) {
   limits().stall_timeout = milliseconds(3000);
   ExpectKillsTheRunner("stop", "sent no heartbeat for 3 s and was killed");

@@ -1,7 +1,6 @@
 #include "scheduler/model_runner.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -136,13 +135,11 @@ int64_t ModelRunner::memory_bytes() const {
   return cache_granted_ > 0 ? estimate_.fixed_bytes + cache_granted_ : 0;
 }
 
-// SIGKILL is the operator's or the kernel's, SIGTERM and the like a person's: no request does that.
+// A signal from outside is the operator's or, when memory runs out, the kernel's: a request may be the reason
+// at most indirectly.
 Scheduler::ExitCause ModelRunner::ExitCauseOf() const {
   const auto& exit = exit_status();
-  const bool outside = exit && exit->by_signal &&
-                       (exit->value == SIGKILL || exit->value == SIGTERM || exit->value == SIGINT ||
-                        exit->value == SIGHUP || exit->value == SIGQUIT);
-  return outside ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed;
+  return exit && exit->external ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed;
 }
 
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {

@@ -23,6 +23,7 @@ extern "C" {
 }
 
 #include "api/base/file_descriptor.h"
+#include "api/ipc/exit_status.h"
 #include "scheduler/fork_exec.h"
 
 namespace quire::scheduler {
@@ -78,13 +79,29 @@ const char* OpenFds(StartFds& fds) {
   return nullptr;
 }
 
+// A runner's filter of system calls lets it send itself these signals only, so any other is from outside.
+bool ReportsFault(int signal) {
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL || signal == SIGABRT ||
+         signal == SIGTRAP || signal == SIGSYS;
+}
+
+ExitStatus StatusOf(const siginfo_t& info) {
+  if (info.si_code != CLD_EXITED) {
+    return {.by_signal = true, .value = info.si_status, .external = !ReportsFault(info.si_status)};
+  }
+  const int signal = info.si_status - api::ipc::kExternalSignalExit;
+  if (ReportsFault(signal)) return {.by_signal = true, .value = signal, .external = true};
+  return {.by_signal = false, .value = info.si_status};
+}
+
 }  // namespace
 
 std::string ExitStatus::ToString() const {
   if (!by_signal) return fmt::format("exited with status {}", value);
   const char* name = ::sigabbrev_np(value);
-  return name ? fmt::format("killed by signal {} (SIG{})", value, name)
-              : fmt::format("killed by signal {}", value);
+  const std::string killed = name ? fmt::format("killed by signal {} (SIG{})", value, name)
+                                  : fmt::format("killed by signal {}", value);
+  return external && ReportsFault(value) ? killed + " from another process" : killed;
 }
 
 boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
@@ -143,7 +160,7 @@ std::optional<ExitStatus> RunnerProcess::Reap(int flags) {
   if (result != 0) {
     exit_ = ExitStatus{.by_signal = false, .value = -1};  // reaped by someone else: how it ended is lost
   } else if (info.si_pid != 0) {
-    exit_ = ExitStatus{.by_signal = info.si_code != CLD_EXITED, .value = info.si_status};
+    exit_ = StatusOf(info);
   }
   return exit_;
 }

@@ -27,8 +27,12 @@ namespace quire::scheduler {
 struct ExitStatus {
   bool by_signal = false;
   int value = 0;  // exit status, or signal number
+  // Another process sent the signal. Certain unless the runner reports it (api/ipc/exit_status.h): then it may
+  // be false.
+  bool external = false;
 
-  std::string ToString() const;  // "exited with status 3", "killed by signal 9 (SIGKILL)"
+  // "exited with status 3", "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV) from another process"
+  std::string ToString() const;
 };
 
 // I/O thread only, and that thread must live as long as the daemon: the kernel ends the child with it.

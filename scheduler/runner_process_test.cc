@@ -79,6 +79,18 @@ TEST_F(RunnerProcessTest, SaysHowItEnded) {
   killed->Send(SIGTERM);  // harmless once it is reaped
 }
 
+TEST_F(RunnerProcessTest, KnowsASignalFromOutside) {
+  for (const int signal : {SIGSEGV, SIGKILL, SIGUSR1}) {
+    auto process = Start();
+    process->Send(signal);
+    const ExitStatus status = Wait(*process);
+    EXPECT_TRUE(status.by_signal);
+    EXPECT_EQ(status.value, signal);
+    EXPECT_TRUE(status.external) << status.ToString();
+    EXPECT_EQ(status.ToString().ends_with(" from another process"), signal == SIGSEGV) << status.ToString();
+  }
+}
+
 TEST_F(RunnerProcessTest, ReportsWhyItCannotStart) {
   const auto missing = loop().Run(RunnerProcess::Start(loop().executor(), "/nonexistent/runner", "x"));
   ASSERT_FALSE(missing);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 
+#include "runner/engine/crash_handler.h"
 #include "runner/engine/host.h"
 #include "runner/engine/sandbox.h"
 
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  quire::runner::engine::InstallCrashHandler();
   prctl(PR_SET_NAME, "quire-runner");
   const std::string missing = quire::runner::engine::DropPrivileges();
   if (!missing.empty()) std::fprintf(stderr, "quire-runner: confined without: %s\n", missing.c_str());

@@ -24,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/ipc/exit_status.h"
 #include "api/ipc/messages.h"
 
 namespace {
@@ -42,6 +43,12 @@ constexpr int kHeartbeatMilliseconds = 20;
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::signal(SIGABRT, SIG_DFL);
   std::abort();
+}
+
+// As a runner does with a signal from another process.
+void ReportExternalSignal(int signal, siginfo_t* info, void* /*context*/) {
+  if (info->si_pid != ::getpid()) ::_exit(ipc::kExternalSignalExit + signal);
+  ::raise(signal);
 }
 
 // Waits for a byte of its own.
@@ -299,6 +306,10 @@ int main(int argc, char** argv) {
     if (argument.starts_with(kName)) name = argument.substr(kName.size());
   }
   if (fd < 0) return 2;
+  struct sigaction action {};
+  action.sa_sigaction = ReportExternalSignal;
+  action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGSEGV, &action, nullptr);
   FakeRunner(fd, name).Run();
   return 0;
 }
