@@ -38,7 +38,8 @@ void ResetSignals() {
   // The parent may have died before the call above: then no signal will come.
   if (::getppid() != parent) ::_exit(kExecFailed);
   ::setpgid(0, 0);
-  if (::dup2(fds.null, STDIN_FILENO) < 0 || ::dup2(fds.ipc, RunnerProcess::kIpcFd) < 0 ||
+  if (::dup2(fds.null, STDIN_FILENO) < 0 || ::dup2(fds.output, STDOUT_FILENO) < 0 ||
+      ::dup2(fds.output, STDERR_FILENO) < 0 || ::dup2(fds.ipc, RunnerProcess::kIpcFd) < 0 ||
       ::dup3(fds.status, kStatusFd, O_CLOEXEC) < 0) {
     Report(fds.status);
   }

@@ -10,8 +10,9 @@ namespace quire::scheduler {
 
 // Descriptors that the child receives. Each must be Free(), close-on-exec, and is only borrowed.
 struct ChildFds {
-  int null = -1;  // becomes 0
-  int ipc = -1;   // becomes RunnerProcess::kIpcFd
+  int null = -1;    // becomes 0
+  int output = -1;  // becomes 1 and 2
+  int ipc = -1;     // becomes RunnerProcess::kIpcFd
   int status =
       -1;  // write end of a pipe: gets errno as an int if exec fails, closes without a byte when it succeeds
   std::vector<int> files = {};  // become RunnerProcess::kFirstFileFd and the numbers that follow

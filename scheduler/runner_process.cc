@@ -43,11 +43,15 @@ std::unexpected<api::Error> CannotStart(const std::filesystem::path& binary, con
 struct StartFds {
   api::FileDescriptor our_ipc, child_ipc;
   api::FileDescriptor our_status, child_status;
+  api::FileDescriptor our_output, child_output;
   api::FileDescriptor null;
   std::vector<api::FileDescriptor> files;
 
   ChildFds ForChild() const {
-    ChildFds child{.null = null.get(), .ipc = child_ipc.get(), .status = child_status.get()};
+    ChildFds child{.null = null.get(),
+                   .output = child_output.get(),
+                   .ipc = child_ipc.get(),
+                   .status = child_status.get()};
     for (const api::FileDescriptor& file : files) child.files.push_back(file.get());
     return child;
   }
@@ -70,10 +74,16 @@ const char* OpenFds(StartFds& fds) {
   if (::pipe2(pair.data(), O_CLOEXEC) != 0) return "pipe2";
   fds.our_status = api::FileDescriptor(pair[0]);
   fds.child_status = api::FileDescriptor(pair[1]);
+  if (::pipe2(pair.data(), O_CLOEXEC) != 0) return "pipe2";
+  fds.our_output = api::FileDescriptor(pair[0]);
+  fds.child_output = api::FileDescriptor(pair[1]);
+  // Of the child's end only: a runner must not wait for the daemon to read.
+  if (::fcntl(fds.child_output.get(), F_SETFL, O_NONBLOCK) != 0) return "fcntl";
   fds.null = api::FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!fds.null.valid()) return "open /dev/null";
   const int free = fds.ForChild().Free();
-  bool moved = MoveUp(fds.child_ipc, free) && MoveUp(fds.child_status, free) && MoveUp(fds.null, free);
+  bool moved = MoveUp(fds.child_ipc, free) && MoveUp(fds.child_status, free) &&
+               MoveUp(fds.child_output, free) && MoveUp(fds.null, free);
   for (api::FileDescriptor& file : fds.files) moved = moved && MoveUp(file, free);
   if (!moved) return "fcntl";
   return nullptr;
@@ -111,6 +121,7 @@ boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProces
   fds.files = std::move(files);
   if (const char* failed = OpenFds(fds)) co_return CannotStart(binary, failed, errno);
   boost::asio::posix::stream_descriptor status(executor, fds.our_status.Release());
+  boost::asio::posix::stream_descriptor output(executor, fds.our_output.Release());
   Socket socket(executor, boost::asio::local::stream_protocol(), fds.our_ipc.Release());
 
   const std::vector<std::string> arguments{fmt::format("--ipc-fd={}", kIpcFd), "--name=" + name};
@@ -124,7 +135,8 @@ boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProces
     ::waitpid(pid, nullptr, 0);
     co_return CannotStart(binary, "pidfd_open", error);
   }
-  std::unique_ptr<RunnerProcess> process(new RunnerProcess(executor, pid, pidfd, std::move(socket)));
+  std::unique_ptr<RunnerProcess> process(
+      new RunnerProcess(executor, pid, pidfd, std::move(socket), std::move(output)));
   fds = StartFds();  // the pipe must have no other writer than the child
 
   int error = 0;
@@ -136,8 +148,8 @@ boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProces
 }
 
 RunnerProcess::RunnerProcess(const boost::asio::any_io_executor& executor, pid_t pid, int pidfd,
-                             Socket socket)
-    : pid_(pid), pidfd_(executor, pidfd), socket_(std::move(socket)) {}
+                             Socket socket, boost::asio::posix::stream_descriptor output)
+    : pid_(pid), pidfd_(executor, pidfd), socket_(std::move(socket)), output_(std::move(output)) {}
 
 RunnerProcess::~RunnerProcess() {
   Send(SIGKILL);

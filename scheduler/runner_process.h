@@ -1,7 +1,7 @@
 // One quire-runner process: how it is started, signaled and reaped.
 //
-// The child gets standard input from /dev/null, the daemon's standard output and error, its end of a
-// socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd on, and no other descriptor;
+// The child gets standard input from /dev/null, a pipe as standard output and error (which drops what it writes
+// while the pipe is full), its end of a socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd on, and no other descriptor;
 // default signal handlers and an empty mask; a process group of its own, so that Ctrl-C in a terminal reaches
 // the daemon alone; and SIGKILL when the thread that started it ends.
 #pragma once
@@ -55,6 +55,8 @@ class RunnerProcess {
 
   pid_t pid() const { return pid_; }
   boost::asio::local::stream_protocol::socket TakeSocket() { return std::move(socket_); }
+  // The end of its standard output and error that is read.
+  boost::asio::posix::stream_descriptor TakeOutput() { return std::move(output_); }
 
   // Nothing happens once the child is reaped: the pid may be another's by then.
   void Send(int signal);
@@ -64,12 +66,14 @@ class RunnerProcess {
 
  private:
   RunnerProcess(const boost::asio::any_io_executor& executor, pid_t pid, int pidfd,
-                boost::asio::local::stream_protocol::socket socket);
+                boost::asio::local::stream_protocol::socket socket,
+                boost::asio::posix::stream_descriptor output);
   std::optional<ExitStatus> Reap(int flags);
 
   pid_t pid_;
   boost::asio::posix::stream_descriptor pidfd_;
   boost::asio::local::stream_protocol::socket socket_;
+  boost::asio::posix::stream_descriptor output_;
   std::optional<ExitStatus> exit_;
 };
 

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "api/base/file_descriptor.h"
+#include "scheduler/runner_output.h"
 
 namespace quire::scheduler {
 namespace {
@@ -82,6 +83,7 @@ boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   if (!process) co_return std::unexpected(std::move(process).error());
   process_ = *std::move(process);
   spdlog::debug("runner started model={} runner_pid={}", name_, pid());
+  host_.gate.Start(LogRunnerOutput(process_->TakeOutput(), name_, pid()));
   link_ = std::make_shared<RunnerLink>(process_->TakeSocket(), weak_from_this());
   link_->Start(host_.gate);
   host_.gate.Start(WatchExit(shared_from_this()));

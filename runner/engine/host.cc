@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -22,6 +21,7 @@
 #include "runner/engine/engine.h"
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
+#include "runner/engine/log_line.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/memory_estimate.h"
 #include "runner/engine/preparation.h"
@@ -108,7 +108,7 @@ ipc::ToDaemon HeartbeatOf(Shared& shared) {
 // I/O thread.
 void EndProcess(const api::Result<void>& reason) {
   if (reason) std::_Exit(EXIT_SUCCESS);
-  fmt::print(stderr, "quire-runner: {}\n", reason.error().message);
+  LogLine(reason.error().message);
   std::_Exit(kExitBadLink);
 }
 
@@ -177,26 +177,25 @@ size_t AwaitLoadApproval(Shared& shared) {
   }
 }
 
-// One line of the log for a protection that the kernel does not give to this model.
-void PrintMissing(const std::string& missing) {
-  if (!missing.empty()) fmt::print(stderr, "quire-runner: confined without: {}\n", missing);
+// `missing`: what the kernel does not restrict.
+void LogMissing(const std::string& missing) {
+  if (!missing.empty()) LogLine("confined without: " + missing);
 }
 
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
   if (!kernels::CheckBatchInvariance()) {
-    fmt::print(stderr,
-               "quire-runner: matrix products are not batch-invariant with {}; computing rows one at a time "
-               "(slow)\n",
-               kernels::InstructionSet());
+    LogLine(
+        fmt::format("matrix products are not batch-invariant with {}; computing rows one at a time (slow)",
+                    kernels::InstructionSet()));
     kernels::ForceSingleRow();
   }
   const auto progress = [&link](float fraction, std::string_view stage) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
   const ipc::RunnerSettings& settings = request.settings;
-  PrintMissing(RestrictFileSystem(FoldersOf(request)));
+  LogMissing(RestrictFileSystem(FoldersOf(request)));
   LoadOptions options{.quantize_on_load = settings.quantize_on_load,
                       .kv_cache_type = settings.kv_cache_type,
                       .go_template = request.go_template,
@@ -246,7 +245,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
-  PrintMissing(DenyFileOpens());
+  LogMissing(DenyFileOpens());
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   (*engine)->Run();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/engine/cpu_count.h"
+#include "runner/engine/log_line.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/quantize_on_load.h"
@@ -38,8 +39,7 @@ api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::
   if (!go_template.empty()) {
     auto parsed = PromptTemplate::ParseGo(go_template);
     if (parsed || files.chat_template().empty()) return parsed;
-    fmt::print(stderr, "quire-runner: using the chat template from the model file: {}\n",
-               parsed.error().message);
+    LogLine("using the chat template from the model file: " + parsed.error().message);
   }
   return PromptTemplate::Build(files, TextOf(tokenizer, tokenizer.bos_id()),
                                TextOf(tokenizer, tokenizer.eos_id()));

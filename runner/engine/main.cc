@@ -10,6 +10,7 @@
 
 #include "runner/engine/crash_handler.h"
 #include "runner/engine/host.h"
+#include "runner/engine/log_line.h"
 #include "runner/engine/sandbox.h"
 
 int main(int argc, char** argv) {
@@ -32,6 +33,6 @@ int main(int argc, char** argv) {
   quire::runner::engine::InstallCrashHandler();
   prctl(PR_SET_NAME, "quire-runner");
   const std::string missing = quire::runner::engine::DropPrivileges();
-  if (!missing.empty()) std::fprintf(stderr, "quire-runner: confined without: %s\n", missing.c_str());
+  if (!missing.empty()) quire::runner::engine::LogLine("confined without: " + missing);
   return quire::runner::engine::RunRunner(fd);
 }

@@ -51,6 +51,18 @@ void ReportExternalSignal(int signal, siginfo_t* info, void* /*context*/) {
   ::raise(signal);
 }
 
+// A line on a pipe that may be full: what does not fit is dropped, or waits for room.
+void PrintLine(std::string_view line, bool wait) {
+  pollfd polled{STDERR_FILENO, POLLOUT, 0};
+  if (wait) ::poll(&polled, 1, -1);
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Several times what a pipe holds.
+void Flood() {
+  for (int i = 0; i < 100'000; ++i) PrintLine("a line of a flood\n", /*wait=*/false);
+}
+
 // Waits for a byte of its own.
 void PassGate(const std::filesystem::path& gate) {
   const int fd = ::open(gate.c_str(), O_RDONLY);
@@ -76,6 +88,10 @@ class FakeRunner {
 
   void Run() {
     if (name_ == "no-hello") SleepForEver();
+    if (name_ == "flood-then-exit") {
+      Flood();
+      std::exit(7);
+    }
     if (name_ == "rude") Send(ipc::Heartbeat{});
     const auto version = static_cast<uint16_t>(name_ == "bad-version" ? ipc::kVersion + 1 : ipc::kVersion);
     Send(ipc::Hello{.version = version, .pid = ::getpid()});
@@ -220,6 +236,16 @@ class FakeRunner {
       if (resumed == 0) Delta(id, "last words");
       if (what == "crash") Abort();
       ::kill(::getpid(), SIGKILL);
+    }
+    if (what == "print") {
+      [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, "to standard output\n", 19);
+      PrintLine("to standard error\n", /*wait=*/true);
+      return SendEvent(id, quire::api::Finished{});
+    }
+    if (what == "print flood") {
+      Flood();
+      PrintLine("\nthe last line\n", /*wait=*/true);
+      return SendEvent(id, quire::api::Finished{});
     }
     if (what == "stop") ::kill(::getpid(), SIGSTOP);
     if (what == "circle") {

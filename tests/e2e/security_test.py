@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import threading
 import time
 import unittest
@@ -54,11 +55,27 @@ class Confinement(unittest.TestCase):
             held = held_by(runner)
             self.assertLessEqual(sum(name.startswith("socket:") for name in held), 1, held)
             # Nor a file of its model, which is mapped by now.
-            self.assertTrue(all(name.startswith(("socket:", "pipe:", "anon_inode:")) or
-                                name in ("/dev/null", str(daemon.log_path)) for name in held), held)
+            self.assertTrue(all(name.startswith(("socket:", "pipe:", "anon_inode:")) or name == "/dev/null"
+                                for name in held), held)
             self.assertIn("/models/blobs/", pathlib.Path(f"/proc/{runner}/maps").read_text())
             self.assertEqual(pathlib.Path(f"/proc/{runner}/oom_score_adj").read_text().strip(), "500")
 
+    def test_the_last_words_of_a_runner_reach_the_log(self):
+        with Daemon() as daemon:
+            self.assertEqual(daemon.post("/api/chat", greedy("Hello")).status, 200)
+            (runner,) = daemon.runner_pids()
+            if b"__asan" in pathlib.Path(f"/proc/{runner}/exe").read_bytes() or \
+                    b"__tsan" in pathlib.Path(f"/proc/{runner}/exe").read_bytes():
+                self.skipTest("the sanitizer handles this signal")
+            os.kill(runner, signal.SIGSEGV)
+            line = (f'runner output model={MODEL}:latest runner_pid={runner} '
+                    f'text="quire-runner: SIGSEGV sent by process {os.getpid()} of user {os.getuid()}"')
+            death = f'runner died model={MODEL}:latest runner_pid={runner} error="the model runner died: killed by ' \
+                    'signal 11 (SIGSEGV) from another process"'
+            deadline = time.monotonic() + 60
+            while line not in daemon.log() or death not in daemon.log():
+                self.assertLess(time.monotonic(), deadline, daemon.log())
+                time.sleep(0.02)
 
     def test_no_descriptor_of_a_model_is_left_anywhere(self):
         with Daemon() as daemon:
