@@ -53,8 +53,11 @@ std::string_view RejectionOf(const RequestLog& log) {
   }
 }
 
-// Why a prompt was not fully cached, without the numbers: "diverged" of "diverged@12".
-std::string MissReason(const std::string& miss) { return miss.substr(0, miss.find('@')); }
+// Why a prompt was not fully cached, without the numbers: "diverged" of "diverged@12". "salt" says that another
+// client asked for the same prefix, which is for the log only: clients may read metrics.
+std::string MissReason(const std::string& miss) {
+  return miss == "salt" ? "cold" : miss.substr(0, miss.find('@'));
+}
 
 // The stage of a request when its client disconnected.
 std::string_view StageOf(const RequestLog& log) {

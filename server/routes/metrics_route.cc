@@ -27,9 +27,11 @@ MetricsSnapshot SnapshotOf(const HttpServer& server) {
 }
 
 void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsSnapshot()> snapshot) {
-  router.Add({"GET", "/metrics", [&metrics, snapshot = std::move(snapshot)](Exchange& exchange) {
-                return Scrape(metrics, snapshot, exchange);
-              }});
+  router.Add({.method = "GET",
+              .path = "/metrics",
+              .handler = [&metrics, snapshot = std::move(snapshot)](
+                             Exchange& exchange) { return Scrape(metrics, snapshot, exchange); },
+              .access = Access::kAdmin});
 }
 
 }  // namespace quire::server

@@ -10,7 +10,8 @@ namespace quire::server {
 // The state of current requests, from their log lines so far. Runners are not included.
 MetricsSnapshot SnapshotOf(const HttpServer& server);
 
-// `snapshot`: returns the current state of the daemon.
+// `snapshot`: returns the current state of the daemon. The route requires the role admin: counters of all clients
+// together tell one client about the others.
 void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsSnapshot()> snapshot);
 
 }  // namespace quire::server

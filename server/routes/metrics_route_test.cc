@@ -97,6 +97,19 @@ TEST(Metrics, CountsTheRefusedAndTheGone) {
   EXPECT_THAT(text, HasSubstr("quire_requests_cancelled_total{model=\"demo:latest\",stage=\"prefill\"} 1"));
 }
 
+// What another client asked for is not visible: its prefix counts as an unknown one.
+TEST(Metrics, AnotherClientsPrefixCountsAsCold) {
+  Metrics metrics(false);
+  RequestLog log = Answered();
+  for (const char* miss : {"salt", "cold"}) {
+    log.miss = miss;
+    metrics.Observe(log, kEnd);
+  }
+  const std::string text = metrics.Text({});
+  EXPECT_THAT(text, HasSubstr("quire_prefix_cache_misses_total{model=\"demo:latest\",reason=\"cold\"} 2"));
+  EXPECT_THAT(text, Not(HasSubstr("salt")));
+}
+
 // Client input never becomes a label: neither an unknown path nor an unknown model.
 TEST(Metrics, LabelsAreBounded) {
   Metrics metrics(false);
