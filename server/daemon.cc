@@ -244,6 +244,7 @@ api::Result<void> Daemon::Reload() {
   if (!options) return std::unexpected(options.error());
   if (options->keys.empty() && !options_.keys.empty()) {
     return api::Fail(api::ErrorCode::kForbidden,
+  snapshot.log_lines_dropped = DroppedLogLines();
                      "reload would leave no API keys; restart to disable authentication");
   }
   if (!options->tls_certificate.empty() && !options->tls_private_key.empty()) {
@@ -307,7 +308,7 @@ Awaitable<void> Daemon::EndAtSecondSignal() {
   const auto [ec, signal] = co_await signals_.async_wait(kTuple);
   if (ec) co_return;
   spdlog::warn("stopping immediately signal={}", SignalName(signal));
-  spdlog::shutdown();
+  DrainLog();
   std::_Exit(0);
 }
 
@@ -371,6 +372,7 @@ int RunDaemon(const OptionTable& table) {
   const auto plan =
       PlanListen(*options);  // before the store is touched: a refused start leaves nothing behind
   if (!plan) return PrintError(plan.error().message);
+  DrainLog();  // lines before it stay before it
   auto store = ModelStore::Open(options->models);
   if (!store) return PrintError(store.error().message);
   if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
@@ -388,3 +390,4 @@ int RunDaemon(const OptionTable& table) {
 }
 
 }  // namespace quire::server
+    DrainLog();

@@ -1,25 +1,29 @@
 #include "server/journal.h"
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/sinks/systemd_sink.h>
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <syslog.h>
+#include <systemd/sd-journal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "server/log_queue.h"
+
 namespace quire::server {
 namespace {
-
-constexpr int kInfo = 6;
-constexpr int kWarning = 4;
 
 // Whether stderr is the stream that the service manager connected to the journal.
 bool StderrIsJournal() {
@@ -29,7 +33,8 @@ bool StderrIsJournal() {
   return stream == fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-bool to_journal = false;  // set by SetUpLog()
+bool to_journal = false;    // set by SetUpLog()
+LogQueue* queue = nullptr;  // set by SetUpLog(); lives as long as the program
 
 class Entry {
  public:
@@ -43,36 +48,100 @@ class Entry {
   void Millis(std::string_view name, std::chrono::nanoseconds value) {
     Text(name, fmt::format("{:.1f}", std::chrono::duration<double, std::milli>(value).count()));
   }
-  void Send() const {
-    std::vector<iovec> pieces;
-    pieces.reserve(fields_.size());
-    for (const std::string& field : fields_) {
-      pieces.push_back({const_cast<char*>(field.data()), field.size()});
-    }
-    ::sd_journal_sendv(pieces.data(), static_cast<int>(pieces.size()));
-  }
+  LogQueue::Entry Take() && { return std::move(fields_); }
+  void Send() && { queue->Push(std::move(fields_)); }
 
  private:
   std::vector<std::string> fields_;
 };
 
+std::string LocalTime() {
+  std::tm local{};
+  const std::time_t now = std::time(nullptr);
+  ::localtime_r(&now, &local);
+  char text[64];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local)};
+}
+
+Entry JournalEntry(std::string_view message, int priority) {
+  Entry entry;
+  entry.Text("MESSAGE", message);
+  entry.Number("PRIORITY", priority);
+  entry.Text("SYSLOG_IDENTIFIER", "quired");
+  return entry;
+}
+
+int PriorityOf(spdlog::level::level_enum level) {
+  if (level <= spdlog::level::debug) return LOG_DEBUG;
+  if (level == spdlog::level::info) return LOG_INFO;
+  return level == spdlog::level::warn ? LOG_WARNING : LOG_ERR;
+}
+
+// Formats where the message is logged, so that its time is right; the queue's thread writes.
+class QueueSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (to_journal) {
+      JournalEntry({message.payload.data(), message.payload.size()}, PriorityOf(message.level)).Send();
+      return;
+    }
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    queue->Push({std::string(line.data(), line.size())});
+  }
+  void flush_() override {}
+};
+
+void SendToJournal(const LogQueue::Entry& fields) {
+  std::vector<iovec> pieces;
+  pieces.reserve(fields.size());
+  for (const std::string& field : fields) pieces.push_back({const_cast<char*>(field.data()), field.size()});
+  ::sd_journal_sendv(pieces.data(), static_cast<int>(pieces.size()));
+}
+
+// Waits for a reader as long as it takes. A line that cannot be written at all is lost.
+void WriteToStderr(const LogQueue::Entry& line) {
+  std::string_view rest = line[0];
+  while (!rest.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
+    if (written >= 0) {
+      rest.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {  // whoever started the daemon made it non-blocking
+      pollfd ready{STDERR_FILENO, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+LogQueue::Output OutputOf(bool journal) {
+  if (journal) {
+    return {SendToJournal, [](uint64_t dropped) {
+              return JournalEntry(fmt::format("log lines dropped count={}", dropped), LOG_WARNING).Take();
+            }};
+  }
+  return {WriteToStderr, [](uint64_t dropped) {
+            const std::string now = LocalTime();
+            return LogQueue::Entry{fmt::format("{} warning log lines dropped count={}\n", now, dropped)};
+          }};
+}
+
 }  // namespace
 
 void SetUpLog(int32_t debug) {
   to_journal = StderrIsJournal();
-  std::shared_ptr<spdlog::logger> logger;
-  if (to_journal) {
-    logger = std::make_shared<spdlog::logger>("quired",
-                                              std::make_shared<spdlog::sinks::systemd_sink_mt>("quired"));
-    logger->set_pattern("%v");
-  } else {
-    logger = std::make_shared<spdlog::logger>("quired", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-  }
-  logger->flush_on(spdlog::level::info);
+  queue = new LogQueue(OutputOf(to_journal));
+  queue->DrainAtCrash();
+  auto logger = std::make_shared<spdlog::logger>("quired", std::make_shared<QueueSink>());
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   spdlog::set_default_logger(std::move(logger));
   SetLogLevel(debug);
 }
+
+bool DrainLog() { return queue == nullptr || queue->Drain(LogQueue::kDrainTime); }
+
+uint64_t DroppedLogLines() { return queue == nullptr ? 0 : queue->dropped(); }
 
 void SetLogLevel(int32_t debug) {
   spdlog::set_level(debug >= 2   ? spdlog::level::trace
@@ -85,10 +154,8 @@ void WriteRequest(const RequestLog& log) {
     LogRequest(log);
     return;
   }
-  Entry entry;
-  entry.Text("MESSAGE", FormatRequest(log, std::chrono::steady_clock::now()));
-  entry.Number("PRIORITY", log.status >= 500 ? kWarning : kInfo);
-  entry.Text("SYSLOG_IDENTIFIER", "quired");
+  Entry entry = JournalEntry(FormatRequest(log, std::chrono::steady_clock::now()),
+                             log.status >= 500 ? LOG_WARNING : LOG_INFO);
   entry.Text("REQUEST_ID", log.id);
   entry.Text("MODEL", log.stored_model);
   entry.Text("ENDPOINT", log.route);
@@ -103,7 +170,7 @@ void WriteRequest(const RequestLog& log) {
   if (log.output_tokens) entry.Number("OUTPUT_TOKENS", *log.output_tokens);
   entry.Text("FINISH_REASON", log.finish);
   if (log.runner_pid > 0) entry.Number("RUNNER_PID", log.runner_pid);
-  entry.Send();
+  std::move(entry).Send();
 }
 
 }  // namespace quire::server

@@ -119,6 +119,9 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   MetricFamily budget =
       Gauge("quire_memory_budget_bytes", "Memory budget of all loaded models together; 0 = no limit");
   AddValue(budget, {}, static_cast<double>(snapshot.memory_budget_bytes));
+  MetricFamily dropped =
+      CounterFamily("quire_log_lines_dropped_total", "Log lines dropped, since nobody read the log");
+  AddValue(dropped, {}, static_cast<double>(snapshot.log_lines_dropped));
   MetricFamily throttled =
       CounterFamily("quire_cpu_throttled_seconds_total", "Time the service was throttled by its CPU quota");
   AddValue(throttled, {}, ThrottledSeconds());
@@ -130,7 +133,7 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   for (const auto& [reason, count] : snapshot.restarts) {
     AddValue(restarts, {{"reason", reason}}, static_cast<double>(count));
   }
-  return {build, ready, connections, budget, throttled, evictions, restarts};
+  return {build, ready, connections, budget, dropped, throttled, evictions, restarts};
 }
 
 void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {

@@ -38,6 +38,7 @@ struct MetricsSnapshot {
   std::map<std::string, uint64_t> evictions, restarts;  // since the start, by reason
   int64_t memory_budget_bytes = 0;                      // of all runners together; 0 = none
   size_t connections = 0;
+  uint64_t log_lines_dropped = 0;
   bool ready = true;
 };
 

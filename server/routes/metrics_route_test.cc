@@ -144,6 +144,7 @@ TEST(Metrics, TellsOfTheMoment) {
                                  .restarts = {{"killed", 3}},
                                  .memory_budget_bytes = 8192,
                                  .connections = 7,
+                                 .log_lines_dropped = 9,
                                  .ready = false};
   const std::string text = Metrics(true).Text(snapshot);
   for (const char* line : {
@@ -155,6 +156,7 @@ TEST(Metrics, TellsOfTheMoment) {
            "quire_memory_predicted_bytes{model=\"demo:latest\"} 4096",
            "quire_cpu_threads{model=\"demo:latest\"} 2",
            "quire_connections 7",
+           "quire_log_lines_dropped_total 9",
            "quire_memory_budget_bytes 8192",
            "quire_model_load_seconds{model=\"demo:latest\"} 1.5",
            "quire_runner_last_progress_seconds{model=\"demo:latest\"} 0.25",
