@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +26,7 @@
 #include "server/memory_budget.h"
 #include "server/notify.h"
 #include "server/routes/error_response.h"
+#include "server/open_files.h"
 #include "server/routes/handlers.h"
 #include "server/routes/metrics.h"
 #include "server/routes/metrics_route.h"
@@ -48,17 +48,7 @@ constexpr std::chrono::seconds kLastWrites(5);
 constexpr std::chrono::seconds kLastRequests(1);
 constexpr std::chrono::milliseconds kLastRequestsLook(20);
 constexpr std::chrono::seconds kStopBeat(5);  // between two words to the service manager while requests end
-constexpr rlim_t kOpenFilesMax = 65536;
-
-// A connection is a file; the soft limit is often 1024.
-void RaiseOpenFileLimit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = std::min(limit.rlim_max, kOpenFilesMax);
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = wanted;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
+constexpr uint64_t kOpenFiles = 65536;        // wanted, if the hard limit allows it
 
 fs::path ExecutableDirectory() {
   std::error_code ec;
@@ -90,9 +80,21 @@ std::string MachineName() {
 
 TransportLimits LimitsOf(const Options& options) {
   TransportLimits limits;
+// A connection is a file, and an upload is two. Says when few files mean few connections.
+size_t ConnectionsOf(const Options& options) {
+  const uint64_t wanted = std::max<uint64_t>(kOpenFiles, 2 * uint64_t{options.max_connections});
+  const uint64_t open_files = RaiseOpenFileLimit(wanted);
+  const size_t connections = ConnectionLimit(options.max_connections, open_files);
+  if (connections < options.max_connections) {
+    spdlog::warn("connections limited max_connections={} open_files={} configured={}", connections,
+                 open_files, options.max_connections);
+  }
+  return connections;
+}
+
   limits.parser.body_bytes = options.max_body_bytes;
   limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes);
-  limits.connections = options.max_connections;
+  limits.connections = ConnectionsOf(options);
   limits.idle_timeout = options.idle_timeout;
   limits.header_timeout = options.header_timeout;
   limits.body_timeout = options.body_timeout;
@@ -365,7 +367,6 @@ int RunDaemon(const OptionTable& table) {
   const auto options = resolve();
   if (!options) return PrintError(options.error().message);
   SetUpLog(options->debug);
-  RaiseOpenFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
   const auto runner = FindRunner(*options);
   if (!runner) return PrintError(runner.error().message);

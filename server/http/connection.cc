@@ -61,6 +61,13 @@ Awaitable<bool> Connection::StartTls(const TlsContext& context, Clock::time_poin
   tls_ = std::make_unique<TlsStream>(socket_, context);
   Arm(deadline);
   const bool done = co_await tls_->Handshake();
+Awaitable<bool> Connection::WaitForFirstByte(Clock::time_point deadline) {
+  Arm(deadline);
+  const auto [ec] = co_await socket_.async_wait(Socket::wait_read, kTuple);
+  Disarm();
+  co_return !ec && !gone_;
+}
+
   Disarm();
   if (!done) gone_ = true;
   co_return done;

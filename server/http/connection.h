@@ -29,6 +29,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  // Waits until the client has sent something, which is not read. False: nothing came by `deadline`.
+  Awaitable<bool> WaitForFirstByte(Clock::time_point deadline);
   // Speaks TLS from now on. False when the handshake failed or was not done by `deadline`. REQUIRES: called
   // before anything is read or written.
   Awaitable<bool> StartTls(const TlsContext& context, Clock::time_point deadline);

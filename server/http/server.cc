@@ -23,7 +23,12 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::chrono::milliseconds kAcceptPause(100);  // after a failed accept (out of file descriptors)
+// After a failed accept (out of file descriptors): the first pause, each twice the last, and the longest.
+constexpr std::chrono::milliseconds kAcceptPause(50);
+constexpr std::chrono::milliseconds kAcceptPauseMax(1000);
+constexpr std::chrono::seconds kAcceptWarningInterval(10);
+constexpr size_t kReservedPlaces = 8;   // beyond the limit of connections
+constexpr size_t kHandshakesMax = 512;  // at once; each holds about 100 KiB
 constexpr std::string_view kBusy =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\n"
     "Connection: close\r\nContent-Length: 32\r\n\r\n{\"error\":\"too many connections\"}";
@@ -138,71 +143,129 @@ void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener
   asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(listener)), asio::detached);
 }
 
-// Makes room by closing the connection that has been idle longest: connections opened
-// only to be held cannot keep others out.
-bool HttpServer::MakeRoom() {
-  if (sessions() < transport_.limits.connections) return true;
-  if (!handshakes_.empty()) {
-    handshakes_.front()->Abort();
+// Counts a connection in a reserved place.
+class HttpServer::PlaceLease {
+ public:
+  PlaceLease(size_t& reserved, Place place) : reserved_(place == Place::kReserved ? &reserved : nullptr) {
+    if (reserved_ != nullptr) ++*reserved_;
+  }
+  PlaceLease(const PlaceLease&) = delete;
+  PlaceLease& operator=(const PlaceLease&) = delete;
+  ~PlaceLease() {
+    if (reserved_ != nullptr) --*reserved_;
+  }
+
+ private:
+  size_t* reserved_;
+};
+
+// Closes the connection without a request that a new one replaces. False: all of them have one.
+bool HttpServer::CloseOldest(Place place) {
+  for (const Handshake& handshake : handshakes_) {
+    if (handshake.place != place || handshake.connection->gone()) continue;
+    handshake.connection->Abort();
     return true;
   }
   Session* oldest = nullptr;
   for (Session* session : sessions_) {
-    if (session->idle() && (oldest == nullptr || session->idle_since() < oldest->idle_since())) {
-      oldest = session;
-    }
+    if (session->place() != place || !session->idle()) continue;
+    if (oldest == nullptr || session->ClosesBefore(*oldest)) oldest = session;
   }
   if (oldest == nullptr) return false;
   oldest->Abort();
   return true;
 }
 
+// The place of a new connection. Connections opened only to be held cannot keep others out, and while every place has
+// a request, the reserved ones still say that the server lives.
+std::optional<Place> HttpServer::MakeRoom() {
+  if (sessions() < transport_.limits.connections + reserved_ || CloseOldest(Place::kNormal))
+    return Place::kNormal;
+  if (reserved_ < kReservedPlaces || CloseOldest(Place::kReserved)) return Place::kReserved;
+  return std::nullopt;
+}
+
+void HttpServer::WarnOfFailedAccept(const std::string& reason) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_warning_) return;
+  next_warning_ = now + kAcceptWarningInterval;
+  spdlog::warn("accept failed: {}", reason);
+}
+
 Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
   asio::steady_timer pause(executor_);
+  auto pause_time = kAcceptPause;
   while (acceptor->is_open()) {
     auto [ec, socket] = co_await acceptor->async_accept(kTuple);
     if (ec == asio::error::operation_aborted) co_return;
+    if (ec == asio::error::connection_aborted) continue;
     if (ec) {
-      if (ec != asio::error::connection_aborted) {
-        spdlog::warn("accept failed: {}", ec.message());
-        pause.expires_after(kAcceptPause);
-        co_await pause.async_wait(kTuple);
-      }
-    } else if (!MakeRoom()) {
-      RefuseBusy(socket, listener.security);
+      // The connection stays in the listener's queue; with the descriptor of another one it is accepted at once.
+      WarnOfFailedAccept(ec.message());
+      if (CloseOldest(Place::kNormal)) continue;
+      pause.expires_after(pause_time);
+      co_await pause.async_wait(kTuple);
+      pause_time = std::min(2 * pause_time, kAcceptPauseMax);
+      continue;
+    }
+    pause_time = kAcceptPause;
+    if (const auto place = MakeRoom()) {
+      asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
     } else {
-      asio::co_spawn(executor_, RunSession(std::move(socket), listener), asio::detached);
+      RefuseBusy(socket, listener.security);
     }
   }
 }
 
-Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener) {
-  auto connection = std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
-  bool usable = true;
-  if (listener.security == Security::kTls) {
-    const auto place = handshakes_.insert(handshakes_.end(), connection);
-    const auto deadline = std::chrono::steady_clock::now() + transport_.limits.header_timeout;
-    usable = tls_.has_value();
-    if (usable) usable = co_await connection->StartTls(*tls_, deadline);
-    handshakes_.erase(place);
-  }
-  if (usable) {
-    co_await Serve(std::move(connection), std::move(listener));
-  } else {
-    connection->Abort();
+Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {
+  {
+    const PlaceLease lease(reserved_, place);
+    auto connection = std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
+    bool usable = true;
+    if (listener.security == Security::kTls) {
+      const auto entry = handshakes_.insert(handshakes_.end(), {connection, place});
+      usable = co_await ShakeHands(*entry);
+      handshakes_.erase(entry);
+    }
+    if (usable) {
+      co_await Serve(std::move(connection), std::move(listener), place);
+    } else {
+      connection->Abort();
+    }
   }
   session_ended_.cancel();
 }
 
-Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, ListenerInfo listener) {
-  Session session(transport_, std::move(connection), std::move(listener.bound));
-  const auto place = sessions_.insert(sessions_.end(), &session);
+// A client that says nothing costs no TLS state.
+Awaitable<bool> HttpServer::ShakeHands(Handshake& handshake) {
+  if (!tls_) co_return false;
+  const auto deadline = std::chrono::steady_clock::now() + transport_.limits.header_timeout;
+  const bool begun = co_await handshake.connection->WaitForFirstByte(deadline);
+  if (!begun) co_return false;
+  handshake.begun = true;
+  LimitHandshakes();
+  const bool done = co_await handshake.connection->StartTls(*tls_, deadline);
+  co_return done;
+}
+
+void HttpServer::LimitHandshakes() {
+  const auto counts = [](const Handshake& handshake) {
+    return handshake.begun && !handshake.connection->gone();
+  };
+  if (static_cast<size_t>(std::ranges::count_if(handshakes_, counts)) <= kHandshakesMax) return;
+  std::ranges::find_if(handshakes_, counts)->connection->Abort();
+}
+
+Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, ListenerInfo listener,
+                                  Place place) {
+  Session session(transport_, std::move(connection), std::move(listener.bound), place);
+  const auto entry = sessions_.insert(sessions_.end(), &session);
   try {
     co_await session.Run();
   } catch (const std::exception& error) {
     spdlog::error("connection failed: {}", error.what());
   }
-  sessions_.erase(place);
+  sessions_.erase(entry);
 }
 
 void HttpServer::StopAccepting() {
@@ -216,14 +279,14 @@ void HttpServer::StopAccepting() {
 }
 
 void HttpServer::CloseIdle() {
-  for (const auto& connection : handshakes_) connection->Abort();
+  for (const Handshake& handshake : handshakes_) handshake.connection->Abort();
   for (Session* session : sessions_) {
     if (session->idle()) session->Abort();
   }
 }
 
 void HttpServer::AbortAll() {
-  for (const auto& connection : handshakes_) connection->Abort();
+  for (const Handshake& handshake : handshakes_) handshake.connection->Abort();
   for (Session* session : sessions_) session->Abort();
 }
 

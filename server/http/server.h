@@ -77,21 +77,33 @@ class HttpServer {
     Security security = Security::kPlain;
   };
 
+  struct Handshake {
+    std::shared_ptr<Connection> connection;
+    Place place = Place::kNormal;
+    bool begun = false;  // the client has sent something
+  };
+  class PlaceLease;
+
   void Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
+  void WarnOfFailedAccept(const std::string& reason);
   Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
-  Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener);
-  Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener);
-  bool MakeRoom();
+  Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener, Place place);
+  Awaitable<bool> ShakeHands(Handshake& handshake);
+  void LimitHandshakes();
+  Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener, Place place);
+  std::optional<Place> MakeRoom();
+  bool CloseOldest(Place place);
 
   boost::asio::any_io_executor executor_;
   Transport transport_;
   std::optional<TlsContext> tls_;
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
   std::list<Session*> sessions_;
-  std::list<std::shared_ptr<Connection>>
-      handshakes_;                                 // TLS connections that are not sessions yet, oldest first
-  std::vector<std::filesystem::path> unix_paths_;  // of sockets made here
-  boost::asio::steady_timer session_ended_;        // canceled whenever a session ends
+  std::list<Handshake> handshakes_;  // TLS connections that are not sessions yet, oldest first
+  size_t reserved_ = 0;              // connections in reserved places
+  std::chrono::steady_clock::time_point next_warning_ = {};  // of failed accepts
+  std::vector<std::filesystem::path> unix_paths_;            // of sockets made here
+  boost::asio::steady_timer session_ended_;                  // canceled whenever a session ends
 };
 
 }  // namespace quire::server

@@ -6,6 +6,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
+#include <tuple>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -64,12 +65,18 @@ struct Session::RequestScope {
 };
 
 Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
-                 std::optional<asio::ip::address> bound)
-    : transport_(transport), connection_(std::move(connection)), bound_(std::move(bound)) {}
+                 std::optional<asio::ip::address> bound, Place place)
+    : transport_(transport), connection_(std::move(connection)), bound_(std::move(bound)), place_(place) {}
+
+bool Session::ClosesBefore(const Session& other) const {
+  return std::tie(stage_, idle_since_) < std::tie(other.stage_, other.idle_since_);
+}
 
 Awaitable<void> Session::Run() {
   // gcc 12 miscompiles co_await in a loop's condition.
   for (bool more = true; more;) more = co_await ServeOne();
+  idle_since_ = Clock::now();
+  stage_ = Stage::kClosing;
   idle_ = true;
   if (connection_->gone()) {
     connection_->Abort();
@@ -94,7 +101,9 @@ Awaitable<bool> Session::ServeOne() {
   RequestScope scope(transport_, *connection_, executor);
   auto ready = co_await ReadHeader(scope);
   if (ready && !*ready) co_return false;
+  stage_ = Stage::kBetweenRequests;
   idle_ = false;
+  if (place_ == Place::kReserved) scope.writer.CloseAfterwards();
   answering_ = &scope.log;
 
   if (!ready) {
@@ -204,6 +213,11 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
 }
 
 // Whether the client may use the route. A refused body is not read: the connection ends with the answer.
+  if (place_ == Place::kReserved && scope.route->access != Access::kOpen) {
+    HttpResponse busy = ErrorResponse(scope, 503, "too many connections");
+    busy.headers.push_back({"Retry-After", "1"});
+    return busy;
+  }
 std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   auto admitted = transport_.access.Admit(scope.parser.request(), scope.route->access,
                                           scope.route->cancel_on_disconnect, Clock::now());

@@ -13,6 +13,9 @@
 
 namespace quire::server {
 
+// Reserved places are beyond the limit of connections: they answer one request, for health only.
+enum class Place : uint8_t { kNormal, kReserved };
+
 class Session {
  public:
   using Clock = std::chrono::steady_clock;
@@ -20,7 +23,7 @@ class Session {
   // `bound` is the address the listener was bound to; nothing for a Unix socket. The transport outlives the
   // session.
   Session(Transport& transport, std::shared_ptr<Connection> connection,
-          std::optional<boost::asio::ip::address> bound);
+          std::optional<boost::asio::ip::address> bound, Place place);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -29,7 +32,10 @@ class Session {
 
   // No request is in progress: the client has sent no complete header yet.
   bool idle() const { return idle_; }
-  Clock::time_point idle_since() const { return idle_since_; }
+  Place place() const { return place_; }
+  // Whether this idle session is closed for a new connection rather than `other`: one that has had its last answer
+  // before one that never sent a request before one between requests, and the older one of two alike.
+  bool ClosesBefore(const Session& other) const;
   // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }
   void Abort();
@@ -51,7 +57,11 @@ class Session {
   std::shared_ptr<Connection> connection_;
   std::optional<boost::asio::ip::address> bound_;
   const RequestLog* answering_ = nullptr;
+  Place place_;
   bool idle_ = true;
+  enum class Stage : uint8_t { kClosing, kBeforeRequest, kBetweenRequests };
+
+  Stage stage_ = Stage::kBeforeRequest;  // while idle
   Clock::time_point idle_since_ = Clock::now();
 };
 

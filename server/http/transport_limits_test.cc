@@ -144,12 +144,51 @@ TEST(TransportLimits, BusyConnectionsAreNotPushedOut) {
   busy.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
   server.WaitEntered();
   RawClient late(server.port());
+  late.Send(kHello);
   const RawResponse refused = late.Read();
   EXPECT_EQ(refused.status, 503);
   EXPECT_TRUE(refused.whole);
   EXPECT_TRUE(refused.headers.contains("retry-after"));
+  EXPECT_TRUE(late.AtEnd());
   server.Release();
   EXPECT_EQ(busy.Read().body, "released");
+}
+
+// While every place has a request, health is still answered, also behind connections that say nothing.
+TEST(TransportLimits, HealthHasReservedPlaces) {
+  TransportLimits limits;
+  limits.connections = 1;
+  TestServer server(limits);
+  RawClient busy(server.port());
+  busy.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+  server.WaitEntered();
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 30; ++i) silent.push_back(std::make_unique<RawClient>(server.port()));
+  for (int i = 0; i < 3; ++i) {
+    RawClient client(server.port());
+    client.Send("GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_EQ(client.Read().body, "hi");
+    EXPECT_TRUE(client.AtEnd());
+  }
+  server.Release();
+  EXPECT_EQ(busy.Read().body, "released");
+}
+
+// The connection that never sent a request goes before the one between two requests.
+TEST(TransportLimits, AConnectionWithoutARequestIsReplacedFirst) {
+  TransportLimits limits;
+  limits.connections = 2;
+  TestServer server(limits);
+  RawClient used(server.port());
+  used.Send(kHello);
+  EXPECT_EQ(used.Read().status, 200);
+  RawClient silent(server.port());
+  RawClient late(server.port());
+  late.Send(kHello);
+  EXPECT_EQ(late.Read().status, 200);
+  EXPECT_TRUE(silent.AtEnd());
+  used.Send(kHello);
+  EXPECT_EQ(used.Read().status, 200);
 }
 
 TEST(TransportLimits, AHalfOpenFloodDoesNotKeepAGoodClientOut) {

@@ -92,6 +92,7 @@ void TestServer::Rearm() {
 
 void TestServer::AddRoutes(Router& router) {
   router.Add({"GET", "/hello", Hello});
+  router.Add({.method = "GET", .path = "/open", .handler = Hello, .access = Access::kOpen});
   router.Add({"GET", "/models/", Rest});
   router.Add({"POST", "/throw", Throw});
   router.Add({"POST", "/silent", Silent});

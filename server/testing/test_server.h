@@ -18,7 +18,7 @@ namespace quire::server::testing {
 
 class TestServer {
  public:
-  // Routes: GET /hello, GET /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST
+  // Routes: GET /hello, GET /open (the same, as health), GET /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST
   // /throw, POST /silent (answers nothing), and the cancel-on-disconnect POST /hold, /flood, /trickle that
   // wait until Release() or the client's end.
   explicit TestServer(TransportLimits limits = {}, std::vector<std::string> origins = {});
