@@ -113,8 +113,9 @@ Awaitable<Connection::ReadResult> Connection::Read() {
   input_.append(scratch_.data(), bytes);
   if (!ec) co_return ReadResult::kData;
   if (ec == asio::error::operation_aborted) co_return timed_out_ ? ReadResult::kTimeout : ReadResult::kFailed;
-  gone_ = true;
-  co_return ec == asio::error::eof ? ReadResult::kEnd : ReadResult::kFailed;
+  const bool end = ec == asio::error::eof;
+  (end ? ended_ : gone_) = true;
+  co_return end ? ReadResult::kEnd : ReadResult::kFailed;
 }
 
 Awaitable<bool> Connection::Write(std::string_view bytes) {
@@ -131,13 +132,15 @@ Awaitable<bool> Connection::Write(std::string_view bytes) {
   co_return true;
 }
 
-Awaitable<void> Connection::WatchForDisconnect() {
-  while (input_.size() < kReadAheadBytesMax) {
+// A client that sends on and on without waiting for answers is not read any further.
+Awaitable<void> Connection::WaitForEnd() {
+  while (!ended_ && input_.size() < kReadAheadBytesMax) {
     const ReadResult got = co_await Read();
     if (got != ReadResult::kData) co_return;
   }
-  // A client that sends on and on without waiting for answers is not read any further; only a reset is
-  // noticed.
+}
+
+Awaitable<void> Connection::WaitForReset() {
   const auto [ec] = co_await socket_.async_wait(Socket::wait_error, kTuple);
   if (!ec) gone_ = true;
 }

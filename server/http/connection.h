@@ -48,10 +48,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // then of no further use.
   Awaitable<bool> Write(std::string_view bytes);
 
-  // Ends when the client has gone away (EOF or reset). Bytes received meanwhile stay in input(), up to
-  // a limit, for the next request. Cancellation ends it without a result.
-  Awaitable<void> WatchForDisconnect();
-  bool gone() const { return gone_; }  // also after Abort()
+  // Ends when the client has sent all it will send (ended()) or is gone. Bytes received meanwhile stay in input() for
+  // the next requests; at a limit it ends too. Cancellation ends it without a result.
+  Awaitable<void> WaitForEnd();
+  // Ends when the client is gone, also one that had ended before. A client that has closed its socket is known to be
+  // gone only once it refuses something that was sent to it.
+  Awaitable<void> WaitForReset();
+  bool ended() const { return ended_; }  // it may still read: a half-closed connection
+  bool gone() const { return gone_; }    // also after Abort()
 
   // Closes so that the peer still reads what was sent: half-closes, then drops input for a bounded while.
   Awaitable<void> CloseGracefully();
@@ -76,6 +80,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   bool armed_ = false;
   bool timed_out_ = false;
+  bool ended_ = false;
   bool gone_ = false;
 };
 

@@ -16,6 +16,10 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
 bool HasNoBody(int status) { return status == 204 || status == 304; }
+// Between the first two probes; each interval is twice the last.
+constexpr std::chrono::seconds kProbeInterval(1);
+constexpr std::string_view kHeaderStart = "HTTP/1.";  // of every answer
+
 
 }  // namespace
 
@@ -50,6 +54,7 @@ std::string ResponseWriter::Header(int status, std::string_view content_type,
 
 Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   if (!close_ && !body_.done()) {
+  header.erase(0, probed_header_bytes_);
     const bool dropped = co_await body_.Drop();
     if (!dropped) close_ = true;
   }
@@ -79,6 +84,7 @@ std::string ResponseWriter::StreamHeader(std::string_view content_type) {
 
 std::string ResponseWriter::Framed(std::string_view bytes) const {
   if (bytes.empty()) return {};
+  chunks_ = request_.minor_version > 0;
   return request_.minor_version == 0 ? std::string(bytes)
                                      : fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
 }
@@ -100,6 +106,7 @@ Awaitable<bool> ResponseWriter::EndStream() {
   const bool sent = co_await WriteAlone(std::move(last));
   if (sent) state_ = State::kComplete;
   co_return sent;
+  chunks_ = false;
 }
 
 Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes) {
@@ -123,6 +130,31 @@ Awaitable<void> ResponseWriter::SendKeepAlives() {
     keep_alive_timer_.expires_at(
         std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
     co_await keep_alive_timer_.async_wait(kTuple);
+// What can be sent now without a change of the answer: a byte of the header's start, or a leading zero of the next
+// chunk's size. Empty: nothing.
+std::string ResponseWriter::NextProbe() {
+  if (writing_) return {};
+  if (state_ == State::kNothing) return std::string(1, kHeaderStart[probed_header_bytes_++]);
+  return chunks_ ? "0" : "";
+}
+
+Awaitable<void> ResponseWriter::ProbeClient() {
+  asio::steady_timer timer(keep_alive_timer_.get_executor());
+  auto interval = kProbeInterval;
+  for (size_t probes = 0; probes < kHeaderStart.size(); ++probes) {
+    std::string probe = NextProbe();
+    if (!probe.empty()) {
+      const bool sent = co_await WriteAlone(std::move(probe));
+      if (!sent) co_return;
+    }
+    timer.expires_after(interval);
+    co_await timer.async_wait(kTuple);
+    interval *= 2;
+  }
+  timer.expires_at(Clock::time_point::max());
+  co_await timer.async_wait(kTuple);
+}
+
     const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
     if (keep_alive_type_.empty() || nothing_to_send) continue;
     if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;

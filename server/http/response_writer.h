@@ -35,6 +35,10 @@ class ResponseWriter : public Exchange {
   // Runs beside the handler until canceled and sends keep-alives; see Exchange::KeepAlive.
   Awaitable<void> SendKeepAlives();
 
+  // For a client that has sent all it will send, beside the handler: ends when the client is found to be gone, else
+  // only by cancellation. Now and at growing intervals it sends a byte that every answer has at this point. A client
+  // that waits for its answer does not notice; the system of one that has gone refuses the byte.
+  Awaitable<void> ProbeClient();
   void AddField(HeaderField field) { fields_.push_back(std::move(field)); }
   void CloseAfterwards() { close_ = true; }
   bool complete() const { return state_ == State::kComplete; }
@@ -48,6 +52,7 @@ class ResponseWriter : public Exchange {
   std::string StreamHeader(std::string_view content_type);
   std::string Framed(std::string_view bytes) const;
   Awaitable<bool> WriteAlone(std::string bytes);
+  std::string NextProbe();
 
   Connection& connection_;
   const HttpRequest& request_;
@@ -56,6 +61,8 @@ class ResponseWriter : public Exchange {
   BodyReader& body_;
   std::vector<HeaderField> fields_;
   State state_ = State::kNothing;
+  size_t probed_header_bytes_ = 0;  // sent by ProbeClient()
+  bool chunks_ = false;             // the next bytes of the answer are those of a chunk
   bool close_ = false;
 
   std::chrono::nanoseconds keep_alive_interval_;

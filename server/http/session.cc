@@ -268,7 +268,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     if (!*body) co_return;
   }
   if (scope.route->cancel_on_disconnect) {
-    co_await (RunHandler(scope) || connection_->WatchForDisconnect() || scope.writer.SendKeepAlives());
+    co_await (RunHandler(scope) || WatchClient(scope) || scope.writer.SendKeepAlives());
   } else {
     co_await RunHandler(scope);
   }
@@ -283,6 +283,17 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
       transport_.error_response(scope.parser.request(), 500, "internal server error");
   co_await scope.writer.Send(failure);
 }
+// Ends when the client is gone. One that has only finished sending still waits for its answer.
+Awaitable<void> Session::WatchClient(RequestScope& scope) {
+  co_await connection_->WaitForEnd();
+  if (connection_->gone()) co_return;
+  if (connection_->ended()) {
+    co_await (connection_->WaitForReset() || scope.writer.ProbeClient());
+  } else {
+    co_await connection_->WaitForReset();
+  }
+}
+
 
 // Never throws: a canceled handler has simply ended, a broken one is logged.
 Awaitable<void> Session::RunHandler(RequestScope& scope) {

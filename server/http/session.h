@@ -51,17 +51,18 @@ class Session {
   std::optional<HttpResponse> CheckAccess(RequestScope& scope);
   Awaitable<void> Answer(RequestScope& scope);
   Awaitable<void> RunHandler(RequestScope& scope);
+  Awaitable<void> WatchClient(RequestScope& scope);
   HttpResponse ErrorResponse(RequestScope& scope, int status, std::string message) const;
 
   Transport& transport_;
   std::shared_ptr<Connection> connection_;
   std::optional<boost::asio::ip::address> bound_;
-  const RequestLog* answering_ = nullptr;
   Place place_;
-  bool idle_ = true;
+  const RequestLog* answering_ = nullptr;
   enum class Stage : uint8_t { kClosing, kBeforeRequest, kBetweenRequests };
 
   Stage stage_ = Stage::kBeforeRequest;  // while idle
+  bool idle_ = true;
   Clock::time_point idle_since_ = Clock::now();
 };
 

@@ -8,6 +8,7 @@ namespace quire::server {
 namespace {
 
 using testing::RawClient;
+using testing::RawResponse;
 using testing::TestServer;
 
 constexpr std::string_view kHello = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -16,7 +17,7 @@ std::string Post(std::string_view path) {
   return "POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
 }
 
-enum class End { kClose, kReset, kHalfClose };
+enum class End { kClose, kReset };
 
 class Disconnect : public ::testing::TestWithParam<End> {
  protected:
@@ -27,9 +28,6 @@ class Disconnect : public ::testing::TestWithParam<End> {
         break;
       case End::kReset:
         client.Reset();
-        break;
-      case End::kHalfClose:
-        client.FinishSending();
         break;
     }
   }
@@ -98,7 +96,77 @@ TEST_P(Disconnect, WithARequestPipelinedBehind) {
   ExpectAlive(server);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Disconnect, ::testing::Values(End::kClose, End::kReset, End::kHalfClose));
+INSTANTIATE_TEST_SUITE_P(Every, Disconnect, ::testing::Values(End::kClose, End::kReset));
+
+// A client that has sent all it will send still reads its answers, also those to requests it sent ahead.
+TEST(HalfClose, EveryRequestIsAnswered) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send(Post("/hold") + std::string(kHello));
+  server.WaitEntered();
+  client.FinishSending();
+  EXPECT_EQ(client.ReadSome(1), "H");  // the end was seen, and the answer has begun
+  server.Release();
+  EXPECT_EQ(client.ReadSome(14), "TTP/1.1 200 OK");
+  const std::string rest = client.ReadToEnd();
+  EXPECT_NE(rest.find("\r\n\r\nreleasedHTTP/1.1 200 OK\r\n"), std::string::npos) << rest;
+  EXPECT_TRUE(rest.ends_with("\r\n\r\nhi")) << rest;
+}
+
+TEST(HalfClose, AStreamGoesOn) {
+  for (const bool before_the_stream : {true, false}) {
+    TestServer server;
+    RawClient client(server.port());
+    client.Send(Post("/trickle"));
+    if (before_the_stream) client.FinishSending();
+    std::string begin;
+    while (!begin.ends_with("\r\n\r\n9\r\ndata: 1\n\n\r\n")) begin += client.ReadSome(1);
+    EXPECT_TRUE(begin.starts_with("HTTP/1.1 200 OK\r\n")) << begin;
+    if (!before_the_stream) client.FinishSending();
+    EXPECT_EQ(client.ReadSome(1), "0");  // the end was seen: a leading zero of the next chunk's size
+    server.Release();
+    std::string rest = client.ReadToEnd();
+    rest.erase(0, rest.find_first_not_of('0'));  // more of them if this took long
+    EXPECT_EQ(rest, "9\r\ndata: 2\n\n\r\n0\r\n\r\n");
+    EXPECT_FALSE(server.WaitCancelled());
+  }
+}
+
+// A stream that is silent: its client is known to be gone before the next keep-alive, which does not come here.
+TEST(HalfClose, AClientThatLeavesASilentStreamIsNoticed) {
+  TransportLimits limits;
+  limits.keep_alive_interval = std::chrono::hours(1);
+  TestServer server(limits);
+  RawClient client(server.port());
+  client.Send(Post("/trickle"));
+  server.WaitEntered();
+  EXPECT_FALSE(client.ReadSome(20).empty());
+  client.Close();
+  EXPECT_TRUE(server.WaitCancelled());
+}
+
+TEST(HalfClose, AnIncompleteRequestEndsTheConnection) {
+  TestServer server;
+  for (const char* part :
+       {"GET /hel", "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"}) {
+    RawClient client(server.port());
+    client.Send(part);
+    client.FinishSending();
+    EXPECT_TRUE(client.AtEnd());
+  }
+}
+
+// It is still noticed when a client that had finished sending goes away.
+TEST(HalfClose, AClientThatLeavesLaterIsNoticed) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send(Post("/hold"));
+  server.WaitEntered();
+  client.FinishSending();
+  EXPECT_EQ(client.ReadSome(1), "H");
+  client.Close();
+  EXPECT_TRUE(server.WaitCancelled());
+}
 
 // Bytes behind a running request are read only up to a limit; a reset is still noticed.
 TEST(DisconnectAfterFlood, ResetBehindUnreadInput) {
