@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstring>
@@ -20,9 +21,12 @@ using boost::system::error_code;
 
 // Input kept for later requests while one is being answered.
 constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
-// The bytes that a closing connection still reads, so that its last reply is not lost to a reset.
-constexpr size_t kLingerBytesMax = size_t{4} << 20;
-constexpr std::chrono::seconds kLingerTime(2);
+// How much and how long a closing connection still reads, so that its last reply is not lost to a reset: a client may
+// send a whole upload before it reads that the upload is refused.
+constexpr size_t kLingerBytesMax = size_t{128} << 20;
+constexpr std::chrono::seconds kLingerTime(30);
+constexpr std::chrono::seconds kLingerSilence(5);  // at most between two pieces
+constexpr std::chrono::seconds kTlsShutdownTime(2);
 
 std::string UnixPeerName(int fd) {
   ucred peer{};
@@ -57,10 +61,6 @@ Connection::Connection(Socket socket, std::chrono::nanoseconds write_timeout)
 
 Connection::~Connection() = default;
 
-Awaitable<bool> Connection::StartTls(const TlsContext& context, Clock::time_point deadline) {
-  tls_ = std::make_unique<TlsStream>(socket_, context);
-  Arm(deadline);
-  const bool done = co_await tls_->Handshake();
 Awaitable<bool> Connection::WaitForFirstByte(Clock::time_point deadline) {
   Arm(deadline);
   const auto [ec] = co_await socket_.async_wait(Socket::wait_read, kTuple);
@@ -68,6 +68,10 @@ Awaitable<bool> Connection::WaitForFirstByte(Clock::time_point deadline) {
   co_return !ec && !gone_;
 }
 
+Awaitable<bool> Connection::StartTls(const TlsContext& context, Clock::time_point deadline) {
+  tls_ = std::make_unique<TlsStream>(socket_, context);
+  Arm(deadline);
+  const bool done = co_await tls_->Handshake();
   Disarm();
   if (!done) gone_ = true;
   co_return done;
@@ -147,16 +151,17 @@ Awaitable<void> Connection::WaitForReset() {
 
 Awaitable<void> Connection::CloseGracefully() {
   if (tls_) {
-    Arm(Clock::now() + kLingerTime);
+    Arm(Clock::now() + kTlsShutdownTime);
     co_await tls_->Shutdown();
     tls_.reset();
   }
   error_code ec;
   socket_.shutdown(Socket::shutdown_send, ec);
   if (!ec) {
-    Arm(Clock::now() + kLingerTime);
+    const auto end = Clock::now() + kLingerTime;
     for (size_t dropped = input_.size(); dropped < kLingerBytesMax; dropped += input_.size()) {
       input_.clear();
+      Arm(std::min(end, Clock::now() + kLingerSilence));
       const ReadResult got = co_await Read();
       if (got != ReadResult::kData) break;
     }

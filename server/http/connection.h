@@ -57,7 +57,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool ended() const { return ended_; }  // it may still read: a half-closed connection
   bool gone() const { return gone_; }    // also after Abort()
 
-  // Closes so that the peer still reads what was sent: half-closes, then drops input for a bounded while.
+  // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes, is
+  // silent for 5 s, has sent 128 MiB, or 30 s have passed.
   Awaitable<void> CloseGracefully();
   // Closes at once; pending reads and writes end with an error.
   void Abort();

@@ -191,6 +191,33 @@ TEST(TransportLimits, AConnectionWithoutARequestIsReplacedFirst) {
   EXPECT_EQ(used.Read().status, 200);
 }
 
+// All of a refused upload is taken from a client that reads only then.
+TEST(TransportLimits, ARefusalOutlivesTheUpload) {
+  TransportLimits limits;
+  limits.parser.body_bytes = 1000;
+  TestServer server(limits);
+  RawClient client(server.port());
+  constexpr size_t kPieces = 64;
+  const std::string piece(size_t{1} << 20, 'x');
+  client.Send(fmt::format("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+                          kPieces * piece.size()));
+  for (size_t i = 0; i < kPieces; ++i) client.Send(piece);
+  EXPECT_EQ(client.Read().status, 413);
+  EXPECT_TRUE(client.AtEnd());
+}
+
+// A client that never stops sending is cut off.
+TEST(TransportLimits, AnUploadWithoutEndIsCutOff) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send("POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n\r\n");
+  const std::string piece(size_t{1} << 20, 'x');
+  size_t pieces = 0;
+  while (pieces < 1000 && client.TrySend(piece)) ++pieces;
+  EXPECT_GE(pieces, 127U);
+  EXPECT_LT(pieces, 1000U);
+}
+
 TEST(TransportLimits, AHalfOpenFloodDoesNotKeepAGoodClientOut) {
   TransportLimits limits;
   limits.connections = 50;
