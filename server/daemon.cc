@@ -31,6 +31,7 @@
 #include "server/routes/metrics.h"
 #include "server/routes/metrics_route.h"
 #include "server/routes/transfer.h"
+#include "server/routes/private_paths.h"
 #include "server/store/bundled_models.h"
 
 namespace quire::server {
@@ -151,7 +152,9 @@ class Daemon {
                             [this](const RequestLog& log) {
                               WriteRequest(log);
                               metrics_.Observe(log, Clock::now());
-                            }};
+                            },
+                        .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
+                                           std::string_view message) { return paths.Hide(message); }};
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });

@@ -37,6 +37,10 @@ class Exchange {
   // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.
   virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
 
+  // An error's message without what is not for clients, such as the server's own paths. If that is less than all of
+  // it, the log gets the whole message.
+  virtual std::string ClientText(const std::string& message) = 0;
+
   // Something of the answer has left: its status can no longer change.
   virtual bool started() const = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <ctime>
 #include <iterator>
@@ -15,31 +16,35 @@ namespace {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
-bool HasNoBody(int status) { return status == 204 || status == 304; }
 // Between the first two probes; each interval is twice the last.
 constexpr std::chrono::seconds kProbeInterval(1);
 constexpr std::string_view kHeaderStart = "HTTP/1.";  // of every answer
 
+bool HasNoBody(int status) { return status == 204 || status == 304; }
 
 }  // namespace
 
-ResponseWriter::ResponseWriter(Connection& connection, const HttpRequest& request, RequestLog& log,
-                               const bool& draining, BodyReader& body,
-                               std::chrono::nanoseconds keep_alive_interval,
-                               const asio::any_io_executor& executor)
-    : connection_(connection),
+ResponseWriter::ResponseWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
+                               RequestLog& log, BodyReader& body, const asio::any_io_executor& executor)
+    : transport_(transport),
+      connection_(connection),
       request_(request),
       log_(log),
-      draining_(draining),
       body_(body),
-      keep_alive_interval_(keep_alive_interval),
+      keep_alive_interval_(transport.limits.keep_alive_interval),
       keep_alive_timer_(executor),
       write_done_(executor, Clock::time_point::max()),
       last_write_(Clock::now()) {}
 
+std::string ResponseWriter::ClientText(const std::string& message) {
+  std::string text = transport_.client_text(message);
+  if (text != message) spdlog::warn("id={} error_detail={}", log_.id, LogValue(message));
+  return text;
+}
+
 std::string ResponseWriter::Header(int status, std::string_view content_type,
                                    const std::vector<HeaderField>& fields) {
-  if (draining_ || !request_.keep_alive) close_ = true;
+  if (transport_.draining || !request_.keep_alive) close_ = true;
   log_.status = status;
   std::string header = fmt::format(
       "HTTP/1.{} {} {}\r\nX-Request-Id: {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", request_.minor_version,
@@ -49,12 +54,12 @@ std::string ResponseWriter::Header(int status, std::string_view content_type,
   for (const HeaderField& field : fields_) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
   for (const HeaderField& field : fields) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
   if (close_) header += "Connection: close\r\n";
+  header.erase(0, probed_header_bytes_);
   return header;
 }
 
 Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   if (!close_ && !body_.done()) {
-  header.erase(0, probed_header_bytes_);
     const bool dropped = co_await body_.Drop();
     if (!dropped) close_ = true;
   }
@@ -79,12 +84,12 @@ std::string ResponseWriter::StreamHeader(std::string_view content_type) {
   if (request_.minor_version > 0) header += "Transfer-Encoding: chunked\r\n";
   header += "\r\n";
   state_ = State::kStreaming;
+  chunks_ = request_.minor_version > 0;
   return header;
 }
 
 std::string ResponseWriter::Framed(std::string_view bytes) const {
   if (bytes.empty()) return {};
-  chunks_ = request_.minor_version > 0;
   return request_.minor_version == 0 ? std::string(bytes)
                                      : fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
 }
@@ -101,12 +106,12 @@ Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::strin
 
 Awaitable<bool> ResponseWriter::EndStream() {
   keep_alive_type_.clear();
+  chunks_ = false;
   std::string last;
   if (request_.minor_version > 0) last = "0\r\n\r\n";
   const bool sent = co_await WriteAlone(std::move(last));
   if (sent) state_ = State::kComplete;
   co_return sent;
-  chunks_ = false;
 }
 
 Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes) {
@@ -125,11 +130,6 @@ void ResponseWriter::KeepAlive(std::string_view content_type, std::string_view b
   last_write_ = Clock::now();
 }
 
-Awaitable<void> ResponseWriter::SendKeepAlives() {
-  for (;;) {
-    keep_alive_timer_.expires_at(
-        std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
-    co_await keep_alive_timer_.async_wait(kTuple);
 // What can be sent now without a change of the answer: a byte of the header's start, or a leading zero of the next
 // chunk's size. Empty: nothing.
 std::string ResponseWriter::NextProbe() {
@@ -155,6 +155,11 @@ Awaitable<void> ResponseWriter::ProbeClient() {
   co_await timer.async_wait(kTuple);
 }
 
+Awaitable<void> ResponseWriter::SendKeepAlives() {
+  for (;;) {
+    keep_alive_timer_.expires_at(
+        std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
+    co_await keep_alive_timer_.async_wait(kTuple);
     const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
     if (keep_alive_type_.empty() || nothing_to_send) continue;
     if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;

@@ -11,15 +11,15 @@
 #include "server/http/body_reader.h"
 #include "server/http/connection.h"
 #include "server/http/exchange.h"
+#include "server/http/transport.h"
 
 namespace quire::server {
 
 class ResponseWriter : public Exchange {
  public:
-  // `draining` is read when the header is made. All references outlive the writer.
-  ResponseWriter(Connection& connection, const HttpRequest& request, RequestLog& log, const bool& draining,
-                 BodyReader& body, std::chrono::nanoseconds keep_alive_interval,
-                 const boost::asio::any_io_executor& executor);
+  // All references outlive the writer.
+  ResponseWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
+                 RequestLog& log, BodyReader& body, const boost::asio::any_io_executor& executor);
 
   const HttpRequest& request() const override { return request_; }
   RequestLog& log() override { return log_; }
@@ -30,15 +30,16 @@ class ResponseWriter : public Exchange {
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
+  std::string ClientText(const std::string& message) override;
   bool started() const override { return state_ != State::kNothing; }
 
   // Runs beside the handler until canceled and sends keep-alives; see Exchange::KeepAlive.
   Awaitable<void> SendKeepAlives();
-
   // For a client that has sent all it will send, beside the handler: ends when the client is found to be gone, else
   // only by cancellation. Now and at growing intervals it sends a byte that every answer has at this point. A client
   // that waits for its answer does not notice; the system of one that has gone refuses the byte.
   Awaitable<void> ProbeClient();
+
   void AddField(HeaderField field) { fields_.push_back(std::move(field)); }
   void CloseAfterwards() { close_ = true; }
   bool complete() const { return state_ == State::kComplete; }
@@ -51,18 +52,18 @@ class ResponseWriter : public Exchange {
   std::string Header(int status, std::string_view content_type, const std::vector<HeaderField>& fields);
   std::string StreamHeader(std::string_view content_type);
   std::string Framed(std::string_view bytes) const;
-  Awaitable<bool> WriteAlone(std::string bytes);
   std::string NextProbe();
+  Awaitable<bool> WriteAlone(std::string bytes);
 
+  const Transport& transport_;
   Connection& connection_;
   const HttpRequest& request_;
   RequestLog& log_;
-  const bool& draining_;
   BodyReader& body_;
   std::vector<HeaderField> fields_;
-  State state_ = State::kNothing;
   size_t probed_header_bytes_ = 0;  // sent by ProbeClient()
   bool chunks_ = false;             // the next bytes of the answer are those of a chunk
+  State state_ = State::kNothing;
   bool close_ = false;
 
   std::chrono::nanoseconds keep_alive_interval_;

@@ -48,8 +48,7 @@ struct Session::RequestScope {
       : parser(transport.limits.parser),
         body_memory(transport),
         body(connection, parser, transport.limits),
-        writer(connection, parser.request(), log, transport.draining, body,
-               transport.limits.keep_alive_interval, executor) {
+        writer(transport, connection, parser.request(), log, body, executor) {
     log.id = api::RandomId("req_");
     log.client = connection.peer();
     log.start = Clock::now();
@@ -75,9 +74,9 @@ bool Session::ClosesBefore(const Session& other) const {
 Awaitable<void> Session::Run() {
   // gcc 12 miscompiles co_await in a loop's condition.
   for (bool more = true; more;) more = co_await ServeOne();
+  idle_ = true;
   idle_since_ = Clock::now();
   stage_ = Stage::kClosing;
-  idle_ = true;
   if (connection_->gone()) {
     connection_->Abort();
   } else {
@@ -101,10 +100,10 @@ Awaitable<bool> Session::ServeOne() {
   RequestScope scope(transport_, *connection_, executor);
   auto ready = co_await ReadHeader(scope);
   if (ready && !*ready) co_return false;
-  stage_ = Stage::kBetweenRequests;
   idle_ = false;
-  if (place_ == Place::kReserved) scope.writer.CloseAfterwards();
+  stage_ = Stage::kBetweenRequests;
   answering_ = &scope.log;
+  if (place_ == Place::kReserved) scope.writer.CloseAfterwards();
 
   if (!ready) {
     scope.writer.CloseAfterwards();
@@ -213,12 +212,12 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
 }
 
 // Whether the client may use the route. A refused body is not read: the connection ends with the answer.
+std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   if (place_ == Place::kReserved && scope.route->access != Access::kOpen) {
     HttpResponse busy = ErrorResponse(scope, 503, "too many connections");
     busy.headers.push_back({"Retry-After", "1"});
     return busy;
   }
-std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   auto admitted = transport_.access.Admit(scope.parser.request(), scope.route->access,
                                           scope.route->cancel_on_disconnect, Clock::now());
   if (admitted) {
@@ -283,6 +282,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
       transport_.error_response(scope.parser.request(), 500, "internal server error");
   co_await scope.writer.Send(failure);
 }
+
 // Ends when the client is gone. One that has only finished sending still waits for its answer.
 Awaitable<void> Session::WatchClient(RequestScope& scope) {
   co_await connection_->WaitForEnd();
@@ -293,7 +293,6 @@ Awaitable<void> Session::WatchClient(RequestScope& scope) {
     co_await connection_->WaitForReset();
   }
 }
-
 
 // Never throws: a canceled handler has simply ended, a broken one is logged.
 Awaitable<void> Session::RunHandler(RequestScope& scope) {

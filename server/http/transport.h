@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "server/http/access.h"
 #include "server/http/origin_check.h"
@@ -36,6 +37,10 @@ struct Transport {
   std::function<HttpResponse(const HttpRequest&, int status, std::string message)> error_response;
   // Told of every request once it is answered; by default its line goes to the log.
   std::function<void(const RequestLog&)> on_request = LogRequest;
+  // An error's message as clients may read it.
+  std::function<std::string(std::string_view)> client_text = [](std::string_view text) {
+    return std::string(text);
+  };
   AccessControl access = {};
 
   bool draining = false;               // answers carry "Connection: close"

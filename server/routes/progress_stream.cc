@@ -35,7 +35,8 @@ Awaitable<void> ProgressStream::Fail(const api::Error& error) {
     co_return;
   }
   exchange_.log().error = api::Name(error.code);
-  co_await exchange_.Stream(ollama::kNdjson, ollama::StreamError(error));
+  const api::Error shown{error.code, exchange_.ClientText(error.message), error.field};
+  co_await exchange_.Stream(ollama::kNdjson, ollama::StreamError(shown));
   co_await exchange_.EndStream();
 }
 

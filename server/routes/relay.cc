@@ -150,14 +150,15 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
 }
 
 // Sends the event's bytes. False: nothing more can be sent.
-Awaitable<bool> SendEvent(Exchange& exchange, const ChoiceEvent& entry, bool last, api::ReplyEncoder& reply) {
+Awaitable<bool> SendEvent(Exchange& exchange, ChoiceEvent& entry, bool last, api::ReplyEncoder& reply) {
   RequestLog& log = exchange.log();
-  if (const auto* failed = std::get_if<api::Failed>(&entry.event)) {
+  if (auto* failed = std::get_if<api::Failed>(&entry.event)) {
     if (!exchange.started()) {
       co_await SendError(exchange, failed->error);
       co_return false;
     }
     log.error = api::Name(failed->error.code);
+    failed->error.message = exchange.ClientText(failed->error.message);
   }
   std::string bytes = reply.OnEvent(entry.event, ContextOf(log, entry.load, entry.choice));
   if (!reply.streams()) {
@@ -181,7 +182,7 @@ template <class Source>
 Awaitable<void> Relay(Exchange& exchange, Source& source, size_t choices, api::ReplyEncoder& reply) {
   const auto submitted = Clock::now();
   for (size_t left = choices; left > 0;) {
-    const ChoiceEvent entry = co_await source.Next();
+    ChoiceEvent entry = co_await source.Next();
     RecordEvent(exchange.log(), entry, choices == 1, submitted);
     left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
     const bool sent = co_await SendEvent(exchange, entry, left == 0, reply);
@@ -214,7 +215,8 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   exchange.log().error = api::Name(error.code);
-  HttpResponse response = ErrorResponse(exchange.request().path, error, exchange.id());
+  const api::Error shown{error.code, exchange.ClientText(error.message), error.field};
+  HttpResponse response = ErrorResponse(exchange.request().path, shown, exchange.id());
   co_await exchange.Send(std::move(response));
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/routes/error_response.h"
+#include "server/routes/private_paths.h"
 
 namespace quire::server::testing {
 
@@ -29,9 +30,12 @@ TestDaemon::TestDaemon(TransportLimits limits) {
   Transport transport{.limits = limits,
                       .router = {},
                       .origins = OriginPolicy({}, "box"),
-                      .error_response = [](const HttpRequest& request, int status, std::string message) {
-                        return ErrorResponse(request.path, status, std::move(message));
-                      }};
+                      .error_response =
+                          [](const HttpRequest& request, int status, std::string message) {
+                            return ErrorResponse(request.path, status, std::move(message));
+                          },
+                      .client_text = [paths = PrivatePaths(store_.root())](
+                                         std::string_view message) { return paths.Hide(message); }};
   AddRoutes(transport.router, *services_);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});

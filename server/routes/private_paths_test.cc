@@ -1,0 +1,84 @@
+// No path of the daemon's own folders reaches a client.
+#include "server/routes/private_paths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(PrivatePaths, NamesInsteadOfPaths) {
+  const PrivatePaths paths("/var/lib/quire/my models/", {"/usr/lib/quire"});
+  const std::string store = "/var/lib/quire/my models";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {store + "/blobs/sha256-ab12: Permission denied", "sha256-ab12: Permission denied"},
+      {"cannot open " + store + "/blobs/.staging-1/a.gguf", "cannot open a.gguf"},
+      {store + "/manifests/registry.ollama.ai/library/demo/latest: no layers",
+       "model demo:latest: no layers"},
+      {store + "/manifests/localhost:5000/me/demo/q4_0.", "model localhost:5000/me/demo:q4_0."},
+      {store + ": Read-only file system", "the model store: Read-only file system"},
+      {store + "/blobs: full, " + store + "/blobs/sha256-cd", "blobs: full, sha256-cd"},
+      {"cannot start the model runner /usr/lib/quire/quire-runner: fork",
+       "cannot start the model runner quire-runner: fork"},
+      {store + "-other/x", store + "-other/x"},
+      {"use /api/generate, or FROM /home/me/x.gguf", "use /api/generate, or FROM /home/me/x.gguf"},
+      {"", ""}};
+  for (const auto& [message, shown] : cases) EXPECT_EQ(paths.Hide(message), shown);
+}
+
+class ErrorPaths : public ::testing::Test {
+ protected:
+  void ExpectNoPath(const std::string& body, const std::string& named) {
+    EXPECT_THAT(body, Not(HasSubstr(daemon_.store().directory().string())));
+    EXPECT_THAT(body, HasSubstr(named));
+  }
+  std::string Chat() {
+    return daemon_.Post("/api/chat", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})").body;
+  }
+  std::string Show() { return daemon_.Post("/api/show", R"({"model":"demo"})").body; }
+
+  testing::TestDaemon daemon_;
+};
+
+TEST_F(ErrorPaths, OfAMissingBlob) {
+  const std::filesystem::path blob = daemon_.store().Blob("GGUF weights");
+  std::filesystem::remove(blob);
+  for (const std::string& body : {Chat(), Show()}) ExpectNoPath(body, blob.filename());
+}
+
+TEST_F(ErrorPaths, OfABlobOfAnotherSize) {
+  const std::filesystem::path blob = daemon_.store().Blob("GGUF weights");
+  testing::WriteFile(blob, "GGUF");
+  ExpectNoPath(Chat(), blob.filename());
+}
+
+TEST_F(ErrorPaths, OfABrokenManifest) {
+  testing::WriteFile(daemon_.store().ManifestPath("demo"), "{");
+  ExpectNoPath(Chat(), "demo:latest");
+}
+
+TEST_F(ErrorPaths, OfTheSchedulerAndTheRunner) {
+  const std::string blob = daemon_.store().Blob("GGUF weights").string();
+  const api::Error error{api::ErrorCode::kBadModel, blob + ": truncated"};
+  daemon_.backend().script.submit_error = error;
+  ExpectNoPath(Chat(), "truncated");
+  daemon_.backend().script.submit_error.reset();
+  daemon_.backend().script.events = {api::PromptReady{}, api::TextDelta{.text = "a", .tokens = 1},
+                                     api::Failed{error}};
+  ExpectNoPath(Chat(), "truncated");
+  daemon_.backend().script.inspected.error = error;
+  ExpectNoPath(Show(), "truncated");
+}
+
+}  // namespace
+}  // namespace quire::server
