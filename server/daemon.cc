@@ -24,14 +24,15 @@
 #include "server/journal.h"
 #include "server/listen_plan.h"
 #include "server/memory_budget.h"
+#include "server/memory_release.h"
 #include "server/notify.h"
-#include "server/routes/error_response.h"
 #include "server/open_files.h"
+#include "server/routes/error_response.h"
 #include "server/routes/handlers.h"
 #include "server/routes/metrics.h"
 #include "server/routes/metrics_route.h"
-#include "server/routes/transfer.h"
 #include "server/routes/private_paths.h"
+#include "server/routes/transfer.h"
 #include "server/store/bundled_models.h"
 
 namespace quire::server {
@@ -48,8 +49,9 @@ constexpr std::chrono::seconds kLastWrites(5);
 // in the socket for the next daemon.
 constexpr std::chrono::seconds kLastRequests(1);
 constexpr std::chrono::milliseconds kLastRequestsLook(20);
-constexpr std::chrono::seconds kStopBeat(5);  // between two words to the service manager while requests end
-constexpr uint64_t kOpenFiles = 65536;        // wanted, if the hard limit allows it
+constexpr std::chrono::seconds kStopBeat(5);    // between two words to the service manager while requests end
+constexpr uint64_t kOpenFiles = 65536;          // wanted, if the hard limit allows it
+constexpr std::chrono::seconds kMemoryLook(2);  // between two looks for memory to give back
 
 fs::path ExecutableDirectory() {
   std::error_code ec;
@@ -79,8 +81,6 @@ std::string MachineName() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-TransportLimits LimitsOf(const Options& options) {
-  TransportLimits limits;
 // A connection is a file, and an upload is two. Says when few files mean few connections.
 size_t ConnectionsOf(const Options& options) {
   const uint64_t wanted = std::max<uint64_t>(kOpenFiles, 2 * uint64_t{options.max_connections});
@@ -93,6 +93,8 @@ size_t ConnectionsOf(const Options& options) {
   return connections;
 }
 
+TransportLimits LimitsOf(const Options& options) {
+  TransportLimits limits;
   limits.parser.body_bytes = options.max_body_bytes;
   limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes);
   limits.connections = ConnectionsOf(options);
@@ -170,6 +172,7 @@ class Daemon {
   Awaitable<void> ServeUntilSignal();
   Awaitable<void> EndAtSecondSignal();
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
+  Awaitable<void> ReleaseMemory();
   Awaitable<void> ReloadAtHangup();
   api::Result<void> Reload();
   Awaitable<void> FinishRequests(std::chrono::steady_clock::time_point deadline);
@@ -214,6 +217,7 @@ api::Result<void> Daemon::Start(const ListenPlan& plan) {
 void Daemon::Run() {
   asio::co_spawn(io_, ServeUntilSignal(), asio::detached);
   asio::co_spawn(io_, ReloadAtHangup(), asio::detached);
+  asio::co_spawn(io_, ReleaseMemory(), asio::detached);
   if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());
@@ -240,6 +244,7 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   snapshot.evictions = counters.evictions;
   snapshot.restarts = counters.restarts;
   snapshot.memory_budget_bytes = memory_.bytes;
+  snapshot.log_lines_dropped = DroppedLogLines();
   return snapshot;
 }
 
@@ -249,7 +254,6 @@ api::Result<void> Daemon::Reload() {
   if (!options) return std::unexpected(options.error());
   if (options->keys.empty() && !options_.keys.empty()) {
     return api::Fail(api::ErrorCode::kForbidden,
-  snapshot.log_lines_dropped = DroppedLogLines();
                      "reload would leave no API keys; restart to disable authentication");
   }
   if (!options->tls_certificate.empty() && !options->tls_private_key.empty()) {
@@ -348,6 +352,15 @@ Awaitable<void> Daemon::ExtendStopTimeout() {
   }
 }
 
+Awaitable<void> Daemon::ReleaseMemory() {
+  asio::steady_timer timer(io_);
+  for (MemoryRelease memory;;) {
+    timer.expires_after(kMemoryLook);
+    co_await timer.async_wait(kTuple);
+    memory.ReleaseIfWorthwhile();
+  }
+}
+
 Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   asio::steady_timer timer(io_);
   for (;;) {
@@ -359,6 +372,7 @@ Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
 }
 
 int PrintError(const std::string& message) {
+  DrainLog();  // lines before it stay before it
   fmt::print(stderr, "Error: {}\n", message);
   return 1;
 }
@@ -376,7 +390,6 @@ int RunDaemon(const OptionTable& table) {
   const auto plan =
       PlanListen(*options);  // before the store is touched: a refused start leaves nothing behind
   if (!plan) return PrintError(plan.error().message);
-  DrainLog();  // lines before it stay before it
   auto store = ModelStore::Open(options->models);
   if (!store) return PrintError(store.error().message);
   if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
@@ -387,6 +400,7 @@ int RunDaemon(const OptionTable& table) {
     Daemon daemon(*options, resolve, *runner, *std::move(store));
     if (const auto started = daemon.Start(*plan); !started) return PrintError(started.error().message);
     daemon.Run();
+    DrainLog();
   } catch (const std::exception& error) {
     return PrintError(error.what());
   }
@@ -394,4 +408,3 @@ int RunDaemon(const OptionTable& table) {
 }
 
 }  // namespace quire::server
-    DrainLog();

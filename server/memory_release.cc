@@ -1,0 +1,36 @@
+#include "server/memory_release.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace quire::server {
+namespace {
+
+constexpr int64_t kWorthwhileBytes = int64_t{16} << 20;
+
+// Resident memory that no allocation uses, code and stacks included.
+int64_t UnusedBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  const struct mallinfo2 heap = ::mallinfo2();
+  return resident * ::sysconf(_SC_PAGESIZE) - static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+}
+
+}  // namespace
+
+void MemoryRelease::ReleaseIfWorthwhile() {
+  const int64_t unused = UnusedBytes();
+  if (unused < kept_bytes_ + kWorthwhileBytes) {
+    kept_bytes_ = std::min(kept_bytes_, unused);
+    return;
+  }
+  ::malloc_trim(0);
+  kept_bytes_ = UnusedBytes();
+}
+
+}  // namespace quire::server
