@@ -30,6 +30,10 @@ std::unexpected<ParseFailure> FailParse(int status, std::string reason) {
   return std::unexpected<ParseFailure>(ParseFailure{status, std::move(reason)});
 }
 
+std::string BodyTooLarge(uint64_t bytes_max) {
+  return fmt::format("request body too large, the limit is {} bytes", bytes_max);
+}
+
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
 // "GET / HTTP/2.0": well-formed, of a version that is not ours.
@@ -108,7 +112,7 @@ class HttpParser::Impl : public http::basic_parser<true> {
   }
   std::size_t on_body_impl(string_view bytes, error_code&) override { return AppendBody(bytes); }
   void on_chunk_header_impl(std::uint64_t size, string_view, error_code& ec) override {
-    if (size > body_bytes_max - body_bytes_) Fail(ec, 413, "request body too large");
+    if (size > body_bytes_max - body_bytes_) Fail(ec, 413, BodyTooLarge(body_bytes_max));
   }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) override {
     return AppendBody(bytes);
@@ -222,12 +226,12 @@ std::expected<void, ParseFailure> HttpParser::SplitTarget() {
 
 std::expected<void, ParseFailure> HttpParser::AllowBody(uint64_t bytes) {
   impl_->body_bytes_max = bytes;
-  if (content_length_ > bytes) return FailParse(413, "request body too large");
+  if (content_length_ > bytes) return FailParse(413, BodyTooLarge(bytes));
   return {};
 }
 
 std::expected<size_t, ParseFailure> HttpParser::FeedBody(std::string_view input) {
-  if (content_length_ > impl_->body_bytes_max) return FailParse(413, "request body too large");
+  if (content_length_ > impl_->body_bytes_max) return FailParse(413, BodyTooLarge(impl_->body_bytes_max));
   if (chunked_ && input.size() < kChunkedTailBytesMin) return 0;
   error_code ec;
   const size_t used = impl_->put(boost::asio::buffer(input.data(), input.size()), ec);

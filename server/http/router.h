@@ -24,6 +24,8 @@ struct Route {
   // Above 0: the handler reads the body itself, of at most this many bytes (Exchange::ReadBody). Not with
   // `cancel_on_disconnect`.
   uint64_t streamed_body_bytes = 0;
+  // Above 0: a smaller bound of the body than that of all routes, in bytes. A larger body is 413.
+  uint64_t body_bytes_max = 0;
   Access access = Access::kInference;
 };
 

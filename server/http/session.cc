@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
@@ -40,6 +41,12 @@ class BodyMemoryLease {
   Transport& transport_;
   uint64_t leased_ = 0;
 };
+
+uint64_t BodyBytesMax(const Route& route, const TransportLimits& limits) {
+  if (route.streamed_body_bytes > 0) return route.streamed_body_bytes;
+  const uint64_t all = limits.parser.body_bytes;
+  return route.body_bytes_max > 0 ? std::min(route.body_bytes_max, all) : all;
+}
 
 }  // namespace
 
@@ -251,9 +258,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_return;
   }
   const bool streamed = scope.route->streamed_body_bytes > 0;
-  const uint64_t body_bytes_max =
-      streamed ? scope.route->streamed_body_bytes : transport_.limits.parser.body_bytes;
-  const auto allowed = scope.parser.AllowBody(body_bytes_max);
+  const auto allowed = scope.parser.AllowBody(BodyBytesMax(*scope.route, transport_.limits));
   if (!allowed) {
     co_await Refuse(scope, allowed.error());
     co_return;
