@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "api/base/io_thread.h"
+
 namespace quire::server {
 namespace {
 
@@ -28,6 +30,7 @@ api::Result<BlobUpload> BlobUpload::Start(const StoreDirectory& blobs) {
 }
 
 api::Result<void> BlobUpload::Append(std::string_view bytes) {
+  api::AssertMayBlock();
   hash_->Update(bytes);
   while (!bytes.empty()) {
     const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());

@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <memory>
 #include <system_error>
+#include <thread>
 
+#include "api/base/io_thread.h"
 #include "server/store/sha256.h"
 
 namespace quire::server {
@@ -22,6 +24,8 @@ namespace {
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kFileMode = 0644;
 constexpr size_t kCopyChunkBytes = size_t{1} << 20;
+constexpr std::chrono::seconds kLockWait(60);
+constexpr std::chrono::milliseconds kLockPause(10);
 
 std::string Reason(int error) {
   if (error == ELOOP) return "is a symbolic link";
@@ -64,6 +68,7 @@ int IsRegular(int fd, struct stat& status) {
 }  // namespace
 
 api::Result<StoreDirectory> StoreDirectory::OpenRoot(const std::filesystem::path& root) {
+  api::AssertMayBlock();
   api::FileDescriptor fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return PathFailure(root, errno);
   return StoreDirectory(root, std::move(fd));
@@ -74,8 +79,11 @@ std::unexpected<api::Error> StoreDirectory::Failure(std::string_view name, int e
 }
 
 api::Result<StoreDirectory> StoreDirectory::Enter(const std::string& name, bool create) const {
-  if (create && ::mkdirat(fd_.get(), name.c_str(), kDirectoryMode) != 0 && errno != EEXIST) {
-    return Failure(name, errno);
+  api::AssertMayBlock();
+  if (create) {
+    const bool created = ::mkdirat(fd_.get(), name.c_str(), kDirectoryMode) == 0;
+    if (!created && errno != EEXIST) return Failure(name, errno);
+    if (created && ::fsync(fd_.get()) != 0) return Failure(name, errno);
   }
   api::FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
@@ -99,6 +107,7 @@ api::Result<std::vector<std::string>> StoreDirectory::ListHidden() const {
 }
 
 api::Result<std::vector<std::string>> StoreDirectory::ListAll() const {
+  api::AssertMayBlock();
   // A descriptor of its own: the position in the directory belongs to the open file.
   api::FileDescriptor fd(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return Failure(".", errno);
@@ -114,6 +123,7 @@ api::Result<std::vector<std::string>> StoreDirectory::ListAll() const {
 }
 
 api::Result<FileStatus> StoreDirectory::Status(const std::string& name) const {
+  api::AssertMayBlock();
   struct stat status {};
   if (::fstatat(fd_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return Failure(name, errno);
   if (S_ISLNK(status.st_mode)) return Failure(name, ELOOP);
@@ -127,6 +137,7 @@ api::Result<FileStatus> StoreDirectory::Status(const std::string& name) const {
 }
 
 api::Result<std::string> StoreDirectory::Read(const std::string& name, int64_t bytes_max) const {
+  api::AssertMayBlock();
   const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
@@ -150,6 +161,7 @@ api::Result<std::string> StoreDirectory::Read(const std::string& name, int64_t b
 }
 
 api::Result<api::FileDescriptor> StoreDirectory::CreateTemporary() const {
+  api::AssertMayBlock();
   const std::string name(kTemporaryName);
   // Under the lock, one that is there was left by a process that died.
   if (::unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) return Failure(name, errno);
@@ -172,6 +184,7 @@ api::Result<void> StoreDirectory::Write(const std::string& name, std::string_vie
 }
 
 api::Result<api::FileDescriptor> StoreDirectory::Create(const std::string& name) const {
+  api::AssertMayBlock();
   api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (fd.get() < 0) return Failure(name, errno);
@@ -179,6 +192,7 @@ api::Result<api::FileDescriptor> StoreDirectory::Create(const std::string& name)
 }
 
 api::Result<void> StoreDirectory::Unlink(const std::string& name, int flags) const {
+  api::AssertMayBlock();
   if (::unlinkat(fd_.get(), name.c_str(), flags) != 0 || ::fsync(fd_.get()) != 0) return Failure(name, errno);
   return {};
 }
@@ -191,6 +205,7 @@ api::Result<void> StoreDirectory::RemoveDirectory(const std::string& name) const
 
 api::Result<void> StoreDirectory::Move(const std::string& name, const StoreDirectory& to,
                                        const std::string& new_name) const {
+  api::AssertMayBlock();
   if (::renameat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str()) != 0) return Failure(name, errno);
   if (::fsync(to.fd_.get()) != 0) return to.Failure(new_name, errno);
   return {};
@@ -198,11 +213,13 @@ api::Result<void> StoreDirectory::Move(const std::string& name, const StoreDirec
 
 api::Result<void> StoreDirectory::Link(const std::string& name, const StoreDirectory& to,
                                        const std::string& new_name) const {
+  api::AssertMayBlock();
   if (::linkat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str(), 0) != 0) return Failure(name, errno);
   return {};
 }
 
 api::Result<void> StoreDirectory::Mark(const std::string& name) const {
+  api::AssertMayBlock();
   const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
   if (fd.get() < 0 || ::fsync(fd_.get()) != 0) return Failure(name, errno);
@@ -210,6 +227,7 @@ api::Result<void> StoreDirectory::Mark(const std::string& name) const {
 }
 
 api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& name) const {
+  api::AssertMayBlock();
   const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
@@ -231,6 +249,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& na
 }
 
 api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem::path& source) const {
+  api::AssertMayBlock();
   const api::FileDescriptor from(::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (from.get() < 0) return PathFailure(source, errno);
   struct stat status {};
@@ -269,6 +288,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem
 }
 
 api::Result<void> StoreDirectory::Publish(const std::string& name) const {
+  api::AssertMayBlock();
   const std::string temporary(kTemporaryName);
   if (::renameat(fd_.get(), temporary.c_str(), fd_.get(), name.c_str()) != 0) {
     const int error = errno;
@@ -282,11 +302,21 @@ api::Result<void> StoreDirectory::Publish(const std::string& name) const {
 void StoreDirectory::DropTemporary() const { ::unlinkat(fd_.get(), std::string(kTemporaryName).c_str(), 0); }
 
 api::Result<api::FileDescriptor> StoreDirectory::Lock(const std::string& name) const {
+  api::AssertMayBlock();
   api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
   if (fd.get() < 0) return Failure(name, errno);
-  while (::flock(fd.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) return Failure(name, errno);
+  const auto deadline = std::chrono::steady_clock::now() + kLockWait;
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      if (std::chrono::steady_clock::now() >= deadline) {
+        return api::Fail(api::ErrorCode::kUnavailable,
+                         fmt::format("{}: another process holds the lock", (path_ / name).string()));
+      }
+      std::this_thread::sleep_for(kLockPause);
+    } else if (errno != EINTR) {
+      return Failure(name, errno);
+    }
   }
   return fd;
 }

@@ -20,7 +20,7 @@ struct FileStatus {
   std::chrono::system_clock::time_point modified_at;
 };
 
-// An open directory; any thread. Errors: kNotFound when the entry does not exist, kInternal for everything
+// An open directory; any thread but the I/O thread. Errors: kNotFound when the entry does not exist, kInternal for everything
 // else the system refuses; messages name path and reason. REQUIRES: `name` is one path component other than
 // "." and "..".
 class StoreDirectory {
@@ -30,7 +30,7 @@ class StoreDirectory {
 
   static api::Result<StoreDirectory> OpenRoot(const std::filesystem::path& root);
 
-  // Creates it (0700) when `create` and it is missing.
+  // With `create` it is created (0700) when it is missing; its entry is on disk when this returns.
   api::Result<StoreDirectory> Enter(const std::string& name, bool create = false) const;
 
   // Entries that do not begin with a dot, sorted; or those that do, but "." and "..".
@@ -74,7 +74,8 @@ class StoreDirectory {
   api::Result<void> Publish(const std::string& name) const;
   void DropTemporary() const;
 
-  // Held until the descriptor goes; waits for other holders, of any process. Created when missing.
+  // Held until the descriptor goes; waits for other holders, of any process, for at most a minute: then
+  // kUnavailable. Created when missing.
   api::Result<api::FileDescriptor> Lock(const std::string& name) const;
   // Takes the lock on the directory itself, held until this object goes. False: someone else has it.
   bool TryLock() const;
