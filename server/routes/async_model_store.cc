@@ -36,7 +36,7 @@ Awaitable<api::Result<void>> AsyncModelStore::Copy(std::string from, std::string
   co_return copied;
 }
 
-Awaitable<api::Result<std::string>> AsyncModelStore::Delete(std::string name) {
+Awaitable<api::Result<DeletedModel>> AsyncModelStore::Delete(std::string name) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto remove = [this, wanted = *std::move(parsed)] { return store_.Delete(wanted); };

@@ -23,7 +23,7 @@ class AsyncModelStore {
 
   // As the store's; names are as a client gave them.
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
-  Awaitable<api::Result<std::string>> Delete(std::string name);
+  Awaitable<api::Result<DeletedModel>> Delete(std::string name);
   Awaitable<api::Result<StoredModel>> Register(NewModel model, std::vector<BlobUse>& uses);
   Awaitable<bool> HasBlob(std::string blob);
   Awaitable<int64_t> BlobSize(std::string blob);  // bytes; 0 when there is none

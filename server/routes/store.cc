@@ -45,12 +45,13 @@ Awaitable<void> Delete(Services& services, Exchange& exchange) {
     co_return;
   }
   exchange.log().model = *name;
-  const auto digest = co_await services.models.Delete(*name);
-  if (!digest) {
-    co_await SendError(exchange, digest.error());
+  const auto deleted = co_await services.models.Delete(*name);
+  if (!deleted) {
+    co_await SendError(exchange, deleted.error());
     co_return;
   }
-  services.backend.Unload(*digest);
+  // A copy is the same model to the scheduler.
+  if (!deleted->shared) services.backend.Unload(deleted->digest);
   co_await exchange.Send(Empty(200));
 }
 

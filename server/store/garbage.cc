@@ -10,15 +10,12 @@
 namespace quire::server {
 namespace {
 
-void AddBlobs(const Manifest& manifest, std::set<std::string>& blobs) {
-  blobs.insert(manifest.config.blob);
-  for (const Layer& layer : manifest.layers) blobs.insert(layer.blob);
-}
-
 // The blobs of all models; nothing when some manifest cannot be read, for then nobody knows.
 std::optional<std::set<std::string>> BlobsInUse(const StoreDirectory& root) {
   std::set<std::string> blobs;
-  for (const api::ModelName& name : StoredNames(root)) {
+  const auto names = AllStoredNames(root);
+  if (!names) return std::nullopt;
+  for (const api::ModelName& name : *names) {
     const auto tags = EnterModel(root, name, false);
     const auto text = tags ? tags->Read(name.tag, kManifestBytesMax) : std::unexpected(tags.error());
     const auto manifest = text ? ParseManifest(*text) : std::unexpected(text.error());
@@ -27,19 +24,23 @@ std::optional<std::set<std::string>> BlobsInUse(const StoreDirectory& root) {
                    manifest.error().message);
       return std::nullopt;
     }
-    AddBlobs(*manifest, blobs);
+    blobs.merge(BlobsOf(*manifest));
   }
   return blobs;
 }
 
 }  // namespace
 
-void RemoveUnusedBlobs(const StoreDirectory& root, const Manifest& gone) {
+std::set<std::string> BlobsOf(const Manifest& manifest) {
+  std::set<std::string> blobs = {manifest.config.blob};
+  for (const Layer& layer : manifest.layers) blobs.insert(layer.blob);
+  return blobs;
+}
+
+void RemoveUnusedBlobs(const StoreDirectory& root, const std::set<std::string>& candidates) {
   const auto used = BlobsInUse(root);
   const auto blobs = root.Enter(kBlobs);
   if (!used || !blobs) return;
-  std::set<std::string> candidates;
-  AddBlobs(gone, candidates);
   for (const std::string& blob : candidates) {
     if (used->contains(blob)) continue;
     const auto removed = blobs->Remove(blob);
@@ -55,7 +56,7 @@ api::Result<void> ReplaceManifest(const StoreDirectory& root, const api::ModelNa
   if (before && *before == text) return {};
   if (auto written = tags.Write(name.tag, text); !written) return written;
   if (!before) return {};
-  if (const auto manifest = ParseManifest(*before)) RemoveUnusedBlobs(root, *manifest);
+  if (const auto manifest = ParseManifest(*before)) RemoveUnusedBlobs(root, BlobsOf(*manifest));
   return {};
 }
 

@@ -1,6 +1,7 @@
 // Removal of blobs that no model uses after a change of the store. Blocks; any thread.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "api/base/error.h"
@@ -10,10 +11,13 @@
 
 namespace quire::server {
 
-// Takes away the blobs of a manifest that has left the store, but those that some other model uses; none
-// while a manifest of the store cannot be read, for then nobody knows. What cannot be removed is logged and
-// stays. REQUIRES: the store's lock is held.
-void RemoveUnusedBlobs(const StoreDirectory& root, const Manifest& gone);
+// All blobs that a manifest names.
+std::set<std::string> BlobsOf(const Manifest& manifest);
+
+// Takes away those of the candidates that no model uses; none while a directory or a manifest of the store
+// cannot be read, for then nobody knows. What cannot be removed is logged and stays. REQUIRES: the store's lock
+// is held.
+void RemoveUnusedBlobs(const StoreDirectory& root, const std::set<std::string>& candidates);
 
 // Writes the manifest of `name`, whose tags are `tags`, and takes away what only the one before used. The
 // same manifest again keeps its time of change. REQUIRES: the store's lock is held, and all blobs are there.

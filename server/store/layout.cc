@@ -10,20 +10,40 @@
 namespace quire::server {
 namespace {
 
-// The entries of `directory`, or none when it cannot be listed: one unreadable directory hides no other.
-std::vector<std::string> ListOrWarn(const api::Result<StoreDirectory>& directory) {
-  if (!directory) {
-    if (directory.error().code != api::ErrorCode::kNotFound)
-      spdlog::warn("skipped: {}", directory.error().message);
+// All names of a store. One unreadable directory hides no other.
+class NameWalk {
+ public:
+  explicit NameWalk(const StoreDirectory& root) {
+    const auto manifests = root.Enter(kManifests);
+    for (const std::string& host : ListOrWarn(manifests)) {
+      const auto host_directory = manifests->Enter(host);
+      for (const std::string& name_space : ListOrWarn(host_directory)) {
+        const auto space_directory = host_directory->Enter(name_space);
+        for (const std::string& model : ListOrWarn(space_directory)) {
+          for (const std::string& tag : ListOrWarn(space_directory->Enter(model))) {
+            api::ModelName name{.host = host, .name_space = name_space, .model = model, .tag = tag};
+            if (CheckName(name)) names.push_back(std::move(name));
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<api::ModelName> names;
+  bool complete = true;  // every directory was read
+
+ private:
+  // Empty when it cannot be listed.
+  std::vector<std::string> ListOrWarn(const api::Result<StoreDirectory>& directory) {
+    auto listed = directory ? directory->List() : std::unexpected(directory.error());
+    if (listed) return *std::move(listed);
+    if (listed.error().code != api::ErrorCode::kNotFound) {
+      complete = false;
+      spdlog::warn("skipped: {}", listed.error().message);
+    }
     return {};
   }
-  auto names = directory->List();
-  if (!names) {
-    spdlog::warn("skipped: {}", names.error().message);
-    return {};
-  }
-  return std::move(*names);
-}
+};
 
 }  // namespace
 
@@ -51,22 +71,12 @@ api::Result<StoreDirectory> EnterModel(const StoreDirectory& root, const api::Mo
   return directory;
 }
 
-std::vector<api::ModelName> StoredNames(const StoreDirectory& root) {
-  std::vector<api::ModelName> names;
-  const auto manifests = root.Enter(kManifests);
-  for (const std::string& host : ListOrWarn(manifests)) {
-    const auto host_directory = manifests->Enter(host);
-    for (const std::string& name_space : ListOrWarn(host_directory)) {
-      const auto space_directory = host_directory->Enter(name_space);
-      for (const std::string& model : ListOrWarn(space_directory)) {
-        for (const std::string& tag : ListOrWarn(space_directory->Enter(model))) {
-          api::ModelName name{.host = host, .name_space = name_space, .model = model, .tag = tag};
-          if (CheckName(name)) names.push_back(std::move(name));
-        }
-      }
-    }
-  }
-  return names;
+std::vector<api::ModelName> StoredNames(const StoreDirectory& root) { return NameWalk(root).names; }
+
+std::optional<std::vector<api::ModelName>> AllStoredNames(const StoreDirectory& root) {
+  NameWalk walk(root);
+  if (!walk.complete) return std::nullopt;
+  return std::move(walk.names);
 }
 
 std::optional<api::ModelName> StoredNameOf(const StoreDirectory& root, const api::ModelName& name) {

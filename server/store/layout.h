@@ -28,6 +28,9 @@ api::Result<StoreDirectory> EnterModel(const StoreDirectory& root, const api::Mo
 // The names of all manifests; what is not four levels deep or not a name is no manifest.
 std::vector<api::ModelName> StoredNames(const StoreDirectory& root);
 
+// The same; nothing when a directory cannot be read.
+std::optional<std::vector<api::ModelName>> AllStoredNames(const StoreDirectory& root);
+
 // The name as it is stored: itself, or one that differs in case only; nothing when there is neither.
 std::optional<api::ModelName> StoredNameOf(const StoreDirectory& root, const api::ModelName& name);
 

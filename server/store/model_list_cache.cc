@@ -1,13 +1,17 @@
 #include "server/store/model_list_cache.h"
 
 #include <ctime>
+#include <utility>
+
+#include "api/base/io_thread.h"
 
 namespace quire::server {
 namespace {
 
-constexpr size_t kEntriesMax = 64;
-constexpr size_t kTextBytesMax = size_t{1} << 20;  // of one model; larger ones are not kept
-constexpr time_t kSettledSeconds = 2;              // coarser than any file system's clock
+constexpr size_t kEntriesMax = 10'000;
+constexpr size_t kBytesMax = size_t{64} << 20;      // of all models
+constexpr size_t kModelBytesMax = size_t{8} << 20;  // of one; larger ones are read each time
+constexpr time_t kSettledSeconds = 2;               // coarser than any file system's clock
 
 bool Same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
 
@@ -20,7 +24,10 @@ size_t TextBytes(const StoredModel& model) {
 
 }  // namespace
 
-FileStamp::FileStamp(const std::filesystem::path& path) { there_ = ::lstat(path.c_str(), &status_) == 0; }
+FileStamp::FileStamp(const std::filesystem::path& path) {
+  api::AssertMayBlock();
+  there_ = ::lstat(path.c_str(), &status_) == 0;
+}
 
 bool FileStamp::settled() const {
   return there_ && status_.st_mtim.tv_sec + kSettledSeconds < std::time(nullptr);
@@ -32,25 +39,45 @@ bool FileStamp::operator==(const FileStamp& other) const {
          Same(status_.st_mtim, other.status_.st_mtim) && Same(status_.st_ctim, other.status_.st_ctim);
 }
 
-std::optional<StoredModel> ModelListCache::Find(const std::filesystem::path& manifest) {
-  const FileStamp stamp(manifest);
+std::shared_ptr<const ModelListCache::Entry> ModelListCache::Recall(const std::filesystem::path& manifest) {
   const std::scoped_lock lock(mutex_);
-  const auto found = entries_.find(manifest);
-  if (found == entries_.end()) return std::nullopt;
-  if (found->second.manifest == stamp && found->second.weights == FileStamp(found->second.model.weights)) {
-    return found->second.model;
+  const auto found = by_path_.find(manifest);
+  if (found == by_path_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return *found->second;
+}
+
+// REQUIRES: the lock is held.
+void ModelListCache::Erase(std::map<std::filesystem::path, Entries::iterator>::iterator found) {
+  bytes_ -= (*found->second)->bytes;
+  entries_.erase(found->second);
+  by_path_.erase(found);
+}
+
+std::optional<StoredModel> ModelListCache::Find(const std::filesystem::path& manifest) {
+  const std::shared_ptr<const Entry> entry = Recall(manifest);
+  if (entry == nullptr) return std::nullopt;
+  if (entry->manifest == FileStamp(manifest) && entry->weights == FileStamp(entry->model.weights)) {
+    return entry->model;
   }
-  entries_.erase(found);
+  const std::scoped_lock lock(mutex_);
+  const auto found = by_path_.find(manifest);
+  if (found != by_path_.end() && *found->second == entry) Erase(found);
   return std::nullopt;
 }
 
 void ModelListCache::Insert(const std::filesystem::path& manifest, const FileStamp& stamp,
                             const StoredModel& model) {
-  const FileStamp weights(model.weights);
-  if (!stamp.settled() || TextBytes(model) > kTextBytesMax) return;
+  const size_t bytes = sizeof(Entry) + TextBytes(model);
+  if (!stamp.settled() || bytes > kModelBytesMax) return;
+  auto entry = std::make_shared<const Entry>(Entry{manifest, stamp, FileStamp(model.weights), model, bytes});
   const std::scoped_lock lock(mutex_);
-  if (entries_.size() >= kEntriesMax) entries_.clear();
-  entries_.insert_or_assign(manifest, Entry{stamp, weights, model});
+  const auto known = by_path_.find(manifest);
+  if (known != by_path_.end()) Erase(known);
+  entries_.push_front(std::move(entry));
+  by_path_.emplace(manifest, entries_.begin());
+  bytes_ += bytes;
+  while (entries_.size() > kEntriesMax || bytes_ > kBytesMax) Erase(by_path_.find(entries_.back()->path));
 }
 
 }  // namespace quire::server

@@ -3,11 +3,13 @@
 
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 
 #include "server/store/model_store.h"
 
@@ -26,22 +28,32 @@ class FileStamp {
   bool there_ = false;
 };
 
-// Any thread.
+// Any thread but the I/O thread. Bounded by models and by bytes of text; the least recently used goes first.
 class ModelListCache {
  public:
-  // Nothing when it is not known, or its manifest or weights are not those any more.
+  // Nothing when it is not known, or its manifest or weights are not those any more. Reads no file: two calls
+  // of lstat, made without the lock.
   std::optional<StoredModel> Find(const std::filesystem::path& manifest);
   // `stamp` is from before the model was read.
   void Insert(const std::filesystem::path& manifest, const FileStamp& stamp, const StoredModel& model);
 
  private:
   struct Entry {
+    std::filesystem::path path;
     FileStamp manifest;
     FileStamp weights;
     StoredModel model;
+    size_t bytes = 0;
   };
+  using Entries = std::list<std::shared_ptr<const Entry>>;
+
+  std::shared_ptr<const Entry> Recall(const std::filesystem::path& manifest);
+  void Erase(std::map<std::filesystem::path, Entries::iterator>::iterator found);
+
   std::mutex mutex_;
-  std::map<std::filesystem::path, Entry> entries_;  // guarded by mutex_
+  Entries entries_;                                             // last used first; guarded by mutex_
+  std::map<std::filesystem::path, Entries::iterator> by_path_;  // guarded by mutex_
+  size_t bytes_ = 0;                                            // of all entries; guarded by mutex_
 };
 
 }  // namespace quire::server

@@ -44,12 +44,22 @@ std::unexpected<api::Error> RightMissing(const fs::path& path, std::string_view 
                                                           right, std::generic_category().message(error)));
 }
 
+// Best effort: a directory that this user may write to but not read cannot be opened for it.
+void SyncDirectory(const fs::path& directory) {
+  const fs::path opened = directory.empty() ? fs::path(".") : directory;
+  const api::FileDescriptor fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.valid() && ::fsync(fd.get()) != 0) spdlog::warn("not synced: {}", opened.string());
+}
+
 // Makes the directory and those above it, 0700 each, and sees to it that this user can read it.
 api::Result<void> PrepareDirectory(const fs::path& path) {
   fs::path prefix;
   for (const fs::path& part : path) {
     prefix /= part;
-    if (::mkdir(prefix.c_str(), 0700) == 0) continue;
+    if (::mkdir(prefix.c_str(), 0700) == 0) {
+      SyncDirectory(prefix.parent_path());
+      continue;
+    }
     // Whatever is in the way shows when the next part, or the access below, is tried.
     std::error_code ignored;
     const int error = errno;
@@ -162,7 +172,10 @@ class ModelReader {
     auto text = blobs.Read(layer.blob, kTextBlobBytesMax);
     if (!text) return std::unexpected(text.error());
     const fs::path file = blobs.path() / layer.blob;
-    if (layer.media_type == kTemplateLayer) model.go_template = std::move(*text);
+    if (layer.media_type == kTemplateLayer) {
+      model.go_template = std::move(*text);
+      model.template_blob = layer.blob;
+    }
     if (layer.media_type == kSystemLayer) model.system = std::move(*text);
     if (layer.media_type == kLicenseLayer) model.licenses.push_back(std::move(*text));
     if (layer.media_type == kMessagesLayer) {
@@ -291,13 +304,34 @@ ModelStore::ModelStore(fs::path root)
     : root_(std::move(root)), list_cache_(std::make_shared<ModelListCache>()) {}
 
 api::Result<ModelStore> ModelStore::Open(fs::path root) {
-  for (const fs::path& directory : {root, root / kManifests, root / kBlobs}) {
-    if (auto prepared = PrepareDirectory(directory); !prepared) return std::unexpected(prepared.error());
+  ModelStore store(std::move(root));
+  if (auto prepared = store.Prepare(); !prepared) return std::unexpected(prepared.error());
+  return store;
+}
+
+api::Result<void> ModelStore::Prepare() const {
+  for (const fs::path& directory : {root_, root_ / kManifests, root_ / kBlobs}) {
+    if (auto prepared = PrepareDirectory(directory); !prepared) return prepared;
   }
-  const auto opened = StoreDirectory::OpenRoot(root / kBlobs);
+  const auto opened = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!opened) return std::unexpected(opened.error());
   Staging::RemoveAbandoned(*opened);
-  return ModelStore(std::move(root));
+  return {};
+}
+
+fs::path ModelStore::ManifestPath(const api::ModelName& name) const {
+  return root_ / kManifests / name.host / name.name_space / name.model / name.tag;
+}
+
+// A model by the name it is stored under.
+api::Result<StoredModel> ModelStore::ReadCached(const StoreDirectory& root,
+                                                const api::ModelName& stored) const {
+  const fs::path manifest = ManifestPath(stored);
+  if (auto found = list_cache_->Find(manifest)) return *std::move(found);
+  const FileStamp before(manifest);
+  auto model = ModelReader(root, stored).Read();
+  if (model) list_cache_->Insert(manifest, before, *model);
+  return model;
 }
 
 api::Result<std::vector<StoredModel>> ModelStore::List() const {
@@ -305,7 +339,7 @@ api::Result<std::vector<StoredModel>> ModelStore::List() const {
   if (!root) return std::unexpected(root.error());
   std::vector<StoredModel> models;
   for (const api::ModelName& name : StoredNames(*root)) {
-    auto model = ModelReader(*root, name).Read();
+    auto model = ReadCached(*root, name);
     if (model) {
       models.push_back(std::move(*model));
     } else {
@@ -316,18 +350,19 @@ api::Result<std::vector<StoredModel>> ModelStore::List() const {
   return models;
 }
 
+std::optional<StoredModel> ModelStore::FindCached(const api::ModelName& name) const {
+  if (!CheckName(name)) return std::nullopt;
+  return list_cache_->Find(ManifestPath(name));
+}
+
 api::Result<StoredModel> ModelStore::Find(const api::ModelName& name) const {
   if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
-  const fs::path manifest = root_ / kManifests / name.host / name.name_space / name.model / name.tag;
-  if (auto found = list_cache_->Find(manifest)) return *std::move(found);
-  const FileStamp before(manifest);
+  if (auto found = FindCached(name)) return *std::move(found);
   const auto root = StoreDirectory::OpenRoot(root_);
   if (!root) return std::unexpected(root.error());
   const auto stored = StoredNameOf(*root, name);
   if (!stored) return ModelNotFound(name);
-  auto model = ModelReader(*root, *stored).Read();
-  if (model && stored->Display() == name.Display()) list_cache_->Insert(manifest, before, *model);
-  return model;
+  return ReadCached(*root, *stored);
 }
 
 api::Result<StoredModel> ModelStore::Register(const NewModel& model, std::vector<BlobUse>* uses) {

@@ -49,6 +49,7 @@ struct StoredModel {
   ModelDetails details;
   std::filesystem::path weights;  // the model layer's blob
   std::filesystem::path draft;    // the draft layer's, or empty
+  std::string template_blob;      // the template layer's blob, or empty
   std::string go_template;        // application/vnd.ollama.image.template layer, or empty
   std::string system;
   std::vector<std::string> licenses;
@@ -84,6 +85,11 @@ struct BlobUse {
   bool existed = false;
 };
 
+struct DeletedModel {
+  std::string digest;   // sha256 of its manifest, 64 hex characters; empty when it could not be read
+  bool shared = false;  // another name has the same manifest
+};
+
 class ModelListCache;
 
 class ModelStore {
@@ -92,20 +98,31 @@ class ModelStore {
   // user and the missing right.
   static api::Result<ModelStore> Open(std::filesystem::path root);
 
+  // A store that was not looked at yet; Prepare() comes before every other call.
+  static ModelStore At(std::filesystem::path root) { return ModelStore(std::move(root)); }
+  // What Open() does.
+  api::Result<void> Prepare() const;
+
   // All models, newest first. A broken manifest is omitted and logged; the others are listed.
   api::Result<std::vector<StoredModel>> List() const;
   // kNotFound `model "x" not found` when there is none; kBadModel when its manifest or a blob is broken or
   // missing. The result is cached, and read again once the files of the manifest or the weights change.
   api::Result<StoredModel> Find(const api::ModelName& name) const;
+  // The same as far as no file must be read for it; nothing otherwise.
+  std::optional<StoredModel> FindCached(const api::ModelName& name) const;
   // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by
   // rename: a crash at any point leaves a usable store.
   // Every use of a blob is added to `uses` unless that is null.
   api::Result<StoredModel> Register(const NewModel& model, std::vector<BlobUse>* uses = nullptr);
   // Gives the model another name, in the place of what has it. kNotFound when there is no such model.
   api::Result<void> Copy(const api::ModelName& from, const api::ModelName& to);
-  // Takes the name away, then the blobs that no other model uses; also of a broken model. The value is the
-  // digest of its manifest. A crash in between leaves blobs without a model, which harms nobody.
-  api::Result<std::string> Delete(const api::ModelName& name);
+  // Takes the name away, then the blobs that no other model uses; also of a broken model. A crash in between
+  // leaves blobs without a model, which harms nobody.
+  api::Result<DeletedModel> Delete(const api::ModelName& name);
+  // Takes away those of these blobs that no model names; none while a manifest cannot be read.
+  void RemoveUnnamed(const std::vector<std::string>& blobs) const;
+  // The same for all blobs that nobody has written to for a week: what crashed and failed requests left.
+  void RemoveOldUnnamed() const;
 
   // Blobs by name ("sha256-<64 hex>").
   bool HasBlob(const std::string& blob) const;
@@ -124,6 +141,8 @@ class ModelStore {
 
  private:
   explicit ModelStore(std::filesystem::path root);
+  std::filesystem::path ManifestPath(const api::ModelName& name) const;
+  api::Result<StoredModel> ReadCached(const StoreDirectory& root, const api::ModelName& stored) const;
   std::filesystem::path root_;
   std::shared_ptr<ModelListCache> list_cache_;
 };

@@ -1,7 +1,9 @@
 // ModelStore: names given and taken away, and blobs that come in.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <utility>
 
 #include "server/store/garbage.h"
@@ -12,6 +14,8 @@
 
 namespace quire::server {
 namespace {
+
+constexpr auto kUnnamedAgeMax = std::chrono::hours(24 * 7);
 
 // The root with the store's lock held.
 struct LockedRoot {
@@ -37,6 +41,15 @@ void RemoveEmptyDirectories(const StoreDirectory& root, const api::ModelName& na
   }
 }
 
+// Whether a model of the store has this manifest.
+bool IsNamed(const StoreDirectory& root, const std::string& manifest) {
+  return std::ranges::any_of(StoredNames(root), [&](const api::ModelName& name) {
+    const auto tags = EnterModel(root, name, false);
+    const auto text = tags ? tags->Read(name.tag, kManifestBytesMax) : std::unexpected(tags.error());
+    return text && *text == manifest;
+  });
+}
+
 }  // namespace
 
 api::Result<void> ModelStore::Copy(const api::ModelName& from, const api::ModelName& to) {
@@ -58,7 +71,7 @@ api::Result<void> ModelStore::Copy(const api::ModelName& from, const api::ModelN
   return ReplaceManifest(root, target, *tags, *text);
 }
 
-api::Result<std::string> ModelStore::Delete(const api::ModelName& name) {
+api::Result<DeletedModel> ModelStore::Delete(const api::ModelName& name) {
   if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
   const auto locked = LockRoot(root_);
   if (!locked) return std::unexpected(locked.error());
@@ -70,9 +83,32 @@ api::Result<std::string> ModelStore::Delete(const api::ModelName& name) {
   const auto text = tags->Read(stored->tag, kManifestBytesMax);
   if (auto removed = tags->Remove(stored->tag); !removed) return std::unexpected(removed.error());
   RemoveEmptyDirectories(root, *stored);
-  if (!text) return std::string();
-  if (const auto manifest = ParseManifest(*text)) RemoveUnusedBlobs(root, *manifest);
-  return Sha256Of(*text);
+  if (!text) return DeletedModel{};
+  if (const auto manifest = ParseManifest(*text)) RemoveUnusedBlobs(root, BlobsOf(*manifest));
+  return DeletedModel{.digest = Sha256Of(*text), .shared = IsNamed(root, *text)};
+}
+
+void ModelStore::RemoveUnnamed(const std::vector<std::string>& blobs) const {
+  const auto locked = LockRoot(root_);
+  if (locked) {
+    RemoveUnusedBlobs(locked->root, {blobs.begin(), blobs.end()});
+  } else {
+    spdlog::warn("skipping blob cleanup: {}", locked.error().message);
+  }
+}
+
+void ModelStore::RemoveOldUnnamed() const {
+  const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
+  const auto names = blobs ? blobs->List() : std::unexpected(blobs.error());
+  if (!names) return;
+  std::vector<std::string> old;
+  for (const std::string& name : *names) {
+    const auto status = blobs->Status(name);
+    const bool blob = BlobNameOf(name) == name;
+    if (blob && status && std::chrono::system_clock::now() - status->modified_at > kUnnamedAgeMax)
+      old.push_back(name);
+  }
+  if (!old.empty()) RemoveUnnamed(old);
 }
 
 bool ModelStore::HasBlob(const std::string& blob) const {

@@ -61,7 +61,8 @@ TEST_F(StoreEdit, DeletingLeavesWhatOthersUse) {
   const std::string digest = store.Find(Named("one"))->digest;
   const auto deleted = store.Delete(Named("ONE"));
   ASSERT_TRUE(deleted) << deleted.error().message;
-  EXPECT_EQ(*deleted, digest);
+  EXPECT_EQ(deleted->digest, digest);
+  EXPECT_FALSE(deleted->shared);
   EXPECT_EQ(store.Find(Named("one")).error().code, api::ErrorCode::kNotFound);
   EXPECT_FALSE(fs::exists(fixture_.ManifestPath("one").parent_path()));
   EXPECT_FALSE(store.HasBlob(BlobNamed("of one")));
@@ -71,6 +72,41 @@ TEST_F(StoreEdit, DeletingLeavesWhatOthersUse) {
   EXPECT_THAT(BlobFiles(), IsEmpty());
   EXPECT_THAT(fs::is_empty(fixture_.root() / "manifests"), true);
   EXPECT_EQ(store.Delete(Named("two")).error().message, "model \"two:latest\" not found");
+}
+
+TEST_F(StoreEdit, DeletingACopySaysThatTheModelHasAnotherName) {
+  ModelStore store = fixture_.Open();
+  fixture_.AddPlain("a");
+  ASSERT_TRUE(store.Copy(Named("a"), Named("b")));
+  EXPECT_TRUE(store.Delete(Named("b"))->shared);
+  EXPECT_FALSE(store.Delete(Named("a"))->shared);
+}
+
+TEST_F(StoreEdit, BlobsThatNoModelNamesAreTakenAway) {
+  ModelStore store = fixture_.Open();
+  fixture_.AddPlain("a");
+  WriteFile(fixture_.Blob("source"), "source");
+  store.RemoveUnnamed({BlobNamed("source"), BlobNamed("GGUF weights"), BlobNamed("nowhere")});
+  EXPECT_FALSE(store.HasBlob(BlobNamed("source")));
+  EXPECT_TRUE(store.Find(Named("a")));
+}
+
+TEST_F(StoreEdit, OldBlobsThatNoModelNamesAreTakenAway) {
+  ModelStore store = fixture_.Open();
+  fixture_.AddPlain("a");
+  const auto age = [](const fs::path& file) {
+    fs::last_write_time(file, fs::last_write_time(file) - std::chrono::hours(24 * 8));
+  };
+  for (const char* text : {"old", "new"}) WriteFile(fixture_.Blob(text), text);
+  WriteFile(fixture_.root() / "blobs/notes", "not a blob");
+  age(fixture_.Blob("old"));
+  age(fixture_.Blob("GGUF weights"));
+  age(fixture_.root() / "blobs/notes");
+  store.RemoveOldUnnamed();
+  EXPECT_FALSE(store.HasBlob(BlobNamed("old")));
+  EXPECT_TRUE(store.HasBlob(BlobNamed("new")));
+  EXPECT_TRUE(fs::exists(fixture_.root() / "blobs/notes"));
+  EXPECT_TRUE(store.Find(Named("a")));
 }
 
 TEST_F(StoreEdit, WhatAModelIsReplacedByTakesItsPlaceAndItsBlobs) {

@@ -348,5 +348,31 @@ TEST_F(Store, SeveralThreadsRegisterAndList) {
   EXPECT_EQ(store.List()->size(), static_cast<size_t>(kWriters * kModelsEach));
 }
 
+TEST_F(Store, AKnownModelIsFoundWithoutReadingUntilItsFilesChange) {
+  ModelStore store = fixture_.Open();
+  const auto age = [this](const std::string& model) {
+    const fs::path manifest = fixture_.ManifestPath(model);
+    fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours(1));
+  };
+  for (const char* model : {"a", "b"}) {
+    fixture_.AddPlain(model);
+    age(model);
+  }
+  EXPECT_FALSE(store.FindCached(Named("a")));
+  EXPECT_EQ(store.List()->size(), 2u);
+  for (const char* model : {"a", "b"}) {  // a list makes all of them known
+    const auto cached = store.FindCached(Named(model));
+    ASSERT_TRUE(cached);
+    EXPECT_EQ(cached->digest, store.Find(Named(model))->digest);
+  }
+  // Another process writes the manifest in its place, or takes it away.
+  WriteFile(fixture_.ManifestPath("a"), fixture_.PlainManifest("other weights").dump());
+  EXPECT_FALSE(store.FindCached(Named("a")));
+  EXPECT_EQ(ReadFile(store.Find(Named("a"))->weights), "other weights");
+  fs::remove(fixture_.ManifestPath("b"));
+  EXPECT_FALSE(store.FindCached(Named("b")));
+  EXPECT_EQ(store.List()->size(), 1u);
+}
+
 }  // namespace
 }  // namespace quire::server
