@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "api/base/io_thread.h"
+
 namespace quire::server {
 namespace {
 
@@ -25,6 +27,7 @@ std::unexpected<api::Error> PartialBlob::Failure(int error) const {
 }
 
 api::Result<std::optional<PartialBlob>> PartialBlob::Open(StoreDirectory blobs, const std::string& blob) {
+  api::AssertMayBlock();
   std::string name = std::string(kPrefix) + blob;
   const std::filesystem::path path = blobs.path() / name;
   while (true) {
@@ -57,15 +60,22 @@ void PartialBlob::RemoveOld(const StoreDirectory& blobs) {
 }
 
 api::Result<void> PartialBlob::Append(std::string_view bytes) {
+  api::AssertMayBlock();
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), size_);
-    if (written < 0 && errno != EINTR) return Failure(errno);
+    if (written < 0 && errno != EINTR) {
+      const int error = errno;
+      out_of_room_ = error == ENOSPC || error == EDQUOT || error == EFBIG;
+      return Failure(error);
+    }
     if (written <= 0) continue;
     size_ += written;
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return {};
 }
+
+api::Result<void> PartialBlob::Remove() { return blobs_.Remove(name_); }
 
 api::Result<void> PartialBlob::Truncate() {
   if (::ftruncate(file_.get(), 0) != 0) return Failure(errno);

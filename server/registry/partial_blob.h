@@ -26,6 +26,10 @@ class PartialBlob {
 
   int64_t size() const { return size_; }  // bytes that are there
   api::Result<void> Append(std::string_view bytes);
+  // The last Append() failed because the disk, the quota or the file's size limit has no room for more.
+  bool out_of_room() const { return out_of_room_; }
+  // Takes the file away. What was fetched of the blob is lost.
+  api::Result<void> Remove();
   api::Result<void> Truncate();  // to nothing
   // Makes it the blob ("sha256-<64 hex>") when its bytes have that digest. Else the file is gone, and
   // kBadModel "digest mismatch, expected ..., got ...".
@@ -40,6 +44,7 @@ class PartialBlob {
   std::string name_;
   api::FileDescriptor file_;
   int64_t size_ = 0;
+  bool out_of_room_ = false;
 };
 
 }  // namespace quire::server

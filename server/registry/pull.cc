@@ -1,5 +1,6 @@
 // A model from a registry into the store: its manifest, then each blob that is not there, then the name.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
@@ -52,11 +53,20 @@ class BlobPull {
     for (int tried = 1;; ++tried) {
       auto fetched = Fetch(**partial);
       if (fetched) break;
+      if ((*partial)->out_of_room()) {
+        out_of_room_ = true;
+        if (auto removed = (*partial)->Remove(); !removed)
+          spdlog::warn("not removed: {}", removed.error().message);
+        return fetched;
+      }
       if (!MayPass(fetched.error()) || tried == kTries || job_.transfer.cancelled()) return fetched;
       for (int i = 0; i < 5 * tried && !job_.transfer.cancelled(); ++i) std::this_thread::sleep_for(kPause);
     }
     return (*partial)->Finish(layer_.blob);
   }
+
+  // Run() failed because the blob does not fit; its file is gone.
+  bool out_of_room() const { return out_of_room_; }
 
  private:
   void ReportProgress(int64_t completed) {
@@ -122,6 +132,7 @@ class BlobPull {
   Session& session_;
   const Layer& layer_;
   const std::string status_;
+  bool out_of_room_ = false;
 };
 
 class ModelPull {
@@ -184,12 +195,15 @@ class ModelPull {
     std::atomic<size_t> next = 0;
     std::mutex mutex;
     api::Result<void> result;
+    std::atomic<bool> out_of_room = false;
     const auto work = [&] {
       Session session = NewSession();
       for (size_t i = next++; i < layers.size(); i = next++) {
-        auto fetched = BlobPull(job_, session, layers[i]).Run();
+        BlobPull pull(job_, session, layers[i]);
+        auto fetched = pull.Run();
         if (fetched) continue;
         next = layers.size();
+        if (pull.out_of_room()) out_of_room = true;
         const std::scoped_lock lock(mutex);
         if (result) result = std::move(fetched);
       }
@@ -198,7 +212,15 @@ class ModelPull {
     for (size_t i = 1; i < std::min(kBlobsAtOnce, layers.size()); ++i) threads.emplace_back(work);
     work();
     threads.clear();
+    if (out_of_room) RemoveFetched(layers);
     return result;
+  }
+
+  // A model that does not fit leaves the disk as it was: its blobs would be in the way of the next try too.
+  void RemoveFetched(const std::vector<Layer>& layers) const {
+    std::vector<std::string> blobs;
+    for (const Layer& layer : layers) blobs.push_back(layer.blob);
+    job_.store.RemoveUnnamed(blobs);
   }
 
   const TransferJob& job_;

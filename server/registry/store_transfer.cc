@@ -18,6 +18,10 @@ void StoreTransfer::RemoveOld() const {
   if (const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs)) PartialBlob::RemoveOld(*blobs);
 }
 
+void StoreTransfer::RemoveUnnamed(const std::vector<std::string>& blobs) const {
+  ModelStore::At(root_).RemoveUnnamed(blobs);
+}
+
 bool StoreTransfer::HasBlob(const Layer& layer) const {
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!blobs) return false;

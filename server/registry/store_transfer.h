@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/base/file_descriptor.h"
@@ -21,6 +22,8 @@ class StoreTransfer {
 
   // Takes away partial blobs that nobody has written to for a week.
   void RemoveOld() const;
+  // Takes away those of these blobs that no model names.
+  void RemoveUnnamed(const std::vector<std::string>& blobs) const;
   bool HasBlob(const Layer& layer) const;  // with the layer's size
   // A blob on its way into the store; nothing when somebody else brings it.
   api::Result<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
