@@ -11,13 +11,13 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <system_error>
 #include <utility>
 
+#include "api/base/io_thread.h"
 #include "scheduler/dispatcher.h"
 #include "server/http/awaitable.h"
 #include "server/http/server.h"
@@ -42,7 +42,6 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBlockingThreads = 2;
 // After the drain: for answers that are still being written, then for their coroutines to end.
 constexpr std::chrono::seconds kLastWrites(5);
 // How long clients of an inherited socket may still begin requests after SIGTERM: those that come later wait
@@ -125,17 +124,20 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
 // Member order is lifetime: what is below uses what is above. I/O thread only.
 class Daemon {
  public:
-  Daemon(const Options& options, std::function<api::Result<Options>()> resolve, const fs::path& runner,
-         ModelStore store)
+  Daemon(const Options& options, std::function<api::Result<Options>()> resolve, const fs::path& runner)
       : options_(options),
         resolve_(std::move(resolve)),
         memory_(BudgetOf(options.memory_bytes, api::FindMemoryLimit())),
         metrics_(options.vllm_metrics),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes)),
         backend_(dispatcher_),
-        models_(std::move(store), pool_),
+        models_(ModelStore::At(options.models), pools_),
         inspector_(backend_, io_.get_executor()),
-        services_{backend_, models_, inspector_, [this] { return server_->draining(); },
+        services_{backend_,
+                  models_,
+                  inspector_,
+                  pools_,
+                  [this] { return server_->draining(); },
                   [this](api::ModelName name, ProgressStream& progress) {
                     return FetchModel(transfers_, std::move(name), progress);
                   }},
@@ -164,11 +166,13 @@ class Daemon {
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
 
-  // Errors: an address that cannot be listened on, or a certificate that cannot be used.
+  // Errors: an address that cannot be listened on, a certificate that cannot be used, or a model store. The
+  // store comes last: a start that is refused before leaves none behind. Clients wait until Run().
   api::Result<void> Start(const ListenPlan& plan);
   void Run();
 
  private:
+  api::Result<void> PrepareStore();
   Awaitable<void> ServeUntilSignal();
   Awaitable<void> EndAtSecondSignal();
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
@@ -186,8 +190,8 @@ class Daemon {
   bool remote_ = false;     // other machines can reach it
   bool activated_ = false;  // the service manager holds the sockets
   Metrics metrics_;
+  WorkPools pools_;
   asio::io_context io_{1};
-  asio::thread_pool pool_{kBlockingThreads};
   scheduler::Dispatcher dispatcher_;
   DispatcherBackend backend_;
   AsyncModelStore models_;
@@ -211,6 +215,18 @@ api::Result<void> Daemon::Start(const ListenPlan& plan) {
   address_ = fmt::format("{}", fmt::join(*addresses, ","));
   remote_ = plan.remote;
   activated_ = !plan.inherited.empty();
+  return PrepareStore();
+}
+
+api::Result<void> Daemon::PrepareStore() {
+  ModelStore store = models_.store();
+  if (auto prepared = store.Prepare(); !prepared) return prepared;
+  if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
+    const auto registered = RegisterBundled(store, *bundled);
+    if (!registered) spdlog::warn("cannot add the bundled model: {}", registered.error().message);
+  }
+  StoreTransfer(store.root()).RemoveOld();
+  pools_.edits.Post([store] { store.RemoveOldUnnamed(); });
   return {};
 }
 
@@ -224,8 +240,11 @@ void Daemon::Run() {
   spdlog::info("model memory budget memory_bytes={} source=\"{}\"", memory_.bytes, memory_.from);
   if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");
   NotifyReady("Listening on " + address_);
-  io_.run();
-  pool_.join();
+  {
+    const api::IoThreadMark io_thread;
+    io_.run();
+  }
+  pools_.Join();
 }
 
 MetricsSnapshot Daemon::MomentOfDaemon() const {
@@ -387,17 +406,10 @@ int RunDaemon(const OptionTable& table) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto runner = FindRunner(*options);
   if (!runner) return PrintError(runner.error().message);
-  const auto plan =
-      PlanListen(*options);  // before the store is touched: a refused start leaves nothing behind
+  const auto plan = PlanListen(*options);
   if (!plan) return PrintError(plan.error().message);
-  auto store = ModelStore::Open(options->models);
-  if (!store) return PrintError(store.error().message);
-  if (const auto bundled = FindBundledModels(ExecutableDirectory())) {
-    const auto registered = RegisterBundled(*store, *bundled);
-    if (!registered) spdlog::warn("cannot add the bundled model: {}", registered.error().message);
-  }
   try {
-    Daemon daemon(*options, resolve, *runner, *std::move(store));
+    Daemon daemon(*options, resolve, *runner);
     if (const auto started = daemon.Start(*plan); !started) return PrintError(started.error().message);
     daemon.Run();
     DrainLog();

@@ -104,7 +104,7 @@ void ExpectRefusal(const std::vector<std::string>& environment, const std::strin
   const testing::StoreFixture store;
   Quired quired(environment, store);
   EXPECT_EQ(quired.ExitStatus(), 1);
-  // Log lines may come before it: the store is opened before the port is bound.
+  // Log lines may come before it.
   const std::string output = quired.output();
   const size_t begin = output.find("Error: ");
   ASSERT_NE(begin, std::string::npos) << output;
@@ -133,6 +133,10 @@ TEST(DaemonStart, ABusyPortIsOneLine) {
   Quired first({"OLLAMA_HOST=127.0.0.1:0"}, store);
   const uint16_t port = first.Port();
   ExpectRefusal({fmt::format("OLLAMA_HOST=127.0.0.1:{}", port)}, fmt::format("127.0.0.1:{}", port));
+  const testing::StoreFixture second;
+  Quired refused({fmt::format("OLLAMA_HOST=127.0.0.1:{}", port)}, second);
+  EXPECT_EQ(refused.ExitStatus(), 1);
+  EXPECT_FALSE(std::filesystem::exists(second.root()));
 }
 
 TEST(DaemonStart, ListensBeyondLoopbackWhenToldTo) {

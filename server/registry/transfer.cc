@@ -44,9 +44,7 @@ std::optional<api::Result<void>> Transfer::result() const {
 }
 
 Transfers::Transfers(Settings settings, StoreTransfer store)
-    : settings_(std::move(settings)), policy_(settings_.trusted), store_(std::move(store)) {
-  store_.RemoveOld();
-}
+    : settings_(std::move(settings)), policy_(settings_.trusted), store_(std::move(store)) {}
 
 Transfers::~Transfers() {
   for (Running& running : running_) running.transfer->Cancel();

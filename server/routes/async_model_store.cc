@@ -1,27 +1,75 @@
 #include "server/routes/async_model_store.h"
 
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <chrono>
 #include <utility>
 
 #include "api/base/model_name.h"
 #include "server/routes/blocking.h"
 
 namespace quire::server {
+namespace {
 
-AsyncModelStore::AsyncModelStore(ModelStore store, boost::asio::thread_pool& pool)
-    : store_(std::move(store)), pool_(pool) {}
+namespace asio = boost::asio;
+
+// An object whose destructor blocks: it runs on the pool, also when the last owner is on the I/O thread.
+template <class T>
+api::Result<std::shared_ptr<T>> DestroyedOn(WorkPool& pool, api::Result<T> object) {
+  if (!object) return std::unexpected(std::move(object.error()));
+  const auto destroy = [&pool](T* last) {
+    pool.Post([owned = std::unique_ptr<T>(last)]() mutable { owned.reset(); });
+  };
+  return std::shared_ptr<T>(new T(*std::move(object)), destroy);
+}
+
+}  // namespace
+
+// One listing of the store and those who wait for it.
+struct AsyncModelStore::Listing {
+  explicit Listing(const asio::any_io_executor& executor)
+      : done(executor, asio::steady_timer::time_point::max()) {}
+
+  asio::steady_timer done;  // never expires; canceled when there are models
+  Models models;
+};
+
+AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
+    : store_(std::move(store)), pools_(pools) {}
 
 Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
+  auto recall = [this, wanted = *parsed] { return store_.FindCached(wanted); };
+  auto cached = co_await RunBlocking(pools_.lookups, std::move(recall));
+  if (cached) co_return *std::move(cached);
   auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
-  auto found = co_await RunBlocking(pool_, std::move(find));
+  auto found = co_await RunBlocking(pools_.reads, std::move(find));
   co_return found;
 }
 
-Awaitable<api::Result<std::vector<StoredModel>>> AsyncModelStore::List() {
-  auto list = [this] { return store_.List(); };
-  auto listed = co_await RunBlocking(pool_, std::move(list));
-  co_return listed;
+Awaitable<AsyncModelStore::Models> AsyncModelStore::List() {
+  const auto executor = co_await asio::this_coro::executor;
+  if (next_listing_ == nullptr) next_listing_ = std::make_shared<Listing>(executor);
+  const auto mine = next_listing_;
+  if (!std::exchange(listing_, true)) asio::co_spawn(executor, ServeListings(), asio::detached);
+  while (mine->models == nullptr) co_await mine->done.async_wait(kTuple);
+  co_return mine->models;
+}
+
+// One listing at a time, while somebody waits for one.
+Awaitable<void> AsyncModelStore::ServeListings() {
+  while (next_listing_ != nullptr) {
+    const auto current = std::exchange(next_listing_, nullptr);
+    auto list = [this] {
+      return std::make_shared<const api::Result<std::vector<StoredModel>>>(store_.List());
+    };
+    current->models = co_await RunBlocking(pools_.reads, std::move(list));
+    current->done.cancel();
+  }
+  listing_ = false;
 }
 
 Awaitable<api::Result<void>> AsyncModelStore::Copy(std::string from, std::string to) {
@@ -32,7 +80,7 @@ Awaitable<api::Result<void>> AsyncModelStore::Copy(std::string from, std::string
   auto copy = [this, source = *std::move(source), target = *std::move(target)] {
     return store_.Copy(source, target);
   };
-  auto copied = co_await RunBlocking(pool_, std::move(copy));
+  auto copied = co_await RunBlocking(pools_.edits, std::move(copy));
   co_return copied;
 }
 
@@ -40,55 +88,64 @@ Awaitable<api::Result<DeletedModel>> AsyncModelStore::Delete(std::string name) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto remove = [this, wanted = *std::move(parsed)] { return store_.Delete(wanted); };
-  auto removed = co_await RunBlocking(pool_, std::move(remove));
+  auto removed = co_await RunBlocking(pools_.edits, std::move(remove));
   co_return removed;
 }
 
 Awaitable<api::Result<StoredModel>> AsyncModelStore::Register(NewModel model, std::vector<BlobUse>& uses) {
   auto enter = [this, made = std::move(model), &uses] { return store_.Register(made, &uses); };
-  auto entered = co_await RunBlocking(pool_, std::move(enter));
+  auto entered = co_await RunBlocking(pools_.edits, std::move(enter));
   co_return entered;
 }
 
 Awaitable<bool> AsyncModelStore::HasBlob(std::string blob) {
   auto look = [this, name = std::move(blob)] { return store_.HasBlob(name); };
-  const bool there = co_await RunBlocking(pool_, std::move(look));
+  const bool there = co_await RunBlocking(pools_.reads, std::move(look));
   co_return there;
 }
 
 Awaitable<int64_t> AsyncModelStore::BlobSize(std::string blob) {
   auto look = [this, name = std::move(blob)] { return store_.BlobSize(name); };
-  const int64_t size = co_await RunBlocking(pool_, std::move(look));
+  const int64_t size = co_await RunBlocking(pools_.reads, std::move(look));
   co_return size;
 }
 
-Awaitable<api::Result<BlobUpload>> AsyncModelStore::StartUpload() {
-  auto begin = [this] { return store_.StartUpload(); };
-  auto begun = co_await RunBlocking(pool_, std::move(begin));
+Awaitable<api::Result<std::shared_ptr<BlobUpload>>> AsyncModelStore::StartUpload() {
+  auto begin = [this] { return DestroyedOn(pools_.blobs, store_.StartUpload()); };
+  auto begun = co_await RunBlocking(pools_.blobs, std::move(begin));
   co_return begun;
+}
+
+Awaitable<api::Result<std::shared_ptr<const Staging>>> AsyncModelStore::MakeStaging() {
+  auto make = [this] { return DestroyedOn(pools_.blobs, store_.MakeStaging()); };
+  auto made = co_await RunBlocking(pools_.blobs, std::move(make));
+  if (!made) co_return std::unexpected(std::move(made.error()));
+  co_return std::shared_ptr<const Staging>(*std::move(made));
+}
+
+Awaitable<void> AsyncModelStore::Discard(std::shared_ptr<BlobUpload> upload) {
+  auto discard = [owned = std::make_unique<BlobUpload>(std::move(*upload))]() mutable {
+    owned.reset();
+    return true;
+  };
+  co_await RunBlocking(pools_.blobs, std::move(discard));
 }
 
 Awaitable<api::Result<void>> AsyncModelStore::Append(BlobUpload& upload, std::string bytes) {
   auto append = [&upload, piece = std::move(bytes)] { return upload.Append(piece); };
-  auto appended = co_await RunBlocking(pool_, std::move(append));
+  auto appended = co_await RunBlocking(pools_.blobs, std::move(append));
   co_return appended;
 }
 
 Awaitable<api::Result<void>> AsyncModelStore::FinishUpload(BlobUpload& upload, std::string blob) {
   auto finish = [this, &upload, name = std::move(blob)] { return store_.FinishUpload(upload, name); };
-  auto finished = co_await RunBlocking(pool_, std::move(finish));
+  auto finished = co_await RunBlocking(pools_.blobs, std::move(finish));
   co_return finished;
-}
-
-Awaitable<api::Result<Staging>> AsyncModelStore::MakeStaging() {
-  auto make = [this] { return store_.MakeStaging(); };
-  auto made = co_await RunBlocking(pool_, std::move(make));
-  co_return made;
 }
 
 Awaitable<api::Result<std::string>> AsyncModelStore::Adopt(const Staging& staging, std::string file) {
   auto adopt = [this, &staging, name = std::move(file)] { return store_.Adopt(staging, name); };
-  auto adopted = co_await RunBlocking(pool_, std::move(adopt));
+  auto adopted = co_await RunBlocking(pools_.blobs, std::move(adopt));
   co_return adopted;
 }
 
@@ -97,8 +154,35 @@ Awaitable<api::Result<void>> AsyncModelStore::Lend(std::string blob, const Stagi
   auto lend = [this, &staging, from = std::move(blob), to = std::move(file)] {
     return store_.Lend(from, staging, to);
   };
-  auto lent = co_await RunBlocking(pool_, std::move(lend));
+  auto lent = co_await RunBlocking(pools_.blobs, std::move(lend));
   co_return lent;
+}
+
+Awaitable<int64_t> AsyncModelStore::StagedSize(const Staging& staging, std::string file) {
+  auto look = [&staging, name = std::move(file)] {
+    const auto status = staging.directory().Status(name);
+    return status ? status->size : int64_t{0};
+  };
+  const int64_t size = co_await RunBlocking(pools_.reads, std::move(look));
+  co_return size;
+}
+
+Awaitable<void> AsyncModelStore::RemoveUnnamed(std::vector<std::string> blobs,
+                                               BlobUsers::Clock::time_point since) {
+  std::erase_if(blobs, [&](const std::string& blob) { return !users_.Free(blob, since); });
+  if (blobs.empty()) co_return;
+  auto remove = [this, unused = std::move(blobs)] {
+    store_.RemoveUnnamed(unused);
+    return true;
+  };
+  co_await RunBlocking(pools_.edits, std::move(remove));
+}
+
+void AsyncModelStore::StartRemovingUnnamed(std::vector<std::string> blobs,
+                                           BlobUsers::Clock::time_point since) {
+  std::erase_if(blobs, [&](const std::string& blob) { return !users_.Free(blob, since); });
+  if (blobs.empty()) return;
+  pools_.edits.Post([store = store_, unused = std::move(blobs)] { store.RemoveUnnamed(unused); });
 }
 
 }  // namespace quire::server

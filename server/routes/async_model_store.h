@@ -1,25 +1,34 @@
-// The model store for the I/O thread: every call runs on the pool of blocking work.
+// The model store for the I/O thread: every call runs on the pool of its kind.
 #pragma once
 
-#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "api/base/error.h"
 #include "server/http/awaitable.h"
+#include "server/routes/blob_users.h"
+#include "server/routes/work_pools.h"
 #include "server/store/model_store.h"
 
 namespace quire::server {
 
+// I/O thread only.
 class AsyncModelStore {
  public:
-  // The pool outlives this, and this outlives every call.
-  AsyncModelStore(ModelStore store, boost::asio::thread_pool& pool);
+  using Models = std::shared_ptr<const api::Result<std::vector<StoredModel>>>;
 
-  // A model by the name a client gave. Errors: an ill-formed name, kNotFound, a broken model.
+  // The pools outlive this, and this outlives every call.
+  AsyncModelStore(ModelStore store, WorkPools& pools);
+
+  // A model by the name a client gave. One that is in memory waits for no file but the look whether it changed.
+  // Errors: an ill-formed name, kNotFound, a broken model.
   Awaitable<api::Result<StoredModel>> Find(std::string name);
-  Awaitable<api::Result<std::vector<StoredModel>>> List();  // newest first
+  // Newest first; has every change that was made before the call. Those who ask while the store is being listed
+  // share the next list.
+  Awaitable<Models> List();
 
   // As the store's; names are as a client gave them.
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
@@ -27,20 +36,35 @@ class AsyncModelStore {
   Awaitable<api::Result<StoredModel>> Register(NewModel model, std::vector<BlobUse>& uses);
   Awaitable<bool> HasBlob(std::string blob);
   Awaitable<int64_t> BlobSize(std::string blob);  // bytes; 0 when there is none
-  Awaitable<api::Result<BlobUpload>> StartUpload();
+  // What these give is taken away on a pool, wherever its last owner goes.
+  Awaitable<api::Result<std::shared_ptr<BlobUpload>>> StartUpload();
+  Awaitable<api::Result<std::shared_ptr<const Staging>>> MakeStaging();
+  // Returns when it was taken away. REQUIRES: no other owner.
+  Awaitable<void> Discard(std::shared_ptr<BlobUpload> upload);
   Awaitable<api::Result<void>> Append(BlobUpload& upload, std::string bytes);
   Awaitable<api::Result<void>> FinishUpload(BlobUpload& upload, std::string blob);
-  Awaitable<api::Result<Staging>> MakeStaging();
   Awaitable<api::Result<std::string>> Adopt(const Staging& staging, std::string file);
   Awaitable<api::Result<void>> Lend(std::string blob, const Staging& staging, std::string file);
+  Awaitable<int64_t> StagedSize(const Staging& staging, std::string file);  // bytes; 0 when there is none
+  // Those of these blobs that no model names, nobody holds, and nobody was promised after `since`.
+  Awaitable<void> RemoveUnnamed(std::vector<std::string> blobs, BlobUsers::Clock::time_point since);
+  // The same without waiting for it.
+  void StartRemovingUnnamed(std::vector<std::string> blobs, BlobUsers::Clock::time_point since);
 
+  BlobUsers& users() { return users_; }
   std::filesystem::path BlobPath(const std::string& blob) const { return store_.BlobPath(blob); }
-  boost::asio::thread_pool& pool() { return pool_; }
   const std::filesystem::path& root() const { return store_.root(); }
+  const ModelStore& store() const { return store_; }
 
  private:
+  struct Listing;
+  Awaitable<void> ServeListings();
+
   ModelStore store_;
-  boost::asio::thread_pool& pool_;
+  WorkPools& pools_;
+  BlobUsers users_;
+  std::shared_ptr<Listing> next_listing_;  // has not begun; null when nobody waits for one
+  bool listing_ = false;
 };
 
 }  // namespace quire::server

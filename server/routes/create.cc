@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "api/json/fields.h"
@@ -14,6 +13,7 @@
 #include "api/ollama/store.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
+#include "server/routes/request_steps.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
@@ -70,10 +70,24 @@ api::Error AsClientError(api::Error error, std::string field) {
 class Creation {
  public:
   Creation(Services& services, Exchange& exchange, ollama::CreateRequest request)
-      : services_(services), request_(std::move(request)), progress_(exchange, request_.stream) {}
+      : services_(services),
+        request_(std::move(request)),
+        progress_(exchange, request_.stream),
+        sources_(services.models.users()) {}
+  Creation(const Creation&) = delete;
+  Creation& operator=(const Creation&) = delete;
+  // Canceled: the client went away.
+  ~Creation() {
+    sources_.Release();
+    services_.models.StartRemovingUnnamed(std::move(leftovers_), begun_);
+  }
 
   Awaitable<void> Run() {
     auto made = co_await Make();
+    sources_.Release();
+    // After a failure the client may try again with what it sent.
+    if (made) AddSources();
+    co_await services_.models.RemoveUnnamed(std::exchange(leftovers_, {}), begun_);
     if (made) {
       co_await progress_.Succeed();
     } else {
@@ -89,6 +103,12 @@ class Creation {
 
     bool empty() const { return blob.empty() && staged == nullptr; }
   };
+
+  void AddSources() {
+    for (const auto* files : {&request_.files, &request_.draft_files}) {
+      for (const ollama::CreateFile& file : *files) leftovers_.push_back(*BlobNameOf(file.digest));
+    }
+  }
 
   Awaitable<api::Result<void>> Make() {
     auto name = api::ParseModelName(request_.model);
@@ -241,9 +261,9 @@ class Creation {
     }
     // Not before: an invalid request has its own status.
     co_await progress_.Send(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
-    auto made = co_await services_.models.MakeStaging();
-    if (!made) co_return std::unexpected(std::move(made.error()));
-    const auto staging = std::make_shared<const Staging>(*std::move(made));
+    const auto made = co_await services_.models.MakeStaging();
+    if (!made) co_return std::unexpected(made.error());
+    const std::shared_ptr<const Staging> staging = *made;
     for (const ollama::CreateFile& file : files) {
       auto lent = co_await services_.models.Lend(*BlobNameOf(file.digest), *staging, NameOf(file));
       if (!lent) {
@@ -275,6 +295,7 @@ class Creation {
       co_return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", file.digest),
                           field);
     }
+    sources_.Add(*blob);
     const bool there = co_await services_.models.HasBlob(*blob);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,
@@ -321,9 +342,9 @@ class Creation {
   Awaitable<api::Result<Weights>> Convert(api::ipc::ConvertModel request, std::shared_ptr<const Staging> from,
                                           const char* field, std::string status, std::string digest,
                                           int64_t total) {
-    auto made = co_await services_.models.MakeStaging();
-    if (!made) co_return std::unexpected(std::move(made.error()));
-    const auto staging = std::make_shared<const Staging>(*std::move(made));
+    const auto made = co_await services_.models.MakeStaging();
+    if (!made) co_return std::unexpected(made.error());
+    const std::shared_ptr<const Staging> staging = *made;
     request.to = staging->directory().path() / kConverted;
     using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
     const auto kept = std::make_shared<const Both>(std::move(from), staging);
@@ -348,20 +369,19 @@ class Creation {
   }
 
   Awaitable<int64_t> SizeOf(const Weights& weights) {
-    const std::string blob = weights.blob;
-    if (!blob.empty()) {
-      const int64_t size = co_await services_.models.BlobSize(blob);
-      co_return size;
+    if (weights.blob.empty()) {
+      const int64_t staged = co_await services_.models.StagedSize(*weights.staged, kConverted);
+      co_return staged;
     }
-    std::error_code error;
-    const auto size = std::filesystem::file_size(PathOf(weights), error);
-    co_return error ? int64_t{0} : static_cast<int64_t>(size);
+    const int64_t size = co_await services_.models.BlobSize(weights.blob);
+    co_return size;
   }
 
   // As a blob of the store; the value is its name.
   Awaitable<api::Result<std::string>> StoreBlob(Weights weights) {
     if (!weights.blob.empty()) co_return std::move(weights.blob);
     auto blob = co_await services_.models.Adopt(*weights.staged, kConverted);
+    if (blob) leftovers_.push_back(*blob);
     co_return blob;
   }
 
@@ -405,16 +425,16 @@ class Creation {
   const ollama::CreateRequest request_;
   ProgressStream progress_;
   NewModel model_;
+  const BlobUsers::Clock::time_point begun_ = BlobUsers::Clock::now();
+  BlobUsers::Lease sources_;            // the files of the request
+  std::vector<std::string> leftovers_;  // blobs that go when no model names them in the end
 };
 
 }  // namespace
 
 Awaitable<void> Create(Services& services, Exchange& exchange) {
-  auto request = ollama::ParseCreate(exchange.request().body);
-  if (!request) {
-    co_await SendError(exchange, request.error());
-    co_return;
-  }
+  auto request = co_await ParseBody(services, exchange, ollama::ParseCreate);
+  if (!request) co_return;
   exchange.log().model = request->model;
   Creation creation(services, exchange, *std::move(request));
   co_await creation.Run();

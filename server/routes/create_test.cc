@@ -11,6 +11,7 @@
 namespace quire::server {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -122,6 +123,46 @@ TEST(CreateRoute, AModelThatDoesNotLoadIsAnErrorThatLeavesNothing) {
   EXPECT_TRUE(checks[1].draft_path.empty());
   EXPECT_EQ(ReadFile(checks[2].path), "GGUF sent");
   EXPECT_EQ(ReadFile(checks[2].draft_path), "GGUF draft");
+}
+
+// Names of what a conversion from two files leaves in blobs/.
+json TensorFiles(TestDaemon& daemon) {
+  daemon.backend().script.converted = "GGUF converted";
+  return {{"model.safetensors", GiveBlob(daemon, "tensors")}, {"config.json", GiveBlob(daemon, "{}")}};
+}
+
+TEST(CreateRoute, WhatWasConvertedDoesNotStay) {
+  TestDaemon daemon;
+  const RawResponse made =
+      daemon.Post("/api/create", json{{"model", "m"}, {"files", TensorFiles(daemon)}}.dump());
+  EXPECT_EQ(Statuses(made).back(), "success");
+  EXPECT_TRUE(fs::exists(daemon.store().Blob("GGUF converted")));
+  EXPECT_FALSE(fs::exists(daemon.store().Blob("tensors")));
+  EXPECT_FALSE(fs::exists(daemon.store().Blob("{}")));
+}
+
+TEST(CreateRoute, AFileThatAModelNamesStays) {
+  TestDaemon daemon;
+  json files = TensorFiles(daemon);
+  ASSERT_EQ(
+      Statuses(daemon.Post("/api/create",
+                           json{{"model", "raw"}, {"files", {{"x.gguf", files["config.json"]}}}}.dump()))
+          .back(),
+      "success");
+  EXPECT_EQ(Statuses(daemon.Post("/api/create", json{{"model", "m"}, {"files", files}}.dump())).back(),
+            "success");
+  EXPECT_TRUE(fs::exists(daemon.store().Blob("{}")));
+  EXPECT_FALSE(fs::exists(daemon.store().Blob("tensors")));
+}
+
+TEST(CreateRoute, AFailedOneKeepsWhatTheClientSentAndNothingElse) {
+  TestDaemon daemon;
+  const json body = {{"model", "m"},
+                     {"files", TensorFiles(daemon)},
+                     {"draft_files", {{"draft.gguf", "sha256:" + Sha256Of("absent")}}}};
+  EXPECT_THAT(Statuses(daemon.Post("/api/create", body.dump())).back(), HasSubstr("upload it first"));
+  EXPECT_FALSE(fs::exists(daemon.store().Blob("GGUF converted")));
+  EXPECT_TRUE(fs::exists(daemon.store().Blob("tensors")));
 }
 
 TEST(CreateRoute, SaysWhatIsWrong) {

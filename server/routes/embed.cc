@@ -96,7 +96,7 @@ Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, const Exchan
   const std::string& body = exchange.request().body;
   if (!IsLargeBody(body)) co_return api::ParseEmbed(dialect, body);
   auto work = [dialect, &body] { return api::ParseEmbed(dialect, body); };
-  auto parsed = co_await RunBlocking(services.models.pool(), std::move(work));
+  auto parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
   co_return parsed;
 }
 
@@ -124,7 +124,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
   const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
   if (width * result->vectors.size() > kLargeReplyNumbers) {
     auto work = [&request, &result] { return api::EncodeEmbed(*request, *result); };
-    response.body = co_await RunBlocking(services.models.pool(), std::move(work));
+    response.body = co_await RunBlocking(services.pools.cpu, std::move(work));
   } else {
     response.body = api::EncodeEmbed(*request, *result);
   }

@@ -14,6 +14,7 @@
 #include "server/routes/inspector.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
+#include "server/routes/work_pools.h"
 
 namespace quire::server {
 
@@ -22,6 +23,7 @@ struct Services {
   Backend& backend;
   AsyncModelStore& models;
   Inspector& inspector;
+  WorkPools& pools;
   std::function<bool()> draining;
   // Gets a model from its registry into the store. Empty: there are no registries.
   std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
@@ -57,7 +59,10 @@ std::string TenantOf(const HttpRequest& request);
 // Sets the tenant, its weight and the exchange.
 void SetTenant(const Exchange& exchange, api::Client& client);
 
-// A body parsed here, or on the pool when it is large enough to hold other clients up.
+// Bytes of a body that names a model and says little more.
+inline constexpr uint64_t kNameBodyBytesMax = uint64_t{64} << 10;
+
+// Whether a body is large enough to hold other clients up while it is parsed: then it is parsed on a pool.
 bool IsLargeBody(const std::string& body);
 
 }  // namespace quire::server

@@ -14,6 +14,13 @@ namespace {
 
 constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
 
+// What a description depends on: blobs are named by their content.
+std::string KeyOf(const StoredModel& model) {
+  std::string key = model.weights.filename().string();
+  if (!model.TemplateInUse().empty()) key += " " + model.template_blob;
+  return key;
+}
+
 }  // namespace
 
 // Holds the one place for an inspection; gives it back also when its coroutine is canceled.
@@ -42,7 +49,7 @@ Inspector::Description Inspector::Kept(const std::string& key) {
 }
 
 Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose) {
-  const std::string key = model.digest + (verbose ? " verbose" : "");
+  const std::string key = KeyOf(model) + (verbose ? " verbose" : "");
   const std::filesystem::path weights = model.weights;
   std::string go_template = model.TemplateInUse();
   for (;;) {
@@ -66,14 +73,18 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
 }
 
 Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model) {
-  const auto found = capabilities_.find(model.digest);
-  if (found != capabilities_.end()) co_return found->second;
-  const std::string digest = model.digest;
+  const std::string key = KeyOf(model);
+  for (;;) {
+    const auto found = capabilities_.find(key);
+    if (found != capabilities_.end()) co_return found->second;
+    if (!busy_) break;
+    co_await freed_.async_wait(kTuple);
+  }
   const auto description = co_await Describe(model, /*verbose=*/false);
   std::vector<std::string> capabilities =
       description ? (*description)->capabilities : std::vector<std::string>();
   if (capabilities.empty()) capabilities.emplace_back("completion");
-  capabilities_[digest] = capabilities;
+  capabilities_[key] = capabilities;
   co_return capabilities;
 }
 

@@ -1,4 +1,4 @@
-// Descriptions of model files, kept by digest. I/O thread only.
+// Descriptions of model files, kept by the blobs they depend on. I/O thread only.
 //
 // A description costs a short-lived process, so one is made at a time, and the last few are kept.
 #pragma once
@@ -26,8 +26,8 @@ class Inspector {
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose);
 
-  // The model's capabilities, at least "completion", also if it cannot be described. Kept for every digest
-  // that was ever asked for.
+  // The model's capabilities, at least "completion", also if it cannot be described. Kept for all weights
+  // and templates that were ever asked for.
   Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model);
 
  private:
@@ -41,7 +41,7 @@ class Inspector {
 
   Backend& backend_;
   std::list<Entry> entries_;                                                // last used first
-  std::unordered_map<std::string, std::vector<std::string>> capabilities_;  // by digest
+  std::unordered_map<std::string, std::vector<std::string>> capabilities_;  // by key
   boost::asio::steady_timer freed_;  // never expires; canceled when an inspection ends
   bool busy_ = false;
 };

@@ -5,12 +5,16 @@
 
 #include "api/ollama/chat.h"
 #include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
 namespace {
 
 namespace ollama = api::ollama;
+
+// A system prompt and options, which the reply repeats.
+constexpr uint64_t kShowBodyBytesMax = uint64_t{1} << 20;
 
 ollama::ModelDetails DetailsOf(const ModelDetails& details) {
   return {.format = details.format,
@@ -21,13 +25,13 @@ ollama::ModelDetails DetailsOf(const ModelDetails& details) {
 }
 
 Awaitable<void> Tags(Services& services, Exchange& exchange) {
-  auto models = co_await services.models.List();
-  if (!models) {
-    co_await SendError(exchange, models.error());
+  const auto models = co_await services.models.List();
+  if (!*models) {
+    co_await SendError(exchange, models->error());
     co_return;
   }
   std::vector<ollama::TagEntry> entries;
-  for (const StoredModel& model : *models) {
+  for (const StoredModel& model : **models) {
     auto capabilities = co_await services.inspector.Capabilities(model);
     entries.push_back({.name = model.name.Display(),
                        .modified_at = model.modified_at,
@@ -36,7 +40,8 @@ Awaitable<void> Tags(Services& services, Exchange& exchange) {
                        .details = DetailsOf(model.details),
                        .capabilities = std::move(capabilities)});
   }
-  HttpResponse response{.body = ollama::EncodeTags(entries)};
+  HttpResponse response;
+  response.body = co_await EncodeList(services, entries, ollama::EncodeTags);
   co_await exchange.Send(std::move(response));
 }
 
@@ -53,9 +58,9 @@ Awaitable<void> Ps(Services& services, Exchange& exchange) {
                           .context_length = loaded.num_ctx};
     entry.details.family = loaded.info.architecture;
     entry.details.families = {loaded.info.architecture};
-    if (stored) {
-      const auto found = std::ranges::find(*stored, loaded.spec.key, &StoredModel::digest);
-      if (found != stored->end()) entry.details = DetailsOf(found->details);
+    if (*stored) {
+      const auto found = std::ranges::find(**stored, loaded.spec.key, &StoredModel::digest);
+      if (found != (*stored)->end()) entry.details = DetailsOf(found->details);
     }
     entries.push_back(std::move(entry));
   }
@@ -87,11 +92,8 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
 }
 
 Awaitable<void> Show(Services& services, Exchange& exchange) {
-  const auto request = ollama::ParseShow(exchange.request().body);
-  if (!request) {
-    co_await SendError(exchange, request.error());
-    co_return;
-  }
+  const auto request = co_await ParseBody(services, exchange, ollama::ParseShow);
+  if (!request) co_return;
   exchange.log().model = request->model;
   const auto model = co_await services.models.Find(request->model);
   if (!model) {
@@ -103,14 +105,20 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
     co_await SendError(exchange, description.error());
     co_return;
   }
-  ollama::ShowReply reply = ShowReplyOf(*model, **description);
-  if (!request->system.empty()) reply.system = request->system;
-  reply.overrides_json = request->options_json;
-  reply.verbose = request->verbose;
   // This client looks its models up by the name it finds here.
   const std::string* agent = exchange.request().Find("user-agent");
-  if (agent != nullptr && agent->starts_with("GitHubCopilotChat/")) reply.basename = request->model;
-  HttpResponse response{.body = ollama::EncodeShow(reply)};
+  const bool named = agent != nullptr && agent->starts_with("GitHubCopilotChat/");
+  auto encode = [&model, &description, &request, named] {
+    ollama::ShowReply reply = ShowReplyOf(*model, **description);
+    if (!request->system.empty()) reply.system = request->system;
+    reply.overrides_json = request->options_json;
+    reply.verbose = request->verbose;
+    if (named) reply.basename = request->model;
+    return ollama::EncodeShow(reply);
+  };
+  HttpResponse response;
+  // The description holds the vocabulary also when the reply leaves it out.
+  response.body = co_await RunBlocking(services.pools.cpu, std::move(encode));
   co_await exchange.Send(std::move(response));
 }
 
@@ -124,8 +132,11 @@ Awaitable<void> Version(Exchange& exchange) {
 void AddOllamaListRoutes(Router& router, Services& services) {
   router.Add({"GET", "/api/tags", [&services](Exchange& exchange) { return Tags(services, exchange); }});
   router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }});
-  router.Add(
-      {"POST", "/api/show", [&services](Exchange& exchange) { return Show(services, exchange); }, true});
+  router.Add({.method = "POST",
+              .path = "/api/show",
+              .handler = [&services](Exchange& exchange) { return Show(services, exchange); },
+              .cancel_on_disconnect = true,
+              .body_bytes_max = kShowBodyBytesMax});
   router.Add({"GET", "/api/version", Version});
 }
 

@@ -45,13 +45,14 @@ openai::ModelEntry EntryOf(const StoredModel& model) {
 
 Awaitable<void> ListModels(Services& services, Exchange& exchange) {
   const auto models = co_await services.models.List();
-  if (!models) {
-    co_await SendError(exchange, models.error());
+  if (!*models) {
+    co_await SendError(exchange, models->error());
     co_return;
   }
   std::vector<openai::ModelEntry> entries;
-  for (const StoredModel& model : *models) entries.push_back(EntryOf(model));
-  HttpResponse response{.body = openai::EncodeModels(entries)};
+  for (const StoredModel& model : **models) entries.push_back(EntryOf(model));
+  HttpResponse response;
+  response.body = co_await EncodeList(services, entries, openai::EncodeModels);
   co_await exchange.Send(std::move(response));
 }
 

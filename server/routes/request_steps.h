@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/base/prompt.h"
@@ -21,7 +22,7 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
   api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
   if (IsLargeBody(body)) {
     auto work = [parse, &body] { return parse(body); };
-    parsed = co_await RunBlocking(services.models.pool(), std::move(work));
+    parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
   } else {
     parsed = parse(body);
   }
@@ -30,6 +31,17 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
     co_return std::nullopt;
   }
   co_return *std::move(parsed);
+}
+
+// The reply that lists `entries`, written on the pool when they are many.
+template <class Entry>
+Awaitable<std::string> EncodeList(Services& services, const std::vector<Entry>& entries,
+                                  std::string (*encode)(const std::vector<Entry>&)) {
+  constexpr size_t kManyEntries = 32;
+  if (entries.size() <= kManyEntries) co_return encode(entries);
+  auto work = [&entries, encode] { return encode(entries); };
+  auto body = co_await RunBlocking(services.pools.cpu, std::move(work));
+  co_return body;
 }
 
 // The model that a request names. Nothing: the request was answered with the error.

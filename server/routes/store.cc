@@ -9,6 +9,7 @@
 #include "server/routes/create.h"
 #include "server/routes/handlers.h"
 #include "server/routes/relay.h"
+#include "server/routes/request_steps.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
@@ -17,6 +18,8 @@ namespace {
 namespace ollama = api::ollama;
 
 constexpr std::string_view kBlobPath = "/api/blobs/";
+// Templates, licenses and messages; a longer text could not be read back from the store.
+constexpr uint64_t kCreateBodyBytesMax = uint64_t{16} << 20;
 constexpr uint64_t kBlobBytesMax = uint64_t{1} << 42;
 // Smaller pieces are written together.
 constexpr size_t kWriteBytes = size_t{1} << 20;
@@ -24,11 +27,8 @@ constexpr size_t kWriteBytes = size_t{1} << 20;
 HttpResponse Empty(int status) { return {.status = status, .content_type = {}}; }
 
 Awaitable<void> Copy(Services& services, Exchange& exchange) {
-  const auto request = ollama::ParseCopy(exchange.request().body);
-  if (!request) {
-    co_await SendError(exchange, request.error());
-    co_return;
-  }
+  const auto request = co_await ParseBody(services, exchange, ollama::ParseCopy);
+  if (!request) co_return;
   exchange.log().model = request->source;
   const auto copied = co_await services.models.Copy(request->source, request->destination);
   if (!copied) {
@@ -39,11 +39,8 @@ Awaitable<void> Copy(Services& services, Exchange& exchange) {
 }
 
 Awaitable<void> Delete(Services& services, Exchange& exchange) {
-  const auto name = ollama::ParseDelete(exchange.request().body);
-  if (!name) {
-    co_await SendError(exchange, name.error());
-    co_return;
-  }
+  const auto name = co_await ParseBody(services, exchange, ollama::ParseDelete);
+  if (!name) co_return;
   exchange.log().model = *name;
   const auto deleted = co_await services.models.Delete(*name);
   if (!deleted) {
@@ -70,13 +67,13 @@ Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
     co_return;
   }
   const bool there = co_await services.models.HasBlob(*blob);
+  if (there) services.models.users().Promise(*blob, BlobUsers::Clock::now());
   co_await exchange.Send(Empty(there ? 200 : 404));
 }
 
 // The body into the store. False: the client's body could not be had.
-Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, std::string blob) {
-  auto upload = co_await services.models.StartUpload();
-  if (!upload) co_return std::unexpected(upload.error());
+Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, BlobUpload& upload,
+                                     std::string blob) {
   std::string gathered;
   for (bool more = true; more;) {
     auto piece = co_await exchange.ReadBody();
@@ -84,10 +81,10 @@ Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, std
     more = !piece->empty();
     gathered += *piece;
     if (gathered.empty() || (more && gathered.size() < kWriteBytes)) continue;
-    const auto appended = co_await services.models.Append(*upload, std::exchange(gathered, {}));
+    const auto appended = co_await services.models.Append(upload, std::exchange(gathered, {}));
     if (!appended) co_return std::unexpected(appended.error());
   }
-  const auto finished = co_await services.models.FinishUpload(*upload, std::move(blob));
+  const auto finished = co_await services.models.FinishUpload(upload, std::move(blob));
   if (!finished) co_return std::unexpected(finished.error());
   co_return true;
 }
@@ -100,10 +97,18 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
   }
   const bool there = co_await services.models.HasBlob(*blob);
   if (there) {
+    services.models.users().Promise(*blob, BlobUsers::Clock::now());
     co_await exchange.Send(Empty(200));
     co_return;
   }
-  const auto received = co_await Receive(services, exchange, *blob);
+  auto upload = co_await services.models.StartUpload();
+  if (!upload) {
+    co_await SendError(exchange, upload.error());
+    co_return;
+  }
+  const auto received = co_await Receive(services, exchange, **upload, *blob);
+  co_await services.models.Discard(*std::move(upload));
+  if (received && *received) services.models.users().Promise(*blob, BlobUsers::Clock::now());
   if (!received) {
     co_await SendError(exchange, received.error());
   } else if (*received) {
@@ -118,14 +123,17 @@ void AddStoreRoutes(Router& router, Services& services) {
               .path = "/api/create",
               .handler = [&services](Exchange& exchange) { return Create(services, exchange); },
               .cancel_on_disconnect = true,
+              .body_bytes_max = kCreateBodyBytesMax,
               .access = Access::kAdmin});
   router.Add({.method = "POST",
               .path = "/api/copy",
               .handler = [&services](Exchange& exchange) { return Copy(services, exchange); },
+              .body_bytes_max = kNameBodyBytesMax,
               .access = Access::kAdmin});
   router.Add({.method = "DELETE",
               .path = "/api/delete",
               .handler = [&services](Exchange& exchange) { return Delete(services, exchange); },
+              .body_bytes_max = kNameBodyBytesMax,
               .access = Access::kAdmin});
   router.Add({.method = "HEAD",
               .path = std::string(kBlobPath),

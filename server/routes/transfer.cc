@@ -11,6 +11,7 @@
 #include "api/base/model_name.h"
 #include "api/ollama/store.h"
 #include "api/ollama/transfer.h"
+#include "server/routes/handlers.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
 
@@ -103,12 +104,14 @@ void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
        .path = "/api/pull",
        .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPull); },
        .cancel_on_disconnect = true,
+       .body_bytes_max = kNameBodyBytesMax,
        .access = Access::kAdmin});
   router.Add(
       {.method = "POST",
        .path = "/api/push",
        .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPush); },
        .cancel_on_disconnect = true,
+       .body_bytes_max = kNameBodyBytesMax,
        .access = Access::kAdmin});
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/http/awaitable.h"
+#include "server/testing/store_fixture.h"
 
 namespace quire::server::testing {
 namespace {
@@ -18,6 +19,11 @@ void SetOnce(std::promise<void>& promise) {
   } catch (const std::future_error&) {
   }
 }
+
+class FinishedConversion : public scheduler::ConversionJob {
+ public:
+  Awaitable<api::Result<std::optional<float>>> Next() override { co_return std::nullopt; }
+};
 
 }  // namespace
 
@@ -112,8 +118,10 @@ Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::Inspe
 }
 
 Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> FakeBackend::Convert(
-    api::ipc::ConvertModel, std::shared_ptr<const void>) {
-  co_return api::Fail(api::ErrorCode::kUnavailable, "no conversion in this test");
+    api::ipc::ConvertModel request, std::shared_ptr<const void>) {
+  if (!script.converted) co_return api::Fail(api::ErrorCode::kUnavailable, "no conversion in this test");
+  WriteFile(request.to, *script.converted);
+  co_return std::make_unique<FinishedConversion>();
 }
 
 }  // namespace quire::server::testing

@@ -25,6 +25,8 @@ struct Script {
   std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
   std::optional<api::Error> load_error;  // of a check whether a model loads
+
+  std::optional<std::string> converted;  // the file that a conversion writes; nothing: there are none
   std::vector<scheduler::LoadedModel> loaded;
 };
 

@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/io_thread.h"
 #include "server/routes/error_response.h"
 #include "server/routes/private_paths.h"
+#include "server/routes/transfer.h"
 
 namespace quire::server::testing {
 
@@ -24,9 +26,10 @@ TestDaemon::TestDaemon(TransportLimits limits) {
   WriteFile(store_.ManifestPath("demo"), store_.Manifest(layers).dump());
 
   backend_ = std::make_unique<FakeBackend>(io_.get_executor());
-  models_ = std::make_unique<AsyncModelStore>(store_.Open(), pool_);
+  models_ = std::make_unique<AsyncModelStore>(store_.Open(), pools_);
   inspector_ = std::make_unique<Inspector>(*backend_, io_.get_executor());
-  services_.reset(new Services{*backend_, *models_, *inspector_, [this] { return server_->draining(); }});
+  services_.reset(
+      new Services{*backend_, *models_, *inspector_, pools_, [this] { return server_->draining(); }});
   Transport transport{.limits = limits,
                       .router = {},
                       .origins = OriginPolicy({}, "box"),
@@ -36,12 +39,17 @@ TestDaemon::TestDaemon(TransportLimits limits) {
                           },
                       .client_text = [paths = PrivatePaths(store_.root())](
                                          std::string_view message) { return paths.Hide(message); }};
+  transfers_ = std::make_unique<registry::Transfers>(registry::Settings{}, StoreTransfer(models_->root()));
   AddRoutes(transport.router, *services_);
+  AddTransferRoutes(transport.router, *transfers_);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
   EXPECT_TRUE(bound.has_value());
   port_ = bound->port();
-  thread_ = std::thread([this] { io_.run(); });
+  thread_ = std::thread([this] {
+    const api::IoThreadMark io_thread;
+    io_.run();
+  });
 }
 
 TestDaemon::~TestDaemon() {
@@ -51,8 +59,9 @@ TestDaemon::~TestDaemon() {
     work_.reset();
   });
   thread_.join();
-  pool_.join();
+  pools_.Join();
   EXPECT_EQ(server_->sessions(), 0u);
+  EXPECT_EQ(api::BlockingCallsOnIoThread(), 0u);
 }
 
 void TestDaemon::OnIoThread(std::function<void()> action) {

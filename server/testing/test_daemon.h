@@ -3,7 +3,6 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "server/http/server.h"
+#include "server/registry/transfer.h"
 #include "server/routes/handlers.h"
 #include "server/testing/fake_backend.h"
 #include "server/testing/raw_client.h"
@@ -28,6 +28,7 @@ class TestDaemon {
   HttpServer& server() { return *server_; }
   uint16_t port() const { return port_; }
   StoreFixture& store() { return store_; }
+  WorkPools& pools() { return pools_; }
   void OnIoThread(std::function<void()> action);
 
   // One request over a connection of its own.
@@ -36,14 +37,15 @@ class TestDaemon {
 
  private:
   StoreFixture store_;
+  WorkPools pools_;
   boost::asio::io_context io_{1};
   // Keeps the I/O thread when listeners and sessions are gone, until the destructor lets it end.
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
-  boost::asio::thread_pool pool_{1};
   std::unique_ptr<FakeBackend> backend_;
   std::unique_ptr<AsyncModelStore> models_;
   std::unique_ptr<Inspector> inspector_;
   std::unique_ptr<Services> services_;
+  std::unique_ptr<registry::Transfers> transfers_;
   std::unique_ptr<HttpServer> server_;
   uint16_t port_ = 0;
   std::thread thread_;

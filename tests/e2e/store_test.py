@@ -165,8 +165,11 @@ class Create(unittest.TestCase):
         return {name: upload(self.daemon, data) for name, data in files.items() if data is not None}
 
     def test_safetensors_give_a_model_that_answers_as_its_directory(self):
-        made = self.create(model="tensors", files=self.safetensors())
+        files = self.safetensors()
+        made = self.create(model="tensors", files=files)
         self.assertEqual(made.lines[-1], {"status": "success"}, made.text)
+        for digest in files.values():  # converted: no second copy stays
+            self.assertEqual(self.daemon.request("HEAD", f"/api/blobs/{digest}").status, 404)
         self.assertEqual(made.lines[0], {"status": "converting model"})
         shown = self.daemon.post("/api/show", {"model": "tensors"}).json
         self.assertEqual(shown["details"]["quantization_level"], "BF16")

@@ -1,0 +1,87 @@
+// Bounds of request bodies that a route has for itself, and where large ones are read and written.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using testing::RawClient;
+using testing::RawResponse;
+using testing::TestDaemon;
+
+struct RouteLimit {
+  const char* method;
+  const char* path;
+  size_t bytes_max;
+};
+
+constexpr size_t kKiB = 1024;
+constexpr RouteLimit kLimits[] = {
+    {"POST", "/api/show", 1024 * kKiB},   {"POST", "/api/copy", 64 * kKiB},
+    {"DELETE", "/api/delete", 64 * kKiB}, {"POST", "/api/create", 16 * 1024 * kKiB},
+    {"POST", "/api/pull", 64 * kKiB},     {"POST", "/api/push", 64 * kKiB}};
+
+// What the daemon says of a body of this length, before any byte of it is sent.
+RawResponse Announce(TestDaemon& daemon, const RouteLimit& route, size_t bytes) {
+  RawClient client(daemon.port());
+  client.Send(
+      fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+                  route.method, route.path, bytes));
+  return client.Read();
+}
+
+TEST(BodyLimits, RoutesOfTheStoreTakeSmallBodies) {
+  TestDaemon daemon;
+  for (const RouteLimit& route : kLimits) {
+    EXPECT_EQ(Announce(daemon, route, route.bytes_max).status, 100) << route.path;
+    const RawResponse refused = Announce(daemon, route, route.bytes_max + 1);
+    EXPECT_EQ(refused.status, 413) << route.path;
+    EXPECT_THAT(refused.body, HasSubstr(fmt::format("the limit is {} bytes", route.bytes_max)));
+  }
+}
+
+TEST(BodyLimits, ASmallerBoundOfAllRoutesHolds) {
+  TestDaemon daemon({.parser = {.body_bytes = 1000}});
+  const RawResponse refused = Announce(daemon, kLimits[0], 1001);
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_THAT(refused.body, HasSubstr("the limit is 1000 bytes"));
+}
+
+TEST(BodyLimits, LargeBodiesAreReadOffTheIoThread) {
+  TestDaemon daemon;
+  const std::string text(200 * kKiB, 's');
+  const auto tasks_of = [&daemon](const char* path, const json& body) {
+    const uint64_t before = daemon.pools().cpu.tasks();
+    daemon.Post(path, body.dump());
+    return daemon.pools().cpu.tasks() - before;
+  };
+  EXPECT_EQ(tasks_of("/api/show", {{"model", "nobody"}, {"system", text}}), 1u);
+  EXPECT_EQ(tasks_of("/api/create", {{"model", "made"}, {"from", "demo"}, {"system", text}}), 1u);
+  EXPECT_EQ(tasks_of("/api/show", {{"model", "nobody"}}), 0u);
+}
+
+TEST(BodyLimits, LargeRepliesAreWrittenOffTheIoThread) {
+  TestDaemon daemon;
+  json tokens = json::array();
+  for (int i = 0; i < 20'000; ++i) tokens.push_back(fmt::format("token{}", i));
+  daemon.backend().script.inspected.model_info_json = json{{"tokenizer.ggml.tokens", tokens}}.dump();
+  const uint64_t before = daemon.pools().cpu.tasks();
+  const RawResponse shown = daemon.Post("/api/show", R"({"model":"demo","verbose":true})");
+  EXPECT_EQ(json::parse(shown.body)["model_info"]["tokenizer.ggml.tokens"].size(), 20'000u);
+  EXPECT_EQ(daemon.pools().cpu.tasks() - before, 1u);
+  for (int i = 0; i < 64; ++i) daemon.store().AddPlain(fmt::format("m{}", i));
+  EXPECT_EQ(json::parse(daemon.Get("/api/tags").body)["models"].size(), 65u);
+  EXPECT_EQ(json::parse(daemon.Get("/v1/models").body)["data"].size(), 65u);
+  EXPECT_EQ(daemon.pools().cpu.tasks() - before, 3u);
+}
+
+}  // namespace
+}  // namespace quire::server

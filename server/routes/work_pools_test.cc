@@ -1,0 +1,121 @@
+// Work of one kind never waits for work of another.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <chrono>
+#include <filesystem>
+#include <latch>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "api/base/file_descriptor.h"
+#include "server/testing/test_daemon.h"
+
+namespace quire::server {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::PostBytes;
+using testing::RawClient;
+using testing::TestDaemon;
+
+constexpr std::string_view kChat =
+    R"({"model":"demo","stream":false,"messages":[{"role":"user","content":"hi"}]})";
+
+// A daemon whose model "demo" is in memory: its manifest is old, and a chat has looked it up.
+class Pools : public ::testing::Test {
+ protected:
+  Pools() {
+    const fs::path manifest = daemon_.store().ManifestPath("demo");
+    fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours(1));
+    daemon_.backend().script.events = {api::Finished{}};
+    Chat();
+  }
+  ~Pools() override { free_.count_down(); }
+
+  // Keeps a pool's threads until the end of the test.
+  void Block(WorkPool& pool, int threads) {
+    auto taken = std::make_shared<std::latch>(threads);
+    for (int i = 0; i < threads; ++i) {
+      pool.Post([this, taken] {
+        taken->count_down();
+        free_.wait();
+      });
+    }
+    taken->wait();
+  }
+  void Chat() { EXPECT_EQ(daemon_.Post("/api/chat", kChat).status, 200); }
+  // Until this number of requests is with their handlers.
+  void WaitForRequests(size_t count) {
+    for (size_t seen = 0; seen < count; std::this_thread::yield()) {
+      daemon_.OnIoThread([&] {
+        seen = 0;
+        daemon_.server().ForEachRequest([&seen](const RequestLog&) { ++seen; });
+      });
+    }
+  }
+
+  std::latch free_{1};
+  TestDaemon daemon_;  // joins its pools before the latch goes
+};
+
+TEST_F(Pools, AChatOfAKnownModelWaitsForNoOtherWork) {
+  WorkPools& pools = daemon_.pools();
+  Block(pools.cpu, 2);
+  Block(pools.reads, 2);
+  Block(pools.blobs, 2);
+  Block(pools.edits, 1);
+  Chat();
+}
+
+TEST_F(Pools, TheStoresLockHoldsUpNoChatAndNoList) {
+  const fs::path path = daemon_.store().root() / ".quire-lock";
+  const api::FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
+    clients.back()->Send(
+        PostBytes("/api/copy", fmt::format(R"({{"source":"demo","destination":"copy{}"}})", i)));
+  }
+  WaitForRequests(clients.size());
+  Chat();
+  EXPECT_EQ(json::parse(daemon_.Get("/api/tags").body)["models"].size(), 1u);
+  ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
+  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
+}
+
+TEST_F(Pools, ManyListsAtOnceReadTheStoreTwice) {
+  const auto free = std::make_shared<std::latch>(1);
+  for (int i = 0; i < 2; ++i) daemon_.pools().reads.Post([free] { free->wait(); });
+  const uint64_t before = daemon_.pools().reads.tasks();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
+    clients.back()->Send("GET /api/tags HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
+  WaitForRequests(clients.size());
+  free->count_down();
+  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
+  EXPECT_LE(daemon_.pools().reads.tasks() - before, 2u);
+}
+
+TEST_F(Pools, OneDescriptionServesAllModelsOfTheSameWeights) {
+  for (int i = 0; i < 5; ++i) {
+    const auto layers = json::array(
+        {daemon_.store().Layer("application/vnd.ollama.image.model", "GGUF weights"),
+         daemon_.store().Layer("application/vnd.ollama.image.system", fmt::format("You are {}.", i))});
+    testing::WriteFile(daemon_.store().ManifestPath(fmt::format("m{}", i)),
+                       daemon_.store().Manifest(layers).dump());
+  }
+  EXPECT_EQ(json::parse(daemon_.Get("/api/tags").body)["models"].size(), 6u);
+  EXPECT_EQ(daemon_.backend().seen.inspections.size(), 1u);
+}
+
+}  // namespace
+}  // namespace quire::server
