@@ -43,6 +43,8 @@ struct Limits {
   int32_t loaded_models_max = 3;
   int32_t queue_max = 512;      // requests waiting, all models together
   int32_t model_queue_max = 0;  // of one model; < 1: no limit of its own
+  std::chrono::nanoseconds drain_limit =
+      std::chrono::seconds(10);  // of a model that makes room; <= 0 = no limit
   std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = no limit
   int32_t default_num_ctx = 4096;
   api::ipc::RunnerSettings runner_settings = {};

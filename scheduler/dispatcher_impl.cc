@@ -108,6 +108,7 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                   .model_queue_max = limits.model_queue_max,
                   .memory_bytes = limits.memory_bytes,
                   .probation_time = limits.probation_time,
+                  .drain_limit = limits.drain_limit,
                   .queue_timeout = limits.queue_timeout}),
       inspections_(executor, kInspectionsMax),
       conversions_(executor, kConversionsMax),
@@ -292,6 +293,8 @@ Counters Dispatcher::Impl::counters() const {
         return "memory";
       case Scheduler::UnloadReason::kTooLarge:
         return "too_large";
+      case Scheduler::UnloadReason::kSuspended:
+        return "suspended";
       case Scheduler::UnloadReason::kCancelled:
         return "cancelled";
     }
@@ -326,6 +329,7 @@ void Dispatcher::Impl::ApplyPlan() {
   plan_requested_ = false;
   const Scheduler::Plan plan = scheduler_.NextPlan(Clock::now());
   for (const api::RequestId id : plan.expire) Expire(id);
+  if (!plan.suspended.empty()) spdlog::info("suspended requests={}", plan.suspended.size());
   for (const std::string& key : plan.unload) {
     if (const auto found = runners_.find(key); found != runners_.end()) {
       found->second->Stop(kUnloaded, /*at_once=*/false);

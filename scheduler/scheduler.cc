@@ -21,6 +21,7 @@ api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
   const bool bounded =
       options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
   if (bounded) request.give_up_at = now + options_.queue_timeout;
+  newest_ = std::max(newest_, id);
   requests_.emplace(id, std::move(request));
   models_[key].waiting.push_back(id);
   ++waiting_;
@@ -96,6 +97,8 @@ void Scheduler::LoadDone(const std::string& key, Time now) {
     model.pinned = false;
   }
   model.restart_pinned = false;
+  model.loads_as.reset();
+  model.suspension = 0;
   model.idle_since = now;
   model.last_use = ++uses_;
 }
@@ -169,6 +172,8 @@ void Scheduler::RunnerReaped(const std::string& key) {
   Model next;
   next.waiting = std::move(found->second.waiting);
   next.restart_pinned = found->second.restart_pinned;
+  next.loads_as = found->second.loads_as;
+  next.suspension = found->second.suspension;
   if (deaths_.contains(key)) {
     next.restarted = true;
     next.keep_alive = found->second.keep_alive;
@@ -199,7 +204,7 @@ void Scheduler::Close() {
 
 // The first request of models in order of their first requests.
 api::RequestId Scheduler::OldestOf(const std::vector<Models::iterator>& models) {
-  return models.empty() ? kNoRequest : FirstOf(models.front()->second);
+  return models.empty() ? kNoRequest : OrderOf(models.front()->second).first;
 }
 
 Scheduler::Plan Scheduler::NextPlan(Time now) {
@@ -221,6 +226,7 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
   AssignSlots(to_load, plan);
   GrantMemory(plan);
   for (auto model = models_.begin(); model != models_.end(); ++model) {
+    SuspendIfOverdue(model, now, plan);
     const Model& m = model->second;
     if (m.state == State::kReady && !m.unload_requested && !m.draining) Admit(model, now, plan);
   }
@@ -280,6 +286,32 @@ void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason rea
   plan.unload.push_back(model->first);
 }
 
+// What a draining model still runs is taken from it when it has drained for too long.
+void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan) {
+  Model& model = position->second;
+  if (model.state != State::kReady || !model.draining || options_.drain_limit <= KeepAlive::zero()) {
+    model.draining_since.reset();
+    return;
+  }
+  if (!model.draining_since) model.draining_since = now;
+  if (now - *model.draining_since < options_.drain_limit)
+    return WakeBy(*model.draining_since + options_.drain_limit, plan);
+  std::vector<api::RequestId> suspended;
+  for (auto& [id, request] : requests_) {
+    if (request.key != position->first || !request.admitted) continue;
+    request.admitted = false;
+    suspended.push_back(id);
+  }
+  std::ranges::sort(suspended);
+  model.waiting.insert(model.waiting.begin(), suspended.begin(), suspended.end());
+  model.running = 0;
+  model.on_probation.reset();
+  model.loads_as = newest_;
+  model.suspension = ++suspensions_;
+  plan.suspended.insert(plan.suspended.end(), suspended.begin(), suspended.end());
+  StartUnload(position, plan, UnloadReason::kSuspended);
+}
+
 // Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past
 // their keep-alive.
 void Scheduler::UnloadUnused(Time now, Plan& plan) {
@@ -310,7 +342,7 @@ std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan&
       to_load.push_back(model);
     }
   }
-  std::ranges::sort(to_load, {}, [](Models::iterator model) { return FirstOf(model->second); });
+  std::ranges::sort(to_load, {}, [](Models::iterator model) { return OrderOf(model->second); });
   return to_load;
 }
 
@@ -385,7 +417,7 @@ std::vector<Scheduler::Models::iterator> Scheduler::AwaitingMemory() {
     const Model& m = model->second;
     if (m.state == State::kLoading && m.estimate && !m.granted) awaiting.push_back(model);
   }
-  std::ranges::sort(awaiting, {}, [](Models::iterator model) { return FirstOf(model->second); });
+  std::ranges::sort(awaiting, {}, [](Models::iterator model) { return OrderOf(model->second); });
   return awaiting;
 }
 

@@ -7,15 +7,17 @@
 //  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
 //  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model,
 //    whether or not their model is loaded;
-//  - a plan never unloads a model that has admitted requests;
+//  - a plan never unloads a model that has admitted requests, unless it has drained for longer than drain_limit:
+//    then they wait for its next runner and go on there;
 //  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one
 //    before has made progress or its probation_time is over, so that the request that kills the next runner
 //    is known.
 // A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits
 // forever: a model that must make room stops admitting requests and becomes idle when its running requests
-// finish; if no model can ever make room, the request is rejected at once.
+// finish, or is suspended after drain_limit; if no model can ever make room, the request is rejected at once.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -23,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "api/base/error.h"
@@ -45,7 +48,9 @@ class Scheduler {
     int32_t model_queue_max = 0;  // < 1: no limit of its own
     int64_t memory_bytes = 0;     // of all runners together; < 1: no limit
     KeepAlive probation_time =
-        std::chrono::seconds(2);   // then the next one is admitted even without progress
+        std::chrono::seconds(2);  // then the next one is admitted even without progress
+    // After this time of draining a model's requests are suspended; <= 0: never.
+    KeepAlive drain_limit = std::chrono::seconds(10);
     KeepAlive queue_timeout = {};  // how long a request may wait until a runner starts it; <= 0: no limit
   };
 
@@ -79,7 +84,8 @@ class Scheduler {
 
   // Decisions already taken: the caller must carry out every one of them.
   struct Plan {
-    std::vector<std::string> unload;  // stop the runner, then report RunnerReaped
+    std::vector<std::string> unload;        // stop the runner, then report RunnerReaped
+    std::vector<api::RequestId> suspended;  // of models to unload: they wait for the next runner
     std::vector<Load> load;  // start a runner, then report LoadDone, or RunnerStopping and RunnerReaped
     std::vector<api::RequestId> admit;   // send to the loaded runner
     std::vector<MemoryGrant> grants;     // approve the load with this cache size
@@ -97,6 +103,7 @@ class Scheduler {
     kMemory,      // or its memory
     kTooLarge,    // there will never be the memory for it
     kCancelled,   // no request waited for its load any more
+    kSuspended,   // it made room for others for too long: its requests wait for the next runner
   };
 
   // A loaded model as lists show it.
@@ -168,6 +175,10 @@ class Scheduler {
     bool restart_pinned = false;    // pinned, and its runner died: reloaded without a request
     bool unload_requested = false;  // admits nothing, unloaded when idle
     bool draining = false;          // the same, to make room; recomputed by every plan
+    std::optional<Time> draining_since;
+    // It was suspended: it is loaded as if its oldest request had this id, behind all that waited then.
+    std::optional<api::RequestId> loads_as;
+    uint64_t suspension = 0;                     // among suspended models the first goes first
     std::optional<api::RequestId> on_probation;  // the quarantined request admitted last; no progress yet
     Time probation_until{};                      // no further request is admitted before this time
     std::optional<MemoryEstimate> estimate;      // known while it loads and after
@@ -195,6 +206,10 @@ class Scheduler {
   static api::RequestId FirstOf(const Model& model) {
     return model.waiting.empty() ? kNoRequest : model.waiting.front();
   }
+  // Models are loaded in this order.
+  static std::pair<api::RequestId, uint64_t> OrderOf(const Model& model) {
+    return {model.loads_as ? std::max(*model.loads_as, FirstOf(model)) : FirstOf(model), model.suspension};
+  }
   static std::optional<Time> ExpiresAt(const Model& model, Time idle_since);
 
   void EraseRequest(api::RequestId id);
@@ -210,6 +225,7 @@ class Scheduler {
   int64_t Granted(bool leaving_only) const;
   void Admit(Models::iterator model, Time now, Plan& plan);
   void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
+  void SuspendIfOverdue(Models::iterator model, Time now, Plan& plan);
   void UnloadUnused(Time now, Plan& plan);
   std::vector<Models::iterator> ModelsToLoad(Time now, Plan& plan);
   void AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan);
@@ -227,6 +243,8 @@ class Scheduler {
   std::unordered_map<api::RequestId, Request> requests_;
   std::map<std::string, Deaths> deaths_;  // by key
   int32_t waiting_ = 0;
+  api::RequestId newest_{};  // of all requests so far
+  uint64_t suspensions_ = 0;
   std::map<UnloadReason, uint64_t> unloads_;
   uint64_t uses_ = 0;
   bool closed_ = false;

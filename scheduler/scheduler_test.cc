@@ -165,6 +165,47 @@ TEST_F(SchedulerTest, ADrainingModelContinuesWhenItsSlotIsNotNeeded) {
   EXPECT_THAT(Plan().admit, ElementsAre(Id(3)));
 }
 
+TEST_F(SchedulerTest, DrainingEndsAfterALimit) {
+  Make({.models_max = 1, .drain_limit = seconds(10)});
+  LoadWith(1, "a");
+  Enqueue(2, "b");
+  EXPECT_EQ(Plan().wake_at, kStart + seconds(10));
+  EXPECT_THAT(Plan(kStart + seconds(9)).unload, IsEmpty());
+  EXPECT_THAT(Plan(kStart + seconds(10)).unload, ElementsAre("a"));
+  EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kRefused, kStart), IsEmpty()) << "its request waits";
+  scheduler().RunnerReaped("a");
+  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("b")) << "though a's request is older";
+  scheduler().LoadDone("b", kStart);
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
+  Enqueue(3, "b");
+  (void)Plan();
+  // The suspended request takes its turn again: b drains for it.
+  scheduler().Remove(Id(2), kStart);
+  EXPECT_THAT(Plan().unload, ElementsAre("b"));
+  scheduler().RunnerReaped("b");
+  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
+  scheduler().LoadDone("a", kStart);
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
+}
+
+TEST_F(SchedulerTest, TwoEndlessAnswersTakeTurns) {
+  Make({.models_max = 1, .drain_limit = seconds(10)});
+  LoadWith(1, "a");
+  Enqueue(2, "b");
+  Time now = kStart;
+  std::string loaded = "a";
+  for (int turn = 0; turn < 6; ++turn) {
+    (void)Plan(now);
+    now += seconds(10);
+    ASSERT_THAT(Plan(now).unload, ElementsAre(loaded));
+    scheduler().RunnerReaped(loaded);
+    loaded = loaded == "a" ? "b" : "a";
+    ASSERT_THAT(LoadsOf(Plan(now)), ElementsAre(loaded));
+    scheduler().LoadDone(loaded, now);
+    ASSERT_THAT(Plan(now).admit, ElementsAre(Id(loaded == "a" ? 1 : 2)));
+  }
+}
+
 TEST_F(SchedulerTest, KeepAliveStartsWhenTheLastRequestEnds) {
   Make(1);
   LoadWith(1, "a");
@@ -583,6 +624,13 @@ class Simulation {
     const Scheduler::Plan plan = scheduler_.NextPlan(now_);
     ASSERT_EQ(scheduler_.CheckInvariants(), "");
     for (const RequestId id : plan.expire) ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U);
+    for (const RequestId id : plan.suspended) {
+      const std::string key = running_.at(id);
+      ASSERT_TRUE(std::ranges::find(plan.unload, key) != plan.unload.end());
+      waiting_[id] = key;
+      running_.erase(id);
+      probation_until_.erase(key);
+    }
     for (const std::string& key : plan.unload) {
       ASSERT_TRUE(loading_.contains(key) || ready_.contains(key)) << "unloaded twice: " << key;
       for (const auto& [id, running] : running_) ASSERT_NE(running, key) << "unloaded while requests ran";

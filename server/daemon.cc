@@ -113,6 +113,7 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
   // A model that is flooded leaves room in the queue for requests of the others.
   const int32_t three_quarters = options.max_queue - options.max_queue / 4;
   limits.model_queue_max = options.max_queue_per_model > 0 ? options.max_queue_per_model : three_quarters;
+  limits.drain_limit = options.suspend_after;
   limits.queue_timeout = options.queue_timeout;
   limits.stall_timeout = options.stall_timeout;
   limits.runner_settings = options.runner_settings;

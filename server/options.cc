@@ -236,6 +236,11 @@ constexpr std::array kTable = {
     OptionSpec{"--queue-timeout", "QUIRE_QUEUE_TIMEOUT", "DURATION", "0s",
                "Maximum time in the queue; 0 or less = no limit",
                [](Options& o, std::string_view t) { return SetDuration(o.queue_timeout, t); }},
+    OptionSpec{
+        "--suspend-after", "QUIRE_SUSPEND_AFTER", "DURATION", "10s",
+        "Time after which the answers of a model are suspended if another model needs its memory or place; "
+        "they continue when it is loaded again; 0 or less = never",
+        [](Options& o, std::string_view t) { return SetDuration(o.suspend_after, t); }},
     OptionSpec{"--stall-timeout", "QUIRE_STALL_TIMEOUT", "DURATION", "8s",
                "Time without progress after which a model runner is replaced; 0 or less = never",
                [](Options& o, std::string_view t) { return SetDuration(o.stall_timeout, t); }},

@@ -48,6 +48,7 @@ struct Options {
   std::vector<std::string> origins;
   std::chrono::nanoseconds keep_alive{};     // < 0 = never expires, 0 = unload at once
   std::chrono::nanoseconds load_timeout{};   // <= 0 = no limit
+  std::chrono::nanoseconds suspend_after{};  // <= 0 = never
   std::chrono::nanoseconds queue_timeout{};  // <= 0 = no limit
   std::chrono::nanoseconds stall_timeout{};  // <= 0 = no limit
   int32_t context_length = 0;                // tokens; 0 = the built-in default

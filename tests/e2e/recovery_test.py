@@ -125,6 +125,22 @@ class Requests(unittest.TestCase):
             self.assertEqual(200, reply.status)
             self.assertEqual("Hello! How can I help you?", json.loads(reply.read())["message"]["content"])
 
+    def test_suspended_for_another_model(self):
+        """An answer without end gives way to another model after a while, and goes on where it was."""
+        body = story(2, num_predict=1500)
+        body["options"]["draft_num_predict"] = 0  # one token a step
+        with Daemon({"OLLAMA_MAX_LOADED_MODELS": "1", "QUIRE_SUSPEND_AFTER": "1ms"}) as daemon:
+            expected = whole(daemon.post("/api/generate", body).lines)
+            daemon.post("/api/create", {"model": "other", "from": MODEL, "template": "{{ .Prompt }}"})
+            connection = daemon.connect()
+            connection.request("POST", "/api/generate", json.dumps(body))
+            reply = connection.getresponse()
+            first = json.loads(reply.readline())
+            other = greedy("Hello!") | {"model": "other", "stream": False}
+            self.assertEqual(daemon.post("/api/chat", other).status, 200)
+            self.assertEqual(whole([first] + [json.loads(line) for line in reply]), expected)
+            self.assertIn(" suspended requests=1", daemon.log())
+
     def test_embeddings_are_computed_again(self):
         body = {"model": MODEL, "input": ["the fox " * 300] * 4}
         with Daemon() as daemon:
