@@ -25,6 +25,7 @@
 #include "server/listen_plan.h"
 #include "server/memory_budget.h"
 #include "server/memory_release.h"
+#include "server/memory_reserve.h"
 #include "server/notify.h"
 #include "server/open_files.h"
 #include "server/routes/error_response.h"
@@ -185,6 +186,7 @@ class Daemon {
   Awaitable<void> ExtendStopTimeout();
   MetricsSnapshot MomentOfDaemon() const;
 
+  MemoryReserve reserve_{size_t{16} << 20};
   Options options_;
   std::function<api::Result<Options>()> resolve_;  // reloads all settings
   MemoryBudget memory_;
@@ -378,6 +380,10 @@ Awaitable<void> Daemon::ReleaseMemory() {
     timer.expires_after(kMemoryLook);
     co_await timer.async_wait(kTuple);
     memory.ReleaseIfWorthwhile();
+    if (reserve_.Refill()) {
+      spdlog::warn("an allocation failed: the memory reserve was used{}",
+                   MemoryReserve::given_up() ? ", and there is no memory for a new one" : "");
+    }
   }
 }
 

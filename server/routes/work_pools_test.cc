@@ -3,16 +3,21 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <filesystem>
 #include <latch>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "api/base/file_descriptor.h"
+#include "server/routes/blocking.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -63,6 +68,29 @@ class Pools : public ::testing::Test {
   std::latch free_{1};
   TestDaemon daemon_;  // joins its pools before the latch goes
 };
+
+// As std::bad_alloc does.
+TEST(RunBlocking, WhatTheWorkThrowsReachesItsCoroutine) {
+  WorkPool pool(1);
+  boost::asio::io_context io;
+  std::string caught;
+  const auto run = [&]() -> Awaitable<void> {
+    auto work = []() -> int { throw std::runtime_error("no memory"); };
+    try {
+      const int value = co_await RunBlocking(pool, std::move(work));
+      caught = std::to_string(value);
+    } catch (const std::runtime_error& error) {
+      caught = error.what();
+    }
+    auto more = [] { return 7; };
+    const int value = co_await RunBlocking(pool, std::move(more));
+    caught += std::to_string(value);
+  };
+  boost::asio::co_spawn(io, run, boost::asio::detached);
+  io.run();
+  pool.Join();
+  EXPECT_EQ(caught, "no memory7");
+}
 
 TEST_F(Pools, AChatOfAKnownModelWaitsForNoOtherWork) {
   WorkPools& pools = daemon_.pools();
