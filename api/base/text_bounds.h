@@ -12,7 +12,7 @@ namespace quire::api {
 // A text within its bounds need not fit the context; one beyond them never does, or would cost far more than what fits.
 struct TextBounds {
   size_t bytes = 0;
-  size_t tokens = 0;  // exact counts are told up to here
+  size_t tokens = 0;  // counts are exact up to here
 };
 
 // A text that is refused when it does not fit costs no more than some contexts of tokens. One that will be truncated may be

@@ -48,7 +48,8 @@ struct RunnerSettings {
   bool prefix_cache = true;
   std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
   KvType kv_cache_type = KvType::kF16;
-  int32_t prepare_ms = 1000;  // CPU time that preparing one prompt may take, beside 4 us per token of the context
+  int32_t prepare_ms =
+      1000;  // CPU time that preparing one prompt may take, beside 4 us per token of the context
 };
 struct LoadModel {
   std::string path;                   // GGUF file or Hugging Face directory; for messages only

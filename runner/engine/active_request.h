@@ -59,7 +59,7 @@ struct ActiveRequest {
 
   // While it waits:
   std::optional<Leader> leader;
-  bool preempted = false;  // it has run before and gave way for want of memory
+  bool preempted = false;  // preempted for lack of memory
 
   // While it runs:
   cache::Sequence sequence;

@@ -17,7 +17,7 @@ struct Place {
   std::string_view party;
   uint64_t arrival = 0;
   bool stalled = false;  // its reader has taken nothing for kStalledAfter
-  bool exact = true;     // it can be computed again with the same bits
+  bool exact = true;     // computing it again is bit-identical
 };
 
 // First a stalled request, then, if `party` runs nothing, the youngest of the party with the most places, if that has more

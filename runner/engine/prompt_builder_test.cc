@@ -162,16 +162,18 @@ TEST_F(Prompts, MarkedMessagesAreRestorePointsAtTheirEnds) {
 }
 
 TEST_F(Prompts, MarkedToolsAndSystemTextAreARestorePointAtTheEndOfTheSystemMessage) {
+  PromptContext of = context();
+  of.format = model_.format;
   api::ChatPrompt chat{{{"system", "Be brief."}, {"user", "Hi."}}};
   chat.tools = {{.name = "f", .definition_json = R"({"type":"function","function":{"name":"f"}})"}};
-  const auto plain = BuildPrompt(context(), MakeRequest(chat));
+  const auto plain = BuildPrompt(of, MakeRequest(chat));
   ASSERT_TRUE(plain) << plain.error().message;
   ASSERT_GT(plain->system_tokens, 0);
   chat.tools[0].restore_point = true;
-  EXPECT_THAT(BuildPrompt(context(), MakeRequest(chat))->restore_points,
+  EXPECT_THAT(BuildPrompt(of, MakeRequest(chat))->restore_points,
               ::testing::ElementsAre(plain->system_tokens));
   chat.messages[0].restore_point = true;
-  EXPECT_THAT(BuildPrompt(context(), MakeRequest(chat))->restore_points,
+  EXPECT_THAT(BuildPrompt(of, MakeRequest(chat))->restore_points,
               ::testing::ElementsAre(plain->system_tokens));
 }
 

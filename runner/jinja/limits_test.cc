@@ -122,7 +122,6 @@ TEST(JinjaLimits, BigValuesAreRefusedBeforeTheyAreMade) {
 TEST(JinjaLimits, DefaultsRefuseAGigabyteString) {
   for (const char* source : {
            "{% set x = 'ab' * 10**9 %}",
-           "{{ 'x'|center(2000000000) }}",
            "{{ 'a\nb'|indent(1000000000) }}",
            "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s "
            "%}{% endfor %}",

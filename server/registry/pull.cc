@@ -219,6 +219,7 @@ class ModelPull {
   // A model that does not fit leaves the disk as it was: its blobs would be in the way of the next try too.
   void RemoveFetched(const std::vector<Layer>& layers) const {
     std::vector<std::string> blobs;
+    blobs.reserve(layers.size());
     for (const Layer& layer : layers) blobs.push_back(layer.blob);
     job_.store.RemoveUnnamed(blobs);
   }

@@ -263,7 +263,7 @@ class Creation {
     co_await progress_.Send(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
     const auto made = co_await services_.models.MakeStaging();
     if (!made) co_return std::unexpected(made.error());
-    const std::shared_ptr<const Staging> staging = *made;
+    const std::shared_ptr<const Staging>& staging = *made;
     for (const ollama::CreateFile& file : files) {
       auto lent = co_await services_.models.Lend(*BlobNameOf(file.digest), *staging, NameOf(file));
       if (!lent) {
@@ -344,7 +344,7 @@ class Creation {
                                           int64_t total) {
     const auto made = co_await services_.models.MakeStaging();
     if (!made) co_return std::unexpected(made.error());
-    const std::shared_ptr<const Staging> staging = *made;
+    const std::shared_ptr<const Staging>& staging = *made;
     request.to = staging->directory().path() / kConverted;
     using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
     const auto kept = std::make_shared<const Both>(std::move(from), staging);

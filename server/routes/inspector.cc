@@ -38,8 +38,8 @@ class Inspector::Busy {
   Inspector& inspector_;
 };
 
-Inspector::Inspector(Backend& backend, boost::asio::any_io_executor executor)
-    : backend_(backend), freed_(std::move(executor), std::chrono::steady_clock::time_point::max()) {}
+Inspector::Inspector(Backend& backend, const boost::asio::any_io_executor& executor)
+    : backend_(backend), freed_(executor, std::chrono::steady_clock::time_point::max()) {}
 
 Inspector::Description Inspector::Kept(const std::string& key) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);

@@ -21,7 +21,7 @@ class Inspector {
  public:
   using Description = std::shared_ptr<const api::ipc::Inspected>;
 
-  Inspector(Backend& backend, boost::asio::any_io_executor executor);
+  Inspector(Backend& backend, const boost::asio::any_io_executor& executor);
 
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose);
