@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runner/work/work_budget.h"
+
 namespace quire::runner::constraint {
 namespace {
 
@@ -81,6 +83,7 @@ bool IsNever(const ExprRef& expr) { return expr == Never(); }
 
 ExprRef Sequence(std::vector<ExprRef> exprs) {
   if (exprs.empty()) return Nothing();
+  CountWork(4 + exprs.size());
   for (const ExprRef& expr : exprs) {
     if (IsNever(expr)) return Never();
   }
@@ -96,6 +99,7 @@ ExprRef Sequence(std::vector<ExprRef> exprs) {
 }
 
 ExprRef Choice(std::vector<ExprRef> exprs) {
+  CountWork(4 + exprs.size());
   std::erase_if(exprs, IsNever);
   if (exprs.empty()) return Never();
   if (exprs.size() == 1) return exprs.front();
@@ -113,6 +117,7 @@ ExprRef Repeat(const ExprRef& expr, uint32_t min, std::optional<uint32_t> max) {
   Expr::Graph graph;
   uint32_t at = 0;
   const uint32_t counted = max ? *max : min;
+  CountWork(4 * (uint64_t{counted} + 1));  // also for its memory
   for (uint32_t i = 0; i < counted; ++i) {
     if (i >= min) graph.edges.push_back({at, 1, nullptr});
     graph.edges.push_back({at, graph.nodes, expr});

@@ -181,6 +181,7 @@ ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
           fmt::format("{}: too many properties for \"minProperties\" or \"maxProperties\"", node.path)});
     return Never();
   }
+  CountWork(8 * Members::CountPlaces(count, node.min_properties, node.max_properties));
   const std::vector<Dfa> name_rules = NameRules(node);
   if (error_) return Never();
   const auto allowed = [&name_rules](const std::string& name) {
@@ -278,6 +279,7 @@ ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRe
           fmt::format("{}: an array with more than {} items", node.path, kItemsMax)});
     return Never();
   }
+  CountWork(16 * (uint64_t{counted} + 1));
   // Node i + 2: after this many items.
   Expr::Graph graph{.nodes = counted + 4, .edges = {{0, 2, nullptr}}};
   const auto item = [&](uint32_t i) {

@@ -72,6 +72,18 @@ TEST_F(ExpensiveFormat, PatternsAreBoundedTogether) {
               HasSubstr("the format is too large"));
 }
 
+TEST_F(ExpensiveFormat, RepetitionsCountBeforeTheyAreBuilt) {
+  const std::string pattern = Repeated(2000, "", [](int) { return "a{9999}"; });
+  EXPECT_THAT(ErrorOf(R"({"type":"string","pattern":")" + pattern + R"("})"),
+              HasSubstr("the format is too large"));
+  const std::string objects = Repeated(2000, ",", [](int i) {
+    return fmt::format(R"("p{}":{{"type":"object","properties":{{"x{}":true}},"minProperties":20000}})", i,
+                       i);
+  });
+  EXPECT_THAT(ErrorOf(R"({"type":"object","properties":{)" + objects + "}}"),
+              HasSubstr("the format is too large"));
+}
+
 TEST_F(ExpensiveFormat, ARefusalIsRememberedAndTheSame) {
   const std::string schema = R"({"type":"string","pattern":"(a|b)*a(a|b){24}c"})";
   const std::string first = ErrorOf(schema);
