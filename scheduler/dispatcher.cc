@@ -7,7 +7,7 @@
 namespace quire::scheduler {
 
 Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
-                       Limits limits)
+                       const Limits& limits)
     : impl_(std::make_shared<Impl>(executor, std::move(runner_binary), std::move(limits))) {}
 
 Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }

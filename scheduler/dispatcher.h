@@ -106,7 +106,7 @@ class ConversionJob {
 class Dispatcher {
  public:
   Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
-             Limits limits);
+             const Limits& limits);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;

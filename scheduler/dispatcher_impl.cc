@@ -97,7 +97,7 @@ class Dispatcher::Impl::OwnedConversion : public ConversionJob {
 };
 
 Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
-                       Limits limits)
+                       const Limits& limits)
     : executor_(executor),
       limits_(limits),
       host_{executor, Gate(executor), std::move(runner_binary), limits.stop_grace,

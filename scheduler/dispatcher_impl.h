@@ -35,7 +35,8 @@ class Dispatcher::Impl : public ModelRunner::Owner,
  public:
   using Self = std::shared_ptr<Impl>;
 
-  Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary, Limits limits);
+  Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
+       const Limits& limits);
 
   static Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(Self self, ModelSpec spec,
                                                                      api::Request request,

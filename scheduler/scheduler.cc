@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace quire::scheduler {
@@ -69,6 +70,7 @@ void Scheduler::RemoveExisting(api::RequestId id, Time now) {
   Model& model = position->second;
   if (request.admitted) {
     --model.running;
+    model.turns = 0;
     model.last_use = ++uses_;
     if (model.running == 0) model.idle_since = now;
     if (model.on_probation == id) model.on_probation.reset();
@@ -174,6 +176,7 @@ void Scheduler::RunnerReaped(const std::string& key) {
   next.restart_pinned = found->second.restart_pinned;
   next.loads_as = found->second.loads_as;
   next.suspension = found->second.suspension;
+  next.turns = found->second.turns;
   if (deaths_.contains(key)) {
     next.restarted = true;
     next.keep_alive = found->second.keep_alive;
@@ -294,8 +297,10 @@ void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan
     return;
   }
   if (!model.draining_since) model.draining_since = now;
-  if (now - *model.draining_since < options_.drain_limit)
-    return WakeBy(*model.draining_since + options_.drain_limit, plan);
+  // What the runner computed goes with it, so a turn must become long enough to get further than the last one.
+  constexpr int32_t kDoublingsMax = 10;
+  const KeepAlive limit = options_.drain_limit * (1 << std::min(model.turns, kDoublingsMax));
+  if (now - *model.draining_since < limit) return WakeBy(*model.draining_since + limit, plan);
   std::vector<api::RequestId> suspended;
   for (auto& [id, request] : requests_) {
     if (request.key != position->first || !request.admitted) continue;
@@ -308,6 +313,7 @@ void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan
   model.on_probation.reset();
   model.loads_as = newest_;
   model.suspension = ++suspensions_;
+  ++model.turns;
   plan.suspended.insert(plan.suspended.end(), suspended.begin(), suspended.end());
   StartUnload(position, plan, UnloadReason::kSuspended);
 }
@@ -380,7 +386,10 @@ bool Scheduler::MakeRoom(Plan& plan, UnloadReason reason) {
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
     if (m.state != State::kReady || m.pinned || m.unload_requested || m.draining) continue;
-    const auto rank = [](const Model& candidate) { return std::pair(!Idle(candidate), candidate.last_use); };
+    // One that drains already goes on draining, whatever ends in it meanwhile.
+    const auto rank = [](const Model& candidate) {
+      return std::tuple(!Idle(candidate), !candidate.draining_since.has_value(), candidate.last_use);
+    };
     if (victim == models_.end() || rank(m) < rank(victim->second)) victim = model;
   }
   if (victim == models_.end()) return false;

@@ -178,7 +178,9 @@ class Scheduler {
     std::optional<Time> draining_since;
     // It was suspended: it is loaded as if its oldest request had this id, behind all that waited then.
     std::optional<api::RequestId> loads_as;
-    uint64_t suspension = 0;                     // among suspended models the first goes first
+    uint64_t suspension = 0;  // among suspended models the first goes first
+    // Suspensions since one of its requests ended: each turn is longer than the last.
+    int32_t turns = 0;
     std::optional<api::RequestId> on_probation;  // the quarantined request admitted last; no progress yet
     Time probation_until{};                      // no further request is admitted before this time
     std::optional<MemoryEstimate> estimate;      // known while it loads and after

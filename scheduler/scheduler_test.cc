@@ -196,7 +196,8 @@ TEST_F(SchedulerTest, TwoEndlessAnswersTakeTurns) {
   std::string loaded = "a";
   for (int turn = 0; turn < 6; ++turn) {
     (void)Plan(now);
-    now += seconds(10);
+    // Each turn of a model is longer: it computes again what it had.
+    now += seconds(10 << (turn / 2));
     ASSERT_THAT(Plan(now).unload, ElementsAre(loaded));
     scheduler().RunnerReaped(loaded);
     loaded = loaded == "a" ? "b" : "a";
@@ -204,6 +205,27 @@ TEST_F(SchedulerTest, TwoEndlessAnswersTakeTurns) {
     scheduler().LoadDone(loaded, now);
     ASSERT_THAT(Plan(now).admit, ElementsAre(Id(loaded == "a" ? 1 : 2)));
   }
+}
+
+TEST_F(SchedulerTest, ShortAnswersOfBusyModelsDoNotKeepAThirdOut) {
+  Make({.models_max = 2, .drain_limit = seconds(10)});
+  LoadWith(1, "a");
+  LoadWith(2, "b");
+  Enqueue(3, "c");
+  // Both always have an answer in progress; every second the oldest ends and another arrives.
+  std::map<uint64_t, std::string> running{{1, "a"}, {2, "b"}};
+  for (int second = 1; second <= 12; ++second) {
+    const Time now = kStart + seconds(second);
+    const auto [oldest, key] = *running.begin();
+    scheduler().Remove(Id(oldest), now);
+    running.erase(oldest);
+    Enqueue(static_cast<uint64_t>(second) + 3, key);
+    const auto plan = Plan(now);
+    if (!plan.unload.empty()) return;
+    for (const RequestId id : plan.admit) running[static_cast<uint64_t>(id)] = key;
+    ASSERT_FALSE(running.empty());
+  }
+  ADD_FAILURE() << "c never gets a place";
 }
 
 TEST_F(SchedulerTest, KeepAliveStartsWhenTheLastRequestEnds) {
