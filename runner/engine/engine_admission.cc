@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -92,7 +93,8 @@ std::optional<size_t> Engine::PickNext(size_t bytes_left) {
 bool Engine::StillFollows(const ActiveRequest& request) const {
   const auto leader = std::ranges::find(running_, request.leader->id,
                                         [](const auto& other) { return other->generation->id(); });
-  return leader != running_.end() && (*leader)->generation->computed() < request.leader->until;
+  return leader != running_.end() && !(*leader)->generation->backpressured() &&
+         (*leader)->generation->computed() < request.leader->until;
 }
 
 std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
@@ -100,7 +102,7 @@ std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
   std::vector<RunningPrefix> prefixes;
   for (const auto& other : running_) {
     if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;
-    if (!other->reuses) continue;
+    if (!other->reuses || other->generation->backpressured()) continue;
     prefixes.push_back({other->generation->id(), other->generation->tokens(), other->generation->computed()});
   }
   if (prefixes.empty()) return std::nullopt;
@@ -136,10 +138,11 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
 
 bool Engine::PreemptYoungest() {
   if (running_.size() < 2) return false;
-  // One whose keys were shifted would come back with other bits: only when nobody else is left.
+  // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only when nobody
+  // else is left.
   const auto youngest =
       std::ranges::max_element(running_, {}, [](const std::unique_ptr<ActiveRequest>& request) {
-        return std::pair(request->exact, request->arrival);
+        return std::tuple(request->generation->backpressured(), request->exact, request->arrival);
       });
   StepBack(youngest, /*preempted=*/true);
   admission_paused_ = true;

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace quire::runner::engine {
 namespace {
 
-// The youngest that `may` give its place and can be computed again.
+// The youngest that `may` give its place; rather one that can be computed again.
 template <class May>
 std::optional<size_t> Youngest(std::span<const Place> running, May may) {
+  const auto rank = [](const Place& place) { return std::pair(place.exact, place.arrival); };
   std::optional<size_t> youngest;
   for (size_t i = 0; i < running.size(); ++i) {
-    if (!running[i].exact || !may(running[i])) continue;
-    if (!youngest || running[i].arrival > running[*youngest].arrival) youngest = i;
+    if (!may(running[i])) continue;
+    if (!youngest || rank(running[i]) > rank(running[*youngest])) youngest = i;
   }
   return youngest;
 }

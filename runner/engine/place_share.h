@@ -21,7 +21,7 @@ struct Place {
 };
 
 // First a stalled request, then, if `party` runs nothing, the youngest of the party with the most places, if that has more
-// than one. Index into `running`.
+// than one. Of these rather one that can be computed again than one that cannot. Index into `running`.
 std::optional<size_t> PlaceToGive(std::span<const Place> running, std::string_view party);
 
 }  // namespace quire::runner::engine
