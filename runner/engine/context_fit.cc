@@ -11,9 +11,12 @@ namespace quire::runner::engine {
 namespace {
 
 std::unexpected<api::Error> Exceeds(size_t tokens, int32_t num_ctx) {
-  return api::Fail(
-      api::ErrorCode::kContextLengthExceeded,
-      fmt::format("request ({} tokens) exceeds the available context size ({} tokens)", tokens, num_ctx));
+  return std::unexpected(api::Error{
+      .code = api::ErrorCode::kContextLengthExceeded,
+      .message =
+          fmt::format("request ({} tokens) exceeds the available context size ({} tokens)", tokens, num_ctx),
+      .tokens = static_cast<int64_t>(tokens),
+      .tokens_max = num_ctx});
 }
 
 bool Fits(size_t tokens, int32_t num_ctx) { return tokens < static_cast<size_t>(std::max(num_ctx, 0)); }

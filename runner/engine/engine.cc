@@ -110,7 +110,7 @@ void Engine::Enter(PromptBuilt built) {
                                      "largest request that fits has {} tokens",
                                      tokens, SequenceBytes(cache_->layout(), tokens + 1, 1), cache_bytes(),
                                      context_max_ - 1),
-                         "options.num_ctx"}});
+                         "options.num_ctx", tokens, context_max_ - 1}});
   }
   auto embedding = EmbeddingOf(built.request.prompt);
   if (!embedding) return Emit(id, api::Failed{embedding.error()});

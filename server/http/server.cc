@@ -202,17 +202,24 @@ Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerI
     if (ec) {
       // The connection stays in the listener's queue; with the descriptor of another one it is accepted at once.
       WarnOfFailedAccept(ec.message());
-      if (CloseOldest(Place::kNormal)) continue;
+      const bool exhausted = ec == asio::error::no_descriptors ||
+                             ec == std::errc::too_many_files_open_in_system ||
+                             ec == asio::error::no_buffer_space || ec == asio::error::no_memory;
+      if (exhausted && CloseOldest(Place::kNormal)) continue;
       pause.expires_after(pause_time);
       co_await pause.async_wait(kTuple);
       pause_time = std::min(2 * pause_time, kAcceptPauseMax);
       continue;
     }
     pause_time = kAcceptPause;
-    if (const auto place = MakeRoom()) {
-      asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
-    } else {
-      RefuseBusy(socket, listener.security);
+    try {
+      if (const auto place = MakeRoom()) {
+        asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
+      } else {
+        RefuseBusy(socket, listener.security);
+      }
+    } catch (const std::exception& error) {
+      WarnOfFailedAccept(error.what());
     }
   }
 }
@@ -224,7 +231,12 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
     bool usable = true;
     if (listener.security == Security::kTls) {
       const auto entry = handshakes_.insert(handshakes_.end(), {connection, place});
-      usable = co_await ShakeHands(*entry);
+      try {
+        usable = co_await ShakeHands(*entry);
+      } catch (const std::exception& error) {
+        usable = false;
+        spdlog::error("TLS handshake failed: {}", error.what());
+      }
       handshakes_.erase(entry);
     }
     if (usable) {

@@ -1,10 +1,13 @@
 #include "server/routes/async_model_store.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "api/base/model_name.h"
@@ -24,6 +27,11 @@ api::Result<std::shared_ptr<T>> DestroyedOn(WorkPool& pool, api::Result<T> objec
   };
   return std::shared_ptr<T>(new T(*std::move(object)), destroy);
 }
+
+// For those who wait for a listing that threw; made at the start, as memory may be short then.
+const std::shared_ptr<const api::Result<std::vector<StoredModel>>> kListingFailed =
+    std::make_shared<const api::Result<std::vector<StoredModel>>>(
+        api::Fail(api::ErrorCode::kInternal, "the models cannot be listed"));
 
 }  // namespace
 
@@ -66,7 +74,12 @@ Awaitable<void> AsyncModelStore::ServeListings() {
     auto list = [this] {
       return std::make_shared<const api::Result<std::vector<StoredModel>>>(store_.List());
     };
-    current->models = co_await RunBlocking(pools_.reads, std::move(list));
+    try {
+      current->models = co_await RunBlocking(pools_.reads, std::move(list));
+    } catch (const std::exception& error) {
+      spdlog::error("listing the models failed: {}", error.what());
+    }
+    if (current->models == nullptr) current->models = kListingFailed;
     current->done.cancel();
   }
   listing_ = false;

@@ -23,8 +23,8 @@ class BlobUsers {
     ~Lease() { Release(); }
 
     void Add(const std::string& blob) {
-      ++users_.held_[blob];
       blobs_.push_back(blob);
+      ++users_.held_[blob];
     }
     void Release() {
       for (const std::string& blob : std::exchange(blobs_, {})) {
@@ -46,7 +46,8 @@ class BlobUsers {
     }
     promised_[blob] = now;
   }
-  // Whether nobody holds it, and nobody was promised it after `since`.
+  // Whether nobody holds it, and nobody was promised it after `since`. A client that looked before may still be at work on its
+  // other files.
   bool Free(const std::string& blob, Clock::time_point since) const {
     if (held_.contains(blob)) return false;
     const auto promised = promised_.find(blob);

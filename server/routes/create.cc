@@ -381,7 +381,10 @@ class Creation {
   Awaitable<api::Result<std::string>> StoreBlob(Weights weights) {
     if (!weights.blob.empty()) co_return std::move(weights.blob);
     auto blob = co_await services_.models.Adopt(*weights.staged, kConverted);
-    if (blob) leftovers_.push_back(*blob);
+    if (blob) {
+      sources_.Add(*blob);
+      leftovers_.push_back(*blob);
+    }
     co_return blob;
   }
 

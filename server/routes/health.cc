@@ -27,8 +27,13 @@ Awaitable<void> Ready(Services& services, Exchange& exchange) {
 }  // namespace
 
 void AddHealthRoutes(Router& router, Services& services) {
+  constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
   const auto add = [&router](const char* path, Handler handler) {
-    router.Add({.method = "GET", .path = path, .handler = std::move(handler), .access = Access::kOpen});
+    router.Add({.method = "GET",
+                .path = path,
+                .handler = std::move(handler),
+                .body_bytes_max = kBodyBytesMax,
+                .access = Access::kOpen});
   };
   add("/", Running);
   add("/health", Alive);

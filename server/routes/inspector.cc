@@ -84,7 +84,7 @@ Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& m
   std::vector<std::string> capabilities =
       description ? (*description)->capabilities : std::vector<std::string>();
   if (capabilities.empty()) capabilities.emplace_back("completion");
-  capabilities_[key] = capabilities;
+  if (description) capabilities_[key] = capabilities;
   co_return capabilities;
 }
 

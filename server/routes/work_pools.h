@@ -17,12 +17,20 @@ class WorkPool {
  public:
   explicit WorkPool(size_t threads) : threads_(threads) {}
 
-  // REQUIRES: the task does not throw.
+  // A task that throws has failed silently: what must tell its caller is for RunBlocking().
   template <class Task>
   void Post(Task task) {
     ++tasks_;
-    boost::asio::post(threads_.get_executor(), std::move(task));
+    boost::asio::post(threads_.get_executor(), [task = std::move(task)]() mutable {
+      try {
+        task();
+      } catch (...) {
+        ++failures;
+      }
+    });
   }
+  // Tasks of all pools that threw.
+  static inline std::atomic<uint64_t> failures = 0;
   // Tasks that it was given so far.
   uint64_t tasks() const { return tasks_; }
   void Join() { threads_.join(); }

@@ -22,7 +22,11 @@ class NameWalk {
         for (const std::string& model : ListOrWarn(space_directory)) {
           for (const std::string& tag : ListOrWarn(space_directory->Enter(model))) {
             api::ModelName name{.host = host, .name_space = name_space, .model = model, .tag = tag};
-            if (CheckName(name)) names.push_back(std::move(name));
+            if (CheckName(name)) {
+              names.push_back(std::move(name));
+            } else {
+              complete = false;  // a manifest of another program names blobs too
+            }
           }
         }
       }
@@ -30,7 +34,7 @@ class NameWalk {
   }
 
   std::vector<api::ModelName> names;
-  bool complete = true;  // every directory was read
+  bool complete = true;  // every directory was read, and every manifest has a name
 
  private:
   // Empty when it cannot be listed.

@@ -108,6 +108,8 @@ void ModelStore::RemoveOldUnnamed() const {
     if (blob && status && std::chrono::system_clock::now() - status->modified_at > kUnnamedAgeMax)
       old.push_back(name);
   }
+  // Blobs without a single model: the manifests lie elsewhere, or are not there yet.
+  if (const auto root = StoreDirectory::OpenRoot(root_); !root || StoredNames(*root).empty()) return;
   if (!old.empty()) RemoveUnnamed(old);
 }
 
