@@ -147,20 +147,21 @@ class Daemon {
                    StoreTransfer(models_.root())),
         signals_(io_, SIGINT, SIGTERM),
         hangups_(io_) {
-    Transport transport{.limits = LimitsOf(options),
-                        .router = {},
-                        .origins = OriginPolicy(options.origins, MachineName()),
-                        .error_response =
-                            [](const HttpRequest& request, int status, std::string message) {
-                              return ErrorResponse(request.path, status, std::move(message));
-                            },
-                        .on_request =
-                            [this](const RequestLog& log) {
-                              WriteRequest(log);
-                              metrics_.Observe(log, Clock::now());
-                            },
-                        .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
-                                           std::string_view message) { return paths.Hide(message); }};
+    Transport transport{
+        .limits = LimitsOf(options),
+        .router = {},
+        .origins = OriginPolicy(options.origins, MachineName()),
+        .error_response =
+            [](const HttpRequest& request, int status, std::string message, std::string_view id) {
+              return ErrorResponse(request.path, status, std::move(message), id);
+            },
+        .on_request =
+            [this](const RequestLog& log) {
+              WriteRequest(log);
+              metrics_.Observe(log, Clock::now());
+            },
+        .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
+                           std::string_view message) { return paths.Hide(message); }};
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });

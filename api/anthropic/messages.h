@@ -32,6 +32,7 @@ struct MessagesRequest {
   ToolUse tools;
   Think think = Think::kOff;  // as Anthropic has it where nothing is said
   std::optional<OutputFormat> format;
+  std::vector<std::string> unknown_options;  // for the log: offered tools that this server does not run
 };
 
 Result<MessagesRequest> ParseMessages(std::string_view body);

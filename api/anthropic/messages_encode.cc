@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -57,7 +59,12 @@ std::string_view ErrorType(const Error& error) {
 
 Json EncodeError(const Error& error) {
   Json body = {{"type", "error"}};
-  body["error"] = {{"type", ErrorType(error)}, {"message", error.message}};
+  const bool too_long = error.code == ErrorCode::kContextLengthExceeded && error.tokens > 0;
+  // Clients recognize these words and compact the conversation.
+  std::string message =
+      too_long ? fmt::format("prompt is too long: {} tokens > {} maximum", error.tokens, error.tokens_max)
+               : error.message;
+  body["error"] = {{"type", ErrorType(error)}, {"message", std::move(message)}};
   return body;
 }
 

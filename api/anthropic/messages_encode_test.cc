@@ -126,6 +126,12 @@ TEST(AnthropicReply, Errors) {
     return body.substr(begin, body.find('"', begin) - begin);
   };
   EXPECT_EQ(type_of(ErrorCode::kContextLengthExceeded), "invalid_request_error");
+  const Error too_long{.code = ErrorCode::kContextLengthExceeded,
+                       .message = "request (9 tokens) ...",
+                       .tokens = 9,
+                       .tokens_max = 4};
+  EXPECT_NE(ErrorBody(too_long).find(R"("message":"prompt is too long: 9 tokens > 4 maximum")"),
+            std::string::npos);
   EXPECT_EQ(type_of(ErrorCode::kForbidden), "permission_error");
   EXPECT_EQ(type_of(ErrorCode::kNotFound), "not_found_error");
   EXPECT_EQ(type_of(ErrorCode::kTooLarge), "request_too_large");

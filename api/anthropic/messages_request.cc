@@ -74,6 +74,7 @@ class Turns {
       GetMessage(message);
       if (Marks(message)) messages_.back().restore_point = true;
     }
+    FlushSystem();
     if (body_.ok() && Marks(body_)) messages_.back().restore_point = true;
     return std::move(messages_);
   }
@@ -102,19 +103,59 @@ class Turns {
 
   void GetMessage(Fields& message) {
     const std::string role = GetRole(message);
-    if (!OneOf(role, {"user", "assistant"})) return message.Reject("role", "must be user or assistant");
+    if (!OneOf(role, {"user", "assistant", "system"})) {
+      return message.Reject("role", "must be user, assistant or system");
+    }
     const Json* content = message.Find("content");
     if (content == nullptr) {
       return message.Reject("content", "is required and must be of type string or array of content blocks");
     }
+    if (role == "system") return GetLaterSystem(message, *content);
+    if (role == "assistant") FlushSystem();
     current_ = {.role = role, .content = {}};
     has_text_ = false;
     ForEachBlock(message, "content", *content,
                  [&](Fields& block, std::string_view type) { GetBlock(block, type); });
+    if (!later_system_.empty()) {
+      Append(later_system_, current_.content);
+      current_.content = std::exchange(later_system_, {});
+      has_text_ = true;
+    }
     // A message that was nothing but results of tools has become those.
     if (has_text_ || messages_.empty() || messages_.back().role != "tool" || role == "assistant") {
       Add(std::move(current_));
     }
+  }
+
+  // A system message among the others. Most templates want theirs first, and users and assistants in turns: one that
+  // stands first goes on with the system text, a later one becomes part of the user's message beside it.
+  void GetLaterSystem(Fields& message, const Json& content) {
+    std::string text;
+    bool marked = false;
+    ForEachBlock(message, "content", content, [&](Fields& block, std::string_view type) {
+      if (type != "text") return block.Reject("type", "must be \"text\"");
+      Append(text, RequireString(block, "text"));
+      marked = Marks(block) || marked;
+    });
+    if (messages_.empty()) {
+      Add({.role = "system", .content = std::move(text)});
+    } else if (OneOf(messages_.back().role, {"user", "system"})) {
+      Append(messages_.back().content, text);
+    } else {
+      Append(later_system_, text);
+      return;
+    }
+    messages_.back().restore_point = messages_.back().restore_point || marked;
+  }
+
+  // No message of the user's came behind it.
+  void FlushSystem() {
+    if (!later_system_.empty()) Add({.role = "user", .content = std::exchange(later_system_, {})});
+  }
+
+  static void Append(std::string& text, const std::string& more) {
+    if (!text.empty() && !more.empty()) text += '\n';
+    text += more;
   }
 
   void GetBlock(Fields& block, std::string_view type) {
@@ -184,16 +225,71 @@ class Turns {
   std::vector<Message> messages_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far
   Message current_;
-  bool has_text_ = false;  // current_ holds text
+  bool has_text_ = false;     // current_ holds text
+  std::string later_system_;  // goes to the next message of the user's
   size_t counted_ = 0;
   size_t marks_ = 0;  // of messages and their blocks
 };
 
-// A tool has its schema beside its name.
+// Tools that Anthropic defines and the client runs: their types go on with a date. Arguments as its documentation has
+// them.
+struct ClientTool {
+  std::string_view type;
+  std::string_view description;
+  std::string_view parameters;
+};
+constexpr std::array kClientTools = {
+    ClientTool{
+        "bash_", "Runs commands in a bash shell.",
+        R"({"type":"object","properties":{"command":{"type":"string"},"restart":{"type":"boolean"}}})"},
+    ClientTool{
+        "text_editor_", "Views, creates and edits files.",
+        R"({"type":"object","properties":{"command":{"type":"string","enum":["view","create","str_replace",)"
+        R"("insert","undo_edit"]},"path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":)"
+        R"("string"},"new_str":{"type":"string"},"insert_line":{"type":"integer"},"insert_text":{"type":)"
+        R"("string"},"view_range":{"type":"array","items":{"type":"integer"}}},"required":["command","path"]})"},
+    ClientTool{
+        "memory_", "Keeps notes in files below /memories.",
+        R"({"type":"object","properties":{"command":{"type":"string","enum":["view","create","str_replace",)"
+        R"("insert","delete","rename"]},"path":{"type":"string"},"file_text":{"type":"string"},"old_str":)"
+        R"({"type":"string"},"new_str":{"type":"string"},"insert_line":{"type":"integer"},"insert_text":)"
+        R"({"type":"string"},"old_path":{"type":"string"},"new_path":{"type":"string"},"view_range":{"type":)"
+        R"("array","items":{"type":"integer"}}},"required":["command"]})"},
+    ClientTool{
+        "computer_", "Uses the computer: screen, mouse and keyboard.",
+        R"({"type":"object","properties":{"action":{"type":"string"},"coordinate":{"type":"array","items":)"
+        R"({"type":"integer"}},"start_coordinate":{"type":"array","items":{"type":"integer"}},"text":{"type":)"
+        R"("string"},"duration":{"type":"number"},"scroll_direction":{"type":"string"},"scroll_amount":)"
+        R"({"type":"integer"}},"required":["action"]})"},
+};
+
+// Tools that Anthropic's servers run.
+bool RunsOnTheServer(std::string_view type) {
+  constexpr std::array<std::string_view, 4> kServerTools = {"web_search_", "web_fetch_", "code_execution_",
+                                                            "tool_search_tool_"};
+  return std::ranges::any_of(kServerTools,
+                             [type](std::string_view begin) { return type.starts_with(begin); });
+}
+
+Tool GetClientTool(Fields& fields, const ClientTool& known) {
+  Tool tool{.name = RequireString(fields, "name"), .parameters_json = std::string(known.parameters)};
+  const Json function = {
+      {"name", tool.name}, {"description", known.description}, {"parameters", Json::parse(known.parameters)}};
+  const Json definition = {{"type", "function"}, {"function", function}};
+  tool.definition_json = DumpJson(definition);
+  tool.restore_point = HasMark(fields);
+  return tool;
+}
+
+// A tool has its schema beside its name. One that would run on the server is left out.
 Tool GetTool(Fields& fields, const Json&) {
   std::string type = "custom";
   std::string description;
   fields.Get("type", type);
+  const auto* known = std::ranges::find_if(
+      kClientTools, [&type](const ClientTool& one) { return std::string_view(type).starts_with(one.type); });
+  if (known != kClientTools.end()) return GetClientTool(fields, *known);
+  if (RunsOnTheServer(type)) return {.name = RequireString(fields, "name")};
   if (type != "custom") Refuse(fields, "type", fmt::format("tools of type \"{}\" are not supported", type));
   Tool tool{.name = RequireString(fields, "name")};
   Json function = {{"name", tool.name}};
@@ -210,7 +306,8 @@ Tool GetTool(Fields& fields, const Json&) {
 }
 
 ToolUse GetToolChoice(Fields& body) {
-  ToolUse use{.tools = GetTools(body, GetTool)};
+  ToolUse use;
+  use.tools = GetTools(body, GetTool, &use.left_out);
   const Json* value = body.FindObject("tool_choice");
   if (value == nullptr) return use;
   Fields choice(*value, "tool_choice", body.error());
@@ -222,7 +319,9 @@ ToolUse GetToolChoice(Fields& body) {
   use.choice = ToolChoice::kRequired;
   if (!says_single) use.single_call = true;
   if (type == "tool") use.forced_tool = RequireString(choice, "name");
-  if (use.tools.empty()) {
+  if (type == "tool" && std::ranges::find(use.left_out, use.forced_tool) != use.left_out.end()) {
+    Refuse(choice, "name", fmt::format("\"{}\" runs on Anthropic's servers only", use.forced_tool));
+  } else if (use.tools.empty()) {
     choice.Reject("type", "requires tools");
   } else if (type == "tool" && !HasTool(use.tools, use.forced_tool)) {
     choice.Reject("name", fmt::format("\"{}\" is not one of the tools", use.forced_tool));
@@ -277,6 +376,7 @@ void GetPromptFields(Fields& body, MessagesRequest& request) {
   Turns turns(body, request.model);
   request.messages = turns.Get();
   request.tools = GetToolChoice(body);
+  for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   CheckMarks(body, turns.marks() + static_cast<size_t>(
                                        std::ranges::count(request.tools.tools, true, &Tool::restore_point)));
   request.think = GetThinking(body);

@@ -142,6 +142,47 @@ TEST(AnthropicRequest, BlocksBecomeMessagesInTheirOrder) {
                   "tool:x[t2 g]", "tool:[t3 ]", "user:go on", "assistant:And"));
 }
 
+TEST(AnthropicRequest, SystemMessagesMayStandAnywhere) {
+  const auto system = [](const std::string& text) {
+    return R"({"role":"system","content":")" + text + R"("})";
+  };
+  const std::string answer = R"({"role":"assistant","content":"yes"})";
+  EXPECT_THAT(Describe(MessagesOf(system("be brief") + "," + system("be kind") + "," + kHi)),
+              ElementsAre("system:be brief\nbe kind", "user:hi"));
+  EXPECT_THAT(Describe(MessagesOf(kHi + "," + system("now in verse") + "," + answer)),
+              ElementsAre("user:hi\nnow in verse", "assistant:yes"));
+  EXPECT_THAT(Describe(MessagesOf(kHi + "," + answer + "," + system("be kind") + "," + kHi)),
+              ElementsAre("user:hi", "assistant:yes", "user:be kind\nhi"));
+  EXPECT_THAT(Describe(MessagesOf(kHi + "," + answer + "," + system("go on"))),
+              ElementsAre("user:hi", "assistant:yes", "user:go on"));
+  // Behind results of tools, which stay next to their calls.
+  const std::string result =
+      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"1"}]})";
+  EXPECT_THAT(Describe(MessagesOf(kHi + "," + answer + "," + system("be kind") + "," + result)),
+              ElementsAre("user:hi", "assistant:yes", testing::StartsWith("tool:1"), "user:be kind"));
+}
+
+TEST(AnthropicRequest, AnthropicsOwnTools) {
+  const std::string tools =
+      R"([{"type":"web_search_20250305","name":"web_search","max_uses":5},{"type":"bash_20250124","name":"bash"},)"
+      R"({"type":"text_editor_20250728","name":"str_replace_based_edit_tool","max_characters":10000},)"
+      R"({"type":"memory_20250818","name":"memory"}])";
+  const auto parsed = ParseMessages(Body(kHi, R"(,"tools":)" + tools));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  ASSERT_EQ(parsed->tools.tools.size(), 3U);
+  EXPECT_EQ(parsed->tools.tools[0].name, "bash");
+  EXPECT_THAT(parsed->tools.tools[0].parameters_json, testing::HasSubstr("command"));
+  EXPECT_THAT(parsed->tools.tools[1].definition_json, testing::HasSubstr("str_replace_based_edit_tool"));
+  EXPECT_THAT(parsed->unknown_options, ElementsAre("tools.web_search"));
+  const auto forced =
+      ParseMessages(Body(kHi, R"(,"tool_choice":{"type":"tool","name":"web_search"},"tools":)" + tools));
+  ASSERT_FALSE(forced);
+  EXPECT_EQ(forced.error().field, "tool_choice.name");
+  const auto any = ParseMessages(Body(
+      kHi, R"(,"tool_choice":{"type":"any"},"tools":[{"type":"web_search_20250305","name":"web_search"}])"));
+  ASSERT_FALSE(any);
+}
+
 TEST(AnthropicRequest, OnlyResultsLeaveNoEmptyTurn) {
   EXPECT_THAT(
       Describe(MessagesOf(
@@ -225,7 +266,7 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(""), "messages", "non-empty"},
       {Body("5"), "messages[0]", "object"},
       {Body(R"({"content":"x"})"), "messages[0].role", "required"},
-      {Body(R"({"role":"system","content":"x"})"), "messages[0].role", "assistant"},
+      {Body(R"({"role":"tool","content":"x"})"), "messages[0].role", "assistant"},
       {Body(R"({"role":"user"})"), "messages[0].content", "required"},
       {Body(R"({"role":"user","content":5})"), "messages[0].content", "blocks"},
       {Body(R"({"role":"user","content":[{"text":"x"}]})"), "messages[0].content[0].type", "required"},
@@ -251,7 +292,7 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(kHi, R"(,"tools":[5])"), "tools[0]", "object"},
       {Body(kHi, R"(,"tools":[{"name":"f"},{}])"), "tools[1].name", "required"},
       {Body(kHi, R"(,"tools":[{"name":"f","input_schema":5}])"), "tools[0].input_schema", "object"},
-      {Body(kHi, R"(,"tools":[{"type":"web_search_1","name":"w"}])"), "tools[0].type", "web_search_1",
+      {Body(kHi, R"(,"tools":[{"type":"mcp_1","name":"w"}])"), "tools[0].type", "mcp_1",
        ErrorCode::kUnsupported},
   };
   for (const Case& one : cases) {

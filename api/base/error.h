@@ -32,6 +32,9 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
   std::string field = {};  // JSON path of the offending request field ("options.temperature"), or empty
+  // kContextLengthExceeded: tokens of the prompt (at least), and of the context; 0: not known.
+  int64_t tokens = 0;
+  int64_t tokens_max = 0;
 };
 
 template <class T>

@@ -56,10 +56,12 @@ TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow) {
 size_t TextBytes(const Prompt& prompt) { return std::visit(PromptBytes(), prompt); }
 
 Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {
-  return {
-      ErrorCode::kContextLengthExceeded,
-      fmt::format("request (more than {} tokens or {} bytes) exceeds the available context size ({} tokens)",
-                  bounds.tokens, bounds.bytes, num_ctx)};
+  return {.code = ErrorCode::kContextLengthExceeded,
+          .message = fmt::format(
+              "request (more than {} tokens or {} bytes) exceeds the available context size ({} tokens)",
+              bounds.tokens, bounds.bytes, num_ctx),
+          .tokens = static_cast<int64_t>(std::max(bounds.tokens, static_cast<size_t>(num_ctx) + 1)),
+          .tokens_max = num_ctx};
 }
 
 }  // namespace quire::api

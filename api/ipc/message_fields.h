@@ -25,6 +25,8 @@ void VisitFields(M& m, V& visit) {
   visit("code", m.code, ErrorCode::kUnavailable);
   visit("message", m.message);
   visit("field", m.field);
+  visit("tokens", m.tokens, 0);
+  visit("tokens_max", m.tokens_max, 0);
 }
 
 // ---- requests ----

@@ -47,7 +47,8 @@ void GetNamedChoice(Fields& body, const Json& choice, ToolUse& use) {
 
 }  // namespace
 
-std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value)) {
+std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value),
+                           std::vector<std::string>* left_out) {
   constexpr std::string_view kName = "tools";
   std::vector<Tool> tools;
   const Json* list = body.FindArray(kName);
@@ -55,7 +56,12 @@ std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Js
   size_t bytes = 0;
   for (size_t i = 0; i < list->size() && body.ok(); ++i) {
     Fields tool((*list)[i], body.PathOf(fmt::format("{}[{}]", kName, i)), body.error());
-    bytes += tools.emplace_back(get_tool(tool, (*list)[i])).definition_json.size();
+    Tool got = get_tool(tool, (*list)[i]);
+    if (left_out != nullptr && got.definition_json.empty()) {
+      left_out->push_back(std::move(got.name));
+      continue;
+    }
+    bytes += tools.emplace_back(std::move(got)).definition_json.size();
     if (bytes <= kToolBytesMax) continue;
     body.Reject(kName, fmt::format("contains more than {} bytes", kToolBytesMax), ErrorCode::kTooLarge);
   }

@@ -13,12 +13,14 @@ namespace quire::api {
 struct ToolUse {
   std::vector<Tool> tools;  // empty: there are none, or none may be called
   ToolChoice choice = ToolChoice::kAuto;
-  std::string forced_tool = {};  // with kRequired: the one to call, or empty
-  bool single_call = false;      // where a call is forced, unless the request speaks of several
+  std::string forced_tool = {};            // with kRequired: the one to call, or empty
+  bool single_call = false;                // where a call is forced, unless the request speaks of several
+  std::vector<std::string> left_out = {};  // names of offered tools that this server does not run
 };
 
-// The member "tools"; `get_tool` reads one of them.
-std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value));
+// The member "tools"; `get_tool` reads one of them. Of a tool that is left out it gives one without a definition.
+std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value),
+                           std::vector<std::string>* left_out = nullptr);
 // "tools", in OpenAI's shape. What is no function with a name is refused.
 std::vector<Tool> GetTools(Fields& body);
 // Whether `name` is that of one of the tools.

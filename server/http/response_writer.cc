@@ -47,8 +47,9 @@ std::string ResponseWriter::Header(int status, std::string_view content_type,
   if (transport_.draining || !request_.keep_alive) close_ = true;
   log_.status = status;
   std::string header = fmt::format(
-      "HTTP/1.{} {} {}\r\nX-Request-Id: {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", request_.minor_version,
-      status, ReasonPhrase(status), log_.id, fmt::gmtime(std::time(nullptr)));
+      "HTTP/1.{} {} {}\r\nX-Request-Id: {}\r\nrequest-id: {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n",
+      request_.minor_version, status, ReasonPhrase(status), log_.id, log_.id,
+      fmt::gmtime(std::time(nullptr)));
   const auto out = std::back_inserter(header);
   if (!content_type.empty()) fmt::format_to(out, "Content-Type: {}\r\n", content_type);
   for (const HeaderField& field : fields_) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);

@@ -98,7 +98,7 @@ void Session::Abort() {
 
 HttpResponse Session::ErrorResponse(RequestScope& scope, int status, std::string message) const {
   scope.log.error = message;
-  return transport_.error_response(scope.parser.request(), status, std::move(message));
+  return transport_.error_response(scope.parser.request(), status, std::move(message), scope.log.id);
 }
 
 // True when a request was answered and another may follow.
@@ -220,7 +220,8 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
 
 // Whether the client may use the route. A refused body is not read: the connection ends with the answer.
 std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
-  if (place_ == Place::kReserved && scope.route->access != Access::kOpen) {
+  // A body to wait for would keep the place.
+  if (place_ == Place::kReserved && (scope.route->access != Access::kOpen || !scope.parser.done())) {
     HttpResponse busy = ErrorResponse(scope, 503, "too many connections");
     busy.headers.push_back({"Retry-After", "1"});
     return busy;
@@ -284,7 +285,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
   if (!scope.body.done()) co_return;  // the client left in the middle of its body
   scope.log.error = "no response";
   const HttpResponse failure =
-      transport_.error_response(scope.parser.request(), 500, "internal server error");
+      transport_.error_response(scope.parser.request(), 500, "internal server error", scope.log.id);
   co_await scope.writer.Send(failure);
 }
 

@@ -33,8 +33,9 @@ struct Transport {
   TransportLimits limits;
   Router router;
   OriginPolicy origins;
-  // The body of an error found before a handler ran, in the shape of the path's dialect.
-  std::function<HttpResponse(const HttpRequest&, int status, std::string message)> error_response;
+  // The body of an error found before a handler ran, in the shape of the path's dialect. `id`: Exchange::id().
+  std::function<HttpResponse(const HttpRequest&, int status, std::string message, std::string_view id)>
+      error_response;
   // Told of every request once it is answered; by default its line goes to the log.
   std::function<void(const RequestLog&)> on_request = LogRequest;
   // An error's message as clients may read it.

@@ -28,8 +28,10 @@ HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::
   return response;
 }
 
-HttpResponse ErrorResponse(std::string_view path, int status, std::string message) {
-  HttpResponse response = ErrorResponse(path, api::Error{api::CodeOf(status), std::move(message)});
+HttpResponse ErrorResponse(std::string_view path, int status, std::string message,
+                           std::string_view request_id) {
+  HttpResponse response =
+      ErrorResponse(path, api::Error{api::CodeOf(status), std::move(message)}, request_id);
   response.status = status;
   return response;
 }

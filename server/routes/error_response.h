@@ -13,6 +13,7 @@ namespace quire::server {
 // the rest of "/v1/..." OpenAI's. 503 asks the client to come back.
 HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id = {});
 // An error of the transport that has a status of its own (401, 405, 408, 429, 431).
-HttpResponse ErrorResponse(std::string_view path, int status, std::string message);
+HttpResponse ErrorResponse(std::string_view path, int status, std::string message,
+                           std::string_view request_id = {});
 
 }  // namespace quire::server

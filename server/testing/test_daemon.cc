@@ -30,15 +30,16 @@ TestDaemon::TestDaemon(TransportLimits limits) {
   inspector_ = std::make_unique<Inspector>(*backend_, io_.get_executor());
   services_.reset(
       new Services{*backend_, *models_, *inspector_, pools_, [this] { return server_->draining(); }});
-  Transport transport{.limits = limits,
-                      .router = {},
-                      .origins = OriginPolicy({}, "box"),
-                      .error_response =
-                          [](const HttpRequest& request, int status, std::string message) {
-                            return ErrorResponse(request.path, status, std::move(message));
-                          },
-                      .client_text = [paths = PrivatePaths(store_.root())](
-                                         std::string_view message) { return paths.Hide(message); }};
+  Transport transport{
+      .limits = limits,
+      .router = {},
+      .origins = OriginPolicy({}, "box"),
+      .error_response =
+          [](const HttpRequest& request, int status, std::string message, std::string_view id) {
+            return ErrorResponse(request.path, status, std::move(message), id);
+          },
+      .client_text =
+          [paths = PrivatePaths(store_.root())](std::string_view message) { return paths.Hide(message); }};
   transfers_ = std::make_unique<registry::Transfers>(registry::Settings{}, StoreTransfer(models_->root()));
   AddRoutes(transport.router, *services_);
   AddTransferRoutes(transport.router, *transfers_);

@@ -13,7 +13,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-HttpResponse PlainError(const HttpRequest&, int status, std::string message) {
+HttpResponse PlainError(const HttpRequest&, int status, std::string message, std::string_view) {
   return {.status = status, .content_type = "text/plain", .body = std::move(message)};
 }
 
