@@ -8,7 +8,7 @@ namespace quire::scheduler {
 
 Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
                        const Limits& limits)
-    : impl_(std::make_shared<Impl>(executor, std::move(runner_binary), std::move(limits))) {}
+    : impl_(std::make_shared<Impl>(executor, std::move(runner_binary), limits)) {}
 
 Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
 
