@@ -56,7 +56,7 @@ struct PromptContext {
   std::optional<FimTokens> fim_tokens;
   int32_t context_length = 0;                          // the model's
   output::Format format = {};                          // of its answers
-  constraint::ConstraintCache* constraints = nullptr;  // used on the prompt thread only; null: no formats
+  constraint::ConstraintCache* constraints = nullptr;  // any thread; null: no formats
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
@@ -65,7 +65,7 @@ inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
 inline constexpr size_t kDescribedTokensMax = 4'000'000;
 inline constexpr size_t kDescribedPiecesMax = 200'000;
 
-// On the thread of the source's constraints. Errors: kInvalidArgument (the template refuses the messages, the
+// Any thread. Errors: kInvalidArgument (the template refuses the messages, the
 // prompt is empty, it or logit_bias holds an id the model does not have, the format is broken), kUnsupported
 // (fill-in-the-middle, tools or thinking, and the model knows none; what of a format cannot be enforced),
 // kContextLengthExceeded, kTooLarge.

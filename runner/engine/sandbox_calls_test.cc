@@ -27,12 +27,7 @@
 #include <vector>
 
 #include "runner/engine/sandbox.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QUIRE_SKIP_WITH_SANITIZER() GTEST_SKIP() << "runners are not confined in builds with a sanitizer"
-#else
-#define QUIRE_SKIP_WITH_SANITIZER() static_cast<void>(0)
-#endif
+#include "runner/engine/testing/skip_with_sanitizer.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -21,14 +21,9 @@
 #include <thread>
 #include <vector>
 
+#include "runner/engine/testing/skip_with_sanitizer.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/quantize_on_load.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QUIRE_SKIP_WITH_SANITIZER() GTEST_SKIP() << "runners are not confined in builds with a sanitizer"
-#else
-#define QUIRE_SKIP_WITH_SANITIZER() static_cast<void>(0)
-#endif
 
 namespace quire::runner::engine {
 namespace {
