@@ -50,7 +50,7 @@ void ReadRopes(ConfigReader& read, Gemma4Config* config) {
                                       .default_theta = 1e6});
 }
 
-void ReadExperts(ConfigReader& read, Gemma4Config* config) {
+void ReadGemma4Experts(ConfigReader& read, Gemma4Config* config) {
   if (!read.gguf() && !read.Boolean({"enable_moe_block", ""}, false)) return;
   config->experts = read.Small({"num_experts", "expert_count"}, 0, kMaxExperts, 0);
   if (config->experts == 0) return;
@@ -72,7 +72,7 @@ Gemma4Config ReadGemma4Config(ConfigReader& read) {
       layers - read.Small({"num_kv_shared_layers", "attention.shared_kv_layers"}, 0, layers, 0);
   ReadFeedForwards(read, &config);
   ReadRopes(read, &config);
-  ReadExperts(read, &config);
+  ReadGemma4Experts(read, &config);
   config.per_layer_width =
       read.Small({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, 0, kMaxWidth, 0);
   config.per_layer_vocab = read.Small({"vocab_size_per_layer_input", ""}, 0, kMaxVocab, config.decoder.vocab);

@@ -38,7 +38,7 @@ std::vector<bool> KindsByIndex(ConfigReader& read, const nlohmann::ordered_json&
   return is_attention;
 }
 
-std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers) {
+std::vector<bool> ReadLfm2LayerKinds(ConfigReader& read, int32_t layers) {
   const auto types = read.Texts({"layer_types", ""}, layers);
   const auto* indices = read.Find({"full_attn_idxs", ""});
   if (!types && indices == nullptr) read.Fail("the configuration lacks layer_types and full_attn_idxs");
@@ -99,7 +99,7 @@ void CheckWidths(ConfigReader& read, int64_t hidden) {
   }
 }
 
-void ReadExperts(ConfigReader& read, Lfm2Config* config) {
+void ReadLfm2Experts(ConfigReader& read, Lfm2Config* config) {
   config->feed_forward = ReadFeedForward(read);
   config->dense_layers =
       read.Small({"num_dense_layers", "leading_dense_block_count"}, 0, config->decoder.layers, 0);
@@ -124,14 +124,14 @@ Lfm2Config ReadLfm2Config(ConfigReader& read) {
   config.conv_bias = read.Boolean({"conv_bias", ""}, false) ? Bias::kPresent : Bias::kAbsent;
   config.dense_layers = config.decoder.layers;
   if (read.files().architecture().ends_with("moe")) {
-    ReadExperts(read, &config);
+    ReadLfm2Experts(read, &config);
   } else {
     config.feed_forward = ReadAdjustedFeedForward(read);
   }
   if (read.gguf()) {
     ReadKvHeads(read, &config);
   } else {
-    config.is_attention = ReadLayerKinds(read, config.decoder.layers);
+    config.is_attention = ReadLfm2LayerKinds(read, config.decoder.layers);
     CheckWidths(read, config.decoder.hidden);
   }
   return config;

@@ -12,7 +12,7 @@ namespace {
 constexpr int32_t kMaxStateDim = 1024;
 
 // GGUF files count `predicting` more layers, which attend.
-std::vector<bool> ReadLayerKinds(ConfigReader& read, int32_t layers, int32_t predicting) {
+std::vector<bool> ReadQwenLayerKinds(ConfigReader& read, int32_t layers, int32_t predicting) {
   const int32_t interval =
       read.Small({"full_attention_interval", "full_attention_interval"}, 1, kMaxLayers, 4);
   std::vector<bool> is_attention(static_cast<size_t>(layers));
@@ -57,7 +57,7 @@ kernels::GatedDeltaShape ReadDelta(ConfigReader& read) {
 }
 
 // Layers whose number is in mlp_only_layers, and those between the sparse ones, stay dense.
-void ReadExperts(ConfigReader& read, Qwen3NextConfig* config) {
+void ReadQwenExperts(ConfigReader& read, Qwen3NextConfig* config) {
   config->experts = read.Small({"num_experts", "expert_count"}, 0, kMaxExperts, 0);
   const auto layers = static_cast<size_t>(config->decoder.layers);
   config->is_sparse.assign(layers, config->experts > 0);
@@ -93,13 +93,13 @@ Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
   config.mtp_layers = read.Small({"", "nextn_predict_layers"}, 0, config.decoder.layers - 1, 0);
   config.decoder.layers -= config.mtp_layers;
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_partial = 0.25});
-  config.is_attention = ReadLayerKinds(read, config.decoder.layers, config.mtp_layers);
+  config.is_attention = ReadQwenLayerKinds(read, config.decoder.layers, config.mtp_layers);
   config.delta = ReadDelta(read);
   // GGUF files of Qwen3.5 tile the value heads over the key heads.
   config.delta.tiled = read.gguf() && architecture != "qwen3next";
   config.conv_kernel = read.Small({"linear_conv_kernel_dim", "ssm.conv_kernel"}, 2, kMaxConvKernel);
   config.grouped_projections = architecture == "qwen3_next" || architecture == "qwen3next";
-  ReadExperts(read, &config);
+  ReadQwenExperts(read, &config);
   return config;
 }
 

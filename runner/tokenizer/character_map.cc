@@ -17,7 +17,7 @@ uint32_t Label(uint32_t unit) { return unit & (1U << 31 | 0xFFU); }
 size_t Offset(uint32_t unit) { return size_t{unit >> 10} << ((unit & 1U << 9) >> 6); }
 size_t Value(uint32_t unit) { return unit & ((1U << 31) - 1); }
 
-std::unexpected<api::Error> Bad(std::string reason) {
+std::unexpected<api::Error> BadMap(std::string reason) {
   return api::Fail(api::ErrorCode::kBadModel, std::move(reason));
 }
 
@@ -25,11 +25,11 @@ std::unexpected<api::Error> Bad(std::string reason) {
 
 api::Result<CharacterMap> CharacterMap::Parse(std::span<const std::byte> blob) {
   uint32_t trie_bytes = 0;
-  if (blob.size() < sizeof(trie_bytes)) return Bad("too short");
+  if (blob.size() < sizeof(trie_bytes)) return BadMap("too short");
   std::memcpy(&trie_bytes, blob.data(), sizeof(trie_bytes));
   const auto rest = blob.subspan(sizeof(trie_bytes));
   if (trie_bytes % sizeof(uint32_t) != 0 || trie_bytes == 0 || trie_bytes > rest.size()) {
-    return Bad(fmt::format("a trie of {} bytes in a charsmap of {} bytes", trie_bytes, blob.size()));
+    return BadMap(fmt::format("a trie of {} bytes in a charsmap of {} bytes", trie_bytes, blob.size()));
   }
   CharacterMap map;
   map.units_.resize(trie_bytes / sizeof(uint32_t));
@@ -37,12 +37,13 @@ api::Result<CharacterMap> CharacterMap::Parse(std::span<const std::byte> blob) {
   const auto strings = rest.subspan(trie_bytes);
   map.replacements_.assign(reinterpret_cast<const char*>(strings.data()), strings.size());
   if (!map.replacements_.empty() && map.replacements_.back() != '\0')
-    return Bad("the last replacement is not terminated");
+    return BadMap("the last replacement is not terminated");
   for (size_t begin = 0; begin < map.replacements_.size();) {
     const size_t end = map.replacements_.find('\0', begin);
     const std::string_view text = std::string_view(map.replacements_).substr(begin, end - begin);
-    if (text.size() > kReplacementBytesMax) return Bad(fmt::format("a replacement of {} bytes", text.size()));
-    if (!api::IsValidUtf8(text)) return Bad("a replacement that is not UTF-8");
+    if (text.size() > kReplacementBytesMax)
+      return BadMap(fmt::format("a replacement of {} bytes", text.size()));
+    if (!api::IsValidUtf8(text)) return BadMap("a replacement that is not UTF-8");
     begin = end + 1;
   }
   return map;

@@ -36,7 +36,7 @@ void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& match
 }
 
 // Applies `behavior` to the parts, left to right.
-std::vector<Part> Merge(SplitBehavior behavior, const std::vector<Part>& parts) {
+std::vector<Part> MergeParts(SplitBehavior behavior, const std::vector<Part>& parts) {
   std::vector<Part> merged;
   bool previous_matched = false;
   for (const Part& part : parts) {
@@ -78,7 +78,7 @@ std::vector<Part> Behave(SplitBehavior behavior, std::vector<Part> parts) {
       return MergeWithNext(parts);
     case SplitBehavior::kMergedWithPrevious:
     case SplitBehavior::kContiguous:
-      return Merge(behavior, parts);
+      return MergeParts(behavior, parts);
   }
   return parts;
 }

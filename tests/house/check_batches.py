@@ -12,6 +12,7 @@ import pathlib
 import re
 import sys
 
+SKIPPED = re.compile(r"set_source_files_properties\(([^)]*?)PROPERTIES\s+SKIP_UNITY_BUILD_INCLUSION ON\)")
 LIBRARY = re.compile(r"quire_library\((\w+)(.*?)\)", re.S)
 UNNAMED = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.S | re.M)
 NAMED = re.compile(r"^namespace ([\w:]+) \{$", re.M)
@@ -24,9 +25,11 @@ def libraries(root):
     for path in sorted(root.rglob("CMakeLists.txt")):
         if "build" in path.relative_to(root).parts:
             continue
-        for name, body in LIBRARY.findall(path.read_text()):
+        text = path.read_text()
+        alone = {word for words in SKIPPED.findall(text) for word in words.split()}
+        for name, body in LIBRARY.findall(text):
             if "NO_UNITY" not in body:
-                yield name, [path.parent / word for word in body.split() if word.endswith(".cc")]
+                yield name, [path.parent / word for word in body.split() if word.endswith(".cc") and word not in alone]
 
 
 def local_functions(text):

@@ -75,7 +75,9 @@ class CheckHouse(unittest.TestCase):
 
     def test_local_names_of_a_batch(self):
         source = "namespace quire {{\nnamespace {{\n\nint Size({}) {{ return 1; }}\n\n}}  // namespace\n}}\n"
-        for library, found in [("quire_library(a SOURCES x.cc y.cc LIBS z)", 1), ("quire_library(a NO_UNITY SOURCES x.cc y.cc)", 0)]:
+        batched = "quire_library(a SOURCES x.cc y.cc LIBS z)"
+        alone = "\nset_source_files_properties(y.cc\n  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)"
+        for library, found in [(batched, 1), (batched + alone, 0), ("quire_library(a NO_UNITY SOURCES x.cc y.cc)", 0)]:
             with tempfile.TemporaryDirectory() as folder:
                 root = pathlib.Path(folder)
                 (root / "CMakeLists.txt").write_text(library)
