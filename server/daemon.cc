@@ -206,6 +206,7 @@ class Daemon {
   asio::signal_set hangups_;
   std::unique_ptr<HttpServer> server_;
   std::string address_;
+  std::string restricted_;  // ListenPlan::warning
 };
 
 api::Result<void> Daemon::Start(const ListenPlan& plan) {
@@ -218,6 +219,7 @@ api::Result<void> Daemon::Start(const ListenPlan& plan) {
   if (!addresses) return std::unexpected(addresses.error());
   address_ = fmt::format("{}", fmt::join(*addresses, ","));
   remote_ = plan.remote;
+  restricted_ = plan.warning;
   activated_ = !plan.inherited.empty();
   return PrepareStore();
 }
@@ -242,8 +244,11 @@ void Daemon::Run() {
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());
   spdlog::info("model memory budget memory_bytes={} source=\"{}\"", memory_.bytes, memory_.from);
+  for (const std::string& warning : options_.warnings) spdlog::warn("{}", warning);
+  if (!restricted_.empty()) spdlog::warn("{}", restricted_);
   if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");
-  NotifyReady("Listening on " + address_);
+  NotifyReady("Listening on " + address_ +
+              (restricted_.empty() ? "" : " only, without API keys; see the log"));
   {
     const api::IoThreadMark io_thread;
     io_.run();

@@ -114,18 +114,28 @@ void ExpectRefusal(const std::vector<std::string>& environment, const std::strin
 }
 
 TEST(DaemonStart, RefusesWithOneLine) {
-  ExpectRefusal({"OLLAMA_HOST=0.0.0.0:0"}, "--allow-remote");
-  ExpectRefusal({"OLLAMA_HOST=[::]:0"}, "--allow-remote");
-  ExpectRefusal({"OLLAMA_HOST=:0"}, "--allow-remote");
+  ExpectRefusal({"OLLAMA_HOST=192.0.2.1:0"}, "QUIRE_ALLOW_REMOTE=1 (--allow-remote)");
   ExpectRefusal({"OLLAMA_HOST=127.0.0.1:0", "OLLAMA_MAX_QUEUE=none"}, "OLLAMA_MAX_QUEUE");
   ExpectRefusal({"OLLAMA_HOST=127.0.0.1:0", "QUIRE_RUNNER=/nowhere/quire-runner"}, "/nowhere/quire-runner");
 }
 
 TEST(DaemonStart, ARefusedAddressLeavesTheStoreAlone) {
   const testing::StoreFixture store;
-  Quired quired({"OLLAMA_HOST=0.0.0.0:0"}, store);
+  Quired quired({"OLLAMA_HOST=192.0.2.1:0"}, store);
   EXPECT_EQ(quired.ExitStatus(), 1);
   EXPECT_FALSE(std::filesystem::exists(store.root()));
+}
+
+TEST(DaemonStart, EveryInterfaceWithoutKeysIsLoopbackAndAWarning) {
+  for (const char* host : {"0.0.0.0:0", "[::]:0", ":0"}) {
+    const testing::StoreFixture store;
+    Quired quired({std::string("OLLAMA_HOST=") + host}, store);
+    RawClient client(quired.Port());
+    client.Send(kHealth);
+    EXPECT_EQ(client.Read().status, 200);
+    EXPECT_TRUE(quired.WaitFor("to serve other machines, create a key")) << quired.output();
+    EXPECT_TRUE(quired.WaitFor("add the line QUIRE_ALLOW_REMOTE=1")) << quired.output();
+  }
 }
 
 TEST(DaemonStart, ABusyPortIsOneLine) {

@@ -30,25 +30,35 @@ api::Result<tcp::endpoint> Resolve(const HostAddress& host) {
   return found.begin()->endpoint();
 }
 
+constexpr std::string_view kWhatToDo =
+    "create a key (quire key NAME --append FILE) and add the line QUIRE_KEYS=FILE, or add the line "
+    "QUIRE_ALLOW_REMOTE=1 (--allow-remote) to serve everyone who can reach it without authentication";
+
+bool IsProtected(const Options& options) { return options.allow_remote || !options.keys.empty(); }
+
 // Notes whether `endpoint` is beyond this machine, and refuses it when it must not be.
 api::Result<void> Allow(ListenPlan& plan, const tcp::endpoint& endpoint, const std::string& name,
                         const Options& options) {
   if (endpoint.address().is_loopback()) return {};
   plan.remote = true;
-  if (options.allow_remote || !options.keys.empty()) return {};
+  if (IsProtected(options)) return {};
   return api::Fail(
       api::ErrorCode::kForbidden,
-      fmt::format(
-          "{} is not a loopback address and no API keys are configured: set API keys (--keys or QUIRE_KEYS), "
-          "or allow unauthenticated remote clients (--allow-remote or QUIRE_ALLOW_REMOTE=1)",
-          name));
+      fmt::format("{} is not a loopback address and no API keys are configured: {}", name, kWhatToDo));
 }
 
 api::Result<std::optional<tcp::endpoint>> PlanOne(ListenPlan& plan, const std::optional<HostAddress>& host,
                                                   const Options& options) {
   if (!host) return std::nullopt;
-  const auto endpoint = Resolve(*host);
+  auto endpoint = Resolve(*host);
   if (!endpoint) return std::unexpected(endpoint.error());
+  if (endpoint->address().is_unspecified() && !IsProtected(options)) {
+    endpoint->address(asio::ip::address_v4::loopback());
+    plan.warning = fmt::format(
+        "{} means every interface and no API keys are configured: listening on {} only; "
+        "to serve other machines, {}",
+        host->host, endpoint->address().to_string(), kWhatToDo);
+  }
   if (const auto allowed = Allow(plan, *endpoint, host->host, options); !allowed) {
     return std::unexpected(allowed.error());
   }

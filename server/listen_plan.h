@@ -1,5 +1,6 @@
 // Where the daemon listens, and whether it may: beyond this machine only with keys, or when the operator says
-// so.
+// so. An address that means every interface includes loopback: without either it means loopback only, so that a setup
+// copied from another server serves its own machine. Any other address beyond this machine is an error.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -24,10 +25,11 @@ struct ListenPlan {
   std::optional<boost::asio::ip::tcp::endpoint> plain, tls;
   std::filesystem::path unix_socket;  // empty: none
   bool remote = false;                // one of them can be reached from other machines
+  std::string warning;                // for the log: an address that was restricted, and what to do; or empty
 };
 
 // Resolves names, binds nothing. An inherited socket whose name (FileDescriptorName=) ends in "tls" speaks
-// TLS. Errors name the address: it is not loopback and there are neither keys nor allow_remote, or it is
+// TLS. Errors name the address: it is one that is not loopback, there are neither keys nor allow_remote, or it is
 // unknown.
 api::Result<ListenPlan> PlanListen(const Options& options);
 

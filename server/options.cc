@@ -95,10 +95,19 @@ ValidationError SetStrictBool(bool& out, std::string_view text) {
   return std::nullopt;
 }
 
-ValidationError SetKvType(api::KvType& out, std::string_view text) {
-  const auto type = api::ParseKvType(api::AsciiLower(text));
+// Types that other servers have: their users get the nearest one, which needs more memory and loses less.
+constexpr auto kSmallKvTypes = std::to_array<std::string_view>({"q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"});
+
+ValidationError SetKvType(Options& options, std::string_view text) {
+  const std::string name = api::AsciiLower(text);
+  auto type = api::ParseKvType(name);
+  if (!type && std::ranges::find(kSmallKvTypes, name) != kSmallKvTypes.end()) {
+    type = api::KvType::kQ8_0;
+    options.warnings.push_back(
+        fmt::format("the KV cache type {} is not available, q8_0 is used instead", name));
+  }
   if (!type) return fmt::format("must be {}", api::kKvTypeNames);
-  out = *type;
+  options.runner_settings.kv_cache_type = *type;
   return std::nullopt;
 }
 
@@ -267,8 +276,8 @@ constexpr std::array kTable = {
                  return ValidationError();
                }},
     OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
-               "KV cache type: f16, bf16, q8_0 or f32",
-               [](Options& o, std::string_view t) { return SetKvType(o.runner_settings.kv_cache_type, t); }},
+               "KV cache type: f16, bf16, q8_0 or f32; q4_0 and other smaller types count as q8_0",
+               [](Options& o, std::string_view t) { return SetKvType(o, t); }},
     OptionSpec{
         "--prepare-time", "QUIRE_PREPARE_TIME", "DURATION", "1s",
         "Maximum CPU time to prepare one request (template, tokens, format), at most 1m",

@@ -65,7 +65,8 @@ struct Options {
   uint32_t max_connections = 0;
   std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};
 
-  std::vector<std::string> texts;  // what each option was set to, in the table's order
+  std::vector<std::string> warnings;  // for the log: what is not used as it was set
+  std::vector<std::string> texts;     // what each option was set to, in the table's order
 };
 
 // Names (as variables) of the options that differ and that a running daemon cannot change.

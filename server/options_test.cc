@@ -107,6 +107,17 @@ TEST(Options, FlagsGoOverTheEnvironment) {
   EXPECT_EQ(options->max_body_bytes, 2048u);
 }
 
+TEST(Options, SmallerKvCacheTypesFallBackWithAWarning) {
+  EXPECT_TRUE(Resolve({}, {{"OLLAMA_KV_CACHE_TYPE", "q8_0"}})->warnings.empty());
+  for (const char* type : {"q4_0", "Q4_1", "q5_0", "q5_1", "iq4_nl"}) {
+    const auto options = Resolve({}, {{"OLLAMA_KV_CACHE_TYPE", type}});
+    ASSERT_TRUE(options.has_value()) << options.error().message;
+    EXPECT_EQ(options->runner_settings.kv_cache_type, api::KvType::kQ8_0);
+    ASSERT_EQ(options->warnings.size(), 1U);
+    EXPECT_NE(options->warnings[0].find("q8_0 is used instead"), std::string::npos);
+  }
+}
+
 TEST(Options, DebugTakesLevelsAndBooleans) {
   for (const auto& [text, level] : std::map<std::string, int>{
            {"", 0}, {"0", 0}, {"1", 1}, {"2", 2}, {"9", 2}, {"true", 1}, {"false", 0}, {"yes", 1}}) {
@@ -122,7 +133,7 @@ TEST(Options, BadValuesNameTheirSource) {
       {"QUIRE_MAX_BODY", "0"},           {"QUIRE_MAX_BODY", "9999999GiB"},
       {"QUIRE_MAX_CONNECTIONS", "-3"},   {"QUIRE_HEADER_TIMEOUT", "0"},
       {"QUIRE_ALLOW_REMOTE", "maybe"},   {"OLLAMA_HOST", "a b"},
-      {"QUIRE_DRAIN_TIMEOUT", "-1s"},    {"OLLAMA_KV_CACHE_TYPE", "q4_0"},
+      {"QUIRE_DRAIN_TIMEOUT", "-1s"},    {"OLLAMA_KV_CACHE_TYPE", "q3_0"},
   };
   for (const auto& [variable, text] : cases) {
     const auto options = Resolve({}, {{variable, text}});

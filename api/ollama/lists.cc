@@ -101,6 +101,7 @@ std::string EncodePs(const std::vector<PsEntry>& models) {
         {"name", model.name},
         {"model", model.name},
         {"size", model.size},
+        {"size_max", model.size_max},
         {"digest", model.digest},
         {"details", Encode(model.details)},
         {"expires_at", model.expires_at ? FormatTimestamp(*model.expires_at) : std::string(kForEver)},

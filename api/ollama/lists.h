@@ -32,7 +32,8 @@ struct TagEntry {
 
 struct PsEntry {
   std::string name;
-  int64_t size = 0;  // bytes
+  int64_t size = 0;      // bytes that its process has now
+  int64_t size_max = 0;  // bytes that it may grow to
   int64_t size_vram = 0;
   std::string digest;
   ModelDetails details;

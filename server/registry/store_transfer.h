@@ -29,7 +29,7 @@ class StoreTransfer {
   api::Result<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
   // A blob to read. kBadModel when it has not the layer's size.
   api::Result<api::FileDescriptor> OpenBlob(const Layer& layer) const;
-  // The manifest of a model as it is stored. kNotFound `model "x" not found`.
+  // The manifest of a model as it is stored. kNotFound `model 'x' not found`.
   api::Result<std::string> ReadManifest(const api::ModelName& name) const;
   // Gives a name to a manifest whose blobs are in the store. kNotFound names one that is not; kBadModel when
   // the manifest is broken. What only the name's former manifest used stays until its model is deleted.

@@ -1,5 +1,6 @@
 #include "server/routes/async_model_store.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -33,6 +34,15 @@ const std::shared_ptr<const api::Result<std::vector<StoredModel>>> kListingFaile
     std::make_shared<const api::Result<std::vector<StoredModel>>>(
         api::Fail(api::ErrorCode::kInternal, "the models cannot be listed"));
 
+// Errors about a model that is not there name it as the client did.
+template <class T>
+api::Result<T> Named(api::Result<T> result, const std::string& name) {
+  if (!result && result.error().code == api::ErrorCode::kNotFound) {
+    result.error().message = fmt::format("model '{}' not found", name);
+  }
+  return result;
+}
+
 }  // namespace
 
 // One listing of the store and those who wait for it.
@@ -55,7 +65,7 @@ Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name) {
   if (cached) co_return *std::move(cached);
   auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
   auto found = co_await RunBlocking(pools_.reads, std::move(find));
-  co_return found;
+  co_return Named(std::move(found), name);
 }
 
 Awaitable<AsyncModelStore::Models> AsyncModelStore::List() {
@@ -94,7 +104,7 @@ Awaitable<api::Result<void>> AsyncModelStore::Copy(std::string from, std::string
     return store_.Copy(source, target);
   };
   auto copied = co_await RunBlocking(pools_.edits, std::move(copy));
-  co_return copied;
+  co_return Named(std::move(copied), from);
 }
 
 Awaitable<api::Result<DeletedModel>> AsyncModelStore::Delete(std::string name) {
@@ -102,7 +112,7 @@ Awaitable<api::Result<DeletedModel>> AsyncModelStore::Delete(std::string name) {
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto remove = [this, wanted = *std::move(parsed)] { return store_.Delete(wanted); };
   auto removed = co_await RunBlocking(pools_.edits, std::move(remove));
-  co_return removed;
+  co_return Named(std::move(removed), name);
 }
 
 Awaitable<api::Result<StoredModel>> AsyncModelStore::Register(NewModel model, std::vector<BlobUse>& uses) {

@@ -174,7 +174,7 @@ TEST(CreateRoute, SaysWhatIsWrong) {
   };
   refused({{"model", "x"}}, 400);
   refused({{"model", "!!"}, {"from", "demo"}}, 400);
-  EXPECT_EQ(refused({{"model", "x"}, {"from", "nobody"}}, 404), "model \"nobody:latest\" not found");
+  EXPECT_EQ(refused({{"model", "x"}, {"from", "nobody"}}, 404), "model 'nobody' not found");
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a", "sha256:zz"}}}}, 400), HasSubstr("sha256:zz"));
   const std::string absent = "sha256:" + Sha256Of("absent");
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a.gguf", absent}}}}, 400), HasSubstr(absent));

@@ -343,9 +343,13 @@ TEST(ListRoutes, TagsAndShowAndPs) {
   loaded.spec = {tags["models"][0]["digest"], "demo:latest", "w"};
   loaded.num_ctx = 640;
   loaded.size_bytes = 5;
+  loaded.memory_bytes = 7;
+  loaded.runner_pid = ::getpid();
   script.loaded = {loaded};
   const json ps = json::parse(daemon.Get("/api/ps").body);
   EXPECT_EQ(ps["models"][0]["context_length"], 640);
+  EXPECT_GT(ps["models"][0]["size"], 100'000) << "what this process has";
+  EXPECT_EQ(ps["models"][0]["size_max"], 7);
   EXPECT_EQ(ps["models"][0]["details"]["family"], tags["models"][0]["details"]["family"]);
 }
 

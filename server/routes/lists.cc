@@ -6,6 +6,7 @@
 #include "api/ollama/chat.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
+#include "server/routes/resident_memory.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
@@ -51,7 +52,8 @@ Awaitable<void> Ps(Services& services, Exchange& exchange) {
   std::vector<ollama::PsEntry> entries;
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     ollama::PsEntry entry{.name = loaded.spec.name,
-                          .size = loaded.size_bytes,
+                          .size = ResidentBytes(loaded.runner_pid),
+                          .size_max = std::max(loaded.memory_bytes, loaded.size_bytes),
                           .digest = loaded.spec.key,
                           .details = {},
                           .expires_at = loaded.expires_at,

@@ -77,14 +77,6 @@ void AddValue(MetricFamily& family, std::vector<ClientMetric::Label> labels, dou
   family.metric.push_back(std::move(metric));
 }
 
-double ResidentBytes(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/statm", pid));
-  uint64_t size = 0;
-  uint64_t resident = 0;
-  file >> size >> resident;
-  return file ? static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)) : 0;
-}
-
 // The cgroup of this process under version 2, or nothing.
 std::string CgroupFile(std::string_view name) {
   std::ifstream file("/proc/self/cgroup");
@@ -141,11 +133,12 @@ void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>&
   MetricFamily predicted = Gauge("quire_memory_predicted_bytes", "Predicted memory use of a loaded model");
   MetricFamily resident = Gauge("quire_memory_rss_bytes", "Resident memory of a process");
   MetricFamily threads = Gauge("quire_cpu_threads", "Compute threads of a loaded model");
-  AddValue(resident, {{"process", "quired"}}, ResidentBytes(::getpid()));
+  AddValue(resident, {{"process", "quired"}}, static_cast<double>(ResidentBytes(::getpid())));
   for (const auto& runner : snapshot.runners) {
     AddValue(up, {{"model", runner.model}}, 1);
     AddValue(predicted, {{"model", runner.model}}, static_cast<double>(runner.predicted_bytes));
-    AddValue(resident, {{"process", "runner:" + runner.model}}, ResidentBytes(runner.pid));
+    AddValue(resident, {{"process", "runner:" + runner.model}},
+             static_cast<double>(ResidentBytes(runner.pid)));
     if (runner.threads > 0) AddValue(threads, {{"model", runner.model}}, runner.threads);
   }
   MetricFamily loaded = Gauge("quire_model_loaded", "Number of loaded models");

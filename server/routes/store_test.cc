@@ -50,7 +50,7 @@ TEST(StoreRoutes, CopyThenDelete) {
   EXPECT_TRUE(store.Find(Named("demo")));
   const RawResponse again = Send(daemon, "DELETE", "/api/delete", R"({"model":"second"})");
   EXPECT_EQ(again.status, 404);
-  EXPECT_EQ(json::parse(again.body)["error"], "model \"second:latest\" not found");
+  EXPECT_EQ(json::parse(again.body)["error"], "model 'second' not found");
   EXPECT_EQ(daemon.Post("/api/copy", R"({"source":"nobody","destination":"x"})").status, 404);
   EXPECT_EQ(daemon.Post("/api/copy", R"({"source":"demo","destination":"!!"})").status, 400);
   EXPECT_EQ(daemon.Post("/api/delete", R"({"model":"demo"})").headers.at("allow"), "DELETE, OPTIONS");

@@ -63,7 +63,7 @@ api::Result<void> CheckName(const api::ModelName& name) {
 }
 
 std::unexpected<api::Error> ModelNotFound(const api::ModelName& name) {
-  return api::Fail(api::ErrorCode::kNotFound, fmt::format("model \"{}\" not found", name.Display()));
+  return api::Fail(api::ErrorCode::kNotFound, fmt::format("model '{}' not found", name.Display()));
 }
 
 api::Result<StoreDirectory> EnterModel(const StoreDirectory& root, const api::ModelName& name, bool create) {

@@ -19,7 +19,7 @@ inline constexpr int64_t kManifestBytesMax = int64_t{1} << 20;
 // The parts are used as file names: they must be exactly what the rules for names allow.
 api::Result<void> CheckName(const api::ModelName& name);
 
-// kNotFound `model "x" not found`.
+// kNotFound `model 'x' not found`.
 std::unexpected<api::Error> ModelNotFound(const api::ModelName& name);
 
 // manifests/HOST/NAMESPACE/MODEL, the directory of the tags.

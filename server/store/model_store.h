@@ -105,7 +105,7 @@ class ModelStore {
 
   // All models, newest first. A broken manifest is omitted and logged; the others are listed.
   api::Result<std::vector<StoredModel>> List() const;
-  // kNotFound `model "x" not found` when there is none; kBadModel when its manifest or a blob is broken or
+  // kNotFound `model 'x' not found` when there is none; kBadModel when its manifest or a blob is broken or
   // missing. The result is cached, and read again once the files of the manifest or the weights change.
   api::Result<StoredModel> Find(const api::ModelName& name) const;
   // The same as far as no file must be read for it; nothing otherwise.

@@ -71,7 +71,7 @@ TEST_F(StoreEdit, DeletingLeavesWhatOthersUse) {
   ASSERT_TRUE(store.Delete(Named("two")));
   EXPECT_THAT(BlobFiles(), IsEmpty());
   EXPECT_THAT(fs::is_empty(fixture_.root() / "manifests"), true);
-  EXPECT_EQ(store.Delete(Named("two")).error().message, "model \"two:latest\" not found");
+  EXPECT_EQ(store.Delete(Named("two")).error().message, "model 'two:latest' not found");
 }
 
 TEST_F(StoreEdit, DeletingACopySaysThatTheModelHasAnotherName) {

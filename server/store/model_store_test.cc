@@ -119,7 +119,7 @@ TEST_F(Store, SaysWhatIsNotThere) {
   const auto model = fixture_.Open().Find(Named("nobody"));
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, api::ErrorCode::kNotFound);
-  EXPECT_EQ(model.error().message, "model \"nobody:latest\" not found");
+  EXPECT_EQ(model.error().message, "model 'nobody:latest' not found");
 }
 
 TEST_F(Store, ListsNewestFirst) {

@@ -101,10 +101,16 @@ class Keys(unittest.TestCase):
     def test_beyond_this_machine_only_with_keys(self):
         daemon = Daemon({"OLLAMA_HOST": "0.0.0.0:0"})
         folder = pathlib.Path(daemon.folder.name)
-        refused = subprocess.run([BIN / "quired"], env=daemon.environment, text=True, capture_output=True,
-                                 timeout=TIMEOUT_S)
+        refused = subprocess.run([BIN / "quired", "--host", "192.0.2.1:0"], env=daemon.environment, text=True,
+                                 capture_output=True, timeout=TIMEOUT_S)
         self.assertEqual(refused.returncode, 1)
-        self.assertIn("--keys", refused.stderr)
+        self.assertIn("QUIRE_KEYS=FILE", refused.stderr)
+        process = subprocess.Popen([BIN / "quired"], env=daemon.environment, text=True, stderr=subprocess.PIPE)
+        try:
+            self.assertTrue(any("listening address=127.0.0.1:" in line for line in process.stderr))
+        finally:
+            process.kill()
+            process.communicate()
         (folder / "empty").write_text("# nobody\n")
         empty = subprocess.run([BIN / "quired", "--keys", folder / "empty"], env=daemon.environment, text=True,
                                capture_output=True, timeout=TIMEOUT_S)

@@ -10,7 +10,10 @@ GOLDEN = json.loads((ROOT / "tests/data/quire-demo.golden.json").read_text())
 
 class QuantizeOnLoad(unittest.TestCase):
     def size_of_loaded(self, daemon):
-        return daemon.get("/api/ps").json["models"][0]["size"]
+        model = daemon.get("/api/ps").json["models"][0]
+        self.assertGreater(model["size"], 1 << 20)
+        self.assertLess(model["size"], model["size_max"])
+        return model["size_max"]
 
     def answers(self, environment):
         """The answers to the golden questions, and the size of the model that gave them."""

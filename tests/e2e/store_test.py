@@ -471,7 +471,7 @@ class Commands(unittest.TestCase):
                       self.cli("create", "x", "-f", "-", stdin="FROM x\nFORM y\n", code=1).stderr)
         self.assertIn("Error: (line 1): ./no.gguf: no such file or directory",
                       self.cli("create", "x", "-f", "-", stdin="FROM ./no.gguf", code=1).stderr)
-        self.assertIn('Error: model "nobody:latest" not found',
+        self.assertIn("Error: model 'nobody' not found",
                       self.cli("create", "x", "-f", "-", stdin="FROM nobody", code=1).stderr)
         self.assertIn("nonsense", self.cli("create", "x", "-f", "-", stdin=f"FROM {MODEL}\nPARAMETER nonsense 1",
                                            code=1).stderr)
