@@ -14,6 +14,7 @@ struct OutputFormat {
     kSchema,      // text: a JSON Schema
     kRegex,       // text: a regular expression that the whole answer matches
     kChoice,      // text: a JSON list of strings, one of which the answer is
+    kGrammar,     // text: a grammar in GBNF, llama.cpp's syntax
   };
   Kind kind = Kind::kJson;
   std::string text = {};

@@ -58,10 +58,27 @@ struct TokenPrompt {
   std::vector<TokenId> tokens;
 };
 
+// Texts and token ids in a row. Special tokens in a text are parsed; a text at the beginning gets BOS, if the
+// model uses one.
+struct MixedPrompt {
+  struct Piece {
+    std::string text;
+    std::vector<TokenId> tokens = {};  // instead of `text` unless empty
+  };
+  std::vector<Piece> pieces;
+};
+
+// Context of a FimPrompt from another place: a file of the same project, or a part of one.
+struct FimFile {
+  std::string name;
+  std::string text;
+};
+
 // The model fills in what is missing between two texts; only for models that learned to.
 struct FimPrompt {
   std::string prefix;
   std::string suffix;
+  std::vector<FimFile> files = {};  // the first ones are left out where they do not fit
 };
 
 // /api/generate: token ids of the earlier exchange (none without `context`), then the rendered messages.
@@ -80,7 +97,8 @@ struct EmbedPrompt {
   bool normalize = true;             // to length 1
 };
 
-using Prompt = std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, FimPrompt>;
+using Prompt =
+    std::variant<ChatPrompt, RawPrompt, ContinuedPrompt, EmbedPrompt, TokenPrompt, FimPrompt, MixedPrompt>;
 
 // What to do with a prompt that is longer than the context.
 enum class Overflow : uint8_t {
@@ -131,6 +149,11 @@ struct Request {
   bool prompt_only = false;
   // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
   bool return_prompt_text = false;
+  // Above 0: the answer ends behind a line break once it has taken this many milliseconds since its first token.
+  int32_t predict_ms_max = 0;
+  // Above 0: the answer ends before its first line, from the second on, that begins with fewer blanks and tabs.
+  int32_t indent_min = 0;
+  bool restore_point = false;    // as Message::restore_point, of the whole prompt
   bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
 };
 

@@ -38,7 +38,18 @@ struct PromptBytes {
     return embed.text.size() + embed.tokens.size() * sizeof(TokenId);
   }
   size_t operator()(const TokenPrompt& prompt) const { return prompt.tokens.size() * sizeof(TokenId); }
-  size_t operator()(const FimPrompt& fim) const { return fim.prefix.size() + fim.suffix.size(); }
+  size_t operator()(const FimPrompt& fim) const {
+    size_t bytes = fim.prefix.size() + fim.suffix.size();
+    for (const FimFile& file : fim.files) bytes += sizeof(FimFile) + file.name.size() + file.text.size();
+    return bytes;
+  }
+  size_t operator()(const MixedPrompt& mixed) const {
+    size_t bytes = 0;
+    for (const MixedPrompt::Piece& piece : mixed.pieces) {
+      bytes += sizeof(MixedPrompt::Piece) + piece.text.size() + piece.tokens.size() * sizeof(TokenId);
+    }
+    return bytes;
+  }
 };
 
 }  // namespace

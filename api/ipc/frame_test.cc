@@ -71,7 +71,10 @@ Submit FullSubmit() {
   submit.request.prompt_only = true;
   submit.request.return_prompt_text = true;
   submit.request.delta_per_token = true;
-  submit.request.format = OutputFormat{OutputFormat::Kind::kChoice, R"(["a"])", "guided_choice"};
+  submit.request.predict_ms_max = 500;
+  submit.request.indent_min = 4;
+  submit.request.restore_point = true;
+  submit.request.format = OutputFormat{OutputFormat::Kind::kGrammar, "root ::= \"a\"", "grammar"};
   submit.resume = {{7, 8}, 2, 3};
   return submit;
 }
@@ -130,6 +133,10 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   raw.request.prompt = TokenPrompt{{3, 0, std::numeric_limits<int32_t>::max()}};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = FimPrompt{"int main(", "}"};
+  ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = FimPrompt{"int main(", "}", {{"a.h", "int a;"}, {"", ""}}};
+  ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = MixedPrompt{{{"text", {}}, {"", {7, 8}}}};
   ExpectSurvives(ToRunner(raw));
   ExpectSurvives(ToRunner(Credit{RequestId{9}, 12}));
   ExpectSurvives(ToRunner(Cancel{RequestId{9}}));
@@ -207,9 +214,12 @@ TEST(Ipc, FieldsArriveAsTheyWere) {
   EXPECT_EQ(messages[1].tool_calls.at(0).arguments_json, R"({"b":1,"a":2})");
   EXPECT_EQ(messages[2].tool_call_id, "c1");
   ASSERT_TRUE(got.request.format.has_value());
-  EXPECT_EQ(got.request.format->kind, OutputFormat::Kind::kChoice);
-  EXPECT_EQ(got.request.format->text, R"(["a"])");
-  EXPECT_EQ(got.request.format->field, "guided_choice");
+  EXPECT_EQ(got.request.format->kind, OutputFormat::Kind::kGrammar);
+  EXPECT_EQ(got.request.format->text, "root ::= \"a\"");
+  EXPECT_EQ(got.request.format->field, "grammar");
+  EXPECT_EQ(got.request.predict_ms_max, 500);
+  EXPECT_EQ(got.request.indent_min, 4);
+  EXPECT_TRUE(got.request.restore_point);
 
   const auto event = DecodeToDaemon(OneFrame(Encode(ToDaemon(FullDelta()))));
   ASSERT_TRUE(event);

@@ -82,10 +82,25 @@ template <Is<TokenPrompt> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("tokens", m.tokens);
 }
+template <Is<FimFile> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("name", m.name);
+  visit("text", m.text);
+}
 template <Is<FimPrompt> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("prefix", m.prefix);
   visit("suffix", m.suffix);
+  visit.IfAny("files", m.files);
+}
+template <Is<MixedPrompt::Piece> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("text", m.text);
+  visit("tokens", m.tokens);
+}
+template <Is<MixedPrompt> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("pieces", m.pieces);
 }
 template <Is<Client> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -113,7 +128,7 @@ void VisitFields(M& m, V& visit) {
 }
 template <Is<OutputFormat> M, class V>
 void VisitFields(M& m, V& visit) {
-  visit("kind", m.kind, OutputFormat::Kind::kChoice);
+  visit("kind", m.kind, OutputFormat::Kind::kGrammar);
   visit("text", m.text);
   visit("field", m.field);
 }
@@ -137,6 +152,9 @@ void VisitFields(M& m, V& visit) {
   visit("return_context", m.return_context);
   visit("prompt_only", m.prompt_only);
   visit("return_prompt_text", m.return_prompt_text);
+  visit("predict_ms_max", m.predict_ms_max, 0);
+  visit("indent_min", m.indent_min, 0);
+  visit("restore_point", m.restore_point);
   visit("delta_per_token", m.delta_per_token);
 }
 

@@ -40,6 +40,13 @@ void GetChoice(Fields& fields, std::string_view name, std::optional<OutputFormat
   out = OutputFormat{Kind::kChoice, DumpJson(*list), fields.PathOf(name)};
 }
 
+// An empty one is as none.
+void GetGrammar(Fields& fields, std::string_view name, std::optional<OutputFormat>& out) {
+  std::string grammar;
+  if (!fields.Get(name, grammar) || grammar.empty()) return;
+  out = OutputFormat{Kind::kGrammar, std::move(grammar), fields.PathOf(name)};
+}
+
 std::optional<OutputFormat> GetOpenAi(Fields& body) {
   const Json* value = body.FindObject("response_format");
   if (value == nullptr) return std::nullopt;
@@ -111,6 +118,8 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
     get(fields, name, other);
     also(name, std::move(other));
   };
+  read(body, "grammar", GetGrammar);
+  read(body, "json_schema", GetSchema);
   read(body, "guided_json", GetSchema);
   read(body, "guided_regex", GetRegex);
   read(body, "guided_choice", GetChoice);

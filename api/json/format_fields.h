@@ -15,8 +15,8 @@ std::optional<OutputFormat> GetFormat(Fields& body);
 // of "output_config" of Anthropic's messages.
 std::optional<OutputFormat> GetTypedFormat(Fields& holder);
 
-// "response_format" of the OpenAI dialect, or what other servers of it take beside: "guided_json",
-// "guided_regex", "guided_choice", "structured_outputs" of {json | regex | choice}. At most one of them.
+// "response_format" of the OpenAI dialect, or what other servers of it take beside: "grammar" and "json_schema" of
+// llama.cpp's, "guided_json", "guided_regex", "guided_choice", "structured_outputs" of {json | regex | choice}. At most one of them.
 std::optional<OutputFormat> GetResponseFormat(Fields& body);
 
 }  // namespace quire::api

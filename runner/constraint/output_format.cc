@@ -8,6 +8,7 @@
 
 #include "api/json/read.h"
 #include "runner/constraint/code_points.h"
+#include "runner/constraint/gbnf.h"
 #include "runner/constraint/json_grammar.h"
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
@@ -55,6 +56,8 @@ api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, GrammarBui
       return Regex(format.text, Anchoring::kWhole, Utf8);
     case Kind::kChoice:
       return ChoiceOf(format.text);
+    case Kind::kGrammar:
+      return Gbnf(format.text, builder);
   }
   return Never();
 }

@@ -48,6 +48,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       top_logprobs_(setup.request.top_logprobs),
       return_context_(setup.request.return_context),
       delta_per_token_(setup.request.delta_per_token),
+      predict_limit_(setup.request.predict_ms_max),
       num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
       prompt_dropped_(setup.prompt.dropped),
       system_tokens_(setup.prompt.system_tokens),
@@ -60,6 +61,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       sampler_(params_),
       detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, StartOf(setup.request.prompt)),
       stop_matcher_(params_.stop),
+      indent_limit_(setup.request.indent_min),
       output_(std::move(setup.prompt.output)),
       hide_thinking_(setup.request.think == api::Think::kOff),
       single_call_(setup.request.single_tool_call),
@@ -226,7 +228,12 @@ void ActiveGeneration::AppendToken(api::TokenId token) {
     return Finish(api::FinishReason::kStop, emission.stop);
   }
   const bool context_full = !shift_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_;
-  if (context_full || output_tokens_ >= OutputLimit()) {
+  if (indent_limit_.Cut(emission.text)) {
+    pending_text_ = std::move(emission.text);
+    return Finish(api::FinishReason::kLength, std::nullopt, /*cut=*/true);
+  }
+  line_broken_ = line_broken_ || emission.text.find('\n') != std::string::npos;
+  if (context_full || output_tokens_ >= OutputLimit() || TimeIsOver()) {
     pending_text_ = std::move(emission.text);
     return Finish(api::FinishReason::kLength, std::nullopt);
   }
@@ -272,10 +279,10 @@ void ActiveGeneration::EmitDelta(api::TextDelta delta) {
   --credit_;
 }
 
-void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> stop) {
+void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut) {
   ended_ = true;
-  std::string rest;
-  if (!stop) {
+  std::string rest = cut ? pending_text_ : "";
+  if (!stop && !cut) {
     auto emission = stop_matcher_.Feed(detokenizer_.Flush());
     stop = emission.stop;
     if (stop) reason = api::FinishReason::kStop;
@@ -288,6 +295,12 @@ void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> st
                          .prompt_dropped = prompt_dropped_};
   if (return_context_) finished.context = tokens_;
   emit_(std::move(finished));
+}
+
+// Never before the first token is sampled: a resumed answer repeats its own first.
+bool ActiveGeneration::TimeIsOver() const {
+  if (predict_limit_.count() == 0 || !line_broken_ || !first_token_) return false;
+  return Clock::now() - *first_token_ > predict_limit_;
 }
 
 api::Usage ActiveGeneration::UsageNow() const {

@@ -19,6 +19,7 @@
 #include "runner/constraint/matcher.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/engine/step_plan.h"
+#include "runner/sampler/indent_limit.h"
 #include "runner/sampler/logit_processor.h"
 #include "runner/sampler/sampler.h"
 #include "runner/sampler/stop_matcher.h"
@@ -118,9 +119,12 @@ class ActiveGeneration {
   // The text for the client, and with `end` also the held-back rest.
   void EmitText(std::string text, bool end = false);
   void EmitDelta(api::TextDelta delta);
-  void Finish(api::FinishReason reason, std::optional<size_t> stop);
+  // `cut`: without the text that is held back.
+  void Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut = false);
   api::Usage UsageNow() const;
   int32_t OutputLimit() const;
+  // The answer has a line break and has taken longer than the request allows.
+  bool TimeIsOver() const;
 
   const api::RequestId id_;
   const api::GenerationParams params_;
@@ -129,6 +133,7 @@ class ActiveGeneration {
   const int32_t top_logprobs_;
   const bool return_context_;
   const bool delta_per_token_;
+  const std::chrono::milliseconds predict_limit_;  // 0: none
   const int32_t num_ctx_;
   const int32_t prompt_dropped_;
   const int32_t system_tokens_;
@@ -148,9 +153,11 @@ class ActiveGeneration {
   std::optional<constraint::Matcher> matcher_;  // of the answer's format
   tokenizer::Detokenizer detokenizer_;
   sampler::StopMatcher stop_matcher_;
+  sampler::IndentLimit indent_limit_;
   const std::unique_ptr<output::Parser> output_;  // null: the answer is text
   const bool hide_thinking_;
   const bool single_call_;
+  bool line_broken_ = false;     // the answer has a line break
   bool called_ = false;          // and with single_call_ nothing more comes out
   std::string pending_text_;     // certain text that goes out with the end
   output::OutputChunks chunks_;  // scratch

@@ -56,6 +56,39 @@ TEST(EngineFormat, EveryAnswerIsAValidDocument) {
   }
 }
 
+TEST(EngineFormat, GrammarsOfLlamaCpp) {
+  EngineHarness harness;
+  const std::string list = "root ::= item{2}\nitem ::= \"- \" [a-z]{1,8} \"\\n\"";
+  for (int64_t seed = 0; seed < 5; ++seed) {
+    const auto outcome = harness.Generate(With(Warm(Greedy("A list", 200), seed), Kind::kGrammar, list));
+    ASSERT_TRUE(outcome.finished);
+    EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
+    EXPECT_THAT(outcome.text(), testing::MatchesRegex("- [a-z]+\n- [a-z]+\n"));
+  }
+  const auto broken = harness.Generate(With(Greedy("A list"), Kind::kGrammar, "root ::= item"));
+  ASSERT_TRUE(broken.failed);
+  EXPECT_EQ(broken.failed->error.code, api::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(broken.failed->error.message, HasSubstr("format: line 1"));
+}
+
+TEST(EngineFormat, TimeAndIndentationEndAnAnswerAndNeverChangeIt) {
+  EngineHarness harness;
+  // Lines with and without indentation, forced by a grammar.
+  const auto lines =
+      With(Greedy("Code", 400), Kind::kGrammar, R"(root ::= "a;\n    b;\n  c;\n" ([a-z] "\n")*)");
+  const std::string whole = harness.Generate(lines).text();
+  auto indented = lines;
+  indented.indent_min = 4;
+  const auto cut = harness.Generate(indented);
+  EXPECT_EQ(cut.text(), "a;\n    b;\n  ");
+  EXPECT_EQ(cut.finished->reason, api::FinishReason::kLength);
+  auto timed = lines;
+  timed.predict_ms_max = 1;
+  const std::string early = harness.Generate(timed).text();
+  EXPECT_THAT(whole, testing::StartsWith(early));
+  if (early != whole) EXPECT_THAT(early, HasSubstr("\n"));
+}
+
 TEST(EngineFormat, GoesTogetherWithPenaltiesFiltersAndLogprobs) {
   EngineHarness harness;
   auto request = With(Warm(Greedy("Describe a person.", 300), 3), Kind::kSchema, kPerson);

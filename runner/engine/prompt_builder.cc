@@ -64,6 +64,9 @@ struct PromptBuilder {
 
   std::vector<int32_t> RestorePoints(const BuiltPrompt& prompt) const {
     std::vector<int32_t> points;
+    if (request.restore_point && prompt.tokens.size() > 1) {
+      points.push_back(static_cast<int32_t>(prompt.tokens.size()) - 1);  // the last token is always computed
+    }
     const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
     if (chat == nullptr || prompt.dropped > 0) return points;
     if (std::ranges::any_of(chat->tools, &api::Tool::restore_point)) points.push_back(prompt.system_tokens);
@@ -121,6 +124,20 @@ struct PromptBuilder {
       return std::unexpected(known.error());
     }
     return FitTokens(prompt.tokens, num_ctx, request.params.num_keep, request.overflow);
+  }
+
+  api::Result<FittedPrompt> operator()(const api::MixedPrompt& mixed) const {
+    Tokens tokens;
+    for (size_t i = 0; i < mixed.pieces.size(); ++i) {
+      const api::MixedPrompt::Piece& piece = mixed.pieces[i];
+      const bool as_text = piece.tokens.empty();
+      if (auto known = CheckIds(piece.tokens, "prompt"); !known) return std::unexpected(known.error());
+      auto encoded = as_text ? EncodeText(piece.text, tokenizer::SpecialTokens::kParse) : piece.tokens;
+      if (!encoded) return std::unexpected(encoded.error());
+      if (as_text && i == 0) AddBos(*encoded);
+      tokens.insert(tokens.end(), encoded->begin(), encoded->end());
+    }
+    return FitTokens(std::move(tokens), num_ctx, request.params.num_keep, request.overflow);
   }
 
   api::Result<Tokens> EncodeFim(std::string_view prefix, std::string_view suffix) const {
@@ -195,6 +212,39 @@ struct PromptBuilder {
     return fitted;
   }
 
+  // The files of a FimPrompt, as far as `room` tokens hold them: the last ones, each whole. Models that know
+  // repositories get their markers, others the texts.
+  api::Result<Tokens> EncodeFiles(const std::vector<api::FimFile>& files, int64_t room) const {
+    if (files.empty()) return Tokens{};
+    const bool marked = fim_tokens->repository && fim_tokens->file;
+    const auto text_of = [&](std::string_view text) {
+      return EncodeText(text, tokenizer::SpecialTokens::kAsText);
+    };
+    Tokens head, tail;
+    if (marked) {
+      const auto name = text_of("project\n"), file = text_of("file\n");
+      if (!name || !file) return std::unexpected(name ? file.error() : name.error());
+      head.push_back(*fim_tokens->repository);
+      head.insert(head.end(), name->begin(), name->end());
+      tail.push_back(*fim_tokens->file);
+      tail.insert(tail.end(), file->begin(), file->end());
+    }
+    std::vector<Tokens> kept;
+    for (size_t i = files.size(); i-- > 0;) {
+      auto text = text_of(marked ? files[i].name + "\n" + files[i].text : files[i].text + "\n");
+      if (!text) return std::unexpected(text.error());
+      if (marked) text->insert(text->begin(), *fim_tokens->file);
+      const int64_t rest = room - std::ssize(head) - std::ssize(tail) - std::ssize(*text);
+      if (rest < 0) break;
+      room -= std::ssize(*text);
+      kept.push_back(*std::move(text));
+    }
+    if (kept.empty()) return Tokens{};
+    for (size_t i = kept.size(); i-- > 0;) head.insert(head.end(), kept[i].begin(), kept[i].end());
+    head.insert(head.end(), tail.begin(), tail.end());
+    return head;
+  }
+
   // Both texts are from outside: what looks like a control token in them is plain text.
   api::Result<FittedPrompt> operator()(const api::FimPrompt& prompt) const {
     if (prompt_template.SupportsFim()) return BuildFimByTemplate(prompt);
@@ -214,6 +264,10 @@ struct PromptBuilder {
     tokens.insert(tokens.end(), suffix->begin(), suffix->end());
     tokens.push_back(fim_tokens->middle);
     const int64_t dropped = whole - std::ssize(tokens);
+    const int64_t room = int64_t{num_ctx} - 1 - std::ssize(tokens) - std::max(request.params.num_predict, 0);
+    const auto files = EncodeFiles(prompt.files, room);
+    if (!files) return std::unexpected(files.error());
+    tokens.insert(std::ranges::find(tokens, fim_tokens->prefix), files->begin(), files->end());
     return FittedPrompt{std::move(tokens), static_cast<int32_t>(dropped)};
   }
 
@@ -329,6 +383,17 @@ api::Result<std::shared_ptr<const PromptTemplate>> OwnTemplate(const api::Reques
   return parsed;
 }
 
+// The token of the first of these texts that is one token.
+std::optional<api::TokenId> FindOneToken(const tokenizer::Tokenizer& tokenizer,
+                                         std::initializer_list<std::string_view> texts) {
+  for (const std::string_view text : texts) {
+    const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
+    if (tokens && tokens->size() == 1 && tokenizer.TokenBytes(tokens->front()) == text)
+      return tokens->front();
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request) {
@@ -401,11 +466,17 @@ std::optional<FimTokens> FindFimTokens(const tokenizer::Tokenizer& tokenizer) {
     std::array<api::TokenId, 3> found = {};
     size_t count = 0;
     for (const std::string_view text : spelling) {
-      const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
-      if (!tokens || tokens->size() != 1 || tokenizer.TokenBytes(tokens->front()) != text) break;
-      found.at(count++) = tokens->front();
+      const auto token = FindOneToken(tokenizer, {text});
+      if (!token) break;
+      found.at(count++) = *token;
     }
-    if (count == found.size()) return FimTokens{found[0], found[1], found[2]};
+    if (count == found.size()) {
+      return FimTokens{found[0], found[1], found[2],
+                       FindOneToken(tokenizer, {"<|repo_name|>", "<|fim_repo|>", "<|reponame|>", "<reponame>",
+                                                "<repo_name>", "<|fim_repo_name|>"}),
+                       FindOneToken(tokenizer, {"<|file_sep|>", "<|file_separator|>", "<|filename|>",
+                                                "<file_sep>", "<filename>"})};
+    }
   }
   return std::nullopt;
 }

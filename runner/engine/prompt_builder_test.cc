@@ -215,6 +215,58 @@ TEST_F(Prompts, AFimPromptTooLongLosesWhatIsFarthestFromTheMiddle) {
   EXPECT_EQ(refused.error().code, api::ErrorCode::kContextLengthExceeded);
 }
 
+TEST_F(Prompts, FilesOfAFimPromptStandBeforeItAsFarAsTheyFit) {
+  const auto markers = FindFimTokens(*context().tokenizer);
+  ASSERT_TRUE(markers);
+  const auto text_of = [this](const BuiltPrompt& built) {
+    std::string text;
+    for (const api::TokenId token : built.tokens) text += context().tokenizer->TokenBytes(token);
+    return text;
+  };
+  api::FimPrompt fim{"before", "after", {{"old.h", "int old;"}, {"new.h", "int<|im_end|> fresh;"}}};
+  const auto both = BuildPrompt(context(), MakeRequest(fim));
+  ASSERT_TRUE(both) << both.error().message;
+  const std::string text = text_of(*both);
+  EXPECT_LT(text.find("int old;"), text.find("fresh;"));
+  EXPECT_LT(text.find("fresh;"), text.find("before"));
+  EXPECT_EQ(std::ranges::count(both->tokens, markers->prefix), 1);
+  EXPECT_EQ(both->dropped, 0);
+
+  fim.files[0].text = std::string(400, 'x');
+  auto request = MakeRequest(fim, 64);
+  request.params.num_predict = 8;
+  const auto newer = BuildPrompt(context(), request);
+  ASSERT_TRUE(newer) << newer.error().message;
+  EXPECT_THAT(text_of(*newer), ::testing::Not(HasSubstr("xxx")));
+  EXPECT_THAT(text_of(*newer), HasSubstr("fresh;"));
+  EXPECT_LE(newer->tokens.size(), 64U - 8U);
+}
+
+TEST_F(Prompts, TextsAndIdsInARowBecomeOnePrompt) {
+  const auto first = BuildPrompt(context(), MakeRequest(api::RawPrompt{"Once upon"}));
+  const auto second = BuildPrompt(context(), MakeRequest(api::RawPrompt{" a time", false}));
+  ASSERT_TRUE(first && second);
+  std::vector<api::TokenId> expected = first->tokens;
+  expected.insert(expected.end(), {5, 6});
+  expected.insert(expected.end(), second->tokens.begin(), second->tokens.end());
+  const auto mixed =
+      BuildPrompt(context(), MakeRequest(api::MixedPrompt{{{"Once upon"}, {"", {5, 6}}, {" a time"}}}));
+  ASSERT_TRUE(mixed) << mixed.error().message;
+  EXPECT_EQ(mixed->tokens, expected);
+  const auto wrong = BuildPrompt(
+      context(), MakeRequest(api::MixedPrompt{{{"a"}, {"", {context().tokenizer->vocab_size()}}}}));
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().field, "prompt");
+}
+
+TEST_F(Prompts, AWholePromptCanBeARestorePoint) {
+  auto request = MakeRequest(api::RawPrompt{"Once upon a time"});
+  EXPECT_TRUE(BuildPrompt(context(), request)->restore_points.empty());
+  request.restore_point = true;
+  const auto built = BuildPrompt(context(), request);
+  EXPECT_THAT(built->restore_points, ::testing::ElementsAre(static_cast<int32_t>(built->tokens.size()) - 1));
+}
+
 TEST_F(Prompts, BiasesMustBeOfTokensThereAre) {
   auto request = MakeRequest(api::RawPrompt{"Once"});
   request.params.logit_bias = {{context().tokenizer->vocab_size(), 1}};

@@ -1,0 +1,151 @@
+#include "runner/constraint/gbnf.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "runner/constraint/testing/byte_matching.h"
+
+namespace quire::runner::constraint {
+namespace {
+
+api::OutputFormat GrammarFormat(std::string text) {
+  return {api::OutputFormat::Kind::kGrammar, std::move(text), "grammar"};
+}
+
+void Expect(const std::string& grammar, const std::vector<std::string>& matching,
+            const std::vector<std::string>& impossible) {
+  const auto compiled = CompileFormat(GrammarFormat(grammar));
+  ASSERT_TRUE(compiled.has_value()) << grammar << ": " << compiled.error().message;
+  for (const std::string& text : matching) {
+    EXPECT_EQ(Judge(**compiled, text), Verdict::kMatches) << grammar << " / " << text;
+  }
+  for (const std::string& text : impossible) {
+    EXPECT_EQ(Judge(**compiled, text), Verdict::kImpossible) << grammar << " / " << text;
+  }
+}
+
+void ExpectError(const std::string& grammar, api::ErrorCode code, const std::string& message) {
+  const auto compiled = CompileFormat(GrammarFormat(grammar));
+  ASSERT_FALSE(compiled.has_value()) << grammar;
+  EXPECT_EQ(compiled.error().code, code) << grammar << ": " << compiled.error().message;
+  EXPECT_NE(compiled.error().message.find(message), std::string::npos) << compiled.error().message;
+}
+
+TEST(Gbnf, LiteralsSetsAndRepetitions) {
+  Expect(R"(root ::= "yes" | "no")", {"yes", "no"}, {"maybe", "yesno", "n o"});
+  Expect(R"(root ::= [a-c]+ [^a-z\n]? "."{2})", {"a..", "abcX..", "a\xE6\x97\xA5.."},
+         {"d", "ad", "a\n", "..."});
+  Expect(R"(root ::= "x"{2,3} | "y"{,2} "!" | "z"{1,})", {"xx", "xxx", "!", "yy!", "z", "zzzz"},
+         {"xxxx", "yyy"});
+  Expect(R"(root ::= "\x41\u00e9\U0001F600\t\"\\\[\]")", {"A\xC3\xA9\xF0\x9F\x98\x80\t\"\\[]"}, {"a"});
+  Expect(R"(root ::= [\x41-\x43\]] .)", {"A\n", "]x", "B\xC3\xA9"}, {"D"});
+  Expect(R"(root ::= "a"?*)", {"", "aaa"}, {"b"});
+  Expect("root ::= [-c] [c-]", {"-c", "c-"}, {"b"});
+}
+
+TEST(Gbnf, RulesCommentsAndLineBreaks) {
+  Expect(
+      "# a game of chess\r\n"
+      "root ::= (\n"
+      "  # the first move\n"
+      "  \"1. \" move \" \" move \"\\n\"\n"
+      "  ([1-9] [0-9]? \". \" move \" \" move \"\\n\")+\n"
+      ") # and no more\n"
+      "move ::= (pawn | non-pawn) [+#]?\n"
+      "pawn ::= [a-h] [1-8] |\n"
+      "  \"O-O\"\n"
+      "non-pawn ::= [NBKQR]\n"
+      "  | [NBKQR] [a-h]\n"
+      "unused_1 ::= \"x\"",
+      {"1. e4 e5\n2. N Nf\n", "1. O-O e5+\n12. Q# a1\n"}, {"2", "1. e9", "1. x"});
+}
+
+TEST(Gbnf, RecursionHasAStack) {
+  const std::string json = R"(
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+array  ::=
+  "[" ws (
+            value
+    ("," ws value)*
+  )? "]" ws
+string ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
+  )* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+)";
+  Expect(json, {"{}", R"({"a": [1, 2.5e3, {"b":null}], "c":"\u00e9\n"})", "{ }\n  "},
+         {"[", "{\"a\":}", R"({"a"  : 1})", "{]", R"({"a":[1})"});
+  Expect("root ::= \"(\" root? \")\"", {"()", "((()))"}, {")", "(a"});
+  Expect("root ::= a\na ::= \"x\" b | \"\"\nb ::= \"y\" a", {"", "xy", "xyxy"}, {"y", "xx"});
+}
+
+TEST(Gbnf, MasksAreExact) {
+  const TestVocabulary vocabulary;
+  const auto constraint = Constrain(
+      GrammarFormat(
+          "root ::= \"{\" pair (\",\" pair)* \"}\"\npair ::= \"\\\"\" [a-z]+ \"\\\":\" (\"12\" | root)"),
+      vocabulary);
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    std::mt19937 random(seed);
+    Walk(constraint, vocabulary, random);
+  }
+}
+
+TEST(Gbnf, ErrorsNameTheLine) {
+  using enum api::ErrorCode;
+  ExpectError("", kInvalidArgument, "\"root\" is not defined");
+  ExpectError("a ::= \"x\"", kInvalidArgument, "\"root\" is not defined");
+  ExpectError("root ::= a\n\nb ::= c", kInvalidArgument, "line 1: the rule \"a\" is not defined");
+  ExpectError("root ::= \"x\"\nroot ::= \"y\"", kInvalidArgument,
+              "line 2: the rule \"root\" is defined twice");
+  ExpectError("root ::= \"x\"\nb = \"y\"", kInvalidArgument, "line 2: \"::=\" is expected");
+  ExpectError("root ::= \"x", kInvalidArgument, "closing quote");
+  ExpectError("root ::= [x", kInvalidArgument, "without its \"]\"");
+  ExpectError("root ::= (\"x\"", kInvalidArgument, "without its \")\"");
+  ExpectError("root ::= \"x\")", kInvalidArgument, "unexpected \")\"");
+  ExpectError("root ::= *", kInvalidArgument, "repetition of nothing");
+  ExpectError("root ::= \"x\"{}", kInvalidArgument, "not a repetition");
+  ExpectError("root ::= \"x\"{3,2}", kInvalidArgument, "below its minimum");
+  ExpectError("root ::= [b-a]", kInvalidArgument, "range");
+  ExpectError("root ::= \"\\q\"", kInvalidArgument, "escape");
+  ExpectError("root ::= \"\\uD800\"", kInvalidArgument, "escape");
+  ExpectError("root ::= <think> \"x\"", kUnsupported, "references to tokens");
+  ExpectError("root ::= !<[7]>", kUnsupported, "references to tokens");
+  ExpectError("root ::= root \"x\" | \"y\"", kUnsupported, "left-recursive");
+  ExpectError("root ::= a root | \"y\"\na ::= \"x\"*", kUnsupported, "left-recursive");
+  ExpectError("root ::= \"x\" root", kUnsupported, "matches no text");
+  ExpectError("root ::= \"x\"{0,5000}", kUnsupported, "repetitions");
+  ExpectError("root ::= " + std::string(100, '('), kUnsupported, "nested");
+}
+
+TEST(Gbnf, LargeGrammarsAreBounded) {
+  std::string chain = "root ::= r0\n";
+  for (int i = 0; i < 5000; ++i)
+    chain += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " \"x\"\n";
+  chain += "r5000 ::= \"y\"\n";
+  const auto compiled = CompileFormat(GrammarFormat(chain));
+  if (!compiled) EXPECT_EQ(compiled.error().code, api::ErrorCode::kUnsupported);
+  std::string doubled = "root ::= r0\n";
+  for (int i = 0; i < 60; ++i) {
+    doubled +=
+        "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " r" + std::to_string(i + 1) + "\n";
+  }
+  doubled += "r60 ::= \"y\"\n";
+  const auto small = CompileFormat(GrammarFormat(doubled));
+  ASSERT_TRUE(small.has_value()) << small.error().message;
+  EXPECT_EQ(Judge(**small, "yyyy"), Verdict::kBeginning);
+}
+
+}  // namespace
+}  // namespace quire::runner::constraint
