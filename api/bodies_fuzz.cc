@@ -13,6 +13,8 @@
 #include "api/ipc/messages.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/llama_server/completion.h"
+#include "api/llama_server/slots.h"
 #include "api/llama_server/tokenize.h"
 #include "api/ollama/chat.h"
 #include "api/ollama/lists.h"
@@ -53,9 +55,10 @@ void CheckRequest(Result<Parsed> parsed) {
   CheckPassesTheLink(ToRequest(*std::move(parsed), {}));
 }
 
-void CheckCompletion(Result<openai::CompletionRequest> parsed) {
+template <class Parsed>
+void CheckCompletion(Result<Parsed> parsed) {
   if (!parsed) return RequireClientError(parsed.error());
-  for (Request& request : openai::ToRequests(*std::move(parsed), {})) CheckPassesTheLink(std::move(request));
+  for (Request& request : ToRequests(*std::move(parsed), {})) CheckPassesTheLink(std::move(request));
 }
 
 }  // namespace
@@ -72,6 +75,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckRequest(openai::ParseChat(text));
   CheckCompletion(openai::ParseCompletion(text));
   CheckRequest(openai::ParseResponses(text));
+  CheckCompletion(llama_server::ParseCompletion(text));
+  CheckCompletion(llama_server::ParseInfill(text));
+  if (const auto slot = llama_server::ParseSlotAction("0", "action=save", text); !slot) {
+    RequireClientError(slot.error());
+  }
   if (auto parsed = ParseTokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
   if (auto parsed = ParseDetokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
   CheckRequest(anthropic::ParseMessages(text));

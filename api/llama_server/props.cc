@@ -5,6 +5,7 @@
 
 #include "api/json/body.h"
 #include "api/json/read.h"
+#include "api/llama_server/completion.h"
 
 namespace quire::api {
 
@@ -31,12 +32,16 @@ Request ToRequest(TemplateRequest apply) {
 }
 
 std::string EncodeProps(const ModelProps& props, std::string_view version) {
-  const Json body = {{"default_generation_settings", {{"n_ctx", props.num_ctx}}},
-                     {"total_slots", 1},
+  Json settings = {{"n_ctx", props.num_ctx}};
+  settings["params"] = llama_server::EncodeSettings(props.params);
+  const Json body = {{"default_generation_settings", std::move(settings)},
+                     {"total_slots", props.slots},
                      {"model_alias", props.model},
                      {"model_path", props.path},
                      {"chat_template", props.chat_template},
-                     {"build_info", version}};
+                     {"modalities", {{"vision", false}, {"audio", false}}},
+                     {"build_info", version},
+                     {"is_sleeping", false}};
   return DumpJson(body);
 }
 

@@ -28,6 +28,7 @@ struct ReplyHead {
   bool chunk_per_token = false;   // every token has a chunk, with the usage of its choice so far
   size_t choices = 1;             // of all prompts
   size_t choices_per_prompt = 1;  // prompts follow each other
+  bool timings = false;           // the last chunk, or the body, has "timings"
 };
 
 // What a request used, whatever the number of its choices: a prompt counts once.
@@ -81,6 +82,8 @@ class ChoicesEncoder : public ReplyEncoder {
   std::string_view chunk_object_, body_object_;
   std::vector<Choice> choices_;
   UsageOfChoices usage_;
+  Usage times_;              // of all choices
+  bool with_times_ = false;  // the next chunk has them
 };
 
 }  // namespace quire::api::openai

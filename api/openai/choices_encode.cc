@@ -4,6 +4,7 @@
 
 #include "api/json/encode_parts.h"
 #include "api/json/read.h"
+#include "api/json/timings.h"
 #include "api/openai/chat.h"
 #include "api/openai/choices.h"
 #include "api/openai/parts.h"
@@ -69,14 +70,17 @@ std::string ChoicesEncoder::OnFinished(const Finished& finished, const EventCont
   choice.usage = {};
   choice.usage.Add(finished.usage, true);
   usage_.Add(finished.usage, choice.index % head_.choices_per_prompt == 0);
+  api::Add(times_, finished.usage);
   const bool all = std::ranges::all_of(choices_, [](const Choice& one) { return one.finished.has_value(); });
   if (!streams()) return all ? EncodeBody() : std::string();
+  with_times_ = head_.timings && all && !head_.include_usage;
   std::string out = EncodeEnd(choice);
   if (!all) return out;
   if (head_.include_usage) {
     Json chunk = Envelope(chunk_object_);
     chunk["choices"] = Json::array();
     chunk["usage"] = EncodeUsage(usage_);
+    if (head_.timings) chunk["timings"] = EncodeTimings(times_);
     out += ServerSentEvent(chunk);
   }
   return out + "data: [DONE]\n\n";
@@ -88,6 +92,7 @@ std::string ChoicesEncoder::Chunk(Json encoded, const UsageOfChoices* usage) con
   Json chunk = Envelope(chunk_object_);
   chunk["choices"] = Json::array({std::move(encoded)});
   if (head_.chunk_per_token && usage != nullptr) chunk["usage"] = EncodeUsage(*usage);
+  if (with_times_) chunk["timings"] = EncodeTimings(times_);
   return ServerSentEvent(chunk);
 }
 
@@ -97,6 +102,7 @@ std::string ChoicesEncoder::EncodeBody() {
   Json body = Envelope(body_object_);
   body["choices"] = std::move(list);
   body["usage"] = EncodeUsage(usage_);
+  if (head_.timings) body["timings"] = EncodeTimings(times_);
   return DumpJson(body);
 }
 

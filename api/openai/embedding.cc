@@ -17,8 +17,6 @@
 namespace quire::api {
 namespace {
 
-constexpr std::string_view kInput = "input";
-
 bool IsTokenId(const Json& value) {
   const auto id = AsInteger(value);
   return id && *id >= 0 && *id <= std::numeric_limits<TokenId>::max();
@@ -42,32 +40,38 @@ std::optional<EmbedPrompt> PromptOf(const Json& value, bool tokens_too) {
   return std::nullopt;
 }
 
+// Texts or token ids, at least one.
+bool IsStrict(EmbedDialect dialect) {
+  return dialect == EmbedDialect::kOpenAi || dialect == EmbedDialect::kLlamaServer;
+}
+
 void GetInput(Fields& body, EmbedRequest& request) {
-  const bool openai = request.dialect == EmbedDialect::kOpenAi;
-  const Json* input = body.Find(kInput);
+  const bool strict = IsStrict(request.dialect);
+  const std::string_view name = request.field;
+  const Json* input = body.Find(name);
   if (input == nullptr) {
-    if (openai) body.Reject(kInput, "is required");
+    if (strict) body.Reject(name, "is required");
     return;
   }
-  if (auto one = PromptOf(*input, openai)) {
+  if (auto one = PromptOf(*input, strict)) {
     request.one_text = true;
     const bool none = one->text.empty() && one->tokens.empty();
-    if (none && openai) body.Reject(kInput, "must not be empty");
+    if (none && strict) body.Reject(name, "must not be empty");
     if (!none) request.inputs.push_back(*std::move(one));
     return;
   }
-  const char* wanted =
-      openai ? "must be a string, an array of strings, an array of token ids or an array of token id arrays"
+  const char* allowed =
+      strict ? "must be a string, an array of strings, an array of token ids or an array of token id arrays"
              : "must be of type string or array of strings";
-  if (!input->is_array()) return body.Reject(kInput, wanted);
-  if (input->empty() && openai) return body.Reject(kInput, "must not be empty");
+  if (!input->is_array()) return body.Reject(name, allowed);
+  if (input->empty() && strict) return body.Reject(name, "must not be empty");
   if (input->size() > kEmbedInputsMax) {
-    return body.Reject(kInput, fmt::format("must have at most {} texts", kEmbedInputsMax));
+    return body.Reject(name, fmt::format("must have at most {} texts", kEmbedInputsMax));
   }
   request.inputs.reserve(input->size());
   for (const Json& value : *input) {
-    auto prompt = PromptOf(value, openai);
-    if (!prompt) return body.Reject(kInput, wanted);
+    auto prompt = PromptOf(value, strict);
+    if (!prompt) return body.Reject(name, allowed);
     request.inputs.push_back(*std::move(prompt));
   }
 }
@@ -91,22 +95,39 @@ void GetEncodingFormat(Fields& body, EmbedRequest& request) {
 
 void GetDimensions(Fields& body, EmbedRequest& request) {
   int32_t dimensions = 0;
-  body.Get("dimensions", dimensions, request.dialect == EmbedDialect::kOpenAi ? 1 : 0);
+  body.Get("dimensions", dimensions, IsStrict(request.dialect) ? 1 : 0);
   for (EmbedPrompt& prompt : request.inputs) prompt.dimensions = dimensions;
 }
 
+// -1 = unchanged, 2 = to length 1.
+void GetNormalization(Fields& body, EmbedRequest& request) {
+  constexpr std::string_view kName = "embd_normalize";
+  int32_t norm = 2;
+  body.Get(kName, norm);
+  if (norm != -1 && norm != 2)
+    body.Reject(kName, "must be -1 or 2; others are not supported", ErrorCode::kUnsupported);
+  for (EmbedPrompt& prompt : request.inputs) prompt.normalize = norm == 2;
+}
+
 void GetBody(Fields& body, EmbedRequest& request) {
-  request.model = GetModel(body);
+  const bool llama_server = request.dialect == EmbedDialect::kLlamaServer;
+  if (llama_server) {
+    body.Get("model", request.model);
+    if (!body.Has(request.field)) request.field = "content";
+  } else {
+    request.model = GetModel(body);
+  }
   if (request.dialect == EmbedDialect::kOllamaLegacy) {
     GetPrompt(body, request);
   } else {
     GetInput(body, request);
     GetDimensions(body, request);
   }
-  bool truncate = request.dialect != EmbedDialect::kOpenAi;
+  if (llama_server) GetNormalization(body, request);
+  bool truncate = !IsStrict(request.dialect);
   if (request.dialect == EmbedDialect::kOpenAi) {
     GetEncodingFormat(body, request);
-  } else {
+  } else if (!llama_server) {
     body.Get("truncate", truncate);
   }
   request.overflow = truncate ? Overflow::kTruncate : Overflow::kRefuse;
@@ -161,6 +182,17 @@ std::string EncodeOpenAi(const EmbedRequest& request, const EmbedResult& result)
                            DumpJson(Json(request.model)), result.prompt_tokens, result.prompt_tokens);
 }
 
+// One vector of each text, in a list as of a model that has one for every token.
+std::string EncodeLlamaServer(const EmbedResult& result) {
+  std::string out = "[";
+  for (size_t i = 0; i < result.vectors.size(); ++i) {
+    out += fmt::format(R"({}{{"index":{},"embedding":[)", i > 0 ? "," : "", i);
+    AppendNumbers(out, result.vectors[i]);
+    out += "]}";
+  }
+  return out + ']';
+}
+
 std::string EncodeOllama(const EmbedRequest& request, const EmbedResult& result) {
   std::string out = fmt::format(R"({{"model":{},"embeddings":[)", DumpJson(Json(request.model)));
   for (size_t i = 0; i < result.vectors.size(); ++i) {
@@ -186,7 +218,7 @@ Request EmbedRequest::At(size_t i, const Options& defaults) const {
 
 std::string EmbedRequest::NameOf(size_t i) const {
   if (dialect == EmbedDialect::kOllamaLegacy) return "prompt";
-  return one_text ? std::string(kInput) : fmt::format("{}[{}]", kInput, i);
+  return one_text ? std::string(field) : fmt::format("{}[{}]", field, i);
 }
 
 Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view text) {
@@ -204,6 +236,7 @@ Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view text) {
 std::string EncodeEmbed(const EmbedRequest& request, const EmbedResult& result) {
   if (request.dialect == EmbedDialect::kOpenAi) return EncodeOpenAi(request, result);
   if (request.dialect == EmbedDialect::kOllama) return EncodeOllama(request, result);
+  if (request.dialect == EmbedDialect::kLlamaServer) return EncodeLlamaServer(result);
   std::string out = R"({"embedding":)";
   AppendNumbers(out, result.vectors.empty() ? std::span<const float>() : result.vectors.front());
   return out + '}';

@@ -19,11 +19,12 @@ enum class EmbedDialect : uint8_t {
   kOllama,        // /api/embed: "input", a text or several
   kOllamaLegacy,  // /api/embeddings: one "prompt", its vector not normalized
   kOpenAi,        // /v1/embeddings: "input" may also be token ids
+  kLlamaServer,   // /embedding, /embeddings: the same, or "content"; "model" may be left out
 };
 
 struct EmbedRequest {
   EmbedDialect dialect = EmbedDialect::kOllama;
-  std::string model;                // as sent; replies echo it. Not empty
+  std::string model;                // as sent; replies echo it. Empty only in kLlamaServer
   std::vector<EmbedPrompt> inputs;  // in the order of the reply; none: only loads the model
   Overflow overflow = Overflow::kTruncate;
   bool base64 = false;
@@ -36,7 +37,8 @@ struct EmbedRequest {
   Request At(size_t i, const Options& defaults) const;
   // Its name in the body: "input", "input[2]", "prompt".
   std::string NameOf(size_t i) const;
-  bool one_text = false;  // the body's input is no list
+  bool one_text = false;             // the body's input is no list
+  std::string_view field = "input";  // of the texts
 };
 
 // Errors name the field. OpenAI's dialect refuses texts that are too long, the Ollama dialect cuts them

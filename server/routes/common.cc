@@ -42,6 +42,7 @@ void AddRoutes(Router& router, Services& services) {
   AddResponsesRoutes(router, services);
   AddTokenizeRoutes(router, services);
   AddAnthropicRoutes(router, services);
+  AddLlamaServerRoutes(router, services);
   AddHealthRoutes(router, services);
 }
 
@@ -78,6 +79,27 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
   }
   exchange.log().stored_model = model->name.Display();
   co_return *std::move(model);
+}
+
+Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name) {
+  if (name.empty()) {
+    const auto loaded = services.backend.Loaded();
+    if (loaded.size() == 1) name = loaded.front().spec.name;
+    if (loaded.empty()) {
+      const auto stored = co_await services.models.List();
+      if (*stored && (*stored)->size() == 1) name = (*stored)->front().name.Display();
+    }
+  }
+  if (!name.empty()) {
+    exchange.log().model = name;
+    co_return true;
+  }
+  const api::Error error{
+      api::ErrorCode::kInvalidArgument,
+      "model is required unless exactly one model is loaded, or none is loaded and exactly one stored",
+      "model"};
+  co_await SendError(exchange, error);
+  co_return false;
 }
 
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,

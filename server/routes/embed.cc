@@ -10,6 +10,7 @@
 #include "api/openai/embedding.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
 
 namespace quire::server {
 namespace {
@@ -106,7 +107,8 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
     co_await SendError(exchange, request.error());
     co_return;
   }
-  exchange.log().model = request->model;
+  const bool named = co_await NameModel(services, exchange, request->model);
+  if (!named) co_return;
   LogUnknownOptions(exchange, request->unknown_options);
   const auto model = co_await services.models.Find(request->model);
   if (!model) {
@@ -142,6 +144,8 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
   add("/api/embed", api::EmbedDialect::kOllama);
   add("/api/embeddings", api::EmbedDialect::kOllamaLegacy);
   add("/v1/embeddings", api::EmbedDialect::kOpenAi);
+  add("/embedding", api::EmbedDialect::kLlamaServer);
+  add("/embeddings", api::EmbedDialect::kLlamaServer);
 }
 
 }  // namespace quire::server

@@ -1,5 +1,7 @@
 #include "server/routes/error_response.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "api/anthropic/messages.h"
@@ -14,9 +16,18 @@ bool IsAnthropic(std::string_view path) {
   return path == kMessages || (path.starts_with(kMessages) && path[kMessages.size()] == '/');
 }
 
+// OpenAI's paths, those without /v1 of llama.cpp's server, and its own that came with them.
+bool IsOpenAi(std::string_view path) {
+  static constexpr auto kPaths =
+      std::to_array<std::string_view>({"/completion", "/completions", "/infill", "/chat/completions",
+                                       "/responses", "/models", "/embedding", "/embeddings"});
+  return path.starts_with("/v1/") || path.starts_with("/slots/") ||
+         std::ranges::find(kPaths, path) != kPaths.end();
+}
+
 std::string ErrorBodyOf(std::string_view path, const api::Error& error, std::string_view request_id) {
   if (IsAnthropic(path)) return api::anthropic::ErrorBody(error, request_id);
-  return path.starts_with("/v1/") ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
+  return IsOpenAi(path) ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
 }
 
 }  // namespace

@@ -35,15 +35,17 @@ void AddOllamaRoutes(Router& router, Services& services);
 void AddOllamaListRoutes(Router& router, Services& services);
 // /api/copy, /api/delete, /api/blobs/{digest}
 void AddStoreRoutes(Router& router, Services& services);
-// /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}
+// /v1/chat/completions, /v1/completions, /v1/models, /models, /v1/models/{id}
 void AddOpenAiRoutes(Router& router, Services& services);
 // /v1/responses
 void AddResponsesRoutes(Router& router, Services& services);
 // llama.cpp's /tokenize, /detokenize, /apply-template, /props, /slots
 void AddTokenizeRoutes(Router& router, Services& services);
+// llama.cpp's /completion, /completions, /infill, /chat/completions, /responses, /slots/{id}
+void AddLlamaServerRoutes(Router& router, Services& services);
 // /v1/messages, /v1/messages/count_tokens
 void AddAnthropicRoutes(Router& router, Services& services);
-// /api/embed, /api/embeddings, /v1/embeddings
+// /api/embed, /api/embeddings, /v1/embeddings, /embedding, /embeddings
 void AddEmbeddingRoutes(Router& router, Services& services);
 // /, /health, /livez, /readyz
 void AddHealthRoutes(Router& router, Services& services);

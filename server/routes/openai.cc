@@ -5,6 +5,7 @@
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
 #include "server/routes/handlers.h"
+#include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
 
 namespace quire::server {
@@ -28,9 +29,7 @@ openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t 
 }
 
 GenerationJob ChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
-  auto reply = std::make_unique<openai::ChatEncoder>(HeadOf(parsed, "chatcmpl-", 1));
-  const int32_t n = parsed.n;
-  return {openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n), std::move(reply)};
+  return MakeChatJob(std::move(parsed), defaults, /*timings=*/false);
 }
 
 GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDefaults& defaults) {
@@ -71,6 +70,14 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
 
 }  // namespace
 
+GenerationJob MakeChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults, bool timings) {
+  openai::ReplyHead head = HeadOf(parsed, "chatcmpl-", 1);
+  head.timings = timings;
+  auto reply = std::make_unique<openai::ChatEncoder>(std::move(head));
+  const int32_t n = parsed.n;
+  return {openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n), std::move(reply)};
+}
+
 void AddOpenAiRoutes(Router& router, Services& services) {
   const auto chat = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseChat, ChatJob);
@@ -80,8 +87,9 @@ void AddOpenAiRoutes(Router& router, Services& services) {
   };
   router.Add({"POST", "/v1/chat/completions", chat, true});
   router.Add({"POST", "/v1/completions", complete, true});
-  router.Add(
-      {"GET", "/v1/models", [&services](Exchange& exchange) { return ListModels(services, exchange); }});
+  for (const char* path : {"/v1/models", "/models"}) {
+    router.Add({"GET", path, [&services](Exchange& exchange) { return ListModels(services, exchange); }});
+  }
   router.Add({"GET", std::string(kModelPath),
               [&services](Exchange& exchange) { return ShowModel(services, exchange); }});
 }

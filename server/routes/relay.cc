@@ -179,13 +179,15 @@ Awaitable<bool> SendEvent(Exchange& exchange, ChoiceEvent& entry, bool last, api
 
 // Sends events until all choices have ended, one has failed, or the client has disconnected.
 template <class Source>
-Awaitable<void> Relay(Exchange& exchange, Source& source, size_t choices, api::ReplyEncoder& reply) {
+Awaitable<void> Relay(Exchange& exchange, Source& source, size_t choices, const GenerationJob& job) {
   const auto submitted = Clock::now();
   for (size_t left = choices; left > 0;) {
     ChoiceEvent entry = co_await source.Next();
     RecordEvent(exchange.log(), entry, choices == 1, submitted);
     left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
-    const bool sent = co_await SendEvent(exchange, entry, left == 0, reply);
+    const auto* finished = std::get_if<api::Finished>(&entry.event);
+    if (finished != nullptr && job.on_finished) job.on_finished(*finished);
+    const bool sent = co_await SendEvent(exchange, entry, left == 0, *job.reply);
     if (!sent) co_return;
   }
   co_await exchange.EndStream();
@@ -193,10 +195,10 @@ Awaitable<void> Relay(Exchange& exchange, Source& source, size_t choices, api::R
 
 // Never throws, so that its end ends the generations too.
 Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, ConcurrentGenerations& source, size_t choices,
-                                       api::ReplyEncoder& reply) {
+                                       const GenerationJob& job) {
   std::exception_ptr failure;
   try {
-    co_await Relay(exchange, source, choices, reply);
+    co_await Relay(exchange, source, choices, job);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -225,12 +227,12 @@ Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, GenerationJob j
   std::deque<Generation> generations;
   for (size_t i = 0; i < count; ++i) generations.emplace_back(backend, job, i, std::move(job.choices[i]));
   if (count == 1) {
-    co_await Relay(exchange, generations.front(), count, *job.reply);
+    co_await Relay(exchange, generations.front(), count, job);
     co_return;
   }
   const auto executor = co_await asio::this_coro::executor;
   ConcurrentGenerations all(std::move(generations), executor);
-  auto ended = co_await (TryRelay(exchange, all, count, *job.reply) || all.RunFrom(0));
+  auto ended = co_await (TryRelay(exchange, all, count, job) || all.RunFrom(0));
   if (ended.index() != 0) throw boost::system::system_error(asio::error::operation_aborted);
   if (std::get<0>(ended)) std::rethrow_exception(std::get<0>(ended));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -25,6 +26,8 @@ struct GenerationJob {
   std::unique_ptr<api::ReplyEncoder> reply;
   scheduler::ModelSpec spec = {};
   std::optional<scheduler::KeepAlive> keep_alive = {};
+  // Called with the end of each choice before the reply's last bytes are encoded; empty: nobody wants to know.
+  std::function<void(const api::Finished& finished)> on_finished = {};
 
   GenerationJob(api::Request only, std::unique_ptr<api::ReplyEncoder> reply_encoder)
       : reply(std::move(reply_encoder)) {

@@ -48,6 +48,10 @@ Awaitable<std::string> EncodeList(Services& services, const std::vector<Entry>& 
 Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
                                                 const std::string& name);
 
+// Names the model of a request that names none: the only one that is loaded, or, while none is, the only one of the
+// store. Logs the name. False: the request was answered with the error.
+Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name);
+
 // The same for a request that wants an answer, which is refused before anything is looked up while no more
 // may wait.
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,

@@ -6,6 +6,7 @@
 
 #include "api/base/random_id.h"
 #include "server/routes/handlers.h"
+#include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
 
 namespace quire::server {
@@ -13,7 +14,9 @@ namespace {
 
 namespace openai = api::openai;
 
-GenerationJob ResponsesJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
+}  // namespace
+
+GenerationJob MakeResponsesJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
   openai::ResponseHead head{.id = api::RandomId("resp_"),
                             .message_id = api::RandomId("msg_"),
                             .model = parsed.model,
@@ -31,11 +34,9 @@ GenerationJob ResponsesJob(openai::ResponsesRequest parsed, const api::ModelDefa
   return {std::move(request), std::make_unique<openai::ResponsesEncoder>(std::move(head))};
 }
 
-}  // namespace
-
 void AddResponsesRoutes(Router& router, Services& services) {
   const auto respond = [&services](Exchange& exchange) {
-    return AnswerRequest(services, exchange, openai::ParseResponses, ResponsesJob);
+    return AnswerRequest(services, exchange, openai::ParseResponses, MakeResponsesJob);
   };
   router.Add({"POST", "/v1/responses", respond, true});
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/llama_server/completion.h"
 #include "api/llama_server/props.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
@@ -23,7 +24,7 @@ api::TokenizeEncoder::Shape ShapeOf(const api::TemplateRequest&) {
   return api::TokenizeEncoder::Shape::kPrompt;
 }
 
-// The model that is named, else the only one that is loaded. Nothing: the request was answered with the
+// The model that is named, else the only one that is loaded or stored. Nothing: the request was answered with the
 // error.
 Awaitable<std::optional<scheduler::ModelSpec>> FindSpec(Services& services, Exchange& exchange,
                                                         const std::string& name) {
@@ -34,10 +35,12 @@ Awaitable<std::optional<scheduler::ModelSpec>> FindSpec(Services& services, Exch
   }
   auto loaded = services.backend.Loaded();
   if (loaded.size() == 1) co_return std::move(loaded.front().spec);
-  const api::Error error{api::ErrorCode::kInvalidArgument,
-                         "model is required unless exactly one model is loaded", "model"};
-  co_await SendError(exchange, error);
-  co_return std::nullopt;
+  std::string only;
+  const bool named = co_await NameModel(services, exchange, only);
+  if (!named) co_return std::nullopt;
+  const auto model = co_await FindModel(services, exchange, only);
+  if (!model) co_return std::nullopt;
+  co_return SpecOf(*model);
 }
 
 template <class Parsed>
@@ -84,8 +87,11 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   api::ModelProps props{.model = model->name.Display(),
                         .path = model->weights.string(),
                         .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
+  props.params = api::llama_server::ParamsOf({}, model->parameters);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
-    if (loaded.spec.key == model->digest) props.num_ctx = loaded.num_ctx;
+    if (loaded.spec.key != model->digest) continue;
+    props.num_ctx = loaded.num_ctx;
+    props.slots = loaded.running + 1;  // as /slots lists them
   }
   HttpResponse response{.body = api::EncodeProps(props, QUIRE_VERSION)};
   co_await exchange.Send(std::move(response));

@@ -22,18 +22,20 @@ TEST(TokenizeRoutes, AnswerWithIdsAndText) {
   EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
 }
 
-TEST(TokenizeRoutes, WithoutANameTheOnlyLoadedModelIsMeant) {
+TEST(TokenizeRoutes, WithoutANameTheOnlyModelIsMeant) {
   TestDaemon daemon;
   const auto ask = [&daemon] { return daemon.Post("/tokenize", R"({"content":"hi"})"); };
-  EXPECT_EQ(ask().status, 400);
   daemon.backend().script.events = {
       api::Event(api::PromptReady{2, 0}),
       api::Event(api::Finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}})};
+  EXPECT_EQ(ask().status, 200) << "none is loaded, one is stored";
+  EXPECT_EQ(daemon.Post("/api/copy", R"({"source":"demo","destination":"second"})").status, 200);
+  EXPECT_EQ(ask().status, 400);
   scheduler::LoadedModel loaded;
   loaded.spec = {"key", "demo:latest", "w"};
   daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded}; });
   EXPECT_EQ(ask().status, 200);
-  EXPECT_EQ(daemon.backend().seen.submitted[0].key, "key");
+  EXPECT_EQ(daemon.backend().seen.submitted.back().key, "key");
   daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded, loaded}; });
   EXPECT_EQ(ask().status, 400);
 }

@@ -1,0 +1,165 @@
+// The routes of llama.cpp's server that generate: its own, and those of OpenAI without /v1.
+#include <memory>
+#include <utility>
+
+#include "api/llama_server/completion.h"
+#include "api/llama_server/model_field.h"
+#include "api/llama_server/slots.h"
+#include "server/routes/handlers.h"
+#include "server/routes/openai_jobs.h"
+#include "server/routes/request_steps.h"
+#include "server/routes/slot_store.h"
+
+namespace quire::server {
+namespace {
+
+namespace llama_server = api::llama_server;
+namespace openai = api::openai;
+
+constexpr std::string_view kSlotPath = "/slots/";
+constexpr uint64_t kSlotBodyBytesMax = uint64_t{64} << 10;
+
+using SlotStorePtr = std::shared_ptr<SlotStore>;
+
+template <class Parsed>
+int32_t SlotOf(const Parsed& request) {
+  if constexpr (requires { request.slot; }) return request.slot;
+  return 0;
+}
+
+// The slot remembers the prompt and the answer of its only choice. The answer's last token is not computed.
+void RememberIn(const SlotStorePtr& slots, SlotOwner owner, int32_t slot, GenerationJob& job) {
+  if (job.choices.size() != 1) return;
+  api::Request& request = job.choices.front();
+  request.return_context = true;
+  job.on_finished = [slots, owner = std::move(owner), slot, salt = request.client.cache_salt,
+                     num_ctx = request.params.num_ctx](const api::Finished& finished) {
+    if (finished.context.size() < 2) return;
+    slots->Record(owner, slot, {{finished.context.begin(), finished.context.end() - 1}, salt, num_ctx});
+  };
+}
+
+template <class Parsed>
+Awaitable<void> Answer(Services& services, SlotStorePtr slots, Exchange& exchange,
+                       api::Result<Parsed> (*parse)(std::string_view),
+                       GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
+  auto parsed = co_await ParseBody(services, exchange, parse);
+  if (!parsed) co_return;
+  const bool named = co_await NameModel(services, exchange, parsed->model);
+  if (!named) co_return;
+  if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  if (!model) co_return;
+  const auto keep_alive = parsed->keep_alive;
+  const int32_t slot = SlotOf(*parsed);
+  GenerationJob job = make_job(*std::move(parsed), TakeDefaults(*model));
+  RememberIn(slots, {TenantOf(exchange.request()), model->digest}, slot, job);
+  co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
+}
+
+GenerationJob LlamaCompletionJob(llama_server::CompletionRequest parsed, const api::ModelDefaults& defaults) {
+  auto reply = std::make_unique<llama_server::CompletionEncoder>(llama_server::HeadOf(parsed, defaults));
+  return {llama_server::ToRequests(std::move(parsed), defaults), std::move(reply)};
+}
+
+GenerationJob ChatJobWithTimings(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
+  return MakeChatJob(std::move(parsed), defaults, /*timings=*/true);
+}
+
+api::Result<openai::ChatRequest> ParseChat(std::string_view body) {
+  return llama_server::ParseModelOptional(body,
+                                          [](std::string_view text) { return openai::ParseChat(text); });
+}
+
+api::Result<openai::ResponsesRequest> ParseResponses(std::string_view body) {
+  return llama_server::ParseModelOptional(body,
+                                          [](std::string_view text) { return openai::ParseResponses(text); });
+}
+
+// Computes the prefix, as far as it is not cached, and makes its end a restore point of the cache.
+api::Request RequestFor(const SlotPrefix& prefix) {
+  api::Request request;
+  request.prompt = api::TokenPrompt{prefix.tokens};
+  request.params.num_predict = 0;
+  request.params.num_ctx = prefix.num_ctx;
+  request.overflow = api::Overflow::kRefuse;
+  request.shift = false;
+  request.restore_point = true;
+  request.client.cache_salt = prefix.cache_salt;
+  return request;
+}
+
+const SlotPrefix* PrefixOf(const SlotStore& slots, const SlotOwner& owner,
+                           const llama_server::SlotRequest& request) {
+  const bool saves = request.action == llama_server::SlotAction::kSave;
+  return saves ? slots.FindSlot(owner, request.slot) : slots.FindSnapshot(owner, request.name);
+}
+
+api::Error EmptyError(const llama_server::SlotRequest& request) {
+  if (request.action == llama_server::SlotAction::kRestore) {
+    return {api::ErrorCode::kNotFound, "snapshot '" + request.name + "' not found", "filename"};
+  }
+  return {api::ErrorCode::kNotFound, "slot " + std::to_string(request.slot) + " is empty", "id_slot"};
+}
+
+Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exchange) {
+  const HttpRequest& http = exchange.request();
+  auto parsed = llama_server::ParseSlotAction(http.path.substr(kSlotPath.size()), http.query, http.body);
+  if (!parsed) {
+    co_await SendError(exchange, parsed.error());
+    co_return;
+  }
+  const bool named = co_await NameModel(services, exchange, parsed->model);
+  if (!named) co_return;
+  const auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  if (!model) co_return;
+  const SlotOwner owner{TenantOf(http), model->digest};
+  if (parsed->action == llama_server::SlotAction::kErase) {
+    HttpResponse response{.body =
+                              llama_server::EncodeErased(parsed->slot, slots->Erase(owner, parsed->slot))};
+    co_await exchange.Send(std::move(response));
+    co_return;
+  }
+  const SlotPrefix* found = PrefixOf(*slots, owner, *parsed);
+  if (found == nullptr) {
+    co_await SendError(exchange, EmptyError(*parsed));
+    co_return;
+  }
+  const SlotPrefix prefix = *found;
+  if (parsed->action == llama_server::SlotAction::kSave) {
+    if (const auto saved = slots->Save(owner, parsed->name, prefix); !saved) {
+      co_await SendError(exchange, saved.error());
+      co_return;
+    }
+  }
+  auto done = [slots, owner, prefix, slot = parsed->slot] { slots->Record(owner, slot, prefix); };
+  auto reply = std::make_unique<llama_server::SlotEncoder>(*std::move(parsed), prefix.tokens.size(), done);
+  GenerationJob job(RequestFor(prefix), std::move(reply));
+  co_await RelayJob(services, exchange, *model, std::nullopt, std::move(job));
+}
+
+}  // namespace
+
+void AddLlamaServerRoutes(Router& router, Services& services) {
+  const auto slots = std::make_shared<SlotStore>();
+  const auto add = [&](const char* path, auto parse, auto make_job) {
+    router.Add({"POST", path,
+                [&services, slots, parse, make_job](Exchange& exchange) {
+                  return Answer(services, slots, exchange, parse, make_job);
+                },
+                true});
+  };
+  add("/completion", llama_server::ParseCompletion, LlamaCompletionJob);
+  add("/completions", llama_server::ParseCompletion, LlamaCompletionJob);
+  add("/infill", llama_server::ParseInfill, LlamaCompletionJob);
+  add("/chat/completions", ParseChat, ChatJobWithTimings);
+  add("/responses", ParseResponses, MakeResponsesJob);
+  router.Add(
+      {.method = "POST",
+       .path = std::string(kSlotPath),
+       .handler = [&services, slots](Exchange& exchange) { return ActOnSlot(services, slots, exchange); },
+       .cancel_on_disconnect = true,
+       .body_bytes_max = kSlotBodyBytesMax});
+}
+
+}  // namespace quire::server
