@@ -38,6 +38,12 @@ std::unexpected<AccessControl::Refusal> Refuse(int status, std::string message,
   return std::unexpected<AccessControl::Refusal>({status, std::move(message), retry_after});
 }
 
+RateState RateOf(int32_t per_minute, double allowance) {
+  const double seconds = (per_minute - allowance) * 60.0 / per_minute;
+  return {per_minute, static_cast<int32_t>(allowance),
+          std::chrono::seconds(static_cast<int64_t>(std::ceil(seconds)))};
+}
+
 // "Bearer KEY", in any case.
 std::string_view BearerOf(std::string_view field) {
   constexpr std::string_view kScheme = "bearer ";
@@ -82,12 +88,16 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
     use->refilled = now;
     if (use->allowance < 1) {
       const auto wait = static_cast<int64_t>(std::ceil((1 - use->allowance) / rate));
-      return Refuse(429, "this API key has reached its limit of requests per minute",
-                    std::chrono::seconds(wait));
+      auto refusal = Refuse(429, "this API key has reached its limit of requests per minute",
+                            std::chrono::seconds(wait));
+      refusal.error().rate = RateOf(limits.per_minute, use->allowance);
+      return refusal;
     }
     use->allowance -= 1;
   }
-  return Admitted{.name = key->name, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
+  Admitted admitted{.name = key->name, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
+  if (limits.per_minute > 0) admitted.rate = RateOf(limits.per_minute, use->allowance);
+  return admitted;
 }
 
 }  // namespace quire::server

@@ -6,6 +6,7 @@
 #include <expected>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/http/api_keys.h"
@@ -15,6 +16,13 @@ namespace quire::server {
 
 // The role that a route requires, if there are keys. Without keys every route is open.
 enum class Access : uint8_t { kOpen, kInference, kAdmin };
+
+// A key's limit of requests per minute.
+struct RateState {
+  int32_t limit = 0;                   // requests per minute
+  int32_t remaining = 0;               // that may start now
+  std::chrono::seconds full_after{0};  // until `limit` may start at once
+};
 
 class AccessControl {
  private:
@@ -39,11 +47,13 @@ class AccessControl {
     std::string name;  // of the key; empty where none is needed
     int32_t weight = 1;
     ConcurrencyPermit permit;
+    std::optional<RateState> rate = {};  // where the key has such a limit and the request counts
   };
   struct Refusal {
     int status = 401;  // 401 no key or a wrong one, 403 not for its role, 429 beyond its limits
     std::string message;
     std::chrono::seconds retry_after{0};
+    std::optional<RateState> rate = {};
   };
 
   // From now on; running requests keep their permits.

@@ -98,6 +98,23 @@ TEST_F(AccessTest, HoldsAKeyToItsRate) {
   EXPECT_EQ(StatusOf(fields), 429);
 }
 
+TEST_F(AccessTest, ReportsTheStateOfAKeysRate) {
+  const std::vector<HeaderField> fields = {{"x-api-key", slow_}};
+  const auto first = Admit(fields);
+  ASSERT_TRUE(first && first->rate);
+  EXPECT_EQ(first->rate->limit, 2);
+  EXPECT_EQ(first->rate->remaining, 1);
+  EXPECT_EQ(first->rate->full_after, 30s);
+  EXPECT_EQ(Admit(fields)->rate->remaining, 0);
+  const auto refused = Admit(fields);
+  ASSERT_FALSE(refused.has_value());
+  ASSERT_TRUE(refused.error().rate);
+  EXPECT_EQ(refused.error().rate->remaining, 0);
+  EXPECT_EQ(refused.error().rate->full_after, 60s);
+  EXPECT_FALSE(Admit({{"x-api-key", user_}})->rate);
+  EXPECT_FALSE(Admit(fields, Access::kInference, /*counted=*/false)->rate);
+}
+
 TEST_F(AccessTest, NewKeysHoldFromTheNextRequestOn) {
   auto running = Admit({{"x-api-key", narrow_}});
   access_.Replace({});

@@ -42,7 +42,30 @@ constexpr std::string_view kAllowedHeaders =
     "x-stainless-custom-poll-interval,x-stainless-helper-method,x-stainless-lang,x-stainless-os,"
     "x-stainless-package-version,x-stainless-poll-helper,x-stainless-retry-count,x-stainless-runtime,"
     "x-stainless-runtime-version,x-stainless-timeout,x-api-key,anthropic-version,anthropic-beta,"
-    "anthropic-dangerous-direct-browser-access";
+    "anthropic-dangerous-direct-browser-access,OpenAI-Organization,OpenAI-Project,Content-Encoding";
+// OpenAI's clients have a growing family of them.
+constexpr std::string_view kAllowedPrefix = "x-stainless-";
+constexpr std::string_view kExposedHeaders =
+    "X-Request-Id,request-id,Retry-After,x-ratelimit-limit-requests,x-ratelimit-remaining-requests,"
+    "x-ratelimit-reset-requests";
+constexpr size_t kRequestedHeadersMax = 64;
+
+bool IsHeaderName(std::string_view name) {
+  return std::ranges::all_of(name, [](char c) { return api::IsAsciiAlnum(c) || c == '-' || c == '_'; });
+}
+
+// The allowed headers, and those of the requested that the prefix allows.
+std::string AllowedHeaders(std::string_view requested) {
+  std::string allowed(kAllowedHeaders);
+  for (size_t i = 0; i < kRequestedHeadersMax && !requested.empty(); ++i) {
+    const size_t comma = std::min(requested.find(','), requested.size());
+    const std::string name = api::AsciiLower(api::Trimmed(requested.substr(0, comma), " \t"));
+    requested.remove_prefix(std::min(comma + 1, requested.size()));
+    const bool known = allowed.find(name) != std::string::npos;
+    if (name.starts_with(kAllowedPrefix) && IsHeaderName(name) && !known) allowed += "," + name;
+  }
+  return allowed;
+}
 
 // A port, as far as a pattern of the form "http://localhost:*" may stand for it: digits only, so that
 // "http://localhost:x.evil.example" is no match.
@@ -148,14 +171,16 @@ bool OriginPolicy::AllowsOrigin(std::string_view origin, std::string_view host) 
 }
 
 std::vector<HeaderField> CorsFields(std::string_view origin) {
-  return {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}};
+  return {{"Access-Control-Allow-Origin", std::string(origin)},
+          {"Access-Control-Expose-Headers", std::string(kExposedHeaders)},
+          {"Vary", "Origin"}};
 }
 
-HttpResponse PreflightResponse(std::string_view origin) {
+HttpResponse PreflightResponse(std::string_view origin, std::string_view requested_headers) {
   HttpResponse response{.status = 204, .content_type = {}};
   response.headers = CorsFields(origin);
   response.headers.push_back({"Access-Control-Allow-Methods", std::string(kAllowedMethods)});
-  response.headers.push_back({"Access-Control-Allow-Headers", std::string(kAllowedHeaders)});
+  response.headers.push_back({"Access-Control-Allow-Headers", AllowedHeaders(requested_headers)});
   response.headers.push_back({"Access-Control-Max-Age", "43200"});
   return response;
 }

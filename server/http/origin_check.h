@@ -37,6 +37,6 @@ class OriginPolicy {
 // Fields that let the page of an allowed origin read the answer.
 std::vector<HeaderField> CorsFields(std::string_view origin);
 // Answer to an allowed preflight.
-HttpResponse PreflightResponse(std::string_view origin);
+HttpResponse PreflightResponse(std::string_view origin, std::string_view requested_headers = {});
 
 }  // namespace quire::server

@@ -86,10 +86,24 @@ TEST(OriginCheck, PreflightNamesMethodsHeadersAndAge) {
   EXPECT_EQ(value("Vary"), "Origin");
   EXPECT_EQ(value("Access-Control-Max-Age"), "43200");
   EXPECT_EQ(value("Access-Control-Allow-Methods"), "GET,POST,PUT,PATCH,DELETE,HEAD,OPTIONS");
-  for (const char* header :
-       {"Authorization", "Content-Type", "x-stainless-retry-count", "anthropic-version"}) {
+  for (const char* header : {"Authorization", "Content-Type", "x-stainless-retry-count", "anthropic-version",
+                             "OpenAI-Organization", "OpenAI-Project", "Content-Encoding"}) {
     EXPECT_NE(value("Access-Control-Allow-Headers").find(header), std::string::npos) << header;
   }
+  for (const char* header : {"X-Request-Id", "Retry-After", "x-ratelimit-remaining-requests"}) {
+    EXPECT_NE(value("Access-Control-Expose-Headers").find(header), std::string::npos) << header;
+  }
+}
+
+TEST(OriginCheck, PreflightAllowsEveryHeaderOfOpenAisClients) {
+  const auto allowed = [](std::string_view requested) {
+    const HttpResponse response = PreflightResponse("http://localhost:3000", requested);
+    return std::ranges::find(response.headers, "Access-Control-Allow-Headers", &HeaderField::name)->value;
+  };
+  EXPECT_NE(allowed("content-type, X-Stainless-Made-Up").find(",x-stainless-made-up"), std::string::npos);
+  EXPECT_EQ(allowed("x-evil, x-stainless-a\r\nb, x-stainless-a:b"), allowed(""));
+  EXPECT_EQ(allowed("x-stainless-retry-count"), allowed(""));
+  EXPECT_LT(allowed(std::string(100'000, ',')).size(), 1000U);
 }
 
 }  // namespace

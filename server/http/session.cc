@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 #include <tuple>
 #include <utility>
 
 #include "api/base/random_id.h"
 #include "server/http/body_reader.h"
+#include "server/http/content_encoding.h"
 #include "server/http/response_writer.h"
 
 namespace quire::server {
@@ -46,6 +49,18 @@ uint64_t BodyBytesMax(const Route& route, const TransportLimits& limits) {
   if (route.streamed_body_bytes > 0) return route.streamed_body_bytes;
   const uint64_t all = limits.parser.body_bytes;
   return route.body_bytes_max > 0 ? std::min(route.body_bytes_max, all) : all;
+}
+
+// As OpenAI's service reports them.
+void AddRateFields(ResponseWriter& writer, const RateState& rate) {
+  writer.AddField({"x-ratelimit-limit-requests", fmt::format("{}", rate.limit)});
+  writer.AddField({"x-ratelimit-remaining-requests", fmt::format("{}", rate.remaining)});
+  writer.AddField({"x-ratelimit-reset-requests", fmt::format("{}s", rate.full_after.count())});
+}
+
+std::string_view RequestedHeaders(const HttpRequest& request) {
+  const std::string* field = request.Find("access-control-request-headers");
+  return field == nullptr ? std::string_view() : *field;
 }
 
 }  // namespace
@@ -189,7 +204,7 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
       scope.log.error = "origin refused";
       return forbidden;
     }
-    if (request.method == "OPTIONS") return PreflightResponse(*origin);
+    if (request.method == "OPTIONS") return PreflightResponse(*origin, RequestedHeaders(request));
     for (HeaderField& field : CorsFields(*origin)) scope.writer.AddField(std::move(field));
   }
   RouteMatch match = transport_.router.Match(request.method, request.path);
@@ -233,9 +248,11 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
     scope.parser.request().identity = std::move(admitted->name);
     scope.parser.request().weight = admitted->weight;
     scope.permit = std::move(admitted->permit);
+    if (admitted->rate) AddRateFields(scope.writer, *admitted->rate);
     return std::nullopt;
   }
   const AccessControl::Refusal& refusal = admitted.error();
+  if (refusal.rate) AddRateFields(scope.writer, *refusal.rate);
   if (!scope.parser.done()) scope.writer.CloseAfterwards();
   HttpResponse response = ErrorResponse(scope, refusal.status, refusal.message);
   if (refusal.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
@@ -245,11 +262,34 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   return response;
 }
 
+// Undoes the body's encoding, in steps that hold nobody else up.
+Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& scope,
+                                                                 ContentEncoding encoding) {
+  constexpr size_t kStepBytes = size_t{256} << 10;
+  const uint64_t bytes_max = BodyBytesMax(*scope.route, transport_.limits);
+  std::string& body = scope.parser.request().body;
+  const std::string encoded = std::exchange(body, {});
+  BodyDecoder decoder(encoding, encoded, bytes_max);
+  const auto executor = co_await asio::this_coro::executor;
+  for (bool done = false; !done;) {
+    const auto step = decoder.Step(kStepBytes);
+    if (!step) co_return std::unexpected<ParseFailure>(step.error());
+    done = *step;
+    if (!scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes())) {
+      co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
+    }
+    if (!done) co_await asio::post(executor, asio::use_awaitable);
+  }
+  body = decoder.MoveDecoded();
+  co_return std::expected<void, ParseFailure>();
+}
+
 // The answer to what went wrong with a body; the connection cannot go on.
 Awaitable<void> Session::Refuse(RequestScope& scope, const ParseFailure& why) {
   scope.writer.CloseAfterwards();
-  const HttpResponse failure = ErrorResponse(scope, why.status, why.reason);
-  co_await scope.writer.Send(failure);
+  HttpResponse failure = ErrorResponse(scope, why.status, why.reason);
+  if (why.status == 415) failure.headers.push_back({"Accept-Encoding", "gzip, zstd"});
+  co_await scope.writer.Send(std::move(failure));
 }
 
 Awaitable<void> Session::Answer(RequestScope& scope) {
@@ -264,6 +304,16 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_await Refuse(scope, allowed.error());
     co_return;
   }
+  const bool has_body = scope.parser.chunked() || scope.parser.content_length() > 0;
+  auto encoding = has_body ? ContentEncodingOf(scope.parser.request()) : ContentEncoding::kIdentity;
+  if (encoding && streamed && *encoding != ContentEncoding::kIdentity) {
+    encoding =
+        std::unexpected<ParseFailure>({415, "this endpoint takes bodies without Content-Encoding only"});
+  }
+  if (!encoding) {
+    co_await Refuse(scope, encoding.error());
+    co_return;
+  }
   if (!streamed && !scope.parser.done()) {
     const auto body = co_await ReadBody(scope);
     if (!body) {
@@ -271,6 +321,13 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
       co_return;
     }
     if (!*body) co_return;
+  }
+  if (*encoding != ContentEncoding::kIdentity && !scope.parser.request().body.empty()) {
+    const auto decoded = co_await DecodeBody(scope, *encoding);
+    if (!decoded) {
+      co_await Refuse(scope, decoded.error());
+      co_return;
+    }
   }
   if (scope.route->cancel_on_disconnect) {
     co_await (RunHandler(scope) || WatchClient(scope) || scope.writer.SendKeepAlives());

@@ -9,6 +9,7 @@
 
 #include "server/http/awaitable.h"
 #include "server/http/connection.h"
+#include "server/http/content_encoding.h"
 #include "server/http/transport.h"
 
 namespace quire::server {
@@ -46,6 +47,7 @@ class Session {
   Awaitable<bool> ServeOne();
   Awaitable<std::expected<bool, ParseFailure>> ReadHeader(RequestScope& scope);
   Awaitable<std::expected<bool, ParseFailure>> ReadBody(RequestScope& scope);
+  Awaitable<std::expected<void, ParseFailure>> DecodeBody(RequestScope& scope, ContentEncoding encoding);
   Awaitable<void> Refuse(RequestScope& scope, const ParseFailure& why);
   std::optional<HttpResponse> Check(RequestScope& scope);
   std::optional<HttpResponse> CheckAccess(RequestScope& scope);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -53,6 +54,41 @@ TEST(BodyLimits, ASmallerBoundOfAllRoutesHolds) {
   const RawResponse refused = Announce(daemon, kLimits[0], 1001);
   EXPECT_EQ(refused.status, 413);
   EXPECT_THAT(refused.body, HasSubstr("the limit is 1000 bytes"));
+}
+
+std::string Gzip(const std::string& text) {
+  z_stream state = {};
+  EXPECT_EQ(::deflateInit2(&state, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(::deflateBound(&state, text.size()) + 64, '\0');
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  state.avail_in = static_cast<uInt>(text.size());
+  state.next_out = reinterpret_cast<Bytef*>(out.data());
+  state.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(::deflate(&state, Z_FINISH), Z_STREAM_END);
+  out.resize(state.total_out);
+  ::deflateEnd(&state);
+  return out;
+}
+
+TEST(BodyLimits, CompressedBodiesAreDecodedWithinTheSameBounds) {
+  TestDaemon daemon;
+  const auto post = [&daemon](const std::string& body, const std::string& encoding) {
+    return daemon.Post("/api/show", body, "Content-Encoding: " + encoding + "\r\n");
+  };
+  EXPECT_EQ(post(Gzip(R"({"model":"demo"})"), "gzip").status, 200);
+  EXPECT_EQ(post(R"({"model":"demo"})", "identity").status, 200);
+  EXPECT_EQ(post(Gzip(R"({"model":"none"})"), "gzip").status, 404);
+  const RawResponse unknown = post(R"({"model":"demo"})", "br");
+  EXPECT_EQ(unknown.status, 415);
+  EXPECT_EQ(unknown.headers.at("accept-encoding"), "gzip, zstd");
+  EXPECT_EQ(post(R"({"model":"demo"})", "gzip").status, 400);
+  const RawResponse bomb = post(Gzip(std::string(50 << 20, ' ')), "gzip");
+  EXPECT_EQ(bomb.status, 413);
+  EXPECT_THAT(bomb.body, HasSubstr("when decompressed"));
+  EXPECT_EQ(
+      daemon.Post("/api/blobs/sha256:" + std::string(64, 'a'), "x", "Content-Encoding: gzip\r\n").status,
+      415);
+  EXPECT_EQ(daemon.Get("/api/tags", "Content-Encoding: br\r\n").status, 200) << "there is no body";
 }
 
 TEST(BodyLimits, LargeBodiesAreReadOffTheIoThread) {

@@ -1,0 +1,45 @@
+// Compressed request bodies: gzip and zstd, decoded in steps within a bound.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/http/message.h"
+#include "server/http/parser.h"
+
+namespace quire::server {
+
+enum class ContentEncoding : uint8_t { kIdentity, kGzip, kZstd };
+
+// How the request's body is encoded; 415 for any other encoding and for several of them.
+std::expected<ContentEncoding, ParseFailure> ContentEncodingOf(const HttpRequest& request);
+
+// Decodes one body. Several gzip members, or zstd frames, one after the other are one body.
+class BodyDecoder {
+ public:
+  // `body` outlives the decoder. At most `bytes_max` bytes come out of it. REQUIRES: not kIdentity.
+  BodyDecoder(ContentEncoding encoding, std::string_view body, uint64_t bytes_max);
+  ~BodyDecoder();
+  BodyDecoder(const BodyDecoder&) = delete;
+  BodyDecoder& operator=(const BodyDecoder&) = delete;
+
+  // Decodes about `bytes` more; true at the end. 413: more than `bytes_max`; 400: broken or cut off.
+  std::expected<bool, ParseFailure> Step(size_t bytes);
+  size_t decoded_bytes() const { return out_.size(); }
+  std::string MoveDecoded() { return std::move(out_); }
+
+  class Stream;
+
+ private:
+  std::unique_ptr<Stream> stream_;
+  std::string_view left_;
+  uint64_t bytes_max_;
+  bool unfinished_ = false;  // a member or frame has begun and not ended
+  std::string out_;
+};
+
+}  // namespace quire::server
