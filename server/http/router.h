@@ -39,6 +39,7 @@ struct RouteMatch {
 class Router {
  public:
   void Add(Route route) { routes_.push_back(std::move(route)); }
+  const std::vector<Route>& routes() const { return routes_; }
 
   // HEAD is served by a route of its own, else by the GET route. A known path with one more '/' is a
   // redirect. OPTIONS without a route of its own is kMethodNotAllowed with the list that answers it.

@@ -47,7 +47,7 @@ void AddLlamaServerRoutes(Router& router, Services& services);
 void AddAnthropicRoutes(Router& router, Services& services);
 // /api/embed, /api/embeddings, /v1/embeddings, /embedding, /embeddings
 void AddEmbeddingRoutes(Router& router, Services& services);
-// /, /health, /livez, /readyz
+// /, /health, /livez, /readyz, /openapi.json
 void AddHealthRoutes(Router& router, Services& services);
 
 // All of them.

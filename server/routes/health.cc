@@ -1,12 +1,18 @@
 #include <utility>
 
 #include "server/routes/handlers.h"
+#include "server/routes/openapi.h"
 
 namespace quire::server {
 namespace {
 
 Awaitable<void> Running(Exchange& exchange) {
   HttpResponse response{.content_type = "text/plain; charset=utf-8", .body = "Ollama is running"};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> Describe(Exchange& exchange) {
+  HttpResponse response{.body = std::string(OpenApiDocument())};
   co_await exchange.Send(std::move(response));
 }
 
@@ -35,6 +41,7 @@ void AddHealthRoutes(Router& router, Services& services) {
                 .body_bytes_max = kBodyBytesMax,
                 .access = Access::kOpen});
   };
+  router.Add({"GET", "/openapi.json", Describe});
   add("/", Running);
   add("/health", Alive);
   add("/livez", Alive);

@@ -26,6 +26,7 @@ class TestDaemon {
 
   FakeBackend& backend() { return *backend_; }
   HttpServer& server() { return *server_; }
+  Services& services() { return *services_; }
   uint16_t port() const { return port_; }
   StoreFixture& store() { return store_; }
   WorkPools& pools() { return pools_; }
