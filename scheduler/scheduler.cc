@@ -36,7 +36,7 @@ int32_t Scheduler::QueuedFor(const std::string& key) const {
 
 void Scheduler::Start(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (found == requests_.end() || !found->second.admitted || found->second.started) return;
+  if (found == requests_.end() || found->second.started) return;
   found->second.started = true;
   found->second.give_up_at.reset();
   --waiting_;
@@ -224,7 +224,8 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
     const bool first_come = !m.waiting.empty() && m.waiting.front() < oldest_to_load && !m.unload_requested;
     if (m.state == State::kReady && (m.just_loaded || first_come)) Admit(model, now, plan);
     m.just_loaded = false;
-    m.draining = false;
+    // A model unloaded by name drains for its own next requests as it does for another model.
+    m.draining = m.state == State::kReady && m.unload_requested && !m.waiting.empty();
   }
   AssignSlots(to_load, plan);
   GrantMemory(plan);
@@ -358,25 +359,37 @@ void Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load, Plan& 
   const auto count = [this](State state) {
     return std::ranges::count_if(models_, [state](const auto& entry) { return entry.second.state == state; });
   };
-  int64_t coming = count(State::kStopping);
-  int64_t free = std::max(options_.models_max, 1) - count(State::kLoading) - count(State::kReady) - coming;
-  coming += std::ranges::count_if(models_, [](const auto& entry) {
-    return entry.second.state == State::kReady && entry.second.unload_requested;
-  });
-  bool may_come = coming > 0 || free > 0 || count(State::kLoading) > 0;
+  int64_t stopping = count(State::kStopping);
+  int64_t free = std::max(options_.models_max, 1) - count(State::kLoading) - count(State::kReady) - stopping;
+  std::vector<Model*> leaving = ModelsLeaving();
+  bool may_come = stopping > 0 || !leaving.empty() || free > 0 || count(State::kLoading) > 0;
   for (const Models::iterator model : to_load) {
     if (free > 0) {
       --free;
       model->second.state = State::kLoading;
       plan.load.push_back(Load{model->first, FirstOf(model->second)});
-    } else if (coming > 0) {
-      --coming;
+    } else if (stopping > 0) {
+      --stopping;
+    } else if (!leaving.empty()) {
+      leaving.back()->draining = true;
+      leaving.pop_back();
     } else if (MakeRoom(plan, UnloadReason::kModelLimit)) {
       may_come = true;
     } else if (!may_come) {
       Reject(model, plan);
     }
   }
+}
+
+// Models that run what they have until they are unloaded by name; what has drained longest is last.
+std::vector<Scheduler::Model*> Scheduler::ModelsLeaving() {
+  std::vector<Model*> leaving;
+  for (auto& [key, model] : models_) {
+    if (model.state == State::kReady && model.unload_requested) leaving.push_back(&model);
+  }
+  std::ranges::sort(leaving, std::ranges::greater(),
+                    [](const Model* model) { return model->draining_since.value_or(Time::max()); });
+  return leaving;
 }
 
 // Unloads the least recently used idle model, or drains the least recently used busy one. False: there is
@@ -457,6 +470,9 @@ bool Scheduler::GrantTo(Models::iterator position, Plan& plan) {
   const bool loading = std::ranges::any_of(models_, [](const auto& entry) {
     return entry.second.state == State::kLoading && entry.second.granted;
   });
+  if (coming > 0) {
+    for (Model* leaving : ModelsLeaving()) leaving->draining = true;
+  }
   if (coming > 0 || loading) return false;
   const int64_t least = estimate.fixed_bytes + estimate.cache_min_bytes;
   if (least <= free) return grant(free - estimate.fixed_bytes);

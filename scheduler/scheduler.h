@@ -124,7 +124,7 @@ class Scheduler {
                             Time now);
   // queue_max requests already wait.
   bool Full() const { return waiting_ >= std::max(options_.queue_max, 1); }
-  // The runner started the request: it no longer waits.
+  // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
   // The runner computed something for the request: its quarantine ends.
   void Progress(api::RequestId id);
@@ -230,6 +230,7 @@ class Scheduler {
   void SuspendIfOverdue(Models::iterator model, Time now, Plan& plan);
   void UnloadUnused(Time now, Plan& plan);
   std::vector<Models::iterator> ModelsToLoad(Time now, Plan& plan);
+  std::vector<Model*> ModelsLeaving();
   void AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan);
   bool MakeRoom(Plan& plan, UnloadReason reason);
   void Reject(Models::iterator model, Plan& plan);

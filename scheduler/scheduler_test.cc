@@ -314,6 +314,39 @@ TEST_F(SchedulerTest, UnloadWaitsForRunningRequestsAndStopsNewOnes) {
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
 }
 
+// An endless answer of a model that was unloaded by name keeps neither another model nor the model itself out.
+TEST_F(SchedulerTest, AModelUnloadedByNameDrainsForALimitToo) {
+  for (const std::string next : {"b", "a"}) {
+    Make({.models_max = 1, .drain_limit = seconds(10)});
+    LoadWith(1, "a");
+    scheduler().Unload("a");
+    EXPECT_EQ(Plan(kStart + minutes(1)).wake_at, std::nullopt) << "nobody waits for it";
+    Enqueue(2, next);
+    const Time asked = kStart + minutes(2);
+    EXPECT_EQ(Plan(asked).wake_at, asked + seconds(10));
+    const auto plan = Plan(asked + seconds(10));
+    EXPECT_THAT(plan.unload, ElementsAre("a"));
+    EXPECT_THAT(plan.suspended, ElementsAre(Id(1)));
+    scheduler().RunnerReaped("a");
+    EXPECT_THAT(LoadsOf(Plan(asked + seconds(10))), ElementsAre(next));
+  }
+}
+
+// Its runner said so when it was about to be stopped: in the next runner it says no more, and must not expire.
+TEST_F(SchedulerTest, ARequestThatStartedBeforeItWasSuspendedDoesNotWait) {
+  Make({.models_max = 1, .drain_limit = seconds(10), .queue_timeout = minutes(1)});
+  Enqueue(1, "a");
+  (void)Plan();
+  scheduler().LoadDone("a", kStart);
+  ASSERT_THAT(Plan().admit, ElementsAre(Id(1)));
+  Enqueue(2, "b");
+  (void)Plan();
+  ASSERT_THAT(Plan(kStart + seconds(10)).suspended, ElementsAre(Id(1)));
+  scheduler().Start(Id(1));
+  EXPECT_EQ(scheduler().waiting(), 1);
+  EXPECT_THAT(Plan(kStart + minutes(2)).expire, ElementsAre(Id(2)));
+}
+
 TEST_F(SchedulerTest, UnloadDuringALoadServesWhoWaitsFirst) {
   Make(1);
   Enqueue(1, "a");
