@@ -14,8 +14,7 @@ constexpr uint64_t kBodyBytesPerSecondMin = 16 << 10;
 }  // namespace
 
 Awaitable<bool> BodyReader::More() {
-  if (!start_) {
-    start_ = Connection::Clock::now();
+  if (!std::exchange(started_, true)) {
     if (parser_.request().expects_continue) {
       const bool sent = co_await connection_.Write("HTTP/1.1 100 Continue\r\n\r\n");
       if (!sent) co_return false;
@@ -33,8 +32,10 @@ Awaitable<bool> BodyReader::More() {
     if (*used > 0) continue;
     const auto earned =
         std::chrono::milliseconds((consumed_bytes_ + body.size()) * 1000 / kBodyBytesPerSecondMin);
-    connection_.ArmRead(*start_ + limits_.body_timeout + earned);
+    const auto asked = Connection::Clock::now();
+    connection_.ArmRead(asked + limits_.body_timeout + earned - waited_);
     const Connection::ReadResult got = co_await connection_.Read();
+    waited_ += Connection::Clock::now() - asked;
     if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
     if (got != Connection::ReadResult::kData) co_return false;
   }
@@ -53,7 +54,7 @@ Awaitable<std::optional<std::string>> BodyReader::Next() {
 }
 
 Awaitable<bool> BodyReader::Drop() {
-  const bool unasked = parser_.request().expects_continue && !start_;
+  const bool unasked = parser_.request().expects_continue && !started_;
   if (failure_ || unasked || parser_.chunked() || parser_.content_length() > kDroppedBodyBytesMax)
     co_return false;
   while (!parser_.done()) {

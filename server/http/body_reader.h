@@ -1,7 +1,9 @@
-// Reads one request's body from its connection in pieces, within the time that its bytes earn. I/O thread
+// Reads one request's body from its connection in pieces, within the time that its bytes earn. Only the time that is
+// spent waiting for the client counts, not what is done with a piece before the next is asked for. I/O thread
 // only; lives as long as the request.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <expected>
 #include <optional>
@@ -37,8 +39,9 @@ class BodyReader {
   Connection& connection_;
   HttpParser& parser_;
   const TransportLimits& limits_;
-  std::optional<Connection::Clock::time_point> start_;
-  uint64_t consumed_bytes_ = 0;  // given out by Next()
+  bool started_ = false;
+  std::chrono::nanoseconds waited_{};  // for the client, so far
+  uint64_t consumed_bytes_ = 0;        // given out by Next()
   std::optional<ParseFailure> failure_;
 };
 

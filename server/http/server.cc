@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "server/http/awaitable.h"
+#include "server/http/replacement.h"
 
 namespace quire::server {
 namespace {
@@ -161,19 +162,29 @@ class HttpServer::PlaceLease {
 
 // Closes the connection without a request that a new one replaces. False: all of them have one.
 bool HttpServer::CloseOldest(Place place) {
-  for (const Handshake& handshake : handshakes_) {
-    if (handshake.place != place || handshake.connection->gone()) continue;
-    handshake.connection->Abort();
-    return true;
+  const auto now = std::chrono::steady_clock::now();
+  std::optional<Idleness> first;
+  Session* session = nullptr;
+  Connection* handshake = nullptr;
+  for (const Handshake& candidate : handshakes_) {
+    if (candidate.place != place || candidate.connection->gone()) continue;
+    const Idleness idleness{Idleness::Stage::kBeforeRequest, candidate.since};
+    if (first && !ReplacedBefore(idleness, *first, now)) continue;
+    first = idleness;
+    handshake = candidate.connection.get();
   }
-  Session* oldest = nullptr;
-  for (Session* session : sessions_) {
-    if (session->place() != place || !session->idle()) continue;
-    if (oldest == nullptr || session->ClosesBefore(*oldest)) oldest = session;
+  for (Session* candidate : sessions_) {
+    if (candidate->place() != place || !candidate->idle()) continue;
+    if (first && !ReplacedBefore(candidate->idleness(), *first, now)) continue;
+    first = candidate->idleness();
+    session = candidate;
   }
-  if (oldest == nullptr) return false;
-  oldest->Abort();
-  return true;
+  if (session != nullptr) {
+    session->Abort();
+  } else if (handshake != nullptr) {
+    handshake->Abort();
+  }
+  return first.has_value();
 }
 
 // The place of a new connection. Connections opened only to be held cannot keep others out, and while every place has
@@ -230,7 +241,7 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
     auto connection = std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
     bool usable = true;
     if (listener.security == Security::kTls) {
-      const auto entry = handshakes_.insert(handshakes_.end(), {connection, place});
+      const auto entry = handshakes_.insert(handshakes_.end(), {.connection = connection, .place = place});
       try {
         usable = co_await ShakeHands(*entry);
       } catch (const std::exception& error) {

@@ -81,6 +81,7 @@ class HttpServer {
     std::shared_ptr<Connection> connection;
     Place place = Place::kNormal;
     bool begun = false;  // the client has sent something
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
   class PlaceLease;
 

@@ -9,7 +9,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
-#include <tuple>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -88,10 +87,6 @@ struct Session::RequestScope {
 Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
                  std::optional<asio::ip::address> bound, Place place)
     : transport_(transport), connection_(std::move(connection)), bound_(std::move(bound)), place_(place) {}
-
-bool Session::ClosesBefore(const Session& other) const {
-  return std::tie(stage_, idle_since_) < std::tie(other.stage_, other.idle_since_);
-}
 
 Awaitable<void> Session::Run() {
   // gcc 12 miscompiles co_await in a loop's condition.

@@ -10,6 +10,7 @@
 #include "server/http/awaitable.h"
 #include "server/http/connection.h"
 #include "server/http/content_encoding.h"
+#include "server/http/replacement.h"
 #include "server/http/transport.h"
 
 namespace quire::server {
@@ -34,9 +35,8 @@ class Session {
   // No request is in progress: the client has sent no complete header yet.
   bool idle() const { return idle_; }
   Place place() const { return place_; }
-  // Whether this idle session is closed for a new connection rather than `other`: one that has had its last answer
-  // before one that never sent a request before one between requests, and the older one of two alike.
-  bool ClosesBefore(const Session& other) const;
+  // Since when, and at which stage. REQUIRES: idle().
+  Idleness idleness() const { return {stage_, idle_since_}; }
   // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }
   void Abort();
@@ -61,7 +61,7 @@ class Session {
   std::optional<boost::asio::ip::address> bound_;
   Place place_;
   const RequestLog* answering_ = nullptr;
-  enum class Stage : uint8_t { kClosing, kBeforeRequest, kBetweenRequests };
+  using Stage = Idleness::Stage;
 
   Stage stage_ = Stage::kBeforeRequest;  // while idle
   bool idle_ = true;

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "server/testing/raw_client.h"
@@ -108,6 +110,20 @@ TEST(TransportLimits, SlowBodiesEnd) {
   client.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
   EXPECT_EQ(client.Read().status, 408);
   EXPECT_TRUE(client.AtEnd());
+}
+
+// The time that a handler takes for a piece (a slow disk) is not the client's.
+TEST(TransportLimits, AHandlersTimeIsNotTheBodys) {
+  TransportLimits limits;
+  limits.body_timeout = std::chrono::seconds(1);
+  TestServer server(limits);
+  RawClient client(server.port());
+  client.Send("POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabcde");
+  server.WaitEntered();
+  std::this_thread::sleep_for(limits.body_timeout);
+  server.Release();
+  client.Send("fghij");
+  EXPECT_EQ(client.Read().body, "abcdefghij");
 }
 
 // The kernel's buffers fill, then the handler waits in its one write until the timeout ends it.

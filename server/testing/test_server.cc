@@ -98,6 +98,10 @@ void TestServer::AddRoutes(Router& router) {
   router.Add({"POST", "/silent", Silent});
   router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }});
   router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }});
+  router.Add({.method = "POST",
+              .path = "/upload",
+              .handler = [this](Exchange& exchange) { return Upload(exchange); },
+              .streamed_body_bytes = uint64_t{1} << 20});
   router.Add({"POST", "/hold", [this](Exchange& exchange) { return WaitForRelease(exchange); }, true});
   router.Add({"POST", "/flood", [this](Exchange& exchange) { return Flood(exchange); }, true});
   router.Add({"POST", "/trickle", [this](Exchange& exchange) { return Trickle(exchange); }, true});
@@ -117,6 +121,20 @@ Awaitable<void> TestServer::Stream(Exchange& exchange) {
     rest.remove_prefix(end);
   }
   co_await exchange.EndStream();
+}
+
+Awaitable<void> TestServer::Upload(Exchange& exchange) {
+  auto piece = co_await exchange.ReadBody();
+  entered_.set_value();
+  co_await released_.async_wait(kTuple);
+  std::string all;
+  while (piece && !piece->empty()) {
+    all += *piece;
+    piece = co_await exchange.ReadBody();
+  }
+  if (!piece) co_return;
+  HttpResponse response{.content_type = "text/plain", .body = std::move(all)};
+  co_await exchange.Send(std::move(response));
 }
 
 Awaitable<void> TestServer::WaitForRelease(Exchange& exchange) {

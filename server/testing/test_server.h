@@ -19,7 +19,7 @@ namespace quire::server::testing {
 class TestServer {
  public:
   // Routes: GET /hello, GET /open (the same, as health), GET /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST
-  // /throw, POST /silent (answers nothing), and the cancel-on-disconnect POST /hold, /flood, /trickle that
+  // /upload (a streamed body: its first piece, then waits until Release()), POST /throw, POST /silent (answers nothing), and the cancel-on-disconnect POST /hold, /flood, /trickle that
   // wait until Release() or the client's end.
   explicit TestServer(TransportLimits limits = {}, std::vector<std::string> origins = {});
   ~TestServer();
@@ -42,6 +42,7 @@ class TestServer {
   void AddRoutes(Router& router);
   Awaitable<void> Echo(Exchange& exchange);
   Awaitable<void> Stream(Exchange& exchange);
+  Awaitable<void> Upload(Exchange& exchange);
   Awaitable<void> WaitForRelease(Exchange& exchange);
   Awaitable<void> Flood(Exchange& exchange);
   Awaitable<void> Trickle(Exchange& exchange);
