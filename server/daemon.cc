@@ -144,7 +144,7 @@ class Daemon {
                     return FetchModel(transfers_, std::move(name), progress);
                   }},
         transfers_({.trusted = options.registries, .accounts = options.registry_accounts},
-                   StoreTransfer(models_.root())),
+                   StoreTransfer(models_.store())),
         signals_(io_, SIGINT, SIGTERM),
         hangups_(io_) {
     Transport transport{
@@ -231,7 +231,7 @@ api::Result<void> Daemon::PrepareStore() {
     const auto registered = RegisterBundled(store, *bundled);
     if (!registered) spdlog::warn("cannot add the bundled model: {}", registered.error().message);
   }
-  StoreTransfer(store.root()).RemoveOld();
+  StoreTransfer(store).RemoveOld();
   pools_.edits.Post([store] { store.RemoveOldUnnamed(); });
   return {};
 }
@@ -273,6 +273,7 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   snapshot.restarts = counters.restarts;
   snapshot.memory_budget_bytes = memory_.bytes;
   snapshot.log_lines_dropped = DroppedLogLines();
+  snapshot.task_failures = WorkPool::failures;
   return snapshot;
 }
 

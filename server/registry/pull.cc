@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <string>
@@ -149,9 +150,15 @@ class ModelPull {
                        fmt::format("{}: invalid manifest: {}", job_.name.host, manifest.error().message));
     }
     const auto needed = Needed(*manifest);
+    BlobUsers::Lease lease(job_.store.users());  // whatever else ends meanwhile
+    for (const Layer& layer : needed) lease.Add(layer.blob);
     // A blob that was there may go with the last other model that used it, until the name stands.
     for (int round = 1;; ++round) {
-      if (auto fetched = FetchAll(needed); !fetched) return fetched;
+      if (auto fetched = FetchAll(needed); !fetched) {
+        lease.Release();
+        if (out_of_room_) RemoveFetched(needed);
+        return fetched;
+      }
       job_.transfer.SetStatus("verifying sha256 digest");
       job_.transfer.SetStatus("writing manifest");
       auto entered = job_.store.RegisterManifest(job_.name, *text);
@@ -195,24 +202,32 @@ class ModelPull {
     std::atomic<size_t> next = 0;
     std::mutex mutex;
     api::Result<void> result;
-    std::atomic<bool> out_of_room = false;
+    const auto fail = [&](api::Result<void> failure) {
+      next = layers.size();
+      const std::scoped_lock lock(mutex);
+      if (result) result = std::move(failure);
+    };
     const auto work = [&] {
-      Session session = NewSession();
-      for (size_t i = next++; i < layers.size(); i = next++) {
-        BlobPull pull(job_, session, layers[i]);
-        auto fetched = pull.Run();
-        if (fetched) continue;
-        next = layers.size();
-        if (pull.out_of_room()) out_of_room = true;
-        const std::scoped_lock lock(mutex);
-        if (result) result = std::move(fetched);
+      try {
+        Session session = NewSession();
+        for (size_t i = next++; i < layers.size(); i = next++) {
+          BlobPull pull(job_, session, layers[i]);
+          auto fetched = pull.Run();
+          if (pull.out_of_room()) out_of_room_ = true;
+          if (!fetched) fail(std::move(fetched));
+        }
+      } catch (const std::exception& error) {
+        fail(api::Fail(api::ErrorCode::kInternal, error.what()));
       }
     };
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(kBlobsAtOnce, layers.size()); ++i) threads.emplace_back(work);
+    try {
+      for (size_t i = 1; i < std::min(kBlobsAtOnce, layers.size()); ++i) threads.emplace_back(work);
+    } catch (const std::exception& error) {  // fewer do it too
+      spdlog::warn("pulling with {} threads: {}", threads.size() + 1, error.what());
+    }
     work();
     threads.clear();
-    if (out_of_room) RemoveFetched(layers);
     return result;
   }
 
@@ -225,6 +240,7 @@ class ModelPull {
   }
 
   const TransferJob& job_;
+  std::atomic<bool> out_of_room_ = false;
 };
 
 }  // namespace

@@ -19,10 +19,11 @@ void StoreTransfer::RemoveOld() const {
 }
 
 void StoreTransfer::RemoveUnnamed(const std::vector<std::string>& blobs) const {
-  ModelStore::At(root_).RemoveUnnamed(blobs);
+  store_.RemoveUnnamed(blobs);
 }
 
 bool StoreTransfer::HasBlob(const Layer& layer) const {
+  users().AwaitRemoval();
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!blobs) return false;
   const auto status = blobs->Status(layer.blob);
@@ -76,7 +77,7 @@ api::Result<void> StoreTransfer::RegisterManifest(const api::ModelName& name, co
   const api::ModelName target = StoredNameOf(*root, name).value_or(name);
   const auto tags = EnterModel(*root, target, true);
   if (!tags) return std::unexpected(tags.error());
-  return ReplaceManifest(*root, target, *tags, text);
+  return ReplaceManifest(*root, target, *tags, text, users());
 }
 
 }  // namespace quire::server

@@ -17,14 +17,14 @@ namespace quire::server {
 
 class StoreTransfer {
  public:
-  // `root` is the root of a store that was opened.
-  explicit StoreTransfer(std::filesystem::path root) : root_(std::move(root)) {}
+  // A store that was opened.
+  explicit StoreTransfer(ModelStore store) : store_(std::move(store)), root_(store_.root()) {}
 
   // Takes away partial blobs that nobody has written to for a week.
   void RemoveOld() const;
   // Takes away those of these blobs that no model names.
   void RemoveUnnamed(const std::vector<std::string>& blobs) const;
-  bool HasBlob(const Layer& layer) const;  // with the layer's size
+  bool HasBlob(const Layer& layer) const;  // with the layer's size; as ModelStore's
   // A blob on its way into the store; nothing when somebody else brings it.
   api::Result<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
   // A blob to read. kBadModel when it has not the layer's size.
@@ -35,7 +35,10 @@ class StoreTransfer {
   // the manifest is broken. What only the name's former manifest used stays until its model is deleted.
   api::Result<void> RegisterManifest(const api::ModelName& name, const std::string& text) const;
 
+  BlobUsers& users() const { return store_.users(); }
+
  private:
+  ModelStore store_;
   std::filesystem::path root_;
 };
 

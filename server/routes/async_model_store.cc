@@ -166,8 +166,11 @@ Awaitable<api::Result<void>> AsyncModelStore::FinishUpload(BlobUpload& upload, s
   co_return finished;
 }
 
-Awaitable<api::Result<std::string>> AsyncModelStore::Adopt(const Staging& staging, std::string file) {
-  auto adopt = [this, &staging, name = std::move(file)] { return store_.Adopt(staging, name); };
+Awaitable<api::Result<std::string>> AsyncModelStore::Adopt(const Staging& staging, std::string file,
+                                                           BlobUsers::Lease& lease) {
+  auto adopt = [this, &staging, &lease, name = std::move(file)] {
+    return store_.Adopt(staging, name, lease);
+  };
   auto adopted = co_await RunBlocking(pools_.blobs, std::move(adopt));
   co_return adopted;
 }
@@ -190,9 +193,7 @@ Awaitable<int64_t> AsyncModelStore::StagedSize(const Staging& staging, std::stri
   co_return size;
 }
 
-Awaitable<void> AsyncModelStore::RemoveUnnamed(std::vector<std::string> blobs,
-                                               BlobUsers::Clock::time_point since) {
-  std::erase_if(blobs, [&](const std::string& blob) { return !users_.Free(blob, since); });
+Awaitable<void> AsyncModelStore::RemoveUnnamed(std::vector<std::string> blobs) {
   if (blobs.empty()) co_return;
   auto remove = [this, unused = std::move(blobs)] {
     store_.RemoveUnnamed(unused);
@@ -201,9 +202,7 @@ Awaitable<void> AsyncModelStore::RemoveUnnamed(std::vector<std::string> blobs,
   co_await RunBlocking(pools_.edits, std::move(remove));
 }
 
-void AsyncModelStore::StartRemovingUnnamed(std::vector<std::string> blobs,
-                                           BlobUsers::Clock::time_point since) {
-  std::erase_if(blobs, [&](const std::string& blob) { return !users_.Free(blob, since); });
+void AsyncModelStore::StartRemovingUnnamed(std::vector<std::string> blobs) {
   if (blobs.empty()) return;
   pools_.edits.Post([store = store_, unused = std::move(blobs)] { store.RemoveUnnamed(unused); });
 }

@@ -9,7 +9,6 @@
 
 #include "api/base/error.h"
 #include "server/http/awaitable.h"
-#include "server/routes/blob_users.h"
 #include "server/routes/work_pools.h"
 #include "server/store/model_store.h"
 
@@ -43,15 +42,16 @@ class AsyncModelStore {
   Awaitable<void> Discard(std::shared_ptr<BlobUpload> upload);
   Awaitable<api::Result<void>> Append(BlobUpload& upload, std::string bytes);
   Awaitable<api::Result<void>> FinishUpload(BlobUpload& upload, std::string blob);
-  Awaitable<api::Result<std::string>> Adopt(const Staging& staging, std::string file);
+  Awaitable<api::Result<std::string>> Adopt(const Staging& staging, std::string file,
+                                            BlobUsers::Lease& lease);
   Awaitable<api::Result<void>> Lend(std::string blob, const Staging& staging, std::string file);
   Awaitable<int64_t> StagedSize(const Staging& staging, std::string file);  // bytes; 0 when there is none
-  // Those of these blobs that no model names, nobody holds, and nobody was promised after `since`.
-  Awaitable<void> RemoveUnnamed(std::vector<std::string> blobs, BlobUsers::Clock::time_point since);
+  // Those of these blobs that no model names and no user needs.
+  Awaitable<void> RemoveUnnamed(std::vector<std::string> blobs);
   // The same without waiting for it.
-  void StartRemovingUnnamed(std::vector<std::string> blobs, BlobUsers::Clock::time_point since);
+  void StartRemovingUnnamed(std::vector<std::string> blobs);
 
-  BlobUsers& users() { return users_; }
+  BlobUsers& users() { return store_.users(); }
   std::filesystem::path BlobPath(const std::string& blob) const { return store_.BlobPath(blob); }
   const std::filesystem::path& root() const { return store_.root(); }
   const ModelStore& store() const { return store_; }
@@ -62,7 +62,6 @@ class AsyncModelStore {
 
   ModelStore store_;
   WorkPools& pools_;
-  BlobUsers users_;
   std::shared_ptr<Listing> next_listing_;  // has not begun; null when nobody waits for one
   bool listing_ = false;
 };

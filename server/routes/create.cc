@@ -79,7 +79,7 @@ class Creation {
   // Canceled: the client went away.
   ~Creation() {
     sources_.Release();
-    services_.models.StartRemovingUnnamed(std::move(leftovers_), begun_);
+    services_.models.StartRemovingUnnamed(std::move(leftovers_));
   }
 
   Awaitable<void> Run() {
@@ -87,7 +87,7 @@ class Creation {
     sources_.Release();
     // After a failure the client may try again with what it sent.
     if (made) AddSources();
-    co_await services_.models.RemoveUnnamed(std::exchange(leftovers_, {}), begun_);
+    co_await services_.models.RemoveUnnamed(std::exchange(leftovers_, {}));
     if (made) {
       co_await progress_.Succeed();
     } else {
@@ -295,7 +295,7 @@ class Creation {
       co_return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", file.digest),
                           field);
     }
-    sources_.Add(*blob);
+    sources_.Redeem(*blob);
     const bool there = co_await services_.models.HasBlob(*blob);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,
@@ -380,11 +380,8 @@ class Creation {
   // As a blob of the store; the value is its name.
   Awaitable<api::Result<std::string>> StoreBlob(Weights weights) {
     if (!weights.blob.empty()) co_return std::move(weights.blob);
-    auto blob = co_await services_.models.Adopt(*weights.staged, kConverted);
-    if (blob) {
-      sources_.Add(*blob);
-      leftovers_.push_back(*blob);
-    }
+    auto blob = co_await services_.models.Adopt(*weights.staged, kConverted, sources_);
+    if (blob) leftovers_.push_back(*blob);
     co_return blob;
   }
 
@@ -428,7 +425,6 @@ class Creation {
   const ollama::CreateRequest request_;
   ProgressStream progress_;
   NewModel model_;
-  const BlobUsers::Clock::time_point begun_ = BlobUsers::Clock::now();
   BlobUsers::Lease sources_;            // the files of the request
   std::vector<std::string> leftovers_;  // blobs that go when no model names them in the end
 };

@@ -114,6 +114,9 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   MetricFamily dropped =
       CounterFamily("quire_log_lines_dropped_total", "Log lines dropped, since nobody read the log");
   AddValue(dropped, {}, static_cast<double>(snapshot.log_lines_dropped));
+  MetricFamily failures = CounterFamily("quire_background_task_failures_total",
+                                        "Background tasks (removal of blobs) that failed for lack of memory");
+  AddValue(failures, {}, static_cast<double>(snapshot.task_failures));
   MetricFamily throttled =
       CounterFamily("quire_cpu_throttled_seconds_total", "Time the service was throttled by its CPU quota");
   AddValue(throttled, {}, ThrottledSeconds());
@@ -125,7 +128,7 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   for (const auto& [reason, count] : snapshot.restarts) {
     AddValue(restarts, {{"reason", reason}}, static_cast<double>(count));
   }
-  return {build, ready, connections, budget, dropped, throttled, evictions, restarts};
+  return {build, ready, connections, budget, dropped, failures, throttled, evictions, restarts};
 }
 
 void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {

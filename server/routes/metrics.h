@@ -39,6 +39,7 @@ struct MetricsSnapshot {
   int64_t memory_budget_bytes = 0;                      // of all runners together; 0 = none
   size_t connections = 0;
   uint64_t log_lines_dropped = 0;
+  uint64_t task_failures = 0;
   bool ready = true;
 };
 

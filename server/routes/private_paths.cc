@@ -20,6 +20,9 @@ std::string WithoutSlash(const fs::path& folder) {
 
 bool IsWord(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
+// Whether what follows this character goes on with the same path.
+bool InsidePath(char c) { return IsWord(c) || kInPaths.find(c) != std::string_view::npos; }
+
 // Bytes of a path at the begin of `text`, as the store names files. A colon behind it belongs to the message.
 size_t PathLength(std::string_view text) {
   size_t length = 0;
@@ -70,8 +73,10 @@ PrivatePaths::Replacement PrivatePaths::Find(std::string_view text) const {
 
 std::string PrivatePaths::Hide(std::string_view message) const {
   std::string shown;
+  bool inside = false;  // a word, in which no path begins
   while (!message.empty()) {
-    const Replacement found = Find(message);
+    const Replacement found = inside ? Replacement() : Find(message);
+    inside = found.length == 0 && InsidePath(message.front());
     if (found.length > 0) {
       shown += found.text;
     } else {

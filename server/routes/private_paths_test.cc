@@ -30,6 +30,9 @@ TEST(PrivatePaths, NamesInsteadOfPaths) {
       {store + "/blobs: full, " + store + "/blobs/sha256-cd", "blobs: full, sha256-cd"},
       {"cannot start the model runner /usr/lib/quire/quire-runner: fork",
        "cannot start the model runner quire-runner: fork"},
+      {"/srv" + store + "/blobs/x", "/srv" + store + "/blobs/x"},
+      {"\"" + store + "/blobs/x\": full", "\"x\": full"},
+      {"store=" + store + "/blobs/x", "store=x"},
       {store + "-other/x", store + "-other/x"},
       {"use /api/generate, or FROM /home/me/x.gguf", "use /api/generate, or FROM /home/me/x.gguf"},
       {"", ""}};

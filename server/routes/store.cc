@@ -60,14 +60,21 @@ api::Result<std::string> BlobOf(const Exchange& exchange) {
   return *blob;
 }
 
+// Whether the blob is there. Then it stays for the create of this client.
+Awaitable<bool> HasPromised(Services& services, std::string blob) {
+  services.models.users().Promise(blob, BlobUsers::Clock::now());
+  const bool there = co_await services.models.HasBlob(blob);
+  if (!there) services.models.users().Withdraw(blob);
+  co_return there;
+}
+
 Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
   const auto blob = BlobOf(exchange);
   if (!blob) {
     co_await SendError(exchange, blob.error());
     co_return;
   }
-  const bool there = co_await services.models.HasBlob(*blob);
-  if (there) services.models.users().Promise(*blob, BlobUsers::Clock::now());
+  const bool there = co_await HasPromised(services, *blob);
   co_await exchange.Send(Empty(there ? 200 : 404));
 }
 
@@ -95,9 +102,8 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, blob.error());
     co_return;
   }
-  const bool there = co_await services.models.HasBlob(*blob);
+  const bool there = co_await HasPromised(services, *blob);
   if (there) {
-    services.models.users().Promise(*blob, BlobUsers::Clock::now());
     co_await exchange.Send(Empty(200));
     co_return;
   }
@@ -106,9 +112,10 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, upload.error());
     co_return;
   }
+  services.models.users().Promise(*blob, BlobUsers::Clock::now());
   const auto received = co_await Receive(services, exchange, **upload, *blob);
+  if (!received || !*received) services.models.users().Withdraw(*blob);
   co_await services.models.Discard(*std::move(upload));
-  if (received && *received) services.models.users().Promise(*blob, BlobUsers::Clock::now());
   if (!received) {
     co_await SendError(exchange, received.error());
   } else if (*received) {

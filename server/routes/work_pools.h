@@ -3,11 +3,14 @@
 // store's lock. Pulls and pushes have a thread each (registry/transfer.h).
 #pragma once
 
+#include <spdlog/spdlog.h>
+
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 namespace quire::server {
@@ -17,15 +20,16 @@ class WorkPool {
  public:
   explicit WorkPool(size_t threads) : threads_(threads) {}
 
-  // A task that throws has failed silently: what must tell its caller is for RunBlocking().
+  // A task that throws is counted and logged: what must tell its caller is for RunBlocking().
   template <class Task>
   void Post(Task task) {
     ++tasks_;
     boost::asio::post(threads_.get_executor(), [task = std::move(task)]() mutable {
       try {
         task();
-      } catch (...) {
+      } catch (const std::exception& error) {
         ++failures;
+        spdlog::error("a background task failed: {}", error.what());
       }
     });
   }

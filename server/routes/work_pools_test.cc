@@ -36,8 +36,7 @@ constexpr std::string_view kChat =
 class Pools : public ::testing::Test {
  protected:
   Pools() {
-    const fs::path manifest = daemon_.store().ManifestPath("demo");
-    fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours(1));
+    testing::Age(daemon_.store().ManifestPath("demo"));
     daemon_.backend().script.events = {api::Finished{}};
     Chat();
   }

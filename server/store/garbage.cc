@@ -37,26 +37,29 @@ std::set<std::string> BlobsOf(const Manifest& manifest) {
   return blobs;
 }
 
-void RemoveUnusedBlobs(const StoreDirectory& root, const std::set<std::string>& candidates) {
+void RemoveUnusedBlobs(const StoreDirectory& root, const std::set<std::string>& candidates,
+                       BlobUsers& users) {
   const auto used = BlobsInUse(root);
   const auto blobs = root.Enter(kBlobs);
   if (!used || !blobs) return;
   for (const std::string& blob : candidates) {
     if (used->contains(blob)) continue;
-    const auto removed = blobs->Remove(blob);
-    if (!removed && removed.error().code != api::ErrorCode::kNotFound) {
-      spdlog::warn("not removed: {}", removed.error().message);
-    }
+    users.Remove(blob, BlobUsers::Clock::now(), [&] {
+      const auto removed = blobs->Remove(blob);
+      if (!removed && removed.error().code != api::ErrorCode::kNotFound) {
+        spdlog::warn("not removed: {}", removed.error().message);
+      }
+    });
   }
 }
 
 api::Result<void> ReplaceManifest(const StoreDirectory& root, const api::ModelName& name,
-                                  const StoreDirectory& tags, const std::string& text) {
+                                  const StoreDirectory& tags, const std::string& text, BlobUsers& users) {
   const auto before = tags.Read(name.tag, kManifestBytesMax);
   if (before && *before == text) return {};
   if (auto written = tags.Write(name.tag, text); !written) return written;
   if (!before) return {};
-  if (const auto manifest = ParseManifest(*before)) RemoveUnusedBlobs(root, BlobsOf(*manifest));
+  if (const auto manifest = ParseManifest(*before)) RemoveUnusedBlobs(root, BlobsOf(*manifest), users);
   return {};
 }
 

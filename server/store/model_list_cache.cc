@@ -1,6 +1,7 @@
 #include "server/store/model_list_cache.h"
 
 #include <ctime>
+#include <tuple>
 #include <utility>
 
 #include "api/base/io_thread.h"
@@ -15,6 +16,10 @@ constexpr time_t kSettledSeconds = 2;               // coarser than any file sys
 
 bool Same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
 
+bool Before(const timespec& a, const timespec& b) {
+  return std::tie(a.tv_sec, a.tv_nsec) < std::tie(b.tv_sec, b.tv_nsec);
+}
+
 size_t TextBytes(const StoredModel& model) {
   size_t bytes = model.go_template.size() + model.system.size() + model.parameters_json.size();
   for (const std::string& license : model.licenses) bytes += license.size();
@@ -26,11 +31,11 @@ size_t TextBytes(const StoredModel& model) {
 
 FileStamp::FileStamp(const std::filesystem::path& path) {
   api::AssertMayBlock();
+  timespec now{};  // of the clock that file systems take times from
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
   there_ = ::lstat(path.c_str(), &status_) == 0;
-}
-
-bool FileStamp::settled() const {
-  return there_ && status_.st_mtim.tv_sec + kSettledSeconds < std::time(nullptr);
+  // A file can be given an old time of modification, but not an old time of change.
+  settled_ = there_ && status_.st_mtim.tv_sec + kSettledSeconds < now.tv_sec && Before(status_.st_ctim, now);
 }
 
 bool FileStamp::operator==(const FileStamp& other) const {

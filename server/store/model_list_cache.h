@@ -19,13 +19,14 @@ namespace quire::server {
 class FileStamp {
  public:
   explicit FileStamp(const std::filesystem::path& path);  // links are not followed
-  // A change from now on shows in another stamp: it is there, and was not changed just now.
-  bool settled() const;
+  // A change from then on shows in another stamp: it is there, and was not changed just before.
+  bool settled() const { return settled_; }
   bool operator==(const FileStamp& other) const;
 
  private:
   struct stat status_ = {};
   bool there_ = false;
+  bool settled_ = false;
 };
 
 // Any thread but the I/O thread. Bounded by models and by bytes of text; the least recently used goes first.

@@ -200,8 +200,8 @@ class ModelReader {
 // Puts a model's blobs and, last, its manifest in place. REQUIRES: the store's lock is held.
 class ModelWriter {
  public:
-  ModelWriter(const StoreDirectory& root, const NewModel& model, std::vector<BlobUse>* uses)
-      : root_(root), model_(model), uses_(uses) {}
+  ModelWriter(const StoreDirectory& root, const NewModel& model, BlobUsers& users, std::vector<BlobUse>* uses)
+      : root_(root), model_(model), users_(users), uses_(uses) {}
 
   api::Result<void> Write(const api::ModelName& name) {
     auto blobs = root_.Enter(kBlobs, true);
@@ -285,7 +285,7 @@ class ModelWriter {
   api::Result<void> WriteManifestFile(const api::ModelName& name) {
     const auto tags = EnterModel(root_, name, true);
     if (!tags) return std::unexpected(tags.error());
-    return ReplaceManifest(root_, name, *tags, WriteManifest(manifest_));
+    return ReplaceManifest(root_, name, *tags, WriteManifest(manifest_), users_);
   }
 
   void RecordUse(const std::string& blob, bool existed) {
@@ -294,6 +294,7 @@ class ModelWriter {
 
   const StoreDirectory& root_;
   const NewModel& model_;
+  BlobUsers& users_;
   std::vector<BlobUse>* uses_;  // may be null
   Manifest manifest_;
 };
@@ -301,7 +302,9 @@ class ModelWriter {
 }  // namespace
 
 ModelStore::ModelStore(fs::path root)
-    : root_(std::move(root)), list_cache_(std::make_shared<ModelListCache>()) {}
+    : root_(std::move(root)),
+      list_cache_(std::make_shared<ModelListCache>()),
+      users_(std::make_shared<BlobUsers>()) {}
 
 api::Result<ModelStore> ModelStore::Open(fs::path root) {
   ModelStore store(std::move(root));
@@ -378,7 +381,7 @@ api::Result<StoredModel> ModelStore::Register(const NewModel& model, std::vector
   const auto lock = root->Lock(kLockFile);
   if (!lock) return std::unexpected(lock.error());
   const api::ModelName name = StoredNameOf(*root, model.name).value_or(model.name);
-  if (auto written = ModelWriter(*root, model, uses).Write(name); !written)
+  if (auto written = ModelWriter(*root, model, *users_, uses).Write(name); !written)
     return std::unexpected(written.error());
   return ModelReader(*root, name).Read();
 }

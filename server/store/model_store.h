@@ -19,6 +19,7 @@
 #include "api/base/model_name.h"
 #include "api/base/request.h"
 #include "server/store/blob_upload.h"
+#include "server/store/blob_users.h"
 #include "server/store/staging.h"
 
 namespace quire::server {
@@ -124,7 +125,7 @@ class ModelStore {
   // The same for all blobs that nobody has written to for a week: what crashed and failed requests left.
   void RemoveOldUnnamed() const;
 
-  // Blobs by name ("sha256-<64 hex>").
+  // Blobs by name ("sha256-<64 hex>"). One that is there stays for those of its users() who said so before the look.
   bool HasBlob(const std::string& blob) const;
   int64_t BlobSize(const std::string& blob) const;  // bytes; 0 when there is none
   std::filesystem::path BlobPath(const std::string& blob) const;
@@ -133,10 +134,14 @@ class ModelStore {
   api::Result<void> FinishUpload(BlobUpload& upload, const std::string& blob) const;
   // A directory for files that are to become blobs, and one of them as a blob; the value is the blob's name.
   api::Result<Staging> MakeStaging() const;
-  api::Result<std::string> Adopt(const Staging& staging, const std::string& file) const;
+  // The lease has it.
+  api::Result<std::string> Adopt(const Staging& staging, const std::string& file,
+                                 BlobUsers::Lease& lease) const;
   // A blob under another name in the directory.
   api::Result<void> Lend(const std::string& blob, const Staging& staging, const std::string& file) const;
 
+  // Of all copies of this object.
+  BlobUsers& users() const { return *users_; }
   const std::filesystem::path& root() const { return root_; }
 
  private:
@@ -145,6 +150,7 @@ class ModelStore {
   api::Result<StoredModel> ReadCached(const StoreDirectory& root, const api::ModelName& stored) const;
   std::filesystem::path root_;
   std::shared_ptr<ModelListCache> list_cache_;
+  std::shared_ptr<BlobUsers> users_;
 };
 
 }  // namespace quire::server

@@ -68,7 +68,7 @@ api::Result<void> ModelStore::Copy(const api::ModelName& from, const api::ModelN
   const api::ModelName target = StoredNameOf(root, to).value_or(to);
   const auto tags = EnterModel(root, target, true);
   if (!tags) return std::unexpected(tags.error());
-  return ReplaceManifest(root, target, *tags, *text);
+  return ReplaceManifest(root, target, *tags, *text, *users_);
 }
 
 api::Result<DeletedModel> ModelStore::Delete(const api::ModelName& name) {
@@ -84,14 +84,14 @@ api::Result<DeletedModel> ModelStore::Delete(const api::ModelName& name) {
   if (auto removed = tags->Remove(stored->tag); !removed) return std::unexpected(removed.error());
   RemoveEmptyDirectories(root, *stored);
   if (!text) return DeletedModel{};
-  if (const auto manifest = ParseManifest(*text)) RemoveUnusedBlobs(root, BlobsOf(*manifest));
+  if (const auto manifest = ParseManifest(*text)) RemoveUnusedBlobs(root, BlobsOf(*manifest), *users_);
   return DeletedModel{.digest = Sha256Of(*text), .shared = IsNamed(root, *text)};
 }
 
 void ModelStore::RemoveUnnamed(const std::vector<std::string>& blobs) const {
   const auto locked = LockRoot(root_);
   if (locked) {
-    RemoveUnusedBlobs(locked->root, {blobs.begin(), blobs.end()});
+    RemoveUnusedBlobs(locked->root, {blobs.begin(), blobs.end()}, *users_);
   } else {
     spdlog::warn("skipping blob cleanup: {}", locked.error().message);
   }
@@ -114,6 +114,7 @@ void ModelStore::RemoveOldUnnamed() const {
 }
 
 bool ModelStore::HasBlob(const std::string& blob) const {
+  users_->AwaitRemoval();
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   return blobs && blobs->Status(blob);
 }
@@ -135,6 +136,7 @@ api::Result<BlobUpload> ModelStore::StartUpload() const {
 api::Result<void> ModelStore::FinishUpload(BlobUpload& upload, const std::string& blob) const {
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!blobs) return std::unexpected(blobs.error());
+  users_->AwaitRemoval();
   return upload.Finish(*blobs, blob);
 }
 
@@ -144,12 +146,15 @@ api::Result<Staging> ModelStore::MakeStaging() const {
   return Staging::Make(*blobs);
 }
 
-api::Result<std::string> ModelStore::Adopt(const Staging& staging, const std::string& file) const {
+api::Result<std::string> ModelStore::Adopt(const Staging& staging, const std::string& file,
+                                           BlobUsers::Lease& lease) const {
   const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!blobs) return std::unexpected(blobs.error());
   const auto digest = staging.directory().Digest(file);
   if (!digest) return std::unexpected(digest.error());
   const std::string blob = "sha256-" + digest->sha256;
+  lease.Add(blob);
+  users_->AwaitRemoval();
   if (auto moved = staging.directory().Move(file, *blobs, blob); !moved)
     return std::unexpected(moved.error());
   return blob;

@@ -91,6 +91,24 @@ TEST_F(StoreEdit, BlobsThatNoModelNamesAreTakenAway) {
   EXPECT_TRUE(store.Find(Named("a")));
 }
 
+// However a blob loses its last name: a client that asked for it and got a yes finds it.
+TEST_F(StoreEdit, WhatSomebodyNeedsStays) {
+  ModelStore store = fixture_.Open();
+  fixture_.AddPlain("a");
+  const std::string blob = BlobNamed("GGUF weights");
+  store.users().Promise(blob, BlobUsers::Clock::now());
+  ASSERT_TRUE(store.Delete(Named("a")));
+  EXPECT_TRUE(store.HasBlob(blob));
+  {
+    BlobUsers::Lease create(store.users());
+    create.Redeem(blob);
+    store.RemoveUnnamed({blob});
+    EXPECT_TRUE(store.HasBlob(blob));
+  }
+  store.RemoveUnnamed({blob});
+  EXPECT_FALSE(store.HasBlob(blob));
+}
+
 TEST_F(StoreEdit, OldBlobsThatNoModelNamesAreTakenAway) {
   ModelStore store = fixture_.Open();
   fixture_.AddPlain("a");
@@ -182,11 +200,12 @@ TEST_F(StoreEdit, AdoptsAFileByItsDigest) {
   const auto staging = store.MakeStaging();
   ASSERT_TRUE(staging);
   WriteFile(staging->directory().path() / "model.gguf", "converted");
-  const auto blob = store.Adopt(*staging, "model.gguf");
+  BlobUsers::Lease lease(store.users());
+  const auto blob = store.Adopt(*staging, "model.gguf", lease);
   ASSERT_TRUE(blob) << blob.error().message;
   EXPECT_EQ(*blob, BlobNamed("converted"));
   EXPECT_TRUE(store.HasBlob(*blob));
-  EXPECT_FALSE(store.Adopt(*staging, "missing"));
+  EXPECT_FALSE(store.Adopt(*staging, "missing", lease));
 }
 
 TEST_F(StoreEdit, LendsABlobUnderAnotherName) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "server/store/model_list_cache.h"
 #include "server/store/sha256.h"
 #include "server/testing/store_fixture.h"
 
@@ -264,14 +265,11 @@ TEST_F(Store, KeepsWhatItReadUntilItChanges) {
   const fs::path manifest = fixture_.ManifestPath("m");
   const ModelStore store = fixture_.Open();
   // A value that was just written may be written again without effect.
-  const auto age = [&manifest] {
-    fs::last_write_time(manifest, fs::file_time_type::clock::now() - std::chrono::hours(1));
-  };
-  age();
+  testing::Age(manifest);
   const auto first = store.Find(Named("m"));
   ASSERT_TRUE(first) << first.error().message;
   WriteFile(manifest, fixture_.PlainManifest("GGUF Weights").dump());  // of the same size
-  age();
+  testing::Age(manifest);
   const auto second = store.Find(Named("m"));
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_NE(second->digest, first->digest);
@@ -284,6 +282,22 @@ TEST_F(Store, KeepsWhatItReadUntilItChanges) {
   EXPECT_EQ(store.Find(Named("m")).error().code, api::ErrorCode::kBadModel);
   fs::remove(manifest);
   EXPECT_EQ(store.Find(Named("m")).error().code, api::ErrorCode::kNotFound);
+}
+
+// Rename and restored times hide a change from the time of modification.
+TEST_F(Store, AnOldTimeOfModificationAloneDoesNotMakeAFileSettled) {
+  WriteFile(fixture_.directory() / "file", "text");
+  const FileStamp written(fixture_.directory() / "file");
+  EXPECT_FALSE(written.settled());
+  testing::Age(fixture_.directory() / "file");
+  EXPECT_TRUE(FileStamp(fixture_.directory() / "file").settled());
+  bool fresh = false;  // a stamp in the clock's tick of the change
+  for (int tried = 0; tried < 1000 && !fresh; ++tried) {
+    fs::last_write_time(fixture_.directory() / "file",
+                        fs::file_time_type::clock::now() - std::chrono::hours(1));
+    fresh = !FileStamp(fixture_.directory() / "file").settled();
+  }
+  EXPECT_TRUE(fresh);
 }
 
 TEST_F(Store, RegisteringReplacesAndKeepsTheStoredCase) {
@@ -350,13 +364,9 @@ TEST_F(Store, SeveralThreadsRegisterAndList) {
 
 TEST_F(Store, AKnownModelIsFoundWithoutReadingUntilItsFilesChange) {
   ModelStore store = fixture_.Open();
-  const auto age = [this](const std::string& model) {
-    const fs::path manifest = fixture_.ManifestPath(model);
-    fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours(1));
-  };
   for (const char* model : {"a", "b"}) {
     fixture_.AddPlain(model);
-    age(model);
+    testing::Age(fixture_.ManifestPath(model));
   }
   EXPECT_FALSE(store.FindCached(Named("a")));
   EXPECT_EQ(store.List()->size(), 2u);

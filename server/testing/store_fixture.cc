@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "server/store/sha256.h"
@@ -28,6 +31,13 @@ std::string ReadFile(const fs::path& path) {
   std::ostringstream text;
   text << stream.rdbuf();
   return text.str();
+}
+
+void Age(const fs::path& path) {
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  timespec tick{};
+  ::clock_getres(CLOCK_REALTIME_COARSE, &tick);
+  std::this_thread::sleep_for(2 * std::chrono::nanoseconds(tick.tv_nsec));
 }
 
 api::ModelName Named(const std::string& model, const std::string& tag) {

@@ -14,6 +14,9 @@ namespace quire::server::testing {
 void WriteFile(const std::filesystem::path& path, std::string_view bytes);
 std::string ReadFile(const std::filesystem::path& path);
 
+// Makes a file look as if nothing had changed it for an hour, so that what was read of it is kept in memory.
+void Age(const std::filesystem::path& path);
+
 api::ModelName Named(const std::string& model, const std::string& tag = "latest");
 
 // A directory that is gone with the test; models/ in it is the store.

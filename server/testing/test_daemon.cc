@@ -40,7 +40,7 @@ TestDaemon::TestDaemon(TransportLimits limits) {
           },
       .client_text =
           [paths = PrivatePaths(store_.root())](std::string_view message) { return paths.Hide(message); }};
-  transfers_ = std::make_unique<registry::Transfers>(registry::Settings{}, StoreTransfer(models_->root()));
+  transfers_ = std::make_unique<registry::Transfers>(registry::Settings{}, StoreTransfer(models_->store()));
   AddRoutes(transport.router, *services_);
   AddTransferRoutes(transport.router, *transfers_);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));

@@ -1,0 +1,63 @@
+// Who may still need a blob that no model names: creates and pulls in progress, and clients that asked and heard that it is
+// there. Whatever takes blobs away asks here first.
+//
+// A removal looks and unlinks as one step against AwaitRemoval(): whoever holds a blob, or was promised it, and then
+// awaits the removal under way, finds the blob in place for as long as it needs it, or already gone.
+//
+// Any thread. Only Remove() and AwaitRemoval() may block.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace quire::server {
+
+class BlobUsers {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // How long a client may take from its first file to its create.
+  static constexpr std::chrono::hours kPromiseTime{24};
+
+  // Keeps blobs for a request in progress until it goes. One thread at a time; the users outlive it.
+  class Lease {
+   public:
+    explicit Lease(BlobUsers& users) : users_(users) {}
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease() { Release(); }
+
+    void Add(const std::string& blob);
+    // The same for the blob of a client that was promised it: one promise is kept with this.
+    void Redeem(const std::string& blob);
+    void Release();
+
+   private:
+    BlobUsers& users_;
+    std::vector<std::string> blobs_;
+  };
+
+  // A client asks whether the blob is there. Before the look, so that what is found stays.
+  void Promise(const std::string& blob, Clock::time_point now);
+  // It was not there: takes back one promise.
+  void Withdraw(const std::string& blob);
+
+  // Calls `unlink` unless somebody holds the blob or was promised it.
+  void Remove(const std::string& blob, Clock::time_point now, const std::function<void()>& unlink);
+  // Waits for a removal that may have begun before a lease or a promise was made.
+  void AwaitRemoval();
+
+ private:
+  bool Free(const std::string& blob, Clock::time_point now);
+
+  std::mutex removal_;  // held by a removal from its look to its end; before mutex_
+  std::mutex mutex_;
+  std::map<std::string, int> held_;                                // guarded by mutex_
+  std::map<std::string, std::deque<Clock::time_point>> promised_;  // oldest first; guarded by mutex_
+};
+
+}  // namespace quire::server
