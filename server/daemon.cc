@@ -45,6 +45,8 @@ using Clock = std::chrono::steady_clock;
 
 // After the drain: for answers that are still being written, then for their coroutines to end.
 constexpr std::chrono::seconds kLastWrites(5);
+// For requests that waited for work on the pools when the drain ended.
+constexpr std::chrono::seconds kLastResults(1);
 // How long clients of an inherited socket may still begin requests after SIGTERM: those that come later wait
 // in the socket for the next daemon.
 constexpr std::chrono::seconds kLastRequests(1);
@@ -123,6 +125,14 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
   return limits;
 }
 
+// An io_context that can destroy all coroutines and handlers that still wait before what they refer to is gone.
+class IoContext : public asio::io_context {
+ public:
+  using asio::io_context::io_context;
+  // REQUIRES: nothing runs in it, and nothing will.
+  void DestroyWaiting() { shutdown(); }
+};
+
 // Member order is lifetime: what is below uses what is above. I/O thread only.
 class Daemon {
  public:
@@ -177,6 +187,9 @@ class Daemon {
  private:
   api::Result<void> PrepareStore();
   Awaitable<void> ServeUntilSignal();
+  Awaitable<void> DrainAtSignal();
+  void EndWaiting();
+  Awaitable<void> FinishWaiting();
   Awaitable<void> EndAtSecondSignal();
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
   Awaitable<void> ReleaseMemory();
@@ -195,7 +208,7 @@ class Daemon {
   bool activated_ = false;  // the service manager holds the sockets
   Metrics metrics_;
   WorkPools pools_;
-  asio::io_context io_{1};
+  IoContext io_{1};
   scheduler::Dispatcher dispatcher_;
   DispatcherBackend backend_;
   AsyncModelStore models_;
@@ -254,6 +267,21 @@ void Daemon::Run() {
     io_.run();
   }
   pools_.Join();
+  EndWaiting();
+}
+
+// A request may still wait for work that took longer than the drain. Its coroutine refers to the store and the
+// dispatcher: it ends, or is destroyed, before they do.
+void Daemon::EndWaiting() {
+  io_.restart();
+  asio::co_spawn(io_, FinishWaiting(), asio::detached);
+  io_.run();
+  io_.DestroyWaiting();
+}
+
+Awaitable<void> Daemon::FinishWaiting() {
+  co_await server_->WaitForSessions(Clock::now() + kLastResults);
+  io_.stop();
 }
 
 MetricsSnapshot Daemon::MomentOfDaemon() const {
@@ -309,7 +337,12 @@ Awaitable<void> Daemon::ReloadAtHangup() {
     const auto [ec, signal] = co_await hangups_.async_wait(kTuple);
     if (ec) co_return;
     NotifyReloading();
-    const auto reloaded = Reload();
+    api::Result<void> reloaded = api::Fail(api::ErrorCode::kInternal, "out of memory");
+    try {
+      reloaded = Reload();
+    } catch (const std::exception& error) {
+      spdlog::error("reload failed: {}", error.what());
+    }
     if (reloaded) {
       spdlog::info("reloaded keys={}", options_.keys.size());
     } else {
@@ -319,7 +352,17 @@ Awaitable<void> Daemon::ReloadAtHangup() {
   }
 }
 
+// A drain that fails (no memory) still ends the daemon.
 Awaitable<void> Daemon::ServeUntilSignal() {
+  try {
+    co_await DrainAtSignal();
+  } catch (const std::exception& error) {
+    spdlog::error("draining failed: {}", error.what());
+  }
+  io_.stop();
+}
+
+Awaitable<void> Daemon::DrainAtSignal() {
   const auto [ec, signal] = co_await signals_.async_wait(kTuple);
   spdlog::info("draining signal={} connections={}", SignalName(signal), server_->sessions());
   NotifyStopping();
@@ -338,7 +381,6 @@ Awaitable<void> Daemon::ServeUntilSignal() {
     co_await server_->WaitForSessions(Clock::now() + kLastWrites);
   }
   spdlog::info("stopped connections_left={}", server_->sessions());
-  io_.stop();
 }
 
 // Nothing is waited for: the kernel closes the sockets, and runners die with their parent.
@@ -374,22 +416,30 @@ Awaitable<void> Daemon::FinishRequests(Clock::time_point deadline) {
 Awaitable<void> Daemon::ExtendStopTimeout() {
   asio::steady_timer timer(io_);
   for (;;) {
-    NotifyExtendTimeout(3 * kStopBeat);
-    NotifyStatus(fmt::format("Draining: {} connections", server_->sessions()));
-    timer.expires_after(kStopBeat);
-    co_await timer.async_wait(kTuple);
+    try {
+      NotifyExtendTimeout(3 * kStopBeat);
+      NotifyStatus(fmt::format("Draining: {} connections", server_->sessions()));
+      timer.expires_after(kStopBeat);
+      co_await timer.async_wait(kTuple);
+    } catch (const std::exception& error) {
+      spdlog::error("the stop timeout was not extended: {}", error.what());
+    }
   }
 }
 
 Awaitable<void> Daemon::ReleaseMemory() {
   asio::steady_timer timer(io_);
   for (MemoryRelease memory;;) {
-    timer.expires_after(kMemoryLook);
-    co_await timer.async_wait(kTuple);
-    memory.ReleaseIfWorthwhile();
-    if (reserve_.Refill()) {
-      spdlog::warn("an allocation failed: the memory reserve was used{}",
-                   MemoryReserve::given_up() ? ", and there is no memory for a new one" : "");
+    try {
+      timer.expires_after(kMemoryLook);
+      co_await timer.async_wait(kTuple);
+      memory.ReleaseIfWorthwhile();
+      if (reserve_.Refill()) {
+        spdlog::warn("an allocation failed: the memory reserve was used{}",
+                     MemoryReserve::given_up() ? ", and there is no memory for a new one" : "");
+      }
+    } catch (const std::exception& error) {
+      spdlog::error("memory was not given back: {}", error.what());
     }
   }
 }
@@ -397,10 +447,14 @@ Awaitable<void> Daemon::ReleaseMemory() {
 Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   asio::steady_timer timer(io_);
   for (;;) {
-    // This loop serves the clients: when it stands still, nothing is said either.
-    if (!dispatcher_.Stuck(Clock::now())) NotifyAlive();
-    timer.expires_after(interval);
-    co_await timer.async_wait(kTuple);
+    try {
+      // This loop serves the clients: when it stands still, nothing is said either.
+      if (!dispatcher_.Stuck(Clock::now())) NotifyAlive();
+      timer.expires_after(interval);
+      co_await timer.async_wait(kTuple);
+    } catch (const std::exception& error) {
+      spdlog::error("the watchdog was not fed: {}", error.what());
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "server/store/files.h"
 #include "server/testing/raw_client.h"
 #include "server/testing/store_fixture.h"
 
@@ -93,6 +94,15 @@ class Quired {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   const std::string& output() const { return output_; }
+
+  // Whether it has a file of this name open.
+  bool HasOpen(const std::string& name) const {
+    std::error_code ignored;
+    for (const auto& fd : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid_), ignored)) {
+      if (std::filesystem::read_symlink(fd.path(), ignored).filename() == name) return true;
+    }
+    return false;
+  }
 
  private:
   pid_t pid_ = -1;
@@ -180,6 +190,26 @@ TEST(DaemonEnd, ASecondSignalDoesNotWait) {
   quired.Signal(SIGTERM);
   EXPECT_EQ(quired.ExitStatus(), 0) << quired.output();
   EXPECT_THAT(quired.output(), HasSubstr("stopping immediately"));
+}
+
+// Work that outlasts the drain: its request still ends, in the daemon's own time, before the store goes.
+TEST(DaemonEnd, ARequestThatOutlastsTheDrainEndsBeforeTheStore) {
+  const testing::StoreFixture store;
+  Quired quired({"OLLAMA_HOST=127.0.0.1:0", "QUIRE_DRAIN_TIMEOUT=1ms"}, store);
+  RawClient client(quired.Port());
+  const auto root = StoreDirectory::OpenRoot(store.root());
+  ASSERT_TRUE(root);
+  auto lock = root->Lock(".quire-lock");
+  ASSERT_TRUE(lock);
+  client.Send(
+      "POST /api/copy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 32\r\n\r\n"
+      R"({"source":"a","destination":"b"})");
+  while (!quired.HasOpen(".quire-lock")) ::usleep(1000);  // until the copy waits for the lock
+  quired.Signal(SIGTERM);
+  EXPECT_TRUE(quired.WaitFor("stopped connections_left=1")) << quired.output();
+  lock = api::FileDescriptor();
+  EXPECT_EQ(quired.ExitStatus(), 0) << quired.output();
+  EXPECT_THAT(quired.output(), HasSubstr("path=/api/copy"));
 }
 
 }  // namespace

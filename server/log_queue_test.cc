@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -55,6 +56,19 @@ class Pipe {
  private:
   int ends_[2] = {-1, -1};
 };
+
+TEST(LogQueue, AFailingAllocationLosesItsLineOnly) {
+  Pipe pipe;
+  const LogQueue::Output to_pipe = pipe.output();
+  LogQueue queue({[&](const LogQueue::Entry& entry) {
+                    if (entry[0] == "lost\n") throw std::bad_alloc();
+                    to_pipe.write(entry);
+                  },
+                  Dropped});
+  for (const char* line : {"first\n", "lost\n", "last\n"}) queue.Push({line});
+  EXPECT_THAT(pipe.ReadUntil("last\n"), ElementsAre("first", "last"));
+  EXPECT_TRUE(queue.Drain(1min));
+}
 
 TEST(LogQueue, APipeThatNobodyReadsStopsNobody) {
   Pipe pipe;

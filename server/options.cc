@@ -223,7 +223,13 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetPath(o.tls_private_key, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--models", "OLLAMA_MODELS", "DIR", "~/.ollama/models", "Model store directory",
-               [](Options& o, std::string_view t) { return SetPath(o.models, t); }},
+               [](Options& o, std::string_view t) {
+                 SetPath(o.models, t);
+                 std::error_code unknown;  // no working directory: the path as it is
+                 const auto absolute = std::filesystem::absolute(o.models, unknown);
+                 if (!unknown) o.models = absolute.lexically_normal();
+                 return ValidationError();
+               }},
     OptionSpec{"--origins", "OLLAMA_ORIGINS", "LIST", "",
                "Additional allowed web origins, separated by commas",
                [](Options& o, std::string_view t) { return SetList(o.origins, t); }, Takes::kValue,
