@@ -31,6 +31,7 @@
 #include "runner/engine/fair_share.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
+#include "runner/engine/place_share.h"
 #include "runner/engine/prefill_budget.h"
 #include "runner/engine/prefix_reuse.h"
 #include "runner/engine/prompt_builder.h"
@@ -117,9 +118,15 @@ class Engine {
   // Admission (engine_admission.cc).
   void Admit();
   void TrackStalls();
-  // Index into waiting_ of the request that it was given up for; nothing when nobody has to.
-  std::optional<size_t> GiveUpPlace();
-  void StepBack(ActiveRequests::iterator running, bool preempted);
+  struct Succession {
+    size_t next = 0;              // index into waiting_
+    std::vector<size_t> leaving;  // indexes into running_; empty: it needs nobody's place
+  };
+  std::optional<Succession> ChooseNext();
+  std::optional<Succession> ChooseForPlaces(bool idle_parties_only);
+  std::vector<Place> Places() const;
+  std::vector<WaitingState> WaitingStates();
+  void StepBack(size_t running, bool preempted);
   size_t MemoryLeft() const;
   std::optional<size_t> PickNext(size_t bytes_left);  // index into waiting_
   bool StillFollows(const ActiveRequest& request) const;

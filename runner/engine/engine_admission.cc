@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string_view>
-#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -23,17 +24,18 @@ constexpr auto kStalledAfter = std::chrono::seconds(1);
 void Engine::Admit() {
   TrackStalls();
   while (!waiting_.empty()) {
-    const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
-    auto next = full ? std::nullopt : PickNext(MemoryLeft());
-    if (!next) next = GiveUpPlace();
-    if (!next) return;
-    ActiveRequest& request = *waiting_[*next];
+    auto choice = ChooseNext();
+    if (!choice) return;
+    ActiveRequest& request = *waiting_[choice->next];
+    // Before anybody steps back: a follower needs no place yet.
     if (auto leader = FindLeaderOf(request)) {
       request.leader = leader;
       continue;
     }
-    auto admitted = std::move(waiting_[*next]);
-    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(*next));
+    auto admitted = std::move(waiting_[choice->next]);
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(choice->next));
+    std::ranges::sort(choice->leaving, std::ranges::greater());
+    for (const size_t running : choice->leaving) StepBack(running, /*preempted=*/false);
     Start(std::move(admitted));
   }
 }
@@ -48,22 +50,44 @@ void Engine::TrackStalls() {
   }
 }
 
-// For the request that would be next if there were a place and memory. It is admitted at once, so that the two do not
-// change places forever.
-std::optional<size_t> Engine::GiveUpPlace() {
-  const auto next = PickNext(limits_.cache_bytes);
-  if (!next || waiting_[*next]->preempted) return std::nullopt;
+std::optional<Engine::Succession> Engine::ChooseNext() {
+  const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
+  if (!full) {
+    if (const auto next = PickNext(MemoryLeft())) return Succession{*next, {}};
+  }
+  if (auto choice = ChooseForPlaces(/*idle_parties_only=*/true)) return choice;
+  return ChooseForPlaces(/*idle_parties_only=*/false);
+}
+
+std::vector<Place> Engine::Places() const {
   std::vector<Place> places;
   places.reserve(running_.size());
   for (const auto& request : running_) {
     const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
-    places.push_back({request->party, request->arrival, stalled, request->exact});
+    places.push_back({request->party, request->arrival, stalled, request->exact, request->reserved_bytes});
   }
-  const auto given = PlaceToGive(places, waiting_[*next]->party);
-  if (!given || BytesFor(*waiting_[*next]) > MemoryLeft() + running_[*given]->reserved_bytes)
-    return std::nullopt;
-  StepBack(running_.begin() + static_cast<ptrdiff_t>(*given), /*preempted=*/false);
-  return next;
+  return places;
+}
+
+// The first request of a party that runs nothing, or the first of all, and who steps back for it. It is admitted at once,
+// so that they do not change places forever. A request that was preempted for lack of memory takes no place of one that
+// is read: it would soon be preempted again. But neither does it keep an idle party out.
+std::optional<Engine::Succession> Engine::ChooseForPlaces(bool idle_parties_only) {
+  const std::vector<Place> places = Places();
+  if (!idle_parties_only && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
+  std::vector<WaitingState> states = WaitingStates();
+  bool memory_is_taken = admission_paused_;
+  for (WaitingState& state : states) {
+    memory_is_taken |= state.preempted;
+    if (idle_parties_only && (state.preempted || state.has_place)) state.follows = true;
+  }
+  const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
+  if (!next) return std::nullopt;
+  const size_t left = memory_is_taken ? 0 : MemoryLeft();
+  const size_t bytes = states[*next].bytes;
+  auto leaving = PlacesToGive(places, waiting_[*next]->party, bytes - std::min(bytes, left));
+  if (leaving.empty()) return std::nullopt;
+  return Succession{*next, std::move(leaving)};
 }
 
 size_t Engine::MemoryLeft() const {
@@ -74,6 +98,10 @@ size_t Engine::MemoryLeft() const {
 
 std::optional<size_t> Engine::PickNext(size_t bytes_left) {
   if (admission_paused_ && !running_.empty()) return std::nullopt;
+  return NextToAdmit(WaitingStates(), bytes_left, !running_.empty());
+}
+
+std::vector<WaitingState> Engine::WaitingStates() {
   std::vector<WaitingState> states;
   states.reserve(waiting_.size());
   std::unordered_set<std::string_view> parties;
@@ -87,7 +115,7 @@ std::optional<size_t> Engine::PickNext(size_t bytes_left) {
                       .has_place = parties.contains(request->party),
                       .bytes = BytesFor(*request)});
   }
-  return NextToAdmit(states, bytes_left, !running_.empty());
+  return states;
 }
 
 bool Engine::StillFollows(const ActiveRequest& request) const {
@@ -140,25 +168,24 @@ bool Engine::PreemptYoungest() {
   if (running_.size() < 2) return false;
   // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only when nobody
   // else is left.
-  const auto youngest =
-      std::ranges::max_element(running_, {}, [](const std::unique_ptr<ActiveRequest>& request) {
-        return std::tuple(request->generation->backpressured(), request->exact, request->arrival);
-      });
-  StepBack(youngest, /*preempted=*/true);
+  std::vector<Place> places = Places();
+  for (size_t i = 0; i < places.size(); ++i) places[i].stalled = running_[i]->generation->backpressured();
+  StepBack(PlaceToPreempt(places), /*preempted=*/true);
   admission_paused_ = true;
   return true;
 }
 
 // What it computed becomes a snapshot.
-void Engine::StepBack(ActiveRequests::iterator running, bool preempted) {
-  ActiveRequest& request = **running;
+void Engine::StepBack(size_t running, bool preempted) {
+  const auto position = running_.begin() + static_cast<ptrdiff_t>(running);
+  ActiveRequest& request = **position;
   EndDraft(request);
   prefixes_.StorePrefix(request);
   request.reserved_bytes = 0;
   request.stalled_since.reset();
   request.preempted = preempted;
-  waiting_.push_back(std::move(*running));
-  running_.erase(running);
+  waiting_.push_back(std::move(*position));
+  running_.erase(position);
   ++preemptions_;
 }
 

@@ -1,4 +1,4 @@
-// Which running request gives up its place in the batch for one that waits. A pure function of state.
+// Which running requests give up their places in the batch for one that waits. Pure functions of state.
 //
 // Places belong to parties: a tenant, or, where nobody said who asks, one exchange with all its choices. A party that has
 // no place gets one, and a client that does not read keeps none that others need.
@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace quire::runner::engine {
 
@@ -18,10 +19,19 @@ struct Place {
   uint64_t arrival = 0;
   bool stalled = false;  // its reader has taken nothing for kStalledAfter
   bool exact = true;     // computing it again is bit-identical
+  size_t bytes = 0;      // of the caches that are counted for it
 };
 
 // First a stalled request, then, if `party` runs nothing, the youngest of the party with the most places, if that has more
 // than one. Of these rather one that can be computed again than one that cannot. Index into `running`.
 std::optional<size_t> PlaceToGive(std::span<const Place> running, std::string_view party);
+
+// One or more of them, by the same rule, that have `bytes` together: as few as that takes. Empty: the rule finds none, or
+// all that it finds have too little.
+std::vector<size_t> PlacesToGive(std::span<const Place> running, std::string_view party, size_t bytes);
+
+// Who is preempted when memory runs out: a stalled request, else the youngest of the party with the most places; of these
+// too rather one that can be computed again. The oldest request of all is preempted last. REQUIRES: there is one.
+size_t PlaceToPreempt(std::span<const Place> running);
 
 }  // namespace quire::runner::engine

@@ -35,5 +35,25 @@ TEST(PlaceToGive, WhatCannotBeComputedAgainGoesLast) {
   EXPECT_EQ(PlaceToGive(Places{{"a", 1, true, false}, {"a", 2, true, false}}, "c"), 1U);
 }
 
+TEST(PlacesToGive, AsManyAsTheMemoryTakes) {
+  const Places running{{"a", 1, false, true, 10},
+                       {"b", 2, false, true, 40},
+                       {"a", 3, false, true, 10},
+                       {"a", 4, false, true, 10}};
+  EXPECT_EQ(PlacesToGive(running, "c", 0), std::vector<size_t>{3});
+  EXPECT_EQ(PlacesToGive(running, "c", 10), std::vector<size_t>{3});
+  EXPECT_EQ(PlacesToGive(running, "c", 15), (std::vector<size_t>{3, 2}));
+  EXPECT_EQ(PlacesToGive(running, "c", 25), std::vector<size_t>{}) << "nobody loses the only place";
+  EXPECT_EQ(PlacesToGive(running, "a", 0), std::vector<size_t>{});
+}
+
+TEST(PlaceToPreempt, TheLargestPartyLosesItsYoungest) {
+  EXPECT_EQ(PlaceToPreempt(Places{{"a", 1}, {"b", 9}, {"a", 3}, {"a", 2}}), 2U);
+  EXPECT_EQ(PlaceToPreempt(Places{{"a", 1}, {"b", 9}}), 1U);
+  EXPECT_EQ(PlaceToPreempt(Places{{"a", 1}, {"b", 2, true}, {"a", 3}}), 1U);
+  EXPECT_EQ(PlaceToPreempt(Places{{"a", 1}, {"a", 2, false, false}}), 0U);
+  EXPECT_EQ(PlaceToPreempt(Places{{"a", 1}}), 0U);
+}
+
 }  // namespace
 }  // namespace quire::runner::engine
