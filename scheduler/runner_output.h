@@ -2,7 +2,8 @@
 //
 // Invariants: a runner cannot make the log grow by more than kLinesPerSecond lines of kLineBytesMax bytes in the
 // long run; a pipe that is not read drops what the runner writes, so neither waits for the other; the last lines
-// of a runner that ends are logged even if it wrote too many before.
+// of a runner that ends are logged even if it wrote too many before, as far as it could write them: a full pipe is read
+// again within 100 ms, for which a runner that crashes waits.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

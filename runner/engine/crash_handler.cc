@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "api/ipc/exit_status.h"
+#include "runner/engine/log_line.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -30,8 +31,7 @@ void PrintSignal(int signal, const siginfo_t& info, bool external) {
                                                "quire-runner: SIG{} sent by process {} of user {}\n", name,
                                                info.si_pid, info.si_uid)
                             : fmt::format_to_n(line.data(), line.size(), "quire-runner: fatal SIG{}\n", name);
-  [[maybe_unused]] const ssize_t written =
-      ::write(STDERR_FILENO, line.data(), static_cast<size_t>(end.out - line.data()));
+  LogLastLine(line.data(), static_cast<size_t>(end.out - line.data()));
 }
 
 // SA_RESETHAND: the signal has its default action again.

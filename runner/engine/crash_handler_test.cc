@@ -1,5 +1,6 @@
 #include "runner/engine/crash_handler.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <string.h>  // sigabbrev_np
 #include <sys/mman.h>
@@ -94,6 +95,39 @@ TEST(CrashHandler, AFaultEndsByItsSignal) {
   ASSERT_TRUE(WIFSIGNALED(abort.status));
   EXPECT_EQ(WTERMSIG(abort.status), SIGABRT);
   EXPECT_EQ(abort.output, "up\nquire-runner: fatal SIGABRT\n");
+}
+
+// As the daemon makes the pipe: a full one stops no writer, but the last line waits for room.
+TEST(CrashHandler, TheLastLineWaitsForRoomInAFullPipe) {
+  QUIRE_SKIP_WITH_SANITIZER();
+  std::array<int, 2> log{};
+  std::array<int, 2> filled{};
+  ASSERT_EQ(::pipe2(log.data(), O_NONBLOCK), 0);
+  ASSERT_EQ(::pipe(filled.data()), 0);
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    const rlimit no_core{0, 0};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::dup2(log[1], STDERR_FILENO);
+    InstallCrashHandler();
+    std::array<char, 4096> text{};
+    while (::write(STDERR_FILENO, text.data(), text.size()) > 0) continue;
+    if (::write(filled[1], "x", 1) == 1) std::abort();
+    ::_exit(0);
+  }
+  ::close(log[1]);
+  char byte = 0;
+  ASSERT_EQ(::read(filled[0], &byte, 1), 1);
+  ::usleep(50'000);  // the handler most likely finds no room first
+  ASSERT_EQ(::fcntl(log[0], F_SETFL, 0), 0);
+  std::string output;
+  while (::read(log[0], &byte, 1) == 1) output += byte;
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(output.ends_with("quire-runner: fatal SIGABRT\n"));
+  for (const int fd : {log[0], filled[0], filled[1]}) ::close(fd);
 }
 
 TEST(CrashHandler, SignalsThatReportNoFaultKeepTheirAction) {
