@@ -315,6 +315,8 @@ void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan
   model.loads_as = newest_;
   model.suspension = ++suspensions_;
   ++model.turns;
+  // The runner has none of those that this plan admitted.
+  std::erase_if(suspended, [&plan](api::RequestId id) { return std::erase(plan.admit, id) != 0; });
   plan.suspended.insert(plan.suspended.end(), suspended.begin(), suspended.end());
   StartUnload(position, plan, UnloadReason::kSuspended);
 }
