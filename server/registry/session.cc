@@ -9,6 +9,7 @@
 
 #include "api/base/ascii.h"
 #include "api/json/read.h"
+#include "server/registry/challenge.h"
 
 namespace quire::server::registry {
 namespace {
@@ -19,29 +20,6 @@ constexpr size_t kAccountsBytesMax = size_t{1} << 20;
 
 bool IsRedirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
-}
-
-// The parameters of 'Bearer realm="x",service="y"'; values without quotes too.
-std::map<std::string, std::string> ParametersOf(std::string_view challenge) {
-  std::map<std::string, std::string> parameters;
-  size_t at = std::min(challenge.find(' '), challenge.size());
-  while (at < challenge.size()) {
-    at = std::min(challenge.find_first_not_of(" ,\t", at), challenge.size());
-    const size_t equals = challenge.find('=', at);
-    if (equals == std::string_view::npos) break;
-    const std::string name = api::AsciiLower(challenge.substr(at, equals - at));
-    size_t end = 0;
-    if (equals + 1 < challenge.size() && challenge[equals + 1] == '"') {
-      end = std::min(challenge.find('"', equals + 2), challenge.size());
-      parameters[name] = challenge.substr(equals + 2, end - equals - 2);
-      at = std::min(end + 1, challenge.size());
-    } else {
-      end = std::min(challenge.find(',', equals), challenge.size());
-      parameters[name] = challenge.substr(equals + 1, end - equals - 1);
-      at = end;
-    }
-  }
-  return parameters;
 }
 
 std::string Escaped(std::string_view text) {
@@ -152,29 +130,25 @@ api::Result<Reply> Session::SendAs(const Request& request, const Sink& sink) {
   }
 }
 
-api::Result<void> Session::Authorize(const std::string& challenge) {
-  const std::string scheme = api::AsciiLower(challenge.substr(0, challenge.find(' ')));
-  if (scheme == "basic") {
+api::Result<void> Session::Authorize(const std::string& field) {
+  const Challenge challenge = ParseChallenge(field);
+  if (challenge.scheme == "basic") {
     const std::string* account = Account();
     if (account == nullptr)
       return Unauthorized(origin_.host, "the registry requires credentials, and none are configured");
     authorization_ = "Basic " + *account;
     return {};
   }
-  if (scheme != "bearer")
+  if (challenge.scheme != "bearer")
     return Unauthorized(origin_.host, "the registry requires an unsupported authentication scheme");
-  const auto token = FetchToken(ParametersOf(challenge));
+  const auto token = FetchToken(challenge);
   if (!token) return std::unexpected(token.error());
   authorization_ = "Bearer " + *token;
   return {};
 }
 
-api::Result<std::string> Session::FetchToken(const std::map<std::string, std::string>& parameters) {
-  const auto value = [&](const char* name) {
-    const auto found = parameters.find(name);
-    return found == parameters.end() ? std::string() : found->second;
-  };
-  const std::string realm = value("realm");
+api::Result<std::string> Session::FetchToken(const Challenge& challenge) {
+  const std::string realm = challenge.Parameter("realm");
   const auto origin = OriginOf(realm);
   if (!origin) return std::unexpected(origin.error());
   if (origin_.scheme == "https" && origin->scheme != "https") {
@@ -183,7 +157,7 @@ api::Result<std::string> Session::FetchToken(const std::map<std::string, std::st
   const std::string scope =
       fmt::format("repository:{}/{}:{}", name_.name_space, name_.model, push_ ? "pull,push" : "pull");
   Request request{.url = fmt::format("{}{}service={}&scope={}", realm, realm.contains('?') ? "&" : "?",
-                                     Escaped(value("service")), Escaped(scope))};
+                                     Escaped(challenge.Parameter("service")), Escaped(scope))};
   if (const std::string* account = Account(); account != nullptr && *origin == origin_) {
     request.headers.push_back("Authorization: Basic " + *account);
   }

@@ -13,6 +13,7 @@
 
 #include "api/base/error.h"
 #include "api/base/model_name.h"
+#include "server/registry/challenge.h"
 #include "server/registry/http.h"
 
 namespace quire::server::registry {
@@ -41,8 +42,8 @@ class Session {
 
  private:
   api::Result<Reply> SendAs(const Request& request, const Sink& sink);
-  api::Result<void> Authorize(const std::string& challenge);
-  api::Result<std::string> FetchToken(const std::map<std::string, std::string>& parameters);
+  api::Result<void> Authorize(const std::string& field);
+  api::Result<std::string> FetchToken(const Challenge& challenge);
   const std::string* Account() const;
 
   const Settings& settings_;
