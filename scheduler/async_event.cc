@@ -11,15 +11,14 @@ namespace {
 // Keeps a timer in a list of waiters for the length of a wait, also when the coroutine is destroyed in it.
 class Listed {
  public:
-  Listed(std::list<boost::asio::steady_timer*>& list, boost::asio::steady_timer& timer)
-      : list_(list), place_(list.insert(list.end(), &timer)) {}
+  Listed(std::list<Timer*>& list, Timer& timer) : list_(list), place_(list.insert(list.end(), &timer)) {}
   ~Listed() { list_.erase(place_); }
   Listed(const Listed&) = delete;
   Listed& operator=(const Listed&) = delete;
 
  private:
-  std::list<boost::asio::steady_timer*>& list_;
-  std::list<boost::asio::steady_timer*>::iterator place_;
+  std::list<Timer*>& list_;
+  std::list<Timer*>::iterator place_;
 };
 
 }  // namespace
@@ -27,7 +26,7 @@ class Listed {
 AsyncEvent::AsyncEvent(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
 
 boost::asio::awaitable<bool> AsyncEvent::Wait(Time until) {
-  boost::asio::steady_timer timer(executor_, until);
+  Timer timer(executor_, until);
   const Listed listed(waiters_, timer);
   co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
   const auto state = co_await boost::asio::this_coro::cancellation_state;
@@ -35,7 +34,7 @@ boost::asio::awaitable<bool> AsyncEvent::Wait(Time until) {
 }
 
 void AsyncEvent::Notify() {
-  for (boost::asio::steady_timer* timer : waiters_) timer->cancel();
+  for (Timer* timer : waiters_) timer->cancel();
 }
 
 }  // namespace quire::scheduler

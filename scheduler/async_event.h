@@ -3,9 +3,10 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <list>
+
+#include "scheduler/clock.h"
 
 namespace quire::scheduler {
 
@@ -28,7 +29,7 @@ class AsyncEvent {
 
  private:
   boost::asio::any_io_executor executor_;
-  std::list<boost::asio::steady_timer*> waiters_;
+  std::list<Timer*> waiters_;
 };
 
 }  // namespace quire::scheduler

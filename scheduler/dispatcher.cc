@@ -40,6 +40,8 @@ Counters Dispatcher::counters() const { return impl_->counters(); }
 
 bool Dispatcher::Stuck(std::chrono::steady_clock::time_point now) const { return impl_->Stuck(now); }
 
+std::string Dispatcher::CheckInvariants() const { return impl_->CheckInvariants(); }
+
 Awaitable<void> Dispatcher::Drain(std::chrono::steady_clock::time_point deadline) {
   return Impl::Drain(impl_, deadline);
 }

@@ -140,6 +140,9 @@ class Dispatcher {
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.
   Awaitable<void> Drain(std::chrono::steady_clock::time_point deadline);
 
+  // Empty if all invariants hold, else the first that does not. For tests, between two handlers of the executor.
+  std::string CheckInvariants() const;
+
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;

@@ -14,11 +14,8 @@
 namespace quire::scheduler {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kInspectionsMax = 4;
 constexpr size_t kConversionsMax = 1;  // each uses all cores
-constexpr size_t kOpenersMax = 4;      // of them some may hang
 
 // A seed of the daemon's own choosing: the request can then be repeated.
 int64_t DrawSeed() { return static_cast<int64_t>(api::RandomBits() & static_cast<uint64_t>(INT64_MAX)); }
@@ -101,7 +98,7 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
     : executor_(executor),
       limits_(limits),
       host_{executor, Gate(executor), std::move(runner_binary), limits.stop_grace,
-            std::make_shared<boost::asio::thread_pool>(kOpenersMax)},
+            std::make_shared<FileOpener>(executor)},
       scheduler_({.models_max = limits.loaded_models_max,
                   .queue_max = limits.queue_max,
                   .default_keep_alive = limits.default_keep_alive,
@@ -313,6 +310,18 @@ bool Dispatcher::Impl::Stuck(Clock::time_point now) const {
     return !entry.second->stopping() && entry.second->pid() != 0 &&
            now - entry.second->last_activity() > patience;
   });
+}
+
+std::string Dispatcher::Impl::CheckInvariants() const {
+  if (std::string broken = scheduler_.CheckInvariants(); !broken.empty()) return broken;
+  if (std::ssize(pending_) + std::ssize(running_) != scheduler_.requests())
+    return "the dispatcher and the scheduler know different requests";
+  for (const auto& [id, pending] : pending_) {
+    if (running_.contains(id)) return "a request is pending and running";
+    if (pending->answer) return "a request has its answer and is still pending";
+  }
+  if (std::ssize(runners_) > std::max(limits_.loaded_models_max, 1)) return "more runners than model slots";
+  return "";
 }
 
 // ---- plans ----

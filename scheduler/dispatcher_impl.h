@@ -5,7 +5,6 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "scheduler/async_event.h"
+#include "scheduler/clock.h"
 #include "scheduler/conversion.h"
 #include "scheduler/dispatcher.h"
 #include "scheduler/gate.h"
@@ -54,6 +54,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   Counters counters() const;
   bool Stuck(std::chrono::steady_clock::time_point now) const;
   std::optional<api::Error> Refusal() const;
+  std::string CheckInvariants() const;
   // Rejects everything from now on, fails waiting and running requests, and stops every runner.
   void End(bool at_once);
 
@@ -141,7 +142,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   JobPool inspections_;
   JobPool conversions_;
   AsyncEvent requests_changed_;  // notified with every plan, for Drain
-  boost::asio::steady_timer plan_timer_;
+  Timer plan_timer_;
   std::map<std::string, uint64_t> restarts_;  // by reason
   uint64_t ids_ = 0;
   bool plan_requested_ = false;

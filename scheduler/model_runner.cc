@@ -9,10 +9,10 @@
 #include <utility>
 #include <variant>
 
+#include "scheduler/clock.h"
+
 namespace quire::scheduler {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kStartTime{10};
 

@@ -5,9 +5,9 @@
 #include <exception>
 #include <utility>
 
-namespace quire::scheduler {
+#include "scheduler/clock.h"
 
-using Clock = std::chrono::steady_clock;
+namespace quire::scheduler {
 
 OneOffJob::OneOffJob(RunnerHost host, std::string name, std::vector<std::filesystem::path> models,
                      std::chrono::nanoseconds patience, Words words)

@@ -6,19 +6,18 @@
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cctype>
 #include <utility>
 
 #include "api/base/utf8.h"
+#include "scheduler/clock.h"
 
 namespace quire::scheduler {
 namespace {
 
 using boost::asio::as_tuple;
 using boost::asio::use_awaitable;
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPipeBytes = size_t{64} << 10;  // that a pipe holds
 constexpr std::chrono::milliseconds kPause{100};
@@ -95,7 +94,7 @@ boost::asio::awaitable<void> LogRunnerOutput(boost::asio::posix::stream_descript
                                              int pid) {
   OutputLimiter limiter(Clock::now());
   std::vector<char> buffer(kPipeBytes);
-  boost::asio::steady_timer pause(pipe.get_executor());
+  Timer pause(pipe.get_executor());
   while (true) {
     const auto [error, bytes] =
         co_await pipe.async_read_some(boost::asio::buffer(buffer), as_tuple(use_awaitable));

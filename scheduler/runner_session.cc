@@ -4,34 +4,18 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
-#include <boost/asio/post.hpp>
 #include <utility>
 #include <variant>
 
 #include "api/base/file_descriptor.h"
+#include "scheduler/clock.h"
 #include "scheduler/runner_output.h"
 
 namespace quire::scheduler {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // How long the status of a process that closed its link, or the last frames of one that ended, may take.
 constexpr std::chrono::seconds kLastWords{1};
-
-using Files = std::vector<std::vector<OpenFile>>;
-
-api::Result<Files> OpenAll(const std::vector<std::filesystem::path>& models) {
-  Files all;
-  for (const std::filesystem::path& model : models) {
-    std::vector<OpenFile>& files = all.emplace_back();
-    if (model.empty()) continue;
-    auto opened = OpenModelFiles(model);
-    if (!opened) return std::unexpected(std::move(opened).error());
-    files = *std::move(opened);
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -47,18 +31,12 @@ void RunnerSession::Stop(bool at_once) {
 // The descriptors of all files, in the order of their numbers in the process; files_ is set.
 boost::asio::awaitable<api::Result<std::vector<api::FileDescriptor>>> RunnerSession::OpenFiles(
     Time deadline) {
-  auto deliver = [weak = weak_from_this()](api::Result<Files> opened) {
+  host_.opener->Open(models_, [weak = weak_from_this()](api::Result<FileOpener::Files> opened) {
     const auto self = weak.lock();
     if (!self) return;
     self->opened_ = std::move(opened);
     self->changed_.Notify();
-  };
-  boost::asio::post(
-      *host_.openers, [models = models_, home = host_.executor, deliver = std::move(deliver)]() mutable {
-        boost::asio::post(home, [opened = OpenAll(models), deliver = std::move(deliver)]() mutable {
-          deliver(std::move(opened));
-        });
-      });
+  });
   while (!opened_ && !stop_requested_ && Clock::now() < deadline) co_await changed_.Wait(deadline);
   if (!opened_) {
     co_return api::Fail(api::ErrorCode::kUnavailable, "opening the model files timed out");

@@ -4,7 +4,6 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
 #include "scheduler/async_event.h"
+#include "scheduler/file_opener.h"
 #include "scheduler/gate.h"
 #include "scheduler/model_descriptors.h"
 #include "scheduler/runner_link.h"
@@ -28,8 +28,8 @@ struct RunnerHost {
   boost::asio::any_io_executor executor;
   Gate gate;  // counts every coroutine below
   std::filesystem::path binary;
-  std::chrono::nanoseconds stop_grace;                // from the Shutdown message until SIGKILL
-  std::shared_ptr<boost::asio::thread_pool> openers;  // opens files: a file system may be slow, or hang
+  std::chrono::nanoseconds stop_grace;  // from the Shutdown message until SIGKILL
+  std::shared_ptr<FileOpener> opener;
 };
 
 // I/O thread only; held by shared_ptr. A derived class runs Open(), then its own frames, then Shut(), in one
@@ -87,8 +87,8 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   std::string name_;
   AsyncEvent changed_;
   const std::vector<std::filesystem::path> models_;
-  std::optional<api::Result<std::vector<std::vector<OpenFile>>>> opened_;  // by the model
-  std::vector<std::vector<api::ipc::ModelFile>> files_;                    // of the process, likewise
+  std::optional<api::Result<FileOpener::Files>> opened_;
+  std::vector<std::vector<api::ipc::ModelFile>> files_;  // of the process, likewise
   std::unique_ptr<RunnerProcess> process_;
   std::shared_ptr<RunnerLink> link_;
   bool hello_ = false;
