@@ -57,17 +57,22 @@ void CheckFrame(const ipc::FrameReader::Frame& frame) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  std::string input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  // Inputs of older versions of the protocol stay of use.
+  if (input.size() >= ipc::kHeaderBytes && input.starts_with("QIPC")) {
+    input[4] = static_cast<char>(ipc::kVersion);
+    input[5] = static_cast<char>(ipc::kVersion >> 8U);
+  }
   const size_t step = size_t{data[0]} + 1;
   ipc::FrameReader reader;
   for (size_t at = 0; at < input.size(); at += step) {
-    reader.Append(input.substr(at, step));
+    reader.Append(std::string_view(input).substr(at, step));
     while (true) {
       const auto frame = reader.Next();
       if (!frame || !*frame) break;
       CheckFrame(**frame);
     }
   }
-  CheckFrame({data[0], std::string(input)});
+  CheckFrame({data[0], input});
   return 0;
 }

@@ -26,7 +26,7 @@ inline void AssertMayBlock() {
   if (!internal::on_io_thread) [[likely]]
     return;
   ++internal::blocking_calls;
-  assert(!"a call that may block, on the I/O thread");
+  assert(false && "a call that may block, on the I/O thread");
 }
 
 // Calls of AssertMayBlock() on an I/O thread in this process; any thread.

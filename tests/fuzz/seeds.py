@@ -13,6 +13,8 @@ import re
 import struct
 import sys
 
+import format_seeds
+
 TEXT = "hello \u00e9 world 12 <s>"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -316,6 +318,12 @@ def gotemplate_seeds():
     )
 
 
+SCHEMA_KEYWORDS = ("type properties required items prefixItems additionalProperties propertyNames patternProperties enum const "
+                   "anyOf oneOf allOf $ref $defs definitions pattern format minLength maxLength minItems maxItems uniqueItems "
+                   "minimum maximum exclusiveMinimum exclusiveMaximum minProperties maxProperties string integer number "
+                   "boolean null object array #/$defs/a true false nullable").split()
+
+
 def words(seeds):
     """What stands in quotes, and identifiers: the dictionary."""
     found = set()
@@ -363,6 +371,14 @@ def main():
     write(out, "gguf_tokenizer", gguf_tokenizer_seeds(), ["gpt2", "llama", "t5", "tokenizer.ggml.eos_token_id"])
     write(out, "sentencepiece", sentencepiece_seeds(), None)
     write(out, "model_config", config_seeds(fixtures), ["-1", "1e308", "null", "[]", "{}", "9223372036854775807", "0"])
+    write(out, "schema", format_seeds.schema_seeds(fixtures), SCHEMA_KEYWORDS)
+    write(out, "regex", format_seeds.regex_seeds(), ["(?:", "{2,3}", "\\d", "\\w", "\\s", "[^", "\\u00e9", "\x00"])
+    write(out, "grammar", format_seeds.grammar_seeds(), None)
+    write(out, "output", format_seeds.answer_seeds(), ["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|tool_call>", "<tool_call|>",
+          "<|\"|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<think>", "</think>", "<parameter=", "</function>"])
+    write(out, "prompt", format_seeds.chat_seeds(template_seeds(fixtures), gotemplate_seeds()), names)
+    write(out, "manifest", format_seeds.manifest_seeds(), ["-1", "9223372036854775807", "null"])
+    write(out, "challenge", format_seeds.challenge_seeds(), ["https://", "http://", "\\\"", "realm=", "@", "%2f"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 #include "api/json/testing/tools_of.h"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "api/json/read.h"
 #include "api/json/tool_fields.h"
@@ -14,7 +13,7 @@ std::vector<Tool> ToolsOf(const std::string& json) {
   FirstError error;
   Fields fields(body.value(), "", error);
   auto tools = GetTools(fields);
-  EXPECT_FALSE(error) << error->message;
+  if (error) throw std::invalid_argument(error->message);
   return tools;
 }
 
