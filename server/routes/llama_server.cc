@@ -40,9 +40,9 @@ void RememberIn(const SlotStorePtr& slots, SlotOwner owner, int32_t slot, Genera
 }
 
 template <class Parsed>
-Awaitable<void> Answer(Services& services, SlotStorePtr slots, Exchange& exchange,
-                       api::Result<Parsed> (*parse)(std::string_view),
-                       GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
+Awaitable<void> AnswerForSlot(Services& services, SlotStorePtr slots, Exchange& exchange,
+                              api::Result<Parsed> (*parse)(std::string_view),
+                              GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
   const bool named = co_await NameModel(services, exchange, parsed->model);
@@ -145,7 +145,7 @@ void AddLlamaServerRoutes(Router& router, Services& services) {
   const auto add = [&](const char* path, auto parse, auto make_job) {
     router.Add({"POST", path,
                 [&services, slots, parse, make_job](Exchange& exchange) {
-                  return Answer(services, slots, exchange, parse, make_job);
+                  return AnswerForSlot(services, slots, exchange, parse, make_job);
                 },
                 true});
   };
