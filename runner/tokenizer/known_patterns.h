@@ -1,6 +1,7 @@
-// The pre-tokenizers that GGUF files name but do not spell out.
+// The pre-tokenizers that GGUF files name but do not spell out: all names that llama.cpp 0.7.0 knows.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -12,9 +13,11 @@ namespace quire::runner::tokenizer {
 extern const std::string_view kGpt2Pattern;
 
 struct KnownPreTokenizer {
-  std::string_view name;                       // value of tokenizer.ggml.pre
-  std::string_view pattern;                    // each match is a piece
-  NormalForm normal_form = NormalForm::kNone;  // unless the file says otherwise
+  std::string_view name;  // value of tokenizer.ggml.pre
+  // One after the other: each match is a piece, and so is what lies between matches. Empty: not byte-level; merges
+  // work on the text with marks for spaces, as in Gemma 4.
+  std::span<const std::string_view> patterns;
+  NormalForm normal_form = NormalForm::kNone;  // of the published tokenizers; unless the file says otherwise
   bool ignore_merges = false;
   bool add_bos = false;  // unless the file says otherwise
 };
@@ -22,5 +25,8 @@ struct KnownPreTokenizer {
 // Null when nobody knows the name.
 const KnownPreTokenizer* FindPreTokenizer(std::string_view name);
 std::vector<std::string_view> KnownPreTokenizerNames();
+
+// Why a name that llama.cpp knows cannot be served here; empty for all others.
+std::string_view WhyUnsupported(std::string_view name);
 
 }  // namespace quire::runner::tokenizer

@@ -83,6 +83,8 @@ class Loader {
     } else if (*model == "t5") {
       algorithm_ = Algorithm::kUnigram;
       add_eos_ = true;
+    } else if (*model == "gpt2" && MergesText()) {
+      algorithm_ = Algorithm::kBpeByMerges;
     } else if (*model != "gpt2") {
       return Bad("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4 and t5 are",
                                       model->substr(0, 64)));
@@ -93,10 +95,21 @@ class Loader {
     return {};
   }
 
+  // Whether the vocabulary of kind "gpt2" is not of bytes but of text, as tokenizer.ggml.pre says.
+  bool MergesText() const {
+    const ordered_json* pre = Find("pre");
+    if (pre == nullptr || !pre->is_string()) return false;
+    const KnownPreTokenizer* known = FindPreTokenizer(pre->get_ref<const std::string&>());
+    return known != nullptr && known->patterns.empty();
+  }
+
   Status PreTokenizer() {
     auto pre = String("pre");
-    if (!pre) return std::unexpected(std::move(pre.error()));
+    if (!pre) return Bad("pre", "absent, and the vocabulary does not tell which one it is");
     known_ = FindPreTokenizer(*pre);
+    if (const std::string_view why = WhyUnsupported(*pre); !why.empty()) {
+      return Bad("pre", fmt::format("\"{}\" is not supported: {}", *pre, why));
+    }
     if (known_ == nullptr) {
       return Bad("pre", fmt::format("\"{}\" is not known; these are: {}", pre->substr(0, 64),
                                     fmt::join(KnownPreTokenizerNames(), ", ")));
@@ -106,9 +119,11 @@ class Loader {
     if (!nfc) return std::unexpected(std::move(nfc.error()));
     parts_.normal_form =
         nfc->has_value() ? (**nfc ? NormalForm::kNfc : NormalForm::kNone) : known_->normal_form;
-    auto regex = Regex::Compile(known_->pattern, Regex::Syntax::kOniguruma);
-    if (!regex) return Bad("pre", regex.error().message);
-    parts_.pre_tokenizer.steps.push_back({.regex = *std::move(regex)});
+    for (const std::string_view pattern : known_->patterns) {
+      auto regex = Regex::Compile(pattern, Regex::Syntax::kOniguruma);
+      if (!regex) return Bad("pre", regex.error().message);
+      parts_.pre_tokenizer.steps.push_back({.regex = *std::move(regex)});
+    }
     return {};
   }
 
