@@ -80,7 +80,7 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
       moe->up.push_back(layer.InPanels(kernels::RowsOf(both, width, 2 * width)));
     }
     moe->down = stacked(down, hidden, width);
-  } else if (layer.gguf()) {
+  } else if (layer.gguf() && !layer.Has({"", "ffn_gate.0.weight"})) {
     moe->gate = stacked({"", "ffn_gate_exps.weight"}, width, hidden);
     moe->up = stacked({"", "ffn_up_exps.weight"}, width, hidden);
     moe->down = stacked(down, hidden, width);
@@ -88,11 +88,11 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
     for (int64_t e = 0; e < experts && !layer.failed(); ++e) {
       const auto one = [&](std::string_view pattern, int64_t out, int64_t in) {
         const std::string name = fmt::format(fmt::runtime(pattern), e);
-        return layer.InPanels(layer.Matrix({name, ""}, out, in));
+        return layer.InPanels(layer.Matrix({name, name}, out, in));
       };
-      moe->gate.push_back(one(names.gate, width, hidden));
-      moe->up.push_back(one(names.up, width, hidden));
-      moe->down.push_back(one(names.down, hidden, width));
+      moe->gate.push_back(one(layer.gguf() ? "ffn_gate.{}" : names.gate, width, hidden));
+      moe->up.push_back(one(layer.gguf() ? "ffn_up.{}" : names.up, width, hidden));
+      moe->down.push_back(one(layer.gguf() ? "ffn_down.{}" : names.down, hidden, width));
     }
   }
   const bool quantized = !moe->down.empty() && kernels::HasPanels(moe->down[0].type);

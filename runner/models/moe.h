@@ -34,7 +34,8 @@ struct MixtureOfExperts {
 };
 
 // The names of the three matrices of an expert, "{}" for its number, in a Hugging Face checkpoint; in GGUF
-// they are always stacked in ffn_{gate,up,down}_exps or ffn_gate_up_exps.
+// they are stacked in ffn_{gate,up,down}_exps or ffn_gate_up_exps, or, in early files, one by one in
+// ffn_{gate,up,down}.N.
 struct ExpertNames {
   std::string_view gate, up, down;
   std::string_view gate_up_stacked, down_stacked;  // complete; empty where a family never stacks them

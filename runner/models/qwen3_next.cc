@@ -81,9 +81,11 @@ class Qwen3NextLayers : public Decoder {
     const int64_t hidden = config_.decoder.hidden, heads = shape.value_heads;
     GatedDeltaNet net;
     net.shape = shape;
-    if (config_.grouped_projections && !scope.gguf()) {
+    // Early files of llama.cpp keep the checkpoint's one matrix.
+    const bool one_matrix = !scope.gguf() || scope.Has({"", "ssm_in.weight"});
+    if (config_.grouped_projections && one_matrix) {
       net.qkvz =
-          scope.BindLinear({"linear_attn.in_proj_qkvz", ""}, shape.channels() + shape.values(), hidden);
+          scope.BindLinear({"linear_attn.in_proj_qkvz", "ssm_in"}, shape.channels() + shape.values(), hidden);
     } else {
       net.qkv = scope.BindLinear({"linear_attn.in_proj_qkv", "attn_qkv"}, shape.channels(), hidden);
       net.z = scope.BindLinear({"linear_attn.in_proj_z", "attn_gate"}, shape.values(), hidden);

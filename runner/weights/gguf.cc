@@ -104,7 +104,7 @@ class Parser {
     }
     GgufContents contents;
     contents.version = version_;
-    contents.metadata = std::make_shared<const ordered_json>(std::move(metadata_));
+    contents.metadata = std::make_shared<ordered_json>(std::move(metadata_));
     contents.pairs = std::move(pairs_);
     for (size_t i = 0; i < tensors_.size(); ++i) {
       Tensor& tensor = tensors_[i];

@@ -32,7 +32,7 @@ struct GgufContents {
   uint32_t version = 0;
   // Key/values in file order. A float32 is kept as the shortest decimal that reads back as the same float32,
   // so that 1e-05 is 1e-05.
-  std::shared_ptr<const nlohmann::ordered_json> metadata;
+  std::shared_ptr<nlohmann::ordered_json> metadata;
   std::vector<GgufPair> pairs;          // the same in the file's encoding
   std::vector<Tensor> tensors;          // in file order; views into the bytes given, as the pairs are
   std::vector<IntegerTensor> integers;  // those of type I64, in file order

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/weights/dialects/repair_gguf.h"
 #include "runner/weights/gguf.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_formats.h"
@@ -66,8 +67,9 @@ std::optional<int64_t> FindInteger(const ordered_json& config, const char* key) 
 // An id beyond the vocabulary is how converters write "none": it is left out.
 std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
   std::vector<int32_t> ids;
-  const auto add = [&ids](int64_t id) {
-    if (std::ranges::find(ids, id) == ids.end()) ids.push_back(static_cast<int32_t>(id));
+  std::set<int64_t> added;
+  const auto add = [&](int64_t id) {
+    if (added.insert(id).second) ids.push_back(static_cast<int32_t>(id));
   };
   const ordered_json* tokens = FindArray(config, "tokenizer.ggml.tokens");
   const int64_t token_count = tokens == nullptr ? std::numeric_limits<int32_t>::max() : std::ssize(*tokens);
@@ -75,6 +77,12 @@ std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     const auto id = FindInteger(config, key);
     if (id && *id >= 0 && *id < token_count) add(*id);
+  }
+  if (const ordered_json* several = FindArray(config, "tokenizer.ggml.eos_token_ids"); several != nullptr) {
+    for (const ordered_json& id : *several) {
+      const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
+      if (number >= 0 && number < token_count) add(number);
+    }
   }
   const ordered_json* types = FindArray(config, "tokenizer.ggml.token_type");
   if (tokens == nullptr || types == nullptr) return ids;
@@ -95,8 +103,9 @@ std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
 class GgufModel : public ModelFiles {
  public:
   // `files` and the tensors of `contents` are those of all splits, the rest of `contents` that of the first.
-  GgufModel(std::vector<MappedFile> files, GgufContents contents)
+  GgufModel(std::vector<MappedFile> files, GgufContents contents, GgufRepairs repairs)
       : files_(std::move(files)),
+        repairs_(std::move(repairs)),
         config_(std::move(contents.metadata)),
         tensors_(std::move(contents.tensors)),
         integers_(std::move(contents.integers)),
@@ -114,9 +123,11 @@ class GgufModel : public ModelFiles {
   const std::string& tokenizer_json() const override { return no_text_; }
   std::string chat_template() const override { return FindString(*config_, "tokenizer.chat_template"); }
   std::vector<int32_t> end_of_generation_ids() const override { return end_ids_; }
+  std::span<const std::string> repairs() const override { return repairs_.notes; }
 
  private:
   const std::vector<MappedFile> files_;  // first: the tensors point into them
+  const GgufRepairs repairs_;            // and into its memory
   const std::shared_ptr<const ordered_json> config_;
   const TensorIndex tensors_;
   const std::vector<IntegerTensor> integers_;
@@ -192,7 +203,7 @@ api::Result<void> AddSplits(const ModelSource& source, int64_t count, std::vecto
 
 }  // namespace
 
-api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(const ModelSource& source) {
+api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(const ModelSource& source, Spelling spelling) {
   auto file = source.Open("");
   if (!file) return std::unexpected(file.error());
   std::vector<MappedFile> files;
@@ -223,7 +234,13 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenGgufModel(const ModelSource& 
                                       place.count, found));
     }
   }
-  return std::make_shared<const GgufModel>(std::move(files), *std::move(contents));
+  GgufRepairs repairs;
+  if (spelling == Spelling::kRepaired) {
+    auto repaired = RepairGguf(*contents, path);
+    if (!repaired) return std::unexpected(repaired.error());
+    repairs = *std::move(repaired);
+  }
+  return std::make_shared<const GgufModel>(std::move(files), *std::move(contents), std::move(repairs));
 }
 
 }  // namespace quire::runner::weights

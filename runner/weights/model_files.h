@@ -62,6 +62,8 @@ class ModelFiles {
   // Ids that end a generation, from generation_config.json / config.json / GGUF eos, eot, eom keys. May be
   // empty.
   virtual std::vector<int32_t> end_of_generation_ids() const = 0;
+  // What was read in another spelling than the file's (dialects/), a line each. Hugging Face: empty.
+  virtual std::span<const std::string> repairs() const { return {}; }
 };
 
 // Maps and checks. kBadModel names the file and the reason; kNotFound when the path does not exist.

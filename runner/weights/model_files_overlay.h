@@ -41,6 +41,7 @@ class ModelFilesOverlay final : public ModelFiles {
   api::Result<std::optional<std::string>> pooling_json() const override { return files_->pooling_json(); }
   std::string chat_template() const override { return files_->chat_template(); }
   std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
+  std::span<const std::string> repairs() const override { return files_->repairs(); }
 
  private:
   const std::shared_ptr<const ModelFiles> files_;

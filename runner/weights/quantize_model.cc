@@ -150,7 +150,8 @@ api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
   if (!file) return std::unexpected(file.error());
   auto first = ParseGguf(file->bytes(), file->path());
   if (!first) return std::unexpected(first.error());
-  auto files = OpenGgufModel(from);
+  // A copy keeps the file's own names: it is repaired when it is opened.
+  auto files = OpenGgufModel(from, Spelling::kOfFile);
   if (!files) return std::unexpected(files.error());
 
   GgufWriter writer;

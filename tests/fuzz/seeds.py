@@ -60,6 +60,60 @@ def gguf_seeds():
         yield gguf_file([], [("x", [256, 1], kind, size), ("y", [256], kind, size)])
 
 
+def dialect_seeds():
+    """Files as Ollama and early versions of llama.cpp spelled them, of a few bytes each."""
+    def number(key, value):
+        return key, 4, struct.pack("<I", value)
+
+    def text(key, value):
+        return key, 8, gguf_text(value)
+
+    def texts(key, values):
+        return key, 9, struct.pack("<IQ", 8, len(values)) + b"".join(map(gguf_text, values))
+
+    def numbers(key, values):
+        return key, 9, struct.pack(f"<IQ{len(values)}i", 5, len(values), *values)
+
+    def scaling(architecture):
+        return [(f"{architecture}.rope.scale_linear", 6, struct.pack("<f", 4)),
+                (f"{architecture}.rope.scaling.beta_fast", 6, struct.pack("<f", 32))]
+
+    def norm(name):
+        return name, [2], 0, 8
+
+    def matrix(name, rows=2):
+        return name, [2, rows], 0, 8 * rows
+
+    bytes_as_text = [f"<0x{i:02X}>" for i in range(256)]
+    tokenizer = [text("tokenizer.ggml.model", "llama"), texts("tokenizer.ggml.merges", ["a b"])]
+    yield gguf_file([text("general.architecture", "gemma3"), number("gemma3.context_length", 131072),
+                     text("tokenizer.ggml.model", "llama"), texts("tokenizer.ggml.tokens", ["a", "b", "c"]),
+                     numbers("tokenizer.ggml.token_type", [1, 1, 4]), number("tokenizer.ggml.eos_token_id", 1),
+                     ("gemma3.rope.local.freq_base", 6, struct.pack("<f", 1e4))] + scaling("gemma3"),
+                    [matrix("token_embd.weight"), norm("v.a")])
+    yield gguf_file([text("general.architecture", "gemma3"), number("gemma3.a", 1)], [matrix("dense.0.weight"), norm("norm.weight")])
+    yield gguf_file([text("general.architecture", "gemma4"), texts("tokenizer.ggml.tokens", bytes_as_text),
+                     numbers("tokenizer.ggml.token_type", [1] * 256)] + tokenizer,
+                    [norm("blk.0.ffn_gate_inp.per_expert_scale"), norm("blk.1.ffn_down_exps.scale")])
+    for architecture in ("qwen35", "qwen35moe", "qwen3next"):
+        yield gguf_file([text("general.architecture", architecture), number(f"{architecture}.block_count", 2),
+                         numbers(f"{architecture}.attention.head_count_kv", [0, 2]),
+                         number(f"{architecture}.full_attention_interval", 2),
+                         (f"{architecture}.ssm.v_head_reordered", 7, b"\1"),
+                         (f"{architecture}.attention.recurrent_layers", 9, struct.pack("<IQ2?", 7, 2, True, False))],
+                        [norm("blk.0.ssm_dt"), matrix("mtp.fc.weight"), norm("mtp.norm.weight"),
+                         norm("mtp.layers.0.attn_norm.weight"), matrix("mtp.layers.0.mlp.experts.1.up_proj.weight")])
+    yield gguf_file([text("general.architecture", "lfm2"), number("lfm2.feed_forward_length", 3),
+                     text("tokenizer.ggml.model", "gpt2"), text("tokenizer.ggml.pre", "default")],
+                    [norm("output_norm.weight"), matrix("blk.0.ffn_gate.weight")])
+    yield gguf_file([text("general.architecture", "gptoss"), number("gptoss.block_count", 1)],
+                    [norm("blk.0.attn_sinks"), norm("blk.0.ffn_norm.weight"), norm("blk.0.attn_out.bias"),
+                     ("blk.0.ffn_gate_exps.weight", [2, 2, 2], 0, 32)])
+    yield gguf_file([text("general.architecture", "llama"), text("tokenizer.ggml.model", "gpt2"),
+                     texts("tokenizer.ggml.tokens", ["a", "<|begin_of_text|>"]),
+                     number("tokenizer.ggml.bos_token_id", 1)] + scaling("llama"), [])
+
+
 def safetensors_file(header, data):
     raw = json.dumps(header, separators=(",", ":")).encode() if isinstance(header, dict) else header
     raw += b" " * (-len(raw) % 8)
@@ -351,6 +405,8 @@ def write(out, name, seeds, extra=()):
 def main():
     fixtures, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     write(out, "gguf", gguf_seeds(), ["general.alignment", "\x7f" * 8])
+    write(out, "dialects", dialect_seeds(), ["nextn_predict_layers", "blk.0.nextn.", "mtp.layers.", "rope.scaling.type",
+                                             "split.count", "tokenizer.ggml.eos_token_ids"])
     write(out, "safetensors", safetensors_seeds(), ["18446744073709551615", "9223372036854775808", "-1", "null"])
     write(out, "tokenizer", (json.dumps(s, separators=(",", ":"), ensure_ascii=False).encode() + b"\0" + TEXT.encode()
                              for s in tokenizer_seeds(fixtures)))

@@ -1,0 +1,32 @@
+#include "runner/weights/dialects/gguf_edits.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace quire::runner::weights {
+
+void GgufEdits::Set(const std::string& key, Value value, std::string_view reason) {
+  keys.push_back({key, std::move(value)});
+  notes.push_back(fmt::format("{}: {}", key, reason));
+}
+
+void GgufEdits::Alias(const GgufView& view, const std::string& from, const std::string& to) {
+  if (view.Has(to)) return;
+  const std::string reason = "read from " + from;
+  if (const auto* value = view.Find(from); value != nullptr && value->is_boolean()) {
+    Set(to, value->get<bool>(), reason);
+  } else if (const auto integer = view.Integer(from)) {
+    Set(to, *integer, reason);
+  } else if (const auto number = view.Number(from)) {
+    Set(to, *number, reason);
+  } else if (const std::string_view text = view.Text(from); !text.empty()) {
+    Set(to, std::string(text), reason);
+  }
+}
+
+std::unexpected<api::Error> Contradiction(std::string_view key, std::string_view reason) {
+  return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", key, reason));
+}
+
+}  // namespace quire::runner::weights

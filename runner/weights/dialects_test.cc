@@ -1,0 +1,176 @@
+// Repairs of metadata that other writers of GGUF spell otherwise, and the contradictions that end a load. That models
+// compute the same afterwards is tested in tests/published.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runner/weights/dialects/repair_gguf.h"
+
+namespace quire::runner::weights {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Two floats.
+const std::vector<std::byte> kData(8);
+
+Tensor MakeTensor(const std::string& name, std::vector<int64_t> shape = {2}) {
+  return {.name = name, .type = DataType::kF32, .shape = std::move(shape), .data = kData};
+}
+
+struct Repaired {
+  ordered_json metadata;
+  std::vector<std::string> tensors;
+  std::vector<std::string> notes;
+};
+
+api::Result<Repaired> Repair(const ordered_json& metadata, std::vector<Tensor> tensors = {}) {
+  GgufContents contents;
+  contents.metadata = std::make_shared<ordered_json>(metadata);
+  contents.tensors = std::move(tensors);
+  auto repairs = RepairGguf(contents, "file");
+  if (!repairs) return std::unexpected(repairs.error());
+  Repaired repaired{*contents.metadata, {}, repairs->notes};
+  for (const Tensor& tensor : contents.tensors) repaired.tensors.push_back(tensor.name);
+  return repaired;
+}
+
+std::string ErrorOf(const ordered_json& metadata, std::vector<Tensor> tensors = {}) {
+  const auto repaired = Repair(metadata, std::move(tensors));
+  return repaired ? "" : repaired.error().message;
+}
+
+ordered_json Qwen(ordered_json more) {
+  ordered_json metadata = {{"general.architecture", "qwen35"}, {"qwen35.block_count", 4}};
+  metadata.update(more);
+  return metadata;
+}
+
+TEST(Dialects, LeaveAFileOfTheConverterAlone) {
+  const ordered_json metadata = {{"general.architecture", "llama"},
+                                 {"tokenizer.ggml.model", "gpt2"},
+                                 {"tokenizer.ggml.pre", "llama-bpe"}};
+  const auto repaired = Repair(metadata, {MakeTensor("output_norm.weight")});
+  ASSERT_TRUE(repaired);
+  EXPECT_THAT(repaired->notes, IsEmpty());
+  EXPECT_EQ(repaired->metadata, metadata);
+  EXPECT_THAT(repaired->tensors, ElementsAre("output_norm.weight"));
+}
+
+TEST(Dialects, GptOssGetsItsNameAndItsTensors) {
+  const auto repaired =
+      Repair({{"general.architecture", "gptoss"},
+              {"gptoss.block_count", 1},
+              {"tokenizer.ggml.model", "gpt2"},
+              {"tokenizer.ggml.pre", "default"}},
+             {MakeTensor("blk.0.attn_sinks"), MakeTensor("blk.0.ffn_norm.weight"),
+              MakeTensor("blk.0.attn_out.bias"), MakeTensor("blk.0.ffn_gate_exps.weight", {1, 7, 2})});
+  ASSERT_TRUE(repaired) << repaired.error().message;
+  EXPECT_EQ(repaired->metadata, (ordered_json{{"general.architecture", "gpt-oss"},
+                                              {"gpt-oss.block_count", 1},
+                                              {"tokenizer.ggml.model", "gpt2"},
+                                              {"tokenizer.ggml.pre", "gpt-4o"},
+                                              {"gpt-oss.expert_feed_forward_length", 7},
+                                              {"gpt-oss.rope.scaling.type", "yarn"}}));
+  EXPECT_THAT(repaired->tensors, ElementsAre("blk.0.attn_sinks.weight", "blk.0.post_attention_norm.weight",
+                                             "blk.0.attn_output.bias", "blk.0.ffn_gate_exps.weight"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "gptoss"}, {"gpt-oss.block_count", 1}}),
+              HasSubstr("file: general.architecture: is gptoss, but there are keys of gpt-oss"));
+}
+
+TEST(Dialects, AnEmbeddingGemmaIsNoChatModel) {
+  const auto repaired =
+      Repair({{"general.architecture", "gemma3"}, {"gemma3.block_count", 1}},
+             {MakeTensor("dense.0.weight"), MakeTensor("dense.1.weight"), MakeTensor("norm.weight")});
+  ASSERT_TRUE(repaired);
+  EXPECT_EQ(repaired->metadata["general.architecture"], "gemma-embedding");
+  EXPECT_TRUE(repaired->metadata.contains("gemma-embedding.block_count"));
+  EXPECT_THAT(repaired->tensors, ElementsAre("dense_2.weight", "dense_3.weight", "output_norm.weight"));
+}
+
+// Nothing is assumed: the load ends with the name of the key.
+TEST(Dialects, AContradictionNamesItsKey) {
+  EXPECT_THAT(ErrorOf({{"general.architecture", "llama"},
+                       {"llama.rope.scale_linear", 4.0},
+                       {"llama.rope.scaling.factor", 8.0}}),
+              HasSubstr("llama.rope.scale_linear: is 4, but llama.rope.scaling.factor is 8"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "llama"},
+                       {"llama.rope.scale_linear", 4.0},
+                       {"llama.rope.scaling.type", "yarn"}}),
+              HasSubstr("llama.rope.scale_linear: is set, but llama.rope.scaling.type is not linear"));
+  EXPECT_THAT(
+      ErrorOf({{"general.architecture", "gemma4"}, {"tokenizer.ggml.model", "llama"}}),
+      HasSubstr("tokenizer.ggml.model: is llama, but a Gemma 4 vocabulary needs tokenizer.ggml.merges"));
+  EXPECT_THAT(
+      ErrorOf({{"general.architecture", "gemma4"}},
+              {MakeTensor("blk.0.ffn_down_exps.scale"), MakeTensor("blk.0.ffn_gate_inp.per_expert_scale")}),
+      HasSubstr("the file has this tensor under two names"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "gemma3"},
+                       {"tokenizer.ggml.tokens", {"a", "b", "c"}},
+                       {"tokenizer.ggml.eos_token_id", 2U}},
+                      {MakeTensor("token_embd.weight", {2, 1})}),
+              HasSubstr("tokenizer.ggml.eos_token_id: 2 is a token that token_embd.weight has no row for"));
+  EXPECT_THAT(ErrorOf(Qwen({{"qwen35.attention.head_count_kv", {0, 2}}})),
+              HasSubstr("qwen35.attention.head_count_kv: 2 numbers for 4 layers"));
+  EXPECT_THAT(ErrorOf(Qwen({{"qwen35.attention.head_count_kv", {0, 2, 0, 4}}})),
+              HasSubstr("qwen35.attention.head_count_kv: layers with different numbers of heads"));
+  EXPECT_THAT(ErrorOf(Qwen({{"qwen35.attention.head_count_kv", {0, 0, 0, 0}}})),
+              HasSubstr("no layer has KV heads"));
+  EXPECT_THAT(ErrorOf(Qwen(
+                  {{"qwen35.attention.head_count_kv", {0, 2, 0, 2}}, {"qwen35.full_attention_interval", 4}})),
+              HasSubstr("head_count_kv: and qwen35.full_attention_interval name different layers: 1"));
+  EXPECT_THAT(ErrorOf(Qwen({{"qwen35.ssm.v_head_reordered", false}})),
+              HasSubstr("qwen35.ssm.v_head_reordered: is false"));
+  EXPECT_THAT(ErrorOf(Qwen({{"qwen35.nextn_predict_layers", 2}}), {MakeTensor("mtp.fc.weight")}),
+              HasSubstr("qwen35.nextn_predict_layers: is 2, but the file has 1 layers mtp.*"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "lfm2"}},
+                      {MakeTensor("output_norm.weight"), MakeTensor("token_embd_norm.weight")}),
+              HasSubstr("\"token_embd_norm.weight\": the file has this tensor under two names"));
+}
+
+TEST(Dialects, ANormOfTheMtpGetsItsOne) {
+  const std::vector<float> weights = {-0.5F, 0.25F};
+  Tensor norm = MakeTensor("mtp.norm.weight");
+  norm.data = std::as_bytes(std::span(weights));
+  GgufContents contents;
+  contents.metadata = std::make_shared<ordered_json>(Qwen(ordered_json::object()));
+  contents.tensors = {norm, MakeTensor("mtp.layers.0.mlp.experts.3.up_proj.weight")};
+  const auto repairs = RepairGguf(contents, "file");
+  ASSERT_TRUE(repairs) << repairs.error().message;
+  EXPECT_EQ(contents.tensors[0].name, "blk.4.nextn.shared_head_norm.weight");
+  const auto* shifted = reinterpret_cast<const float*>(contents.tensors[0].data.data());
+  EXPECT_EQ(shifted[0], 0.5F);
+  EXPECT_EQ(shifted[1], 1.25F);
+  EXPECT_EQ(contents.tensors[1].name, "blk.4.ffn_up.3.weight");
+  EXPECT_EQ((*contents.metadata)["qwen35.block_count"], 5);
+}
+
+TEST(Dialects, APreTokenizerIsKnownByItsVocabulary) {
+  const auto pre = [](const char* architecture, const char* bos, const char* eos, size_t tokens = 3) {
+    ordered_json list = ordered_json::array({"a", bos, eos});
+    while (list.size() < tokens) list.push_back("x");
+    const auto repaired = Repair({{"general.architecture", architecture},
+                                  {"tokenizer.ggml.model", "gpt2"},
+                                  {"tokenizer.ggml.tokens", std::move(list)},
+                                  {"tokenizer.ggml.bos_token_id", 1U},
+                                  {"tokenizer.ggml.eos_token_id", 2U}});
+    EXPECT_TRUE(repaired);
+    return repaired->metadata.value("tokenizer.ggml.pre", "");
+  };
+  EXPECT_EQ(pre("llama", "<|begin_of_text|>", "<|end_of_text|>"), "llama-bpe");
+  EXPECT_EQ(pre("qwen2", "<|endoftext|>", "<|im_end|>"), "qwen2");
+  EXPECT_EQ(pre("qwen2", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"), "deepseek-r1-qwen");
+  EXPECT_EQ(pre("qwen35", "", "<|im_end|>"), "qwen35");
+  EXPECT_EQ(pre("llama", "<s>", "</s>", 131072), "tekken");
+  EXPECT_EQ(pre("llama", "<s>", "</s>"), "") << "a vocabulary of this size is not known";
+  EXPECT_EQ(pre("llama", "<|im_start|>", "<|im_end|>"), "");
+}
+
+}  // namespace
+}  // namespace quire::runner::weights

@@ -1,0 +1,314 @@
+"""Rewrites a GGUF file into the spelling in which Ollama, or an early llama.cpp, published the same model.
+
+usage: publish.py ROW GGUF_FOLDER PLAIN PUBLISHED
+
+ROW is a name of ROWS. PLAIN is the file in the spelling of llama.cpp's converter, with what the published model
+has beside it (a trained length, an MTP layer); PUBLISHED says the same otherwise. Both compute the same. Written
+from Ollama's converter and its compatibility layer.
+"""
+import pathlib
+import struct
+import sys
+
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9
+TYPE_F32, TYPE_F16 = 0, 1
+BYTES = {TYPE_F32: 4, TYPE_F16: 2}
+ALIGNMENT = 32
+
+
+class Gguf:
+    """keys: {name: (type, value)}, of an array ((ARRAY, element type), values); tensors: {name: (dims, type, bytes)}."""
+
+    def __init__(self, path):
+        self.data, self.at = pathlib.Path(path).read_bytes(), 8
+        tensors, pairs = self.number("Q"), self.number("Q")
+        self.keys, self.tensors = {}, {}
+        for _ in range(pairs):
+            name = self.text()
+            self.keys[name] = self.value(self.number("I"))
+        infos = []
+        for _ in range(tensors):
+            name, count = self.text(), self.number("I")
+            dims = [self.number("Q") for _ in range(count)]
+            infos.append((name, dims, self.number("I"), self.number("Q")))
+        start = -(-self.at // ALIGNMENT) * ALIGNMENT
+        for name, dims, kind, offset in infos:
+            size = BYTES[kind]
+            for dim in dims:
+                size *= dim
+            self.tensors[name] = (dims, kind, self.data[start + offset:start + offset + size])
+
+    def number(self, form):
+        value = struct.unpack_from("<" + form, self.data, self.at)[0]
+        self.at += struct.calcsize("<" + form)
+        return value
+
+    def text(self):
+        size = self.number("Q")
+        self.at += size
+        return self.data[self.at - size:self.at].decode()
+
+    def value(self, kind):
+        if kind == TEXT:
+            return kind, self.text()
+        if kind == ARRAY:
+            inner, count = self.number("I"), self.number("Q")
+            return (ARRAY, inner), [self.value(inner)[1] for _ in range(count)]
+        return kind, self.number(SCALARS[kind])
+
+    def write(self, path):
+        out = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.keys))
+        for name, (kind, value) in self.keys.items():
+            out += packed_text(name)
+            if isinstance(kind, tuple):
+                out += struct.pack("<IIQ", ARRAY, kind[1], len(value)) + b"".join(packed(kind[1], v) for v in value)
+            else:
+                out += struct.pack("<I", kind) + packed(kind, value)
+        data = b""
+        for name, (dims, kind, raw) in self.tensors.items():
+            data += b"\0" * (-len(data) % ALIGNMENT)
+            out += packed_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(data))
+            data += raw
+        pathlib.Path(path).write_bytes(out + b"\0" * (-len(out) % ALIGNMENT) + data)
+
+    # ---- edits ----
+
+    @property
+    def architecture(self):
+        return self.keys["general.architecture"][1]
+
+    def key(self, suffix):
+        return f"{self.architecture}.{suffix}"
+
+    def get(self, suffix):
+        return self.keys[self.key(suffix)][1]
+
+    def drop(self, *names):
+        for name in names:
+            self.keys.pop(name, None)
+
+    def rename(self, old, new):
+        """Tensors whose name ends in `old`."""
+        self.tensors = {(name[:-len(old)] + new if name.endswith(old) else name): tensor
+                        for name, tensor in self.tensors.items()}
+
+    def add(self, name, dims, value=0.5):
+        count = 1
+        for dim in dims:
+            count *= dim
+        self.tensors[name] = (dims, TYPE_F32, struct.pack(f"<{count}f", *[value] * count))
+
+
+def packed_text(text):
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def packed(kind, value):
+    return packed_text(value) if kind == TEXT else struct.pack("<" + SCALARS[kind], value)
+
+
+def floats(tensor):
+    return struct.unpack(f"<{len(tensor[2]) // 4}f", tensor[2])
+
+
+# ---- rows: each edits (plain, published), which are the same file to begin with ----
+
+
+def gemma3(plain, published):
+    for file in (plain, published):
+        file.keys[file.key("context_length")] = (U32, 131072)
+    g = published
+    g.drop(g.key("rope.scaling.type"), g.key("rope.scaling.factor"), g.key("attention.layer_norm_rms_epsilon"),
+           "tokenizer.ggml.add_space_prefix")
+    g.keys[g.key("rope.local.freq_base")] = g.keys.pop(g.key("rope.freq_base_swa"))
+    g.keys[g.key("rope.global.freq_base")] = g.keys.pop(g.key("rope.freq_base"))
+    g.keys[g.key("mm.tokens_per_image")] = (U32, 256)
+    g.keys[g.key("vision.block_count")] = (U32, 1)
+    g.keys["tokenizer.ggml.eos_token_ids"] = ((ARRAY, I32), [1, 5])
+    for name, extra in (("tokens", "<image_soft_token>"), ("scores", -1000.0), ("token_type", 4)):
+        g.keys["tokenizer.ggml." + name][1].append(extra)
+    g.add("v.blk.0.attn_q.weight", [8, 8])
+    g.add("mm.mm_input_projection.weight", [64, 8])
+
+
+def gemma4_tokenizer(g):
+    tokens = g.keys["tokenizer.ggml.tokens"][1]
+    g.keys["tokenizer.ggml.model"] = (TEXT, "llama")
+    g.keys["tokenizer.ggml.pre"] = (TEXT, "gemma4")
+    g.keys["tokenizer.ggml.scores"] = ((ARRAY, F32), [float(i) for i in range(len(tokens))])
+    types = g.keys["tokenizer.ggml.token_type"][1]
+    for i, token in enumerate(tokens):
+        if token.startswith("<0x"):
+            types[i] = 1
+    g.drop("tokenizer.ggml.add_space_prefix")
+    g.add("a.blk.0.attn_q.weight", [8, 8])
+    g.add("v.blk.0.attn_q.weight", [8, 8])
+
+
+def gemma4_e(_, published):
+    gemma4_tokenizer(published)
+
+
+def gemma4_moe(_, published):
+    g = published
+    gemma4_tokenizer(g)
+    g.rename(".ffn_down_exps.scale", ".ffn_gate_inp.per_expert_scale")
+    for name in [n for n in g.tensors if n.endswith(".ffn_gate_up_exps.weight")]:
+        (hidden, both, experts), kind, raw = g.tensors.pop(name)
+        half = len(raw) // experts // 2
+        parts = [raw[i * half:(i + 1) * half] for i in range(2 * experts)]
+        for start, part in ((0, "gate"), (1, "up")):
+            g.tensors[name.replace("gate_up", part)] = ([hidden, both // 2, experts], kind, b"".join(parts[start::2]))
+
+
+def kv_heads_per_layer(g):
+    """An array with zeros in place of recurrent_layers, which it replaces; ssm_dt without its ending."""
+    heads, recurrent = g.get("attention.head_count_kv"), g.get("attention.recurrent_layers")
+    g.keys[g.key("attention.head_count_kv")] = ((ARRAY, U32), [0 if r else heads for r in recurrent])
+    g.drop(g.key("attention.recurrent_layers"))
+    g.rename(".ssm_dt.bias", ".ssm_dt")
+
+
+def qwen3_5(_, published):
+    g = published
+    kv_heads_per_layer(g)
+    g.keys[g.key("rope.dimension_sections")][1].pop()
+    g.keys[g.key("ssm.v_head_reordered")] = (BOOL, True)
+    g.keys[g.key("rope.mrope_interleaved")] = (BOOL, True)
+    g.keys[g.key("vision.block_count")] = (U32, 1)
+    g.add("v.blk.0.attn_q.weight", [8, 8])
+
+
+def add_mtp(g):
+    """An MTP layer as llama.cpp's converter writes one: the last layer once more, and a join."""
+    blocks = g.get("block_count")
+    last = f"blk.{blocks - 1}."
+    for name in [n for n in g.tensors if n.startswith(last)]:
+        g.tensors[f"blk.{blocks}." + name[len(last):]] = g.tensors[name]
+    hidden = g.get("embedding_length")
+    nextn = f"blk.{blocks}.nextn."
+    values = [((7 * i) % 13 - 6) / 32 for i in range(2 * hidden * hidden)]
+    g.tensors[nextn + "eh_proj.weight"] = ([2 * hidden, hidden], TYPE_F32,
+                                           struct.pack(f"<{len(values)}f", *values))
+    for name in ("enorm", "hnorm", "shared_head_norm"):
+        g.tensors[nextn + name + ".weight"] = g.tensors["output_norm.weight"]
+    g.keys[g.key("block_count")] = (U32, blocks + 1)
+    g.keys[g.key("nextn_predict_layers")] = (U32, 1)
+    g.keys[g.key("attention.recurrent_layers")][1].append(False)
+
+
+def spell_mtp(g):
+    """The MTP layer under the checkpoint's names; norms without the 1 that the converter adds."""
+    blocks = g.get("block_count") - 1
+    block = f"blk.{blocks}."
+    shared = {"nextn.eh_proj": "mtp.fc", "nextn.enorm": "mtp.pre_fc_norm_embedding",
+              "nextn.hnorm": "mtp.pre_fc_norm_hidden", "nextn.shared_head_norm": "mtp.norm"}
+    for name in [n for n in g.tensors if n.startswith(block)]:
+        dims, kind, raw = g.tensors.pop(name)
+        rest = name[len(block):]
+        stem = rest.removesuffix(".weight")
+        if stem.endswith("norm"):
+            values = [w - 1 for w in floats((dims, kind, raw))]
+            raw = struct.pack(f"<{len(values)}f", *values)
+        if stem in shared:
+            g.tensors[shared[stem] + ".weight"] = (dims, kind, raw)
+        elif stem.endswith("_exps"):
+            one = len(raw) // dims[2]
+            for expert in range(dims[2]):
+                part = stem.removeprefix("ffn_").removesuffix("_exps")
+                g.tensors[f"mtp.layers.0.mlp.experts.{expert}.{part}_proj.weight"] = (
+                    dims[:2], kind, raw[expert * one:(expert + 1) * one])
+        else:
+            g.tensors["mtp.layers.0." + rest] = (dims, kind, raw)
+    g.keys[g.key("block_count")] = (U32, blocks)
+    g.drop(g.key("nextn_predict_layers"))
+    g.keys[g.key("attention.recurrent_layers")][1].pop()
+
+
+def qwen3_5_mtp(plain, published):
+    for file in (plain, published):
+        add_mtp(file)
+    spell_mtp(published)
+    qwen3_5(plain, published)
+
+
+def qwen3_next_mtp(plain, published):
+    for file in (plain, published):
+        # The last layer is recurrent here, the one before it attends.
+        blocks = file.get("block_count")
+        for name in [n for n in file.tensors if n.startswith(f"blk.{blocks - 1}.")]:
+            del file.tensors[name]
+        file.keys[file.key("block_count")] = (U32, blocks - 1)
+        file.keys[file.key("attention.recurrent_layers")][1].pop()
+        add_mtp(file)
+    spell_mtp(published)
+    kv_heads_per_layer(published)
+
+
+def qwen3_next(_, published):
+    kv_heads_per_layer(published)
+    published.keys[published.key("norm_top_k_prob")] = (BOOL, True)
+
+
+def lfm2(_, published):
+    g = published
+    g.rename("token_embd_norm.weight", "output_norm.weight")
+    g.keys[g.key("feed_forward_length")] = (U32, 3 * g.get("feed_forward_length") // 2)
+    g.keys["tokenizer.ggml.pre"] = (TEXT, "default")
+
+
+def lfm2_moe(_, published):
+    published.rename("token_embd_norm.weight", "output_norm.weight")
+    published.drop("tokenizer.ggml.pre")
+
+
+def llama3(_, published):
+    g = published
+    g.drop("tokenizer.ggml.pre")
+    tokens = g.keys["tokenizer.ggml.tokens"][1]
+    g.keys["tokenizer.ggml.eos_token_id"] = (U32, tokens.index("<|end_of_text|>"))
+
+
+def llama_linear(plain, published):
+    """Linear scaling as llama.cpp wrote it in 2023."""
+    for file in (plain, published):
+        del file.tensors["rope_freqs.weight"]
+    plain.keys[plain.key("rope.scaling.type")] = (TEXT, "linear")
+    plain.keys[plain.key("rope.scaling.factor")] = (F32, 4.0)
+    published.keys[published.key("rope.scale_linear")] = (F32, 4.0)
+
+
+def deepseek_distill(_, published):
+    published.keys["tokenizer.ggml.pre"] = (TEXT, "deepseek-r1-qwen")
+
+
+ROWS = {
+    "gemma3": ("gemma3.f16", gemma3),
+    "gemma4": ("gemma4_e.f16", gemma4_e),
+    "gemma4_moe": ("gemma4_moe.f16", gemma4_moe),
+    "qwen3_5": ("qwen3_5.f16", qwen3_5),
+    "qwen3_5_mtp": ("qwen3_5.f16", qwen3_5_mtp),
+    "qwen3_next": ("qwen3_next.f16", qwen3_next),
+    "qwen3_next_mtp": ("qwen3_next.f16", qwen3_next_mtp),
+    "lfm2": ("lfm2.f16", lfm2),
+    "lfm2_moe": ("lfm2_moe.f16", lfm2_moe),
+    "llama3": ("llama.f16", llama3),
+    "llama_linear": ("llama.f16", llama_linear),
+    "deepseek_distill": ("qwen3.f32", deepseek_distill),
+}
+
+
+def main():
+    row, folder, plain_path, published_path = sys.argv[1:]
+    source, edit = ROWS[row]
+    path = pathlib.Path(folder) / (source + ".gguf")
+    plain, published = Gguf(path), Gguf(path)
+    edit(plain, published)
+    plain.write(plain_path)
+    published.write(published_path)
+
+
+if __name__ == "__main__":
+    main()

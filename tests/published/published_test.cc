@@ -1,0 +1,165 @@
+// Models as Ollama and early versions of llama.cpp published them: bit for bit the logits, and the tokens, of the
+// same model in the spelling of llama.cpp's converter. publish.py writes both files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/hybrid_cache.h"
+#include "runner/kernels/thread_pool.h"
+#include "runner/models/draft_model.h"
+#include "runner/models/testing/patched_model_files.h"
+#include "runner/tokenizer/tokenizer.h"
+#include "runner/weights/model_files.h"
+#include "runner/weights/quantize_model.h"
+#include "runner/weights/testing/hostile_files.h"
+
+namespace quire::runner {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using Files = std::shared_ptr<const weights::ModelFiles>;
+
+constexpr const char* kTexts[] = {"Hello, world!", "  two spaces\n\nlines\t1234 don't",
+                                  "é ü 日本語 🙂", ""};
+
+struct Row {
+  const char* name;
+  std::vector<std::string> repairs;  // parts of the notes, of which there are no more
+  bool predicts = false;             // has an MTP layer
+};
+
+class Published : public ::testing::TestWithParam<Row> {
+ protected:
+  void SetUp() override {
+    const std::string command = std::string("python3 tests/published/publish.py ") + GetParam().name +
+                                " tests/data/gguf " + plain_path().string() + " " + published_path().string();
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    plain_ = Open(plain_path());
+    published_ = Open(published_path());
+  }
+  std::filesystem::path plain_path() const { return directory_.path() / "plain.gguf"; }
+  std::filesystem::path published_path() const { return directory_.path() / "published.gguf"; }
+  static Files Open(const std::filesystem::path& path) {
+    auto files = weights::Open(path);
+    EXPECT_TRUE(files) << files.error().message;
+    return files.value_or(nullptr);
+  }
+
+  weights::testing::TemporaryDirectory directory_;
+  Files plain_, published_;
+};
+
+std::vector<float> Logits(const Files& files) {
+  auto model = models::LoadModel(files, api::KvType::kF16);
+  EXPECT_TRUE(model) << model.error().message;
+  return model ? models::test::LastLogits(**model) : std::vector<float>();
+}
+
+// Of the last of some tokens, as the MTP layer predicts them from the embeddings of those before.
+std::vector<float> Predicted(const Files& files) {
+  auto model = models::LoadModel(files, api::KvType::kF16);
+  auto mtp = model ? models::LoadMtpLayer(files, **model, api::KvType::kF16)
+                   : api::Result<std::unique_ptr<models::MtpLayer>>();
+  EXPECT_TRUE(mtp) << mtp.error().message;
+  if (!mtp || !*mtp) return {};
+  ThreadPool pool(1);
+  const std::vector<api::TokenId> tokens = {5, 300, 17, 42};
+  std::vector<float> before(tokens.size() * static_cast<size_t>((*model)->hidden_size()));
+  (*model)->Embed(tokens, pool, before);
+  auto cache = cache::HybridCache::Create((*mtp)->cache_layout(), {.bytes = 16 << 20}).value();
+  cache::Sequence sequence = cache->NewSequence();
+  const cache::Append appends[] = {{.sequence = &sequence, .tokens = 4}};
+  auto step = cache->Begin(appends).value();
+  std::vector<float> logits(static_cast<size_t>((*model)->vocab_size()));
+  (*mtp)->Forward({.tokens = tokens, .row_begin = {0, 4}, .logit_rows = {3}}, before, *step, pool, logits);
+  step->Commit();
+  return logits;
+}
+
+TEST_P(Published, ComputesTheSameBits) {
+  const std::vector<float> expected = Logits(plain_);
+  ASSERT_THAT(expected, Not(IsEmpty()));
+  EXPECT_EQ(Logits(published_), expected);
+  if (!GetParam().predicts) return;
+  const std::vector<float> predicted = Predicted(plain_);
+  ASSERT_THAT(predicted, Not(IsEmpty()));
+  EXPECT_EQ(Predicted(published_), predicted);
+}
+
+TEST_P(Published, ReadsTextAsTheSameTokens) {
+  const auto plain = tokenizer::Tokenizer::FromGguf(plain_->config());
+  const auto published = tokenizer::Tokenizer::FromGguf(published_->config());
+  ASSERT_TRUE(plain) << plain.error().message;
+  ASSERT_TRUE(published) << published.error().message;
+  ASSERT_EQ((*published)->vocab_size(), (*plain)->vocab_size());
+  EXPECT_EQ((*published)->add_bos(), (*plain)->add_bos());
+  for (api::TokenId id = 0; id < (*plain)->vocab_size(); ++id) {
+    EXPECT_EQ((*published)->TokenBytes(id), (*plain)->TokenBytes(id)) << id;
+  }
+  for (const char* text : kTexts) {
+    EXPECT_EQ((*published)->Encode(text, tokenizer::SpecialTokens::kParse).value(),
+              (*plain)->Encode(text, tokenizer::SpecialTokens::kParse).value())
+        << text;
+  }
+  EXPECT_THAT(published_->end_of_generation_ids(), IsSupersetOf(plain_->end_of_generation_ids()));
+}
+
+TEST_P(Published, EveryRepairIsListed) {
+  EXPECT_THAT(plain_->repairs(), IsEmpty());
+  EXPECT_EQ(published_->repairs().size(), GetParam().repairs.size())
+      << ::testing::PrintToString(published_->repairs());
+  for (const std::string& repair : GetParam().repairs) {
+    EXPECT_THAT(published_->repairs(), Contains(HasSubstr(repair)));
+  }
+}
+
+// Conversion keeps the file's spelling, which is then repaired as before.
+TEST_P(Published, ACopyIsTheSameModel) {
+  const auto copy = directory_.path() / "copy.gguf";
+  const auto done = weights::QuantizeGguf(published_path(), "", copy, 1);
+  ASSERT_TRUE(done) << done.error().message;
+  const Files files = Open(copy);
+  EXPECT_EQ(files->repairs().size(), published_->repairs().size());
+  EXPECT_EQ(Logits(files), Logits(published_));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, Published,
+    ::testing::Values(
+        Row{"gemma3",
+            {"rope.scaling.type: absent", "rope.scaling.factor: absent", "rope.freq_base: read from",
+             "rope.freq_base_swa: read from", "tokens: the last 1 of 513", "add_space_prefix: absent"}},
+        Row{"gemma4", {"tokenizer.ggml.model: llama", "token_type: <0x00>", "add_space_prefix: absent"}},
+        Row{"gemma4_moe",
+            {"tokenizer.ggml.model: llama", "per_expert_scale", "token_type: <0x00>",
+             "add_space_prefix: absent"}},
+        Row{"qwen3_5", {"head_count_kv: a number per layer", "recurrent_layers: from", "*.ssm_dt"}},
+        Row{"qwen3_5_mtp",
+            {"head_count_kv: a number per layer", "recurrent_layers: from", "*.ssm_dt", "tensors mtp.*",
+             "nextn_predict_layers: counted", "block_count: with"},
+            true},
+        Row{"qwen3_next",
+            {"head_count_kv: a number per layer", "recurrent_layers: from", "*.ssm_dt",
+             "expert_weights_norm"}},
+        Row{"qwen3_next_mtp",
+            {"head_count_kv: a number per layer", "recurrent_layers: from", "*.ssm_dt", "tensors mtp.*",
+             "nextn_predict_layers: counted", "block_count: with"},
+            true},
+        Row{"lfm2", {"output_norm.weight: read as", "feed_forward_length: not", "pre: default"}},
+        Row{"lfm2_moe", {"output_norm.weight: read as", "pre: absent"}}, Row{"llama3", {"pre: absent"}},
+        Row{"llama_linear", {"rope.scaling.factor: read from", "rope.scaling.type: read from"}},
+        Row{"deepseek_distill", {}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace quire::runner
