@@ -35,6 +35,7 @@ Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Convert(api::
 
 std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }
 std::optional<api::Error> Dispatcher::Refusal() const { return impl_->Refusal(); }
+int64_t Dispatcher::memory_limit() const { return impl_->memory_limit(); }
 
 Counters Dispatcher::counters() const { return impl_->counters(); }
 

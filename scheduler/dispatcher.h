@@ -46,7 +46,7 @@ struct Limits {
   std::chrono::nanoseconds drain_limit =
       std::chrono::seconds(10);  // of a model that makes room; <= 0 = no limit
   std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = no limit
-  int32_t default_num_ctx = 4096;
+  int32_t default_num_ctx = 0;  // < 1: the trained length, cut to what the caches hold of one sequence
   api::ipc::RunnerSettings runner_settings = {};
   int64_t memory_bytes = 0;                                         // of all runners together; < 1: no limit
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
@@ -136,6 +136,7 @@ class Dispatcher {
   bool Stuck(std::chrono::steady_clock::time_point now) const;
   // The error that Submit() would return at once for any request; nothing while another request may wait.
   std::optional<api::Error> Refusal() const;
+  int64_t memory_limit() const;  // bytes of all runners together; 0 = none
 
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.
   Awaitable<void> Drain(std::chrono::steady_clock::time_point deadline);

@@ -26,11 +26,11 @@ const api::Error kPinned{api::ErrorCode::kUnavailable,
                          "no memory for the model: all loaded models are pinned (keep_alive < 0)"};
 const api::Error kGone{api::ErrorCode::kCancelled, "the client disconnected"};
 
-// The context a request gets: what it asks for, else the default, within what the model was trained for if
-// that is known.
-int32_t EffectiveContext(int32_t asked, int32_t by_default, int32_t trained) {
-  const int32_t wanted = asked > 0 ? asked : std::max(by_default, 0);
-  return trained > 0 && wanted > trained ? trained : wanted;
+// The context a request gets: what it asks for, else the default, else what the runner's caches hold of one
+// sequence; within what the model was trained for if that is known.
+int32_t EffectiveContext(int32_t asked, int32_t by_default, const api::ipc::ModelInfo& info) {
+  const int32_t wanted = asked > 0 ? asked : by_default > 0 ? by_default : info.num_ctx;
+  return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
 }
 
 std::optional<std::chrono::system_clock::time_point> WallClock(std::optional<Clock::time_point> at,
@@ -180,6 +180,8 @@ Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
   if (auto may = co_await AwaitSlot(self, self->inspections_); !may) {
     co_return std::unexpected(std::move(may).error());
   }
+  request.settings = self->limits_.runner_settings;
+  request.num_ctx = self->limits_.default_num_ctx;
   const auto inspection =
       std::make_shared<Inspection>(self->host_, std::move(request), self->limits_.inspect_timeout);
   const JobSlot slot(self, self->inspections_, inspection);
@@ -257,6 +259,7 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
     LoadedModel model;
     model.spec = use->second.spec;
     model.info = runner->second->info();
+    model.info.num_ctx = EffectiveContext(0, limits_.default_num_ctx, model.info);
     model.num_ctx = use->second.num_ctx;
     model.running = ready.running;
     if (__builtin_add_overflow(model.info.weight_bytes, model.info.cache_bytes, &model.size_bytes)) {
@@ -408,7 +411,7 @@ void Dispatcher::Impl::Admit(api::RequestId id) {
 api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
                                                                      Pending& pending) try {
   const int32_t asked = pending.request ? pending.request->params.num_ctx : 0;
-  const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info().context_length);
+  const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info());
   LastUse& use = last_use_[runner.key()];
   if (pending.request || use.num_ctx == 0) use.num_ctx = num_ctx;
   use.spec = pending.spec;
@@ -416,7 +419,8 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
   const api::TextBounds bounds = api::TextBoundsFor(num_ctx, pending.request->overflow);
   if (api::TextBytes(pending.request->prompt) > bounds.bytes && !pending.request->prompt_only) {
-    return std::unexpected(api::ExceedsBounds(bounds, num_ctx));
+    return std::unexpected(
+        api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx, runner.info().context_length));
   }
 
   auto stream = std::make_shared<EventStream>(executor_);

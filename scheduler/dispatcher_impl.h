@@ -4,6 +4,7 @@
 // and request a plan.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <chrono>
 #include <cstdint>
@@ -55,6 +56,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   bool Stuck(std::chrono::steady_clock::time_point now) const;
   std::optional<api::Error> Refusal() const;
   std::string CheckInvariants() const;
+  int64_t memory_limit() const { return std::max<int64_t>(limits_.memory_bytes, 0); }
   // Rejects everything from now on, fails waiting and running requests, and stops every runner.
   void End(bool at_once);
 

@@ -51,7 +51,7 @@ struct Options {
   std::chrono::nanoseconds suspend_after{};  // <= 0 = never
   std::chrono::nanoseconds queue_timeout{};  // <= 0 = no limit
   std::chrono::nanoseconds stall_timeout{};  // <= 0 = no limit
-  int32_t context_length = 0;                // tokens; 0 = the built-in default
+  int32_t context_length = 0;                // tokens; 0 = the trained length, cut to what memory holds
   int32_t max_loaded_models = 0;             // 0 = the built-in default
   int32_t max_queue = 0;
   int32_t max_queue_per_model = 0;  // 0 = three quarters of max_queue

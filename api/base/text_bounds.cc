@@ -75,4 +75,13 @@ Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {
           .tokens_max = num_ctx};
 }
 
+Error WithContextOptions(Error error, int32_t num_ctx, int32_t trained) {
+  if (error.code != ErrorCode::kContextLengthExceeded || num_ctx >= trained) return error;
+  error.message += fmt::format(
+      "; the model was trained for {}: raise options.num_ctx, the model's PARAMETER num_ctx or "
+      "OLLAMA_CONTEXT_LENGTH",
+      trained);
+  return error;
+}
+
 }  // namespace quire::api

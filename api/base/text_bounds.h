@@ -25,4 +25,8 @@ size_t TextBytes(const Prompt& prompt);
 // kContextLengthExceeded, of a text beyond the bounds.
 Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx);
 
+// Names the options that raise the context in an error of a prompt that exceeds it; nothing is added where the
+// context is the whole `trained` length.
+Error WithContextOptions(Error error, int32_t num_ctx, int32_t trained);
+
 }  // namespace quire::api

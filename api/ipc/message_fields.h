@@ -196,6 +196,8 @@ void VisitFields(M& m, V& visit) {
   visit("check_load", m.check_load);
   visit("draft_path", m.draft_path);
   visit("draft_files", m.draft_files, kModelFilesMax);
+  visit("settings", m.settings);
+  visit("num_ctx", m.num_ctx, 0);
 }
 template <Is<ConvertModel> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -338,6 +340,10 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("error", m.error);
   visit("capabilities", m.capabilities);
   visit("template_error", m.template_error);
+  visit("repairs", m.repairs);
+  visit.IfAny("memory", m.memory);
+  visit("context_length", m.context_length, 0);
+  visit("num_ctx", m.num_ctx, 0);
 }
 template <Is<Converted> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -72,6 +72,8 @@ struct InspectModel {  // answered by Inspected; needs no loaded model
   bool check_load = false;
   std::string draft_path = {};  // as in LoadModel
   std::vector<ModelFile> draft_files = {};
+  RunnerSettings settings = {};  // as in LoadModel
+  int32_t num_ctx = 0;           // default context of requests, tokens; 0 = what fits
 };
 struct ConvertModel {  // into one file; answered by LoadProgress, any number of times, and Converted; needs
                        // no loaded model
@@ -158,6 +160,11 @@ struct Inspected {              // answer to InspectModel
   std::optional<Error> error;
   std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"
   std::string template_error = {};             // what is wrong with InspectModel::go_template
+  std::vector<std::string> repairs = {};       // what was read in another spelling than the file's
+  // Of a model that can be loaded: what loading takes here, and the context that requests get by default.
+  std::optional<MemoryEstimate> memory = {};
+  int32_t context_length = 0;  // trained, tokens; 0 = not known
+  int32_t num_ctx = 0;         // tokens; 0 = not known
 };
 struct Converted {  // answer to ConvertModel
   std::optional<Error> error;

@@ -54,6 +54,7 @@ struct ChatRequest : CommonRequest {
 struct ShowRequest {
   std::string model;
   bool verbose = false;
+  bool check = false;        // whether the model would load here
   std::string system;        // shown instead of the model's unless empty
   std::string options_json;  // object shown over the model's parameters, or empty
 };

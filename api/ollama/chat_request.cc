@@ -134,6 +134,7 @@ Result<ShowRequest> ParseShow(std::string_view body) {
   return Parse<ShowRequest>(body, [](Fields& fields, ShowRequest& request) {
     request.model = GetModel(fields, /*name_too=*/true);
     fields.Get("verbose", request.verbose);
+    fields.Get("check", request.check);
     fields.Get("system", request.system);
     if (const Json* options = fields.FindObject("options")) request.options_json = DumpJson(*options);
   });

@@ -68,6 +68,17 @@ Json Parameters(const ShowReply& reply) {
   return parameters;
 }
 
+Json Encode(const LoadCheck& check) {
+  Json encoded = {{"loads", check.error.empty()}};
+  if (!check.error.empty()) Set(encoded, "error", check.error);
+  if (check.memory_bytes > 0) {
+    Set(encoded, "memory", check.memory_bytes);
+    Set(encoded, "memory_min", check.memory_min_bytes);
+  }
+  if (check.memory_limit_bytes > 0) Set(encoded, "memory_limit", check.memory_limit_bytes);
+  return encoded;
+}
+
 Json ShownMessages(const std::vector<Message>& messages) {
   Json list = Json::array();
   for (const Message& message : messages) {
@@ -114,20 +125,23 @@ std::string EncodePs(const std::vector<PsEntry>& models) {
 
 std::string EncodeShow(const ShowReply& reply) {
   const Json parameters = Parameters(reply);
-  const Json body = {{"license", fmt::format("{}", fmt::join(reply.licenses, "\n"))},
-                     {"modelfile", RenderModelfile(reply, parameters)},
-                     {"parameters", ParameterLines(parameters)},
-                     {"template", reply.chat_template},
-                     {"system", reply.system},
-                     {"details", Encode(reply.details)},
-                     {"messages", ShownMessages(reply.messages)},
-                     {"model_info", ModelInfo(reply)},
-                     {"tensors", ReadOr(reply.tensors_json, Json::array())},
-                     {"capabilities", reply.capabilities},
-                     {"modified_at", FormatTimestamp(reply.modified_at)},
-                     {"requires", reply.requires_version},
-                     {"renderer", reply.renderer},
-                     {"parser", reply.parser}};
+  Json body = {{"license", fmt::format("{}", fmt::join(reply.licenses, "\n"))},
+               {"modelfile", RenderModelfile(reply, parameters)},
+               {"parameters", ParameterLines(parameters)},
+               {"template", reply.chat_template},
+               {"system", reply.system},
+               {"details", Encode(reply.details)},
+               {"messages", ShownMessages(reply.messages)},
+               {"model_info", ModelInfo(reply)},
+               {"tensors", ReadOr(reply.tensors_json, Json::array())},
+               {"capabilities", reply.capabilities},
+               {"modified_at", FormatTimestamp(reply.modified_at)},
+               {"requires", reply.requires_version},
+               {"renderer", reply.renderer},
+               {"parser", reply.parser}};
+  if (reply.context_length > 0) Set(body, "context_length", reply.context_length);
+  if (!reply.repairs.empty()) Set(body, "repairs", reply.repairs);
+  if (reply.check) Set(body, "check", Encode(*reply.check));
   return DumpJson(body);
 }
 

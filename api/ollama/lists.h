@@ -42,6 +42,14 @@ struct PsEntry {
   int32_t context_length = 0;  // tokens
 };
 
+// Whether a model would load on this machine, from its headers.
+struct LoadCheck {
+  std::string error = {};    // why it would not; empty: it would
+  int64_t memory_bytes = 0;  // preferred
+  int64_t memory_min_bytes = 0;
+  int64_t memory_limit_bytes = 0;  // of all models together; 0 = none
+};
+
 struct ShowReply {
   std::string name;  // shortest full form, for the Modelfile's comment
   std::string from;  // what the Modelfile's FROM line says
@@ -59,8 +67,12 @@ struct ShowReply {
   std::string tensors_json;     // array, or empty
   std::vector<std::string> capabilities = {"completion"};
   std::chrono::system_clock::time_point modified_at;
-  bool verbose = false;  // arrays of more than five elements too
-  std::string basename;  // shown as general.basename unless empty
+  bool verbose = false;        // arrays of more than five elements too
+  std::string basename;        // shown as general.basename unless empty
+  int32_t context_length = 0;  // of requests that name none, tokens; 0 = not known: left out
+  std::vector<std::string> repairs =
+      {};  // what is read in another spelling than the file's; left out when empty
+  std::optional<LoadCheck> check = {};
 };
 
 std::string EncodeTags(const std::vector<TagEntry>& models);  // in the order given

@@ -65,6 +65,7 @@ struct ModelEntry {
   std::string id;  // shortest full form
   std::chrono::system_clock::time_point created;
   std::string owned_by = "library";
+  int32_t context_length = 0;  // of requests, tokens; 0 = not known: left out
 };
 
 std::string EncodeModels(const std::vector<ModelEntry>& models);  // /v1/models

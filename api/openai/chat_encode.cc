@@ -62,10 +62,15 @@ Json EncodeError(const Error& error) {
 }
 
 Json Encode(const ModelEntry& model) {
-  return {{"id", model.id},
-          {"object", "model"},
-          {"created", Seconds(model.created)},
-          {"owned_by", model.owned_by}};
+  Json entry = {{"id", model.id},
+                {"object", "model"},
+                {"created", Seconds(model.created)},
+                {"owned_by", model.owned_by}};
+  if (model.context_length > 0) {
+    entry["context_length"] = model.context_length;
+    entry["max_model_len"] = model.context_length;
+  }
+  return entry;
 }
 
 }  // namespace

@@ -19,8 +19,17 @@ struct CacheSizing {
 CacheSizing ChooseCacheSize(const cache::Layout& layout, int32_t context_length, int64_t asked,
                             size_t available);
 
-// Of it, what goes to the caches of a draft model: as much as its tokens weigh beside the model's.
-size_t DraftShare(const cache::Layout& target, const cache::Layout& draft, size_t budget);
+// The budget's parts. A draft model's caches (`draft`, unless null) get as much as its tokens weigh beside the
+// model's, compiled constraints a small share.
+struct CacheShares {
+  size_t model = 0;
+  size_t draft = 0;
+  size_t constraints = 0;
+};
+CacheShares ShareCache(const cache::Layout& target, const cache::Layout* draft, size_t budget);
+
+// Tokens of the longest sequence, at most `context_length`, that `bytes` hold.
+int32_t ContextThatFits(const cache::Layout& layout, int32_t context_length, size_t bytes);
 
 inline constexpr size_t kCacheBytesMax = size_t{4} << 30;
 

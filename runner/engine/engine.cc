@@ -107,7 +107,8 @@ void Engine::Enter(PromptBuilt built) {
     return Emit(
         id, api::Failed{{api::ErrorCode::kContextLengthExceeded,
                          fmt::format("request ({} tokens) needs {} bytes of cache, this runner has {}: the "
-                                     "largest request that fits has {} tokens",
+                                     "largest request that fits has {} tokens; raise --cache-bytes "
+                                     "(QUIRE_CACHE_BYTES)",
                                      tokens, SequenceBytes(cache_->layout(), tokens + 1, 1), cache_bytes(),
                                      context_max_ - 1),
                          "options.num_ctx", tokens, context_max_ - 1}});

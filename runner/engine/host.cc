@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <variant>
@@ -37,9 +38,6 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
-// Compiled formats get this part of the caches.
-constexpr size_t kConstraintShare = 16;
-constexpr size_t kConstraintBytesMax = size_t{64} << 20;
 // The CPU time after which a preparation that should have been stopped long ago counts as stuck.
 constexpr auto kStuckPreparation = std::chrono::minutes(1);
 
@@ -121,29 +119,71 @@ weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::Mo
   return {path, descriptors};
 }
 
-api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::InspectModel& request) {
+// What a runner has beside its model: a draft model's weights and scratch memory.
+int64_t DraftBytes(const DraftParts& draft, const EngineLimits& limits) {
+  return draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
+}
+
+// What loading takes, and the context that it gives.
+void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc::InspectModel& request,
+                  ipc::Inspected& inspected) {
+  const EngineLimits limits{.prefix_cache = request.settings.prefix_cache};
+  const cache::Layout& layout = model.cache_layout();
+  inspected.context_length = model.context_length();
+  inspected.memory =
+      EstimateMemory(model, limits, ResidentBytes() + DraftBytes(draft, limits), model.context_length(),
+                     request.settings.cache_bytes, api::FindMemoryLimit().bytes);
+  const auto caches =
+      ShareCache(layout, draft.cache_layout(), static_cast<size_t>(inspected.memory->cache_bytes));
+  inspected.num_ctx = request.num_ctx > 0 ? std::min(request.num_ctx, model.context_length())
+                                          : ContextThatFits(layout, model.context_length(), caches.model);
+}
+
+LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
+  return {.quantize_on_load = request.settings.quantize_on_load,
+          .kv_cache_type = request.settings.kv_cache_type,
+          .go_template = request.go_template,
+          .draft = SourceOf(request.draft_path, request.draft_files)};
+}
+
+// The files, with what is known of their load. Without check_load, nothing is known of what cannot be loaded.
+api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::InspectModel& request,
+                                                                  ipc::Inspected& inspected) {
   const weights::ModelSource source = SourceOf(request.path, request.files);
-  if (!request.check_load) return weights::Open(source);
-  auto opened =
-      Open(source, [](float, std::string_view) {},
-           {.go_template = request.go_template, .draft = SourceOf(request.draft_path, request.draft_files)});
-  if (!opened) return std::unexpected(std::move(opened.error()));
-  return std::move(opened->loaded.files);
+  const LoadOptions options = LoadOptionsOf(request);
+  if (request.check_load) {
+    auto opened = Open(
+        source, [](float, std::string_view) {}, options);
+    if (!opened) return std::unexpected(std::move(opened.error()));
+    EstimateLoad(*opened->metadata_model, opened->metadata_draft, request, inspected);
+    return std::move(opened->loaded.files);
+  }
+  auto files = weights::Open(source);
+  if (!files) return files;
+  const auto model = LoadMetadataModel(*files, options);
+  if (model) EstimateLoad(**model, {}, request, inspected);
+  return files;
 }
 
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
   static_cast<void>(RestrictFileSystem(FoldersOf(request)));
-  const auto files = OpenFiles(request);
+  ipc::Inspected load;
+  const auto files = OpenFiles(request, load);
   if (!files) {
     ipc::Inspected failed;
     failed.error = files.error();
     return failed;
   }
   auto description = weights::Describe(**files, request.verbose);
+  description.memory = load.memory;
+  description.context_length = load.context_length;
+  description.num_ctx = load.num_ctx;
   description.chat_template = (*files)->chat_template();
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
   description.capabilities = CapabilitiesOf(**files, go ? go->get() : nullptr);
+  const std::span<const std::string> repairs = (*files)->repairs();
+  description.repairs.assign(repairs.begin(), repairs.end());
   return description;
 }
 
@@ -208,9 +248,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
   const int32_t context_length = opened->metadata_model->context_length();
   const DraftParts& draft = opened->metadata_draft;
-  const int64_t drafting = draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
-  link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + drafting, context_length,
-                           settings.cache_bytes, api::FindMemoryLimit().bytes));
+  link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
+                           context_length, settings.cache_bytes, api::FindMemoryLimit().bytes));
+  for (const std::string& repair : opened->loaded.files->repairs()) LogLine("read differently: " + repair);
   limits.cache_bytes = AwaitLoadApproval(shared);
   auto model = Finish(*std::move(opened), progress, options);
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
@@ -221,25 +261,23 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const output::Format format = model->format;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = context_length,
-                      .num_ctx = context_length,
                       .parameters = model->model->parameters(),
                       .weight_bytes = model->model->weight_bytes(),
                       .supports_fim = prompt_template->SupportsFim() || FindFimTokens(*tokenizer)};
   info.draft_architecture = model->draft.architecture();
   info.weight_bytes += model->draft.resident_bytes();
-  if (const cache::Layout* layout = model->draft.cache_layout()) {
-    limits.draft_cache_bytes = DraftShare(model->model->cache_layout(), *layout, limits.cache_bytes);
-    limits.cache_bytes -= limits.draft_cache_bytes;
-  }
+  const CacheShares caches =
+      ShareCache(model->model->cache_layout(), model->draft.cache_layout(), limits.cache_bytes);
+  limits.draft_cache_bytes = caches.draft;
+  limits.cache_bytes = caches.model;
   const int32_t threads = settings.threads > 0 ? settings.threads : UsableCores();
-  const size_t constraint_bytes = std::min(limits.cache_bytes / kConstraintShare, kConstraintBytesMax);
-  limits.cache_bytes -= constraint_bytes;
   auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.engine_stats,
                                [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
+  info.num_ctx = std::min(context_length, (*engine)->context_max());
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
-                                          constraint_bytes);
+                                          caches.constraints);
   const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
                               context_length, format,           &constraints};
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),

@@ -119,9 +119,6 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
       [&](api::TokenId id) { return tokenizer.IsSpecial(id); }, end_of_generation);
 }
 
-namespace {
-
-// The model that LoadModel will build from the files, without reading weights.
 api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options) {
   auto headers = weights::MetadataOnly(std::move(files));
@@ -132,6 +129,8 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
   }
   return models::LoadModel(std::move(*headers), options.kv_cache_type);
 }
+
+namespace {
 
 // A draft model has to mean the same by every id.
 api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokenizer::Tokenizer& target) {

@@ -80,6 +80,11 @@ struct LoadOptions {
   weights::ModelSource draft = {};
 };
 
+// The model that Load() builds from the files, without reading weights: metadata-only (meta tensors). Of
+// `options` the types of weights and caches count.
+api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
+    std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
+
 // A model whose files are open and checked. No weights have been read.
 struct OpenedModel {
   LoadedModel loaded;  // all but the model itself

@@ -407,7 +407,9 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
                               request,           context.turn_start_token, context.fim_tokens, *output_plan};
   if (auto biased = builder.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(builder, request.prompt);
-  if (!fitted) return std::unexpected(fitted.error());
+  if (!fitted) {
+    return std::unexpected(api::WithContextOptions(fitted.error(), num_ctx, context.context_length));
+  }
   if (fitted->tokens.empty() && !request.prompt_only)
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");
   BuiltPrompt prompt{std::move(fitted->tokens), num_ctx, fitted->dropped};

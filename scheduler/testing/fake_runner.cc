@@ -175,7 +175,7 @@ class FakeRunner {
     ipc::Loaded loaded;
     loaded.info.architecture = "fake";
     loaded.info.context_length = 8192;
-    loaded.info.num_ctx = 8192;
+    loaded.info.num_ctx = 4096;  // what its caches hold of one sequence
     loaded.info.weight_bytes = 1000;
     loaded.info.cache_bytes = approved.cache_bytes;
     Send(loaded);

@@ -24,6 +24,7 @@ class Backend {
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
   virtual std::optional<api::Error> Refusal() const = 0;
+  virtual int64_t MemoryLimit() const { return 0; }  // bytes of all models together; 0 = none
 };
 
 class DispatcherBackend : public Backend {
@@ -49,6 +50,7 @@ class DispatcherBackend : public Backend {
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
   std::optional<api::Error> Refusal() const override { return dispatcher_.Refusal(); }
+  int64_t MemoryLimit() const override { return dispatcher_.memory_limit(); }
 
  private:
   scheduler::Dispatcher& dispatcher_;

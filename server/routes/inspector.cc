@@ -69,23 +69,50 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   auto description = std::make_shared<const api::ipc::Inspected>(*std::move(inspected));
   entries_.push_front({key, description});
   if (entries_.size() > kEntriesMax) entries_.pop_back();
+  summaries_[KeyOf(model)] = {description->capabilities, description->context_length, description->num_ctx};
   co_return Description(std::move(description));
 }
 
-Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model) {
+Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model) {
   const std::string key = KeyOf(model);
   for (;;) {
-    const auto found = capabilities_.find(key);
-    if (found != capabilities_.end()) co_return found->second;
+    const auto found = summaries_.find(key);
+    if (found != summaries_.end()) co_return found->second;
     if (!busy_) break;
     co_await freed_.async_wait(kTuple);
   }
   const auto description = co_await Describe(model, /*verbose=*/false);
-  std::vector<std::string> capabilities =
-      description ? (*description)->capabilities : std::vector<std::string>();
-  if (capabilities.empty()) capabilities.emplace_back("completion");
-  if (description) capabilities_[key] = capabilities;
-  co_return capabilities;
+  Summary summary;
+  if (description) {
+    summary = {(*description)->capabilities, (*description)->context_length, (*description)->num_ctx};
+  }
+  co_return summary;
+}
+
+Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model) {
+  Summary summary = co_await Summarize(model);
+  if (summary.capabilities.empty()) summary.capabilities.emplace_back("completion");
+  co_return std::move(summary.capabilities);
+}
+
+Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model) {
+  Summary summary = co_await Summarize(model);
+  for (const scheduler::LoadedModel& loaded : backend_.Loaded()) {
+    if (loaded.spec.key == model.digest && loaded.info.num_ctx > 0) summary.num_ctx = loaded.info.num_ctx;
+  }
+  const int32_t parameter = model.parameters.num_ctx.value_or(0);
+  if (parameter <= 0) co_return summary.num_ctx;
+  co_return summary.trained > 0 ? std::min(parameter, summary.trained) : parameter;
+}
+
+Awaitable<api::Result<api::ipc::Inspected>> Inspector::CheckLoad(const StoredModel& model) {
+  api::ipc::InspectModel request;
+  request.path = model.weights;
+  request.go_template = model.TemplateInUse();
+  request.check_load = true;
+  request.draft_path = model.draft;
+  auto inspected = co_await backend_.Inspect(std::move(request));
+  co_return inspected;
 }
 
 }  // namespace quire::server

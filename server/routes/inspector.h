@@ -30,6 +30,14 @@ class Inspector {
   // and templates that were ever asked for.
   Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model);
 
+  // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner, else
+  // what it would be after loading. Tokens; 0 = not known. Kept likewise.
+  Awaitable<int32_t> DefaultContext(const StoredModel& model);
+
+  // All checks of a load, by its headers alone; not kept, because memory is another each time. What is wrong with
+  // the model is in Inspected::error.
+  Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model);
+
  private:
   struct Entry {
     std::string key;
@@ -37,12 +45,20 @@ class Inspector {
   };
   class Busy;
 
+  // What a description says in a few words.
+  struct Summary {
+    std::vector<std::string> capabilities;
+    int32_t trained = 0;  // tokens; 0 = not known
+    int32_t num_ctx = 0;
+  };
+
   Description Kept(const std::string& key);
+  Awaitable<Summary> Summarize(const StoredModel& model);
 
   Backend& backend_;
-  std::list<Entry> entries_;                                                // last used first
-  std::unordered_map<std::string, std::vector<std::string>> capabilities_;  // by key
-  boost::asio::steady_timer freed_;  // never expires; canceled when an inspection ends
+  std::list<Entry> entries_;                            // last used first
+  std::unordered_map<std::string, Summary> summaries_;  // by key
+  boost::asio::steady_timer freed_;                     // never expires; canceled when an inspection ends
   bool busy_ = false;
 };
 

@@ -1,6 +1,10 @@
 #include "api/ollama/lists.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "api/ollama/chat.h"
@@ -90,7 +94,27 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   const auto draft = std::ranges::find(model.other_layers, kDraftLayer, &Layer::media_type);
   if (draft != model.other_layers.end()) reply.draft = (model.weights.parent_path() / draft->blob).string();
   reply.modified_at = model.modified_at;
+  reply.repairs = description.repairs;
   return reply;
+}
+
+// From what a runner says of a load; `limit_bytes` of memory for all models, 0 = none.
+ollama::LoadCheck CheckOf(const api::Result<api::ipc::Inspected>& inspected, int64_t limit_bytes) {
+  ollama::LoadCheck check{.memory_limit_bytes = limit_bytes};
+  const std::optional<api::Error> error =
+      inspected ? inspected->error : std::optional<api::Error>(inspected.error());
+  if (error) {
+    check.error = error->message;
+  } else if (inspected->memory) {
+    const auto& memory = *inspected->memory;
+    check.memory_bytes = memory.weight_bytes + memory.scratch_bytes + memory.cache_bytes;
+    check.memory_min_bytes = memory.weight_bytes + memory.scratch_bytes + memory.cache_min_bytes;
+  }
+  if (check.error.empty() && limit_bytes > 0 && check.memory_min_bytes > limit_bytes) {
+    check.error = fmt::format("needs at least {} bytes of memory; all models together may have {}",
+                              check.memory_min_bytes, limit_bytes);
+  }
+  return check;
 }
 
 Awaitable<void> Show(Services& services, Exchange& exchange) {
@@ -102,19 +126,28 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  const auto description = co_await services.inspector.Describe(*model, request->verbose);
+  std::optional<ollama::LoadCheck> check;
+  if (request->check) {
+    const auto inspected = co_await services.inspector.CheckLoad(*model);
+    check = CheckOf(inspected, services.backend.MemoryLimit());
+  }
+  auto description = co_await services.inspector.Describe(*model, request->verbose);
+  if (!description && check) description = std::make_shared<const api::ipc::Inspected>();
   if (!description) {
     co_await SendError(exchange, description.error());
     co_return;
   }
+  const int32_t context_length = co_await services.inspector.DefaultContext(*model);
   // This client looks its models up by the name it finds here.
   const std::string* agent = exchange.request().Find("user-agent");
   const bool named = agent != nullptr && agent->starts_with("GitHubCopilotChat/");
-  auto encode = [&model, &description, &request, named] {
+  auto encode = [&model, &description, &request, &check, context_length, named] {
     ollama::ShowReply reply = ShowReplyOf(*model, **description);
     if (!request->system.empty()) reply.system = request->system;
     reply.overrides_json = request->options_json;
     reply.verbose = request->verbose;
+    reply.context_length = context_length;
+    reply.check = check;
     if (named) reply.basename = request->model;
     return ollama::EncodeShow(reply);
   };

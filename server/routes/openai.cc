@@ -38,8 +38,10 @@ GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDe
   return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
 }
 
-openai::ModelEntry EntryOf(const StoredModel& model) {
-  return {.id = model.name.Display(), .created = model.modified_at};
+Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model) {
+  const int32_t context_length = co_await services.inspector.DefaultContext(model);
+  co_return openai::ModelEntry{
+      .id = model.name.Display(), .created = model.modified_at, .context_length = context_length};
 }
 
 Awaitable<void> ListModels(Services& services, Exchange& exchange) {
@@ -49,7 +51,10 @@ Awaitable<void> ListModels(Services& services, Exchange& exchange) {
     co_return;
   }
   std::vector<openai::ModelEntry> entries;
-  for (const StoredModel& model : **models) entries.push_back(EntryOf(model));
+  for (const StoredModel& model : **models) {
+    auto entry = co_await EntryOf(services, model);
+    entries.push_back(std::move(entry));
+  }
   HttpResponse response;
   response.body = co_await EncodeList(services, entries, openai::EncodeModels);
   co_await exchange.Send(std::move(response));
@@ -62,7 +67,7 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  openai::ModelEntry entry = EntryOf(*model);
+  openai::ModelEntry entry = co_await EntryOf(services, *model);
   entry.id = name;
   HttpResponse response{.body = openai::EncodeModel(entry)};
   co_await exchange.Send(std::move(response));

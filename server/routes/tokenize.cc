@@ -87,6 +87,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   api::ModelProps props{.model = model->name.Display(),
                         .path = model->weights.string(),
                         .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
+  props.num_ctx = co_await services.inspector.DefaultContext(*model);
   props.params = api::llama_server::ParamsOf({}, model->parameters);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     if (loaded.spec.key != model->digest) continue;
