@@ -14,6 +14,7 @@ void DeclareRun(CLI::App& app, Arguments& arguments) {
   run->add_option("--keepalive", arguments.keep_alive,
                   "How long the model stays loaded (5m, -1 = never expires)");
   run->add_flag("--verbose", arguments.chat.verbose, "Print token counts and rates after each response");
+  run->add_flag("--insecure", arguments.insecure, "Pull over HTTP if the registry does not support HTTPS");
   run->add_flag("--nowordwrap", arguments.no_word_wrap, "Disable word wrap");
   run->add_flag("--think{true}", arguments.chat.think,
                 "Enable thinking; --think=VALUE: true, false, low, medium, high");
@@ -35,6 +36,8 @@ void DeclareShow(CLI::App& app, Arguments& arguments) {
     }
   }
   show->add_flag("-v,--verbose", arguments.verbose, "Show all metadata and tensors");
+  show->add_flag("--check", arguments.check, "Check whether the model would load, from its headers")
+      ->excludes("--verbose");
 }
 
 void DeclareStore(CLI::App& app, Arguments& arguments) {
@@ -80,6 +83,8 @@ void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   auto* doctor = app.add_subcommand("doctor", "Diagnose problems");
   doctor->add_option("--user", arguments.doctor.user,
                      "User whose permissions to check (default: the service user)");
+  doctor->add_flag("--models", arguments.doctor.models,
+                   "Check whether each model of the running daemon would load, from its headers");
   key->add_option("--append", arguments.key.file, "Append the line to this key file")->type_name("FILE");
 }
 

@@ -30,6 +30,7 @@ struct Arguments {
   KeyOptions key;
   DoctorOptions doctor;
   bool verbose = false;
+  bool check = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
        show_template = false;
 };

@@ -6,6 +6,7 @@
 
 #include "server/cli/client.h"
 #include "server/cli/lists.h"
+#include "server/cli/model_check.h"
 #include "server/cli/progress.h"
 #include "server/cli/show.h"
 #include "server/cli/terminal.h"
@@ -44,6 +45,13 @@ int Ps(Client& client) {
 }
 
 int Show(Client& client, const Arguments& arguments) {
+  if (arguments.check) {
+    const auto checked = client.Post("/api/show", Dump({{"model", arguments.model}, {"check", true}}));
+    if (!checked) return PrintError(checked.error());
+    const auto text = CheckText(*checked);
+    const int printed = Print(text ? api::Result<std::string>(*text + "\n") : text);
+    return printed == 0 && !WouldLoad(*checked) ? 1 : printed;
+  }
   const auto body =
       client.Post("/api/show", Dump({{"model", arguments.model}, {"verbose", arguments.verbose}}));
   if (!body) return PrintError(body.error());

@@ -8,7 +8,8 @@
 namespace quire::cli {
 
 struct DoctorOptions {
-  std::string user;  // empty: quire, where its package is installed, else who asks
+  bool models = false;  // of the daemon; nothing else is looked at
+  std::string user;     // empty: quire, where its package is installed, else who asks
 };
 
 // Prints one line per thing looked at. The value is 0 when nothing is wrong, else 1.

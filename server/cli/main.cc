@@ -13,6 +13,7 @@
 #include "server/cli/client.h"
 #include "server/cli/commands.h"
 #include "server/cli/create.h"
+#include "server/cli/model_check.h"
 #include "server/cli/repl.h"
 #include "server/cli/terminal.h"
 #include "server/daemon.h"
@@ -47,8 +48,12 @@ int Run(Client& client, const Arguments& arguments) {
   options.word_wrap = !arguments.no_word_wrap;
   if (!arguments.keep_alive.empty()) options.keep_alive = arguments.keep_alive;
   Chat chat(client, std::move(options));
+  if (question.empty() && !terminal) {
+    return PrintError({api::ErrorCode::kInvalidArgument, "no prompt and no input"});
+  }
+  if (const int pulled = PullIfMissing(client, arguments.chat.model, arguments.insecure); pulled != 0)
+    return pulled;
   if (question.empty() && terminal) return Repl(chat, !IsSet("OLLAMA_NOHISTORY")).Run();
-  if (question.empty()) return PrintError({api::ErrorCode::kInvalidArgument, "no prompt and no input"});
   const auto answered = chat.Send(question);
   return answered ? 0 : PrintError(answered.error());
 }
@@ -61,10 +66,11 @@ void SetUpLocale() {
 int Do(const std::string& command, const Arguments& arguments) {
   if (command == "serve") return server::RunDaemon(arguments.daemon);
   if (command == "key") return MakeKey(arguments.key);
-  if (command == "doctor") return Doctor(arguments.doctor);
+  if (command == "doctor" && !arguments.doctor.models) return Doctor(arguments.doctor);
   const auto endpoint = DaemonEndpoint();
   if (!endpoint) return PrintError(endpoint.error());
   Client client(*endpoint);
+  if (command == "doctor") return CheckModels(client);
   if (command == "run") return Run(client, arguments);
   if (command == "create") return Create(client, arguments.create);
   if (command == "show") return Show(client, arguments);

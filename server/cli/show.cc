@@ -69,6 +69,7 @@ Rows ModelRows(const Json& shown) {
   add("architecture", architecture.empty() ? MemberText(details, "family") : architecture);
   add("parameters", MemberText(details, "parameter_size"));
   add("context length", MemberText(info, architecture + ".context_length"));
+  add("default context", MemberText(shown, "context_length"));
   add("embedding length", MemberText(info, architecture + ".embedding_length"));
   add("quantization", MemberText(details, "quantization_level"));
   add("requires", MemberText(shown, "requires"));
@@ -146,6 +147,11 @@ api::Result<std::string> ShowText(std::string_view show_json, bool verbose) {
   }
   sections.Add("Capabilities", capabilities);
   sections.Add("Parameters", ParameterRows(MemberText(*shown, "parameters")));
+  Rows repairs;
+  for (const Json& repair : Member(*shown, "repairs")) {
+    if (repair.is_string()) repairs.push_back({repair.get<std::string>()});
+  }
+  sections.Add("Read differently", repairs);
   if (verbose) {
     sections.Add("Metadata", MetadataRows(*shown));
     sections.Add("Tensors", TensorRows(*shown));

@@ -198,9 +198,11 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
     return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: response too large", where));
   }
   if (code != CURLE_OK) {
-    return api::Fail(
-        api::ErrorCode::kUnavailable,
-        fmt::format("{}: {}", where, why.front() != '\0' ? why.data() : ::curl_easy_strerror(code)));
+    const bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT;
+    return api::Fail(api::ErrorCode::kUnavailable,
+                     fmt::format("{}: {}{}", where,
+                                 unreachable ? "cannot be reached; does this machine have a network? " : "",
+                                 why.front() != '\0' ? why.data() : ::curl_easy_strerror(code)));
   }
   long status = 0;
   ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);

@@ -197,7 +197,8 @@ class CommandLine(unittest.TestCase):
             self.assertRegex(daemon.cli("list").stdout, r"NAME +ID +SIZE +MODIFIED\nquire-demo:latest +[0-9a-f]{12} ")
             self.assertRegex(daemon.cli("ps").stdout, r"quire-demo:latest .*100% CPU +4096 .*from now")
             self.assertRegex(daemon.cli("--version").stdout, r"\d+\.\d+\.\d+")
-            unknown = daemon.cli("run", "no-such-model", "hi")
+            # A missing model is pulled, which a registry at a private address does not get to.
+            unknown = daemon.cli("run", "127.0.0.1:9/library/no-such-model", "hi")
             self.assertEqual(1, unknown.returncode)
             self.assertIn("no-such-model", unknown.stderr)
 

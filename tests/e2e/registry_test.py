@@ -98,6 +98,22 @@ def answer(daemon, model):
 
 
 class RoundTrip(unittest.TestCase):
+    def test_run_pulls_what_is_missing(self):
+        """A repository as the hub serves it: the weights under Ollama's media type, a config of Docker's."""
+        with Registry() as registry:
+            name = f"{registry.host}/owner/tiny-gguf:Q8_0"
+            environment = {"QUIRE_REGISTRIES": registry.host}
+            with Daemon(environment) as first:
+                first.post("/api/create", {"model": name, "from": MODEL, "stream": False})
+                self.assertEqual(statuses(first.post("/api/push", {"model": name, "insecure": True}))[-1], "success")
+            with Daemon(environment) as second:
+                ran = second.cli("run", "--insecure", name, "Hello!")
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                self.assertTrue(ran.stdout.strip())
+                self.assertIn(name, models(second))
+                missing = second.cli("run", "--insecure", f"{registry.host}/owner/none:latest", "Hello!")
+                self.assertEqual(missing.returncode, 1)
+
     def there_and_back(self, registry, insecure, environment):
         name = f"{registry.host}/team/demo:v1"
         with Daemon(environment) as first:
