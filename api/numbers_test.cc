@@ -73,7 +73,9 @@ std::vector<Field> OptionFields() {
           {"num_thread", true, -2147483648.0, kInt32Max},
           {"num_gpu", true, -2147483648.0, kInt32Max},
           {"draft_num_predict", true, -2147483648.0, kInt32Max},
-          {"mirostat_tau", false, -kFloatMax, kFloatMax}};
+          {"mirostat_tau", false, 0, kFloatMax},
+          {"dry_allowed_length", true, 0, kInt32Max},
+          {"xtc_probability", false, 0, 1}};
 }
 
 bool Accepts(const Field& field, const Value& value) {

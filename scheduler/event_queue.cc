@@ -49,6 +49,7 @@ api::Result<void> EventQueue::Push(api::Event event) {
     --credit_;
     ++deltas_;
     tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
+    if (!delta->token_ids.empty()) sampler_state_ = delta->sampler_state;
   }
   bytes_ += bytes;
   events_.push_back(std::move(event));
@@ -78,7 +79,8 @@ api::ipc::Resume EventQueue::ResumePoint() {
   credit_ = api::ipc::kInitialCredit - static_cast<int32_t>(held);
   prompt_ready_ = false;
   progressed_ = false;
-  api::ipc::Resume resume{.tokens = tokens_, .deltas = deltas_, .credit = credit_};
+  api::ipc::Resume resume{
+      .tokens = tokens_, .deltas = deltas_, .credit = credit_, .sampler_state = sampler_state_};
   if (!resume.tokens.empty()) resume.tokens.pop_back();
   return resume;
 }

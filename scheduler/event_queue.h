@@ -55,6 +55,7 @@ class EventQueue {
   int32_t popped_ = 0;                         // deltas popped since the last grant
   int64_t deltas_ = 0;                         // pushed
   std::vector<api::TokenId> tokens_;           // of the deltas pushed
+  std::optional<float> sampler_state_;         // before the last of them
   bool prompt_ready_ = false;                  // from this runner
   bool prompt_reported_ = false;               // from any
   bool progressed_ = false;

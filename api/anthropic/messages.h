@@ -30,6 +30,7 @@ struct MessagesRequest {
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
   ToolUse tools;
+  int32_t thinking_tokens_max = -1;
   Think think = Think::kOff;  // as Anthropic has it where nothing is said
   std::optional<OutputFormat> format;
   std::vector<std::string> unknown_options;  // for the log: offered tools that this server does not run

@@ -329,7 +329,7 @@ ToolUse GetToolChoice(Fields& body) {
   return use;
 }
 
-Think GetThinking(Fields& body) {
+Think GetThinking(Fields& body, int32_t& budget) {
   Think think = Think::kOff;
   if (const Json* value = body.FindObject("thinking")) {
     Fields thinking(*value, "thinking", body.error());
@@ -338,7 +338,6 @@ Think GetThinking(Fields& body) {
       thinking.Reject("type", "must be enabled, disabled or adaptive");
     }
     if (type != "disabled") think = Think::kOn;
-    int32_t budget = 0;
     thinking.Get("budget_tokens", budget, 0);
   }
   if (const Json* value = body.FindObject("output_config")) {
@@ -358,7 +357,9 @@ std::optional<OutputFormat> GetOutputFormat(Fields& body) {
   const Json* value = body.FindObject("output_config");
   if (value == nullptr) return std::nullopt;
   Fields config(*value, "output_config", body.error());
-  return GetTypedFormat(config);
+  auto format = GetTypedFormat(config);
+  GetWhitespace(body, format);
+  return format;
 }
 
 void CheckMarks(Fields& body, size_t marks) {
@@ -379,7 +380,7 @@ void GetPromptFields(Fields& body, MessagesRequest& request) {
   for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   CheckMarks(body, turns.marks() + static_cast<size_t>(
                                        std::ranges::count(request.tools.tools, true, &Tool::restore_point)));
-  request.think = GetThinking(body);
+  request.think = GetThinking(body, request.thinking_tokens_max);
   request.format = GetOutputFormat(body);
 }
 
@@ -424,6 +425,7 @@ Request ToRequest(MessagesRequest messages, const ModelDefaults& defaults) {
   request.client.cache_salt = std::move(messages.cache_salt);
   request.model_name = std::move(messages.model);
   request.think = messages.think;
+  request.thinking_tokens_max = messages.thinking_tokens_max;
   request.think_optional = true;
   request.format = std::move(messages.format);
   ChatPrompt prompt{WithDefaults(std::move(messages.messages), defaults)};

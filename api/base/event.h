@@ -5,6 +5,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -45,6 +46,8 @@ struct TextDelta {
   std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
   // Of `tokens`, for ipc::Resume; in place, as a delta has one token nearly always.
   boost::container::small_vector<TokenId, 4> token_ids = {};
+  // The sampler's state before the last of `tokens`, for ipc::Resume; only where the sampler has one.
+  std::optional<float> sampler_state = {};
 };
 
 enum class FinishReason : uint8_t {
@@ -71,6 +74,7 @@ struct Usage {
   int64_t prompt_ns = 0;      // start of prefill to the first sampled token
   int64_t output_ns = 0;      // first sampled token to the end
   DraftUsage draft = {};
+  int32_t reasoning_tokens = 0;  // of output_tokens: thinking and the marker that ends it
 };
 
 struct Finished {

@@ -15,6 +15,7 @@ inline constexpr size_t kStopStringsMax = 1024;
 inline constexpr size_t kStopBytesMax = size_t{64} << 10;  // all stop strings together
 inline constexpr int32_t kTopLogprobsMax = 20;
 inline constexpr size_t kLogitBiasesMax = 1024;
+inline constexpr size_t kStopTokensMax = 1024;
 inline constexpr int32_t kChoicesMax = 128;  // of one request: prompts times choices of each
 inline constexpr size_t kCacheSaltBytesMax = 1024;
 

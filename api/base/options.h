@@ -47,12 +47,25 @@ struct OptionSet {
   Value<float> repeat_penalty = Default(1.0F);
   Value<float> presence_penalty = Default(0.0F);
   Value<float> frequency_penalty = Default(0.0F);
+  Value<float> dry_multiplier = Default(0.0F);
+  Value<float> dry_base = Default(1.75F);
+  Value<int32_t> dry_allowed_length = Default(2);
+  Value<int32_t> dry_penalty_last_n = Default(-1);
+  Value<std::vector<std::string>> dry_sequence_breakers =
+      Default(std::vector<std::string>{"\n", ":", "\"", "*"});
+  Value<float> xtc_probability = Default(0.0F);
+  Value<float> xtc_threshold = Default(0.1F);
+  Value<float> top_n_sigma = Default(-1.0F);
+  Value<int32_t> mirostat = Default(0);
+  Value<float> mirostat_tau = Default(5.0F);
+  Value<float> mirostat_eta = Default(0.1F);
   Value<int64_t> seed = Default(int64_t{-1});
   Value<int32_t> min_tokens = Default(0);
   Value<bool> ignore_eos = Default(false);
   Value<int32_t> draft_num_predict = Default(-1);
   Value<std::vector<std::string>> stop = {};
   Value<std::vector<LogitBias>> logit_bias = {};
+  Value<std::vector<TokenId>> stop_token_ids = {};
 };
 
 // As a client, a Modelfile PARAMETER or a server default specifies them.
@@ -101,6 +114,26 @@ void VisitOptions(Visit visit, Set&... o) {
   visit(Row{"repeat_penalty", kBoth, "0 and 1 = off", 0}, o.repeat_penalty...);
   visit(Row{"presence_penalty", kBoth, "over the window of repeat_last_n"}, o.presence_penalty...);
   visit(Row{"frequency_penalty", kBoth, "over the window of repeat_last_n"}, o.frequency_penalty...);
+  visit(Row{"dry_multiplier", kBoth, "penalty of tokens that would repeat a sequence (DRY); 0 = off", 0},
+        o.dry_multiplier...);
+  visit(Row{"dry_base", kBoth, "growth of that penalty with each repeated token", 1}, o.dry_base...);
+  visit(Row{"dry_allowed_length", kBoth, "tokens that may repeat without that penalty", 0},
+        o.dry_allowed_length...);
+  visit(Row{"dry_penalty_last_n", kBoth, "window of DRY in tokens; 0 = off, -1 = num_ctx", -1},
+        o.dry_penalty_last_n...);
+  visit(Row{"dry_sequence_breakers", kBoth, "texts that no repeated sequence reaches across"},
+        o.dry_sequence_breakers...);
+  visit(Row{"xtc_probability", kBoth, "chance of leaving out the most likely tokens (XTC); 0 = off", 0, 1},
+        o.xtc_probability...);
+  visit(Row{"xtc_threshold", kBoth, "XTC leaves out all but the last token at least this likely", 0, 1},
+        o.xtc_threshold...);
+  visit(Row{"top_n_sigma", kBoth,
+            "logits at most this many standard deviations below the highest; 0 and below = off"},
+        o.top_n_sigma...);
+  visit(Row{"mirostat", kBoth, "1, 2: Mirostat of that version in place of the other filters; 0 = off", 0, 2},
+        o.mirostat...);
+  visit(Row{"mirostat_tau", kBoth, "surprise that Mirostat aims at, in bits", 0}, o.mirostat_tau...);
+  visit(Row{"mirostat_eta", kBoth, "learning rate of Mirostat", 0, 1}, o.mirostat_eta...);
   visit(Row{"seed", kBoth, "negative = random"}, o.seed...);
   visit(Row{"min_tokens", kBoth, "EOS is not sampled before this many tokens", 0}, o.min_tokens...);
   visit(Row{"ignore_eos", kBoth, "EOS is never sampled"}, o.ignore_eos...);
@@ -109,6 +142,7 @@ void VisitOptions(Visit visit, Set&... o) {
         o.draft_num_predict...);
   visit(Row{"stop", kBoth, "never part of the answer; empty strings are dropped"}, o.stop...);
   visit(Row{"logit_bias", kOpenAi, "added to the logits of these tokens"}, o.logit_bias...);
+  visit(Row{"stop_token_ids", kOpenAi, "tokens that end the answer, as EOS does"}, o.stop_token_ids...);
 }
 
 // `top` wins wherever it specifies something.

@@ -18,7 +18,8 @@ struct OutputFormat {
   };
   Kind kind = Kind::kJson;
   std::string text = {};
-  std::string field = {};  // of the request, for messages: "format"
+  std::string field = {};   // of the request, for messages: "format"
+  bool whitespace = false;  // JSON may have white space where it needs none
 };
 
 }  // namespace quire::api

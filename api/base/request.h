@@ -38,12 +38,23 @@ struct Tool {
   // All of it as chat templates see it: an object in OpenAI's shape, members in the order they came in.
   std::string definition_json = {};
   bool restore_point = false;  // as Message::restore_point, of the system message that describes the tools
+  bool callable = true;        // false: shown to the model, but not among the tools that may be called now
+};
+
+// How a rendered prompt ends.
+enum class PromptEnd : uint8_t {
+  kAuto,         // inside a last message of the assistant's, which the model continues; otherwise as kAnswer
+  kAnswer,       // with the header of an answer
+  kMessages,     // behind the last message
+  kLastMessage,  // inside the last message, which is the assistant's
 };
 
 // Rendered by the model's chat template.
 struct ChatPrompt {
   std::vector<Message> messages;
   std::vector<Tool> tools = {};
+  std::string template_arguments_json = {};  // more variables of the template, an object; empty: none
+  PromptEnd end = PromptEnd::kAuto;
 };
 
 // Tokenized without a template: `raw` of /api/generate, /v1/completions, /tokenize.
@@ -131,11 +142,12 @@ struct Request {
   Client client = {};
   GenerationParams params;
   Overflow overflow = Overflow::kTruncate;
-  bool shift = true;            // at the end of the context drop half of the unkept tokens and go on
-  bool logprobs = false;        // report the log-probability of every generated token
-  int32_t top_logprobs = 0;     // [0, 20] alternatives per token
-  Think think = Think::kUnset;  // unset: a model that can think does
-  bool think_optional = false;  // a model that cannot think answers without, instead of kUnsupported
+  bool shift = true;                 // at the end of the context drop half of the unkept tokens and go on
+  bool logprobs = false;             // report the log-probability of every generated token
+  int32_t top_logprobs = 0;          // [0, 20] alternatives per token
+  Think think = Think::kUnset;       // unset: a model that can think does
+  bool think_optional = false;       // a model that cannot think answers without, instead of kUnsupported
+  int32_t thinking_tokens_max = -1;  // thinking is closed after this many tokens; -1 = no bound
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string forced_tool = {};
   bool single_tool_call = false;            // the answer ends with its first call

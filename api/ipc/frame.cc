@@ -136,6 +136,7 @@ class Unpacker {
     if (list == nullptr) return;
     if (list->size() > max) return fields_.Reject(name, "has too many elements");
     const std::string path = fields_.PathOf(name) + "[]";
+    out.clear();  // a member may have elements by default
     out.reserve(list->size());
     for (const Json& value : *list) {
       if (!fields_.ok()) return;

@@ -53,6 +53,10 @@ Submit FullSubmit() {
   submit.request.params.num_ctx = 512;
   submit.request.params.stop = {"a", "b"};
   submit.request.params.logit_bias = {{7, -100}, {0, 1.5F}};
+  submit.request.params.dry_sequence_breakers = {"x"};
+  submit.request.params.stop_token_ids = {4, 5};
+  submit.request.thinking_tokens_max = 7;
+  submit.resume.sampler_state = 1.5F;
   submit.request.params.min_tokens = 3;
   submit.request.params.ignore_eos = true;
   submit.request.params.draft_num_predict = 6;

@@ -52,6 +52,7 @@ void VisitFields(M& m, V& visit) {
   visit("name", m.name);
   visit("parameters", m.parameters_json);
   visit("strict", m.strict);
+  visit("callable", m.callable);
   visit("definition", m.definition_json);
   visit("restore_point", m.restore_point);
 }
@@ -59,6 +60,8 @@ template <Is<ChatPrompt> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("messages", m.messages);
   visit("tools", m.tools);
+  visit.IfAny("template_arguments", m.template_arguments_json);
+  visit("end", m.end, PromptEnd::kLastMessage);
 }
 template <Is<RawPrompt> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -131,6 +134,7 @@ void VisitFields(M& m, V& visit) {
   visit("kind", m.kind, OutputFormat::Kind::kGrammar);
   visit("text", m.text);
   visit("field", m.field);
+  visit("whitespace", m.whitespace);
 }
 template <Is<Request> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -143,6 +147,7 @@ void VisitFields(M& m, V& visit) {
   visit("top_logprobs", m.top_logprobs, 0, kTopLogprobsMax);
   visit("think", m.think, Think::kMax);
   visit("think_optional", m.think_optional);
+  visit("thinking_tokens_max", m.thinking_tokens_max, -1);
   visit("tool_choice", m.tool_choice, ToolChoice::kRequired);
   visit("forced_tool", m.forced_tool);
   visit("single_tool_call", m.single_tool_call);
@@ -212,6 +217,7 @@ void VisitFields(M& m, V& visit) {
   visit("tokens", m.tokens);
   visit("deltas", m.deltas, 0);
   visit("credit", m.credit, 0, kInitialCredit);
+  visit.IfAny("sampler_state", m.sampler_state);
 }
 template <Is<Submit> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -259,6 +265,7 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("thinking", m.thinking);
   visit.IfAny("tool_calls", m.tool_calls);
   visit.IfAny("token_ids", m.token_ids);
+  visit.IfAny("sampler_state", m.sampler_state);
 }
 template <Is<DraftUsage> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -272,6 +279,7 @@ void VisitFields(M& m, V& visit) {
   visit("prompt_tokens", m.prompt_tokens, 0);
   visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
   visit("output_tokens", m.output_tokens, 0);
+  visit("reasoning_tokens", m.reasoning_tokens, 0, m.output_tokens);
   visit("queue_ns", m.queue_ns, 0);
   visit("prompt_ns", m.prompt_ns, 0);
   visit("output_ns", m.output_ns, 0);

@@ -92,8 +92,9 @@ struct Resume {
   // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
   // have arrived.
   std::vector<TokenId> tokens = {};
-  int64_t deltas = 0;               // TextDeltas that arrived; they are not sent again
-  int32_t credit = kInitialCredit;  // less those that the client has not taken yet
+  int64_t deltas = 0;                       // TextDeltas that arrived; they are not sent again
+  int32_t credit = kInitialCredit;          // less those that the client has not taken yet
+  std::optional<float> sampler_state = {};  // behind `tokens`; only where the sampler has one
 };
 struct Submit {
   RequestId id;

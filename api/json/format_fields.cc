@@ -76,6 +76,11 @@ std::optional<OutputFormat> GetOpenAi(Fields& body) {
 
 }  // namespace
 
+void GetWhitespace(Fields& body, std::optional<OutputFormat>& format) {
+  bool whitespace = false;
+  if (body.Get("structured_output_whitespace", whitespace) && format) format->whitespace = whitespace;
+}
+
 std::optional<OutputFormat> GetTypedFormat(Fields& holder) {
   const Json* value = holder.FindObject("format");
   if (value == nullptr) return std::nullopt;
@@ -97,13 +102,17 @@ std::optional<OutputFormat> GetTypedFormat(Fields& holder) {
 std::optional<OutputFormat> GetFormat(Fields& body) {
   constexpr std::string_view kName = "format";
   const Json* value = body.Find(kName);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_object()) return OutputFormat{Kind::kSchema, DumpJson(*value), body.PathOf(kName)};
-  if (value->is_string() && *value == "json") return OutputFormat{Kind::kJson, {}, body.PathOf(kName)};
-  if (!value->is_string() || !value->get_ref<const std::string&>().empty()) {
+  std::optional<OutputFormat> format;
+  if (value == nullptr) return format;
+  if (value->is_object()) {
+    format = OutputFormat{Kind::kSchema, DumpJson(*value), body.PathOf(kName)};
+  } else if (value->is_string() && *value == "json") {
+    format = OutputFormat{Kind::kJson, {}, body.PathOf(kName)};
+  } else if (!value->is_string() || !value->get_ref<const std::string&>().empty()) {
     body.Reject(kName, R"(must be "json" or a JSON schema)");
   }
-  return std::nullopt;
+  GetWhitespace(body, format);
+  return format;
 }
 
 std::optional<OutputFormat> GetResponseFormat(Fields& body) {
@@ -129,6 +138,7 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
     read(fields, "regex", GetRegex);
     read(fields, "choice", GetChoice);
   }
+  GetWhitespace(body, format);
   return format;
 }
 

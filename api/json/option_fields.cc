@@ -13,6 +13,7 @@
 #include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/json/read.h"
+#include "api/json/tokens.h"
 
 namespace quire::api {
 namespace {
@@ -68,11 +69,21 @@ void Read(Fields& fields, const OptionRow& row, std::optional<std::vector<LogitB
   option = std::move(list);
 }
 
+void Read(Fields& fields, const OptionRow& row, std::optional<std::vector<TokenId>>& option) {
+  const Json* value = fields.FindArray(row.name);
+  if (value == nullptr) return;
+  auto tokens = AsTokenIds(*value);
+  if (value->size() > kStopTokensMax || (!tokens && !value->empty())) {
+    return fields.Reject(row.name, fmt::format("must contain at most {} token ids", kStopTokensMax));
+  }
+  option = tokens ? *std::move(tokens) : std::vector<TokenId>();
+}
+
 // Clients send them; they control how other servers load models and have no effect here. docs/api.md lists
 // them.
 constexpr auto kIgnoredIntegers =
-    std::to_array<std::string_view>({"num_batch", "num_gpu", "main_gpu", "num_thread", "mirostat"});
-constexpr auto kIgnoredNumbers = std::to_array<std::string_view>({"mirostat_tau", "mirostat_eta", "tfs_z"});
+    std::to_array<std::string_view>({"num_batch", "num_gpu", "main_gpu", "num_thread"});
+constexpr auto kIgnoredNumbers = std::to_array<std::string_view>({"tfs_z"});
 constexpr auto kIgnoredBooleans = std::to_array<std::string_view>(
     {"use_mmap", "use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "numa", "penalize_newline"});
 

@@ -35,14 +35,49 @@ Tool GetTool(Fields& fields, const Json& value) {
   return tool;
 }
 
+std::string GetNamedFunction(Fields& fields) {
+  const Json* function = fields.FindObject("function");
+  if (function == nullptr) {
+    fields.Reject("function", "is required and must be of type object");
+    return {};
+  }
+  Fields named(*function, fields.PathOf("function"), fields.error());
+  std::string name;
+  if (!named.Get("name", name)) named.Reject("name", "is required and must be of type string");
+  return name;
+}
+
+// {"type":"allowed_tools","allowed_tools":{"mode","tools"}}: the prompt shows all tools, so that it does not change.
+void GetAllowedTools(Fields& choice, ToolUse& use) {
+  const Json* object = choice.FindObject("allowed_tools");
+  if (object == nullptr) return choice.Reject("allowed_tools", "is required and must be of type object");
+  Fields allowed(*object, choice.PathOf("allowed_tools"), choice.error());
+  std::string mode = "auto";
+  allowed.Get("mode", mode);
+  if (mode != "auto" && mode != "required") allowed.Reject("mode", R"(must be "auto" or "required")");
+  if (mode == "required") use.choice = ToolChoice::kRequired;
+  const Json* list = allowed.FindArray("tools");
+  if (list == nullptr) return allowed.Reject("tools", "is required and must be of type array");
+  for (Tool& tool : use.tools) tool.callable = false;
+  for (size_t i = 0; i < list->size() && choice.ok(); ++i) {
+    Fields one((*list)[i], allowed.PathOf(fmt::format("tools[{}]", i)), choice.error());
+    const std::string name = GetNamedFunction(one);
+    const auto tool = std::ranges::find(use.tools, name, &Tool::name);
+    if (tool == use.tools.end()) {
+      one.Reject("function", fmt::format("names \"{}\", which is not one of the tools", name));
+    } else {
+      tool->callable = true;
+    }
+  }
+}
+
 // {"type":"function","function":{"name"}}
 void GetNamedChoice(Fields& body, const Json& choice, ToolUse& use) {
   Fields fields(choice, body.PathOf("tool_choice"), body.error());
-  const Json* function = fields.FindObject("function");
-  if (function == nullptr) return fields.Reject("function", "is required and must be of type object");
-  Fields named(*function, fields.PathOf("function"), body.error());
+  const Json* type = fields.Find("type");
+  if (type != nullptr && *type == "allowed_tools") return GetAllowedTools(fields, use);
   use.choice = ToolChoice::kRequired;
-  if (!named.Get("name", use.forced_tool)) named.Reject("name", "is required and must be of type string");
+  use.forced_tool = GetNamedFunction(fields);
 }
 
 }  // namespace
@@ -94,7 +129,7 @@ ToolUse GetToolUse(Fields& body) {
   if (use.choice != ToolChoice::kRequired || !body.ok()) return use;
   // A small model that must call goes on calling.
   if (!says_parallel) use.single_call = true;
-  if (use.tools.empty()) {
+  if (std::ranges::none_of(use.tools, &Tool::callable)) {
     body.Reject(kChoice, "requires tools");
   } else if (!use.forced_tool.empty() && !HasTool(use.tools, use.forced_tool)) {
     body.Reject(kChoice, fmt::format("names \"{}\", which is not one of the tools", use.forced_tool));

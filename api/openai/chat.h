@@ -17,6 +17,7 @@
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
 #include "api/openai/choices.h"
+#include "api/openai/template_fields.h"
 
 namespace quire::api::openai {
 
@@ -33,7 +34,7 @@ struct ChatRequest {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   ToolUse tools;
-  Think think = Think::kUnset;
+  TemplateFields rendering;
   int32_t n = 1;  // choices; >= 1
   std::optional<OutputFormat> format;
 };

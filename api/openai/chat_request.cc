@@ -9,6 +9,7 @@
 #include "api/json/format_fields.h"
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
+#include "api/openai/unsupported_fields.h"
 
 namespace quire::api::openai {
 namespace {
@@ -94,6 +95,10 @@ void CheckModalities(Fields& body, const std::string& model) {
 void CheckUnsupported(Fields& body, const std::string& model) {
   CheckFunctions(body);
   CheckModalities(body, model);
+  RefuseUnsupported(body);
+  bool echo = false;
+  body.Get("echo", echo);
+  if (echo) Refuse(body, "echo", "echo: not supported in chats");
 }
 
 void GetLogprobs(Fields& body, ChatRequest& request) {
@@ -110,13 +115,14 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
   request.n = GetChoices(body, body_bytes);
+  CheckBestOf(body, request.n);
   GetLogprobs(body, request);
   request.tools = GetToolUse(body);
-  request.think = GetThinking(body);
   request.format = GetResponseFormat(body);
   request.messages =
       MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
   if (request.messages.empty()) body.Reject("messages", "must be a non-empty array");
+  request.rendering = GetTemplateFields(body, GetThinking(body), request.messages);
   CheckUnsupported(body, request.model);
 }
 
@@ -145,12 +151,12 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
   request.delta_per_token = chat.chunk_per_token;
-  request.think = chat.think;
   request.format = std::move(chat.format);
   request.model_name = std::move(chat.model);
   ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
   NameToolResults(prompt.messages);
   SetToolUse(std::move(chat.tools), request, prompt);
+  SetTemplateFields(std::move(chat.rendering), request, prompt);
   request.prompt = std::move(prompt);
   return request;
 }

@@ -36,6 +36,7 @@ struct UsageOfChoices {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t output_tokens = 0;
+  int64_t reasoning_tokens = 0;                     // of them
   int64_t drafted_tokens = 0, accepted_tokens = 0;  // by speculative decoding
 
   void Add(const Usage& usage, bool first_of_prompt);

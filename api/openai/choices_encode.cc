@@ -21,11 +21,13 @@ Json EncodeUsage(const UsageOfChoices& usage) {
                   {"completion_tokens", usage.output_tokens},
                   {"total_tokens", usage.prompt_tokens + usage.output_tokens},
                   {"prompt_tokens_details", std::move(details)}};
+  Json output = Json::object();
+  if (usage.reasoning_tokens > 0) output["reasoning_tokens"] = usage.reasoning_tokens;
   if (usage.drafted_tokens > 0) {
-    encoded["completion_tokens_details"] = {
-        {"accepted_prediction_tokens", usage.accepted_tokens},
-        {"rejected_prediction_tokens", usage.drafted_tokens - usage.accepted_tokens}};
+    output["accepted_prediction_tokens"] = usage.accepted_tokens;
+    output["rejected_prediction_tokens"] = usage.drafted_tokens - usage.accepted_tokens;
   }
+  if (!output.empty()) encoded["completion_tokens_details"] = std::move(output);
   return encoded;
 }
 
@@ -33,6 +35,7 @@ Json EncodeUsage(const UsageOfChoices& usage) {
 
 void UsageOfChoices::Add(const Usage& usage, bool first_of_prompt) {
   output_tokens += usage.output_tokens;
+  reasoning_tokens += usage.reasoning_tokens;
   drafted_tokens += usage.draft.drafted;
   accepted_tokens += usage.draft.accepted();
   if (!first_of_prompt) return;

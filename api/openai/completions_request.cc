@@ -11,6 +11,7 @@
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
 #include "api/openai/parts.h"
+#include "api/openai/unsupported_fields.h"
 
 namespace quire::api::openai {
 namespace {
@@ -81,9 +82,7 @@ void CheckChoices(Fields& body, const CompletionRequest& request) {
     body.Reject("n", fmt::format("results in {} choices for {} prompts, more than {}", choices,
                                  request.prompts.size(), kChoicesMax));
   }
-  int32_t best_of = request.n;
-  body.Get("best_of", best_of, 1);
-  if (best_of != request.n) Refuse(body, "best_of", "best_of: must be equal to n");
+  CheckBestOf(body, request.n);
 }
 
 void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
@@ -99,6 +98,11 @@ void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_byt
   CheckChoices(body, request);
   GetSuffix(body, request.prompts);
   request.format = GetResponseFormat(body);
+  RefuseUnsupported(body);
+  for (const std::string_view name : {"chat_template_kwargs", "continue_final_message"}) {
+    if (body.Find(name) != nullptr)
+      Refuse(body, name, fmt::format("{}: no chat template is used here", name));
+  }
 }
 
 }  // namespace

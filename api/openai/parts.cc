@@ -10,8 +10,6 @@
 #include "api/json/read.h"
 
 namespace quire::api::openai {
-namespace {}  // namespace
-
 void Refuse(Fields& fields, std::string_view field, std::string message) {
   if (fields.ok()) fields.error() = Error{ErrorCode::kUnsupported, std::move(message), fields.PathOf(field)};
 }
@@ -20,6 +18,7 @@ void GetSampling(Fields& body, Options& options, std::vector<std::string>& unkno
   // Top-level fields override `options`.
   GetOptions(body, options, unknown);
   GetOpenAiOptions(body, options);
+  body.Get("repetition_penalty", options.repeat_penalty, 0.0F);
   body.Get("max_tokens", options.num_predict, -1);
   body.Get("max_completion_tokens", options.num_predict, -1);
 }
@@ -32,6 +31,12 @@ int32_t GetChoices(Fields& body, size_t body_bytes) {
                 ErrorCode::kTooLarge);
   }
   return choices;
+}
+
+void CheckBestOf(Fields& body, int32_t choices) {
+  int32_t best_of = choices;
+  body.Get("best_of", best_of, 1);
+  if (best_of != choices) Refuse(body, "best_of", "best_of: must be equal to n");
 }
 
 std::string ServerSentEvent(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }

@@ -24,6 +24,8 @@ void GetSampling(Fields& body, Options& options, std::vector<std::string>& unkno
 
 // "n": choices per prompt. Each is a request of its own, so what they hold together is bounded like one body.
 int32_t GetChoices(Fields& body, size_t body_bytes);
+// "best_of", which must be the same.
+void CheckBestOf(Fields& body, int32_t choices);
 
 // "stream" and "stream_options", of a chat or a completion.
 template <class Parsed>

@@ -18,6 +18,8 @@
 #include "api/json/tool_fields.h"
 #include "api/json/type.h"
 #include "api/openai/choices.h"
+#include "api/openai/responses_tools.h"
+#include "api/openai/template_fields.h"
 
 namespace quire::api::openai {
 
@@ -30,9 +32,10 @@ struct ResponsesRequest {
   std::vector<std::string> unknown_options;  // for the log
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
-  Think think = Think::kUnset;
+  TemplateFields rendering;
   std::optional<OutputFormat> format;
   ToolUse tools;
+  std::vector<ResponsesTool> special_tools;  // of `tools`, those that are more than plain functions
   // JSON as sent, for the reply to repeat; empty: nothing was said.
   std::string text_json;
   std::string tools_json;
@@ -59,6 +62,7 @@ struct ResponseHead {
   std::string text_json = {};  // these three as in the request
   std::string tools_json = {};
   std::string tool_choice_json = {};
+  std::vector<ResponsesTool> special_tools = {};
 };
 
 // Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no "[DONE]".
@@ -73,7 +77,7 @@ class ResponsesEncoder : public ReplyEncoder {
   // The items of the output, in order.
   struct Item {
     Kind kind = Kind::kMessage;
-    std::string text;  // so far; of a call its arguments
+    std::string text;  // so far; of a call none
     ToolCall call;
   };
 
@@ -84,6 +88,7 @@ class ResponsesEncoder : public ReplyEncoder {
   // More of the open item, or of a new one.
   std::string AddPiece(Kind kind, const std::string& text);
   std::string AddCall(const ToolCall& call);
+  std::string CallEvent(std::string_view stage);
   std::string OpenItem(Item item);
   std::string CloseItem(Status status);
 
@@ -100,7 +105,6 @@ class ResponsesEncoder : public ReplyEncoder {
   int64_t next_number_ = 0;
   std::vector<Item> items_;
   bool open_ = false;  // the last of them
-  int32_t reasoning_tokens_ = 0;
 };
 
 }  // namespace quire::api::openai

@@ -14,11 +14,11 @@ namespace {
 
 constexpr auto kStatusNames = std::to_array<std::string_view>({"in_progress", "completed", "incomplete"});
 
-Json EncodeResponseUsage(const Usage& usage, int32_t reasoning_tokens) {
+Json EncodeResponseUsage(const Usage& usage) {
   Json input = Json::object();
   input["cached_tokens"] = usage.cached_tokens;
   Json output = Json::object();
-  output["reasoning_tokens"] = reasoning_tokens;
+  output["reasoning_tokens"] = usage.reasoning_tokens;
   return {{"input_tokens", usage.prompt_tokens},
           {"input_tokens_details", std::move(input)},
           {"output_tokens", usage.output_tokens},
@@ -41,6 +41,11 @@ Json JsonOr(const std::string& text, Json otherwise) {
 Json OutputText(std::string_view text) {
   return {
       {"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+}
+
+// The member of a call's item that holds the text which the model wrote; empty where there is none.
+std::string_view InputOf(const Json& call) {
+  return call.contains("arguments") ? "arguments" : call.contains("input") ? "input" : std::string_view();
 }
 
 Json SummaryText(std::string_view text) { return {{"type", "summary_text"}, {"text", text}}; }
@@ -76,10 +81,14 @@ Json ResponsesEncoder::Encode(size_t index, Status status) const {
       return {{"id", IdOf(index)},
               {"type", "reasoning"},
               {"summary", begun ? Json::array({SummaryText(item.text)}) : Json::array()}};
-    case Kind::kCall:
-      return {{"id", IdOf(index)},       {"type", "function_call"},
-              {"status", name},          {"arguments", begun ? item.text : ""},
-              {"call_id", item.call.id}, {"name", item.call.name}};
+    case Kind::kCall: {
+      Json call = CallItem(item.call, head_.special_tools);
+      if (const std::string_view input = InputOf(call); !input.empty() && !begun)
+        call[std::string(input)] = "";
+      call["id"] = IdOf(index);
+      call["status"] = name;
+      return call;
+    }
     default:
       return {{"id", IdOf(index)},
               {"type", "message"},
@@ -163,9 +172,7 @@ std::string ResponsesEncoder::CloseItem(Status status) {
   const Item& item = items_.back();
   std::string out;
   if (item.kind == Kind::kCall) {
-    Json done = ItemEvent("response.function_call_arguments.done");
-    done["arguments"] = item.text;
-    out = Numbered(std::move(done));
+    out = CallEvent("done");
   } else {
     const bool message = item.kind == Kind::kMessage;
     Json done = ItemEvent(message ? "response.output_text.done" : "response.reasoning_summary_text.done");
@@ -194,18 +201,25 @@ std::string ResponsesEncoder::AddPiece(Kind kind, const std::string& text) {
   return out + Numbered(std::move(event));
 }
 
+// The text of the last item, a call; a call of the local shell has none.
+std::string ResponsesEncoder::CallEvent(std::string_view stage) {
+  const Json call = CallItem(items_.back().call, head_.special_tools);
+  const std::string_view input = InputOf(call);
+  if (input.empty()) return {};
+  const std::string_view what = input == "input" ? "custom_tool_call_input" : "function_call_arguments";
+  Json event = ItemEvent(fmt::format("response.{}.{}", what, stage));
+  event[std::string(stage == "delta" ? stage : input)] = call.at(std::string(input));
+  return Numbered(std::move(event));
+}
+
 // Sent once complete.
 std::string ResponsesEncoder::AddCall(const ToolCall& call) {
   std::string out = OpenItem({Kind::kCall, {}, call});
-  items_.back().text = call.arguments_json;
-  Json event = ItemEvent("response.function_call_arguments.delta");
-  event["delta"] = call.arguments_json;
-  out += Numbered(std::move(event));
+  out += CallEvent("delta");
   return out + CloseItem(Status::kCompleted);
 }
 
 std::string ResponsesEncoder::OnDelta(const TextDelta& delta, const EventContext&) {
-  if (!delta.thinking.empty()) reasoning_tokens_ += delta.tokens;
   std::string out = AddPiece(Kind::kReasoning, delta.thinking);
   out += AddPiece(Kind::kMessage, delta.text);
   for (const ToolCall& call : delta.tool_calls) out += AddCall(call);
@@ -218,8 +232,8 @@ std::string ResponsesEncoder::OnFinished(const Finished& finished, const EventCo
   if (items_.empty()) out = OpenItem({});
   const bool last_open = open_;
   out += CloseItem(status);
-  Json response = Response(status, Output(last_open ? status : Status::kCompleted),
-                           EncodeResponseUsage(finished.usage, reasoning_tokens_));
+  Json response =
+      Response(status, Output(last_open ? status : Status::kCompleted), EncodeResponseUsage(finished.usage));
   if (!streams()) return DumpJson(response);
   Json event = ObjectOf("type", status == Status::kCompleted ? "response.completed" : "response.incomplete");
   event["response"] = std::move(response);

@@ -14,6 +14,8 @@
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
 #include "api/openai/responses.h"
+#include "api/openai/responses_tools.h"
+#include "api/openai/unsupported_fields.h"
 
 namespace quire::api::openai {
 namespace {
@@ -60,7 +62,12 @@ class Items {
     if (type == "message") return GetMessage(item);
     if (type == "function_call") return GetCall(item);
     if (type == "function_call_output") return GetResult(item);
-    if (type == "reasoning") return;  // of an earlier answer; the template gets it from nowhere else either
+    if (type == "custom_tool_call") return AddCall(GetCustomCall(item));
+    if (type == "custom_tool_call_output") return GetResult(item);
+    if (type == "local_shell_call") return AddCall(GetLocalShellCall(item));
+    if (type == "local_shell_call_output") return GetResult(item);
+    if (type == "reasoning") return GetReasoning(item);
+    if (IsServerItem(type)) return;
     Refuse(item, "type", fmt::format("input items of type \"{}\" are not supported", type));
   }
 
@@ -71,12 +78,33 @@ class Items {
       item.Reject("role", "must be system, developer, user or assistant");
     }
     message.content = GetText(item, "content");
+    if (message.role == "assistant") message.thinking = std::exchange(thinking_, {});
+    if (message.role == "user") thinking_.clear();
     messages_.push_back(std::move(message));
+  }
+
+  // Belongs to the message or the calls that follow, for templates that show it.
+  void GetReasoning(Fields& item) {
+    for (const auto& [list_name, type] :
+         {std::pair{"content", "reasoning_text"}, {"summary", "summary_text"}}) {
+      const Json* list = item.FindArray(list_name);
+      std::string text;
+      for (size_t i = 0; list != nullptr && i < list->size() && item.ok(); ++i) {
+        Fields part((*list)[i], item.PathOf(fmt::format("{}[{}]", list_name, i)), item.error());
+        if (RequireString(part, "type") != type) part.Reject("type", fmt::format("must be \"{}\"", type));
+        text += (text.empty() ? "" : "\n\n") + RequireString(part, "text");
+      }
+      if (text.empty()) continue;
+      thinking_ += (thinking_.empty() ? "" : "\n\n") + text;
+      return;
+    }
   }
 
   // Calls follow the assistant's message they belong to, if there is one.
   void GetCall(Fields& item) {
     ToolCall call{RequireString(item, "call_id"), RequireString(item, "name"), "{}"};
+    std::string space;
+    if (item.Get("namespace", space)) call.name = JoinName(space, call.name);
     std::string arguments;
     item.Get("arguments", arguments);
     if (!arguments.empty()) {
@@ -84,14 +112,25 @@ class Items {
       if (!parsed || !parsed->is_object()) return item.Reject("arguments", "must be a JSON object");
       call.arguments_json = DumpJson(*parsed);
     }
+    AddCall(std::move(call));
+  }
+
+  void AddCall(ToolCall call) {
     called_[call.id] = call.name;
     if (messages_.empty() || messages_.back().role != "assistant") messages_.push_back({"assistant", ""});
-    messages_.back().tool_calls.push_back(std::move(call));
+    Message& message = messages_.back();
+    if (!thinking_.empty()) message.thinking += (message.thinking.empty() ? "" : "\n\n") + thinking_;
+    thinking_.clear();
+    message.tool_calls.push_back(std::move(call));
   }
 
   void GetResult(Fields& item) {
     Message result{.role = "tool", .content = {}};
-    result.tool_call_id = RequireString(item, "call_id");
+    if (!item.Get("call_id", result.tool_call_id)) {
+      // Some clients name the call of a shell by "id".
+      if (!item.Get("id", result.tool_call_id))
+        item.Reject("call_id", "is required and must be of type string");
+    }
     if (const auto call = called_.find(result.tool_call_id); call != called_.end()) {
       result.tool_name = call->second;
     }
@@ -125,6 +164,7 @@ class Items {
   const std::string& model_;
   std::vector<Message> messages_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far
+  std::string thinking_;                       // of the assistant's turn that follows
   size_t counted_ = 0;
 };
 
@@ -143,60 +183,16 @@ std::optional<OutputFormat> GetTextFormat(Fields& body) {
   const Json* text = body.FindObject("text");
   if (text == nullptr) return std::nullopt;
   Fields fields(*text, "text", body.error());
-  return GetTypedFormat(fields);
-}
-
-// "tools", which are functions without an object around them, and "tool_choice", in the shape of a chat's.
-Json ToolsOfChat(Fields& body, const Json& list) {
-  Json tools = Json::array();
-  for (size_t i = 0; i < list.size() && body.ok(); ++i) {
-    Fields tool(list[i], fmt::format("tools[{}]", i), body.error());
-    const std::string type = RequireString(tool, "type");
-    if (type != "function") Refuse(tool, "type", fmt::format("tools of type \"{}\" are not supported", type));
-    Json function = Json::object();
-    if (RequireString(tool, "name").empty()) tool.Reject("name", "must not be empty");
-    bool strict = false;
-    std::string description;
-    tool.FindObject("parameters");
-    tool.Get("strict", strict);
-    tool.Get("description", description);
-    for (const char* name : {"name", "description", "parameters", "strict"}) {
-      if (const Json* value = tool.Find(name)) function[name] = *value;
-    }
-    Json entry = {{"type", "function"}};
-    entry["function"] = std::move(function);
-    tools.push_back(std::move(entry));
-  }
-  return tools;
-}
-
-Json ChoiceOfChat(Fields& body, const Json& choice) {
-  if (!choice.is_object()) return choice;
-  Fields fields(choice, "tool_choice", body.error());
-  const std::string type = RequireString(fields, "type");
-  if (type != "function")
-    Refuse(fields, "type", fmt::format("tool_choice of type \"{}\" is not supported", type));
-  Json named = Json::object();
-  named["name"] = RequireString(fields, "name");
-  Json object = {{"type", "function"}};
-  object["function"] = std::move(named);
-  return object;
+  auto format = GetTypedFormat(fields);
+  GetWhitespace(body, format);
+  return format;
 }
 
 void GetTools(Fields& body, ResponsesRequest& request) {
-  Json chat = Json::object();
-  if (const Json* tools = body.FindArray("tools")) {
-    chat["tools"] = ToolsOfChat(body, *tools);
-    request.tools_json = DumpJson(*tools);
-  }
-  if (const Json* choice = body.Find("tool_choice")) {
-    chat["tool_choice"] = ChoiceOfChat(body, *choice);
-    request.tool_choice_json = DumpJson(*choice);
-  }
-  if (const Json* parallel = body.Find("parallel_tool_calls")) chat["parallel_tool_calls"] = *parallel;
-  if (!body.ok()) return;
-  Fields fields(chat, "", body.error());
-  request.tools = GetToolUse(fields);
+  if (const Json* tools = body.FindArray("tools")) request.tools_json = DumpJson(*tools);
+  if (const Json* choice = body.Find("tool_choice")) request.tool_choice_json = DumpJson(*choice);
+  request.tools = GetResponsesTools(body, request.special_tools);
+  for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
 }
 
 void GetResponsesBody(Fields& body, ResponsesRequest& request) {
@@ -212,10 +208,24 @@ void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   request.format = GetTextFormat(body);
   if (const Json* said = body.Find("text")) request.text_json = DumpJson(*said);
   GetTools(body, request);
+  Think effort = Think::kUnset;
   if (const Json* reasoning = body.FindObject("reasoning")) {
     Fields fields(*reasoning, "reasoning", body.error());
-    request.think = GetEffort(fields, "effort");
+    effort = GetEffort(fields, "effort");
   }
+  request.rendering = GetTemplateFields(body, effort, request.messages);
+  RefuseUnsupported(body);
+}
+
+// Most templates take one system message.
+void JoinLeadingSystem(std::vector<Message>& messages) {
+  const auto other =
+      std::ranges::find_if(messages, [](const Message& message) { return message.role != "system"; });
+  if (other - messages.begin() < 2) return;
+  for (auto more = messages.begin() + 1; more != other; ++more) {
+    messages.front().content += "\n\n" + more->content;
+  }
+  messages.erase(messages.begin() + 1, other);
 }
 
 }  // namespace
@@ -234,7 +244,7 @@ Result<ResponsesRequest> ParseResponses(std::string_view text) {
 Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
   ChatRequest chat;
   chat.model = std::move(responses.model);
-  chat.think = responses.think;
+  chat.rendering = std::move(responses.rendering);
   chat.format = std::move(responses.format);
   chat.tools = std::move(responses.tools);
   chat.options = std::move(responses.options);
@@ -242,6 +252,7 @@ Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
   if (!responses.instructions.empty()) chat.messages.push_back({"system", std::move(responses.instructions)});
   chat.messages.insert(chat.messages.end(), std::make_move_iterator(responses.messages.begin()),
                        std::make_move_iterator(responses.messages.end()));
+  JoinLeadingSystem(chat.messages);
   return ToRequest(std::move(chat), defaults);
 }
 

@@ -82,6 +82,79 @@ TEST(ResponsesParse, ToolsAndFormatReachTheRequest) {
             R"("strict":true}})");
 }
 
+TEST(ResponsesParse, ItemsOfAgentsBecomeTurns) {
+  EXPECT_THAT(
+      MessagesOf(
+          R"("instructions":"i","input":[{"role":"developer","content":"d"},{"role":"user","content":"u"},)"
+          R"({"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],"encrypted_content":null},)"
+          R"({"type":"web_search_call","id":"w","status":"completed","action":{}},)"
+          R"({"type":"function_call","call_id":"c1","namespace":"n","name":"f","arguments":"{}"},)"
+          R"({"type":"custom_tool_call","call_id":"c2","name":"patch","input":"*** \"x\""},)"
+          R"({"type":"local_shell_call","call_id":"c3","status":"completed","action":{"type":"exec","command":["ls"],)"
+          R"("working_directory":"/tmp","env":{}}},{"type":"function_call_output","call_id":"c1","output":"1"},)"
+          R"({"type":"custom_tool_call_output","call_id":"c2","output":[{"type":"input_text","text":"2"}]},)"
+          R"({"type":"local_shell_call_output","id":"c3","output":"3"}])"),
+      ElementsAre(
+          "system:i\n\nd", "user:u",
+          R"(assistant:[c1 n.f{}][c2 patch{"input":"*** \"x\""}][c3 local_shell{"command":["ls"],"workdir":"/tmp"}])",
+          "tool:1[c1 n.f]", "tool:2[c2 patch]", "tool:3[c3 local_shell]"));
+}
+
+TEST(ResponsesParse, ReasoningBelongsToTheTurnThatFollows) {
+  const auto parsed = ParseResponses(With(
+      R"("input":[{"role":"user","content":"u"},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text",)"
+      R"("text":"a"}]},{"type":"reasoning","summary":[{"type":"summary_text","text":"b"}]},)"
+      R"({"role":"assistant","content":"A"},{"type":"reasoning","summary":[{"type":"summary_text","text":"c"}]},)"
+      R"({"type":"function_call","call_id":"x","name":"f"},{"type":"reasoning","summary":[{"type":"summary_text",)"
+      R"("text":"lost"}]},{"role":"user","content":"u"}])"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  ASSERT_EQ(parsed->messages.size(), 3U);
+  EXPECT_EQ(parsed->messages[1].thinking, "a\n\nb\n\nc");
+  EXPECT_EQ(parsed->messages[1].content, "A");
+  EXPECT_EQ(parsed->messages[1].tool_calls.size(), 1U);
+  EXPECT_EQ(parsed->messages[2].thinking, "");
+}
+
+constexpr const char* kAgentTools =
+    R"([{"type":"function","name":"f"},{"type":"namespace","name":"n","description":"d","tools":[{"type":"function",)"
+    R"("name":"g","strict":false,"parameters":{"type":"object"}}]},{"type":"web_search","external_web_access":true},)"
+    R"({"type":"web_search_preview_2025_03_11"},{"type":"custom","name":"patch","description":"p","format":)"
+    R"({"type":"grammar","syntax":"lark","definition":"start: A"}},{"type":"local_shell"}])";
+
+TEST(ResponsesParse, ToolsOfAgents) {
+  const auto parsed = ParseResponses(With(std::string(R"("input":"hi","tools":)") + kAgentTools));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(parsed->unknown_options,
+              ElementsAre("tools.web_search", "tools.web_search_preview_2025_03_11", "tools.patch.format"));
+  const Request request = ToRequest(*parsed, {});
+  std::vector<std::string> names;
+  for (const Tool& tool : std::get<ChatPrompt>(request.prompt).tools) names.push_back(tool.name);
+  EXPECT_THAT(names, ElementsAre("f", "n.g", "patch", "local_shell"));
+  EXPECT_THAT(std::get<ChatPrompt>(request.prompt).tools[2].definition_json, HasSubstr("(lark):\\nstart: A"));
+  EXPECT_EQ(json::parse(parsed->tools_json), json::parse(kAgentTools));
+  for (const auto& [choice, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"type":"function","namespace":"n","name":"g"})", "n.g"},
+           {R"({"type":"custom","name":"patch"})", "patch"},
+           {R"({"type":"local_shell"})", "local_shell"}}) {
+    const auto forced = ParseResponses(
+        With(std::string(R"("input":"hi","tools":)") + kAgentTools + R"(,"tool_choice":)" + choice));
+    ASSERT_TRUE(forced) << forced.error().message;
+    EXPECT_EQ(forced->tools.forced_tool, name);
+  }
+}
+
+TEST(ResponsesParse, AllowedToolsStayInThePrompt) {
+  const auto parsed = ParseResponses(With(
+      std::string(R"("input":"hi","tools":)") + kAgentTools +
+      R"(,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"patch"},)"
+      R"({"type":"web_search"}]})"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->tools.choice, ToolChoice::kRequired);
+  std::vector<bool> callable;
+  for (const Tool& tool : parsed->tools.tools) callable.push_back(tool.callable);
+  EXPECT_THAT(callable, ElementsAre(false, false, true, false));
+}
+
 TEST(ResponsesParse, ErrorsNameTheField) {
   struct Case {
     std::string fields, field;
@@ -105,7 +178,16 @@ TEST(ResponsesParse, ErrorsNameTheField) {
       {R"("input":"a","text":{"format":{"type":"json_schema"}})", "text.format.schema"},
       {R"("input":"a","tools":[{"type":"function"}])", "tools[0].name"},
       {R"("input":"a","tools":[{"type":"function","name":"f","parameters":5}])", "tools[0].parameters"},
-      {R"("input":"a","tools":[{"type":"web_search"}])", "tools[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","tools":[{"type":"shell"}])", "tools[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","tools":[{"type":"namespace","name":"n"}])", "tools[0].tools"},
+      {R"("input":"a","tools":[{"type":"namespace","name":"n","tools":[{"type":"custom","name":"c"}]}])",
+       "tools[0].tools[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","tools":[{"type":"web_search"}],"tool_choice":"required")", "tool_choice"},
+      {R"("input":"a","tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"})",
+       "tool_choice.type", ErrorCode::kUnsupported},
+      {R"("input":[{"type":"local_shell_call","call_id":"c"}])", "input[0].action"},
+      {R"("input":[{"type":"item_reference","id":"c"}])", "input[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","guided_grammar":"x")", "guided_grammar", ErrorCode::kUnsupported},
       {R"("input":"a","tool_choice":"required")", "tool_choice"},
       {R"("input":"a","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})",
        "tool_choice"},
@@ -221,8 +303,9 @@ TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
   call.tool_calls = {{"call_1", "f", R"({"a":1})"}, {"call_2", "g", "{}"}};
   TextDelta thought{"", {}, 4};
   thought.thinking = "hm";
-  const std::vector<Event> story = {PromptReady{20, 12}, thought, TextDelta{"So", {}, 1}, call,
-                                    Story(FinishReason::kStop).back()};
+  Finished end = std::get<Finished>(Story(FinishReason::kStop).back());
+  end.usage.reasoning_tokens = 4;
+  const std::vector<Event> story = {PromptReady{20, 12}, thought, TextDelta{"So", {}, 1}, call, end};
   const auto events = EventsOf(Transcribe(true, story));
   std::vector<std::string> names;
   for (const Sent& event : events) names.push_back(event.name.substr(event.name.find('.') + 1));
@@ -249,6 +332,42 @@ TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
   EXPECT_EQ(events[14].data["item"]["arguments"], "");
   EXPECT_EQ(events[15].data["output_index"], 2);
   EXPECT_EQ(json::parse(Transcribe(false, story)), response);
+}
+
+TEST(ResponsesReply, CallsOfEveryKindOfTool) {
+  TextDelta calls{""};
+  calls.tool_calls = {{"c1", "n.g", R"({"a":1})"},
+                      {"c2", "patch", R"({"input":"*** \"x\""})"},
+                      {"c3", "local_shell", R"({"command":["ls","-l"],"workdir":"/tmp"})"}};
+  ResponseHead head = Head(true);
+  head.special_tools = {{ResponsesTool::Kind::kMember, "n.g", "n"},
+                        {ResponsesTool::Kind::kCustom, "patch"},
+                        {ResponsesTool::Kind::kLocalShell, "local_shell"}};
+  ResponsesEncoder encoder(head);
+  std::string out;
+  for (const Event& event :
+       std::vector<Event>{PromptReady{20, 12}, calls, Story(FinishReason::kStop).back()}) {
+    out += encoder.OnEvent(event);
+  }
+  std::vector<std::string> names;
+  const auto events = EventsOf(out);
+  for (const Sent& event : events) names.push_back(event.name.substr(event.name.find('.') + 1));
+  EXPECT_THAT(names,
+              ElementsAre("created", "in_progress", "output_item.added", "function_call_arguments.delta",
+                          "function_call_arguments.done", "output_item.done", "output_item.added",
+                          "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done",
+                          "output_item.added", "output_item.done", "completed"));
+  const json output = events.back().data["response"]["output"];
+  EXPECT_EQ(output[0]["name"], "g");
+  EXPECT_EQ(output[0]["namespace"], "n");
+  EXPECT_EQ(output[1]["type"], "custom_tool_call");
+  EXPECT_EQ(output[1]["input"], "*** \"x\"");
+  EXPECT_EQ(events[7].data["delta"], "*** \"x\"");
+  EXPECT_EQ(events[8].data["input"], "*** \"x\"");
+  EXPECT_EQ(events[6].data["item"]["input"], "");
+  EXPECT_EQ(output[2]["type"], "local_shell_call");
+  EXPECT_EQ(output[2]["action"]["command"], json::parse(R"(["ls","-l"])"));
+  EXPECT_EQ(output[2]["action"]["working_directory"], "/tmp");
 }
 
 TEST(ResponsesReply, AnEmptyAnswerIsAnEmptyMessage) {

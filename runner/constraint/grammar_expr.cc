@@ -31,8 +31,8 @@ std::vector<uint32_t> Failures(std::string_view marker) {
 }
 
 // The nodes of a search: matched bytes plus 2; the full match is node 1. `may_end_within`: the text
-// may end before the marker, and does not go through it.
-ExprRef Search(std::string_view marker, bool may_end_within) {
+// may end before the marker, and does not go through it. `any_special`: special tokens may occur in it.
+ExprRef Search(std::string_view marker, bool may_end_within, bool any_special) {
   const auto failure = Failures(marker);
   Expr::Graph graph{.nodes = static_cast<uint32_t>(marker.size()) + 2, .edges = {{0, 2, nullptr}}};
   for (uint32_t matched = 0; matched < marker.size(); ++matched) {
@@ -41,10 +41,10 @@ ExprRef Search(std::string_view marker, bool may_end_within) {
     for (int byte = 0; byte <= 0xFF; ++byte) {
       const auto b = static_cast<uint8_t>(byte);
       const bool of_marker = marker.find(static_cast<char>(b)) != std::string_view::npos;
-      if (b > kTextMax && !of_marker) continue;
+      if (b > kTextMax && !of_marker && !any_special) continue;
       const uint32_t next = Advance(marker, failure, matched, static_cast<char>(b));
       // The bytes of special tokens occur only as the marker, whole.
-      if (b > kTextMax && next == 0) continue;
+      if (b > kTextMax && next == 0 && !any_special) continue;
       Expr::Bytes& bytes = by_target[next];
       if (!bytes.empty() && bytes.back().last + 1 == byte) {
         bytes.back().last = b;
@@ -143,7 +143,9 @@ std::string SpecialTokenBytes(api::TokenId id) {
   return bytes;
 }
 
-ExprRef TextUntil(std::string_view marker) { return Search(marker, false); }
-ExprRef TextWithout(std::string_view marker) { return Search(marker, true); }
+ExprRef TextUntil(std::string_view marker) { return Search(marker, false, false); }
+ExprRef TextWithout(std::string_view marker) { return Search(marker, true, false); }
+ExprRef AnythingUntil(std::string_view marker) { return Search(marker, false, true); }
+ExprRef AnythingWithout(std::string_view marker) { return Search(marker, true, true); }
 
 }  // namespace quire::runner::constraint

@@ -96,5 +96,8 @@ std::string SpecialTokenBytes(api::TokenId id);
 ExprRef TextUntil(std::string_view marker);
 // Any bytes, none of them from a special token, of texts in which `marker` does not occur.
 ExprRef TextWithout(std::string_view marker);
+// The same with any special tokens.
+ExprRef AnythingUntil(std::string_view marker);
+ExprRef AnythingWithout(std::string_view marker);
 
 }  // namespace quire::runner::constraint

@@ -27,18 +27,19 @@ ExprRef Magnitude() {
 }
 
 // Items separated by commas, of any number.
-ExprRef List(std::string_view open, const ExprRef& item, std::string_view close) {
-  const ExprRef items = Sequence({item, Repeat(Sequence({MemberSeparator(), item}), 0, std::nullopt)});
-  return Sequence({Literal(open), Indent(), Optional(Sequence({items, Indent()})), Literal(close)});
+ExprRef List(std::string_view open, const ExprRef& item, std::string_view close, const JsonStyle& style) {
+  const ExprRef items = Sequence({item, Repeat(Sequence({MemberSeparator(style), item}), 0, std::nullopt)});
+  return Sequence({Literal(open), Indent(style), Optional(Sequence({items, Indent(style)})), Literal(close)});
 }
 
-ExprRef ListOf(std::string_view open, const std::vector<ExprRef>& items, std::string_view close) {
-  std::vector<ExprRef> exprs = {Literal(open), Indent()};
+ExprRef ListOf(std::string_view open, const std::vector<ExprRef>& items, std::string_view close,
+               const JsonStyle& style) {
+  std::vector<ExprRef> exprs = {Literal(open), Indent(style)};
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) exprs.push_back(MemberSeparator());
+    if (i > 0) exprs.push_back(MemberSeparator(style));
     exprs.push_back(items[i]);
   }
-  if (!items.empty()) exprs.push_back(Indent());
+  if (!items.empty()) exprs.push_back(Indent(style));
   exprs.push_back(Literal(close));
   return Sequence(std::move(exprs));
 }
@@ -51,12 +52,14 @@ ExprRef Determined(const ExprRef& expr) {
 
 }  // namespace
 
-ExprRef Blank() {
+ExprRef Blank(const JsonStyle& style) {
+  if (!style.spaces) return Nothing();
   static const ExprRef blank = Optional(Literal(" "));
   return blank;
 }
 
-ExprRef Indent() {
+ExprRef Indent(const JsonStyle& style) {
+  if (!style.spaces) return Nothing();
   static const ExprRef indent =
       Optional(Choice({Bytes({{' ', ' '}, {'\t', '\t'}}),
                        Sequence({Literal("\n"), Repeat(Bytes({{' ', ' '}, {'\t', '\t'}}), 0, kIndentMax)})}));
@@ -80,20 +83,20 @@ ExprRef PlainJsonString(Lengths lengths) {
 
 ExprRef JsonStringOf(std::string_view text) { return Literal(api::DumpJson(api::Json(std::string(text)))); }
 
-ExprRef JsonValueOf(const api::Json& value, const LiteralSpelling& literals) {
+ExprRef JsonValueOf(const api::Json& value, const JsonStyle& style) {
   std::vector<ExprRef> items;
   if (value.is_object()) {
     for (const auto& [name, member] : value.get_ref<const api::Json::object_t&>()) {
-      items.push_back(Member(JsonStringOf(name), JsonValueOf(member, literals)));
+      items.push_back(Member(JsonStringOf(name), JsonValueOf(member, style), style));
     }
-    return ListOf("{", items, "}");
+    return ListOf("{", items, "}", style);
   }
   if (value.is_array()) {
-    for (const api::Json& item : value) items.push_back(JsonValueOf(item, literals));
-    return ListOf("[", items, "]");
+    for (const api::Json& item : value) items.push_back(JsonValueOf(item, style));
+    return ListOf("[", items, "]", style);
   }
-  if (value.is_null()) return Literal(literals.null_text);
-  if (value.is_boolean()) return Literal(value.get<bool>() ? literals.true_text : literals.false_text);
+  if (value.is_null()) return Literal(style.null_text);
+  if (value.is_boolean()) return Literal(value.get<bool>() ? style.true_text : style.false_text);
   return Literal(api::DumpJson(value));
 }
 
@@ -110,24 +113,28 @@ ExprRef AnyNumber() {
   return Sequence({Optional(Literal("-")), Magnitude(), Optional(fraction), Optional(exponent)});
 }
 
-AnyJson::AnyJson(GrammarBuilder& builder, const LiteralSpelling& literals) {
+AnyJson::AnyJson(GrammarBuilder& builder, const JsonStyle& style) {
   const uint32_t object_rule = builder.Declare();
   const uint32_t array_rule = builder.Declare();
   object = Call(object_rule);
   array = Call(array_rule);
-  value = Choice({JsonString({}), AnyNumber(), Literal(literals.true_text), Literal(literals.false_text),
-                  Literal(literals.null_text), object, array});
-  builder.Define(object_rule, List("{", Member(JsonString({}), value), "}"));
-  builder.Define(array_rule, List("[", value, "]"));
+  const ExprRef text = style.spaces ? JsonString({}) : PlainJsonString({});
+  value = Choice({text, AnyNumber(), Literal(style.true_text), Literal(style.false_text),
+                  Literal(style.null_text), object, array});
+  builder.Define(object_rule, List("{", Member(text, value, style), "}", style));
+  builder.Define(array_rule, List("[", value, "]", style));
 }
 
-ExprRef Member(ExprRef key, ExprRef value) {
-  return Sequence({std::move(key), Blank(), Literal(":"), Blank(), std::move(value)});
+ExprRef Member(ExprRef key, ExprRef value, const JsonStyle& style) {
+  return Sequence({std::move(key), Blank(style), Literal(":"), Blank(style), std::move(value)});
 }
 
-ExprRef MemberSeparator() { return Sequence({Blank(), Literal(","), Indent()}); }
+ExprRef MemberSeparator(const JsonStyle& style) {
+  return Sequence({Blank(style), Literal(","), Indent(style)});
+}
 
-ExprRef Document(ExprRef value) {
+ExprRef Document(ExprRef value, const JsonStyle& style) {
+  if (!style.spaces) return value;
   const ExprRef around = Optional(
       Choice({Bytes({{' ', ' '}, {'\t', '\t'}}), Sequence({Literal("\n"), Optional(Literal(" "))})}));
   return Sequence({around, std::move(value), around});

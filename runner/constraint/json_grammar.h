@@ -1,7 +1,8 @@
 // Grammar expressions for JSON text.
 //
-// White space is bounded, so that a model cannot go on with it forever: a space before ',' and ':' and after
-// ':', and elsewhere a blank or one line break with an indentation.
+// A JsonStyle without spaces gives what JSON.stringify writes. With spaces white space is bounded, so that a model
+// cannot go on with it forever: a space before ',' and ':' and after ':', and elsewhere a blank or one line break with
+// an indentation.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,18 @@
 
 namespace quire::runner::constraint {
 
-ExprRef Blank();   // at most a space
-ExprRef Indent();  // at most a blank, or a line break and an indentation
+// How a text writes JSON.
+struct JsonStyle {
+  std::string_view null_text = "null";
+  std::string_view true_text = "true";
+  std::string_view false_text = "false";
+  bool spaces = true;  // without them every string is written in one way, too
+};
+inline constexpr JsonStyle kPythonStyle = {"None", "True", "False"};
+inline constexpr JsonStyle kCompactStyle = {.spaces = false};
+
+ExprRef Blank(const JsonStyle& style);   // at most a space
+ExprRef Indent(const JsonStyle& style);  // at most a blank, or a line break and an indentation
 
 struct Lengths {
   uint32_t min = 0;
@@ -30,16 +41,8 @@ ExprRef JsonString(Lengths lengths);
 ExprRef PlainJsonString(Lengths lengths);
 // A string of exactly this text, written as DumpJson() does.
 ExprRef JsonStringOf(std::string_view text);
-// How a text spells the JSON literals.
-struct LiteralSpelling {
-  std::string_view null_text = "null";
-  std::string_view true_text = "true";
-  std::string_view false_text = "false";
-};
-inline constexpr LiteralSpelling kPythonLiterals = {"None", "True", "False"};
-
 // Exactly this value, members in its order.
-ExprRef JsonValueOf(const api::Json& value, const LiteralSpelling& literals = {});
+ExprRef JsonValueOf(const api::Json& value, const JsonStyle& style = {});
 
 // -0 is no integer here; at most 18 digits, so that every one fits 64 bits.
 ExprRef AnyInteger();
@@ -48,17 +51,17 @@ ExprRef AnyNumber();
 
 // Any value; its objects and arrays are rules of the builder.
 struct AnyJson {
-  explicit AnyJson(GrammarBuilder& builder, const LiteralSpelling& literals = {});
+  explicit AnyJson(GrammarBuilder& builder, const JsonStyle& style = {});
   ExprRef value;
   ExprRef object;
   ExprRef array;
 };
 
 // '{' or '[' and what follows up to the matching bracket. `key` is a string with its quotes.
-ExprRef Member(ExprRef key, ExprRef value);
-ExprRef MemberSeparator();  // ',' and the space around it
+ExprRef Member(ExprRef key, ExprRef value, const JsonStyle& style);
+ExprRef MemberSeparator(const JsonStyle& style);  // ',' and the space around it
 
 // A document: the value, with at most a blank or a line break and a space on either side.
-ExprRef Document(ExprRef value);
+ExprRef Document(ExprRef value, const JsonStyle& style);
 
 }  // namespace quire::runner::constraint

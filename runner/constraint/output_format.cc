@@ -22,12 +22,13 @@ using Kind = api::OutputFormat::Kind;
 constexpr size_t kTextBytesMax = size_t{1} << 20;
 constexpr size_t kEntriesMax = 256;
 
-api::Result<ExprRef> DocumentOf(const std::string& schema_text, GrammarBuilder& builder) {
+api::Result<ExprRef> DocumentOf(const std::string& schema_text, GrammarBuilder& builder,
+                                const JsonStyle& style) {
   const auto schema = api::ReadJson(schema_text);
   if (!schema) return std::unexpected(schema.error());
-  auto value = JsonSchema(*schema, builder);
+  auto value = JsonSchema(*schema, builder, style);
   if (!value) return value;
-  return Document(std::move(*value));
+  return Document(std::move(*value), style);
 }
 
 api::Result<ExprRef> ChoiceOf(const std::string& list_text) {
@@ -45,13 +46,14 @@ api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, GrammarBui
   if (format.text.size() > kTextBytesMax) {
     return api::Fail(api::ErrorCode::kUnsupported, fmt::format("more than {} bytes", kTextBytesMax));
   }
+  const JsonStyle style = format.whitespace ? JsonStyle() : kCompactStyle;
   switch (format.kind) {
     case Kind::kJson:
-      return Document(AnyJson(builder).value);
+      return Document(AnyJson(builder, style).value, style);
     case Kind::kJsonObject:
-      return Document(AnyJson(builder).object);
+      return Document(AnyJson(builder, style).object, style);
     case Kind::kSchema:
-      return DocumentOf(format.text, builder);
+      return DocumentOf(format.text, builder, style);
     case Kind::kRegex:
       return Regex(format.text, Anchoring::kWhole, Utf8);
     case Kind::kChoice:
@@ -74,8 +76,9 @@ api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& b
 }
 
 api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputFormat& format) {
-  auto constraint = Get(fmt::format("{}:{}", static_cast<int>(format.kind), format.text),
-                        [&format](GrammarBuilder& builder) { return AnswerOf(format, builder); });
+  auto constraint =
+      Get(fmt::format("{}:{}:{}", static_cast<int>(format.kind), format.whitespace, format.text),
+          [&format](GrammarBuilder& builder) { return AnswerOf(format, builder); });
   if (constraint || !constraint.error().field.empty()) return constraint;
   api::Error error = std::move(constraint.error());
   error.message = fmt::format("{}: {}", format.field, error.message);

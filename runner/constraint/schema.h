@@ -8,12 +8,14 @@
 #include "api/base/error.h"
 #include "api/json/type.h"
 #include "runner/constraint/grammar_expr.h"
+#include "runner/constraint/json_grammar.h"
 
 namespace quire::runner::constraint {
 
 // A value that satisfies `schema`, without white space around it. Its objects and arrays become rules of the
 // book. Errors name the place in the schema: kUnsupported, kInvalidArgument (broken schema).
-api::Result<ExprRef> JsonSchema(const api::Json& schema, GrammarBuilder& builder);
+api::Result<ExprRef> JsonSchema(const api::Json& schema, GrammarBuilder& builder,
+                                const JsonStyle& style = {});
 
 // The arguments of a call in Python (`city="Paris", days=3`, True, False and None for JSON's literals) whose
 // names and values are such an object. kUnsupported also of objects that are more than named properties, or

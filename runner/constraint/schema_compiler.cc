@@ -63,7 +63,7 @@ api::Result<ExprRef> SchemaCompiler::Run() {
 }
 
 const AnyJson& SchemaCompiler::Any() {
-  if (!any_) any_.emplace(builder_, literals_);
+  if (!any_) any_.emplace(builder_, style_);
   return *any_;
 }
 
@@ -158,9 +158,9 @@ ExprRef SchemaCompiler::Leaf(const SchemaNode& node) {
   if (error_) return Never();
   if (node.values) return Values(node);
   std::vector<ExprRef> kinds;
-  if ((node.types & kNull) != 0) kinds.push_back(Literal(literals_.null_text));
+  if ((node.types & kNull) != 0) kinds.push_back(Literal(style_.null_text));
   if ((node.types & kBoolean) != 0)
-    kinds.push_back(Choice({Literal(literals_.true_text), Literal(literals_.false_text)}));
+    kinds.push_back(Choice({Literal(style_.true_text), Literal(style_.false_text)}));
   if ((node.types & kString) != 0) kinds.push_back(String(node));
   if ((node.types & (kInteger | kFraction)) != 0) kinds.push_back(Number(node));
   if ((node.types & kObject) != 0) kinds.push_back(Object(node));
@@ -170,7 +170,7 @@ ExprRef SchemaCompiler::Leaf(const SchemaNode& node) {
 
 ExprRef SchemaCompiler::Values(const SchemaNode& node) {
   std::vector<ExprRef> values;
-  for (const Json& value : AllowedValues(node)) values.push_back(JsonValueOf(value, literals_));
+  for (const Json& value : AllowedValues(node)) values.push_back(JsonValueOf(value, style_));
   return Choice(std::move(values));
 }
 
@@ -213,7 +213,7 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   }
   if (!node.HasTextRules()) {
     if (node.lengths.max && *node.lengths.max < node.lengths.min) return Never();
-    return one_spelling ? PlainJsonString(node.lengths) : JsonString(node.lengths);
+    return one_spelling || !style_.spaces ? PlainJsonString(node.lengths) : JsonString(node.lengths);
   }
   std::vector<ExprRef> rules;
   rules.reserve(node.patterns.size() + node.formats.size() + 1);
@@ -303,12 +303,12 @@ bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
   return tells_apart(a, b) || tells_apart(b, a);
 }
 
-api::Result<ExprRef> JsonSchema(const Json& schema, GrammarBuilder& builder) {
-  return SchemaCompiler(schema, builder).Run();
+api::Result<ExprRef> JsonSchema(const Json& schema, GrammarBuilder& builder, const JsonStyle& style) {
+  return SchemaCompiler(schema, builder, style).Run();
 }
 
 api::Result<ExprRef> PythonArguments(const Json& schema, GrammarBuilder& builder) {
-  return SchemaCompiler(schema, builder, kPythonLiterals).RunAsArguments();
+  return SchemaCompiler(schema, builder, kPythonStyle).RunAsArguments();
 }
 
 }  // namespace quire::runner::constraint

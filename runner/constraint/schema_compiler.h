@@ -15,8 +15,8 @@ namespace quire::runner::constraint {
 // After the first error everything gives Never(); Run() reports it.
 class SchemaCompiler {
  public:
-  SchemaCompiler(const api::Json& root, GrammarBuilder& builder, const LiteralSpelling& literals = {})
-      : root_(root), builder_(builder), literals_(literals), reader_(root) {}
+  SchemaCompiler(const api::Json& root, GrammarBuilder& builder, const JsonStyle& style = {})
+      : root_(root), builder_(builder), style_(style), reader_(root) {}
   api::Result<ExprRef> Run();
   // The members of an object as PythonArguments() has them.
   api::Result<ExprRef> RunAsArguments();
@@ -76,7 +76,7 @@ class SchemaCompiler {
 
   const api::Json& root_;
   GrammarBuilder& builder_;
-  const LiteralSpelling literals_;
+  const JsonStyle style_;
   SchemaReader reader_;
   std::optional<AnyJson> any_;
   std::map<std::vector<const api::Json*>, Entry> entries_;

@@ -37,8 +37,7 @@ bool IsIdentifier(std::string_view name) {
 class Members {
  public:
   // `max`: no member may come after this many; without it counts stay at `counts`.
-  Members(uint32_t properties, uint32_t min, std::optional<uint32_t> max,
-          ExprRef separator = MemberSeparator(), ExprRef end = Indent())
+  Members(uint32_t properties, uint32_t min, std::optional<uint32_t> max, ExprRef separator, ExprRef end)
       : separator_(std::move(separator)),
         end_(std::move(end)),
         min_(min),
@@ -189,15 +188,16 @@ ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
     CountWork(text.size() * name_rules.size());
     return std::ranges::all_of(name_rules, [&text](const Dfa& rule) { return Matches(rule, text); });
   };
-  Members members(count, node.min_properties, node.max_properties);
+  Members members(count, node.min_properties, node.max_properties, MemberSeparator(style_), Indent(style_));
   for (uint32_t i = 0; i < count; ++i) {
     const bool required = node.required.Contains(names[i]);
     const ExprRef value = allowed(names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
     if (required && IsNever(value)) return Never();
-    members.Property(i, Member(JsonStringOf(names[i]), value), !required);
+    members.Property(i, Member(JsonStringOf(names[i]), value, style_), !required);
   }
   const ExprRef value = Value(AdditionalRefs(node));
-  if (!IsNever(value)) members.Additional(count, Member(AdditionalKey(name_rules, names, node.path), value));
+  if (!IsNever(value))
+    members.Additional(count, Member(AdditionalKey(name_rules, names, node.path), value, style_));
   return members.Build(count);
 }
 
@@ -209,7 +209,7 @@ ExprRef SchemaCompiler::Object(const SchemaNode& node) {
   const ExprRef members = ObjectMembers(node);
   if (error_ || IsNever(members)) return Never();
   const uint32_t rule = builder_.Declare();
-  builder_.Define(rule, Sequence({Literal("{"), Indent(), members, Literal("}")}));
+  builder_.Define(rule, Sequence({Literal("{"), Indent(style_), members, Literal("}")}));
   return Call(rule);
 }
 
@@ -284,20 +284,20 @@ ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRe
   Expr::Graph graph{.nodes = counted + 4, .edges = {{0, 2, nullptr}}};
   const auto item = [&](uint32_t i) {
     const ExprRef& value = items[std::min<size_t>(i, items.size() - 1)];
-    return i == 0 ? value : Sequence({MemberSeparator(), value});
+    return i == 0 ? value : Sequence({MemberSeparator(style_), value});
   };
   for (uint32_t i = 0; i <= counted; ++i) {
-    if (i >= count.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Indent()});
+    if (i >= count.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Indent(style_)});
     if (i < counted) graph.edges.push_back({i + 2, i + 3, item(i)});
   }
   if (!count.max) {
     const uint32_t more = counted + 3;
     graph.edges.push_back({counted + 2, more, item(counted)});
     graph.edges.push_back({more, more, item(counted + 1)});
-    graph.edges.push_back({more, 1, Indent()});
+    graph.edges.push_back({more, 1, Indent(style_)});
   }
   const uint32_t rule = builder_.Declare(kind);
-  builder_.Define(rule, Sequence({Literal("["), Indent(),
+  builder_.Define(rule, Sequence({Literal("["), Indent(style_),
                                   std::make_shared<const Expr>(Expr{std::move(graph)}), Literal("]")}));
   return Call(rule);
 }

@@ -15,22 +15,22 @@ namespace {
 using api::Json;
 
 // Equal values have equal texts: members sorted by name, numbers as decimals.
-std::string PlainText(const Json& value, const LiteralSpelling& literals) {
+std::string PlainText(const Json& value, const JsonStyle& style) {
   if (value.is_number()) return PlainDecimal(value);
   std::vector<std::string> inner;
   if (value.is_array()) {
-    for (const Json& item : value) inner.push_back(PlainText(item, literals));
+    for (const Json& item : value) inner.push_back(PlainText(item, style));
     return fmt::format("[{}]", fmt::join(inner, ","));
   }
   if (value.is_object()) {
     for (const auto& [name, member] : value.get_ref<const Json::object_t&>()) {
-      inner.push_back(api::DumpJson(Json(name)) + ":" + PlainText(member, literals));
+      inner.push_back(api::DumpJson(Json(name)) + ":" + PlainText(member, style));
     }
     std::ranges::sort(inner);
     return fmt::format("{{{}}}", fmt::join(inner, ","));
   }
-  if (value.is_null()) return std::string(literals.null_text);
-  if (value.is_boolean()) return std::string(value.get<bool>() ? literals.true_text : literals.false_text);
+  if (value.is_null()) return std::string(style.null_text);
+  if (value.is_boolean()) return std::string(value.get<bool>() ? style.true_text : style.false_text);
   return api::DumpJson(value);
 }
 
@@ -78,12 +78,12 @@ ExprRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
 ExprRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
   std::vector<ExprRef> kinds;
   if (leaf.values) {
-    for (const Json& value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(value, literals_)));
+    for (const Json& value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(value, style_)));
     return Choice(std::move(kinds));
   }
-  if ((leaf.types & kNull) != 0) kinds.push_back(Literal(literals_.null_text));
+  if ((leaf.types & kNull) != 0) kinds.push_back(Literal(style_.null_text));
   if ((leaf.types & kBoolean) != 0)
-    kinds.push_back(Choice({Literal(literals_.true_text), Literal(literals_.false_text)}));
+    kinds.push_back(Choice({Literal(style_.true_text), Literal(style_.false_text)}));
   if ((leaf.types & kString) != 0) kinds.push_back(String(leaf, /*one_spelling=*/true));
   if ((leaf.types & (kInteger | kFraction)) != 0) kinds.push_back(DistinctNumber(leaf));
   return Choice(std::move(kinds));

@@ -268,6 +268,35 @@ TEST(OutputFormats, JsonRegexAndChoice) {
   EXPECT_EQ(judge(Kind::kRegex, "[a-c]{2}|x", "abc"), Verdict::kImpossible);
 }
 
+TEST(OutputFormats, JsonWithoutWhiteSpaceIsAsJavaScriptWritesIt) {
+  using Kind = api::OutputFormat::Kind;
+  const auto judge = [](Kind kind, const std::string& text, std::string_view answer) {
+    const auto grammar = CompileFormat({kind, text, "format"});
+    EXPECT_TRUE(grammar.has_value()) << grammar.error().message;
+    return Judge(**grammar, answer);
+  };
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"enum":["yes",{"b":[1,2]}]},"l":{"type":"array","items":{"type":"integer"}},)"
+      R"("u":{"type":"array","items":{"enum":[1,2]},"uniqueItems":true},"any":{}},"required":["a"]})";
+  EXPECT_EQ(
+      judge(Kind::kSchema, schema, R"({"a":"yes","l":[1,2],"u":[2,1],"any":{"x":[null,"\n"]},"more":1})"),
+      Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kSchema, schema, R"({"a":{"b":[1,2]}})"), Verdict::kMatches);
+  for (const std::string_view begin :
+       {" ", "{ ", R"({"a" )", R"({"a": )", R"({"a":"yes" )", R"({"a":"yes", )", R"({"a":"yes"} )",
+        R"({"a":{ )", R"({"a":{"b":[1, )", R"({"a":"yes","l":[ )", R"({"a":"yes","l":[1, )",
+        R"({"a":"yes","u":[1, )", R"({"a":"yes","any":{ )", R"({"a":"yes","any":["\/)",
+        R"({"a":"yes","any":"\u0041)"}) {
+    EXPECT_EQ(judge(Kind::kSchema, schema, begin), Verdict::kImpossible) << begin;
+    if (begin.ends_with(' ')) {
+      EXPECT_NE(Judge(schema, begin), Verdict::kImpossible) << begin;
+    }
+  }
+  EXPECT_EQ(judge(Kind::kJson, "", R"([1,{"a":null}])"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kJson, "", "[1, "), Verdict::kImpossible);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", "\n"), Verdict::kImpossible);
+}
+
 TEST(OutputFormats, Regexes) {
   const std::vector<std::tuple<std::string, std::string, bool>> cases = {
       {"a.c", "abc", true},

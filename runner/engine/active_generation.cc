@@ -58,12 +58,13 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       emit_(std::move(emit)),
       tokens_(std::move(setup.prompt.tokens)),
       logit_processor_(params_, end_of_generation),
-      sampler_(params_),
+      sampler_(params_, [tokens = tokenizer_](api::TokenId id) { return tokens->TokenBytes(id); }),
       detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, StartOf(setup.request.prompt)),
       stop_matcher_(params_.stop),
       indent_limit_(setup.request.indent_min),
       output_(std::move(setup.prompt.output)),
       hide_thinking_(setup.request.think == api::Think::kOff),
+      thinking_budget_(std::move(setup.prompt.thinking_budget)),
       single_call_(setup.request.single_tool_call),
       arrived_(setup.arrived) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
@@ -82,6 +83,7 @@ void ActiveGeneration::Replay(const api::ipc::Resume& resume) {
     if (matcher_) matcher_->Accept(token);
     AppendToken(token);
   }
+  if (resume.sampler_state) sampler_.set_state(*resume.sampler_state);
 }
 
 void ActiveGeneration::Start(int32_t computed, std::string miss) {
@@ -124,7 +126,7 @@ void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace&
   if (matcher_ && matcher_->IsComplete()) return Finish(api::FinishReason::kStop, std::nullopt);
   const auto sampled = Choose(logits, workspace);
   if (!sampled) return Fail(sampled.error());
-  if (logprobs_ && !end_of_generation_.contains(*sampled)) {
+  if (logprobs_ && !Ends(*sampled)) {
     if (auto recorded = RecordLogprobs(logits, *sampled); !recorded) return Fail(recorded.error());
   }
   AcceptToken(*sampled);
@@ -167,6 +169,11 @@ int32_t ActiveGeneration::SampleAndVerify(std::span<const api::TokenId> rows, st
 
 api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits,
                                                    sampler::Workspace& workspace) {
+  state_before_ = sampler_.state();
+  if (const auto closing = ClosingToken(); closing && (!matcher_ || matcher_->Accept(*closing))) {
+    sampler_.SkipOne();
+    return *closing;
+  }
   const auto processed = logit_processor_.Apply(logits, output_tokens_, workspace);
   if (!matcher_) return sampler_.Sample(processed, tokens_, workspace);
   if (matcher_->IsDeadEnd()) {
@@ -187,9 +194,22 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
 }
 
 void ActiveGeneration::AcceptToken(api::TokenId token) {
-  if (!end_of_generation_.contains(token)) return AppendToken(token);
+  if (!Ends(token)) return AppendToken(token);
   tokens_.push_back(token);
   Finish(api::FinishReason::kStop, std::nullopt);
+}
+
+bool ActiveGeneration::Ends(api::TokenId token) const {
+  return end_of_generation_.contains(token) ||
+         std::ranges::find(params_.stop_token_ids, token) != params_.stop_token_ids.end();
+}
+
+std::optional<api::TokenId> ActiveGeneration::ClosingToken() const {
+  if (reasoning_tokens_ < thinking_budget_.tokens_max || closing_tokens_ >= thinking_budget_.closing.size() ||
+      !thinking()) {
+    return std::nullopt;
+  }
+  return thinking_budget_.closing[closing_tokens_];
 }
 
 // Their logits are not computed: the next step computes the tokens themselves in one go.
@@ -200,6 +220,7 @@ void ActiveGeneration::AppendForcedTokens() {
     if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
     const auto only = matcher_->SingleAllowedToken();
     if (!only || output_tokens_ >= OutputLimit()) return;
+    state_before_ = sampler_.state();
     sampler_.SkipOne();
     matcher_->Accept(*only);
     AcceptToken(*only);
@@ -221,6 +242,8 @@ api::Result<void> ActiveGeneration::RecordLogprobs(std::span<const float> logits
 void ActiveGeneration::AppendToken(api::TokenId token) {
   tokens_.push_back(token);
   ++output_tokens_;
+  closing_tokens_ = thinking() && reasoning_tokens_ >= thinking_budget_.tokens_max ? closing_tokens_ + 1 : 0;
+  if (thinking()) ++reasoning_tokens_;
   unsent_ids_.push_back(token);
   auto emission = stop_matcher_.Feed(detokenizer_.Append(token));
   if (emission.stop) {
@@ -270,6 +293,7 @@ void ActiveGeneration::EmitDelta(api::TextDelta delta) {
   if (silent && unsent_logprobs_.empty() && !due) return;
   delta.logprobs = std::exchange(unsent_logprobs_, {});
   delta.tokens = static_cast<int32_t>(unsent_ids_.size());
+  if (!unsent_ids_.empty()) delta.sampler_state = state_before_;
   delta.token_ids = std::exchange(unsent_ids_, {});
   if (deltas_to_skip_ > 0) {
     --deltas_to_skip_;
@@ -310,7 +334,8 @@ api::Usage ActiveGeneration::UsageNow() const {
           .queue_ns = Nanoseconds(*started_ - arrived_),
           .prompt_ns = Nanoseconds(*first_token_ - *started_),
           .output_ns = Nanoseconds(Clock::now() - *first_token_),
-          .draft = draft_};
+          .draft = draft_,
+          .reasoning_tokens = reasoning_tokens_};
 }
 
 void ActiveGeneration::FinishEmbedding(std::vector<float> vector) {

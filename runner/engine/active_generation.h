@@ -111,6 +111,11 @@ class ActiveGeneration {
   void AppendToken(api::TokenId token);
   // The token ends the answer, or is more of it.
   void AcceptToken(api::TokenId token);
+  bool Ends(api::TokenId token) const;
+  // The next token of the text that closes thinking, once that has taken all its tokens. The choice depends on the
+  // tokens so far and nothing else.
+  std::optional<api::TokenId> ClosingToken() const;
+  bool thinking() const { return output_ && output_->thinking(); }
   api::Result<api::TokenId> Choose(std::span<const float> logits, sampler::Workspace& workspace);
   // Appends the forced tokens of the answer's format.
   void AppendForcedTokens();
@@ -156,6 +161,7 @@ class ActiveGeneration {
   sampler::IndentLimit indent_limit_;
   const std::unique_ptr<output::Parser> output_;  // null: the answer is text
   const bool hide_thinking_;
+  const ThinkingBudget thinking_budget_;
   const bool single_call_;
   bool line_broken_ = false;     // the answer has a line break
   bool called_ = false;          // and with single_call_ nothing more comes out
@@ -165,6 +171,9 @@ class ActiveGeneration {
   decltype(api::TextDelta::token_ids) unsent_ids_;
   int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
   int32_t output_tokens_ = 0;
+  int32_t reasoning_tokens_ = 0;
+  size_t closing_tokens_ = 0;          // sampled or not, since thinking had all its tokens
+  std::optional<float> state_before_;  // the sampler's, before the newest token
   api::DraftUsage draft_;
   bool ended_ = false;
 

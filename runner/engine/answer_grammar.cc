@@ -85,6 +85,7 @@ class AnswerGrammar {
     if (!inputs.rendered) return;
     for (size_t i = 0; i < inputs.tools.size(); ++i) {
       const api::Tool& tool = inputs.tools[i];
+      if (!tool.callable) continue;
       if (Forced() && !inputs.request.forced_tool.empty() && tool.name != inputs.request.forced_tool)
         continue;
       any_strict_ = any_strict_ || tool.strict;
@@ -94,7 +95,9 @@ class AnswerGrammar {
     }
   }
 
-  bool Needed() const { return inputs_.request.format || Forced() || (any_strict_ && MarkedCalls()); }
+  bool Needed() const { return inputs_.request.format || Forced() || MayBeginCalls(); }
+  // Nothing but calls that the model may begin is constrained, and no tool is strict: without it the answer is as good.
+  bool IsOptional() const { return !inputs_.request.format && !Forced() && !any_strict_; }
   // Arguments may stay unconstrained where a schema cannot be enforced.
   bool MayRelax() const { return !tools_.empty() && !any_strict_; }
 
@@ -107,14 +110,16 @@ class AnswerGrammar {
                       request.forced_tool.size(), request.forced_tool);
     if (request.format) {
       const auto& format = *request.format;
-      key += fmt::format(" {} {} {}", static_cast<int>(format.kind), format.text.size(), format.text);
+      key += fmt::format(" {} {} {} {}", static_cast<int>(format.kind), format.whitespace, format.text.size(),
+                         format.text);
     }
-    for (const api::Tool& tool : inputs_.tools) key += tool.definition_json;
+    for (const api::Tool& tool : inputs_.tools) key += (tool.callable ? "+" : "-") + tool.definition_json;
     return key;
   }
 
   // `constrain_all`: arguments match the schemas of tools that are not strict, too.
   api::Result<ExprRef> Build(GrammarBuilder& builder, bool constrain_all) const {
+    if (!inputs_.request.format && !Forced()) return FreeAnswer(builder, constrain_all);
     auto body = Body(builder, constrain_all);
     if (!body || markup_.thinking_begin.empty() || !inputs_.rendered) return body;
     const ExprRef gap = markup_.after_thinking.empty() ? constraint::Repeat(constraint::Literal("\n"), 0, 2)
@@ -135,16 +140,41 @@ class AnswerGrammar {
     return inputs_.request.tool_choice == api::ToolChoice::kRequired && !inputs_.tools.empty();
   }
   bool MarkedCalls() const { return markup_.calls != nullptr && !markup_.calls_begin.empty(); }
+  // The answer is the model's own, and its calls are told apart from text by a marker.
+  bool MayBeginCalls() const {
+    return inputs_.rendered && !inputs_.tools.empty() && markup_.calls != nullptr &&
+           !markup_.call_marker.empty();
+  }
+
+  // Text, thinking and special tokens of any kind; from the marker of a call on, calls of the tools.
+  api::Result<ExprRef> FreeAnswer(GrammarBuilder& builder, bool constrain_all) const {
+    const ExprRef text = constraint::AnythingWithout(TextBytes(tokenizer_, markup_.call_marker));
+    ExprRef answer = text;
+    if (!tools_.empty()) {
+      auto calls = Calls(builder, constrain_all);
+      if (!calls) return calls;
+      std::string_view begin = markup_.call_marker;
+      if (!markup_.calls_begin.empty() || inputs_.format.harmony) begin = {};  // the calls have it
+      answer = constraint::Sequence(
+          {text, constraint::Optional(constraint::Sequence({Text(tokenizer_, begin), *std::move(calls)}))});
+    }
+    // Gpt-oss has a header before every part, so that no thinking holds the marker.
+    const bool may_think = inputs_.may_think || inputs_.thinking_open;
+    if (markup_.thinking_begin.empty() || inputs_.format.harmony || !may_think) return answer;
+    const uint32_t rule = builder.Declare();
+    builder.Define(rule, answer);
+    answer = constraint::Call(rule);
+    const std::string end = TextBytes(tokenizer_, markup_.thinking_end);
+    const ExprRef thought = constraint::Choice(
+        {constraint::AnythingWithout(end), constraint::Sequence({constraint::AnythingUntil(end), answer})});
+    if (inputs_.thinking_open) return thought;
+    return constraint::Choice(
+        {answer, constraint::Sequence({Text(tokenizer_, markup_.thinking_begin), thought})});
+  }
 
   api::Result<ExprRef> Body(GrammarBuilder& builder, bool constrain_all) const {
     if (Forced()) return Calls(builder, constrain_all);
     const bool may_call = !tools_.empty() && (MarkedCalls() || !markup_.text_begin.empty());
-    if (!inputs_.request.format) {
-      auto calls = Calls(builder, constrain_all);
-      if (!calls) return calls;
-      const ExprRef text = constraint::TextWithout(TextBytes(tokenizer_, markup_.calls_begin));
-      return constraint::Sequence({text, constraint::Optional(*std::move(calls))});
-    }
     auto answer = constraint::AnswerOf(*inputs_.request.format, builder);
     if (!answer) return answer;
     if (inputs_.rendered && !markup_.text_begin.empty()) {
@@ -207,6 +237,7 @@ class AnswerGrammar {
     if (!schema && tool.parameters.is_null()) return constraint::Literal("{}");
     if (!schema || (!constrain_all && !tool.strict)) return constraint::AnyJson(builder).object;
     auto arguments = constraint::JsonSchema(ClosedObject(tool.parameters), builder);
+    if (!arguments && IsOptional()) return constraint::AnyJson(builder).object;
     if (arguments || !tool.strict) return arguments;
     api::Error error = std::move(arguments.error());
     error.message = fmt::format("{}: {}", tool.place, error.message);
@@ -234,6 +265,7 @@ api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
   };
   auto constraint = get(true);
   if (!constraint && grammar.MayRelax()) constraint = get(false);
+  if (!constraint && grammar.IsOptional()) return nullptr;
   if (constraint || !constraint.error().field.empty()) return constraint;
   // For the grammar as a whole.
   api::Error error = std::move(constraint.error());

@@ -181,7 +181,15 @@ TEST_F(AnswerGrammars, AFormatHoldsBehindThinking) {
   }
 }
 
-TEST_F(AnswerGrammars, TextStaysFreeBeforeACallOfAStrictTool) {
+// What a call of `name` begins with where nothing forces one.
+std::string CallPrefix(const output::AnswerMarkup& markup, std::string_view name) {
+  std::string begin(markup.calls->open);
+  begin += markup.calls->head;
+  if (!begin.starts_with(markup.call_marker)) begin.insert(0, markup.call_marker);
+  return begin + std::string(name);
+}
+
+TEST_F(AnswerGrammars, CallsThatTheModelBeginsAreOfTheTools) {
   std::mt19937 random(3);
   const std::vector<api::Tool> tools = SomeTools();
   for (const std::string& name : kTemplates) {
@@ -190,18 +198,64 @@ TEST_F(AnswerGrammars, TextStaysFreeBeforeACallOfAStrictTool) {
     SCOPED_TRACE(format.family);
     const api::Request request;
     const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
-    if (markup.calls_begin.empty()) {
-      const auto compiled = Compile(inputs);
-      ASSERT_TRUE(compiled.has_value());
-      EXPECT_EQ(*compiled, nullptr);
-      continue;
+    const std::string before = format.harmony ? "" : "Let me see: {1} ";
+    std::string open(markup.calls->open);
+    if (!open.starts_with(markup.call_marker)) open.insert(0, markup.call_marker);
+    for (int turn = 0; turn < 8; ++turn) {
+      const std::string text =
+          Write(inputs, before + (format.harmony ? std::string(markup.call_marker) : open), random);
+      const Read read = ReadBack(inputs, text);
+      EXPECT_EQ(read.text, before.substr(0, before.size() - (before.empty() ? 0 : 1))) << text;
+      EXPECT_GE(read.calls.size(), 1U) << text;
+      for (const auto& call : read.calls) ExpectMatchesSchema(call);
     }
-    const std::string text = Write(inputs, "Let me see: {1} " + std::string(markup.calls->open), random);
-    const Read read = ReadBack(inputs, text);
-    EXPECT_EQ(read.text, "Let me see: {1}") << text;
-    EXPECT_GE(read.calls.size(), 1U) << text;
-    for (const auto& call : read.calls) ExpectMatchesSchema(call);
+    if (markup.calls->python) continue;
+    EXPECT_NE(Write(inputs, before + CallPrefix(markup, "set_f"), random), "");
+    EXPECT_EQ(Write(inputs, before + CallPrefix(markup, "set_x"), random), "");
+    EXPECT_EQ(Write(inputs, before + CallPrefix(markup, "rm"), random), "");
   }
+}
+
+TEST_F(AnswerGrammars, ToolsThatMayNotBeCalledNowAreNot) {
+  std::mt19937 random(5);
+  std::vector<api::Tool> tools = SomeTools();
+  tools[0].callable = tools[1].callable = false;
+  for (const std::string& name : kTemplates) {
+    const output::Format format = FormatNamed(name);
+    const output::AnswerMarkup markup = output::MarkupOf(format);
+    if (markup.calls->python) continue;
+    SCOPED_TRACE(format.family);
+    api::Request request;
+    const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
+    EXPECT_EQ(Write(inputs, CallPrefix(markup, "set_f"), random), "");
+    EXPECT_NE(Write(inputs, CallPrefix(markup, "no"), random), "");
+    tools[2].callable = false;
+    EXPECT_EQ(Write(inputs, std::string(markup.call_marker), random), "");
+    tools[2].callable = true;
+  }
+}
+
+TEST_F(AnswerGrammars, TheMarkerOfACallMeansNothingInThinking) {
+  const std::vector<api::Tool> tools = SomeTools();
+  const output::Format format = FormatNamed(kTemplates[0]);
+  const api::Request request;
+  ConstraintInputs inputs{.request = request,
+                          .tools = tools,
+                          .format = format,
+                          .rendered = true,
+                          .thinking_open = true,
+                          .may_think = true};
+  const auto accepts = [&](const std::string& text) {
+    constraint::Matcher matcher(*Compile(inputs));
+    const auto tokens = tokenizer_->Encode(text, tokenizer::SpecialTokens::kParse);
+    return std::ranges::all_of(*tokens, [&](api::TokenId token) { return matcher.Accept(token); });
+  };
+  EXPECT_TRUE(accepts("I could write <tool_call> here</think>so <tool_call>\n{\"name\": \"now\""));
+  EXPECT_FALSE(accepts("hm</think><tool_call>here"));
+  EXPECT_TRUE(accepts("<|im_start|> is a special token"));
+  inputs.thinking_open = false;
+  EXPECT_TRUE(accepts("<think>I could write <tool_call> here</think>so <|im_start|> <tool_call>\n"));
+  EXPECT_FALSE(accepts("no thought <tool_call>here"));
 }
 
 TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
@@ -233,12 +287,32 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
   EXPECT_NE(Write(free_inputs, open + R"({"name": "now")", random), "");
 }
 
-TEST_F(AnswerGrammars, NoFormatMeansNoConstraint) {
+TEST_F(AnswerGrammars, NothingIsConstrainedWithoutFormatAndTools) {
   api::Request request;
-  const auto tools = api::testing::ToolsOf(R"([{"type":"function","function":{"name":"f"}}])");
   const output::Format format = FormatNamed(kTemplates[0]);
-  const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
+  ConstraintInputs inputs{.request = request, .tools = {}, .format = format, .rendered = true};
   EXPECT_EQ(*Compile(inputs), nullptr);
+  const auto tools = api::testing::ToolsOf(R"([{"type":"function","function":{"name":"f"}}])");
+  inputs.tools = tools;
+  EXPECT_NE(*Compile(inputs), nullptr);
+  inputs.rendered = false;
+  EXPECT_EQ(*Compile(inputs), nullptr);
+}
+
+// Other tools stay constrained, and the names of all.
+TEST_F(AnswerGrammars, ASchemaThatCannotBeEnforcedLeavesItsArgumentsFree) {
+  std::mt19937 random(6);
+  const output::Format format = FormatNamed(kTemplates[0]);
+  const auto tools = api::testing::ToolsOf(
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"not":{}}}}}},)"
+      R"({"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{"b":{"const":1}},)"
+      R"("required":["b"]}}}])");
+  const api::Request request;
+  const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
+  const std::string begin = "<tool_call>\n{\"name\": \"";
+  EXPECT_NE(Write(inputs, begin + R"(f", "arguments": {"x": 1})", random), "");
+  EXPECT_EQ(Write(inputs, begin + R"(g", "arguments": {"b": 2)", random), "");
+  EXPECT_EQ(Write(inputs, begin + "h", random), "");
 }
 
 }  // namespace

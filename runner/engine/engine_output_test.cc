@@ -47,7 +47,7 @@ TEST(EngineOutput, ACallComesWholeAndNothingOfItIsText) {
   const auto outcome = EngineHarness().Generate(
       Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]"));
   ASSERT_TRUE(outcome.finished);
-  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"place":"Paris"})"));
+  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"city":"Paris"})"));
   EXPECT_EQ(outcome.text(), "");
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
   EXPECT_EQ(outcome.finished->usage.output_tokens, 12);
@@ -99,6 +99,46 @@ TEST(EngineOutput, ThinkingCutByLengthIsAllThinking) {
   EXPECT_THAT(Thinking(outcome), testing::StartsWith("Ones: 8 + 7"));
   EXPECT_EQ(outcome.text(), "");
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kLength);
+}
+
+TEST(EngineOutput, ThinkingEndsAfterItsTokens) {
+  EngineHarness harness;
+  const auto whole = harness.Generate(kSum);
+  EXPECT_GT(whole.finished->usage.reasoning_tokens, 20);
+  EXPECT_LT(whole.finished->usage.reasoning_tokens, whole.finished->usage.output_tokens);
+  auto request = kSum;
+  request.thinking_tokens_max = 8;
+  const auto cut = harness.Generate(request);
+  EXPECT_FALSE(Thinking(cut).empty());
+  EXPECT_THAT(Thinking(whole), testing::StartsWith(Thinking(cut)));
+  EXPECT_LT(Thinking(cut).size(), Thinking(whole).size() / 2);
+  EXPECT_FALSE(cut.text().empty());
+  EXPECT_EQ(cut.finished->reason, api::FinishReason::kStop);
+  EXPECT_EQ(cut.finished->usage.reasoning_tokens, 10);  // with the line break and the end tag
+  EXPECT_EQ(harness.Generate(Logged(request)).text(), cut.text());
+  request.thinking_tokens_max = 0;
+  const auto none = harness.Generate(request);
+  EXPECT_EQ(Thinking(none), "");
+  EXPECT_FALSE(none.text().empty());
+  request.thinking_tokens_max = 1000;
+  EXPECT_EQ(Thinking(harness.Generate(request)), Thinking(whole));
+}
+
+TEST(EngineOutput, StopTokensEndTheAnswer) {
+  EngineHarness harness;
+  const auto whole = harness.Generate(Greedy("What is the capital of France?"));
+  std::vector<api::TokenId> ids;
+  for (const auto& delta : whole.deltas)
+    ids.insert(ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+  ASSERT_GT(ids.size(), 3U);
+  auto request = Greedy("What is the capital of France?");
+  request.params.stop_token_ids = {ids[2]};
+  const auto cut = harness.Generate(request);
+  EXPECT_EQ(cut.finished->reason, api::FinishReason::kStop);
+  EXPECT_EQ(cut.finished->usage.output_tokens, 2);
+  EXPECT_THAT(whole.text(), testing::StartsWith(cut.text()));
+  request.params.stop_token_ids = {1'000'000};
+  EXPECT_EQ(harness.Generate(request).failed->error.field, "stop_token_ids");
 }
 
 TEST(EngineOutput, RawPromptsAreNotRead) {

@@ -14,6 +14,7 @@ api::ipc::Resume After(const Outcome& outcome, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const auto& ids = outcome.deltas[i].token_ids;
     resume.tokens.insert(resume.tokens.end(), ids.begin(), ids.end());
+    if (!ids.empty()) resume.sampler_state = outcome.deltas[i].sampler_state;
   }
   if (!resume.tokens.empty()) resume.tokens.pop_back();
   return resume;
@@ -65,6 +66,33 @@ api::Request Seeded(api::Request request) {
 TEST(EngineResume, Greedy) { ExpectResumesAnywhere(Logged(Greedy("Count to twenty.", 30))); }
 
 TEST(EngineResume, SeededWithPenalties) { ExpectResumesAnywhere(Seeded(Greedy("Tell me a story.", 30))); }
+
+TEST(EngineResume, WithMirostat) {
+  for (const int32_t version : {1, 2}) {
+    api::Request request = Seeded(Greedy("Tell me a story.", 24));
+    request.params.mirostat = version;
+    request.params.mirostat_tau = 3;
+    ExpectResumesAnywhere(request);
+    ExpectResumesAnywhere(Logged(request));
+  }
+}
+
+TEST(EngineResume, WithDryXtcAndTopNSigma) {
+  api::Request request = Seeded(Greedy("Count to twenty.", 24));
+  request.params.dry_multiplier = 0.8F;
+  request.params.xtc_probability = 0.5F;
+  request.params.xtc_threshold = 0.05F;
+  request.params.top_n_sigma = 3;
+  ExpectResumesAnywhere(request);
+}
+
+TEST(EngineResume, WhereThinkingIsClosed) {
+  api::Request request = Greedy("", 24);
+  request.prompt =
+      api::ChatPrompt{{{"system", "Think step by step before you answer."}, {"user", "What is 38 + 47?"}}};
+  request.thinking_tokens_max = 6;
+  ExpectResumesAnywhere(Logged(request));
+}
 
 TEST(EngineResume, OneDeltaForEachToken) {
   api::Request request = Seeded(Greedy("Tell me a story.", 20));

@@ -11,6 +11,7 @@
 #include "runner/engine/answer_grammar.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/output/answer_markup.h"
+#include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -29,9 +30,15 @@ std::span<const api::Tool> ToolsOf(const api::Request& request) {
 
 bool GoesOnWithText(const api::Request& request) {
   const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
-  return chat != nullptr && !chat->messages.empty() && chat->messages.back().role == "assistant" &&
+  const bool may =
+      chat != nullptr && (chat->end == api::PromptEnd::kAuto || chat->end == api::PromptEnd::kLastMessage);
+  return may && !chat->messages.empty() && chat->messages.back().role == "assistant" &&
          !chat->messages.back().content.empty();
 }
+
+// Tokens of thinking with the levels low and medium.
+constexpr int32_t kLowThinkingTokens = 1024;
+constexpr int32_t kMediumThinkingTokens = 4096;
 
 std::string EffortOf(Think think, bool harmony) {
   switch (think) {
@@ -62,7 +69,9 @@ api::Result<OutputPlan> OutputPlan::Of(const output::Format& format, const api::
   }
   OutputPlan plan(format, request);
   if (format.can_think)
-    plan.thinking_ = {request.think != Think::kOff, EffortOf(request.think, format.harmony)};
+    plan.thinking_ = {request.think != Think::kOff, EffortOf(request.think, format.harmony), {}};
+  if (const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt))
+    plan.thinking_.arguments_json = chat->template_arguments_json;
   return plan;
 }
 
@@ -72,6 +81,28 @@ void OutputPlan::DetectOpenThinking(std::vector<PromptSegment>& prompt) {
   if (!thinking_open_ || request_->think != Think::kOff) return;
   prompt.back().text += fmt::format("\n{}\n\n", format_.thinking->end);
   thinking_open_ = false;
+}
+
+// Of models without levels of their own.
+int32_t OutputPlan::ThinkingTokensMax() const {
+  if (request_->thinking_tokens_max >= 0) return request_->thinking_tokens_max;
+  if (format_.has_efforts) return -1;
+  return request_->think == Think::kLow      ? kLowThinkingTokens
+         : request_->think == Think::kMedium ? kMediumThinkingTokens
+                                             : -1;
+}
+
+ThinkingBudget OutputPlan::BudgetOf(const tokenizer::Tokenizer& tokenizer) const {
+  const output::AnswerMarkup markup = output::MarkupOf(format_);
+  const int32_t tokens_max = ThinkingTokensMax();
+  if (tokens_max < 0 || markup.thinking_end.empty() || !RendersPrompt()) return {};
+  std::string closing = fmt::format("{}{}", format_.harmony ? "" : "\n", markup.thinking_end);
+  // Gpt-oss would go on in the same channel; with tools it may also call one.
+  if (format_.harmony) closing += markup.after_thinking;
+  if (format_.harmony && ToolsOf(*request_).empty()) closing += markup.text_begin;
+  auto tokens = tokenizer.Encode(closing, tokenizer::SpecialTokens::kParse);
+  if (!tokens) return {};
+  return {tokens_max, *std::move(tokens)};
 }
 
 bool OutputPlan::RendersPrompt() const {

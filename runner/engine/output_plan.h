@@ -12,10 +12,14 @@
 namespace quire::runner::constraint {
 class Constraint;
 }
+namespace quire::runner::tokenizer {
+class Tokenizer;
+}
 
 namespace quire::runner::engine {
 
 struct PromptContext;
+struct ThinkingBudget;
 
 // One per request; used by one thread.
 class OutputPlan {
@@ -33,11 +37,15 @@ class OutputPlan {
   // Null where all of the answer is text.
   std::unique_ptr<output::Parser> MakeParser() const;
 
+  // REQUIRES: the prompt is rendered.
+  ThinkingBudget BudgetOf(const tokenizer::Tokenizer& tokenizer) const;
+
   // The constraint of the answer; null where it is unconstrained (answer_grammar.h).
   api::Result<std::shared_ptr<constraint::Constraint>> ConstraintOf(const PromptContext& context) const;
 
  private:
   bool RendersPrompt() const;
+  int32_t ThinkingTokensMax() const;  // -1: no bound
 
   OutputPlan(const output::Format& format, const api::Request& request)
       : format_(format), request_(&request) {}

@@ -56,10 +56,15 @@ struct PromptBuilder {
 
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages,
                                      std::span<const api::Tool> tools) const {
-    auto rendered = prompt_template.Render(messages, tools, output_plan.thinking());
+    auto rendered = prompt_template.Render(messages, tools, output_plan.thinking(), Ending());
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
     return Encode(*rendered);
+  }
+
+  api::PromptEnd Ending() const {
+    const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
+    return chat == nullptr ? api::PromptEnd::kAuto : chat->end;
   }
 
   std::vector<int32_t> RestorePoints(const BuiltPrompt& prompt) const {
@@ -336,6 +341,7 @@ struct PromptBuilder {
       if (bias.bias <= -api::kLogitBiasMax) banned.insert(bias.token);
     }
     if (auto known = CheckIds(biased, "logit_bias"); !known) return known;
+    if (auto known = CheckIds(request.params.stop_token_ids, "stop_token_ids"); !known) return known;
     if (std::ssize(banned) < tokenizer.vocab_size()) return {};
     return api::Fail(api::ErrorCode::kInvalidArgument, "logit_bias bans every token", "logit_bias");
   }
@@ -423,6 +429,7 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
     auto constraint = output_plan->ConstraintOf(context);
     if (!constraint) return std::unexpected(std::move(constraint.error()));
     prompt.constraint = std::move(*constraint);
+    prompt.thinking_budget = output_plan->BudgetOf(*context.tokenizer);
   }
   return prompt;
 }

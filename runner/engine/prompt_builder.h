@@ -26,6 +26,12 @@ class ConstraintCache;
 
 namespace quire::runner::engine {
 
+// How long an answer may think.
+struct ThinkingBudget {
+  int32_t tokens_max = 0;
+  std::vector<api::TokenId> closing = {};  // ends thinking after that many tokens; empty: there is no bound
+};
+
 struct BuiltPrompt {
   std::vector<api::TokenId> tokens;  // at least one, fewer than num_ctx; to be embedded: at most num_ctx
   int32_t num_ctx = 0;               // of this request
@@ -37,6 +43,7 @@ struct BuiltPrompt {
   std::vector<int32_t> restore_points = {};
   std::unique_ptr<output::Parser> output = {};              // of the answer; null: all of it is text
   std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
+  ThinkingBudget thinking_budget = {};
 };
 
 // The control tokens around the two texts of a FimPrompt.

@@ -24,6 +24,9 @@ struct ToolCallTemplate {
 struct AnswerMarkup {
   const ToolCallTemplate* calls = nullptr;  // null: unknown tool call syntax
   std::string_view calls_begin;  // no text holds it; empty: text and calls are not told apart by a marker
+  // Begins a call whatever stands before it; empty: no marker does. Calls without it may stand beside where
+  // `calls_begin` is empty.
+  std::string_view call_marker;
   std::string_view text_begin;
   std::string_view thinking_begin;  // empty: nothing in an answer is thinking
   std::string_view thinking_end;

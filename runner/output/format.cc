@@ -131,6 +131,8 @@ constexpr std::array<ThinkingForm, 4> kThinking = {{
 // Harmony's channels are its own; Gemma's marker differs by one character.
 constexpr std::string_view kHarmonyMark = "<|channel|>";
 
+// What kHarmonyCalls begins with.
+constexpr std::string_view kHarmonyCallMarker = "<|channel|>commentary to=";
 constexpr ToolCallTemplate kHarmonyCalls = {
     "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "", "", ""};
 
@@ -143,6 +145,7 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
   Format format;
   format.family = "plain";
   format.takes_tools = in_template("tools");
+  format.has_efforts = in_template("reasoning_effort") || in_template(kHarmonyMark);
   if (in_template(kHarmonyMark)) {
     format.family = "harmony";
     format.harmony = format.can_think = true;
@@ -177,6 +180,7 @@ AnswerMarkup MarkupOf(const Format& format) {
   AnswerMarkup markup;
   if (format.harmony) {
     markup.calls = &kHarmonyCalls;
+    markup.call_marker = kHarmonyCallMarker;
     markup.text_begin = "<|channel|>final<|message|>";
     markup.thinking_begin = "<|channel|>analysis<|message|>";
     markup.thinking_end = "<|end|>";
@@ -185,6 +189,7 @@ AnswerMarkup MarkupOf(const Format& format) {
   }
   if (format.calls != nullptr) {
     markup.calls = &format.calls->call_template;
+    markup.call_marker = format.calls->begin;
     if (!format.calls->unmarked) markup.calls_begin = format.calls->begin;
   }
   if (format.thinking != nullptr) {

@@ -26,6 +26,7 @@ struct Format {
   bool harmony = false;                    // channels; calls and thinking are both known
   bool takes_tools = false;                // the template shows tools to the model
   bool can_think = false;                  // the template says how this model thinks
+  bool has_efforts = false;                // the template knows levels of thinking
 
   bool supports_tools() const { return takes_tools && (calls != nullptr || harmony); }
 };

@@ -146,4 +146,20 @@ api::Result<Value> ToolsValue(std::span<const api::Tool> tools, const Value& non
   return ParseRequestJson(list + "]", "tools");
 }
 
+api::Result<std::vector<std::pair<std::string, Value>>> ArgumentValues(const std::string& object_json) {
+  constexpr const char* kField = "chat_template_kwargs";
+  const auto object = nlohmann::ordered_json::parse(object_json, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{} is not an object", kField), kField);
+  }
+  std::vector<std::pair<std::string, Value>> values;
+  for (const auto& [name, member] : object.items()) {
+    auto value = ParseRequestJson(
+        member.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace), kField);
+    if (!value) return std::unexpected(std::move(value).error());
+    values.emplace_back(name, *std::move(value));
+  }
+  return values;
+}
+
 }  // namespace quire::runner

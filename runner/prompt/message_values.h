@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/base/request.h"
@@ -28,5 +30,8 @@ api::Result<jinja::Value> MessagesValue(std::span<const api::Message> messages, 
 
 // The definitions of the tools as they are given; `none` when there are none.
 api::Result<jinja::Value> ToolsValue(std::span<const api::Tool> tools, const jinja::Value& none);
+
+// Variables of a template that a request sets: the members of a JSON object, all of Trust::kRequest.
+api::Result<std::vector<std::pair<std::string, jinja::Value>>> ArgumentValues(const std::string& object_json);
 
 }  // namespace quire::runner

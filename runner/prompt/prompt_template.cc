@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "api/base/utf8.h"
@@ -143,6 +144,10 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
                                                            const std::tm& now,
                                                            const ThinkingSwitch& thinking) const {
   if (const auto* go = std::get_if<gotemplate::Template>(&template_)) {
+    if (!thinking.arguments_json.empty()) {
+      return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no variables of a request",
+                       "chat_template_kwargs");
+    }
     return RenderGoPrompt(
         *go, messages, tools, suffix, now,
         {.set = thinking.on.has_value(), .on = thinking.on.value_or(false), .level = thinking.effort});
@@ -165,6 +170,11 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
   if (!thinking.effort.empty()) {
     variables.emplace_back("reasoning_effort", jinja::Value::String(thinking.effort));
   }
+  if (!thinking.arguments_json.empty()) {
+    auto arguments = ArgumentValues(thinking.arguments_json);
+    if (!arguments) return std::unexpected(std::move(arguments).error());
+    std::ranges::move(*arguments, std::back_inserter(variables));
+  }
   return std::get<jinja::Template>(template_).RenderTracked(jinja::Value::MakeDict(std::move(variables)),
                                                             {.now = now});
 }
@@ -172,12 +182,19 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
                                                                std::span<const api::Tool> tools,
                                                                const std::tm& now,
-                                                               const ThinkingSwitch& thinking) const {
+                                                               const ThinkingSwitch& thinking,
+                                                               api::PromptEnd ending) const {
+  if (ending == api::PromptEnd::kMessages && !go_source_.empty()) {
+    return api::Fail(api::ErrorCode::kUnsupported, "the model's template always begins an answer",
+                     "add_generation_prompt");
+  }
   // An assistant message without text is no answer to go on with: the model begins one.
-  const bool to_continue = !messages.empty() && messages.back().role == "assistant" &&
+  const bool may_continue = ending == api::PromptEnd::kAuto || ending == api::PromptEnd::kLastMessage;
+  const bool to_continue = may_continue && !messages.empty() && messages.back().role == "assistant" &&
                            !messages.back().content.empty() && messages.back().tool_calls.empty();
-  const auto rendered = RenderText(messages, tools, to_continue ? kEndMark : std::string_view(), !to_continue,
-                                   style_, now, thinking);
+  const auto rendered =
+      RenderText(messages, tools, to_continue ? kEndMark : std::string_view(),
+                 !to_continue && ending != api::PromptEnd::kMessages, style_, now, thinking);
   if (!rendered) return std::unexpected(rendered.error());
   const size_t end = to_continue ? rendered->text.rfind(kEndMark) : rendered->text.size();
   if (end == std::string::npos) {
@@ -191,8 +208,9 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
                                                                std::span<const api::Tool> tools,
-                                                               const ThinkingSwitch& thinking) const {
-  return Render(messages, tools, Now(), thinking);
+                                                               const ThinkingSwitch& thinking,
+                                                               api::PromptEnd ending) const {
+  return Render(messages, tools, Now(), thinking, ending);
 }
 
 }  // namespace quire::runner

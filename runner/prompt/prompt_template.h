@@ -28,10 +28,11 @@ struct PromptSegment {
   bool from_template = false;
 };
 
-// Template variables that control thinking; none when unset.
+// Template variables of a request; those about thinking are none when unset.
 struct ThinkingSwitch {
   std::optional<bool> on = {};
-  std::string effort = {};  // "low", "medium" or "high"
+  std::string effort = {};          // "low", "medium" or "high"
+  std::string arguments_json = {};  // more variables, an object; empty: none
 };
 
 // Immutable; any thread.
@@ -47,17 +48,19 @@ class PromptTemplate {
   // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line.
   static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source);
 
-  // The prompt up to where the model's answer begins. A last message of the assistant's is an answer to go on
-  // with: the prompt then ends right behind its content. `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
+  // The prompt up to where the model's answer begins, or to where `ending` says. A last message of the assistant's is
+  // an answer to go on with: the prompt then ends right behind its content. `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
   // what the template says of the messages; kUnsupported: the template does not show the answer to go on
   // with.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools, const std::tm& now,
-                                                 const ThinkingSwitch& thinking = {}) const;
+                                                 const ThinkingSwitch& thinking = {},
+                                                 api::PromptEnd ending = api::PromptEnd::kAuto) const;
   // The same at this moment.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools,
-                                                 const ThinkingSwitch& thinking = {}) const;
+                                                 const ThinkingSwitch& thinking = {},
+                                                 api::PromptEnd ending = api::PromptEnd::kAuto) const;
 
   // The prompt for what goes between two texts. kUnsupported: the template does not know .Suffix.
   api::Result<std::vector<PromptSegment>> RenderFim(std::string_view prefix, std::string_view suffix) const;

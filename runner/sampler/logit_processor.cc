@@ -21,6 +21,9 @@ LogitProcessor::LogitProcessor(const api::GenerationParams& params,
     }
   }
   if (ends_from_ > 0) ends_.assign(end_of_generation.begin(), end_of_generation.end());
+  if (params.min_tokens > 0 && !params.ignore_eos) {
+    ends_.insert(ends_.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
+  }
 }
 
 std::span<const float> LogitProcessor::Apply(std::span<const float> logits, int32_t output_tokens,

@@ -14,7 +14,7 @@ namespace quire::runner::sampler {
 // Copyable; any thread.
 class LogitProcessor {
  public:
-  // `end_of_generation`: the tokens that ignore_eos and min_tokens ban. Ids beyond the logits are
+  // `end_of_generation`: the tokens that ignore_eos and min_tokens ban; min_tokens bans stop_token_ids too. Ids beyond the logits are
   // passed over.
   LogitProcessor(const api::GenerationParams& params, const std::unordered_set<TokenId>& end_of_generation);
 

@@ -7,6 +7,8 @@
 
 #include "api/base/random_id.h"
 #include "runner/sampler/candidates.h"
+#include "runner/sampler/dry.h"
+#include "runner/sampler/mirostat.h"
 
 namespace quire::runner::sampler {
 namespace {
@@ -96,6 +98,28 @@ class Filters {
     sorted_ = std::min(sorted_, candidates_.size());
   }
 
+  // Keeps what is at most `distance` below the highest.
+  void Below(double distance) {
+    std::erase_if(candidates_,
+                  [&](const Candidate& c) { return double{c.logit} < double{maximum_} - distance; });
+    sorted_ = std::min(sorted_, candidates_.size());
+  }
+
+  // XTC: drops all but the last of the candidates with at least this probability.
+  void ExcludeTop(float threshold) {
+    PartlySorted order(candidates_, sorted_);
+    const double least = double{threshold} * Weigh(1);
+    size_t likely = 0;
+    while (likely < candidates_.size() && Weight(order.At(likely), 1) >= least) ++likely;
+    if (likely < 2) return;
+    std::sort(candidates_.begin(), candidates_.end(), Better);
+    candidates_.erase(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(likely - 1));
+    maximum_ = candidates_.front().logit;
+    sorted_ = candidates_.size();
+  }
+
+  std::span<Candidate> candidates() { return candidates_; }
+
   TokenId Draw(float temperature, double uniform) {
     double left = uniform * Weigh(double{temperature});
     for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -127,12 +151,35 @@ class Filters {
   size_t sorted_ = 0;  // candidates in order
 };
 
+// The standard deviation of the logits that may come.
+double Deviation(std::span<const float> logits) {
+  double sum = 0;
+  size_t count = 0;
+  for (const float logit : logits) {
+    if (!std::isfinite(logit)) continue;
+    sum += double{logit};
+    ++count;
+  }
+  const double mean = sum / static_cast<double>(count);
+  double squares = 0;
+  for (const float logit : logits) {
+    if (std::isfinite(logit)) squares += (double{logit} - mean) * (double{logit} - mean);
+  }
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
+double NumberOf(uint64_t stream, uint64_t drawn) {
+  const uint64_t bits = Finalize(stream + drawn * 0x9E3779B97F4A7C15U);
+  return static_cast<double>(bits >> 11U) * 0x1.0p-53;
+}
+
 }  // namespace
 
-double RandomStream::Next() {
-  ++drawn;
-  const uint64_t bits = Finalize(Finalize(seed) + drawn * 0x9E3779B97F4A7C15U);
-  return static_cast<double>(bits >> 11U) * 0x1.0p-53;
+double RandomStream::Next() { return NumberOf(Finalize(seed), ++drawn); }
+
+double RandomStream::Beside() const {
+  constexpr uint64_t kOther = 0xD1B54A32D192ED03U;
+  return NumberOf(Finalize(Finalize(seed) ^ kOther), drawn);
 }
 
 std::span<const float> Workspace::Mask(std::span<const float> all, std::span<const uint64_t> allowed) {
@@ -159,14 +206,21 @@ RandomStream StartStream(int64_t seed) {
   return {.seed = api::RandomBits()};
 }
 
-Sampler::Sampler(const api::GenerationParams& params) : Sampler(params, StartStream(params.seed)) {}
+Sampler::~Sampler() = default;
+Sampler::Sampler(Sampler&&) noexcept = default;
 
-Sampler::Sampler(const api::GenerationParams& params, RandomStream stream)
+Sampler::Sampler(const api::GenerationParams& params, TokenText text)
+    : Sampler(params, StartStream(params.seed), std::move(text)) {}
+
+Sampler::Sampler(const api::GenerationParams& params, RandomStream stream, TokenText text)
     : temperature_(params.temperature),
       top_k_(params.top_k),
       top_p_(params.top_p),
       min_p_(params.min_p),
       typical_p_(params.typical_p),
+      top_n_sigma_(params.top_n_sigma),
+      xtc_probability_(params.xtc_probability),
+      xtc_threshold_(params.xtc_threshold),
       repeat_window_(params.repeat_last_n),
       repeat_penalty_(params.repeat_penalty > 0 ? params.repeat_penalty : 1.0F),
       presence_penalty_(params.presence_penalty),
@@ -175,6 +229,17 @@ Sampler::Sampler(const api::GenerationParams& params, RandomStream stream)
   if (repeat_window_ < 0) {
     repeat_window_ = params.num_ctx > 0 ? params.num_ctx : std::numeric_limits<int64_t>::max();
   }
+  if (DryPenalty dry(params, std::move(text)); dry.active())
+    dry_ = std::make_unique<DryPenalty>(std::move(dry));
+  if (Mirostat mirostat(params); mirostat.active()) mirostat_ = std::make_unique<Mirostat>(mirostat);
+}
+
+std::optional<float> Sampler::state() const {
+  return mirostat_ ? std::optional(mirostat_->state()) : std::nullopt;
+}
+
+void Sampler::set_state(float state) {
+  if (mirostat_) mirostat_->set_state(state);
 }
 
 bool Sampler::HasPenalties() const {
@@ -212,15 +277,26 @@ std::span<const float> Sampler::Penalize(std::span<const float> logits, std::spa
 api::Result<TokenId> Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history,
                                      Workspace& workspace) {
   if (HasPenalties()) logits = Penalize(logits, history, workspace);
+  if (dry_) {
+    if (!HasPenalties()) workspace.logits.assign(logits.begin(), logits.end());
+    dry_->Apply(history, workspace.logits);
+    logits = workspace.logits;
+  }
   auto maximum = CheckedMaximum(logits, workspace.maxima);
   if (!maximum) return std::unexpected(std::move(maximum.error()));
   const double uniform = stream_.Next();
   if (!(temperature_ > 0)) return FirstOf(logits, *maximum);
   Filters filters(workspace.candidates, workspace.weights, *maximum);
+  if (mirostat_) {
+    filters.TopK(logits, 0, workspace.maxima);
+    return mirostat_->Draw(filters.candidates(), temperature_, uniform);
+  }
   filters.TopK(logits, top_k_, workspace.maxima);
+  if (top_n_sigma_ > 0) filters.Below(double{top_n_sigma_} * Deviation(logits));
   filters.Typical(typical_p_);
   filters.TopP(top_p_);
   filters.MinP(min_p_);
+  if (xtc_probability_ > 0 && stream_.Beside() < double{xtc_probability_}) filters.ExcludeTop(xtc_threshold_);
   return filters.Draw(temperature_, uniform);
 }
 

@@ -1,11 +1,16 @@
 // Picks the next token from the logits of one sequence.
 //
-// Order of the steps: penalties, top_k, typical_p, top_p, min_p, temperature, draw. Among equal logits the
-// lower id comes first, so that no step depends on how a library sorts.
+// Order of the steps: penalties, DRY, top_n_sigma, top_k, typical_p, top_p, min_p, XTC, temperature, draw. Mirostat
+// stands in place of all after DRY. Among equal logits the lower id comes first, so that no step depends on how a
+// library sorts.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "api/base/error.h"
@@ -24,6 +29,8 @@ struct RandomStream {
   uint64_t drawn = 0;
 
   double Next();  // in [0, 1)
+  // A number beside the last one of Next(), of a stream of its own.
+  double Beside() const;
 };
 
 // A negative seed of a request means a random one: taken from the system, once.
@@ -60,12 +67,19 @@ class Workspace {
   std::vector<float> masked;          // [vocab]
 };
 
-// Copyable; the state that changes is random_stream(). One thread.
+class DryPenalty;
+class Mirostat;
+
+// The state that changes is random_stream() and state(). One thread.
 class Sampler {
  public:
-  // Options outside their range mean "off", a temperature that is not positive means greedy.
-  explicit Sampler(const api::GenerationParams& params);
-  Sampler(const api::GenerationParams& params, RandomStream stream);
+  // Options outside their range mean "off", a temperature that is not positive means greedy. `text`: the bytes of a
+  // token, for DRY, which is off without it.
+  using TokenText = std::function<std::string_view(TokenId)>;
+  explicit Sampler(const api::GenerationParams& params, TokenText text = {});
+  Sampler(const api::GenerationParams& params, RandomStream stream, TokenText text = {});
+  ~Sampler();
+  Sampler(Sampler&&) noexcept;
 
   // The next token. `history`: the tokens of the sequence so far, prompt included, newest last; what
   // repeat_last_n does not reach may be left out. A logit of -inf marks a token that must not come. kInternal
@@ -77,6 +91,9 @@ class Sampler {
   void SkipOne() { stream_.Next(); }
 
   const RandomStream& random_stream() const { return stream_; }
+  // What the next token depends on beside the random stream and the history; nothing without Mirostat.
+  std::optional<float> state() const;
+  void set_state(float state);
 
  private:
   bool HasPenalties() const;
@@ -88,10 +105,15 @@ class Sampler {
   float top_p_;
   float min_p_;
   float typical_p_;
+  float top_n_sigma_;
+  float xtc_probability_;
+  float xtc_threshold_;
   int64_t repeat_window_;  // tokens
   float repeat_penalty_;
   float presence_penalty_;
   float frequency_penalty_;
+  std::unique_ptr<DryPenalty> dry_;     // null: off
+  std::unique_ptr<Mirostat> mirostat_;  // null: off
   RandomStream stream_;
 };
 

@@ -283,7 +283,7 @@ TEST(Sampler, ResumesFromSeedAndCount) {
   Sampler resumed(Plain(1.5F), {.seed = 42, .drawn = 11});
   for (size_t i = 11; i < steps.size(); ++i)
     EXPECT_EQ(resumed.Sample(steps[i], tokens, workspace), tokens[i]);
-  Sampler copy = resumed;
+  Sampler copy(Plain(1.5F), resumed.random_stream());
   EXPECT_EQ(copy.Sample(steps[0], {}, workspace).value(), resumed.Sample(steps[0], {}, workspace).value());
   Sampler greedy(Plain(0));
   EXPECT_TRUE(greedy.Sample(steps[0], {}, workspace));

@@ -27,7 +27,8 @@ GenerationJob MakeResponsesJob(openai::ResponsesRequest parsed, const api::Model
                             .parallel_tool_calls = !parsed.tools.single_call,
                             .text_json = std::move(parsed.text_json),
                             .tools_json = std::move(parsed.tools_json),
-                            .tool_choice_json = std::move(parsed.tool_choice_json)};
+                            .tool_choice_json = std::move(parsed.tool_choice_json),
+                            .special_tools = std::move(parsed.special_tools)};
   api::Request request = openai::ToRequest(std::move(parsed), defaults);
   head.temperature = request.params.temperature;
   head.top_p = request.params.top_p;

@@ -17,7 +17,7 @@
 namespace quire::runner::constraint {
 
 inline api::OutputFormat SchemaFormat(std::string schema) {
-  return {api::OutputFormat::Kind::kSchema, std::move(schema), "format"};
+  return {api::OutputFormat::Kind::kSchema, std::move(schema), "format", /*whitespace=*/true};
 }
 
 inline api::Result<std::shared_ptr<const Grammar>> CompileFormat(const api::OutputFormat& format) {

@@ -1,0 +1,99 @@
+#include "api/openai/template_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "api/json/read.h"
+#include "api/json/tool_fields.h"
+
+namespace quire::api::openai {
+namespace {
+
+// Variables that the server sets.
+constexpr auto kReserved = std::to_array<std::string_view>(
+    {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"});
+
+// A switch of thinking that was given at one place or several, which must agree.
+class ThinkSwitch {
+ public:
+  void Read(Fields& fields, std::string_view name) {
+    bool on = false;
+    if (!fields.Get(name, on)) return;
+    if (on_ && *on_ != on) fields.Reject(name, "contradicts another field about thinking");
+    on_ = on;
+  }
+  std::optional<bool> on() const { return on_; }
+
+ private:
+  std::optional<bool> on_;
+};
+
+void GetArguments(Fields& body, ThinkSwitch& thinking, TemplateFields& out) {
+  const Json* object = body.FindObject("chat_template_kwargs");
+  if (object == nullptr) return;
+  Fields fields(*object, body.PathOf("chat_template_kwargs"), body.error());
+  for (const char* name : {"enable_thinking", "thinking"}) thinking.Read(fields, name);
+  const Think effort = GetEffort(fields, "reasoning_effort");
+  if (out.think == Think::kUnset) out.think = effort;
+  Json rest = Json::object();
+  for (const auto& [name, value] : object->get_ref<const Json::object_t&>()) {
+    if (std::ranges::find(kReserved, name) != kReserved.end())
+      return fields.Reject(name, "is a variable that the server sets");
+    if (name != "enable_thinking" && name != "thinking" && name != "reasoning_effort") rest[name] = value;
+  }
+  if (!rest.empty()) out.arguments_json = DumpJson(rest);
+}
+
+PromptEnd GetEnd(Fields& body, const std::vector<Message>& messages) {
+  std::optional<bool> header;
+  std::optional<bool> goes_on;
+  body.Get("add_generation_prompt", header);
+  body.Get("continue_final_message", goes_on);
+  if (goes_on.value_or(false)) {
+    if (header.value_or(false)) {
+      body.Reject("continue_final_message", "cannot be true together with add_generation_prompt");
+    } else if (messages.empty() || messages.back().role != "assistant") {
+      body.Reject("continue_final_message", "requires a last message with role assistant");
+    }
+    return PromptEnd::kLastMessage;
+  }
+  if (header) return *header ? PromptEnd::kAnswer : PromptEnd::kMessages;
+  return goes_on ? PromptEnd::kAnswer : PromptEnd::kAuto;
+}
+
+}  // namespace
+
+TemplateFields GetTemplateFields(Fields& body, Think effort, const std::vector<Message>& messages) {
+  TemplateFields out{.think = effort, .arguments_json = {}};
+  ThinkSwitch thinking;
+  thinking.Read(body, "enable_thinking");
+  GetArguments(body, thinking, out);
+  if (thinking.on() == false) {
+    out.think = Think::kOff;
+  } else if (thinking.on() == true && out.think == Think::kUnset) {
+    out.think = Think::kOn;
+    out.think_optional = true;
+  }
+  body.Get("max_thinking_tokens", out.thinking_tokens_max, 0);
+  if (const Json* reasoning = body.FindObject("reasoning")) {
+    Fields fields(*reasoning, body.PathOf("reasoning"), body.error());
+    fields.Get("max_tokens", out.thinking_tokens_max, 0);
+  }
+  out.end = GetEnd(body, messages);
+  return out;
+}
+
+void SetTemplateFields(TemplateFields fields, Request& request, ChatPrompt& prompt) {
+  request.think = fields.think;
+  request.think_optional = fields.think_optional;
+  request.thinking_tokens_max = fields.thinking_tokens_max;
+  prompt.template_arguments_json = std::move(fields.arguments_json);
+  prompt.end = fields.end;
+}
+
+}  // namespace quire::api::openai

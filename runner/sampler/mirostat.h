@@ -1,0 +1,39 @@
+// Mirostat: keeps the surprise of the sampled tokens near a target (Basu et al., 2021). Version 1 estimates the
+// distribution's exponent and takes the k best, version 2 takes what is at most so surprising.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "api/base/request.h"
+#include "runner/sampler/sampler.h"
+
+namespace quire::runner::sampler {
+
+// Copyable; one thread. The state that changes is state().
+class Mirostat {
+ public:
+  explicit Mirostat(const api::GenerationParams& params)
+      : version_(params.mirostat),
+        tau_(params.mirostat_tau),
+        eta_(params.mirostat_eta),
+        limit_(2 * params.mirostat_tau) {}
+
+  bool active() const { return version_ > 0; }
+  // The bound of surprise, in bits.
+  float state() const { return limit_; }
+  void set_state(float limit) { limit_ = limit; }
+
+  // One of the candidates, at least one of which has a weight; their order does not matter. A choice among one leaves
+  // the state as it is.
+  TokenId Draw(std::span<Candidate> candidates, float temperature, double uniform);
+
+ private:
+  int32_t version_;
+  float tau_;
+  float eta_;
+  float limit_;
+};
+
+}  // namespace quire::runner::sampler
