@@ -32,9 +32,14 @@ api::Result<void> EventQueue::Push(api::Event event) {
   const bool is_ready = std::holds_alternative<api::PromptReady>(event);
   const bool is_delta = std::holds_alternative<api::TextDelta>(event);
   const bool is_failed = std::holds_alternative<api::Failed>(event);
+  const bool is_progress = std::holds_alternative<api::PrefillProgress>(event);
   if (ended_) return ProtocolError("an event after the end of the stream");
   if (is_ready && prompt_ready_) return ProtocolError("duplicate PromptReady");
   if (!prompt_ready_ && !is_ready && !is_failed) return ProtocolError("an event before PromptReady");
+  if (is_progress) {
+    PushProgress(std::get<api::PrefillProgress>(event));
+    return {};
+  }
   if (is_delta && credit_ == 0) return ProtocolError("more text than its credit");
   const size_t bytes = BytesOf(event);
   if (bytes > kQueuedBytesMax - bytes_) return ProtocolError("too many bytes of queued events");
@@ -54,6 +59,17 @@ api::Result<void> EventQueue::Push(api::Event event) {
   bytes_ += bytes;
   events_.push_back(std::move(event));
   return {};
+}
+
+// A runner that took the request over computes the prompt again, also behind text that the client has.
+void EventQueue::PushProgress(api::PrefillProgress progress) {
+  if (deltas_ > 0) return;
+  if (!events_.empty() && std::holds_alternative<api::PrefillProgress>(events_.back())) {
+    events_.back() = progress;
+    return;
+  }
+  events_.emplace_back(progress);
+  bytes_ += BytesOf(events_.back());
 }
 
 void EventQueue::Fail(api::Error error) {

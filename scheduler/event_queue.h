@@ -1,7 +1,8 @@
 // The events of one request between the runner that reports them and the client that takes them.
 //
-// Invariants: at most kInitialCredit TextDeltas and kQueuedBytesMax bytes are held, whatever the runner
-// sends; the order is PromptReady, TextDelta*, then one Finished or Failed, after which nothing is taken in.
+// Invariants: at most kInitialCredit TextDeltas, one PrefillProgress (the last) and kQueuedBytesMax bytes are
+// held, whatever the runner sends; the order is PromptReady, PrefillProgress*, TextDelta*, then one Finished or
+// Failed, after which nothing is taken in.
 // That holds across runners: what a second one says is what the first one would have said next. Pure; not
 // thread-safe.
 #pragma once
@@ -49,6 +50,8 @@ class EventQueue {
   bool has_credit() const { return credit_ > 0; }
 
  private:
+  void PushProgress(api::PrefillProgress progress);
+
   std::deque<api::Event> events_;
   size_t bytes_ = 0;
   int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send

@@ -73,6 +73,24 @@ TEST(EventQueue, RefusesEventsOutOfOrder) {
   EXPECT_FALSE(twice.Push(api::Finished{}));
 }
 
+TEST(EventQueue, HoldsOnlyTheLastProgressAndNoneBehindText) {
+  EventQueue early;
+  EXPECT_FALSE(early.Push(api::PrefillProgress{1}));
+  EventQueue queue = Ready();
+  for (int32_t i = 1; i <= 100'000; ++i) ASSERT_TRUE(queue.Push(api::PrefillProgress{i}));
+  EXPECT_FALSE(queue.progressed());
+  EXPECT_EQ(std::get<api::PrefillProgress>(*queue.Pop()).computed_tokens, 100'000);
+  EXPECT_FALSE(queue.Pop());
+  ASSERT_TRUE(queue.Push(Delta("a")));
+  ASSERT_TRUE(queue.Push(api::PrefillProgress{3}));
+  EXPECT_TRUE(std::holds_alternative<api::TextDelta>(*queue.Pop()));
+  EXPECT_FALSE(queue.Pop());
+  EXPECT_EQ(queue.ResumePoint().deltas, 1);
+  ASSERT_TRUE(queue.Push(api::PromptReady{}));
+  EXPECT_TRUE(queue.Push(api::PrefillProgress{1})) << "the next runner computes the prompt again";
+  EXPECT_FALSE(queue.Pop());
+}
+
 TEST(EventQueue, BoundsBytes) {
   EventQueue queue = Ready();
   const std::string large(EventQueue::kQueuedBytesMax / 4, 'x');

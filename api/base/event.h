@@ -1,5 +1,5 @@
-// The events of one request, in order: PromptReady, TextDelta*, then exactly one of Finished or
-// Failed. Free of any dialect. Plain data.
+// The events of one request, in order: PromptReady, PrefillProgress*, TextDelta*, then exactly one of Finished
+// or Failed. Free of any dialect. Plain data.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -23,6 +23,11 @@ struct PromptReady {
   // Why not all of it: cold | diverged@N (tokens) | evicted | salt | layout | off. Empty: all that can be
   // was.
   std::string miss = {};
+};
+
+// Some more of the prompt is computed, but not all of it; only for Request::report_progress.
+struct PrefillProgress {
+  int32_t computed_tokens = 0;  // includes cached; less than PromptReady::prompt_tokens
 };
 
 struct TokenCandidate {
@@ -90,6 +95,6 @@ struct Failed {
   Error error;
 };
 
-using Event = std::variant<PromptReady, TextDelta, Finished, Failed>;
+using Event = std::variant<PromptReady, TextDelta, Finished, Failed, PrefillProgress>;
 
 }  // namespace quire::api

@@ -35,6 +35,7 @@ class ReplyEncoder {
     if (const auto* ready = std::get_if<PromptReady>(&event)) return OnReady(*ready, context);
     if (const auto* delta = std::get_if<TextDelta>(&event)) return OnDelta(*delta, context);
     if (const auto* finished = std::get_if<Finished>(&event)) return OnFinished(*finished, context);
+    if (const auto* progress = std::get_if<PrefillProgress>(&event)) return OnProgress(*progress, context);
     return OnFailed(std::get<Failed>(event).error);
   }
 
@@ -46,6 +47,7 @@ class ReplyEncoder {
 
  private:
   virtual std::string OnReady(const PromptReady&, const EventContext&) { return {}; }
+  virtual std::string OnProgress(const PrefillProgress&, const EventContext&) { return {}; }
   virtual std::string OnDelta(const TextDelta& delta, const EventContext& context) = 0;
   virtual std::string OnFinished(const Finished& finished, const EventContext& context) = 0;
   virtual std::string OnFailed(const Error&) { return {}; }

@@ -167,6 +167,7 @@ struct Request {
   int32_t indent_min = 0;
   bool restore_point = false;    // as Message::restore_point, of the whole prompt
   bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
+  bool report_progress = false;  // a PrefillProgress after every step that leaves some of the prompt
 };
 
 }  // namespace quire::api

@@ -78,6 +78,7 @@ Submit FullSubmit() {
   submit.request.predict_ms_max = 500;
   submit.request.indent_min = 4;
   submit.request.restore_point = true;
+  submit.request.report_progress = true;
   submit.request.format = OutputFormat{OutputFormat::Kind::kGrammar, "root ::= \"a\"", "grammar"};
   submit.resume = {{7, 8}, 2, 3};
   return submit;
@@ -159,6 +160,7 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(Converted{}));
   ExpectSurvives(ToDaemon(Converted{Error{ErrorCode::kBadModel, "no", ""}}));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, PromptReady{7, 3}}));
+  ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, PrefillProgress{5}}));
   ExpectSurvives(ToDaemon(FullDelta()));
   ExpectSurvives(ToDaemon(FullFinished()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, Failed{{ErrorCode::kUnavailable, "m", ""}}}));

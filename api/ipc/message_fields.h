@@ -161,6 +161,7 @@ void VisitFields(M& m, V& visit) {
   visit("indent_min", m.indent_min, 0);
   visit("restore_point", m.restore_point);
   visit("delta_per_token", m.delta_per_token);
+  visit("report_progress", m.report_progress);
 }
 
 // ---- daemon -> runner ----
@@ -244,6 +245,10 @@ void VisitFields(M& m, V& visit) {
   visit("prompt_tokens", m.prompt_tokens, 0);
   visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
   visit("miss", m.miss);
+}
+template <Is<PrefillProgress> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("computed_tokens", m.computed_tokens, 0);
 }
 template <Is<TokenCandidate> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -35,6 +35,7 @@ struct CommonRequest {
   std::string cache_salt;
   Think think = Think::kUnset;
   std::optional<OutputFormat> format;
+  bool return_progress = false;  // of a stream: lines with "prompt_progress" until the first token
 };
 
 struct GenerateRequest : CommonRequest {
@@ -74,17 +75,25 @@ inline constexpr std::string_view kNdjson = "application/x-ndjson";  // has no c
 // Of both endpoints.
 class ChatEncoder : public ReplyEncoder {
  public:
-  ChatEncoder(Endpoint endpoint, std::string model, bool stream)
-      : ReplyEncoder(stream, kNdjson, {}), endpoint_(endpoint), model_(std::move(model)) {}
+  ChatEncoder(Endpoint endpoint, std::string model, bool stream, bool return_progress = false)
+      : ReplyEncoder(stream, kNdjson, {}),
+        endpoint_(endpoint),
+        model_(std::move(model)),
+        return_progress_(stream && return_progress) {}
 
  private:
+  std::string OnReady(const PromptReady& ready, const EventContext& context) override;
+  std::string OnProgress(const PrefillProgress& progress, const EventContext& context) override;
   std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
   std::string OnFinished(const Finished& finished, const EventContext& context) override;
   std::string OnFailed(const Error& error) override;
 
   Endpoint endpoint_;
   std::string model_;
-  TextDelta answer_;  // all of it so far; stays empty when streaming
+  bool return_progress_;
+  PromptReady ready_;
+  std::chrono::nanoseconds ready_at_{};  // since the request arrived
+  TextDelta answer_;                     // all of it so far; stays empty when streaming
   size_t calls_sent_ = 0;
 };
 

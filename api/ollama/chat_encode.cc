@@ -66,6 +66,25 @@ std::string Line(const Json& object) { return DumpJson(object) + "\n"; }
 
 }  // namespace
 
+std::string ChatEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
+  if (!return_progress_) return {};
+  ready_ = ready;
+  ready_at_ = context.total;
+  return OnProgress({ready.cached_tokens}, context);
+}
+
+// The names and meanings are those of llama.cpp's server.
+std::string ChatEncoder::OnProgress(const PrefillProgress& progress, const EventContext& context) {
+  if (!return_progress_) return {};
+  Json reply = Head(endpoint_, model_, {}, 0, /*done=*/false, context);
+  reply["prompt_progress"] = {
+      {"total", ready_.prompt_tokens},
+      {"cache", ready_.cached_tokens},
+      {"processed", progress.computed_tokens},
+      {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(context.total - ready_at_).count()}};
+  return Line(reply);
+}
+
 std::string ChatEncoder::OnDelta(const TextDelta& delta, const EventContext& context) {
   if (!streams()) {
     Append(answer_, delta);

@@ -84,6 +84,25 @@ TEST(OllamaReply, ThinkingAndCallsHaveFieldsOfTheirOwn) {
   EXPECT_EQ(generated["response"], "Ok");
 }
 
+TEST(OllamaReply, ProgressOfThePromptIsForStreamsThatAskForIt) {
+  const std::vector<Event> story = {PromptReady{20, 12}, PrefillProgress{16}, TextDelta{"H", {}, 1}};
+  ChatEncoder chat(Endpoint::kChat, "M", true, true);
+  const std::string line = "{" + kHead + R"("message":{"role":"assistant","content":""},"done":false,)";
+  EXPECT_EQ(Transcribe(chat, story),
+            line + R"("prompt_progress":{"total":20,"cache":12,"processed":12,"time_ms":0}})" + "\n" + line +
+                R"("prompt_progress":{"total":20,"cache":12,"processed":16,"time_ms":0}})" + "\n" + "{" +
+                kHead + R"("message":{"role":"assistant","content":"H"},"done":false})" + "\n");
+  ChatEncoder later(Endpoint::kGenerate, "M", true, true);
+  later.OnEvent(PromptReady{20, 12}, {.now = kNow, .total = 5ms});
+  const auto reply = nlohmann::json::parse(later.OnEvent(PrefillProgress{16}, {.now = kNow, .total = 47ms}));
+  EXPECT_EQ(reply["prompt_progress"]["time_ms"], 42);
+  ChatEncoder silent(Endpoint::kGenerate, "M", true);
+  EXPECT_EQ(silent.OnEvent(PromptReady{20, 12}, kContext) + silent.OnEvent(PrefillProgress{16}, kContext),
+            "");
+  ChatEncoder whole(Endpoint::kGenerate, "M", false, true);
+  EXPECT_EQ(whole.OnEvent(PromptReady{20, 12}, kContext) + whole.OnEvent(PrefillProgress{16}, kContext), "");
+}
+
 TEST(OllamaReply, WholeReplies) {
   ChatEncoder generate(Endpoint::kGenerate, "M", false);
   EXPECT_EQ(Transcribe(generate, kStory),

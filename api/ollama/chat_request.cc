@@ -43,6 +43,7 @@ void GetCommon(Fields& body, CommonRequest& request) {
   request.cache_salt = GetCacheSalt(body);
   request.think = GetThink(body);
   request.format = GetFormat(body);
+  body.Get("return_progress", request.return_progress);
   CheckDebugRender(body);
 }
 
@@ -99,6 +100,7 @@ Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) 
   request.top_logprobs = common.logprobs ? common.top_logprobs : 0;
   request.think = common.think;
   request.format = common.format;
+  request.report_progress = common.stream && common.return_progress;
   request.model_name = common.model;
   return request;
 }

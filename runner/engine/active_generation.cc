@@ -49,6 +49,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       return_context_(setup.request.return_context),
       delta_per_token_(setup.request.delta_per_token),
       predict_limit_(setup.request.predict_ms_max),
+      report_progress_(setup.request.report_progress),
       num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
       prompt_dropped_(setup.prompt.dropped),
       system_tokens_(setup.prompt.system_tokens),
@@ -111,7 +112,12 @@ bool ActiveGeneration::AllComputedAfter(int32_t count) const {
   return computed_ + count == static_cast<int32_t>(tokens_.size());
 }
 
-void ActiveGeneration::Computed(int32_t count) { computed_ += count; }
+// What was resumed, and what a shift or preemption makes compute again, is no progress of the prompt.
+void ActiveGeneration::Computed(int32_t count) {
+  computed_ += count;
+  const bool in_prompt = prefilling_ && !first_token_ && computed_ < prompt_tokens_;
+  if (report_progress_ && in_prompt && output_tokens_ == 0) emit_(api::PrefillProgress{computed_});
+}
 
 int32_t ActiveGeneration::OutputLimit() const {
   if (params_.num_predict >= 0) return params_.num_predict;

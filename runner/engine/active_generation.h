@@ -139,6 +139,7 @@ class ActiveGeneration {
   const bool return_context_;
   const bool delta_per_token_;
   const std::chrono::milliseconds predict_limit_;  // 0: none
+  const bool report_progress_;
   const int32_t num_ctx_;
   const int32_t prompt_dropped_;
   const int32_t system_tokens_;

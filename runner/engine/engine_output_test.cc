@@ -68,6 +68,21 @@ TEST(EngineOutput, AResultIsAnsweredInText) {
   EXPECT_THAT(Calls(outcome), ElementsAre());
 }
 
+TEST(EngineOutput, ProgressOfThePromptIsReportedWhereAsked) {
+  EngineHarness harness({.limits = {.prefill_tokens = 4, .cache_bytes = kPlenty, .prefix_cache = false}});
+  api::Request request = Chat({{"user", "What is the weather in Paris, in Rome and in Oslo?"}});
+  const auto silent = harness.Generate(request);
+  EXPECT_THAT(silent.progress, ElementsAre());
+  request.report_progress = true;
+  const auto outcome = harness.Generate(request);
+  std::vector<int32_t> expected;
+  for (int32_t computed = 4; computed < outcome.ready->prompt_tokens; computed += 4)
+    expected.push_back(computed);
+  EXPECT_GT(expected.size(), 3U);
+  EXPECT_THAT(outcome.progress, testing::ElementsAreArray(expected));
+  EXPECT_EQ(outcome.text(), silent.text());
+}
+
 TEST(EngineOutput, ThinkingStandsApart) {
   EngineHarness harness;
   const auto thought = harness.Generate(kSum);

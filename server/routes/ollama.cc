@@ -56,7 +56,8 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
     co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
     co_return;
   }
-  auto reply = std::make_unique<ollama::ChatEncoder>(endpoint, parsed->model, parsed->stream);
+  auto reply =
+      std::make_unique<ollama::ChatEncoder>(endpoint, parsed->model, parsed->stream, parsed->return_progress);
   const auto keep_alive = parsed->keep_alive;
   GenerationJob job(ollama::ToRequest(*std::move(parsed), TakeDefaults(*model)), std::move(reply));
   co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));

@@ -33,6 +33,7 @@ inline std::filesystem::path OwnFolder() {
 
 struct Outcome {
   std::vector<api::TextDelta> deltas;
+  std::vector<int32_t> progress;  // computed tokens of the prompt, as reported
   std::optional<api::PromptReady> ready;
   std::optional<api::Finished> finished;
   std::optional<api::Failed> failed;
@@ -147,6 +148,9 @@ class EngineHarness {
       EXPECT_FALSE(outcome.ended()) << "an event after the end";
       if (auto* ready = std::get_if<api::PromptReady>(&event.event)) outcome.ready = *ready;
       if (auto* delta = std::get_if<api::TextDelta>(&event.event)) outcome.deltas.push_back(*delta);
+      if (auto* progress = std::get_if<api::PrefillProgress>(&event.event)) {
+        outcome.progress.push_back(progress->computed_tokens);
+      }
       if (auto* finished = std::get_if<api::Finished>(&event.event)) outcome.finished = *finished;
       if (auto* failed = std::get_if<api::Failed>(&event.event)) outcome.failed = *failed;
       if (outcome.ended()) ended_.push_back(event.id);
