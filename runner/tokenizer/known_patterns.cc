@@ -114,7 +114,7 @@ constexpr Patterns kOfGpt2 = {kGpt2}, kOfLlama3 = {kLlama3}, kOfQwen2 = {kQwen2}
                    kOfAfmoe = {kAfmoeDigits, kAfmoeScripts, kDeepSeek3}, kOfLaguna = {kLines, kQwen2},
                    kOfMiniCpm5 = {kUpToThreeDigits, kMiniCpm5};
 
-constexpr auto kNoForm = NormalForm::kNoForm, kNfc = NormalForm::kNfc;
+constexpr auto kNoForm = NormalForm::kNone, kNfc = NormalForm::kNfc;
 
 // name, patterns, normal form, ignore_merges, add_bos
 constexpr KnownPreTokenizer kKnown[] = {

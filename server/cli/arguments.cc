@@ -1,7 +1,12 @@
 #include "server/cli/arguments.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
 #include <utility>
+
+#include "server/cli/launch_plan.h"
 
 namespace quire::cli {
 namespace {
@@ -68,6 +73,16 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   }
 }
 
+void DeclareLaunch(CLI::App& app, LaunchOptions& launch) {
+  auto* command = app.add_subcommand(
+      "launch",
+      fmt::format("Start a coding agent with a model of this server: {}", fmt::join(kLaunchClients, ", ")));
+  command->add_option("CLIENT", launch.client, "The agent")->required();
+  command->add_option("ARGUMENTS", launch.arguments, "Arguments of the agent, after --");
+  command->add_option("--model", launch.model, "Model name (default: the only model)");
+  command->add_flag("--print", launch.print_only, "Only print the agent's settings; write and start nothing");
+}
+
 void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   auto* key =
       app.add_subcommand("key", "Create an API key: print its secret and its line for the daemon's key file");
@@ -99,7 +114,10 @@ void Declare(CLI::App& app, Arguments& arguments) {
   arguments.daemon.AddTo(*serve);
   DeclareRun(app, arguments);
   DeclareStore(app, arguments);
+  DeclareLaunch(app, arguments.launch);
   DeclareUpkeep(app, arguments);
+  auto* help = app.add_subcommand("help", "Show the help of a command");
+  help->add_option("COMMAND", arguments.help_topic, "Name of the command (default: the program)");
   app.allow_extras();  // after the commands, which would inherit it: the program reports unknown
                        // commands
 }

@@ -10,6 +10,7 @@
 #include "server/cli/create.h"
 #include "server/cli/doctor.h"
 #include "server/cli/key.h"
+#include "server/cli/launch.h"
 #include "server/options.h"
 
 namespace quire::cli {
@@ -29,6 +30,8 @@ struct Arguments {
   bool insecure = false;
   KeyOptions key;
   DoctorOptions doctor;
+  LaunchOptions launch;
+  std::string help_topic;
   bool verbose = false;
   bool check = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,

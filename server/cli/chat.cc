@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "api/base/model_name.h"
+#include "api/json/option_fields.h"
 #include "server/cli/client.h"
 #include "server/cli/terminal.h"
 
@@ -17,6 +19,8 @@ namespace quire::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kGray = "\033[90m", kPlain = "\033[0m";
 
 std::string Duration(double nanoseconds) {
   if (nanoseconds >= 1e9) return fmt::format("{:.3f}s", nanoseconds / 1e9);
@@ -49,6 +53,25 @@ void PrintStatistics(const Json& reply) {
   }
 }
 
+PrefillReport ReportOf(const Json& progress) {
+  const auto number = [&progress](const char* name) {
+    const auto it = progress.find(name);
+    return it != progress.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
+  };
+  return {number("total"), number("cache"), number("processed"), number("time_ms")};
+}
+
+// Whether a reply of /api/ps lists the model.
+bool HasModel(std::string_view ps_json, const std::string& model) {
+  const Json list = Json::parse(ps_json, nullptr, false);
+  const auto wanted = api::ParseModelName(model);
+  if (!wanted || !list.is_object() || !list.contains("models") || !list["models"].is_array()) return false;
+  return std::ranges::any_of(list["models"], [&wanted](const Json& entry) {
+    const auto name = api::ParseModelName(entry.is_object() ? entry.value("name", "") : "");
+    return name && name->Matches(*wanted);
+  });
+}
+
 // "AAA" "B B" as two; anything else as one.
 Json StopWords(std::string_view text) {
   Json words = Json::array();
@@ -64,6 +87,13 @@ Json StopWords(std::string_view text) {
 }
 
 }  // namespace
+
+api::Result<void> CheckThink(std::string_view level) {
+  constexpr std::array<std::string_view, 6> kLevels = {"true", "false", "low", "medium", "high", "max"};
+  if (std::ranges::find(kLevels, level) != kLevels.end()) return {};
+  return api::Fail(api::ErrorCode::kInvalidArgument,
+                   fmt::format("thinking must be one of {}, not \"{}\"", fmt::join(kLevels, ", "), level));
+}
 
 std::string ReadAll(std::FILE* file) {
   std::string text;
@@ -96,13 +126,37 @@ std::string Chat::RequestBody(const std::string& question) const {
     body["think"] = truth ? Json(options_.think == "true") : Json(options_.think);
   }
   for (const auto& [name, value] : parameters_) body["options"][name] = Json::parse(value);
+  if (spinner_.enabled()) body["return_progress"] = true;
   return Dump(body);
 }
 
-void Chat::Print(std::string_view text) {
+api::Result<void> Chat::Print(std::string_view text) {
+  spinner_.Stop();
+  return WriteOut(wrap_.Put(text, options_.word_wrap ? Columns(stdout) : 0));
+}
+
+// In gray, each piece for itself: an answer that stops anywhere leaves the terminal in its own color.
+api::Result<void> Chat::PrintThought(std::string_view text) {
+  spinner_.Stop();
+  const bool colors = HasColors(stdout);
   const std::string shown = wrap_.Put(text, options_.word_wrap ? Columns(stdout) : 0);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
-  std::fflush(stdout);
+  return WriteOut(colors ? fmt::format("{}{}{}", kGray, shown, kPlain) : shown);
+}
+
+api::Result<void> Chat::OnMessage(const Json& message, std::string& answer) {
+  const std::string thought = message.value("thinking", "");
+  const std::string text = message.value("content", "");
+  answer += text;
+  api::Result<void> printed;
+  if (!thought.empty() && options_.hide_thinking) {
+    spinner_.Show("thinking");
+  } else if (!thought.empty()) {
+    printed = PrintThought((thinking_ ? "" : "Thinking...\n") + thought);
+    thinking_ = true;
+  }
+  if (!printed || text.empty()) return printed;
+  if (std::exchange(thinking_, false)) printed = PrintThought("\n...done thinking.\n\n");
+  return printed ? Print(text) : printed;
 }
 
 api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
@@ -113,21 +167,26 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
     return api::Fail(api::ErrorCode::kInternal,
                      error->is_string() ? error->get<std::string>() : error->dump());
   }
+  if (const auto progress = reply.find("prompt_progress"); progress != reply.end()) {
+    spinner_.Show(PrefillText(ReportOf(*progress)));
+    return {};
+  }
   if (const auto message = reply.find("message"); message != reply.end() && message->is_object()) {
-    const std::string thought = options_.hide_thinking ? "" : message->value("thinking", "");
-    const std::string text = message->value("content", "");
-    if (!thought.empty() && !thinking_) Print("Thinking...\n");
-    if (!thought.empty()) Print(thought);
-    if (thinking_ && thought.empty() && !text.empty()) Print("\n...done thinking.\n\n");
-    thinking_ = !thought.empty() || (thinking_ && text.empty());
-    answer += text;
-    Print(text);
+    if (auto printed = OnMessage(*message, answer); !printed) return printed;
   }
-  if (reply.value("done", false)) {
-    std::fputs(isatty(STDOUT_FILENO) != 0 ? "\n\n" : "\n", stdout);
-    std::fflush(stdout);
-    if (options_.verbose) PrintStatistics(reply);
-  }
+  if (!reply.value("done", false)) return {};
+  spinner_.Stop();
+  auto ended = WriteOut(isatty(STDOUT_FILENO) != 0 ? "\n\n" : "\n");
+  if (options_.verbose) PrintStatistics(reply);
+  return ended;
+}
+
+api::Result<void> Chat::ShowWait() {
+  if (!spinner_.enabled()) return {};
+  const auto loaded = client_.Get("/api/ps", true);
+  if (!loaded && loaded.error().code == api::ErrorCode::kCancelled) return std::unexpected(loaded.error());
+  const bool ready = loaded && HasModel(*loaded, options_.model);
+  spinner_.Show((ready ? "waiting for " : "loading ") + options_.model);
   return {};
 }
 
@@ -135,11 +194,13 @@ api::Result<void> Chat::Send(const std::string& question) {
   std::string answer;
   wrap_ = WordWrap();
   thinking_ = false;
-  api::Result<void> stream_error;
-  auto done = client_.PostLines("/api/chat", RequestBody(question), [&](std::string_view line) {
-    if (auto ok = OnLine(line, answer); !ok && stream_error) stream_error = std::move(ok);
-  });
-  if (done && !stream_error) done = std::move(stream_error);
+  auto done = ShowWait();
+  if (done) {
+    done = client_.PostLines("/api/chat", RequestBody(question),
+                             {.on_line = [&](std::string_view line) { return OnLine(line, answer); },
+                              .on_tick = [this] { spinner_.Tick(); }});
+  }
+  spinner_.Stop();
   const bool interrupted = !done && done.error().code == api::ErrorCode::kCancelled;
   const bool cut_short = !done && (interrupted || !answer.empty());
   if (done || interrupted) {
@@ -153,7 +214,12 @@ api::Result<void> Chat::Send(const std::string& question) {
 api::Result<void> Chat::Load() {
   Json body = {{"model", options_.model}};
   AddKeepAlive(body);
-  return client_.PostLines("/api/generate", Dump(body), [](std::string_view) {});
+  spinner_.Show("loading " + options_.model);
+  auto loaded = client_.PostLines("/api/generate", Dump(body),
+                                  {.on_line = [](std::string_view) { return api::Result<void>(); },
+                                   .on_tick = [this] { spinner_.Tick(); }});
+  spinner_.Stop();
+  return loaded;
 }
 
 api::Result<void> Chat::Switch(const std::string& model) {
@@ -180,17 +246,46 @@ api::Result<std::string> Chat::Show() {
   return client_.Post("/api/show", Dump(Json{{"model", options_.model}}));
 }
 
-void Chat::SetParameter(const std::string& name, std::string_view value) {
+api::Result<void> Chat::SetParameter(const std::string& name, std::string_view value) {
   const Json parsed = Json::parse(value, nullptr, false);
   const Json given = name == "stop"          ? StopWords(value)
                      : parsed.is_discarded() ? Json(std::string(value))
                                              : parsed;
+  const auto checked = api::ParseOptions(Dump(Json{{name, given}}));
+  if (!checked) return std::unexpected(checked.error());
+  if (!checked->unknown.empty()) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("unknown parameter \"{}\"", name));
+  }
   const auto known = std::ranges::find(parameters_, name, &std::pair<std::string, std::string>::first);
   if (known != parameters_.end()) {
     known->second = Dump(given);
   } else {
     parameters_.emplace_back(name, Dump(given));
   }
+  return {};
+}
+
+api::Result<void> Chat::SetThink(const std::string& level) {
+  if (auto known = CheckThink(level); !known) return known;
+  const auto shown = level == "false" ? api::Result<std::string>("") : Show();
+  if (!shown) return std::unexpected(shown.error());
+  const Json model = Json::parse(*shown, nullptr, false);
+  const Json capabilities = model.is_object() ? model.value("capabilities", Json()) : Json();
+  if (capabilities.is_array() && std::ranges::find(capabilities, Json("thinking")) == capabilities.end()) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     fmt::format("\"{}\" does not support thinking", options_.model));
+  }
+  options_.think = level;
+  return {};
+}
+
+api::Result<void> Chat::SetFormat(std::string format) {
+  if (format != "json" && !Json::parse(format, nullptr, false).is_object()) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("the format must be json or a JSON Schema, not {}", format));
+  }
+  options_.format = std::move(format);
+  return {};
 }
 
 std::string Chat::Parameters() const {

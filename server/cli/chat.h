@@ -11,6 +11,7 @@
 
 #include "api/base/error.h"
 #include "server/cli/client.h"
+#include "server/cli/spinner.h"
 #include "server/cli/word_wrap.h"
 
 namespace quire::cli {
@@ -30,8 +31,8 @@ class Chat {
  public:
   Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
 
-  // Sends the question and prints the answer to stdout as it arrives; remembers both. An interrupted answer
-  // is remembered as far as it came. Errors leave the conversation as it was.
+  // Sends the question and prints the answer to stdout as it arrives; remembers both. A terminal shows what the
+  // wait is for. An interrupted answer is remembered as far as it came. Errors leave the conversation as it was.
   api::Result<void> Send(const std::string& question);
 
   // Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
@@ -47,8 +48,13 @@ class Chat {
   void Clear() { turns_.clear(); }
   void SetSystem(std::string text) { system_ = std::move(text); }
   const std::string& system() const { return system_; }
-  // An option by its name; what is not JSON is a text, "stop" is a list of words in quotes or one.
-  void SetParameter(const std::string& name, std::string_view value);
+  // An option by its name; what is not JSON is a text, "stop" is a list of words in quotes or one. An error where
+  // the server would not accept it or has no such option.
+  api::Result<void> SetParameter(const std::string& name, std::string_view value);
+  // "true", "false" or a level, if the model can think.
+  api::Result<void> SetThink(const std::string& level);
+  // "json" or a JSON Schema.
+  api::Result<void> SetFormat(std::string format);
   // "name    value", a line for each.
   std::string Parameters() const;
 
@@ -62,16 +68,24 @@ class Chat {
   std::string RequestBody(const std::string& question) const;
   // Prints what the line adds; the error it carries, if any.
   api::Result<void> OnLine(std::string_view line, std::string& answer);
-  void Print(std::string_view text);
+  api::Result<void> OnMessage(const nlohmann::ordered_json& message, std::string& answer);
+  api::Result<void> Print(std::string_view text);
+  api::Result<void> PrintThought(std::string_view text);
+  // Shows what the coming request waits for: the load of its model, or its turn.
+  api::Result<void> ShowWait();
 
   Client& client_;
   ChatOptions options_;
   std::vector<Turn> turns_;
+  Spinner spinner_{stdout};
   WordWrap wrap_;          // of the answer that is being shown
   bool thinking_ = false;  // its last piece was a thought
   std::string system_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value; each name once
 };
+
+// The error that `quire run` reports before it sends anything: a word for --think that is none.
+api::Result<void> CheckThink(std::string_view level);
 
 // Reads to the end.
 std::string ReadAll(std::FILE* file);

@@ -13,6 +13,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -43,7 +44,9 @@ struct Call {
   std::string body;
   std::filesystem::path file;  // goes as the body instead, unless empty
   std::function<void(int64_t)> on_sent;
-  std::function<void(std::string_view)> on_bytes;  // of a 200 reply
+  // Of a 200 reply; an error ends the exchange.
+  std::function<api::Result<void>(std::string_view)> on_bytes;
+  std::function<void()> on_tick = {};  // ten times a second, unless empty
 
   asio::io_context io;
   tcp::socket socket{io};
@@ -51,6 +54,7 @@ struct Call {
   bool connected = false;
   unsigned status = 0;
   std::string error_body;
+  std::optional<api::Error> refused;  // by on_bytes
 };
 
 asio::awaitable<void> SendFile(Call& call, http::request<http::string_body> request) {
@@ -80,7 +84,7 @@ asio::awaitable<void> Converse(Call& call) {
   request.set(http::field::host, fmt::format("{}:{}", call.endpoint.host, call.endpoint.port));
   request.set(http::field::user_agent, "quire/" QUIRE_VERSION);
   if (call.verb == http::verb::post) request.set(http::field::content_type, "application/json");
-  if (const char* key = std::getenv("QUIRE_API_KEY"); key != nullptr && *key != '\0') {
+  if (const std::string_view key = ApiKey(); !key.empty()) {
     request.set(http::field::authorization, fmt::format("Bearer {}", key));
   }
   request.keep_alive(false);
@@ -107,7 +111,10 @@ asio::awaitable<void> Converse(Call& call) {
     if (error && error != http::error::need_buffer) throw boost::system::system_error(error);
     const std::string_view piece(bytes.data(), bytes.size() - parser.get().body().size);
     if (call.status / 100 == 2) {
-      call.on_bytes(piece);
+      if (auto taken = call.on_bytes(piece); !taken) {
+        call.refused = std::move(taken.error());
+        co_return;
+      }
     } else {
       call.error_body.append(piece);
     }
@@ -155,9 +162,33 @@ class Interrupts {
   sigset_t before_{};
 };
 
+// Calls back ten times a second.
+class Ticker {
+ public:
+  Ticker(asio::io_context& io, const std::function<void()>& on_tick) : timer_(io), on_tick_(on_tick) {
+    Wait();
+  }
+  void Cancel() { timer_.cancel(); }
+
+ private:
+  void Wait() {
+    timer_.expires_after(std::chrono::milliseconds(100));
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (error) return;
+      on_tick_();
+      Wait();
+    });
+  }
+
+  asio::steady_timer timer_;
+  const std::function<void()>& on_tick_;
+};
+
 api::Result<void> Exchange(Call& call, bool interruptible) {
   std::exception_ptr failure;
   std::optional<Interrupts> interrupts;
+  std::optional<Ticker> ticker;
+  if (call.on_tick) ticker.emplace(call.io, call.on_tick);
   if (interruptible) {
     interrupts.emplace(call.io);
     interrupts->OnNext([&call] {
@@ -168,9 +199,11 @@ api::Result<void> Exchange(Call& call, bool interruptible) {
   asio::co_spawn(call.io, Converse(call), [&](std::exception_ptr error) {
     failure = std::move(error);
     if (interrupts) interrupts->Cancel();
+    if (ticker) ticker->Cancel();
   });
   call.io.run();
   if (call.interrupted) return api::Fail(api::ErrorCode::kCancelled, "interrupted");
+  if (call.refused) return std::unexpected(*std::move(call.refused));
   if (failure) {
     try {
       std::rethrow_exception(failure);
@@ -191,24 +224,40 @@ api::Result<void> Exchange(Call& call, bool interruptible) {
 }
 
 // The whole body of the reply.
-api::Result<std::string> ExchangeWhole(Call& call) {
+api::Result<std::string> ExchangeWhole(Call& call, bool interruptible = false) {
   std::string body;
-  call.on_bytes = [&body](std::string_view bytes) { body.append(bytes); };
-  if (auto done = Exchange(call, false); !done) return std::unexpected(done.error());
+  call.on_bytes = [&body](std::string_view bytes) {
+    body.append(bytes);
+    return api::Result<void>();
+  };
+  if (auto done = Exchange(call, interruptible); !done) return std::unexpected(done.error());
   return body;
 }
 
 }  // namespace
 
+std::string_view ApiKey() {
+  for (const char* variable : {"QUIRE_API_KEY", "OLLAMA_API_KEY"}) {
+    if (const char* key = std::getenv(variable); key != nullptr && *key != '\0') return key;
+  }
+  return {};
+}
+
+std::string Client::Url() const {
+  const bool literal = endpoint_.host.find(':') != std::string::npos;  // of IPv6
+  return fmt::format("http://{}{}{}:{}", literal ? "[" : "", endpoint_.host, literal ? "]" : "",
+                     endpoint_.port);
+}
+
 std::string Dump(const nlohmann::ordered_json& body) {
   return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-api::Result<std::string> Client::Get(std::string_view path) {
+api::Result<std::string> Client::Get(std::string_view path, bool interruptible) {
   Call call;
   call.endpoint = endpoint_;
   call.path = path;
-  return ExchangeWhole(call);
+  return ExchangeWhole(call, interruptible);
 }
 
 api::Result<std::string> Client::Post(std::string_view path, std::string body) {
@@ -252,28 +301,30 @@ api::Result<void> Client::PostFile(std::string_view path, const std::filesystem:
   call.path = path;
   call.file = file;
   call.on_sent = on_sent;
-  call.on_bytes = [](std::string_view) {};
+  call.on_bytes = [](std::string_view) { return api::Result<void>(); };
   return Exchange(call, true);
 }
 
-api::Result<void> Client::PostLines(std::string_view path, std::string body,
-                                    const std::function<void(std::string_view)>& on_line) {
+api::Result<void> Client::PostLines(std::string_view path, std::string body, const LineHandlers& handlers) {
   Call call;
   std::string pending;
   call.endpoint = endpoint_;
   call.verb = http::verb::post;
   call.path = path;
   call.body = std::move(body);
+  call.on_tick = handlers.on_tick;
   call.on_bytes = [&](std::string_view bytes) {
     pending.append(bytes);
     size_t begin = 0;
-    for (size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      on_line(std::string_view(pending).substr(begin, end - begin));
+    api::Result<void> taken;
+    for (size_t end; taken && (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      taken = handlers.on_line(std::string_view(pending).substr(begin, end - begin));
     }
     pending.erase(0, begin);
+    return taken;
   };
   auto done = Exchange(call, true);
-  if (done && !pending.empty()) on_line(pending);
+  if (done && !pending.empty()) done = handlers.on_line(pending);
   return done;
 }
 

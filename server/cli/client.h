@@ -16,6 +16,9 @@ namespace quire::cli {
 // A request's body. Bytes that are not UTF-8 are replaced.
 std::string Dump(const nlohmann::ordered_json& body);
 
+// The user's key for the daemon: QUIRE_API_KEY, or OLLAMA_API_KEY, which a set-up for Ollama has. Empty = none.
+std::string_view ApiKey();
+
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
@@ -25,9 +28,11 @@ class Client {
  public:
   explicit Client(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
+  std::string Url() const;  // "http://127.0.0.1:11434"
+
   // The body of a 200 reply. Errors: kUnavailable "could not connect to ..., is it running?"; otherwise the
-  // server's own message, with the code that its status stands for.
-  api::Result<std::string> Get(std::string_view path);
+  // server's own message, with the code that its status stands for. With `interruptible`, SIGINT as in PostLines.
+  api::Result<std::string> Get(std::string_view path, bool interruptible = false);
 
   // The same for a POST of JSON.
   api::Result<std::string> Post(std::string_view path, std::string body);
@@ -39,10 +44,14 @@ class Client {
   api::Result<void> PostFile(std::string_view path, const std::filesystem::path& file,
                              const std::function<void(int64_t sent)>& on_sent);
 
+  struct LineHandlers {
+    // An error closes the connection and is the result.
+    std::function<api::Result<void>(std::string_view line)> on_line;
+    std::function<void()> on_tick = {};  // ten times a second until the end
+  };
   // Posts JSON and hands over each line of the reply (without its newline) as it arrives. SIGINT while it
   // runs closes the connection and gives kCancelled; the process goes on.
-  api::Result<void> PostLines(std::string_view path, std::string body,
-                              const std::function<void(std::string_view line)>& on_line);
+  api::Result<void> PostLines(std::string_view path, std::string body, const LineHandlers& handlers);
 
  private:
   Endpoint endpoint_;

@@ -127,8 +127,12 @@ std::string ManPage(const CLI::App& app) {
   }
   page += kEnvironment;
   page +=
+      ".TP\n\\fBQUIRE_API_KEY\\fR, \\fBOLLAMA_API_KEY\\fR\nKey for the daemon, if it needs one; the first "
+      "wins.\n"
       ".TP\n\\fBOLLAMA_NOHISTORY\\fR\nUnless empty or 0, \\fBquire run\\fR saves no history.\n"
+      ".TP\n\\fBNO_COLOR\\fR\nUnless empty, no text is colored.\n"
       ".SH FILES\n.TP\n\\fI~/.quire_history\\fR\nLines typed into \\fBquire run\\fR.\n"
+      ".TP\n\\fI~/.config/quire/launch/\\fR\nSettings of agents, written by \\fBquire launch\\fR.\n"
       ".SH EXIT STATUS\n0, or 1 after an error, which is printed to standard error.\n"
       ".SH SEE ALSO\n\\fBquired\\fR(1)\n";
   return page;

@@ -7,12 +7,16 @@
 #include <CLI/CLI.hpp>
 #include <clocale>
 #include <cstdlib>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "server/cli/arguments.h"
 #include "server/cli/chat.h"
 #include "server/cli/client.h"
 #include "server/cli/commands.h"
 #include "server/cli/create.h"
+#include "server/cli/launch.h"
 #include "server/cli/model_check.h"
 #include "server/cli/repl.h"
 #include "server/cli/terminal.h"
@@ -38,21 +42,28 @@ bool IsSet(const char* variable) {
 }
 
 int Run(Client& client, const Arguments& arguments) {
-  std::string question = fmt::format("{}", fmt::join(arguments.words, " "));
+  if (!arguments.chat.think.empty()) {
+    if (const auto known = CheckThink(arguments.chat.think); !known) return PrintError(known.error());
+  }
+  std::vector<std::string> parts = arguments.words;
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (!terminal) {
-    const std::string input = ReadAll(stdin);
-    if (!input.empty()) question += (question.empty() ? "" : "\n\n") + input;
+    if (std::string input = ReadAll(stdin); !input.empty()) parts.insert(parts.begin(), std::move(input));
   }
+  const std::string question = fmt::format("{}", fmt::join(parts, " "));
   ChatOptions options = arguments.chat;
   options.word_wrap = !arguments.no_word_wrap;
   if (!arguments.keep_alive.empty()) options.keep_alive = arguments.keep_alive;
   Chat chat(client, std::move(options));
-  if (question.empty() && !terminal) {
+  if (parts.empty() && !terminal) {
     return PrintError({api::ErrorCode::kInvalidArgument, "no prompt and no input"});
   }
   if (const int pulled = PullIfMissing(client, arguments.chat.model, arguments.insecure); pulled != 0)
     return pulled;
+  if (!parts.empty() && question.empty()) {  // quire run MODEL ""
+    const auto loaded = chat.Load();
+    return loaded ? 0 : PrintError(loaded.error());
+  }
   if (question.empty() && terminal) return Repl(chat, !IsSet("OLLAMA_NOHISTORY")).Run();
   const auto answered = chat.Send(question);
   return answered ? 0 : PrintError(answered.error());
@@ -72,6 +83,7 @@ int Do(const std::string& command, const Arguments& arguments) {
   Client client(*endpoint);
   if (command == "doctor") return CheckModels(client);
   if (command == "run") return Run(client, arguments);
+  if (command == "launch") return Launch(client, arguments.launch);
   if (command == "create") return Create(client, arguments.create);
   if (command == "show") return Show(client, arguments);
   if (command == "list") return List(client, arguments);
@@ -80,6 +92,21 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "cp") return Copy(client, arguments);
   if (command == "rm") return Remove(client, arguments);
   return Transfer(client, arguments, command == "push");
+}
+
+// The help of the program, or of one of its commands.
+int Help(const CLI::App& app, const std::string& name) {
+  if (name.empty()) {
+    fmt::print("{}", app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
+    return 0;
+  }
+  const auto named = app.get_subcommands([&name](const CLI::App* each) { return each->check_name(name); });
+  if (named.empty()) {
+    return PrintError(
+        {api::ErrorCode::kInvalidArgument, fmt::format("unknown command \"{}\"; see quire --help", name)});
+  }
+  fmt::print("{}", named.front()->help(app.get_name()));
+  return 0;
 }
 
 int Main(int argc, char** argv) {
@@ -92,7 +119,10 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  if (!app.get_subcommands().empty()) return Do(app.get_subcommands().front()->get_name(), arguments);
+  if (!app.get_subcommands().empty()) {
+    const std::string command = app.get_subcommands().front()->get_name();
+    return command == "help" ? Help(app, arguments.help_topic) : Do(command, arguments);
+  }
   if (const auto words_left = app.remaining(); !words_left.empty()) {
     return PrintError({api::ErrorCode::kInvalidArgument,
                        fmt::format("unknown command \"{}\"; see quire --help", words_left.front())});
@@ -104,4 +134,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace quire::cli
 
-int main(int argc, char** argv) { return quire::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return quire::cli::FlushOutput(quire::cli::Main(argc, argv));
+  } catch (const std::system_error& error) {  // of a full disk, where output is too long for its buffer
+    return quire::cli::PrintError({quire::api::ErrorCode::kUnavailable, error.what()});
+  }
+}

@@ -5,12 +5,42 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "api/base/utf8.h"
 #include "server/cli/table.h"
 
 namespace quire::cli {
+namespace {
 
-std::string ProgressLine(std::string_view text, int64_t completed, int64_t total, int columns) {
-  if (total <= 0) return std::string(text);
+// "copying file sha256:1c3a..." with 12 digits of the digest, and without the name of the hash.
+std::string ShortDigests(std::string_view text) {
+  constexpr std::string_view kHash = "sha256:";
+  constexpr size_t kDigits = 64, kDigitsShown = 12;
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = text.find(kHash, at);
+    if (begin == std::string_view::npos) return out.append(text.substr(at));
+    out += text.substr(at, begin - at);
+    const std::string_view rest = text.substr(begin + kHash.size());
+    const size_t digits = std::min(rest.find_first_not_of("0123456789abcdef"), rest.size());
+    const bool digest = digits == kDigits;
+    out += digest ? rest.substr(0, kDigitsShown) : text.substr(begin, kHash.size() + digits);
+    at = begin + kHash.size() + digits;
+  }
+  return out;
+}
+
+// The first `columns` bytes of a text, at a character's end.
+std::string Cut(std::string_view text, int columns) {
+  size_t size = std::min(text.size(), static_cast<size_t>(std::max(columns, 0)));
+  while (size > 0 && size < text.size() && api::IsContinuationByte(text[size])) --size;
+  return std::string(text.substr(0, size));
+}
+
+}  // namespace
+
+std::string ProgressLine(std::string_view full_text, int64_t completed, int64_t total, int columns) {
+  const std::string text = ShortDigests(full_text);
+  if (total <= 0) return Cut(text, columns);
   completed = std::clamp<int64_t>(completed, 0, total);
   const auto done = static_cast<double>(completed) / static_cast<double>(total);
   const std::string sizes =
@@ -19,7 +49,7 @@ std::string ProgressLine(std::string_view text, int64_t completed, int64_t total
   constexpr int kBarMax = 50, kBarMin = 5, kBorders = 5;
   const int room = columns - static_cast<int>(text.size() + percent.size() + sizes.size()) - kBorders;
   const int bar = std::min(room, kBarMax);
-  if (bar < kBarMin) return fmt::format("{} {} {}", text, percent, sizes);
+  if (bar < kBarMin) return Cut(fmt::format("{} {} {}", text, percent, sizes), columns);
   const int full = static_cast<int>(done * bar);
   std::string filled;
   for (int i = 0; i < full; ++i) filled += "\u2588";
@@ -39,30 +69,36 @@ bool Progress::OnLine(std::string_view json) {
 }
 
 void Progress::Update(const std::string& text, int64_t completed, int64_t total) {
-  auto found = std::ranges::find(lines_, text, &Line::text);
-  if (found == lines_.end()) {
-    if (columns_ == 0) fmt::print(out_, "{}\n", text);
-    found = lines_.insert(lines_.end(), {text, {}});
+  const auto found = std::ranges::find(lines_, text, &Line::text);
+  if (columns_ == 0) {
+    if (found != lines_.end()) return;
+    fmt::print(out_, "{}\n", ShortDigests(text));
+    lines_.push_back({text, {}});
+    return;
   }
-  if (columns_ == 0) return;
-  std::string shown = ProgressLine(text, completed, total, columns_);
-  if (shown == found->shown) return;
-  found->shown = std::move(shown);
-  Redraw();
+  std::string shown = ProgressLine(text, completed, total, columns_ - 1);
+  if (found != lines_.end() && shown == found->shown) return;
+  if (found != lines_.end() && found + 1 != lines_.end()) {
+    if (total <= 0) return;  // a step that comes again for the next file
+    lines_.erase(found);     // what is above stays as it is
+  }
+  if (lines_.empty() || lines_.back().text != text) {
+    if (!lines_.empty()) fmt::print(out_, "\n");
+    lines_.push_back({text, {}});
+  }
+  lines_.back().shown = std::move(shown);
+  Draw(lines_.back());
 }
 
-void Progress::Redraw() {
-  std::string out;
-  if (drawn_ > 0) out = fmt::format("\x1b[{}A", drawn_);
-  for (const Line& line : lines_) out += fmt::format("\r{}\x1b[K\n", line.shown);
-  drawn_ = lines_.size();
-  std::fwrite(out.data(), 1, out.size(), out_);
+void Progress::Draw(const Line& line) {
+  fmt::print(out_, "\r{}\x1b[K", line.shown);
   std::fflush(out_);
 }
 
 void Progress::Finish() {
+  if (columns_ > 0 && !lines_.empty()) fmt::print(out_, "\n");
+  std::fflush(out_);
   lines_.clear();
-  drawn_ = 0;
 }
 
 }  // namespace quire::cli

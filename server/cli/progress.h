@@ -9,7 +9,8 @@
 
 namespace quire::cli {
 
-// "pulling 1c3a4f5b6d7e  42% ▕███████          ▏ 1.2 GB/2.9 GB" within `columns`; `total` 0 = the text alone.
+// "pulling 1c3a4f5b6d7e  42% ▕███████          ▏ 1.2 GB/2.9 GB" within `columns`; `total` 0 = the text alone. Of a
+// digest in the text the first 12 digits are shown.
 std::string ProgressLine(std::string_view text, int64_t completed, int64_t total, int columns);
 
 // One thread.
@@ -25,7 +26,7 @@ class Progress {
   // status and digest are one. False when it is none of these ("error").
   bool OnLine(std::string_view json);
   void Update(const std::string& text, int64_t completed, int64_t total);
-  // The current text stays; nothing is redrawn after this.
+  // The current text stays; what follows begins on a new line.
   void Finish();
 
  private:
@@ -33,12 +34,12 @@ class Progress {
     std::string text;
     std::string shown;
   };
-  void Redraw();
+  void Draw(const Line& line);
 
   std::FILE* out_;
   int columns_;
-  std::vector<Line> lines_;
-  size_t drawn_ = 0;  // lines on the terminal
+  std::vector<Line>
+      lines_;  // the last one stands on the terminal's last line, which is all that is drawn again
 };
 
 }  // namespace quire::cli

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,9 @@ namespace quire::cli {
 namespace {
 
 constexpr std::string_view kQuotes = "\"\"\"";  // around a multi-line message
+constexpr std::string_view kHint = "Send a message (/? for help)";
+constexpr std::array<std::string_view, 9> kCommands = {"/bye",  "/exit", "/clear", "/set", "/show",
+                                                       "/load", "/save", "/?",     "/help"};
 constexpr std::string_view kHelp =
     "Available commands:\n"
     "  /set            change a session setting; /set alone lists them\n"
@@ -24,7 +28,7 @@ constexpr std::string_view kHelp =
     "  /clear          clear the conversation\n"
     "  /bye            exit (or Ctrl-D)\n"
     "  /? or /help     show this help\n"
-    "\"\"\" begins and ends a multi-line message. Ctrl-C stops a response.\n";
+    "\"\"\" begins and ends a multi-line message; a pasted text is one message. Ctrl-C stops a response.\n";
 constexpr std::string_view kSetHelp =
     "Available settings:\n"
     "  /set system TEXT              system message of this session, in \"\"\" if multi-line\n"
@@ -33,7 +37,7 @@ constexpr std::string_view kSetHelp =
     "  /set wordwrap | nowordwrap    enable or disable word wrap\n"
     "  /set format json | noformat   enable or disable JSON output\n"
     "  /set verbose | quiet          show or hide statistics after each response\n"
-    "  /set think [LEVEL] | nothink  enable or disable thinking\n";
+    "  /set think [LEVEL] | nothink  enable or disable thinking; LEVEL: low, medium, high, max\n";
 constexpr std::string_view kShowHelp =
     "Available information:\n"
     "  /show info          model information\n"
@@ -75,6 +79,14 @@ class ScopedInterruptBlock {
   sigset_t before_{};
 };
 
+// Whether it begins with a slash and is to be carried out. A text of several lines that begins with a path is not.
+bool IsCommand(std::string_view message) {
+  if (!message.starts_with('/')) return false;
+  const std::string_view word = message.substr(0, message.find_first_of(" \t\n"));
+  return message.find('\n') == std::string_view::npos ||
+         std::ranges::find(kCommands, word) != kCommands.end();
+}
+
 void ReportError(const api::Error& error) { fmt::print(stderr, "Error: {}\n\n", error.message); }
 
 }  // namespace
@@ -85,7 +97,7 @@ std::optional<std::string> Repl::ReadMessage(LineEditor& editor, std::string tex
   using Kind = LineEditor::Input::Kind;
   const bool began_open = open;
   for (;;) {
-    const LineEditor::Input input = editor.Read(open ? "... " : ">>> ");
+    const LineEditor::Input input = open ? editor.Read("... ") : editor.Read(">>> ", kHint);
     if (input.kind != Kind::kLine) std::fputs("\n", stdout);
     if (input.kind == Kind::kEnd) return std::nullopt;
     if (input.kind == Kind::kInterrupted) {
@@ -161,14 +173,15 @@ void Repl::Set(LineEditor& editor, std::string_view arguments) {
       fmt::print("Usage: /set parameter NAME VALUE\n");
       return;
     }
-    chat_.SetParameter(name, arguments);
+    if (const auto set = chat_.SetParameter(name, arguments); !set) return ReportError(set.error());
     fmt::print("Set parameter {} to {}.\n", name, arguments);
   } else if (what == "format" && !arguments.empty()) {
-    chat_.options().format = arguments;
+    if (const auto set = chat_.SetFormat(std::string(arguments)); !set) return ReportError(set.error());
     fmt::print("Set format to {}.\n", arguments);
   } else if (what == "think") {
-    chat_.options().think = arguments.empty() ? "true" : std::string(arguments);
-    fmt::print("Set 'think' mode.\n");
+    const std::string level(arguments.empty() ? "true" : arguments);
+    if (const auto set = chat_.SetThink(level); !set) return ReportError(set.error());
+    fmt::print("Set 'think' mode{}.\n", arguments.empty() ? "" : fmt::format(" to {}", level));
   } else {
     fmt::print("{}", kSetHelp);
   }
@@ -237,8 +250,9 @@ int Repl::Run() {
   while (auto message = ReadMessage(editor, {}, false)) {
     const size_t begin = message->find_first_not_of(" \t\n");
     if (begin == std::string::npos) continue;
-    if ((*message)[begin] == '/') {
-      if (Command(editor, std::string_view(*message).substr(begin)) == Next::kEnd) break;
+    const std::string_view text = std::string_view(*message).substr(begin);
+    if (IsCommand(text)) {
+      if (Command(editor, text) == Next::kEnd) break;
       continue;
     }
     if (auto answered = chat_.Send(*message);

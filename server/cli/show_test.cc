@@ -38,7 +38,7 @@ TEST(Progress, LinesFitTheTerminal) {
   EXPECT_EQ(ProgressLine("pulling manifest", 0, 0, 80), "pulling manifest");
   EXPECT_EQ(ProgressLine("pulling abc", 500, 1000, 40),
             "pulling abc  50% \u2595\u2588\u2588\u2588\u2588    \u258F 500 B/1.0 KB");
-  EXPECT_EQ(ProgressLine("pulling abc", 1000, 1000, 10), "pulling abc 100% 1.0 KB");
+  EXPECT_EQ(ProgressLine("pulling abc", 1000, 1000, 10), "pulling ab");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """`quire run MODEL` in a terminal: a pseudo-terminal is typed into and read as a person would."""
 import fcntl
+import http.server
+import json
 import os
 import pathlib
 import pty
@@ -10,21 +12,24 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 import unittest
 
 from harness import BIN, MODEL, TIMEOUT_S, Daemon
 
 CTRL_C, CTRL_D, UP = b"\x03", b"\x04", b"\x1b[A"
+PASTE, PASTE_END = b"\x1b[200~", b"\x1b[201~"
+GRAY, PLAIN = "\x1b[90m", "\x1b[0m"
 
 
 class Terminal:
     """A conversation in an 80 x 24 terminal. `seen` is everything that was shown and not yet expected."""
 
-    def __init__(self, daemon, *arguments):
+    def __init__(self, daemon, *arguments, variables=None):
         self.master, slave = pty.openpty()
         self.resize(80)
-        environment = daemon.environment | {"TERM": "vt100", "LC_ALL": "C.UTF-8"}
+        environment = daemon.environment | {"TERM": "vt100", "LC_ALL": "C.UTF-8"} | (variables or {})
         self.process = subprocess.Popen([BIN / "quire", "run", *arguments], env=environment, stdin=slave, stdout=slave,
                                         stderr=slave, start_new_session=True, preexec_fn=self.take_terminal)
         os.close(slave)
@@ -113,7 +118,8 @@ class Conversation(unittest.TestCase):
             terminal.type("two\r")
             terminal.expect("... ")
             terminal.type('three"""\r')
-            terminal.expect("\r\n\r\n>>> ")  # after the answer
+            terminal.expect("\r\n\r\n")  # after the answer
+            terminal.expect(">>> ")
             terminal.type('"""given up')
             terminal.type("\r")
             terminal.expect("... ")
@@ -121,6 +127,89 @@ class Conversation(unittest.TestCase):
             terminal.expect(">>> ")
             terminal.type("/bye\r")
             self.assertEqual(0, terminal.ends())
+
+    def test_a_pasted_block_is_one_message(self):
+        block = b"# notes/todo\r\tone\r\ntwo \xe2\x82\xac\nthree\r"
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect("\x1b[?2004h")
+            terminal.expect(">>> ")
+            terminal.type(b"Say: " + PASTE + block + PASTE_END)
+            terminal.expect("three")
+            terminal.type(" and four\r")
+            terminal.expect("\r\n\r\n")  # after the only answer
+            terminal.expect(">>> ")
+            terminal.type(PASTE + b"/tmp/log: a path\ris no command" + PASTE_END)
+            terminal.type("\r")
+            terminal.expect("\r\n\r\n")
+            terminal.expect(">>> ")
+            terminal.type(PASTE + b'/set system """one\rtwo"""' + PASTE_END + b"\r")
+            terminal.expect("Set system message.")
+            terminal.expect(">>> ")
+            terminal.type("/save pasted\r")
+            terminal.expect("Created new model")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+        shown = self.daemon.post("/api/show", {"model": "pasted"}).json
+        self.assertEqual("one\ntwo", shown["system"])
+        questions = [message["content"] for message in shown["messages"] if message["role"] == "user"]
+        self.assertEqual(["Say: # notes/todo\n\tone\ntwo \u20ac\nthree and four", "/tmp/log: a path\nis no command"],
+                         questions)
+
+    def test_a_line_is_in_the_history_before_its_answer(self):
+        history = pathlib.Path(self.daemon.environment["HOME"]) / ".quire_history"
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            terminal.type("/set verbose\r")
+            terminal.expect("Set verbose mode.")
+            self.assertIn("/set\\040verbose", history.read_text())
+            terminal.process.kill()
+
+    def test_the_empty_prompt_has_a_hint(self):
+        hint = f"{GRAY}Send a message (/? for help){PLAIN}"
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> " + hint)
+            terminal.type("x")
+            terminal.expect("\x1b[K")  # gone before the key is shown
+            terminal.type(b"\x7f")
+            terminal.expect(hint)
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_settings_are_checked_when_they_are_made(self):
+        with Terminal(self.daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            for line, shown in (("/set parameter temperature hot", 'Error: option "temperature" must be'),
+                                ("/set parameter top_k 0.5", 'Error: option "top_k" must be'),
+                                ("/set parameter temprature 1", 'Error: unknown parameter "temprature"'),
+                                ("/set think very", 'Error: thinking must be one of true, false, low'),
+                                ("/set format xml", "Error: the format must be json"),
+                                ("/set think high", "does not support thinking"),
+                                ("/set think false", "Set 'think' mode to false.")):
+                terminal.type(line + "\r")
+                terminal.expect(shown)
+                terminal.expect(">>> ")
+            terminal.type("/show parameters\r")
+            self.assertNotIn("Set in this session", terminal.expect(">>> "))
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_thinking_is_gray(self):
+        question = "What is 38 + 47?"
+        for variables, gray, plain in (({}, GRAY, PLAIN), ({"NO_COLOR": "1"}, "", "")):
+            with Terminal(self.daemon, MODEL, variables=variables) as terminal:
+                terminal.expect(">>> ")
+                for line in ("/set system Think step by step before you answer.", "/set parameter temperature 0"):
+                    terminal.type(line + "\r")
+                    terminal.expect("Set ")
+                    terminal.expect(">>> ")
+                terminal.type(question + "\r")
+                terminal.expect(question + "\r\n")
+                before = terminal.expect("Thinking...")
+                self.assertEqual(gray != "", before.endswith(GRAY))
+                terminal.expect("...done thinking.\r\n\r\n" + plain)
+                self.assertNotIn(GRAY, terminal.expect("85."))
+                terminal.type("/bye\r")
+                self.assertEqual(0, terminal.ends())
 
     def test_ctrl_c_at_the_prompt_does_not_leave(self):
         with Terminal(self.daemon, MODEL) as terminal:
@@ -230,6 +319,75 @@ class Conversation(unittest.TestCase):
         with Terminal(self.daemon, "no-such-model") as terminal:
             terminal.expect('Error: model "no-such-model:latest" not found')
             self.assertEqual(1, terminal.ends())
+
+
+class SlowServer(http.server.ThreadingHTTPServer):
+    """Answers a chat in two pieces, each when the test wants it: the progress of the prompt, and the answer."""
+
+    def __init__(self):
+        steps = self.steps = [threading.Event(), threading.Event()]
+        progress = {"total": 36013, "cache": 0, "processed": 12000, "time_ms": 60000}
+        lines = [{"message": {"role": "assistant", "content": ""}, "done": False, "prompt_progress": progress},
+                 {"message": {"role": "assistant", "content": "ok"}, "done": True}]
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.reply([b'{"models":[]}'])
+
+            def do_POST(self):
+                self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                assert self.body["return_progress"] is True
+                self.reply(self.lines())
+
+            def lines(self):
+                for step, line in zip(steps, lines):
+                    step.wait(TIMEOUT_S)
+                    yield json.dumps(line).encode() + b"\n"
+
+            def reply(self, pieces):
+                self.send_response(200)
+                self.end_headers()
+                for piece in pieces:
+                    self.wfile.write(piece)
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def environment(self):
+        return os.environ | {"OLLAMA_HOST": f"127.0.0.1:{self.server_port}"}
+
+
+class Waiting(unittest.TestCase):
+    def test_a_request_that_gets_no_answer_waits(self):
+        with Daemon() as daemon, Terminal(daemon, MODEL) as terminal:
+            terminal.expect(">>> ")
+            (runner,) = daemon.runner_pids()
+            os.kill(runner, signal.SIGSTOP)
+            try:
+                terminal.type("Hello!\r")
+                terminal.expect("waiting for " + MODEL)
+            finally:
+                os.kill(runner, signal.SIGCONT)
+            terminal.expect("\r\x1b[K")
+            terminal.expect(">>> ")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+
+    def test_load_and_prompt_are_shown_in_one_line(self):
+        server = SlowServer()
+        with Terminal(server, "slow", "a long prompt") as terminal:
+            terminal.expect("loading slow")
+            server.steps[0].set()
+            terminal.expect("prefilling 12,000 of 36,013 tokens, 200 tokens/s, 2 min 1 s left")
+            server.steps[1].set()
+            self.assertNotIn("\n", terminal.expect("\r\x1b[Kok"))
+            self.assertEqual(0, terminal.ends())
+        server.shutdown()
+        server.server_close()
 
 
 def need_terminals():
