@@ -203,36 +203,45 @@ void HttpServer::WarnOfFailedAccept(const std::string& reason) {
   spdlog::warn("accept failed: {}", reason);
 }
 
+// Nothing but StopAccepting() ends it: when there is no memory for a connection, there may be for the next.
 Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
   asio::steady_timer pause(executor_);
   auto pause_time = kAcceptPause;
   while (acceptor->is_open()) {
-    auto [ec, socket] = co_await acceptor->async_accept(kTuple);
-    if (ec == asio::error::operation_aborted) co_return;
-    if (ec == asio::error::connection_aborted) continue;
-    if (ec) {
-      // The connection stays in the listener's queue; with the descriptor of another one it is accepted at once.
-      WarnOfFailedAccept(ec.message());
-      const bool exhausted = ec == asio::error::no_descriptors ||
-                             ec == std::errc::too_many_files_open_in_system ||
-                             ec == asio::error::no_buffer_space || ec == asio::error::no_memory;
-      if (exhausted && CloseOldest(Place::kNormal)) continue;
+    try {
+      const bool accepted = co_await AcceptOne(*acceptor, listener);
+      if (accepted) {
+        pause_time = kAcceptPause;
+        continue;
+      }
       pause.expires_after(pause_time);
       co_await pause.async_wait(kTuple);
       pause_time = std::min(2 * pause_time, kAcceptPauseMax);
-      continue;
-    }
-    pause_time = kAcceptPause;
-    try {
-      if (const auto place = MakeRoom()) {
-        asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
-      } else {
-        RefuseBusy(socket, listener.security);
-      }
     } catch (const std::exception& error) {
       WarnOfFailedAccept(error.what());
     }
   }
+}
+
+// False: the next try comes after a pause.
+Awaitable<bool> HttpServer::AcceptOne(Acceptor& acceptor, const ListenerInfo& listener) {
+  auto [ec, socket] = co_await acceptor.async_accept(kTuple);
+  if (ec == asio::error::operation_aborted || ec == asio::error::connection_aborted) co_return true;
+  if (ec) {
+    // The connection stays in the listener's queue; with the descriptor of another one it is accepted at once.
+    WarnOfFailedAccept(ec.message());
+    const bool exhausted = ec == asio::error::no_descriptors ||
+                           ec == std::errc::too_many_files_open_in_system ||
+                           ec == asio::error::no_buffer_space || ec == asio::error::no_memory;
+    if (!exhausted) co_return false;
+    co_return CloseOldest(Place::kNormal);
+  }
+  if (const auto place = MakeRoom()) {
+    asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
+  } else {
+    RefuseBusy(socket, listener.security);
+  }
+  co_return true;
 }
 
 Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {

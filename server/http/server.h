@@ -88,6 +88,7 @@ class HttpServer {
   void Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
   void WarnOfFailedAccept(const std::string& reason);
   Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
+  Awaitable<bool> AcceptOne(Acceptor& acceptor, const ListenerInfo& listener);
   Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener, Place place);
   Awaitable<bool> ShakeHands(Handshake& handshake);
   void LimitHandshakes();
