@@ -5,7 +5,7 @@
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
 // "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
 // after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N
-// bytes beside its caches, "unmeasured" loads without asking. The same names with "-inspect" for inspections;
+// bytes beside its caches, "unmeasured" loads without asking, "lies-SEED" damages what it sends from its estimate on. The same names with "-inspect" for inspections;
 // "late-inspect" waits at "gate" before it reads.
 // Any other name loads. By the raw prompt's text: see Serve().
 #include <fcntl.h>
@@ -14,10 +14,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +35,7 @@ namespace ipc = quire::api::ipc;
 using quire::api::RequestId;
 
 constexpr int kHeartbeatMilliseconds = 20;
+constexpr int kSilentMax = 10;  // heartbeats without a frame from the daemon, for a runner that lies
 
 [[noreturn]] void SleepForEver() {
   while (true) ::pause();
@@ -120,9 +123,12 @@ class FakeRunner {
       }
       pollfd polled{fd_, POLLIN, 0};
       if (::poll(&polled, 1, kHeartbeatMilliseconds) == 0) {
+        // The daemon waits for what was left out.
+        if (lies_ && ++silent_ > kSilentMax) std::exit(13);
         Send(ipc::Heartbeat{.progress = stuck_ ? progress_ : ++progress_});
         continue;
       }
+      silent_ = 0;
       char buffer[4096];
       const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
       if (bytes <= 0) return std::nullopt;
@@ -137,7 +143,39 @@ class FakeRunner {
       bytes.remove_prefix(static_cast<size_t>(written));
     }
   }
-  void Send(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
+  void Send(const ipc::ToDaemon& message) {
+    if (!lies_) return Write(ipc::Encode(message));
+    for (const std::string& frame : Damaged(ipc::Encode(message))) Write(frame);
+  }
+
+  // What is sent in a frame's place: mostly the frame.
+  std::vector<std::string> Damaged(std::string frame) {
+    const auto below = [this](size_t bound) { return (*lies_)() % bound; };
+    sent_.push_back(frame);
+    if (below(8) != 0) return {frame};
+    switch (below(7)) {
+      case 0:  // a bit
+        frame[below(frame.size())] ^= static_cast<char>(1U << below(8));
+        return {frame};
+      case 1:  // a byte of the body: lengths and counts
+        frame[std::min(frame.size() - 1, ipc::kHeaderBytes + below(12))] = static_cast<char>(below(256));
+        return {frame};
+      case 2:
+        return {frame, frame};
+      case 3:
+        return {};
+      case 4:  // out of order
+        return {sent_[below(sent_.size())], frame};
+      case 5:  // short by some bytes
+        return {frame.substr(0, below(frame.size()))};
+      default: {  // for somebody else, or nobody
+        const RequestId id{below(4) == 0 ? UINT64_MAX : below(3000)};
+        return {ipc::Encode(ipc::RequestEvent{
+                    id, quire::api::TextDelta{.text = "a lie", .logprobs = {}, .tokens = 1}}),
+                frame};
+      }
+    }
+  }
   void SendEvent(RequestId id, quire::api::Event event) { Send(ipc::RequestEvent{id, std::move(event)}); }
   void Delta(RequestId id, std::string text) {
     ipc::RequestEvent event{id, quire::api::TextDelta{.text = std::move(text), .logprobs = {}, .tokens = 1}};
@@ -160,6 +198,7 @@ class FakeRunner {
         .weight_bytes = 1000, .scratch_bytes = 0, .cache_bytes = 234, .cache_min_bytes = 34};
     if (mode.starts_with("need-")) estimate.weight_bytes = std::stoll(mode.substr(5));
     path_ = path;
+    if (mode.starts_with("lies-")) lies_.emplace(static_cast<uint32_t>(std::stoul(mode.substr(5))));
     if (mode == "unmeasured") return On(ipc::LoadApproved{.cache_bytes = 234});
     Send(estimate);
   }
@@ -311,7 +350,10 @@ class FakeRunner {
 
   const int fd_;
   const std::string name_;
-  std::filesystem::path path_;  // of the model
+  std::filesystem::path path_;        // of the model
+  std::optional<std::mt19937> lies_;  // set: it lies
+  std::vector<std::string> sent_;     // while it lies
+  int silent_ = 0;                    // heartbeats since it heard something
   ipc::FrameReader frames_;
   std::map<RequestId, Answer> answers_;
   bool stubborn_ = false;

@@ -1,0 +1,99 @@
+// The C library's calls that change files, for the whole program: they fail or take long where Faults() says so. Sockets,
+// pipes and terminals are left alone.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+
+#include "tests/faults/fault_control.h"
+
+namespace {
+
+template <class Function>
+Function* Next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+// True: the call fails, and errno says why.
+bool Fails() {
+  quire::faults::FaultControl& faults = quire::faults::Faults();
+  const int64_t delay = faults.file_delay_microseconds.load(std::memory_order_relaxed);
+  if (delay > 0) ::usleep(static_cast<useconds_t>(delay));
+  if (!quire::faults::CountDown(faults.file_countdown, faults.file_repeats, faults.file_calls_failed))
+    return false;
+  errno = static_cast<int>(faults.file_error);
+  return true;
+}
+
+bool IsFile(int fd) {
+  struct stat status {};
+  return fd > STDERR_FILENO && ::fstat(fd, &status) == 0 &&
+         (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t write(int fd, const void* bytes, size_t count) {
+  static auto* const next = Next<ssize_t(int, const void*, size_t)>("write");
+  if (IsFile(fd) && Fails()) return -1;
+  return next(fd, bytes, count);
+}
+
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
+  static auto* const next = Next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  if (IsFile(fd) && Fails()) return -1;
+  return next(fd, bytes, count, offset);
+}
+
+int fsync(int fd) {
+  static auto* const next = Next<int(int)>("fsync");
+  if (IsFile(fd) && Fails()) return -1;
+  return next(fd);
+}
+
+int ftruncate(int fd, off_t length) noexcept {
+  static auto* const next = Next<int(int, off_t)>("ftruncate");
+  if (IsFile(fd) && Fails()) return -1;
+  return next(fd, length);
+}
+
+int openat(int directory, const char* path, int flags, ...) {
+  static auto* const next = Next<int(int, const char*, int, ...)>("openat");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  if ((flags & O_CREAT) != 0 && Fails()) return -1;
+  return next(directory, path, flags, mode);
+}
+
+int mkdirat(int directory, const char* path, mode_t mode) noexcept {
+  static auto* const next = Next<int(int, const char*, mode_t)>("mkdirat");
+  if (Fails()) return -1;
+  return next(directory, path, mode);
+}
+
+int renameat(int from, const char* name, int to, const char* new_name) noexcept {
+  static auto* const next = Next<int(int, const char*, int, const char*)>("renameat");
+  if (Fails()) return -1;
+  return next(from, name, to, new_name);
+}
+
+int linkat(int from, const char* name, int to, const char* new_name, int flags) noexcept {
+  static auto* const next = Next<int(int, const char*, int, const char*, int)>("linkat");
+  if (Fails()) return -1;
+  return next(from, name, to, new_name, flags);
+}
+
+int unlinkat(int directory, const char* path, int flags) noexcept {
+  static auto* const next = Next<int(int, const char*, int)>("unlinkat");
+  if (Fails()) return -1;
+  return next(directory, path, flags);
+}
+
+}  // extern "C"
