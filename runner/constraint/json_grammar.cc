@@ -9,6 +9,7 @@
 #include "api/json/read.h"
 #include "runner/constraint/automaton.h"
 #include "runner/constraint/code_points.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -44,6 +45,13 @@ ExprRef ListOf(std::string_view open, const std::vector<ExprRef>& items, std::st
   return Sequence(std::move(exprs));
 }
 
+// What every request uses: the first one does not pay for it.
+template <class Make>
+ExprRef MakeShared(Make make) {
+  const WorkBudget::Exempt once_per_process;
+  return make();
+}
+
 // The same, as an automaton: copies of it are smaller.
 ExprRef Determined(const ExprRef& expr) {
   auto dfa = BuildDfa(*expr);
@@ -67,8 +75,10 @@ ExprRef Indent(const JsonStyle& style) {
 }
 
 ExprRef JsonString(Lengths lengths) {
-  static const ExprRef any = Determined(AnyJsonCharacter());
-  static const ExprRef light = Determined(JsonCharacter(CodePoints({{'\t', '\n'}, {0x20, 0x10FFFF}})));
+  static const ExprRef any = MakeShared([] { return Determined(AnyJsonCharacter()); });
+  static const ExprRef light = MakeShared([] {
+    return Determined(JsonCharacter(CodePoints({{'\t', '\n'}, {0x20, 0x10FFFF}})));
+  });
   const bool counts_many = lengths.min > kAnyCharactersMax || lengths.max.value_or(0) > kAnyCharactersMax;
   const ExprRef& character = counts_many ? light : any;
   if (lengths.max) lengths.max = std::min(*lengths.max, kCharactersMax);
@@ -76,7 +86,7 @@ ExprRef JsonString(Lengths lengths) {
 }
 
 ExprRef PlainJsonString(Lengths lengths) {
-  static const ExprRef character = Determined(JsonCharacter(CodePoints::All()));
+  static const ExprRef character = MakeShared([] { return Determined(JsonCharacter(CodePoints::All())); });
   if (lengths.max) lengths.max = std::min(*lengths.max, kCharactersMax);
   return Sequence({Literal("\""), Repeat(character, lengths.min, lengths.max), Literal("\"")});
 }

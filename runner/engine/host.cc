@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -38,7 +39,7 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
-// The CPU time after which a preparation that should have been stopped long ago counts as stuck.
+// A preparation that goes on for this much CPU time after it should have been stopped counts as stuck.
 constexpr auto kStuckPreparation = std::chrono::minutes(1);
 
 struct Setup {
@@ -52,7 +53,8 @@ struct Shared {
   PreparationQueue prompts;
   Mailbox<Input> engine;
   EngineStats engine_stats;
-  uint64_t progress = 0;  // as the last heartbeat said; I/O thread
+  std::atomic<std::chrono::nanoseconds> preparation_max{};  // of a request, by the model and the settings
+  uint64_t progress = 0;                                    // as the last heartbeat said; I/O thread
 };
 
 WritableFolders FoldersOf(const ipc::LoadModel& request) {
@@ -90,7 +92,7 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
 // I/O thread. A runner that is stuck in preparing a prompt reports no progress, so that the daemon replaces it.
 ipc::ToDaemon HeartbeatOf(Shared& shared) {
   const EngineStats& engine_stats = shared.engine_stats;
-  if (!shared.prompts.Exceeds(kStuckPreparation)) {
+  if (!shared.prompts.Exceeds(shared.preparation_max.load() + kStuckPreparation)) {
     shared.progress = engine_stats.progress.load(std::memory_order_relaxed);
   }
   return ipc::Heartbeat{.progress = shared.progress,
@@ -280,6 +282,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                                           caches.constraints);
   const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
                               context_length, format,           &constraints};
+  shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }});

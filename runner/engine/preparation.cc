@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -51,10 +52,7 @@ std::optional<api::Result<BuiltPrompt>> Prepare(const PromptContext& context, co
 
 Preparation::Preparation(PreparationQueue& queue, const PromptContext& context,
                          std::chrono::nanoseconds cpu_time, Receivers receivers)
-    : queue_(queue),
-      context_(context),
-      cpu_time_(cpu_time + kCpuTimePerToken * context.context_length),
-      receivers_(std::move(receivers)) {
+    : queue_(queue), context_(context), cpu_time_(cpu_time), receivers_(std::move(receivers)) {
   for (const auto lane : {PreparationQueue::Lane::kLight, PreparationQueue::Lane::kHeavy}) {
     threads_.emplace_back([this, lane] { Run(lane); });
   }
@@ -72,8 +70,11 @@ void Preparation::Run(PreparationQueue::Lane lane) {
 
 void Preparation::Work(PreparationJob& job) {
   const api::RequestId id = job.submit.id;
+  const int32_t asked = job.submit.request.params.num_ctx;
+  const auto cpu_time = PreparationTime(
+      cpu_time_, asked > 0 ? std::min(asked, context_.context_length) : context_.context_length);
   if (!job.submit.request.prompt_only) {
-    auto prompt = Prepare(context_, job, cpu_time_);
+    auto prompt = Prepare(context_, job, cpu_time);
     if (!prompt) return;
     receivers_.built(PromptBuilt{id, std::move(job.submit.request), *std::move(prompt), job.arrived,
                                  std::move(job.submit.resume)});
@@ -81,7 +82,7 @@ void Preparation::Work(PreparationJob& job) {
   }
   std::vector<api::Event> events;
   const auto stopped =
-      RunBounded(job, cpu_time_, [&] { events = DescribePrompt(context_, job.submit.request); });
+      RunBounded(job, cpu_time, [&] { events = DescribePrompt(context_, job.submit.request); });
   if (stopped && stopped->canceled) return;
   if (stopped) events = {api::Failed{stopped->error}};
   for (api::Event& event : events) receivers_.described({id, std::move(event)});

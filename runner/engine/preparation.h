@@ -13,8 +13,14 @@
 
 namespace quire::runner::engine {
 
-// Of one request's preparation, for each token of the model's context, beside the CPU time that the settings give.
+// Of one request's preparation, for each token of its context, beside the CPU time that the settings give.
 inline constexpr std::chrono::nanoseconds kCpuTimePerToken{4000};
+
+// Of a request whose context has this many tokens, or of the longest one; `cpu_time` is what the settings give.
+constexpr std::chrono::nanoseconds PreparationTime(std::chrono::nanoseconds cpu_time,
+                                                   int32_t context_tokens) {
+  return cpu_time + kCpuTimePerToken * context_tokens;
+}
 
 // Prepares one request on this thread within its CPU time. kInvalidArgument: that is not enough. kUnavailable: there is not
 // enough memory. Nothing: it was canceled.

@@ -35,11 +35,16 @@ WorkBudget::WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool
 WorkBudget::~WorkBudget() { current = nullptr; }
 
 WorkBudget::Exempt::Exempt() : budget_(std::exchange(current, nullptr)) {
+  CountSinceLastCheck();
+  units_left_ = std::exchange(limit_left, INT64_MAX);
+  granted = units_to_check = kUnitsPerCheck;
   if (budget_ != nullptr) begin_ = CpuTime();
 }
 
 WorkBudget::Exempt::~Exempt() {
   current = budget_;
+  limit_left = units_left_;
+  granted = units_to_check = std::clamp<int64_t>(limit_left, 0, kUnitsPerCheck);
   if (budget_ != nullptr) budget_->deadline_ += CpuTime() - begin_;
 }
 

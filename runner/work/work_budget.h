@@ -26,7 +26,8 @@ class WorkBudget {
   WorkBudget(const WorkBudget&) = delete;
   WorkBudget& operator=(const WorkBudget&) = delete;
 
-  // Work that no client chose, such as an index that is built once per model: its CPU time is not counted.
+  // Work that no client chose, such as an index that is built once per model: neither its CPU time nor its units are
+  // counted.
   class Exempt {
    public:
     Exempt();
@@ -37,6 +38,7 @@ class WorkBudget {
    private:
     WorkBudget* const budget_;
     std::chrono::nanoseconds begin_{};
+    int64_t units_left_ = 0;
   };
 
  private:

@@ -83,6 +83,17 @@ TEST(WorkLimit, StopsAfterTheSameUnitsEachTime) {
   EXPECT_FALSE(Work(kSomeChecks));
 }
 
+TEST(WorkLimit, ExemptWorkCountsNothing) {
+  const WorkLimit limit(10'000);
+  EXPECT_FALSE(Work(6'000));
+  {
+    const WorkBudget::Exempt exempt;
+    EXPECT_FALSE(Work(kSomeChecks));
+  }
+  EXPECT_FALSE(Work(4'000));
+  EXPECT_TRUE(Work(1));
+}
+
 TEST(WorkLimit, TheOuterOneGoesOnBehindTheInner) {
   const WorkLimit outer(1000);
   EXPECT_FALSE(Work(600));
