@@ -183,7 +183,7 @@ TEST(EngineOutput, OneCallEndsTheAnswerWhereOneIsAllowed) {
   request.single_tool_call = true;
   const auto outcome = EngineHarness().Generate(request);
   ASSERT_TRUE(outcome.finished);
-  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"place":"Paris"})"));
+  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"city":"Paris"})"));
 }
 
 }  // namespace
