@@ -135,7 +135,9 @@ TEST(Gbnf, LargeGrammarsAreBounded) {
     chain += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " \"x\"\n";
   chain += "r5000 ::= \"y\"\n";
   const auto compiled = CompileFormat(GrammarFormat(chain));
-  if (!compiled) EXPECT_EQ(compiled.error().code, api::ErrorCode::kUnsupported);
+  if (!compiled) {
+    EXPECT_EQ(compiled.error().code, api::ErrorCode::kUnsupported);
+  }
   std::string doubled = "root ::= r0\n";
   for (int i = 0; i < 60; ++i) {
     doubled +=

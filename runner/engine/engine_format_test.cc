@@ -86,7 +86,9 @@ TEST(EngineFormat, TimeAndIndentationEndAnAnswerAndNeverChangeIt) {
   timed.predict_ms_max = 1;
   const std::string early = harness.Generate(timed).text();
   EXPECT_THAT(whole, testing::StartsWith(early));
-  if (early != whole) EXPECT_THAT(early, HasSubstr("\n"));
+  if (early != whole) {
+    EXPECT_THAT(early, HasSubstr("\n"));
+  }
 }
 
 TEST(EngineFormat, GoesTogetherWithPenaltiesFiltersAndLogprobs) {

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "server/routes/resident_memory.h"
+
 namespace quire::server {
 namespace {
 

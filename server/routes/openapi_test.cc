@@ -120,7 +120,7 @@ void ScriptAnswer(TestDaemon& daemon) {
 TEST(OpenApi, HasEveryRouteAndNoOther) {
   TestDaemon daemon;
   Router router;
-  registry::Transfers transfers{registry::Settings{}, StoreTransfer(daemon.store().Open().root())};
+  registry::Transfers transfers{registry::Settings{}, StoreTransfer(daemon.store().Open())};
   const Metrics metrics(false);
   AddRoutes(router, daemon.services());
   AddTransferRoutes(router, transfers);
