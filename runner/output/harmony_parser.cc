@@ -23,13 +23,15 @@ constexpr std::array<std::string_view, 8> kMarkers = {kMessage,  kChannel,   kSt
                                                       "<|end|>", "<|call|>", "<|return|>", "<|refusal|>"};
 constexpr size_t kHeaderBytesMax = 1024;
 
-std::string WithoutMarkers(std::string text) {
-  for (const auto marker : kMarkers) {
-    for (size_t at = text.find(marker); at != std::string::npos; at = text.find(marker)) {
-      text.erase(at, marker.size());
-    }
+// Once from left to right: what the removal of one marker joins stays, however the answer's text was cut.
+std::string WithoutMarkers(std::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    const auto marker = std::ranges::find_if(kMarkers, [text](auto one) { return text.starts_with(one); });
+    if (marker == kMarkers.end()) kept += text.front();
+    text.remove_prefix(marker == kMarkers.end() ? 1 : marker->size());
   }
-  return text;
+  return kept;
 }
 
 // Bytes at the end that may become a marker.
@@ -95,7 +97,7 @@ bool HarmonyParser::ConsumeHeader(bool end, OutputChunks& chunks) {
   if ((begins || may_begin) && !end && text.size() < kHeaderBytesMax) return false;
   // No header: the model wrote text at once.
   if (end && begins) {
-    AddText(OutputChunk::Kind::kText, TrimLeft(WithoutMarkers(std::string(text))), chunks);
+    AddText(OutputChunk::Kind::kText, TrimLeft(WithoutMarkers(text)), chunks);
     begin_ += text.size();
     return false;
   }
@@ -122,7 +124,7 @@ bool HarmonyParser::ConsumeBody(bool end, OutputChunks& chunks) {
   } else {
     if (!ended && !end) size -= PartialMarker(text);
     const auto kind = body_ == Body::kThinking ? OutputChunk::Kind::kThinking : OutputChunk::Kind::kText;
-    AddText(kind, WithoutMarkers(std::string(text.substr(0, size))), chunks);
+    AddText(kind, WithoutMarkers(text.substr(0, size)), chunks);
   }
   begin_ += size + mark;
   if (ended) in_header_ = true;
