@@ -192,6 +192,8 @@ LineEditor::Input LineEditor::Read(const char* prompt, std::string_view hint) {
   prompt_ = prompt;
   hint_ = hint;
   int count = 0;
+  // el_gets() would do so behind the prompt: what is pasted in between would be translated.
+  ::el_set(editor_, EL_PREP_TERM, 1);
   const char* line = ::el_gets(editor_, &count);
   Input input;
   if (g_interrupted != 0) {
