@@ -146,6 +146,7 @@ json TypeOf(const T&) {
   if constexpr (std::is_same_v<T, std::optional<float>>) return "number";
   if constexpr (std::is_same_v<T, std::optional<std::vector<std::string>>>) return {"string", "array"};
   if constexpr (std::is_same_v<T, std::optional<std::vector<api::LogitBias>>>) return "object";
+  if constexpr (std::is_same_v<T, std::optional<std::vector<api::TokenId>>>) return "array";
   return "integer";
 }
 

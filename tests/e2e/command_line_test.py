@@ -64,13 +64,13 @@ class Requests(unittest.TestCase):
 
     def test_progress_is_only_for_terminals(self):
         self.server.run_cli("run", MODEL, "Hello")
-        self.assertEqual(["/api/chat"], [path for path, _, _ in self.server.requests])
-        self.assertNotIn("return_progress", self.server.requests[0][2])
+        self.assertEqual(["/api/show", "/api/chat"], [path for path, _, _ in self.server.requests])
+        self.assertNotIn("return_progress", self.server.requests[1][2])
 
     def test_an_empty_prompt_loads_the_model(self):
         reply = self.server.run_cli("run", MODEL, "")
         self.assertEqual((0, ""), (reply.returncode, reply.stdout))
-        self.assertEqual([("/api/generate", {"model": MODEL})],
+        self.assertEqual([("/api/show", {"model": MODEL}), ("/api/generate", {"model": MODEL})],
                          [(path, body) for path, _, body in self.server.requests])
 
     def test_keys(self):

@@ -316,8 +316,9 @@ class Conversation(unittest.TestCase):
             self.assertEqual(0, terminal.ends())
 
     def test_an_unknown_model_is_told_at_once(self):
-        with Terminal(self.daemon, "no-such-model") as terminal:
-            terminal.expect('Error: model "no-such-model:latest" not found')
+        with Terminal(self.daemon, "127.0.0.1:1/library/no-such-model") as terminal:
+            terminal.expect("is not here; pulling it")
+            terminal.expect("Error: ")
             self.assertEqual(1, terminal.ends())
 
 
@@ -336,6 +337,8 @@ class SlowServer(http.server.ThreadingHTTPServer):
 
             def do_POST(self):
                 self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path == "/api/show":
+                    return self.reply([b"{}"])
                 assert self.body["return_progress"] is True
                 self.reply(self.lines())
 

@@ -61,7 +61,7 @@ class Tools(unittest.TestCase):
         whole = self.daemon.post("/api/chat", native(ASK, tools=[WEATHER])).json
         self.assertEqual("", whole["message"]["content"])
         call, = whole["message"]["tool_calls"]
-        self.assertEqual({"index": 0, "name": "get_weather", "arguments": {"place": "Paris"}}, call["function"])
+        self.assertEqual({"index": 0, "name": "get_weather", "arguments": {"city": "Paris"}}, call["function"])
         self.assertEqual("stop", whole["done_reason"])
         lines = self.lines(native(ASK, tools=[WEATHER]))
         self.assertEqual("", "".join(line["message"]["content"] for line in lines))
@@ -74,7 +74,7 @@ class Tools(unittest.TestCase):
         self.assertEqual("tool_calls", whole["finish_reason"])
         call, = whole["message"]["tool_calls"]
         self.assertTrue(call["id"])
-        self.assertEqual({"place": "Paris"}, json.loads(call["function"]["arguments"]))
+        self.assertEqual({"city": "Paris"}, json.loads(call["function"]["arguments"]))
         chunks = self.chunks(openai(ASK, tools=[WEATHER]))
         parts = [part for chunk in chunks for part in chunk["choices"][0]["delta"].get("tool_calls", [])]
         self.assertEqual(["get_weather"], [part["function"]["name"] for part in parts if "name" in part["function"]])
@@ -117,7 +117,7 @@ class Tools(unittest.TestCase):
         whole = self.daemon.post("/v1/messages", body).json
         self.assertEqual("tool_use", whole["stop_reason"])
         call, = whole["content"]
-        self.assertEqual(("tool_use", {"place": "Paris"}), (call["type"], call["input"]))
+        self.assertEqual(("tool_use", {"city": "Paris"}), (call["type"], call["input"]))
         result = {"type": "tool_result", "tool_use_id": call["id"], "content": '{"temperature": 21, "condition": "sunny"}'}
         turns = [*ASK, {"role": "assistant", "content": whole["content"]}, {"role": "user", "content": [result]}]
         answer = self.daemon.post("/v1/messages", body | {"messages": turns}).json
