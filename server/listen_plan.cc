@@ -70,7 +70,9 @@ api::Result<std::optional<tcp::endpoint>> PlanOne(ListenPlan& plan, const std::o
 api::Result<ListenPlan> PlanListen(const Options& options) {
   ListenPlan plan;
   plan.unix_socket = options.unix_socket;
-  for (const InheritedSocket& socket : InheritedSockets()) {
+  const auto inherited = InheritedSockets();
+  if (!inherited) return std::unexpected(inherited.error());
+  for (const InheritedSocket& socket : *inherited) {
     const auto bound = ListeningAddress(socket.fd);
     if (!bound) return std::unexpected(bound.error());
     const std::string address = *bound ? Describe(**bound) : "unix:" + socket.name;

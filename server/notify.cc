@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 namespace quire::server {
 
@@ -32,10 +33,14 @@ std::optional<std::chrono::microseconds> WatchdogInterval() {
   return std::chrono::microseconds(microseconds / 2);
 }
 
-std::vector<InheritedSocket> InheritedSockets() {
+api::Result<std::vector<InheritedSocket>> InheritedSockets() {
   std::vector<InheritedSocket> sockets;
   char** names = nullptr;
   const int count = ::sd_listen_fds_with_names(/*unset_environment=*/1, &names);
+  if (count < 0) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("the sockets that LISTEN_FDS promises: {}", std::strerror(-count)));
+  }
   for (int i = 0; i < count; ++i) {
     sockets.push_back({SD_LISTEN_FDS_START + i, names != nullptr ? names[i] : ""});
   }
