@@ -41,6 +41,7 @@ api::Result<std::vector<InheritedSocket>> InheritedSockets() {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("the sockets that LISTEN_FDS promises: {}", std::strerror(-count)));
   }
+  sockets.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     sockets.push_back({SD_LISTEN_FDS_START + i, names != nullptr ? names[i] : ""});
   }

@@ -132,6 +132,7 @@ bool Confirmed(const LaunchPlan& plan) {
 int Become(const LaunchPlan& plan) {
   for (const auto& [name, value] : plan.variables) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> arguments;
+  arguments.reserve(plan.command.size() + 1);
   for (const std::string& word : plan.command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   std::fflush(stdout);

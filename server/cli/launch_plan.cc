@@ -144,6 +144,7 @@ std::string LaunchText(const LaunchPlan& plan, const LaunchTarget& target) {
   for (const auto& [name, value] : plan.variables)
     text += fmt::format("export {}={}\n", name, ShellWord(value));
   std::vector<std::string> words;
+  words.reserve(plan.command.size());
   for (const std::string& word : plan.command) words.push_back(ShellWord(word));
   text += fmt::format("{}\n", fmt::join(words, " "));
   if (target.key.empty()) return text;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -48,7 +49,7 @@ LineHistory::LineHistory(std::filesystem::path file) : file_(std::move(file)), h
   ::history(history_, &event, H_SETUNIQUE, 1);
   if (file_.empty()) return;
   ::history(history_, &event, H_LOAD, file_.c_str());
-  if (CountLines(file_) <= 2 * kLinesMax) return;
+  if (CountLines(file_) <= int64_t{2} * kLinesMax) return;
   const mode_t before = ::umask(077);
   ::history(history_, &event, H_SAVE, file_.c_str());  // the newest kLinesMax
   ::umask(before);
