@@ -21,8 +21,9 @@ void CheckTensors(const GgufContents& contents) {
     if (tensor.data.size() != static_cast<size_t>(tensor.rows()) * RowBytes(tensor.type, tensor.columns())) {
       std::abort();
     }
-    volatile std::byte last{};  // the sanitizers see whether it is there
-    if (!tensor.data.empty()) last = tensor.data.back();
+    // The sanitizers see whether the last byte is there.
+    if (!tensor.data.empty() && *const_cast<const volatile std::byte*>(&tensor.data.back()) == std::byte{})
+      continue;
   }
 }
 
