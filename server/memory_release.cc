@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+
+#include "server/routes/resident_memory.h"
 
 namespace quire::server {
 namespace {
@@ -13,12 +14,8 @@ constexpr int64_t kWorthwhileBytes = int64_t{16} << 20;
 
 // Resident memory that no allocation uses, code and stacks included.
 int64_t UnusedBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  file >> size >> resident;
   const struct mallinfo2 heap = ::mallinfo2();
-  return resident * ::sysconf(_SC_PAGESIZE) - static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+  return ResidentBytes(::getpid()) - static_cast<int64_t>(heap.uordblks + heap.hblkhd);
 }
 
 }  // namespace
