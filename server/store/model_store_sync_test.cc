@@ -5,15 +5,38 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "server/testing/store_fixture.h"
 
 namespace {
 
-std::set<std::string>& Synced() {
-  static std::set<std::string> paths;
+// Tests of this program write to stores from several threads.
+class SyncedPaths {
+ public:
+  void Add(std::string path) {
+    const std::lock_guard lock(mutex_);
+    paths_.insert(std::move(path));
+  }
+  bool Contains(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    return paths_.contains(path);
+  }
+  void Clear() {
+    const std::lock_guard lock(mutex_);
+    paths_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> paths_;
+};
+
+SyncedPaths& Synced() {
+  static SyncedPaths paths;
   return paths;
 }
 
@@ -23,7 +46,7 @@ std::set<std::string>& Synced() {
 extern "C" int fsync(int fd) {
   std::error_code ignored;
   const auto path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd), ignored);
-  Synced().insert(path.string());
+  Synced().Add(path.string());
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
@@ -34,23 +57,23 @@ using testing::Named;
 using testing::StoreFixture;
 
 void ExpectSynced(const std::filesystem::path& directory) {
-  EXPECT_TRUE(Synced().contains(directory.string())) << directory;
+  EXPECT_TRUE(Synced().Contains(directory.string())) << directory;
 }
 
 TEST(StoreSync, NewDirectoriesAreOnDisk) {
   const StoreFixture fixture;
-  Synced().clear();
+  Synced().Clear();
   ModelStore store = fixture.Open();
   ExpectSynced(fixture.directory());
   ExpectSynced(fixture.root());
-  Synced().clear();
+  Synced().Clear();
   ASSERT_TRUE(store.Register(fixture.New("m")));
   const auto host = fixture.root() / "manifests/registry.ollama.ai";
   ExpectSynced(fixture.root() / "manifests");
   ExpectSynced(host);
   ExpectSynced(host / "library");
   ExpectSynced(host / "library/m");
-  Synced().clear();
+  Synced().Clear();
   ASSERT_TRUE(store.Copy(Named("m"), Named("copy")));
   ExpectSynced(host / "library");
 }
