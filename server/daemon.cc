@@ -19,6 +19,7 @@
 
 #include "api/base/io_thread.h"
 #include "scheduler/dispatcher.h"
+#include "server/console/console.h"
 #include "server/http/awaitable.h"
 #include "server/http/server.h"
 #include "server/journal.h"
@@ -169,12 +170,15 @@ class Daemon {
             [this](const RequestLog& log) {
               WriteRequest(log);
               metrics_.Observe(log, Clock::now());
+              recent_.Add(log, Clock::now());
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
                            std::string_view message) { return paths.Hide(message); }};
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
+    AddConsoleRoutes(transport.router);
+    AddNowRoutes(transport.router, now_);
     transport.access.Replace(options.keys);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
@@ -214,6 +218,14 @@ class Daemon {
   AsyncModelStore models_;
   Inspector inspector_;
   Services services_;
+  RecentRequests recent_;
+  NowSources now_{
+      .visit_requests =
+          [this](const std::function<void(const RequestLog&)>& visit) { server_->ForEachRequest(visit); },
+      .loaded_models = [this] { return dispatcher_.Loaded(); },
+      .memory_budget_bytes = [this] { return memory_.bytes; },
+      .draining = [this] { return server_->draining(); },
+      .recent = recent_};
   registry::Transfers transfers_;
   asio::signal_set signals_;
   asio::signal_set hangups_;

@@ -64,16 +64,18 @@ const ApiKey* AccessControl::KeyOf(const HttpRequest& request) const {
 
 std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Admit(
     const HttpRequest& request, Access needed, bool counted, Time now) {
-  if (needed == Access::kOpen || keys_.empty()) return Admitted{};
+  if (needed == Access::kOpen || keys_.empty())
+    return Admitted{.name = {}, .admin = keys_.empty(), .permit = {}};
   const ApiKey* key = KeyOf(request);
   if (key == nullptr)
     return Refuse(401, "a valid API key is required (Authorization: Bearer KEY, or x-api-key: KEY)");
   if (needed == Access::kAdmin && key->role != Role::kAdmin) {
     return Refuse(403, "this endpoint requires an API key with the admin role");
   }
+  const bool admin = key->role == Role::kAdmin;
   const KeyLimits& limits = key->limits;
   if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
-    return Admitted{.name = key->name, .weight = limits.weight, .permit = {}};
+    return Admitted{.name = key->name, .admin = admin, .weight = limits.weight, .permit = {}};
 
   std::shared_ptr<Use>& use = uses_[key->name];
   if (!use) use = std::make_shared<Use>();
@@ -95,7 +97,8 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
     }
     use->allowance -= 1;
   }
-  Admitted admitted{.name = key->name, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
+  Admitted admitted{
+      .name = key->name, .admin = admin, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
   if (limits.per_minute > 0) admitted.rate = RateOf(limits.per_minute, use->allowance);
   return admitted;
 }

@@ -44,7 +44,8 @@ class AccessControl {
     std::shared_ptr<Use> use_;
   };
   struct Admitted {
-    std::string name;  // of the key; empty where none is needed
+    std::string name;    // of the key; empty where none is needed
+    bool admin = false;  // the key has the admin role, or there are no keys
     int32_t weight = 1;
     ConcurrencyPermit permit;
     std::optional<RateState> rate = {};  // where the key has such a limit and the request counts

@@ -27,6 +27,7 @@ struct HttpRequest {
   std::string body;                 // whole, chunks joined
   std::string identity = {};        // name of the API key that let it in; empty where none was needed
   int32_t weight = 1;               // of that key
+  bool admin = false;  // that key has the admin role, or there are no keys; not set on open routes with keys
 
   // The first field of that (lower-case) name, or null.
   const std::string* Find(std::string_view lower_name) const;

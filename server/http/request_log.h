@@ -39,8 +39,9 @@ struct RequestLog {
   std::optional<std::chrono::nanoseconds> queued = {};       // submitted until the prompt was admitted
   std::optional<std::chrono::nanoseconds> first_token = {};  // since `start`
   std::optional<int32_t> prompt_tokens = {}, cached_tokens = {}, output_tokens = {};
-  std::string miss = {};    // why not more of the prompt was cached (api/event.h)
-  std::string finish = {};  // stop | length | load | unload | embed
+  int32_t streamed_tokens = 0;  // of the answer so far, all choices
+  std::string miss = {};        // why not more of the prompt was cached (api/event.h)
+  std::string finish = {};      // stop | length | load | unload | embed
   std::chrono::nanoseconds prompt_compute = {}, output_compute = {};  // by the runner
   TokenGaps gaps = {};
   api::DraftUsage draft = {};  // of all choices

@@ -6,6 +6,7 @@ namespace quire::server {
 namespace {
 
 bool Covers(const Route& route, std::string_view path) {
+  if (route.matches_folder && route.path == path) return true;
   if (route.path.size() > 1 && route.path.ends_with('/')) {
     return path.size() > route.path.size() && path.starts_with(route.path) && !path.ends_with('/');
   }

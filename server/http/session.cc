@@ -241,6 +241,7 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   if (admitted) {
     scope.log.key = admitted->name;
     scope.parser.request().identity = std::move(admitted->name);
+    scope.parser.request().admin = admitted->admin;
     scope.parser.request().weight = admitted->weight;
     scope.permit = std::move(admitted->permit);
     if (admitted->rate) AddRateFields(scope.writer, *admitted->rate);

@@ -6,7 +6,15 @@
 namespace quire::server {
 namespace {
 
+// Clients look for Ollama's text; people's browsers ask for a page.
 Awaitable<void> Running(Exchange& exchange) {
+  const std::string* accept = exchange.request().Find("accept");
+  if (accept != nullptr && accept->find("text/html") != std::string::npos) {
+    HttpResponse page{
+        .status = 302, .content_type = {}, .headers = {{"Location", "/ui/"}, {"Vary", "Accept"}}};
+    co_await exchange.Send(std::move(page));
+    co_return;
+  }
   HttpResponse response{.content_type = "text/plain; charset=utf-8", .body = "Ollama is running"};
   co_await exchange.Send(std::move(response));
 }

@@ -134,6 +134,7 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
     log.miss = ready->miss;
   } else if (const auto* delta = std::get_if<api::TextDelta>(&entry.event)) {
     if (!log.first_token) log.first_token = now - log.start;
+    log.streamed_tokens += delta->tokens;
     if (only) log.gaps.Record(now, delta->tokens);
   } else if (const auto* finished = std::get_if<api::Finished>(&entry.event)) {
     const api::Usage& usage = finished->usage;

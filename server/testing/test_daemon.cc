@@ -17,7 +17,7 @@ namespace quire::server::testing {
 
 namespace asio = boost::asio;
 
-TestDaemon::TestDaemon(TransportLimits limits) {
+TestDaemon::TestDaemon(TransportLimits limits, const std::function<void(Router&)>& add_more) {
   const auto layers = nlohmann::json::array(
       {store_.Layer("application/vnd.ollama.image.model", "GGUF weights"),
        store_.Layer("application/vnd.ollama.image.params", R"({"temperature":0.5,"top_k":7})"),
@@ -43,6 +43,7 @@ TestDaemon::TestDaemon(TransportLimits limits) {
   transfers_ = std::make_unique<registry::Transfers>(registry::Settings{}, StoreTransfer(models_->store()));
   AddRoutes(transport.router, *services_);
   AddTransferRoutes(transport.router, *transfers_);
+  if (add_more) add_more(transport.router);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
   EXPECT_TRUE(bound.has_value());

@@ -21,7 +21,8 @@ namespace quire::server::testing {
 class TestDaemon {
  public:
   // The store holds "demo": parameters temperature 0.5 and top_k 7, system "Be kind.", one MESSAGE.
-  explicit TestDaemon(TransportLimits limits = {});
+  // `add_more` adds further routes.
+  explicit TestDaemon(TransportLimits limits = {}, const std::function<void(Router&)>& add_more = {});
   ~TestDaemon();
 
   FakeBackend& backend() { return *backend_; }

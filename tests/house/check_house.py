@@ -23,11 +23,12 @@ MAY_INCLUDE = {
     "api/llama_server": {"api/base", "api/json", "api/openai"},
     "cache": set(),
     "scheduler": {"api"},
-    "server": {"scheduler", "api", "server/http", "server/store", "server/registry", "server/routes"},
+    "server": {"scheduler", "api", "server/http", "server/store", "server/registry", "server/routes", "server/console"},
     "server/http": {"api"},
     "server/store": {"api"},
     "server/registry": {"api", "server/store"},
     "server/routes": {"api", "scheduler", "server/http", "server/store", "server/registry"},
+    "server/console": {"api", "scheduler", "server/http", "server/routes"},
     "server/cli": {"api", "server"},
     "server/testing": {"api", "scheduler", "server"},
     "bench": {"api", "cache", "runner", "scheduler", "server"},
@@ -62,7 +63,7 @@ HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beas
 AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\((?:[^()=;]|\([^()]*\))*\bco_await\b")
 # It also frees what a braced list in an awaited call's arguments was turned into twice; name the value first.
 AWAIT_OF_BRACES = re.compile(r"\bco_await\b[^;]*[(,]\s*\{[^}]")
-VENDORED = "tests/conformance/suite/"
+VENDORED = ("tests/conformance/suite/", "server/console/web/vendor/")
 
 
 def layer_of(path):
@@ -143,7 +144,7 @@ def check(root):
     sources = []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        if name.startswith(("build/", ".git/", ".cache/", VENDORED)) or "/node_modules/" in name or not path.is_file():
+        if name.startswith(("build/", ".git/", ".cache/", *VENDORED)) or "/node_modules/" in name or not path.is_file():
             continue
         if path.suffix in SOURCE_SUFFIXES:
             check_source(name, path.read_text(errors="replace"), breaches)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/base/options.h"
+#include "server/console/console.h"
 #include "server/routes/metrics_route.h"
 #include "server/routes/transfer.h"
 #include "server/testing/test_daemon.h"
@@ -49,7 +50,8 @@ std::vector<Operation> Operations() {
 
 // Not in a daemon for tests: they are the whole daemon's, or reach a registry.
 bool IsSent(const Operation& operation) {
-  return operation.path != "/metrics" && operation.path != "/api/pull" && operation.path != "/api/push" &&
+  return operation.path != "/metrics" && !operation.path.starts_with("/ui") &&
+         operation.path != "/quire/now" && operation.path != "/api/pull" && operation.path != "/api/push" &&
          !operation.path.starts_with("/api/blobs/");
 }
 
@@ -125,6 +127,10 @@ TEST(OpenApi, HasEveryRouteAndNoOther) {
   AddRoutes(router, daemon.services());
   AddTransferRoutes(router, transfers);
   AddMetricsRoutes(router, metrics, [] { return MetricsSnapshot(); });
+  AddConsoleRoutes(router);
+  const RecentRequests recent;
+  const NowSources now{.recent = recent};
+  AddNowRoutes(router, now);
   std::set<std::pair<std::string, std::string>> routes;
   for (const Route& route : router.routes()) routes.emplace(route.path, route.method);
   std::set<std::pair<std::string, std::string>> documented;

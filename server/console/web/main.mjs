@@ -1,0 +1,86 @@
+// The page: which view is shown, the key, the theme, and whether the server answers.
+import {json, onKeyNeeded} from "./api.mjs";
+import {showChat} from "./chat.mjs";
+import {h, notify, replace} from "./dom.mjs";
+import {showModels} from "./models.mjs";
+import {showNow} from "./now.mjs";
+import {saveSetting, setting} from "./storage.mjs";
+
+const VIEWS = {chat: showChat, now: showNow, models: showModels};
+let leave = null;  // ends what the shown view left running
+
+async function show() {
+  if (location.hash && !location.hash.startsWith("#/")) return;
+  const name = location.hash.slice(2).split("/")[0] || "chat";
+  const view = document.getElementById("view");
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  leave?.();
+  leave = null;
+  view.className = `view-${name}`;
+  if (!VIEWS[name]) {
+    replace(view, h("p", {}, "There is no such view."));
+    return;
+  }
+  try {
+    leave = await VIEWS[name](view) ?? null;
+  } catch (error) {
+    replace(view, h("p", {class: "error", role: "alert"}, error.message));
+  }
+}
+
+let asking = null;
+function askForKey(reason) {
+  asking ??= new Promise((resolve) => {
+    const dialog = document.getElementById("key-dialog");
+    const key = document.getElementById("key");
+    if (reason) document.getElementById("key-reason").textContent = reason;
+    dialog.addEventListener("close", () => {
+      asking = null;
+      resolve(key.value);
+      key.value = "";
+    }, {once: true});
+    dialog.showModal();
+  });
+  return asking;
+}
+
+async function watchServer() {
+  const status = document.getElementById("server");
+  let lost = false;
+  for (;;) {
+    try {
+      const {version} = await json("/api/version");
+      status.textContent = version;
+      status.className = "";
+      if (lost) {
+        notify("The server is back.");
+        show();
+      }
+      lost = false;
+    } catch (error) {
+      lost = error.status === 0;
+      status.textContent = lost ? "the server does not answer" : "";
+      status.className = lost ? "error" : "";
+    }
+    await new Promise((resolve) => { setTimeout(resolve, lost ? 1000 : 10000); });
+  }
+}
+
+const THEMES = ["auto", "light", "dark"];
+function applyTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  document.getElementById("theme").textContent = `Theme: ${theme}`;
+  saveSetting("theme", theme);
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  applyTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
+});
+applyTheme(setting("theme", "auto"));
+onKeyNeeded(askForKey);
+addEventListener("hashchange", show);
+await show();
+watchServer();
