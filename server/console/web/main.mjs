@@ -2,6 +2,7 @@
 import {json, onKeyNeeded} from "./api.mjs";
 import {showChat} from "./chat.mjs";
 import {h, notify, replace} from "./dom.mjs";
+import {watchServer} from "./live.mjs";
 import {showModels} from "./models.mjs";
 import {showNow} from "./now.mjs";
 import {saveSetting, setting} from "./storage.mjs";
@@ -47,26 +48,16 @@ function askForKey(reason) {
   return asking;
 }
 
-async function watchServer() {
+let lost = false;
+async function showConnection(connected) {
   const status = document.getElementById("server");
-  let lost = false;
-  for (;;) {
-    try {
-      const {version} = await json("/api/version");
-      status.textContent = version;
-      status.className = "";
-      if (lost) {
-        notify("The server is back.");
-        show();
-      }
-      lost = false;
-    } catch (error) {
-      lost = error.status === 0;
-      status.textContent = lost ? "the server does not answer" : "";
-      status.className = lost ? "error" : "";
-    }
-    await new Promise((resolve) => { setTimeout(resolve, lost ? 1000 : 10000); });
+  status.className = connected ? "" : "error";
+  status.textContent = connected ? (await json("/api/version")).version : "the server does not answer";
+  if (connected && lost) {
+    notify("The server is back.");
+    show();
   }
+  lost = !connected;
 }
 
 const THEMES = ["auto", "light", "dark"];
@@ -83,4 +74,4 @@ applyTheme(setting("theme", "auto"));
 onKeyNeeded(askForKey);
 addEventListener("hashchange", show);
 await show();
-watchServer();
+watchServer(showConnection);

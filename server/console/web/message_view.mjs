@@ -45,6 +45,6 @@ export function messageView(message, actions = {}, busy = false) {
     h("button", {type: "button", onclick: () => navigator.clipboard.writeText(message.content)}, "Copy"),
     remove && h("button", {type: "button", onclick: remove}, "Remove"));
   return h("article", {class: `message ${message.role}`, "aria-label": NAMES[message.role], "aria-busy": busy ? "true" : null},
-    h("h3", {}, NAMES[message.role] ?? message.role), reasoning, body, (message.toolCalls ?? []).map((call) => toolCall(call, answerCall)),
+    h("h2", {}, NAMES[message.role] ?? message.role), reasoning, body, (message.toolCalls ?? []).map((call) => toolCall(call, answerCall)),
     message.error && h("p", {class: "error", role: "alert"}, message.error), figures(message), busy ? null : buttons);
 }

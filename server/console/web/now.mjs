@@ -1,6 +1,6 @@
 // The view of what the server does now: loaded models, running requests, and why each waits or was fast.
-import {events} from "./api.mjs";
 import {bytes, h, milliseconds, number, replace} from "./dom.mjs";
+import {onNow} from "./live.mjs";
 
 const REASONS = {
   cold: "Nothing that begins like this prompt was cached.",
@@ -23,22 +23,7 @@ export function explainMiss(request) {
 export function showNow(view) {
   const box = h("div", {});
   replace(view, h("h2", {}, "Now"), box);
-  const abort = new AbortController();
-  watch(box, abort.signal);
-  return () => abort.abort();
-}
-
-async function watch(box, signal) {
-  while (!signal.aborted) {
-    try {
-      for await (const now of events("/quire/now", {signal})) draw(box, now);
-    } catch (error) {
-      if (signal.aborted) return;
-      replace(box, h("p", {class: "error", role: "alert"}, error.message));
-      if (error.status === 403 || error.status === 401) return;
-    }
-    await new Promise((resolve) => { setTimeout(resolve, 1000); });
-  }
+  return onNow((now) => draw(box, now));
 }
 
 function draw(box, now) {
