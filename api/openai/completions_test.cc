@@ -27,12 +27,12 @@ CompletionRequest Parsed(const std::string& fields) {
 
 // "text" or "[1,2]" of each.
 std::vector<std::string> PromptsOf(const std::string& prompt) {
-  std::vector<std::string> told;
+  std::vector<std::string> texts;
   for (const auto& one : Parsed("\"prompt\":" + prompt).prompts) {
     const auto* raw = std::get_if<RawPrompt>(&one);
-    told.push_back(raw != nullptr ? raw->text : nlohmann::json(std::get<TokenPrompt>(one).tokens).dump());
+    texts.push_back(raw != nullptr ? raw->text : nlohmann::json(std::get<TokenPrompt>(one).tokens).dump());
   }
-  return told;
+  return texts;
 }
 
 TEST(CompletionParse, EveryFormOfAPrompt) {

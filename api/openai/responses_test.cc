@@ -22,15 +22,15 @@ std::vector<std::string> MessagesOf(const std::string& fields) {
   EXPECT_TRUE(parsed) << fields << parsed.error().message;
   if (!parsed) return {};
   const Request request = ToRequest(*parsed, {});
-  std::vector<std::string> told;
+  std::vector<std::string> parts;
   for (const Message& message : std::get<ChatPrompt>(request.prompt).messages) {
     std::string one = message.role + ":" + message.content;
     for (const ToolCall& call : message.tool_calls)
       one += "[" + call.id + " " + call.name + call.arguments_json + "]";
     if (!message.tool_call_id.empty()) one += "[" + message.tool_call_id + " " + message.tool_name + "]";
-    told.push_back(one);
+    parts.push_back(one);
   }
-  return told;
+  return parts;
 }
 
 TEST(ResponsesParse, InputInEveryForm) {

@@ -30,14 +30,14 @@ bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& 
 
 }  // namespace
 
-StackId StackPool::Push(StackId below, StateId then) {
+StackId ReturnStacks::Push(StackId below, StateId then) {
   const uint64_t key = static_cast<uint64_t>(below) << 32U | then;
   const auto [found, added] = ids_.try_emplace(key, static_cast<StackId>(frames_.size()));
   if (added) frames_.push_back({then, below});
   return found->second;
 }
 
-void StackPool::Clear() {
+void ReturnStacks::Clear() {
   frames_.resize(1);
   ids_.clear();
 }

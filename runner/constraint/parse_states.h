@@ -16,9 +16,9 @@ using StackId = uint32_t;
 inline constexpr StackId kEmptyStack = 0;
 
 // Stacks of return states, shared: equal stacks have equal ids.
-class StackPool {
+class ReturnStacks {
  public:
-  StackPool() : frames_(1) {}
+  ReturnStacks() : frames_(1) {}
   StackId Push(StackId below, StateId then);
   StateId Top(StackId stack) const { return frames_[stack].then; }
   StackId Below(StackId stack) const { return frames_[stack].below; }
@@ -36,7 +36,7 @@ class StackPool {
 
 // Storage that parse states refer to. One thread; parse states of several answers may share it.
 struct ParseArena {
-  StackPool stacks;
+  ReturnStacks stacks;
   ItemSets sets;
 };
 

@@ -178,12 +178,12 @@ TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
     });
     static_cast<void>(RestrictFileSystem({}));
     static_cast<void>(DenyFileOpens());
-    const bool told = ::write(pipe_ends[1], "x", 1) == 1;
+    const bool written = ::write(pipe_ends[1], "x", 1) == 1;
     earlier.join();
     std::tm after{};
     ::localtime_r(&now, &after);
     const std::vector<char> memory(size_t{64} << 20, 'x');
-    return {told,
+    return {written,
             held,
             Refused(::open((folder_ / "model.gguf").c_str(), O_RDONLY)),
             Refused(::open("/proc/self/maps", O_RDONLY)),

@@ -148,11 +148,11 @@ class Responses(Dialects):
         self.assertEqual(same["usage"]["prompt_tokens"], reply["usage"]["input_tokens"])
         stream = self.daemon.post("/v1/responses", {"model": MODEL, "input": "Tell me a story.", "stream": True,
                                                     "max_output_tokens": 8, "temperature": 0})
-        told = events(stream)
-        self.assertEqual(list(range(len(told))), [event["sequence_number"] for event in told])
-        self.assertEqual("response.incomplete", told[-1]["type"])
-        text = "".join(event["delta"] for event in told if event["type"] == "response.output_text.delta")
-        self.assertEqual(text, told[-1]["response"]["output"][0]["content"][0]["text"])
+        received = events(stream)
+        self.assertEqual(list(range(len(received))), [event["sequence_number"] for event in received])
+        self.assertEqual("response.incomplete", received[-1]["type"])
+        text = "".join(event["delta"] for event in received if event["type"] == "response.output_text.delta")
+        self.assertEqual(text, received[-1]["response"]["output"][0]["content"][0]["text"])
 
 
 class Tokens(Dialects):

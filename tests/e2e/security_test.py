@@ -154,7 +154,7 @@ class Requests(unittest.TestCase):
         self.assertEqual(self.daemon.get("/livez").status, 200)
 
     def test_errors_do_not_tell_which_files_exist(self):
-        def told(path):
+        def answer_about(path):
             bodies = []
             for request in ({"model": "new", "from": path}, {"model": "new", "files": {path: "sha256:" + "0" * 64}},
                             {"model": "new", "files": {"m.gguf": path}}, {"model": "new", "adapters": {"a": path}}):
@@ -165,7 +165,7 @@ class Requests(unittest.TestCase):
                 bodies.append((reply.status, reply.body.decode().replace(path, "PATH")))
             return bodies
 
-        there, absent = told("/etc/passwd"), told("/etc/nobody")
+        there, absent = answer_about("/etc/passwd"), answer_about("/etc/nobody")
         self.assertEqual(there, absent)
         self.assertTrue(all(status >= 400 or b'"error"' in body.encode() for status, body in there), there)
 

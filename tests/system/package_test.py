@@ -196,9 +196,9 @@ def chat(machine):
     assert 'quire_requests_total{code="200",endpoint="/api/chat",model="quire-demo:latest"}' in scrape
     print("  " + machine("quire", "doctor").stdout.replace("\n", "\n  ").strip())
     machine("chmod", "700", "/var/lib")
-    told = machine("quire", "doctor", check=False)
+    done = machine("quire", "doctor", check=False)
     machine("chmod", "755", "/var/lib")
-    assert told.returncode == 1 and "/var/lib (drwx------ root root): quire cannot enter it: no x permission" in told.stdout
+    assert done.returncode == 1 and "/var/lib (drwx------ root root): quire cannot enter it: no x permission" in done.stdout
     return content(body)
 
 

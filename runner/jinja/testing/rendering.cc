@@ -42,8 +42,8 @@ void CheckFailure(std::string_view source, std::string_view message) {
     EXPECT_EQ(error.code, api::ErrorCode::kInvalidArgument) << source;
   }
   const size_t mark = error.message.find("line 1: ");
-  const std::string told = mark == std::string::npos ? error.message : error.message.substr(mark + 8);
-  EXPECT_EQ(told, message) << source;
+  const std::string shown = mark == std::string::npos ? error.message : error.message.substr(mark + 8);
+  EXPECT_EQ(shown, message) << source;
 }
 
 }  // namespace
