@@ -54,23 +54,26 @@ Json EndedOf(const RecentRequests::Entry& entry) {
   return out;
 }
 
-Json ModelOf(const scheduler::LoadedModel& model) {
+// What the caches hold comes from everybody's requests: it is for who may see those.
+Json ModelOf(const scheduler::LoadedModel& model, bool with_caches) {
+  Json out{{"name", model.spec.name},
+           {"architecture", model.info.architecture},
+           {"context_length", model.num_ctx},
+           {"resident_bytes", ResidentBytes(model.runner_pid)},
+           {"memory_bytes", model.memory_bytes},
+           {"weight_bytes", model.info.weight_bytes},
+           {"cache_bytes", model.info.cache_bytes},
+           {"load_ms", Milliseconds(model.load_time)}};
+  if (!with_caches) return out;
   const api::ipc::Heartbeat& beat = model.heartbeat;
-  return {{"name", model.spec.name},
-          {"architecture", model.info.architecture},
-          {"context_length", model.num_ctx},
-          {"resident_bytes", ResidentBytes(model.runner_pid)},
-          {"memory_bytes", model.memory_bytes},
-          {"weight_bytes", model.info.weight_bytes},
-          {"cache_bytes", model.info.cache_bytes},
-          {"cache_bytes_used", beat.cache_bytes_used},
-          {"prefix_bytes", beat.prefix_bytes},
-          {"prefix_snapshots", beat.prefix_snapshots},
-          {"prefix_evictions", beat.prefix_evictions},
-          {"running", beat.running},
-          {"waiting", beat.waiting},
-          {"steps", beat.steps},
-          {"load_ms", Milliseconds(model.load_time)}};
+  out["cache_bytes_used"] = beat.cache_bytes_used;
+  out["prefix_bytes"] = beat.prefix_bytes;
+  out["prefix_snapshots"] = beat.prefix_snapshots;
+  out["prefix_evictions"] = beat.prefix_evictions;
+  out["running"] = beat.running;
+  out["waiting"] = beat.waiting;
+  out["steps"] = beat.steps;
+  return out;
 }
 
 bool Sees(const Viewer& viewer, const RequestLog& log) { return viewer.admin || viewer.key == log.key; }
@@ -85,7 +88,9 @@ void RecentRequests::Add(const RequestLog& log, TimePoint now) {
 
 std::string EncodeNow(const NowSources& sources, const Viewer& viewer, TimePoint now) {
   Json models = Json::array(), requests = Json::array(), recent = Json::array();
-  for (const scheduler::LoadedModel& model : sources.loaded_models()) models.push_back(ModelOf(model));
+  for (const scheduler::LoadedModel& model : sources.loaded_models()) {
+    models.push_back(ModelOf(model, viewer.admin));
+  }
   int others_running = 0, others_waiting = 0;
   sources.visit_requests([&](const RequestLog& log) {
     if (log.stored_model.empty()) return;

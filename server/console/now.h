@@ -2,7 +2,7 @@
 // them. I/O thread only.
 //
 // A client sees its own requests; an admin, or anybody where there are no keys, sees all. Of other keys' requests
-// a client sees how many there are, never their tokens.
+// a client sees how many there are, never their tokens, and nothing of what they put into the caches.
 #pragma once
 
 #include <chrono>

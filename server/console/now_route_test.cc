@@ -70,14 +70,17 @@ TEST(Now, AKeySeesItsOwnRequestsAndTheNumberOfOthers) {
   theirs.prompt_tokens = 4711;
   world.running = {LogOf("alice"), theirs, LogOf("bob")};
   world.recent.Add(theirs, Clock::now());
+  world.models.resize(1);
   const json alice = world.Now({.key = "alice"});
   ASSERT_EQ(alice["requests"].size(), 1);
   EXPECT_EQ(alice["requests"][0]["id"], "r-alice");
   EXPECT_EQ(alice["others"], json({{"running", 1}, {"waiting", 1}}));
   EXPECT_TRUE(alice["recent"].empty());
   EXPECT_EQ(alice.dump().find("4711"), std::string::npos);
+  EXPECT_FALSE(alice["models"][0].contains("prefix_bytes"));
   const json admin = world.Now({.key = "root", .admin = true});
   EXPECT_EQ(admin["requests"].size(), 3);
+  EXPECT_TRUE(admin["models"][0].contains("prefix_bytes"));
   EXPECT_EQ(admin["recent"][0]["prompt_tokens"], 4711);
 }
 

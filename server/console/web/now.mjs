@@ -43,12 +43,13 @@ function modelsSection({models, memory_budget_bytes: budget}) {
     models.length === 0 && h("p", {class: "empty"}, "No model is loaded."),
     models.map((model) => h("article", {class: "card"}, h("h4", {}, model.name),
       share("Resident", model.resident_bytes, model.memory_bytes),
-      share("Caches", model.cache_bytes_used, model.cache_bytes),
-      share("Prefix snapshots", model.prefix_bytes, model.cache_bytes),
+      model.prefix_bytes !== undefined && share("Caches", model.cache_bytes_used, model.cache_bytes),
+      model.prefix_bytes !== undefined && share("Prefix snapshots", model.prefix_bytes, model.cache_bytes),
       h("p", {class: "figures"}, [
-        `${model.architecture}, context ${number(model.context_length)} tokens`, `${model.running} running, ${model.waiting} waiting`,
-        `${number(model.prefix_snapshots)} snapshots, ${number(model.prefix_evictions)} evicted`, `${number(model.steps)} steps`,
-        `loaded in ${milliseconds(model.load_ms)}`].join(" · ")))));
+        `${model.architecture}, context ${number(model.context_length)} tokens`, model.steps !== undefined && `${model.running} running, ${model.waiting} waiting`,
+        model.steps !== undefined && `${number(model.prefix_snapshots)} snapshots, ${number(model.prefix_evictions)} evicted`,
+        model.steps !== undefined && `${number(model.steps)} steps`,
+        `loaded in ${milliseconds(model.load_ms)}`].filter(Boolean).join(" · ")))));
 }
 
 const PHASES = {queued: "waiting for its model or a place", prefill: "prompt is computed", decode: "answer is generated"};
