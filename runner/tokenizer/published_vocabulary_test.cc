@@ -30,7 +30,7 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string file = entry.path().filename().string();
-    if (file.ends_with(kEnding)) names.push_back(file.substr(0, file.size() - kEnding.size()));
+    if (file.ends_with(kEnding) && !file.ends_with(".gguf.ids.jsonl")) names.push_back(file.substr(0, file.size() - kEnding.size()));
   }
   std::ranges::sort(names);
   return names;
@@ -65,7 +65,9 @@ void ExpectTheSameOfGguf(const fs::path& folder, const std::string& name) {
   ASSERT_TRUE(contents) << contents.error().message;
   const auto gguf = Tokenizer::FromGguf(*contents->metadata);
   ASSERT_TRUE(gguf) << gguf.error().message;
-  EXPECT_EQ(CountDifferences(**gguf, folder / (name + ".ids.jsonl")), 0) << "GGUF";
+  // SentencePiece and the library differ in texts with user-defined pieces, of which GGUF states more.
+  const fs::path own = folder / (name + ".gguf.ids.jsonl");
+  EXPECT_EQ(CountDifferences(**gguf, fs::exists(own) ? own : folder / (name + ".ids.jsonl")), 0) << "GGUF";
 }
 
 TEST(PublishedVocabulary, HasTheIdsOfItsLibrary) {

@@ -3,8 +3,10 @@
 usage: vocabularies.py OUT PRE=TOKENIZER_JSON...
 
 For each file, OUT/NAME.gguf is the vocabulary as llama.cpp's converter writes it, with PRE as tokenizer.ggml.pre ("merges": a
-vocabulary of SentencePiece with merges, as Gemma 4 has; "-": a tokenizer that GGUF cannot describe), OUT/NAME.tokenizer.json a copy, and OUT/NAME.ids.jsonl has a line
-for each text: {"text", "ids"}. NAME is that of the folder two above the file, or of the file. Then
+vocabulary of SentencePiece with merges, as Gemma 4 has; "scores": one with scores, which fall with the ids, as Llama 2 and Gemma
+2 have; "-": a tokenizer that GGUF cannot describe), OUT/NAME.tokenizer.json a copy, and OUT/NAME.ids.jsonl has a line
+for each text: {"text", "ids"}. NAME is that of the folder two above the file, or of the file. ranks.mjs writes tokenizer.json of
+vocabularies in other forms, sentencepiece_ids.py OUT/NAME.gguf.ids.jsonl with the ids of SentencePiece. Then
 `QUIRE_VOCABULARIES=OUT quire_tokenizer_test --gtest_filter='PublishedVocabulary*'`. Texts of fixtures are read from
 $QUIRE_TEXTS (JSON files with "cases": [{"text"}]); 10,000 more are random. The vocabularies are not ours to distribute.
 """
@@ -54,20 +56,28 @@ def write_gguf(path, document, pre):
     entries = {number: (text, 1) for text, number in model["vocab"].items()}
     for token in document["added_tokens"]:
         entries[token["id"]] = (token["content"], 3 if token["special"] else 4)
-    merged = pre == "merges"
+    merged = pre in ("merges", "scores")
     tokens, types = [], []
     for i in range(max(entries) + 1):
         text, kind = entries.get(i, (f"[PAD{i}]", 5))
         if merged and len(text) == 6 and text.startswith("<0x"):
             kind = 6
+        if merged and text == "<unk>":
+            kind = 2
         tokens.append(text)
         types.append(kind)
     merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
     pairs = [("general.architecture", 8, packed_text("llama")),
-             ("tokenizer.ggml.model", 8, packed_text("gemma4" if merged else "gpt2")),
+             ("tokenizer.ggml.model", 8, packed_text({"merges": "gemma4", "scores": "llama"}.get(pre, "gpt2"))),
              ("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, len(tokens)) + b"".join(map(packed_text, tokens))),
-             ("tokenizer.ggml.token_type", 9, struct.pack(f"<IQ{len(types)}i", 5, len(types), *types)),
-             ("tokenizer.ggml.merges", 9, struct.pack("<IQ", 8, len(merges)) + b"".join(map(packed_text, merges)))]
+             ("tokenizer.ggml.token_type", 9, struct.pack(f"<IQ{len(types)}i", 5, len(types), *types))]
+    if pre == "scores":
+        # Pieces of spaces alone come last.
+        scores = [0.0 if kind != 1 else -1e9 if not text.strip("\u2581") else -float(i)
+                  for i, (text, kind) in enumerate(zip(tokens, types))]
+        pairs.append(("tokenizer.ggml.scores", 9, struct.pack(f"<IQ{len(scores)}f", 6, len(scores), *scores)))
+    else:
+        pairs.append(("tokenizer.ggml.merges", 9, struct.pack("<IQ", 8, len(merges)) + b"".join(map(packed_text, merges))))
     if merged:
         prefix = any(n.get("type") == "Prepend" for n in document["normalizer"].get("normalizers", []))
         pairs.append(("tokenizer.ggml.add_space_prefix", 7, bytes([prefix])))
