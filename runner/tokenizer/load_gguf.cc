@@ -120,9 +120,9 @@ class Loader {
     parts_.normal_form =
         nfc->has_value() ? (**nfc ? NormalForm::kNfc : NormalForm::kNone) : known_->normal_form;
     for (const std::string_view pattern : known_->patterns) {
-      auto regex = Regex::Compile(pattern, Regex::Syntax::kOniguruma);
-      if (!regex) return Bad("pre", regex.error().message);
-      parts_.pre_tokenizer.steps.push_back({.regex = *std::move(regex)});
+      auto step = CompileSplit(pattern, Regex::Syntax::kOniguruma);
+      if (!step) return Bad("pre", step.error().message);
+      parts_.pre_tokenizer.steps.push_back(*std::move(step));
     }
     return {};
   }

@@ -26,10 +26,10 @@ std::optional<SplitBehavior> BehaviorNamed(std::string_view name) {
   return std::nullopt;
 }
 
-api::Result<Regex> CompileField(std::string_view pattern, Regex::Syntax syntax, std::string_view path) {
-  auto regex = Regex::Compile(pattern, syntax);
-  if (!regex) return BadField(path, regex.error().message);
-  return regex;
+api::Result<SplitStep> CompileField(std::string_view pattern, Regex::Syntax syntax, std::string_view path) {
+  auto step = CompileSplit(pattern, syntax);
+  if (!step) return BadField(path, step.error().message);
+  return step;
 }
 
 class Loader {
@@ -61,16 +61,18 @@ class Loader {
     const bool literal = Member(*pattern, "String") != nullptr;
     auto text = StringMember(*pattern, literal ? "String" : "Regex", pattern_path);
     if (!text) return std::unexpected(std::move(text.error()));
-    auto regex = CompileField(*text, literal ? Regex::Syntax::kLiteral : Regex::Syntax::kOniguruma,
-                              pattern_path + (literal ? ".String" : ".Regex"));
-    if (!regex) return std::unexpected(std::move(regex.error()));
+    auto step = CompileField(*text, literal ? Regex::Syntax::kLiteral : Regex::Syntax::kOniguruma,
+                             pattern_path + (literal ? ".String" : ".Regex"));
+    if (!step) return std::unexpected(std::move(step.error()));
     auto name = StringMember(*node.value, "behavior", node.path);
     if (!name) return std::unexpected(std::move(name.error()));
     const auto behavior = BehaviorNamed(*name);
     if (!behavior) return BadField(node.path + ".behavior", fmt::format("\"{}\" is not known", *name));
     auto invert = BoolMember(*node.value, "invert", false, node.path);
     if (!invert) return std::unexpected(std::move(invert.error()));
-    loaded_.splits.steps.push_back({.regex = *std::move(regex), .behavior = *behavior, .invert = *invert});
+    step->behavior = *behavior;
+    step->invert = *invert;
+    loaded_.splits.steps.push_back(*std::move(step));
     return {};
   }
 
@@ -108,16 +110,17 @@ class Loader {
     auto split = BoolMember(*node.value, "split", true, node.path);
     if (!split) return std::unexpected(std::move(split.error()));
     if (!*split) return {};
-    auto regex = CompileField(kSpaceMark, Regex::Syntax::kLiteral, node.path);
-    if (!regex) return std::unexpected(std::move(regex.error()));
-    loaded_.splits.steps.push_back({.regex = *std::move(regex), .behavior = SplitBehavior::kMergedWithNext});
+    auto step = CompileField(kSpaceMark, Regex::Syntax::kLiteral, node.path);
+    if (!step) return std::unexpected(std::move(step.error()));
+    step->behavior = SplitBehavior::kMergedWithNext;
+    loaded_.splits.steps.push_back(*std::move(step));
     return {};
   }
 
   api::Result<void> Isolate(std::string_view pattern, std::string_view path) {
-    auto regex = CompileField(pattern, Regex::Syntax::kOniguruma, path);
-    if (!regex) return std::unexpected(std::move(regex.error()));
-    loaded_.splits.steps.push_back({.regex = *std::move(regex)});
+    auto step = CompileField(pattern, Regex::Syntax::kOniguruma, path);
+    if (!step) return std::unexpected(std::move(step.error()));
+    loaded_.splits.steps.push_back(*std::move(step));
     return {};
   }
 

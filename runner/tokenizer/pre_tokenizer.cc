@@ -14,6 +14,21 @@ struct Part {
   bool matched = false;
 };
 
+// The groups of a number as matches, and what lies before them.
+void AddGroups(const SplitStep& step, std::string_view text, Piece number, size_t& covered,
+               std::vector<Part>& parts) {
+  const auto starts = GroupStarts(step.groups, text.substr(number.begin, number.end - number.begin));
+  const bool isolate = step.groups == DigitGroups::kIsolate;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const size_t begin = number.begin + starts[i];
+    const size_t next = i + 1 < starts.size() ? number.begin + starts[i + 1] : number.end;
+    const size_t end = isolate ? next : begin;
+    if (covered < begin) parts.push_back({{covered, begin}, step.invert});
+    parts.push_back({{begin, end}, !step.invert});
+    covered = end;
+  }
+}
+
 // The text as matches and what lies between them, end to end. A match may be empty; it still cuts.
 void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& matcher,
                std::vector<Part>& parts) {
@@ -23,6 +38,11 @@ void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& match
   while (from <= text.size()) {
     const RegexMatcher::Match match = matcher.Find(step.regex, text, from);
     if (match.outcome != RegexMatcher::Outcome::kMatch) break;
+    if (step.groups != DigitGroups::kNone) {
+      AddGroups(step, text, {match.begin, match.end}, covered, parts);
+      from = match.end;
+      continue;
+    }
     if (match.begin == match.end && any_match && match.end == covered) {
       from += from < text.size() ? api::CodePointAt(text, from).bytes : 1;
       continue;
@@ -104,6 +124,14 @@ std::vector<Piece> CutWords(std::string_view text, const std::vector<Piece>& pie
 }
 
 }  // namespace
+
+api::Result<SplitStep> CompileSplit(std::string_view pattern, Regex::Syntax syntax) {
+  const DigitGroupPattern* numbers = syntax == Regex::Syntax::kOniguruma ? FindDigitGroups(pattern) : nullptr;
+  auto regex = Regex::Compile(numbers == nullptr ? pattern : numbers->numbers, syntax);
+  if (!regex) return std::unexpected(std::move(regex.error()));
+  return SplitStep{.regex = *std::move(regex),
+                   .groups = numbers == nullptr ? DigitGroups::kNone : numbers->groups};
+}
 
 std::vector<Piece> PreTokenizer::Split(std::string_view text, RegexMatcher& matcher) const {
   std::vector<Piece> pieces;

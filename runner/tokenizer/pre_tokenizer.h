@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "api/base/error.h"
+#include "runner/tokenizer/digit_groups.h"
 #include "runner/tokenizer/regex.h"
 
 namespace quire::runner::tokenizer {
@@ -23,7 +25,12 @@ struct SplitStep {
   Regex regex;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  // what lies between the matches counts as matches
+  DigitGroups groups =
+      DigitGroups::kNone;  // otherwise `regex` matches numbers, and their groups are the matches
 };
+
+// kBadModel gives the reason.
+api::Result<SplitStep> CompileSplit(std::string_view pattern, Regex::Syntax syntax);
 
 struct Piece {
   size_t begin = 0;
