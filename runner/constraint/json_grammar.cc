@@ -1,6 +1,12 @@
 #include "runner/constraint/json_grammar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -20,6 +26,7 @@ constexpr uint32_t kAnyCharactersMax =
 constexpr uint32_t kIntegerDigits = 18;
 constexpr uint32_t kFractionDigits = 18;
 constexpr uint32_t kExponentDigits = 2;
+constexpr uint32_t kSignificantDigits = 15;  // decimals of this many digits differ as float64
 
 ExprRef Digit() { return Byte('0', '9'); }
 
@@ -43,6 +50,47 @@ ExprRef ListOf(std::string_view open, const std::vector<ExprRef>& items, std::st
   if (!items.empty()) exprs.push_back(Indent(style));
   exprs.push_back(Literal(close));
   return Sequence(std::move(exprs));
+}
+
+// After `before` significant digits: more of them, at most kSignificantDigits, the last of which is not 0.
+ExprRef SignificantDigits(uint32_t before) {
+  const ExprRef last = Byte('1', '9');
+  const uint32_t left = kSignificantDigits - before;
+  if (before > 0) return Sequence({Repeat(Digit(), 0, left - 1), last});
+  return Sequence({Byte('1', '9'), Optional(Sequence({Repeat(Digit(), 0, left - 2), last}))});
+}
+
+// An integer and a fraction, of at most kSignificantDigits together.
+ExprRef WithFraction(uint32_t before) {
+  const ExprRef point = Sequence({Literal("."), SignificantDigits(before)});
+  if (before == 0) return Sequence({Byte('1', '9'), WithFraction(1)});
+  if (before + 1 == kSignificantDigits) return point;
+  return Choice({point, Sequence({Digit(), WithFraction(before + 1)})});
+}
+
+// From 1e+21 on, and below 0.000001.
+ExprRef WithExponent() {
+  const ExprRef mantissa =
+      Sequence({Byte('1', '9'), Optional(Sequence({Literal("."), SignificantDigits(1)}))});
+  const ExprRef two = Sequence({Byte('1', '9'), Digit()});
+  const ExprRef large =
+      Choice({Sequence({Literal("2"), Byte('1', '9')}), Sequence({Byte('3', '9'), Digit()})});
+  return Sequence({mantissa, Choice({Sequence({Literal("e+"), large}),
+                                     Sequence({Literal("e-"), Choice({Byte('7', '9'), two})})})});
+}
+
+// The digits of a number below 10, times a power of ten, as ECMAScript's Number::toString() puts them.
+std::string Positional(std::string digits, int exponent) {
+  constexpr int kPositionalMax = 21;
+  const auto count = static_cast<int>(digits.size());
+  const int before = exponent + 1;  // digits before the point
+  if (before > kPositionalMax || before <= -6) {
+    if (count > 1) digits.insert(1, ".");
+    return fmt::format("{}e{}{}", digits, exponent < 0 ? '-' : '+', std::abs(exponent));
+  }
+  if (before <= 0) return "0." + std::string(static_cast<size_t>(-before), '0') + digits;
+  if (before >= count) return digits + std::string(static_cast<size_t>(before - count), '0');
+  return digits.insert(static_cast<size_t>(before), ".");
 }
 
 // What every request uses: the first one does not pay for it.
@@ -107,7 +155,7 @@ ExprRef JsonValueOf(const api::Json& value, const JsonStyle& style) {
   }
   if (value.is_null()) return Literal(style.null_text);
   if (value.is_boolean()) return Literal(value.get<bool>() ? style.true_text : style.false_text);
-  return Literal(api::DumpJson(value));
+  return Literal(style.spaces ? api::DumpJson(value) : PlainNumberOf(value));
 }
 
 ExprRef AnyInteger() {
@@ -123,14 +171,40 @@ ExprRef AnyNumber() {
   return Sequence({Optional(Literal("-")), Magnitude(), Optional(fraction), Optional(exponent)});
 }
 
+ExprRef PlainNumber() {
+  static const ExprRef number = MakeShared([] {
+    const ExprRef tiny = Sequence({Literal("0."), Repeat(Literal("0"), 0, 5), SignificantDigits(0)});
+    const ExprRef magnitude = Choice({WithFraction(0), tiny, WithExponent()});
+    return Determined(Choice({AnyInteger(), Sequence({Optional(Literal("-")), magnitude})}));
+  });
+  return number;
+}
+
+std::string PlainNumberOf(const api::Json& number) {
+  if (!number.is_number_float()) return api::DumpJson(number);
+  const auto value = number.get<double>();
+  if (value == 0) return "0";
+  std::array<char, 32> text{};  // d[.ddd]e[+-]dd
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), std::abs(value), std::chars_format::scientific);
+  const std::string_view shortest(text.data(), static_cast<size_t>(end.ptr - text.data()));
+  const size_t mark = shortest.find('e');
+  std::string digits(shortest.substr(0, mark));
+  std::erase(digits, '.');
+  int exponent = 0;
+  const bool negative = shortest[mark + 1] == '-';
+  std::from_chars(shortest.data() + mark + 2, end.ptr, exponent);
+  return (value < 0 ? "-" : "") + Positional(digits, negative ? -exponent : exponent);
+}
+
 AnyJson::AnyJson(GrammarBuilder& builder, const JsonStyle& style) {
   const uint32_t object_rule = builder.Declare();
   const uint32_t array_rule = builder.Declare();
   object = Call(object_rule);
   array = Call(array_rule);
   const ExprRef text = style.spaces ? JsonString({}) : PlainJsonString({});
-  value = Choice({text, AnyNumber(), Literal(style.true_text), Literal(style.false_text),
-                  Literal(style.null_text), object, array});
+  value = Choice({text, style.spaces ? AnyNumber() : PlainNumber(), Literal(style.true_text),
+                  Literal(style.false_text), Literal(style.null_text), object, array});
   builder.Define(object_rule, List("{", Member(text, value, style), "}", style));
   builder.Define(array_rule, List("[", value, "]", style));
 }

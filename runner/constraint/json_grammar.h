@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "api/json/type.h"
@@ -19,7 +20,7 @@ struct JsonStyle {
   std::string_view null_text = "null";
   std::string_view true_text = "true";
   std::string_view false_text = "false";
-  bool spaces = true;  // without them every string is written in one way, too
+  bool spaces = true;  // without them every string and every number is written in one way, too
 };
 inline constexpr JsonStyle kPythonStyle = {"None", "True", "False"};
 inline constexpr JsonStyle kCompactStyle = {.spaces = false};
@@ -48,6 +49,11 @@ ExprRef JsonValueOf(const api::Json& value, const JsonStyle& style = {});
 ExprRef AnyInteger();
 // With a fraction and an exponent that keep it within a float64.
 ExprRef AnyNumber();
+// Of those each in one way, as JSON.stringify writes it: integers of at most 18 digits, others of at most 15 significant
+// ones, which no float64 confuses; with an exponent only from 1e+21 on and below 0.000001.
+ExprRef PlainNumber();
+// A number of a schema in that way.
+std::string PlainNumberOf(const api::Json& number);
 
 // Any value; its objects and arrays are rules of the builder.
 struct AnyJson {

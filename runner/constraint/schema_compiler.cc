@@ -250,7 +250,8 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
 
 ExprRef SchemaCompiler::Number(const SchemaNode& node) {
   if ((node.types & kFraction) == 0) return node.bounds.any() ? IntegerWithin(node.bounds) : AnyInteger();
-  return Checked(NumberWithin(node.bounds), Never(), node.path + "/minimum, maximum");
+  if (style_.spaces) return Checked(NumberWithin(node.bounds), Never(), node.path + "/minimum, maximum");
+  return node.bounds.any() ? DistinctNumber(node) : PlainNumber();
 }
 
 // ---- what excludes what ----
