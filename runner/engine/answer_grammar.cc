@@ -10,6 +10,7 @@
 
 #include "api/base/ascii.h"
 #include "api/json/read.h"
+#include "runner/constraint/automaton.h"
 #include "runner/constraint/json_grammar.h"
 #include "runner/constraint/output_format.h"
 #include "runner/constraint/schema.h"
@@ -148,19 +149,19 @@ class AnswerGrammar {
 
   // Text, thinking and special tokens of any kind; from the marker of a call on, calls of the tools.
   api::Result<ExprRef> FreeAnswer(GrammarBuilder& builder, bool constrain_all) const {
+    if (inputs_.format.harmony) return FreeHarmonyAnswer(builder, constrain_all);
     const ExprRef text = constraint::AnythingWithout(TextBytes(tokenizer_, markup_.call_marker));
     ExprRef answer = text;
     if (!tools_.empty()) {
       auto calls = Calls(builder, constrain_all);
       if (!calls) return calls;
       std::string_view begin = markup_.call_marker;
-      if (!markup_.calls_begin.empty() || inputs_.format.harmony) begin = {};  // the calls have it
+      if (!markup_.calls_begin.empty()) begin = {};  // the calls have it
       answer = constraint::Sequence(
           {text, constraint::Optional(constraint::Sequence({Text(tokenizer_, begin), *std::move(calls)}))});
     }
-    // Gpt-oss has a header before every part, so that no thinking holds the marker.
     const bool may_think = inputs_.may_think || inputs_.thinking_open;
-    if (markup_.thinking_begin.empty() || inputs_.format.harmony || !may_think) return answer;
+    if (markup_.thinking_begin.empty() || !may_think) return answer;
     const uint32_t rule = builder.Declare();
     builder.Define(rule, answer);
     answer = constraint::Call(rule);
@@ -170,6 +171,60 @@ class AnswerGrammar {
     if (inputs_.thinking_open) return thought;
     return constraint::Choice(
         {answer, constraint::Sequence({Text(tokenizer_, markup_.thinking_begin), thought})});
+  }
+
+  // Gpt-oss has a header before every part, so that no thinking holds a marker. The recipient of a call stands behind the
+  // channel, or behind the role; the role of the first message is part of the prompt.
+  api::Result<ExprRef> FreeHarmonyAnswer(GrammarBuilder& builder, bool constrain_all) const {
+    auto text = HarmonyText();
+    if (!text || tools_.empty()) return text;
+    std::vector<ExprRef> by_channel;
+    std::vector<ExprRef> by_role;
+    for (const CallableTool& tool : tools_) {
+      auto arguments = Arguments(tool, builder, constrain_all);
+      if (!arguments) return arguments;
+      const uint32_t rule = builder.Declare();
+      builder.Define(rule, *std::move(arguments));
+      const ExprRef name = constraint::Literal(tool.name);
+      const auto with = [&](std::string_view before, const ExprRef& between) {
+        return constraint::Sequence({Text(tokenizer_, before), name, between, constraint::Call(rule)});
+      };
+      by_channel.push_back(with(markup_.calls->head, Text(tokenizer_, markup_.calls->middle)));
+      by_role.push_back(with(output::kHarmonyRecipient, HarmonyChannel()));
+    }
+    const ExprRef of_first_message = constraint::Choice(std::move(by_role));
+    const ExprRef of_next_message =
+        constraint::Sequence({Text(tokenizer_, markup_.after_thinking), of_first_message});
+    by_channel.push_back(of_next_message);
+    const ExprRef call = constraint::Optional(constraint::Choice(std::move(by_channel)));
+    return constraint::Choice({constraint::Sequence({*std::move(text), call}), of_first_message});
+  }
+
+  // Between the name of a call and its arguments, where the name stands behind the role.
+  ExprRef HarmonyChannel() const {
+    return constraint::Sequence({Text(tokenizer_, "<|channel|>commentary"),
+                                 constraint::Optional(constraint::Choice(
+                                     {constraint::Literal(" json"), Text(tokenizer_, " <|constrain|>json")})),
+                                 Text(tokenizer_, "<|message|>")});
+  }
+
+  // Anything in which no call begins.
+  api::Result<ExprRef> HarmonyText() const {
+    const std::string first = TextBytes(tokenizer_, output::kHarmonyTo);
+    const std::string next =
+        TextBytes(tokenizer_, std::string(markup_.after_thinking) + std::string(output::kHarmonyTo));
+    const ExprRef any = constraint::Repeat(constraint::Byte(0, 0xFF), 0, std::nullopt);
+    const auto by_channel =
+        constraint::BuildDfa(*constraint::AnythingWithout(TextBytes(tokenizer_, markup_.call_marker)));
+    const auto by_role = constraint::BuildDfa(*constraint::AnythingWithout(next));
+    const auto at_once = constraint::BuildDfa(*constraint::Sequence({constraint::Literal(first), any}));
+    for (const auto* dfa : {&by_channel, &by_role, &at_once}) {
+      if (!*dfa) return std::unexpected(dfa->error());
+    }
+    auto text = constraint::Intersect(*by_channel, *by_role);
+    if (text) text = constraint::Subtract(*text, *at_once);
+    if (!text) return std::unexpected(text.error());
+    return constraint::Automaton(std::make_shared<const constraint::Dfa>(*std::move(text)));
   }
 
   api::Result<ExprRef> Body(GrammarBuilder& builder, bool constrain_all) const {

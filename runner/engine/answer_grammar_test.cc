@@ -216,6 +216,36 @@ TEST_F(AnswerGrammars, CallsThatTheModelBeginsAreOfTheTools) {
   }
 }
 
+// Gpt-oss names the recipient behind the channel or behind the role.
+TEST_F(AnswerGrammars, HarmonyCallsByRoleAreOfTheToolsToo) {
+  std::mt19937 random(4);
+  const std::vector<api::Tool> tools = SomeTools();
+  const output::Format format = FormatNamed("tools <|channel|>");
+  const api::Request request;
+  const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
+  const std::string thought = "<|channel|>analysis<|message|>hm, to=functions.rm, so<|end|>";
+  for (const std::string& before : {std::string(), thought + "<|start|>assistant"}) {
+    for (const std::string channel :
+         {"<|channel|>commentary json<|message|>", "<|channel|>commentary <|constrain|>json<|message|>",
+          "<|channel|>commentary<|message|>"}) {
+      const std::string text = Write(inputs, before + " to=functions.get_weather" + channel, random);
+      const Read read = ReadBack(inputs, text);
+      EXPECT_EQ(read.text, "") << text;
+      EXPECT_EQ(read.thinking, before.empty() ? "" : "hm, to=functions.rm, so") << text;
+      ASSERT_EQ(read.calls.size(), 1U) << text;
+      EXPECT_EQ(read.calls[0].name, "get_weather");
+      ExpectMatchesSchema(read.calls[0]);
+    }
+    EXPECT_NE(Write(inputs, before + " to=functions.now<|channel|>", random), "");
+    EXPECT_EQ(Write(inputs, before + " to=functions.rm", random), "");
+    EXPECT_EQ(Write(inputs, before + " to=browser.open", random), "");
+    EXPECT_EQ(Write(inputs, before + " to=functions.now<|channel|>final", random), "");
+  }
+  // A message to nobody is text.
+  const Read read = ReadBack(inputs, Write(inputs, "<|channel|>final<|message|>Go to=x", random));
+  EXPECT_TRUE(read.text.starts_with("Go to=x")) << read.text;
+}
+
 TEST_F(AnswerGrammars, ToolsThatMayNotBeCalledNowAreNot) {
   std::mt19937 random(5);
   std::vector<api::Tool> tools = SomeTools();

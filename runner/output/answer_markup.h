@@ -21,6 +21,10 @@ struct ToolCallTemplate {
   bool python = false;
 };
 
+// Gpt-oss may name the recipient of a call behind the role: "<|start|>assistant to=functions.f<|channel|>commentary json".
+inline constexpr std::string_view kHarmonyTo = " to=";
+inline constexpr std::string_view kHarmonyRecipient = " to=functions.";
+
 struct AnswerMarkup {
   const ToolCallTemplate* calls = nullptr;  // null: unknown tool call syntax
   std::string_view calls_begin;  // no text holds it; empty: text and calls are not told apart by a marker
