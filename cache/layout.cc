@@ -15,7 +15,7 @@ constexpr uint64_t kMaxBlockBytes = uint64_t{1} << 40;
 
 size_t AlignUp(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-// Bytes of all K (or V) of one head of one layer in a page.
+// Bytes of all K (or V, or rows of both) of one head of one layer in a page.
 size_t HeadBytes(const Layout& layout, const AttentionGroup& group) {
   return ElementBytes(group.element, group.head_dim) * static_cast<size_t>(layout.page_tokens);
 }
@@ -52,6 +52,12 @@ Result<void> ValidateGroup(const Layout& layout, size_t index) {
   if (group.element > ElementType::kQ8_0) return Bad(fmt::format("groups[{}].element is unknown", index));
   if (group.element == ElementType::kQ8_0 && group.head_dim % 32 != 0) {
     return Bad(fmt::format("groups[{}].head_dim = {}: q8_0 needs a multiple of 32", index, group.head_dim));
+  }
+  if (group.latent < 0 || group.latent > group.head_dim || (group.latent > 0 && group.kv_heads != 1)) {
+    return Bad(fmt::format("groups[{}].latent = {}", index, group.latent));
+  }
+  if (group.element == ElementType::kQ8_0 && group.latent % 32 != 0) {
+    return Bad(fmt::format("groups[{}].latent = {}: q8_0 needs a multiple of 32", index, group.latent));
   }
   if (!Bounded({group.layers, 2, group.kv_heads, layout.page_tokens, group.head_dim, 4})) {
     return Bad(fmt::format("groups[{}]: a page would exceed {} bytes", index, kMaxBlockBytes));
@@ -114,17 +120,28 @@ Position OldestVisible(const AttentionGroup& group, Position position) {
 
 size_t PageBytes(const Layout& layout, size_t group) {
   const AttentionGroup& g = layout.groups[group];
-  return AlignUp(static_cast<size_t>(g.layers) * 2 * static_cast<size_t>(g.kv_heads) * HeadBytes(layout, g));
+  const size_t parts = g.latent > 0 ? 1 : 2;
+  return AlignUp(static_cast<size_t>(g.layers) * parts * static_cast<size_t>(g.kv_heads) *
+                 HeadBytes(layout, g));
+}
+
+size_t RowBytes(const Layout& layout, size_t group) {
+  const AttentionGroup& g = layout.groups[group];
+  return ElementBytes(g.element, g.head_dim);
 }
 
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head) {
   const AttentionGroup& g = layout.groups[group];
+  if (g.latent > 0) return static_cast<size_t>(layer) * HeadBytes(layout, g);
   return (static_cast<size_t>(layer) * 2 * static_cast<size_t>(g.kv_heads) + static_cast<size_t>(kv_head)) *
          HeadBytes(layout, g);
 }
 
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head) {
   const AttentionGroup& g = layout.groups[group];
+  if (g.latent > 0) {
+    return KeyOffset(layout, group, layer, kv_head) + ElementBytes(g.element, g.head_dim - g.latent);
+  }
   return KeyOffset(layout, group, layer, kv_head) + static_cast<size_t>(g.kv_heads) * HeadBytes(layout, g);
 }
 

@@ -19,6 +19,11 @@ struct AttentionGroup {
   int32_t head_dim = 0;
   ElementType element = ElementType::kF32;
   int32_t window = 0;  // tokens; 0 = full attention, else a token at p sees (p - window, p]
+  // Not 0: latent attention. A token is one row of head_dim numbers, its key; the last `latent` of them are
+  // its value too. REQUIRES: kv_heads == 1.
+  int32_t latent = 0;
+
+  int32_t value_dim() const { return latent > 0 ? latent : head_dim; }
 };
 
 // One recurrent layer's share of a state slot. A size of 0 means the layer has no such part.
@@ -50,11 +55,16 @@ Position OldestVisible(const AttentionGroup& group, Position position);
 // its K transposed, so that scores of many tokens are computed at once: one plane [page_tokens] per number
 // that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales, [head_dim / 32][page_tokens] float16,
 // then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from the page's base.
+// With latent attention: [layers], then the rows of one layer, [page_tokens][head_dim]. ValueOffset is that of
+// the first row's value; the next is a row further.
 size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 
-// Planes of a head's transposed keys, in order: visit(byte offset from the head's first, bytes of
+// Bytes of one token's row: its value, and with latent attention its key.
+size_t RowBytes(const Layout& layout, size_t group);
+
+// Planes of a head's transposed keys, in order; not with latent attention: visit(byte offset from the head's first, bytes of
 // one token's number).
 template <class Visit>
 void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {

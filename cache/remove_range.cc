@@ -82,7 +82,7 @@ class GroupMove {
     const Position end = std::min((index + 1) * page_tokens, new_end_);
     if (first >= end) return;
     const AttentionGroup& shape = pools_.layout.groups[group_];
-    const size_t row = ElementBytes(shape.element, shape.head_dim);
+    const size_t row = RowBytes(pools_.layout, group_);
     BlockPool& pool = *pools_.pages[group_];
     for (Position p = first; p < end;) {
       const Position source = p + removed_;
@@ -95,7 +95,7 @@ class GroupMove {
                      bytes * static_cast<size_t>(run));
       };
       ForEachHead([&](size_t offset, int32_t, int32_t, bool keys) {
-        if (!keys) return move(offset, row);
+        if (!keys || shape.latent > 0) return move(offset, row);
         ForEachKeyPlane(pools_.layout, group_,
                         [&](size_t plane, size_t bytes) { move(offset + plane, bytes); });
       });
@@ -116,7 +116,7 @@ class GroupMove {
     for (int32_t layer = 0; layer < shape.layers; ++layer) {
       for (int32_t head = 0; head < shape.kv_heads; ++head) {
         visit(KeyOffset(pools_.layout, group_, layer, head), layer, head, true);
-        visit(ValueOffset(pools_.layout, group_, layer, head), layer, head, false);
+        if (shape.latent == 0) visit(ValueOffset(pools_.layout, group_, layer, head), layer, head, false);
       }
     }
   }

@@ -31,10 +31,11 @@ struct Geometry {
         kv_heads(static_cast<size_t>(group.kv_heads)),
         share(heads / kv_heads),
         dim(static_cast<size_t>(group.head_dim)),
+        value_dim(static_cast<size_t>(group.value_dim())),
         page_tokens(at.layout->page_tokens) {}
 
   const cache::AttentionGroup& group;
-  size_t heads, kv_heads, share, dim;
+  size_t heads, kv_heads, share, dim, value_dim;
   cache::Position page_tokens;
 };
 
@@ -48,10 +49,10 @@ namespace quire::runner::kernels::HWY_NAMESPACE {
 // Query rows of one item on their way through the keys.
 struct OnlineSoftmaxState {
   alignas(64) float scores[kItemRows][kTile];
-  alignas(64) float query[kItemRows * kMaxHeadDim];  // [rows, dim]
-  alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, dim] of weighted values, in units of exp(max)
-  alignas(64) float keys[kMaxHeadDim * kTile];       // [dim, kTile] of the tile
-  alignas(64) float keep[kItemRows];                 // what the tile leaves of the sums so far
+  alignas(64) float query[kItemRows * kMaxLatentKeyDim];  // [rows, dim]
+  alignas(64) float sum[kItemRows * kMaxHeadDim];         // [rows, value_dim] of weighted values / exp(max)
+  alignas(64) float keys[kMaxHeadDim * kTile];            // [dim, kTile] of the tile
+  alignas(64) float keep[kItemRows];                      // what the tile leaves of the sums so far
   float max[kItemRows];
   float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
 };
@@ -63,12 +64,11 @@ HWY_INLINE VF32 LoadFrom(const Row& row, size_t c) {
 }
 
 // For kRows rows and kWide vectors of a head from element c on: sum = sum * keep + the values of keys [begin,
-// end) of a tile, weighted.
+// end) of a tile, weighted. Values are `stride` bytes apart.
 template <class Row, size_t kRows, size_t kWide>
 HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, const std::byte* values,
-                              size_t dim, size_t c, const float* keep, float* sum) {
+                              size_t stride, size_t dim, size_t c, const float* keep, float* sum) {
   const F32 d;
-  const size_t stride = Row::Bytes(dim);
   VF32 sums[kRows][kWide];
 #pragma GCC unroll 4
   for (size_t r = 0; r < kRows; ++r) {
@@ -98,20 +98,19 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, co
 
 // The same for whole heads. Keys that a row does not see have the weight 0, which changes nothing.
 template <class Row, size_t kRows>
-HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values, size_t dim,
-                          const float* keep, float* sum) {
+HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values,
+                          size_t stride, size_t dim, const float* keep, float* sum) {
 #if HWY_TARGET <= HWY_AVX3
   constexpr size_t kWide = 4;  // times 4 rows: 16 sums, 4 values, a weight
 #else
   constexpr size_t kWide = 2;
 #endif
-  const size_t stride = Row::Bytes(dim);
   size_t c = 0;
   for (; c + kWide * kLanes <= dim; c += kWide * kLanes) {
-    AddValuesTile<Row, kRows, kWide>(weights, begin, end, values, dim, c, keep, sum);
+    AddValuesTile<Row, kRows, kWide>(weights, begin, end, values, stride, dim, c, keep, sum);
   }
   for (; c + kLanes <= dim; c += kLanes) {
-    AddValuesTile<Row, kRows, 1>(weights, begin, end, values, dim, c, keep, sum);
+    AddValuesTile<Row, kRows, 1>(weights, begin, end, values, stride, dim, c, keep, sum);
   }
   for (; c < dim; ++c) {
     for (size_t r = 0; r < kRows; ++r) {
@@ -302,10 +301,11 @@ class AttentionTask {
 
   void Run(const float* q, float* out) {
     for (size_t r = 0; r < rows_; ++r) {
-      std::copy_n(q + HeadOffset(r), g_.dim, softmax_.query + r * g_.dim);
-      std::fill_n(softmax_.sum + r * g_.dim, g_.dim, 0.0F);
-      softmax_.weight[r] = 0.0F;
-      softmax_.max[r] = 0.0F;
+      std::copy_n(q + HeadIndex(r) * g_.dim, g_.dim, softmax_.query + r * g_.dim);
+      std::fill_n(softmax_.sum + r * g_.value_dim, g_.value_dim, 0.0F);
+      const bool has_sink = !scoring_.sinks.empty();
+      softmax_.weight[r] = has_sink ? 1.0F : 0.0F;
+      softmax_.max[r] = has_sink ? scoring_.sinks[HeadIndex(r) % g_.heads] : 0.0F;
     }
     const size_t key_offset =
         cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
@@ -325,14 +325,15 @@ class AttentionTask {
         if (begin >= end) continue;
         Tile(tile, begin, end,
              KeysInPage<Row>(page.base + key_offset, g_.dim, static_cast<size_t>(g_.page_tokens), skip),
+             page.base + key_offset + skip * Row::Bytes(g_.dim),
              page.base + value_offset + skip * Row::Bytes(g_.dim));
       }
     }
     for (size_t r = 0; r < rows_; ++r) {
       const VF32 weight = hn::Set(F32(), softmax_.weight[r]);
       ForEachElement(
-          g_.dim, out + HeadOffset(r), [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); },
-          softmax_.sum + r * g_.dim);
+          g_.value_dim, out + HeadIndex(r) * g_.value_dim,
+          [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); }, softmax_.sum + r * g_.value_dim);
     }
   }
 
@@ -340,19 +341,24 @@ class AttentionTask {
   cache::Position PositionOf(size_t r) const {
     return offset_ + static_cast<cache::Position>((begin_ + r) / g_.share);
   }
-  // Offset of the r-th query in q and out.
-  size_t HeadOffset(size_t r) const {
+  // Which of the batch's [rows, heads] the r-th query is.
+  size_t HeadIndex(size_t r) const {
     const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
-    return (row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share) * g_.dim;
+    return row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share;
   }
 
-  // Keys at positions [begin, end) of the tile whose first key would be at position `tile`.
+  // Keys at positions [begin, end) of the tile whose first key would be at position `tile`. Its rows, with
+  // latent attention, begin at `key_rows`.
   void Tile(cache::Position tile, cache::Position begin, cache::Position end, const KeysInPage<Row>& keys,
-            const std::byte* values) {
+            const std::byte* key_rows, const std::byte* values) {
     const auto first = static_cast<size_t>(begin - tile), last = static_cast<size_t>(end - tile);
     // Columns without a key yield numbers that nobody looks at.
     const size_t width = (last + kLanes - 1) / kLanes * kLanes;
-    if (rows_ <= kScoreRows && keys.stride % kLanes == 0) {
+    const size_t stride = Row::Bytes(g_.dim);
+    if (g_.group.latent > 0) {
+      DotBlock<Row>(softmax_.query, g_.dim, rows_, key_rows + first * stride, stride, last - first, g_.dim,
+                    &softmax_.scores[0][first], kTile);
+    } else if (rows_ <= kScoreRows && keys.stride % kLanes == 0) {
       ScoreKeys(softmax_.query, rows_, g_.dim, keys, width, &softmax_.scores[0][0]);
     } else {
       ConvertKeysToFloat32(keys, first, last, width, g_.dim, softmax_.keys);
@@ -361,12 +367,12 @@ class AttentionTask {
     WeighTile(tile, begin, end, width);
     size_t r = 0;
     for (; r + 4 <= rows_; r += 4) {
-      AddValues<Row, 4>(softmax_.scores[r], first, last, values, g_.dim, softmax_.keep + r,
-                        softmax_.sum + r * g_.dim);
+      AddValues<Row, 4>(softmax_.scores[r], first, last, values, stride, g_.value_dim, softmax_.keep + r,
+                        softmax_.sum + r * g_.value_dim);
     }
     for (; r < rows_; ++r) {
-      AddValues<Row, 1>(softmax_.scores[r], first, last, values, g_.dim, softmax_.keep + r,
-                        softmax_.sum + r * g_.dim);
+      AddValues<Row, 1>(softmax_.scores[r], first, last, values, stride, g_.value_dim, softmax_.keep + r,
+                        softmax_.sum + r * g_.value_dim);
     }
   }
 
@@ -454,8 +460,11 @@ void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads, i
 void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out) {
   const Geometry g(at, plan.heads());
-  assert(g.dim <= kMaxHeadDim && q.size() == out.size());
-  assert(q.size() == static_cast<size_t>(at.row_begin.back()) * g.heads * g.dim);
+  assert(g.dim <= static_cast<size_t>(g.group.latent > 0 ? kMaxLatentKeyDim : kMaxHeadDim) &&
+         g.value_dim <= kMaxHeadDim);
+  [[maybe_unused]] const size_t queries = static_cast<size_t>(at.row_begin.back()) * g.heads;
+  assert(q.size() == queries * g.dim && out.size() == queries * g.value_dim);
+  assert(scoring.sinks.empty() || scoring.sinks.size() == g.heads);
   const auto items = plan.items();
   pool.ParallelFor(items.size(), [&](size_t task) {
     HWY_DYNAMIC_DISPATCH(RunAttentionTask)(at, g, items[task], scoring, q.data(), out.data());

@@ -41,12 +41,15 @@ class AttentionPlan {
 struct Scoring {
   float scale = 1;     // > 0
   float soft_cap = 0;  // 0 = none
+  // [heads], or empty: a score of no key and no value that takes its share of the softmax.
+  std::span<const float> sinks = {};
 };
 
-// out [rows, heads, head_dim] = softmax(score(q, k)) v over the keys each row may see: its own position and
+// out [rows, heads, value_dim] = softmax(score(q, k)) v over the keys each row may see: its own position and
 // those before it, as far as the step's pages and the group's window go. Query head h reads KV head h /
 // (heads / kv_heads). REQUIRES: StoreKeyValue has run for this layer, or its pages hold all that is to be
-// seen; head_dim <= kMaxHeadDim.
+// seen; head_dim <= kMaxHeadDim, with latent attention head_dim <= kMaxLatentKeyDim and value_dim <=
+// kMaxHeadDim.
 void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out);
 

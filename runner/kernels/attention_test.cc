@@ -62,11 +62,16 @@ struct Case {
   int32_t heads, kv_heads, dim, page_tokens, window;
   ElementType element;
   float soft_cap = 0;
+  bool sinks = false;
+  int32_t latent = 0;
+
+  int32_t value_dim() const { return latent > 0 ? latent : dim; }
 };
 
 std::string Name(const Case& c) {
   return testing::PrintToString(std::vector<int>{c.heads, c.kv_heads, c.dim, c.page_tokens, c.window,
-                                                 static_cast<int>(c.element), static_cast<int>(c.soft_cap)});
+                                                 static_cast<int>(c.element), static_cast<int>(c.soft_cap),
+                                                 static_cast<int>(c.sinks), c.latent});
 }
 
 cache::Layout LayoutOf(const Case& c) {
@@ -75,18 +80,20 @@ cache::Layout LayoutOf(const Case& c) {
                       .kv_heads = c.kv_heads,
                       .head_dim = c.dim,
                       .element = c.element,
-                      .window = c.window}},
+                      .window = c.window,
+                      .latent = c.latent}},
           .recurrent = {}};
 }
 
-// Random Q, K, V of some sequences, [tokens, heads or kv_heads, dim] each.
+// Random Q, K, V of some sequences, [tokens, heads or kv_heads, dim] each. No V with latent attention.
 struct Inputs {
   Inputs(const Case& c, std::vector<int32_t> lengths_of) : lengths(std::move(lengths_of)) {
     Random random(99);
     for (const int32_t length : lengths) {
       q.push_back(random.Floats(static_cast<size_t>(length * c.heads * c.dim)));
       k.push_back(random.Floats(static_cast<size_t>(length * c.kv_heads * c.dim)));
-      v.push_back(random.Floats(static_cast<size_t>(length * c.kv_heads * c.dim)));
+      v.push_back(c.latent > 0 ? std::vector<float>()
+                               : random.Floats(static_cast<size_t>(length * c.kv_heads * c.dim)));
     }
   }
   std::vector<int32_t> lengths;
@@ -94,6 +101,13 @@ struct Inputs {
 };
 
 constexpr float kScale = 1.7F;
+
+std::vector<float> SinksOf(const Case& c) {
+  if (!c.sinks) return {};
+  std::vector<float> sinks = Random(12).Floats(static_cast<size_t>(c.heads));
+  sinks[0] = 9;  // above most scores
+  return sinks;
+}
 
 void AppendRows(const std::vector<float>& from, int32_t begin, int32_t end, int32_t row_size,
                 std::vector<float>* to) {
@@ -114,17 +128,18 @@ std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, const In
       pages.NextStep(s, begin, end - begin);
       AppendRows(in.q[s], begin, end, c.heads * c.dim, &q);
       AppendRows(in.k[s], begin, end, c.kv_heads * c.dim, &k);
-      AppendRows(in.v[s], begin, end, c.kv_heads * c.dim, &v);
+      if (c.latent == 0) AppendRows(in.v[s], begin, end, c.kv_heads * c.dim, &v);
       row_begin.push_back(row_begin.back() + end - begin);
     }
     const AttentionLayer at{
         .layout = &layout, .group = 0, .layer = 1, .step = &pages, .row_begin = row_begin};
-    std::vector<float> out(q.size());
+    std::vector<float> out(static_cast<size_t>(row_begin.back() * c.heads * c.value_dim()));
+    const std::vector<float> sinks = SinksOf(c);
     StoreKeyValue(pool, at, k, v);
     plan.Prepare(row_begin, c.heads, c.kv_heads);
-    Attention(pool, at, plan, {.scale = kScale, .soft_cap = c.soft_cap}, q, out);
+    Attention(pool, at, plan, {.scale = kScale, .soft_cap = c.soft_cap, .sinks = sinks}, q, out);
     for (size_t s = 0; s < in.lengths.size(); ++s) {
-      AppendRows(out, row_begin[s], row_begin[s + 1], c.heads * c.dim, &result[s]);
+      AppendRows(out, row_begin[s], row_begin[s + 1], c.heads * c.value_dim(), &result[s]);
     }
   }
   return result;
@@ -148,8 +163,12 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
     const int32_t kv_head = head / (c.heads / c.kv_heads);
     return Kept(c.element, &x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim)], i);
   };
+  const auto value = [&](int32_t key) {
+    return c.latent > 0 ? at(in.k[s], key, c.dim - c.latent + d) : at(in.v[s], key, d);
+  };
   const int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
-  double weight = 0, sum = 0;
+  const std::vector<float> sinks = SinksOf(c);
+  double weight = c.sinks ? std::exp(static_cast<double>(sinks[static_cast<size_t>(head)])) : 0, sum = 0;
   for (int32_t key = first; key <= p; ++key) {
     double score = 0;
     for (int32_t i = 0; i < c.dim; ++i) {
@@ -159,21 +178,71 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
     if (c.soft_cap > 0) score = c.soft_cap * std::tanh(score / c.soft_cap);
     const double e = std::exp(score);
     weight += e;
-    sum += e * at(in.v[s], key, d);
+    sum += e * value(key);
   }
   return sum / weight;
 }
 
 const Case kCases[] = {
-    {4, 4, 16, 32, 0, ElementType::kF32},   {4, 2, 8, 4, 0, ElementType::kF32},
-    {6, 2, 64, 32, 0, ElementType::kF32},   {8, 1, 20, 96, 0, ElementType::kF32},
-    {2, 1, 33, 160, 0, ElementType::kF32},  {4, 2, 16, 8, 5, ElementType::kF32},
-    {4, 2, 16, 32, 40, ElementType::kF32},  {4, 2, 16, 4, 1, ElementType::kF32},
-    {4, 2, 16, 8, 20, ElementType::kF32},   {34, 1, 12, 16, 0, ElementType::kF32},
-    {4, 2, 32, 32, 0, ElementType::kF16},   {4, 2, 22, 16, 7, ElementType::kBF16},
-    {4, 2, 16, 8, 5, ElementType::kF32, 2}, {4, 4, 32, 64, 0, ElementType::kF32, 1},
-    {4, 2, 32, 32, 0, ElementType::kQ8_0},  {8, 1, 96, 16, 7, ElementType::kQ8_0},
+    {4, 4, 16, 32, 0, ElementType::kF32},
+    {4, 2, 8, 4, 0, ElementType::kF32},
+    {6, 2, 64, 32, 0, ElementType::kF32},
+    {8, 1, 20, 96, 0, ElementType::kF32},
+    {2, 1, 33, 160, 0, ElementType::kF32},
+    {4, 2, 16, 8, 5, ElementType::kF32},
+    {4, 2, 16, 32, 40, ElementType::kF32},
+    {4, 2, 16, 4, 1, ElementType::kF32},
+    {4, 2, 16, 8, 20, ElementType::kF32},
+    {34, 1, 12, 16, 0, ElementType::kF32},
+    {4, 2, 32, 32, 0, ElementType::kF16},
+    {4, 2, 22, 16, 7, ElementType::kBF16},
+    {4, 2, 16, 8, 5, ElementType::kF32, 2},
+    {4, 4, 32, 64, 0, ElementType::kF32, 1},
+    {4, 2, 32, 32, 0, ElementType::kQ8_0},
+    {8, 1, 96, 16, 7, ElementType::kQ8_0},
     {2, 1, 33, 160, 0, ElementType::kF16},
+    {.heads = 4,
+     .kv_heads = 2,
+     .dim = 16,
+     .page_tokens = 8,
+     .window = 5,
+     .element = ElementType::kF32,
+     .sinks = true},
+    {.heads = 6,
+     .kv_heads = 2,
+     .dim = 64,
+     .page_tokens = 32,
+     .window = 0,
+     .element = ElementType::kF16,
+     .sinks = true},
+    {.heads = 20,
+     .kv_heads = 1,
+     .dim = 48,
+     .page_tokens = 32,
+     .window = 0,
+     .element = ElementType::kF32,
+     .latent = 32},
+    {.heads = 3,
+     .kv_heads = 1,
+     .dim = 21,
+     .page_tokens = 12,
+     .window = 0,
+     .element = ElementType::kBF16,
+     .latent = 15},
+    {.heads = 16,
+     .kv_heads = 1,
+     .dim = 576,
+     .page_tokens = 32,
+     .window = 0,
+     .element = ElementType::kF16,
+     .latent = 512},
+    {.heads = 5,
+     .kv_heads = 1,
+     .dim = 96,
+     .page_tokens = 96,
+     .window = 9,
+     .element = ElementType::kQ8_0,
+     .latent = 64},
 };
 
 TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
@@ -185,10 +254,11 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
       const auto whole = Attend(pool, c, in, 133);
       for (size_t s = 0; s < in.lengths.size(); ++s) {
         for (int32_t p = 0; p < in.lengths[s]; p += 1 + p / 8) {
-          for (int32_t i = 0; i < c.heads * c.dim; i += 7) {
-            const float actual = whole[s][static_cast<size_t>(p * c.heads * c.dim + i)];
+          const int32_t width = c.heads * c.value_dim();
+          for (int32_t i = 0; i<width; i += c.dim> 512 ? 500 : 7) {
+            const float actual = whole[s][static_cast<size_t>(p * width + i)];
             // Truncation instead of rounding would move K and V by up to a whole unit.
-            ASSERT_NEAR(actual, Expected(c, in, s, p, i / c.dim, i % c.dim), 2e-5)
+            ASSERT_NEAR(actual, Expected(c, in, s, p, i / c.value_dim(), i % c.value_dim()), 2e-5)
                 << "sequence " << s << " position " << p << " at " << i;
           }
         }
@@ -235,6 +305,26 @@ TEST(Attention, KeysComeBackFromWhereTheyLie) {
       for (int32_t i = 0; i < kDim; ++i) ASSERT_EQ(back[static_cast<size_t>(i)], Kept(type, key, i));
     }
   }
+}
+
+// One row per token, and no more.
+TEST(Attention, LatentRowsTakeTheirOwnBytesOnly) {
+  const cache::Layout layout = LayoutOf({.heads = 1,
+                                         .kv_heads = 1,
+                                         .dim = 576,
+                                         .page_tokens = 32,
+                                         .window = 0,
+                                         .element = ElementType::kF16,
+                                         .latent = 512});
+  EXPECT_EQ(cache::PageBytes(layout, 0), 2U * 32 * 576 * 2) << "layers, tokens, latent and rotary, bytes";
+  EXPECT_EQ(cache::ValueOffset(layout, 0, 1, 0) - cache::KeyOffset(layout, 0, 1, 0), 64U * 2);
+  const std::vector<float> keys = Random(3).Floats(3 * 576);
+  std::vector<std::byte> page(cache::PageBytes(layout, 0));
+  std::vector<float> back(keys.size());
+  WriteKeys(layout, 0, keys, page.data(), 4, 3);
+  ReadKeys(layout, 0, page.data(), 4, 3, back);
+  for (size_t i = 0; i < keys.size(); ++i)
+    ASSERT_EQ(back[i], Kept(ElementType::kF16, keys.data(), static_cast<int32_t>(i)));
 }
 
 TEST(Attention, WhatFloat16CannotHoldStaysFinite) {

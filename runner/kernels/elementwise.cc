@@ -41,6 +41,19 @@ void GeluMulRange(const float* up, float* gate, size_t size) {
       size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(Gelu(g), u); }, gate, up);
 }
 
+void ClampedSwigluRange(float limit, const float* up, float* gate, size_t size) {
+  ForEachElement(
+      size, gate,
+      [limit](VF32 g, VF32 u) HWY_ATTR {
+        const F32 d;
+        const VF32 top = hn::Set(d, limit), bottom = hn::Set(d, -limit);
+        g = hn::Min(g, top);
+        u = hn::Add(hn::Clamp(u, bottom, top), hn::Set(d, 1.0F));
+        return hn::Mul(OverLogistic(g, hn::Mul(g, hn::Set(d, 1.702F))), u);
+      },
+      gate, up);
+}
+
 void SigmoidMulRange(const float* gate, float* y, size_t size) {
   ForEachElement(
       size, y, [](VF32 g, VF32 v) HWY_ATTR { return hn::Mul(Sigmoid(g), v); }, gate, y);
@@ -97,6 +110,7 @@ HWY_EXPORT(RmsNormRow);
 HWY_EXPORT(AddRange);
 HWY_EXPORT(SiluMulRange);
 HWY_EXPORT(GeluMulRange);
+HWY_EXPORT(ClampedSwigluRange);
 HWY_EXPORT(SigmoidMulRange);
 HWY_EXPORT(ScaleRange);
 HWY_EXPORT(MulAddRange);
@@ -163,6 +177,13 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
   assert(up.size() == gate.size());
   InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
     HWY_DYNAMIC_DISPATCH(GeluMulRange)(up.data() + begin, gate.data() + begin, end - begin);
+  });
+}
+
+void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(ClampedSwigluRange)(limit, up.data() + begin, gate.data() + begin, end - begin);
   });
 }
 

@@ -28,6 +28,9 @@ void SiluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
 // gate = gelu(gate) * up, the tanh approximation of gelu.
 void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
 
+// gate = g sigmoid(1.702 g) * (u + 1), g = min(gate, limit), u = up between -limit and limit.
+void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate);
+
 // y *= sigmoid(gate).
 void SigmoidMul(ThreadPool& pool, std::span<const float> gate, std::span<float> y);
 

@@ -1,6 +1,7 @@
 #include "runner/kernels/experts.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 
@@ -10,6 +11,7 @@ namespace quire::runner::kernels {
 namespace {
 
 constexpr size_t kRowsPerTask = 16;
+constexpr size_t kGroupBestMax = 8;
 
 template <class Fn>
 void ForRows(ThreadPool& pool, size_t rows, Fn&& fn) {
@@ -33,13 +35,15 @@ void Score(RoutingRule::Score kind, std::span<float> row) {
   for (float& value : row) value /= sum;
 }
 
-// The experts with the highest scores, ascending. A number that is none loses to all others.
-void Choose(const RoutingRule& rule, std::span<const float> scores, std::span<int32_t> chosen) {
-  const auto key = [&](size_t e) { return scores[e] + (rule.bias.empty() ? 0.0F : rule.bias[e]); };
+// The indices of the highest keys, ascending; the lower index among equals. A key that is not a number loses to
+// all others. Indices that `allowed` refuses are left out.
+template <class Key, class Allowed>
+void ChooseHighest(size_t count, const Key& key, const Allowed& allowed, std::span<int32_t> chosen) {
   for (size_t c = 0; c < chosen.size(); ++c) {
     int32_t best = -1;
-    for (size_t e = 0; e < scores.size(); ++e) {
+    for (size_t e = 0; e < count; ++e) {
       const auto index = static_cast<int32_t>(e);
+      if (!allowed(e)) continue;
       if (std::ranges::find(chosen.first(c), index) != chosen.begin() + static_cast<ptrdiff_t>(c)) continue;
       if (best < 0 || key(e) > key(static_cast<size_t>(best)) ||
           (std::isnan(key(static_cast<size_t>(best))) && !std::isnan(key(e)))) {
@@ -49,6 +53,39 @@ void Choose(const RoutingRule& rule, std::span<const float> scores, std::span<in
     chosen[c] = best;
   }
   std::ranges::sort(chosen);
+}
+
+// The sum of the `best` highest keys of a group of `size` experts that begins at `first`.
+template <class Key>
+float GroupScore(size_t first, size_t size, size_t best, const Key& key) {
+  std::array<int32_t, kGroupBestMax> top{};
+  const auto chosen = std::span(top).first(std::min({best, size, top.size()}));
+  ChooseHighest(
+      size, [&](size_t e) { return key(first + e); }, [](size_t) { return true; }, chosen);
+  float sum = 0;
+  for (const int32_t e : chosen) sum += key(first + static_cast<size_t>(e));
+  return sum;
+}
+
+void Choose(const RoutingRule& rule, std::span<const float> scores, std::span<int32_t> chosen) {
+  const auto key = [&](size_t e) { return scores[e] + (rule.bias.empty() ? 0.0F : rule.bias[e]); };
+  if (rule.groups_kept >= rule.groups) {
+    return ChooseHighest(
+        scores.size(), key, [](size_t) { return true; }, chosen);
+  }
+  const auto groups = static_cast<size_t>(rule.groups), size = scores.size() / groups;
+  std::array<float, kExpertGroupsMax> group_scores{};
+  std::array<int32_t, kExpertGroupsMax> group_list{};
+  for (size_t g = 0; g < groups; ++g) {
+    group_scores[g] = GroupScore(g * size, size, static_cast<size_t>(rule.group_best), key);
+  }
+  const auto kept = std::span(group_list).first(static_cast<size_t>(rule.groups_kept));
+  ChooseHighest(
+      groups, [&](size_t g) { return group_scores[g]; }, [](size_t) { return true; }, kept);
+  const auto in_kept = [&](size_t e) {
+    return std::ranges::find(kept, static_cast<int32_t>(e / size)) != kept.end();
+  };
+  ChooseHighest(scores.size(), key, in_kept, chosen);
 }
 
 void Weigh(const RoutingRule& rule, std::span<const float> scores, std::span<const int32_t> chosen,
@@ -85,6 +122,9 @@ void Place(size_t experts, size_t chosen, Routing* routing) {
 void Route(ThreadPool& pool, const RoutingRule& rule, std::span<float> scores, Routing* routing) {
   const auto experts = static_cast<size_t>(rule.experts), chosen = static_cast<size_t>(rule.chosen);
   assert(chosen >= 1 && chosen <= experts && scores.size() % experts == 0);
+  assert(rule.groups >= 1 && rule.groups <= static_cast<int64_t>(kExpertGroupsMax) &&
+         rule.experts % rule.groups == 0 && rule.groups_kept >= 1 &&
+         rule.groups_kept * (rule.experts / rule.groups) >= rule.chosen);
   const size_t rows = scores.size() / experts;
   routing->expert.resize(rows * chosen);
   routing->weight.resize(rows * chosen);
@@ -103,6 +143,17 @@ void GatherRows(ThreadPool& pool, const Routing& routing, std::span<const float>
   const auto size = static_cast<size_t>(width);
   ForRows(pool, routing.row_at.size(), [&](size_t place) {
     std::copy_n(x.data() + static_cast<size_t>(routing.row_at[place]) * size, size, to.data() + place * size);
+  });
+}
+
+void AddExpertBias(ThreadPool& pool, const Routing& routing, std::span<const float> bias, int64_t width,
+                   std::span<float> x) {
+  const auto size = static_cast<size_t>(width);
+  assert(x.size() == routing.row_at.size() * size);
+  ForRows(pool, routing.row_at.size(), [&](size_t place) {
+    const auto after = std::ranges::upper_bound(routing.begin, static_cast<int32_t>(place));
+    const auto expert = static_cast<size_t>(after - routing.begin.begin()) - 1;
+    AddBias(bias.subspan(expert * size, size), x.subspan(place * size, size));
   });
 }
 

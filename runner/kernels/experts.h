@@ -4,6 +4,7 @@
 // an expert.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,12 +13,19 @@
 
 namespace quire::runner::kernels {
 
+constexpr size_t kExpertGroupsMax = 256;
+
 struct RoutingRule {
   enum class Score : uint8_t { kSoftmax, kSigmoid } score = Score::kSoftmax;
   int64_t experts = 0;
   int64_t chosen = 0;                // per token, <= experts
   std::span<const float> bias = {};  // [experts], added to a score for the choice only; or empty
-  bool normalize = true;             // weights are divided by their sum + epsilon
+  // The experts are in `groups` groups of consecutive ones. Only those of the `groups_kept` best groups can be
+  // chosen. A group is as good as the sum of its `group_best` highest scores, with their bias.
+  int64_t groups = 1;
+  int64_t groups_kept = 1;
+  int64_t group_best = 1;
+  bool normalize = true;  // weights are divided by their sum + epsilon
   float epsilon = 0;
   float scale = 1;                         // and multiplied by this
   std::span<const float> per_expert = {};  // [experts], and by this; or empty
@@ -34,12 +42,17 @@ struct Routing {
 };
 
 // scores [rows, experts] are the router's logits, and are used up. The highest scores are chosen, the lower
-// index among equals.
+// index among equals. REQUIRES: groups divides experts; 1 <= groups_kept <= groups; `chosen` experts are in
+// the groups kept.
 void Route(ThreadPool& pool, const RoutingRule& rule, std::span<float> scores, Routing* routing);
 
 // to [places, width] = rows of x [rows, width] in the order of the experts.
 void GatherRows(ThreadPool& pool, const Routing& routing, std::span<const float> x, int64_t width,
                 std::span<float> to);
+
+// Adds row e of bias [experts, width] to the places of expert e in x [places, width].
+void AddExpertBias(ThreadPool& pool, const Routing& routing, std::span<const float> bias, int64_t width,
+                   std::span<float> x);
 
 // y [rows, width] = sum of each row's choices, weighted, in ascending order of experts. from [places, width].
 void CombineRows(ThreadPool& pool, const Routing& routing, int64_t chosen, std::span<const float> from,

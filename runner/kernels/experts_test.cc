@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "runner/kernels/elementwise.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/testing/instruction_sets.h"
 
@@ -42,6 +44,68 @@ TEST(Route, ABiasChoosesButDoesNotWeigh) {
         scores, &routing);
   EXPECT_EQ(routing.expert, (Ints{2}));
   EXPECT_FLOAT_EQ(routing.weight[0], 0.5F);
+}
+
+// Three groups of two: 0.9 + 0.1, 0.6 + 0.5, 0.2 + 0.7 (with its bias).
+TEST(Route, ChoosesAmongTheBestGroups) {
+  ThreadPool pool(1);
+  const auto logit = [](float score) { return std::log(score / (1 - score)); };
+  const std::vector<float> logits = {logit(0.9F), logit(0.1F), logit(0.6F),
+                                     logit(0.5F), logit(0.2F), logit(0.4F)};
+  const std::vector<float> bias = {0, 0, 0, 0, 0, 0.3F};
+  RoutingRule rule{.score = RoutingRule::Score::kSigmoid,
+                   .experts = 6,
+                   .chosen = 2,
+                   .bias = bias,
+                   .groups = 3,
+                   .groups_kept = 1,
+                   .group_best = 2,
+                   .normalize = false};
+  Routing routing;
+  const auto chosen = [&] {
+    std::vector<float> scores = logits;
+    Route(pool, rule, scores, &routing);
+    return routing.expert;
+  };
+  EXPECT_EQ(chosen(), (Ints{2, 3})) << "1.1 is the highest sum of two";
+  rule.group_best = 1;
+  EXPECT_EQ(chosen(), (Ints{0, 1})) << "0.9 is the highest score";
+  rule.groups_kept = 2;
+  EXPECT_EQ(chosen(), (Ints{0, 5})) << "0.9 and, with its bias, 0.7";
+  EXPECT_NEAR(routing.weight[1], 0.4, 1e-6);
+  rule.groups_kept = 3;
+  rule.chosen = 3;
+  EXPECT_EQ(chosen(), (Ints{0, 2, 5}));
+}
+
+TEST(Route, BiasOfAnExpertGoesToItsPlaces) {
+  ThreadPool pool(1);
+  std::vector<float> scores = {0, 1, 5, 2, 0, 1, 9, 0, 0};
+  Routing routing;
+  Route(pool, {.experts = 3, .chosen = 1}, scores, &routing);
+  EXPECT_EQ(routing.begin, (Ints{0, 2, 2, 3}));
+  std::vector<float> x(6, 1.0F);
+  AddExpertBias(pool, routing, std::vector<float>{10, 20, 30, 40, 50, 60}, 2, x);
+  EXPECT_EQ(x, (std::vector<float>{11, 21, 11, 21, 51, 61}));
+}
+
+TEST(ClampedSwiglu, LimitsGateAndUp) {
+  ForEachInstructionSet([] {
+    ThreadPool pool(2);
+    Random random(8);
+    std::vector<float> x = random.Floats(1003), up = random.Floats(x.size());
+    for (float& v : x) v *= 12;
+    for (float& v : up) v *= 9;
+    x[0] = -1000;
+    x[1] = 1000;
+    std::vector<float> gate = x;
+    ClampedSwiglu(pool, 7, up, gate);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double g = std::min<double>(x[i], 7), u = std::clamp<double>(up[i], -7, 7);
+      const double expected = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+      ASSERT_NEAR(gate[i], expected, 4e-6 * std::abs(expected) + 1e-30) << x[i] << " " << up[i];
+    }
+  });
 }
 
 TEST(Route, StaysInRangeWhenNothingIsANumber) {

@@ -163,6 +163,7 @@ void StoreRow(const AttentionLayer& at, size_t sequence, size_t row, const float
     WriteKeys(*at.layout, at.group, {k + from, dim},
               page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head),
               static_cast<int32_t>(p % page_tokens), 1);
+    if (g.latent > 0) continue;
     ConvertFromFloat32(g.element, {v + from, dim},
                        page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head) + place);
   }
@@ -181,8 +182,13 @@ void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<
 void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
                int32_t row, int32_t tokens) {
   const cache::AttentionGroup& g = layout.groups[group];
-  assert(g.head_dim <= kMaxHeadDim);
   const auto dim = static_cast<size_t>(g.head_dim);
+  if (g.latent > 0) {
+    const size_t count = static_cast<size_t>(tokens) * dim;
+    const size_t bytes = cache::RowBytes(layout, group);
+    return ConvertFromFloat32(g.element, from.first(count), head + bytes * static_cast<size_t>(row));
+  }
+  assert(g.head_dim <= kMaxHeadDim);
   std::byte stored[kMaxHeadDim * sizeof(float)];
   for (int32_t t = 0; t < tokens; ++t) {
     ConvertFromFloat32(g.element, from.subspan(static_cast<size_t>(t) * dim, dim), stored);
@@ -195,8 +201,13 @@ void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float>
 void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
               std::span<float> to) {
   const cache::AttentionGroup& g = layout.groups[group];
-  assert(g.head_dim <= kMaxHeadDim);
   const auto dim = static_cast<size_t>(g.head_dim);
+  if (g.latent > 0) {
+    const size_t bytes = cache::RowBytes(layout, group);
+    return ConvertToFloat32(g.element, head + bytes * static_cast<size_t>(row),
+                            to.first(static_cast<size_t>(tokens) * dim));
+  }
+  assert(g.head_dim <= kMaxHeadDim);
   std::byte stored[kMaxHeadDim * sizeof(float)];
   for (int32_t t = 0; t < tokens; ++t) {
     ForEachKeyNumber(layout, group, row + t, [&](size_t at, size_t place, size_t bytes) {
@@ -210,7 +221,8 @@ void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const f
                    std::span<const float> v) {
   const cache::AttentionGroup& g = at.layout->groups[at.group];
   const auto row_size = static_cast<size_t>(g.kv_heads) * static_cast<size_t>(g.head_dim);
-  assert(k.size() == v.size() && k.size() == static_cast<size_t>(at.row_begin.back()) * row_size);
+  assert((g.latent > 0 ? v.empty() : k.size() == v.size()) &&
+         k.size() == static_cast<size_t>(at.row_begin.back()) * row_size);
   constexpr size_t kRowsPerTask = 64;
   const size_t sequences = at.row_begin.size() - 1;
   const auto store = [&](size_t sequence, size_t begin, size_t end) {

@@ -12,7 +12,8 @@
 namespace quire::runner::kernels {
 
 constexpr int32_t kMaxHeadDim = 512;
-constexpr int32_t kQ8Block = 32;  // elements that share a scale in kQ8_0
+constexpr int32_t kMaxLatentKeyDim = 640;  // of a group with latent attention; its values: kMaxHeadDim
+constexpr int32_t kQ8Block = 32;           // elements that share a scale in kQ8_0
 
 // One attention layer of one step. K, V and Q rows are laid end to end as the batch's rows.
 struct AttentionLayer {
@@ -29,14 +30,14 @@ void ConvertFromFloat32(cache::ElementType type, std::span<const float> from, st
 void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<float> to);
 
 // Keys of `tokens` tokens of one head, from and to [tokens, head_dim]; `head` is where the head's keys begin
-// in a page, `row` the first token's place in it.
+// in a page, `row` the first token's place in it. With latent attention a key includes its value.
 void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,
               std::span<float> to);
 void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
                int32_t row, int32_t tokens);
 
 // Writes K and V [rows, kv_heads, head_dim] of the step's new tokens into their pages, as the group's element
-// type.
+// type. With latent attention v is empty.
 void StoreKeyValue(ThreadPool& pool, const AttentionLayer& at, std::span<const float> k,
                    std::span<const float> v);
 
