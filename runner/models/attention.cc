@@ -56,7 +56,7 @@ void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   kernels::Attention(ctx.pool, LayerOf(ctx, binding), ctx.work.plans[binding.index],
-                     {.scale = factor, .soft_cap = soft_cap}, queries, attended);
+                     {.scale = factor, .soft_cap = soft_cap, .sinks = sinks}, queries, attended);
   if (gated) {
     kernels::SigmoidMul(ctx.pool, ctx.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
                         attended);

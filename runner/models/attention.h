@@ -23,8 +23,9 @@ struct Attention {
   const RotaryEmbedding* rotary = nullptr;
   int32_t heads = 0;
   int32_t head_dim = 0;
-  float scale = 0;     // of the dot products; 0 = 1 / sqrt(head_dim)
-  float soft_cap = 0;  // of the scaled dot products; 0 = none
+  float scale = 0;           // of the dot products; 0 = 1 / sqrt(head_dim)
+  float soft_cap = 0;        // of the scaled dot products; 0 = none
+  std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
   bool gated = false;
   CacheBinding binding;  // of its own, or the other layer's, keys

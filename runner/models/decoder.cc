@@ -107,7 +107,7 @@ GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpName
 CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
   const auto same = [&](const cache::AttentionGroup& group) {
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
-           group.window == geometry.window;
+           group.window == geometry.window && group.latent == geometry.latent;
   };
   const auto found = std::ranges::find_if(layout_.groups, same);
   const auto index = static_cast<size_t>(found - layout_.groups.begin());
@@ -130,7 +130,9 @@ CacheBinding Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t t
 
 api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
   for (cache::AttentionGroup& group : layout_.groups) {
-    if (type == api::KvType::kQ8_0 && group.head_dim % kernels::kQ8Block != 0) {
+    const bool whole_blocks =
+        group.head_dim % kernels::kQ8Block == 0 && group.latent % kernels::kQ8Block == 0;
+    if (type == api::KvType::kQ8_0 && !whole_blocks) {
       return api::Fail(
           api::ErrorCode::kInvalidArgument,
           fmt::format("{}: keys and values cannot be stored as q8_0: heads of {} elements are not "

@@ -50,6 +50,7 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
   config.norm_eps = static_cast<float>(
       read.Positive({"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"}, 1, eps));
   config.tied = ReadTied(read, tied);
+  if (given.head_dim < 0) return config;
   config.head_dim = read.Small({"head_dim", "attention.key_length"}, 0, kernels::kMaxHeadDim, given.head_dim);
   if (config.head_dim == 0 && !read.error()) {
     if (config.hidden % config.heads != 0) {

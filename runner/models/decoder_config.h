@@ -36,7 +36,8 @@ struct DecoderConfig {
 enum class TiedByDefault : uint8_t { kIfNoHead, kYes };
 
 // `given` holds what published configurations of a family leave out; 0 = nothing. kv_heads are not read where
-// given.kv_heads is negative (a family with several kinds of attention reads them itself).
+// given.kv_heads is negative (a family with several kinds of attention reads them itself), and neither is
+// head_dim where given.head_dim is negative (latent attention).
 DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given = {},
                                 TiedByDefault tied = TiedByDefault::kIfNoHead);
 

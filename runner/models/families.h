@@ -37,6 +37,22 @@ ModelLoader LoadLlama;
 // Mistral: Llama with a sliding window in every layer, unless layer_types say otherwise.
 ModelLoader LoadMistral;
 
+// DeepSeek V2, V3, R1 and Kimi K2: latent attention, experts in groups. Cache layout: one latent group.
+ModelLoader LoadDeepSeek;
+
+// GLM-4.5 and GLM-4.6: half of each head is rotated, experts behind dense layers.
+ModelLoader LoadGlm4Moe;
+
+// gpt-oss: attention sinks, a window in every other layer, experts with biases and a clamped SwiGLU, in MXFP4 as
+// published.
+ModelLoader LoadGptOss;
+
+// Mixtral: Mistral with experts. GGUF calls it "llama"; LoadLlama passes files with experts on.
+ModelLoader LoadMixtral;
+
+// Qwen3-MoE: Qwen3 with experts in all layers or some.
+ModelLoader LoadQwen3Moe;
+
 // Qwen2, Qwen2.5 and Qwen3: Llama with biases of q, k and v, or with norms of each query and key head.
 ModelLoader LoadQwen2, LoadQwen3;
 

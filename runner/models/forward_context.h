@@ -38,7 +38,8 @@ struct Workspace {
   std::vector<int64_t> positions;                 // [rows]
   std::vector<kernels::AttentionPlan> plans;      // [attention groups]
   kernels::Routing routing;
-  std::vector<kernels::MatMulPart> parts;   // experts with rows
+  std::vector<kernels::MatMulPart> parts;   // experts with rows; heads of latent attention
+  std::vector<int32_t> head_begin;          // [heads + 1] of latent attention: rows of each head
   kernels::QuantizedActivations quantized;  // the rows that linear layers see just now
 
   int64_t bytes() const;  // taken so far, but for what is small

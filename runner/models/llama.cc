@@ -63,6 +63,7 @@ api::Result<std::unique_ptr<Model>> BuildLlama(ConfigReader& read,
 
 api::Result<std::unique_ptr<Model>> LoadLlama(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
+  if (read.Find({"", "expert_count"}) != nullptr) return LoadMixtral(std::move(files));
   LlamaConfig config{.decoder = ReadDecoderConfig(read, {.context = 2048, .norm_eps = 1e-6F}),
                      .feed_forward = ReadFeedForward(read)};
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim,

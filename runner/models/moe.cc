@@ -25,43 +25,65 @@ void RunExperts(ForwardContext& ctx, std::span<const kernels::Matrix> experts, c
 
 }  // namespace
 
-void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
-                           std::span<float> y) const {
+void MixtureOfExperts::Choose(ForwardContext& ctx, std::span<const float> x) const {
   const auto experts = static_cast<int64_t>(gate.size());
-  const int64_t hidden = gate[0].in, width = gate[0].out, places = ctx.rows() * chosen;
   const std::span<float> scores = ctx.work.scores.Get(ctx.rows() * experts);
-  router.Run(ctx.pool, ctx.Input(router_x), scores);
+  router.Run(ctx.pool, ctx.Input(x), scores);
   kernels::Route(ctx.pool,
                  {.score = score,
                   .experts = experts,
                   .chosen = chosen,
                   .bias = choice_bias,
+                  .groups = groups,
+                  .groups_kept = groups_kept,
+                  .group_best = group_best,
                   .normalize = normalize,
                   .epsilon = normalize_eps,
                   .scale = scale,
                   .per_expert = expert_scale},
                  scores, &ctx.work.routing);
+}
+
+void MixtureOfExperts::AddShared(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const std::span<float> extra = ctx.work.shared.Get(static_cast<int64_t>(y.size()));
+  shared.Run(ctx, x, extra);
+  if (shared_gate) {
+    const std::span<float> gate_logits = ctx.work.scores.Get(ctx.rows());
+    shared_gate.Run(ctx.pool, ctx.Input(x), gate_logits);
+    kernels::SigmoidMulRows(ctx.pool, gate_logits, extra);
+  }
+  kernels::Add(ctx.pool, extra, y);
+}
+
+void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
+                           std::span<float> y) const {
+  const int64_t hidden = gate[0].in, width = gate[0].out, places = ctx.rows() * chosen;
+  Choose(ctx, router_x);
+  const kernels::Routing& routing = ctx.work.routing;
   const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
   const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
   const std::span<float> gated = ctx.work.gate.Get(places * width), wide = ctx.work.up.Get(places * width);
-  kernels::GatherRows(ctx.pool, ctx.work.routing, x, hidden, in);
+  kernels::GatherRows(ctx.pool, routing, x, hidden, in);
   const auto by_expert = [&](std::span<const float> rows) {
-    return kernels::MatMulInput(rows, places, ctx.work.quantized, ctx.work.routing.begin);
+    return kernels::MatMulInput(rows, places, ctx.work.quantized, routing.begin);
+  };
+  const auto add_bias = [&](const std::vector<float>& bias, int64_t of, std::span<float> to) {
+    if (!bias.empty()) kernels::AddExpertBias(ctx.pool, routing, bias, of, to);
   };
   const kernels::MatMulInput gathered = by_expert(in);
   RunExperts(ctx, gate, gathered, gated);
   RunExperts(ctx, up, gathered, wide);
-  Gate(ctx.pool, activation, wide, gated);
+  add_bias(gate_bias, width, gated);
+  add_bias(up_bias, width, wide);
+  if (clamp > 0) {
+    kernels::ClampedSwiglu(ctx.pool, clamp, wide, gated);
+  } else {
+    Gate(ctx.pool, activation, wide, gated);
+  }
   RunExperts(ctx, down, by_expert(gated), out);
-  kernels::CombineRows(ctx.pool, ctx.work.routing, chosen, out, hidden, y);
-
-  if (!shared_gate) return;
-  const std::span<float> extra = ctx.work.shared.Get(ctx.rows() * hidden);
-  const std::span<float> gate_logits = ctx.work.scores.Get(ctx.rows());
-  shared.Run(ctx, x, extra);
-  shared_gate.Run(ctx.pool, ctx.Input(x), gate_logits);
-  kernels::SigmoidMulRows(ctx.pool, gate_logits, extra);
-  kernels::Add(ctx.pool, extra, y);
+  add_bias(down_bias, hidden, out);
+  kernels::CombineRows(ctx.pool, routing, chosen, out, hidden, y);
+  if (shared.gate) AddShared(ctx, x, y);
 }
 
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,

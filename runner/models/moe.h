@@ -1,7 +1,9 @@
 // Mixtures of experts: each token runs through a few of many gated feed-forward layers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,18 +14,23 @@
 namespace quire::runner::models {
 
 // y = sum over the chosen e of weight_e * down_e(activation(gate_e(x)) * up_e(x)), in ascending order of e,
-// plus sigmoid(shared_gate(x)) * shared(x) if there is a shared expert.
+// plus shared(x) if there is a shared expert, times sigmoid(shared_gate(x)) if that has a gate. With `clamp`,
+// activation(g) * u is min(g, clamp) sigmoid(1.702 g) (u + 1), u between -clamp and clamp.
 struct MixtureOfExperts {
   Linear router;  // [experts, hidden]
   kernels::RoutingRule::Score score = kernels::RoutingRule::Score::kSoftmax;
-  int32_t chosen = 0;               // per token
-  std::vector<float> choice_bias;   // [experts], or empty
-  std::vector<float> expert_scale;  // [experts], or empty
+  int32_t chosen = 0;                                   // per token
+  int32_t groups = 1, groups_kept = 1, group_best = 1;  // RoutingRule
+  std::vector<float> choice_bias;                       // [experts], or empty
+  std::vector<float> expert_scale;                      // [experts], or empty
   bool normalize = true;
   float normalize_eps = 0;
   float scale = 1;
-  std::vector<kernels::Matrix> gate, up, down;  // [experts]
+  std::vector<kernels::Matrix> gate, up, down;       // [experts]
+  std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
+  std::vector<std::unique_ptr<std::byte[]>> made;    // memory of matrices that no file has
   Activation activation = Activation::kSilu;
+  float clamp = 0;
   GatedMlp shared;     // without weights where there is none
   Linear shared_gate;  // [1, hidden]
 
@@ -31,6 +38,10 @@ struct MixtureOfExperts {
   // The router sees other rows than the experts.
   void Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
            std::span<float> y) const;
+
+ private:
+  void Choose(ForwardContext& ctx, std::span<const float> x) const;
+  void AddShared(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };
 
 // The names of the three matrices of an expert, "{}" for its number, in a Hugging Face checkpoint; in GGUF

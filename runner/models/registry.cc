@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -22,12 +23,17 @@ constexpr std::array kFamilies = {
     Family{{"Gemma 2", "gemma2", "gemma2"}, LoadGemma2},
     Family{{"Gemma 3", "gemma3|gemma3_text", "gemma3"}, LoadGemma3},
     Family{{"Gemma 4", "gemma4|gemma4_text", "gemma4"}, LoadGemma4},
+    Family{{"GLM-4.5, GLM-4.6", "glm4_moe", "glm4moe"}, LoadGlm4Moe},
+    Family{{"gpt-oss", "gpt_oss", "gpt-oss"}, LoadGptOss},
+    Family{{"DeepSeek V2, V3, R1, Kimi K2", "deepseek_v3|deepseek_v2|kimi_k2", "deepseek2"}, LoadDeepSeek},
     Family{{"LFM2", "lfm2", "lfm2"}, LoadLfm2},
     Family{{"LFM2-MoE", "lfm2_moe", "lfm2moe"}, LoadLfm2},
     Family{{"Llama", "llama", "llama"}, LoadLlama},
     Family{{"Mistral", "mistral", "mistral"}, LoadMistral},
+    Family{{"Mixtral", "mixtral", "llama"}, LoadMixtral},  // LoadLlama has the GGUF files
     Family{{"Qwen2, Qwen2.5", "qwen2", "qwen2"}, LoadQwen2},
     Family{{"Qwen3", "qwen3", "qwen3"}, LoadQwen3},
+    Family{{"Qwen3-MoE", "qwen3_moe", "qwen3moe"}, LoadQwen3Moe},
     Family{{"Qwen3-Next", "qwen3_next", "qwen3next"}, LoadQwen3Next},
     Family{{"Qwen3.5", "qwen3_5|qwen3_5_text", "qwen35"}, LoadQwen3Next},
     Family{{"Qwen3.5-MoE", "qwen3_5_moe|qwen3_5_moe_text", "qwen35moe"}, LoadQwen3Next},
@@ -63,7 +69,7 @@ auto FindFamily(const Families& families, const weights::ModelFiles& files,
   for (const auto& family : families) {
     for (const auto name : Split(gguf ? family.architecture.gguf : family.architecture.hugging_face)) {
       if (name == architecture) return &family;
-      known->push_back(name);
+      if (std::ranges::find(*known, name) == known->end()) known->push_back(name);
     }
   }
   return nullptr;

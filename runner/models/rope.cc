@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <string>
 
@@ -141,18 +142,24 @@ class RopeReader {
     scaling.original_context = OriginalContext();
     scaling.beta_fast = Positive("beta_fast", "yarn_beta_fast", 1e6, 32);
     scaling.beta_slow = Positive("beta_slow", "yarn_beta_slow", 1e6, 1);
-    scaling.truncate = read_.Boolean({keys_.HuggingFace("truncate"), ""}, true);
+    scaling.truncate = read_.Boolean({keys_.HuggingFace("truncate"), keys_.Gguf("yarn_truncate")},
+                                     !read_.gguf() || query_.gguf_truncate);
     RopeSpec spec{.frequencies = YarnFrequencies(theta, dims_, scaling), .magnitude = 1};
     const auto growth = [&](double share) {
       return 0.1 * share * std::log(std::max(scaling.factor, 1.0)) + 1;
     };
     double magnitude = growth(1);
     if (read_.gguf()) {
+      // The scores grow instead: latent_attention.cc.
+      if (read_.Find({"", keys_.Gguf("yarn_log_multiplier")}) != nullptr) magnitude = 1;
       magnitude *= Positive("", "attn_factor", 1e3, 1);
     } else {
-      const bool both = read_.Find({keys_.HuggingFace("mscale"), ""}) != nullptr &&
-                        read_.Find({keys_.HuggingFace("mscale_all_dim"), ""}) != nullptr;
-      if (both) {
+      // As in the reference, 0 counts as absent.
+      const auto given = [&](const char* name) {
+        const auto* value = read_.Find({keys_.HuggingFace(name), ""});
+        return value != nullptr && !(value->is_number() && value->get<double>() == 0);
+      };
+      if (given("mscale") && given("mscale_all_dim")) {
         magnitude = growth(Positive("mscale", "", 1e3, 1)) / growth(Positive("mscale_all_dim", "", 1e3, 1));
       }
       magnitude = Positive("attention_factor", "", 1e3, magnitude);

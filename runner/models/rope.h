@@ -32,6 +32,7 @@ struct RopeQuery {
   ConfigKey dimensions = {"", "rope.dimension_count"};
   bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
   kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;  // how the family's GGUF rows are arranged
+  bool gguf_truncate = true;                                    // YaRN's, where a GGUF does not say
 };
 
 // Default, linear, llama3, YaRN (Peng et al. 2023) and proportional (Gemma 4) embeddings; any other type is

@@ -142,6 +142,34 @@ std::vector<float> TensorScope::Values(TensorName name, int64_t size) const {
   return Vector(Full(name, ""), size);
 }
 
+std::vector<float> TensorScope::Table(TensorName name, int64_t rows, int64_t columns) const {
+  const TensorBinder::Shape shapes[] = {{rows, columns}};
+  const weights::Tensor* tensor = binder_->Require(Full(name, ""), shapes);
+  return tensor == nullptr ? std::vector<float>() : binder_->AsFloat32(*tensor);
+}
+
+std::span<const std::byte> TensorScope::Raw(std::string_view hugging_face, std::string_view dtype,
+                                            std::span<const int64_t> shape) const {
+  if (failed()) return {};
+  const std::string name = Full({hugging_face, ""}, "");
+  const weights::RawTensor* tensor = binder_->files_.FindRaw(name);
+  if (tensor == nullptr) {
+    binder_->Fail(name, "is missing");
+  } else if (tensor->dtype != dtype || !std::ranges::equal(tensor->shape, shape)) {
+    binder_->Fail(
+        name, fmt::format("has the type {} and the shape [{}], but the configuration requires {} and [{}]",
+                          tensor->dtype, fmt::join(tensor->shape, ", "), dtype, fmt::join(shape, ", ")));
+  } else {
+    binder_->bytes_ += static_cast<int64_t>(tensor->data.size());
+    return tensor->data;
+  }
+  return {};
+}
+
+bool TensorScope::HasRaw(std::string_view hugging_face) const {
+  return binder_->files_.FindRaw(Full({hugging_face, ""}, "")) != nullptr;
+}
+
 std::vector<float> TensorScope::Norm(TensorName name, int64_t size) const {
   return Vector(Full(name, ".weight"), size);
 }

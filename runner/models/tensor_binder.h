@@ -95,6 +95,12 @@ class TensorScope {
   Linear BindLinear(TensorName name, int64_t out, int64_t in, Bias bias = Bias::kAbsent) const;
   // A vector [size] as float32; the complete name.
   std::vector<float> Values(TensorName name, int64_t size) const;
+  // A matrix [rows, columns] as float32; the complete name.
+  std::vector<float> Table(TensorName name, int64_t rows, int64_t columns) const;
+  // The bytes of a tensor that is no weight by itself (weights::RawTensor); the complete name.
+  std::span<const std::byte> Raw(std::string_view hugging_face, std::string_view dtype,
+                                 std::span<const int64_t> shape) const;
+  bool HasRaw(std::string_view hugging_face) const;
   // A norm's weight [size] as float32.
   std::vector<float> Norm(TensorName name, int64_t size) const;
   // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, converted to
@@ -108,6 +114,7 @@ class TensorScope {
   kernels::Matrix InPanels(const kernels::Matrix& matrix) const { return binder_->InPanels(matrix); }
   RowWidths& widths() const { return binder_->widths(); }
   bool gguf() const { return binder_->files_.format() == weights::Format::kGguf; }
+  bool metadata_only() const { return binder_->files_.metadata_only(); }
   bool failed() const { return binder_->error().has_value(); }
 
  private:

@@ -111,6 +111,7 @@ class HuggingFaceModel : public ModelFiles {
     std::vector<std::unique_ptr<std::byte[]>> copies;  // of tensors that lie misaligned in their file
     std::vector<Tensor> tensors;                       // into files and copies
     std::vector<IntegerTensor> integers;
+    std::vector<RawTensor> raw;
     std::set<std::string> left_out;  // tensors that are no weights
   };
 
@@ -122,6 +123,7 @@ class HuggingFaceModel : public ModelFiles {
   const Tensor* Find(std::string_view name) const override { return tensors_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return tensors_.all(); }
   std::span<const IntegerTensor> integer_tensors() const override { return parts_.integers; }
+  std::span<const RawTensor> raw_tensors() const override { return parts_.raw; }
   const ordered_json& config() const override { return parts_.config; }
   const ordered_json& generation_config() const override { return parts_.generation_config; }
   const ordered_json& tokenizer_config() const override { return parts_.tokenizer_config; }
@@ -202,6 +204,14 @@ std::span<const std::byte> Aligned(const SafetensorsEntry& entry, Parts& parts) 
   return {copy.get(), entry.data.size()};
 }
 
+// Whether the configuration says that tensors of this dtype are blocks or scales that a loader knows.
+bool IsRaw(std::string_view dtype, const Parts& parts) {
+  const ordered_json* quantization = FindMember(parts.config, "quantization_config");
+  if (quantization == nullptr) return false;
+  const ordered_json* method = FindMember(*quantization, "quant_method");
+  return method != nullptr && *method == "mxfp4" && dtype == "U8";
+}
+
 api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view name, Parts& parts) {
   auto file = source.Open(name);
   if (!file) return std::unexpected(file.error());
@@ -216,6 +226,13 @@ api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view nam
       if (entry.dtype == "I64") {
         parts.integers.push_back({std::move(entry.name), std::move(entry.shape), entry.data});
       }
+      continue;
+    }
+    if (!entry.type && IsRaw(entry.dtype, parts)) {
+      if (!parts.left_out.insert(entry.name).second) {
+        return RefuseDirectory(file->path(), fmt::format("tensor {} is in two shards", Quoted(entry.name)));
+      }
+      parts.raw.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), entry.data});
       continue;
     }
     if (!entry.type) {

@@ -16,6 +16,12 @@ std::optional<std::vector<int64_t>> ModelFiles::Integers(std::string_view name) 
   return values;
 }
 
+const RawTensor* ModelFiles::FindRaw(std::string_view name) const {
+  const std::span<const RawTensor> tensors = raw_tensors();
+  const auto found = std::ranges::find(tensors, name, &RawTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 api::Result<std::shared_ptr<const ModelFiles>> Open(const ModelSource& source) {
   return source.is_directory() ? OpenHuggingFace(source) : OpenGgufModel(source);
 }

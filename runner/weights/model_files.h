@@ -40,7 +40,10 @@ class ModelFiles {
   virtual bool metadata_only() const { return false; }
   // Tensors of integers, which are no weights and not among tensors().
   virtual std::span<const IntegerTensor> integer_tensors() const { return {}; }
-  // The elements of one of them. Nothing when absent.
+  // Tensors of a quantization that is not GGUF's, which a family's loader makes weights of.
+  virtual std::span<const RawTensor> raw_tensors() const { return {}; }
+  const RawTensor* FindRaw(std::string_view name) const;  // null when absent
+  // The elements of one of integer_tensors(). Nothing when absent.
   std::optional<std::vector<int64_t>> Integers(std::string_view name) const;
 
   // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json unchanged.

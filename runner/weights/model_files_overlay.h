@@ -33,6 +33,7 @@ class ModelFilesOverlay final : public ModelFiles {
   std::string path() const override { return files_->path(); }
   std::string architecture() const override { return files_->architecture(); }
   std::span<const IntegerTensor> integer_tensors() const override { return files_->integer_tensors(); }
+  std::span<const RawTensor> raw_tensors() const override { return files_->raw_tensors(); }
   const nlohmann::ordered_json& config() const override { return files_->config(); }
   const nlohmann::ordered_json& generation_config() const override { return files_->generation_config(); }
   const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }

@@ -123,6 +123,11 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   if ((*files)->tokenizer_json().empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "a safetensors model requires tokenizer.json");
   }
+  for (const RawTensor& tensor : (*files)->raw_tensors()) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     fmt::format("{}: tensor {} has type {}, which a packed model cannot hold",
+                                 (*files)->path(), Quoted(tensor.name), tensor.dtype));
+  }
   GgufWriter writer;
   AddTexts(writer, **files);
   std::vector<std::span<const std::byte>> contents;  // of the tensors as they are written

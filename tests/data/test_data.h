@@ -17,9 +17,11 @@ inline std::filesystem::path FixturesPath() {
   return set != nullptr ? set : "../shared/fixtures";
 }
 
-// Where `name`, such as "models/llama", is: in tests/data, else in the fixtures. Empty if in neither.
+// Where `name`, such as "models/llama", is: in tests/data, else in the fixtures, or in a second set of them that lies
+// beside with "-2" behind its name. Empty if nowhere.
 inline std::filesystem::path Find(const std::filesystem::path& name) {
-  for (const auto& path : {"tests/data" / name, FixturesPath() / name}) {
+  const std::filesystem::path second = FixturesPath().string() + "-2";
+  for (const auto& path : {"tests/data" / name, FixturesPath() / name, second / name}) {
     if (std::filesystem::exists(path)) return path;
   }
   return {};

@@ -124,6 +124,34 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, FamilyTest,
                                          FamilyGolden{"llama_k256", 2e-4F, "llama_k256.f16.gguf"}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
+// Mixtures of experts and latent attention. Too large for tests/data.
+INSTANTIATE_TEST_SUITE_P(Mixtures, FamilyTest,
+                         testing::Values(FamilyGolden{"deepseek_v3", 2e-4F, "deepseek_v3.f16.gguf"},
+                                         FamilyGolden{"deepseek_v3_noqlora", 2e-4F, nullptr},
+                                         FamilyGolden{"glm4_moe", 2e-4F, "glm4_moe.f16.gguf"},
+                                         FamilyGolden{"gpt_oss", 2e-4F, nullptr},
+                                         FamilyGolden{"qwen3_moe", 2e-4F, "qwen3_moe.f16.gguf"}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// Experts in MXFP4: in float32, and with activations rounded to int8 bit-identical however a prompt is cut.
+TEST(Golden, GptOssInMxfp4) {
+  QUIRE_FIND_OR_SKIP(directory, fs::path("models") / "gpt_oss_mxfp4");
+  const auto golden = ReadGolden(directory);
+  ASSERT_TRUE(golden) << golden.error().message;
+  for (const fs::path& model : {directory, test_data::Find("gguf/gpt_oss_mxfp4.f16.gguf")}) {
+    SCOPED_TRACE(model);
+    kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
+    ExpectGolden(model, golden, 2e-4F);
+    kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+    ThreadPool pool(2);
+    auto run = GoldenRun::Open(model, pool, 1, 256);
+    ASSERT_TRUE(run) << run.error().message;
+    const Comparison rounded =
+        Compare(*run, *golden, {.tolerance = 100, .chunks = {1, 7, 64}, .restore_every_offset = true});
+    EXPECT_TRUE(rounded.bit_identical) << testing::PrintToString(rounded.lines);
+  }
+}
+
 TEST(Golden, AssistantDraftsWhatItsReferenceDrafted) {
   const fs::path directory = "tests/data/models/gemma4_assistant", target = "tests/data/models/gemma4_e";
   ASSERT_TRUE(IsDraftGolden(directory));

@@ -13,6 +13,7 @@ namespace {
 void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, const cache::StepView& view,
               const std::string& name, StateDump* dump) {
   const cache::AttentionGroup& group = layout.groups[binding.index];
+  if (group.latent > 0) return;
   const auto dim = static_cast<size_t>(group.head_dim);
   for (int32_t head = 0; head < group.kv_heads; ++head) {
     const size_t key = cache::KeyOffset(layout, binding.index, binding.layer, head);

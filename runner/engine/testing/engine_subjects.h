@@ -26,6 +26,11 @@ inline std::vector<Subject> Subjects() {
     // A draft model reads its target's states; it runs no requests.
     if (!path.filename().string().ends_with("_assistant")) models.push_back(path.string());
   }
+  // Of the second set of fixtures, where it is there.
+  for (const char* name : {"deepseek_v3", "glm4_moe", "gpt_oss_mxfp4", "qwen3_moe"}) {
+    const std::filesystem::path path = test_data::Find(std::filesystem::path("models") / name);
+    if (!path.empty()) models.push_back(path.string());
+  }
   std::vector<Subject> subjects;
   for (const std::string& model : models) subjects.push_back({model});
   for (const api::KvType type : {api::KvType::kF32, api::KvType::kBF16, api::KvType::kQ8_0}) {

@@ -1,0 +1,26 @@
+#include "runner/models/families.h"
+#include "runner/models/moe_decoder.h"
+
+namespace quire::runner::models {
+
+api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::ModelFiles> files) {
+  using Score = MixtureConfig::Score;
+  ConfigReader read(*files);
+  // GGUF files of V2 do not name their score, and have no bias of the choice.
+  const bool second = read.gguf() || files->architecture() == "deepseek_v2";
+  MoeDecoderConfig config = ReadMoeDecoder(read, {.kv_heads = -1, .head_dim = -1, .norm_eps = 1e-6F},
+                                           {.score = second ? Score::kSoftmax : Score::kSigmoid,
+                                            .normalize = !second,
+                                            .scale = second ? 1 : 2.5,
+                                            .first_dense = second ? 0 : 3,
+                                            .shared = second ? 2 : 1,
+                                            .groups = second ? 1 : 8,
+                                            .groups_kept = second ? 1 : 4});
+  config.latent = ReadLatentAttention(read, config.decoder.heads);
+  config.rope = ReadRope(read, {.head_dim = config.latent->rotary, .default_theta = 10000});
+  const bool adjacent = read.Boolean({"rope_interleave", ""}, true);
+  config.rope.pairs = adjacent ? kernels::RopePairs::kAdjacent : kernels::RopePairs::kHalves;
+  return BuildMoeDecoder(read, std::move(files), config);
+}
+
+}  // namespace quire::runner::models

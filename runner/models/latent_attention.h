@@ -1,0 +1,71 @@
+// Multi-head latent attention (DeepSeek-V2): keys and values of all heads are linear in one short vector per
+// token, and only that vector and one rotated key are cached.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/layout.h"
+#include "runner/models/config_reader.h"
+#include "runner/models/forward_context.h"
+#include "runner/models/linear.h"
+#include "runner/models/model.h"
+#include "runner/models/rope.h"
+#include "runner/models/tensor_binder.h"
+
+namespace quire::runner::models {
+
+struct LatentAttentionShape {
+  int32_t heads = 0;
+  int32_t query_rank = 0;     // 0: queries are not compressed
+  int32_t latent = 0;         // of keys and values
+  int32_t plain = 0;          // a head's share of a key without position
+  int32_t rotary = 0;         // and with
+  int32_t value = 0;          // a head's value
+  float scale = 0;            // of the dot products
+  Bias bias = Bias::kAbsent;  // of the first projections and the last
+
+  // A token in the cache: its rotated key, then its latent.
+  cache::AttentionGroup Group() const {
+    return {.kv_heads = 1, .head_dim = rotary + latent, .window = 0, .latent = latent};
+  }
+};
+
+// Of either format. The scale includes YaRN's, see `rope`.
+LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads);
+
+//   c = kv_norm(x W_c)           k = rope(x W_k)
+//   q_h = (q_h plain W_kb,h, rope(q_h rotary))
+//   y = out(W_vb,h (softmax(scale q_h (c, k)) c))
+// W_kb and W_vb are never applied to keys and values, but to queries and results, in prefill as in decode:
+// the order of additions, and so every bit, is that of a single token.
+struct LatentAttention {
+  LatentAttentionShape shape;
+  Linear query_down;  // none: queries are not compressed
+  RmsNorm query_norm;
+  Linear query;    // [heads, plain and rotary]
+  Linear kv_down;  // [latent, rotary]
+  RmsNorm kv_norm;
+  std::vector<kernels::Matrix> key_up;    // [heads] of [latent, plain]
+  std::vector<kernels::Matrix> value_up;  // [heads] of [value, latent]
+  Linear out;
+  std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
+  const RotaryEmbedding* rotary = nullptr;
+  CacheBinding binding;
+
+  // REQUIRES: ctx.Prepare and rotary->Prepare have run for this pass.
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
+
+ private:
+  std::span<float> Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const;
+  void StoreLatent(ForwardContext& ctx, const kernels::MatMulInput& x) const;
+};
+
+// All but `rotary` and `binding`.
+LatentAttention BindLatentAttention(const TensorScope& scope, int64_t hidden,
+                                    const LatentAttentionShape& shape);
+
+}  // namespace quire::runner::models

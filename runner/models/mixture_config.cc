@@ -1,0 +1,139 @@
+#include "runner/models/mixture_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace quire::runner::models {
+namespace {
+
+constexpr int64_t kGgufSoftmax = 1, kGgufSigmoid = 2;
+
+MixtureConfig::Score ReadScore(ConfigReader& read, MixtureConfig::Score fallback) {
+  using Score = MixtureConfig::Score;
+  const int64_t number = fallback == Score::kSigmoid ? kGgufSigmoid : kGgufSoftmax;
+  constexpr ConfigKey kGating = {"", "expert_gating_func"};
+  const int64_t gguf = read.Integer(kGating, 0, 255, number);
+  if (gguf != 0 && gguf != kGgufSoftmax && gguf != kGgufSigmoid) {
+    read.Fail(
+        fmt::format("{} is {}, which is neither softmax (1) nor sigmoid (2)", read.Name(kGating), gguf));
+  }
+  const bool sigmoid =
+      read.gguf() ? (gguf == 0 ? number : gguf) == kGgufSigmoid : fallback == Score::kSigmoid;
+  const std::string name = read.Text({"scoring_func", ""}, sigmoid ? "sigmoid" : "softmax");
+  if (name != "sigmoid" && name != "softmax") {
+    read.Fail(fmt::format("scoring_func \"{}\" is not supported", name.substr(0, 60)));
+  }
+  return name == "sigmoid" ? Score::kSigmoid : Score::kSoftmax;
+}
+
+void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConfig* config) {
+  // DeepSeek's name for the rule. V3 biases the choice and rates a group by its two best; V2 by its best.
+  const bool biased = config->score == MixtureConfig::Score::kSigmoid;
+  const std::string method = read.Text({"topk_method", ""}, biased ? "noaux_tc" : "group_limited_greedy");
+  if (method != "greedy" && method != "group_limited_greedy" && method != "noaux_tc") {
+    read.Fail(fmt::format("topk_method \"{}\" is not supported", method.substr(0, 60)));
+  }
+  config->choice_bias = read.gguf() ? config->choice_bias : method == "noaux_tc" && biased;
+  if (method == "noaux_tc" && !biased) read.Fail("topk_method noaux_tc needs scoring_func sigmoid");
+  if (method == "greedy") return;
+  constexpr ConfigKey kGroups = {"n_group", "expert_group_count"};
+  config->groups =
+      read.Small(kGroups, 0, std::min(config->experts, static_cast<int32_t>(kernels::kExpertGroupsMax)),
+                 read.gguf() ? 1 : std::min(defaults.groups, config->experts));
+  config->groups = std::max(config->groups, 1);
+  config->groups_kept =
+      read.Small({"topk_group", "expert_group_used_count"}, 0, config->groups,
+                 read.gguf() ? config->groups : std::min(defaults.groups_kept, config->groups));
+  if (config->groups_kept == 0) config->groups_kept = config->groups;
+  config->group_best = biased ? 2 : 1;
+  if (config->experts % config->groups != 0 ||
+      config->experts / config->groups * config->groups_kept < config->chosen) {
+    read.Fail(fmt::format("{} is {}: {} experts cannot be chosen from {} of {} groups", read.Name(kGroups),
+                          config->groups, config->chosen, config->groups_kept, config->groups));
+  }
+}
+
+std::vector<bool> ReadSparse(ConfigReader& read, int32_t layers, int32_t first_dense) {
+  const int32_t first = read.Small({"first_k_dense_replace", "leading_dense_block_count"}, 0, kMaxLayers,
+                                   read.gguf() ? 0 : first_dense);
+  const int32_t every = read.Small({"moe_layer_freq", ""}, 1, kMaxLayers, 1);
+  const int32_t step = read.Small({"decoder_sparse_step", ""}, 1, kMaxLayers, 1);
+  std::vector<bool> sparse(static_cast<size_t>(layers));
+  for (int32_t i = 0; i < layers; ++i) {
+    sparse[static_cast<size_t>(i)] = i >= first && i % every == 0 && (i + 1) % step == 0;
+  }
+  const auto* dense = read.Find({"mlp_only_layers", ""});
+  if (dense == nullptr) return sparse;
+  if (!dense->is_array()) read.Fail("mlp_only_layers is not a list");
+  for (const auto& entry : *dense) {
+    const int64_t layer = ConfigReader::WholeNumber(entry).value_or(-1);
+    if (layer >= 0 && layer < layers) {
+      sparse[static_cast<size_t>(layer)] = false;
+    } else {
+      read.Fail("mlp_only_layers must contain layer numbers");
+    }
+  }
+  return sparse;
+}
+
+}  // namespace
+
+MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefaults& defaults) {
+  MixtureConfig config;
+  config.experts =
+      read.Small({"num_experts|num_local_experts|n_routed_experts", "expert_count"}, 1, kMaxExperts);
+  config.chosen = read.Small({"num_experts_per_tok", "expert_used_count"}, 1, config.experts);
+  config.width =
+      read.Small({"moe_intermediate_size|intermediate_size",
+                  read.Find({"", "expert_feed_forward_length"}) != nullptr ? "expert_feed_forward_length"
+                                                                           : "feed_forward_length"},
+                 1, kMaxWidth);
+  config.score = ReadScore(read, defaults.score);
+  config.normalize = read.Boolean({"norm_topk_prob", "expert_weights_norm"}, defaults.normalize);
+  if (config.score == MixtureConfig::Score::kSigmoid) config.normalize_eps = 1e-20F;
+  const double scale =
+      read.Positive({"routed_scaling_factor", "expert_weights_scale"}, 1e6, read.gguf() ? 1 : defaults.scale);
+  config.scale = static_cast<float>(scale);
+  const int64_t shared = read.Integer({"n_shared_experts", "expert_shared_count"}, 0, kMaxExperts,
+                                      read.gguf() ? 0 : defaults.shared);
+  if (shared * config.width > kMaxWidth) read.Fail("the shared experts are too wide");
+  config.shared_width = static_cast<int32_t>(std::min<int64_t>(shared * config.width, kMaxWidth));
+  config.sparse = ReadSparse(read, layers, defaults.first_dense);
+  if (read.gguf()) {
+    for (size_t i = 0; i < config.sparse.size(); ++i) {
+      const bool stored = read.files().Find(fmt::format("blk.{}.exp_probs_b.bias", i)) != nullptr;
+      config.choice_bias = config.choice_bias || stored;
+    }
+  }
+  ReadGroups(read, defaults, &config);
+  return config;
+}
+
+MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                            const MixtureNames& names) {
+  MixtureOfExperts moe;
+  moe.router = scope.BindLinear(names.router, config.experts, hidden, config.router_bias);
+  moe.score = config.score;
+  moe.chosen = config.chosen;
+  moe.groups = config.groups;
+  moe.groups_kept = config.groups_kept;
+  moe.group_best = config.group_best;
+  if (config.choice_bias) moe.choice_bias = scope.Values(names.choice_bias, config.experts);
+  moe.normalize = config.normalize;
+  moe.normalize_eps = config.normalize_eps;
+  moe.scale = config.scale;
+  moe.clamp = config.clamp;
+  return moe;
+}
+
+MixtureOfExperts BindMixture(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                             const MixtureNames& names) {
+  MixtureOfExperts moe = BindRouter(scope, hidden, config, names);
+  BindExperts(scope, names.experts, config.experts, hidden, config.width, &moe);
+  return moe;
+}
+
+}  // namespace quire::runner::models

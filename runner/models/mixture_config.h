@@ -1,0 +1,66 @@
+// The properties that tell one family's mixture of experts from another's: its router, its experts, and those
+// that all tokens run through.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runner/models/decoder.h"
+#include "runner/models/moe.h"
+
+namespace quire::runner::models {
+
+struct MixtureConfig {
+  using Score = kernels::RoutingRule::Score;
+
+  int32_t experts = 0;  // 0: no layer has any
+  int32_t chosen = 0;
+  int32_t width = 0;         // of an expert
+  int32_t shared_width = 0;  // of the shared experts as one; 0 = none
+  Score score = Score::kSoftmax;
+  bool normalize = true;
+  float normalize_eps = 0;
+  float scale = 1;
+  int32_t groups = 1, groups_kept = 1, group_best = 1;  // kernels::RoutingRule
+  bool choice_bias = false;
+  Bias router_bias = Bias::kAbsent;
+  float clamp = 0;           // MixtureOfExperts
+  std::vector<bool> sparse;  // [layers]: whether a layer has experts
+};
+
+// What configurations of a family may leave out; the second half of Hugging Face only.
+struct MixtureDefaults {
+  MixtureConfig::Score score = MixtureConfig::Score::kSoftmax;
+  bool normalize = true;
+  double scale = 1;
+  int32_t first_dense = 0, shared = 0;
+  int32_t groups = 1, groups_kept = 1;
+};
+
+// The keys that Hugging Face's families share, and GGUF's. Layers are sparse from first_k_dense_replace on, every
+// moe_layer_freq-th or decoder_sparse_step-th, and not those of mlp_only_layers. A value that has no
+// implementation is an error that names its key.
+MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefaults& defaults);
+
+// The names that families differ in. GGUF has one set for all.
+struct MixtureNames {
+  TensorName router = {"mlp.gate", "ffn_gate_inp"};
+  TensorName choice_bias = {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"};
+  MlpNames shared = {.gate = {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+                     .up = {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+                     .down = {"mlp.shared_experts.down_proj", "ffn_down_shexp"}};
+  ExpertNames experts = {.gate = "mlp.experts.{}.gate_proj",
+                         .up = "mlp.experts.{}.up_proj",
+                         .down = "mlp.experts.{}.down_proj",
+                         .gate_up_stacked = "mlp.experts.gate_up_proj",
+                         .down_stacked = "mlp.experts.down_proj"};
+};
+
+// The mixture but for its shared experts, which the decoder binds.
+MixtureOfExperts BindMixture(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                             const MixtureNames& names);
+// The same without its experts' matrices.
+MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                            const MixtureNames& names);
+
+}  // namespace quire::runner::models

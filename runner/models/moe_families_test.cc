@@ -1,0 +1,314 @@
+// Families with experts or latent attention by what sets them apart, and what they refuse. That they compute the
+// right thing is tested against goldens in tests/golden.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cache/hybrid_cache.h"
+#include "runner/kernels/thread_pool.h"
+#include "runner/models/testing/moe_models.h"
+
+namespace quire::runner::models {
+namespace {
+
+using test::Edit;
+using test::kMoeBase;
+using test::kMoeLayers;
+using test::LastLogits;
+using test::LoadPatched;
+using test::MoeModel;
+using test::PatchedModelFiles;
+using testing::HasSubstr;
+
+// A model with its cache, run as an engine would.
+class Running {
+ public:
+  explicit Running(std::unique_ptr<Model> model, int threads = 2)
+      : model_(std::move(model)),
+        pool_(threads),
+        cache_(cache::HybridCache::Create(model_->cache_layout(), {.bytes = 32 << 20}).value()) {}
+
+  cache::Sequence NewSequence() { return cache_->NewSequence(); }
+  cache::HybridCache& cache() { return *cache_; }
+  const Model& model() const { return *model_; }
+
+  struct Part {
+    cache::Sequence* sequence;
+    std::vector<TokenId> tokens;
+  };
+  // The logits of every row, in one step.
+  std::vector<float> Step(const std::vector<Part>& parts) {
+    Batch batch{.tokens = {}, .row_begin = {0}, .logit_rows = {}};
+    std::vector<cache::Append> appends;
+    for (const Part& part : parts) {
+      batch.tokens.insert(batch.tokens.end(), part.tokens.begin(), part.tokens.end());
+      batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
+      appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
+    }
+    for (int32_t row = 0; row < batch.row_begin.back(); ++row) batch.logit_rows.push_back(row);
+    std::vector<float> logits(batch.tokens.size() * static_cast<size_t>(model_->vocab_size()));
+    auto step = cache_->Begin(appends).value();
+    model_->Forward(batch, *step, pool_, logits);
+    step->Commit();
+    return logits;
+  }
+  // The logits of all tokens, `chunk` at a time; each step also has tokens of another sequence in it.
+  std::vector<float> Chunked(const std::vector<TokenId>& tokens, size_t chunk, bool accompanied) {
+    cache::Sequence sequence = NewSequence(), other = NewSequence();
+    const auto width = static_cast<size_t>(model_->vocab_size());
+    std::vector<float> all;
+    for (size_t at = 0; at < tokens.size(); at += chunk) {
+      const auto first = tokens.begin() + static_cast<ptrdiff_t>(at);
+      std::vector<Part> parts = {
+          {&sequence, {first, first + static_cast<ptrdiff_t>(std::min(chunk, tokens.size() - at))}}};
+      if (accompanied) parts.insert(parts.begin(), {&other, {7, 8, 9}});
+      const std::vector<float> logits = Step(parts);
+      all.insert(all.end(), logits.begin() + static_cast<ptrdiff_t>(accompanied ? 3 * width : 0),
+                 logits.end());
+    }
+    return all;
+  }
+
+ private:
+  std::unique_ptr<Model> model_;
+  ThreadPool pool_;
+  std::unique_ptr<cache::HybridCache> cache_;
+};
+
+std::vector<TokenId> Tokens(int count) {
+  std::vector<TokenId> tokens;
+  for (TokenId i = 0; i < count; ++i) tokens.push_back(i * 37 % 500);
+  return tokens;
+}
+
+class MoeFamily : public testing::TestWithParam<MoeModel> {};
+
+TEST_P(MoeFamily, ResultsAreBitIdenticalHoweverAPromptIsCut) {
+  for (const api::KvType type : {api::KvType::kF32, api::KvType::kF16, api::KvType::kQ8_0}) {
+    SCOPED_TRACE(api::NameOf(type));
+    auto loaded = LoadPatched(kMoeBase, GetParam().make);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    ASSERT_TRUE((*loaded)->SetKvCacheType(type));
+    Running run(*std::move(loaded));
+    const std::vector<TokenId> tokens = Tokens(75);
+    const std::vector<float> whole = run.Chunked(tokens, tokens.size(), false);
+    for (const float logit : whole) ASSERT_TRUE(std::isfinite(logit));
+    for (const size_t chunk : {1, 7, 32, 64}) {
+      EXPECT_EQ(run.Chunked(tokens, chunk, false), whole) << chunk;
+      EXPECT_EQ(run.Chunked(tokens, chunk, true), whole) << chunk << ", accompanied";
+    }
+  }
+}
+
+TEST_P(MoeFamily, GoesOnFromASnapshotWithTheBitsOfOnePass) {
+  auto loaded = LoadPatched(kMoeBase, GetParam().make);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  Running run(*std::move(loaded));
+  const std::vector<TokenId> tokens = Tokens(40);
+  const std::vector<float> whole = run.Chunked(tokens, tokens.size(), false);
+  const auto width = static_cast<size_t>(run.model().vocab_size());
+  for (size_t at : {1, 9, 31, 32, 33}) {
+    cache::Sequence first = run.NewSequence();
+    run.Step({{&first, {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(at)}}});
+    cache::Sequence second = run.cache().Fork(first, static_cast<cache::Position>(at)).value();
+    const auto rest = run.Step({{&second, {tokens.begin() + static_cast<ptrdiff_t>(at), tokens.end()}}});
+    EXPECT_TRUE(std::ranges::equal(rest, std::span(whole).subspan(at * width))) << at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MoeFamily, testing::ValuesIn(test::kMoeModels),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// 32 latent and 32 rotated numbers per token and layer, whatever the number of heads.
+TEST(LatentAttention, CachesTheLatentAndTheRotatedKeyOnly) {
+  for (const auto& [type, bytes] : {std::pair(api::KvType::kF32, 64U * 4),
+                                    {api::KvType::kF16, 64U * 2},
+                                    {api::KvType::kBF16, 64U * 2},
+                                    {api::KvType::kQ8_0, 2U * 34}}) {
+    auto model = LoadPatched(kMoeBase, test::MakeDeepSeek).value();
+    ASSERT_TRUE(model->SetKvCacheType(type));
+    const cache::Layout& layout = model->cache_layout();
+    ASSERT_EQ(layout.groups.size(), 1U);
+    EXPECT_EQ(cache::PageBytes(layout, 0), static_cast<size_t>(layout.page_tokens) * kMoeLayers * bytes);
+  }
+}
+
+TEST(LatentAttention, RefusesBlocksThatHeadsDoNotFill) {
+  auto model = LoadPatched(kMoeBase, [](PatchedModelFiles& files) {
+                 test::MakeDeepSeek(files);
+                 files.json["qk_rope_head_dim"] = 16;
+                 files.json["qk_nope_head_dim"] = 32;
+                 for (int layer = 0; layer < kMoeLayers; ++layer) {
+                   const std::string attention = "model.layers." + std::to_string(layer) + ".self_attn.";
+                   test::PutRandom(files, attention + "kv_a_proj_with_mqa.weight", {48, 64});
+                   test::PutRandom(files, attention + "kv_b_proj.weight", {4 * 52, 32});
+                 }
+               }).value();
+  EXPECT_TRUE(model->SetKvCacheType(api::KvType::kF16));
+  const auto refused = model->SetKvCacheType(api::KvType::kQ8_0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().field, "kv_cache_type");
+}
+
+// With one layer, what is cached of a token depends on it and its position alone.
+TEST(LatentAttention, KeysAreRotatedToWhereARemovalMovesThem) {
+  for (const auto& [type, tolerance] :
+       {std::pair(api::KvType::kF32, 1e-4), {api::KvType::kF16, 2e-2}, {api::KvType::kQ8_0, 0.3}}) {
+    SCOPED_TRACE(api::NameOf(type));
+    auto model = LoadPatched(kMoeBase, [](PatchedModelFiles& files) {
+                   test::MakeDeepSeek(files);
+                   files.json["num_hidden_layers"] = 1;
+                 }).value();
+    ASSERT_TRUE(model->SetKvCacheType(type));
+    Running run(std::move(model));
+    cache::Sequence cut = run.NewSequence(), fresh = run.NewSequence();
+    std::vector<TokenId> tokens = Tokens(90);
+    run.Step({{&cut, tokens}});
+    ASSERT_TRUE(run.cache().RemoveRange(cut, 5, 26, run.model().key_rotation()));
+    tokens.erase(tokens.begin() + 5, tokens.begin() + 26);
+    run.Step({{&fresh, tokens}});
+    const std::vector<float> actual = run.Step({{&cut, {7}}}), expected = run.Step({{&fresh, {7}}});
+    for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance);
+  }
+}
+
+// llama.cpp's converter once kept kv_b as one matrix, and later splits and transposes it.
+TEST(LatentAttention, ReadsKeyAndValueMatricesTogetherOrApart) {
+  constexpr int64_t kHeads = 4, kPlain = 16, kValue = 20, kLatent = 32;
+  const auto make = [=](PatchedModelFiles& files, bool apart) {
+    // A GGUF's names for what MakeDeepSeek names as checkpoints do.
+    PatchedModelFiles source(kMoeBase);
+    test::MakeDeepSeek(source);
+    files.json = {{"general.architecture", "deepseek2"},
+                  {"deepseek2.block_count", 1},
+                  {"deepseek2.context_length", 2048},
+                  {"deepseek2.embedding_length", 64},
+                  {"deepseek2.feed_forward_length", 48},
+                  {"deepseek2.attention.head_count", kHeads},
+                  {"deepseek2.attention.head_count_kv", apart ? 1 : 4},
+                  {"deepseek2.attention.layer_norm_rms_epsilon", 1e-6},
+                  {"deepseek2.attention.q_lora_rank", 24},
+                  {"deepseek2.attention.kv_lora_rank", kLatent},
+                  {"deepseek2.rope.dimension_count", 32},
+                  {"deepseek2.rope.freq_base", 10000.0},
+                  {"deepseek2.expert_count", 8},
+                  {"deepseek2.expert_used_count", 2},
+                  {"deepseek2.expert_feed_forward_length", 32},
+                  {"deepseek2.leading_dense_block_count", 1}};
+    files.Remove("rope_freqs.weight");
+    const std::string suffix = apart ? "_mla" : "";
+    files.json["deepseek2.attention.key_length" + suffix] = kPlain + 32;
+    files.json["deepseek2.attention.value_length" + suffix] = kValue;
+    const auto put = [&](const char* from, const char* to) {
+      const auto& tensor = source.Edit(std::string("model.layers.0.") + from);
+      files.Remove(std::string("blk.0.") + to);
+      files.Add(std::string("blk.0.") + to, tensor.type, tensor.shape,
+                {tensor.data.begin(), tensor.data.end()});
+    };
+    put("self_attn.q_a_proj.weight", "attn_q_a.weight");
+    put("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight");
+    put("self_attn.q_b_proj.weight", "attn_q_b.weight");
+    put("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight");
+    put("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight");
+    put("self_attn.o_proj.weight", "attn_output.weight");
+    put("mlp.gate_proj.weight", "ffn_gate.weight");
+    put("mlp.up_proj.weight", "ffn_up.weight");
+    put("mlp.down_proj.weight", "ffn_down.weight");
+    if (!apart) return put("self_attn.kv_b_proj.weight", "attn_kv_b.weight");
+    const auto whole = source.Edit("model.layers.0.self_attn.kv_b_proj.weight").data;
+    std::vector<std::byte> keys, values;
+    for (int64_t head = 0; head < kHeads; ++head) {
+      const auto row = [&](int64_t r) { return whole.data() + (head * (kPlain + kValue) + r) * kLatent * 4; };
+      for (int64_t c = 0; c < kLatent; ++c) {
+        for (int64_t r = 0; r < kPlain; ++r) keys.insert(keys.end(), row(r) + c * 4, row(r) + c * 4 + 4);
+      }
+      values.insert(values.end(), row(kPlain), row(kPlain + kValue));
+    }
+    files.Add("blk.0.attn_k_b.weight", weights::DataType::kF32, {kHeads, kLatent, kPlain}, keys);
+    files.Add("blk.0.attn_v_b.weight", weights::DataType::kF32, {kHeads, kValue, kLatent}, values);
+  };
+  const std::string base = "tests/data/gguf/llama.f16.gguf";
+  const auto apart = LastLogits(base, [&](PatchedModelFiles& files) { make(files, true); });
+  EXPECT_EQ(LastLogits(base, [&](PatchedModelFiles& files) { make(files, false); }), apart);
+}
+
+// All groups kept is no groups; a scaling factor of the experts' sum changes what follows.
+TEST(Mixture, GroupsAndScaleCount) {
+  const auto with = [](const test::Json& keys) {
+    return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {
+      test::MakeDeepSeek(files);
+      files.json.update(keys);
+    });
+  };
+  const auto plain = with({{"n_group", 1}, {"topk_group", 1}});
+  EXPECT_EQ(with({{"n_group", 4}, {"topk_group", 4}}), plain);
+  EXPECT_NE(with({{"n_group", 4}, {"topk_group", 2}}), plain);
+  EXPECT_EQ(with({{"n_group", 1}, {"topk_group", 1}, {"routed_scaling_factor", 2.5}}), plain)
+      << "the default";
+  EXPECT_NE(with({{"n_group", 1}, {"topk_group", 1}, {"routed_scaling_factor", 1.0}}), plain);
+}
+
+struct Refusal {
+  void (*make)(PatchedModelFiles& files);
+  test::Json keys;
+  const char* names;  // in the message
+};
+
+TEST(Mixture, RefusesByTheNameOfTheKey) {
+  using test::MakeDeepSeek, test::MakeGlm4Moe, test::MakeGptOss, test::MakeQwen3Moe;
+  const Refusal refusals[] = {
+      {MakeDeepSeek, {{"scoring_func", "tanh"}}, "scoring_func \"tanh\""},
+      {MakeDeepSeek, {{"topk_method", "random"}}, "topk_method \"random\""},
+      {MakeDeepSeek, {{"topk_method", "noaux_tc"}, {"scoring_func", "softmax"}}, "topk_method noaux_tc"},
+      {MakeDeepSeek, {{"n_group", 3}, {"topk_group", 2}}, "n_group"},
+      {MakeDeepSeek, {{"n_group", 8}, {"topk_group", 2}}, "n_group"},
+      {MakeDeepSeek, {{"kv_lora_rank", 0}}, "kv_lora_rank"},
+      {MakeDeepSeek, {{"qk_rope_head_dim", 31}}, "31 rotated"},
+      {MakeDeepSeek, {{"hidden_act", "relu"}}, "hidden_act \"relu\""},
+      {MakeDeepSeek, {{"rope_parameters", {{"rope_type", "dynamic"}}}}, "\"dynamic\""},
+      {MakeQwen3Moe, {{"mlp_only_layers", {99}}}, "mlp_only_layers"},
+      {MakeQwen3Moe, {{"num_experts_per_tok", 9}}, "num_experts_per_tok"},
+      {MakeQwen3Moe, {{"decoder_sparse_step", 0}}, "decoder_sparse_step"},
+      {MakeGlm4Moe, {{"routed_scaling_factor", -1}}, "routed_scaling_factor"},
+      {MakeGlm4Moe, {{"n_shared_experts", -1}}, "n_shared_experts"},
+      {MakeGptOss, {{"attention_bias", false}}, "attention_bias"},
+      {MakeGptOss, {{"swiglu_limit", 0}}, "swiglu_limit"},
+      {MakeGptOss,
+       {{"layer_types", {"chunked_attention", "full_attention", "full_attention"}}},
+       "layer_types[0]"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const auto model = LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
+      refusal.make(files);
+      files.json.update(refusal.keys);
+    });
+    ASSERT_FALSE(model) << refusal.names;
+    EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
+    EXPECT_THAT(model.error().message, HasSubstr(refusal.names));
+  }
+}
+
+// A softmax with a sink takes part of the weight from every key.
+TEST(GptOss, SinksCount) {
+  const auto with = [](float sink) {
+    return LastLogits(kMoeBase, [=](PatchedModelFiles& files) {
+      test::MakeGptOss(files);
+      for (int layer = 0; layer < kMoeLayers; ++layer) {
+        const std::string name = "model.layers." + std::to_string(layer) + ".self_attn.sinks";
+        files.Remove(name);
+        files.AddF32(name, {4}, sink);
+      }
+    });
+  };
+  EXPECT_NE(with(0), with(3));
+  EXPECT_EQ(with(-1000), with(-2000)) << "no share at all";
+}
+
+}  // namespace
+}  // namespace quire::runner::models

@@ -1,0 +1,35 @@
+// Small models with random weights, of families with experts or latent attention, made of the checkpoint in
+// tests/data/models/llama: its embedding, norms and head, everything else new.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runner/models/testing/patched_model_files.h"
+
+namespace quire::runner::models::test {
+
+constexpr const char* kMoeBase = "tests/data/models/llama";
+constexpr int kMoeLayers = 3;  // the first one dense where a family has dense layers
+
+// Replaces or adds an F32 tensor of small random numbers, the same for a name in every run.
+void PutRandom(PatchedModelFiles& files, const std::string& name, const std::vector<int64_t>& shape);
+
+void MakeDeepSeek(PatchedModelFiles& files);       // latent attention, groups of experts
+void MakeDeepSeekPlain(PatchedModelFiles& files);  // without compressed queries
+void MakeQwen3Moe(PatchedModelFiles& files);
+void MakeGlm4Moe(PatchedModelFiles& files);
+void MakeGptOss(PatchedModelFiles& files);
+void MakeMixtral(PatchedModelFiles& files);
+
+struct MoeModel {
+  const char* name;
+  void (*make)(PatchedModelFiles& files);
+};
+inline constexpr MoeModel kMoeModels[] = {{"DeepSeek", MakeDeepSeek}, {"DeepSeekPlain", MakeDeepSeekPlain},
+                                          {"Qwen3Moe", MakeQwen3Moe}, {"Glm4Moe", MakeGlm4Moe},
+                                          {"GptOss", MakeGptOss},     {"Mixtral", MakeMixtral}};
+
+}  // namespace quire::runner::models::test
