@@ -76,6 +76,14 @@ TEST_P(SameBits, InChunksOfAnySizeAndOnAnyNumberOfThreads) {
   }
 }
 
+// More threads than cores, than heads and than a small matrix has panels.
+TEST_P(SameBits, OnMoreThreadsThanThereIsWork) {
+  const auto cold = Cold();
+  for (const int32_t threads : {3, 7, 16, 64}) {
+    EXPECT_EQ(Make({}, threads)->Generate(Conversation(kAll)).logprobs(), cold) << threads << " threads";
+  }
+}
+
 TEST_P(SameBits, BesideOthersThatComeAndGo) {
   const auto cold = Cold();
   std::mt19937 random(7);
