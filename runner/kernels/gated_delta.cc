@@ -44,12 +44,15 @@ void NormalizeHead(float* x, size_t size, float length) {
       size, x, [=](VF32 v) HWY_ATTR { return hn::Mul(hn::Mul(v, scale), to); }, x);
 }
 
-// Rows [row, row + kRows) of a head's state over tokens [begin, end).
+// Rows [row, row + kRows) of a head's state over tokens [begin, end). The decayed state is computed twice rather
+// than stored between the two sums: a token writes the state once.
 template <size_t kRows>
 HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_t end) {
   const F32 d;
   const size_t dim = head.key_dim, whole = dim / kLanes * kLanes, rest = dim - whole;
   float* const state = head.state + row * dim;
+  // The rows that come next: one token alone waits for memory.
+  for (size_t i = 0; i < kRows * dim; i += 16) __builtin_prefetch(state + kRows * dim + i, 1, 3);
   for (size_t t = begin; t < end; ++t) {
     const float *k = head.k + t * head.channels, *q = head.q + t * head.channels;
     const VF32 decay = hn::Set(d, head.decay[t * head.heads]);
@@ -62,17 +65,13 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
       const VF32 key = hn::LoadU(d, k + i);
 #pragma GCC unroll 4
       for (size_t r = 0; r < kRows; ++r) {
-        const VF32 s = hn::Mul(hn::LoadU(d, state + r * dim + i), decay);
-        hn::StoreU(s, d, state + r * dim + i);
-        sum[r] = hn::MulAdd(s, key, sum[r]);
+        sum[r] = hn::MulAdd(hn::Mul(hn::LoadU(d, state + r * dim + i), decay), key, sum[r]);
       }
     }
     if (rest != 0) {
       const VF32 key = LoadFirst(k + whole, rest);
       for (size_t r = 0; r < kRows; ++r) {
-        const VF32 s = hn::Mul(LoadFirst(state + r * dim + whole, rest), decay);
-        StoreFirst(s, state + r * dim + whole, rest);
-        sum[r] = hn::MulAdd(s, key, sum[r]);
+        sum[r] = hn::MulAdd(hn::Mul(LoadFirst(state + r * dim + whole, rest), decay), key, sum[r]);
       }
     }
     StoreSums4(d, sum[0], sum[1], sum[2], sum[3], told);
@@ -89,7 +88,7 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
       const VF32 key = hn::LoadU(d, k + i), query = hn::LoadU(d, q + i);
 #pragma GCC unroll 4
       for (size_t r = 0; r < kRows; ++r) {
-        const VF32 s = hn::MulAdd(change[r], key, hn::LoadU(d, state + r * dim + i));
+        const VF32 s = hn::MulAdd(change[r], key, hn::Mul(hn::LoadU(d, state + r * dim + i), decay));
         hn::StoreU(s, d, state + r * dim + i);
         sum[r] = hn::MulAdd(s, query, sum[r]);
       }
@@ -97,7 +96,7 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
     if (rest != 0) {
       const VF32 key = LoadFirst(k + whole, rest), query = LoadFirst(q + whole, rest);
       for (size_t r = 0; r < kRows; ++r) {
-        const VF32 s = hn::MulAdd(change[r], key, LoadFirst(state + r * dim + whole, rest));
+        const VF32 s = hn::MulAdd(change[r], key, hn::Mul(LoadFirst(state + r * dim + whole, rest), decay));
         StoreFirst(s, state + r * dim + whole, rest);
         sum[r] = hn::MulAdd(s, query, sum[r]);
       }
