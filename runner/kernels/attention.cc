@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <type_traits>
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -49,13 +50,26 @@ namespace quire::runner::kernels::HWY_NAMESPACE {
 // Query rows of one item on their way through the keys.
 struct OnlineSoftmaxState {
   alignas(64) float scores[kItemRows][kTile];
-  alignas(64) float query[kItemRows * kMaxLatentKeyDim];  // [rows, dim]
-  alignas(64) float sum[kItemRows * kMaxHeadDim];         // [rows, value_dim] of weighted values / exp(max)
-  alignas(64) float keys[kMaxHeadDim * kTile];            // [dim, kTile] of the tile
-  alignas(64) float keep[kItemRows];                      // what the tile leaves of the sums so far
+  alignas(64) float query[kItemRows * kMaxLatentKeyDim];   // [rows, dim]
+  alignas(64) float sum[kItemRows * kMaxHeadDim];          // [rows, value_dim] of weighted values / exp(max)
+  alignas(64) float keys[kMaxHeadDim * kTile];             // [dim, kTile] of the tile
+  alignas(64) float values[kTile * kMaxHeadDim];           // [kTile, value_dim] of the tile
+  alignas(64) float keep[kItemRows];                       // what the tile leaves of the sums so far
+  cache::Position position[kItemRows], oldest[kItemRows];  // of a row, and of the first key that it sees
   float max[kItemRows];
   float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
 };
+
+// Rows and vectors of a tile of sums; beside them are a row of vectors and a broadcast number.
+#if HWY_TARGET <= HWY_AVX3
+constexpr size_t kScoreRows = 12, kScoreVectors = 2;  // 27 of 32 registers
+constexpr size_t kValueRows = 6, kValueVectors = 4;   // 29
+#else
+constexpr size_t kScoreRows = 6, kScoreVectors = 2;  // 15 of 16
+constexpr size_t kValueRows = 6, kValueVectors = 2;
+#endif
+// From this number of rows on, a tile's keys and values are converted to float32 before they are used.
+constexpr size_t kConvertRows = 7;
 
 // Elements [c, c + kLanes) of a row. REQUIRES: c is a multiple of kLanes.
 template <class Row>
@@ -70,7 +84,7 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, co
                               size_t stride, size_t dim, size_t c, const float* keep, float* sum) {
   const F32 d;
   VF32 sums[kRows][kWide];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) {
@@ -82,14 +96,14 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, co
     VF32 value[kWide];
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) value[w] = LoadFrom(row, c + w * kLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t r = 0; r < kRows; ++r) {
       const VF32 weight = hn::Set(d, weights[r * kTile + key]);
 #pragma GCC unroll 4
       for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(weight, value[w], sums[r][w]);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) hn::StoreU(sums[r][w], d, sum + r * dim + c + w * kLanes);
@@ -100,11 +114,7 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, co
 template <class Row, size_t kRows>
 HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values,
                           size_t stride, size_t dim, const float* keep, float* sum) {
-#if HWY_TARGET <= HWY_AVX3
-  constexpr size_t kWide = 4;  // times 4 rows: 16 sums, 4 values, a weight
-#else
-  constexpr size_t kWide = 2;
-#endif
+  constexpr size_t kWide = kValueVectors;
   size_t c = 0;
   for (; c + kWide * kLanes <= dim; c += kWide * kLanes) {
     AddValuesTile<Row, kRows, kWide>(weights, begin, end, values, stride, dim, c, keep, sum);
@@ -145,8 +155,10 @@ HWY_INLINE float ScaleScores(float* scores, size_t begin, size_t end, size_t wid
     CapScores(scores, width, scoring);
     scale = 1;
   }
-  std::fill(scores, scores + begin, kUnseen);
-  std::fill(scores + end, scores + width, kUnseen);
+  if (begin != 0 || end != width) {
+    std::fill(scores, scores + begin, kUnseen);
+    std::fill(scores + end, scores + width, kUnseen);
+  }
   VF32 top = hn::Set(d, kUnseen);
   for (size_t i = 0; i < width; i += kLanes) {
     const VF32 scaled = hn::Mul(hn::Load(d, scores + i), hn::Set(d, scale));
@@ -230,13 +242,25 @@ HWY_INLINE void ConvertKeysToFloat32(const Keys& keys, size_t begin, size_t end,
   }
 }
 
+// Converts the values of keys [begin, end) of a tile, `stride` bytes apart, to float32.
+template <class Row>
+HWY_INLINE void ConvertValuesToFloat32(const std::byte* values, size_t stride, size_t begin, size_t end,
+                                       size_t dim, float* to) {
+  for (size_t key = begin; key < end; ++key) {
+    const Row row{values + key * stride};
+    size_t c = 0;
+    for (; c + kLanes <= dim; c += kLanes) hn::StoreU(LoadFrom(row, c), F32(), to + key * dim + c);
+    for (; c < dim; ++c) to[key * dim + c] = row.ToFloat32(c);
+  }
+}
+
 // scores [kRows, kTile] columns [at, at + kWide vectors) = q [kRows, dim] times the tile's keys. An element
 // is summed in the order of `dim`.
 template <size_t kRows, size_t kWide, class Keys>
 HWY_INLINE void ScoreTile(const float* q, size_t dim, const Keys& keys, size_t at, float* scores) {
   const F32 d;
   VF32 sums[kRows][kWide];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::Zero(d);
@@ -245,25 +269,19 @@ HWY_INLINE void ScoreTile(const float* q, size_t dim, const Keys& keys, size_t a
     VF32 key[kWide];
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) key[w] = keys.Load(c, at + w * kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t r = 0; r < kRows; ++r) {
       const VF32 query = hn::Set(d, q[r * dim + c]);
 #pragma GCC unroll 4
       for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(query, key[w], sums[r][w]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) hn::Store(sums[r][w], d, scores + r * kTile + at + w * kLanes);
   }
 }
-
-#if HWY_TARGET <= HWY_AVX3
-constexpr size_t kScoreRows = 8;  // times 2 vectors: 16 sums, 2 keys, a query
-#else
-constexpr size_t kScoreRows = 4;
-#endif
 
 // The same for all rows and a tile `width` wide.
 template <class Keys>
@@ -271,16 +289,14 @@ HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const Keys& k
                           float* scores) {
   const auto run = [&]<size_t kSome>(size_t r) HWY_ATTR {
     size_t at = 0;
-    for (; at + 2 * kLanes <= width; at += 2 * kLanes) {
-      ScoreTile<kSome, 2>(q + r * dim, dim, keys, at, scores + r * kTile);
+    for (; at + kScoreVectors * kLanes <= width; at += kScoreVectors * kLanes) {
+      ScoreTile<kSome, kScoreVectors>(q + r * dim, dim, keys, at, scores + r * kTile);
     }
     for (; at < width; at += kLanes) ScoreTile<kSome, 1>(q + r * dim, dim, keys, at, scores + r * kTile);
   };
   size_t r = 0;
   for (; r + kScoreRows <= rows; r += kScoreRows) run.template operator()<kScoreRows>(r);
-  if constexpr (kScoreRows > 4) {
-    for (; r + 4 <= rows; r += 4) run.template operator()<4>(r);
-  }
+  for (; r + 4 <= rows; r += 4) run.template operator()<4>(r);
   for (; r + 2 <= rows; r += 2) run.template operator()<2>(r);
   for (; r < rows; ++r) run.template operator()<1>(r);
 }
@@ -303,6 +319,8 @@ class AttentionTask {
     for (size_t r = 0; r < rows_; ++r) {
       std::copy_n(q + HeadIndex(r) * g_.dim, g_.dim, softmax_.query + r * g_.dim);
       std::fill_n(softmax_.sum + r * g_.value_dim, g_.value_dim, 0.0F);
+      softmax_.position[r] = PositionOf(r);
+      softmax_.oldest[r] = cache::OldestVisible(g_.group, softmax_.position[r]);
       const bool has_sink = !scoring_.sinks.empty();
       softmax_.weight[r] = has_sink ? 1.0F : 0.0F;
       softmax_.max[r] = has_sink ? scoring_.sinks[HeadIndex(r) % g_.heads] : 0.0F;
@@ -311,8 +329,7 @@ class AttentionTask {
         cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
     const size_t value_offset =
         cache::ValueOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
-    const cache::Position lowest = cache::OldestVisible(g_.group, PositionOf(0)),
-                          highest = PositionOf(rows_ - 1);
+    const cache::Position lowest = softmax_.oldest[0], highest = softmax_.position[rows_ - 1];
     for (const cache::PageView& page : at_.step->Pages(sequence_, at_.group)) {
       const cache::Position anchor = page.first - page.first % g_.page_tokens;
       if (anchor > highest) break;
@@ -358,22 +375,33 @@ class AttentionTask {
     if (g_.group.latent > 0) {
       DotBlock<Row>(softmax_.query, g_.dim, rows_, key_rows + first * stride, stride, last - first, g_.dim,
                     &softmax_.scores[0][first], kTile);
-    } else if (rows_ <= kScoreRows && keys.stride % kLanes == 0) {
+    } else if (rows_ < kConvertRows && keys.stride % kLanes == 0) {
       ScoreKeys(softmax_.query, rows_, g_.dim, keys, width, &softmax_.scores[0][0]);
     } else {
       ConvertKeysToFloat32(keys, first, last, width, g_.dim, softmax_.keys);
       ScoreKeys(softmax_.query, rows_, g_.dim, Float32Keys{softmax_.keys}, width, &softmax_.scores[0][0]);
     }
     WeighTile(tile, begin, end, width);
+    if (rows_ < kConvertRows || std::is_same_v<Row, F32Row>) {
+      AddTile<Row>(first, last, values, stride);
+    } else {
+      ConvertValuesToFloat32<Row>(values, stride, first, last, g_.value_dim, softmax_.values);
+      AddTile<F32Row>(first, last, reinterpret_cast<const std::byte*>(softmax_.values),
+                      F32Row::Bytes(g_.value_dim));
+    }
+  }
+
+  // Adds the weighted values of keys [first, last) of a tile, `stride` bytes apart, to the sums of all rows.
+  template <class ValueRow>
+  void AddTile(size_t first, size_t last, const std::byte* values, size_t stride) {
+    const auto add = [&]<size_t kSome>(size_t r) HWY_ATTR {
+      AddValues<ValueRow, kSome>(softmax_.scores[r], first, last, values, stride, g_.value_dim,
+                                 softmax_.keep + r, softmax_.sum + r * g_.value_dim);
+    };
     size_t r = 0;
-    for (; r + 4 <= rows_; r += 4) {
-      AddValues<Row, 4>(softmax_.scores[r], first, last, values, stride, g_.value_dim, softmax_.keep + r,
-                        softmax_.sum + r * g_.value_dim);
-    }
-    for (; r < rows_; ++r) {
-      AddValues<Row, 1>(softmax_.scores[r], first, last, values, stride, g_.value_dim, softmax_.keep + r,
-                        softmax_.sum + r * g_.value_dim);
-    }
+    for (; r + kValueRows <= rows_; r += kValueRows) add.template operator()<kValueRows>(r);
+    for (; r + 4 <= rows_; r += 4) add.template operator()<4>(r);
+    for (; r < rows_; ++r) add.template operator()<1>(r);
   }
 
   // Turns the tile's scores into weights and moves the running maxima on.
@@ -381,9 +409,8 @@ class AttentionTask {
     alignas(64) float sinks[kItemRows] = {};  // old maximum - new one
     bool sees[kItemRows];
     for (size_t r = 0; r < rows_; ++r) {
-      const cache::Position p = PositionOf(r);
-      const cache::Position from = std::max(begin, cache::OldestVisible(g_.group, p)),
-                            to = std::min(end, p + 1);
+      const cache::Position from = std::max(begin, softmax_.oldest[r]),
+                            to = std::min(end, softmax_.position[r] + 1);
       sees[r] = from < to;
       if (!sees[r]) {
         std::fill_n(softmax_.scores[r], width, 0.0F);
