@@ -55,15 +55,16 @@ struct TileRows {
     last_total = rows.last_total() + at;
     count = group.count;
   }
-  QUIRE_INLINE void Next() {
-    quants += count * kKBlock;
-    scale += count;
-    neg_sum += count;
-    neg_sum_first += count;
-    neg_sum_last += count;
-    total += count;
-    first_total += count;
-    last_total += count;
+  QUIRE_INLINE void Next(size_t k_blocks = 1) {
+    const size_t by = k_blocks * count;
+    quants += by * kKBlock;
+    scale += by;
+    neg_sum += by;
+    neg_sum_first += by;
+    neg_sum_last += by;
+    total += by;
+    first_total += by;
+    last_total += by;
   }
 };
 
@@ -90,6 +91,45 @@ QUIRE_INLINE void StartDots(const int32_t* neg_sums, typename Isa::Int* dot) {
     }
   }
 }
+
+// The scales of a block's K blocks, for Isa::kLanes outputs from `lane` on; `scales` is at the first of them.
+template <class Isa, PanelFormat kFormat>
+class BlockScales {
+ public:
+  using Float = typename Isa::Float;
+  static constexpr size_t kSums = kFormat.group == 16 ? 2 : 1;  // per K block and row
+
+  // Float16 scales are two bytes apart where `scales` counts one.
+  QUIRE_INLINE BlockScales(const std::byte* scales, size_t lane)
+      : at_(scales),
+        scale_(kFormat.exponent ? Isa::PowerOfTwo(scales) : Isa::Half(scales + lane)),
+        min_offset_(kFormat.min_offset ? Isa::Half(scales + kFormat.min_offset_at() + lane)
+                                       : Isa::ZeroFloat()) {}
+
+  // Of sum `sum` of K block `s` of the block.
+  QUIRE_INLINE Float Scale(size_t s, size_t sum) const {
+    if constexpr (kFormat.group == 0) {
+      return scale_;
+    } else {
+      return Isa::Mul(scale_, SubScale(kFormat.group_scale_at(), s, sum));
+    }
+  }
+  QUIRE_INLINE Float MinOffset(size_t s, size_t sum) const {
+    if constexpr (kFormat.group == 0) {
+      return min_offset_;
+    } else {
+      return Isa::NegMul(min_offset_, SubScale(kFormat.group_min_offset_at(), s, sum));
+    }
+  }
+
+ private:
+  QUIRE_INLINE Float SubScale(size_t offset, size_t s, size_t sum) const {
+    return Isa::LoadSubScale(at_ + offset + (s * kSums + sum) * kPanelOuts);
+  }
+
+  const std::byte* at_;
+  Float scale_, min_offset_;
+};
 
 // The first rows that meet a panel wait for memory rather than for arithmetic: it is fetched this far ahead.
 constexpr size_t kPrefetch = 8192;
@@ -119,10 +159,7 @@ QUIRE_INLINE void MicroKernel(const std::byte* panel, size_t half, size_t in, bo
   };
   const size_t blocks = in / static_cast<size_t>(kFormat.block);
   for (size_t b = 0; b < blocks; ++b, scales += kFormat.scale_bytes()) {
-    // Float16 scales are two bytes apart where `scales` counts one.
-    const Float scale = kFormat.exponent ? Isa::PowerOfTwo(scales) : Isa::Half(scales + lane);
-    const Float min_offset =
-        kFormat.min_offset ? Isa::Half(scales + kFormat.min_offset_at() + lane) : Isa::ZeroFloat();
+    const BlockScales<Isa, kFormat> of_block(scales, lane);
     for (size_t s = 0; s < kKBlocks; ++s, k_block += kFormat.k_block_bytes(), x.Next()) {
       if (first) {
         for (size_t line = 0; line < kFormat.k_block_bytes(); line += 64)
@@ -130,33 +167,19 @@ QUIRE_INLINE void MicroKernel(const std::byte* panel, size_t half, size_t in, bo
       }
       Int dot[kRows];
       if constexpr (kFormat.group == 16) {
-        const std::byte* group = scales + kFormat.group_scale_at() + 2 * s * kPanelOuts;
-        const std::byte* least = scales + kFormat.group_min_offset_at() + 2 * s * kPanelOuts;
         StartDots<Isa, kFormat, kRows>(x.neg_sum_first, dot);
         DotKBlock<Isa, kFormat, kRows, 0, 4>(k_block, x, dot);
-        add(dot, Isa::Mul(scale, Isa::LoadSubScale(group)));
-        if constexpr (kFormat.min_offset)
-          add_min_offset(Isa::NegMul(min_offset, Isa::LoadSubScale(least)), x.first_total);
+        add(dot, of_block.Scale(s, 0));
+        if constexpr (kFormat.min_offset) add_min_offset(of_block.MinOffset(s, 0), x.first_total);
         StartDots<Isa, kFormat, kRows>(x.neg_sum_last, dot);
         DotKBlock<Isa, kFormat, kRows, 4, 8>(k_block, x, dot);
-        add(dot, Isa::Mul(scale, Isa::LoadSubScale(group + kPanelOuts)));
-        if constexpr (kFormat.min_offset) {
-          add_min_offset(Isa::NegMul(min_offset, Isa::LoadSubScale(least + kPanelOuts)), x.last_total);
-        }
+        add(dot, of_block.Scale(s, 1));
+        if constexpr (kFormat.min_offset) add_min_offset(of_block.MinOffset(s, 1), x.last_total);
       } else {
         StartDots<Isa, kFormat, kRows>(x.neg_sum, dot);
         DotKBlock<Isa, kFormat, kRows, 0, 8>(k_block, x, dot);
-        if constexpr (kFormat.group == 32) {
-          add(dot, Isa::Mul(scale, Isa::LoadSubScale(scales + kFormat.group_scale_at() + s * kPanelOuts)));
-          if constexpr (kFormat.min_offset) {
-            add_min_offset(Isa::NegMul(min_offset, Isa::LoadSubScale(scales + kFormat.group_min_offset_at() +
-                                                                     s * kPanelOuts)),
-                           x.total);
-          }
-        } else {
-          add(dot, scale);
-          if constexpr (kFormat.min_offset) add_min_offset(min_offset, x.total);
-        }
+        add(dot, of_block.Scale(s, 0));
+        if constexpr (kFormat.min_offset) add_min_offset(of_block.MinOffset(s, 0), x.total);
       }
     }
   }
@@ -180,27 +203,65 @@ void RunMicroKernels(const GemmTask& work, const std::byte* panel, size_t half,
   }
 }
 
+// The outputs of a panel's half: where they begin, how many they are, and their panel.
+template <class Isa>
+struct PanelHalf {
+  const std::byte* panel;
+  size_t half, out, outs;
+
+  PanelHalf(const GemmTask& work, size_t p, size_t h, size_t panel_bytes)
+      : panel(work.panels + p * panel_bytes), half(h), out(p * kPanelOuts + h * Isa::kLanes) {
+    const size_t left = out < work.out ? work.out - out : 0;
+    outs = left < Isa::kLanes ? left : Isa::kLanes;
+  }
+};
+
+// A panel's half with a few groups of rows: its weights are unpacked for every tile.
+template <class Isa, PanelFormat kFormat>
+void MultiplyFewRows(const GemmTask& work, const PanelHalf<Isa>& half,
+                     std::span<const QuantizedActivations::Group> groups) {
+  for (const QuantizedActivations::Group& group : groups) {
+    RunMicroKernels<Isa, kFormat, Isa::kRowsMax>(work, half.panel, half.half, group, 0,
+                                                 &group == groups.data(),
+                                                 work.y + group.row * work.out + half.out, half.outs);
+  }
+}
+
 // Activations worked on at a time, so that they stay in the second-level cache while panels pass.
 constexpr size_t kActivationBytes = 393'216;
+
+#include "runner/kernels/int8_gemm_chunks.inl"
+
+// Whether these rows repay the unpacking of chunks. Isa::kManyRows is 0 where no number of rows does.
+template <class Isa, PanelFormat kFormat>
+bool IsMany(std::span<const QuantizedActivations::Group> groups) {
+  constexpr size_t kMany = Isa::template kManyRows<kFormat>;
+  return kMany != 0 && groups.back().row + groups.back().count - groups.front().row >= kMany;
+}
 
 template <class Isa, PanelFormat kFormat>
 void Gemm(const GemmTask& work) {
   const size_t panel_bytes = PanelBytes(kFormat, static_cast<int64_t>(work.in));
   const size_t group_bytes = QuantizedActivations::kGroupRows * work.in;
-  const size_t at_once = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
-  for (size_t g = work.first_group; g < work.last_group; g += at_once) {
-    const size_t last = work.last_group - g < at_once ? work.last_group : g + at_once;
+  const size_t cached = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
+  const auto all = work.rows->groups().subspan(work.first_group, work.last_group - work.first_group);
+  for (size_t g = 0; g < all.size();) {
+    const size_t left = all.size() - g;
+    auto groups = all.subspan(g, left < Isa::kChunkGroups ? left : Isa::kChunkGroups);
+    const bool many = IsMany<Isa, kFormat>(groups);
+    if (!many) groups = all.subspan(g, left < cached ? left : cached);
+    g += groups.size();
     for (size_t p = work.begin; p < work.end; ++p) {
-      const std::byte* panel = work.panels + p * panel_bytes;
-      for (size_t i = g; i < last; ++i) {
-        const QuantizedActivations::Group& group = work.rows->groups()[i];
-        for (size_t half = 0; half * Isa::kLanes < kPanelOuts; ++half) {
-          const size_t out = p * kPanelOuts + half * Isa::kLanes;
-          if (out >= work.out) break;
-          RunMicroKernels<Isa, kFormat, Isa::kRowsMax>(
-              work, panel, half, group, 0, i == g, work.y + group.row * work.out + out,
-              work.out - out < Isa::kLanes ? work.out - out : Isa::kLanes);
+      for (size_t h = 0; h * Isa::kLanes < kPanelOuts; ++h) {
+        const PanelHalf<Isa> half(work, p, h, panel_bytes);
+        if (half.outs == 0) break;
+        if constexpr (Isa::template kManyRows<kFormat> != 0) {
+          if (many) {
+            MultiplyManyRows<Isa, kFormat>(work, half, groups);
+            continue;
+          }
         }
+        MultiplyFewRows<Isa, kFormat>(work, half, groups);
       }
     }
   }

@@ -8,6 +8,13 @@ struct Avx2 {
   static constexpr int kRowsMax = 4;  // 4 sums, 4 dots, a weight and its work: 16 registers
   // Products of two full bytes overflow 16 bits in pairs, unless one is a size of at most 128.
   static constexpr bool kSignedWeights = true;
+  template <PanelFormat>
+  static constexpr size_t kManyRows = 5;
+  // 96 rows of a chunk stay in a first-level cache of 32 KiB.
+  static constexpr size_t kChunkGroups = 8;
+  // Sums, dots or pairs, a weight, its signs, ones and a product. Quants of 5 and 6 bits have dots and pairs.
+  template <PanelFormat kFormat>
+  static constexpr int kChunkRows = kFormat.bits == 5 || kFormat.bits == 6 ? 4 : 6;
 
   struct Unsigned {
     Int quants;
@@ -71,6 +78,59 @@ struct Avx2 {
   QUIRE_INLINE static Int Dot(Int sum, Signed weight, const int8_t* x) {
     return AddPairs(sum, _mm256_maddubs_epi16(weight.size, _mm256_sign_epi8(Four(x), weight.value)));
   }
+  QUIRE_INLINE static Int Add(Int a, Int b) { return _mm256_add_epi32(a, b); }
+  // Turns 8 vectors of biased quants w into their magnitudes and signs, 0 or -1. A product w x is then
+  // |w| (x ^ sign), plus |w| where w is negative: returns the sum of these.
+  QUIRE_INLINE static Int SplitSigns(Int* weight, Int* sign) {
+    Int negative = ZeroInt();  // at most 16 magnitudes of 128
+#pragma GCC unroll 8
+    for (size_t v = 0; v < 8; ++v) {
+      const Int value = _mm256_xor_si256(weight[v], _mm256_set1_epi8(static_cast<char>(0x80)));
+      weight[v] = _mm256_abs_epi8(value);
+      sign[v] = _mm256_cmpgt_epi8(ZeroInt(), value);
+      const Int pairs = _mm256_maddubs_epi16(_mm256_and_si256(weight[v], sign[v]), _mm256_set1_epi8(1));
+      negative = _mm256_add_epi16(negative, pairs);
+    }
+    return _mm256_madd_epi16(negative, _mm256_set1_epi16(1));
+  }
+  // Products of kRows rows with kVectors vectors that SplitSigns() made.
+  template <int kRows, size_t kVectors>
+  QUIRE_INLINE static void DotSigned(const Int* weight, const Int* sign, Int start, const int8_t* x,
+                                     Int* dot) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Int value = _mm256_xor_si256(Four(x + static_cast<size_t>(r) * kKBlock + v * 4), sign[v]);
+        dot[r] = AddPairs(v == 0 ? start : dot[r], _mm256_maddubs_epi16(weight[v], value));
+      }
+    }
+  }
+  // The same with quants of kBits bits: as many pairs of products as 16 bits hold are added before they become
+  // 32-bit sums.
+  template <int kBits, int kRows, size_t kVectors>
+  QUIRE_INLINE static void DotSmall(const Int* weight, const int8_t* x, Int* dot) {
+    constexpr size_t kFit = 32'767 / (2 * 127 * ((1U << kBits) - 1)),
+                     kRun = kFit < kVectors ? kFit : kVectors;
+    static_assert(kRun >= 1 && kVectors % kRun == 0);
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; v += kRun) {
+      Int pairs[kRows];
+#pragma GCC unroll 8
+      for (size_t i = v; i < v + kRun; ++i) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const Int product =
+              _mm256_maddubs_epi16(weight[i], Four(x + static_cast<size_t>(r) * kKBlock + i * 4));
+          pairs[r] = i == v ? product : _mm256_add_epi16(pairs[r], product);
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        dot[r] = v == 0 ? _mm256_madd_epi16(pairs[r], _mm256_set1_epi16(1)) : AddPairs(dot[r], pairs[r]);
+      }
+    }
+  }
   QUIRE_INLINE static Float ToFloat(Int a) { return _mm256_cvtepi32_ps(a); }
   QUIRE_INLINE static Float Mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   QUIRE_INLINE static Float NegMul(Float a, Float b) {
@@ -89,6 +149,12 @@ struct Avx2 {
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, Set(1)), 23);
     const __m256i subnormal = _mm256_sllv_epi32(Set(0x00200000), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(Set(2), e)));
+  }
+  QUIRE_INLINE static Float LoadSums(const float* from, size_t outs) {
+    if (outs >= kLanes) return _mm256_loadu_ps(from);
+    alignas(32) float lanes[kLanes] = {};
+    std::memcpy(lanes, from, outs * sizeof(float));
+    return _mm256_load_ps(lanes);
   }
   QUIRE_INLINE static void Store(Float sum, float* to, size_t outs) {
     if (outs >= kLanes) return _mm256_storeu_ps(to, sum);

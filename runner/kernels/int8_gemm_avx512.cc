@@ -26,6 +26,12 @@ struct Avx512 {
   static constexpr size_t kLanes = 16;
   static constexpr int kRowsMax = 12;  // 12 sums, 12 dots, a weight: 25 of 32 registers
   static constexpr bool kSignedWeights = false;
+  // Only small scales cost more than the making of chunks.
+  template <PanelFormat kFormat>
+  static constexpr size_t kManyRows = kFormat.group == 0 ? 0 : 13;
+  static constexpr size_t kChunkGroups = 32;
+  template <PanelFormat>
+  static constexpr int kChunkRows = 12;
 
   QUIRE_INLINE static Int ZeroInt() { return _mm512_setzero_si512(); }
   QUIRE_INLINE static Float ZeroFloat() { return _mm512_setzero_ps(); }
@@ -85,6 +91,10 @@ struct Avx512 {
     const __m512i subnormal = _mm512_sllv_epi32(Set(0x00200000), e);
     return _mm512_castsi512_ps(
         _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(e, Set(2)), normal, subnormal));
+  }
+  QUIRE_INLINE static Float LoadSums(const float* from, size_t outs) {
+    if (outs >= kLanes) return _mm512_loadu_ps(from);
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << outs) - 1), from);
   }
   QUIRE_INLINE static void Store(Float sum, float* to, size_t outs) {
     if (outs >= kLanes) return _mm512_storeu_ps(to, sum);

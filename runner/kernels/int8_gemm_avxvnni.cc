@@ -26,6 +26,11 @@ namespace {
 struct AvxVnni : Avx2 {
   static constexpr int kRowsMax = 6;  // 6 sums, 6 dots, a weight and a row's bytes: 14 of 16 registers
   static constexpr bool kSignedWeights = false;
+  // Only small scales cost more than the making of chunks.
+  template <PanelFormat kFormat>
+  static constexpr size_t kManyRows = kFormat.group == 0 ? 0 : 13;
+  template <PanelFormat>
+  static constexpr int kChunkRows = 6;
 
   template <bool>
   QUIRE_INLINE static Int PrepareWeight(Int quants) {

@@ -16,6 +16,9 @@ struct Portable {
   static constexpr size_t kLanes = 4;
   static constexpr int kRowsMax = 2;
   static constexpr bool kSignedWeights = false;
+  template <PanelFormat>
+  static constexpr size_t kManyRows = 0;
+  static constexpr size_t kChunkGroups = 32;
 
   struct Int {
     int32_t lane[kLanes];

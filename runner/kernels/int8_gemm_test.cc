@@ -11,6 +11,7 @@
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/testing/instruction_sets.h"
 #include "runner/kernels/testing/random_matrix.h"
+#include "runner/weights/testing/half_offsets.h"
 
 namespace quire::runner::kernels {
 namespace {
@@ -123,7 +124,7 @@ TEST(Int8Gemm, AgreesWithTheStoredWeightsOnEveryMachine) {
   for (const weights::DataType type : kTypes) {
     if (!HasPanels(type)) continue;
     SCOPED_TRACE(weights::Name(type));
-    for (const int64_t in : {32, 96, 256, 512}) {
+    for (const int64_t in : {32, 96, 256, 288, 512}) {
       if (in % weights::BlockElements(type) != 0) continue;
       for (const int64_t out : {1, 8, 16, 37}) {
         const PanelMatrix w(type, out, in, ++seed);
@@ -140,6 +141,50 @@ TEST(Int8Gemm, AgreesWithTheStoredWeightsOnEveryMachine) {
           });
         }
       }
+    }
+  }
+}
+
+// Sums of products that are as large as quants allow, which 16-bit sums would not hold if too many were added.
+TEST(Int8Gemm, QuantsAtTheirLimitsDoNotOverflow) {
+  ThreadPool pool(1);
+  constexpr int64_t kIn = 512, kOut = 16, kRows = 19;
+  for (const weights::DataType type : kTypes) {
+    if (!HasPanels(type)) continue;
+    SCOPED_TRACE(weights::Name(type));
+    for (const int byte : {0x00, 0x7F, 0x80, 0x88, 0xFF}) {
+      SCOPED_TRACE(byte);
+      std::vector<std::byte> stored(weights::RowBytes(type, kIn) * kOut, static_cast<std::byte>(byte));
+      const auto block = static_cast<size_t>(weights::FormatOf(type).bytes);
+      for (size_t at = 0; at < stored.size(); at += block) {
+        const uint16_t one = 0x3c00;  // as float16
+        for (const size_t offset : weights::test::HalfOffsets(type))
+          std::memcpy(&stored[at + offset], &one, 2);
+        if (weights::FormatOf(type).quants.exponent) stored[at] = std::byte{127};
+      }
+      std::vector<std::byte> panels(PanelCount(kOut) * PanelBytes(PanelFormatOf(type), kIn));
+      FillPanels(pool, stored.data(), type, kOut, kIn, panels.data());
+      const Matrix matrix{stored.data(), type, kOut, kIn, panels.data()};
+      std::vector<float> dequantized(kIn);
+      weights::Dequantize(type, stored.data(), kIn, dequantized.data());
+      std::vector<float> x(kRows * kIn);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = i / kIn % 2 == 0 || i % 3 == 0 ? 1.0F : -1.0F;
+      std::vector<float> first;
+      ForEachTarget([&] {
+        const std::vector<float> y = Multiply(pool, x, kRows, matrix);
+        if (first.empty()) {
+          first = y;
+          for (size_t row = 0; row < kRows; ++row) {
+            double sum = 0, size = 0;
+            for (size_t i = 0; i < kIn; ++i) {
+              sum += static_cast<double>(dequantized[i]) * x[row * kIn + i];
+              size += std::abs(static_cast<double>(dequantized[i])) + 64;
+            }
+            ASSERT_NEAR(sum, y[row * kOut], size * 1e-5) << row;
+          }
+        }
+        EXPECT_EQ(first, y);
+      });
     }
   }
 }

@@ -1,0 +1,155 @@
+// int8 GEMM of a panel with many rows: the weights of a chunk of K blocks are unpacked once, with their scales,
+// and then multiplied with many rows. The sums lie in the output meanwhile.
+// Each output has the additions of MicroKernel() in the same order. Included by int8_gemm.inl.
+
+// Elements of a chunk: its unpacked weights stay in the first-level cache. It is unpacked anew for every
+// Isa::kChunkGroups groups of rows.
+constexpr size_t kChunk = 256;
+
+template <class Isa, PanelFormat kFormat>
+struct WeightChunk {
+  using Int = typename Isa::Int;
+  using Float = typename Isa::Float;
+  static constexpr size_t kKBlocks = kChunk / kKBlock;
+  static constexpr size_t kSums = BlockScales<Isa, kFormat>::kSums;
+  static constexpr bool kSigned = Isa::kSignedWeights && kFormat.zero_point_log2 == 7;
+
+  struct KBlock {
+    Int weight[8];              // kSigned: magnitudes
+    Int sign[kSigned ? 8 : 1];  // kSigned: bytes, 0 or -1
+    Int start;                  // kSigned: of a sum, see Isa::SplitSigns()
+    Float scale[kSums];
+    Float min_offset[kSums];
+  };
+  KBlock k_block[kKBlocks];
+  size_t count = 0;
+};
+
+template <class Isa, PanelFormat kFormat, size_t kVector = 0>
+QUIRE_INLINE void UnpackWeights(const std::byte* from, typename Isa::Int* to) {
+  to[kVector] = KBlockVector<Isa, kFormat, kVector>(from);
+  if constexpr (kVector < 7) UnpackWeights<Isa, kFormat, kVector + 1>(from, to);
+}
+
+// K blocks [first, first + count) of a panel's half; `first` begins a block.
+template <class Isa, PanelFormat kFormat>
+void UnpackChunk(const PanelHalf<Isa>& half, size_t in, size_t first, size_t count,
+                 WeightChunk<Isa, kFormat>* to) {
+  constexpr size_t kPerBlock = static_cast<size_t>(kFormat.block) / kKBlock;
+  const size_t lane = half.half * Isa::kLanes;
+  const std::byte* scales = half.panel + first / kPerBlock * kFormat.scale_bytes() + lane;
+  const std::byte* k_block = half.panel + PanelScaleBytes(kFormat, static_cast<int64_t>(in)) + lane * 4 +
+                             first * kFormat.k_block_bytes();
+  to->count = count;
+  for (size_t b = 0; b < count; b += kPerBlock, scales += kFormat.scale_bytes()) {
+    const BlockScales<Isa, kFormat> of_block(scales, lane);
+    for (size_t s = 0; s < kPerBlock; ++s, k_block += kFormat.k_block_bytes()) {
+      for (size_t line = 0; line < kFormat.k_block_bytes(); line += 64)
+        __builtin_prefetch(k_block + kPrefetch + line, 0, 2);
+      auto& out = to->k_block[b + s];
+      UnpackWeights<Isa, kFormat>(k_block, out.weight);
+      if constexpr (WeightChunk<Isa, kFormat>::kSigned) out.start = Isa::SplitSigns(out.weight, out.sign);
+      for (size_t sum = 0; sum < WeightChunk<Isa, kFormat>::kSums; ++sum) {
+        out.scale[sum] = of_block.Scale(s, sum);
+        if constexpr (kFormat.min_offset) out.min_offset[sum] = of_block.MinOffset(s, sum);
+      }
+    }
+  }
+}
+
+// Sum `kSum` of a K block's integer products with kRows rows.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kSum>
+QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& weights,
+                              const int32_t* neg_sum, const int8_t* x, typename Isa::Int* dot) {
+  constexpr size_t kVectors = 8 / WeightChunk<Isa, kFormat>::kSums, kFirst = kSum * kVectors;
+  if constexpr (WeightChunk<Isa, kFormat>::kSigned) {
+    Isa::template DotSigned<kRows, kVectors>(weights.weight + kFirst, weights.sign + kFirst, weights.start,
+                                             x + kFirst * 4, dot);
+  } else if constexpr (Isa::kSignedWeights) {
+    Isa::template DotSmall<kFormat.bits, kRows, kVectors>(weights.weight + kFirst, x + kFirst * 4, dot);
+    if constexpr (kFormat.zero_point_log2 >= 0) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        dot[r] = Isa::Add(dot[r], Isa::template ShiftWords<kFormat.zero_point_log2>(Isa::Set(neg_sum[r])));
+      }
+    }
+  } else {
+    StartDots<Isa, kFormat, kRows>(neg_sum, dot);
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v) {
+      const auto weight = Isa::template PrepareWeight<false>(weights.weight[kFirst + v]);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        dot[r] = Isa::Dot(dot[r], weight, x + static_cast<size_t>(r) * kKBlock + (kFirst + v) * 4);
+      }
+    }
+  }
+}
+
+// Adds a chunk's products with kRows rows to y; `first` begins the sums.
+template <class Isa, PanelFormat kFormat, int kRows>
+QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows x, bool first, float* y,
+                                size_t stride, size_t outs) {
+  using Int = typename Isa::Int;
+  using Float = typename Isa::Float;
+  Float sum[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    sum[r] = first ? Isa::ZeroFloat() : Isa::LoadSums(y + static_cast<size_t>(r) * stride, outs);
+  }
+  for (size_t s = 0; s < chunk.count; ++s, x.Next()) {
+    const auto& weights = chunk.k_block[s];
+    const auto add = [&]<size_t kSum>(const int32_t* neg_sum, const float* total) QUIRE_INLINE_LAMBDA {
+      Int dot[kRows];
+      DotUnpacked<Isa, kFormat, kRows, kSum>(weights, neg_sum, x.quants, dot);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        sum[r] =
+            Isa::MulAdd(Isa::ToFloat(dot[r]), Isa::Mul(weights.scale[kSum], Isa::Set(x.scale[r])), sum[r]);
+        if constexpr (kFormat.min_offset) {
+          sum[r] = Isa::MulAdd(weights.min_offset[kSum], Isa::Set(total[r]), sum[r]);
+        }
+      }
+    };
+    if constexpr (kFormat.group == 16) {
+      add.template operator()<0>(x.neg_sum_first, x.first_total);
+      add.template operator()<1>(x.neg_sum_last, x.last_total);
+    } else {
+      add.template operator()<0>(x.neg_sum, x.total);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) Isa::Store(sum[r], y + static_cast<size_t>(r) * stride, outs);
+}
+
+// A chunk that begins at K block `first`, with rows [row, ...) of a group, by tiles of kRows and then smaller
+// ones.
+template <class Isa, PanelFormat kFormat, int kRows>
+void RunChunk(const GemmTask& work, const WeightChunk<Isa, kFormat>& chunk, size_t first,
+              const QuantizedActivations::Group& group, size_t row, float* y, size_t outs) {
+  for (; row + kRows <= group.count; row += kRows) {
+    TileRows x(*work.rows, group, row);
+    x.Next(first);
+    MultiplyChunk<Isa, kFormat, kRows>(chunk, x, first == 0, y + row * work.out, work.out, outs);
+  }
+  if constexpr (kRows > 1) {
+    constexpr int kNext = kRows > 8 ? 8 : kRows > 4 ? 4 : kRows / 2;
+    if (row < group.count) RunChunk<Isa, kFormat, kNext>(work, chunk, first, group, row, y, outs);
+  }
+}
+
+// A panel's half with many rows.
+template <class Isa, PanelFormat kFormat>
+void MultiplyManyRows(const GemmTask& work, const PanelHalf<Isa>& half,
+                      std::span<const QuantizedActivations::Group> groups) {
+  WeightChunk<Isa, kFormat> chunk;
+  const size_t k_blocks = work.in / kKBlock;
+  for (size_t first = 0; first < k_blocks; first += chunk.count) {
+    const size_t left = k_blocks - first;
+    UnpackChunk<Isa, kFormat>(half, work.in, first, left < chunk.kKBlocks ? left : chunk.kKBlocks, &chunk);
+    for (const QuantizedActivations::Group& group : groups) {
+      RunChunk<Isa, kFormat, Isa::template kChunkRows<kFormat>>(
+          work, chunk, first, group, 0, work.y + group.row * work.out + half.out, half.outs);
+    }
+  }
+}
