@@ -1,5 +1,6 @@
 #include "runner/tokenizer/bpe.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -65,6 +66,33 @@ struct BpeModel::Tables {
         AddBytes(definition.byte_tokens, piece.substr(at, length), add);
       }
       at += length;
+    }
+  }
+
+  bool IsBare(TokenId token) const {
+    return !definition.bare_characters.empty() && token >= definition.bare_begin;
+  }
+
+  // Tokens of the piece that begins at `begin`, of which bare characters become their bytes' tokens.
+  void ExpandBare(std::vector<TokenId>& ids, size_t begin) const {
+    if (std::none_of(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(),
+                     [this](TokenId token) { return IsBare(token); })) {
+      return;
+    }
+    const std::vector<TokenId> tokens(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end());
+    ids.resize(begin);
+    const auto add = [&](TokenId token) {
+      if (token != kNoToken) return ids.push_back(token);
+      const bool fused = definition.fuse_unknown && ids.size() > begin && ids.back() == definition.unknown;
+      if (definition.unknown != kNoToken && !fused) ids.push_back(definition.unknown);
+    };
+    for (const TokenId token : tokens) {
+      if (!IsBare(token)) {
+        add(token == definition.unknown ? kNoToken : token);
+      } else {
+        const auto index = static_cast<size_t>(token - definition.bare_begin);
+        AddBytes(definition.byte_tokens, definition.bare_characters[index], add);
+      }
     }
   }
 
@@ -171,11 +199,15 @@ void BpeModel::Encode(std::string_view piece, std::vector<api::TokenId>& ids) co
   const auto whole = tables_->whole_pieces.find(piece);
   if (whole != tables_->whole_pieces.end()) {
     ids.push_back(whole->second);
-  } else if (piece.size() <= kShortPiece) {
+    return;
+  }
+  const size_t begin = ids.size();
+  if (piece.size() <= kShortPiece) {
     tables_->EncodeShort(piece, ids);
   } else {
     tables_->EncodeLong(piece, ids);
   }
+  if (!tables_->definition.bare_characters.empty()) tables_->ExpandBare(ids, begin);
 }
 
 }  // namespace quire::runner::tokenizer

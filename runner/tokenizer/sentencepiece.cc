@@ -160,8 +160,22 @@ class Builder {
     return {};
   }
 
+  // The id of a part of a piece while a text merges: its own, or for one character that is no piece, as tabs in
+  // Gemma's vocabularies, one of its own behind all pieces. Other parts have none.
+  TokenId PartId(std::string_view part, BpeDefinition& definition) const {
+    const auto known = id_of_.find(part);
+    if (known != id_of_.end()) return known->second;
+    const api::CodePoint character = api::CodePointAt(part);
+    if (character.bytes != part.size()) return kNoToken;
+    const auto next = definition.bare_begin + static_cast<TokenId>(definition.bare_characters.size());
+    const auto [at, added] = definition.character_tokens->emplace(character.value, next);
+    if (added) definition.bare_characters.emplace_back(part);
+    return at->second;
+  }
+
   // Every way to make a piece of two others, ranked by the piece's score; pieces of one score share a rank.
   void MergesByScore(BpeDefinition& definition) const {
+    definition.bare_begin = static_cast<TokenId>(vocabulary_.entries.size());
     std::vector<float> scores;
     scores.reserve(id_of_.size());
     for (const auto& [text, id] : id_of_)
@@ -174,11 +188,11 @@ class Builder {
       const auto rank = static_cast<uint32_t>(at - scores.begin());
       for (size_t cut = api::CodePointAt(text).bytes; cut < text.size();
            cut += api::CodePointAt(text, cut).bytes) {
-        const auto left = id_of_.find(text.substr(0, cut));
-        if (left == id_of_.end()) continue;
-        const auto right = id_of_.find(text.substr(cut));
-        if (right == id_of_.end()) continue;
-        definition.merges.push_back({left->second, right->second, id});
+        const TokenId left = PartId(text.substr(0, cut), definition);
+        if (left == kNoToken) continue;
+        const TokenId right = PartId(text.substr(cut), definition);
+        if (right == kNoToken) continue;
+        definition.merges.push_back({left, right, id});
         definition.ranks.push_back(rank);
       }
     }

@@ -60,6 +60,21 @@ TEST(SentencePieceBpe, MergesByScoreLeftmostFirstAndFallsBackToBytes) {
   EXPECT_THAT(Encode(tokenizer, " "), ElementsAre(Byte(0xE2), Byte(0x96), Byte(0x81)));
 }
 
+// Gemma's vocabularies have runs of tabs, but the tab itself is a byte.
+TEST(SentencePieceBpe, CharactersThatAreNoPiecesMergeIntoPieces) {
+  const auto tokenizer =
+      Load({.pieces = WithBytes({{"a", -10}, {"\t\t", -11}, {"\t\t\t", -12}, {"a\u00E9", -13}})});
+  EXPECT_THAT(Encode(tokenizer, "\t\t"), ElementsAre(kFirst + 1));
+  EXPECT_THAT(Encode(tokenizer, "\t"), ElementsAre(Byte('\t')));
+  EXPECT_THAT(Encode(tokenizer, "\ta\t\t\t\u00E9a\u00E9"),
+              ElementsAre(Byte('\t'), kFirst, kFirst + 2, Byte(0xC3), Byte(0xA9), kFirst + 3));
+  std::vector<TokenId> many(48, kFirst + 1);  // beyond the pieces that a scan merges
+  many.push_back(kFirst + 2);
+  EXPECT_EQ(Encode(tokenizer, std::string(99, '\t')), many);
+  const auto unknown = Load({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}, {"\t\t", -2}}});
+  EXPECT_THAT(Encode(unknown, "\tx\t\ta\t"), ElementsAre(0, 2, 1, 0));
+}
+
 TEST(SentencePieceBpe, WithoutByteTokensNeighboringUnknownsAreOne) {
   const auto tokenizer = Load({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}}});
   EXPECT_THAT(Encode(tokenizer, "axya"), ElementsAre(1, 0, 1));

@@ -41,6 +41,8 @@ def model_of(document):
     pieces = b""
     for number in range(max(entries) + 1):
         text, kind = entries[number]
+        if text == "\t" and "<0x09>" not in document["model"]["vocab"]:
+            text = "<0x09>"  # tokenizer.json of Gemma spells out one of its bytes
         if kind == NORMAL and len(text) == 6 and text.startswith("<0x"):
             kind = BYTE
         score = 0.0 if kind != NORMAL else float(-number) if text.strip("\u2581") else -1e9

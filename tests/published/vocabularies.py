@@ -60,6 +60,8 @@ def write_gguf(path, document, pre):
     tokens, types = [], []
     for i in range(max(entries) + 1):
         text, kind = entries.get(i, (f"[PAD{i}]", 5))
+        if pre == "scores" and text == "\t" and "<0x09>" not in model["vocab"]:
+            text = "<0x09>"
         if merged and len(text) == 6 and text.startswith("<0x"):
             kind = 6
         if merged and text == "<unk>":
