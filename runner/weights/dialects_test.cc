@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runner/weights/dialects/repair_gguf.h"
@@ -170,6 +171,39 @@ TEST(Dialects, APreTokenizerIsKnownByItsVocabulary) {
   EXPECT_EQ(pre("llama", "<s>", "</s>", 131072), "tekken");
   EXPECT_EQ(pre("llama", "<s>", "</s>"), "") << "a vocabulary of this size is not known";
   EXPECT_EQ(pre("llama", "<|im_start|>", "<|im_end|>"), "");
+}
+
+TEST(Dialects, QwenMoeNormalizesTheWeightsOfItsExpertsAsItSays) {
+  const auto repaired = Repair({{"general.architecture", "qwen3moe"}, {"qwen3moe.norm_top_k_prob", false}});
+  ASSERT_TRUE(repaired);
+  EXPECT_EQ(repaired->metadata["qwen3moe.expert_weights_norm"], false);
+  EXPECT_THAT(repaired->notes, ElementsAre(HasSubstr("expert_weights_norm: read from")));
+}
+
+TEST(Dialects, ACharsmapInBase64IsRead) {
+  const auto with = [](const std::string& base64) {
+    ordered_json elements = ordered_json::array();
+    for (const char c : base64) elements.push_back(std::string(1, c));
+    return ordered_json{{"general.architecture", "bert"}, {"tokenizer.ggml.precompiled_charsmap", elements}};
+  };
+  for (const auto& [base64, bytes] : {std::pair<const char*, std::vector<int>>{"AQID", {1, 2, 3}},
+                                      {"/+8=", {0xFF, 0xEF}},
+                                      {"gA==", {0x80}},
+                                      {"AAECAwQF", {0, 1, 2, 3, 4, 5}}}) {
+    const auto repaired = Repair(with(base64));
+    ASSERT_TRUE(repaired) << repaired.error().message;
+    EXPECT_EQ(repaired->metadata["tokenizer.ggml.precompiled_charsmap"], ordered_json(bytes)) << base64;
+    EXPECT_THAT(repaired->notes, ElementsAre(HasSubstr("base64")));
+  }
+  EXPECT_THAT(ErrorOf(with("A-ID")), HasSubstr("element 1 is no character of base64"));
+  EXPECT_THAT(ErrorOf(with("AQ=D")), HasSubstr("goes on behind its end"));
+  ordered_json mixed = with("AQID");
+  mixed["tokenizer.ggml.precompiled_charsmap"][2] = 7;
+  EXPECT_THAT(ErrorOf(mixed), HasSubstr("strings and numbers"));
+  const auto bytes =
+      Repair({{"general.architecture", "bert"}, {"tokenizer.ggml.precompiled_charsmap", {1, 2}}});
+  ASSERT_TRUE(bytes);
+  EXPECT_THAT(bytes->notes, IsEmpty());
 }
 
 }  // namespace

@@ -252,6 +252,40 @@ def qwen3_next(_, published):
     published.keys[published.key("norm_top_k_prob")] = (BOOL, True)
 
 
+def qwen3_next_early(_, published):
+    """As llama.cpp wrote it before December 2025: one input matrix, which goes by key heads, and experts one by one."""
+    g = published
+    key_heads, value_heads = g.get("ssm.group_count"), g.get("ssm.time_step_rank")
+    key, values = g.get("ssm.state_size"), g.get("ssm.inner_size") // key_heads
+    assert value_heads % key_heads == 0
+    for name in [n for n in g.tensors if n.endswith(".attn_qkv.weight")]:
+        (hidden, channels), kind, both = g.tensors.pop(name)
+        _, _, gate = g.tensors.pop(name.replace("attn_qkv", "attn_gate"))
+        row = len(both) // channels
+        keys = key_heads * key
+
+        def rows(data, start, count):
+            return data[start * row:(start + count) * row]
+        parts = []
+        for head in range(key_heads):
+            parts += [rows(both, head * key, key), rows(both, keys + head * key, key),
+                      rows(both, 2 * keys + head * values, values), rows(gate, head * values, values)]
+        g.tensors[name.replace("attn_qkv", "ssm_in")] = ([hidden, channels + key_heads * values], kind, b"".join(parts))
+    experts_one_by_one(g)
+
+
+def experts_one_by_one(g):
+    for name in [n for n in g.tensors if n.endswith("_exps.weight")]:
+        dims, kind, raw = g.tensors.pop(name)
+        one = len(raw) // dims[2]
+        for expert in range(dims[2]):
+            g.tensors[name.replace("_exps.weight", f".{expert}.weight")] = (dims[:2], kind, raw[expert * one:(expert + 1) * one])
+
+
+def lfm2_moe_early(_, published):
+    experts_one_by_one(published)
+
+
 def lfm2(_, published):
     g = published
     g.rename("token_embd_norm.weight", "output_norm.weight")
@@ -292,6 +326,8 @@ ROWS = {
     "qwen3_5_mtp": ("qwen3_5.f16", qwen3_5_mtp),
     "qwen3_next": ("qwen3_next.f16", qwen3_next),
     "qwen3_next_mtp": ("qwen3_next.f16", qwen3_next_mtp),
+    "qwen3_next_early": ("qwen3_next.f16", qwen3_next_early),
+    "lfm2_moe_early": ("lfm2_moe.f16", lfm2_moe_early),
     "lfm2": ("lfm2.f16", lfm2),
     "lfm2_moe": ("lfm2_moe.f16", lfm2_moe),
     "llama3": ("llama.f16", llama3),

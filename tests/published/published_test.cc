@@ -155,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"head_count_kv: a number per layer", "recurrent_layers: from", "*.ssm_dt", "tensors mtp.*",
              "nextn_predict_layers: counted", "block_count: with"},
             true},
+        Row{"qwen3_next_early", {}}, Row{"lfm2_moe_early", {}},
         Row{"lfm2", {"output_norm.weight: read as", "feed_forward_length: not", "pre: default"}},
         Row{"lfm2_moe", {"output_norm.weight: read as", "pre: absent"}}, Row{"llama3", {"pre: absent"}},
         Row{"llama_linear", {"rope.scaling.factor: read from", "rope.scaling.type: read from"}},

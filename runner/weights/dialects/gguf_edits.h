@@ -20,7 +20,7 @@
 namespace quire::runner::weights {
 
 struct GgufEdits {
-  using Value = std::variant<bool, int64_t, double, std::string, std::vector<bool>>;
+  using Value = std::variant<bool, int64_t, double, std::string, std::vector<bool>, std::vector<int64_t>>;
   struct Key {
     std::string key;
     Value value;
@@ -70,8 +70,12 @@ Dialect DetectGemma;
 Dialect DetectQwenNext;
 // LFM2 with an output_norm, or with the feed-forward width before its adjustment.
 Dialect DetectLfm2;
+// Qwen3-MoE as Ollama converts it: the norm of the experts' weights under another name.
+Dialect DetectQwenMoe;
 // gpt-oss, after its name.
 Dialect DetectGptOss;
+// A normalization of SentencePiece in base64, as Snowflake Arctic Embed 2 has it.
+Dialect DetectCharsmap;
 // A missing tokenizer.ggml.pre, or "default": taken from architecture, BOS and EOS.
 Dialect DetectPreTokenizer;
 

@@ -51,6 +51,13 @@ api::Result<GgufEdits> DetectLfm2(const GgufView& view) {
   return edits;
 }
 
+api::Result<GgufEdits> DetectQwenMoe(const GgufView& view) {
+  GgufEdits edits;
+  if (view.architecture() != "qwen3moe") return edits;
+  edits.Alias(view, view.Key("norm_top_k_prob"), view.Key("expert_weights_norm"));
+  return edits;
+}
+
 api::Result<GgufEdits> DetectGptOss(const GgufView& view) {
   GgufEdits edits;
   if (view.architecture() != "gpt-oss") return edits;

@@ -23,8 +23,8 @@ using Memory = std::vector<std::vector<float>>;
 
 // In this order: each sees what the ones before changed.
 constexpr std::array kDialects = {&DetectArchitectureName, &DetectRopeSpelling, &DetectGemma,
-                                  &DetectQwenNext,         &DetectLfm2,         &DetectGptOss,
-                                  &DetectPreTokenizer};
+                                  &DetectQwenNext,         &DetectQwenMoe,      &DetectLfm2,
+                                  &DetectGptOss,           &DetectCharsmap,     &DetectPreTokenizer};
 
 constexpr int64_t kNormElementsMax = int64_t{1} << 18;
 
