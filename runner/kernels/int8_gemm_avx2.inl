@@ -8,8 +8,9 @@ struct Avx2 {
   static constexpr int kRowsMax = 4;  // 4 sums, 4 dots, a weight and its work: 16 registers
   // Products of two full bytes overflow 16 bits in pairs, unless one is a size of at most 128.
   static constexpr bool kSignedWeights = true;
-  template <PanelFormat>
-  static constexpr size_t kManyRows = 5;
+  // Signs cost more to unpack.
+  template <PanelFormat kFormat>
+  static constexpr size_t kManyRows = kFormat.zero_point_log2 == 7 ? 13 : 5;
   // 96 rows of a chunk stay in a first-level cache of 32 KiB.
   static constexpr size_t kChunkGroups = 8;
   // Sums, dots or pairs, a weight, its signs, ones and a product. Quants of 5 and 6 bits have dots and pairs.
