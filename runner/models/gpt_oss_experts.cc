@@ -8,80 +8,82 @@
 #include <utility>
 #include <vector>
 
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/panels.h"
 #include "runner/weights/block_layouts.h"
+#include "runner/weights/mxfp4_parts.h"
 
 namespace quire::runner::models {
 namespace {
 
-using weights::BlockMXFP4;
+constexpr int64_t kElements = weights::BlockMXFP4::kElements;
 
-constexpr int64_t kElements = BlockMXFP4::kElements;
-
-// One projection of all experts as a checkpoint stores it, [experts, out, in] or, of floats, [experts, in, out].
+// One projection of all experts as a checkpoint stores it: MXFP4 in parts, MXFP4 in blocks (a packed model) or
+// floats.
 struct Stored {
   const TensorScope& scope;
   int64_t out, in;
-  bool blocks = false;                     // MXFP4
-  kernels::Matrix floats = {};             // [experts * in, out]
-  std::span<const std::byte> quants = {};  // [experts, out, in / 32, 16]
-  std::span<const std::byte> scales = {};  // [experts, out, in / 32]
+  weights::DataType type = weights::DataType::kMXFP4;
+  weights::Mxfp4Parts parts = {};  // [experts, out, in]
+  kernels::Matrix rows = {};       // [experts * out, in], or floats [experts * in, out]
+
+  bool in_parts() const { return !parts.quants.empty(); }
 };
 
 Stored Find(const TensorScope& scope, const std::string& name, int64_t experts, int64_t out, int64_t in) {
   Stored stored{.scope = scope, .out = out, .in = in};
-  stored.blocks = scope.HasRaw(name + "_blocks");
-  if (!stored.blocks) {
-    const std::vector<kernels::Matrix> all = scope.Stacked({name, ""}, experts, in, out);
-    if (!all.empty()) stored.floats = all.front();
+  if (scope.HasRaw(name + "_blocks")) {
+    const std::array<int64_t, 4> shape = {experts, out, in / kElements, kElements / 2};
+    stored.parts = {.name = name,
+                    .shape = {experts, out, in},
+                    .quants = scope.Raw(name + "_blocks", "U8", shape),
+                    .scales = scope.Raw(name + "_scales", "U8", std::span(shape).first(3))};
     return stored;
   }
-  const std::array<int64_t, 4> shape = {experts, out, in / kElements, kElements / 2};
-  stored.quants = scope.Raw(name + "_blocks", "U8", shape);
-  stored.scales = scope.Raw(name + "_scales", "U8", std::span(shape).first(3));
+  const bool blocks = scope.TypeOf({name, ""}) == weights::DataType::kMXFP4;
+  const std::vector<kernels::Matrix> all =
+      blocks ? scope.Stacked({name, ""}, experts, out, in) : scope.Stacked({name, ""}, experts, in, out);
+  if (all.empty()) return stored;
+  stored.rows = all.front();
+  stored.type = stored.rows.type;
+  if (!blocks && !kernels::IsFloat(stored.type)) {
+    scope.Fail({name, ""},
+               "is quantized across the inputs of its experts; only floats and MXFP4 are supported");
+  }
   return stored;
 }
 
-// Blocks of row `row`, counted through all experts. In the checkpoint byte j holds elements 2j and 2j + 1, in
-// ggml's block j and 16 + j.
-void CopyBlocks(const Stored& from, size_t row, std::byte* to) {
-  const auto blocks = static_cast<size_t>(from.in / kElements);
-  for (size_t b = 0; b < blocks; ++b) {
-    const std::byte* const pairs = from.quants.data() + (row * blocks + b) * (kElements / 2);
-    BlockMXFP4 block;
-    block.e = from.scales[row * blocks + b];
-    const auto nibble = [&](size_t element) {
-      return (pairs[element / 2] >> (element % 2 * 4)) & std::byte{15};
-    };
-    for (size_t j = 0; j < 16; ++j) block.qs[j] = nibble(j) | nibble(j + 16) << 4;
-    std::memcpy(to + b * sizeof(block), &block, sizeof(block));
+// Row `row` of a matrix [out, in] of one expert, as the matrix of One() has it.
+void CopyRow(const Stored& from, size_t expert, size_t row, std::byte* to) {
+  const auto out = static_cast<size_t>(from.out), in = static_cast<size_t>(from.in);
+  const size_t row_bytes = weights::RowBytes(from.type, from.in);
+  if (from.in_parts()) {
+    from.parts.CopyRows(expert * out + row, 1, to);
+  } else if (from.type == weights::DataType::kMXFP4) {
+    std::memcpy(to, from.rows.data + (expert * out + row) * row_bytes, row_bytes);
+  } else {
+    const size_t bytes = row_bytes / in;
+    for (size_t i = 0; i < in; ++i) {
+      std::memcpy(to + i * bytes, from.rows.data + ((expert * in + i) * out + row) * bytes, bytes);
+    }
   }
 }
 
-// The matrix of every `step`-th output from `first` on of one expert, [out / step, in]. What no panels hold stays
-// in `made`.
+// The matrix of every `step`-th output from `first` on of one expert, [out / step, in]. What no panels hold
+// stays in `made`.
 kernels::Matrix One(const Stored& from, size_t expert, size_t first, size_t step,
                     std::vector<std::unique_ptr<std::byte[]>>* made) {
-  const weights::DataType type = from.blocks ? weights::DataType::kMXFP4 : from.floats.type;
-  const auto out = static_cast<size_t>(from.out), in = static_cast<size_t>(from.in);
-  kernels::Matrix matrix{.type = type, .out = from.out / static_cast<int64_t>(step), .in = from.in};
+  kernels::Matrix matrix{.type = from.type, .out = from.out / static_cast<int64_t>(step), .in = from.in};
   if (from.scope.failed()) return matrix;
   if (from.scope.metadata_only()) {
-    matrix.data = from.blocks ? from.quants.data() : from.floats.data;
+    matrix.data = from.in_parts() ? from.parts.quants.data() : from.rows.data;
     return from.scope.InPanels(matrix);
   }
-  const size_t row_bytes = weights::RowBytes(type, from.in);
+  const size_t row_bytes = weights::RowBytes(from.type, from.in);
+  const auto out = static_cast<size_t>(from.out);
   auto memory = std::make_unique_for_overwrite<std::byte[]>(out / step * row_bytes);
   for (size_t o = first; o < out; o += step) {
-    std::byte* const row = memory.get() + o / step * row_bytes;
-    if (from.blocks) {
-      CopyBlocks(from, expert * out + o, row);
-      continue;
-    }
-    const size_t bytes = row_bytes / in;
-    for (size_t i = 0; i < in; ++i) {
-      std::memcpy(row + i * bytes, from.floats.data + ((expert * in + i) * out + o) * bytes, bytes);
-    }
+    CopyRow(from, expert, o, memory.get() + o / step * row_bytes);
   }
   matrix.data = memory.get();
   matrix = from.scope.InPanels(matrix);

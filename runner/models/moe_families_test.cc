@@ -294,6 +294,17 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
   }
 }
 
+// Transposed floats would be quantized along the wrong dimension.
+TEST(GptOss, RefusesExpertsThatWereQuantizedAcrossTheirInputs) {
+  const auto model = LoadPatched(kMoeBase, [](PatchedModelFiles& files) {
+    test::MakeGptOss(files);
+    files.Edit("model.layers.0.mlp.experts.gate_up_proj").type = weights::DataType::kQ8_0;
+  });
+  ASSERT_FALSE(model);
+  EXPECT_THAT(model.error().message,
+              HasSubstr("model.layers.0.mlp.experts.gate_up_proj is quantized across"));
+}
+
 // A softmax with a sink takes part of the weight from every key.
 TEST(GptOss, SinksCount) {
   const auto with = [](float sink) {

@@ -191,6 +191,11 @@ std::vector<float> TensorScope::TapsBias(TensorName name, int64_t channels, Bias
   return BiasOf(name, channels, bias);
 }
 
+std::optional<weights::DataType> TensorScope::TypeOf(TensorName name) const {
+  const weights::Tensor* tensor = binder_->files_.Find(Full(name, ""));
+  return tensor == nullptr ? std::nullopt : std::optional(tensor->type);
+}
+
 bool TensorScope::Has(TensorName name) const { return binder_->files_.Find(Full(name, "")) != nullptr; }
 
 }  // namespace quire::runner::models

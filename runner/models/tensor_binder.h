@@ -111,6 +111,9 @@ class TensorScope {
 
   // Whether a tensor of this complete name is stored.
   bool Has(TensorName name) const;
+  // The stored tensor's type; nothing when it is absent.
+  std::optional<weights::DataType> TypeOf(TensorName name) const;
+  void Fail(TensorName name, const std::string& reason) const { binder_->Fail(Full(name, ""), reason); }
   kernels::Matrix InPanels(const kernels::Matrix& matrix) const { return binder_->InPanels(matrix); }
   RowWidths& widths() const { return binder_->widths(); }
   bool gguf() const { return binder_->files_.format() == weights::Format::kGguf; }

@@ -13,6 +13,7 @@
 #include "runner/weights/gguf_writer.h"
 #include "runner/weights/json_text.h"
 #include "runner/weights/model_formats.h"
+#include "runner/weights/mxfp4_parts.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"
 
@@ -123,11 +124,8 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   if ((*files)->tokenizer_json().empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "a safetensors model requires tokenizer.json");
   }
-  for (const RawTensor& tensor : (*files)->raw_tensors()) {
-    return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("{}: tensor {} has type {}, which a packed model cannot hold",
-                                 (*files)->path(), Quoted(tensor.name), tensor.dtype));
-  }
+  const auto mxfp4 = FindMxfp4Parts(**files);
+  if (!mxfp4) return std::unexpected(mxfp4.error());
   GgufWriter writer;
   AddTexts(writer, **files);
   std::vector<std::span<const std::byte>> contents;  // of the tensors as they are written
@@ -144,9 +142,19 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
     contents.push_back(tensor.data);
     total += tensor.data.size();
   }
+  for (const Mxfp4Parts& parts : *mxfp4) {
+    if (parts.shape.size() > kGgufDimensionsMax) return TooManyDimensions(**files, parts);
+    writer.AddTensor(parts.name, DataType::kMXFP4, parts.shape);
+    total += parts.quants.size() + parts.scales.size();
+  }
   return writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
     const size_t row_bytes = data.size() / static_cast<size_t>(rows);
-    std::memcpy(data.data(), contents[index].data() + static_cast<size_t>(first) * row_bytes, data.size());
+    if (index < contents.size()) {
+      std::memcpy(data.data(), contents[index].data() + static_cast<size_t>(first) * row_bytes, data.size());
+    } else {
+      (*mxfp4)[index - contents.size()].CopyRows(static_cast<size_t>(first), static_cast<size_t>(rows),
+                                                 data.data());
+    }
     written += data.size();
     if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
   });

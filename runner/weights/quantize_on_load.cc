@@ -44,7 +44,8 @@ constexpr std::string_view kNotQuantizedOnLoad[] = {
     "in_proj_a",      "in_proj_b",    "ssm_alpha",
     "ssm_beta",       "ssm_ba",       "altup",
     "laurel",         "centroids",    "per_layer_model_proj",
-    "position_embd",  "token_types"};
+    "position_embd",  "token_types",  "sparse_moe.gate",
+    "proj_bias"};
 
 constexpr std::string_view kEnds[] = {"embed_tokens.weight", "lm_head.weight"};
 constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};

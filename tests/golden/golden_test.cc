@@ -11,6 +11,7 @@
 #include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/testing/instruction_sets.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/packed_model.h"
 #include "tests/data/test_data.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/draft_golden.h"
@@ -138,7 +139,11 @@ TEST(Golden, GptOssInMxfp4) {
   QUIRE_FIND_OR_SKIP(directory, fs::path("models") / "gpt_oss_mxfp4");
   const auto golden = ReadGolden(directory);
   ASSERT_TRUE(golden) << golden.error().message;
-  for (const fs::path& model : {directory, test_data::Find("gguf/gpt_oss_mxfp4.f16.gguf")}) {
+  const fs::path packed = fs::path(testing::TempDir()) / "quire-packed-gpt-oss";
+  fs::remove(packed);
+  const auto written = weights::PackHuggingFace(directory, packed);
+  ASSERT_TRUE(written) << written.error().message;
+  for (const fs::path& model : {directory, packed, test_data::Find("gguf/gpt_oss_mxfp4.f16.gguf")}) {
     SCOPED_TRACE(model);
     kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
     ExpectGolden(model, golden, 2e-4F);
@@ -150,6 +155,7 @@ TEST(Golden, GptOssInMxfp4) {
         Compare(*run, *golden, {.tolerance = 100, .chunks = {1, 7, 64}, .restore_every_offset = true});
     EXPECT_TRUE(rounded.bit_identical) << testing::PrintToString(rounded.lines);
   }
+  fs::remove(packed);
 }
 
 TEST(Golden, AssistantDraftsWhatItsReferenceDrafted) {
