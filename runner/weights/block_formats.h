@@ -7,7 +7,9 @@
 //   Q2_K, Q4_K, Q5_K: (d * sc) * q - dmin * mn
 //   Q3_K: (d * (sc - 32)) * (q - 4)          Q6_K: (d * sc) * (q - 32) (sc signed)
 //   IQ4_NL: d * codebook[q]                  IQ4_XS: (d * (sc - 32)) * codebook[q]
-//   MXFP4: 2^(e - 128) * codebook[q]
+//   MXFP4: 2^(e - 128) * codebook[q]         NVFP4: (e / 2) * codebook[q], e of a part of 16
+//   TQ1_0, TQ2_0: d * (q - 1)                IQ1_S, IQ1_M: (d * (2 sc + 1)) * (grid[q] +- 1/8)
+//   IQ2_*, IQ3_XXS: (d * (sc + 1/2) * (1/4; 1/2)) * +-grid[q]         IQ3_S: (d * (2 sc + 1)) * +-grid[q]
 #pragma once
 
 #include <array>

@@ -54,7 +54,7 @@ TEST(BlockFormats, DequantizeToTheRecordedValues) {
     }
     values += expected.size();
   }
-  EXPECT_EQ(values, 32'430U);
+  EXPECT_EQ(values, 63'150U);
 }
 
 TEST(BlockFormats, DequantizeAtAnyAddressAndInPieces) {

@@ -89,4 +89,56 @@ struct BlockMXFP4 : BlockOf<32> {
   std::byte e, qs[16];
 };
 
+// Four parts of 16 elements, each with an E4M3 scale; of the 8 bytes of a part the low nibbles come first.
+struct BlockNVFP4 : BlockOf<64> {
+  std::byte scales[4], qs[32];
+};
+
+// Entries of codebooks of 8 elements (IQ1, IQ2) or 4 (IQ3), see grids.h, with signs and small scales.
+
+// Of each group of 32, four indices in bytes, then a word of four times 7 signs and 4 bits of scale.
+struct BlockIQ2_XXS : BlockOf<256> {
+  std::byte d[2], qs[64];
+};
+
+// Words of 9 bits of index and 7 signs; a nibble of scale for 16 elements.
+struct BlockIQ2_XS : BlockOf<256> {
+  std::byte d[2], qs[64], scales[8];
+};
+
+// Indices with two more bits in `qh`, 8 signs each; a nibble of scale for 16 elements.
+struct BlockIQ2_S : BlockOf<256> {
+  std::byte d[2], qs[32], signs[32], qh[8], scales[8];
+};
+
+// Indices; of each group of 32 a word of four times 7 signs and 4 bits of scale.
+struct BlockIQ3_XXS : BlockOf<256> {
+  std::byte d[2], qs[64], scales_and_signs[32];
+};
+
+// Indices with one more bit in `qh`, 4 signs each; a nibble of scale for 32 elements.
+struct BlockIQ3_S : BlockOf<256> {
+  std::byte d[2], qs[64], qh[8], signs[32], scales[4];
+};
+
+// Of each group of 32, a word with three more bits of each of four indices, 3 bits of scale and the sign of a
+// delta.
+struct BlockIQ1_S : BlockOf<256> {
+  std::byte d[2], qs[32], qh[16];
+};
+
+// Of each index, a nibble with three more bits and the sign of a delta; four words of four times 3 bits of scale for
+// 16 elements and a nibble of `d`.
+struct BlockIQ1_M : BlockOf<256> {
+  std::byte qs[32], qh[16], scales[8];
+};
+
+// Elements -1, 0 and 1: five in a byte as digits of three (four in `qh`), or 2 bits each.
+struct BlockTQ1_0 : BlockOf<256> {
+  std::byte qs[48], qh[4], d[2];
+};
+struct BlockTQ2_0 : BlockOf<256> {
+  std::byte qs[64], d[2];
+};
+
 }  // namespace quire::runner::weights

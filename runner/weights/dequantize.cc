@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runner/weights/block_formats.h"
+#include "runner/weights/dequantize_grids.h"
 #include "runner/weights/float_bits.h"
 #include "runner/weights/scale_bits.h"
 

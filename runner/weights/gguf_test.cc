@@ -216,8 +216,8 @@ TEST(Gguf, RefusesTwoTensorsInOnePlaceOrOfOneName) {
 }
 
 TEST(Gguf, NamesTheTypesItDoesNotRead) {
-  EXPECT_EQ(Refusal(WithTensor({256}, 29, 0, 256)),
-            "tensor \"t\" has type IQ1_M, which this build does not support");
+  EXPECT_EQ(Refusal(WithTensor({256}, 15, 0, 512)),
+            "tensor \"t\" has type Q8_K, which this build does not support");
   EXPECT_EQ(Refusal(WithTensor({256}, 4, 0, 256)), "tensor \"t\" has unknown type 4");
   EXPECT_EQ(Refusal(WithTensor({256}, ~0U, 0, 256)), "tensor \"t\" has unknown type 4294967295");
 }

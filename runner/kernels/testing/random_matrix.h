@@ -60,6 +60,14 @@ class TestMatrix {
         const uint16_t bits = RandomF16();
         std::memcpy(bytes_.data() + at + offset, &bits, sizeof(bits));
       }
+      if (type == weights::DataType::kIQ1_M) {  // the nibbles of `d` on top of the words of scales
+        const std::byte low = bytes_[at + offsetof(weights::BlockIQ1_M, scales) + 7] & std::byte{0x8F};
+        bytes_[at + offsetof(weights::BlockIQ1_M, scales) + 7] = low | std::byte{0x30};
+      }
+      if (type == weights::DataType::kNVFP4) {
+        for (size_t part = 0; part < 4; ++part)
+          bytes_[at + part] = static_cast<std::byte>(48 + random_.Below(16));
+      }
       if (format.quants.exponent) bytes_[at] = static_cast<std::byte>(120 + random_.Below(8));
     }
     std::vector<float> dequantized(static_cast<size_t>(in));
