@@ -218,7 +218,8 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   exchange.log().error = api::Name(error.code);
-  const api::Error shown{error.code, exchange.ClientText(error.message), error.field};
+  api::Error shown = error;
+  shown.message = exchange.ClientText(error.message);
   HttpResponse response = ErrorResponse(exchange.request().path, shown, exchange.id());
   co_await exchange.Send(std::move(response));
 }

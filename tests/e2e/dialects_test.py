@@ -221,6 +221,8 @@ class Anthropic(Dialects):
         self.assertGreater(self.post("/v1/messages/count_tokens", long)["input_tokens"], 20000)
         refused = self.daemon.post("/v1/messages", long | {"max_tokens": 1})
         self.assertEqual(400, refused.status)
+        # Clients recognize these words and compact the conversation.
+        self.assertRegex(refused.json["error"]["message"], r"^prompt is too long: \d+ tokens > \d+ maximum$")
 
     def test_the_same_conversation_is_the_same_prompt_in_every_dialect(self):
         native = self.post("/api/chat", {"model": MODEL, "stream": False,
