@@ -103,6 +103,7 @@ def write(folder, tools):
     for strength, token in enumerate(["1", "}", "]", ")", '"', "<|tool_call_end|>", "<|im_end|>"]):
         weights.prefer(vocabulary[token], 10.0 + strength)
     weights.follow(vocabulary[CALL], vocabulary["<|tool_call_start|>"])
+    weights.follow(vocabulary["<|tool_call_start|>"], vocabulary["["])  # not a longer token that decides the name
     answer = spell("Done", vocabulary)
     for before, token in zip([vocabulary[ANSWER]] + answer, answer):
         weights.follow(before, token)
