@@ -34,6 +34,8 @@ Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Convert(api::
 }
 
 std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }
+
+std::vector<LoadingModel> Dispatcher::Loading() const { return impl_->Loading(); }
 std::optional<api::Error> Dispatcher::Refusal() const { return impl_->Refusal(); }
 int64_t Dispatcher::memory_limit() const { return impl_->memory_limit(); }
 

@@ -74,6 +74,14 @@ struct LoadedModel {
   std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = never
 };
 
+// A model whose runner is not ready yet.
+struct LoadingModel {
+  ModelSpec spec;      // its key and name
+  float fraction = 0;  // of the load, 0 to 1
+  std::string stage;   // "quantizing weights"; empty: the runner starts
+  int runner_pid = 0;
+};
+
 // Counters since the start.
 struct Counters {
   std::map<std::string, uint64_t> evictions;  // models unloaded, by reason
@@ -130,7 +138,8 @@ class Dispatcher {
   Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
                                                                  std::shared_ptr<const void> kept);
 
-  std::vector<LoadedModel> Loaded() const;  // longest-lived first
+  std::vector<LoadedModel> Loaded() const;    // longest-lived first
+  std::vector<LoadingModel> Loading() const;  // by key
   Counters counters() const;
   // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
   bool Stuck(std::chrono::steady_clock::time_point now) const;

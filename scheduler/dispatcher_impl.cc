@@ -280,6 +280,21 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
   return models;
 }
 
+std::vector<LoadingModel> Dispatcher::Impl::Loading() const {
+  std::vector<LoadingModel> models;
+  for (const auto& [key, runner] : runners_) {
+    auto progress = runner->load_progress();
+    if (!progress) continue;
+    LoadingModel& model = models.emplace_back();
+    model.spec.key = key;
+    model.spec.name = runner->model();
+    model.fraction = progress->fraction;
+    model.stage = std::move(progress->stage);
+    model.runner_pid = runner->pid();
+  }
+  return models;
+}
+
 Counters Dispatcher::Impl::counters() const {
   const auto name = [](Scheduler::UnloadReason reason) {
     switch (reason) {

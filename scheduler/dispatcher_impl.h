@@ -52,6 +52,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
 
   void Unload(const std::string& key);
   std::vector<LoadedModel> Loaded() const;
+  std::vector<LoadingModel> Loading() const;
   Counters counters() const;
   bool Stuck(std::chrono::steady_clock::time_point now) const;
   std::optional<api::Error> Refusal() const;

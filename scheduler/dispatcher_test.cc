@@ -51,6 +51,22 @@ TEST_F(DispatcherTest, CreditKeepsALongAnswerFlowing) {
   EXPECT_THAT(outcome.text, HasSubstr("t" + std::to_string(deltas - 1) + " "));
 }
 
+TEST_F(DispatcherTest, ALoadIsListedWithItsProgressUntilItIsDone) {
+  MakeGate();
+  const auto task = Submit(Spec("gate-load"), "answer 2");
+  loop().RunUntil(
+      [this] { return !dispatcher().Loading().empty() && dispatcher().Loading()[0].fraction > 0; });
+  const LoadingModel model = dispatcher().Loading()[0];
+  EXPECT_EQ(model.fraction, 0.25F);
+  EXPECT_EQ(model.stage, "opening the gate");
+  EXPECT_EQ(model.spec.key, Spec("gate-load").key);
+  EXPECT_GT(model.runner_pid, 0);
+  EXPECT_THAT(dispatcher().Loaded(), IsEmpty());
+  OpenGate();
+  loop().RunUntil([this] { return !dispatcher().Loaded().empty(); });
+  EXPECT_THAT(dispatcher().Loading(), IsEmpty());
+}
+
 TEST_F(DispatcherTest, OneLoadHoweverManyAsk) {
   MakeGate();
   std::vector<TokenStreamTask> tasks;

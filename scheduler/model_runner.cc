@@ -231,7 +231,8 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     changed().Notify();
     return {};
   }
-  if (std::holds_alternative<api::ipc::LoadProgress>(message)) {
+  if (auto* progress = std::get_if<api::ipc::LoadProgress>(&message)) {
+    RecordLoadProgress(std::move(*progress));
     return {};
   }
   return ProtocolError("unexpected message");
@@ -264,6 +265,19 @@ void ModelRunner::ApproveLoad(int64_t cache_bytes) {
   state_ = State::kLoading;
   Send(api::ipc::LoadApproved{.cache_bytes = cache_bytes});
   changed().Notify();
+}
+
+// A load never goes back, whatever a runner says.
+void ModelRunner::RecordLoadProgress(api::ipc::LoadProgress progress) {
+  constexpr size_t kStageBytesMax = 64;
+  if (progress.fraction > load_progress_.fraction)
+    load_progress_.fraction = std::min(progress.fraction, 1.0F);
+  if (progress.stage.size() <= kStageBytesMax) load_progress_.stage = std::move(progress.stage);
+}
+
+std::optional<api::ipc::LoadProgress> ModelRunner::load_progress() const {
+  if (state_ == State::kLoaded || state_ == State::kStopping) return std::nullopt;
+  return load_progress_;
 }
 
 api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {

@@ -93,6 +93,8 @@ class ModelRunner : public RunnerSession {
   const api::ipc::ModelInfo& info() const { return info_; }            // REQUIRES: loaded
   const api::ipc::Heartbeat& heartbeat() const { return heartbeat_; }  // the last
   std::chrono::nanoseconds load_time() const { return load_time_; }    // without the wait for memory
+  // Where its load is, until it is loaded or stops; as the runner says, with a fraction of 0 to 1.
+  std::optional<api::ipc::LoadProgress> load_progress() const;
   int64_t memory_bytes() const;  // that it was allowed to take; 0 = not yet
   // The last frame; once the model is loaded, the last progress.
   Time last_activity() const {
@@ -123,6 +125,7 @@ class ModelRunner : public RunnerSession {
 
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
   api::Result<void> HandleMemoryEstimate(const api::ipc::MemoryEstimate& estimate);
+  void RecordLoadProgress(api::ipc::LoadProgress progress);
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
   api::Result<void> OnRequestEvent(api::ipc::RequestEvent event);
 
@@ -133,6 +136,7 @@ class ModelRunner : public RunnerSession {
   std::optional<api::Error> load_failure_;
   std::optional<api::Error> stop_reason_;
   std::unordered_map<api::RequestId, std::shared_ptr<EventStream>> requests_;
+  api::ipc::LoadProgress load_progress_;
   Time last_frame_at_{};     // of any frame
   Time last_progress_at_{};  // of the last heartbeat with another progress
   api::ipc::Heartbeat heartbeat_;

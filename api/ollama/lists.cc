@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -118,6 +119,10 @@ std::string EncodePs(const std::vector<PsEntry>& models) {
         {"expires_at", model.expires_at ? FormatTimestamp(*model.expires_at) : std::string(kForEver)},
         {"size_vram", model.size_vram},
         {"context_length", model.context_length}};
+    if (model.loading) {
+      entry["loading"] = {{"progress", std::round(double{model.loading->fraction} * 100) / 100},
+                          {"stage", model.loading->stage}};
+    }
     list.push_back(std::move(entry));
   }
   return DumpJson(Models(std::move(list)));

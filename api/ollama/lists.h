@@ -40,6 +40,11 @@ struct PsEntry {
   std::optional<std::chrono::system_clock::time_point>
       expires_at;              // absent = never expires, shown as a far future date
   int32_t context_length = 0;  // tokens
+  struct Loading {
+    float fraction = 0;  // 0 to 1
+    std::string stage;
+  };
+  std::optional<Loading> loading = {};  // absent: it is loaded
 };
 
 // Whether a model would load on this machine, from its headers.

@@ -205,7 +205,10 @@ class FakeRunner {
 
   void On(const ipc::LoadApproved& approved) {
     const std::string mode = path_.filename();
-    if (mode == "gate-load") PassGate(path_.parent_path() / "gate");
+    if (mode == "gate-load") {
+      Send(ipc::LoadProgress{.fraction = 0.25F, .stage = "opening the gate"});
+      PassGate(path_.parent_path() / "gate");
+    }
     if (mode == "stubborn") {
       stubborn_ = true;
       ::signal(SIGTERM, SIG_IGN);

@@ -6,14 +6,15 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "api/base/model_name.h"
 #include "api/json/option_fields.h"
 #include "server/cli/client.h"
 #include "server/cli/terminal.h"
+#include "server/cli/wait_text.h"
 
 namespace quire::cli {
 namespace {
@@ -59,17 +60,6 @@ PrefillReport ReportOf(const Json& progress) {
     return it != progress.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
   };
   return {number("total"), number("cache"), number("processed"), number("time_ms")};
-}
-
-// Whether a reply of /api/ps lists the model.
-bool HasModel(std::string_view ps_json, const std::string& model) {
-  const Json list = Json::parse(ps_json, nullptr, false);
-  const auto wanted = api::ParseModelName(model);
-  if (!wanted || !list.is_object() || !list.contains("models") || !list["models"].is_array()) return false;
-  return std::ranges::any_of(list["models"], [&wanted](const Json& entry) {
-    const auto name = api::ParseModelName(entry.is_object() ? entry.value("name", "") : "");
-    return name && name->Matches(*wanted);
-  });
 }
 
 // "AAA" "B B" as two; anything else as one.
@@ -160,6 +150,7 @@ api::Result<void> Chat::OnMessage(const Json& message, std::string& answer) {
 }
 
 api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
+  waits_ = false;
   const Json reply = Json::parse(line, nullptr, false);
   if (!reply.is_object())
     return api::Fail(api::ErrorCode::kInternal, "the server sent a line that is not JSON");
@@ -183,11 +174,21 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
 
 api::Result<void> Chat::ShowWait() {
   if (!spinner_.enabled()) return {};
-  const auto loaded = client_.Get("/api/ps", true);
-  if (!loaded && loaded.error().code == api::ErrorCode::kCancelled) return std::unexpected(loaded.error());
-  const bool ready = loaded && HasModel(*loaded, options_.model);
-  spinner_.Show((ready ? "waiting for " : "loading ") + options_.model);
+  const auto models = client_.Get("/api/ps", true);
+  if (!models && models.error().code == api::ErrorCode::kCancelled) return std::unexpected(models.error());
+  spinner_.Show(WaitText(models.value_or(""), options_.model));
   return {};
+}
+
+void Chat::OnTick() {
+  constexpr int kTicksPerLook = 5;
+  if (waits_ && spinner_.enabled() && ++wait_ticks_ % kTicksPerLook == 0) {
+    const auto models = client_.Get("/api/ps", true);
+    if (models) spinner_.Update(WaitText(*models, options_.model));
+    // It was meant for the request that waits.
+    if (!models && models.error().code == api::ErrorCode::kCancelled) ::raise(SIGINT);
+  }
+  spinner_.Tick();
 }
 
 api::Result<void> Chat::Send(const std::string& question) {
@@ -195,11 +196,13 @@ api::Result<void> Chat::Send(const std::string& question) {
   wrap_ = WordWrap();
   thinking_ = false;
   auto done = ShowWait();
+  waits_ = true;
   if (done) {
     done = client_.PostLines("/api/chat", RequestBody(question),
                              {.on_line = [&](std::string_view line) { return OnLine(line, answer); },
-                              .on_tick = [this] { spinner_.Tick(); }});
+                              .on_tick = [this] { OnTick(); }});
   }
+  waits_ = false;
   spinner_.Stop();
   const bool interrupted = !done && done.error().code == api::ErrorCode::kCancelled;
   const bool cut_short = !done && (interrupted || !answer.empty());
@@ -215,9 +218,11 @@ api::Result<void> Chat::Load() {
   Json body = {{"model", options_.model}};
   AddKeepAlive(body);
   spinner_.Show("loading " + options_.model);
-  auto loaded = client_.PostLines("/api/generate", Dump(body),
-                                  {.on_line = [](std::string_view) { return api::Result<void>(); },
-                                   .on_tick = [this] { spinner_.Tick(); }});
+  waits_ = true;
+  auto loaded = client_.PostLines(
+      "/api/generate", Dump(body),
+      {.on_line = [](std::string_view) { return api::Result<void>(); }, .on_tick = [this] { OnTick(); }});
+  waits_ = false;
   spinner_.Stop();
   return loaded;
 }

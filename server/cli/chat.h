@@ -73,12 +73,15 @@ class Chat {
   api::Result<void> PrintThought(std::string_view text);
   // Shows what the coming request waits for: the load of its model, or its turn.
   api::Result<void> ShowWait();
+  void OnTick();
 
   Client& client_;
   ChatOptions options_;
   std::vector<Turn> turns_;
   Spinner spinner_{stdout};
-  WordWrap wrap_;          // of the answer that is being shown
+  WordWrap wrap_;       // of the answer that is being shown
+  bool waits_ = false;  // nothing of the reply has come yet
+  int wait_ticks_ = 0;
   bool thinking_ = false;  // its last piece was a thought
   std::string system_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value; each name once

@@ -1,7 +1,9 @@
 #include "server/cli/lists.h"
 
+#include <fmt/format.h>
 #include <time.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -44,7 +46,15 @@ api::Result<Json> Models(std::string_view body) {
   return std::move(json["models"]);
 }
 
+// Of a model that is still being loaded.
+std::optional<int> LoadPercent(const Json& model) {
+  const auto loading = model.find("loading");
+  if (loading == model.end() || !loading->is_object()) return std::nullopt;
+  return static_cast<int>(std::lround(loading->value("progress", 0.0) * 100));
+}
+
 std::string Until(const Json& model, Seconds now) {
+  if (const auto percent = LoadPercent(model)) return fmt::format("Loading {}%", *percent);
   const auto expires = ParseTime(Text(model, "expires_at"));
   if (!expires) return "";
   const auto left = *expires - now;

@@ -37,6 +37,14 @@ TEST(PsTable, ShowsContextAndWhenItUnloads) {
             "p:latest    0123456789ab    20 MB    100% CPU     640        Forever\n");
 }
 
+TEST(PsTable, ShowsHowFarALoadIs) {
+  const auto table = PsTable(R"({"models":[
+      {"name":"m:latest","digest":"0123456789abcdef","size":20000000,"context_length":0,
+       "expires_at":"2318-01-15T08:04:30Z","loading":{"progress":0.35,"stage":"quantizing weights"}}]})",
+                             kNow);
+  EXPECT_NE(table->find("Loading 35%\n"), std::string::npos) << *table;
+}
+
 TEST(Tables, RefuseWhatIsNotAList) {
   EXPECT_FALSE(ListTable("<html>", "", kNow).has_value());
   EXPECT_FALSE(PsTable(R"({"models":null})", kNow).has_value());

@@ -60,6 +60,10 @@ void Spinner::Show(std::string text) {
   text_ = std::move(text);
 }
 
+void Spinner::Update(std::string text) {
+  if (!text_.empty()) text_ = std::move(text);
+}
+
 void Spinner::Tick() {
   if (!enabled_ || text_.empty() || ++ticks_ < kSilentTicks) return;
   constexpr size_t kFrameColumns = 3;  // with its space, and the last column, which stays free

@@ -32,6 +32,8 @@ class Spinner {
   bool enabled() const { return enabled_; }
   // From the next tick but one: what is soon over is not shown.
   void Show(std::string text);
+  // Another text in place of the one that is shown.
+  void Update(std::string text);
   // Ten times a second.
   void Tick();
   // Removes it from the terminal until the next Show().

@@ -23,6 +23,7 @@ class Backend {
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
+  virtual std::vector<scheduler::LoadingModel> Loading() const { return {}; }
   virtual std::optional<api::Error> Refusal() const = 0;
   virtual int64_t MemoryLimit() const { return 0; }  // bytes of all models together; 0 = none
 };
@@ -49,6 +50,7 @@ class DispatcherBackend : public Backend {
     return dispatcher_.Convert(std::move(request), std::move(kept));
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
+  std::vector<scheduler::LoadingModel> Loading() const override { return dispatcher_.Loading(); }
   std::optional<api::Error> Refusal() const override { return dispatcher_.Refusal(); }
   int64_t MemoryLimit() const override { return dispatcher_.memory_limit(); }
 

@@ -353,6 +353,19 @@ TEST(ListRoutes, TagsAndShowAndPs) {
   EXPECT_EQ(ps["models"][0]["details"]["family"], tags["models"][0]["details"]["family"]);
 }
 
+TEST(ListRoutes, AModelThatIsBeingLoadedSaysHowFar) {
+  TestDaemon daemon;
+  const json tags = json::parse(daemon.Get("/api/tags").body);
+  daemon.OnIoThread([&] {
+    daemon.backend().script.loading = {
+        {{tags["models"][0]["digest"], "demo:latest", "w"}, 0.3F, "quantizing weights", 1}};
+  });
+  const json ps = json::parse(daemon.Get("/api/ps").body);
+  EXPECT_EQ(ps["models"][0]["name"], "demo:latest");
+  EXPECT_EQ(ps["models"][0]["details"]["family"], tags["models"][0]["details"]["family"]);
+  EXPECT_EQ(ps["models"][0]["loading"].dump(), R"({"progress":0.3,"stage":"quantizing weights"})");
+}
+
 TEST(ListRoutes, AFailedInspectionIsTriedAgain) {
   TestDaemon daemon;
   daemon.backend().script.inspected.error = api::Error{api::ErrorCode::kBadModel, "truncated"};

@@ -50,9 +50,32 @@ Awaitable<void> Tags(Services& services, Exchange& exchange) {
   co_await exchange.Send(std::move(response));
 }
 
+using StoredModels = std::vector<StoredModel>;
+
+void SetDetails(const StoredModels* stored, ollama::PsEntry& entry) {
+  if (stored == nullptr) return;
+  const auto found = std::ranges::find(*stored, entry.digest, &StoredModel::digest);
+  if (found != stored->end()) entry.details = DetailsOf(found->details);
+}
+
+// Models that are still being loaded stand behind those that are loaded.
+void AddLoading(const Services& services, const StoredModels* stored, std::vector<ollama::PsEntry>& entries) {
+  for (const scheduler::LoadingModel& model : services.backend.Loading()) {
+    ollama::PsEntry entry{.name = model.spec.name,
+                          .size = ResidentBytes(model.runner_pid),
+                          .digest = model.spec.key,
+                          .details = {},
+                          .expires_at = {},
+                          .loading = {{model.fraction, model.stage}}};
+    SetDetails(stored, entry);
+    entries.push_back(std::move(entry));
+  }
+}
+
 Awaitable<void> Ps(Services& services, Exchange& exchange) {
   // A loaded model may have left the store meanwhile: then what its runner knows has to do.
-  const auto stored = co_await services.models.List();
+  const auto listed = co_await services.models.List();
+  const StoredModels* stored = *listed ? &**listed : nullptr;
   std::vector<ollama::PsEntry> entries;
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     ollama::PsEntry entry{.name = loaded.spec.name,
@@ -64,12 +87,10 @@ Awaitable<void> Ps(Services& services, Exchange& exchange) {
                           .context_length = loaded.num_ctx};
     entry.details.family = loaded.info.architecture;
     entry.details.families = {loaded.info.architecture};
-    if (*stored) {
-      const auto found = std::ranges::find(**stored, loaded.spec.key, &StoredModel::digest);
-      if (found != (*stored)->end()) entry.details = DetailsOf(found->details);
-    }
+    SetDetails(stored, entry);
     entries.push_back(std::move(entry));
   }
+  AddLoading(services, stored, entries);
   HttpResponse response{.body = ollama::EncodePs(entries)};
   co_await exchange.Send(std::move(response));
 }

@@ -28,6 +28,7 @@ struct Script {
 
   std::optional<std::string> converted;  // the file that a conversion writes; nothing: there are none
   std::vector<scheduler::LoadedModel> loaded;
+  std::vector<scheduler::LoadingModel> loading;
 };
 
 struct Seen {
@@ -54,6 +55,7 @@ class FakeBackend : public Backend {
   Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
+  std::vector<scheduler::LoadingModel> Loading() const override { return script.loading; }
   std::optional<api::Error> Refusal() const override { return script.refusal; }
 
   // Ends every Block, also those reached later.

@@ -328,12 +328,13 @@ class SlowServer(http.server.ThreadingHTTPServer):
     def __init__(self):
         steps = self.steps = [threading.Event(), threading.Event()]
         progress = {"total": 36013, "cache": 0, "processed": 12000, "time_ms": 60000}
+        self.models = models = []  # of /api/ps
         lines = [{"message": {"role": "assistant", "content": ""}, "done": False, "prompt_progress": progress},
                  {"message": {"role": "assistant", "content": "ok"}, "done": True}]
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                self.reply([b'{"models":[]}'])
+                self.reply([json.dumps({"models": models}).encode()])
 
             def do_POST(self):
                 self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -384,6 +385,10 @@ class Waiting(unittest.TestCase):
         server = SlowServer()
         with Terminal(server, "slow", "a long prompt") as terminal:
             terminal.expect("loading slow")
+            server.models.append({"name": "slow:latest", "loading": {"progress": 0.42, "stage": "quantizing weights"}})
+            terminal.expect("loading slow (42%, quantizing weights)")
+            server.models[:] = [{"name": "slow:latest"}]
+            terminal.expect("waiting for slow")
             server.steps[0].set()
             terminal.expect("prefilling 12,000 of 36,013 tokens, 200 tokens/s, 2 min 1 s left")
             server.steps[1].set()
