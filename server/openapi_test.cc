@@ -166,7 +166,7 @@ TEST(OpenApi, OptionsAreThoseOfTheTable) {
         if (row.min) property["minimum"] = *row.min;
         if (row.max) property["maximum"] = *row.max;
         if (row.in_options()) in_options[std::string(row.name)] = property;
-        if (row.in_openai()) in_openai[std::string(row.name)] = property;
+        in_openai[std::string(row.name)] = property;
       },
       options);
   const json& schemas = Document().at("components").at("schemas");

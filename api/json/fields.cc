@@ -50,15 +50,29 @@ Fields::Fields(const Json& object, std::string path, FirstError& error, Noun nou
 
 const Json* Fields::Search(std::string_view name) const {
   if (!ok() || object_ == nullptr) return nullptr;
-  const Json* found = nullptr;
-  for (const auto& [key, value] : object_->get_ref<const Json::object_t&>()) {
-    if (key == name) {
-      found = &value;
+  const auto& members = object_->get_ref<const Json::object_t&>();
+  auto found = members.end();
+  for (auto member = members.begin(); member != members.end(); ++member) {
+    if (member->first == name) {
+      found = member;
       break;
     }
-    if (EqualIgnoringCase(key, name)) found = &value;
+    if (EqualIgnoringCase(member->first, name)) found = member;
   }
-  return found != nullptr && !found->is_null() ? found : nullptr;
+  if (found == members.end()) return nullptr;
+  if (read_.empty()) read_.resize(members.size());
+  read_[static_cast<size_t>(found - members.begin())] = true;
+  return found->second.is_null() ? nullptr : &found->second;
+}
+
+void Fields::VisitUnread(const std::function<bool(std::string_view name)>& visit) const {
+  if (object_ == nullptr) return;
+  size_t at = 0;
+  for (const auto& [name, unused] : object_->get_ref<const Json::object_t&>()) {
+    const bool read = !read_.empty() && read_[at];
+    if (!read && !visit(name)) return;
+    ++at;
+  }
 }
 
 const Json* Fields::Find(std::string_view name) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/json/type.h"
@@ -59,6 +61,9 @@ class Fields {
     return true;
   }
 
+  // Visits the names of the members that nothing above looked up, until `visit` gives false.
+  void VisitUnread(const std::function<bool(std::string_view name)>& visit) const;
+
   // Full path of a member: "options.num_ctx", "messages[3].content".
   std::string PathOf(std::string_view name) const;
   bool ok() const { return !error_.has_value(); }
@@ -73,7 +78,8 @@ class Fields {
   const Json* FindAs(std::string_view name, bool array);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
 
-  const Json* object_ = nullptr;  // nullptr when the value is not an object
+  const Json* object_ = nullptr;    // nullptr when the value is not an object
+  mutable std::vector<bool> read_;  // of each member, in their order; empty: none
   std::string path_;
   FirstError& error_;
   Noun noun_;

@@ -127,6 +127,7 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
     get(fields, name, other);
     also(name, std::move(other));
   };
+  also("format", GetFormat(body));  // as Ollama has it
   read(body, "grammar", GetGrammar);
   read(body, "json_schema", GetSchema);
   read(body, "guided_json", GetSchema);

@@ -125,11 +125,7 @@ void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknow
 }
 
 void GetOpenAiOptions(Fields& body, Options& options) {
-  VisitOptions(
-      [&body](const OptionRow& row, auto& option) {
-        if (row.in_openai()) Read(body, row, option);
-      },
-      options);
+  VisitOptions([&body](const OptionRow& row, auto& option) { Read(body, row, option); }, options);
 }
 
 void GetOption(Fields& fields, std::string_view name, Options& options) {

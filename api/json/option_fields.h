@@ -23,7 +23,7 @@ Result<ParsedOptions> ParseOptions(std::string_view json_object);
 // The member "options".
 void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown);
 
-// The options that OpenAI requests have at their top level; they override what `options` says.
+// All options, at the top level of OpenAI requests; they override what `options` says.
 void GetOpenAiOptions(Fields& body, Options& options);
 
 // One option of the table, read from the member of its own name; nothing when it is absent.

@@ -124,7 +124,7 @@ TEST(OptionTable, TheDocumentationHasEveryRow) {
         }
         // In the first column of the table of OpenAI's fields.
         const std::regex field(fmt::format("\\n\\|([^|]* |,)?{}[ ,][^\\n]*\\|", row.name));
-        EXPECT_EQ(std::regex_search(docs.substr(openai), field), row.in_openai()) << row.name;
+        EXPECT_TRUE(std::regex_search(docs.substr(openai), field)) << row.name;
       },
       standards);
 }

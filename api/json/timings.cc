@@ -31,6 +31,28 @@ Json EncodeTimings(const Usage& usage) {
   return out;
 }
 
+void AnswerClock::OnReady(const PromptReady& ready, std::chrono::nanoseconds total) {
+  so_far_.prompt_tokens = ready.prompt_tokens;
+  so_far_.cached_tokens = ready.cached_tokens;
+  ready_at_ = total;
+}
+
+void AnswerClock::OnDelta(const TextDelta& delta, std::chrono::nanoseconds total) {
+  if (so_far_.output_tokens == 0) first_at_ = total;
+  so_far_.output_tokens += delta.tokens;
+  so_far_.prompt_ns = (first_at_ - ready_at_).count();
+  so_far_.output_ns = (total - first_at_).count();
+}
+
+Json AnswerClock::Progress(int32_t computed_tokens, std::chrono::nanoseconds total) const {
+  return {{"total", so_far_.prompt_tokens},
+          {"cache", so_far_.cached_tokens},
+          {"processed", computed_tokens},
+          {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(total - ready_at_).count()}};
+}
+
+Json AnswerClock::Timings() const { return EncodeTimings(so_far_); }
+
 void Add(Usage& sum, const Usage& usage) {
   sum.prompt_tokens += usage.prompt_tokens;
   sum.cached_tokens += usage.cached_tokens;

@@ -1,7 +1,7 @@
 // llama.cpp's /completion and /infill: bodies to a struct, events to reply bodies and server-sent events.
 //
 // Fields that another server of these routes would honor and this one does not are rejected by name; unknown ones are
-// ignored. Errors name the field by its path.
+// logged. Errors name the field by its path.
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,7 @@
 #include "api/base/prompt.h"
 #include "api/base/reply_encoder.h"
 #include "api/base/request.h"
+#include "api/json/timings.h"
 #include "api/json/type.h"
 
 namespace quire::api::llama_server {
@@ -39,6 +40,8 @@ struct CompletionRequest {
   int32_t indent_min = 0;
   std::optional<OutputFormat> format;
   std::vector<std::string> response_fields;  // of the last object; empty = all
+  bool return_progress = false;              // chunks with "prompt_progress" before the first token
+  bool timings_per_token = false;            // every chunk has "timings"
 };
 
 Result<CompletionRequest> ParseCompletion(std::string_view body);
@@ -65,6 +68,8 @@ struct CompletionHead {
   std::vector<std::string> response_fields;
   GenerationParams params;
   std::optional<OutputFormat> format;
+  bool return_progress = false;
+  bool timings_per_token = false;
 };
 CompletionHead HeadOf(const CompletionRequest& request, const ModelDefaults& defaults);
 
@@ -76,14 +81,17 @@ class CompletionEncoder : public ReplyEncoder {
   struct Choice {
     TextDelta answer;  // all of it, without its text where it is streamed
     int32_t prompt_tokens = 0;
+    AnswerClock clock;
     bool line_broken = false;
     std::optional<Finished> finished;
   };
 
   std::string OnReady(const PromptReady& ready, const EventContext& context) override;
+  std::string OnProgress(const PrefillProgress& progress, const EventContext& context) override;
   std::string OnDelta(const TextDelta& delta, const EventContext& context) override;
   std::string OnFinished(const Finished& finished, const EventContext& context) override;
   std::string OnFailed(const Error& error) override;
+  Json EncodeChunk(const TextDelta& delta, size_t index) const;
   Json EncodeLast(size_t index) const;
 
   CompletionHead head_;

@@ -102,7 +102,9 @@ CompletionHead HeadOf(const CompletionRequest& request, const ModelDefaults& def
                       .texts = {},
                       .response_fields = request.response_fields,
                       .params = ParamsOf(request.options, defaults.options),
-                      .format = request.format};
+                      .format = request.format,
+                      .return_progress = request.return_progress,
+                      .timings_per_token = request.timings_per_token};
   for (const std::string& text : request.texts) {
     head.texts.insert(head.texts.end(), static_cast<size_t>(request.n), text);
   }
@@ -115,8 +117,29 @@ CompletionEncoder::CompletionEncoder(CompletionHead head)
       choices_(head_.texts.size()) {}
 
 std::string CompletionEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
-  choices_.at(context.choice).prompt_tokens = ready.prompt_tokens;
-  return {};
+  Choice& choice = choices_.at(context.choice);
+  choice.prompt_tokens = ready.prompt_tokens;
+  choice.clock.OnReady(ready, context.total);
+  return OnProgress({ready.cached_tokens}, context);
+}
+
+std::string CompletionEncoder::OnProgress(const PrefillProgress& progress, const EventContext& context) {
+  if (!head_.return_progress || !streams()) return {};
+  Json chunk = EncodeChunk({}, context.choice);
+  chunk["prompt_progress"] =
+      choices_.at(context.choice).clock.Progress(progress.computed_tokens, context.total);
+  return openai::ServerSentEvent(chunk);
+}
+
+Json CompletionEncoder::EncodeChunk(const TextDelta& delta, size_t index) const {
+  const Choice& choice = choices_.at(index);
+  return {{"index", index},
+          {"content", delta.text},
+          {"tokens", EncodeIds(delta.token_ids)},
+          {"stop", false},
+          {"id_slot", head_.slot},
+          {"tokens_predicted", choice.answer.tokens},
+          {"tokens_evaluated", choice.prompt_tokens}};
 }
 
 std::string CompletionEncoder::OnDelta(const TextDelta& delta, const EventContext& context) {
@@ -129,13 +152,9 @@ std::string CompletionEncoder::OnDelta(const TextDelta& delta, const EventContex
     return {};
   }
   choice.answer.tokens += delta.tokens;
-  Json chunk = {{"index", context.choice},
-                {"content", delta.text},
-                {"tokens", EncodeIds(delta.token_ids)},
-                {"stop", false},
-                {"id_slot", head_.slot},
-                {"tokens_predicted", choice.answer.tokens},
-                {"tokens_evaluated", choice.prompt_tokens}};
+  choice.clock.OnDelta(delta, context.total);
+  Json chunk = EncodeChunk(delta, context.choice);
+  if (head_.timings_per_token) chunk["timings"] = choice.clock.Timings();
   if (head_.n_probs > 0) chunk["completion_probabilities"] = EncodeProbabilities(delta.logprobs);
   return openai::ServerSentEvent(chunk);
 }

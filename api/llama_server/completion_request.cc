@@ -10,10 +10,12 @@
 #include "api/json/body.h"
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
+#include "api/json/sampler_fields.h"
 #include "api/json/tokens.h"
 #include "api/llama_server/completion.h"
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
+#include "api/openai/unsupported_fields.h"
 
 namespace quire::api::llama_server {
 namespace {
@@ -91,34 +93,6 @@ void GetFim(Fields& body, CompletionRequest& request) {
   request.prompts.emplace_back(std::move(fim));
 }
 
-bool IsOption(std::string_view name) {
-  bool known = false;
-  VisitOptions([&](const OptionRow& row) { known = known || row.name == name; });
-  return known;
-}
-
-// Fields that change what is sampled or sent, and that this server does not have.
-void RefuseOthers(Fields& body) {
-  const auto refuse = [&body](std::string_view name) {
-    openai::Refuse(body, name, fmt::format("{} is not supported", name));
-  };
-  for (const std::string_view name :
-       {"mirostat", "dry_multiplier", "xtc_probability", "top_n_sigma", "dynatemp_range"}) {
-    if (IsOption(name)) continue;
-    float value = 0;
-    if (body.Get(name, value) && value > 0) refuse(name);
-  }
-  int32_t min_keep = 0;
-  if (body.Get("min_keep", min_keep) && min_keep > 1) refuse("min_keep");
-  for (const std::string_view name : {"grammar_lazy", "post_sampling_probs", "return_progress"}) {
-    bool value = false;
-    if (body.Get(name, value) && value) refuse(name);
-  }
-  for (const std::string_view name : {"lora", "image_data", "multimodal_data", "control_vectors"}) {
-    if (HasValue(body, name)) refuse(name);
-  }
-}
-
 // [[id, bias | false], ...], or an object as OpenAI has it.
 void GetLogitBias(Fields& body, Options& options) {
   constexpr std::string_view kName = "logit_bias";
@@ -147,44 +121,19 @@ void GetLogitBias(Fields& body, Options& options) {
   options.logit_bias = std::move(list);
 }
 
-// Samplers that are not in the list are off. Their order is the server's own.
-void GetSamplers(Fields& body, Options& options) {
-  const Json* value = body.FindArray("samplers");
-  if (value == nullptr) return;
-  std::vector<std::string> names;
-  for (const Json& name : *value) {
-    if (!name.is_string()) return body.Reject("samplers", "must be an array of strings");
-    names.push_back(name.get<std::string>());
-  }
-  const auto missing = [&names](std::initializer_list<std::string_view> spellings) {
-    return std::ranges::none_of(spellings, [&names](std::string_view spelling) {
-      return std::ranges::find(names, spelling) != names.end();
-    });
-  };
-  if (missing({"penalties"})) {
-    options.repeat_penalty = 1;
-    options.presence_penalty = options.frequency_penalty = 0;
-  }
-  if (missing({"top_k"})) options.top_k = 0;
-  if (missing({"typ_p", "typical_p", "typical"})) options.typical_p = 1;
-  if (missing({"top_p"})) options.top_p = 1;
-  if (missing({"min_p"})) options.min_p = 0;
-  if (missing({"temperature", "temp"}) && options.temperature.value_or(1) > 0) options.temperature = 1;
-}
-
 void GetSampling(Fields& body, CompletionRequest& request) {
   Options& options = request.options;
   GetOptions(body, options, request.unknown_options);
   VisitOptions([&](const OptionRow& row) {
     if (row.name != "logit_bias") GetOption(body, row.name, options);
   });
-  body.Get("max_tokens", options.num_predict);
-  body.Get("n_predict", options.num_predict);
+  body.Get("repetition_penalty", options.repeat_penalty, 0.0F);
+  for (const std::string_view name : {"max_new_tokens", "max_completion_tokens", "max_tokens", "n_predict"})
+    body.Get(name, options.num_predict);
   body.Get("n_keep", options.num_keep, -1);
   if (options.seed == kRandomSeed) options.seed = -1;
   GetLogitBias(body, options);
-  GetSamplers(body, options);
-  RefuseOthers(body);
+  GetSamplers(body, options, request.unknown_options);
 }
 
 void GetResponseFields(Fields& body, CompletionRequest& request) {
@@ -204,13 +153,15 @@ void GetRest(Fields& body, CompletionRequest& request) {
   GetSampling(body, request);
   body.Get("n_probs", request.n_probs, 0, kTopLogprobsMax);
   body.Get("return_tokens", request.return_tokens);
-  body.Get("t_max_predict_ms", request.predict_ms_max, 0);
-  body.Get("n_indent", request.indent_min, 0);
+  // Negative and 0: no limit.
+  body.Get("t_max_predict_ms", request.predict_ms_max);
+  body.Get("n_indent", request.indent_min);
   int32_t slot = -1;
   body.Get("id_slot", slot, -1, kSlotsMax - 1);
   request.slot = std::max(slot, 0);
   request.format = GetResponseFormat(body);
   GetResponseFields(body, request);
+  openai::GetProgress(body, request);
 }
 
 void GetChoices(Fields& body, CompletionRequest& request, size_t body_bytes) {
@@ -230,6 +181,8 @@ Result<CompletionRequest> Parse(std::string_view text, Get get) {
   Fields body(*json, "", error);
   get(body, request);
   GetRest(body, request);
+  openai::RefuseUnsupported(body, openai::Route::kLlamaServer);
+  openai::AddUnread(body, request.unknown_options);
   if (error) return std::unexpected(std::move(*error));
   return request;
 }
@@ -262,6 +215,7 @@ std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefault
   base.format = std::move(completion.format);
   base.predict_ms_max = completion.predict_ms_max;
   base.indent_min = completion.indent_min;
+  base.report_progress = completion.return_progress;
   base.return_context = completion.prompts.size() * static_cast<size_t>(completion.n) == 1;
   std::vector<Request> requests;
   for (Prompt& prompt : completion.prompts) {

@@ -17,6 +17,7 @@
 #include "api/base/prompt.h"
 #include "api/base/reply_encoder.h"
 #include "api/base/request.h"
+#include "api/json/timings.h"
 #include "api/json/tool_fields.h"
 
 namespace quire::api::ollama {
@@ -91,9 +92,8 @@ class ChatEncoder : public ReplyEncoder {
   Endpoint endpoint_;
   std::string model_;
   bool return_progress_;
-  PromptReady ready_;
-  std::chrono::nanoseconds ready_at_{};  // since the request arrived
-  TextDelta answer_;                     // all of it so far; stays empty when streaming
+  AnswerClock clock_;
+  TextDelta answer_;  // all of it so far; stays empty when streaming
   size_t calls_sent_ = 0;
 };
 

@@ -68,20 +68,14 @@ std::string Line(const Json& object) { return DumpJson(object) + "\n"; }
 
 std::string ChatEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
   if (!return_progress_) return {};
-  ready_ = ready;
-  ready_at_ = context.total;
+  clock_.OnReady(ready, context.total);
   return OnProgress({ready.cached_tokens}, context);
 }
 
-// The names and meanings are those of llama.cpp's server.
 std::string ChatEncoder::OnProgress(const PrefillProgress& progress, const EventContext& context) {
   if (!return_progress_) return {};
   Json reply = Head(endpoint_, model_, {}, 0, /*done=*/false, context);
-  reply["prompt_progress"] = {
-      {"total", ready_.prompt_tokens},
-      {"cache", ready_.cached_tokens},
-      {"processed", progress.computed_tokens},
-      {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(context.total - ready_at_).count()}};
+  reply["prompt_progress"] = clock_.Progress(progress.computed_tokens, context.total);
   return Line(reply);
 }
 

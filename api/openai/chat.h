@@ -1,7 +1,7 @@
 // The OpenAI dialect: request bodies of /v1/chat/completions to a struct, events to reply bodies and
 // server-sent events, /v1/models.
 //
-// A parser takes the whole body as it came. Unknown fields are ignored; what is known but not done in this
+// A parser takes the whole body as it came. Unknown fields are logged; what is known but not done in this
 // version is refused with kUnsupported. Errors name the field by its path.
 #pragma once
 
@@ -27,6 +27,8 @@ struct ChatRequest {
   bool stream = false;
   bool include_usage = false;
   bool chunk_per_token = false;
+  bool return_progress = false;    // chunks with "prompt_progress" before the first token
+  bool timings_per_token = false;  // every chunk has "timings"
   Options options;  // temperature and top_p keep OpenAI's default 1 where absent; see ToRequest()
   std::vector<std::string> unknown_options;            // for the log
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
@@ -55,6 +57,7 @@ class ChatEncoder : public ChoicesEncoder {
 
  private:
   std::string EncodeDelta(Choice& choice, const TextDelta& delta, bool due) override;
+  Json EncodeNothing(const Choice& choice) override;
   std::string EncodeEnd(Choice& choice) override;
   Json EncodeWhole(Choice& choice) override;
 };

@@ -84,10 +84,14 @@ std::string ChatEncoder::EncodeDelta(Choice& choice, const TextDelta& delta, boo
   Json logprobs = ChoiceLogprobs(delta.logprobs);
   for (Json& piece : DeltasOf(delta, !std::exchange(choice.role_sent, true), choice.calls_sent)) {
     out += Chunk(ChunkChoice(choice.index, std::move(piece), std::exchange(logprobs, nullptr), nullptr),
-                 &choice.usage);
+                 &choice);
   }
   choice.calls_sent += delta.tool_calls.size();
   return out;
+}
+
+Json ChatEncoder::EncodeNothing(const Choice& choice) {
+  return ChunkChoice(choice.index, Json::object(), nullptr, nullptr);
 }
 
 std::string ChatEncoder::EncodeEnd(Choice& choice) {
@@ -97,7 +101,7 @@ std::string ChatEncoder::EncodeEnd(Choice& choice) {
         Chunk(ChunkChoice(choice.index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr), nullptr);
   }
   const auto reason = FinishName(*choice.finished, choice.calls_sent > 0);
-  return out + Chunk(ChunkChoice(choice.index, Json::object(), nullptr, reason), &choice.usage);
+  return out + Chunk(ChunkChoice(choice.index, Json::object(), nullptr, reason), &choice);
 }
 
 Json ChatEncoder::EncodeWhole(Choice& choice) {

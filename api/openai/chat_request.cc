@@ -95,7 +95,7 @@ void CheckModalities(Fields& body, const std::string& model) {
 void CheckUnsupported(Fields& body, const std::string& model) {
   CheckFunctions(body);
   CheckModalities(body, model);
-  RefuseUnsupported(body);
+  RefuseUnsupported(body, Route::kChat);
   bool echo = false;
   body.Get("echo", echo);
   if (echo) Refuse(body, "echo", "echo: not supported in chats");
@@ -111,6 +111,7 @@ void GetLogprobs(Fields& body, ChatRequest& request) {
 void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.model = GetModel(body);
   GetStream(body, request);
+  GetProgress(body, request);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
@@ -124,6 +125,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   if (request.messages.empty()) body.Reject("messages", "must be a non-empty array");
   request.rendering = GetTemplateFields(body, GetThinking(body), request.messages);
   CheckUnsupported(body, request.model);
+  AddUnread(body, request.unknown_options);
 }
 
 }  // namespace
@@ -151,6 +153,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
   request.delta_per_token = chat.chunk_per_token;
+  request.report_progress = chat.return_progress;
   request.format = std::move(chat.format);
   request.model_name = std::move(chat.model);
   ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};

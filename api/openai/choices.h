@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/base/reply_encoder.h"
+#include "api/json/timings.h"
 #include "api/json/type.h"
 
 namespace quire::api::openai {
@@ -25,10 +26,13 @@ struct ReplyHead {
   std::chrono::system_clock::time_point created;
   bool stream = false;
   bool include_usage = false;
-  bool chunk_per_token = false;   // every token has a chunk, with the usage of its choice so far
-  size_t choices = 1;             // of all prompts
-  size_t choices_per_prompt = 1;  // prompts follow each other
-  bool timings = false;           // the last chunk, or the body, has "timings"
+  bool chunk_per_token = false;    // every token has a chunk, with the usage of its choice so far
+  size_t choices = 1;              // of all prompts
+  size_t choices_per_prompt = 1;   // prompts follow each other
+  bool timings = false;            // the last chunk, or the body, has "timings"
+  bool timings_per_token = false;  // every chunk of more text has them
+  bool return_progress = false;    // chunks with "prompt_progress" before the first token
+  bool hide_thinking = false;
 };
 
 // What a request used, whatever the number of its choices: a prompt counts once.
@@ -50,6 +54,7 @@ class ChoicesEncoder : public ReplyEncoder {
     UsageOfChoices usage;  // until Finished counted from the deltas
     TextDelta answer;      // all of it so far; stays empty when streaming
     std::optional<FinishReason> finished;
+    AnswerClock clock;
     // Of a chat.
     bool role_sent = false;
     size_t calls_sent = 0;
@@ -61,18 +66,21 @@ class ChoicesEncoder : public ReplyEncoder {
   ChoicesEncoder(ReplyHead head, std::string_view chunk_object, std::string_view body_object);
 
   std::vector<Choice>& choices() { return choices_; }
-  // A server-sent event with a choice, and with that choice's usage where chunks have one.
-  std::string Chunk(Json encoded, const UsageOfChoices* usage) const;
+  // A server-sent event with a choice; of `counted`, unless null, with usage and timings where chunks have them.
+  std::string Chunk(Json encoded, const Choice* counted) const;
 
  private:
   // Chunks of more text; `due`: at least one.
   virtual std::string EncodeDelta(Choice& choice, const TextDelta& delta, bool due) = 0;
+  // A choice that has no more text yet.
+  virtual Json EncodeNothing(const Choice& choice) = 0;
   // The last chunks of a finished choice.
   virtual std::string EncodeEnd(Choice& choice) = 0;
   // A finished choice of a body.
   virtual Json EncodeWhole(Choice& choice) = 0;
 
   std::string OnReady(const PromptReady& ready, const EventContext& context) final;
+  std::string OnProgress(const PrefillProgress& progress, const EventContext& context) final;
   std::string OnDelta(const TextDelta& delta, const EventContext& context) final;
   std::string OnFinished(const Finished& finished, const EventContext& context) final;
   std::string OnFailed(const Error& error) final;

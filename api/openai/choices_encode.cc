@@ -56,12 +56,29 @@ std::string ChoicesEncoder::OnReady(const PromptReady& ready, const EventContext
   UsageOfChoices& usage = choices_.at(context.choice).usage;
   usage.prompt_tokens = ready.prompt_tokens;
   usage.cached_tokens = ready.cached_tokens;
-  return {};
+  choices_[context.choice].clock.OnReady(ready, context.total);
+  return OnProgress({ready.cached_tokens}, context);
 }
 
-std::string ChoicesEncoder::OnDelta(const TextDelta& delta, const EventContext& context) {
+std::string ChoicesEncoder::OnProgress(const PrefillProgress& progress, const EventContext& context) {
+  if (!head_.return_progress || !streams()) return {};
+  const Choice& choice = choices_.at(context.choice);
+  Json chunk = Envelope(chunk_object_);
+  chunk["choices"] = Json::array({EncodeNothing(choice)});
+  chunk["prompt_progress"] = choice.clock.Progress(progress.computed_tokens, context.total);
+  return ServerSentEvent(chunk);
+}
+
+std::string ChoicesEncoder::OnDelta(const TextDelta& all, const EventContext& context) {
   Choice& choice = choices_.at(context.choice);
-  choice.usage.output_tokens += delta.tokens;
+  choice.usage.output_tokens += all.tokens;
+  choice.clock.OnDelta(all, context.total);
+  TextDelta shown;
+  if (head_.hide_thinking) {
+    shown = all;
+    shown.thinking.clear();
+  }
+  const TextDelta& delta = head_.hide_thinking ? shown : all;
   if (streams()) return EncodeDelta(choice, delta, head_.chunk_per_token && delta.tokens > 0);
   Append(choice.answer, delta);
   return {};
@@ -91,11 +108,15 @@ std::string ChoicesEncoder::OnFinished(const Finished& finished, const EventCont
 
 std::string ChoicesEncoder::OnFailed(const Error& error) { return StreamError(error); }
 
-std::string ChoicesEncoder::Chunk(Json encoded, const UsageOfChoices* usage) const {
+std::string ChoicesEncoder::Chunk(Json encoded, const Choice* counted) const {
   Json chunk = Envelope(chunk_object_);
   chunk["choices"] = Json::array({std::move(encoded)});
-  if (head_.chunk_per_token && usage != nullptr) chunk["usage"] = EncodeUsage(*usage);
-  if (with_times_) chunk["timings"] = EncodeTimings(times_);
+  if (head_.chunk_per_token && counted != nullptr) chunk["usage"] = EncodeUsage(counted->usage);
+  if (with_times_) {
+    chunk["timings"] = EncodeTimings(times_);
+  } else if (head_.timings_per_token && counted != nullptr) {
+    chunk["timings"] = counted->clock.Timings();
+  }
   return ServerSentEvent(chunk);
 }
 

@@ -27,6 +27,8 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   bool chunk_per_token = false;
+  bool return_progress = false;                        // chunks with "prompt_progress" before the first token
+  bool timings_per_token = false;                      // every chunk has "timings"
   Options options;                                     // what is absent: see ToRequests()
   std::vector<std::string> unknown_options;            // for the log
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
@@ -51,6 +53,7 @@ class CompletionEncoder : public ChoicesEncoder {
 
  private:
   std::string EncodeDelta(Choice& choice, const TextDelta& delta, bool due) override;
+  Json EncodeNothing(const Choice& choice) override;
   std::string EncodeEnd(Choice& choice) override;
   Json EncodeWhole(Choice& choice) override;
 };

@@ -54,12 +54,16 @@ std::string CompletionEncoder::EncodeDelta(Choice& choice, const TextDelta& delt
   if (delta.text.empty() && delta.logprobs.empty() && !due) return {};
   const std::string text = std::exchange(choice.echo, {}) + delta.text;
   Json logprobs = EncodeLogprobLists(delta.logprobs, choice.text_offset);
-  return Chunk(EncodeChoice(choice.index, text, std::move(logprobs), nullptr), &choice.usage);
+  return Chunk(EncodeChoice(choice.index, text, std::move(logprobs), nullptr), &choice);
+}
+
+Json CompletionEncoder::EncodeNothing(const Choice& choice) {
+  return EncodeChoice(choice.index, "", nullptr, nullptr);
 }
 
 std::string CompletionEncoder::EncodeEnd(Choice& choice) {
   const std::string text = std::exchange(choice.echo, {});
-  return Chunk(EncodeChoice(choice.index, text, nullptr, Name(*choice.finished)), &choice.usage);
+  return Chunk(EncodeChoice(choice.index, text, nullptr, Name(*choice.finished)), &choice);
 }
 
 Json CompletionEncoder::EncodeWhole(Choice& choice) {

@@ -54,6 +54,15 @@ void GetPrompts(Fields& body, Prompts& prompts) {
   }
 }
 
+// BOS before a text, of models that use one.
+void GetSpecial(Fields& body, Prompts& prompts) {
+  bool add = true;
+  if (!body.Get("add_special_tokens", add)) return;
+  for (auto& prompt : prompts) {
+    if (auto* raw = std::get_if<RawPrompt>(&prompt)) raw->add_special = add;
+  }
+}
+
 // With a suffix every prompt is what comes before the place that is to be filled in.
 void GetSuffix(Fields& body, Prompts& prompts) {
   std::string suffix;
@@ -62,6 +71,8 @@ void GetSuffix(Fields& body, Prompts& prompts) {
   for (auto& prompt : prompts) {
     auto* raw = std::get_if<RawPrompt>(&prompt);
     if (raw == nullptr) return Refuse(body, "suffix", "suffix: supported only for text prompts");
+    if (!raw->add_special)
+      return Refuse(body, "add_special_tokens", "add_special_tokens: must be true with suffix");
     prompt = FimPrompt{std::move(raw->text), suffix};
   }
 }
@@ -89,6 +100,7 @@ void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_byt
   request.model = GetModel(body);
   GetPrompts(body, request.prompts);
   GetStream(body, request);
+  GetProgress(body, request);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
@@ -96,13 +108,11 @@ void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_byt
   GetEcho(body, request);
   request.n = GetChoices(body, body_bytes);
   CheckChoices(body, request);
+  GetSpecial(body, request.prompts);
   GetSuffix(body, request.prompts);
   request.format = GetResponseFormat(body);
-  RefuseUnsupported(body);
-  for (const std::string_view name : {"chat_template_kwargs", "continue_final_message"}) {
-    if (body.Find(name) != nullptr)
-      Refuse(body, name, fmt::format("{}: no chat template is used here", name));
-  }
+  RefuseUnsupported(body, Route::kCompletions);
+  AddUnread(body, request.unknown_options);
 }
 
 }  // namespace
@@ -131,6 +141,7 @@ std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefault
   base.client.cache_salt = std::move(completion.cache_salt);
   base.logprobs = completion.logprobs.has_value();
   base.delta_per_token = completion.chunk_per_token;
+  base.report_progress = completion.return_progress;
   base.top_logprobs = completion.logprobs.value_or(0);
   base.format = std::move(completion.format);
   std::vector<Request> requests;

@@ -13,6 +13,7 @@
 #include "api/json/body.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/openai/unsupported_fields.h"
 
 namespace quire::api {
 namespace {
@@ -134,6 +135,9 @@ void GetBody(Fields& body, EmbedRequest& request) {
   request.keep_alive = GetKeepAlive(body);
   GetOptions(body, request.options, request.unknown_options);
   request.cache_salt = GetCacheSalt(body);
+  if (request.dialect != EmbedDialect::kOpenAi) return;
+  openai::RefuseUnsupported(body, openai::Route::kEmbeddings);
+  openai::AddUnread(body, request.unknown_options);
 }
 
 // ---- replies ----

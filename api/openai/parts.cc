@@ -8,6 +8,7 @@
 #include "api/base/limits.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/json/sampler_fields.h"
 
 namespace quire::api::openai {
 void Refuse(Fields& fields, std::string_view field, std::string message) {
@@ -18,7 +19,9 @@ void GetSampling(Fields& body, Options& options, std::vector<std::string>& unkno
   // Top-level fields override `options`.
   GetOptions(body, options, unknown);
   GetOpenAiOptions(body, options);
+  GetSamplers(body, options, unknown);
   body.Get("repetition_penalty", options.repeat_penalty, 0.0F);
+  for (const std::string_view name : {"n_predict", "max_new_tokens"}) body.Get(name, options.num_predict, -1);
   body.Get("max_tokens", options.num_predict, -1);
   body.Get("max_completion_tokens", options.num_predict, -1);
 }

@@ -31,11 +31,22 @@ void CheckBestOf(Fields& body, int32_t choices);
 template <class Parsed>
 void GetStream(Fields& body, Parsed& request) {
   body.Get("stream", request.stream);
+  // As OpenRouter spells it.
+  if (const Json* usage = body.FindObject("usage"))
+    Fields(*usage, "usage", body.error()).Get("include", request.include_usage);
   const Json* options = body.FindObject("stream_options");
   if (options == nullptr) return;
   Fields fields(*options, "stream_options", body.error());
   fields.Get("include_usage", request.include_usage);
   fields.Get("continuous_usage_stats", request.chunk_per_token);
+}
+
+// "return_progress" and "timings_per_token" of llama.cpp's server, which count only together with "stream".
+template <class Parsed>
+void GetProgress(Fields& body, Parsed& request) {
+  body.Get("return_progress", request.return_progress);
+  body.Get("timings_per_token", request.timings_per_token);
+  request.return_progress = request.return_progress && request.stream;
 }
 
 // ---- replies ----

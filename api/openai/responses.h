@@ -36,6 +36,7 @@ struct ResponsesRequest {
   std::optional<OutputFormat> format;
   ToolUse tools;
   std::vector<ResponsesTool> special_tools;  // of `tools`, those that are more than plain functions
+  bool truncates = false;                    // the oldest messages of a prompt that is too long are left out
   // JSON as sent, for the reply to repeat; empty: nothing was said.
   std::string text_json;
   std::string tools_json;
@@ -63,6 +64,8 @@ struct ResponseHead {
   std::string tools_json = {};
   std::string tool_choice_json = {};
   std::vector<ResponsesTool> special_tools = {};
+  bool truncates = false;
+  bool hide_thinking = false;
 };
 
 // Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no "[DONE]".
@@ -92,7 +95,7 @@ class ResponsesEncoder : public ReplyEncoder {
   std::string OpenItem(Item item);
   std::string CloseItem(Status status);
 
-  Json Response(Status status, Json output, Json usage) const;
+  Json Response(Status status, Json output, const Usage* usage) const;
   Json Output(Status last) const;
   Json Encode(size_t index, Status status) const;
   std::string IdOf(size_t index) const;

@@ -6,6 +6,7 @@
 
 #include "api/json/encode_parts.h"
 #include "api/json/read.h"
+#include "api/json/timings.h"
 #include "api/openai/parts.h"
 #include "api/openai/responses.h"
 
@@ -106,29 +107,32 @@ Json ResponsesEncoder::Output(Status last) const {
   return output;
 }
 
-Json ResponsesEncoder::Response(Status status, Json output, Json usage) const {
+Json ResponsesEncoder::Response(Status status, Json output, const Usage* usage) const {
   const bool cut = status == Status::kIncomplete;
-  return {{"id", head_.id},
-          {"object", "response"},
-          {"created_at", Seconds(head_.created)},
-          {"status", kStatusNames.at(static_cast<size_t>(status))},
-          {"error", nullptr},
-          {"incomplete_details", cut ? ObjectOf("reason", "max_output_tokens") : Json(nullptr)},
-          {"instructions", head_.instructions.empty() ? Json(nullptr) : Json(head_.instructions)},
-          {"max_output_tokens", head_.max_output_tokens ? Json(*head_.max_output_tokens) : Json(nullptr)},
-          {"model", head_.model},
-          {"output", std::move(output)},
-          {"parallel_tool_calls", head_.parallel_tool_calls},
-          {"previous_response_id", nullptr},
-          {"store", false},
-          {"temperature", head_.temperature},
-          {"text", JsonOr(head_.text_json, ObjectOf("format", ObjectOf("type", "text")))},
-          {"tool_choice", JsonOr(head_.tool_choice_json, "auto")},
-          {"tools", JsonOr(head_.tools_json, Json::array())},
-          {"top_p", head_.top_p},
-          {"truncation", "disabled"},
-          {"usage", std::move(usage)},
-          {"metadata", Json::object()}};
+  Json response = {
+      {"id", head_.id},
+      {"object", "response"},
+      {"created_at", Seconds(head_.created)},
+      {"status", kStatusNames.at(static_cast<size_t>(status))},
+      {"error", nullptr},
+      {"incomplete_details", cut ? ObjectOf("reason", "max_output_tokens") : Json(nullptr)},
+      {"instructions", head_.instructions.empty() ? Json(nullptr) : Json(head_.instructions)},
+      {"max_output_tokens", head_.max_output_tokens ? Json(*head_.max_output_tokens) : Json(nullptr)},
+      {"model", head_.model},
+      {"output", std::move(output)},
+      {"parallel_tool_calls", head_.parallel_tool_calls},
+      {"previous_response_id", nullptr},
+      {"store", false},
+      {"temperature", head_.temperature},
+      {"text", JsonOr(head_.text_json, ObjectOf("format", ObjectOf("type", "text")))},
+      {"tool_choice", JsonOr(head_.tool_choice_json, "auto")},
+      {"tools", JsonOr(head_.tools_json, Json::array())},
+      {"top_p", head_.top_p},
+      {"truncation", head_.truncates ? "auto" : "disabled"},
+      {"usage", usage == nullptr ? Json(nullptr) : EncodeResponseUsage(*usage)},
+      {"metadata", Json::object()}};
+  if (usage != nullptr) response["timings"] = EncodeTimings(*usage);
+  return response;
 }
 
 Json ResponsesEncoder::ItemEvent(std::string_view type) const {
@@ -220,7 +224,8 @@ std::string ResponsesEncoder::AddCall(const ToolCall& call) {
 }
 
 std::string ResponsesEncoder::OnDelta(const TextDelta& delta, const EventContext&) {
-  std::string out = AddPiece(Kind::kReasoning, delta.thinking);
+  std::string out;
+  if (!head_.hide_thinking) out = AddPiece(Kind::kReasoning, delta.thinking);
   out += AddPiece(Kind::kMessage, delta.text);
   for (const ToolCall& call : delta.tool_calls) out += AddCall(call);
   return out;
@@ -232,8 +237,7 @@ std::string ResponsesEncoder::OnFinished(const Finished& finished, const EventCo
   if (items_.empty()) out = OpenItem({});
   const bool last_open = open_;
   out += CloseItem(status);
-  Json response =
-      Response(status, Output(last_open ? status : Status::kCompleted), EncodeResponseUsage(finished.usage));
+  Json response = Response(status, Output(last_open ? status : Status::kCompleted), &finished.usage);
   if (!streams()) return DumpJson(response);
   Json event = ObjectOf("type", status == Status::kCompleted ? "response.completed" : "response.incomplete");
   event["response"] = std::move(response);

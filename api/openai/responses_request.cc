@@ -188,6 +188,15 @@ std::optional<OutputFormat> GetTextFormat(Fields& body) {
   return format;
 }
 
+// "text.format", or one of the fields that chats have for it.
+std::optional<OutputFormat> GetAnyFormat(Fields& body) {
+  auto format = GetTextFormat(body);
+  auto other = GetResponseFormat(body);
+  if (format && other)
+    body.Reject("text.format", "cannot be combined with another field that sets the output format");
+  return other ? std::move(other) : std::move(format);
+}
+
 void GetTools(Fields& body, ResponsesRequest& request) {
   if (const Json* tools = body.FindArray("tools")) request.tools_json = DumpJson(*tools);
   if (const Json* choice = body.Find("tool_choice")) request.tool_choice_json = DumpJson(*choice);
@@ -205,16 +214,21 @@ void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   body.Get("max_output_tokens", request.options.num_predict, 1);
   request.messages = Items(body, request.model).Get();
   CheckState(body);
-  request.format = GetTextFormat(body);
+  request.format = GetAnyFormat(body);
   if (const Json* said = body.Find("text")) request.text_json = DumpJson(*said);
   GetTools(body, request);
-  Think effort = Think::kUnset;
-  if (const Json* reasoning = body.FindObject("reasoning")) {
+  Think effort = GetEffort(body, "reasoning_effort");
+  if (const Json* reasoning = effort == Think::kUnset ? body.FindObject("reasoning") : nullptr) {
     Fields fields(*reasoning, "reasoning", body.error());
     effort = GetEffort(fields, "effort");
   }
   request.rendering = GetTemplateFields(body, effort, request.messages);
-  RefuseUnsupported(body);
+  std::string truncation;
+  if (body.Get("truncation", truncation) && truncation != "auto" && truncation != "disabled")
+    body.Reject("truncation", R"(must be "auto" or "disabled")");
+  request.truncates = truncation == "auto";
+  RefuseUnsupported(body, Route::kResponses);
+  AddUnread(body, request.unknown_options);
 }
 
 // Most templates take one system message.
@@ -242,6 +256,7 @@ Result<ResponsesRequest> ParseResponses(std::string_view text) {
 }
 
 Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
+  const bool truncates = responses.truncates;
   ChatRequest chat;
   chat.model = std::move(responses.model);
   chat.rendering = std::move(responses.rendering);
@@ -253,7 +268,9 @@ Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
   chat.messages.insert(chat.messages.end(), std::make_move_iterator(responses.messages.begin()),
                        std::make_move_iterator(responses.messages.end()));
   JoinLeadingSystem(chat.messages);
-  return ToRequest(std::move(chat), defaults);
+  Request request = ToRequest(std::move(chat), defaults);
+  if (truncates) request.overflow = Overflow::kTruncate;
+  return request;
 }
 
 }  // namespace quire::api::openai

@@ -250,7 +250,10 @@ TEST(ResponsesReply, Whole) {
           R"(],"parallel_tool_calls":true,"previous_response_id":null,"store":false,"temperature":0.5,)"
           R"("text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":1.0,)"
           R"("truncation":"disabled","usage":{"input_tokens":20,"input_tokens_details":{"cached_tokens":12},)"
-          R"("output_tokens":3,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":23},"metadata":{}})");
+          R"("output_tokens":3,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":23},"metadata":{},)"
+          R"("timings":{"cache_n":12,"prompt_n":8,"prompt_ms":1e-06,"prompt_per_token_ms":1.25e-07,)"
+          R"("prompt_per_second":8000000000.0,"predicted_n":3,"predicted_ms":1e-06,)"
+          R"("predicted_per_token_ms":3.333333333333333e-07,"predicted_per_second":3000000000.0}})");
 }
 
 TEST(ResponsesReply, WhatIsCutIsIncomplete) {

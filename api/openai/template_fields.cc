@@ -23,7 +23,9 @@ class ThinkSwitch {
  public:
   void Read(Fields& fields, std::string_view name) {
     bool on = false;
-    if (!fields.Get(name, on)) return;
+    if (fields.Get(name, on)) Set(fields, name, on);
+  }
+  void Set(Fields& fields, std::string_view name, bool on) {
     if (on_ && *on_ != on) fields.Reject(name, "contradicts another field about thinking");
     on_ = on;
   }
@@ -49,6 +51,56 @@ void GetArguments(Fields& body, ThinkSwitch& thinking, TemplateFields& out) {
   if (!rest.empty()) out.arguments_json = DumpJson(rest);
 }
 
+// "thinking": {"type": "enabled" | "disabled" | "auto", "budget_tokens"}, or a boolean.
+void GetThinkingObject(Fields& body, ThinkSwitch& thinking, TemplateFields& out) {
+  constexpr std::string_view kName = "thinking";
+  const Json* value = body.Find(kName);
+  if (value == nullptr || value->is_boolean()) return thinking.Read(body, kName);
+  Fields fields(*value, body.PathOf(kName), body.error());
+  std::string type;
+  fields.Get("type", type);
+  if (type == "enabled" || type == "disabled") {
+    thinking.Set(fields, "type", type == "enabled");
+  } else if (type != "auto" && type != "adaptive") {
+    fields.Reject("type", R"(must be "enabled", "disabled", "auto" or "adaptive")");
+  }
+  fields.Get("budget_tokens", out.thinking_tokens_max, 0);
+}
+
+// OpenRouter's "reasoning", beside the effort.
+void GetReasoning(Fields& body, ThinkSwitch& thinking, TemplateFields& out) {
+  const Json* reasoning = body.FindObject("reasoning");
+  if (reasoning == nullptr) return;
+  Fields fields(*reasoning, body.PathOf("reasoning"), body.error());
+  fields.Get("max_tokens", out.thinking_tokens_max, 0);
+  thinking.Read(fields, "enabled");
+  fields.Get("exclude", out.hide_thinking);
+}
+
+// As Ollama, vLLM, llama.cpp's server, Qwen's API, Groq and OpenRouter name them.
+void GetOtherNames(Fields& body, ThinkSwitch& thinking, TemplateFields& out) {
+  const Json* think = body.Find("think");
+  if (think != nullptr && think->is_boolean()) {
+    thinking.Read(body, "think");
+  } else if (const Think level = GetThink(body); out.think == Think::kUnset) {
+    out.think = level;
+  }
+  for (const std::string_view name : {"thinking_budget", "thinking_token_budget", "thinking_budget_tokens"}) {
+    if (body.Get(name, out.thinking_tokens_max, -1) && out.thinking_tokens_max == 0)
+      thinking.Set(body, name, false);
+  }
+  bool shown = true;
+  if (body.Get("include_reasoning", shown)) out.hide_thinking = !shown;
+  std::string format;
+  if (!body.Get("reasoning_format", format)) return;
+  if (format == "hidden") {
+    out.hide_thinking = true;
+  } else if (format != "auto" && format != "deepseek" && format != "parsed") {
+    body.Reject("reasoning_format", R"(must be "auto", "deepseek", "parsed" or "hidden")",
+                ErrorCode::kUnsupported);
+  }
+}
+
 PromptEnd GetEnd(Fields& body, const std::vector<Message>& messages) {
   std::optional<bool> header;
   std::optional<bool> goes_on;
@@ -72,7 +124,10 @@ TemplateFields GetTemplateFields(Fields& body, Think effort, const std::vector<M
   TemplateFields out{.think = effort, .arguments_json = {}};
   ThinkSwitch thinking;
   thinking.Read(body, "enable_thinking");
+  GetThinkingObject(body, thinking, out);
   GetArguments(body, thinking, out);
+  GetReasoning(body, thinking, out);
+  GetOtherNames(body, thinking, out);
   if (thinking.on() == false) {
     out.think = Think::kOff;
   } else if (thinking.on() == true && out.think == Think::kUnset) {
@@ -80,10 +135,6 @@ TemplateFields GetTemplateFields(Fields& body, Think effort, const std::vector<M
     out.think_optional = true;
   }
   body.Get("max_thinking_tokens", out.thinking_tokens_max, 0);
-  if (const Json* reasoning = body.FindObject("reasoning")) {
-    Fields fields(*reasoning, body.PathOf("reasoning"), body.error());
-    fields.Get("max_tokens", out.thinking_tokens_max, 0);
-  }
   out.end = GetEnd(body, messages);
   return out;
 }

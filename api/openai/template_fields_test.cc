@@ -143,7 +143,7 @@ TEST(UnsupportedFields, AreRefusedByNameUnlessTheyMeanNothing) {
   Parsed(
       R"("guided_grammar":null,"bad_words":[],"use_beam_search":false,"length_penalty":1.0,"skip_special_tokens":true,)"
       R"("structured_outputs":{"json":{"type":"null"}},"best_of":1,"no_repeat_ngram_size":0,"echo":false)");
-  EXPECT_FALSE(ParseCompletion(R"({"model":"M","prompt":"x","chat_template_kwargs":{}})"));
+  EXPECT_FALSE(ParseCompletion(R"({"model":"M","prompt":"x","chat_template_kwargs":{"a":1}})"));
 }
 
 }  // namespace

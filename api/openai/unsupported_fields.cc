@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "api/openai/parts.h"
@@ -12,39 +16,176 @@ namespace quire::api::openai {
 namespace {
 
 using namespace std::string_view_literals;
+using Names = std::span<const std::string_view>;
 
-// Of vLLM, SGLang, llama.cpp, text-generation-webui and TabbyAPI.
-constexpr std::array kNames = {
-    "guided_grammar"sv,
-    "guided_whitespace_pattern"sv,
-    "structural_tag"sv,
-    "regex"sv,
-    "ebnf"sv,
-    "bad_words"sv,
-    "allowed_token_ids"sv,
-    "logits_processors"sv,
-    "prompt_logprobs"sv,
-    "truncate_prompt_tokens"sv,
-    "use_beam_search"sv,
-    "include_stop_str_in_output"sv,
-    "chat_template"sv,
-    "documents"sv,
+// Of vLLM, SGLang, llama.cpp, text-generation-webui, TabbyAPI, text-generation-inference, OpenRouter and Ollama. Nothing
+// is asked for with null, false, "", [] and {}.
+constexpr auto kNames = std::to_array<std::string_view>({"adapter_id",
+                                                         "allowed_token_ids",
+                                                         "audio",
+                                                         "bad_words",
+                                                         "bad_words_ids",
+                                                         "ban_eos_token",
+                                                         "banned_strings",
+                                                         "banned_tokens",
+                                                         "begin_suppress_tokens",
+                                                         "chat_template",
+                                                         "control_vectors",
+                                                         "custom_logit_processor",
+                                                         "custom_params",
+                                                         "custom_token_bans",
+                                                         "decoder_input_details",
+                                                         "documents",
+                                                         "dynamic_temperature",
+                                                         "ebnf",
+                                                         "forced_bos_token_id",
+                                                         "forced_eos_token_id",
+                                                         "grammar_lazy",
+                                                         "grammar_string",
+                                                         "grammar_triggers",
+                                                         "guided_grammar",
+                                                         "guided_whitespace_pattern",
+                                                         "image_data",
+                                                         "images",
+                                                         "include_stop_str_in_output",
+                                                         "input_embeds",
+                                                         "input_ids",
+                                                         "kv_transfer_params",
+                                                         "logits_processors",
+                                                         "lora",
+                                                         "lora_path",
+                                                         "lora_request",
+                                                         "models",
+                                                         "multimodal_data",
+                                                         "negative_prompt",
+                                                         "no_stop_trim",
+                                                         "penalty_range",
+                                                         "plugins",
+                                                         "post_sampling_probs",
+                                                         "prompt_embeds",
+                                                         "prompt_logprobs",
+                                                         "regex",
+                                                         "regex_pattern",
+                                                         "repetition_penalty_range",
+                                                         "return_full_text",
+                                                         "return_hidden_states",
+                                                         "return_token_ids",
+                                                         "return_tokens_as_token_ids",
+                                                         "session_params",
+                                                         "stop_regex",
+                                                         "stop_sequences",
+                                                         "stop_strings",
+                                                         "structural_tag",
+                                                         "suppress_tokens",
+                                                         "system_prompt",
+                                                         "token_healing",
+                                                         "transforms",
+                                                         "truncate",
+                                                         "truncate_prompt_tokens",
+                                                         "use_beam_search",
+                                                         "vllm_xargs",
+                                                         "watermark"});
+
+// Numbers with the values that mean "off".
+struct Off {
+  std::string_view name;
+  double min, max;
 };
-
-// Numbers with the value that means "off".
-using Off = std::pair<std::string_view, double>;
+constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr auto kNumbers = std::to_array<Off>({
-    {"length_penalty"sv, 1.0},
-    {"no_repeat_ngram_size"sv, 0.0},
-    {"top_a"sv, 0.0},
-    {"epsilon_cutoff"sv, 0.0},
-    {"eta_cutoff"sv, 0.0},
-    {"smoothing_factor"sv, 0.0},
-    {"dynatemp_range"sv, 0.0},
-    {"tfs"sv, 1.0},
+    {"adaptive_target"sv, -kAny, -1e-9},
+    {"cfg_scale"sv, 1, 1},
+    {"dynatemp_range"sv, -kAny, 0},
+    {"encoder_repetition_penalty"sv, 1, 1},
+    {"epsilon_cutoff"sv, 0, 0},
+    {"eta_cutoff"sv, 0, 0},
+    {"guidance_scale"sv, 1, 1},
+    {"length_penalty"sv, 1, 1},
+    {"min_keep"sv, -kAny, 1},
+    {"min_length"sv, -kAny, 0},
+    {"min_new_tokens"sv, -kAny, 0},
+    {"mirostat_mode"sv, 0, 0},
+    {"no_repeat_ngram_size"sv, 0, 0},
+    {"nsigma"sv, -kAny, 0},
+    {"num_beams"sv, -kAny, 1},
+    {"num_return_sequences"sv, 1, 1},
+    {"penalty_alpha"sv, 0, 0},
+    {"skew"sv, 0, 0},
+    {"smoothing_factor"sv, 0, 0},
+    {"tfs"sv, 1, kAny},
+    {"tfs_z"sv, 1, kAny},
+    {"top_a"sv, 0, 0},
+    {"typical"sv, 1, kAny},
 });
 
-constexpr std::array kOfStructuredOutputs = {"grammar"sv, "structural_tag"sv, "whitespace_pattern"sv};
+// Switches that are on here.
+constexpr auto kOnOnly = std::to_array<std::string_view>(
+    {"do_sample", "parse_tool_calls", "separate_reasoning", "skip_special_tokens"});
+
+// What some routes have and these do not.
+constexpr auto kOfChats = std::to_array<std::string_view>(
+    {"add_generation_prompt", "chat_template_kwargs", "continue_final_message", "enable_thinking",
+     "include_reasoning", "max_thinking_tokens", "messages", "reasoning", "reasoning_effort",
+     "reasoning_format", "think", "thinking", "thinking_budget", "thinking_budget_tokens",
+     "thinking_token_budget", "tools"});
+constexpr auto kOfPrompts = std::to_array<std::string_view>(
+    {"add_special_tokens", "context", "echo", "raw", "suffix", "system", "template"});
+constexpr auto kOfLlamaServer =
+    std::to_array<std::string_view>({"input_extra", "input_prefix", "input_suffix", "return_tokens"});
+constexpr auto kLlamaServerNumbers =
+    std::to_array<Off>({{"n_indent"sv, -kAny, 0}, {"n_probs"sv, -kAny, 0}, {"t_max_predict_ms"sv, -kAny, 0}});
+constexpr auto kNoLogprobs = std::to_array<std::string_view>({"logprobs"});
+constexpr auto kNoProgress = std::to_array<std::string_view>({"return_progress"});
+constexpr auto kOneChoice = std::to_array<Off>({{"n"sv, 1, 1}, {"best_of"sv, 1, 1}});
+constexpr auto kNoTopLogprobs = std::to_array<Off>({{"top_logprobs"sv, 0, 0}});
+// Of vLLM, NVIDIA's, Cohere's and Jina's embedding servers: each gives another vector.
+constexpr auto kOfEmbeddings =
+    std::to_array<std::string_view>({"input_type", "instruction", "late_chunking", "messages", "pooling",
+                                     "prompt_name", "task", "truncate", "truncate_prompt_tokens"});
+
+constexpr auto kOfStructuredOutputs =
+    std::to_array<std::string_view>({"grammar", "structural_tag", "whitespace_pattern"});
+
+// They change no answer. docs/api.md lists them.
+constexpr auto kHarmless = std::to_array<std::string_view>({"adaptive_decay",
+                                                            "background",
+                                                            "cache_prompt",
+                                                            "cache_control",
+                                                            "dynatemp_exponent",
+                                                            "dynatemp_high",
+                                                            "dynatemp_low",
+                                                            "guided_decoding_backend",
+                                                            "id_slot",
+                                                            "include",
+                                                            "max_tool_calls",
+                                                            "metadata",
+                                                            "mm_processor_kwargs",
+                                                            "n_cache_reuse",
+                                                            "n_discard",
+                                                            "n_keep",
+                                                            "prediction",
+                                                            "preserved_tokens",
+                                                            "priority",
+                                                            "prompt_cache_key",
+                                                            "prompt_cache_retention",
+                                                            "provider",
+                                                            "request_id",
+                                                            "response_fields",
+                                                            "rid",
+                                                            "route",
+                                                            "safety_identifier",
+                                                            "service_tier",
+                                                            "smoothing_curve",
+                                                            "spaces_between_special_tokens",
+                                                            "speculative.n_max",
+                                                            "speculative.n_min",
+                                                            "speculative.p_min",
+                                                            "sse_ping_interval",
+                                                            "store",
+                                                            "stream_reasoning",
+                                                            "t_max_prompt_ms",
+                                                            "timings_per_token",
+                                                            "user"});
 
 bool MeansNothing(const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
@@ -52,26 +193,70 @@ bool MeansNothing(const Json& value) {
   return value.is_structured() && value.empty();
 }
 
-void RefuseIf(Fields& fields, std::string_view name, bool (*neutral)(const Json& value)) {
-  const Json* value = fields.Find(name);
-  if (value != nullptr && !neutral(*value))
-    Refuse(fields, name, fmt::format("{}: not supported", fields.PathOf(name)));
+void RefuseName(Fields& fields, std::string_view name) {
+  Refuse(fields, name, fmt::format("{}: not supported", fields.PathOf(name)));
+}
+
+void RefuseNames(Fields& fields, Names names) {
+  for (const std::string_view name : names) {
+    const Json* value = fields.Find(name);
+    if (value != nullptr && !MeansNothing(*value)) RefuseName(fields, name);
+  }
+}
+
+void RefuseNumbers(Fields& fields, std::span<const Off> numbers) {
+  for (const auto& [name, min, max] : numbers) {
+    const Json* value = fields.Find(name);
+    if (value == nullptr) continue;
+    const bool off = value->is_number() && value->get<double>() >= min && value->get<double>() <= max;
+    if (!off) RefuseName(fields, name);
+  }
+}
+
+void RefuseOfResponses(Fields& body) {
+  RefuseNames(body, kNoLogprobs);
+  RefuseNames(body, kNoProgress);
+  RefuseNumbers(body, kOneChoice);
+  RefuseNumbers(body, kNoTopLogprobs);
+  const Json* include = body.FindArray("include");
+  if (include != nullptr && std::ranges::find(*include, "message.output_text.logprobs") != include->end())
+    Refuse(body, "include", "include: message.output_text.logprobs is not supported");
+}
+
+void RefuseOfRoute(Fields& body, Route route) {
+  if (route != Route::kLlamaServer) {
+    RefuseNames(body, kOfLlamaServer);
+    RefuseNumbers(body, kLlamaServerNumbers);
+  }
+  if (route == Route::kChat || route == Route::kResponses) RefuseNames(body, kOfPrompts);
+  if (route == Route::kCompletions || route == Route::kLlamaServer) RefuseNames(body, kOfChats);
+  if (route == Route::kCompletions) RefuseNumbers(body, kNoTopLogprobs);
+  if (route == Route::kResponses) RefuseOfResponses(body);
 }
 
 }  // namespace
 
-void RefuseUnsupported(Fields& body) {
-  for (const std::string_view name : kNames) RefuseIf(body, name, MeansNothing);
-  for (const auto& [name, off] : kNumbers) {
+void RefuseUnsupported(Fields& body, Route route) {
+  if (route == Route::kEmbeddings) return RefuseNames(body, kOfEmbeddings);
+  RefuseOfRoute(body, route);
+  RefuseNames(body, kNames);
+  RefuseNumbers(body, kNumbers);
+  for (const std::string_view name : kOnOnly) {
     const Json* value = body.Find(name);
-    if (value != nullptr && !(value->is_number() && value->get<double>() == off))
-      Refuse(body, name, fmt::format("{}: not supported", name));
+    if (value != nullptr && *value != true) RefuseName(body, name);
   }
-  RefuseIf(body, "skip_special_tokens", [](const Json& value) { return value == true; });
   if (const Json* outputs = body.FindObject("structured_outputs")) {
     Fields fields(*outputs, body.PathOf("structured_outputs"), body.error());
-    for (const std::string_view name : kOfStructuredOutputs) RefuseIf(fields, name, MeansNothing);
+    RefuseNames(fields, kOfStructuredOutputs);
   }
+}
+
+void AddUnread(const Fields& body, std::vector<std::string>& unknown) {
+  constexpr size_t kUnreadMax = 16;  // for a log line
+  body.VisitUnread([&](std::string_view name) {
+    if (std::ranges::find(kHarmless, name) == kHarmless.end()) unknown.emplace_back(name);
+    return unknown.size() < kUnreadMax;
+  });
 }
 
 }  // namespace quire::api::openai

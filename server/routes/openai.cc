@@ -25,7 +25,10 @@ openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t 
           .include_usage = request.include_usage,
           .chunk_per_token = request.chunk_per_token,
           .choices = prompts * n,
-          .choices_per_prompt = n};
+          .choices_per_prompt = n,
+          .timings = request.timings_per_token,
+          .timings_per_token = request.timings_per_token,
+          .return_progress = request.return_progress};
 }
 
 GenerationJob ChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
@@ -77,7 +80,8 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
 
 GenerationJob MakeChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults, bool timings) {
   openai::ReplyHead head = HeadOf(parsed, "chatcmpl-", 1);
-  head.timings = timings;
+  head.timings = head.timings || timings;
+  head.hide_thinking = parsed.rendering.hide_thinking;
   auto reply = std::make_unique<openai::ChatEncoder>(std::move(head));
   const int32_t n = parsed.n;
   return {openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n), std::move(reply)};

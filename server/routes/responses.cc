@@ -28,7 +28,9 @@ GenerationJob MakeResponsesJob(openai::ResponsesRequest parsed, const api::Model
                             .text_json = std::move(parsed.text_json),
                             .tools_json = std::move(parsed.tools_json),
                             .tool_choice_json = std::move(parsed.tool_choice_json),
-                            .special_tools = std::move(parsed.special_tools)};
+                            .special_tools = std::move(parsed.special_tools),
+                            .truncates = parsed.truncates,
+                            .hide_thinking = parsed.rendering.hide_thinking};
   api::Request request = openai::ToRequest(std::move(parsed), defaults);
   head.temperature = request.params.temperature;
   head.top_p = request.params.top_p;
