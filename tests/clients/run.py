@@ -162,7 +162,9 @@ tests:
   - vars: {{question: 'Hello'}}
     assert: [{{type: equals, value: Done}}]
 """)
-    output = place.run("promptfoo", "eval", "--no-cache", "--no-progress-bar", PROMPTFOO_DISABLE_TELEMETRY="1",
+    # Its own Node.js: it needs 22.22.
+    path = f"{place.modules}/node_modules/.bin{os.pathsep}{place.environment['PATH']}"
+    output = place.run("promptfoo", "eval", "--no-cache", "--no-progress-bar", PATH=path, PROMPTFOO_DISABLE_TELEMETRY="1",
                        PROMPTFOO_DISABLE_UPDATE="1", PROMPTFOO_DISABLE_REMOTE_GENERATION="1")
     assert re.search(r"1 passed|100(\.00)?%", output), output[-2000:]
 
@@ -193,7 +195,7 @@ CLIENTS = [
      program("langchain")),
     ("llamaindex", "llamaindex", "0.12.1", PROGRAM | {"@llamaindex/openai": "0.4.23", "@llamaindex/workflow": "1.1.25"}, ["Bash"],
      "an agent with a tool", program("llamaindex")),
-    ("promptfoo", "promptfoo", "0.123.1", {}, [], "`eval` with an assertion", promptfoo),
+    ("promptfoo", "promptfoo", "0.123.1", {"node": "22.22.0"}, [], "`eval` with an assertion", promptfoo),
     ("mcp", "@modelcontextprotocol/sdk", "1.32.2",
      {f"@modelcontextprotocol/server-{name}": "2026.8.31" for name in ["filesystem", "memory", "everything",
                                                                "sequential-thinking"]}, [],
