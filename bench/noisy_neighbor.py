@@ -132,6 +132,8 @@ ATTACKS = {
         "oneOf": [{"type": "object", "required": [f"k{i}"], "properties": {f"k{i}": {"const": i}}} for i in range(400)]})),
     "schema_regex": post("/api/chat", with_schema({"type": "string", "pattern": "(a|b)*a(a|b){24}c"})),
     "schema_repeats": post("/api/chat", with_schema({"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"})),
+    "grammar_ambiguous": post("/v1/chat/completions", chat(
+        grammar='root ::= text\ntext ::= word text | "0"\nword ::= [^\\x00] word | [^\\x01]', max_tokens=64)),
     "schema_left": hang_up("/api/chat", with_schema({"type": "object", "properties": STRINGS})),
     "tools_required": post("/v1/chat/completions", chat(
         tools=[{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": STRINGS}}}

@@ -27,7 +27,41 @@ constexpr auto kTails = std::to_array<Tail>({
     {0xF4, 0xF4, 0x80, 0x8F, 2},
 });
 
+// Steps that the masks of an answer may take at first, more for each of its tokens, and what may be saved up: a number for a
+// small vocabulary, walks through the whole of a larger one. Four million steps are some 40 ms.
+constexpr uint64_t kStepsAtFirst = 2'000'000, kWalksAtFirst = 64;
+constexpr uint64_t kStepsPerToken = 500'000, kWalksPerToken = 8;
+constexpr uint64_t kStepsMax = 4'000'000, kWalksMax = 128;
+
+// Of reading one byte: parse states are compared with each other.
+uint64_t StepsOf(const ParseStates& from, const ParseStates& to) {
+  return 1 + from.size() + 4 * to.size() + from.size() * to.size() / 8;
+}
+
 }  // namespace
+
+MaskAllowance::MaskAllowance(const VocabularyIndex& vocabulary)
+    : walk_(uint64_t{vocabulary.all().size()} + 1000),
+      left_(std::max(kStepsAtFirst, kWalksAtFirst * walk_)) {}
+
+bool MaskAllowance::Charge(uint64_t steps) {
+  spent_ = spent_ || steps > left_;
+  left_ = spent_ ? 0 : left_ - steps;
+  return !spent_;
+}
+
+bool MaskAllowance::ChargeOnce(StateId state, uint64_t steps) {
+  return charged_.insert(state).second ? Charge(steps) : !spent_;
+}
+
+uint64_t MaskAllowance::LimitOf(StateId state) const {
+  return charged_.contains(state) ? std::numeric_limits<uint64_t>::max() : left_;
+}
+
+void MaskAllowance::AddToken() {
+  const uint64_t more = std::max(kStepsPerToken, kWalksPerToken * walk_);
+  left_ = std::min(left_ + more, std::max(kStepsMax, kWalksMax * walk_));
+}
 
 MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
     : grammar_(grammar),
@@ -35,9 +69,14 @@ MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
       levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2),
       set_nodes_(levels_.size()) {}
 
-const StateMask& MaskTable::Of(StateId state) {
-  if (const auto found = masks_.find(state); found != masks_.end()) return found->second;
-  StateMask mask = Build(state);
+const StateMask* MaskTable::Of(StateId state, MaskAllowance& allowance) {
+  if (const auto found = masks_.find(state); found != masks_.end()) {
+    return allowance.ChargeOnce(state, found->second.steps) ? &found->second : nullptr;
+  }
+  std::optional<StateMask> built = Build(state, allowance.LimitOf(state));
+  if (!allowance.ChargeOnce(state, built ? built->steps : std::numeric_limits<uint64_t>::max()))
+    return nullptr;
+  StateMask& mask = *built;
   size_t bytes = sizeof(StateMask) + 64 + mask.tokens.capacity() * sizeof(api::TokenId) +
                  mask.open.capacity() * sizeof(uint32_t);
   if (mask.dense) bytes += mask.dense->words().size_bytes();
@@ -46,30 +85,32 @@ const StateMask& MaskTable::Of(StateId state) {
     bytes_ = 0;
   }
   bytes_ += bytes;
-  return masks_.insert_or_assign(state, std::move(mask)).first->second;
+  return &masks_.insert_or_assign(state, std::move(mask)).first->second;
 }
 
-std::optional<StateId> MaskTable::AfterPlain(StateId state) {
+const MaskTable::PlainStep& MaskTable::AfterPlain(StateId state) {
   const auto found = after_plain_.find(state);
   if (found != after_plain_.end()) return found->second;
   return after_plain_[state] = ComputeAfterPlain(state);
 }
 
-std::optional<StateId> MaskTable::ComputeAfterPlain(StateId state) const {
-  if (!grammar_.Calls(state).empty()) return std::nullopt;
+MaskTable::PlainStep MaskTable::ComputeAfterPlain(StateId state) const {
+  PlainStep step{.after = std::nullopt, .steps = 1};
+  if (!grammar_.Calls(state).empty()) return step;
   const StateId target = grammar_.Next(state, ' ');
   for (uint8_t byte = 0x20; byte < 0x80; ++byte) {
-    if (byte != '"' && byte != '\\' && grammar_.Next(state, byte) != target) return std::nullopt;
+    if (byte != '"' && byte != '\\' && grammar_.Next(state, byte) != target) return step;
   }
   // States inside a character: every way through it must lead to the target.
-  const auto leads = [this](StateId from, uint8_t first, uint8_t last, int more, StateId to,
-                            const auto& self) -> bool {
+  const auto leads = [this, &step](StateId from, uint8_t first, uint8_t last, int more, StateId to,
+                                   const auto& self) -> bool {
     if (from == kDead || !grammar_.Plain(from)) return from == kDead && to == kDead;
     StateId seen = kDead - 1;
     for (int byte = first; byte <= last; ++byte) {
       const StateId next = grammar_.Next(from, static_cast<uint8_t>(byte));
       if (next == seen) continue;
       seen = next;
+      ++step.steps;
       if (more == 0 ? next != to : !self(next, 0x80, 0xBF, more - 1, to, self)) return false;
     }
     return true;
@@ -80,21 +121,23 @@ std::optional<StateId> MaskTable::ComputeAfterPlain(StateId state) const {
       const StateId next = grammar_.Next(state, static_cast<uint8_t>(lead));
       if (next == seen) continue;
       seen = next;
-      if (!leads(next, tail.first, tail.last, tail.more, target, leads)) return std::nullopt;
+      if (!leads(next, tail.first, tail.last, tail.more, target, leads)) return step;
     }
   }
-  return target;
+  step.after = target;
+  return step;
 }
 
-size_t MaskTable::PlainRun(StateId state) {
+size_t MaskTable::PlainRun(StateId state, uint64_t& steps, uint64_t steps_max) {
   std::unordered_set<StateId> passed;
   bool ends_within = false;
   for (size_t run = 0;; ++run) {
-    const auto next = AfterPlain(state);
-    if (!next) return 0;
-    if (*next == kDead) return ends_within ? 0 : run;
+    const PlainStep& next = AfterPlain(state);
+    steps += next.steps;
+    if (!next.after || steps > steps_max) return 0;
+    if (*next.after == kDead) return ends_within ? 0 : run;
     if (!passed.insert(state).second) return kEndless;
-    state = *next;
+    state = *next.after;
     // A text that ends its rule on the way may go on after it.
     ends_within |= grammar_.Accepting(state);
   }
@@ -121,8 +164,8 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
 
 // Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
 // that can follow the rule comes behind.
-void MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted,
-                         std::vector<uint32_t>& open) {
+bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, StateMask& mask,
+                         uint64_t steps_max) {
   arena_.stacks.Clear();
   arena_.sets.Rewind(ItemSets().mark());
   within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
@@ -131,7 +174,10 @@ void MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accept
   for (uint32_t node = 0; node < trie.size();) {
     const uint32_t depth = trie.depth(node);
     bool ends = false;
-    if (!Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends)) {
+    const bool read = Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends);
+    mask.steps += StepsOf(levels_[depth - 1].parse_states, levels_[depth].parse_states);
+    if (mask.steps > steps_max) return false;
+    if (!read) {
       node = trie.skip(node);
       continue;
     }
@@ -139,20 +185,22 @@ void MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accept
     if (ends) {
       for (uint32_t child = node + 1; child < trie.skip(node); child = trie.skip(child)) {
         if (!follow.test(trie.byte(child))) continue;
-        open.push_back(node);
+        mask.open.push_back(node);
         break;
       }
     }
     ++node;
   }
+  return true;
 }
 
-StateMask MaskTable::Build(StateId state) {
+std::optional<StateMask> MaskTable::Build(StateId state, uint64_t steps_max) {
   StateMask mask;
-  mask.plain = PlainRun(state);
+  mask.plain = PlainRun(state, mask.steps, steps_max);
   mask.of_other = mask.plain > 0;
   TokenMask accepted(vocabulary_.size());
-  WalkFrom(state, mask.of_other ? vocabulary_.other() : vocabulary_.all(), accepted, mask.open);
+  const TokenTrie& trie = mask.of_other ? vocabulary_.other() : vocabulary_.all();
+  if (!WalkFrom(state, trie, accepted, mask, steps_max)) return std::nullopt;
   const size_t count = accepted.Count();
   if (count * sizeof(api::TokenId) < accepted.words().size_bytes()) {
     mask.tokens = accepted.Ids();
@@ -163,21 +211,24 @@ StateMask MaskTable::Build(StateId state) {
 }
 
 void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
-                         TokenMask& out) {
-  AddNodes(trie, node + 1, trie.skip(node), trie.depth(node), from, arena, out);
+                         MaskAllowance& allowance, TokenMask& out) {
+  AddNodes(trie, node + 1, trie.skip(node), trie.depth(node), from, arena, allowance, out);
 }
 
-void MaskTable::AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, TokenMask& out) {
-  AddNodes(trie, 0, trie.size(), 0, from, arena, out);
+void MaskTable::AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena,
+                       MaskAllowance& allowance, TokenMask& out) {
+  AddNodes(trie, 0, trie.size(), 0, from, arena, allowance, out);
 }
 
 void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top,
-                         const ParseStates& from, ParseArena& arena, TokenMask& out) {
+                         const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
+                         TokenMask& out) {
   std::vector<Level>& levels = levels_;
   for (uint32_t at = begin; at < end;) {
     const uint32_t depth = trie.depth(at);
     const ParseStates& before = depth == top + 1 ? from : levels[depth - 1].parse_states;
     Read(grammar_, arena, before, trie.byte(at), levels[depth].parse_states);
+    if (!allowance.Charge(StepsOf(before, levels[depth].parse_states))) return;
     if (levels[depth].parse_states.empty()) {
       at = trie.skip(at);
       continue;
@@ -188,11 +239,12 @@ void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, ui
 }
 
 void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,
-                              const ItemSets& sets, TokenMask& out) {
+                              const ItemSets& sets, MaskAllowance& allowance, TokenMask& out) {
   set_nodes_[0] = items.written == 0 ? items.set : items.node;
   if (set_nodes_[0] == 0) return;
   levels_[0].state = state;
   for (uint32_t at = 0; at < trie.size();) {
+    if (!allowance.Charge(1)) return;
     const uint32_t depth = trie.depth(at);
     const StateId next = grammar_.Next(levels_[depth - 1].state, trie.byte(at));
     const uint32_t node = next == kDead ? 0 : sets.Child(set_nodes_[depth - 1], trie.byte(at));

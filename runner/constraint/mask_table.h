@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "runner/constraint/grammar.h"
@@ -14,6 +15,29 @@
 #include "runner/constraint/token_trie.h"
 
 namespace quire::runner::constraint {
+
+// What the masks of one answer may still cost, in steps through the vocabulary's tries. A client chooses its grammar, and
+// where that is ambiguous a step costs thousands of others; masks are made on the engine's thread. What is charged does not
+// depend on what is cached: a mask costs an answer the same whether it or another one made it.
+class MaskAllowance {
+ public:
+  explicit MaskAllowance(const VocabularyIndex& vocabulary);
+
+  // False, now and from now on: it is spent.
+  bool Charge(uint64_t steps);
+  // As Charge(), once for a state.
+  bool ChargeOnce(StateId state, uint64_t steps);
+  // What making the state's mask may take.
+  uint64_t LimitOf(StateId state) const;
+  void AddToken();
+  bool spent() const { return spent_; }
+
+ private:
+  uint64_t walk_;  // steps of one walk through the whole vocabulary
+  uint64_t left_;
+  bool spent_ = false;
+  std::unordered_set<StateId> charged_;
+};
 
 // Tokens that begin with a byte that the state itself reads. Those that go on after the end of the state's
 // rule are left open: they depend on who called.
@@ -23,6 +47,7 @@ struct StateMask {
   std::unique_ptr<TokenMask> dense;  // where they are many
   bool of_other = false;             // `open` are nodes of the trie of tokens that are not plain
   std::vector<uint32_t> open;        // trie nodes that end the rule; what is below them is open
+  uint64_t steps = 0;                // that it took
 };
 
 // Fills itself as states are asked for. One thread, but for bytes().
@@ -31,17 +56,19 @@ class MaskTable {
   MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary);
 
   // Of states inside an item of a list of distinct ones: as if there were no items before. Not of states
-  // between such items: what may come depends on those. Valid until the next call.
-  const StateMask& Of(StateId state);
+  // between such items: what may come depends on those. Valid until the next call. Null: the allowance is spent.
+  const StateMask* Of(StateId state, MaskAllowance& allowance);
 
+  // The functions below stop where the allowance is spent.
   // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
   void AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
-                TokenMask& out);
+                MaskAllowance& allowance, TokenMask& out);
   // Adds the tokens that `from` can read.
-  void AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, TokenMask& out);
+  void AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
+              TokenMask& out);
   // Masks the tokens after which the item can only become one that the list already has.
   void MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
-                     TokenMask& out);
+                     MaskAllowance& allowance, TokenMask& out);
 
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -53,23 +80,32 @@ class MaskTable {
     ParseStates parse_states;
   };
 
-  StateMask Build(StateId state);
+  // A state's successor after any one plain character: see AfterPlain().
+  struct PlainStep {
+    std::optional<StateId> after;
+    uint64_t steps = 0;
+  };
+
+  // Nothing where it would take more than `steps_max`.
+  std::optional<StateMask> Build(StateId state, uint64_t steps_max);
   // How many plain characters the state can read, if it can read any that many times and nothing else
-  // matters; 0 when one number cannot express it.
-  size_t PlainRun(StateId state);
+  // matters; 0 when one number cannot express it. Adds its steps; any number where they exceed `steps_max`.
+  size_t PlainRun(StateId state, uint64_t& steps, uint64_t steps_max);
   // The state after any one plain character; dead when none can be read, nothing when it depends on which.
-  std::optional<StateId> AfterPlain(StateId state);
-  std::optional<StateId> ComputeAfterPlain(StateId state) const;
-  void WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, std::vector<uint32_t>& open);
+  const PlainStep& AfterPlain(StateId state);
+  PlainStep ComputeAfterPlain(StateId state) const;
+  // False where it would take more than `steps_max`.
+  bool WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, StateMask& mask,
+                uint64_t steps_max);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
   // Nodes [begin, end), at the depths behind `top`.
   void AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top, const ParseStates& from,
-                ParseArena& arena, TokenMask& out);
+                ParseArena& arena, MaskAllowance& allowance, TokenMask& out);
 
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
   std::unordered_map<StateId, StateMask> masks_;
-  std::unordered_map<StateId, std::optional<StateId>> after_plain_;
+  std::unordered_map<StateId, PlainStep> after_plain_;
   ParseArena arena_;                 // of the walk in hand: relative to the rule's caller
   bool within_item_ = false;         // no items are tracked
   std::vector<Level> levels_;        // [depth]

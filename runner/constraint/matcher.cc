@@ -9,6 +9,7 @@ namespace quire::runner::constraint {
 Matcher::Matcher(std::shared_ptr<Constraint> constraint)
     : constraint_(std::move(constraint)),
       parse_states_{{constraint_->grammar().start(), kEmptyStack}},
+      allowance_(constraint_->vocabulary()),
       mask_(constraint_->vocabulary().size()) {
   may_end_ = Close(constraint_->grammar(), *arena_, parse_states_);
   if (constraint_->grammar().has_lists()) item_mask_ = mask_;
@@ -35,7 +36,7 @@ void Matcher::FillMask() {
         break;
       case RuleKind::kDistinctList:
         scratch_[0].assign(1, {at.state, at.stack, arena_->sets.InsertLast(at.items)});
-        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], *arena_, mask_);
+        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], *arena_, allowance_, mask_);
         break;
       case RuleKind::kDistinctItem:
         AddTokensInItem({at.state, at.stack, arena_->sets.InsertLast(at.items)});
@@ -43,11 +44,14 @@ void Matcher::FillMask() {
     }
   }
   arena_->sets.Rewind(mark);
+  if (allowance_.spent()) mask_.Clear();
 }
 
 void Matcher::AddTokensOf(const ParseState& at) {
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
-  const StateMask& own = constraint_->masks_.Of(at.state);
+  const StateMask* const found = constraint_->masks_.Of(at.state, allowance_);
+  if (found == nullptr) return;
+  const StateMask& own = *found;
   if (own.plain > 0) mask_.Add(vocabulary.PlainUpTo(own.plain));
   if (own.dense) mask_.Add(*own.dense);
   for (const api::TokenId id : own.tokens) mask_.Set(id);
@@ -56,18 +60,22 @@ void Matcher::AddTokensOf(const ParseState& at) {
   after.assign(1, Return(constraint_->grammar(), *arena_, at));
   Close(constraint_->grammar(), *arena_, after);
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (const uint32_t node : own.open) constraint_->masks_.AddBelow(trie, node, after, *arena_, mask_);
+  for (const uint32_t node : own.open)
+    constraint_->masks_.AddBelow(trie, node, after, *arena_, allowance_, mask_);
 }
 
 // As above, but without items that the list already has.
 void Matcher::AddTokensInItem(const ParseState& at) {
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
-  const StateMask& own = constraint_->masks_.Of(at.state);
+  const StateMask* const found = constraint_->masks_.Of(at.state, allowance_);
+  if (found == nullptr) return;
+  const StateMask& own = *found;
   item_mask_.Clear();
   if (own.plain > 0) item_mask_.Add(vocabulary.PlainUpTo(own.plain));
   if (own.dense) item_mask_.Add(*own.dense);
   for (const api::TokenId id : own.tokens) item_mask_.Set(id);
-  constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_->sets, item_mask_);
+  constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_->sets, allowance_,
+                                    item_mask_);
   mask_.Add(item_mask_);
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
   for (const uint32_t node : own.open) {
@@ -80,7 +88,7 @@ void Matcher::AddTokensInItem(const ParseState& at) {
       ParseStates& after = scratch_[0];
       after.assign(1, Return(constraint_->grammar(), *arena_, over));
       Close(constraint_->grammar(), *arena_, after);
-      constraint_->masks_.AddBelow(trie, node, after, *arena_, mask_);
+      constraint_->masks_.AddBelow(trie, node, after, *arena_, allowance_, mask_);
     }
     arena_->sets.Rewind(mark);
   }
@@ -129,6 +137,7 @@ bool Matcher::Accept(api::TokenId token) {
   parse_states_ = *from;
   may_end_ = ends;
   mask_valid_ = false;
+  allowance_.AddToken();
   return true;
 }
 

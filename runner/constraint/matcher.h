@@ -42,8 +42,13 @@ class Matcher {
   // Goes on by a token; false, and nothing changes, when Mask() does not have it.
   bool Accept(api::TokenId token);
 
+  // The grammar is so ambiguous that its masks take more work than an answer may: no token is allowed from here on.
+  bool IsTooExpensive() {
+    Mask();
+    return allowance_.spent();
+  }
   // The text matches, and no token is allowed: the vocabulary has no end-of-generation token.
-  bool IsComplete() { return may_end_ && Empty(); }
+  bool IsComplete() { return may_end_ && Empty() && !IsTooExpensive(); }
   // No token is allowed, though the text does not match: the vocabulary cannot produce the required text.
   bool IsDeadEnd() { return !may_end_ && Empty(); }
 
@@ -59,6 +64,7 @@ class Matcher {
   std::array<ParseStates, 2> scratch_;
   bool may_end_ = false;
   bool ended_ = false;  // by an end-of-generation token
+  MaskAllowance allowance_;
   TokenMask mask_;
   TokenMask item_mask_;  // of one parse state inside an item; only where there are lists
   bool mask_valid_ = false;

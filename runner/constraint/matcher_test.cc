@@ -205,6 +205,27 @@ TEST(Matcher, AVocabularyThatCannotSpellIsStuck) {
   EXPECT_TRUE(matcher.IsDeadEnd());
 }
 
+// Every text has more and more ways to be read. The bound is the same whoever made the masks.
+TEST(Matcher, MasksOfAnAmbiguousGrammarAreTooExpensive) {
+  const TestVocabulary vocabulary;
+  const api::OutputFormat format{
+      api::OutputFormat::Kind::kGrammar,
+      "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"};
+  const auto tokens_before_the_bound = [](std::shared_ptr<Constraint> constraint) {
+    Matcher matcher(std::move(constraint));
+    int tokens = 0;
+    for (; tokens < 1000 && !matcher.IsTooExpensive(); ++tokens) EXPECT_TRUE(matcher.Accept('x' + 2));
+    EXPECT_TRUE(matcher.Mask().Ids().empty());
+    EXPECT_FALSE(matcher.IsComplete());
+    return tokens;
+  };
+  const auto constraint = Constrain(format, vocabulary);
+  const int tokens = tokens_before_the_bound(constraint);
+  EXPECT_LT(tokens, 1000);
+  EXPECT_EQ(tokens_before_the_bound(constraint), tokens);
+  EXPECT_EQ(tokens_before_the_bound(Constrain(format, vocabulary)), tokens);
+}
+
 TEST(Parts, AMarkerBeginsTheConstraint) {
   const TestVocabulary vocabulary;
   for (const std::string& marker : {std::string("<call>"), SpecialTokenBytes(TestVocabulary::kSpecial)}) {

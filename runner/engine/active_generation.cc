@@ -182,6 +182,10 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
   }
   const auto processed = logit_processor_.Apply(logits, output_tokens_, workspace);
   if (!matcher_) return sampler_.Sample(processed, tokens_, workspace);
+  if (matcher_->IsTooExpensive()) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     "the output format is too ambiguous: one token takes too much work");
+  }
   if (matcher_->IsDeadEnd()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the vocabulary cannot produce the required output");
   }

@@ -56,6 +56,19 @@ TEST(EngineFormat, EveryAnswerIsAValidDocument) {
   }
 }
 
+// Its masks would take longer than a runner may stand still.
+TEST(EngineFormat, AnAmbiguousGrammarFailsAlone) {
+  EngineHarness harness;
+  const auto other = harness.Submit(Greedy("Describe a person.", 8));
+  const auto outcome = harness.Wait(
+      harness.Submit(With(Greedy("Describe a person.", 64), Kind::kGrammar,
+                          "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]")));
+  ASSERT_TRUE(outcome.failed);
+  EXPECT_EQ(outcome.failed->error.code, api::ErrorCode::kUnsupported);
+  EXPECT_THAT(outcome.failed->error.message, HasSubstr("too ambiguous"));
+  EXPECT_TRUE(harness.Wait(other).finished);
+}
+
 TEST(EngineFormat, GrammarsOfLlamaCpp) {
   EngineHarness harness;
   const std::string list = "root ::= item{2}\nitem ::= \"- \" [a-z]{1,8} \"\\n\"";
