@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/base/random_id.h"
+#include "api/base/reserved_memory.h"
 #include "api/base/text_bounds.h"
 
 namespace quire::scheduler {
@@ -48,6 +49,7 @@ class Dispatcher::Impl::QueueTicket {
  public:
   QueueTicket(Self self, api::RequestId id) : self_(std::move(self)), id_(id) {}
   ~QueueTicket() {
+    const api::ReservedMemoryScope reserved;
     if (self_->pending_.erase(id_) == 0) return;
     self_->scheduler_.Remove(id_, Clock::now());
     self_->RequestPlan();
@@ -68,6 +70,7 @@ class Dispatcher::Impl::JobSlot {
     pool_.running.insert(session_);
   }
   ~JobSlot() {
+    const api::ReservedMemoryScope reserved;
     session_->Stop(/*at_once=*/true);
     pool_.running.erase(session_);
     pool_.changed.Notify();
@@ -123,9 +126,8 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
     auto checked = self->poison_requests_.Check(pending->spec.key, *pending->request, pending->arrived);
     if (!checked) co_return checked;
   }
-  auto arrived = self->scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived);
-  if (!arrived) co_return arrived;
-  self->pending_.emplace(pending->id, pending);
+  auto queued = self->Queue(pending, keep_alive);
+  if (!queued) co_return queued;
   const QueueTicket ticket(self, pending->id);
   self->RequestPlan();
   while (!pending->answer) {
@@ -133,6 +135,14 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
     if (!waited) co_return std::unexpected(kGone);
   }
   co_return api::Result<void>();
+}
+
+api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
+                                          std::optional<KeepAlive> keep_alive) {
+  const api::ReservedMemoryScope reserved;
+  auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived);
+  if (queued) pending_.emplace(pending->id, pending);
+  return queued;
 }
 
 Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
@@ -213,6 +223,7 @@ Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
 }
 
 void Dispatcher::Impl::End(bool at_once) {
+  const api::ReservedMemoryScope reserved;
   closed_ = true;
   ended_ = true;
   scheduler_.Close();
@@ -240,6 +251,7 @@ void Dispatcher::Impl::End(bool at_once) {
 }
 
 void Dispatcher::Impl::Unload(const std::string& key) {
+  const api::ReservedMemoryScope reserved;
   scheduler_.Unload(key);
   RequestPlan();
 }
@@ -353,6 +365,7 @@ void Dispatcher::Impl::RequestPlan() {
 }
 
 void Dispatcher::Impl::ApplyPlan() {
+  const api::ReservedMemoryScope reserved;
   plan_requested_ = false;
   const Scheduler::Plan plan = scheduler_.NextPlan(Clock::now());
   for (const api::RequestId id : plan.expire) Expire(id);
@@ -425,6 +438,7 @@ void Dispatcher::Impl::Admit(api::RequestId id) {
 // Null for a bare load.
 api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
                                                                      Pending& pending) try {
+  const api::OrdinaryMemoryScope ordinary;  // for the request's text
   const int32_t asked = pending.request ? pending.request->params.num_ctx : 0;
   const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info());
   LastUse& use = last_use_[runner.key()];
@@ -451,6 +465,7 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   return std::make_unique<RunnerTokenStream>(weak_from_this(), pending.id, std::move(stream),
                                              Clock::now() - pending.arrived);
 } catch (const std::exception& e) {
+  runner.Cancel(pending.id);
   return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
 }
 
@@ -482,6 +497,7 @@ void Dispatcher::Impl::Expire(api::RequestId id) {
 }
 
 void Dispatcher::Impl::EndRunning(api::RequestId id) {
+  const api::ReservedMemoryScope reserved;
   running_.erase(id);
   scheduler_.Remove(id, Clock::now());
   RequestPlan();
@@ -520,16 +536,19 @@ void Dispatcher::Impl::AnswerIfPending(api::RequestId id, const api::Error& erro
 // ---- runners ----
 
 void Dispatcher::Impl::OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) {
+  const api::ReservedMemoryScope reserved;
   scheduler_.OnMemoryEstimate(runner.key(), estimate);
   RequestPlan();
 }
 
 void Dispatcher::Impl::OnLoaded(ModelRunner& runner) {
+  const api::ReservedMemoryScope reserved;
   scheduler_.LoadDone(runner.key(), Clock::now());
   RequestPlan();
 }
 
 void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) {
+  const api::ReservedMemoryScope reserved;
   if (cause != Scheduler::ExitCause::kRefused) {
     const bool killed = cause == Scheduler::ExitCause::kKilled;
     ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
@@ -541,6 +560,7 @@ void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause caus
 }
 
 void Dispatcher::Impl::OnReaped(ModelRunner& runner) {
+  const api::ReservedMemoryScope reserved;
   scheduler_.RunnerReaped(runner.key());
   if (!scheduler_.WillRestart(runner.key())) last_use_.erase(runner.key());
   runners_.erase(runner.key());
@@ -550,6 +570,7 @@ void Dispatcher::Impl::OnReaped(ModelRunner& runner) {
 void Dispatcher::Impl::OnRequestStarted(api::RequestId id) { scheduler_.Start(id); }
 
 void Dispatcher::Impl::OnRequestProgress(api::RequestId id) {
+  const api::ReservedMemoryScope reserved;
   scheduler_.Progress(id);
   RequestPlan();
 }
@@ -559,6 +580,7 @@ void Dispatcher::Impl::OnRequestEnded(api::RequestId id) { EndRunning(id); }
 // ---- answers under way ----
 
 void Dispatcher::Impl::OnClientDisconnected(api::RequestId id) {
+  const api::ReservedMemoryScope reserved;
   const auto found = running_.find(id);
   if (found == running_.end()) return;
   const auto runner = runners_.find(found->second.spec.key);

@@ -1,7 +1,7 @@
 // The dispatcher's implementation: applies the Scheduler's plans to ModelRunners and answers waiting clients.
 //
 // Plans are made from a posted handler only, never from inside an event: events change the Scheduler
-// and request a plan.
+// and request a plan. Events and plans are api::ReservedMemoryScopes: half an event would lose a request.
 #pragma once
 
 #include <algorithm>
@@ -101,6 +101,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   // Queues the request and waits for its answer. kCancelled: the awaiting coroutine was canceled.
   static Awaitable<api::Result<void>> Await(Self self, std::shared_ptr<Pending> pending,
                                             std::optional<KeepAlive> keep_alive);
+  api::Result<void> Queue(const std::shared_ptr<Pending>& pending, std::optional<KeepAlive> keep_alive);
 
   void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) override;
   void OnLoaded(ModelRunner& runner) override;

@@ -1,11 +1,11 @@
 #include "scheduler/file_opener.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
-#include <exception>
+#include <memory>
 #include <new>
 #include <utility>
+
+#include "scheduler/persistent_post.h"
 
 namespace quire::scheduler {
 namespace {
@@ -28,9 +28,16 @@ api::Result<FileOpener::Files> OpenAll(const std::vector<std::filesystem::path>&
   try {
     return OpenAllUnchecked(models);
   } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kUnavailable, "not enough memory to open the model files");
+    return api::Fail(api::ErrorCode::kUnavailable, "out of memory");  // short: allocates nothing
   }
 }
+
+// Holds from the start what its end needs.
+struct OpenTask {
+  std::vector<std::filesystem::path> models;
+  FileOpener::Deliver deliver;
+  api::Result<FileOpener::Files> opened = {};
+};
 
 }  // namespace
 
@@ -38,17 +45,11 @@ FileOpener::FileOpener(boost::asio::any_io_executor executor)
     : executor_(std::move(executor)), threads_(kThreads) {}
 
 void FileOpener::Open(std::vector<std::filesystem::path> models, Deliver deliver) {
-  // What leaves a task of the pool would end the daemon.
-  auto open = [models = std::move(models), home = executor_, deliver = std::move(deliver)]() mutable {
-    try {
-      boost::asio::post(home, [opened = OpenAll(models), deliver = std::move(deliver)]() mutable {
-        deliver(std::move(opened));
-      });
-    } catch (const std::exception& e) {  // the session waits until its deadline
-      spdlog::error("opening the model files failed: {}", e.what());
-    }
-  };
-  boost::asio::post(threads_, std::move(open));
+  auto task = std::make_shared<OpenTask>(std::move(models), std::move(deliver));
+  boost::asio::post(threads_, [task, home = executor_] {
+    task->opened = OpenAll(task->models);
+    PostPersistently(home, [task] { task->deliver(std::move(task->opened)); });
+  });
 }
 
 }  // namespace quire::scheduler

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/reserved_memory.h"
 #include "scheduler/clock.h"
 
 namespace quire::scheduler {
@@ -48,6 +49,7 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
     self->StartStopping(end);
     co_await self->Shut(useless || end.cause != Scheduler::ExitCause::kRefused);
   } catch (const std::exception& e) {
+    const api::ReservedMemoryScope reserved;
     self->StartStopping(
         {Scheduler::ExitCause::kRefused,
          {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});

@@ -54,6 +54,16 @@ void RunnerLink::End(LinkEnd end) {
 }
 
 boost::asio::awaitable<void> RunnerLink::Read(Self self) {
+  try {
+    co_await ReadFrames(self);
+  } catch (const std::exception& e) {
+    self->End({.protocol_error = false, .reason = e.what()});
+  }
+  if (const std::shared_ptr<Listener> listener = self->listener_.lock()) listener->OnLinkEnd(*self->end_);
+}
+
+// Until the link has ended.
+boost::asio::awaitable<void> RunnerLink::ReadFrames(Self self) {
   std::vector<char> buffer(kReadBytes);
   while (!self->end_) {
     const auto [error, bytes] =
@@ -65,7 +75,6 @@ boost::asio::awaitable<void> RunnerLink::Read(Self self) {
       self->End(*std::move(end));
     }
   }
-  if (const std::shared_ptr<Listener> listener = self->listener_.lock()) listener->OnLinkEnd(*self->end_);
 }
 
 // Hands on every whole frame there is. An answer ends the link.
@@ -88,6 +97,15 @@ std::optional<LinkEnd> RunnerLink::Receive(std::string_view bytes) try {
 }
 
 boost::asio::awaitable<void> RunnerLink::Write(Self self) {
+  try {
+    co_await WriteFrames(self);
+  } catch (const std::exception& e) {
+    self->End({.protocol_error = false, .reason = e.what()});
+  }
+  self->queue_.clear();
+}
+
+boost::asio::awaitable<void> RunnerLink::WriteFrames(Self self) {
   while (!self->end_) {
     if (self->queue_.empty()) {
       co_await self->wake_writer_.Wait();
@@ -105,7 +123,6 @@ boost::asio::awaitable<void> RunnerLink::Write(Self self) {
       break;
     }
   }
-  self->queue_.clear();
 }
 
 }  // namespace quire::scheduler

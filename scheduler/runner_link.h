@@ -55,7 +55,9 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
  private:
   using Self = std::shared_ptr<RunnerLink>;
   static boost::asio::awaitable<void> Read(Self self);
+  static boost::asio::awaitable<void> ReadFrames(Self self);
   static boost::asio::awaitable<void> Write(Self self);
+  static boost::asio::awaitable<void> WriteFrames(Self self);
   std::optional<LinkEnd> Receive(std::string_view bytes);
   void End(LinkEnd end);
 

@@ -192,6 +192,7 @@ class Daemon {
   api::Result<void> PrepareStore();
   Awaitable<void> ServeUntilSignal();
   Awaitable<void> DrainAtSignal();
+  void RunHandlers();
   void EndWaiting();
   Awaitable<void> FinishWaiting();
   Awaitable<void> EndAtSecondSignal();
@@ -232,6 +233,7 @@ class Daemon {
   std::unique_ptr<HttpServer> server_;
   std::string address_;
   std::string restricted_;  // ListenPlan::warning
+  uint64_t handler_failures_ = 0;
 };
 
 api::Result<void> Daemon::Start(const ListenPlan& plan) {
@@ -274,12 +276,23 @@ void Daemon::Run() {
   if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");
   NotifyReady("Listening on " + address_ +
               (restricted_.empty() ? "" : " only, without API keys; see the log"));
-  {
-    const api::IoThreadMark io_thread;
-    io_.run();
-  }
+  RunHandlers();
   pools_.Join();
   EndWaiting();
+}
+
+// An exception that leaves a handler (no memory for its next operation) ends that handler's coroutine, not the daemon.
+void Daemon::RunHandlers() {
+  const api::IoThreadMark io_thread;
+  for (bool ended = false; !ended;) {
+    try {
+      io_.run();
+      ended = true;
+    } catch (const std::exception& error) {
+      ++handler_failures_;
+      spdlog::error("a handler failed: {}", error.what());
+    }
+  }
 }
 
 // A request may still wait for work that took longer than the drain. Its coroutine refers to the store and the
@@ -313,7 +326,7 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   snapshot.restarts = counters.restarts;
   snapshot.memory_budget_bytes = memory_.bytes;
   snapshot.log_lines_dropped = DroppedLogLines();
-  snapshot.task_failures = WorkPool::failures;
+  snapshot.task_failures = WorkPool::failures + handler_failures_;
   return snapshot;
 }
 

@@ -8,17 +8,46 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
+#include "scheduler/persistent_post.h"
 #include "server/http/awaitable.h"
 #include "server/routes/work_pools.h"
 
 namespace quire::server {
+
+// A piece of work under way: the pool's until it is posted back, then the I/O thread's. It holds from the start what its end
+// needs, since a result that cannot be posted would leave the coroutine waiting.
+template <class Work>
+struct BlockingJob {
+  using Value = std::invoke_result_t<Work&>;
+  using Signature = void(std::exception_ptr, std::optional<Value>);
+  using Handler = typename boost::asio::async_result<boost::asio::use_awaitable_t<>, Signature>::handler_type;
+
+  explicit BlockingJob(Work task) : work(std::move(task)) {}
+  void Run() {
+    try {
+      value.emplace(work());
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  void Finish() {
+    Handler resume = *std::move(handler);
+    handler.reset();
+    std::move(resume)(error, std::move(value));
+  }
+
+  Work work;
+  std::optional<Handler> handler;
+  std::exception_ptr error;
+  std::optional<Value> value;
+};
 
 // A plain operation rather than a coroutine spawned on the pool: that one would share the caller's
 // cancellation signal, which the I/O thread emits, with a pool thread. What the work throws (std::bad_alloc) is thrown
@@ -26,28 +55,20 @@ namespace quire::server {
 template <class Work>
 Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work) {
   namespace asio = boost::asio;
-  using Value = std::invoke_result_t<Work&>;
-  using Signature = void(std::exception_ptr, std::optional<Value>);
-  auto operation = asio::async_initiate<const asio::use_awaitable_t<>, Signature>(
-      [](auto handler, WorkPool* workers, Work task) {
+  using Job = BlockingJob<Work>;
+  auto job = std::make_shared<Job>(
+      std::move(work));  // it owns this coroutine while it runs, so nothing here keeps it
+  auto operation = asio::async_initiate<const asio::use_awaitable_t<>, typename Job::Signature>(
+      [](auto handler, WorkPool* workers, std::shared_ptr<Job> started) {
         auto home = asio::make_work_guard(asio::get_associated_executor(handler));
-        workers->Post(
-            [home = std::move(home), handler = std::move(handler), task = std::move(task)]() mutable {
-              std::exception_ptr error;
-              std::optional<Value> value;
-              try {
-                value.emplace(task());
-              } catch (...) {
-                error = std::current_exception();
-              }
-              auto finish = [handler = std::move(handler), error, value = std::move(value)]() mutable {
-                std::move(handler)(error, std::move(value));
-              };
-              asio::post(home.get_executor(), std::move(finish));
-            });
+        started->handler.emplace(std::move(handler));
+        workers->Post([home = std::move(home), started = std::move(started)] {
+          started->Run();
+          scheduler::PostPersistently(home.get_executor(), [started] { started->Finish(); });
+        });
       },
-      asio::use_awaitable, &pool, std::move(work));
-  std::optional<Value> value = co_await std::move(operation);
+      asio::use_awaitable, &pool, std::move(job));
+  auto value = co_await std::move(operation);
   co_return *std::move(value);
 }
 

@@ -35,6 +35,7 @@ class FaultyDaemon(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory(prefix="quire-faults-")
         self.addCleanup(self.folder.cleanup)
         self.faults = faults.Faults(self.folder.name, "quired")
+        self.runner_faults = faults.Faults(self.folder.name, "quire-runner")
         self.daemon = Daemon({"QUIRE_CACHE_BYTES": "16MiB"} | faults.environment(self.folder.name))
         self.daemon.start()
         self.addCleanup(self.end)
@@ -113,19 +114,7 @@ class Allocations(AllocationFaults):
         self.fail_all("create", "POST", "/api/create", made)
 
 
-class OpenAllocations(AllocationFaults):
-    """What does not hold yet, so not among the tests that ctest runs: docs/fault-injection.md has the findings."""
-
-    def test_chats(self):
-        self.fail_all("chat", "POST", "/api/chat", CHAT)
-        self.fail_all("stream", "POST", "/api/chat", CHAT | {"stream": True})
-        self.fail_all("openai", "POST", "/v1/chat/completions",
-                      {"model": MODEL, "max_tokens": 8, "messages": CHAT["messages"]})
-        self.fail_all("anthropic", "POST", "/v1/messages",
-                      {"model": MODEL, "max_tokens": 8, "messages": CHAT["messages"]})
-        self.fail_all("responses", "POST", "/v1/responses", {"model": MODEL, "input": "Hello!", "max_output_tokens": 8})
-        self.fail_all("embed", "POST", "/api/embed", {"model": MODEL, "input": "Hello!"})
-
+class Requests(AllocationFaults):
     def test_tokenize(self):
         self.fail_all("tokenize", "POST", "/tokenize", {"model": MODEL, "content": "Hello!"})
 
@@ -138,6 +127,52 @@ class OpenAllocations(AllocationFaults):
         points = self.fail_every("allocations", "load", lambda: self.daemon.post("/api/chat", CHAT), 6 * STRIDE, unload)
         self.assertGreater(points, 0)
         self.check_chat()
+
+
+class OpenAllocations(AllocationFaults):
+    """Not among the tests that ctest runs: once in some thousand points a request had no answer (docs/fault-injection.md)."""
+
+    def test_chats(self):
+        self.fail_all("chat", "POST", "/api/chat", CHAT)
+        self.fail_all("stream", "POST", "/api/chat", CHAT | {"stream": True})
+        self.fail_all("openai", "POST", "/v1/chat/completions",
+                      {"model": MODEL, "max_tokens": 8, "messages": CHAT["messages"]})
+        self.fail_all("anthropic", "POST", "/v1/messages",
+                      {"model": MODEL, "max_tokens": 8, "messages": CHAT["messages"]})
+        self.fail_all("responses", "POST", "/v1/responses", {"model": MODEL, "input": "Hello!", "max_output_tokens": 8})
+        self.fail_all("embed", "POST", "/api/embed", {"model": MODEL, "input": "Hello!"})
+
+
+class RunnerAllocations(FaultyDaemon):
+    """Allocations of the runner: it dies, and the next one answers the request as if nothing had happened."""
+
+    def fail_every_one(self, operation, stride, before=lambda: None):
+        points, statuses = 0, {}
+        for point in range(1, POINTS_MAX, stride):
+            self.check_chat()  # also forgets that runners died: those that die one after the other wait longer and longer
+            before()
+            failed = self.runner_faults["allocations_failed"]
+            self.runner_faults["allocation_countdown"] = point
+            reply = self.daemon.post("/api/chat", CHAT)
+            self.runner_faults["allocation_countdown"] = 0
+            self.check_alive(f"{operation} point {point}")
+            if reply.status == 200:
+                self.assertEqual(self.expected, reply.json["message"], f"{operation} point {point}")
+            else:
+                self.assertIn("error", reply.json, reply.text)
+            statuses[reply.status] = statuses.get(reply.status, 0) + 1
+            if self.runner_faults["allocations_failed"] == failed:
+                break
+            points += 1
+        record(f"runner {operation}", points, statuses)
+        self.assertGreater(points, 0)
+        self.check_chat()
+
+    def test_answers(self):
+        self.fail_every_one("answer", 3 * STRIDE)
+
+    def test_loads(self):
+        self.fail_every_one("load", 60 * STRIDE, lambda: self.daemon.post("/api/chat", {"model": MODEL, "messages": [], "keep_alive": 0}))
 
 
 class Disks(FaultyDaemon):

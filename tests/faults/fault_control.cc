@@ -2,16 +2,18 @@
 
 #include <execinfo.h>
 #include <fcntl.h>
-#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+// Of the program, if it has such a thing: whether an allocation gets what the program holds back for it, so that it does not
+// fail (api/base/reserved_memory.h).
+extern "C" [[gnu::weak]] bool quire_memory_is_reserved();
 
 namespace quire::faults {
 namespace {
@@ -31,23 +33,6 @@ FaultControl* Map() {
   void* const page = ::mmap(nullptr, sizeof(FaultControl), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
   return page == MAP_FAILED ? &own : static_cast<FaultControl*>(page);
-}
-
-int FindBase(dl_phdr_info* info, size_t /*size*/, void* base) {
-  *static_cast<uintptr_t*>(base) = info->dlpi_addr;
-  return 1;  // the first one is the program
-}
-
-bool IsSpared(const FaultControl& faults) {
-  if (faults.spared_begin == 0) return false;
-  uintptr_t base = 0;
-  ::dl_iterate_phdr(FindBase, &base);
-  std::array<void*, 24> frames{};
-  const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
-  return std::any_of(frames.begin(), frames.begin() + count, [&](const void* frame) {
-    const auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(frame) - base);
-    return offset > faults.spared_begin && offset <= faults.spared_end;
-  });
 }
 
 }  // namespace
@@ -80,7 +65,8 @@ bool CountDown(std::atomic<int64_t>& countdown, std::atomic<int64_t>& repeats, s
 
 bool CountDownAllocation() {
   FaultControl& faults = Faults();
-  if (faults.allocation_countdown == 1 && IsSpared(faults)) return false;
+  if (faults.allocation_countdown.load(std::memory_order_relaxed) <= 0) return false;
+  if (quire_memory_is_reserved != nullptr && quire_memory_is_reserved()) return false;
   return CountDown(faults.allocation_countdown, faults.allocation_repeats, faults.allocations_failed);
 }
 

@@ -13,10 +13,6 @@ struct FaultControl {
   std::atomic<int64_t> allocation_repeats =
       0;  // that fail one after the other from there on, beyond the first
   std::atomic<int64_t> allocations_failed = 0;
-  // Allocations in calls of this function of the program do not fail (offsets of its code; 0: none): the JSON library's
-  // destructor, which cannot report it, takes what it needs from the daemon's memory reserve.
-  std::atomic<int64_t> spared_begin = 0;
-  std::atomic<int64_t> spared_end = 0;
   std::atomic<int64_t> file_countdown = 0;  // calls that change regular files and directories
   std::atomic<int64_t> file_repeats = 0;
   std::atomic<int64_t> file_calls_failed = 0;
