@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/json/read.h"
+#include "api/json/text.h"
 
 namespace quire::api {
 namespace {
@@ -106,7 +107,7 @@ std::optional<OutputFormat> GetFormat(Fields& body) {
   if (value == nullptr) return format;
   if (value->is_object()) {
     format = OutputFormat{Kind::kSchema, DumpJson(*value), body.PathOf(kName)};
-  } else if (value->is_string() && *value == "json") {
+  } else if (IsText(*value, "json")) {
     format = OutputFormat{Kind::kJson, {}, body.PathOf(kName)};
   } else if (!value->is_string() || !value->get_ref<const std::string&>().empty()) {
     body.Reject(kName, R"(must be "json" or a JSON schema)");

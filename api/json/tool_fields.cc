@@ -10,6 +10,7 @@
 
 #include "api/base/limits.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 
 namespace quire::api {
 namespace {
@@ -75,7 +76,7 @@ void GetAllowedTools(Fields& choice, ToolUse& use) {
 void GetNamedChoice(Fields& body, const Json& choice, ToolUse& use) {
   Fields fields(choice, body.PathOf("tool_choice"), body.error());
   const Json* type = fields.Find("type");
-  if (type != nullptr && *type == "allowed_tools") return GetAllowedTools(fields, use);
+  if (type != nullptr && IsText(*type, "allowed_tools")) return GetAllowedTools(fields, use);
   use.choice = ToolChoice::kRequired;
   use.forced_tool = GetNamedFunction(fields);
 }
@@ -116,10 +117,10 @@ ToolUse GetToolUse(Fields& body) {
   const bool says_parallel = body.Get("parallel_tool_calls", parallel);
   use.single_call = !parallel;
   const Json* choice = body.Find(kChoice);
-  if (choice == nullptr || *choice == "auto") return use;
-  if (*choice == "none") {
+  if (choice == nullptr || IsText(*choice, "auto")) return use;
+  if (IsText(*choice, "none")) {
     use.tools.clear();
-  } else if (*choice == "required") {
+  } else if (IsText(*choice, "required")) {
     use.choice = ToolChoice::kRequired;
   } else if (choice->is_object()) {
     GetNamedChoice(body, *choice, use);

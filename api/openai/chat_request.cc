@@ -7,6 +7,7 @@
 
 #include "api/json/body.h"
 #include "api/json/format_fields.h"
+#include "api/json/text.h"
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
 #include "api/openai/unsupported_fields.h"
@@ -70,7 +71,7 @@ void CheckFunctions(Fields& body) {
     Refuse(body, "functions", "functions is not supported; use tools");
   }
   const Json* choice = body.Find("function_call");
-  if (choice != nullptr && *choice != "none" && *choice != "auto") {
+  if (choice != nullptr && !IsText(*choice, "none") && !IsText(*choice, "auto")) {
     Refuse(body, "function_call", "function_call is not supported; use tool_choice");
   }
 }

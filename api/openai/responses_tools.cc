@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/json/read.h"
+#include "api/json/text.h"
 #include "api/openai/parts.h"
 
 namespace quire::api::openai {
@@ -184,7 +185,7 @@ Json ChoiceOfChat(Fields& body, const Json& choice) {
   if (!choice.is_object()) return choice;
   Fields fields(choice, "tool_choice", body.error());
   const Json* type = fields.Find("type");
-  if (type != nullptr && *type == "allowed_tools") return AllowedOfChat(fields);
+  if (type != nullptr && IsText(*type, "allowed_tools")) return AllowedOfChat(fields);
   return NamedFunction(NameIn(fields));
 }
 
