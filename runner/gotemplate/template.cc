@@ -25,7 +25,7 @@ api::Result<Template> Template::Parse(std::string_view source, const jinja::Limi
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("template line {}: {}", error.line, error.message));
   } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kBadModel, "template: not enough memory to parse it");
+    return api::Fail(api::ErrorCode::kUnavailable, "template: not enough memory to parse it");
   }
 }
 
@@ -53,8 +53,7 @@ api::Result<jinja::TrackedText> Template::Render(std::span<const jinja::Value> d
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("template line {}: {}", line, error.message));
   } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("template line {}: not enough memory", line));
+    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("template line {}: not enough memory", line));
   }
 }
 

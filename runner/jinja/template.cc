@@ -26,7 +26,7 @@ api::Result<Template> Template::Parse(std::string_view source, const Limits& lim
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("chat template line {}: {}", error.line, error.message));
   } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kBadModel, "chat template: not enough memory to parse it");
+    return api::Fail(api::ErrorCode::kUnavailable, "chat template: not enough memory to parse it");
   }
 }
 
@@ -50,8 +50,7 @@ api::Result<TrackedText> Template::RenderTracked(const Value& variables, const R
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("template line {}: {}", line, error.message));
   } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("template line {}: not enough memory", line));
+    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("template line {}: not enough memory", line));
   }
 }
 
