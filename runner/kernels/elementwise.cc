@@ -26,6 +26,27 @@ void RmsNormRow(const float* x, const float* weight, float eps, size_t size, flo
       size, y, [factor](VF32 v, VF32 w) HWY_ATTR { return hn::Mul(hn::Mul(v, factor), w); }, x, weight);
 }
 
+HWY_INLINE float SumOf(const float* x, size_t size) {
+  const F32 d;
+  VF32 sum = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) sum = hn::Add(hn::LoadU(d, x + i), sum);
+  if (i < size) sum = hn::Add(LoadFirst(x + i, size - i), sum);
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// bias: null where there is none.
+void LayerNormRow(const float* x, const float* weight, const float* bias, float eps, size_t size, float* y) {
+  const F32 d;
+  const VF32 mean = hn::Set(d, SumOf(x, size) / static_cast<float>(size));
+  ForEachElement(
+      size, y, [mean](VF32 v) HWY_ATTR { return hn::Sub(v, mean); }, x);
+  RmsNormRow(y, weight, eps, size, y);
+  if (bias == nullptr) return;
+  ForEachElement(
+      size, y, [](VF32 v, VF32 b) HWY_ATTR { return hn::Add(v, b); }, y, bias);
+}
+
 void AddRange(const float* x, float* y, size_t size) {
   ForEachElement(
       size, y, [](VF32 a, VF32 b) HWY_ATTR { return hn::Add(a, b); }, x, y);
@@ -52,6 +73,35 @@ void ClampedSwigluRange(float limit, const float* up, float* gate, size_t size) 
         return hn::Mul(OverLogistic(g, hn::Mul(g, hn::Set(d, 1.702F))), u);
       },
       gate, up);
+}
+
+void GeluRange(float* x, size_t size) {
+  ForEachElement(
+      size, x, [](VF32 v) HWY_ATTR { return Gelu(v); }, x);
+}
+
+void SquaredReluRange(float* x, size_t size) {
+  ForEachElement(
+      size, x,
+      [](VF32 v) HWY_ATTR {
+        const VF32 positive = hn::Max(v, hn::Zero(F32()));
+        return hn::Mul(positive, positive);
+      },
+      x);
+}
+
+void XieluRange(float positive, float negative, float beta, float eps, float* x, size_t size) {
+  const F32 d;
+  const VF32 p = hn::Set(d, positive), n = hn::Set(d, negative), b = hn::Set(d, beta), e = hn::Set(d, eps);
+  ForEachElement(
+      size, x,
+      [p, n, b, e](VF32 v) HWY_ATTR {
+        const VF32 straight = hn::Mul(b, v);
+        const VF32 below = hn::Sub(hn::Expm1(F32(), hn::Min(v, e)), v);
+        return hn::IfThenElse(hn::Gt(v, hn::Zero(F32())), hn::MulAdd(hn::Mul(p, v), v, straight),
+                              hn::MulAdd(below, n, straight));
+      },
+      x);
 }
 
 void SigmoidMulRange(const float* gate, float* y, size_t size) {
@@ -107,10 +157,14 @@ namespace quire::runner::kernels {
 namespace {
 
 HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(LayerNormRow);
 HWY_EXPORT(AddRange);
 HWY_EXPORT(SiluMulRange);
 HWY_EXPORT(GeluMulRange);
 HWY_EXPORT(ClampedSwigluRange);
+HWY_EXPORT(GeluRange);
+HWY_EXPORT(SquaredReluRange);
+HWY_EXPORT(XieluRange);
 HWY_EXPORT(SigmoidMulRange);
 HWY_EXPORT(ScaleRange);
 HWY_EXPORT(MulAddRange);
@@ -138,6 +192,16 @@ void Unzip(float* x, size_t n) {
   std::copy_n(odd, n, x + n);
 }
 
+// The inverse.
+void Zip(float* x, size_t n) {
+  float low[kRopeFrequenciesMax];
+  std::copy_n(x, n, low);
+  for (size_t i = 0; i < n; ++i) {
+    x[2 * i] = low[i];
+    x[2 * i + 1] = x[n + i];
+  }
+}
+
 }  // namespace
 
 void RmsNorm(ThreadPool& pool, std::span<const float> x, std::span<const float> weight, float eps,
@@ -148,6 +212,19 @@ void RmsNorm(ThreadPool& pool, std::span<const float> x, std::span<const float> 
     for (size_t row = begin; row < end; ++row) {
       HWY_DYNAMIC_DISPATCH(RmsNormRow)
       (x.data() + row * size, weight.data(), eps, size, y.data() + row * size);
+    }
+  });
+}
+
+void LayerNorm(ThreadPool& pool, std::span<const float> x, std::span<const float> weight,
+               std::span<const float> bias, float eps, std::span<float> y) {
+  const size_t size = weight.size();
+  assert(size != 0 && x.size() == y.size() && x.size() % size == 0 && (bias.empty() || bias.size() == size));
+  const float* const added = bias.empty() ? nullptr : bias.data();
+  InTasks(pool, x.size() / size, size, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      HWY_DYNAMIC_DISPATCH(LayerNormRow)
+      (x.data() + row * size, weight.data(), added, eps, size, y.data() + row * size);
     }
   });
 }
@@ -184,6 +261,25 @@ void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std
   assert(up.size() == gate.size());
   InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
     HWY_DYNAMIC_DISPATCH(ClampedSwigluRange)(limit, up.data() + begin, gate.data() + begin, end - begin);
+  });
+}
+
+void Gelu(ThreadPool& pool, std::span<float> x) {
+  InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(GeluRange)(x.data() + begin, end - begin);
+  });
+}
+
+void SquaredRelu(ThreadPool& pool, std::span<float> x) {
+  InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(SquaredReluRange)(x.data() + begin, end - begin);
+  });
+}
+
+void Xielu(ThreadPool& pool, const XieluShape& shape, std::span<float> x) {
+  InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(XieluRange)
+    (shape.positive, shape.negative, shape.beta, shape.eps, x.data() + begin, end - begin);
   });
 }
 
@@ -262,8 +358,9 @@ void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> s
   InTasks(pool, static_cast<size_t>(rows), row_size, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       for (size_t head = row * row_size; head < (row + 1) * row_size; head += dim) {
-        if (pairs == RopePairs::kAdjacent) Unzip(x.data() + head, n);
+        if (pairs != RopePairs::kHalves) Unzip(x.data() + head, n);
         HWY_DYNAMIC_DISPATCH(RopeHead)(cos.data() + row * n, sin.data() + row * n, n, x.data() + head);
+        if (pairs == RopePairs::kInterleaved) Zip(x.data() + head, n);
       }
     }
   });

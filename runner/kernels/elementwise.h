@@ -16,6 +16,10 @@ namespace quire::runner::kernels {
 void RmsNorm(ThreadPool& pool, std::span<const float> x, std::span<const float> weight, float eps,
              std::span<float> y);
 
+// y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, rows as in RmsNorm. `bias` may be empty.
+void LayerNorm(ThreadPool& pool, std::span<const float> x, std::span<const float> weight,
+               std::span<const float> bias, float eps, std::span<float> y);
+
 // y += x.
 void Add(ThreadPool& pool, std::span<const float> x, std::span<float> y);
 
@@ -30,6 +34,18 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
 
 // gate = g sigmoid(1.702 g) * (u + 1), g = min(gate, limit), u = up between -limit and limit.
 void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate);
+
+// x = gelu(x), the tanh approximation.
+void Gelu(ThreadPool& pool, std::span<float> x);
+
+// x = max(x, 0)^2.
+void SquaredRelu(ThreadPool& pool, std::span<float> x);
+
+// x = x > 0 ? positive x^2 + beta x : negative (exp(min(x, eps)) - 1 - x) + beta x (xIELU, Huang et al. 2024).
+struct XieluShape {
+  float positive = 0, negative = 0, beta = 0, eps = 0;
+};
+void Xielu(ThreadPool& pool, const XieluShape& shape, std::span<float> x);
 
 // y *= sigmoid(gate).
 void SigmoidMul(ThreadPool& pool, std::span<const float> gate, std::span<float> y);
@@ -59,8 +75,9 @@ constexpr size_t kRopeFrequenciesMax = 256;
 
 // Which elements of a head are rotated together, with n = frequencies.
 enum class RopePairs : uint8_t {
-  kHalves,    // (x_i, x_{i+n}), "NeoX"
-  kAdjacent,  // (x_2i, x_2i+1) on the way in, (x_i, x_{i+n}) on the way out: rows that a GGUF has permuted
+  kHalves,       // (x_i, x_{i+n}), "NeoX"
+  kAdjacent,     // (x_2i, x_2i+1) on the way in, (x_i, x_{i+n}) on the way out: rows that a GGUF has permuted
+  kInterleaved,  // (x_2i, x_2i+1)
 };
 
 // Rotary embedding in place: in each head of x [rows, heads, head_dim] the i-th pair is rotated by the row's

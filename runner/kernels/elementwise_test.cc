@@ -42,6 +42,37 @@ TEST(RmsNorm, AgreesWithTheFormulaAndTreatsRowsAlone) {
   });
 }
 
+TEST(LayerNorm, AgreesWithTheFormulaAndTreatsRowsAlone) {
+  ThreadPool pool(3);
+  ForEachInstructionSet([&] {
+    for (const size_t size : kSizes) {
+      constexpr size_t kRows = 101;
+      Random random(static_cast<uint32_t>(size));
+      const std::vector<float> x = random.Floats(kRows * size), weight = random.Floats(size),
+                               bias = random.Floats(size);
+      std::vector<float> y(x.size()), plain(x.size());
+      LayerNorm(pool, x, weight, bias, 1e-5F, y);
+      LayerNorm(pool, x, weight, {}, 1e-5F, plain);
+      for (size_t row = 0; row < kRows; ++row) {
+        const auto begin = x.begin() + static_cast<ptrdiff_t>(row * size);
+        double mean = 0, variance = 0;
+        for (size_t i = 0; i < size; ++i) mean += begin[static_cast<ptrdiff_t>(i)];
+        mean /= static_cast<double>(size);
+        for (size_t i = 0; i < size; ++i) variance += std::pow(begin[static_cast<ptrdiff_t>(i)] - mean, 2);
+        const double factor = 1 / std::sqrt(variance / static_cast<double>(size) + 1e-5);
+        for (size_t i = 0; i < size; ++i) {
+          const double expected = (x[row * size + i] - mean) * factor * weight[i];
+          ASSERT_NEAR(plain[row * size + i], expected, 4e-6) << "size " << size;
+          ASSERT_EQ(y[row * size + i], plain[row * size + i] + bias[i]);
+        }
+        std::vector<float> alone(begin, begin + static_cast<ptrdiff_t>(size));
+        LayerNorm(pool, alone, weight, bias, 1e-5F, alone);  // in place
+        for (size_t i = 0; i < size; ++i) ASSERT_EQ(alone[i], y[row * size + i]);
+      }
+    }
+  });
+}
+
 TEST(SiluMul, AgreesWithTheFormulaWhereverAnElementStands) {
   ThreadPool pool(2);
   ForEachInstructionSet([&] {
@@ -128,6 +159,23 @@ TEST(Rope, AdjacentPairsEndUpAsHalves) {
   EXPECT_EQ(adjacent, halves);
 }
 
+TEST(Rope, InterleavedPairsStayWhereTheyAre) {
+  ThreadPool pool(2);
+  constexpr size_t kFrequencies = 5, kDim = 13, kRows = 3, kHeads = 2;
+  Random random(3);
+  std::vector<float> cos = random.Floats(kRows * kFrequencies), sin = random.Floats(cos.size());
+  std::vector<float> interleaved = random.Floats(kRows * kHeads * kDim), halves = interleaved;
+  Rope(pool, cos, sin, kFrequencies, kDim, kRows, halves, RopePairs::kAdjacent);
+  Rope(pool, cos, sin, kFrequencies, kDim, kRows, interleaved, RopePairs::kInterleaved);
+  for (size_t head = 0; head < halves.size(); head += kDim) {
+    for (size_t i = 0; i < kFrequencies; ++i) {
+      EXPECT_EQ(interleaved[head + 2 * i], halves[head + i]);
+      EXPECT_EQ(interleaved[head + 2 * i + 1], halves[head + kFrequencies + i]);
+    }
+    for (size_t i = 2 * kFrequencies; i < kDim; ++i) EXPECT_EQ(interleaved[head + i], halves[head + i]);
+  }
+}
+
 TEST(Activations, AgreeWithTheirFormulas) {
   ThreadPool pool(2);
   ForEachInstructionSet([&] {
@@ -136,17 +184,25 @@ TEST(Activations, AgreeWithTheirFormulas) {
     for (float& v : x) v *= 12;
     x[0] = -1000;
     x[1] = 1000;
-    std::vector<float> gelu = x, gated = up, capped = x, scaled = x;
+    std::vector<float> gelu = x, gated = up, capped = x, scaled = x, plain = x, squared = x, xielu = x;
     GeluMul(pool, up, gelu);
     SigmoidMul(pool, x, gated);
     SoftCap(pool, 3, capped);
     Scale(pool, 0.75F, scaled);
+    Gelu(pool, plain);
+    SquaredRelu(pool, squared);
+    Xielu(pool, {.positive = 0.8F, .negative = 1.25F, .beta = 0.5F, .eps = -1e-6F}, xielu);
     for (size_t i = 0; i < x.size(); ++i) {
       const double v = x[i], c = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
       ASSERT_NEAR(gelu[i], v / 2 * (1 + std::tanh(c)) * up[i], 4e-6 * std::abs(v * up[i]) + 1e-30) << v;
       ASSERT_NEAR(gated[i], up[i] / (1 + std::exp(-v)), 1e-6) << v;
       ASSERT_NEAR(capped[i], 3 * std::tanh(v / 3), 2e-6) << v;
       ASSERT_EQ(scaled[i], 0.75F * x[i]);
+      ASSERT_NEAR(plain[i], v / 2 * (1 + std::tanh(c)), 4e-6 * std::abs(v) + 1e-30) << v;
+      ASSERT_EQ(squared[i], x[i] > 0 ? x[i] * x[i] : 0);
+      const double below = (std::expm1(std::min(v, -1e-6)) - v) * 1.25;
+      const double bent = v > 0 ? 0.8 * v * v + 0.5 * v : below + 0.5 * v;
+      ASSERT_NEAR(xielu[i], bent, 2e-6 * std::abs(bent) + 2e-6) << v;
     }
   });
 }
