@@ -54,6 +54,7 @@ Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<
       context_max_(static_cast<int32_t>(
           std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {
   pool_.CountIn(engine_stats_.progress);
+  model_.model->SetContext(std::min(context_max_, model_.model->context_length()));
 }
 
 void Engine::Run() {

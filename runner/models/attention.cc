@@ -17,6 +17,17 @@ kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const CacheBinding& b
           .row_begin = ctx.batch.row_begin};
 }
 
+void Grow(const ForwardContext& ctx, const QueryGrowth& growth, std::span<float> queries) {
+  const auto rows = static_cast<size_t>(ctx.rows());
+  const size_t width = rows == 0 ? 0 : queries.size() / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    const int64_t contexts = ctx.work.positions[row] / growth.context;
+    if (contexts == 0) continue;
+    const float factor = 1 + growth.beta * std::log(1 + static_cast<float>(contexts));
+    for (float& q : queries.subspan(row * width, width)) q *= factor;
+  }
+}
+
 }  // namespace
 
 std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const {
@@ -30,7 +41,8 @@ std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulIn
     q.Run(ctx.pool, x, queries);
   }
   if (q_norm) q_norm.Run(ctx.pool, queries, queries);
-  rotary->Apply(ctx, head_dim, queries);
+  if (rotary != nullptr) rotary->Apply(ctx, head_dim, queries);
+  if (growth.beta != 0) Grow(ctx, growth, queries);
   return queries;
 }
 
@@ -45,7 +57,7 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) co
   }
   if (v_norm) v_norm.Run(ctx.pool, values, values);
   if (k_norm) k_norm.Run(ctx.pool, keys, keys);
-  rotary->Apply(ctx, head_dim, keys);
+  if (rotary != nullptr) rotary->Apply(ctx, head_dim, keys);
   kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, binding), keys, values);
 }
 

@@ -12,25 +12,33 @@
 
 namespace quire::runner::models {
 
+// Queries at position p grow by 1 + beta log(1 + floor(p / context)) (Llama 4); beta 0: they do not.
+struct QueryGrowth {
+  float beta = 0;
+  int64_t context = 1;
+};
+
 //   q = rope(norm(q(x)))   k = rope(norm(k(x)))   v = norm(v(x))
 //   y = out(softmax(cap(scale q k)) v)
-// Norms are per head, before the rotation, and each is optional.
+// Norms are of each head or of all heads of a row, as their weights have it, before the rotation; norms and the
+// rotation are optional.
 struct Attention {
   Linear q, out;
   Linear k;  // none: the keys and values of another layer, which has run before, are read
   Linear v;  // none, with k: the values are k(x)
   RmsNorm q_norm, k_norm, v_norm;
-  const RotaryEmbedding* rotary = nullptr;
+  const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded
   int32_t heads = 0;
   int32_t head_dim = 0;
   float scale = 0;           // of the dot products; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;        // of the scaled dot products; 0 = none
   std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty
+  QueryGrowth growth = {};
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
   bool gated = false;
   CacheBinding binding;  // of its own, or the other layer's, keys
 
-  // REQUIRES: ctx.Prepare and rotary->Prepare have run for this pass.
+  // REQUIRES: ctx.Prepare and, with a rotary embedding, its Prepare have run for this pass.
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 
  private:

@@ -51,12 +51,15 @@ const nlohmann::ordered_json* ConfigReader::FindOne(const std::string& name) con
 
 const nlohmann::ordered_json* ConfigReader::Find(ConfigKey key) const {
   std::string_view names = gguf() ? key.gguf : key.hugging_face;
+  const nlohmann::ordered_json* found = nullptr;
   while (!names.empty()) {
     const size_t bar = names.find('|');
-    if (const auto* value = FindOne(std::string(names.substr(0, bar))); value != nullptr) return value;
+    const std::string name(names.substr(0, bar));
+    if (found == nullptr) found = FindOne(name);
+    names_asked_.insert(name);
     names = bar == std::string_view::npos ? std::string_view() : names.substr(bar + 1);
   }
-  return nullptr;
+  return found;
 }
 
 std::string ConfigReader::Name(ConfigKey key) const {
@@ -176,6 +179,24 @@ std::vector<int64_t> ConfigReader::Integers(ConfigKey key, int32_t layers, int64
       values[i] = number;
     } else {
       Fail(fmt::format("{}[{}] is not an integer in [{}, {}]", Name(key), i, low, high));
+    }
+  }
+  return values;
+}
+
+std::vector<double> ConfigReader::Numbers(ConfigKey key, size_t count, double high) {
+  std::vector<double> values(count, high);
+  const auto* list = Find(key);
+  if (list == nullptr || !list->is_array() || list->size() != count) {
+    Fail(fmt::format("{} is not a list of {} numbers", Name(key), count));
+    return values;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const double number = (*list)[i].is_number() ? (*list)[i].get<double>() : std::nan("");
+    if (number > 0 && number <= high) {
+      values[i] = number;
+    } else {
+      Fail(fmt::format("{}[{}] is not a number in (0, {}]", Name(key), i, high));
     }
   }
   return values;

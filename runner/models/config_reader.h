@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "api/base/error.h"
@@ -43,6 +46,8 @@ class ConfigReader {
   // A list with one integer in [low, high] per layer, or one number for all of them.
   std::vector<int64_t> Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
                                 std::optional<int64_t> fallback = std::nullopt);
+  // A list of `count` finite numbers in (0, high].
+  std::vector<double> Numbers(ConfigKey key, size_t count, double high);
   // Null when absent.
   const nlohmann::ordered_json* Find(ConfigKey key) const;
 
@@ -54,6 +59,16 @@ class ConfigReader {
   // The name of a value in this file, the first of its aliases.
   std::string Name(ConfigKey key) const;
 
+  // An error if config.json has the key with another value than the only one that is implemented.
+  void Require(std::string_view name, std::variant<bool, double, std::string_view> value);
+  // Keys without a meaning for this configuration, whatever their value.
+  void Ignore(std::initializer_list<std::string_view> names) {
+    names_asked_.insert(names.begin(), names.end());
+  }
+  // After all reads: an error if config.json has a key that no reader looks up and that may have a meaning for the
+  // computation (config_keys.cc).
+  void RefuseUnreadKeys();
+
   // Records "<file>: <reason>" unless there is an error already.
   void Fail(const std::string& reason);
   const std::optional<api::Error>& error() const { return error_; }
@@ -62,8 +77,12 @@ class ConfigReader {
   void FailMissing(ConfigKey key);
   const nlohmann::ordered_json* FindOne(const std::string& name) const;
 
+  // Whether `key`, in the object at `path`, was asked for, needs no reading, or has members of which that holds.
+  bool IsAccountedFor(const std::string& path, std::string_view key, const nlohmann::ordered_json& value);
+
   const weights::ModelFiles& files_;
-  std::string prefix_;  // of GGUF keys
+  std::string prefix_;                         // of GGUF keys
+  mutable std::set<std::string> names_asked_;  // paths as in ConfigKey
   std::optional<api::Error> error_;
 };
 

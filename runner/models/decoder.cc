@@ -36,16 +36,15 @@ cache::ElementType ElementOf(api::KvType type) {
 
 }  // namespace
 
-Decoder::Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config,
-                 NormForm norms)
-    : files_(std::move(files)), architecture_(files_->architecture()), config_(config), norms_(norms) {}
+Decoder::Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config)
+    : files_(std::move(files)), architecture_(files_->architecture()), config_(config) {}
 
 void Decoder::BindEmbedding(TensorBinder& bind) {
   embedding_ = bind.Global().Matrix({"embed_tokens", "token_embd"}, config_.vocab, config_.hidden);
 }
 
 void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
-  final_norm_ = BindNorm(bind.Global(), final_norm, config_.hidden);
+  final_norm_ = BindLayerNorm(bind.Global(), final_norm);
   head_.weight = bind.InPanels(
       config_.tied ? embedding_
                    : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden));
@@ -61,16 +60,23 @@ void Decoder::ShareEmbeddingAndHead(const Decoder& target, const TensorScope& sc
                                     TensorBinder& bind) {
   embedding_ = target.embedding_;
   head_ = target.head_;
-  final_norm_ = BindNorm(scope, final_norm, config_.hidden);
+  final_norm_ = BindLayerNorm(scope, final_norm);
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
 }
 
 RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
   RmsNorm norm{.weight = scope.Norm(name, size), .eps = config_.norm_eps};
-  if (norms_ == NormForm::kZeroCentered && !scope.gguf()) {
+  if (config_.norm == NormKind::kZeroCenteredRms && !scope.gguf()) {
     for (float& weight : norm.weight) weight += 1;
   }
+  return norm;
+}
+
+Norm Decoder::BindLayerNorm(const TensorScope& scope, TensorName name) const {
+  RmsNorm plain = BindNorm(scope, name, config_.hidden);
+  Norm norm{.kind = config_.norm, .weight = std::move(plain.weight), .bias = {}, .eps = plain.eps};
+  if (norm.kind == NormKind::kLayer) norm.bias = scope.BiasOf(name, config_.hidden, Bias::kIfStored);
   return norm;
 }
 
@@ -79,13 +85,23 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   const int64_t hidden = config_.hidden, queries = int64_t{shape.heads} * shape.head_dim;
   const int64_t keys = int64_t{shape.kv_heads} * shape.head_dim;
   Attention attention;
-  attention.q = scope.BindLinear(names.q, shape.gated ? 2 * queries : queries, hidden, shape.bias);
-  attention.k = scope.BindLinear(names.k, keys, hidden, shape.bias);
-  attention.v = scope.BindLinear(names.v, keys, hidden, shape.bias);
+  const int64_t from_q = shape.gated ? 2 * queries : queries;
+  if (scope.HasWeight(names.qkv)) {
+    const int64_t sizes[] = {from_q, keys, keys};
+    std::vector<Linear> parts = scope.BindRows(names.qkv, sizes, hidden, shape.bias);
+    attention.q = std::move(parts[0]);
+    attention.k = std::move(parts[1]);
+    attention.v = std::move(parts[2]);
+  } else {
+    attention.q = scope.BindLinear(names.q, from_q, hidden, shape.bias);
+    attention.k = scope.BindLinear(names.k, keys, hidden, shape.bias);
+    attention.v = scope.BindLinear(names.v, keys, hidden, shape.bias);
+  }
   attention.out = scope.BindLinear(names.out, hidden, queries, shape.out_bias);
-  if (shape.head_norms) {
-    attention.q_norm = BindNorm(scope, names.q_norm, shape.head_dim);
-    attention.k_norm = BindNorm(scope, names.k_norm, shape.head_dim);
+  if (shape.qk_norm != QkNorm::kNone) {
+    const bool heads = shape.qk_norm == QkNorm::kHeads;
+    attention.q_norm = BindNorm(scope, names.q_norm, shape.head_dim * (heads ? 1 : shape.heads));
+    attention.k_norm = BindNorm(scope, names.k_norm, shape.head_dim * (heads ? 1 : shape.kv_heads));
   }
   attention.rotary = rotary;
   scope.widths().GrowAttention(queries, keys, shape.head_dim, shape.gated);
@@ -99,9 +115,26 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
 
 GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names, Bias bias) const {
   RowWidths::Grow(scope.widths().ff, width);
-  return {.gate = scope.BindLinear(names.gate, width, config_.hidden, bias),
-          .up = scope.BindLinear(names.up, width, config_.hidden, bias),
-          .down = scope.BindLinear(names.down, config_.hidden, width, bias)};
+  GatedMlp mlp{.gate = {}, .up = {}, .down = {}, .activation = config_.activation};
+  if (scope.HasWeight(names.gate_up)) {
+    const int64_t sizes[] = {width, width};
+    std::vector<Linear> parts = scope.BindRows(names.gate_up, sizes, config_.hidden, bias);
+    mlp.gate = std::move(parts[0]);
+    mlp.up = std::move(parts[1]);
+  } else {
+    mlp.gate = scope.BindLinear(names.gate, width, config_.hidden, bias);
+    mlp.up = scope.BindLinear(names.up, width, config_.hidden, bias);
+  }
+  mlp.down = scope.BindLinear(names.down, config_.hidden, width, bias);
+  return mlp;
+}
+
+PlainMlp Decoder::BindPlainMlp(const TensorScope& scope, int32_t width, TensorName up, TensorName down,
+                               Bias bias) const {
+  RowWidths::Grow(scope.widths().ff, width);
+  return {.up = scope.BindLinear(up, width, config_.hidden, bias),
+          .down = scope.BindLinear(down, config_.hidden, width, bias),
+          .activation = config_.plain_activation.value_or(PlainActivation::kGelu)};
 }
 
 CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
@@ -149,10 +182,11 @@ cache::RotateKeys Decoder::key_rotation() const {
   if (!layout_.recurrent.empty()) return {};
   return [this](const cache::MovedKeys& moved) {
     const cache::AttentionGroup& group = layout_.groups[moved.group];
+    const RotaryEmbedding* const rotary = rotaries_[moved.group][static_cast<size_t>(moved.layer)];
+    if (rotary == nullptr) return;  // keys without positions
     std::vector<float> keys(static_cast<size_t>(moved.tokens) * static_cast<size_t>(group.head_dim));
     kernels::ReadKeys(layout_, moved.group, moved.head, moved.row, moved.tokens, keys);
-    rotaries_[moved.group][static_cast<size_t>(moved.layer)]->Shift(moved.new_first - moved.old_first,
-                                                                    group.head_dim, keys);
+    rotary->Shift(moved.new_first - moved.old_first, group.head_dim, keys);
     kernels::WriteKeys(layout_, moved.group, keys, moved.head, moved.row, moved.tokens);
   };
 }
@@ -184,6 +218,7 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
   const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
   const std::span<float> last = work_.outputs.Get(logit_rows * config_.hidden);
   head_.Run(pool, {Final(ctx, batch.logit_rows, h, last), logit_rows, work_.quantized}, outputs.logits);
+  if (logit_scale_ != 1) kernels::Scale(pool, logit_scale_, outputs.logits);
   if (logit_cap_ > 0) kernels::SoftCap(pool, logit_cap_, outputs.logits);
 }
 

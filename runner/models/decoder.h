@@ -27,18 +27,23 @@ struct AttentionNames {
   TensorName out = {"self_attn.o_proj", "attn_output"};
   TensorName q_norm = {"self_attn.q_norm", "attn_q_norm"};
   TensorName k_norm = {"self_attn.k_norm", "attn_k_norm"};
+  TensorName qkv = {};  // rows of q, k and v in one matrix, where a family stores them so
 };
 struct MlpNames {
   TensorName gate = {"mlp.gate_proj", "ffn_gate"};
   TensorName up = {"mlp.up_proj", "ffn_up"};
   TensorName down = {"mlp.down_proj", "ffn_down"};
+  TensorName gate_up = {};  // rows of gate and up in one matrix, where a family stores them so
 };
+
+// RMS norms of queries and keys, before their rotation: over each head, or over all heads of a row together.
+enum class QkNorm : uint8_t { kNone, kHeads, kRow };
 
 // The shape of a layer's attention.
 struct AttentionShape {
   int32_t heads = 0, kv_heads = 0, head_dim = 0;
   int32_t window = 0;  // 0 = full attention
-  bool head_norms = false;
+  QkNorm qk_norm = QkNorm::kNone;
   bool gated = false;
   Bias bias = Bias::kAbsent;  // of q, k and v
   Bias out_bias = Bias::kAbsent;
@@ -67,11 +72,7 @@ class Decoder : public Model {
               ThreadPool& pool) final;
 
  protected:
-  // Norms as the file stores them, or with 1 added as zero-centered norms are in Hugging Face checkpoints.
-  enum class NormForm : uint8_t { kPlain, kZeroCentered };
-
-  Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config,
-          NormForm norms = NormForm::kPlain);
+  Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config);
 
   // Runs decoder layer `layer` on the residual stream h [rows, hidden].
   virtual void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) = 0;
@@ -87,13 +88,17 @@ class Decoder : public Model {
   void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
                              TensorBinder& bind);
   RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
+  // Of the hidden size and the configuration's kind.
+  Norm BindLayerNorm(const TensorScope& scope, TensorName name) const;
   // Binds the layer to a new part of the cache.
   Attention BindAttention(const TensorScope& scope, const AttentionShape& shape,
                           const RotaryEmbedding* rotary, const AttentionNames& names = {});
   GatedMlp BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names = {},
                    Bias bias = Bias::kAbsent) const;
-  // The next layer stores keys that `rotary` has rotated in the group of this geometry (`layers` is not
-  // looked at), or has this recurrent state.
+  PlainMlp BindPlainMlp(const TensorScope& scope, int32_t width, TensorName up, TensorName down,
+                        Bias bias = Bias::kAbsent) const;
+  // The next layer stores keys that `rotary` has rotated (null: no one has) in the group of this geometry
+  // (`layers` is not looked at), or has this recurrent state.
   CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary);
   CacheBinding AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
   // The next layer reads what the layer with `binding` stores.
@@ -103,7 +108,8 @@ class Decoder : public Model {
   const cache::Layout& layout() const { return layout_; }
 
   float embedding_scale_ = 1;
-  float logit_cap_ = 0;  // 0 = none
+  float logit_scale_ = 1;
+  float logit_cap_ = 0;  // of the scaled logits; 0 = none
 
  private:
   // Final norm of the rows named.
@@ -113,7 +119,6 @@ class Decoder : public Model {
   std::shared_ptr<const weights::ModelFiles> files_;  // keeps every Matrix mapped
   const std::string architecture_;
   const DecoderConfig config_;
-  const NormForm norms_;
   cache::Layout layout_;
   std::vector<CacheBinding> cache_bindings_;                   // [layers]
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
@@ -122,7 +127,7 @@ class Decoder : public Model {
   int64_t resident_bytes_ = 0;
   RowWidths widths_;
   kernels::Matrix embedding_;
-  RmsNorm final_norm_;
+  Norm final_norm_;
   Linear head_;
   Workspace work_;
 };
@@ -132,6 +137,7 @@ template <class Family, class... Args>
 api::Result<std::unique_ptr<Model>> BuildModel(ConfigReader& read,
                                                std::shared_ptr<const weights::ModelFiles> files,
                                                const Args&... args) {
+  read.RefuseUnreadKeys();
   if (read.error()) return std::unexpected(*read.error());
   PanelStore* const panels = AttachPanels(&files);
   TensorBinder bind(*files, panels);

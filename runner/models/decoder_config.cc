@@ -29,6 +29,29 @@ bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
   return read.Boolean({"tie_embedding|tie_word_embeddings", ""}, fallback);
 }
 
+void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfig* config) {
+  config->activation = given.activation;
+  config->plain_activation = given.plain_activation;
+  const std::string name = read.Text({"hidden_activation|hidden_act|activation_function", ""}, "");
+  const bool gelu = name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast";
+  if (name.empty()) return;
+  if (given.plain_activation) {
+    if (gelu) {
+      config->plain_activation = PlainActivation::kGelu;
+    } else if (name == "relu2") {
+      config->plain_activation = PlainActivation::kSquaredRelu;
+    } else if (name != "xielu" || given.plain_activation != PlainActivation::kXielu) {
+      read.Fail(fmt::format("hidden_act: \"{}\" is not supported", name.substr(0, 60)));
+    }
+  } else if (gelu) {
+    config->activation = Activation::kGelu;
+  } else if (name == "silu" || name == "swish") {
+    config->activation = Activation::kSilu;
+  } else {
+    read.Fail(fmt::format("hidden_act: \"{}\" is not supported", name.substr(0, 60)));
+  }
+}
+
 }  // namespace
 
 DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, TiedByDefault tied) {
@@ -47,8 +70,13 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
   config.context =
       read.Small({"max_position_embeddings", "context_length"}, 1, kMaxContext, known(given.context));
   const auto eps = given.norm_eps > 0 ? std::optional<double>(given.norm_eps) : std::nullopt;
-  config.norm_eps = static_cast<float>(
-      read.Positive({"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"}, 1, eps));
+  constexpr ConfigKey kRmsEps = {"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"};
+  constexpr ConfigKey kLayerEps = {"layer_norm_eps|norm_epsilon|layer_norm_epsilon",
+                                   "attention.layer_norm_epsilon"};
+  config.norm = given.norm;
+  config.norm_eps =
+      static_cast<float>(read.Positive(given.norm == NormKind::kLayer ? kLayerEps : kRmsEps, 1, eps));
+  ReadActivation(read, given, &config);
   config.tied = ReadTied(read, tied);
   if (given.head_dim < 0) return config;
   config.head_dim = read.Small({"head_dim", "attention.key_length"}, 0, kernels::kMaxHeadDim, given.head_dim);
@@ -71,6 +99,10 @@ void CheckHeads(ConfigReader& read, int32_t heads, int32_t kv_heads, int32_t hea
   }
 }
 
+float ReadMultiplier(ConfigReader& read, ConfigKey key) {
+  return static_cast<float>(read.Positive(key, 1e6, 1));
+}
+
 int32_t ReadFeedForward(ConfigReader& read) {
   return read.Small({"intermediate_size", "feed_forward_length"}, 1, kMaxWidth);
 }
@@ -80,7 +112,6 @@ std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers, bool (*slid
   std::vector<int32_t> windows(static_cast<size_t>(layers), 0);
   const int32_t window =
       read.Small({"sliding_window", "attention.sliding_window"}, 0, kMaxContext, given_window);
-  if (window == 0) return windows;
   const auto types = read.Texts({"layer_types", ""}, layers);
   // GGUF has a truth value per layer, or a period.
   constexpr ConfigKey kPattern = {"", "attention.sliding_window_pattern"};

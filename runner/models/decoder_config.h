@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runner/models/config_reader.h"
+#include "runner/models/linear.h"
+#include "runner/models/mlp.h"
 
 namespace quire::runner::models {
 
@@ -28,8 +31,11 @@ struct DecoderConfig {
   int32_t kv_heads = 0;  // divides heads
   int32_t head_dim = 0;  // even
   int32_t context = 0;
+  NormKind norm = NormKind::kRms;  // of layers and before the head
   float norm_eps = 0;
-  bool tied = false;  // the head is the embedding
+  Activation activation = Activation::kSilu;                       // of gated feed-forward layers
+  std::optional<PlainActivation> plain_activation = std::nullopt;  // feed-forward layers are plain
+  bool tied = false;                                               // the head is the embedding
 };
 
 // Whether the head is tied where a configuration does not say.
@@ -37,12 +43,17 @@ enum class TiedByDefault : uint8_t { kIfNoHead, kYes };
 
 // `given` holds what published configurations of a family leave out; 0 = nothing. kv_heads are not read where
 // given.kv_heads is negative (a family with several kinds of attention reads them itself), and neither is
-// head_dim where given.head_dim is negative (latent attention).
+// head_dim where given.head_dim is negative (latent attention). The kind of norm is the given one; an activation
+// that the configuration names must be one of a gated layer, or of a plain one where given.plain_activation is
+// set.
 DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given = {},
                                 TiedByDefault tied = TiedByDefault::kIfNoHead);
 
 // `heads` query heads share `kv_heads` KV heads of `head_dim` elements, or there is an error.
 void CheckHeads(ConfigReader& read, int32_t heads, int32_t kv_heads, int32_t head_dim);
+
+// 1 where the configuration does not have the key.
+float ReadMultiplier(ConfigReader& read, ConfigKey key);
 
 // The width of the feed-forward layers.
 int32_t ReadFeedForward(ConfigReader& read);

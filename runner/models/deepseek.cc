@@ -16,6 +16,8 @@ api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::
                                             .shared = second ? 2 : 1,
                                             .groups = second ? 1 : 8,
                                             .groups_kept = second ? 1 : 4});
+  // What latent attention derives from other keys, and how others distribute experts.
+  read.Ignore({"qk_head_dim", "head_dim", "num_key_value_heads", "ep_size"});
   config.latent = ReadLatentAttention(read, config.decoder.heads);
   config.rope = ReadRope(read, {.head_dim = config.latent->rotary, .default_theta = 10000});
   const bool adjacent = read.Boolean({"rope_interleave", ""}, true);

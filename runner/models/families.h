@@ -11,6 +11,23 @@ namespace quire::runner::models {
 
 using ModelLoader = api::Result<std::unique_ptr<Model>>(std::shared_ptr<const weights::ModelFiles> files);
 
+// Apertus: Llama with plain feed-forward layers of the activation xIELU and norms of each query and key head.
+ModelLoader LoadApertus;
+
+// Arcee (AFM): Llama with plain feed-forward layers of squared ReLUs.
+ModelLoader LoadArcee;
+
+// Cohere 2 (Command R7B, Command A): attention and feed-forward side by side behind one layer norm, in three of
+// four layers with a window and rotated pairs that lie side by side, in the fourth without either.
+ModelLoader LoadCohere2;
+
+// ERNIE 4.5, dense: Llama with rotated pairs that lie side by side.
+ModelLoader LoadErnie45;
+
+// EXAONE 4: norms behind attention and feed-forward, and of each query and key head. With windows, the layers
+// without one have no positions.
+ModelLoader LoadExaone4;
+
 // Gemma 2 and 3: sandwiched norms, GeGLU, and sliding between full attention. In Gemma 2 every other layer
 // slides; scores and logits are capped. In Gemma 3 five of six layers slide, with rotary angles of their own;
 // query and key heads are normed.
@@ -26,6 +43,9 @@ ModelLoader LoadGemma4;
 api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<const weights::ModelFiles> files,
                                                              const Model& target);
 
+// Granite 3 and 4, dense: Llama with multipliers of embeddings, residual additions, scores and logits.
+ModelLoader LoadGranite;
+
 // LFM2 and LFM2-MoE: blocks of a gated short convolution or grouped-query attention, each followed by a
 // SwiGLU or a mixture of them. Cache layout: one full-attention group that holds the attention layers in
 // order, one recurrent layer per convolution.
@@ -36,6 +56,17 @@ ModelLoader LoadLlama;
 
 // Mistral: Llama with a sliding window in every layer, unless layer_types say otherwise.
 ModelLoader LoadMistral;
+
+// Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and of
+// Mistral Small 3.1.
+ModelLoader LoadMinistral3, LoadMistral3;
+
+// OLMo 2 and 3: norms behind attention and feed-forward, and of all query heads and all key heads of a row. In
+// OLMo 3, three of four layers have a window.
+ModelLoader LoadOlmo2;
+
+// Phi-3, Phi-3.5 and Phi-4: Llama with fused projections, partial rotation and LongRoPE.
+ModelLoader LoadPhi3;
 
 // DeepSeek V2, V3, R1 and Kimi K2: latent attention, experts in groups. Cache layout: one latent group.
 ModelLoader LoadDeepSeek;
@@ -64,5 +95,14 @@ ModelLoader LoadQwen3Next;
 // are none, or the target is of another family.
 api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files,
                                                         const Model& target, api::KvType kv_type);
+
+// Seed-OSS: Llama with biases of q, k and v.
+ModelLoader LoadSeedOss;
+
+// SmolLM3: Llama without positions in every fourth layer.
+ModelLoader LoadSmolLm3;
+
+// StarCoder2: layer norms, plain feed-forward layers, biases everywhere.
+ModelLoader LoadStarCoder2;
 
 }  // namespace quire::runner::models

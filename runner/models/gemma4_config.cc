@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "runner/kernels/attention.h"
 
 namespace quire::runner::models {
@@ -63,7 +65,9 @@ void ReadGemma4Experts(ConfigReader& read, Gemma4Config* config) {
 
 Gemma4Config ReadGemma4Config(ConfigReader& read) {
   Gemma4Config config;
-  config.decoder = ReadDecoderConfig(read, {.kv_heads = -1, .norm_eps = 1e-6F}, TiedByDefault::kYes);
+  config.decoder = ReadDecoderConfig(
+      read, {.kv_heads = -1, .norm_eps = 1e-6F, .activation = Activation::kGelu}, TiedByDefault::kYes);
+  if (config.decoder.activation != Activation::kGelu) read.Fail("hidden_activation is not a gelu");
   const int32_t layers = config.decoder.layers;
   config.windows = ReadWindows(
       read, layers, [](int32_t layer, int32_t every) { return (layer + 1) % every != 0; }, 6, 512);
@@ -80,6 +84,14 @@ Gemma4Config ReadGemma4Config(ConfigReader& read) {
     read.Fail(fmt::format("vocab_size_per_layer_input {} is below vocab_size {}", config.per_layer_vocab,
                           config.decoder.vocab));
   }
+  // "vision": tokens of text attend backwards.
+  const auto* both_ways = read.Find({"use_bidirectional_attention", ""});
+  if (both_ways != nullptr && *both_ways != "vision" && *both_ways != false) {
+    read.Fail("use_bidirectional_attention: bidirectional attention is not supported");
+  }
+  read.Ignore({"num_global_key_value_heads"});
+  if (config.experts == 0) read.Ignore({"num_experts", "top_k_experts", "moe_intermediate_size"});
+  read.Require("attention_bias", false);
   constexpr ConfigKey kCap = {"final_logit_softcapping", "final_logit_softcapping"};
   if (read.Find(kCap) != nullptr) config.logit_cap = static_cast<float>(read.Positive(kCap, 1e6));
   return config;

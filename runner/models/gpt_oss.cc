@@ -13,6 +13,8 @@ api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::Mo
       ReadRope(read, {.head_dim = config.decoder.head_dim, .default_theta = 150'000, .gguf_truncate = false});
   config.windows = ReadWindows(
       read, config.decoder.layers, [](int32_t layer, int32_t) { return layer % 2 == 0; }, 0, 128);
+  // Other names of num_experts_per_tok and of the context before YaRN; which tensors are in MXFP4 is what is stored.
+  read.Ignore({"experts_per_token", "initial_context_length", "quantization_config"});
   config.sinks = true;
   config.attention_bias = config.out_bias = Bias::kPresent;
   if (!read.Boolean({"attention_bias", ""}, true)) read.Fail("attention_bias false is not supported");

@@ -55,7 +55,7 @@ class Lfm2 final : public Decoder {
                                   {.heads = decoder.heads,
                                    .kv_heads = decoder.kv_heads,
                                    .head_dim = decoder.head_dim,
-                                   .head_norms = true},
+                                   .qk_norm = QkNorm::kHeads},
                                   &rotary_, kAttentionNames);
     } else {
       block.mixer = BindConvolution(scope);

@@ -121,7 +121,10 @@ Lfm2Config ReadLfm2Config(ConfigReader& read) {
   config.decoder = ReadDecoderConfig(read, {.kv_heads = read.gguf() ? -1 : 0}, TiedByDefault::kYes);
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim});
   config.conv_kernel = read.Small({"conv_L_cache", "shortconv.l_cache"}, 2, kMaxConvKernel);
+  for (const std::string_view key : {"use_pos_enc", "block_use_swiglu"}) read.Require(key, true);
   config.conv_bias = read.Boolean({"conv_bias", ""}, false) ? Bias::kPresent : Bias::kAbsent;
+  // Of the width before its adjustment, also where there is none.
+  read.Ignore({"block_multiple_of", "block_ffn_dim_multiplier", "block_auto_adjust_ff_dim"});
   config.dense_layers = config.decoder.layers;
   if (read.files().architecture().ends_with("moe")) {
     ReadLfm2Experts(read, &config);

@@ -257,7 +257,7 @@ const Refusal kGgufRefusals[] = {
     {"another vocabulary", Set("lfm2.vocab_size", 511), "token_embd.weight has the shape [512, 64]"},
     {"another feed-forward width", Set("lfm2.feed_forward_length", 192), "ffn_gate.weight has the shape"},
     {"another convolution", Set("lfm2.shortconv.l_cache", 5), "shortconv.conv.weight has the shape [64, 3]"},
-    {"a scaled rotary embedding", Set("lfm2.rope.scaling.type", "longrope"), "\"longrope\" is not supported"},
+    {"a scaled rotary embedding", Set("lfm2.rope.scaling.type", "dynamic"), "\"dynamic\" is not supported"},
     {"no theta", Erase("lfm2.rope.freq_base"), "lacks lfm2.rope.freq_base"},
     {"no eps", Erase("lfm2.attention.layer_norm_rms_epsilon"), "lacks lfm2.attention.layer_norm_rms_epsilon"},
     {"no embedding", [](PatchedModelFiles& files) { files.Remove("token_embd.weight"); },

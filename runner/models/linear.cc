@@ -13,4 +13,9 @@ void RmsNorm::Run(ThreadPool& pool, std::span<const float> x, std::span<float> y
   kernels::RmsNorm(pool, x, weight, eps, y);
 }
 
+void Norm::Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const {
+  if (kind == NormKind::kLayer) return kernels::LayerNorm(pool, x, weight, bias, eps, y);
+  kernels::RmsNorm(pool, x, weight, eps, y);
+}
+
 }  // namespace quire::runner::models

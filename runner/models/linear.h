@@ -28,4 +28,21 @@ struct RmsNorm {
   void Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const;
 };
 
+// A decoder layer's norm, of the kind that its family has.
+enum class NormKind : uint8_t {
+  kRms,
+  kZeroCenteredRms,  // an RMS norm whose weights are stored with 1 subtracted in Hugging Face checkpoints
+  kLayer,            // y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
+};
+struct Norm {
+  NormKind kind = NormKind::kRms;
+  std::vector<float> weight;  // empty where a layer has no such norm
+  std::vector<float> bias;    // of layer norms; or empty
+  float eps = 0;
+
+  explicit operator bool() const { return !weight.empty(); }
+  // Rows of weight.size() elements; y may be x.
+  void Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const;
+};
+
 }  // namespace quire::runner::models

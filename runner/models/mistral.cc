@@ -1,15 +1,49 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
-#include "runner/models/llama.h"
 
 namespace quire::runner::models {
 
 api::Result<std::unique_ptr<Model>> LoadMistral(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  LlamaConfig config{.decoder = ReadDecoderConfig(read, {.norm_eps = 1e-6F}),
-                     .feed_forward = ReadFeedForward(read)};
-  config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_theta = 10000});
-  config.windows = ReadWindows(read, config.decoder.layers, [](int32_t, int32_t) { return true; });
-  return BuildLlama(read, std::move(files), config);
+  const DecoderForm form = ReadDecoderForm(read, {.given = {.norm_eps = 1e-6F}});
+  return BuildDeclared(read, std::move(files), form);
+}
+
+api::Result<std::unique_ptr<Model>> LoadMinistral3(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadDecoderForm(
+      read, {.given = {.head_dim = read.gguf() ? 0 : 128, .context = 262144, .norm_eps = 1e-5F},
+             .rope = {.gguf_pairs = kernels::RopePairs::kAdjacent}});
+  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta", "attention.temperature_scale"};
+  if (read.Find(kBeta) != nullptr) {
+    form.query_growth = {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
+                         .context = read.Integer({"rope_parameters/original_max_position_embeddings",
+                                                  "rope.scaling.original_context_length"},
+                                                 1, kMaxContext)};
+  }
+  read.Ignore({"rope_parameters/max_position_embeddings"});  // said twice
+  // GGUF has YaRN's mscale_all_dim under this name.
+  constexpr ConfigKey kShared = {"", "rope.scaling.yarn_log_multiplier"};
+  if (read.Find(kShared) != nullptr) {
+    const double factor = read.Positive({"", "rope.scaling.factor"}, 1e6, 1);
+    const double growth = 0.1 * read.Positive(kShared, 1e3) * std::log(std::max(factor, 1.0)) + 1;
+    form.ropes[0].magnitude = static_cast<float>(form.ropes[0].magnitude / growth);
+  }
+  return BuildDeclared(read, std::move(files), form);
+}
+
+// The text model of a multimodal checkpoint is of one of two generations.
+api::Result<std::unique_ptr<Model>> LoadMistral3(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  const std::string kind = read.Text({"model_type", ""}, "");
+  if (kind == "ministral3") return LoadMinistral3(std::move(files));
+  if (kind == "mistral" || kind == "ministral") return LoadMistral(std::move(files));
+  read.Fail("text_config/model_type is neither \"ministral3\" nor \"mistral\"");
+  return std::unexpected(*read.error());
 }
 
 }  // namespace quire::runner::models

@@ -23,4 +23,21 @@ void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   down.Run(ctx.pool, ctx.Input(gated), y);
 }
 
+void PlainMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const std::span<float> wide = ctx.work.up.Get(ctx.rows() * up.weight.out);
+  up.Run(ctx.pool, ctx.Input(x), wide);
+  switch (activation) {
+    case PlainActivation::kGelu:
+      kernels::Gelu(ctx.pool, wide);
+      break;
+    case PlainActivation::kSquaredRelu:
+      kernels::SquaredRelu(ctx.pool, wide);
+      break;
+    case PlainActivation::kXielu:
+      kernels::Xielu(ctx.pool, xielu, wide);
+      break;
+  }
+  down.Run(ctx.pool, ctx.Input(wide), y);
+}
+
 }  // namespace quire::runner::models

@@ -1,15 +1,17 @@
-// Gated feed-forward layers: SwiGLU and GeGLU.
+// Feed-forward layers: SwiGLU, GeGLU, and plain ones.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "runner/kernels/elementwise.h"
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
 
 namespace quire::runner::models {
 
 enum class Activation : uint8_t { kSilu, kGelu };  // gelu: the tanh approximation
+enum class PlainActivation : uint8_t { kGelu, kSquaredRelu, kXielu };
 
 // gate = activation(gate) * up.
 void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate);
@@ -18,6 +20,15 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
 struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
+
+  void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
+};
+
+// down(activation(up(x))).
+struct PlainMlp {
+  Linear up, down;
+  PlainActivation activation = PlainActivation::kGelu;
+  kernels::XieluShape xielu = {};  // stored with each layer
 
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };

@@ -54,7 +54,7 @@ class MoeDecoder final : public Decoder {
                                          .kv_heads = decoder.kv_heads,
                                          .head_dim = decoder.head_dim,
                                          .window = window,
-                                         .head_norms = config_.head_norms,
+                                         .qk_norm = config_.head_norms ? QkNorm::kHeads : QkNorm::kNone,
                                          .bias = config_.attention_bias,
                                          .out_bias = config_.out_bias},
                                         &rotary_);
@@ -113,6 +113,8 @@ MoeDecoderConfig ReadMoeDecoder(ConfigReader& read, const DecoderConfig& given,
   config.decoder.layers -= predicting;
   config.windows.assign(static_cast<size_t>(config.decoder.layers), 0);
   config.mixture = ReadMixture(read, config.decoder.layers, defaults);
+  // MTP layers are not used; intermediate_size is that of dense layers, which there need not be.
+  read.Ignore({"num_nextn_predict_layers", "intermediate_size"});
   const std::string activation = read.Text({"hidden_act", ""}, "silu");
   if (activation != "silu") {
     read.Fail(fmt::format("hidden_act \"{}\" is not supported", activation.substr(0, 60)));

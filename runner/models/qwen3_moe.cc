@@ -11,6 +11,7 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Moe(std::shared_ptr<const weights::
   config.head_norms = true;
   const bool biased = read.Boolean({"attention_bias", ""}, false);
   config.attention_bias = config.out_bias = biased ? Bias::kPresent : Bias::kAbsent;
+  read.Ignore({"sliding_window", "max_window_layers"});  // of a meaning with use_sliding_window only
   if (read.Boolean({"use_sliding_window", ""}, false)) {
     const int32_t first = read.Small({"max_window_layers", ""}, 0, kMaxLayers, 28);
     config.windows = ReadWindows(

@@ -35,9 +35,7 @@ struct Block {
 class Qwen3NextLayers : public Decoder {
  protected:
   Qwen3NextLayers(std::shared_ptr<const weights::ModelFiles> files, const Qwen3NextConfig& config)
-      : Decoder(std::move(files), config.decoder, NormForm::kZeroCentered),
-        config_(config),
-        rotary_(config.rope) {}
+      : Decoder(std::move(files), config.decoder), config_(config), rotary_(config.rope) {}
 
   void BindBlock(const TensorScope& scope, bool attends, bool sparse) {
     const DecoderConfig& decoder = config_.decoder;
@@ -48,7 +46,7 @@ class Qwen3NextLayers : public Decoder {
                                   {.heads = decoder.heads,
                                    .kv_heads = decoder.kv_heads,
                                    .head_dim = decoder.head_dim,
-                                   .head_norms = true,
+                                   .qk_norm = QkNorm::kHeads,
                                    .gated = true},
                                   &rotary_);
     } else {

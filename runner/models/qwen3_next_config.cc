@@ -89,7 +89,7 @@ void ReadQwenExperts(ConfigReader& read, Qwen3NextConfig* config) {
 Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
   const std::string architecture = read.files().architecture();
   Qwen3NextConfig config;
-  config.decoder = ReadDecoderConfig(read, {.norm_eps = 1e-6F});
+  config.decoder = ReadDecoderConfig(read, {.norm = NormKind::kZeroCenteredRms, .norm_eps = 1e-6F});
   config.mtp_layers = read.Small({"", "nextn_predict_layers"}, 0, config.decoder.layers - 1, 0);
   config.decoder.layers -= config.mtp_layers;
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_partial = 0.25});
@@ -100,6 +100,17 @@ Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
   config.conv_kernel = read.Small({"linear_conv_kernel_dim", "ssm.conv_kernel"}, 2, kMaxConvKernel);
   config.grouped_projections = architecture == "qwen3_next" || architecture == "qwen3next";
   ReadQwenExperts(read, &config);
+  read.Require("attn_output_gate", true);
+  read.Require("attention_bias", false);
+  // The state is float32, and prediction layers are what the checkpoint stores of them.
+  read.Ignore({"mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
+               "num_nextn_predict_layers"});
+  if (config.experts == 0) {
+    read.Ignore({"num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size",
+                 "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"});
+  } else {
+    read.Ignore({"intermediate_size"});
+  }
   return config;
 }
 

@@ -20,23 +20,36 @@ struct Family {
 
 // A family is one line here: its name, its names in the two formats, its loader.
 constexpr std::array kFamilies = {
+    Family{{"Apertus", "apertus", ""}, LoadApertus},
+    Family{{"Arcee", "arcee", "arcee"}, LoadArcee},
+    Family{{"Cohere 2", "cohere2", "cohere2"}, LoadCohere2},
+    Family{{"ERNIE 4.5", "ernie4_5", "ernie4_5"}, LoadErnie45},
+    Family{{"EXAONE 4", "exaone4", "exaone4"}, LoadExaone4},
     Family{{"Gemma 2", "gemma2", "gemma2"}, LoadGemma2},
     Family{{"Gemma 3", "gemma3|gemma3_text", "gemma3"}, LoadGemma3},
     Family{{"Gemma 4", "gemma4|gemma4_text", "gemma4"}, LoadGemma4},
     Family{{"GLM-4.5, GLM-4.6", "glm4_moe", "glm4moe"}, LoadGlm4Moe},
     Family{{"gpt-oss", "gpt_oss", "gpt-oss"}, LoadGptOss},
     Family{{"DeepSeek V2, V3, R1, Kimi K2", "deepseek_v3|deepseek_v2|kimi_k2", "deepseek2"}, LoadDeepSeek},
+    Family{{"Granite, dense", "granite", "granite"}, LoadGranite},
     Family{{"LFM2", "lfm2", "lfm2"}, LoadLfm2},
     Family{{"LFM2-MoE", "lfm2_moe", "lfm2moe"}, LoadLfm2},
     Family{{"Llama", "llama", "llama"}, LoadLlama},
-    Family{{"Mistral", "mistral", "mistral"}, LoadMistral},
+    Family{{"Ministral 3", "ministral3", "mistral3"}, LoadMinistral3},
+    Family{{"Mistral", "mistral|ministral", "mistral"}, LoadMistral},
+    Family{{"Mistral Small 3.1, Ministral 3 with vision", "mistral3", ""}, LoadMistral3},
     Family{{"Mixtral", "mixtral", "llama"}, LoadMixtral},  // LoadLlama has the GGUF files
+    Family{{"OLMo 2, OLMo 3", "olmo2|olmo3", "olmo2"}, LoadOlmo2},
+    Family{{"Phi-3, Phi-4", "phi3", "phi3"}, LoadPhi3},
     Family{{"Qwen2, Qwen2.5", "qwen2", "qwen2"}, LoadQwen2},
     Family{{"Qwen3", "qwen3", "qwen3"}, LoadQwen3},
     Family{{"Qwen3-MoE", "qwen3_moe", "qwen3moe"}, LoadQwen3Moe},
     Family{{"Qwen3-Next", "qwen3_next", "qwen3next"}, LoadQwen3Next},
     Family{{"Qwen3.5", "qwen3_5|qwen3_5_text", "qwen35"}, LoadQwen3Next},
     Family{{"Qwen3.5-MoE", "qwen3_5_moe|qwen3_5_moe_text", "qwen35moe"}, LoadQwen3Next},
+    Family{{"Seed-OSS", "seed_oss", "seed_oss"}, LoadSeedOss},
+    Family{{"SmolLM3", "smollm3", "smollm3"}, LoadSmolLm3},
+    Family{{"StarCoder2", "starcoder2", "starcoder2"}, LoadStarCoder2},
 };
 
 using LoadDraft = api::Result<std::unique_ptr<DraftModel>> (*)(std::shared_ptr<const weights::ModelFiles>,

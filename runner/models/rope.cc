@@ -74,15 +74,15 @@ class RopeReader {
       spec.frequencies = Llama3(theta);
     } else if (type == "yarn") {
       spec = Yarn(theta);
+    } else if (type == "longrope") {
+      spec = LongRope(theta);
     } else if (type == "proportional") {
       spec.frequencies = Proportional(theta);
     } else {
       read_.Fail(fmt::format("the rotary embedding type \"{}\" is not supported", type.substr(0, 60)));
     }
-    if (read_.gguf()) {
-      spec.pairs = query_.gguf_pairs;
-      Divide(spec.frequencies);
-    }
+    spec.pairs = read_.gguf() ? query_.gguf_pairs : query_.pairs;
+    if (read_.gguf()) Divide(spec.frequencies);
     return spec;
   }
 
@@ -102,6 +102,9 @@ class RopeReader {
   std::string Type() {
     const std::string name = fmt::format("{}|{}", keys_.HuggingFace("rope_type"), keys_.HuggingFace("type"));
     const std::string type = read_.Text({name, keys_.Gguf("type")}, "default");
+    if (type == "su") return "longrope";
+    // Its GGUF files name no type.
+    if (read_.gguf() && read_.files().Find("rope_factors_long.weight") != nullptr) return "longrope";
     // Positions of text are the same in all of an mrope's sections.
     return type == "none" || type == "mrope" ? "default" : type;
   }
@@ -112,7 +115,7 @@ class RopeReader {
       return std::min(all, read_.Small(query_.dimensions, 2, kernels::kMaxHeadDim, all)) / 2 * 2;
     }
     const std::string name =
-        fmt::format("{}|partial_rotary_factor", keys_.HuggingFace("partial_rotary_factor"));
+        fmt::format("{}|partial_rotary_factor|rotary_pct", keys_.HuggingFace("partial_rotary_factor"));
     partial_ = read_.Positive({name, ""}, 1, query_.default_partial);
     return type == "proportional" ? all : static_cast<int32_t>(partial_ * all) / 2 * 2;
   }
@@ -166,6 +169,43 @@ class RopeReader {
     }
     spec.magnitude = static_cast<float>(magnitude);
     return spec;
+  }
+
+  // One divisor per frequency for each of two lengths of the context.
+  RopeSpec LongRope(double theta) {
+    const double original = OriginalContext();
+    const double context = read_.Positive({"max_position_embeddings", "context_length"}, 1e9, original);
+    const double growth = read_.gguf() || original != context ? context / original
+                                                              : Positive("factor", "factor", kMaxFactor, 1);
+    double magnitude = growth <= 1 ? 1 : std::sqrt(1 + std::log(growth) / std::log(original));
+    magnitude = Positive("attention_factor", "attn_factor", 1e3, magnitude);
+    return {.frequencies = Divided(theta, "long_factor", "rope_factors_long.weight"),
+            .magnitude = static_cast<float>(magnitude),
+            .short_frequencies = Divided(theta, "short_factor", "rope_factors_short.weight"),
+            .short_context = static_cast<int64_t>(original)};
+  }
+
+  std::vector<float> Divided(double theta, const char* key, const char* tensor) {
+    std::vector<double> frequencies = Frequencies(theta, dims_);
+    std::vector<double> divisors(frequencies.size(), 1);
+    if (read_.gguf()) {
+      TensorBinder bind(read_.files());
+      const std::vector<float> stored =
+          bind.Outside().Values({"", tensor}, static_cast<int64_t>(frequencies.size()));
+      if (bind.error()) {
+        read_.Fail(fmt::format("tensor {} does not have one divisor per rotary frequency", tensor));
+      } else {
+        divisors.assign(stored.begin(), stored.end());
+      }
+    } else {
+      divisors = read_.Numbers({keys_.HuggingFace(key), ""}, divisors.size(), kMaxFactor);
+    }
+    // The reference multiplies and divides in float32.
+    std::vector<float> rounded(frequencies.size());
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      rounded[i] = 1.0F / (static_cast<float>(divisors[i]) * static_cast<float>(1 / frequencies[i]));
+    }
+    return rounded;
   }
 
   // Only the first share of the pairs is rotated, with the frequencies of a full rotation.
@@ -238,6 +278,11 @@ std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling
 
 RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query) { return RopeReader(read, query).Read(); }
 
+void RotaryEmbedding::SetContext(int64_t tokens) {
+  if (spec_.short_frequencies.empty() || tokens > spec_.short_context) return;
+  spec_.frequencies = spec_.short_frequencies;
+}
+
 void RotaryEmbedding::Prepare(const ForwardContext& ctx) {
   const auto size = static_cast<int64_t>(ctx.work.positions.size() * spec_.frequencies.size());
   cos_ = cos_memory_.Get(size);
@@ -254,7 +299,10 @@ void RotaryEmbedding::Shift(int64_t shift, int32_t head_dim, std::span<float> ke
   ThreadPool alone(1);
   std::vector<float> cos(spec_.frequencies.size()), sin(cos.size());
   kernels::RopeTable(alone, std::span(&shift, 1), spec_.frequencies, cos, sin);
-  kernels::Rope(alone, cos, sin, static_cast<int64_t>(cos.size()), head_dim, 1, keys);
+  // Keys stored with adjacent pairs have been left as halves.
+  const auto pairs =
+      spec_.pairs == kernels::RopePairs::kInterleaved ? spec_.pairs : kernels::RopePairs::kHalves;
+  kernels::Rope(alone, cos, sin, static_cast<int64_t>(cos.size()), head_dim, 1, keys, pairs);
 }
 
 }  // namespace quire::runner::models

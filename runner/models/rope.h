@@ -18,6 +18,9 @@ struct RopeSpec {
   std::vector<float> frequencies = {};  // [pairs]; 0 leaves a pair as it is
   float magnitude = 1;
   kernels::RopePairs pairs = kernels::RopePairs::kHalves;
+  // LongRoPE: the frequencies of a context of at most `short_context` tokens.
+  std::vector<float> short_frequencies = {};
+  int64_t short_context = 0;
 };
 
 // The configuration keys that a family reads.
@@ -31,12 +34,14 @@ struct RopeQuery {
   double default_partial = 1;                          // the share of a head that is rotated
   ConfigKey dimensions = {"", "rope.dimension_count"};
   bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
-  kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;  // how the family's GGUF rows are arranged
-  bool gguf_truncate = true;                                    // YaRN's, where a GGUF does not say
+  // How the family's rows are arranged in its checkpoints and in its GGUF files.
+  kernels::RopePairs pairs = kernels::RopePairs::kHalves;
+  kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;
+  bool gguf_truncate = true;  // YaRN's, where a GGUF does not say
 };
 
-// Default, linear, llama3, YaRN (Peng et al. 2023) and proportional (Gemma 4) embeddings; any other type is
-// an error.
+// Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024) and proportional (Gemma 4)
+// embeddings; any other type is an error.
 RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query);
 
 // The stretched frequencies, f = theta^(-2i / dims) to begin with, in the published formulas.
@@ -56,6 +61,10 @@ class RotaryEmbedding {
  public:
   RotaryEmbedding() = default;
   explicit RotaryEmbedding(RopeSpec spec) : spec_(std::move(spec)) {}
+
+  // No sequence will be longer than `tokens`: chooses LongRoPE's frequencies, one choice for all positions and
+  // sequences. Until then they are those of a long context. REQUIRES: no keys are cached.
+  void SetContext(int64_t tokens);
 
   void Prepare(const ForwardContext& ctx);
   // x [rows, heads, head_dim], in place.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 #include "runner/kernels/panels.h"
@@ -138,6 +139,22 @@ Linear TensorScope::BindLinear(TensorName name, int64_t out, int64_t in, Bias bi
   return linear;
 }
 
+std::vector<Linear> TensorScope::BindRows(TensorName name, std::span<const int64_t> sizes, int64_t in,
+                                          Bias bias) const {
+  const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const kernels::Matrix matrix = Matrix(name, all, in);
+  const std::vector<float> biases = BiasOf(name, all, bias);
+  std::vector<Linear> parts(sizes.size());
+  if (failed()) return parts;
+  int64_t begin = 0;
+  for (size_t i = 0; i < parts.size(); begin += sizes[i++]) {
+    parts[i].weight = InPanels(kernels::RowsOf(matrix, begin, begin + sizes[i]));
+    if (kernels::HasPanels(parts[i].weight.type)) RowWidths::Grow(widths().quantized, in);
+    if (!biases.empty()) parts[i].bias.assign(biases.begin() + begin, biases.begin() + begin + sizes[i]);
+  }
+  return parts;
+}
+
 std::vector<float> TensorScope::Values(TensorName name, int64_t size) const {
   return Vector(Full(name, ""), size);
 }
@@ -170,6 +187,12 @@ bool TensorScope::HasRaw(std::string_view hugging_face) const {
   return binder_->files_.FindRaw(Full({hugging_face, ""}, "")) != nullptr;
 }
 
+float TensorScope::Scalar(TensorName name) const {
+  const TensorBinder::Shape shapes[] = {{1}, {}};
+  const weights::Tensor* tensor = binder_->Require(Full(name, ""), shapes);
+  return tensor == nullptr ? 0 : binder_->AsFloat32(*tensor).front();
+}
+
 std::vector<float> TensorScope::Norm(TensorName name, int64_t size) const {
   return Vector(Full(name, ".weight"), size);
 }
@@ -197,5 +220,10 @@ std::optional<weights::DataType> TensorScope::TypeOf(TensorName name) const {
 }
 
 bool TensorScope::Has(TensorName name) const { return binder_->files_.Find(Full(name, "")) != nullptr; }
+
+bool TensorScope::HasWeight(TensorName name) const {
+  const std::string_view in_file = gguf() ? name.gguf : name.hugging_face;
+  return !in_file.empty() && binder_->files_.Find(Full(name, ".weight")) != nullptr;
+}
 
 }  // namespace quire::runner::models

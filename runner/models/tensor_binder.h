@@ -83,7 +83,7 @@ class TensorBinder {
 
 enum class Bias : uint8_t { kAbsent, kPresent, kIfStored };
 
-// The tensors of one part of a model. Every method but Values and Stacked adds ".weight" to the name. After
+// The tensors of one part of a model. Every method but Values, Stacked and Has adds ".weight" to the name. After
 // an error they return empty things.
 class TensorScope {
  public:
@@ -93,6 +93,11 @@ class TensorScope {
   std::vector<kernels::Matrix> Stacked(TensorName name, int64_t count, int64_t out, int64_t in) const;
   // With its ".bias" beside it, or the certainty that there is none.
   Linear BindLinear(TensorName name, int64_t out, int64_t in, Bias bias = Bias::kAbsent) const;
+  // As BindLinear, the rows of one stored matrix apart: a matrix of sizes[i] rows each.
+  std::vector<Linear> BindRows(TensorName name, std::span<const int64_t> sizes, int64_t in,
+                               Bias bias = Bias::kAbsent) const;
+  // The ".bias" beside a weight, or the certainty that there is none.
+  std::vector<float> BiasOf(TensorName name, int64_t size, Bias bias) const;
   // A vector [size] as float32; the complete name.
   std::vector<float> Values(TensorName name, int64_t size) const;
   // A matrix [rows, columns] as float32; the complete name.
@@ -101,6 +106,8 @@ class TensorScope {
   std::span<const std::byte> Raw(std::string_view hugging_face, std::string_view dtype,
                                  std::span<const int64_t> shape) const;
   bool HasRaw(std::string_view hugging_face) const;
+  // A number, stored alone; the complete name.
+  float Scalar(TensorName name) const;
   // A norm's weight [size] as float32.
   std::vector<float> Norm(TensorName name, int64_t size) const;
   // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, converted to
@@ -111,6 +118,8 @@ class TensorScope {
 
   // Whether a tensor of this complete name is stored.
   bool Has(TensorName name) const;
+  // Whether the weight of this name is stored; never without a name.
+  bool HasWeight(TensorName name) const;
   // The stored tensor's type; nothing when it is absent.
   std::optional<weights::DataType> TypeOf(TensorName name) const;
   void Fail(TensorName name, const std::string& reason) const { binder_->Fail(Full(name, ""), reason); }
@@ -125,7 +134,6 @@ class TensorScope {
   TensorScope(TensorBinder* binder, std::string prefix) : binder_(binder), prefix_(std::move(prefix)) {}
   std::string Full(TensorName name, std::string_view suffix) const;
   std::vector<float> Vector(const std::string& name, int64_t size) const;
-  std::vector<float> BiasOf(TensorName name, int64_t size, Bias bias) const;
 
   TensorBinder* binder_;
   std::string prefix_;

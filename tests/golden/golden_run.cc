@@ -35,6 +35,7 @@ api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, Thread
   if (!files) return std::unexpected(files.error());
   auto model = models::LoadModel(std::move(*files), kv_type);
   if (!model) return std::unexpected(model.error());
+  (*model)->SetContext(tokens);
   const cache::Layout& layout = (*model)->cache_layout();
   // A restored sequence lives beside the one that the snapshots are of, each of which may hold a slot.
   cache::Capacity capacity{.slots = 2 * sequences + static_cast<int32_t>(std::min<int64_t>(tokens, 1 << 16))};

@@ -1,0 +1,16 @@
+#include "runner/models/decoder_form.h"
+#include "runner/models/families.h"
+
+namespace quire::runner::models {
+
+api::Result<std::unique_ptr<Model>> LoadArcee(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadDecoderForm(
+      read, {.given = {.context = 4096, .norm_eps = 1e-5F, .plain_activation = PlainActivation::kSquaredRelu},
+             .rope = {.default_theta = 10000, .gguf_pairs = kernels::RopePairs::kAdjacent}});
+  form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
+  form.mlp_bias = ReadBias(read, "mlp_bias");
+  return BuildDeclared(read, std::move(files), form);
+}
+
+}  // namespace quire::runner::models

@@ -1,0 +1,188 @@
+// What the declared families have in common with Llama, and the keys of a configuration that they refuse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cache/hybrid_cache.h"
+#include "runner/kernels/thread_pool.h"
+#include "runner/models/testing/patched_model_files.h"
+
+namespace quire::runner::models {
+namespace {
+
+using test::Json;
+using test::LastLogits;
+using test::LoadPatched;
+using test::PatchedModelFiles;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kLlama = "tests/data/models/llama";
+
+std::vector<float> LlamaAs(const std::string& family, const Json& keys) {
+  return LastLogits(kLlama, [&](PatchedModelFiles& files) {
+    files.json["model_type"] = family;
+    files.json.update(keys);
+  });
+}
+
+// The rows of some matrices below one another in a new one.
+void Stack(PatchedModelFiles& files, const std::vector<std::string>& of, const std::string& name) {
+  std::vector<std::byte> bytes;
+  int64_t rows = 0;
+  for (const std::string& part : of) {
+    const test::Tensor& tensor = files.Edit(part);
+    bytes.insert(bytes.end(), tensor.data.begin(), tensor.data.end());
+    rows += tensor.shape[0];
+  }
+  const int64_t columns = files.Edit(of[0]).shape[1];
+  files.Add(name, files.Edit(of[0]).type, {rows, columns}, bytes);
+}
+
+TEST(Declared, FusedProjectionsAreTheirParts) {
+  const auto fuse = [](PatchedModelFiles& files) {
+    files.json["model_type"] = "phi3";
+    for (int layer = 0; layer < 4; ++layer) {
+      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+      const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+      Stack(files, {attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"},
+            attention + "qkv_proj.weight");
+      Stack(files, {mlp + "gate_proj.weight", mlp + "up_proj.weight"}, mlp + "gate_up_proj.weight");
+      for (const char* part : {"q_proj", "k_proj", "v_proj"}) {
+        files.Remove(attention + part + ".weight");
+      }
+      files.Remove(mlp + "gate_proj.weight");
+      files.Remove(mlp + "up_proj.weight");
+    }
+  };
+  EXPECT_EQ(LastLogits(kLlama, fuse), LlamaAs("llama", Json::object()));
+}
+
+TEST(Declared, PropertiesThatDoNothingChangeNoBit) {
+  const std::vector<float> expected = LlamaAs("llama", Json::object());
+  EXPECT_EQ(LlamaAs("smollm3", {{"no_rope_layers", {1, 1, 1, 1}}}), expected);
+  EXPECT_EQ(LlamaAs("granite", {{"attention_multiplier", 0.25}}), expected);
+  EXPECT_EQ(LlamaAs("mistral", Json::object()), expected);
+  EXPECT_NE(LlamaAs("smollm3", {{"no_rope_layers", {1, 0, 1, 1}}}), expected);
+  EXPECT_EQ(LlamaAs("smollm3", {{"no_rope_layer_interval", 2}}),
+            LlamaAs("smollm3", {{"no_rope_layers", {1, 0, 1, 0}}}));
+  for (const char* key :
+       {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}) {
+    Json keys = {{"attention_multiplier", 0.25}};
+    keys[key] = 0.5;
+    EXPECT_NE(LlamaAs("granite", keys), expected) << key;
+  }
+}
+
+TEST(Declared, LongRopeHasTwoSetsOfAnglesAndOneOfThemPerModel) {
+  const auto load = [](const std::vector<double>& longer, const std::vector<double>& shorter,
+                       int64_t context) {
+    auto model = LoadPatched(kLlama, [&](PatchedModelFiles& files) {
+                   files.json.erase("rope_parameters");
+                   files.json["rope_theta"] = 10000;
+                   files.json["original_max_position_embeddings"] = 64;
+                   files.json["rope_scaling"] = {
+                       {"type", "longrope"}, {"long_factor", longer}, {"short_factor", shorter}};
+                 }).value();
+    if (context > 0) model->SetContext(context);
+    return LastLogits(*model);
+  };
+  const std::vector<double> one(8, 1.0), two(8, 2.0);
+  EXPECT_EQ(load(two, one, 0), load(two, two, 0));
+  EXPECT_EQ(load(two, one, 65), load(two, two, 0));
+  EXPECT_EQ(load(two, one, 64), load(one, one, 0));
+  EXPECT_NE(load(two, one, 64), load(two, one, 65));
+}
+
+// With one layer, keys and values depend on their own token and position alone.
+TEST(Declared, InterleavedKeysAreTurnedToWhereARemovalMovesThem) {
+  for (const char* family : {"ernie4_5", "smollm3"}) {
+    SCOPED_TRACE(family);
+    auto model = LoadPatched(kLlama, [&](PatchedModelFiles& files) {
+                   files.json["model_type"] = family;
+                   files.json["num_hidden_layers"] = 1;
+                   if (files.json["model_type"] == "smollm3") files.json["no_rope_layers"] = {0};
+                 }).value();
+    ThreadPool pool(2);
+    auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
+    const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
+      const auto count = static_cast<int32_t>(tokens.size());
+      const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
+      auto step = cache->Begin(appends).value();
+      std::vector<float> last(static_cast<size_t>(model->vocab_size()));
+      model->Forward({.tokens = tokens, .row_begin = {0, count}, .logit_rows = {count - 1}}, *step, pool,
+                     last);
+      step->Commit();
+      return last;
+    };
+    std::vector<TokenId> tokens;
+    tokens.reserve(60);
+    for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500);
+    cache::Sequence cut = cache->NewSequence(), fresh = cache->NewSequence();
+    logits(cut, tokens);
+    ASSERT_TRUE(cache->RemoveRange(cut, 5, 21, model->key_rotation()));
+    tokens.erase(tokens.begin() + 5, tokens.begin() + 21);
+    logits(fresh, tokens);
+    const std::vector<float> actual = logits(cut, {7}), expected = logits(fresh, {7});
+    for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-4);
+  }
+}
+
+struct RefusedKey {
+  const char* model;
+  const char* key;
+  Json value;
+};
+
+TEST(Declared, KeysThatNobodyReadsAreRefusedByName) {
+  const std::string lfm2 = "tests/data/models/lfm2", qwen3 = "tests/data/models/qwen3",
+                    gemma3 = "tests/data/models/gemma3", qwen3_5 = "tests/data/models/qwen3_5";
+  const std::vector<RefusedKey> refused = {
+      {kLlama, "clip_qkv", 8.0},
+      {kLlama, "logit_scale", 0.0625},
+      {kLlama, "use_qk_norm", true},
+      {kLlama, "hidden_act", "relu"},
+      {kLlama, "attention_chunk_size", 8192},
+      {kLlama, "quantization_config", {{"quant_method", "awq"}, {"bits", 4}}},
+      {kLlama, "embedding_multiplier", 12.0},
+      {kLlama, "final_logit_softcapping", 30.0},
+      {kLlama, "alibi", true},
+      {qwen3.c_str(), "num_local_experts", 8},
+      {qwen3.c_str(), "dual_chunk_attention_config", {{"chunk_size", 262144}}},
+      {gemma3.c_str(), "residual_multiplier", 0.5},
+      {lfm2.c_str(), "use_pos_enc", false},
+      {qwen3_5.c_str(), "attn_output_gate", false}};
+  for (const RefusedKey& one : refused) {
+    SCOPED_TRACE(one.key);
+    const auto model =
+        LoadPatched(one.model, [&](PatchedModelFiles& files) { files.json[one.key] = one.value; });
+    ASSERT_FALSE(model);
+    EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
+    EXPECT_THAT(model.error().message, AllOf(HasSubstr("the/file"), HasSubstr(one.key)));
+  }
+  // Inside of an object that is read.
+  const auto inside = LoadPatched(
+      kLlama, [](PatchedModelFiles& files) { files.json["rope_parameters"]["attention_scale"] = 2; });
+  ASSERT_FALSE(inside);
+  EXPECT_THAT(inside.error().message, HasSubstr("rope_parameters/attention_scale"));
+}
+
+TEST(Declared, KeysWithoutAMeaningForLogitsAreAccepted) {
+  const Json keys = {{"torch_dtype", "bfloat16"},
+                     {"attention_dropout", 0.1},
+                     {"_name_or_path", "x"},
+                     {"initializer_range", 0.02},
+                     {"use_cache", true},
+                     {"logit_scale", nullptr},
+                     {"quantization_config", Json()},
+                     {"clip_qkv", 0},
+                     {"use_qk_norm", false},
+                     {"auto_map", {{"AutoConfig", "configuration_x.X"}}}};
+  EXPECT_EQ(LlamaAs("llama", keys), LlamaAs("llama", Json::object()));
+}
+
+}  // namespace
+}  // namespace quire::runner::models

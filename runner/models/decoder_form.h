@@ -1,0 +1,85 @@
+// A decoder as a table of properties. A family whose layers differ from one another and from those of other
+// families only in these is one small file: it reads a configuration into a DecoderForm and names its tensors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "api/base/error.h"
+#include "runner/models/decoder.h"
+#include "runner/models/moe.h"
+
+namespace quire::runner::models {
+
+// Where the norms of a block are. a: attention, f: feed-forward, n: a norm of its own.
+enum class NormPlaces : uint8_t {
+  kBefore,    // h += a(n(h)); h += f(n(h))
+  kAfter,     // h += n(a(h)); h += n(f(h))
+  kAround,    // h += n(a(n(h))); h += n(f(n(h)))
+  kParallel,  // x = n(h); h += a(x) + f(x)
+};
+
+// The tensor names of a block. Norms in places that a form does not have are not looked at.
+struct BlockNames {
+  TensorName attention_norm = {"input_layernorm", "attn_norm"};
+  TensorName post_attention_norm = {"post_attention_layernorm", "post_attention_norm"};
+  TensorName mlp_norm = {"post_attention_layernorm", "ffn_norm"};
+  TensorName post_mlp_norm = {"post_feedforward_layernorm", "post_ffw_norm"};
+  AttentionNames attention = {};
+  MlpNames mlp = {};  // of a plain feed-forward layer: up and down
+};
+
+struct LayerForm {
+  static constexpr int32_t kNoRope = -1;
+  int32_t window = 0;   // 0 = full attention
+  int32_t rope = 0;     // index of DecoderForm::ropes; kNoRope: positions are not encoded
+  bool sparse = false;  // the feed-forward part is DecoderForm::mixture
+};
+
+struct DecoderForm {
+  DecoderConfig decoder;     // also: the kind of norms, the activation, a plain feed-forward layer
+  int32_t feed_forward = 0;  // width
+  std::vector<RopeSpec> ropes = {};
+  std::vector<LayerForm> layers = {};  // [decoder.layers]
+  NormPlaces norms = NormPlaces::kBefore;
+  QkNorm qk_norm = QkNorm::kNone;
+  Bias attention_bias = Bias::kAbsent;  // of q, k and v
+  Bias out_bias = Bias::kAbsent;
+  Bias mlp_bias = Bias::kAbsent;
+  float attention_scale = 0;  // of query and key products; 0 = 1 / sqrt(head_dim)
+  float score_cap = 0;        // of the scaled products; 0 = none
+  QueryGrowth query_growth = {};
+  float embedding_scale = 1;  // of embedded tokens
+  float residual_scale = 1;   // of what a part of a block adds to the residual stream
+  float logit_scale = 1;
+  float logit_cap = 0;  // of the scaled logits; 0 = none
+  BlockNames names = {};
+  // Binds the experts of a sparse layer.
+  std::function<MixtureOfExperts(const TensorScope& layer)> mixture = {};
+};
+
+// What a family's reader asks for beyond its own keys.
+struct FormQuery {
+  DecoderConfig given = {};  // see ReadDecoderConfig
+  TiedByDefault tied = TiedByDefault::kIfNoHead;
+  RopeQuery rope = {.default_theta = 10000};  // head_dim is filled in
+  // Which layers slide where the configuration has a window but no list; see ReadWindows.
+  bool (*slides)(int32_t layer, int32_t period) = [](int32_t, int32_t) { return true; };
+  int32_t period = 0;
+  int32_t given_window = 0;
+};
+
+// The properties that most families spell alike: the shape, one rotary embedding for all layers, the windows.
+DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
+
+// `key` of a checkpoint decides; a GGUF has what is stored.
+Bias ReadBias(ConfigReader& read, const char* key, bool fallback = false);
+
+// The last step of a declared family's loader.
+api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,
+                                                  std::shared_ptr<const weights::ModelFiles> files,
+                                                  const DecoderForm& form);
+
+}  // namespace quire::runner::models
