@@ -17,7 +17,7 @@ enum class DigitGroups : uint8_t {
 
 struct DigitGroupPattern {
   std::string_view pattern;  // as published
-  std::string_view numbers;  // matches the whole numbers that it cuts
+  std::string_view numbers;  // matches each number that it cuts, all of it
   DigitGroups groups = DigitGroups::kNone;
 };
 

@@ -30,7 +30,8 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string file = entry.path().filename().string();
-    if (file.ends_with(kEnding) && !file.ends_with(".gguf.ids.jsonl")) names.push_back(file.substr(0, file.size() - kEnding.size()));
+    if (file.ends_with(kEnding) && !file.ends_with(".gguf.ids.jsonl"))
+      names.push_back(file.substr(0, file.size() - kEnding.size()));
   }
   std::ranges::sort(names);
   return names;
