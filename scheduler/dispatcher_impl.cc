@@ -185,13 +185,29 @@ Awaitable<api::Result<void>> Dispatcher::Impl::AwaitSlot(Self self, JobPool& poo
   co_return api::Result<void>();
 }
 
+// A description tells the context of a model that gets the memory it asks for. Where all models together may have less, it is
+// asked again with what they may have: the context of a load here.
 Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
                                                                       api::ipc::InspectModel request) {
+  request.settings = self->limits_.runner_settings;
+  request.num_ctx = self->limits_.default_num_ctx;
+  auto inspected = co_await InspectOnce(self, request);
+  const int64_t limit = self->memory_limit();
+  if (limit == 0 || !inspected || inspected->error || !inspected->memory) co_return inspected;
+  const api::ipc::MemoryEstimate& memory = *inspected->memory;
+  const int64_t room = limit - memory.weight_bytes - memory.scratch_bytes;
+  if (memory.cache_bytes <= room || memory.cache_min_bytes > room) co_return inspected;
+  request.settings.cache_bytes = room;
+  const auto granted = co_await InspectOnce(self, std::move(request));
+  if (granted && !granted->error) inspected->num_ctx = granted->num_ctx;
+  co_return inspected;
+}
+
+Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::InspectOnce(Self self,
+                                                                          api::ipc::InspectModel request) {
   if (auto may = co_await AwaitSlot(self, self->inspections_); !may) {
     co_return std::unexpected(std::move(may).error());
   }
-  request.settings = self->limits_.runner_settings;
-  request.num_ctx = self->limits_.default_num_ctx;
   const auto inspection =
       std::make_shared<Inspection>(self->host_, std::move(request), self->limits_.inspect_timeout);
   const JobSlot slot(self, self->inspections_, inspection);
@@ -448,8 +464,8 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
   const api::TextBounds bounds = api::TextBoundsFor(num_ctx, pending.request->overflow);
   if (api::TextBytes(pending.request->prompt) > bounds.bytes && !pending.request->prompt_only) {
-    return std::unexpected(
-        api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx, runner.info().context_length));
+    return std::unexpected(api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx,
+                                                   runner.info().context_length, runner.info().num_ctx));
   }
 
   auto stream = std::make_shared<EventStream>(executor_);

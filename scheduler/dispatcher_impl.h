@@ -45,6 +45,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   static Awaitable<api::Result<std::chrono::nanoseconds>> Load(Self self, ModelSpec spec,
                                                                std::optional<KeepAlive> keep_alive);
   static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
+  static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(Self self, api::ipc::InspectModel request);
   static Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(Self self,
                                                                         api::ipc::ConvertModel request,
                                                                         std::shared_ptr<const void> kept);

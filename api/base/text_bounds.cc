@@ -75,8 +75,15 @@ Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {
           .tokens_max = num_ctx};
 }
 
-Error WithContextOptions(Error error, int32_t num_ctx, int32_t trained) {
+Error WithContextOptions(Error error, int32_t num_ctx, int32_t trained, int32_t held) {
   if (error.code != ErrorCode::kContextLengthExceeded || num_ctx >= trained) return error;
+  if (held > 0 && num_ctx >= held) {
+    error.message += fmt::format(
+        "; the model was trained for {}, but its caches hold no more: raise --memory (QUIRE_MEMORY) or "
+        "--cache-bytes (QUIRE_CACHE_BYTES)",
+        trained);
+    return error;
+  }
   error.message += fmt::format(
       "; the model was trained for {}: raise options.num_ctx, the model's PARAMETER num_ctx or "
       "OLLAMA_CONTEXT_LENGTH",

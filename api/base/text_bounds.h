@@ -26,7 +26,8 @@ size_t TextBytes(const Prompt& prompt);
 Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx);
 
 // Names the options that raise the context in an error of a prompt that exceeds it; nothing is added where the
-// context is the whole `trained` length.
-Error WithContextOptions(Error error, int32_t num_ctx, int32_t trained);
+// context is the whole `trained` length. `held`: what the runner's caches hold of one sequence, 0 = not known; an error at that
+// bound names the options of memory.
+Error WithContextOptions(Error error, int32_t num_ctx, int32_t trained, int32_t held);
 
 }  // namespace quire::api

@@ -106,13 +106,14 @@ void Engine::Enter(PromptBuilt built) {
   const auto tokens = static_cast<int32_t>(built.prompt->tokens.size());
   if (tokens >= context_max_) {
     return Emit(
-        id, api::Failed{{api::ErrorCode::kContextLengthExceeded,
-                         fmt::format("request ({} tokens) needs {} bytes of cache, this runner has {}: the "
-                                     "largest request that fits has {} tokens; raise --cache-bytes "
-                                     "(QUIRE_CACHE_BYTES)",
-                                     tokens, SequenceBytes(cache_->layout(), tokens + 1, 1), cache_bytes(),
-                                     context_max_ - 1),
-                         "options.num_ctx", tokens, context_max_ - 1}});
+        id,
+        api::Failed{{api::ErrorCode::kContextLengthExceeded,
+                     fmt::format("request ({} tokens) needs {} bytes of cache, this runner has {}: the "
+                                 "largest request that fits has {} tokens; raise --memory (QUIRE_MEMORY) or "
+                                 "--cache-bytes (QUIRE_CACHE_BYTES)",
+                                 tokens, SequenceBytes(cache_->layout(), tokens + 1, StepTarget().tokens_max),
+                                 cache_bytes(), context_max_ - 1),
+                     "options.num_ctx", tokens, context_max_ - 1}});
   }
   auto embedding = EmbeddingOf(built.request.prompt);
   if (!embedding) return Emit(id, api::Failed{embedding.error()});

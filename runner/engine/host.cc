@@ -137,8 +137,8 @@ void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc
                      request.settings.cache_bytes, api::FindMemoryLimit().bytes);
   const auto caches =
       ShareCache(layout, draft.cache_layout(), static_cast<size_t>(inspected.memory->cache_bytes));
-  inspected.num_ctx = request.num_ctx > 0 ? std::min(request.num_ctx, model.context_length())
-                                          : ContextThatFits(layout, model.context_length(), caches.model);
+  const int32_t fits = ContextThatFits(layout, model.context_length(), caches.model);
+  inspected.num_ctx = request.num_ctx > 0 ? std::min(request.num_ctx, fits) : fits;
 }
 
 LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
@@ -281,7 +281,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
                                           caches.constraints);
   const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
-                              context_length, format,           &constraints};
+                              context_length, format,           &constraints,     info.num_ctx};
   shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },

@@ -414,7 +414,8 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   if (auto biased = builder.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(builder, request.prompt);
   if (!fitted) {
-    return std::unexpected(api::WithContextOptions(fitted.error(), num_ctx, context.context_length));
+    return std::unexpected(
+        api::WithContextOptions(fitted.error(), num_ctx, context.context_length, context.context_max));
   }
   if (fitted->tokens.empty() && !request.prompt_only)
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");

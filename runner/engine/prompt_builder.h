@@ -67,6 +67,7 @@ struct PromptContext {
   int32_t context_length = 0;                          // the model's
   output::Format format = {};                          // of its answers
   constraint::ConstraintCache* constraints = nullptr;  // any thread; null: no formats
+  int32_t context_max = 0;  // tokens of one sequence that the caches hold; 0 = not known
 };
 
 inline constexpr int32_t kNumCtxMin = 4;
