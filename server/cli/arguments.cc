@@ -99,7 +99,7 @@ void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   doctor->add_option("--user", arguments.doctor.user,
                      "User whose permissions to check (default: the service user)");
   doctor->add_flag("--models", arguments.doctor.models,
-                   "Check whether each model of the running daemon would load, from its headers");
+                   "Check whether each model of the store would load, from its headers");
   key->add_option("--append", arguments.key.file, "Append the line to this key file")->type_name("FILE");
 }
 

@@ -125,10 +125,14 @@ void LookAtKernel(Findings& findings) {
 
 }  // namespace
 
+bool IsService() {
+  std::error_code ec;
+  return fs::exists(kConfig, ec) && server::FindUserAccount(kServiceUser).has_value();
+}
+
 int Doctor(const DoctorOptions& options) {
   Findings findings;
-  std::error_code ec;
-  const bool service = fs::exists(kConfig, ec) && server::FindUserAccount(kServiceUser).has_value();
+  const bool service = IsService();
   const std::string user = !options.user.empty() ? options.user : service ? kServiceUser : "";
   const auto account = server::FindUserAccount(user);
   if (!account) {

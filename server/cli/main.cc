@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <clocale>
 #include <cstdlib>
+#include <functional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "server/cli/create.h"
 #include "server/cli/launch.h"
 #include "server/cli/model_check.h"
+#include "server/cli/own_daemon.h"
 #include "server/cli/repl.h"
 #include "server/cli/terminal.h"
 #include "server/daemon.h"
@@ -74,14 +76,34 @@ void SetUpLocale() {
   if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+// For commands that only look at the store. Where no daemon runs, one answers that ends with the command.
+int WithDaemon(const Endpoint& endpoint, const std::function<int(Client&)>& command) {
+  if (!MayStartOwnDaemon(endpoint)) {
+    Client client(endpoint);
+    return command(client);
+  }
+  auto own = OwnDaemon::Start();
+  if (!own) return PrintError(own.error());
+  Client client((*own)->endpoint());
+  if (const auto ready = client.Get("/api/version"); !ready) {
+    return PrintError(
+        {api::ErrorCode::kUnavailable, fmt::format("no daemon runs at {}:{}, and none can be started: {}",
+                                                   endpoint.host, endpoint.port, (*own)->StopAndTellWhy())});
+  }
+  return command(client);
+}
+
 int Do(const std::string& command, const Arguments& arguments) {
   if (command == "serve") return server::RunDaemon(arguments.daemon);
   if (command == "key") return MakeKey(arguments.key);
   if (command == "doctor" && !arguments.doctor.models) return Doctor(arguments.doctor);
   const auto endpoint = DaemonEndpoint();
   if (!endpoint) return PrintError(endpoint.error());
+  if (command == "doctor") return WithDaemon(*endpoint, CheckModels);
+  if (command == "show" && arguments.check) {
+    return WithDaemon(*endpoint, [&arguments](Client& client) { return Show(client, arguments); });
+  }
   Client client(*endpoint);
-  if (command == "doctor") return CheckModels(client);
   if (command == "run") return Run(client, arguments);
   if (command == "launch") return Launch(client, arguments.launch);
   if (command == "create") return Create(client, arguments.create);
