@@ -2,6 +2,7 @@
 length, and what is said of them before they are used.
 """
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,24 @@ from harness import Daemon  # noqa: E402
 PROMPT_TOKENS = 20000
 TRAINED = 131072
 MODEL = "published-gemma:4b"
+REQUEST_BYTES = 192  # of a prompt's text and ids for each of its tokens, which are not in the budget
+
+
+def peak_bytes(pid):
+    """The most memory that a process ever had resident."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"(?m)^VmHWM:\s+(\d+) kB$", status)[1]) << 10
+
+
+def sanitized(pid):
+    """Sanitizers keep memory of their own."""
+    program = pathlib.Path(f"/proc/{pid}/exe").read_bytes()
+    return b"__asan" in program or b"__tsan" in program
+
+
+def metric(daemon, start):
+    line, = [line for line in daemon.get("/metrics").text.splitlines() if line.startswith(start)]
+    return float(line.rsplit(" ", 1)[1])
 
 
 class PublishedStore(unittest.TestCase):
@@ -55,6 +74,49 @@ class PublishedStore(unittest.TestCase):
         self.assertGreaterEqual(reply.json["usage"]["prompt_tokens"], PROMPT_TOKENS)
         self.assertEqual(self.daemon.get("/api/ps").json["models"][0]["context_length"], TRAINED)
         self.assertRegex(self.cli("ps").stdout, rf"{MODEL} .* {TRAINED} ")
+        runner, = self.daemon.runner_pids()
+        self.assertLessEqual(peak_bytes(runner), metric(self.daemon, "quire_memory_predicted_bytes"))
+        self.assertLessEqual(metric(self.daemon, "quire_memory_predicted_bytes"), metric(self.daemon, "quire_memory_budget_bytes"))
+
+    def test_the_context_is_cut_to_what_memory_holds(self):
+        least = self.show(check=True)["check"]["memory_min"]
+        budget = least + (8 << 20)
+        store = self.daemon.environment["OLLAMA_MODELS"]
+        with Daemon({"QUIRE_MEMORY": str(budget)}, store=store) as daemon:
+            shown = daemon.post("/api/show", {"model": MODEL, "check": True}).json
+            self.assertTrue(shown["check"]["loads"], shown["check"])
+            expected = shown["context_length"]
+            self.assertTrue(1000 < expected < TRAINED, expected)
+            self.assertRegex(daemon.cli("show", "--check", MODEL).stdout, rf"(?m)^context {expected} tokens$")
+
+            def complete(words, **more):
+                return daemon.post("/v1/completions", {"model": MODEL, "prompt": "the " * words, "max_tokens": 1, **more})
+            self.assertEqual(complete(1000).status, 200)
+            context = daemon.get("/api/ps").json["models"][0]["context_length"]
+            self.assertTrue(abs(context - expected) < expected // 4, (context, expected))
+            for refused in (complete(context), complete(context, options={"num_ctx": TRAINED})):
+                self.assertEqual(refused.status, 400, refused.text)
+                self.assertIn("QUIRE_MEMORY", refused.json["error"]["message"])
+            whole = complete(context - 100)  # which fills what the caches have
+            self.assertEqual(whole.status, 200, whole.text)
+            self.assertGreater(whole.json["usage"]["prompt_tokens"], context - 100)
+            runner, = daemon.runner_pids()
+            if not sanitized(runner):
+                self.assertLessEqual(peak_bytes(runner), budget + REQUEST_BYTES * context)
+
+    def test_a_store_is_checked_without_a_daemon(self):
+        self.daemon.stop()
+        checked = self.cli("show", "--check", MODEL)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        self.assertRegex(checked.stdout, rf"^will load\nmemory .*\ncontext {TRAINED} tokens\n")
+        doctor = self.cli("doctor", "--models")
+        self.assertEqual(doctor.returncode, 0, doctor.stdout + doctor.stderr)
+        self.assertRegex(doctor.stdout, rf"(?m)^ok    {MODEL}: will load$")
+        self.assertEqual(self.cli("show", "--check", "none").returncode, 1)
+        self.daemon.environment["QUIRE_MEMORY"] = "much"
+        refused = self.cli("doctor", "--models")
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr, "none can be started: .*QUIRE_MEMORY")
 
     def test_a_prompt_that_does_not_fit_names_the_option(self):
         refused = self.complete("the " * 200, options={"num_ctx": 64})
