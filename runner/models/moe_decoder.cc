@@ -117,7 +117,7 @@ MoeDecoderConfig ReadMoeDecoder(ConfigReader& read, const DecoderConfig& given,
   read.Ignore({"num_nextn_predict_layers", "intermediate_size"});
   const std::string activation = read.Text({"hidden_act", ""}, "silu");
   if (activation != "silu") {
-    read.Fail(fmt::format("hidden_act \"{}\" is not supported", activation.substr(0, 60)));
+    read.Fail(fmt::format("hidden_act: \"{}\" is not supported", activation.substr(0, 60)));
   }
   if (std::ranges::count(config.mixture.sparse, false) != 0) config.feed_forward = ReadFeedForward(read);
   return config;

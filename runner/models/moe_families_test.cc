@@ -270,7 +270,7 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
       {MakeDeepSeek, {{"n_group", 8}, {"topk_group", 2}}, "n_group"},
       {MakeDeepSeek, {{"kv_lora_rank", 0}}, "kv_lora_rank"},
       {MakeDeepSeek, {{"qk_rope_head_dim", 31}}, "31 rotated"},
-      {MakeDeepSeek, {{"hidden_act", "relu"}}, "hidden_act \"relu\""},
+      {MakeDeepSeek, {{"hidden_act", "relu"}}, "hidden_act: \"relu\""},
       {MakeDeepSeek, {{"rope_parameters", {{"rope_type", "dynamic"}}}}, "\"dynamic\""},
       {MakeQwen3Moe, {{"mlp_only_layers", {99}}}, "mlp_only_layers"},
       {MakeQwen3Moe, {{"num_experts_per_tok", 9}}, "num_experts_per_tok"},
