@@ -12,8 +12,8 @@ import sys
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9
-TYPE_F32, TYPE_F16 = 0, 1
-BYTES = {TYPE_F32: 4, TYPE_F16: 2}
+TYPE_F32 = 0
+BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 39: (32, 17)}  # elements and bytes of a block: F32, F16, BF16, MXFP4
 ALIGNMENT = 32
 
 
@@ -34,9 +34,10 @@ class Gguf:
             infos.append((name, dims, self.number("I"), self.number("Q")))
         start = -(-self.at // ALIGNMENT) * ALIGNMENT
         for name, dims, kind, offset in infos:
-            size = BYTES[kind]
+            elements, size = BLOCKS[kind]
             for dim in dims:
                 size *= dim
+            size //= elements
             self.tensors[name] = (dims, kind, self.data[start + offset:start + offset + size])
 
     def number(self, form):
@@ -318,7 +319,19 @@ def deepseek_distill(_, published):
     published.keys["tokenizer.ggml.pre"] = (TEXT, "deepseek-r1-qwen")
 
 
+def gpt_oss(_, published):
+    g = published
+    g.drop(g.key("expert_feed_forward_length"), g.key("rope.scaling.type"), "tokenizer.ggml.pre")
+    g.keys = {(f"gptoss.{name.removeprefix('gpt-oss.')}" if name.startswith("gpt-oss.") else name): value
+              for name, value in g.keys.items()}
+    g.keys["general.architecture"] = (TEXT, "gptoss")
+    for new, old in ((".attn_out.weight", ".attn_output.weight"), (".attn_out.bias", ".attn_output.bias"),
+                     (".attn_sinks", ".attn_sinks.weight"), (".ffn_norm.weight", ".post_attention_norm.weight")):
+        g.rename(old, new)
+
+
 ROWS = {
+    "gpt_oss": ("gpt_oss_mxfp4.f16", gpt_oss),
     "gemma3": ("gemma3.f16", gemma3),
     "gemma4": ("gemma4_e.f16", gemma4_e),
     "gemma4_moe": ("gemma4_moe.f16", gemma4_moe),

@@ -17,6 +17,7 @@
 #include "runner/weights/model_files.h"
 #include "runner/weights/quantize_model.h"
 #include "runner/weights/testing/hostile_files.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner {
 namespace {
@@ -36,13 +37,19 @@ struct Row {
   const char* name;
   std::vector<std::string> repairs;  // parts of the notes, of which there are no more
   bool predicts = false;             // has an MTP layer
+  std::string file = {};             // that is edited, where it is in the fixtures only; "gguf/..."
 };
 
 class Published : public ::testing::TestWithParam<Row> {
  protected:
   void SetUp() override {
-    const std::string command = std::string("python3 tests/published/publish.py ") + GetParam().name +
-                                " tests/data/gguf " + plain_path().string() + " " + published_path().string();
+    std::string folder = "tests/data/gguf";
+    if (!GetParam().file.empty()) {
+      QUIRE_FIND_OR_SKIP(path, GetParam().file);
+      folder = path.parent_path().string();
+    }
+    const std::string command = std::string("python3 tests/published/publish.py ") + GetParam().name + " " +
+                                folder + " " + plain_path().string() + " " + published_path().string();
     ASSERT_EQ(std::system(command.c_str()), 0);
     plain_ = Open(plain_path());
     published_ = Open(published_path());
@@ -159,7 +166,12 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"lfm2", {"output_norm.weight: read as", "feed_forward_length: not", "pre: default"}},
         Row{"lfm2_moe", {"output_norm.weight: read as", "pre: absent"}}, Row{"llama3", {"pre: absent"}},
         Row{"llama_linear", {"rope.scaling.factor: read from", "rope.scaling.type: read from"}},
-        Row{"deepseek_distill", {}}),
+        Row{"deepseek_distill", {}},
+        Row{"gpt_oss",
+            {"architecture", "*.attn_out.weight", "*.attn_out.bias", "*.attn_sinks", "*.ffn_norm.weight",
+             "expert_feed_forward_length: absent", "rope.scaling.type: absent; gpt-oss", "pre: absent"},
+            false,
+            "gguf/gpt_oss_mxfp4.f16.gguf"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace

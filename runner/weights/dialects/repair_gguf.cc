@@ -21,10 +21,11 @@ namespace {
 using nlohmann::ordered_json;
 using Memory = std::vector<std::vector<float>>;
 
-// In this order: each sees what the ones before changed.
-constexpr std::array kDialects = {&DetectArchitectureName, &DetectRopeSpelling, &DetectGemma,
-                                  &DetectQwenNext,         &DetectQwenMoe,      &DetectLfm2,
-                                  &DetectGptOss,           &DetectCharsmap,     &DetectPreTokenizer};
+// In this order: each sees what the ones before changed, and what a family means by an absent key comes before what
+// that means in general.
+constexpr std::array kDialects = {
+    &DetectArchitectureName, &DetectGptOss, &DetectRopeSpelling, &DetectGemma,       &DetectQwenNext,
+    &DetectQwenMoe,          &DetectLfm2,   &DetectCharsmap,     &DetectPreTokenizer};
 
 constexpr int64_t kNormElementsMax = int64_t{1} << 18;
 
