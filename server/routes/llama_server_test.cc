@@ -159,7 +159,7 @@ TEST_F(LlamaServerRoutes, FieldsThatWouldChangeTheAnswerAreRefusedByName) {
         R"({"prompt":"a","n_probs":21})", R"({"prompt":"a","id_slot":256})",
         R"({"prompt":"a","samplers":"x"})", R"({"prompt":"a","logit_bias":[[1,true]]})",
         R"({"prompt":"a","logit_bias":[[1,1e9]]})", R"({"prompt":"a","json_schema":[]})",
-        R"({"prompt":"a","t_max_predict_ms":-1})"}) {
+        R"({"prompt":"a","t_max_predict_ms":"soon"})"}) {
     EXPECT_EQ(daemon_.Post("/completion", body).status, 400) << body;
   }
   EXPECT_EQ(daemon_.Post("/completion", R"({"prompt":"a","model":"none"})").status, 404);
