@@ -2,7 +2,7 @@
 // and then multiplied with many rows. The sums lie in the output meanwhile.
 // Each output has the additions of MicroKernel() in the same order. Included by int8_gemm.inl.
 
-// Elements of a chunk: its unpacked weights stay in the first-level cache. It is unpacked anew for every
+// Elements of a chunk: its unpacked weights stay in the first-level cache. It is unpacked again for every
 // Isa::kChunkGroups groups of rows.
 constexpr size_t kChunk = 256;
 

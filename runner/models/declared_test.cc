@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cache/hybrid_cache.h"
-#include "runner/kernels/thread_pool.h"
 #include "runner/models/testing/patched_model_files.h"
 
 namespace quire::runner::models {
@@ -16,6 +14,7 @@ namespace {
 using test::Json;
 using test::LastLogits;
 using test::LoadPatched;
+using test::LogitsBehindARemoval;
 using test::PatchedModelFiles;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -98,7 +97,7 @@ TEST(Declared, LongRopeHasTwoSetsOfAnglesAndOneOfThemPerModel) {
 }
 
 // With one layer, keys and values depend on their own token and position alone.
-TEST(Declared, InterleavedKeysAreTurnedToWhereARemovalMovesThem) {
+TEST(Declared, InterleavedKeysAreRotatedToWhereARemovalMovesThem) {
   for (const char* family : {"ernie4_5", "smollm3"}) {
     SCOPED_TRACE(family);
     auto model = LoadPatched(kLlama, [&](PatchedModelFiles& files) {
@@ -106,28 +105,8 @@ TEST(Declared, InterleavedKeysAreTurnedToWhereARemovalMovesThem) {
                    files.json["num_hidden_layers"] = 1;
                    if (files.json["model_type"] == "smollm3") files.json["no_rope_layers"] = {0};
                  }).value();
-    ThreadPool pool(2);
-    auto cache = cache::HybridCache::Create(model->cache_layout(), {.bytes = 16 << 20}).value();
-    const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
-      const auto count = static_cast<int32_t>(tokens.size());
-      const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
-      auto step = cache->Begin(appends).value();
-      std::vector<float> last(static_cast<size_t>(model->vocab_size()));
-      model->Forward({.tokens = tokens, .row_begin = {0, count}, .logit_rows = {count - 1}}, *step, pool,
-                     last);
-      step->Commit();
-      return last;
-    };
-    std::vector<TokenId> tokens;
-    tokens.reserve(60);
-    for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500);
-    cache::Sequence cut = cache->NewSequence(), fresh = cache->NewSequence();
-    logits(cut, tokens);
-    ASSERT_TRUE(cache->RemoveRange(cut, 5, 21, model->key_rotation()));
-    tokens.erase(tokens.begin() + 5, tokens.begin() + 21);
-    logits(fresh, tokens);
-    const std::vector<float> actual = logits(cut, {7}), expected = logits(fresh, {7});
-    for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-4);
+    const auto [removed, fresh] = LogitsBehindARemoval(*model);
+    for (size_t i = 0; i < removed.size(); ++i) ASSERT_NEAR(removed[i], fresh[i], 1e-4);
   }
 }
 

@@ -15,7 +15,7 @@ struct DeclaredBlock {
   Attention attention;
   Norm post_attention_norm;
   Norm mlp_norm;
-  std::variant<GatedMlp, PlainMlp, MixtureOfExperts> feed_forward;
+  std::variant<GatedMlp, PlainMlp> feed_forward;
   Norm post_mlp_norm;
 };
 
@@ -62,9 +62,7 @@ class DeclaredDecoder final : public Decoder {
     block.attention = BindDeclaredAttention(scope, form, layer);
     if (after) block.post_attention_norm = BindLayerNorm(scope, names.post_attention_norm);
     if (before && !parallel_) block.mlp_norm = BindLayerNorm(scope, names.mlp_norm);
-    if (layer.sparse) {
-      block.feed_forward = form.mixture(scope);
-    } else if (form.decoder.plain_activation) {
+    if (form.decoder.plain_activation) {
       PlainMlp plain = BindPlainMlp(scope, form.feed_forward, names.mlp.up, names.mlp.down, form.mlp_bias);
       if (plain.activation == PlainActivation::kXielu) plain.xielu = BindXielu(scope);
       block.feed_forward = std::move(plain);

@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "api/base/error.h"
 #include "runner/models/decoder.h"
-#include "runner/models/moe.h"
 
 namespace quire::runner::models {
 
@@ -33,9 +31,8 @@ struct BlockNames {
 
 struct LayerForm {
   static constexpr int32_t kNoRope = -1;
-  int32_t window = 0;   // 0 = full attention
-  int32_t rope = 0;     // index of DecoderForm::ropes; kNoRope: positions are not encoded
-  bool sparse = false;  // the feed-forward part is DecoderForm::mixture
+  int32_t window = 0;  // 0 = full attention
+  int32_t rope = 0;    // index of DecoderForm::ropes; kNoRope: positions are not encoded
 };
 
 struct DecoderForm {
@@ -56,8 +53,6 @@ struct DecoderForm {
   float logit_scale = 1;
   float logit_cap = 0;  // of the scaled logits; 0 = none
   BlockNames names = {};
-  // Binds the experts of a sparse layer.
-  std::function<MixtureOfExperts(const TensorScope& layer)> mixture = {};
 };
 
 // What a family's reader asks for beyond its own keys.

@@ -1,7 +1,5 @@
 #include "runner/models/moe_decoder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -115,10 +113,7 @@ MoeDecoderConfig ReadMoeDecoder(ConfigReader& read, const DecoderConfig& given,
   config.mixture = ReadMixture(read, config.decoder.layers, defaults);
   // MTP layers are not used; intermediate_size is that of dense layers, which there need not be.
   read.Ignore({"num_nextn_predict_layers", "intermediate_size"});
-  const std::string activation = read.Text({"hidden_act", ""}, "silu");
-  if (activation != "silu") {
-    read.Fail(fmt::format("hidden_act: \"{}\" is not supported", activation.substr(0, 60)));
-  }
+  if (config.decoder.activation != Activation::kSilu) read.Fail("hidden_act: experts have silu only");
   if (std::ranges::count(config.mixture.sparse, false) != 0) config.feed_forward = ReadFeedForward(read);
   return config;
 }

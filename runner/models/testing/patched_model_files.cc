@@ -82,6 +82,29 @@ std::vector<float> LastLogits(Model& model) {
   return logits;
 }
 
+RemovalLogits LogitsBehindARemoval(Model& model) {
+  ThreadPool pool(2);
+  auto cache = cache::HybridCache::Create(model.cache_layout(), {.bytes = 16 << 20}).value();
+  const auto logits = [&](cache::Sequence& sequence, const std::vector<TokenId>& tokens) {
+    const auto count = static_cast<int32_t>(tokens.size());
+    const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
+    auto step = cache->Begin(appends).value();
+    std::vector<float> last(static_cast<size_t>(model.vocab_size()));
+    model.Forward({.tokens = tokens, .row_begin = {0, count}, .logit_rows = {count - 1}}, *step, pool, last);
+    step->Commit();
+    return last;
+  };
+  std::vector<TokenId> tokens;
+  tokens.reserve(60);
+  for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500);
+  cache::Sequence cut = cache->NewSequence(), fresh = cache->NewSequence();
+  logits(cut, tokens);
+  EXPECT_TRUE(cache->RemoveRange(cut, 5, 21, model.key_rotation()));
+  tokens.erase(tokens.begin() + 5, tokens.begin() + 21);
+  logits(fresh, tokens);
+  return {.removed = logits(cut, {7}), .fresh = logits(fresh, {7})};
+}
+
 std::vector<float> LastLogits(const std::string& path, const Edit& edit) {
   auto model = LoadPatched(path, edit);
   EXPECT_TRUE(model) << model.error().message;
