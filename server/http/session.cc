@@ -133,10 +133,12 @@ Awaitable<bool> Session::ServeOne() {
     co_await Answer(scope);
   }
   if (scope.log.status == 0) scope.log.status = 499;
+  const bool broken = scope.writer.started() && !scope.writer.complete();
+  // A handler whose write fails just ends.
+  if (broken && connection_->gone() && scope.log.error.empty()) scope.log.error = "client gone";
   answering_ = nullptr;
   transport_.on_request(scope.log);
 
-  const bool broken = scope.writer.started() && !scope.writer.complete();
   if (broken) connection_->Abort();
   co_return scope.writer.reusable() && !connection_->gone();
 }

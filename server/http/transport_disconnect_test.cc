@@ -86,6 +86,21 @@ TEST_P(Disconnect, WhileAWriteIsStuck) {
   ExpectAlive(server);
 }
 
+// Here a write that fails is all that tells.
+TEST_P(Disconnect, ThatOnlyAWriteSeesIsLogged) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string lines = std::string(size_t{8} << 20, '\n');
+  client.Send("POST /stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(lines.size()) +
+              "\r\n\r\n" + lines);
+  EXPECT_FALSE(client.ReadSome(20).empty());
+  CloseConnection(client);
+  const auto logs = server.WaitForLogs();
+  ASSERT_EQ(logs.size(), 1u);
+  EXPECT_EQ(logs[0].status, 200);
+  EXPECT_EQ(logs[0].error, "client gone");
+}
+
 TEST_P(Disconnect, WithARequestPipelinedBehind) {
   TestServer server;
   RawClient client(server.port());

@@ -53,7 +53,8 @@ TestServer::TestServer(TransportLimits limits, std::vector<std::string> origins)
   Transport transport{.limits = limits,
                       .router = {},
                       .origins = OriginPolicy(std::move(origins), "box"),
-                      .error_response = PlainError};
+                      .error_response = PlainError,
+                      .on_request = [this](const RequestLog& log) { logs_.push_back(log); }};
   AddRoutes(transport.router);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
@@ -79,6 +80,19 @@ void TestServer::OnIoThread(std::function<void()> action) {
     done.set_value();
   });
   done.get_future().wait();
+}
+
+std::vector<RequestLog> TestServer::WaitForLogs() {
+  for (;;) {
+    bool idle = false;
+    std::vector<RequestLog> logs;
+    OnIoThread([&] {
+      idle = server_->sessions() == 0;
+      logs = logs_;
+    });
+    if (idle) return logs;
+    std::this_thread::yield();
+  }
 }
 
 void TestServer::Release() {

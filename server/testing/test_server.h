@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/http/server.h"
 
@@ -35,6 +36,8 @@ class TestServer {
   void WaitEntered() { entered_.get_future().wait(); }
   bool WaitCancelled() { return cancel_seen_.get_future().get(); }
   uint64_t flooded_bytes() const { return flooded_bytes_; }
+  // Waits until no connection is left: what was logged of each request, in the order of their ends.
+  std::vector<RequestLog> WaitForLogs();
   // Another round of WaitEntered() and WaitCancelled().
   void Rearm();
 
@@ -55,6 +58,7 @@ class TestServer {
   std::promise<void> entered_;
   std::promise<bool> cancel_seen_;
   std::atomic<uint64_t> flooded_bytes_ = 0;
+  std::vector<RequestLog> logs_;  // the I/O thread's
   std::unique_ptr<HttpServer> server_;
   uint16_t port_ = 0;
   std::thread thread_;
