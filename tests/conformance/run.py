@@ -98,7 +98,7 @@ def run_suite(work, environment):
     report.unlink(missing_ok=True)
     with Daemon() as daemon:
         environment |= {"BASE_URL": f"http://127.0.0.1:{daemon.port}", "MODEL": MODEL, "EMBED_MODEL": MODEL,
-                        "REPORT": str(report)}
+                        "QUIRE_BIN": str(harness.BIN), "REPORT": str(report)}
         # As package.json's "test", but with the files named: from Node.js 22 on a folder is not searched.
         files = sorted(path.relative_to(work).as_posix() for path in work.glob("test/*.test.mjs"))
         command = ["node", "--test", "--test-concurrency=1", "--test-reporter=./lib/report.mjs",
