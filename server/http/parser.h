@@ -48,7 +48,7 @@ class HttpParser {
   bool done() const { return done_; }
   // Valid once the header is done; the body grows until done().
   HttpRequest& request() { return request_; }
-  // Once the header is done: bytes of the body to come, as far as the client told.
+  // Once the header is done: bytes of the body to come, as far as the client said.
   bool chunked() const { return chunked_; }
   uint64_t content_length() const { return content_length_; }
 

@@ -82,3 +82,30 @@ T('MUST', 'OpenAI: timings_per_token', {}, async () => {
   assert.ok(counted > 1 || last.timings.predicted_n <= 1); assert.ok(last.timings.predicted_ms > 0);
   assert.equal((await openai.chat.completions.create({ model: MODEL, messages: U1('Hi'), max_tokens: 8 })).timings, undefined);
 });
+T('MUST', 'auto: a call that the model begins is one of an offered tool, with arguments of its schema', { cap: 'tools' }, async () => {
+  const enums = ['Oslo', 'Bergen']; const schema = { type: 'object', properties: { city: { enum: enums } }, required: ['city'], additionalProperties: false };
+  for (const name of ['get_weather', 'never_seen']) {
+    const tools = [{ type: 'function', function: { name, description: 'Get the weather in a city', parameters: schema } }];
+    const body = { messages: U1('What is the weather in Paris?'), tools, temperature: 0, max_tokens: 120 };
+    const { message } = ok(await oai(body)).choices[0];
+    if (name === 'get_weather') assert.equal(message.tool_calls?.length, 1, JSON.stringify(message));
+    for (const each of message.tool_calls ?? []) { assert.equal(each.function.name, name); assert.ok(enums.includes(JSON.parse(each.function.arguments).city)); }
+    const streamed = await openai.chat.completions.stream({ model: MODEL, ...body }).finalMessage();
+    assert.deepEqual((streamed.tool_calls ?? []).map((each) => [each.function.name, each.function.arguments]), (message.tool_calls ?? []).map((each) => [each.function.name, each.function.arguments]));
+  }
+});
+T('MUST', 'thinking: counted, and ended by its budget', {}, async () => {
+  const messages = [{ role: 'system', content: 'Think step by step before you answer.' }, ...U1('What is 38 + 47?')];
+  const free = ok(await oai({ messages, temperature: 0, max_tokens: 200 })); const thought = free.usage.completion_tokens_details.reasoning_tokens;
+  assert.ok(thought > 8, JSON.stringify(free)); assert.ok(free.choices[0].message.reasoning_content.length > 0); assert.match(free.choices[0].message.content, /85/);
+  const cut = ok(await oai({ messages, temperature: 0, max_tokens: 200, max_thinking_tokens: 8 }));
+  assert.ok(cut.usage.completion_tokens_details.reasoning_tokens < thought); assert.ok(cut.choices[0].message.content.length > 0);
+  const blocks = ok(await anth({ system: messages[0].content, messages: [messages[1]], max_tokens: 2000, thinking: { type: 'enabled', budget_tokens: 1024 }, temperature: undefined })).content;
+  assert.deepEqual(blocks.map((block) => block.type), ['thinking', 'text']);
+});
+T('MUST', 'samplers: DRY and XTC are drawn, not ignored', {}, async () => {
+  for (const [prompt, fields] of [['fox fox fox fox fox fox', { dry_multiplier: 5, dry_base: 4, dry_allowed_length: 1 }], ['Once upon a', { xtc_probability: 1, xtc_threshold: 0.01 }]]) {
+    const drawn = async (more) => ok(await post('/completion', { prompt, temperature: 1, seed: 5, n_predict: 40, ...more })).content;
+    const text = await drawn(fields); assert.notEqual(text, await drawn({}), prompt); assert.equal(text, await drawn(fields), prompt);
+  }
+});
