@@ -3,7 +3,7 @@
 
 usage: recovery_test.py [Streams|Chaos|...]
 
-QUIRE_CHAOS_SECONDS: how long Chaos goes on (default 20; CI takes 180).
+QUIRE_CHAOS_SECONDS: how long Chaos goes on (default 20; CI takes 90).
 """
 import collections
 import http.client
