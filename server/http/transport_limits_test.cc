@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -100,8 +101,12 @@ TEST(TransportLimits, DrippedHeadersEnd) {
   TestServer server(Quick(&TransportLimits::header_timeout));
   RawClient client(server.port());
   client.Send("GET /hello HTTP/1.1\r\nX: ");
-  while (client.TrySend("x")) server.OnIoThread([] {});
-  SUCCEED();
+  std::atomic<bool> answered = false;
+  std::jthread drip([&] {
+    while (!answered && client.TrySend("x")) server.OnIoThread([] {});
+  });
+  EXPECT_EQ(client.Read().status, 408);
+  answered = true;
 }
 
 TEST(TransportLimits, SlowBodiesEnd) {

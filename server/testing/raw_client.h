@@ -1,4 +1,4 @@
-// A blocking socket that sends raw bytes and reads HTTP answers, for tests. Not thread-safe.
+// A blocking socket that sends raw bytes and reads HTTP answers, for tests. One thread may send while another one reads.
 #pragma once
 
 #include <cstdint>
