@@ -1,5 +1,6 @@
 #include "runner/models/decoder_form.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <variant>
@@ -12,10 +13,10 @@ namespace {
 // One layer. Norms in places that the form does not have are empty.
 struct DeclaredBlock {
   Norm attention_norm;
-  Attention attention;
+  std::variant<Attention, LatentAttention> attention;
   Norm post_attention_norm;
   Norm mlp_norm;
-  std::variant<GatedMlp, PlainMlp> feed_forward;
+  std::variant<GatedMlp, PlainMlp, MixtureOfExperts> feed_forward;
   Norm post_mlp_norm;
 };
 
@@ -43,7 +44,7 @@ class DeclaredDecoder final : public Decoder {
     logit_cap_ = form.logit_cap;
     BindEmbedding(bind);
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
-      blocks_.push_back(BindBlock(bind.Layer(i), form, form.layers[i]));
+      blocks_.push_back(BindBlock(bind.Layer(i), form, i));
     }
     BindHead(bind);
   }
@@ -53,27 +54,63 @@ class DeclaredDecoder final : public Decoder {
   }
 
  private:
-  DeclaredBlock BindBlock(const TensorScope& scope, const DecoderForm& form, const LayerForm& layer) {
+  DeclaredBlock BindBlock(const TensorScope& scope, const DecoderForm& form, size_t layer) {
     const BlockNames& names = form.names;
     const bool before = form.norms != NormPlaces::kAfter;
     const bool after = form.norms == NormPlaces::kAfter || form.norms == NormPlaces::kAround;
     DeclaredBlock block;
     if (before) block.attention_norm = BindLayerNorm(scope, names.attention_norm);
-    block.attention = BindDeclaredAttention(scope, form, layer);
+    if (form.latent) {
+      block.attention = BindLatent(scope, *form.latent, form.layers[layer]);
+    } else {
+      block.attention = BindGroupedQuery(scope, form, form.layers[layer]);
+    }
     if (after) block.post_attention_norm = BindLayerNorm(scope, names.post_attention_norm);
     if (before && !parallel_) block.mlp_norm = BindLayerNorm(scope, names.mlp_norm);
-    if (form.decoder.plain_activation) {
-      PlainMlp plain = BindPlainMlp(scope, form.feed_forward, names.mlp.up, names.mlp.down, form.mlp_bias);
-      if (plain.activation == PlainActivation::kXielu) plain.xielu = BindXielu(scope);
-      block.feed_forward = std::move(plain);
-    } else {
-      block.feed_forward = BindMlp(scope, form.feed_forward, names.mlp, form.mlp_bias);
-    }
+    BindFeedForward(scope, form, layer, &block);
     if (after) block.post_mlp_norm = BindLayerNorm(scope, names.post_mlp_norm);
     return block;
   }
 
-  Attention BindDeclaredAttention(const TensorScope& scope, const DecoderForm& form, const LayerForm& layer) {
+  void BindFeedForward(const TensorScope& scope, const DecoderForm& form, size_t layer,
+                       DeclaredBlock* block) const {
+    const BlockNames& names = form.names;
+    if (form.mixture.config.experts > 0 && form.mixture.config.sparse[layer]) {
+      block->feed_forward = BindDeclaredMixture(scope, form.mixture);
+    } else if (form.decoder.plain_activation) {
+      PlainMlp plain = BindPlainMlp(scope, form.feed_forward, names.mlp.up, names.mlp.down, form.mlp_bias);
+      if (plain.activation == PlainActivation::kXielu) plain.xielu = BindXielu(scope);
+      block->feed_forward = std::move(plain);
+    } else {
+      block->feed_forward = BindMlp(scope, form.feed_forward, names.mlp, form.mlp_bias);
+    }
+  }
+
+  MixtureOfExperts BindDeclaredMixture(const TensorScope& scope, const MixtureForm& form) const {
+    const MixtureConfig& mixture = form.config;
+    const int64_t hidden = config().hidden;
+    MixtureOfExperts moe = BindRouter(scope, hidden, mixture, form.names);
+    if (form.bind_experts != nullptr) {
+      form.bind_experts(scope, hidden, mixture, &moe);
+    } else {
+      BindExperts(scope, form.names.experts, mixture.experts, hidden, mixture.width, &moe);
+    }
+    if (mixture.shared_width > 0) {
+      RowWidths::Grow(scope.widths().shared, hidden);
+      moe.shared = BindMlp(scope, mixture.shared_width, form.names.shared);
+    }
+    return moe;
+  }
+
+  LatentAttention BindLatent(const TensorScope& scope, const LatentAttentionShape& shape,
+                             const LayerForm& layer) {
+    LatentAttention attention = BindLatentAttention(scope, config().hidden, shape);
+    attention.rotary = &rotaries_[static_cast<size_t>(layer.rope)];
+    attention.binding = AddAttention(shape.Group(), attention.rotary);
+    return attention;
+  }
+
+  Attention BindGroupedQuery(const TensorScope& scope, const DecoderForm& form, const LayerForm& layer) {
     const DecoderConfig& decoder = form.decoder;
     const bool rotated = layer.rope != LayerForm::kNoRope;
     Attention attention =
@@ -89,6 +126,7 @@ class DeclaredDecoder final : public Decoder {
     attention.scale = form.attention_scale;
     attention.soft_cap = form.score_cap;
     attention.growth = form.query_growth;
+    if (form.sinks) attention.sinks = scope.Values({"self_attn.sinks", "attn_sinks.weight"}, decoder.heads);
     return attention;
   }
 
@@ -98,7 +136,9 @@ class DeclaredDecoder final : public Decoder {
 
   void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
     const DeclaredBlock& block = blocks_[layer];
-    const auto attention = [&](auto x, auto y) { block.attention.Run(ctx, x, y); };
+    const auto attention = [&](auto x, auto y) {
+      std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.attention);
+    };
     const auto feed_forward = [&](auto x, auto y) {
       std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.feed_forward);
     };
@@ -141,16 +181,37 @@ class DeclaredDecoder final : public Decoder {
 
 }  // namespace
 
+void DecoderForm::SetWindows(const std::vector<int32_t>& windows) {
+  layers.resize(windows.size());
+  for (size_t i = 0; i < windows.size(); ++i) layers[i].window = windows[i];
+}
+
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query) {
   DecoderForm form{.decoder = ReadDecoderConfig(read, query.given, query.tied),
                    .feed_forward = ReadFeedForward(read)};
   RopeQuery rope = query.rope;
   rope.head_dim = form.decoder.head_dim;
   form.ropes.push_back(ReadRope(read, rope));
-  const std::vector<int32_t> windows =
-      ReadWindows(read, form.decoder.layers, query.slides, query.period, query.given_window);
-  form.layers.resize(windows.size());
-  for (size_t i = 0; i < windows.size(); ++i) form.layers[i].window = windows[i];
+  form.SetWindows(ReadWindows(read, form.decoder.layers, query.slides, query.period, query.given_window));
+  return form;
+}
+
+DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults) {
+  DecoderForm form{.decoder = ReadDecoderConfig(read, query.given, query.tied)};
+  form.decoder.layers -= read.Small({"", "nextn_predict_layers"}, 0, form.decoder.layers - 1, 0);
+  form.layers.resize(static_cast<size_t>(form.decoder.layers));
+  form.mixture.config = ReadMixture(read, form.decoder.layers, defaults);
+  // MTP layers are not used; intermediate_size is that of dense layers, which there need not be.
+  read.Ignore({"num_nextn_predict_layers", "intermediate_size"});
+  if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: experts have silu only");
+  if (std::ranges::count(form.mixture.config.sparse, false) != 0) form.feed_forward = ReadFeedForward(read);
+  RopeQuery rope = query.rope;
+  rope.head_dim = form.decoder.head_dim;
+  if (query.given.head_dim < 0) {
+    form.latent = ReadLatentAttention(read, form.decoder.heads);
+    rope.head_dim = form.latent->rotary;
+  }
+  form.ropes.push_back(ReadRope(read, rope));
   return form;
 }
 

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "api/base/error.h"
 #include "runner/models/decoder.h"
+#include "runner/models/latent_attention.h"
+#include "runner/models/mixture_config.h"
 
 namespace quire::runner::models {
 
@@ -35,12 +38,23 @@ struct LayerForm {
   int32_t rope = 0;    // index of DecoderForm::ropes; kNoRope: positions are not encoded
 };
 
+// The experts of the layers that have them, in place of their feed-forward layer.
+struct MixtureForm {
+  MixtureConfig config = {};
+  MixtureNames names = {};
+  // Binds the experts of a layer that no file stores as BindExperts() has it; or null.
+  void (*bind_experts)(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                       MixtureOfExperts* moe) = nullptr;
+};
+
 struct DecoderForm {
   DecoderConfig decoder;     // also: the kind of norms, the activation, a plain feed-forward layer
-  int32_t feed_forward = 0;  // width
+  int32_t feed_forward = 0;  // width, of layers without experts
   std::vector<RopeSpec> ropes = {};
   std::vector<LayerForm> layers = {};  // [decoder.layers]
   NormPlaces norms = NormPlaces::kBefore;
+  std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
+  bool sinks = false;                               // a score per head beside those of the keys
   QkNorm qk_norm = QkNorm::kNone;
   Bias attention_bias = Bias::kAbsent;  // of q, k and v
   Bias out_bias = Bias::kAbsent;
@@ -52,7 +66,10 @@ struct DecoderForm {
   float residual_scale = 1;   // of what a part of a block adds to the residual stream
   float logit_scale = 1;
   float logit_cap = 0;  // of the scaled logits; 0 = none
+  MixtureForm mixture = {};
   BlockNames names = {};
+
+  void SetWindows(const std::vector<int32_t>& windows);  // [decoder.layers]
 };
 
 // What a family's reader asks for beyond its own keys.
@@ -68,6 +85,10 @@ struct FormQuery {
 
 // The properties that most families spell alike: the shape, one rotary embedding for all layers, the windows.
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
+
+// As ReadDecoderForm, of a family with experts, and with latent attention where query.given.head_dim is negative.
+// Windows are left to the family. The layers of a GGUF file that predict further tokens are left out.
+DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
 
 // `key` of a checkpoint decides; a GGUF has what is stored.
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback = false);

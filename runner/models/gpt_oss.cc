@@ -1,29 +1,27 @@
-#include <fmt/format.h>
-
+#include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
 #include "runner/models/gpt_oss_experts.h"
-#include "runner/models/moe_decoder.h"
 
 namespace quire::runner::models {
 
 api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  MoeDecoderConfig config = ReadMoeDecoder(read, {.norm_eps = 1e-5F}, {.normalize = true});
-  config.rope =
-      ReadRope(read, {.head_dim = config.decoder.head_dim, .default_theta = 150'000, .gguf_truncate = false});
-  config.windows = ReadWindows(
-      read, config.decoder.layers, [](int32_t layer, int32_t) { return layer % 2 == 0; }, 0, 128);
+  DecoderForm form = ReadMixtureForm(
+      read, {.given = {.norm_eps = 1e-5F}, .rope = {.default_theta = 150'000, .gguf_truncate = false}},
+      {.normalize = true});
+  form.SetWindows(ReadWindows(
+      read, form.decoder.layers, [](int32_t layer, int32_t) { return layer % 2 == 0; }, 0, 128));
   // Other names of num_experts_per_tok and of the context before YaRN; which tensors are in MXFP4 is what is stored.
   read.Ignore({"experts_per_token", "initial_context_length", "quantization_config"});
-  config.sinks = true;
-  config.attention_bias = config.out_bias = Bias::kPresent;
+  form.sinks = true;
+  form.attention_bias = form.out_bias = Bias::kPresent;
   if (!read.Boolean({"attention_bias", ""}, true)) read.Fail("attention_bias false is not supported");
-  config.mixture.router_bias = Bias::kPresent;
-  config.mixture.clamp = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));
-  config.names.router = {"mlp.router", "ffn_gate_inp"};
-  config.mlp_norm = {"post_attention_layernorm", "post_attention_norm"};
-  config.bind_experts = BindGptOssExperts;
-  return BuildMoeDecoder(read, std::move(files), config);
+  form.mixture.config.router_bias = Bias::kPresent;
+  form.mixture.config.clamp = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));
+  form.mixture.names.router = {"mlp.router", "ffn_gate_inp"};
+  form.mixture.bind_experts = BindGptOssExperts;
+  form.names.mlp_norm = {"post_attention_layernorm", "post_attention_norm"};
+  return BuildDeclared(read, std::move(files), form);
 }
 
 }  // namespace quire::runner::models
