@@ -49,7 +49,7 @@ api::Result<ordered_json> ReadObject(const ModelSource& source, std::string_view
   if (!text) return std::unexpected(text.error());
   if (!*text) return ordered_json();
   const fs::path file = source.PathOf(name);
-  auto value = ParseJson(**text, file.string());
+  auto value = ParseJson(WithInfinityAsObject(**text), file.string());
   if (value && !value->is_object()) return RefuseDirectory(file, "not a JSON object");
   return value;
 }

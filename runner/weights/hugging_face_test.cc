@@ -218,5 +218,14 @@ TEST(JsonText, KeepsOrderAndKinds) {
   EXPECT_EQ(value->dump(), text);
 }
 
+// As Python writes it, and Nemotron-H's checkpoints have it.
+TEST(Json, ABareInfinityIsReadAsTransformersWritesIt) {
+  const auto value =
+      ParseJson(WithInfinityAsObject(R"({"limits": [0.0, Infinity], "a \"Infinity": "x, Infinity"})"), "x");
+  ASSERT_TRUE(value) << value.error().message;
+  EXPECT_EQ(value->dump(), R"({"limits":[0.0,{"__float__":"Infinity"}],"a \"Infinity":"x, Infinity"})");
+  EXPECT_FALSE(ParseJson(WithInfinityAsObject(R"({"low": -Infinity})"), "x"));
+}
+
 }  // namespace
 }  // namespace quire::runner::weights

@@ -114,6 +114,29 @@ api::Result<std::string> ReadText(const ModelSource& source, std::string_view na
   return TextOf(source.Open(name, bytes_max));
 }
 
+std::string WithInfinityAsObject(std::string_view text) {
+  constexpr std::string_view kInfinity = "Infinity", kObject = R"({"__float__": "Infinity"})";
+  std::string result;
+  result.reserve(text.size());
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      result.append(text.substr(i++, 2));
+      continue;
+    }
+    if (c == '"') quoted = !quoted;
+    const bool signed_word = i > 0 && text[i - 1] == '-';
+    if (!quoted && !signed_word && text.substr(i, kInfinity.size()) == kInfinity) {
+      result += kObject;
+      i += kInfinity.size() - 1;
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
 api::Result<ordered_json> ParseJson(std::string_view text, const std::string& file) {
   TreeBuilder builder;
   if (!ordered_json::sax_parse(text.begin(), text.end(), &builder)) {
