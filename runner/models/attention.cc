@@ -50,6 +50,7 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) co
   const std::span<float> keys = ctx.work.k.Get(ctx.rows() * k.weight.out);
   const std::span<float> values = ctx.work.v.Get(ctx.rows() * k.weight.out);
   k.Run(ctx.pool, x, keys);
+  if (key_scale != 1) kernels::Scale(ctx.pool, key_scale, keys);
   if (v) {
     v.Run(ctx.pool, x, values);
   } else {

@@ -30,6 +30,7 @@ struct Attention {
   const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded
   int32_t heads = 0;
   int32_t head_dim = 0;
+  float key_scale = 1;       // of k(x)
   float scale = 0;           // of the dot products; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;        // of the scaled dot products; 0 = none
   std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty

@@ -39,8 +39,8 @@ cache::ElementType ElementOf(api::KvType type) {
 Decoder::Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config)
     : files_(std::move(files)), architecture_(files_->architecture()), config_(config) {}
 
-void Decoder::BindEmbedding(TensorBinder& bind) {
-  embedding_ = bind.Global().Matrix({"embed_tokens", "token_embd"}, config_.vocab, config_.hidden);
+void Decoder::BindEmbedding(TensorBinder& bind, TensorName name) {
+  embedding_ = bind.Global().Matrix(name, config_.vocab, config_.hidden);
 }
 
 void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
@@ -109,7 +109,8 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   attention.head_dim = shape.head_dim;
   attention.gated = shape.gated;
   attention.binding =
-      AddAttention({.kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .window = shape.window}, rotary);
+      AddAttention({.kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .window = shape.window}, rotary,
+                   shape.decoder_layer);
   return attention;
 }
 
@@ -137,7 +138,8 @@ PlainMlp Decoder::BindPlainMlp(const TensorScope& scope, int32_t width, TensorNa
           .activation = config_.plain_activation.value_or(PlainActivation::kGelu)};
 }
 
-CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary) {
+CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
+                                   int32_t decoder_layer) {
   const auto same = [&](const cache::AttentionGroup& group) {
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
            group.window == geometry.window && group.latent == geometry.latent;
@@ -150,15 +152,29 @@ CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const 
     rotaries_.emplace_back();
   }
   rotaries_[index].push_back(rotary);
-  cache_bindings_.push_back({.recurrent = false, .index = index, .layer = layout_.groups[index].layers++});
+  cache_bindings_.push_back({.recurrent = false,
+                             .index = index,
+                             .layer = layout_.groups[index].layers++,
+                             .decoder_layer = DecoderLayer(decoder_layer)});
   return cache_bindings_.back();
 }
 
 CacheBinding Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over) {
-  cache_bindings_.push_back(
-      {.recurrent = true, .index = layout_.recurrent.size(), .layer = 0, .tiled_over = tiled_over});
+  cache_bindings_.push_back({.recurrent = true,
+                             .index = layout_.recurrent.size(),
+                             .layer = 0,
+                             .decoder_layer = DecoderLayer(-1),
+                             .tiled_over = tiled_over});
   layout_.recurrent.push_back(state);
   return cache_bindings_.back();
+}
+
+size_t Decoder::AddStateSpace(const cache::RecurrentLayer& state, int32_t decoder_layer) {
+  const size_t index = layout_.recurrent.size();
+  cache_bindings_.push_back(
+      {.recurrent = true, .index = index, .decoder_layer = decoder_layer, .state_space = true});
+  layout_.recurrent.push_back(state);
+  return index;
 }
 
 api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
@@ -205,7 +221,7 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
   Embed(batch.tokens, pool, h);
   Report(hook, "hidden.embed", h, rows);
   PrepareForward(ctx, h);
-  for (size_t layer = 0; layer < cache_bindings_.size(); ++layer) {
+  for (size_t layer = 0; layer < layers(); ++layer) {
     RunLayer(ctx, layer, h);
     Report(hook, layer, h, rows);
   }
@@ -238,7 +254,7 @@ void Decoder::Replay(size_t recurrent_layer, std::byte* slot, std::span<const st
     return binding.recurrent && binding.index == recurrent_layer;
   });
   if (found == cache_bindings_.end()) return;
-  ReplayLayer(static_cast<size_t>(found - cache_bindings_.begin()), slot, inputs, tokens, pool);
+  ReplayLayer(static_cast<size_t>(found->decoder_layer), slot, inputs, tokens, pool);
 }
 
 // For families without recurrent layers.

@@ -47,6 +47,7 @@ struct AttentionShape {
   bool gated = false;
   Bias bias = Bias::kAbsent;  // of q, k and v
   Bias out_bias = Bias::kAbsent;
+  int32_t decoder_layer = -1;  // see AddAttention
 };
 
 class Decoder : public Model {
@@ -78,11 +79,13 @@ class Decoder : public Model {
   virtual void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) = 0;
   // Before the first layer: h is the embedded tokens. Computes the angles that the layers use.
   virtual void PrepareForward(ForwardContext& ctx, std::span<const float> h) = 0;
+  // How many layers there are: by default one for each binding.
+  virtual size_t layers() const { return cache_bindings_.size(); }
   // As Replay, for the decoder layer that has this recurrent state.
   virtual void ReplayLayer(size_t layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
                            ThreadPool& pool);
 
-  void BindEmbedding(TensorBinder& bind);
+  void BindEmbedding(TensorBinder& bind, TensorName name = {"embed_tokens", "token_embd"});
   void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"});
   // In place of the two above: the target's embedding and head, behind a final norm of its own.
   void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
@@ -98,9 +101,12 @@ class Decoder : public Model {
   PlainMlp BindPlainMlp(const TensorScope& scope, int32_t width, TensorName up, TensorName down,
                         Bias bias = Bias::kAbsent) const;
   // The next layer stores keys that `rotary` has rotated (null: no one has) in the group of this geometry
-  // (`layers` is not looked at), or has this recurrent state.
-  CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary);
+  // (`layers` is not looked at), or has this recurrent state. With `decoder_layer`, that layer does.
+  CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
+                            int32_t decoder_layer = -1);
   CacheBinding AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
+  // Layer `decoder_layer` has this state-space state; its index in the layout.
+  size_t AddStateSpace(const cache::RecurrentLayer& state, int32_t decoder_layer);
   // The next layer reads what the layer with `binding` stores.
   void AddSharing(const CacheBinding& binding) { cache_bindings_.push_back(binding); }
 
@@ -116,11 +122,15 @@ class Decoder : public Model {
   std::span<float> Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
                          std::span<float> to) const;
 
+  int32_t DecoderLayer(int32_t given) const {
+    return given >= 0 ? given : static_cast<int32_t>(cache_bindings_.size());
+  }
+
   std::shared_ptr<const weights::ModelFiles> files_;  // keeps every Matrix mapped
   const std::string architecture_;
   const DecoderConfig config_;
   cache::Layout layout_;
-  std::vector<CacheBinding> cache_bindings_;                   // [layers]
+  std::vector<CacheBinding> cache_bindings_;
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
   int64_t parameters_ = 0;
   int64_t weight_bytes_ = 0;

@@ -60,8 +60,10 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
   config.vocab = read.Small({"vocab_size", "vocab_size"}, 1, kMaxVocab, VocabFallback(read, given.vocab));
   config.hidden = read.Small({"hidden_size", "embedding_length"}, 1, kMaxWidth, known(given.hidden));
   config.layers = read.Small({"num_hidden_layers", "block_count"}, 1, kMaxLayers, known(given.layers));
-  config.heads =
-      read.Small({"num_attention_heads|num_heads", "attention.head_count"}, 1, kMaxHeads, known(given.heads));
+  config.heads = 1;
+  if (given.heads >= 0)
+    config.heads = read.Small({"num_attention_heads|num_heads", "attention.head_count"}, 1, kMaxHeads,
+                              known(given.heads));
   config.kv_heads = config.heads;
   if (given.kv_heads >= 0) {
     config.kv_heads = read.Small({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads,

@@ -41,7 +41,8 @@ struct DecoderConfig {
 // Whether the head is tied where a configuration does not say.
 enum class TiedByDefault : uint8_t { kIfNoHead, kYes };
 
-// `given` holds what published configurations of a family leave out; 0 = nothing. kv_heads are not read where
+// `given` holds what published configurations of a family leave out; 0 = nothing. heads are not read where
+// given.heads is negative (no layer has attention). kv_heads are not read where
 // given.kv_heads is negative (a family with several kinds of attention reads them itself), and neither is
 // head_dim where given.head_dim is negative (latent attention). The kind of norm is the given one; an activation
 // that the configuration names must be one of a gated layer, or of a plain one where given.plain_activation is

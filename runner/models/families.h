@@ -24,9 +24,16 @@ ModelLoader LoadCohere2;
 // ERNIE 4.5, dense: Llama with rotated pairs that lie side by side.
 ModelLoader LoadErnie45;
 
+// Bamba: Granite's hybrid without its multipliers and experts, with positions.
+ModelLoader LoadBamba;
+
 // EXAONE 4: norms behind attention and feed-forward, and of each query and key head. With windows, the layers
 // without one have no positions.
 ModelLoader LoadExaone4;
+
+// Falcon-H1: attention and Mamba-2 side by side in every layer. Cache layout: one full-attention group, one recurrent
+// layer per layer.
+ModelLoader LoadFalconH1;
 
 // Gemma 2 and 3: sandwiched norms, GeGLU, and sliding between full attention. In Gemma 2 every other layer
 // slides; scores and logits are capped. In Gemma 3 five of six layers slide, with rotary angles of their own;
@@ -46,6 +53,13 @@ api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<con
 // Granite 3 and 4, dense: Llama with multipliers of embeddings, residual additions, scores and logits.
 ModelLoader LoadGranite;
 
+// Granite 4 with state-space layers: Mamba-2 or attention, then experts or a shared MLP. Cache layout: one
+// full-attention group, one recurrent layer per state-space layer.
+ModelLoader LoadGraniteHybrid;
+
+// Jamba: Mamba-1 or attention without positions, then experts or an MLP. Cache layout as Granite's.
+ModelLoader LoadJamba;
+
 // LFM2 and LFM2-MoE: blocks of a gated short convolution or grouped-query attention, each followed by a
 // SwiGLU or a mixture of them. Cache layout: one full-attention group that holds the attention layers in
 // order, one recurrent layer per convolution.
@@ -54,12 +68,20 @@ ModelLoader LoadLfm2;
 // Llama 2 to 3.3, with llama3 and YaRN scaling. GGUF files call many a family "llama", Mistral among them.
 ModelLoader LoadLlama;
 
+// Mamba-2: state-space layers alone. Cache layout: one recurrent layer per layer, no attention group.
+ModelLoader LoadMamba2;
+
 // Mistral: Llama with a sliding window in every layer, unless layer_types say otherwise.
 ModelLoader LoadMistral;
 
 // Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and of
 // Mistral Small 3.1.
 ModelLoader LoadMinistral3, LoadMistral3;
+
+// Nemotron-H, Nemotron Nano 2 and 3: layers of one part each, Mamba-2, attention without positions, or a feed-forward
+// layer, some with experts. Cache layout: one full-attention group, one recurrent layer per state-space layer; feed-forward
+// layers have no binding.
+ModelLoader LoadNemotronH;
 
 // OLMo 2 and 3: norms behind attention and feed-forward, and of all query heads and all key heads of a row. In
 // OLMo 3, three of four layers have a window.

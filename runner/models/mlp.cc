@@ -18,6 +18,7 @@ void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   const std::span<float> wide = ctx.work.up.Get(ctx.rows() * up.weight.out);
   const kernels::MatMulInput in = ctx.Input(x);
   gate.Run(ctx.pool, in, gated);
+  if (gate_scale != 1) kernels::Scale(ctx.pool, gate_scale, gated);
   up.Run(ctx.pool, in, wide);
   Gate(ctx.pool, activation, wide, gated);
   down.Run(ctx.pool, ctx.Input(gated), y);

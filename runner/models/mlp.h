@@ -20,6 +20,7 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
 struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
+  float gate_scale = 1;  // of gate(x)
 
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };

@@ -54,11 +54,13 @@ class ActivationHook {
   virtual void Activation(const std::string& name, std::span<const float> values, int64_t rows) = 0;
 };
 
-// Where a decoder layer has its state.
+// Where a decoder layer has its state, or one of two.
 struct CacheBinding {
   bool recurrent = false;
   size_t index = 0;   // attention group, or recurrent layer, of the layout
   int32_t layer = 0;  // within the group
+  int32_t decoder_layer = 0;
+  bool state_space = false;  // the state is [heads, state, head_dim], not a delta net's
   // Not 0: a delta net's value heads lie tiled over this many key heads, as in some GGUF files; that is, the
   // j-th head that shares key head g is number j * key_heads + g, not g * shared + j.
   int32_t tiled_over = 0;
@@ -90,7 +92,7 @@ class Model {
   virtual void SetContext(int64_t /*tokens*/) {}
   // Rotates keys that RemoveRange moved to their new positions. Empty where ranges cannot be removed.
   virtual cache::RotateKeys key_rotation() const = 0;
-  // One per decoder layer; several layers may share one.
+  // In the order of decoder layers. Several layers may share one; a layer may have two, or none.
   virtual std::span<const CacheBinding> cache_bindings() const = 0;
 
   // The input of the first layer for some tokens, [tokens, hidden_size].

@@ -26,7 +26,7 @@ void RunExperts(ForwardContext& ctx, std::span<const kernels::Matrix> experts, c
 }  // namespace
 
 void MixtureOfExperts::Choose(ForwardContext& ctx, std::span<const float> x) const {
-  const auto experts = static_cast<int64_t>(gate.size());
+  const auto experts = static_cast<int64_t>(up.size());
   const std::span<float> scores = ctx.work.scores.Get(ctx.rows() * experts);
   router.Run(ctx.pool, ctx.Input(x), scores);
   kernels::Route(ctx.pool,
@@ -46,7 +46,11 @@ void MixtureOfExperts::Choose(ForwardContext& ctx, std::span<const float> x) con
 
 void MixtureOfExperts::AddShared(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
   const std::span<float> extra = ctx.work.shared.Get(static_cast<int64_t>(y.size()));
-  shared.Run(ctx, x, extra);
+  if (shared.gate) {
+    shared.Run(ctx, x, extra);
+  } else {
+    plain_shared.Run(ctx, x, extra);
+  }
   if (shared_gate) {
     const std::span<float> gate_logits = ctx.work.scores.Get(ctx.rows());
     shared_gate.Run(ctx.pool, ctx.Input(x), gate_logits);
@@ -57,7 +61,7 @@ void MixtureOfExperts::AddShared(ForwardContext& ctx, std::span<const float> x, 
 
 void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
                            std::span<float> y) const {
-  const int64_t hidden = gate[0].in, width = gate[0].out, places = ctx.rows() * chosen;
+  const int64_t hidden = up[0].in, width = up[0].out, places = ctx.rows() * chosen;
   Choose(ctx, router_x);
   const kernels::Routing& routing = ctx.work.routing;
   const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
@@ -71,19 +75,25 @@ void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x,
     if (!bias.empty()) kernels::AddExpertBias(ctx.pool, routing, bias, of, to);
   };
   const kernels::MatMulInput gathered = by_expert(in);
-  RunExperts(ctx, gate, gathered, gated);
-  RunExperts(ctx, up, gathered, wide);
-  add_bias(gate_bias, width, gated);
-  add_bias(up_bias, width, wide);
-  if (clamp > 0) {
-    kernels::ClampedSwiglu(ctx.pool, clamp, wide, gated);
+  if (gate.empty()) {
+    RunExperts(ctx, up, gathered, gated);
+    add_bias(up_bias, width, gated);
+    kernels::SquaredRelu(ctx.pool, gated);
   } else {
-    Gate(ctx.pool, activation, wide, gated);
+    RunExperts(ctx, gate, gathered, gated);
+    RunExperts(ctx, up, gathered, wide);
+    add_bias(gate_bias, width, gated);
+    add_bias(up_bias, width, wide);
+    if (clamp > 0) {
+      kernels::ClampedSwiglu(ctx.pool, clamp, wide, gated);
+    } else {
+      Gate(ctx.pool, activation, wide, gated);
+    }
   }
   RunExperts(ctx, down, by_expert(gated), out);
   add_bias(down_bias, hidden, out);
   kernels::CombineRows(ctx.pool, routing, chosen, out, hidden, y);
-  if (shared.gate) AddShared(ctx, x, y);
+  if (shared.gate || plain_shared.up) AddShared(ctx, x, y);
 }
 
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
@@ -103,7 +113,7 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
     }
     moe->down = stacked(down, hidden, width);
   } else if (layer.gguf() && !layer.Has({"", "ffn_gate.0.weight"})) {
-    moe->gate = stacked({"", "ffn_gate_exps.weight"}, width, hidden);
+    if (!names.plain) moe->gate = stacked({"", "ffn_gate_exps.weight"}, width, hidden);
     moe->up = stacked({"", "ffn_up_exps.weight"}, width, hidden);
     moe->down = stacked(down, hidden, width);
   } else {
@@ -112,7 +122,7 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
         const std::string name = fmt::format(fmt::runtime(pattern), e);
         return layer.InPanels(layer.Matrix({name, name}, out, in));
       };
-      moe->gate.push_back(one(layer.gguf() ? "ffn_gate.{}" : names.gate, width, hidden));
+      if (!names.plain) moe->gate.push_back(one(layer.gguf() ? "ffn_gate.{}" : names.gate, width, hidden));
       moe->up.push_back(one(layer.gguf() ? "ffn_up.{}" : names.up, width, hidden));
       moe->down.push_back(one(layer.gguf() ? "ffn_down.{}" : names.down, hidden, width));
     }

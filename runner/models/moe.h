@@ -26,13 +26,14 @@ struct MixtureOfExperts {
   bool normalize = true;
   float normalize_eps = 0;
   float scale = 1;
-  std::vector<kernels::Matrix> gate, up, down;       // [experts]
+  std::vector<kernels::Matrix> gate, up, down;       // [experts]; no gate: down(max(up(x), 0)^2)
   std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
   std::vector<std::unique_ptr<std::byte[]>> made;    // memory of matrices that no file has
   Activation activation = Activation::kSilu;
   float clamp = 0;
-  GatedMlp shared;     // without weights where there is none
-  Linear shared_gate;  // [1, hidden]
+  GatedMlp shared;        // without weights where there is none
+  PlainMlp plain_shared;  // likewise
+  Linear shared_gate;     // [1, hidden]
 
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const { Run(ctx, x, x, y); }
   // The router sees other rows than the experts.
@@ -50,6 +51,7 @@ struct MixtureOfExperts {
 struct ExpertNames {
   std::string_view gate, up, down;
   std::string_view gate_up_stacked, down_stacked;  // complete; empty where a family never stacks them
+  bool plain = false;                              // there are no gates
 };
 
 // Fills gate, up and down, in whichever form the file has them. REQUIRES: moe->chosen is set.

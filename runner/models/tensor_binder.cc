@@ -29,6 +29,7 @@ TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
   for (const char* deeper : {"model.language_model.", "language_model.model."}) {
     if (files.Find(std::string(deeper) + "embed_tokens.weight") != nullptr) prefix_ = deeper;
   }
+  if (files.Find("backbone.embeddings.weight") != nullptr) prefix_ = "backbone.";
 }
 
 TensorScope TensorBinder::Outside() {

@@ -58,7 +58,9 @@ constexpr std::string_view kNotQuantized[] = {"_norm.weight",
                                               ".conv.weight",
                                               "conv1d.weight",
                                               "mlp.gate.weight",
-                                              "feed_forward.gate.weight"};
+                                              "feed_forward.gate.weight",
+                                              "ssm_dt.weight",
+                                              "ssm_x.weight"};
 
 bool IsFloat(DataType type) { return BlockElements(type) == 1; }
 

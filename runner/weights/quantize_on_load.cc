@@ -45,7 +45,8 @@ constexpr std::string_view kNotQuantizedOnLoad[] = {
     "ssm_beta",       "ssm_ba",       "altup",
     "laurel",         "centroids",    "per_layer_model_proj",
     "position_embd",  "token_types",  "sparse_moe.gate",
-    "proj_bias"};
+    "proj_bias",      "mixer.gate.",  "dt_proj",
+    "x_proj",         "ssm_dt.",      "ssm_x."};
 
 constexpr std::string_view kEnds[] = {"embed_tokens.weight", "lm_head.weight"};
 constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};

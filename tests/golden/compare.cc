@@ -52,9 +52,10 @@ double LogSumExp(std::span<const float> logits) {
 // Whether the state is the keys or values of a layer that slides.
 bool Slides(const models::Model& model, const std::string& name) {
   const auto bindings = model.cache_bindings();
-  for (size_t layer = 0; layer < bindings.size(); ++layer) {
-    if (!name.starts_with(fmt::format("layer{}.", layer)) || bindings[layer].recurrent) continue;
-    return model.cache_layout().groups[bindings[layer].index].window > 0;
+  for (const models::CacheBinding& binding : bindings) {
+    if (!name.starts_with(fmt::format("layer{}.", binding.decoder_layer)) || binding.recurrent) continue;
+    if (name.ends_with(".k") || name.ends_with(".v"))
+      return model.cache_layout().groups[binding.index].window > 0;
   }
   return false;
 }
@@ -63,9 +64,9 @@ bool Slides(const models::Model& model, const std::string& name) {
 // no cache has.
 bool IsLatent(const models::Model& model, const std::string& name) {
   const auto bindings = model.cache_bindings();
-  for (size_t layer = 0; layer < bindings.size(); ++layer) {
-    if (!name.starts_with(fmt::format("layer{}.", layer)) || bindings[layer].recurrent) continue;
-    return model.cache_layout().groups[bindings[layer].index].latent > 0;
+  for (const models::CacheBinding& binding : bindings) {
+    if (!name.starts_with(fmt::format("layer{}.", binding.decoder_layer)) || binding.recurrent) continue;
+    return model.cache_layout().groups[binding.index].latent > 0;
   }
   return false;
 }

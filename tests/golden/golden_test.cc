@@ -156,6 +156,19 @@ INSTANTIATE_TEST_SUITE_P(Mixtures, FamilyTest,
                                          FamilyGolden{"qwen3_moe", 2e-4F, "qwen3_moe.f16.gguf"}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
+// State-space layers alone, beside attention, and between experts. Too large for tests/data.
+INSTANTIATE_TEST_SUITE_P(Hybrids, FamilyTest,
+                         testing::Values(FamilyGolden{"falcon_h1", 2e-4F, "falcon_h1.f32.gguf"},
+                                         FamilyGolden{"granitemoehybrid", 2e-4F, "granitemoehybrid.f16.gguf"},
+                                         FamilyGolden{"granitemoehybrid_dense", 2e-4F,
+                                                      "granitemoehybrid_dense.f16.gguf"},
+                                         FamilyGolden{"jamba", 2e-4F, "jamba.f16.gguf"},
+                                         FamilyGolden{"mamba2", 2e-4F, "mamba2.f16.gguf"},
+                                         FamilyGolden{"mamba2_dtlimit", 2e-4F, nullptr},
+                                         FamilyGolden{"nemotron_h", 2e-4F, "nemotron_h.f16.gguf"},
+                                         FamilyGolden{"nemotron_h_moe", 2e-4F, "nemotron_h_moe.f16.gguf"}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
 // Experts in MXFP4: in float32, and with activations rounded to int8 bit-identical however a prompt is cut.
 TEST(Golden, GptOssInMxfp4) {
   QUIRE_FIND_OR_SKIP(directory, fs::path("models") / "gpt_oss_mxfp4");

@@ -10,6 +10,7 @@
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/model.h"
 #include "runner/weights/model_files.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::golden {
 namespace {
@@ -19,7 +20,8 @@ using models::TokenId;
 class RaggedTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    auto model = models::LoadModel(weights::Open(std::string("tests/data/") + GetParam()).value());
+    QUIRE_FIND_OR_SKIP(path, GetParam());
+    auto model = models::LoadModel(weights::Open(path).value());
     ASSERT_TRUE(model) << model.error().message;
     model_ = std::move(*model);
     cache_ = cache::HybridCache::Create(model_->cache_layout(), {.bytes = 64 << 20}).value();
@@ -145,6 +147,10 @@ INSTANTIATE_TEST_SUITE_P(Models, RaggedTest,
                          testing::Values("models/lfm2", "gguf/lfm2.f16.gguf", "gguf/lfm2_k256.Q8_0.gguf",
                                          "models/qwen3_5", "models/lfm2_moe", "models/mistral",
                                          "models/qwen3_next", "models/gemma4_e", "models/gemma4_moe"));
+// Too large for tests/data.
+INSTANTIATE_TEST_SUITE_P(Hybrids, RaggedTest,
+                         testing::Values("models/falcon_h1", "models/granitemoehybrid", "models/jamba",
+                                         "models/mamba2", "models/nemotron_h_moe"));
 
 }  // namespace
 }  // namespace quire::runner::golden

@@ -51,6 +51,23 @@ size_t StoredHead(const models::CacheBinding& binding, size_t heads, size_t head
   return head % shared * key_heads + head / shared;
 }
 
+// A state-space layer's [heads, state, head_dim] as the reference has it, [heads, head_dim, state].
+void DumpStateSpace(const cache::Layout& layout, const models::CacheBinding& binding, std::byte* slot,
+                    const std::string& name, StateDump* dump) {
+  const cache::RecurrentLayer& layer = layout.recurrent[binding.index];
+  const auto rows = static_cast<size_t>(layer.delta_value_dim),
+             columns = static_cast<size_t>(layer.delta_key_dim);
+  const auto* tail = reinterpret_cast<const float*>(slot + cache::ConvOffset(layout, binding.index));
+  (*dump)[name + ".conv"] =
+      Transposed(tail, static_cast<size_t>(layer.conv_tail), static_cast<size_t>(layer.conv_dim));
+  const auto* state = reinterpret_cast<const float*>(slot + cache::DeltaOffset(layout, binding.index));
+  std::vector<float>& all = (*dump)[name + ".ssm"];
+  for (size_t head = 0; head < static_cast<size_t>(layer.delta_heads); ++head) {
+    const std::vector<float> transposed = Transposed(state + head * rows * columns, rows, columns);
+    all.insert(all.end(), transposed.begin(), transposed.end());
+  }
+}
+
 void DumpRecurrent(const cache::Layout& layout, const models::CacheBinding& binding, std::byte* slot,
                    const std::string& name, StateDump* dump) {
   const cache::RecurrentLayer& layer = layout.recurrent[binding.index];
@@ -79,11 +96,13 @@ void DumpRecurrent(const cache::Layout& layout, const models::CacheBinding& bind
 StateDump DumpStates(const models::Model& model, const cache::StepView& view) {
   StateDump dump;
   const auto bindings = model.cache_bindings();
-  for (size_t layer = 0; layer < bindings.size(); ++layer) {
-    const models::CacheBinding& binding = bindings[layer];
-    if (std::ranges::find(bindings, binding) != bindings.begin() + static_cast<ptrdiff_t>(layer)) continue;
-    const std::string name = fmt::format("layer{}", layer);
-    if (binding.recurrent) {
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const models::CacheBinding& binding = bindings[i];
+    if (std::ranges::find(bindings, binding) != bindings.begin() + static_cast<ptrdiff_t>(i)) continue;
+    const std::string name = fmt::format("layer{}", binding.decoder_layer);
+    if (binding.state_space) {
+      DumpStateSpace(model.cache_layout(), binding, view.Slot(0), name, &dump);
+    } else if (binding.recurrent) {
       DumpRecurrent(model.cache_layout(), binding, view.Slot(0), name, &dump);
     } else {
       DumpKeys(model.cache_layout(), binding, view, name, &dump);
