@@ -26,7 +26,12 @@ constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{128} << 20;
 constexpr std::chrono::seconds kLingerTime(30);
 constexpr std::chrono::seconds kLingerSilence(5);  // at most between two pieces
+constexpr std::chrono::milliseconds kLingerPause(100);
+constexpr int kReadsAtOnce = 64;
 constexpr std::chrono::seconds kTlsShutdownTime(2);
+constexpr std::string_view kOutOfMemory =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\n"
+    "Connection: close\r\nContent-Length: 25\r\n\r\n{\"error\":\"out of memory\"}";
 
 std::string UnixPeerName(int fd) {
   ucred peer{};
@@ -50,11 +55,11 @@ std::string PeerName(Connection::Socket& socket) {
 
 }  // namespace
 
-Connection::Connection(Socket socket, std::chrono::nanoseconds write_timeout)
-    : socket_(std::move(socket)),
+Connection::Connection(Socket&& socket, std::chrono::nanoseconds write_timeout)
+    : peer_(PeerName(socket)),
+      socket_(std::move(socket)),
       timer_(socket_.get_executor()),
-      write_timeout_(write_timeout),
-      peer_(PeerName(socket_)) {
+      write_timeout_(write_timeout) {
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
 }
@@ -159,14 +164,38 @@ Awaitable<void> Connection::CloseGracefully() {
   socket_.shutdown(Socket::shutdown_send, ec);
   if (!ec) {
     const auto end = Clock::now() + kLingerTime;
-    for (size_t dropped = input_.size(); dropped < kLingerBytesMax; dropped += input_.size()) {
-      input_.clear();
+    for (size_t dropped = 0; dropped < kLingerBytesMax;) {
       Arm(std::min(end, Clock::now() + kLingerSilence));
-      const ReadResult got = co_await Read();
-      if (got != ReadResult::kData) break;
+      const IoResult read = co_await ReadSome();
+      if (read.error) break;
+      dropped += read.bytes;
     }
   }
   Abort();
+}
+
+Awaitable<void> Connection::RefuseForMemory() {
+  input_.clear();
+  const bool sent = co_await Write(kOutOfMemory);
+  if (sent) co_await CloseGracefully();
+}
+
+Awaitable<void> Connection::RefuseForMemory(Socket socket) {
+  error_code ec;
+  socket.non_blocking(true, ec);
+  socket.write_some(asio::buffer(kOutOfMemory.data(), kOutOfMemory.size()), ec);
+  socket.shutdown(Socket::shutdown_send, ec);
+  // A pending read would need a handler of the timer that ends it; a look now and then needs none.
+  asio::steady_timer pause(socket.get_executor());
+  const auto end = Clock::now() + kLingerSilence;
+  std::array<char, 4096> dropped;
+  for (ec = asio::error::would_block; ec == asio::error::would_block && Clock::now() < end;) {
+    pause.expires_after(kLingerPause);
+    co_await pause.async_wait(kTuple);
+    ec = {};
+    for (int reads = 0; !ec && reads < kReadsAtOnce; ++reads) socket.read_some(asio::buffer(dropped), ec);
+    if (!ec) ec = asio::error::would_block;
+  }
 }
 
 void Connection::Abort() {

@@ -24,7 +24,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  Connection(Socket socket, std::chrono::nanoseconds write_timeout);
+  // Throws std::bad_alloc, and the socket is as it was.
+  Connection(Socket&& socket, std::chrono::nanoseconds write_timeout);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -57,6 +58,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool ended() const { return ended_; }  // it may still read: a half-closed connection
   bool gone() const { return gone_; }    // also after Abort()
 
+  // Answers 503 and closes, with no memory but that of the coroutines' frames. REQUIRES: no part of an answer has been
+  // sent that is not whole.
+  Awaitable<void> RefuseForMemory();
+  // As RefuseForMemory(), where there is no memory for a connection.
+  static Awaitable<void> RefuseForMemory(Socket socket);
+
   // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes, is
   // silent for 5 s, has sent 128 MiB, or 30 s have passed.
   Awaitable<void> CloseGracefully();
@@ -72,13 +79,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<IoResult> ReadSome();
   Awaitable<IoResult> WriteSome(std::string_view bytes);
 
+  std::string peer_;
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;  // uses socket_
   boost::asio::steady_timer timer_;
   std::chrono::nanoseconds write_timeout_;
   std::string input_;
   std::array<char, 16384> scratch_;  // what a pending read fills
-  std::string peer_;
   bool armed_ = false;
   bool timed_out_ = false;
   bool ended_ = false;

@@ -69,11 +69,11 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
     fmt::format_to(std::back_inserter(bytes), "Content-Length: {}\r\n", response.body.size());
   }
   bytes += "\r\n";
+  const bool with_body = request_.method != "HEAD" && !HasNoBody(response.status);
+  if (with_body) bytes += response.body;
+  // Where memory was short above, nothing of the answer has left.
   state_ = State::kStreaming;
-  if (request_.method != "HEAD" && !HasNoBody(response.status)) {
-    bytes += response.body;
-    log_.bytes += response.body.size();
-  }
+  if (with_body) log_.bytes += response.body.size();
   const bool sent = co_await WriteAlone(std::move(bytes));
   if (sent) state_ = State::kComplete;
   co_return sent;
@@ -84,8 +84,6 @@ std::string ResponseWriter::StreamHeader(std::string_view content_type) {
   std::string header = Header(200, content_type, {{"Cache-Control", "no-cache"}});
   if (request_.minor_version > 0) header += "Transfer-Encoding: chunked\r\n";
   header += "\r\n";
-  state_ = State::kStreaming;
-  chunks_ = request_.minor_version > 0;
   return header;
 }
 
@@ -101,6 +99,9 @@ Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::strin
   std::string out;
   if (state_ == State::kNothing) out = StreamHeader(content_type);
   out += Framed(bytes);
+  // Where memory was short above, nothing of the answer has left.
+  if (state_ == State::kNothing) chunks_ = request_.minor_version > 0;
+  state_ = State::kStreaming;
   log_.bytes += bytes.size();
   co_return co_await WriteAlone(std::move(out));
 }

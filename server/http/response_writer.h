@@ -32,6 +32,8 @@ class ResponseWriter : public Exchange {
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
   std::string ClientText(const std::string& message) override;
   bool started() const override { return state_ != State::kNothing; }
+  // As started(), or ProbeClient() has sent something.
+  bool begun() const { return started() || probed_header_bytes_ > 0; }
 
   // Runs beside the handler until canceled and sends keep-alives; see Exchange::KeepAlive.
   Awaitable<void> SendKeepAlives();

@@ -247,7 +247,11 @@ Awaitable<bool> HttpServer::AcceptOne(Acceptor& acceptor, const ListenerInfo& li
 Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {
   {
     const PlaceLease lease(reserved_, place);
-    auto connection = std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
+    auto connection = MakeConnection(socket);
+    if (!connection) {
+      if (listener.security == Security::kPlain) co_await Connection::RefuseForMemory(std::move(socket));
+      co_return;
+    }
     bool usable = true;
     if (listener.security == Security::kTls) {
       const auto entry = handshakes_.insert(handshakes_.end(), {.connection = connection, .place = place});
@@ -266,6 +270,26 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
     }
   }
   session_ended_.cancel();
+}
+
+// Null: there is no memory for it, and the socket is as it was.
+std::shared_ptr<Connection> HttpServer::MakeConnection(Connection::Socket& socket) {
+  try {
+    return std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
+  } catch (const std::bad_alloc&) {
+    spdlog::error("connection failed: no memory");
+    return nullptr;
+  }
+}
+
+// The end: there is no memory for it.
+std::list<Session*>::iterator HttpServer::AddSession(Session& session) {
+  try {
+    return sessions_.insert(sessions_.end(), &session);
+  } catch (const std::bad_alloc&) {
+    spdlog::error("connection failed: no memory");
+    return sessions_.end();
+  }
 }
 
 // A client that says nothing costs no TLS state.
@@ -290,8 +314,13 @@ void HttpServer::LimitHandshakes() {
 
 Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, ListenerInfo listener,
                                   Place place) {
+  const auto own = connection;
   Session session(transport_, std::move(connection), std::move(listener.bound), place);
-  const auto entry = sessions_.insert(sessions_.end(), &session);
+  const auto entry = AddSession(session);
+  if (entry == sessions_.end()) {
+    co_await own->RefuseForMemory();
+    co_return;
+  }
   try {
     co_await session.Run();
   } catch (const std::exception& error) {

@@ -90,6 +90,8 @@ class HttpServer {
   Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
   Awaitable<bool> AcceptOne(Acceptor& acceptor, const ListenerInfo& listener);
   Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener, Place place);
+  std::shared_ptr<Connection> MakeConnection(Connection::Socket& socket);
+  std::list<Session*>::iterator AddSession(Session& session);
   Awaitable<bool> ShakeHands(Handshake& handshake);
   void LimitHandshakes();
   Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener, Place place);

@@ -89,17 +89,46 @@ Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
     : transport_(transport), connection_(std::move(connection)), bound_(std::move(bound)), place_(place) {}
 
 Awaitable<void> Session::Run() {
-  // gcc 12 miscompiles co_await in a loop's condition.
-  for (bool more = true; more;) more = co_await ServeOne();
+  const bool served = co_await ServeUntilClosed();
   idle_ = true;
   idle_since_ = Clock::now();
   stage_ = Stage::kClosing;
-  if (connection_->gone()) {
+  if (connection_->gone() || (!served && answer_cut_off_)) {
     connection_->Abort();
+  } else if (!served) {
+    co_await connection_->RefuseForMemory();
   } else {
     co_await connection_->CloseGracefully();
   }
 }
+
+// False: there was no memory for a request.
+Awaitable<bool> Session::ServeUntilClosed() {
+  try {
+    // gcc 12 miscompiles co_await in a loop's condition.
+    for (bool more = true; more;) more = co_await ServeOne();
+    co_return true;
+  } catch (const std::bad_alloc&) {
+    spdlog::error("connection failed: no memory");
+    co_return false;
+  }
+}
+
+// Notes at the end of a request, also of one that throws, what outlives it.
+class Session::AnswerState {
+ public:
+  AnswerState(Session& session, const ResponseWriter& writer) : session_(session), writer_(writer) {}
+  AnswerState(const AnswerState&) = delete;
+  AnswerState& operator=(const AnswerState&) = delete;
+  ~AnswerState() {
+    session_.answering_ = nullptr;
+    session_.answer_cut_off_ = writer_.begun() && !writer_.complete();
+  }
+
+ private:
+  Session& session_;
+  const ResponseWriter& writer_;
+};
 
 void Session::Abort() {
   idle_ = false;
@@ -114,7 +143,9 @@ HttpResponse Session::ErrorResponse(RequestScope& scope, int status, std::string
 // True when a request was answered and another may follow.
 Awaitable<bool> Session::ServeOne() {
   const auto executor = co_await asio::this_coro::executor;
+  answer_cut_off_ = false;
   RequestScope scope(transport_, *connection_, executor);
+  const AnswerState state(*this, scope.writer);
   auto ready = co_await ReadHeader(scope);
   if (ready && !*ready) co_return false;
   idle_ = false;

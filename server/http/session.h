@@ -44,6 +44,9 @@ class Session {
  private:
   struct RequestScope;
 
+  class AnswerState;
+
+  Awaitable<bool> ServeUntilClosed();
   Awaitable<bool> ServeOne();
   Awaitable<std::expected<bool, ParseFailure>> ReadHeader(RequestScope& scope);
   Awaitable<std::expected<bool, ParseFailure>> ReadBody(RequestScope& scope);
@@ -61,6 +64,7 @@ class Session {
   std::optional<boost::asio::ip::address> bound_;
   Place place_;
   const RequestLog* answering_ = nullptr;
+  bool answer_cut_off_ = false;  // a part of the last answer has been sent
   using Stage = Idleness::Stage;
 
   Stage stage_ = Stage::kBeforeRequest;  // while idle

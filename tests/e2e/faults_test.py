@@ -72,6 +72,7 @@ class FaultyDaemon(unittest.TestCase):
             self.check_alive(f"{operation} point {point}")
             if self.faults[f"{kind}_failed"] == failed:
                 record(f"{kind} {operation}", points, statuses)
+                self.statuses = set(statuses)
                 return points
             points += 1
             statuses[status] = statuses.get(status, 0) + 1
@@ -89,6 +90,15 @@ class AllocationFaults(FaultyDaemon):
         points = self.fail_every("allocations", operation,
                                  lambda: self.daemon.request(method, path, body, headers), STRIDE, after)
         self.assertGreater(points, 0)
+        self.check_chat()
+
+
+class Replies(AllocationFaults):
+    def test_every_failure_has_a_reply(self):
+        """Also those of a connection's first allocations, before there is anything that could answer."""
+        for path in ("/api/version", "/api/tags"):
+            self.fail_every("allocations", path, lambda: self.daemon.request("GET", path))
+            self.assertEqual({200, 500, 503}, self.statuses, path)
         self.check_chat()
 
 
