@@ -96,6 +96,35 @@ TEST(Declared, LongRopeHasTwoSetsOfAnglesAndOneOfThemPerModel) {
   EXPECT_NE(load(two, one, 64), load(two, one, 65));
 }
 
+// YaRN's magnitude follows from mscale and mscale_all_dim, of which GGUF has the second alone.
+TEST(Declared, Ministral3HasTheSameMagnitudeInBothFormats) {
+  for (const double share : {0.0, 0.5, 1.0}) {
+    SCOPED_TRACE(share);
+    const std::vector<float> stored =
+        LastLogits("tests/data/gguf/llama.f16.gguf", [&](PatchedModelFiles& files) {
+          files.Remove("rope_freqs.weight");
+          Json renamed = Json::object();
+          for (const auto& [key, value] : files.json.items()) {
+            renamed[key.starts_with("llama.") ? "mistral3." + key.substr(6) : key] = value;
+          }
+          files.json = renamed;
+          files.json["general.architecture"] = "mistral3";
+          files.json["mistral3.rope.scaling.type"] = "yarn";
+          files.json["mistral3.rope.scaling.factor"] = 4.0;
+          files.json["mistral3.rope.scaling.original_context_length"] = 8U;
+          files.json["mistral3.rope.scaling.yarn_log_multiplier"] = share;
+        });
+    const std::vector<float> published = LastLogits(kLlama, [&](PatchedModelFiles& files) {
+      const Json theta = files.json["rope_parameters"]["rope_theta"];
+      files.json["model_type"] = "ministral3";
+      files.json["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 4.0},
+                                       {"rope_theta", theta}, {"original_max_position_embeddings", 8},
+                                       {"mscale", 1.0},       {"mscale_all_dim", share}};
+    });
+    EXPECT_EQ(stored, published);
+  }
+}
+
 // With one layer, keys and values depend on their own token and position alone.
 TEST(Declared, InterleavedKeysAreRotatedToWhereARemovalMovesThem) {
   for (const char* family : {"ernie4_5", "smollm3"}) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "runner/models/decoder_form.h"
@@ -26,12 +27,14 @@ api::Result<std::unique_ptr<Model>> LoadMinistral3(std::shared_ptr<const weights
                                                  1, kMaxContext)};
   }
   read.Ignore({"rope_parameters/max_position_embeddings"});  // said twice
-  // GGUF has YaRN's mscale_all_dim under this name.
+  // GGUF has YaRN's mscale_all_dim under this name; mscale is 1. As in config.json, 0 counts as absent.
   constexpr ConfigKey kShared = {"", "rope.scaling.yarn_log_multiplier"};
-  if (read.Find(kShared) != nullptr) {
-    const double factor = read.Positive({"", "rope.scaling.factor"}, 1e6, 1);
-    const double growth = 0.1 * read.Positive(kShared, 1e3) * std::log(std::max(factor, 1.0)) + 1;
-    form.ropes[0].magnitude = static_cast<float>(form.ropes[0].magnitude / growth);
+  if (const auto* shared = read.Find(kShared); shared != nullptr) {
+    const double logarithm =
+        0.1 * std::log(std::max(read.Positive({"", "rope.scaling.factor"}, 1e6, 1), 1.0));
+    const bool absent = shared->is_number() && shared->get<double>() == 0;
+    const double growth = absent ? 1 : read.Positive(kShared, 1e3) * logarithm + 1;
+    form.ropes[0].magnitude = static_cast<float>(form.ropes[0].magnitude * (logarithm + 1) / growth);
   }
   return BuildDeclared(read, std::move(files), form);
 }
