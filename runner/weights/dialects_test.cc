@@ -135,6 +135,33 @@ TEST(Dialects, AContradictionNamesItsKey) {
               HasSubstr("\"token_embd_norm.weight\": the file has this tensor under two names"));
 }
 
+TEST(Dialects, AContradictionOfAPublishedFamilyNamesItsKey) {
+  EXPECT_THAT(ErrorOf({{"general.architecture", "deepseek2"},
+                       {"deepseek2.rope.scaling.type", ""},
+                       {"deepseek2.rope.scaling.factor", 40.0}}),
+              HasSubstr("deepseek2.rope.scaling.type: is empty, but deepseek2.rope.scaling.factor is 40"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "phi3"}, {"phi3.rope.scaling.attn_factor", 1.19}}),
+              HasSubstr("phi3.rope.scaling.attn_factor: is set, but there is neither"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "mistral3"}, {"mistral3.rope.scaling.mscale", 0.7}}),
+              HasSubstr("mistral3.rope.scaling.mscale: is 0.7; a Mistral 3 has 1"));
+  EXPECT_THAT(ErrorOf({{"general.architecture", "olmo3"}, {"olmo2.block_count", 1}}),
+              HasSubstr("general.architecture: is olmo3, but there are keys of olmo2"));
+}
+
+TEST(Dialects, NemotronIsNamedByItsExpertsAndNamesTheirProjections) {
+  const auto dense =
+      Repair({{"general.architecture", "nemotron_h_omni"}, {"nemotron_h_omni.expert_count", 0}});
+  ASSERT_TRUE(dense) << dense.error().message;
+  EXPECT_EQ(dense->metadata["general.architecture"], "nemotron_h");
+  const auto sparse =
+      Repair({{"general.architecture", "nemotron_h_omni"}, {"nemotron_h_omni.expert_count", 8}},
+             {MakeTensor("blk.1.ffn_latent_in.weight", {2, 1}), MakeTensor("blk.1.ffn_latent_out.weight")});
+  ASSERT_TRUE(sparse) << sparse.error().message;
+  EXPECT_EQ(sparse->metadata["general.architecture"], "nemotron_h_moe");
+  EXPECT_EQ(sparse->metadata["nemotron_h_moe.moe_latent_size"], 2);
+  EXPECT_THAT(sparse->tensors, ElementsAre("blk.1.ffn_latent_down.weight", "blk.1.ffn_latent_up.weight"));
+}
+
 TEST(Dialects, ANormOfTheMtpGetsItsOne) {
   const std::vector<float> weights = {-0.5F, 0.25F};
   Tensor norm = MakeTensor("mtp.norm.weight");

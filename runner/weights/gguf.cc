@@ -106,6 +106,7 @@ class Parser {
     contents.version = version_;
     contents.metadata = std::make_shared<ordered_json>(std::move(metadata_));
     contents.pairs = std::move(pairs_);
+    contents.empty = std::move(empty_);
     for (size_t i = 0; i < tensors_.size(); ++i) {
       Tensor& tensor = tensors_[i];
       if (integer_[i]) {
@@ -324,7 +325,14 @@ class Parser {
       if (!names.insert(name).second) return Refuse(fmt::format("tensor {} occurs twice", Quoted(name)));
       Tensor tensor{.name = std::string(name), .type = DataType::kF32, .shape = {}, .data = {}};
       uint64_t offset = 0;
-      if (!ReadShape(tensor) || !ReadType(tensor) || !Read(offset, "the list of tensors")) return false;
+      if (!ReadShape(tensor)) return false;
+      if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) {
+        uint32_t type = 0;
+        if (!Read(type, "the list of tensors") || !Read(offset, "the list of tensors")) return false;
+        empty_.push_back(std::move(tensor.name));
+        continue;
+      }
+      if (!ReadType(tensor) || !Read(offset, "the list of tensors")) return false;
       offsets_.push_back(offset);
       tensors_.push_back(std::move(tensor));
     }
@@ -343,7 +351,7 @@ class Parser {
     // GGUF lists the fastest-running dimension first.
     for (auto dimension = tensor.shape.rbegin(); dimension != tensor.shape.rend(); ++dimension) {
       if (!Read(*dimension, "the list of tensors")) return false;
-      if (*dimension <= 0 || __builtin_mul_overflow(elements, *dimension, &elements)) {
+      if (*dimension < 0 || __builtin_mul_overflow(elements, *dimension, &elements)) {
         return Refuse(fmt::format("tensor {} has a dimension of {}, or too many elements",
                                   Quoted(tensor.name), *dimension));
       }
@@ -415,6 +423,7 @@ class Parser {
   ordered_json metadata_;
   std::vector<GgufPair> pairs_;
   std::vector<Tensor> tensors_;
+  std::vector<std::string> empty_;
   std::vector<uint64_t> offsets_;  // [tensors], from the start of the tensor data
   std::vector<uint64_t> sizes_;    // [tensors], bytes
   std::vector<bool> integer_;      // [tensors], I64: the type in tensors_ means nothing

@@ -36,6 +36,7 @@ struct GgufContents {
   std::vector<GgufPair> pairs;          // the same in the file's encoding
   std::vector<Tensor> tensors;          // in file order; views into the bytes given, as the pairs are
   std::vector<IntegerTensor> integers;  // those of type I64, in file order
+  std::vector<std::string> empty;       // names of tensors without elements, which are nowhere else
 };
 
 // `file` names the source in errors: kBadModel "FILE: reason". REQUIRES: `bytes` outlives what is given.

@@ -89,6 +89,23 @@ class Gguf:
         for name in names:
             self.keys.pop(name, None)
 
+    def call(self, architecture):
+        """Another architecture's name, for its keys too."""
+        old = self.architecture + "."
+        self.keys = {(f"{architecture}.{name.removeprefix(old)}" if name.startswith(old) else name): value
+                     for name, value in self.keys.items()}
+        self.keys["general.architecture"] = (TEXT, architecture)
+
+    def set(self, kind, **values):
+        """Keys of the architecture; "__" for "."."""
+        for name, value in values.items():
+            self.keys[self.key(name.replace("__", "."))] = (kind, value)
+
+    def add_vision(self):
+        self.set(U32, vision__block_count=1, image_token_index=10)
+        self.add("v.blk.0.attn_q.weight", [8, 8])
+        self.add("mm.linear_1.weight", [64, 8])
+
     def rename(self, old, new):
         """Tensors whose name ends in `old`."""
         self.tensors = {(name[:-len(old)] + new if name.endswith(old) else name): tensor
@@ -322,15 +339,169 @@ def deepseek_distill(_, published):
 def gpt_oss(_, published):
     g = published
     g.drop(g.key("expert_feed_forward_length"), g.key("rope.scaling.type"), "tokenizer.ggml.pre")
-    g.keys = {(f"gptoss.{name.removeprefix('gpt-oss.')}" if name.startswith("gpt-oss.") else name): value
-              for name, value in g.keys.items()}
-    g.keys["general.architecture"] = (TEXT, "gptoss")
+    g.call("gptoss")
     for new, old in ((".attn_out.weight", ".attn_output.weight"), (".attn_out.bias", ".attn_output.bias"),
                      (".attn_sinks", ".attn_sinks.weight"), (".ffn_norm.weight", ".post_attention_norm.weight")):
         g.rename(old, new)
 
 
+def yarn(g, factor=8.0, context=2):
+    g.set(TEXT, rope__scaling__type="yarn")
+    g.set(F32, rope__scaling__factor=factor)
+    g.set(U32, rope__scaling__original_context_length=context)
+
+
+def olmo3(plain, published):
+    for file in (plain, published):
+        yarn(file)
+        file.set(U32, attention__sliding_window=2)
+        file.keys[file.key("attention.sliding_window_pattern")] = ((ARRAY, BOOL), [True, True, True, False])
+    published.set(F32, rope__scaling__attn_factor=1.2079441541679836)
+    published.call("olmo3")
+
+
+def phi3(plain, published):
+    """Phi-3 with 4k tokens: no factors, which Ollama's converter writes nevertheless."""
+    for file in (plain, published):
+        file.drop(file.key("rope.scaling.attn_factor"), file.key("rope.scaling.original_context_length"))
+        for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
+            del file.tensors[name]
+    published.set(U32, rope__scaling__original_context_length=0)
+    for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
+        published.add(name, [0])
+
+
+def mistral3_text(g):
+    g.call("mistral3")
+    del g.tensors["rope_freqs.weight"]
+
+
+def ministral3(plain, published):
+    for file in (plain, published):
+        mistral3_text(file)
+        yarn(file)
+    plain.set(F32, rope__scaling__yarn_beta_fast=16.0, rope__scaling__yarn_beta_slow=2.0,
+              rope__scaling__yarn_log_multiplier=1.0, attention__temperature_scale=0.125)
+    g = published
+    g.set(F32, rope__scaling__beta_fast=16.0, rope__scaling__beta_slow=2.0, rope__scaling__mscale=1.0,
+          rope__scaling__mscale_all_dim=1.0, rope__scaling_beta=0.125)
+    g.add_vision()
+
+
+def mistral_small(plain, published):
+    """Mistral Small 3: no scaling, of which the converter writes every key."""
+    for file in (plain, published):
+        mistral3_text(file)
+    g = published
+    g.set(TEXT, rope__scaling__type="")
+    g.set(F32, rope__scaling__factor=0.0, rope__scaling__yarn_beta_fast=0.0, rope__scaling__yarn_beta_slow=0.0)
+    g.add_vision()
+
+
+def qwen_vl(plain, published, name, other):
+    for file in (plain, published):
+        if file.architecture == "llama":  # to Qwen2, with its biases
+            del file.tensors["rope_freqs.weight"]
+            for block in range(file.get("block_count")):
+                for part in "qkv":
+                    rows = file.tensors[f"blk.{block}.attn_{part}.weight"][0][1]
+                    file.add(f"blk.{block}.attn_{part}.bias", [rows], 0.25)
+        file.call(name)
+    published.call(other)
+    published.keys[published.key("rope.mrope_section")] = ((ARRAY, I32), [2, 3, 3])
+    published.keys[published.key("rope.dimension_sections")] = ((ARRAY, I32), [2, 3, 3, 0])
+    published.add_vision()
+
+
+def qwen25vl(plain, published):
+    qwen_vl(plain, published, "qwen2", "qwen25vl")
+
+
+def qwen2vl(plain, published):
+    qwen_vl(plain, published, "qwen2", "qwen2vl")
+
+
+def qwen3vl(plain, published):
+    qwen_vl(plain, published, "qwen3", "qwen3vl")
+
+
+def qwen3vlmoe(plain, published):
+    qwen_vl(plain, published, "qwen3moe", "qwen3vlmoe")
+    published.set(BOOL, norm_top_k_prob=True)
+    published.drop(published.key("expert_feed_forward_length"))
+
+
+def part(tensor, axis, keep):
+    """The tensor with those indices of an axis that `keep` has, of floats of 16 bits."""
+    dims, kind, raw = tensor
+    inner = 2
+    for dim in dims[:axis]:
+        inner *= dim
+    row = inner * dims[axis]
+    out = b"".join(raw[at + i * inner:at + (i + 1) * inner] for at in range(0, len(raw), row) for i in keep)
+    return dims[:axis] + [len(keep)] + dims[axis + 1:], kind, out
+
+
+def narrow_heads(g):
+    """Heads of 24 + 16 with values of 16, so that no two lengths of a head and of a cached token are the same."""
+    heads, key, value = g.get("attention.head_count"), 24, 16
+    old_key = g.get("attention.key_length_mla") - 16
+    rows = [h * (old_key + 16) + i for h in range(heads) for i in [*range(key), *range(old_key, old_key + 16)]]
+    values = [h * g.get("attention.value_length_mla") + i for h in range(heads) for i in range(value)]
+    for block in range(g.get("block_count")):
+        for name, axis, keep in (("attn_q_b", 1, rows), ("attn_k_b", 0, range(key)), ("attn_v_b", 1, range(value)),
+                                 ("attn_output", 0, values)):
+            name = f"blk.{block}.{name}.weight"
+            g.tensors[name] = part(g.tensors[name], axis, keep)
+    g.set(U32, attention__key_length_mla=key + 16, attention__value_length_mla=value)
+
+
+def join_kv_b(g):
+    """Keys and values of a head in one matrix, as the checkpoint has them."""
+    for name in [n for n in g.tensors if n.endswith(".attn_k_b.weight")]:
+        (key, latent, heads), kind, keys = g.tensors.pop(name)
+        (_, value, _), _, values = g.tensors.pop(name.replace("k_b", "v_b"))
+        raw = b""
+        for head in range(heads):
+            at = head * latent * key
+            raw += b"".join(keys[2 * (at + j * key + i):][:2] for i in range(key) for j in range(latent))
+            raw += values[2 * head * latent * value:2 * (head + 1) * latent * value]
+        g.tensors[name.replace("k_b", "kv_b")] = ([latent, heads * (key + value)], kind, raw)
+
+
+def deepseek3(plain, published):
+    """As Ollama's converter writes it; groups of experts are not among its keys."""
+    for file in (plain, published):
+        narrow_heads(file)
+        file.drop(file.key("expert_group_count"), file.key("expert_group_used_count"))
+    g = published
+    join_kv_b(g)
+    g.set(U32, attention__key_length=g.get("attention.key_length_mla"), attention__head_count_kv=4,
+          attention__value_length=g.get("attention.value_length_mla"))
+    g.drop(g.key("attention.key_length_mla"), g.key("attention.value_length_mla"))
+
+
+def glm4moelite(plain, published):
+    for file in (plain, published):
+        narrow_heads(file)
+    g = published
+    head, cached = [(g.get("attention.key_length" + end), g.get("attention.value_length" + end)) for end in ("_mla", "")]
+    g.set(U32, attention__key_length=head[0], attention__value_length=head[1], attention__key_length_mla=cached[0],
+          attention__value_length_mla=cached[1], attention__head_count_kv=4)
+    g.call("glm4moelite")
+
+
 ROWS = {
+    "olmo3": ("olmo2.f16", olmo3),
+    "phi3": ("phi3.f16", phi3),
+    "ministral3": ("llama.f16", ministral3),
+    "mistral_small": ("llama.f16", mistral_small),
+    "qwen25vl": ("llama.f16", qwen25vl),
+    "qwen2vl": ("llama.f16", qwen2vl),
+    "qwen3vl": ("qwen3.f32", qwen3vl),
+    "qwen3vlmoe": ("qwen3_moe.f16", qwen3vlmoe),
+    "deepseek3": ("deepseek_v3.f16", deepseek3),
+    "glm4moelite": ("deepseek_v3.f16", glm4moelite),
     "gpt_oss": ("gpt_oss_mxfp4.f16", gpt_oss),
     "gemma3": ("gemma3.f16", gemma3),
     "gemma4": ("gemma4_e.f16", gemma4_e),

@@ -25,6 +25,23 @@ void GgufEdits::Alias(const GgufView& view, const std::string& from, const std::
   }
 }
 
+void GgufEdits::RenameInBlocks(const GgufView& view, std::string_view from, std::string_view to) {
+  const size_t before = tensors.size();
+  for (const Tensor& tensor : view.tensors()) {
+    if (!tensor.name.starts_with("blk.") || !tensor.name.ends_with(from)) continue;
+    const std::string block = tensor.name.substr(0, tensor.name.size() - from.size());
+    tensors.push_back({.from = tensor.name, .to = block + std::string(to)});
+  }
+  if (tensors.size() > before) notes.push_back(fmt::format("tensors *{}: read as *{}", from, to));
+}
+
+void GgufEdits::TakeWidthOfExperts(const GgufView& view) {
+  const std::string width = view.Key("expert_feed_forward_length");
+  const Tensor* gate = view.FindTensor("blk.0.ffn_gate_exps.weight");
+  if (view.Has(width) || gate == nullptr || gate->shape.size() != 3) return;
+  Set(width, gate->shape[1], "absent; the width of blk.0.ffn_gate_exps.weight");
+}
+
 std::unexpected<api::Error> Contradiction(std::string_view key, std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", key, reason));
 }

@@ -52,6 +52,10 @@ struct GgufEdits {
   void Set(const std::string& key, Value value, std::string_view reason);
   // Reads `from` under the name `to`, unless `to` is there.
   void Alias(const GgufView& view, const std::string& from, const std::string& to);
+  // Every tensor "blk.N" + `from` becomes "blk.N" + `to`.
+  void RenameInBlocks(const GgufView& view, std::string_view from, std::string_view to);
+  // An absent expert_feed_forward_length is the width of blk.0's experts.
+  void TakeWidthOfExperts(const GgufView& view);
 };
 
 // kBadModel "KEY: REASON".
@@ -59,7 +63,7 @@ std::unexpected<api::Error> Contradiction(std::string_view key, std::string_view
 
 using Dialect = api::Result<GgufEdits>(const GgufView& view);
 
-// Names of architectures that llama.cpp spells otherwise: gptoss, embeddings of Gemma 3.
+// Names of architectures that llama.cpp spells otherwise, or that Quire reads as their text model.
 Dialect DetectArchitectureName;
 // Rotary scaling in spellings of other converters, and of llama.cpp before 2024.
 Dialect DetectRopeSpelling;
@@ -72,6 +76,16 @@ Dialect DetectQwenNext;
 Dialect DetectLfm2;
 // Qwen3-MoE as Ollama converts it: the norm of the experts' weights under another name.
 Dialect DetectQwenMoe;
+// OLMo 2 and 3: YaRN's magnitude as a whole.
+Dialect DetectOlmo;
+// Phi-3 with a magnitude but no rotary factors.
+Dialect DetectPhi3;
+// Mistral 3 as Ollama published it: the growth of queries under another name.
+Dialect DetectMistral3;
+// GLM-4.7-Flash as Ollama published it, after its name: the lengths of a head and of a cached token exchanged.
+Dialect DetectDeepSeek;
+// Nemotron-H with experts: other names of the projections around the experts.
+Dialect DetectNemotron;
 // gpt-oss, after its name.
 Dialect DetectGptOss;
 // A normalization of SentencePiece in base64, as Snowflake Arctic Embed 2 has it.

@@ -24,8 +24,9 @@ using Memory = std::vector<std::vector<float>>;
 // In this order: each sees what the ones before changed, and what a family means by an absent key comes before what
 // that means in general.
 constexpr std::array kDialects = {
-    &DetectArchitectureName, &DetectGptOss, &DetectRopeSpelling, &DetectGemma,       &DetectQwenNext,
-    &DetectQwenMoe,          &DetectLfm2,   &DetectCharsmap,     &DetectPreTokenizer};
+    &DetectArchitectureName, &DetectGptOss,   &DetectRopeSpelling, &DetectGemma,       &DetectQwenNext,
+    &DetectQwenMoe,          &DetectLfm2,     &DetectOlmo,         &DetectPhi3,        &DetectMistral3,
+    &DetectDeepSeek,         &DetectNemotron, &DetectCharsmap,     &DetectPreTokenizer};
 
 constexpr int64_t kNormElementsMax = int64_t{1} << 18;
 
@@ -105,6 +106,9 @@ api::Result<GgufRepairs> RepairGguf(GgufContents& contents, const std::string& f
     EditMetadata(*edits, *contents.metadata);
     if (auto done = EditTensors(*edits, contents.tensors, *memory); !done) return refuse(done.error());
     repairs.notes.insert(repairs.notes.end(), edits->notes.begin(), edits->notes.end());
+  }
+  for (const std::string& name : contents.empty) {
+    repairs.notes.push_back(fmt::format("tensor {}: has no elements, ignored", Quoted(name)));
   }
   repairs.memory = memory;
   return repairs;

@@ -36,6 +36,11 @@ api::Result<GgufEdits> DetectRopeSpelling(const GgufView& view) {
     }
     edits.Alias(view, old, factor);
     if (stated_type.empty()) edits.Set(type, "linear", "read from " + old);
+  } else if (view.Has(type) && view.Find(type)->is_string() && stated_type.empty()) {
+    if (stated && *stated != 0 && *stated != 1) {
+      return Contradiction(type, fmt::format("is empty, but {} is {}", factor, *stated));
+    }
+    edits.Set(type, "none", "empty");
   } else if (stated && *stated > 0 && !view.Has(type)) {
     edits.Set(type, "linear", fmt::format("absent beside {}, which llama.cpp takes for linear", factor));
   }
