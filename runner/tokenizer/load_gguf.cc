@@ -15,7 +15,9 @@
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/parts.h"
+#include "runner/tokenizer/post_processor.h"
 #include "runner/tokenizer/sentencepiece.h"
+#include "runner/tokenizer/wordpiece.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -39,9 +41,11 @@ class Loader {
                                     &Loader::Ends};
     constexpr Phase kSentencePiece[] = {&Loader::Types, &Loader::NamedIds, &Loader::SentencePieces,
                                         &Loader::Ends};
+    constexpr Phase kWordPiece[] = {&Loader::Types, &Loader::NamedIds, &Loader::WordPieces, &Loader::Ends};
     if (auto done = Kind(); !done) return std::unexpected(std::move(done.error()));
-    const auto phases =
-        algorithm_ ? std::span<const Phase>(kSentencePiece) : std::span<const Phase>(kByteLevel);
+    const auto phases = wordpiece_   ? std::span<const Phase>(kWordPiece)
+                        : algorithm_ ? std::span<const Phase>(kSentencePiece)
+                                     : std::span<const Phase>(kByteLevel);
     for (const Phase phase : phases) {
       if (auto done = (this->*phase)(); !done) return std::unexpected(std::move(done.error()));
     }
@@ -83,10 +87,12 @@ class Loader {
     } else if (*model == "t5") {
       algorithm_ = Algorithm::kUnigram;
       add_eos_ = true;
+    } else if (*model == "bert") {
+      wordpiece_ = add_bos_ = add_eos_ = true;
     } else if (*model == "gpt2" && MergesText()) {
       algorithm_ = Algorithm::kBpeByMerges;
     } else if (*model != "gpt2") {
-      return Bad("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4 and t5 are",
+      return Bad("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5 and bert are",
                                       model->substr(0, 64)));
     }
     tokens_ = Find("tokens");
@@ -147,11 +153,16 @@ class Loader {
   Status NamedIds() {
     TokenId end_of_turn = kNoToken;
     TokenId end_of_message = kNoToken;
+    TokenId padding = kNoToken, mask = kNoToken, first = kNoToken;
     const std::pair<const char*, TokenId*> named[] = {{"bos_token_id", &parts_.bos},
                                                       {"eos_token_id", &parts_.eos},
                                                       {"eot_token_id", &end_of_turn},
                                                       {"eom_token_id", &end_of_message},
-                                                      {"unknown_token_id", &bpe_.unknown}};
+                                                      {"unknown_token_id", &bpe_.unknown},
+                                                      {"seperator_token_id", &separator_},
+                                                      {"padding_token_id", &padding},
+                                                      {"mask_token_id", &mask},
+                                                      {"cls_token_id", &first}};
     for (const auto& [key, id] : named) {
       const ordered_json* value = Find(key);
       if (value == nullptr) continue;
@@ -159,9 +170,13 @@ class Loader {
         return Bad(key, "not the id of a token");
       }
       *id = value->get<TokenId>();
+      const bool names_markup = id == &separator_ || id == &padding || id == &mask || id == &first;
+      if (names_markup && !wordpiece_) continue;  // what its type says
       if (id != &bpe_.unknown) types_[static_cast<size_t>(*id)] = TokenType::kControl;
     }
     if (algorithm_) DefaultIds();
+    if (wordpiece_ && parts_.bos == kNoToken) parts_.bos = first;
+    if (wordpiece_ && parts_.eos == kNoToken) parts_.eos = separator_;
     return {};
   }
 
@@ -236,6 +251,55 @@ class Loader {
     return {};
   }
 
+  // BERT's vocabulary: "\u2581word" begins a word, "word" continues one.
+  Status WordPieces() {
+    BertText text;
+    for (const auto& [key, flag] : {std::pair<const char*, bool*>{"normalizer.lowercase", &text.lowercase},
+                                    {"normalizer.clean_text", &text.clean},
+                                    {"normalizer.handle_chinese_chars", &text.isolate_han}}) {
+      auto set = Flag(key);
+      if (!set) return std::unexpected(std::move(set.error()));
+      *flag = set->value_or(true);
+    }
+    auto strip = Flag("normalizer.strip_accents");
+    if (!strip) return std::unexpected(std::move(strip.error()));
+    text.strip_accents = strip->value_or(text.lowercase);
+    parts_.steps.emplace_back(text);
+    SplitLikeBert(parts_.pre_tokenizer);
+    parts_.leading_spaces = LeadingSpaces::kDropOne;
+    WordPieceDefinition definition;
+    definition.entries.reserve(tokens_->size());
+    for (size_t i = 0; i < tokens_->size(); ++i) {
+      if (auto done = AddWordPiece(i, definition); !done) return done;
+    }
+    definition.unknown = bpe_.unknown != kNoToken ? bpe_.unknown : Named("[UNK]");
+    parts_.model = std::make_unique<WordPieceModel>(std::move(definition));
+    return {};
+  }
+
+  TokenId Named(std::string_view text) const {
+    const auto known = id_of_.find(text);
+    return known == id_of_.end() ? kNoToken : known->second;
+  }
+
+  Status AddWordPiece(size_t i, WordPieceDefinition& definition) {
+    const auto text = RegisterToken(i);
+    if (!text) return std::unexpected(text.error());
+    const auto id = static_cast<TokenId>(i);
+    if (types_[i] == TokenType::kControl || types_[i] == TokenType::kUnknown) {
+      parts_.vocabulary.Set(id, *text, true);
+      if (text->empty()) return {};
+      AddedToken token{.id = id, .content = std::string(*text), .special = true};
+      auto done = AddToken(std::move(token), parts_);
+      return done ? done : Bad(fmt::format("tokens[{}]", i), done.error().message);
+    }
+    const bool begins = text->starts_with(kSpaceMark);
+    std::string entry(begins ? text->substr(kSpaceMark.size()) : *text);
+    parts_.vocabulary.Set(id, begins ? " " + entry : entry, false);
+    if (!entry.empty()) definition.entries.push_back({std::move(entry), !begins, id});
+    return {};
+  }
+
   // A SentencePiece vocabulary: tokens, types and scores are its pieces.
   Status SentencePieces() {
     SentencePieceVocabulary vocabulary;
@@ -304,6 +368,12 @@ class Loader {
     if (!add_eos) return std::unexpected(std::move(add_eos.error()));
     parts_.add_bos = add_bos->value_or(add_bos_) && parts_.bos != kNoToken;
     parts_.add_eos = add_eos->value_or(add_eos_) && parts_.eos != kNoToken;
+    auto add_sep = Flag("add_sep_token");
+    if (!add_sep) return std::unexpected(std::move(add_sep.error()));
+    if (!parts_.add_eos) return {};
+    const TokenId between = add_sep->value_or(false) ? separator_ : kNoToken;
+    parts_.pair =
+        FrameOfPair(parts_.add_bos ? parts_.bos : kNoToken, parts_.eos, between, wordpiece_ ? 1 : 0);
     return {};
   }
 
@@ -330,6 +400,8 @@ class Loader {
   std::optional<SentencePieceVocabulary::Algorithm> algorithm_;  // nothing: byte-level BPE
   bool add_bos_ = false;                                         // unless the file says otherwise
   bool add_eos_ = false;
+  bool wordpiece_ = false;
+  TokenId separator_ = kNoToken;
   const ordered_json* tokens_ = nullptr;
   std::vector<TokenType> types_;                                // [tokens]
   boost::unordered_flat_map<std::string_view, TokenId> id_of_;  // views into key_values_

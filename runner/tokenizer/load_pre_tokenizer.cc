@@ -11,6 +11,7 @@
 #include "runner/tokenizer/json_fields.h"
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/load_text_steps.h"
+#include "runner/tokenizer/wordpiece.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -40,6 +41,9 @@ class Loader {
     for (const FieldNode& leaf : *leaves) {
       if (auto done = Step(leaf); !done) return std::unexpected(std::move(done.error()));
     }
+    if (loaded_.words && !loaded_.mark_spaces) {
+      return BadField("pre_tokenizer", "WhitespaceSplit without Metaspace is not supported");
+    }
     return std::move(loaded_);
   }
 
@@ -51,6 +55,11 @@ class Loader {
     if (type == "Digits") return Digits(node);
     if (type == "ByteLevel") return ByteLevel(node);
     if (type == "Metaspace") return Metaspace(node);
+    if (type == "BertPreTokenizer") {
+      SplitLikeBert(loaded_.splits);
+      return {};
+    }
+    if (type == "WhitespaceSplit") return WhitespaceSplit(node);
     return BadField(node.path, fmt::format("type \"{}\" is not supported", type));
   }
 
@@ -96,6 +105,15 @@ class Loader {
     return {};
   }
 
+  // Before a Metaspace that marks every word: white space becomes one space, of which the mark is made.
+  api::Result<void> WhitespaceSplit(const FieldNode& node) {
+    if (!loaded_.splits.steps.empty() || loaded_.mark_spaces || loaded_.words) {
+      return BadField(node.path, "after another step it is not supported");
+    }
+    loaded_.words = true;
+    return {};
+  }
+
   // Rewrites the text, so it comes before whatever splits it.
   api::Result<void> Metaspace(const FieldNode& node) {
     if (!loaded_.splits.steps.empty() || loaded_.mark_spaces) {
@@ -106,6 +124,9 @@ class Loader {
     if (*mark != kSpaceMark) return BadField(node.path + ".replacement", "not U+2581");
     auto prefix = MetaspacePrefix(*node.value, node.path);
     if (!prefix) return std::unexpected(std::move(prefix.error()));
+    if (loaded_.words && *prefix != MarkSpaces::Prefix::kAlways) {
+      return BadField(node.path + ".prepend_scheme", "behind WhitespaceSplit only \"always\" is supported");
+    }
     loaded_.mark_spaces = MarkSpaces{*prefix};
     auto split = BoolMember(*node.value, "split", true, node.path);
     if (!split) return std::unexpected(std::move(split.error()));

@@ -13,6 +13,7 @@ namespace quire::runner::tokenizer {
 struct LoadedPreTokenizer {
   PreTokenizer splits;
   bool byte_level = false;                // the vocabulary is written in the byte-level alphabet
+  bool words = false;                     // white space is only what lies between words
   std::optional<MarkSpaces> mark_spaces;  // before the splits
 };
 

@@ -78,7 +78,33 @@ size_t GrowthMax(const TextStep& step) {
     return std::max<size_t>(1, (replace->to.size() + replace->from.size() - 1) / replace->from.size());
   }
   if (std::holds_alternative<NormalForm>(step)) return 18;
+  if (std::holds_alternative<BertText>(step)) return kBertTextGrowthMax;
   return std::holds_alternative<std::shared_ptr<const CharacterMap>>(step) ? kReplacementBytesMax : 1;
+}
+
+// The one regular expression that is known: two spaces or more.
+bool IsManySpaces(const json& step) {
+  const json* pattern = Member(step, "pattern");
+  const json* regex = pattern == nullptr ? nullptr : Member(*pattern, "Regex");
+  return regex != nullptr && *regex == " {2,}";
+}
+
+Status AddBertText(const FieldNode& leaf, LoadedNormalizer& loaded) {
+  const json& value = *leaf.value;
+  BertText step;
+  const std::pair<const char*, bool*> flags[] = {{"clean_text", &step.clean},
+                                                 {"handle_chinese_chars", &step.isolate_han},
+                                                 {"lowercase", &step.lowercase}};
+  for (const auto& [key, flag] : flags) {
+    auto set = BoolMember(value, key, true, leaf.path);
+    if (!set) return std::unexpected(std::move(set.error()));
+    *flag = *set;
+  }
+  auto strip = BoolMember(value, "strip_accents", step.lowercase, leaf.path);
+  if (!strip) return std::unexpected(std::move(strip.error()));
+  step.strip_accents = *strip;
+  loaded.steps.emplace_back(step);
+  return {};
 }
 
 Status AddStep(const FieldNode& leaf, LoadedNormalizer& loaded) {
@@ -96,6 +122,28 @@ Status AddStep(const FieldNode& leaf, LoadedNormalizer& loaded) {
     auto text = ShortText(value, "prepend", leaf.path);
     if (!text) return std::unexpected(std::move(text.error()));
     loaded.steps.emplace_back(Prepend{*std::move(text)});
+    return {};
+  }
+  if (type == "BertNormalizer") return AddBertText(leaf, loaded);
+  if (type == "Lowercase" || type == "StripAccents") {
+    const bool lower = type == "Lowercase";
+    loaded.steps.emplace_back(
+        BertText{.clean = false, .isolate_han = false, .strip_accents = !lower, .lowercase = lower});
+    return {};
+  }
+  if (type == "Strip") {
+    auto left = BoolMember(value, "strip_left", false, leaf.path);
+    if (!left) return std::unexpected(std::move(left.error()));
+    auto right = BoolMember(value, "strip_right", false, leaf.path);
+    if (!right) return std::unexpected(std::move(right.error()));
+    loaded.steps.emplace_back(Strip{.left = *left, .right = *right});
+    return {};
+  }
+  if (type == "Replace" && IsManySpaces(value)) {
+    auto to = ShortText(value, "content", leaf.path);
+    if (!to) return std::unexpected(std::move(to.error()));
+    if (*to != " ") return BadField(leaf.path + ".content", "only one space is supported");
+    loaded.steps.emplace_back(OneSpace{});
     return {};
   }
   if (type == "Replace") {
@@ -125,6 +173,10 @@ Status AddDecoder(const FieldNode& leaf, LoadedDecoder& loaded) {
   const json& value = *leaf.value;
   const std::string_view type = value["type"].get_ref<const std::string&>();
   if (type == "ByteFallback" || type == "Fuse" || type == "ByteLevel") return {};  // what we always do
+  if (type == "WordPiece") {
+    loaded.leading_spaces = LeadingSpaces::kDropOne;
+    return {};
+  }
   if (type == "Replace") {
     auto from = LiteralPattern(value, leaf.path);
     if (!from) return std::unexpected(std::move(from.error()));

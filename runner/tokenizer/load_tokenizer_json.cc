@@ -22,6 +22,7 @@
 #include "runner/tokenizer/post_processor.h"
 #include "runner/tokenizer/sentencepiece.h"
 #include "runner/tokenizer/unigram.h"
+#include "runner/tokenizer/wordpiece.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -31,6 +32,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr size_t kDepthMax = 64;
+constexpr int32_t kWordCharactersMax = 10'000;
 
 using Status = api::Result<void>;
 
@@ -82,9 +84,11 @@ class Loader {
     model_ = model;
     const json* type = Member(*model, "type");  // old files of GPT-2 do not say
     unigram_ = type != nullptr && *type == "Unigram";
-    if (type != nullptr && *type != "BPE" && !unigram_) {
-      return BadField("model.type", "only BPE and Unigram are supported");
+    wordpiece_ = type != nullptr && *type == "WordPiece";
+    if (type != nullptr && *type != "BPE" && !unigram_ && !wordpiece_) {
+      return BadField("model.type", "only BPE, Unigram and WordPiece are supported");
     }
+    if (wordpiece_) return {};
     const json* dropout = Member(*model, "dropout");
     if (dropout != nullptr && !(dropout->is_number() && dropout->get<double>() == 0)) {
       return BadField("model.dropout", "not supported");
@@ -110,9 +114,13 @@ class Loader {
     if (!normalizer) return Pass(normalizer);
     byte_level_ = pre_tokenizer->byte_level;
     if (byte_level_ && unigram_) return BadField("pre_tokenizer", "ByteLevel with Unigram is not supported");
+    if (byte_level_ && wordpiece_) {
+      return BadField("pre_tokenizer", "ByteLevel with WordPiece is not supported");
+    }
     parts_.pre_tokenizer = std::move(pre_tokenizer->splits);
     parts_.normal_form = normalizer->normal_form;
     parts_.steps = std::move(normalizer->steps);
+    if (pre_tokenizer->words) parts_.steps.emplace_back(SpaceWords{});
     if (pre_tokenizer->mark_spaces) parts_.steps.emplace_back(*pre_tokenizer->mark_spaces);
     if (byte_level_) return {};
     auto decoder = LoadDecoder(field("decoder"));
@@ -125,7 +133,27 @@ class Loader {
     return {};
   }
 
+  // "continuing_subword_prefix": "##".
+  Status WordPiece() {
+    auto prefix = StringMember(*model_, "continuing_subword_prefix", "model");
+    if (!prefix) return Pass(prefix);
+    if (prefix->empty()) return BadField("model.continuing_subword_prefix", "empty is not supported");
+    continuation_ = *prefix;
+    const json* longest = Member(*model_, "max_input_chars_per_word");
+    if (longest == nullptr) return {};
+    auto characters = TokenIdOf(*longest, "model.max_input_chars_per_word");
+    if (!characters) return Pass(characters);
+    if (*characters < 1 || *characters > kWordCharactersMax) {
+      return BadField("model.max_input_chars_per_word", fmt::format("not in [1, {}]", kWordCharactersMax));
+    }
+    wordpiece_definition_.word_characters_max = static_cast<size_t>(*characters);
+    return {};
+  }
+
   Status Vocab() {
+    if (wordpiece_) {
+      if (auto done = WordPiece(); !done) return done;
+    }
     const json* added = Member(document_, "added_tokens");
     if (added != nullptr && !added->is_array()) return BadField("added_tokens", "not an array");
     const json* vocab = Member(*model_, "vocab");
@@ -180,6 +208,13 @@ class Loader {
     if (byte_level_) {
       const auto bytes = FromByteLevel(entry);
       parts_.vocabulary.Set(id, bytes ? std::string_view(*bytes) : entry, false);
+      return;
+    }
+    if (wordpiece_) {
+      const bool continues = entry.starts_with(continuation_) && entry.size() > continuation_.size();
+      const std::string_view text = continues ? entry.substr(continuation_.size()) : entry;
+      parts_.vocabulary.Set(id, continues ? std::string(text) : " " + std::string(text), false);
+      wordpiece_definition_.entries.push_back({std::string(text), continues, id});
       return;
     }
     words_.Add(entry);
@@ -283,7 +318,7 @@ class Loader {
   }
 
   Status Merges() {
-    if (unigram_) return {};
+    if (unigram_ || wordpiece_) return {};
     const json* merges = Member(*model_, "merges");
     if (merges == nullptr || !merges->is_array()) return BadField("model.merges", "not an array");
     bpe_.merges.reserve(merges->size());
@@ -344,7 +379,7 @@ class Loader {
         bpe_.character_tokens->emplace(api::CodePointAt(entry).value, id);
       }
     }
-    parts_.pre_tokenizer.cut_words = !byte_level_ && words_.words_stand_alone();
+    parts_.pre_tokenizer.cut_words = !byte_level_ && !wordpiece_ && words_.words_stand_alone();
     return unigram_ ? UnknownId() : UnknownToken();
   }
 
@@ -374,6 +409,11 @@ class Loader {
   }
 
   Status Model() {
+    if (wordpiece_) {
+      wordpiece_definition_.unknown = bpe_.unknown;
+      parts_.model = std::make_unique<WordPieceModel>(std::move(wordpiece_definition_));
+      return {};
+    }
     if (unigram_) {
       MakeUnigram();
       return {};
@@ -413,6 +453,7 @@ class Loader {
       if (!ends) return Pass(ends);
       if (ends->prefix != kNoToken) parts_.bos = ends->prefix;
       if (ends->suffix != kNoToken) parts_.eos = ends->suffix;
+      parts_.pair = std::move(ends->pair);
       parts_.add_bos = ends->prefix != kNoToken;
       parts_.add_eos = ends->suffix != kNoToken;
       if (ends->decides) return {};
@@ -434,6 +475,9 @@ class Loader {
   std::vector<bool> used_;  // [ids]
   size_t ids_end_ = 0;
   bool unigram_ = false;
+  bool wordpiece_ = false;
+  std::string_view continuation_;  // what marks entries of WordPiece that continue a word
+  WordPieceDefinition wordpiece_definition_;
   bool byte_level_ = false;  // the vocabulary is written in the byte-level alphabet
   bool byte_fallback_ = false;
   bool marks_are_spaces_ = false;

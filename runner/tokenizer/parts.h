@@ -15,6 +15,7 @@
 #include "runner/tokenizer/normalizer.h"
 #include "runner/tokenizer/pre_tokenizer.h"
 #include "runner/tokenizer/subword_model.h"
+#include "runner/tokenizer/text_frame.h"
 #include "runner/tokenizer/text_steps.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/tokenizer/vocabulary.h"
@@ -35,6 +36,7 @@ struct TokenizerParts {
   bool add_bos = false;  // implies bos
   bool add_eos = false;  // implies eos
   LeadingSpaces leading_spaces = LeadingSpaces::kKeep;
+  PairFrame pair;
 };
 
 // Bounds on what a file may declare.

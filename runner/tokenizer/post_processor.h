@@ -6,6 +6,7 @@
 #include "api/base/error.h"
 #include "api/base/ids.h"
 #include "runner/tokenizer/bpe.h"
+#include "runner/tokenizer/text_frame.h"
 
 namespace quire::runner::tokenizer {
 
@@ -13,7 +14,11 @@ struct TextFrame {
   api::TokenId prefix = kNoToken;
   api::TokenId suffix = kNoToken;
   bool decides = false;  // there is a template, be it without special tokens
+  PairFrame pair;
 };
+
+// begin first end between second end; kNoToken is left out.
+PairFrame FrameOfPair(api::TokenId begin, api::TokenId end, api::TokenId between, int32_t second_type);
 
 // kBadModel names the field. Ids are checked against vocab_size.
 api::Result<TextFrame> LoadPostProcessor(const nlohmann::json& value, int32_t vocab_size);

@@ -1,5 +1,11 @@
 #include "runner/tokenizer/text_steps.h"
 
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "api/base/utf8.h"
+
 namespace quire::runner::tokenizer {
 namespace {
 
@@ -13,6 +19,14 @@ std::string ReplaceAll(std::string_view text, std::string_view from, std::string
     result += to;
     text.remove_prefix(at + from.size());
   }
+}
+
+// Unicode's property White_Space.
+bool IsWhite(char32_t c) {
+  if ((c >= 0x9 && c <= 0xD) || c == 0x85) return true;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+         category == UTF8PROC_CATEGORY_ZP;
 }
 
 class Applier {
@@ -43,7 +57,38 @@ class Applier {
     }
     text = std::move(squashed);
   }
+  void operator()(const OneSpace&) {
+    const auto both = [](char a, char b) { return a == ' ' && b == ' '; };
+    text.erase(std::unique(text.begin(), text.end(), both), text.end());
+  }
+  void operator()(const SpaceWords&) {
+    std::string words;
+    words.reserve(text.size());
+    bool between = false;
+    for (size_t at = 0; at < text.size();) {
+      const api::CodePoint c = api::CodePointAt(text, at);
+      if (!IsWhite(c.value)) {
+        if (between && !words.empty()) words += ' ';
+        words += std::string_view(text).substr(at, c.bytes);
+      }
+      between = IsWhite(c.value);
+      at += c.bytes;
+    }
+    text = std::move(words);
+  }
+  void operator()(const Strip& step) {
+    size_t begin = 0;
+    size_t end = text.size();
+    while (step.left && begin < end && IsWhite(api::CodePointAt(text, begin).value)) {
+      begin += api::CodePointAt(text, begin).bytes;
+    }
+    while (step.right && end > begin && IsWhite(api::CodePointBefore(text, end).value)) {
+      end -= api::CodePointBefore(text, end).bytes;
+    }
+    text = text.substr(begin, end - begin);
+  }
   void operator()(NormalForm form) { text = Normalize(form, text); }
+  void operator()(const BertText& step) { text = step.Apply(text); }
   void operator()(const std::shared_ptr<const CharacterMap>& map) { text = map->Apply(text); }
 
  private:

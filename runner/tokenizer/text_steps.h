@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "runner/tokenizer/bert_text.h"
 #include "runner/tokenizer/character_map.h"
 #include "runner/tokenizer/normalizer.h"
 
@@ -30,8 +31,13 @@ struct MarkSpaces {
   Prefix prefix = Prefix::kNever;
 };
 struct SquashSpaces {};  // none at either end, one where there are several
-using TextStep =
-    std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, NormalForm, std::shared_ptr<const CharacterMap>>;
+struct OneSpace {};      // for several
+struct SpaceWords {};    // words with one space between them, for white space of any kind
+struct Strip {           // white space at the ends
+  bool left = true, right = true;
+};
+using TextStep = std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, OneSpace, SpaceWords, Strip,
+                              NormalForm, BertText, std::shared_ptr<const CharacterMap>>;
 
 // The maximum expansion of one byte of text.
 inline constexpr size_t kStepTextBytesMax = 64;

@@ -224,6 +224,7 @@ bool Tokenizer::add_bos() const { return parts_->add_bos; }
 bool Tokenizer::add_eos() const { return parts_->add_eos; }
 std::optional<TokenId> Tokenizer::bos_id() const { return IfAny(parts_->bos); }
 std::optional<TokenId> Tokenizer::eos_id() const { return IfAny(parts_->eos); }
+const PairFrame& Tokenizer::pair_frame() const { return parts_->pair; }
 int32_t Tokenizer::vocab_size() const { return parts_->vocabulary.size(); }
 std::string_view Tokenizer::TokenBytes(TokenId id) const { return parts_->vocabulary.Bytes(id); }
 bool Tokenizer::IsSpecial(TokenId id) const { return parts_->vocabulary.IsSpecial(id); }

@@ -26,6 +26,7 @@ namespace quire::runner::tokenizer {
 
 using api::TokenId;
 
+struct PairFrame;
 struct TokenizerParts;
 
 enum class SpecialTokens : uint8_t {
@@ -81,6 +82,9 @@ class Tokenizer {
   bool add_eos() const;
   std::optional<TokenId> bos_id() const;
   std::optional<TokenId> eos_id() const;
+
+  // How two texts go together; without items where the model has no pairs.
+  const PairFrame& pair_frame() const;
 
   // Highest id + 1; ids below it that the model does not use stand for nothing.
   int32_t vocab_size() const;
