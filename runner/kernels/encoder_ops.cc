@@ -1,0 +1,310 @@
+#include "runner/kernels/encoder_ops.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <vector>
+
+#include "runner/kernels/key_value.h"
+
+// foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/encoder_ops.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+#include "runner/kernels/rows.inl"
+// clang-format on
+
+#ifndef QUIRE_RUNNER_KERNELS_ENCODER_OPS_ONCE_
+#define QUIRE_RUNNER_KERNELS_ENCODER_OPS_ONCE_
+namespace quire::runner::kernels {
+namespace {
+
+constexpr size_t kQueryRows = 32;  // of a task
+constexpr size_t kKeyTile = 64;
+
+struct QueryBlock {
+  size_t first = 0, length = 0;  // rows of its sequence
+  size_t begin = 0, end = 0;     // queries, within the sequence
+  size_t head = 0;
+};
+
+}  // namespace
+}  // namespace quire::runner::kernels
+#endif  // QUIRE_RUNNER_KERNELS_ENCODER_OPS_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::runner::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET <= HWY_AVX3
+constexpr size_t kRowsAtOnce = 8;
+#else
+constexpr size_t kRowsAtOnce = 4;
+#endif
+constexpr float kOutOfReach = -1e30F;
+
+// exp(x); exp(-110) is 0 in float32.
+HWY_INLINE VF32 ExpOrZero(VF32 x) { return hn::Exp(F32(), hn::Max(x, hn::Set(F32(), -110.0F))); }
+
+class TwoWayTask {
+ public:
+  TwoWayTask(const TwoWayAttention& shape, const QueryBlock& block, const float* q, const float* k,
+             const float* v, float* out)
+      : shape_(shape),
+        block_(block),
+        rows_(block.end - block.begin),
+        dim_(static_cast<size_t>(shape.head_dim)),
+        q_stride_(static_cast<size_t>(shape.heads) * dim_),
+        kv_stride_(static_cast<size_t>(shape.kv_heads) * dim_) {
+    const size_t kv_head = block.head / static_cast<size_t>(shape.heads / shape.kv_heads);
+    q_ = q + (block.first + block.begin) * q_stride_ + block.head * dim_;
+    out_ = out + (block.first + block.begin) * q_stride_ + block.head * dim_;
+    k_ = k + block.first * kv_stride_ + kv_head * dim_;
+    v_ = v + block.first * kv_stride_ + kv_head * dim_;
+  }
+
+  void Run() {
+    for (size_t r = 0; r < rows_; ++r) {
+      std::fill_n(out_ + r * q_stride_, dim_, 0.0F);
+      weight_[r] = 0;
+      max_[r] = 0;
+    }
+    const size_t reach = shape_.reach < 0 ? block_.length : static_cast<size_t>(shape_.reach);
+    const size_t first = block_.begin > reach ? block_.begin - reach : 0;
+    const size_t last = std::min(block_.length, block_.end + reach);
+    for (size_t tile = first / kKeyTile * kKeyTile; tile < last; tile += kKeyTile) {
+      const size_t end = std::min(tile + kKeyTile, last);
+      LoadKeys(tile, end);
+      Score();
+      for (size_t r = 0; r < rows_; ++r) Weigh(r, tile, end, reach);
+      AddValues(tile, end);
+    }
+    for (size_t r = 0; r < rows_; ++r) {
+      float* const row = out_ + r * q_stride_;
+      const float factor = 1 / weight_[r];
+      for (size_t c = 0; c < dim_; ++c) row[c] *= factor;
+    }
+  }
+
+ private:
+  // Transposed; whole vectors, the columns behind the last key are zero.
+  void LoadKeys(size_t begin, size_t end) {
+    const size_t count = end - begin;
+    width_ = (count + kLanes - 1) / kLanes * kLanes;
+    for (size_t i = 0; i < count; ++i) {
+      const float* const key = k_ + (begin + i) * kv_stride_;
+      for (size_t c = 0; c < dim_; ++c) keys_[c * kKeyTile + i] = key[c];
+    }
+    for (size_t c = 0; c < dim_; ++c)
+      std::fill(keys_ + c * kKeyTile + count, keys_ + c * kKeyTile + width_, 0.0F);
+  }
+
+  // An element is summed in the order of the dimensions, however many rows are taken at once.
+  template <size_t kRows>
+  HWY_INLINE void ScoreRows(size_t r) {
+    const F32 d;
+    const float* const q = q_ + r * q_stride_;
+    for (size_t at = 0; at < width_; at += kLanes) {
+      VF32 sums[kRows];
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
+      for (size_t c = 0; c < dim_; ++c) {
+        const VF32 key = hn::Load(d, keys_ + c * kKeyTile + at);
+#pragma GCC unroll 8
+        for (size_t i = 0; i < kRows; ++i)
+          sums[i] = hn::MulAdd(hn::Set(d, q[i * q_stride_ + c]), key, sums[i]);
+      }
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kRows; ++i) hn::Store(sums[i], d, scores_[r + i] + at);
+    }
+  }
+
+  void Score() {
+    size_t r = 0;
+    for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) ScoreRows<kRowsAtOnce>(r);
+    for (; r + 2 <= rows_; r += 2) ScoreRows<2>(r);
+    for (; r < rows_; ++r) ScoreRows<1>(r);
+  }
+
+  // Row r's scores of keys [tile, end) become weights; the running maximum moves on.
+  void Weigh(size_t r, size_t tile, size_t end, size_t reach) {
+    const F32 d;
+    float* const scores = scores_[r];
+    const size_t at = block_.begin + r;
+    const size_t from = std::max(tile, at > reach ? at - reach : 0), to = std::min(end, at + reach + 1);
+    if (from >= to) {
+      std::fill_n(scores, width_, 0.0F);
+      keep_[r] = 1;
+      return;
+    }
+    for (size_t i = 0; i < width_; i += kLanes) {
+      hn::Store(hn::Mul(hn::Load(d, scores + i), hn::Set(d, shape_.scale)), d, scores + i);
+    }
+    if (!shape_.slopes.empty()) {
+      const float slope = shape_.slopes[block_.head];
+      for (size_t i = from; i < to; ++i) {
+        scores[i - tile] -= slope * static_cast<float>(i > at ? i - at : at - i);
+      }
+    }
+    std::fill(scores, scores + (from - tile), kOutOfReach);
+    std::fill(scores + (to - tile), scores + width_, kOutOfReach);
+    VF32 top = hn::Set(d, kOutOfReach);
+    for (size_t i = 0; i < width_; i += kLanes) top = hn::Max(top, hn::Load(d, scores + i));
+    const float largest = hn::GetLane(hn::MaxOfLanes(d, top));
+    const bool none = weight_[r] == 0;
+    const float max = none ? largest : std::max(max_[r], largest);
+    keep_[r] = none ? 0 : hn::GetLane(ExpOrZero(hn::Set(d, max_[r] - max)));
+    max_[r] = max;
+    VF32 sum = hn::Zero(d);
+    for (size_t i = 0; i < width_; i += kLanes) {
+      const VF32 e = ExpOrZero(hn::Sub(hn::Load(d, scores + i), hn::Set(d, max)));
+      hn::Store(e, d, scores + i);
+      sum = hn::Add(sum, e);
+    }
+    weight_[r] = weight_[r] * keep_[r] + hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+
+  template <size_t kRows>
+  HWY_INLINE void AddValuesTo(size_t r, size_t begin, size_t end) {
+    const F32 d;
+    size_t c = 0;
+    for (; c + kLanes <= dim_; c += kLanes) {
+      VF32 sums[kRows];
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kRows; ++i) {
+        sums[i] = hn::Mul(hn::LoadU(d, out_ + (r + i) * q_stride_ + c), hn::Set(d, keep_[r + i]));
+      }
+      for (size_t key = begin; key < end; ++key) {
+        const VF32 value = hn::LoadU(d, v_ + key * kv_stride_ + c);
+#pragma GCC unroll 8
+        for (size_t i = 0; i < kRows; ++i) {
+          sums[i] = hn::MulAdd(hn::Set(d, scores_[r + i][key - begin]), value, sums[i]);
+        }
+      }
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kRows; ++i) hn::StoreU(sums[i], d, out_ + (r + i) * q_stride_ + c);
+    }
+    for (; c < dim_; ++c) {
+      for (size_t i = r; i < r + kRows; ++i) {
+        float one = out_[i * q_stride_ + c] * keep_[i];
+        for (size_t key = begin; key < end; ++key) one += scores_[i][key - begin] * v_[key * kv_stride_ + c];
+        out_[i * q_stride_ + c] = one;
+      }
+    }
+  }
+
+  void AddValues(size_t begin, size_t end) {
+    size_t r = 0;
+    for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) AddValuesTo<kRowsAtOnce>(r, begin, end);
+    for (; r + 2 <= rows_; r += 2) AddValuesTo<2>(r, begin, end);
+    for (; r < rows_; ++r) AddValuesTo<1>(r, begin, end);
+  }
+
+  const TwoWayAttention& shape_;
+  const QueryBlock& block_;
+  const size_t rows_, dim_, q_stride_, kv_stride_;
+  const float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr;
+  float* out_ = nullptr;
+  size_t width_ = 0;
+  alignas(64) float scores_[kQueryRows][kKeyTile];
+  alignas(64) float keys_[kMaxHeadDim * kKeyTile];  // [dim, kKeyTile]
+  float weight_[kQueryRows], max_[kQueryRows], keep_[kQueryRows];
+};
+
+void RunTwoWayTask(const TwoWayAttention& shape, const QueryBlock& block, const float* q, const float* k,
+                   const float* v, float* out) {
+  TwoWayTask(shape, block, q, k, v, out).Run();
+}
+
+// Abramowitz and Stegun 7.1.26, for x >= 0: 1 - (a1 t + ... + a5 t^5) exp(-x^2), t = 1 / (1 + p x), to 1.5e-7.
+HWY_INLINE VF32 Erf(VF32 x) {
+  const F32 d;
+  const VF32 one = hn::Set(d, 1.0F);
+  const VF32 positive = hn::Abs(x);
+  const VF32 t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.3275911F), positive, one));
+  VF32 sum = hn::MulAdd(hn::Set(d, 1.061405429F), t, hn::Set(d, -1.453152027F));
+  sum = hn::MulAdd(sum, t, hn::Set(d, 1.421413741F));
+  sum = hn::MulAdd(sum, t, hn::Set(d, -0.284496736F));
+  sum = hn::MulAdd(sum, t, hn::Set(d, 0.254829592F));
+  const VF32 rest = hn::Mul(hn::Mul(sum, t), ExpOrZero(hn::Neg(hn::Mul(positive, positive))));
+  return hn::CopySign(hn::Sub(one, rest), x);
+}
+
+void GeluErfRange(float* x, size_t size) {
+  ForEachElement(
+      size, x,
+      [](VF32 v) HWY_ATTR {
+        const F32 d;
+        const VF32 half = hn::Mul(v, hn::Set(d, 0.5F));
+        return hn::MulAdd(half, Erf(hn::Mul(v, hn::Set(d, 0.70710678F))), half);
+      },
+      x);
+}
+
+void ReluRange(float* x, size_t size) {
+  ForEachElement(
+      size, x, [](VF32 v) HWY_ATTR { return hn::Max(v, hn::Zero(F32())); }, x);
+}
+
+}  // namespace quire::runner::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::runner::kernels {
+namespace {
+
+HWY_EXPORT(RunTwoWayTask);
+HWY_EXPORT(GeluErfRange);
+HWY_EXPORT(ReluRange);
+
+constexpr size_t kElementsOfTask = 8192;
+
+template <class Fn>
+void InRanges(ThreadPool& pool, std::span<float> x, Fn fn) {
+  pool.ParallelFor((x.size() + kElementsOfTask - 1) / kElementsOfTask, [&](size_t task) {
+    const size_t begin = task * kElementsOfTask;
+    fn(x.data() + begin, std::min(kElementsOfTask, x.size() - begin));
+  });
+}
+
+}  // namespace
+
+void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<const float> q,
+                    std::span<const float> k, std::span<const float> v, std::span<float> out) {
+  assert(shape.head_dim <= kMaxHeadDim && shape.heads % shape.kv_heads == 0);
+  assert(q.size() == out.size() && k.size() == v.size());
+  const auto heads = static_cast<size_t>(shape.heads);
+  std::vector<QueryBlock> blocks;
+  blocks.reserve(heads * (q.size() / (heads * static_cast<size_t>(shape.head_dim)) / kQueryRows +
+                          shape.row_begin.size()));
+  for (size_t s = 0; s + 1 < shape.row_begin.size(); ++s) {
+    const auto first = static_cast<size_t>(shape.row_begin[s]);
+    const auto length = static_cast<size_t>(shape.row_begin[s + 1]) - first;
+    for (size_t begin = 0; begin < length; begin += kQueryRows) {
+      for (size_t head = 0; head < heads; ++head) {
+        blocks.push_back({first, length, begin, std::min(begin + kQueryRows, length), head});
+      }
+    }
+  }
+  // Several per task: a block of a short text takes about a microsecond.
+  constexpr size_t kBlocks = 8;
+  pool.ParallelFor((blocks.size() + kBlocks - 1) / kBlocks, [&](size_t task) {
+    const size_t end = std::min(blocks.size(), (task + 1) * kBlocks);
+    for (size_t i = task * kBlocks; i < end; ++i) {
+      HWY_DYNAMIC_DISPATCH(RunTwoWayTask)(shape, blocks[i], q.data(), k.data(), v.data(), out.data());
+    }
+  });
+}
+
+void GeluErf(ThreadPool& pool, std::span<float> x) {
+  InRanges(pool, x, [](float* at, size_t size) { HWY_DYNAMIC_DISPATCH(GeluErfRange)(at, size); });
+}
+
+void Relu(ThreadPool& pool, std::span<float> x) {
+  InRanges(pool, x, [](float* at, size_t size) { HWY_DYNAMIC_DISPATCH(ReluRange)(at, size); });
+}
+
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE

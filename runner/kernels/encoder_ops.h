@@ -1,0 +1,34 @@
+// What encoders compute beside matrix products and norms: attention in both directions, and the exact GELU.
+//
+// Batch-invariant: a row's result depends on the rows of its own sequence alone. Keys are taken tile by tile from
+// the sequence's first one on, with a running maximum; a block of queries begins at a multiple of its size within
+// the sequence, so that nothing else in the batch enters.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runner/kernels/thread_pool.h"
+
+namespace quire::runner::kernels {
+
+struct TwoWayAttention {
+  std::span<const int32_t> row_begin;  // [sequences + 1]
+  int32_t heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1;
+  int32_t reach = -1;                  // a row sees those at most so far away; < 0: all of its sequence
+  std::span<const float> slopes = {};  // [heads]: ALiBi, a score loses slope times the distance; or empty
+};
+
+// out [rows, heads, head_dim] = softmax(score(q, k)) v over the rows of the same sequence. k, v [rows, kv_heads,
+// head_dim]; query head h reads KV head h / (heads / kv_heads). REQUIRES: head_dim <= kMaxHeadDim (key_value.h).
+void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<const float> q,
+                    std::span<const float> k, std::span<const float> v, std::span<float> out);
+
+// x = x (1 + erf(x / sqrt(2))) / 2, to 2e-7 of |x|.
+void GeluErf(ThreadPool& pool, std::span<float> x);
+
+// x = max(x, 0).
+void Relu(ThreadPool& pool, std::span<float> x);
+
+}  // namespace quire::runner::kernels
