@@ -14,6 +14,7 @@
 #include "runner/kernels/thread_pool.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/draft_golden.h"
+#include "tests/golden/encoder_golden.h"
 
 namespace quire::runner::golden {
 namespace {
@@ -84,10 +85,22 @@ int RunRounded(const Options& options, const GoldenFile& golden, ThreadPool& poo
   return result.pass() ? kExitPass : kExitFail;
 }
 
+int RunEncoder(const Options& options, ThreadPool& pool) {
+  const auto golden = ReadEncoderGolden(options.golden);
+  if (!golden) return Unusable(golden.error().message);
+  kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
+  const auto result = CompareEncoder(options.model, *golden, pool);
+  if (!result) return Unusable(result.error().message);
+  for (const std::string& line : result->lines) fmt::print("{}\n", line);
+  fmt::print("{}\n", result->Verdict(options.compare.tolerance));
+  return result->pass(options.compare.tolerance) ? kExitPass : kExitFail;
+}
+
 int Run(const Options& options) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   ThreadPool pool(options.threads > 0 ? options.threads : cores);
   if (options.quant.empty() && IsDraftGolden(options.golden)) return RunDrafts(options, pool);
+  if (options.quant.empty() && IsEncoderGolden(options.golden)) return RunEncoder(options, pool);
   const auto golden =
       options.quant.empty() ? ReadGolden(options.golden) : ReadQuantGolden(options.golden, options.quant);
   if (!golden) return Unusable(golden.error().message);

@@ -32,6 +32,8 @@ TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
   if (files.Find("backbone.embeddings.weight") != nullptr) prefix_ = "backbone.";
 }
 
+TensorScope TensorBinder::Named(std::string prefix) { return {this, std::move(prefix)}; }
+
 TensorScope TensorBinder::Outside() {
   return {this, prefix_ == "language_model.model." ? "language_model." : ""};
 }

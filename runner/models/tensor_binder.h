@@ -32,6 +32,9 @@ class TensorBinder {
   // matrix stays as it lies in its file.
   explicit TensorBinder(const weights::ModelFiles& files, PanelStore* panels = nullptr);
 
+  // Names behind any prefix.
+  TensorScope Named(std::string prefix);
+  bool gguf() const { return files_.format() == weights::Format::kGguf; }
   // Names that stand alone: "lm_head" or "output".
   TensorScope Outside();
   // Names of the text model: "model.norm", or "output_norm". Multimodal checkpoints put it deeper.

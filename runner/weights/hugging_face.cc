@@ -105,6 +105,8 @@ class HuggingFaceModel : public ModelFiles {
     std::string tokenizer_json;
     std::optional<MappedFile> tokenizer_model;  // when there is no tokenizer.json
     api::Result<std::optional<std::string>> pooling_json;
+    api::Result<std::vector<SentenceModule>> modules;
+    std::string sentence_config;
     std::string chat_template;
     std::vector<int32_t> end_ids;
     std::vector<MappedFile> files;
@@ -132,6 +134,8 @@ class HuggingFaceModel : public ModelFiles {
     return parts_.tokenizer_model ? parts_.tokenizer_model->bytes() : std::span<const std::byte>();
   }
   api::Result<std::optional<std::string>> pooling_json() const override { return parts_.pooling_json; }
+  api::Result<std::vector<SentenceModule>> sentence_modules() const override { return parts_.modules; }
+  std::string sentence_config() const override { return parts_.sentence_config; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
@@ -212,12 +216,15 @@ bool IsRaw(std::string_view dtype, const Parts& parts) {
   return method != nullptr && *method == "mxfp4" && dtype == "U8";
 }
 
-api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view name, Parts& parts) {
+// `prefix` goes before the names of the file's tensors.
+api::Result<void> ReadWeightFile(const ModelSource& source, std::string_view name, Parts& parts,
+                                 std::string_view prefix = {}) {
   auto file = source.Open(name);
   if (!file) return std::unexpected(file.error());
   auto entries = ParseSafetensors(file->bytes(), file->path());
   if (!entries) return std::unexpected(entries.error());
   for (SafetensorsEntry& entry : *entries) {
+    if (!prefix.empty()) entry.name.insert(0, prefix);
     // Position ids, masks and orders that some checkpoints carry along; no weight has these types.
     if (entry.dtype == "I64" || entry.dtype == "BOOL") {
       if (!parts.left_out.insert(entry.name).second) {
@@ -302,12 +309,59 @@ api::Result<void> ReadWeights(const ModelSource& source, Parts& parts) {
   return ReadShards(source, *index, source.PathOf(kIndex), parts);
 }
 
+constexpr size_t kModulesMax = 16;
+
+// A folder's name in the directory: no path, nothing above it.
+bool IsFolderName(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && name.front() != '.' &&
+         name.find_first_of("/\\") == name.npos && name.find('\0') == name.npos;
+}
+
+api::Result<std::vector<SentenceModule>> ReadModules(const ModelSource& source, Parts& parts) {
+  const fs::path file = source.PathOf("modules.json");
+  auto text = ReadOptional(source, "modules.json", kPoolingBytesMax);
+  if (!text) return std::unexpected(text.error());
+  std::vector<SentenceModule> modules;
+  if (!*text) return modules;
+  const auto list = ParseJson(**text, file.string());
+  if (!list) return std::unexpected(list.error());
+  if (!list->is_array() || list->size() > kModulesMax) return RefuseDirectory(file, "not a short list");
+  for (const ordered_json& entry : *list) {
+    const ordered_json* type = FindMember(entry, "type");
+    const ordered_json* path = FindMember(entry, "path");
+    if (type == nullptr || !type->is_string() || path == nullptr || !path->is_string()) {
+      return RefuseDirectory(file, "a module without type and path");
+    }
+    const auto& name = type->get_ref<const std::string&>();
+    SentenceModule module{
+        .kind = name.substr(name.rfind('.') + 1), .path = path->get<std::string>(), .config_json = {}};
+    if (module.kind == "Dense") {
+      if (!IsFolderName(module.path)) return RefuseDirectory(file, "a Dense module without a folder");
+      auto config = ReadOptional(source, module.path + "/config.json", kPoolingBytesMax);
+      if (!config) return std::unexpected(config.error());
+      module.config_json = std::move(*config).value_or("");
+      auto read = ReadWeightFile(source, module.path + "/model.safetensors", parts, module.path + "/");
+      if (!read) return std::unexpected(read.error());
+    }
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
+api::Result<void> ReadSentenceModules(const ModelSource& source, Parts& parts) {
+  parts.modules = ReadModules(source, parts);
+  auto config = ReadOptional(source, "sentence_bert_config.json", kPoolingBytesMax);
+  if (!config) return std::unexpected(config.error());
+  parts.sentence_config = std::move(*config).value_or("");
+  return {};
+}
+
 }  // namespace
 
 api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const ModelSource& source) {
   Parts parts;
   parts.directory = source.path();
-  for (auto* const step : {&ReadConfigs, &ReadTokenizer, &ReadWeights}) {
+  for (auto* const step : {&ReadConfigs, &ReadTokenizer, &ReadWeights, &ReadSentenceModules}) {
     if (auto done = step(source, parts); !done) return std::unexpected(done.error());
   }
   return std::make_shared<const HuggingFaceModel>(std::move(parts));

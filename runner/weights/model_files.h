@@ -21,6 +21,13 @@ namespace quire::runner::weights {
 
 class GgufFile;
 
+// An entry of sentence-transformers' modules.json.
+struct SentenceModule {
+  std::string kind;         // "Transformer", "Pooling", "Dense", "Normalize", ...
+  std::string path;         // its folder; weights of a Dense are tensors named "<path>/linear.weight"
+  std::string config_json;  // the text of the config.json in it; empty: there is none
+};
+
 enum class Format : uint8_t { kGguf, kHuggingFace };
 
 // Immutable after Open; any thread. Keeps the mappings alive.
@@ -58,6 +65,13 @@ class ModelFiles {
   // Hugging Face: the text of 1_Pooling/config.json; nothing when absent or GGUF. An
   // invalid file is an error here and not in Open().
   virtual api::Result<std::optional<std::string>> pooling_json() const { return std::nullopt; }
+
+  // Hugging Face: modules.json, in order; nothing when absent or GGUF. An invalid file is an error here and not in
+  // Open(). And the text of sentence_bert_config.json, empty when absent.
+  virtual api::Result<std::vector<SentenceModule>> sentence_modules() const {
+    return std::vector<SentenceModule>();
+  }
+  virtual std::string sentence_config() const { return {}; }
 
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.

@@ -40,6 +40,10 @@ class ModelFilesOverlay final : public ModelFiles {
   const std::string& tokenizer_json() const override { return files_->tokenizer_json(); }
   std::span<const std::byte> tokenizer_model() const override { return files_->tokenizer_model(); }
   api::Result<std::optional<std::string>> pooling_json() const override { return files_->pooling_json(); }
+  api::Result<std::vector<SentenceModule>> sentence_modules() const override {
+    return files_->sentence_modules();
+  }
+  std::string sentence_config() const override { return files_->sentence_config(); }
   std::string chat_template() const override { return files_->chat_template(); }
   std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
   std::span<const std::string> repairs() const override { return files_->repairs(); }

@@ -50,6 +50,10 @@ class PatchedModelFiles final : public weights::ModelFiles {
   const Json& generation_config() const override { return original_->generation_config(); }
   const Json& tokenizer_config() const override { return original_->tokenizer_config(); }
   const std::string& tokenizer_json() const override { return original_->tokenizer_json(); }
+  api::Result<std::vector<weights::SentenceModule>> sentence_modules() const override {
+    return original_->sentence_modules();
+  }
+  std::string sentence_config() const override { return original_->sentence_config(); }
   std::string chat_template() const override { return {}; }
   std::vector<int32_t> end_of_generation_ids() const override { return {}; }
 };

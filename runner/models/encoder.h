@@ -1,0 +1,140 @@
+// Encoders: models whose tokens see each other in both directions. They have no cache and no next token; a pass takes
+// whole texts and gives the hidden state of every token.
+//
+// A family is an EncoderForm: what differs between BERT and its relatives are properties.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/base/error.h"
+#include "runner/models/encoder_head.h"
+#include "runner/models/forward_context.h"
+#include "runner/models/linear.h"
+#include "runner/models/model.h"
+#include "runner/models/rope.h"
+#include "runner/weights/model_files.h"
+
+namespace quire::runner::models {
+
+enum class EncoderActivation : uint8_t { kGeluErf, kGeluTanh, kRelu, kSilu };
+
+enum class EncoderNorms : uint8_t {
+  kAfter,   // h = n(h + a(h)); h = n(h + f(h))
+  kBefore,  // h += a(n(h)); h += f(n(h))
+  kAround,  // h += n(a(n(h))); h += n(f(n(h)))
+};
+
+struct EncoderNames {
+  std::string prefix = {};  // of every tensor of a checkpoint: "bert."
+  std::string layers = {};  // "encoder.layer."
+  TensorName tokens, types, positions, embedding_norm, final_norm = {};
+  TensorName q = {}, k = {}, v = {}, qkv = {}, out = {}, q_norm = {}, k_norm = {};
+  TensorName attention_norm = {}, post_attention_norm = {}, mlp_norm = {}, post_mlp_norm = {};
+  TensorName up = {}, gate = {}, gate_up = {}, down = {};
+};
+
+struct EncoderForm {
+  int32_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0;
+  int32_t context = 0;          // tokens of a text
+  int32_t position_rows = 0;    // of the table of positions; 0: there is none
+  int32_t position_offset = 0;  // the row of a text's first token
+  int32_t types = 0;            // token types; 0: there are none
+  float embedding_scale = 1;
+  float scale = 0;  // of query and key products; 0 = 1 / sqrt(head_dim)
+  NormKind norm = NormKind::kLayer;
+  float norm_eps = 0;
+  EncoderNorms norms = EncoderNorms::kAfter;
+  bool first_norm = true;  // false: the first layer has no norm before its attention
+  Bias norm_bias = Bias::kPresent;
+  Bias attention_bias = Bias::kPresent, out_bias = Bias::kPresent, mlp_bias = Bias::kPresent;
+  bool gated = false;      // down(activation(gate) * up), else down(activation(up))
+  bool gate_first = true;  // in gate_up
+  EncoderActivation activation = EncoderActivation::kGeluErf;
+  bool qk_norm = false;
+  std::vector<RopeSpec> ropes = {};
+  std::vector<int32_t> rope_of = {};  // [layers]: index of ropes, -1: none
+  std::vector<int32_t> reach = {};    // [layers]: how far away a token is seen, -1: any
+  EncoderNames names = {};
+};
+
+// Texts laid end to end.
+struct EncoderBatch {
+  std::vector<TokenId> tokens;     // [rows]
+  std::vector<int32_t> types;      // [rows]; a type that the model does not have counts as 0
+  std::vector<int32_t> row_begin;  // [texts + 1]
+};
+
+// Engine thread only. The weights stay mapped while it lives.
+class Encoder {
+ public:
+  Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind, const EncoderForm& form,
+          EncoderHead head);
+
+  const std::string& architecture() const { return architecture_; }
+  int32_t vocab_size() const { return form_.vocab; }
+  int32_t hidden_size() const { return form_.hidden; }
+  int32_t vector_size() const { return head_.width(form_.hidden); }
+  int32_t context_length() const { return form_.context; }
+  int64_t parameters() const { return parameters_; }
+  int64_t weight_bytes() const { return weight_bytes_; }
+  int64_t resident_bytes() const { return resident_bytes_; }
+  int64_t scratch_bytes(int64_t rows) const;
+  const EncoderHead& head() const { return head_; }
+  bool ranks() const { return static_cast<bool>(head_.score); }
+
+  // hidden [rows, hidden_size]: the states behind the last norm. Batch-invariant: a text's states depend on that text
+  // only. REQUIRES: tokens are in [0, vocab_size); no text is longer than context_length().
+  void Forward(const EncoderBatch& batch, ThreadPool& pool, std::span<float> hidden,
+               ActivationHook* hook = nullptr);
+
+ private:
+  struct Layer {
+    Linear q, k, v, out, up, gate, down;
+    Norm attention_norm, post_attention_norm, mlp_norm, post_mlp_norm;
+    RmsNorm q_norm, k_norm;
+  };
+  struct Angles {
+    Scratch cos, sin;
+  };
+  struct Work {
+    Scratch normed, q, k, v, attended, mixed, up, gate;
+    kernels::QuantizedActivations quantized;
+    std::vector<int64_t> positions;  // [rows]
+    std::vector<Angles> angles;      // [ropes]
+  };
+
+  void BindLayer(TensorBinder& bind, size_t index);
+  Norm BindNorm(const TensorScope& scope, TensorName name) const;
+  void Embed(const EncoderBatch& batch, ThreadPool& pool, std::span<float> h);
+  void Attend(const EncoderBatch& batch, ThreadPool& pool, size_t layer, std::span<const float> x,
+              std::span<float> y);
+  void Rotate(ThreadPool& pool, size_t layer, int64_t rows, std::span<float> x);
+  void FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
+                   std::span<float> y);
+
+  std::shared_ptr<const weights::ModelFiles> files_;  // keeps every Matrix mapped
+  const std::string architecture_;
+  const EncoderForm form_;
+  EncoderHead head_;
+  kernels::Matrix tokens_;
+  std::vector<float> types_, positions_;  // [types, hidden], [position_rows, hidden]
+  Norm embedding_norm_, final_norm_;
+  std::vector<Layer> layers_;
+  int64_t parameters_ = 0, weight_bytes_ = 0, resident_bytes_ = 0;
+  Work work_;
+};
+
+// Whether the files hold an encoder rather than a decoder.
+bool IsEncoder(const weights::ModelFiles& files);
+// As LoadModel. REQUIRES: IsEncoder(*files).
+api::Result<std::unique_ptr<Encoder>> LoadEncoder(std::shared_ptr<const weights::ModelFiles> files);
+// Whether an encoder's files have a head that scores pairs; without reading weights.
+bool HasScoreHead(const weights::ModelFiles& files);
+// For the table of docs/models.md.
+std::vector<Architecture> SupportedEncoders();
+
+}  // namespace quire::runner::models
