@@ -67,10 +67,6 @@ void SnapshotStore::Pin(PrefixNode* node, int change) {
 }
 
 void SnapshotStore::Evict(PrefixNode* node) {
-  StoreEntry& entry = EntryOf(node);
-  if (options_.tier != nullptr && entry.snapshot.whole()) {
-    options_.tier->Demote(entry.tree->isolation, entry.tree->prefixes.Path(node), entry.snapshot);
-  }
   if (!node->children.empty()) {
     MergeNode(node);
     ++counters_.merges;

@@ -93,6 +93,19 @@ void Snapshot::ShareFront(const Snapshot& parent, Position from) {
   }
 }
 
+std::span<const std::byte> Snapshot::Page(size_t group, int64_t page) const {
+  if (held_ == nullptr) return {};
+  const BlockId block = held_->groups[group].table.Get(page);
+  if (block == kNoBlock) return {};
+  const BlockPool& pool = *held_->pools().pages[group];
+  return {pool.data(block), pool.block_bytes()};
+}
+
+std::span<const std::byte> Snapshot::Slot() const {
+  if (!has_slot()) return {};
+  return {held_->slot.data(), held_->pools().slots->blocks().block_bytes()};
+}
+
 void Snapshot::ForEachPart(const std::function<void(const Part&)>& visit) const {
   if (held_ == nullptr) return;
   const Pools& pools = held_->pools();

@@ -107,7 +107,6 @@ Probed SnapshotStore::Probe(std::string_view isolation, std::span<const TokenId>
 
 Restored SnapshotStore::Restore(std::string_view isolation, std::span<const TokenId> tokens,
                                 Sequence& sequence) {
-  if (options_.tier != nullptr) TryPromote(isolation, tokens);
   const Probed probed = Probe(isolation, tokens);
   Restored result{probed.matched, 0, probed.reason, Lease()};
   ++counters_.lookups;
@@ -131,25 +130,33 @@ Restored SnapshotStore::Restore(std::string_view isolation, std::span<const Toke
   return result;
 }
 
-void SnapshotStore::TryPromote(std::string_view isolation, std::span<const TokenId> tokens) {
-  const Position limit = static_cast<Position>(tokens.size()) - 1;
-  while (true) {
-    const Probed known = Probe(isolation, tokens);
-    if (known.restorable >= limit || options_.tier->Probe(isolation, tokens, known) <= known.restorable)
-      return;
-    const Snapshot none;
-    Tree* tree = FindTree(isolation);
-    PrefixNode* node = tree == nullptr ? nullptr : tree->prefixes.Find(tokens).node;
-    const bool rooted = node == nullptr || node->parent == nullptr;
-    // The node stays while the tier takes memory that may cost others their place.
-    const Lease stays = rooted ? Lease() : NewLease(node, known.matched);
-    Snapshot snapshot =
-        options_.tier->Promote(isolation, tokens, known, rooted ? none : EntryOf(node).snapshot);
-    if (snapshot.empty() || !Insert(isolation, tokens, std::move(snapshot))) return;
-    ++counters_.promotions;
-    const Probed now = Probe(isolation, tokens);
-    if (now.restorable <= known.restorable && now.matched <= known.matched) return;
+const Snapshot* SnapshotStore::Find(std::string_view isolation, std::span<const TokenId> tokens) const {
+  const auto tree = trees_.find(isolation);
+  if (tree == trees_.end() || options_.lookahead) return nullptr;
+  const PrefixTree::Match match = tree->second->prefixes.Find(tokens);
+  if (match.matched < static_cast<Position>(tokens.size())) return nullptr;
+  return &EntryOf(match.node).snapshot;
+}
+
+Result<Snapshot> SnapshotStore::ImportBehind(std::string_view isolation, std::span<const TokenId> tokens,
+                                             Position from, Position to,
+                                             const std::function<void(const Snapshot::Part&)>& fill) {
+  const Snapshot none;
+  Tree* tree = FindTree(isolation);
+  if (from == 0 || tree == nullptr) return cache_.Import(none, from, to, fill);
+  const PrefixTree::Match match = tree->prefixes.Find(tokens);
+  if (match.matched < from || options_.lookahead) {
+    return Fail(ErrorCode::kInvalid, fmt::format("import from {} behind {} tokens", from, match.matched));
   }
+  // The node stays while the import takes memory that may cost others their place.
+  const Lease stays = NewLease(match.node, match.matched);
+  return cache_.Import(EntryOf(match.node).snapshot, from, to, fill);
+}
+
+bool SnapshotStore::Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot) {
+  if (!Insert(isolation, tokens, std::move(snapshot))) return false;
+  ++counters_.promotions;
+  return true;
 }
 
 void SnapshotStore::RememberStart(std::string_view isolation, std::span<const TokenId> tokens) {

@@ -64,28 +64,9 @@ struct Probed {
   MissReason reason = MissReason::kCold;
 };
 
-// Somewhere cheaper that snapshots go before they are evicted, and come back from. All calls on the engine
-// thread.
-class LowerTier {
- public:
-  virtual ~LowerTier() = default;
-  // `snapshot` of the last part of `tokens` is about to be given up; its bytes may be read during the call.
-  virtual void Demote(std::string_view isolation, std::span<const TokenId> tokens,
-                      const Snapshot& snapshot) = 0;
-  // How many leading tokens it could make restorable, given what the store has.
-  virtual Position Probe(std::string_view isolation, std::span<const TokenId> tokens,
-                         const Probed& known) = 0;
-  // A snapshot of a prefix of `tokens` that goes beyond known.restorable, or beyond known.matched as a step
-  // on the way, built by HybridCache::Import behind `before`, which has the KV of the first known.matched
-  // tokens. Empty: it cannot.
-  virtual Snapshot Promote(std::string_view isolation, std::span<const TokenId> tokens, const Probed& known,
-                           const Snapshot& before) = 0;
-};
-
 struct StoreOptions {
   size_t budget_bytes = 0;
-  bool lookahead = false;     // keys pair each token with the next, see prefix_tree.h
-  LowerTier* tier = nullptr;  // not owned
+  bool lookahead = false;  // keys pair each token with the next, see prefix_tree.h
 };
 
 // Keeps a node, and so the prefix up to it, while a running sequence stands on it. Move-only; a default one
@@ -144,7 +125,7 @@ class SnapshotStore : public Reclaimer {
   SnapshotStore(const SnapshotStore&) = delete;
   SnapshotStore& operator=(const SnapshotStore&) = delete;
 
-  // The result of Restore, without counting as use and without a query of the lower tier.
+  // The result of Restore, without counting as use.
   Probed Probe(std::string_view isolation, std::span<const TokenId> tokens);
 
   // Puts `sequence` at the deepest offset < tokens.size() that a known prefix can be restored at: a prompt
@@ -158,6 +139,17 @@ class SnapshotStore : public Reclaimer {
   // exact(); kInvalid: empty, or fewer tokens than it spans (with look-ahead it takes one more).
   Result<Lease> Insert(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
                        bool user_point = false);
+
+  // The snapshot that has the KV of all these tokens; its state too, where it ends with them. Null: none. Valid
+  // until the store changes. With look-ahead there is none.
+  const Snapshot* Find(std::string_view isolation, std::span<const TokenId> tokens) const;
+
+  // For a prefix that comes back from a lower tier (promotion.h): HybridCache::Import of [from, to) behind what
+  // the store has of these tokens. kInvalid: it has fewer than `from` of them.
+  Result<Snapshot> ImportBehind(std::string_view isolation, std::span<const TokenId> tokens, Position from,
+                                Position to, const std::function<void(const Snapshot::Part&)>& fill);
+  // Insert() of what was filled meanwhile; false: there is no room.
+  bool Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot);
 
   // Moves the time of use on. Restore does too; what is inserted between two moments is equally old, and goes
   // by depth.
@@ -198,7 +190,6 @@ class SnapshotStore : public Reclaimer {
   RestorePoint DeepestRestorable(PrefixNode* node, Position limit) const;
   MissReason ClassifyMiss(std::string_view isolation, std::span<const TokenId> tokens,
                           const PrefixTree::Match& match, Position restorable, Position limit) const;
-  void TryPromote(std::string_view isolation, std::span<const TokenId> tokens);
   void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
 
   PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot);
