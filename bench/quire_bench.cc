@@ -19,6 +19,7 @@
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/model.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/quantized_checkpoint.h"
 
 namespace quire::bench {
 namespace {
@@ -58,6 +59,7 @@ class Subject {
  public:
   Subject(const std::string& path, api::KvType kv_type, runner::ThreadPool& pool) : pool_(pool) {
     auto files = runner::weights::Open(path);
+    if (files) files = runner::weights::ConvertCheckpoint(*std::move(files), 1);
     if (!files) throw std::runtime_error(files.error().message);
     auto model = runner::models::LoadModel(std::move(*files), kv_type);
     if (!model) throw std::runtime_error(model.error().message);

@@ -58,7 +58,13 @@ struct Shared {
 };
 
 WritableFolders FoldersOf(const ipc::LoadModel& request) {
-  return {.temporary = !request.settings.quantize_on_load.empty(), .output = {}};
+  // What converts weights, by option or a directory's quantization, needs a temporary file.
+  const auto directory = [](const std::vector<ipc::ModelFile>& files) {
+    return std::ranges::find(files, "config.json", &ipc::ModelFile::name) != files.end();
+  };
+  return {.temporary = directory(request.files) || directory(request.draft_files) ||
+                       !request.settings.quantize_on_load.empty(),
+          .output = {}};
 }
 WritableFolders FoldersOf(const ipc::InspectModel&) { return {}; }
 WritableFolders FoldersOf(const ipc::ConvertModel& request) {

@@ -9,6 +9,7 @@
 #include "runner/engine/prompt_builder.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/quantize_on_load.h"
+#include "runner/weights/quantized_checkpoint.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -119,9 +120,21 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
       [&](api::TokenId id) { return tokenizer.IsSpecial(id); }, end_of_generation);
 }
 
+namespace {
+
+using Files = api::Result<std::shared_ptr<const weights::ModelFiles>>;
+
+// Types and shapes of the tensors as they will be loaded.
+Files HeadersOf(std::shared_ptr<const weights::ModelFiles> files) {
+  auto headers = weights::MetadataOnly(std::move(files));
+  return headers ? weights::ConvertCheckpoint(*std::move(headers), 1) : headers;
+}
+
+}  // namespace
+
 api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options) {
-  auto headers = weights::MetadataOnly(std::move(files));
+  auto headers = HeadersOf(std::move(files));
   if (!headers) return std::unexpected(headers.error());
   if (!options.quantize_on_load.empty()) {
     headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize_on_load, 1);
@@ -156,8 +169,7 @@ api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> fil
                                   const models::Model& target, bool metadata_only) {
   DraftParts draft;
   if (!files) {
-    auto own = metadata_only ? weights::MetadataOnly(of.files)
-                             : api::Result<std::shared_ptr<const weights::ModelFiles>>(of.files);
+    auto own = metadata_only ? HeadersOf(of.files) : Files(of.files);
     if (!own) return std::unexpected(own.error());
     auto mtp = models::LoadMtpLayer(*std::move(own), target, options.kv_cache_type);
     if (!mtp) return std::unexpected(mtp.error());
@@ -169,7 +181,7 @@ api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> fil
     if (auto same = CheckVocabulary(*files, *of.tokenizer); !same) return std::unexpected(same.error());
   }
   if (metadata_only) {
-    auto headers = weights::MetadataOnly(std::move(files));
+    auto headers = HeadersOf(std::move(files));
     if (!headers) return std::unexpected(headers.error());
     files = *std::move(headers);
   }
@@ -232,6 +244,12 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
 
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
   LoadedModel loaded = std::move(opened.loaded);
+  for (auto* files : {&loaded.files, &opened.draft_files}) {
+    if (*files == nullptr) continue;
+    auto converted = weights::ConvertCheckpoint(std::move(*files), UsableCores());
+    if (!converted) return std::unexpected(converted.error());
+    *files = *std::move(converted);
+  }
   if (!options.quantize_on_load.empty()) {
     progress(0.3F, "quantizing weights");
     auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize_on_load, UsableCores());

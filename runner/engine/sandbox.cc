@@ -15,7 +15,7 @@
 #include "api/base/file_descriptor.h"
 #include "runner/engine/file_rules.h"
 #include "runner/engine/syscall_filter.h"
-#include "runner/weights/quantize_on_load.h"
+#include "runner/weights/scratch_file.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -23,7 +23,7 @@
 
 #include "runner/engine/testing/skip_with_sanitizer.h"
 #include "runner/weights/model_files.h"
-#include "runner/weights/quantize_on_load.h"
+#include "runner/weights/scratch_file.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/weights/checkpoint_method.h"
 #include "runner/weights/json_text.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_formats.h"
@@ -210,6 +211,7 @@ std::span<const std::byte> Aligned(const SafetensorsEntry& entry, Parts& parts) 
 
 // Whether the configuration says that tensors of this dtype are blocks or scales that a loader knows.
 bool IsRaw(std::string_view dtype, const Parts& parts) {
+  if (HasCheckpointMethod(parts.config)) return dtype == "I32" || dtype == "I8" || dtype == "F8_E4M3";
   const ordered_json* quantization = FindMember(parts.config, "quantization_config");
   if (quantization == nullptr) return false;
   const ordered_json* method = FindMember(*quantization, "quant_method");

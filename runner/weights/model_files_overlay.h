@@ -17,13 +17,16 @@ namespace quire::runner::weights {
 
 class ModelFilesOverlay final : public ModelFiles {
  public:
-  // `memory`: what the tensors that are not those of `files` lie in.
+  // `memory`: what the tensors that are not those of `files` lie in. `config`, unless null, takes the place of that of
+  // `files`, and there are no raw tensors.
   ModelFilesOverlay(std::shared_ptr<const ModelFiles> files, std::vector<Tensor> tensors,
-                    std::shared_ptr<const void> memory, bool metadata_only)
+                    std::shared_ptr<const void> memory, bool metadata_only,
+                    std::shared_ptr<const nlohmann::ordered_json> config = nullptr)
       : files_(std::move(files)),
         memory_(std::move(memory)),
         index_(std::move(tensors)),
-        metadata_only_(metadata_only) {}
+        metadata_only_(metadata_only),
+        config_(std::move(config)) {}
 
   const Tensor* Find(std::string_view name) const override { return index_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return index_.all(); }
@@ -33,8 +36,10 @@ class ModelFilesOverlay final : public ModelFiles {
   std::string path() const override { return files_->path(); }
   std::string architecture() const override { return files_->architecture(); }
   std::span<const IntegerTensor> integer_tensors() const override { return files_->integer_tensors(); }
-  std::span<const RawTensor> raw_tensors() const override { return files_->raw_tensors(); }
-  const nlohmann::ordered_json& config() const override { return files_->config(); }
+  std::span<const RawTensor> raw_tensors() const override {
+    return config_ ? std::span<const RawTensor>() : files_->raw_tensors();
+  }
+  const nlohmann::ordered_json& config() const override { return config_ ? *config_ : files_->config(); }
   const nlohmann::ordered_json& generation_config() const override { return files_->generation_config(); }
   const nlohmann::ordered_json& tokenizer_config() const override { return files_->tokenizer_config(); }
   const std::string& tokenizer_json() const override { return files_->tokenizer_json(); }
@@ -53,6 +58,7 @@ class ModelFilesOverlay final : public ModelFiles {
   const std::shared_ptr<const void> memory_;
   const TensorIndex index_;
   const bool metadata_only_;
+  const std::shared_ptr<const nlohmann::ordered_json> config_;
 };
 
 }  // namespace quire::runner::weights

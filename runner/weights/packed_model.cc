@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runner/weights/json_text.h"
 #include "runner/weights/model_formats.h"
 #include "runner/weights/mxfp4_parts.h"
+#include "runner/weights/quantized_checkpoint.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"
 
@@ -102,17 +104,108 @@ std::vector<int32_t> EndIdsIn(const std::string& text) {
   return ids;
 }
 
-void AddTexts(GgufWriter& writer, const ModelFiles& files) {
+void AddTexts(GgufWriter& writer, const ModelFiles& files, const ordered_json& config) {
   const auto add = [&writer](const char* key, const std::string& text) {
     if (!text.empty()) writer.AddText(key, text);
   };
   add("general.architecture", files.architecture());
-  add(kConfig, DumpOrEmpty(files.config()));
+  add(kConfig, DumpOrEmpty(config));
   add(kGenerationConfig, DumpOrEmpty(files.generation_config()));
   add(kTokenizerConfig, DumpOrEmpty(files.tokenizer_config()));
   add(kTokenizer, files.tokenizer_json());
   add(kTemplate, files.chat_template());
   add(kEndIds, DumpOrEmpty(ordered_json(files.end_of_generation_ids())));
+}
+
+using Progress = std::function<void(float)>;
+
+// Tensors that are written as they lie in the directory.
+class StoredTensors {
+ public:
+  api::Result<void> Add(const ModelFiles& files, const std::vector<Tensor>& tensors, GgufWriter& writer) {
+    for (const Tensor& tensor : tensors) {
+      if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, tensor);
+      writer.AddTensor(tensor.name, tensor.type, tensor.shape);
+      Keep(tensor.data);
+    }
+    for (const IntegerTensor& tensor : files.integer_tensors()) {
+      if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, tensor);
+      writer.AddIntegers(tensor.name, tensor.shape);
+      Keep(tensor.data);
+    }
+    return {};
+  }
+  size_t count() const { return contents_.size(); }
+  size_t bytes() const { return bytes_; }
+  // The rows from `first` on that fill `data`.
+  void Copy(size_t index, int64_t first, int64_t rows, std::span<std::byte> data) const {
+    const size_t row_bytes = data.size() / static_cast<size_t>(rows);
+    std::memcpy(data.data(), contents_[index].data() + static_cast<size_t>(first) * row_bytes, data.size());
+  }
+
+ private:
+  void Keep(std::span<const std::byte> data) {
+    contents_.push_back(data);
+    bytes_ += data.size();
+  }
+  std::vector<std::span<const std::byte>> contents_;
+  size_t bytes_ = 0;
+};
+
+api::Result<void> PackStored(const ModelFiles& files, const std::filesystem::path& to,
+                             const Progress& on_progress) {
+  const auto mxfp4 = FindMxfp4Parts(files);
+  if (!mxfp4) return std::unexpected(mxfp4.error());
+  GgufWriter writer;
+  AddTexts(writer, files, files.config());
+  StoredTensors stored;
+  if (auto added = stored.Add(files, files.tensors(), writer); !added) return added;
+  size_t total = stored.bytes(), written = 0;
+  for (const Mxfp4Parts& parts : *mxfp4) {
+    if (parts.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, parts);
+    writer.AddTensor(parts.name, DataType::kMXFP4, parts.shape);
+    total += parts.quants.size() + parts.scales.size();
+  }
+  return writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
+    if (index < stored.count()) {
+      stored.Copy(index, first, rows, data);
+    } else {
+      (*mxfp4)[index - stored.count()].CopyRows(static_cast<size_t>(first), static_cast<size_t>(rows),
+                                                data.data());
+    }
+    written += data.size();
+    if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
+  });
+}
+
+// The layers of another quantization are converted as they are written.
+api::Result<void> PackQuantized(const ModelFiles& files, const QuantizedCheckpoint& checkpoint,
+                                const std::filesystem::path& to, const Progress& on_progress) {
+  GgufWriter writer;
+  AddTexts(writer, files, *checkpoint.config);
+  StoredTensors stored;
+  if (auto added = stored.Add(files, checkpoint.tensors, writer); !added) return added;
+  size_t total = stored.bytes(), written = 0;
+  for (const QuantizedLinear& linear : checkpoint.linears) {
+    if (auto checked = linear.Check(files.path()); !checked) return checked;
+    writer.AddTensor(linear.name, linear.type, linear.shape);
+    total += static_cast<size_t>(linear.out()) * RowBytes(linear.type, linear.in());
+  }
+  std::string no_number;  // the tensor that has such a code
+  auto done = writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
+    if (index < stored.count()) {
+      stored.Copy(index, first, rows, data);
+    } else {
+      const QuantizedLinear& linear = checkpoint.linears[index - stored.count()];
+      if (!linear.CopyRows(first, rows, data.data())) no_number = linear.name;
+    }
+    written += data.size();
+    if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
+  });
+  if (!done || no_number.empty()) return done;
+  std::error_code ignored;
+  std::filesystem::remove(to, ignored);
+  return RefusePacked(files.path(), fmt::format("tensor {}: a code of FP8 is no number", Quoted(no_number)));
 }
 
 }  // namespace
@@ -124,40 +217,10 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   if ((*files)->tokenizer_json().empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "a safetensors model requires tokenizer.json");
   }
-  const auto mxfp4 = FindMxfp4Parts(**files);
-  if (!mxfp4) return std::unexpected(mxfp4.error());
-  GgufWriter writer;
-  AddTexts(writer, **files);
-  std::vector<std::span<const std::byte>> contents;  // of the tensors as they are written
-  size_t total = 0, written = 0;
-  for (const Tensor& tensor : (*files)->tensors()) {
-    if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(**files, tensor);
-    writer.AddTensor(tensor.name, tensor.type, tensor.shape);
-    contents.push_back(tensor.data);
-    total += tensor.data.size();
-  }
-  for (const IntegerTensor& tensor : (*files)->integer_tensors()) {
-    if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(**files, tensor);
-    writer.AddIntegers(tensor.name, tensor.shape);
-    contents.push_back(tensor.data);
-    total += tensor.data.size();
-  }
-  for (const Mxfp4Parts& parts : *mxfp4) {
-    if (parts.shape.size() > kGgufDimensionsMax) return TooManyDimensions(**files, parts);
-    writer.AddTensor(parts.name, DataType::kMXFP4, parts.shape);
-    total += parts.quants.size() + parts.scales.size();
-  }
-  return writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
-    const size_t row_bytes = data.size() / static_cast<size_t>(rows);
-    if (index < contents.size()) {
-      std::memcpy(data.data(), contents[index].data() + static_cast<size_t>(first) * row_bytes, data.size());
-    } else {
-      (*mxfp4)[index - contents.size()].CopyRows(static_cast<size_t>(first), static_cast<size_t>(rows),
-                                                 data.data());
-    }
-    written += data.size();
-    if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
-  });
+  const auto quantized = ReadQuantizedCheckpoint(**files);
+  if (!quantized) return std::unexpected(quantized.error());
+  return *quantized ? PackQuantized(**files, **quantized, to, on_progress)
+                    : PackStored(**files, to, on_progress);
 }
 
 bool IsPacked(const GgufContents& contents) { return contents.metadata->contains(kConfig); }

@@ -1,30 +1,23 @@
 #include "runner/weights/quantize_on_load.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
 #include <cstddef>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "api/base/file_descriptor.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/model_files_overlay.h"
 #include "runner/weights/quantize.h"
+#include "runner/weights/scratch_file.h"
 #include "runner/weights/text.h"
 
 namespace quire::runner::weights {
@@ -82,63 +75,6 @@ std::optional<DataType> FindType(std::string_view name) {
   return std::nullopt;
 }
 
-// Gives the file that many bytes of disk space; zero or errno. Not posix_fallocate(), which looks at the file
-// system with calls that a confined runner may not make.
-int Reserve(int fd, size_t bytes) {
-  int result = 0;
-  do {
-    result = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) return 0;
-  if (errno != EOPNOTSUPP) return errno;
-  const std::vector<char> zeros(size_t{1} << 20);
-  for (size_t at = 0; at < bytes;) {
-    const ssize_t written =
-        ::pwrite(fd, zeros.data(), std::min(zeros.size(), bytes - at), static_cast<off_t>(at));
-    if (written < 0 && errno != EINTR) return errno;
-    at += written > 0 ? static_cast<size_t>(written) : 0;
-  }
-  return 0;
-}
-
-// An unnamed file that is mapped whole and goes with this.
-class Scratch {
- public:
-  // Its space is reserved, so that a full disk is an error here and no signal later.
-  static api::Result<Scratch> Make(size_t bytes) {
-    Scratch scratch;
-    const std::filesystem::path folder = TemporaryFolder();
-    const auto fail = [&](int error) {
-      return api::Fail(api::ErrorCode::kInternal,
-                       fmt::format("{}: cannot create a file of {} bytes for quantized weights: {}",
-                                   folder.string(), bytes, std::generic_category().message(error)));
-    };
-    std::string name = folder / "quire-weights-XXXXXX";
-    const api::FileDescriptor fd(::mkostemp(name.data(), O_CLOEXEC));
-    if (!fd.valid()) return fail(errno);
-    ::unlink(name.c_str());
-    if (const int error = Reserve(fd.get(), bytes); error != 0) return fail(error);
-    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    if (data == MAP_FAILED) return fail(errno);
-    scratch.data_ = {static_cast<std::byte*>(data), bytes};
-    return scratch;
-  }
-  Scratch() = default;
-  Scratch(Scratch&& other) noexcept : data_(std::exchange(other.data_, {})) {}
-  Scratch& operator=(Scratch&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  ~Scratch() {
-    if (!data_.empty()) ::munmap(data_.data(), data_.size());
-  }
-
-  std::span<std::byte> data() const { return data_; }
-
- private:
-  std::span<std::byte> data_;
-};
-
 size_t BytesAs(const Tensor& tensor, DataType type) {
   const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(type, tensor.columns());
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -161,11 +97,6 @@ api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const Mod
 }
 
 }  // namespace
-
-std::filesystem::path TemporaryFolder() {
-  const char* const folder = std::getenv("TMPDIR");
-  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
-}
 
 std::vector<std::string_view> LoadQuantizationNames() {
   std::vector<std::string_view> names;
@@ -190,7 +121,7 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
   }
   if (bytes == 0) return files;
   if (files->metadata_only()) return Planned(std::move(files), std::move(tensors), *type);
-  auto blocks = Scratch::Make(bytes);
+  auto blocks = ScratchFile::Make(bytes);
   if (!blocks) return std::unexpected(blocks.error());
   size_t at = 0;
   for (Tensor& tensor : tensors) {
@@ -204,7 +135,7 @@ api::Result<std::shared_ptr<const ModelFiles>> QuantizeOnLoad(std::shared_ptr<co
     tensor.data = out;
   }
   return std::make_shared<const ModelFilesOverlay>(std::move(files), std::move(tensors),
-                                                   std::make_shared<const Scratch>(*std::move(blocks)),
+                                                   std::make_shared<const ScratchFile>(*std::move(blocks)),
                                                    /*metadata_only=*/false);
 }
 

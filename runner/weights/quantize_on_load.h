@@ -1,7 +1,6 @@
 // A model whose float matrices are quantized as it is opened, whichever of the formats it is in.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -13,9 +12,6 @@ namespace quire::runner::weights {
 
 // The types to quantize to, by name: "Q8_0", "Q6_K", "Q4_K", "Q4_0".
 std::vector<std::string_view> LoadQuantizationNames();
-
-// The folder for temporary files: $TMPDIR, or /tmp. It is not looked up: a confined runner may not.
-std::filesystem::path TemporaryFolder();
 
 // `files` with every F32, F16 or BF16 matrix of a linear layer in blocks of the type called `name` (in upper
 // or lower case): the same blocks as Quantize makes of its rows. Embeddings and the output get at least Q6_K;

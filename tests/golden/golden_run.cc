@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runner/weights/model_files.h"
+#include "runner/weights/quantized_checkpoint.h"
 
 namespace quire::runner::golden {
 
@@ -32,6 +33,7 @@ float MaxAbsDifference(std::span<const float> a, std::span<const float> b) {
 api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, ThreadPool& pool, int32_t sequences,
                                        int64_t tokens, api::KvType kv_type) {
   auto files = weights::Open(path);
+  if (files) files = weights::ConvertCheckpoint(*std::move(files), 1);
   if (!files) return std::unexpected(files.error());
   auto model = models::LoadModel(std::move(*files), kv_type);
   if (!model) return std::unexpected(model.error());

@@ -1,0 +1,76 @@
+#include "runner/weights/scratch_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "api/base/file_descriptor.h"
+
+namespace quire::runner::weights {
+namespace {
+
+// Gives the file that many bytes of disk space; zero or errno. Not posix_fallocate(), which looks at the file
+// system with calls that a confined runner may not make.
+int Reserve(int fd, size_t bytes) {
+  int result = 0;
+  do {
+    result = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return 0;
+  if (errno != EOPNOTSUPP) return errno;
+  const std::vector<char> zeros(size_t{1} << 20);
+  for (size_t at = 0; at < bytes;) {
+    const ssize_t written =
+        ::pwrite(fd, zeros.data(), std::min(zeros.size(), bytes - at), static_cast<off_t>(at));
+    if (written < 0 && errno != EINTR) return errno;
+    at += written > 0 ? static_cast<size_t>(written) : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::filesystem::path TemporaryFolder() {
+  const char* const folder = std::getenv("TMPDIR");
+  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
+}
+
+api::Result<ScratchFile> ScratchFile::Make(size_t bytes) {
+  ScratchFile scratch;
+  const std::filesystem::path folder = TemporaryFolder();
+  const auto fail = [&](int error) {
+    return api::Fail(api::ErrorCode::kInternal,
+                     fmt::format("{}: cannot create a file of {} bytes for quantized weights: {}",
+                                 folder.string(), bytes, std::generic_category().message(error)));
+  };
+  std::string name = folder / "quire-weights-XXXXXX";
+  const api::FileDescriptor fd(::mkostemp(name.data(), O_CLOEXEC));
+  if (!fd.valid()) return fail(errno);
+  ::unlink(name.c_str());
+  if (const int error = Reserve(fd.get(), bytes); error != 0) return fail(error);
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return fail(errno);
+  scratch.data_ = {static_cast<std::byte*>(data), bytes};
+  return scratch;
+}
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept : data_(std::exchange(other.data_, {})) {}
+
+ScratchFile& ScratchFile::operator=(ScratchFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  return *this;
+}
+
+ScratchFile::~ScratchFile() {
+  if (!data_.empty()) ::munmap(data_.data(), data_.size());
+}
+
+}  // namespace quire::runner::weights
