@@ -68,6 +68,9 @@ ModelLoader LoadLfm2;
 // Llama 2 to 3.3, with llama3 and YaRN scaling. GGUF files call many a family "llama", Mistral among them.
 ModelLoader LoadLlama;
 
+// Mamba and Falcon-Mamba: state-space layers of Mamba-1 alone. Cache layout as Mamba-2's.
+ModelLoader LoadMamba;
+
 // Mamba-2: state-space layers alone. Cache layout: one recurrent layer per layer, no attention group.
 ModelLoader LoadMamba2;
 

@@ -88,6 +88,12 @@ HybridForm ReadHybridForm(ConfigReader& read, const HybridQuery& query) {
   return form;
 }
 
+int64_t ReadStepRank(ConfigReader& read, ConfigKey key, int32_t hidden) {
+  const auto* value = read.Find(key);
+  const bool derived = value != nullptr && value->is_string() && *value == "auto";
+  return derived ? (hidden + 15) / 16 : read.Integer(key, 1, kMaxWidth);
+}
+
 MambaForm ReadMamba2(ConfigReader& read, const Mamba2Keys& keys, int32_t hidden) {
   const auto key = [](const char* name, const char* gguf) {
     return ConfigKey{name == nullptr ? "" : name, gguf};

@@ -39,6 +39,9 @@ inline constexpr Mamba2Keys kGraniteMambaKeys = {.heads = "mamba_n_heads",
                                                  .conv_bias = "mamba_conv_bias",
                                                  .out_bias = "mamba_proj_bias"};
 
+// The rank of Mamba-1's time steps: a number, or "auto".
+int64_t ReadStepRank(ConfigReader& read, ConfigKey key, int32_t hidden);
+
 MambaForm ReadMamba2(ConfigReader& read, const Mamba2Keys& keys, int32_t hidden);
 
 }  // namespace quire::runner::models

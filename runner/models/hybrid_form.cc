@@ -89,9 +89,9 @@ class MambaBinder {
     mixer.step = std::move(steps[0]);
     mixer.b = std::move(steps[1]);
     mixer.c = std::move(steps[2]);
-    mixer.step_norm = Norm("dt_layernorm", "ssm_dt_norm", mamba.step_rank);
-    mixer.b_norm = Norm("b_layernorm", "ssm_b_norm", mamba.state);
-    mixer.c_norm = Norm("c_layernorm", "ssm_c_norm", mamba.state);
+    mixer.step_norm = StepNorm("dt_layernorm", "ssm_dt_norm", mamba.step_rank);
+    mixer.b_norm = StepNorm("b_layernorm", "ssm_b_norm", mamba.state);
+    mixer.c_norm = StepNorm("c_layernorm", "ssm_c_norm", mamba.state);
     mixer.kernel = mamba.kernel;
     mixer.taps = Taps(mamba.inner);
     mixer.conv_bias = ConvBias(mamba.inner);
@@ -131,8 +131,13 @@ class MambaBinder {
   std::vector<float> ConvBias(int64_t channels) const {
     return scope_.TapsBias({Named("conv1d"), "ssm_conv1d"}, channels, form_.mamba.conv_bias);
   }
-  RmsNorm Norm(const char* name, const char* gguf, int64_t size) const {
-    return {.weight = scope_.Norm({Named(name), gguf}, size), .eps = form_.decoder.norm_eps};
+  RmsNorm StepNorm(const char* name, const char* gguf, int64_t size) const {
+    const MambaForm& mamba = form_.mamba;
+    RmsNorm norm{.weight = {}, .eps = mamba.step_norm_eps};
+    if (mamba.step_norms == MambaForm::StepNorms::kWeighted)
+      norm.weight = scope_.Norm({Named(name), gguf}, size);
+    if (mamba.step_norms == MambaForm::StepNorms::kPlain) norm.weight.assign(static_cast<size_t>(size), 1.0F);
+    return norm;
   }
   // GGUF has -exp(A_log) in place of A_log.
   std::vector<float> Negated(std::vector<float> logs) const {
@@ -179,7 +184,7 @@ class HybridDecoder final : public Decoder {
     embedding_scale_ = form.embedding_scale;
     logit_scale_ = form.logit_scale;
     if (form.rope) rotary_ = RotaryEmbedding(*form.rope);
-    BindEmbedding(bind, form.names.embedding);
+    BindEmbedding(bind, EmbeddingName(bind, form));
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
       blocks_.push_back(BindBlock(bind.Layer(i), form.layers[i], static_cast<int32_t>(i)));
     }
@@ -189,6 +194,12 @@ class HybridDecoder final : public Decoder {
   void SetContext(int64_t tokens) override { rotary_.SetContext(tokens); }
 
  private:
+  // Some checkpoints of the families with "embeddings" have it in the singular.
+  static TensorName EmbeddingName(TensorBinder& bind, const HybridForm& form) {
+    const TensorName singular = {"embedding", form.names.embedding.gguf};
+    return !bind.Global().gguf() && bind.Global().HasWeight(singular) ? singular : form.names.embedding;
+  }
+
   size_t layers() const override { return blocks_.size(); }
 
   HybridBlock BindBlock(const TensorScope& scope, const HybridLayer& layer, int32_t index) {
@@ -249,12 +260,21 @@ class HybridDecoder final : public Decoder {
 
   MixtureOfExperts BindFormExperts(const TensorScope& scope) const {
     const MixtureConfig& mixture = form_.mixture.config;
-    MixtureOfExperts moe = BindMixture(scope, config().hidden, mixture, form_.mixture.names);
+    const int64_t hidden = config().hidden, latent = form_.latent > 0 ? form_.latent : hidden;
+    MixtureOfExperts moe = BindRouter(scope, hidden, mixture, form_.mixture.names);
+    BindExperts(scope, form_.mixture.names.experts, mixture.experts, latent, mixture.width, &moe);
+    if (form_.latent > 0) {
+      RowWidths::Grow(scope.widths().shared, latent);
+      moe.latent_in =
+          scope.BindLinear({"mixer.fc1_latent_proj", "ffn_latent_down"}, latent, hidden, form_.mlp_bias);
+      moe.latent_out =
+          scope.BindLinear({"mixer.fc2_latent_proj", "ffn_latent_up"}, hidden, latent, form_.mlp_bias);
+    }
     if (mixture.shared_width == 0) return moe;
     RowWidths::Grow(scope.widths().shared, config().hidden);
     const MlpNames& names = form_.mixture.names.shared;
     if (form_.mixture.names.experts.plain) {
-      moe.plain_shared = BindPlainMlp(scope, mixture.shared_width, names.up, names.down);
+      moe.plain_shared = BindPlainMlp(scope, mixture.shared_width, names.up, names.down, form_.mlp_bias);
     } else {
       moe.shared = BindMlp(scope, mixture.shared_width, names);
     }

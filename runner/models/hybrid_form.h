@@ -28,9 +28,14 @@ struct HybridLayer {
 
 // The state-space layers: of Mamba-2, or of Mamba-1 where selective.
 struct MambaForm {
+  // RMS norms of the time steps, B and C of Mamba-1: none, with weights (Jamba), without (Falcon-Mamba).
+  enum class StepNorms : uint8_t { kNone, kWeighted, kPlain };
+
   bool selective = false;
   kernels::SsdShape shape = {};                 // of Mamba-2
   int64_t inner = 0, state = 0, step_rank = 0;  // of Mamba-1
+  StepNorms step_norms = StepNorms::kNone;
+  float step_norm_eps = 0;
   int32_t kernel = 0;
   float step_low = 0, step_high = 0;  // limits of a time step
   bool normed = true;                 // a norm beside the gate
@@ -63,6 +68,7 @@ struct HybridForm {
   Bias attention_bias = Bias::kAbsent, attention_out_bias = Bias::kAbsent, mlp_bias = Bias::kAbsent;
   int32_t feed_forward = 0;  // width, of layers without experts
   MixtureForm mixture = {};
+  int32_t latent = 0;         // width of what the experts see, in place of the hidden size; 0 = that
   float attention_scale = 0;  // of query and key products; 0 = 1 / sqrt(head_dim)
   float key_scale = 1;
   float attention_in = 1, attention_out = 1, mamba_out = 1;

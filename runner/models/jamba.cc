@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "runner/models/families.h"
 #include "runner/models/hybrid_config.h"
@@ -11,17 +10,15 @@ namespace {
 
 MambaForm ReadJambaMamba(ConfigReader& read, int32_t hidden) {
   MambaForm form{.selective = true};
-  constexpr ConfigKey kRank = {"mamba_dt_rank", "ssm.time_step_rank"};
   form.inner = read.gguf() ? read.Integer({"", "ssm.inner_size"}, 1, kMaxWidth)
                            : hidden * read.Integer({"mamba_expand", ""}, 1, 64, 2);
   if (form.inner > kMaxWidth) read.Fail("mamba_expand: the state-space layers are too wide");
   form.state = read.Integer({"mamba_d_state", "ssm.state_size"}, 1, 1 << 12);
   form.kernel = read.Small({"mamba_d_conv", "ssm.conv_kernel"}, 1, kMaxConvKernel);
-  const bool derived = !read.gguf() && read.Find(kRank) != nullptr && read.Find(kRank)->is_string();
-  if (derived && read.Text(kRank, "") != "auto") read.Fail("mamba_dt_rank is neither a number nor \"auto\"");
-  form.step_rank = derived ? (hidden + 15) / 16 : read.Integer(kRank, 1, kMaxWidth);
+  form.step_rank = ReadStepRank(read, {"mamba_dt_rank", "ssm.time_step_rank"}, hidden);
   form.in_bias = form.out_bias = ReadBias(read, "mamba_proj_bias");
   form.conv_bias = ReadBias(read, "mamba_conv_bias", true);
+  form.step_norms = MambaForm::StepNorms::kWeighted;
   return form;
 }
 
@@ -52,6 +49,7 @@ api::Result<std::unique_ptr<Model>> LoadJamba(std::shared_ptr<const weights::Mod
   ConfigReader read(*files);
   HybridForm form = ReadHybridForm(read, {.given = {.context = 262144, .norm_eps = 1e-6F}});
   form.mamba = ReadJambaMamba(read, form.decoder.hidden);
+  form.mamba.step_norm_eps = form.decoder.norm_eps;
   const int32_t period = read.Small({"attn_layer_period", ""}, 1, kMaxLayers, 8);
   const int32_t offset = read.Small({"attn_layer_offset", ""}, 0, kMaxLayers, 4);
   for (size_t i = 0; i < form.layers.size(); ++i) {

@@ -61,8 +61,20 @@ void MixtureOfExperts::AddShared(ForwardContext& ctx, std::span<const float> x, 
 
 void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x, std::span<const float> x,
                            std::span<float> y) const {
-  const int64_t hidden = up[0].in, width = up[0].out, places = ctx.rows() * chosen;
   Choose(ctx, router_x);
+  if (latent_in) {
+    const std::span<float> latent = ctx.work.shared.Get(ctx.rows() * latent_in.weight.out);
+    latent_in.Run(ctx.pool, ctx.Input(x), latent);
+    RunChosen(ctx, latent, latent);
+    latent_out.Run(ctx.pool, ctx.Input(latent), y);
+  } else {
+    RunChosen(ctx, x, y);
+  }
+  if (shared.gate || plain_shared.up) AddShared(ctx, x, y);
+}
+
+void MixtureOfExperts::RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
+  const int64_t hidden = up[0].in, width = up[0].out, places = ctx.rows() * chosen;
   const kernels::Routing& routing = ctx.work.routing;
   const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
   const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
@@ -93,7 +105,6 @@ void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x,
   RunExperts(ctx, down, by_expert(gated), out);
   add_bias(down_bias, hidden, out);
   kernels::CombineRows(ctx.pool, routing, chosen, out, hidden, y);
-  if (shared.gate || plain_shared.up) AddShared(ctx, x, y);
 }
 
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,

@@ -28,7 +28,8 @@ struct MixtureOfExperts {
   float scale = 1;
   std::vector<kernels::Matrix> gate, up, down;       // [experts]; no gate: down(max(up(x), 0)^2)
   std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
-  std::vector<std::unique_ptr<std::byte[]>> made;    // memory of matrices that no file has
+  Linear latent_in, latent_out;  // around the experts, which are narrower than the model; or none
+  std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   Activation activation = Activation::kSilu;
   float clamp = 0;
   GatedMlp shared;        // without weights where there is none
@@ -42,6 +43,8 @@ struct MixtureOfExperts {
 
  private:
   void Choose(ForwardContext& ctx, std::span<const float> x) const;
+  // What the chosen experts make of x; y may be x.
+  void RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
   void AddShared(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "runner/models/families.h"
@@ -10,6 +11,7 @@ namespace quire::runner::models {
 namespace {
 
 constexpr ConfigKey kPattern = {"hybrid_override_pattern", ""};
+constexpr ConfigKey kKinds = {"layers_block_type|layer_types", ""};
 
 // A layer has one part.
 HybridLayer LayerOfKind(ConfigReader& read, const std::string& kind) {
@@ -23,7 +25,7 @@ HybridLayer LayerOfKind(ConfigReader& read, const std::string& kind) {
 }
 
 void ReadNemotronKinds(ConfigReader& read, HybridForm* form) {
-  const auto kinds = read.Texts({"layers_block_type", ""}, form->decoder.layers);
+  const auto kinds = read.Texts(kKinds, form->decoder.layers);
   const std::string pattern = read.Text(kPattern, "");
   if (!kinds && pattern.size() != form->layers.size()) {
     return read.Fail("hybrid_override_pattern does not have one character per layer");
@@ -74,6 +76,7 @@ void ReadNemotronExperts(ConfigReader& read, HybridForm* form) {
                    .gate_up_stacked = {},
                    .down_stacked = {},
                    .plain = true};
+  form->latent = read.Small({"moe_latent_size", ""}, 0, kMaxWidth, 0);
   read.Ignore({"moe_shared_expert_overlap"});
 }
 
@@ -81,7 +84,9 @@ void ReadNemotronExperts(ConfigReader& read, HybridForm* form) {
 
 api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  const auto listed = static_cast<int32_t>(std::min<size_t>(read.Text(kPattern, "").size(), kMaxLayers));
+  const auto* kinds = read.Find(kKinds);
+  const size_t count = kinds != nullptr ? kinds->size() : read.Text(kPattern, "").size();
+  const auto listed = static_cast<int32_t>(std::min<size_t>(count, kMaxLayers));
   HybridForm form = ReadHybridForm(read, {.given = {.layers = listed, .context = 4096}, .layer_eps = true});
   form.decoder.plain_activation = PlainActivation::kSquaredRelu;
   read.Require("mlp_hidden_act", "relu2");
@@ -92,9 +97,9 @@ api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights:
                            .head_dim = "mamba_head_dim",
                            .groups = "n_groups|mamba_n_groups",
                            .state = "ssm_state_size",
-                           .kernel = "conv_kernel",
+                           .kernel = "conv_kernel|mamba_d_conv",
                            .in_bias = "use_bias",
-                           .conv_bias = "use_conv_bias",
+                           .conv_bias = "use_conv_bias|mamba_conv_bias",
                            .out_bias = "use_bias"},
                           form.decoder.hidden);
   form.mamba.norm_groups = static_cast<int32_t>(form.mamba.shape.groups);
@@ -108,7 +113,8 @@ api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights:
   };
   if (has(HybridLayer::Feed::kExperts)) ReadNemotronExperts(read, &form);
   if (has(HybridLayer::Feed::kMlp) && !read.gguf()) form.feed_forward = ReadFeedForward(read);
-  form.attention_bias = form.attention_out_bias = ReadBias(read, "attention_bias");
+  // Early checkpoints have biases of the attention where attention_bias says so, transformers has none.
+  form.attention_bias = form.attention_out_bias = Bias::kIfStored;
   form.mlp_bias = ReadBias(read, "mlp_bias");
   // Its GGUF files have permuted rows of queries and keys though nothing is rotated: a rotation by no angle puts them in
   // order.
@@ -117,8 +123,9 @@ api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights:
                          .pairs = kernels::RopePairs::kAdjacent};
   }
   // Attention has no positions. The inner size is that of the heads. MTP layers are not used.
-  read.Ignore({"rope_theta", "rope_parameters", "partial_rotary_factor", "expand", "intermediate_size",
-               "num_nextn_predict_layers", "mtp_hybrid_override_pattern", "mtp_layers_block_type"});
+  read.Ignore({"attention_bias", "rope_theta", "rope_parameters", "partial_rotary_factor", "expand",
+               "intermediate_size", "num_nextn_predict_layers", "mtp_hybrid_override_pattern",
+               "mtp_layers_block_type"});
   if (!has(HybridLayer::Feed::kExperts)) {
     read.Ignore({"moe_intermediate_size", "moe_shared_expert_intermediate_size", "n_routed_experts",
                  "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group", "norm_topk_prob",

@@ -39,6 +39,7 @@ constexpr std::array kFamilies = {
     Family{{"LFM2", "lfm2", "lfm2"}, LoadLfm2},
     Family{{"LFM2-MoE", "lfm2_moe", "lfm2moe"}, LoadLfm2},
     Family{{"Llama", "llama", "llama"}, LoadLlama},
+    Family{{"Mamba, Falcon-Mamba", "mamba|falcon_mamba", "mamba"}, LoadMamba},
     Family{{"Mamba-2", "mamba2", "mamba2"}, LoadMamba2},
     Family{{"Ministral 3", "ministral3", "mistral3"}, LoadMinistral3},
     Family{{"Mistral", "mistral|ministral", "mistral"}, LoadMistral},

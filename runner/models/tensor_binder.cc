@@ -29,7 +29,9 @@ TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
   for (const char* deeper : {"model.language_model.", "language_model.model."}) {
     if (files.Find(std::string(deeper) + "embed_tokens.weight") != nullptr) prefix_ = deeper;
   }
-  if (files.Find("backbone.embeddings.weight") != nullptr) prefix_ = "backbone.";
+  for (const char* embedding : {"backbone.embeddings.weight", "backbone.embedding.weight"}) {
+    if (files.Find(embedding) != nullptr) prefix_ = "backbone.";
+  }
 }
 
 TensorScope TensorBinder::Named(std::string prefix) { return {this, std::move(prefix)}; }

@@ -41,7 +41,8 @@ constexpr std::string_view kNotQuantizedOnLoad[] = {
     "proj_bias",      "mixer.gate.",  "dt_proj",
     "x_proj",         "ssm_dt.",      "ssm_x."};
 
-constexpr std::string_view kEnds[] = {"embed_tokens.weight", "lm_head.weight"};
+constexpr std::string_view kEnds[] = {"embed_tokens.weight", "embeddings.weight", "embedding.weight",
+                                      "lm_head.weight"};
 constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};
 
 bool IsEnd(std::string_view name) {

@@ -1,0 +1,164 @@
+// Families with state-space layers by what sets them apart, and what they refuse. That they compute the right thing is
+// tested against goldens in tests/golden.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cache/hybrid_cache.h"
+#include "runner/kernels/thread_pool.h"
+#include "runner/models/testing/hybrid_models.h"
+
+namespace quire::runner::models {
+namespace {
+
+using test::kMoeBase;
+using test::LoadPatched;
+using test::PatchedModelFiles;
+using testing::HasSubstr;
+
+using Tokens = std::vector<TokenId>;
+
+class HybridFamily : public testing::TestWithParam<test::MoeModel> {
+ protected:
+  void SetUp() override {
+    auto loaded = LoadPatched(kMoeBase, GetParam().make);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    model_ = *std::move(loaded);
+    cache_ = cache::HybridCache::Create(model_->cache_layout(), {.bytes = 32 << 20}).value();
+    for (TokenId i = 0; i < 40; ++i) tokens_.push_back(i * 37 % 500);
+  }
+
+  struct Part {
+    cache::Sequence* sequence;
+    Tokens tokens;
+  };
+  // The logits of every row, in one step.
+  std::vector<float> Step(const std::vector<Part>& parts) {
+    Batch batch{.tokens = {}, .row_begin = {0}, .logit_rows = {}};
+    std::vector<cache::Append> appends;
+    for (const Part& part : parts) {
+      batch.tokens.insert(batch.tokens.end(), part.tokens.begin(), part.tokens.end());
+      batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
+      appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
+    }
+    for (int32_t row = 0; row < batch.row_begin.back(); ++row) batch.logit_rows.push_back(row);
+    std::vector<float> logits(batch.tokens.size() * width());
+    auto step = cache_->Begin(appends).value();
+    model_->Forward(batch, *step, pool_, logits);
+    step->Commit();
+    return logits;
+  }
+  size_t width() const { return static_cast<size_t>(model_->vocab_size()); }
+  Tokens Range(size_t begin, size_t end) const {
+    return {tokens_.begin() + static_cast<ptrdiff_t>(begin), tokens_.begin() + static_cast<ptrdiff_t>(end)};
+  }
+
+  std::unique_ptr<Model> model_;
+  ThreadPool pool_{2};
+  std::unique_ptr<cache::HybridCache> cache_;
+  Tokens tokens_;
+};
+
+TEST_P(HybridFamily, ResultsAreBitIdenticalHoweverAPromptIsCut) {
+  cache::Sequence alone = cache_->NewSequence();
+  const std::vector<float> whole = Step({{&alone, tokens_}});
+  for (const float logit : whole) ASSERT_TRUE(std::isfinite(logit));
+  for (const size_t chunk : {1, 7, 32}) {
+    cache::Sequence sequence = cache_->NewSequence(), other = cache_->NewSequence();
+    std::vector<float> all;
+    for (size_t at = 0; at < tokens_.size(); at += chunk) {
+      const std::vector<float> logits =
+          Step({{&other, {7, 8, 9}}, {&sequence, Range(at, std::min(at + chunk, tokens_.size()))}});
+      all.insert(all.end(), logits.begin() + static_cast<ptrdiff_t>(3 * width()), logits.end());
+    }
+    EXPECT_EQ(all, whole) << "chunks of " << chunk;
+  }
+}
+
+TEST_P(HybridFamily, AForkAndAPartlyAcceptedDraftGoOnLikeOnePass) {
+  cache::Sequence alone = cache_->NewSequence(), first = cache_->NewSequence();
+  const std::vector<float> whole = Step({{&alone, tokens_}});
+  Step({{&first, Range(0, 20)}});
+  cache::Sequence fork = cache_->Fork(first, 20).value();
+  const std::vector<float> rest = Step({{&fork, Range(20, 40)}});
+  EXPECT_TRUE(std::ranges::equal(rest, std::span(whole).subspan(20 * width())));
+  {
+    auto speculation = cache_->Speculate(first).value();
+    Tokens draft = Range(20, 25);
+    draft.insert(draft.end(), {1, 2, 3});
+    Step({{&speculation.sequence(), draft}});
+    const auto replay = [&](size_t layer, std::byte* slot, std::span<const std::byte> inputs,
+                            int32_t tokens) { model_->Replay(layer, slot, inputs, tokens, pool_); };
+    ASSERT_TRUE(speculation.Commit(5, replay));
+  }
+  const std::vector<float> behind = Step({{&first, Range(25, 40)}});
+  EXPECT_TRUE(std::ranges::equal(behind, std::span(whole).subspan(25 * width())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HybridFamily, testing::ValuesIn(test::kHybridModels),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST(Hybrids, LayersHaveTheStatesOfTheirParts) {
+  const auto falcon = LoadPatched(kMoeBase, test::MakeFalconH1).value();
+  EXPECT_EQ(falcon->cache_layout().groups.size(), 1U);
+  EXPECT_EQ(falcon->cache_layout().groups[0].layers, 2) << "each layer has keys";
+  EXPECT_EQ(falcon->cache_layout().recurrent.size(), 2U) << "and a state";
+  const auto nemotron = LoadPatched(kMoeBase, test::MakeNemotronH).value();
+  ASSERT_EQ(nemotron->cache_bindings().size(), 3U) << "feed-forward layers have none";
+  EXPECT_EQ(nemotron->cache_bindings()[2].decoder_layer, 4);
+  const auto mamba = LoadPatched(kMoeBase, test::MakeMamba2).value();
+  EXPECT_TRUE(mamba->cache_layout().groups.empty());
+  EXPECT_EQ(mamba->cache_layout().recurrent[0].delta_heads, 8);
+}
+
+struct Refused {
+  void (*make)(PatchedModelFiles& files);
+  test::Json keys;
+  const char* names;  // in the message
+};
+
+TEST(Hybrids, RefuseByTheNameOfTheKey) {
+  using test::MakeFalconH1, test::MakeGraniteHybrid, test::MakeJamba, test::MakeMamba2, test::MakeNemotronH;
+  const Refused refusals[] = {
+      {MakeMamba2, {{"time_step_limit", {0.5, 0.1}}}, "time_step_limit"},
+      {MakeMamba2, {{"time_step_limit", 3}}, "time_step_limit"},
+      {MakeMamba2, {{"rms_norm", false}}, "rms_norm"},
+      {MakeMamba2, {{"norm_before_gate", true}}, "norm_before_gate"},
+      {MakeMamba2, {{"n_groups", 3}}, "3 groups"},
+      {MakeMamba2, {{"head_dim", 24}}, "heads of 24"},
+      {MakeMamba2, {{"hidden_act", "gelu_new"}}, "hidden_act"},
+      {MakeMamba2, {{"state_size", 0}}, "state_size"},
+      {MakeMamba2, {{"attn_layer_idx", {1}}}, "attn_layer_idx"},
+      {MakeGraniteHybrid, {{"layer_types", {"mamba", "linear", "mamba"}}}, "layer_types"},
+      {MakeGraniteHybrid, {{"position_embedding_type", "alibi"}}, "position_embedding_type"},
+      {MakeGraniteHybrid, {{"normalization_function", "layernorm"}}, "normalization_function"},
+      {MakeGraniteHybrid, {{"residual_multiplier", -1}}, "residual_multiplier"},
+      {MakeFalconH1, {{"ssm_multipliers", {1, 2}}}, "ssm_multipliers"},
+      {MakeFalconH1, {{"mamba_use_mlp", false}}, "mamba_use_mlp"},
+      {MakeFalconH1, {{"mamba_d_ssm", 70}}, "70 channels"},
+      {MakeNemotronH, {{"hybrid_override_pattern", "ME*-X"}}, "\"X\""},
+      {MakeNemotronH, {{"hybrid_override_pattern", "ME*"}}, "hybrid_override_pattern"},
+      {MakeNemotronH, {{"mlp_hidden_act", "silu"}}, "mlp_hidden_act"},
+      {MakeNemotronH, {{"mamba_proj_bias", true}}, "mamba_proj_bias"},
+      {MakeNemotronH, {{"sliding_window", 64}}, "sliding_window"},
+      {MakeJamba, {{"mamba_dt_rank", "some"}}, "mamba_dt_rank"},
+      {MakeJamba, {{"mamba_inner_layernorms", false}}, "mamba_inner_layernorms"},
+      {MakeJamba, {{"mamba_d_conv", 0}}, "mamba_d_conv"},
+  };
+  for (const Refused& refusal : refusals) {
+    const auto model = LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
+      refusal.make(files);
+      files.json.update(refusal.keys);
+    });
+    ASSERT_FALSE(model) << refusal.names;
+    EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
+    EXPECT_THAT(model.error().message, HasSubstr(refusal.names));
+  }
+}
+
+}  // namespace
+}  // namespace quire::runner::models

@@ -1,0 +1,22 @@
+// Small hybrid models with random weights, made of the checkpoint in tests/data/models/llama: its embedding, everything
+// else new. The flags are others than those of the published models.
+#pragma once
+
+#include "runner/models/testing/moe_models.h"
+
+namespace quire::runner::models::test {
+
+void MakeFalconH1(
+    PatchedModelFiles& files);  // attention and state space side by side, every multiplier and bias
+void MakeGraniteHybrid(PatchedModelFiles& files);  // experts, rotated attention, groups
+void MakeJamba(PatchedModelFiles& files);          // Mamba-1, experts in every other layer
+void MakeMamba2(PatchedModelFiles& files);         // no attention; limits of the time steps
+void MakeNemotronH(PatchedModelFiles& files);  // layers of one part, plain experts behind a latent projection
+
+inline constexpr MoeModel kHybridModels[] = {{"FalconH1", MakeFalconH1},
+                                             {"GraniteHybrid", MakeGraniteHybrid},
+                                             {"Jamba", MakeJamba},
+                                             {"Mamba2", MakeMamba2},
+                                             {"NemotronH", MakeNemotronH}};
+
+}  // namespace quire::runner::models::test
