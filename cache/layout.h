@@ -30,7 +30,7 @@ struct AttentionGroup {
 struct RecurrentLayer {
   int32_t conv_tail = 0;  // columns kept (kernel - 1)
   int32_t conv_dim = 0;
-  int32_t delta_heads = 0;  // value heads
+  int32_t delta_heads = 0;  // value heads; of a state space: [heads, state rows, channels of a head]
   int32_t delta_value_dim = 0;
   int32_t delta_key_dim = 0;
   // The inputs of a draft token's update of this layer besides the state, recorded so that a partly accepted

@@ -222,6 +222,13 @@ void RunWithCaptures(const RecurrentLayer& at, size_t sequence, const Run& run, 
   run(begin, at.rows(sequence));
 }
 
+void ScanHeadRows(const ScanRows& rows, size_t begin, size_t end) {
+  HWY_DYNAMIC_DISPATCH(ScanHead)(rows, begin, end);
+}
+void ScanChannelRows(const ScanRows& rows, size_t begin, size_t end) {
+  HWY_DYNAMIC_DISPATCH(ScanChannels)(rows, begin, end);
+}
+
 void RunHead(const SsdArgs& args, size_t sequence, size_t h) {
   const SsdShape& shape = args.shape;
   const auto heads = static_cast<size_t>(shape.heads), dim = static_cast<size_t>(shape.head_dim);
@@ -247,8 +254,7 @@ void RunHead(const SsdArgs& args, size_t sequence, size_t h) {
                       .y_stride = inner,
                       .row_stride = dim};
   RunWithCaptures(
-      args.at, sequence, [&](size_t begin, size_t end) { HWY_DYNAMIC_DISPATCH(ScanHead)
-                                                         (rows, begin, end); },
+      args.at, sequence, [&](size_t begin, size_t end) { ScanHeadRows(rows, begin, end); },
       [&](std::byte* slot) { std::copy_n(rows.state, states * dim, args.at.Delta(slot) + offset); });
 }
 
@@ -284,9 +290,7 @@ void RunChannels(const SelectiveScanArgs& args, size_t sequence, size_t from, si
                       .y_stride = inner,
                       .row_stride = inner};
   RunWithCaptures(
-      args.at, sequence,
-      [&](size_t begin, size_t end) { HWY_DYNAMIC_DISPATCH(ScanChannels)
-                                      (rows, begin, end); },
+      args.at, sequence, [&](size_t begin, size_t end) { ScanChannelRows(rows, begin, end); },
       [&](std::byte* slot) {
         for (size_t n = 0; n < states; ++n) {
           std::copy_n(rows.state + n * inner, count, args.at.Delta(slot) + n * inner + from);

@@ -39,7 +39,7 @@ void ReadStepLimits(ConfigReader& read, MambaForm* form) {
 }
 
 // Which layers attend in a GGUF file, and how many KV heads they have.
-void ReadHeads(ConfigReader& read, HybridForm* form) {
+void ReadHybridHeads(ConfigReader& read, HybridForm* form) {
   DecoderConfig& decoder = form->decoder;
   constexpr ConfigKey kKvHeads = {"num_key_value_heads", "attention.head_count_kv"};
   if (read.gguf()) {
@@ -81,7 +81,7 @@ HybridForm ReadHybridForm(ConfigReader& read, const HybridQuery& query) {
   }
   if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: only silu is supported");
   form.layers.resize(static_cast<size_t>(form.decoder.layers));
-  if (query.attends) ReadHeads(read, &form);
+  if (query.attends) ReadHybridHeads(read, &form);
   read.Ignore({"time_step_min", "time_step_max", "time_step_floor", "time_step_rank", "chunk_size",
                "mamba_chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "use_mamba_kernels",
                "num_logits_to_keep", "mamba_ssm_cache_dtype"});

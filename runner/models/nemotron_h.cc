@@ -89,6 +89,8 @@ api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights:
   const auto listed = static_cast<int32_t>(std::min<size_t>(count, kMaxLayers));
   HybridForm form = ReadHybridForm(read, {.given = {.layers = listed, .context = 4096}, .layer_eps = true});
   form.decoder.plain_activation = PlainActivation::kSquaredRelu;
+  // transformers never ties the head, whatever tie_word_embeddings says.
+  form.decoder.tied = files->Find(read.gguf() ? "output.weight" : "lm_head.weight") == nullptr;
   read.Require("mlp_hidden_act", "relu2");
   read.Require("mamba_hidden_act", "silu");
   read.Require("mamba_proj_bias", false);
