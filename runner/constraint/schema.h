@@ -22,4 +22,15 @@ api::Result<ExprRef> JsonSchema(const api::Json& schema, GrammarBuilder& builder
 // have names that are no identifiers.
 api::Result<ExprRef> PythonArguments(const api::Json& schema, GrammarBuilder& builder);
 
+// What stands around the arguments of a call that are written between tags.
+struct ArgumentTags {
+  ExprRef before_name, before_value, after_value;
+  ExprRef text;  // any text that holds no end tag, with what comes after a value
+};
+
+// The arguments of a call between tags: a string as it is, any other value as JSON. kUnsupported also of objects that
+// are more than named properties, and of properties of which a reader could not tell from a text which value it is.
+api::Result<ExprRef> TaggedArguments(const api::Json& schema, GrammarBuilder& builder,
+                                     const ArgumentTags& tags);
+
 }  // namespace quire::runner::constraint

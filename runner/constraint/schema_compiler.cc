@@ -312,4 +312,8 @@ api::Result<ExprRef> PythonArguments(const Json& schema, GrammarBuilder& builder
   return SchemaCompiler(schema, builder, kPythonStyle).RunAsArguments();
 }
 
+api::Result<ExprRef> TaggedArguments(const Json& schema, GrammarBuilder& builder, const ArgumentTags& tags) {
+  return SchemaCompiler(schema, builder).RunAsTaggedArguments(tags);
+}
+
 }  // namespace quire::runner::constraint

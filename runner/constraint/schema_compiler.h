@@ -1,6 +1,7 @@
 // Compiles what SchemaReader reads. Internal to JsonSchema().
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "runner/constraint/automaton.h"
+#include "runner/constraint/schema.h"
 #include "runner/constraint/schema_node.h"
 
 namespace quire::runner::constraint {
@@ -20,6 +22,8 @@ class SchemaCompiler {
   api::Result<ExprRef> Run();
   // The members of an object as PythonArguments() has them.
   api::Result<ExprRef> RunAsArguments();
+  // The same as TaggedArguments() has them.
+  api::Result<ExprRef> RunAsTaggedArguments(const ArgumentTags& tags);
 
  private:
   struct Entry {
@@ -53,6 +57,12 @@ class SchemaCompiler {
   ExprRef DistinctNumber(const SchemaNode& leaf);
 
   // Schemas that hold for the property `name`.
+  // Named properties, one after the other. `member` writes the property of this name, whose values are `refs`;
+  // Never() where it has none.
+  api::Result<ExprRef> NamedMembers(
+      const ExprRef& separator,
+      const std::function<api::Result<ExprRef>(const std::string& name, const SchemaRefs& refs)>& member);
+
   static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
   static SchemaRefs AdditionalRefs(const SchemaNode& node);
   static std::vector<std::string> PropertyNames(const SchemaNode& node);

@@ -213,7 +213,9 @@ ExprRef SchemaCompiler::Object(const SchemaNode& node) {
   return Call(rule);
 }
 
-api::Result<ExprRef> SchemaCompiler::RunAsArguments() {
+api::Result<ExprRef> SchemaCompiler::NamedMembers(
+    const ExprRef& separator,
+    const std::function<api::Result<ExprRef>(const std::string& name, const SchemaRefs& refs)>& member) {
   const auto refuse = [](std::string why) { return api::Fail(api::ErrorCode::kUnsupported, std::move(why)); };
   SchemaNode node;
   if (auto merged = reader_.Merge(node, {&root_, "#"}); !merged) return std::unexpected(merged.error());
@@ -223,16 +225,27 @@ api::Result<ExprRef> SchemaCompiler::RunAsArguments() {
   const auto names = PropertyNames(node);
   if (!IsNever(Value(AdditionalRefs(node)))) return refuse("an object with additional properties");
   const auto count = static_cast<uint32_t>(names.size());
-  Members members(count, 0, std::nullopt, Literal(", "), Nothing());
+  Members members(count, 0, std::nullopt, separator, Nothing());
   for (uint32_t i = 0; i < count; ++i) {
-    if (!IsIdentifier(names[i])) return refuse("a property whose name is not an identifier");
     const bool required = node.required.Contains(names[i]);
-    const ExprRef value = Value(PropertyRefs(node, names[i]));
-    if (required && IsNever(value)) return refuse("a required property that allows no value");
-    members.Property(i, IsNever(value) ? value : Sequence({Literal(names[i] + "="), value}), !required);
+    auto written = member(names[i], PropertyRefs(node, names[i]));
+    if (!written) return written;
+    if (required && IsNever(*written)) return refuse("a required property that allows no value");
+    members.Property(i, *written, !required);
   }
   if (error_) return std::unexpected(std::move(*error_));
   return members.Build(count);
+}
+
+api::Result<ExprRef> SchemaCompiler::RunAsArguments() {
+  return NamedMembers(
+      Literal(", "), [&](const std::string& name, const SchemaRefs& refs) -> api::Result<ExprRef> {
+        if (!IsIdentifier(name)) {
+          return api::Fail(api::ErrorCode::kUnsupported, "a property whose name is not an identifier");
+        }
+        const ExprRef value = Value(refs);
+        return IsNever(value) ? value : Sequence({Literal(name + "="), value});
+      });
 }
 
 ExprRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {

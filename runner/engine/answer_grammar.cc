@@ -14,6 +14,7 @@
 #include "runner/constraint/json_grammar.h"
 #include "runner/constraint/output_format.h"
 #include "runner/constraint/schema.h"
+#include "runner/engine/markup_grammar.h"
 #include "runner/output/answer_markup.h"
 #include "runner/tokenizer/tokenizer.h"
 
@@ -58,25 +59,6 @@ Json ClosedObject(Json schema) {
 bool IsPythonName(std::string_view name) {
   return std::ranges::all_of(name,
                              [](char c) { return api::IsAsciiAlnum(c) || c == '_' || c == '.' || c == '-'; });
-}
-
-// As a grammar reads it: special tokens in it as themselves.
-std::string TextBytes(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
-  const auto ids = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
-  std::string bytes;
-  for (const api::TokenId id : ids ? *ids : std::vector<api::TokenId>()) {
-    const auto token = tokenizer.TokenBytes(id);
-    const size_t at = tokenizer.IsSpecial(id) && !token.empty() ? text.find(token) : std::string_view::npos;
-    if (at == std::string_view::npos) continue;
-    bytes += text.substr(0, at);
-    bytes += constraint::SpecialTokenBytes(id);
-    text.remove_prefix(at + token.size());
-  }
-  return bytes += text;
-}
-
-ExprRef Text(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
-  return constraint::Literal(TextBytes(tokenizer, text));
 }
 
 class AnswerGrammar {
@@ -124,16 +106,16 @@ class AnswerGrammar {
     auto body = Body(builder, constrain_all);
     if (!body || markup_.thinking_begin.empty() || !inputs_.rendered) return body;
     const ExprRef gap = markup_.after_thinking.empty() ? constraint::Repeat(constraint::Literal("\n"), 0, 2)
-                                                       : Text(tokenizer_, markup_.after_thinking);
+                                                       : MarkupText(tokenizer_, markup_.after_thinking);
     const uint32_t rule = builder.Declare();
     builder.Define(rule, *body);
     const ExprRef answer = constraint::Call(rule);
     const ExprRef thought = constraint::Sequence(
-        {constraint::TextUntil(TextBytes(tokenizer_, markup_.thinking_end)), gap, answer});
+        {constraint::TextUntil(MarkupBytes(tokenizer_, markup_.thinking_end)), gap, answer});
     if (inputs_.thinking_open) return thought;
     if (!inputs_.may_think) return *body;
     return constraint::Choice(
-        {answer, constraint::Sequence({Text(tokenizer_, markup_.thinking_begin), thought})});
+        {answer, constraint::Sequence({MarkupText(tokenizer_, markup_.thinking_begin), thought})});
   }
 
  private:
@@ -150,27 +132,27 @@ class AnswerGrammar {
   // Text, thinking and special tokens of any kind; from the marker of a call on, calls of the tools.
   api::Result<ExprRef> FreeAnswer(GrammarBuilder& builder, bool constrain_all) const {
     if (inputs_.format.harmony) return FreeHarmonyAnswer(builder, constrain_all);
-    const ExprRef text = constraint::AnythingWithout(TextBytes(tokenizer_, markup_.call_marker));
+    const ExprRef text = constraint::AnythingWithout(MarkupBytes(tokenizer_, markup_.call_marker));
     ExprRef answer = text;
     if (!tools_.empty()) {
       auto calls = Calls(builder, constrain_all);
       if (!calls) return calls;
       std::string_view begin = markup_.call_marker;
       if (!markup_.calls_begin.empty()) begin = {};  // the calls have it
-      answer = constraint::Sequence(
-          {text, constraint::Optional(constraint::Sequence({Text(tokenizer_, begin), *std::move(calls)}))});
+      answer = constraint::Sequence({text, constraint::Optional(constraint::Sequence(
+                                               {MarkupText(tokenizer_, begin), *std::move(calls)}))});
     }
     const bool may_think = inputs_.may_think || inputs_.thinking_open;
     if (markup_.thinking_begin.empty() || !may_think) return answer;
     const uint32_t rule = builder.Declare();
     builder.Define(rule, answer);
     answer = constraint::Call(rule);
-    const std::string end = TextBytes(tokenizer_, markup_.thinking_end);
+    const std::string end = MarkupBytes(tokenizer_, markup_.thinking_end);
     const ExprRef thought = constraint::Choice(
         {constraint::AnythingWithout(end), constraint::Sequence({constraint::AnythingUntil(end), answer})});
     if (inputs_.thinking_open) return thought;
     return constraint::Choice(
-        {answer, constraint::Sequence({Text(tokenizer_, markup_.thinking_begin), thought})});
+        {answer, constraint::Sequence({MarkupText(tokenizer_, markup_.thinking_begin), thought})});
   }
 
   // Gpt-oss has a header before every part, so that no thinking holds a marker. The recipient of a call stands behind the
@@ -187,14 +169,14 @@ class AnswerGrammar {
       builder.Define(rule, *std::move(arguments));
       const ExprRef name = constraint::Literal(tool.name);
       const auto with = [&](std::string_view before, const ExprRef& between) {
-        return constraint::Sequence({Text(tokenizer_, before), name, between, constraint::Call(rule)});
+        return constraint::Sequence({MarkupText(tokenizer_, before), name, between, constraint::Call(rule)});
       };
-      by_channel.push_back(with(markup_.calls->head, Text(tokenizer_, markup_.calls->middle)));
+      by_channel.push_back(with(markup_.calls->head, MarkupText(tokenizer_, markup_.calls->middle)));
       by_role.push_back(with(output::kHarmonyRecipient, HarmonyChannel()));
     }
     const ExprRef of_first_message = constraint::Choice(std::move(by_role));
     const ExprRef of_next_message =
-        constraint::Sequence({Text(tokenizer_, markup_.after_thinking), of_first_message});
+        constraint::Sequence({MarkupText(tokenizer_, markup_.after_thinking), of_first_message});
     by_channel.push_back(of_next_message);
     const ExprRef call = constraint::Optional(constraint::Choice(std::move(by_channel)));
     return constraint::Choice({constraint::Sequence({*std::move(text), call}), of_first_message});
@@ -202,20 +184,21 @@ class AnswerGrammar {
 
   // Between the name of a call and its arguments, where the name stands behind the role.
   ExprRef HarmonyChannel() const {
-    return constraint::Sequence({Text(tokenizer_, "<|channel|>commentary"),
-                                 constraint::Optional(constraint::Choice(
-                                     {constraint::Literal(" json"), Text(tokenizer_, " <|constrain|>json")})),
-                                 Text(tokenizer_, "<|message|>")});
+    return constraint::Sequence(
+        {MarkupText(tokenizer_, "<|channel|>commentary"),
+         constraint::Optional(constraint::Choice(
+             {constraint::Literal(" json"), MarkupText(tokenizer_, " <|constrain|>json")})),
+         MarkupText(tokenizer_, "<|message|>")});
   }
 
   // Anything in which no call begins.
   api::Result<ExprRef> HarmonyText() const {
-    const std::string first = TextBytes(tokenizer_, output::kHarmonyTo);
+    const std::string first = MarkupBytes(tokenizer_, output::kHarmonyTo);
     const std::string next =
-        TextBytes(tokenizer_, std::string(markup_.after_thinking) + std::string(output::kHarmonyTo));
+        MarkupBytes(tokenizer_, std::string(markup_.after_thinking) + std::string(output::kHarmonyTo));
     const ExprRef any = constraint::Repeat(constraint::Byte(0, 0xFF), 0, std::nullopt);
     const auto by_channel =
-        constraint::BuildDfa(*constraint::AnythingWithout(TextBytes(tokenizer_, markup_.call_marker)));
+        constraint::BuildDfa(*constraint::AnythingWithout(MarkupBytes(tokenizer_, markup_.call_marker)));
     const auto by_role = constraint::BuildDfa(*constraint::AnythingWithout(next));
     const auto at_once = constraint::BuildDfa(*constraint::Sequence({constraint::Literal(first), any}));
     for (const auto* dfa : {&by_channel, &by_role, &at_once}) {
@@ -233,7 +216,7 @@ class AnswerGrammar {
     auto answer = constraint::AnswerOf(*inputs_.request.format, builder);
     if (!answer) return answer;
     if (inputs_.rendered && !markup_.text_begin.empty()) {
-      answer = constraint::Sequence({Text(tokenizer_, markup_.text_begin), *answer});
+      answer = constraint::Sequence({MarkupText(tokenizer_, markup_.text_begin), *answer});
     }
     if (!may_call) return answer;
     auto calls = Calls(builder, constrain_all);
@@ -247,6 +230,13 @@ class AnswerGrammar {
     if (call_template.python && constrain_all) one_of = PythonCalls(builder);
     const bool python = !one_of.empty();
     for (const CallableTool& tool : python ? std::vector<CallableTool>() : tools_) {
+      if (call_template.tagged != nullptr && (constrain_all || tool.strict)) {
+        // Any other call is JSON, which the model's parser reads too.
+        if (auto call = InTags(tool, *call_template.tagged, builder)) {
+          one_of.push_back(*std::move(call));
+          continue;
+        }
+      }
       auto arguments = Arguments(tool, builder, constrain_all);
       if (!arguments) return arguments;
       std::string name = tool.name;
@@ -254,21 +244,31 @@ class AnswerGrammar {
         name = api::DumpJson(tool.name);
         name = name.substr(1, name.size() - 2);
       }
-      one_of.push_back(constraint::Sequence({Text(tokenizer_, call_template.head), constraint::Literal(name),
-                                             Text(tokenizer_, call_template.middle), *std::move(arguments),
-                                             Text(tokenizer_, call_template.tail)}));
+      one_of.push_back(
+          constraint::Sequence({MarkupText(tokenizer_, call_template.head), constraint::Literal(name),
+                                MarkupText(tokenizer_, call_template.middle), *std::move(arguments),
+                                MarkupText(tokenizer_, call_template.tail)}));
     }
     const uint32_t rule = builder.Declare();
     builder.Define(rule, constraint::Choice(std::move(one_of)));
-    std::vector<ExprRef> calls = {Text(tokenizer_, call_template.open), constraint::Call(rule)};
+    std::vector<ExprRef> calls = {MarkupText(tokenizer_, call_template.open), constraint::Call(rule)};
     const bool single = inputs_.request.single_tool_call || call_template.between.empty();
     if (!single) {
       const ExprRef next =
-          constraint::Sequence({Text(tokenizer_, call_template.between), constraint::Call(rule)});
+          constraint::Sequence({MarkupText(tokenizer_, call_template.between), constraint::Call(rule)});
       calls.push_back(constraint::Repeat(next, 0, kCallsMax - 1));
     }
-    calls.push_back(Text(tokenizer_, call_template.close));
+    calls.push_back(MarkupText(tokenizer_, call_template.close));
     return constraint::Sequence(std::move(calls));
+  }
+
+  api::Result<ExprRef> InTags(const CallableTool& tool, const output::TaggedArguments& tags,
+                              GrammarBuilder& builder) const {
+    const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
+    if (!schema && !tool.parameters.is_null()) {
+      return api::Fail(api::ErrorCode::kUnsupported, "parameters that are no schema");
+    }
+    return TaggedCall(tags, tool.name, schema ? ClosedObject(tool.parameters) : Json(), tokenizer_, builder);
   }
 
   // Empty where some tool cannot be called like that: an answer's calls are all of one kind.

@@ -40,7 +40,19 @@ const std::vector<std::string> kTemplates = {"tools <tool_call> <think>",
                                              "tools <|/tool_call|>",
                                              "tools <function=",
                                              "tools <TOOLCALL>",
-                                             "tools <|tool_call_start|>"};
+                                             "tools <|tool_call_start|>",
+                                             "tools <|tool_call|> <think>",
+                                             "tools <tool_call> <arg_key> <think>",
+                                             "tools <tool_call> <function= <think>",
+                                             "tools <seed:tool_call> <seed:think>",
+                                             "tools <minimax:tool_call> <think>",
+                                             "tools <｜tool▁sep｜> ```json <think>",
+                                             "tools <｜tool▁sep｜> <think>",
+                                             "tools <|tool_call_begin|>",
+                                             "tools <|tool_call:begin|>",
+                                             "tools <|START_ACTION|> <|START_THINKING|> <|START_RESPONSE|>",
+                                             "tools <|tools_prefix|>",
+                                             "tools <|function_call|>"};
 
 class AnswerGrammars : public ::testing::Test {
  protected:
@@ -184,7 +196,9 @@ TEST_F(AnswerGrammars, AFormatHoldsBehindThinking) {
 // What a call of `name` begins with where nothing forces one.
 std::string CallPrefix(const output::AnswerMarkup& markup, std::string_view name) {
   std::string begin(markup.calls->open);
-  begin += markup.calls->head;
+  begin += markup.calls->tagged != nullptr ? markup.calls->tagged->head : markup.calls->head;
+  const size_t number = begin.find(output::kCallNumber);
+  if (number != std::string::npos) begin.replace(number, output::kCallNumber.size(), "7");
   if (!begin.starts_with(markup.call_marker)) begin.insert(0, markup.call_marker);
   return begin + std::string(name);
 }
@@ -315,6 +329,72 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
   const ConstraintInputs free_inputs{.request = request, .tools = any, .format = format, .rendered = true};
   EXPECT_EQ(Write(free_inputs, open + "now(", random), "");
   EXPECT_NE(Write(free_inputs, open + R"({"name": "now")", random), "");
+}
+
+// Families that write arguments between tags: strings as they are, JSON where a text would not tell what is meant.
+TEST_F(AnswerGrammars, ModelsThatCallInTagsDo) {
+  const auto tools = api::testing::ToolsOf(
+      R"([{"type":"function","function":{"name":"write","parameters":{"type":"object","properties":{)"
+      R"("path":{"type":"string"},"mode":{"enum":["new","over"]},"note":{"anyOf":[{"type":"string"},)"
+      R"({"type":"null"}]},"tags":{"type":"array","items":{"type":"string"}},"mask":{"type":"integer"}},)"
+      R"("required":["path","mode"]}}},)"
+      R"({"type":"function","function":{"name":"mail","parameters":{"type":"object","properties":{)"
+      R"("to":{"type":"string","pattern":"^[a-z]+@x$"}},"required":["to"]}}}])");
+  struct Written {
+    std::string chat_template, begin, name_end, key, value, end, finish;
+  };
+  const Written all[] = {
+      {"tools <tool_call> <arg_key>", "<tool_call>", "\n", "<arg_key>", "</arg_key>\n<arg_value>",
+       "</arg_value>\n", "</tool_call>"},
+      {"tools <tool_call> <arg_key>", "<tool_call>", "", "<arg_key>", "</arg_key><arg_value>", "</arg_value>",
+       "</tool_call>"},
+      {"tools <tool_call> <function=", "<tool_call>\n<function=", ">\n", "<parameter=", ">\n",
+       "\n</parameter>\n", "</function>\n</tool_call>"},
+      {"tools <minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"", "\">\n", "<parameter name=\"",
+       "\">", "</parameter>\n", "</invoke>\n</minimax:tool_call>"},
+  };
+  api::Request request;
+  request.tool_choice = api::ToolChoice::kRequired;
+  for (const Written& form : all) {
+    SCOPED_TRACE(form.begin + form.name_end);
+    const ConstraintInputs inputs{
+        .request = request, .tools = tools, .format = FormatNamed(form.chat_template), .rendered = true};
+    const auto compiled = Compile(inputs);
+    ASSERT_TRUE(compiled.has_value() && *compiled != nullptr);
+    const auto accepts = [&](const std::string& text) {
+      constraint::Matcher matcher(*compiled);
+      const auto tokens = tokenizer_->Encode(text, tokenizer::SpecialTokens::kParse);
+      return std::ranges::all_of(*tokens, [&](api::TokenId token) { return matcher.Accept(token); });
+    };
+    const auto argument = [&](const std::string& name, const std::string& value) {
+      return form.key + name + form.value + value + form.end;
+    };
+    const std::string head = form.begin + "write" + form.name_end;
+    const std::string path = argument("path", "a <b> \"é\"\nif (x < 3) {"), mode = argument("mode", "new");
+    const std::string whole = head + path + mode + argument("note", "null") +
+                              argument("tags", R"(["x", "y"])") + argument("mask", "7") + form.finish;
+    EXPECT_TRUE(accepts(whole)) << whole;
+    const auto parser = output::MakeParser({.format = inputs.format, .expects_calls = true, .tools = tools});
+    output::OutputChunks chunks;
+    for (const char c : whole) parser->Feed(std::string_view(&c, 1), chunks);
+    parser->Finish(chunks);
+    ASSERT_EQ(chunks.size(), 1U) << whole;
+    EXPECT_EQ(
+        json::parse(chunks[0].call.arguments_json),
+        json::parse(
+            R"({"path":"a <b> \"é\"\nif (x < 3) {","mode":"new","note":null,"tags":["x","y"],"mask":7})"));
+    EXPECT_TRUE(accepts(head + path + mode + form.finish));
+    EXPECT_FALSE(accepts(head + mode));
+    EXPECT_FALSE(accepts(head + path + form.finish));
+    EXPECT_FALSE(accepts(head + path + argument("mode", "other")));
+    EXPECT_FALSE(accepts(head + path + mode + argument("mask", "x")));
+    EXPECT_FALSE(accepts(head + path + mode + argument("more", "x")));
+    EXPECT_FALSE(accepts(form.begin + "mail" + form.name_end)) << "its pattern needs JSON";
+    const std::string open(output::MarkupOf(inputs.format).calls->open);
+    EXPECT_TRUE(accepts(open + R"({"name": "mail", "arguments": {"to": "me@x"}})"));
+    EXPECT_FALSE(accepts(open + R"({"name": "mail", "arguments": {"to": "me"})"));
+    EXPECT_FALSE(accepts(open + R"({"name": "write")"));
+  }
 }
 
 TEST_F(AnswerGrammars, NothingIsConstrainedWithoutFormatAndTools) {

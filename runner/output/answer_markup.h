@@ -7,6 +7,16 @@
 
 namespace quire::runner::output {
 
+// Stands in a ToolCallTemplate for the number of a call, in digits.
+inline constexpr std::string_view kCallNumber = "\x1f";
+
+// A call whose arguments stand between tags, each value as text where it is a string, else as JSON. Line breaks may be
+// left out. A call is head, the tool's name, middle, its arguments, tail. An argument is key, its name, value, its
+// value, end.
+struct TaggedArguments {
+  std::string_view head, middle, key, value, end, tail;
+};
+
 // An answer of calls is open, the calls with `between` between them, close. A call is head, the tool's name,
 // middle, its arguments as a JSON object, tail. The parser of the syntax reads it back.
 struct ToolCallTemplate {
@@ -19,6 +29,8 @@ struct ToolCallTemplate {
   bool json_name = false;  // the name stands in a JSON string
   // The model prefers name(argument=value, ...), which may replace every call.
   bool python = false;
+  // The model prefers arguments between tags, which may replace a call that they can express. Or null.
+  const TaggedArguments* tagged = nullptr;
 };
 
 // Gpt-oss may name the recipient of a call behind the role: "<|start|>assistant to=functions.f<|channel|>commentary json".

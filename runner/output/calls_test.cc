@@ -60,6 +60,67 @@ TEST(Calls, Json) {
   });
 }
 
+TEST(Calls, BetweenMarkers) {
+  const std::string f = "<｜tool▁call▁begin｜>f<｜tool▁sep｜>", end = "<｜tool▁call▁end｜>";
+  const std::string typed =
+      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": \"```\"}\n```" + end;
+  Check({
+      {ReadDeepSeekCalls, f + R"({"a": 1})" + end, R"(f{"a":1})"},
+      {ReadDeepSeekCalls, "\n" + f + R"({"a": "<｜tool▁call▁end｜>"})" + end + "\n" + f + "{}",
+       R"(f{"a":"<｜tool▁call▁end｜>"} f{})"},
+      {ReadDeepSeekCalls, typed, R"(f{"a":"```"})"},
+      {ReadDeepSeekCalls, typed + "\n" + typed, R"(f{"a":"```"} f{"a":"```"})"},
+      {ReadDeepSeekCalls, f, "", Reading::kIncomplete},
+      {ReadDeepSeekCalls, f + R"({"a": )", "", Reading::kIncomplete},
+      {ReadDeepSeekCalls, "<｜tool▁ca", "", Reading::kIncomplete},
+      {ReadDeepSeekCalls, f + "{}" + "<｜tool", "", Reading::kIncomplete},
+      {ReadDeepSeekCalls, "f{}", "", Reading::kMalformed},
+      {ReadDeepSeekCalls, "<｜tool▁call▁begin｜><｜tool▁sep｜>{}", "", Reading::kMalformed},
+      {ReadDeepSeekCalls, f + "{}x", "", Reading::kMalformed},
+      {ReadDeepSeekCalls, f + "{1}", "", Reading::kMalformed},
+      {ReadKimiCalls,
+       R"(<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>)",
+       R"(f{"a":1})"},
+      {ReadKimiCalls, "<|tool_call_begin|>f<|tool_call_argument_begin|>{}", "f{}"},
+      {ReadKimiCalls, "<|tool_call_begin|>functions.:0<|tool_call_argument_begin|>{}", "",
+       Reading::kMalformed},
+      {ReadKimiCalls, "<|tool_call_begin|>f:0<|tool_call_argument_begin|>no {}", "", Reading::kMalformed},
+      {ReadSolarCalls,
+       R"(<|tool_call:begin|>a1<|tool_call:name|>f<|tool_call:args|>{"a": 1}<|tool_call:end|>)",
+       R"(f{"a":1})"},
+      {ReadSolarCalls, "<|tool_call:begin|>f<|tool_call:args|>{}", "", Reading::kMalformed},
+      {ReadKeyedCalls, R"([{"f": {"a": 1}}, {"g": {}}])", R"(f{"a":1} g{})"},
+      {ReadKeyedCalls, R"([{"f": {"a": )", "", Reading::kIncomplete},
+      {ReadKeyedCalls, R"([{"f": 1}])", "", Reading::kMalformed},
+      {ReadKeyedCalls, R"([{"f": {}, "g": {}}])", "", Reading::kMalformed},
+      {ReadKeyedCalls, "[]", "", Reading::kMalformed},
+      {ReadKeyedCalls, "{}", "", Reading::kMalformed},
+      {ReadJsonCalls, R"([{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}])", R"(f{"a":1})"},
+  });
+  std::vector<api::ToolCall> calls;
+  ReadKimiCalls("<|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}", Tools(), calls);
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].id, "functions.f:3") << "the template asks for it";
+}
+
+TEST(Calls, EndTagsInListsAndObjectsArePartOfThem) {
+  Check({
+      {ReadTaggedCalls, "<function=add>\n<parameter=tags>\n[\"</parameter>\", 1]\n</parameter>\n</function>",
+       R"(add{"tags":["</parameter>",1]})"},
+      {ReadTaggedCalls, "add\n<arg_key>opts</arg_key>\n<arg_value>{\"a\": \"</arg_value>\"}</arg_value>\n",
+       R"(add{"opts":{"a":"</arg_value>"}})"},
+      {ReadTaggedCalls, "add<arg_key>opts</arg_key><arg_value>{'a': \"it's\"}</arg_value>",
+       R"(add{"opts":{"a":"it's"}})"},
+      {ReadInvokeCalls,
+       "<invoke name=\"add\">\n<parameter name=\"tags\">[\"</parameter>\"]</parameter>\n"
+       "<parameter name=\"note\">\n{x\n</parameter>\n</invoke>\n<invoke name=\"now\"></invoke>",
+       R"(add{"tags":["</parameter>"],"note":"\n{x\n"} now{})"},
+      {ReadInvokeCalls, R"({"name": "now", "arguments": {}})", "now{}"},
+      {ReadInvokeCalls, "<invoke name=\"add\">", "", Reading::kIncomplete},
+      {ReadInvokeCalls, "<function=add></function>", "", Reading::kMalformed},
+  });
+}
+
 TEST(Calls, Pythonic) {
   Check({
       {ReadPythonicCalls, R"([get_weather(city="Paris")])", R"(get_weather{"city":"Paris"})"},

@@ -11,6 +11,14 @@ namespace quire::runner::output {
 namespace {
 
 constexpr std::array<Replacement, 1> kGemmaInner = {{{"<|\"|>", "\""}}};
+constexpr std::array<Replacement, 3> kDeepSeekInner = {
+    {{"<｜tool▁call▁begin｜>", ""}, {"<｜tool▁sep｜>", " "}, {"<｜tool▁call▁end｜>", ""}}};
+constexpr std::array<Replacement, 3> kKimiInner = {
+    {{"<|tool_call_begin|>", ""}, {"<|tool_call_argument_begin|>", " "}, {"<|tool_call_end|>", ""}}};
+constexpr std::array<Replacement, 4> kSolarInner = {{{"<|tool_call:begin|>", ""},
+                                                     {"<|tool_call:name|>", " "},
+                                                     {"<|tool_call:args|>", " "},
+                                                     {"<|tool_call:end|>", ""}}};
 constexpr std::array<Replacement, 2> kMistralInner = {{{"[ARGS]", ""}, {"[CALL_ID]", " "}}};
 
 // Calls as JSON: {"name", "arguments"}, with what stands around them.
@@ -27,14 +35,30 @@ constexpr ToolCallTemplate PythonCalls(std::string_view open, std::string_view b
   return call_template;
 }
 
-// A family is known by a text that stands in its chat template or, where no template tells, by a token of its
-// vocabulary. The first line that fits counts.
+// JSON calls of models that prefer arguments between tags.
+constexpr ToolCallTemplate TaggedCalls(std::string_view open, std::string_view between,
+                                       std::string_view close, const TaggedArguments* tagged) {
+  ToolCallTemplate call_template = JsonCalls(open, between, close);
+  call_template.tagged = tagged;
+  return call_template;
+}
+
+constexpr TaggedArguments kFunctionArguments = {"<function=",       ">\n",        "<parameter=", ">\n",
+                                                "\n</parameter>\n", "</function>"};
+constexpr TaggedArguments kKeyArguments = {"", "\n", "<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n",
+                                           ""};
+constexpr TaggedArguments kInvokeArguments = {"<invoke name=\"", "\">\n",    "<parameter name=\"", "\">",
+                                              "</parameter>\n",  "</invoke>"};
+
+// A family is known by a text that stands in its chat template, with another one where it has one, or, where no
+// template tells, by a token of its vocabulary. The first line that fits counts.
 struct Family {
   std::string_view name;
   std::string_view mark;
   ToolCallSyntax calls;
+  std::string_view with = {};
 };
-constexpr std::array<Family, 9> kFamilies = {{
+constexpr std::array kFamilies = std::to_array<Family>({
     {"gemma4",
      "<|tool_call>",
      {"<|tool_call>",
@@ -69,6 +93,134 @@ constexpr std::array<Family, 9> kFamilies = {{
       false,
       {},
       JsonCalls("<|tool_call|>[", ", ", "]<|/tool_call|>")}},
+    {"granite3",
+     "<|tool_call|>",
+     {"<|tool_call|>",
+      CallEnd::kNamedValue,
+      "",
+      ReadJsonCalls,
+      false,
+      false,
+      {},
+      JsonCalls("<|tool_call|>[", ", ", "]")}},
+    {"glm",
+     "<arg_key>",
+     {"<tool_call>",
+      CallEnd::kMarker,
+      "</tool_call>",
+      ReadTaggedCalls,
+      false,
+      false,
+      {},
+      TaggedCalls("<tool_call>", "</tool_call>\n<tool_call>", "</tool_call>", &kKeyArguments)}},
+    {"qwen3-coder",
+     "<function=",
+     {"<tool_call>",
+      CallEnd::kMarker,
+      "</tool_call>",
+      ReadTaggedCalls,
+      false,
+      false,
+      {},
+      TaggedCalls("<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>", &kFunctionArguments)},
+     "<tool_call>"},
+    {"seed-oss",
+     "<seed:tool_call>",
+     {"<seed:tool_call>",
+      CallEnd::kMarker,
+      "</seed:tool_call>",
+      ReadTaggedCalls,
+      false,
+      false,
+      {},
+      TaggedCalls("<seed:tool_call>\n", "\n</seed:tool_call>\n<seed:tool_call>\n", "\n</seed:tool_call>",
+                  &kFunctionArguments)}},
+    {"minimax",
+     "<minimax:tool_call>",
+     {"<minimax:tool_call>",
+      CallEnd::kMarker,
+      "</minimax:tool_call>",
+      ReadInvokeCalls,
+      false,
+      false,
+      {},
+      TaggedCalls("<minimax:tool_call>\n", "\n", "\n</minimax:tool_call>", &kInvokeArguments)}},
+    {"deepseek3",
+     "<｜tool▁sep｜>",
+     {"<｜tool▁calls▁begin｜>",
+      CallEnd::kMarker,
+      "<｜tool▁calls▁end｜>",
+      ReadDeepSeekCalls,
+      false,
+      false,
+      kDeepSeekInner,
+      {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "function<｜tool▁sep｜>", "\n```json\n",
+       "\n```<｜tool▁call▁end｜>", "\n<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>"}},
+     "```json"},
+    {"deepseek3.1",
+     "<｜tool▁sep｜>",
+     {"<｜tool▁calls▁begin｜>",
+      CallEnd::kMarker,
+      "<｜tool▁calls▁end｜>",
+      ReadDeepSeekCalls,
+      false,
+      false,
+      kDeepSeekInner,
+      {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
+       "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>"}}},
+    {"kimi-k2",
+     "<|tool_call_begin|>",
+     {"<|tool_calls_section_begin|>",
+      CallEnd::kMarker,
+      "<|tool_calls_section_end|>",
+      ReadKimiCalls,
+      false,
+      false,
+      kKimiInner,
+      {"<|tool_calls_section_begin|><|tool_call_begin|>", "functions.", ":\x1f<|tool_call_argument_begin|>",
+       "<|tool_call_end|>", "<|tool_call_begin|>", "<|tool_calls_section_end|>"}}},
+    {"solar",
+     "<|tool_call:begin|>",
+     {"<|tool_calls|>",
+      CallEnd::kMarker,
+      "<|calls|>",
+      ReadSolarCalls,
+      false,
+      false,
+      kSolarInner,
+      {"<|tool_calls|>", "<|tool_call:begin|>call\x1f<|tool_call:name|>", "<|tool_call:args|>",
+       "<|tool_call:end|>", "\n", "<|calls|>"}}},
+    {"command-r7b",
+     "<|START_ACTION|>",
+     {"<|START_ACTION|>",
+      CallEnd::kMarker,
+      "<|END_ACTION|>",
+      ReadJsonCalls,
+      false,
+      false,
+      {},
+      {"<|START_ACTION|>[\n    ", "{\"tool_call_id\": \"\x1f\", \"tool_name\": \"", R"(", "parameters": )",
+       "}", ",\n    ", "\n]<|END_ACTION|>", true}}},
+    {"apertus",
+     "<|tools_prefix|>",
+     {"<|tools_prefix|>",
+      CallEnd::kMarker,
+      "<|tools_suffix|>",
+      ReadKeyedCalls,
+      false,
+      false,
+      {},
+      {"<|tools_prefix|>[", R"({")", R"(": )", "}", ", ", "]<|tools_suffix|>", true}}},
+    {"gigachat",
+     "<|function_call|>",
+     {"<|function_call|>",
+      CallEnd::kValue,
+      "",
+      ReadJsonCalls,
+      false,
+      false,
+      {},
+      JsonCalls("<|function_call|>", "", "")}},
     {"qwen",
      "<tool_call>",
      {"<tool_call>",
@@ -119,14 +271,18 @@ constexpr std::array<Family, 9> kFamilies = {{
       false,
       {},
       PythonCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")}},
-}};
+});
 
-constexpr std::array<ThinkingForm, 4> kThinking = {{
+constexpr std::array<ThinkingForm, 5> kThinking = {{
     {"<|channel>thought", "<channel|>"},
     {"[THINK]", "[/THINK]"},
     {"<|START_THINKING|>", "<|END_THINKING|>"},
+    {"<seed:think>", "</seed:think>"},
     {"<think>", "</think>"},
 }};
+
+// Command R7B's text.
+constexpr std::string_view kTextBegin = "<|START_RESPONSE|>", kTextEnd = "<|END_RESPONSE|>";
 
 // Harmony's channels are its own; Gemma's marker differs by one character.
 constexpr std::string_view kHarmonyMark = "<|channel|>";
@@ -151,10 +307,15 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
     format.harmony = format.can_think = true;
     return format;
   }
+  if (in_template(kTextBegin)) {
+    format.text_begin = kTextBegin;
+    format.text_end = kTextEnd;
+  }
   for (const bool by_token : {false, true}) {
     for (const Family& family : kFamilies) {
-      if (format.calls != nullptr || !(by_token ? has_token(family.mark) : in_template(family.mark)))
-        continue;
+      const bool fits = by_token ? family.with.empty() && has_token(family.mark)
+                                 : in_template(family.mark) && in_template(family.with);
+      if (format.calls != nullptr || !fits) continue;
       format.family = family.name;
       format.calls = &family.calls;
     }
@@ -172,12 +333,13 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
 std::unique_ptr<Parser> MakeParser(const ParserSetup& setup) {
   const Format& format = setup.format;
   if (format.harmony) return std::make_unique<HarmonyParser>(setup.continues, setup.expects_calls);
-  return std::make_unique<TaggedParser>(setup.expects_calls ? format.calls : nullptr, format.thinking,
+  return std::make_unique<TaggedParser>(setup.expects_calls ? format.calls : nullptr, format,
                                         setup.thinking_open, Tools(setup.tools));
 }
 
 AnswerMarkup MarkupOf(const Format& format) {
   AnswerMarkup markup;
+  markup.text_begin = format.text_begin;
   if (format.harmony) {
     markup.calls = &kHarmonyCalls;
     markup.call_marker = kHarmonyCallMarker;

@@ -23,6 +23,7 @@ struct Format {
   std::string_view family;                 // for logs; "plain" when nothing is known
   const ToolCallSyntax* calls = nullptr;   // null: unknown tool call syntax
   const ThinkingForm* thinking = nullptr;  // null: nothing in an answer is thinking
+  std::string_view text_begin, text_end;   // around an answer's text, not part of it; mostly empty
   bool harmony = false;                    // channels; calls and thinking are both known
   bool takes_tools = false;                // the template shows tools to the model
   bool can_think = false;                  // the template says how this model thinks

@@ -36,6 +36,7 @@ std::optional<api::ToolCall> CallOf(const Json& value) {
   const Json* function = NonNullMember(value, "function");
   const Json& described = function != nullptr && function->is_object() ? *function : value;
   const Json* name = NonNullMember(described, "name");
+  if (name == nullptr) name = NonNullMember(described, "tool_name");
   if (name == nullptr && function != nullptr && function->is_string()) name = function;
   if (name == nullptr || !name->is_string() || name->get_ref<const std::string&>().empty()) {
     return std::nullopt;
@@ -122,6 +123,25 @@ Reading ReadJsonCalls(std::string_view text, const Tools&, std::vector<api::Tool
     if (!value || !AppendCalls(*value, read)) return Reading::kMalformed;
     text = TrimLeft(text.substr(end.size()));
     if (text.starts_with(',') || text.starts_with(';')) text = TrimLeft(text.substr(1));
+  }
+  std::ranges::move(read, std::back_inserter(calls));
+  return Reading::kCalls;
+}
+
+Reading ReadKeyedCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {
+  text = Trim(text);
+  if (text.empty()) return Reading::kIncomplete;
+  if (text.front() != '[') return Reading::kMalformed;
+  ValueEnd end;
+  const auto state = end.Advance(text);
+  if (state == ValueEnd::State::kOpen) return Reading::kIncomplete;
+  const auto value = api::ReadJson(text);
+  if (!value || !value->is_array() || value->empty()) return Reading::kMalformed;
+  std::vector<api::ToolCall> read;
+  read.reserve(value->size());
+  for (const Json& one : *value) {
+    if (!one.is_object() || one.size() != 1 || !one.front().is_object()) return Reading::kMalformed;
+    read.push_back({{}, one.begin().key(), api::DumpJson(one.front())});
   }
   std::ranges::move(read, std::back_inserter(calls));
   return Reading::kCalls;

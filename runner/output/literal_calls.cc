@@ -88,23 +88,50 @@ std::string_view WithoutLineBreaks(std::string_view text) {
   return text;
 }
 
+// The text of a value up to its end tag, and past it. An end tag inside a string of a list or object is part of it.
+std::optional<std::string_view> ConsumeValue(LiteralReader& reader, std::string_view end, TypeSet types) {
+  const std::string_view value = TrimLeft(reader.rest());
+  const bool json =
+      types != 0 && (types & kString) == 0 && (value.starts_with('{') || value.starts_with('['));
+  if (ValueEnd found; json && found.Advance(value) == ValueEnd::State::kEnded) {
+    const std::string_view behind = TrimLeft(value.substr(found.size()));
+    if (behind.starts_with(end)) {
+      reader.Skip(reader.rest().size() - behind.size() + end.size());
+      return value.substr(0, found.size());
+    }
+  }
+  return reader.ConsumeUntil(end);
+}
+
+struct CallTags {
+  std::string_view begin, name_end, end;                      // of a call
+  std::string_view parameter, parameter_name_end, value_end;  // of a parameter
+  bool on_lines = false;                                      // values have lines of their own
+};
+constexpr CallTags kFunctionTags = {"<function=",   ">", "</function>", "<parameter=", ">",
+                                    "</parameter>", true};
+constexpr CallTags kInvokeTags = {"<invoke name=\"",    "\">", "</invoke>",
+                                  "<parameter name=\"", "\">", "</parameter>"};
+
 // <function=f> <parameter=k> v </parameter> </function>
-bool ReadFunctionTags(LiteralReader& reader, const Tools& tools, std::vector<api::ToolCall>& calls) {
-  if (!reader.Consume("<function=")) return false;
-  const auto taken = reader.ConsumeUntil(">");
+bool ReadFunctionTags(const CallTags& tags, LiteralReader& reader, const Tools& tools,
+                      std::vector<api::ToolCall>& calls) {
+  if (!reader.Consume(tags.begin)) return false;
+  const auto taken = reader.ConsumeUntil(tags.name_end);
   if (!taken || Trim(*taken).empty()) return false;
   const auto name = Trim(*taken);
   const Tool* tool = tools.Find(name);
   Json arguments = Json::object();
-  for (reader.SkipSpace(); !reader.Consume("</function>"); reader.SkipSpace()) {
-    if (!reader.Consume("<parameter=")) return false;
-    const auto key = reader.ConsumeUntil(">");
+  for (reader.SkipSpace(); !reader.Consume(tags.end); reader.SkipSpace()) {
+    if (!reader.Consume(tags.parameter)) return false;
+    const auto key = reader.ConsumeUntil(tags.parameter_name_end);
     if (!key) return false;
-    const auto text = reader.ConsumeUntil("</parameter>");
-    if (!text) return false;
     const auto parameter = Trim(*key);
+    const TypeSet types = tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter);
+    const auto text = ConsumeValue(reader, tags.value_end, types);
+    if (!text) return false;
     SetMember(arguments, std::string(parameter),
-              ValueOfText(WithoutLineBreaks(*text), tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter)));
+              ValueOfText(tags.on_lines ? WithoutLineBreaks(*text) : *text, types));
   }
   Add(calls, name, arguments);
   return true;
@@ -124,14 +151,27 @@ bool ReadArgumentTags(LiteralReader& reader, const Tools& tools, std::vector<api
     if (!key) return false;
     reader.SkipSpace();
     if (!reader.Consume("<arg_value>")) return false;
-    const auto text = reader.ConsumeUntil("</arg_value>");
-    if (!text) return false;
     const auto parameter = Trim(*key);
-    SetMember(arguments, std::string(parameter),
-              ValueOfText(*text, tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter)));
+    const TypeSet types = tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter);
+    const auto text = ConsumeValue(reader, "</arg_value>", types);
+    if (!text) return false;
+    SetMember(arguments, std::string(parameter), ValueOfText(*text, types));
   }
   Add(calls, name, arguments);
   return true;
+}
+
+// One call or several.
+Reading ReadCallTags(const CallTags& tags, std::string_view text, const Tools& tools,
+                     std::vector<api::ToolCall>& calls) {
+  LiteralReader reader(text);
+  std::vector<api::ToolCall> read;
+  do {
+    if (!ReadFunctionTags(tags, reader, tools, read)) return Failed(reader);
+    reader.SkipSpace();
+  } while (!reader.at_end());
+  for (auto& call : read) calls.push_back(std::move(call));
+  return Reading::kCalls;
 }
 
 class GemmaReader {
@@ -237,18 +277,15 @@ Reading ReadPythonicCalls(std::string_view text, const Tools& tools, std::vector
 Reading ReadTaggedCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls) {
   text = Trim(text);
   if (text.starts_with('{') || text.starts_with('[')) return ReadJsonCalls(text, tools, calls);
+  if (text.starts_with('<')) return ReadCallTags(kFunctionTags, text, tools, calls);
   LiteralReader reader(text);
-  std::vector<api::ToolCall> read;
-  if (!text.starts_with('<')) {
-    if (!ReadArgumentTags(reader, tools, read)) return Failed(reader);
-  } else {
-    do {
-      if (!ReadFunctionTags(reader, tools, read)) return Failed(reader);
-      reader.SkipSpace();
-    } while (!reader.at_end());
-  }
-  for (auto& call : read) calls.push_back(std::move(call));
-  return Reading::kCalls;
+  return ReadArgumentTags(reader, tools, calls) ? Reading::kCalls : Failed(reader);
+}
+
+Reading ReadInvokeCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  text = Trim(text);
+  if (text.starts_with('{') || text.starts_with('[')) return ReadJsonCalls(text, tools, calls);
+  return ReadCallTags(kInvokeTags, text, tools, calls);
 }
 
 Reading ReadGemmaCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {

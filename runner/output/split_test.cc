@@ -25,7 +25,30 @@ struct Dialect {
 
 std::vector<Dialect> Dialects() {
   const std::string weather = R"({"name": "get_weather", "arguments": {"city": "Zürich \"}{\" 😀"}})";
+  const std::string deepseek =
+      "<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Zü\"}<｜tool▁call▁end｜>";
   return {
+      {FormatOf("tools <｜tool▁sep｜> <think>"),
+       {"<think>hm</think>Ok.<｜tool▁calls▁begin｜>" + deepseek + "\n" + deepseek + "<｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜>" + deepseek},
+       {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", deepseek, "<｜tool▁sep｜>", "{", "<think>",
+        "</think>"},
+       {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<think>", "</think>"}},
+      {FormatOf("tools <|START_ACTION|> <|START_THINKING|> <|START_RESPONSE|>"),
+       {"<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": "
+        "\"now\", \"parameters\": {}}\n]<|END_ACTION|>",
+        "<|START_RESPONSE|>Grüezi!<|END_RESPONSE|>"},
+       {"<|START_ACTION|>", "<|END_ACTION|>", "[" + weather + "]", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
+       {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"}},
+      {FormatOf("tools <minimax:tool_call>"),
+       {"Ok\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Zü</parameter>\n"
+        "</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>"},
+       {"<minimax:tool_call>", "</minimax:tool_call>", "<invoke name=\"now\">", "</invoke>", "<parameter"},
+       {"<minimax:tool_call>"}},
+      {FormatOf("tools <|tool_call|>"),
+       {"<|tool_call|>[" + weather + "] tail", "<|tool_call|>" + weather},
+       {"<|tool_call|>", "[" + weather + "]", "[", "{"},
+       {"<|tool_call|>"}},
       {FormatOf("tools", {"<|tool_call_start|>", "<think>", "</think>"}),
        {"Ok.\n<|tool_call_start|>[get_weather(city=\"Zü\\\"rich\"), now()]<|tool_call_end|> done",
         "<think> hm </think> 4"},

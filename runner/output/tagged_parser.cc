@@ -14,16 +14,18 @@ constexpr size_t kNameBytesMax = 512;
 
 }  // namespace
 
-TaggedParser::TaggedParser(const ToolCallSyntax* calls, const ThinkingForm* thinking, bool thinking_open,
-                           Tools tools)
+TaggedParser::TaggedParser(const ToolCallSyntax* calls, const Format& format, bool thinking_open, Tools tools)
     : calls_(calls),
-      thinking_(thinking),
+      thinking_(format.thinking),
       tools_(std::move(tools)),
-      state_(thinking_open && thinking != nullptr ? State::kThinking : State::kText),
+      state_(thinking_open && thinking_ != nullptr ? State::kThinking : State::kText),
       drop_space_(state_ == State::kThinking) {
   if (thinking_ != nullptr) {
     markers_.push_back({Kind::kThinkingBegin, thinking_->begin});
     markers_.push_back({Kind::kUnmatchedEnd, thinking_->end});
+  }
+  for (const std::string_view around : {format.text_begin, format.text_end}) {
+    if (!around.empty()) markers_.push_back({Kind::kUnmatchedEnd, around});
   }
   if (calls_ == nullptr) return;
   if (!calls_->begin.empty()) markers_.push_back({Kind::kCallBegin, calls_->begin});

@@ -17,8 +17,8 @@ namespace quire::runner::output {
 // Space around thinking and calls belongs to them: it comes out only where text follows on text.
 class TaggedParser final : public Parser {
  public:
-  // `calls` and `thinking` may be null and outlive this.
-  TaggedParser(const ToolCallSyntax* calls, const ThinkingForm* thinking, bool thinking_open, Tools tools);
+  // `format` has the thinking and the markers of text. `calls` may be null and outlives this.
+  TaggedParser(const ToolCallSyntax* calls, const Format& format, bool thinking_open, Tools tools);
 
   void Feed(std::string_view text, OutputChunks& chunks) override;
   void Finish(OutputChunks& chunks) override;
