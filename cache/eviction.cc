@@ -47,6 +47,7 @@ void SnapshotStore::Unqueue(PrefixNode* node) {
 }
 
 void SnapshotStore::Requeue(PrefixNode* node) {
+  ++changes_;
   Unqueue(node);
   if (!Evictable(node)) return;
   StoreEntry& entry = EntryOf(node);
@@ -57,6 +58,7 @@ void SnapshotStore::Requeue(PrefixNode* node) {
 
 void SnapshotStore::Touch(PrefixNode* node) {
   EntryOf(node).last_use = clock_;
+  EntryOf(node).used = std::chrono::steady_clock::now();
   Requeue(node);
 }
 

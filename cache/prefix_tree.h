@@ -79,6 +79,7 @@ class PrefixTree {
   void RemoveLeaf(PrefixNode* node);
 
   PrefixNode* root() { return &root_; }
+  const PrefixNode* root() const { return &root_; }
   PrefixNode::Key FirstKey(const PrefixNode& node) const;
   size_t nodes() const { return nodes_; }  // without the root
   // All tokens of the path down to `node` (with look-ahead one more than node->to).

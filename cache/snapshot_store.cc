@@ -124,6 +124,7 @@ Restored SnapshotStore::Restore(std::string_view isolation, std::span<const Toke
   ++clock_;
   Touch(deepest);
   Touch(point.node);
+  ++EntryOf(point.node).hits;
   ++counters_.hits;
   counters_.tokens_restored += static_cast<uint64_t>(result.restored);
   if (probed.reason != MissReason::kNone) ++counters_.partial[static_cast<size_t>(probed.reason)];
@@ -238,6 +239,8 @@ PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) 
   auto above = std::make_unique<StoreEntry>(&tree);
   above->id = next_id_++;
   above->last_use = below.last_use;
+  above->created = below.created;
+  above->used = below.used;
   above->snapshot = below.snapshot.SplitFront(at);
   if (below.lost_at <= at) above->lost_at = std::exchange(below.lost_at, 0);
   const auto deeper =
@@ -277,6 +280,7 @@ void SnapshotStore::MergeNode(PrefixNode* node) {
 void SnapshotStore::RemoveLeaf(PrefixNode* node) {
   StoreEntry& entry = EntryOf(node);
   QUIRE_CACHE_CHECK(entry.leases.empty() && entry.pins == 0);
+  ++changes_;
   EntryOf(node->parent).RememberEvicted({node->from, entry.tree->prefixes.FirstKey(*node)});
   bytes_.Remove(entry.snapshot);
   Unqueue(node);

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
@@ -118,6 +119,24 @@ struct StoreStats {
   uint64_t promotions = 0;       // snapshots that came back from the lower tier
 };
 
+// A node as views of the store show it. Valid during the visit.
+struct NodeView {
+  std::string_view isolation;
+  uint64_t id = 0;      // > 0; while the node lives
+  uint64_t parent = 0;  // 0: at the root
+  Position from = 0;
+  Position to = 0;
+  const TokenRun& tokens;        // [from, to), with look-ahead one more
+  StoreAccounting::Bytes bytes;  // what it counts
+  bool restorable = false;       // every layer can be restored at `to`
+  bool user_point = false;
+  size_t leases = 0;
+  size_t evicted_children = 0;  // of late
+  uint64_t hits = 0;            // restores from it
+  std::chrono::steady_clock::time_point created;
+  std::chrono::steady_clock::time_point used;  // last
+};
+
 class SnapshotStore : public Reclaimer {
  public:
   SnapshotStore(HybridCache& cache, StoreOptions options);  // becomes the cache's reclaimer
@@ -164,6 +183,18 @@ class SnapshotStore : public Reclaimer {
   // Every node with the tokens of its path (with look-ahead one more than it spans). For tools and tests.
   void ForEachNode(const std::function<void(std::string_view isolation, const std::vector<TokenId>& path,
                                             const Snapshot& snapshot)>& visit) const;
+  // The nodes of one isolation key, or of all others, parents before children. For views; linear in the pages
+  // of the nodes.
+  void VisitNodes(std::string_view isolation, const std::function<void(const NodeView&)>& visit) const;
+  void VisitNodesOfOthers(std::string_view isolation,
+                          const std::function<void(const NodeView&)>& visit) const;
+  size_t NodesOf(std::string_view isolation) const;
+  // The tokens that follow the first `at` of `tokens` in the prefix that was used last, at most `limit`.
+  // REQUIRES: at <= Probe().matched.
+  std::vector<TokenId> Continuation(std::string_view isolation, std::span<const TokenId> tokens, Position at,
+                                    size_t limit);
+  // Grows with everything that a view shows but ages.
+  uint64_t changes() const { return changes_; }
   std::expected<void, std::string> CheckInvariants() const;
 
  private:
@@ -184,6 +215,8 @@ class SnapshotStore : public Reclaimer {
   static StoreEntry& EntryOf(PrefixNode* node);
   static const StoreEntry& EntryOf(const PrefixNode* node);
   Tree* FindTree(std::string_view isolation);
+  const Tree* FindTree(std::string_view isolation) const;
+  void VisitTree(const Tree& tree, const std::function<void(const NodeView&)>& visit) const;
   Tree& MakeTree(std::string_view isolation);
   void DropIfEmpty(Tree& tree);
 
@@ -222,6 +255,7 @@ class SnapshotStore : public Reclaimer {
   std::unordered_map<std::string, std::unique_ptr<Tree>, TransparentHash, std::equal_to<>> trees_;
   std::map<EvictionKey, PrefixNode*> queue_;
   uint64_t clock_ = 0;
+  uint64_t changes_ = 0;
   uint64_t next_id_ = 0;
   size_t nodes_ = 0;
   size_t leases_ = 0;

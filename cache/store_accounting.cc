@@ -108,6 +108,23 @@ void StoreAccounting::AddState(const Snapshot& snapshot) { Count(State(snapshot)
 void StoreAccounting::RemoveState(const Snapshot& snapshot) { Uncount(State(snapshot)); }
 size_t StoreAccounting::MissingState(const Snapshot& snapshot) const { return Missing(State(snapshot)); }
 
+StoreAccounting::Bytes StoreAccounting::BytesOf(const Snapshot& snapshot) const {
+  Bytes bytes;
+  if (snapshot.empty()) return bytes;
+  const auto add = [&](const std::vector<Part>& parts) {
+    for (const Part& part : parts) {
+      const size_t block = BlockBytes(part.pool);
+      const bool is_slot = part.pool == pools_->pages.size();
+      const bool is_window = !is_slot && pools_->layout.groups[part.pool].window > 0;
+      (is_slot ? bytes.slot : is_window ? bytes.window : bytes.full) += block;
+      if (counts_[part.pool][part.block] > 1) bytes.shared += block;
+    }
+  };
+  add(Range(snapshot));
+  add(State(snapshot));
+  return bytes;
+}
+
 bool StoreAccounting::operator==(const StoreAccounting& other) const {
   const auto trimmed = [](std::vector<uint32_t> counts) {
     while (!counts.empty() && counts.back() == 0) counts.pop_back();

@@ -32,6 +32,15 @@ class StoreAccounting {
   void RemoveState(const Snapshot& snapshot);
   size_t MissingState(const Snapshot& snapshot) const;
 
+  // What one node counts; `shared`: of that, in other nodes too. Linear in its pages.
+  struct Bytes {
+    size_t full = 0;    // full-attention pages
+    size_t window = 0;  // window pages
+    size_t slot = 0;
+    size_t shared = 0;
+  };
+  Bytes BytesOf(const Snapshot& snapshot) const;
+
   size_t total() const { return full_ + window_ + slots_; }
   size_t peak() const { return peak_; }      // the highest total() ever
   size_t full() const { return full_; }      // full-attention pages

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,10 @@ struct SnapshotStore::StoreEntry : NodeValue {
   Snapshot snapshot;
   uint64_t id = 0;
   uint64_t last_use = 0;
+  // For views only: nothing depends on them.
+  uint64_t hits = 0;
+  std::chrono::steady_clock::time_point created = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point used = created;
   bool inserted = false;  // a snapshot was put here; else it is where an edge was split
   bool user_point = false;
   Position lost_at = 0;  // deepest offset inside the edge whose restore point was evicted

@@ -36,6 +36,14 @@ Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Convert(api::
 std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }
 
 std::vector<LoadingModel> Dispatcher::Loading() const { return impl_->Loading(); }
+Awaitable<void> Dispatcher::InspectEngines(std::chrono::steady_clock::time_point until) {
+  return Impl::InspectEngines(impl_, until);
+}
+std::vector<EngineView> Dispatcher::Engines() const { return impl_->Engines(); }
+Awaitable<api::Result<CacheView>> Dispatcher::InspectCache(std::string key, api::ipc::InspectCache question,
+                                                           int known_pid) {
+  return Impl::InspectCache(impl_, std::move(key), std::move(question), known_pid);
+}
 std::optional<api::Error> Dispatcher::Refusal() const { return impl_->Refusal(); }
 int64_t Dispatcher::memory_limit() const { return impl_->memory_limit(); }
 

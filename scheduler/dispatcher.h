@@ -82,6 +82,23 @@ struct LoadingModel {
   int runner_pid = 0;
 };
 
+// What a loaded model's engine does, as it said last.
+struct EngineView {
+  ModelSpec spec;
+  int runner_pid = 0;
+  api::ipc::EngineInspected engine;
+  struct Owner {
+    std::string exchange;  // api::Client::exchange; empty: the request has ended since
+    int32_t weight = 1;
+  };
+  std::vector<Owner> owners;  // of engine.sequences
+};
+// The prefixes that a loaded model's caches hold.
+struct CacheView {
+  int runner_pid = 0;  // versions of different runners do not compare
+  api::ipc::CacheInspected cache;
+};
+
 // Counters since the start.
 struct Counters {
   std::map<std::string, uint64_t> evictions;  // models unloaded, by reason
@@ -140,6 +157,14 @@ class Dispatcher {
 
   std::vector<LoadedModel> Loaded() const;    // longest-lived first
   std::vector<LoadingModel> Loading() const;  // by key
+  // Has the engines of all loaded models asked what they do. Returns once all have answered, at `until` at the
+  // latest; Engines() shows what has come.
+  Awaitable<void> InspectEngines(std::chrono::steady_clock::time_point until);
+  std::vector<EngineView> Engines() const;
+  // `question.known_version` holds for `known_pid` only. kNotFound: the model is not loaded. kUnavailable: it was
+  // unloaded meanwhile.
+  Awaitable<api::Result<CacheView>> InspectCache(std::string key, api::ipc::InspectCache question,
+                                                 int known_pid);
   Counters counters() const;
   // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
   bool Stuck(std::chrono::steady_clock::time_point now) const;

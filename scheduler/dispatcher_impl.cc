@@ -112,6 +112,7 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                   .queue_timeout = limits.queue_timeout}),
       inspections_(executor, kInspectionsMax),
       conversions_(executor, kConversionsMax),
+      engines_changed_(executor),
       requests_changed_(executor),
       plan_timer_(executor) {}
 

@@ -51,6 +51,12 @@ class Dispatcher::Impl : public ModelRunner::Owner,
                                                                         std::shared_ptr<const void> kept);
   static Awaitable<void> Drain(Self self, std::chrono::steady_clock::time_point deadline);
 
+  // Views (dispatcher_views.cc).
+  static Awaitable<void> InspectEngines(Self self, std::chrono::steady_clock::time_point until);
+  std::vector<EngineView> Engines() const;
+  static Awaitable<api::Result<CacheView>> InspectCache(Self self, std::string key,
+                                                        api::ipc::InspectCache question, int known_pid);
+
   void Unload(const std::string& key);
   std::vector<LoadedModel> Loaded() const;
   std::vector<LoadingModel> Loading() const;
@@ -111,6 +117,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void OnRequestStarted(api::RequestId id) override;
   void OnRequestProgress(api::RequestId id) override;
   void OnRequestEnded(api::RequestId id) override;
+  void OnEngineInspected() override { engines_changed_.Notify(); }
   void OnClientDisconnected(api::RequestId id) override;
   void OnDeltasConsumed(api::RequestId id, int32_t deltas) override;
 
@@ -146,6 +153,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   PoisonRequestList poison_requests_;
   JobPool inspections_;
   JobPool conversions_;
+  AsyncEvent engines_changed_;   // notified when an engine has answered
   AsyncEvent requests_changed_;  // notified with every plan, for Drain
   Timer plan_timer_;
   std::map<std::string, uint64_t> restarts_;  // by reason

@@ -20,10 +20,20 @@ size_t BytesOf(const api::Event& event) {
   } else if (const auto* finished = std::get_if<api::Finished>(&event)) {
     bytes += finished->stop_string.size() + finished->context.size() * sizeof(api::TokenId) +
              finished->embedding.size() * sizeof(float);
+  } else if (const auto* ready = std::get_if<api::PromptReady>(&event);
+             ready != nullptr && ready->divergence) {
+    bytes += ready->divergence->shared.size() + ready->divergence->prompt.size() +
+             ready->divergence->cached.size();
   } else if (const auto* failed = std::get_if<api::Failed>(&event)) {
     bytes += failed->error.message.size() + failed->error.field.size();
   }
   return bytes;
+}
+
+bool IsBounded(const api::Divergence& divergence) {
+  constexpr size_t kBytesMax = api::Divergence::kTextBytesMax;
+  return divergence.shared.size() <= kBytesMax && divergence.prompt.size() <= kBytesMax &&
+         divergence.cached.size() <= kBytesMax;
 }
 
 }  // namespace
@@ -36,6 +46,9 @@ api::Result<void> EventQueue::Push(api::Event event) {
   if (ended_) return ProtocolError("an event after the end of the stream");
   if (is_ready && prompt_ready_) return ProtocolError("duplicate PromptReady");
   if (!prompt_ready_ && !is_ready && !is_failed) return ProtocolError("an event before PromptReady");
+  if (const auto* ready = std::get_if<api::PromptReady>(&event); ready != nullptr && ready->divergence) {
+    if (!IsBounded(*ready->divergence)) return ProtocolError("a divergence longer than its bounds");
+  }
   if (is_progress) {
     PushProgress(std::get<api::PrefillProgress>(event));
     return {};

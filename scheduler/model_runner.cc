@@ -174,6 +174,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
 
 void ModelRunner::StartStopping(const End& end) {
   state_ = State::kStopping;
+  EndCacheQuestions();
   const auto requests = std::exchange(requests_, {});
   if (const auto owner = owner_.lock()) return owner->OnStopping(*this, end.cause, end.why);
   for (const auto& [id, stream] : requests) stream->Fail(end.why);
@@ -226,6 +227,12 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
   if (const auto* estimate = std::get_if<api::ipc::MemoryEstimate>(&message))
     return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
+  if (auto* engine = std::get_if<api::ipc::EngineInspected>(&message)) {
+    return OnEngineInspected(std::move(*engine));
+  }
+  if (auto* cache = std::get_if<api::ipc::CacheInspected>(&message)) {
+    return OnCacheInspected(std::move(*cache));
+  }
   if (auto* failed = std::get_if<api::ipc::LoadFailed>(&message)) {
     if (!Loads() || load_failure_) return ProtocolError("unexpected LoadFailed");
     if (failed->error.message.size() > kErrorBytesMax) return ProtocolError("error message too long");

@@ -69,6 +69,7 @@ class ModelRunner : public RunnerSession {
     virtual void OnRequestStarted(api::RequestId id) = 0;
     virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
     virtual void OnRequestEnded(api::RequestId id) = 0;     // Finished or Failed came from the runner
+    virtual void OnEngineInspected() {}                     // a runner has answered InspectEngine()
   };
 
   ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
@@ -88,6 +89,22 @@ class ModelRunner : public RunnerSession {
   // As RunnerSession::Stop; requests still running end with `why`.
   void Stop(api::Error why, bool at_once);
 
+  // ---- views (model_runner_views.cc); nothing is asked while nobody looks ----
+
+  // Asks the engine what it does, unless it is still to answer or has just answered.
+  void InspectEngine();
+  bool engine_to_answer() const { return engine_asked_.has_value(); }
+  // Its last answer; null where there is none, or an old one that no other is to follow.
+  const api::ipc::EngineInspected* engine(Time now) const;
+  struct CacheAnswer {
+    explicit CacheAnswer(boost::asio::any_io_executor executor) : changed(std::move(executor)) {}
+    api::ipc::InspectCache question;
+    std::optional<api::Result<api::ipc::CacheInspected>> answer;
+    AsyncEvent changed;  // notified with the answer
+  };
+  // kOverloaded when many questions are open. REQUIRES: loaded and not stopping.
+  api::Result<std::shared_ptr<CacheAnswer>> InspectCache(api::ipc::InspectCache question);
+
   const std::string& key() const { return job_.key; }
   const std::string& model() const { return job_.name; }
   const api::ipc::ModelInfo& info() const { return info_; }            // REQUIRES: loaded
@@ -102,6 +119,7 @@ class ModelRunner : public RunnerSession {
   }
   bool stalled() const { return stalled_; }  // it was killed because it hung
   bool stopping() const { return state_ == State::kStopping; }
+  bool loaded() const { return state_ == State::kLoaded; }
 
  private:
   // kAwaitingMemory: it waits for ApproveLoad().
@@ -128,6 +146,9 @@ class ModelRunner : public RunnerSession {
   void RecordLoadProgress(api::ipc::LoadProgress progress);
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
   api::Result<void> OnRequestEvent(api::ipc::RequestEvent event);
+  api::Result<void> OnEngineInspected(api::ipc::EngineInspected inspected);
+  api::Result<void> OnCacheInspected(api::ipc::CacheInspected inspected);
+  void EndCacheQuestions();
 
   const Job job_;
   const std::weak_ptr<Owner> owner_;
@@ -146,6 +167,11 @@ class ModelRunner : public RunnerSession {
   std::chrono::nanoseconds waited_{};  // for ApproveLoad()
   std::chrono::nanoseconds load_time_{};
   bool stalled_ = false;
+  uint64_t last_question_ = 0;
+  std::optional<uint64_t> engine_asked_;  // the question that is open
+  std::optional<api::ipc::EngineInspected> engine_;
+  Time engine_answered_at_{};
+  std::unordered_map<uint64_t, std::shared_ptr<CacheAnswer>> cache_questions_;  // open
 };
 
 }  // namespace quire::scheduler

@@ -16,6 +16,16 @@
 
 namespace quire::api {
 
+// Where a prompt leaves what the caches hold of its isolation key. The texts are bounded excerpts, valid UTF-8.
+struct Divergence {
+  static constexpr size_t kTextBytesMax = 256;  // of each text
+
+  int32_t at = 0;           // tokens that agree
+  std::string shared = {};  // the end of what agrees
+  std::string prompt = {};  // the prompt's tokens from there on
+  std::string cached = {};  // the cached ones, of the prefix that was used last
+};
+
 // The prompt is rendered, tokenized and admitted; prefill starts.
 struct PromptReady {
   int32_t prompt_tokens = 0;  // includes cached
@@ -23,6 +33,9 @@ struct PromptReady {
   // Why not all of it: cold | diverged@N (tokens) | evicted | salt | layout | off. Empty: all that can be
   // was.
   std::string miss = {};
+  std::optional<Divergence> divergence = {};
+  int64_t build_ns = 0;    // rendering and tokenizing
+  int64_t restore_ns = 0;  // finding and restoring the cached prefix
 };
 
 // Some more of the prompt is computed, but not all of it; only for Request::report_progress.

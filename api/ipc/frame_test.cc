@@ -107,6 +107,26 @@ RequestEvent FullFinished() {
   return {RequestId{1}, finished};
 }
 
+EngineInspected FullEngine() {
+  InspectedSequence sequence{RequestId{4}, WaitReason::kReader, true, 10, 7, 1, int64_t{1} << 40, 9};
+  return {3, {sequence, {}}, 2, uint64_t{1} << 50, 4, 5, 6, 7, 8};
+}
+
+CacheInspected FullCache() {
+  CacheInspected cache{.id = 3, .version = 9, .unchanged = true};
+  cache.nodes = {{1, 0, 0, 0, 8, 1, 2, 3, 4, true, true, 5, 6, 7, 8, 9, "h\xC3\xA9", "end"}, {.id = 2}};
+  cache.nodes_left_out = 1;
+  cache.budget_bytes = 2;
+  cache.bytes = 3;
+  cache.other_keys = 4;
+  cache.other_nodes = 5;
+  return cache;
+}
+
+RequestEvent FullReady() {
+  return {RequestId{1}, PromptReady{7, 3, "diverged@3", Divergence{3, "a", "b", "c"}, 4, 5}};
+}
+
 LoadModel FullLoad() {
   return {.path = "/m",
           .files = {{"config.json", 6}, {"model.safetensors", 5}},
@@ -146,6 +166,8 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   ExpectSurvives(ToRunner(Credit{RequestId{9}, 12}));
   ExpectSurvives(ToRunner(Cancel{RequestId{9}}));
   ExpectSurvives(ToRunner(Shutdown{}));
+  ExpectSurvives(ToRunner(InspectEngine{7}));
+  ExpectSurvives(ToRunner(InspectCache{7, "2:ab", true, 9, kInspectedNodesMax}));
 }
 
 TEST(Ipc, EveryMessageToTheDaemonSurvives) {
@@ -160,6 +182,9 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(Converted{}));
   ExpectSurvives(ToDaemon(Converted{Error{ErrorCode::kBadModel, "no", ""}}));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, PromptReady{7, 3}}));
+  ExpectSurvives(ToDaemon(FullReady()));
+  ExpectSurvives(ToDaemon(FullEngine()));
+  ExpectSurvives(ToDaemon(FullCache()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, PrefillProgress{5}}));
   ExpectSurvives(ToDaemon(FullDelta()));
   ExpectSurvives(ToDaemon(FullFinished()));
@@ -340,6 +365,10 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToRunner(continued)), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToRunner(FullLoad())), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullDelta())), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToDaemon(FullReady())), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToDaemon(FullEngine())), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToDaemon(FullCache())), DecodeToDaemon);
+  ExpectEveryFieldIsChecked(Encode(ToRunner(InspectCache{7, "a", true, 9, 1})), DecodeToRunner);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(FullFinished())), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Loaded{{"a", 1, 1, 1, 1, 1, true}, 1})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m", "f"}})), DecodeToDaemon);

@@ -237,14 +237,36 @@ void VisitFields(M& m, V& visit) {
 }
 template <Is<Shutdown> M, class V>
 void VisitFields(M&, V&) {}
+template <Is<InspectEngine> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+}
+template <Is<InspectCache> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("isolation", m.isolation);
+  visit("others", m.others);
+  visit("known_version", m.known_version);
+  visit("nodes_max", m.nodes_max, 0, kInspectedNodesMax);
+}
 
 // ---- events ----
 
+template <Is<Divergence> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("at", m.at, 0);
+  visit("shared", m.shared);
+  visit("prompt", m.prompt);
+  visit("cached", m.cached);
+}
 template <Is<PromptReady> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("prompt_tokens", m.prompt_tokens, 0);
   visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
   visit("miss", m.miss);
+  visit.IfAny("divergence", m.divergence);
+  visit("build_ns", m.build_ns, 0);
+  visit("restore_ns", m.restore_ns, 0);
 }
 template <Is<PrefillProgress> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -377,6 +399,62 @@ void VisitFields(M& m, V& visit) {
   visit("prefix_snapshots", m.prefix_snapshots, 0);
   visit("prefix_bytes", m.prefix_bytes, 0);
   visit("prefix_evictions", m.prefix_evictions);
+}
+template <Is<InspectedSequence> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("wait", m.wait, WaitReason::kReader);
+  visit("preempted", m.preempted);
+  visit("prompt_tokens", m.prompt_tokens, 0);
+  visit("computed_tokens", m.computed_tokens, 0);
+  visit("output_tokens", m.output_tokens, 0);
+  visit("prefill_ns", m.prefill_ns, 0);
+  visit("virtual_time", m.virtual_time, 0);
+}
+template <Is<EngineInspected> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("sequences", m.sequences, kInspectedSequencesMax);
+  visit("building", m.building, 0);
+  visit("steps", m.steps);
+  visit("decoding", m.decoding, 0);
+  visit("prefilling", m.prefilling, 0);
+  visit("prefill_tokens", m.prefill_tokens, 0);
+  visit("draft_tokens", m.draft_tokens, 0);
+  visit("step_ns", m.step_ns, 0);
+}
+template <Is<InspectedNode> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("parent", m.parent);
+  visit("tree", m.tree, 0);
+  visit("from", m.from, 0);
+  visit("to", m.to, m.from);
+  visit("kv_bytes", m.kv_bytes, 0);
+  visit("window_bytes", m.window_bytes, 0);
+  visit("state_bytes", m.state_bytes, 0);
+  visit("shared_bytes", m.shared_bytes, 0);
+  visit("restore_point", m.restore_point);
+  visit("marked", m.marked);
+  visit("in_use", m.in_use, 0);
+  visit("evicted_children", m.evicted_children, 0);
+  visit("hits", m.hits);
+  visit("age_ms", m.age_ms, 0);
+  visit("idle_ms", m.idle_ms, 0);
+  visit.IfAny("begin", m.begin);
+  visit.IfAny("end", m.end);
+}
+template <Is<CacheInspected> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("id", m.id);
+  visit("version", m.version);
+  visit("unchanged", m.unchanged);
+  visit("nodes", m.nodes, kInspectedNodesMax);
+  visit("nodes_left_out", m.nodes_left_out, 0);
+  visit("budget_bytes", m.budget_bytes, 0);
+  visit("bytes", m.bytes, 0);
+  visit("other_keys", m.other_keys, 0);
+  visit("other_nodes", m.other_nodes, 0);
 }
 
 }  // namespace quire::api::ipc

@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 11;
+inline constexpr uint16_t kVersion = 12;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -109,10 +109,24 @@ struct Cancel {
   RequestId id;
 };
 struct Shutdown {};
+// The engine's sequences and its last step; answered by EngineInspected. Sent only while somebody looks.
+struct InspectEngine {
+  uint64_t id = 0;  // of the answer
+};
+// The prefixes that the caches hold; answered by CacheInspected. Sent only while somebody looks.
+struct InspectCache {
+  uint64_t id = 0;
+  std::string isolation = {};  // Client::IsolationKey(): its prefixes, with text
+  bool others = false;         // prefixes of other keys too, without text; otherwise their number only
+  uint64_t known_version = 0;  // of the caller's last answer; 0: none
+  int32_t nodes_max = 0;       // of the answer
+};
+inline constexpr int32_t kInspectedNodesMax = 1024;
+inline constexpr int32_t kInspectedSequencesMax = 4096;
 
 // In the order of their types on the wire, as ToDaemon is.
-using ToRunner =
-    std::variant<LoadModel, InspectModel, Submit, Credit, Cancel, Shutdown, ConvertModel, LoadApproved>;
+using ToRunner = std::variant<LoadModel, InspectModel, Submit, Credit, Cancel, Shutdown, ConvertModel,
+                              LoadApproved, InspectEngine, InspectCache>;
 
 // ---- runner -> daemon ----
 
@@ -186,8 +200,74 @@ struct Heartbeat {  // sent every second from the start: liveness and statistics
   uint64_t prefix_evictions = 0;
 };
 
+// Why a sequence computes nothing now.
+enum class WaitReason : uint8_t {
+  kNone,
+  kPlace,   // the batch or the memory of the caches is full
+  kPrefix,  // another request computes the same prefix: its result is awaited
+  kReader,  // its client takes nothing
+};
+struct InspectedSequence {
+  RequestId id{};
+  WaitReason wait = WaitReason::kNone;
+  bool preempted = false;       // another took its place, or its memory
+  int32_t prompt_tokens = 0;    // includes cached
+  int32_t computed_tokens = 0;  // of prompt and answer, those in the caches
+  int32_t output_tokens = 0;
+  int64_t prefill_ns = 0;    // since its prefill began; 0: it has not, or it is over
+  int64_t virtual_time = 0;  // of its tenant: tokens divided by the weight
+};
+struct EngineInspected {  // answer to InspectEngine
+  uint64_t id = 0;
+  std::vector<InspectedSequence> sequences = {};  // in the order of admission, then those that wait
+  int32_t building = 0;                           // requests whose prompts are being built
+  // The last step.
+  uint64_t steps = 0;  // its number
+  int32_t decoding = 0;
+  int32_t prefilling = 0;
+  int32_t prefill_tokens = 0;
+  int32_t draft_tokens = 0;
+  int64_t step_ns = 0;
+};
+
+// A node of a prefix tree: the tokens [from, to) behind its parent's.
+struct InspectedNode {
+  uint64_t id = 0;      // while it lives; the lower half of a split keeps it
+  uint64_t parent = 0;  // 0: at the root
+  int32_t tree = 0;     // 0: of the caller's isolation key; others are numbered from 1
+  int64_t from = 0;
+  int64_t to = 0;
+  // What it counts, a shared page in each of its nodes.
+  int64_t kv_bytes = 0;
+  int64_t window_bytes = 0;
+  int64_t state_bytes = 0;
+  int64_t shared_bytes = 0;      // of these: in other nodes too
+  bool restore_point = false;    // every layer can be restored at `to`
+  bool marked = false;           // by a client
+  int32_t in_use = 0;            // running sequences that stand on it
+  int32_t evicted_children = 0;  // of late
+  uint64_t hits = 0;             // requests that were restored from it
+  int64_t age_ms = 0;
+  int64_t idle_ms = 0;     // since its last use
+  std::string begin = {};  // text of its first tokens, of the caller's isolation key only
+  std::string end = {};    // and of its last ones, where `begin` is not all
+};
+struct CacheInspected {                         // answer to InspectCache
+  static constexpr size_t kTextBytesMax = 128;  // of InspectedNode::begin and end
+
+  uint64_t id = 0;
+  uint64_t version = 0;                   // changes with the prefixes
+  bool unchanged = false;                 // it is the version that the caller knows: nothing else is set
+  std::vector<InspectedNode> nodes = {};  // parents before children
+  int64_t nodes_left_out = 0;             // beyond nodes_max
+  int64_t budget_bytes = 0;
+  int64_t bytes = 0;       // of all nodes, each page once
+  int64_t other_keys = 0;  // isolation keys beside the caller's
+  int64_t other_nodes = 0;
+};
+
 using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, RequestEvent, Heartbeat,
-                              Converted, MemoryEstimate>;
+                              Converted, MemoryEstimate, EngineInspected, CacheInspected>;
 
 // ---- codec; pure functions, any thread ----
 

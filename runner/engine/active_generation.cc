@@ -67,7 +67,8 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       hide_thinking_(setup.request.think == api::Think::kOff),
       thinking_budget_(std::move(setup.prompt.thinking_budget)),
       single_call_(setup.request.single_tool_call),
-      arrived_(setup.arrived) {
+      arrived_(setup.arrived),
+      build_time_(setup.prompt.build_time) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
   Replay(setup.resume);
@@ -87,13 +88,16 @@ void ActiveGeneration::Replay(const api::ipc::Resume& resume) {
   if (resume.sampler_state) sampler_.set_state(*resume.sampler_state);
 }
 
-void ActiveGeneration::Start(int32_t computed, std::string miss) {
+void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
   computed_ = computed;
   prefilling_ = true;
   if (started_) return;
   started_ = Clock::now();
   cached_tokens_ = std::min(computed, prompt_tokens_);  // what was resumed may be in the caches too
-  emit_(api::PromptReady{prompt_tokens_, cached_tokens_, std::move(miss)});
+  how.prompt_tokens = prompt_tokens_;
+  how.cached_tokens = cached_tokens_;
+  how.build_ns = build_time_.count();
+  emit_(std::move(how));
 }
 
 int32_t ActiveGeneration::prefill_left() const {

@@ -58,10 +58,16 @@ class ActiveGeneration {
   int32_t prompt_tokens() const { return prompt_tokens_; }
   int32_t computed() const { return computed_; }
   bool ended() const { return ended_; }
+  int32_t output_tokens() const { return output_tokens_; }
+  // Since its first prefill began; nothing before, and once a token is sampled.
+  std::optional<Clock::duration> PrefillTime(Clock::time_point now) const {
+    return started_ && !first_token_ ? std::optional(now - *started_) : std::nullopt;
+  }
 
   // It runs (again): the caches hold the first `computed` tokens. The first time tells the client, with how
   // many of the prompt's were not computed for it and why not more.
-  void Start(int32_t computed, std::string miss);
+  // `how`: of the cached prefix, as the client is told; its counts are set here.
+  void Start(int32_t computed, api::PromptReady how);
 
   int32_t prefill_left() const;
   int32_t decode_left() const;  // 0 while it prefills
@@ -179,6 +185,7 @@ class ActiveGeneration {
   bool ended_ = false;
 
   const Clock::time_point arrived_;
+  const std::chrono::nanoseconds build_time_;
   std::optional<Clock::time_point> started_;
   std::optional<Clock::time_point> first_token_;
 };

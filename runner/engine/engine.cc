@@ -93,6 +93,10 @@ bool Engine::HandleInput(Input input) {
     }
   } else if (const auto* cancel = std::get_if<api::ipc::Cancel>(&input)) {
     Cancel(cancel->id);
+  } else if (const auto* about_engine = std::get_if<EngineQuestion>(&input)) {
+    about_engine->answer(Inspect(about_engine->question));
+  } else if (const auto* about_cache = std::get_if<CacheQuestion>(&input)) {
+    about_cache->answer(Inspect(about_cache->question));
   } else {
     return false;
   }
@@ -212,6 +216,7 @@ void Engine::UpdateEngineStats() {
   engine_stats_.prefix_snapshots.store(static_cast<int64_t>(prefixes.nodes), std::memory_order_relaxed);
   engine_stats_.prefix_bytes.store(static_cast<int64_t>(prefixes.bytes), std::memory_order_relaxed);
   engine_stats_.prefix_evictions.store(prefixes.evictions, std::memory_order_relaxed);
+  engine_stats_.prefix_changes.store(prefixes_.store().changes() + 1, std::memory_order_relaxed);
 }
 
 void Engine::Emit(api::RequestId id, api::Event event) { emit_({id, std::move(event)}); }

@@ -54,8 +54,18 @@ struct PromptBuilt {
   api::ipc::Resume resume = {};
 };
 struct Stop {};
+// Questions of somebody who looks; answered on the engine thread, between two steps.
+struct EngineQuestion {
+  api::ipc::InspectEngine question;
+  std::function<void(api::ipc::EngineInspected)> answer;
+};
+struct CacheQuestion {
+  api::ipc::InspectCache question;
+  std::function<void(api::ipc::CacheInspected)> answer;
+};
 
-using Input = std::variant<Arrived, PromptBuilt, api::ipc::Credit, api::ipc::Cancel, Stop>;
+using Input = std::variant<Arrived, PromptBuilt, api::ipc::Credit, api::ipc::Cancel, Stop, EngineQuestion,
+                           CacheQuestion>;
 
 struct EngineLimits {
   int32_t running_max = 32;      // sequences in a batch
@@ -158,6 +168,13 @@ class Engine {
 
   void Shift(ActiveRequest& request);
 
+  // Views (engine_inspect.cc).
+  std::optional<api::Divergence> DivergenceOf(const ActiveRequest& request,
+                                              const PrefixReuse::Outcome& reuse) const;
+  api::ipc::InspectedSequence Describe(const ActiveRequest& request, bool runs) const;
+  api::ipc::EngineInspected Inspect(const api::ipc::InspectEngine& question) const;
+  api::ipc::CacheInspected Inspect(const api::ipc::InspectCache& question) const;
+
   void UpdateEngineStats();
   void Emit(api::RequestId id, api::Event event);
 
@@ -201,6 +218,13 @@ class Engine {
   std::vector<float> logits_;  // [logit rows, vocab]
   std::vector<float> hidden_;  // [hidden rows, hidden size]
   sampler::Workspace sampling_workspace_;
+  struct LastStep {
+    int32_t sequences = 0;
+    int32_t decoding = 0;
+    int32_t prefill_tokens = 0;
+    int32_t draft_tokens = 0;
+    std::chrono::nanoseconds took{};
+  } last_step_;
   uint64_t steps_ = 0;
   uint64_t preemptions_ = 0;
   uint64_t drafted_ = 0, accepted_ = 0;

@@ -149,12 +149,15 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
 }
 
 void Engine::Start(std::unique_ptr<ActiveRequest> request) {
+  const auto begin = Clock::now();
   const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
   // Its shared prefix is counted at the source.
   const size_t whole = BytesFor(*request);
   const size_t shared = reuse.reused > 0 ? SequenceBytes(cache_->layout(), reuse.reused, 0) : 0;
   request->reserved_bytes = whole - std::min(whole, shared);
-  request->generation->Start(reuse.reused, reuse.miss);
+  request->generation->Start(reuse.reused, {.miss = reuse.miss,
+                                            .divergence = DivergenceOf(*request, reuse),
+                                            .restore_ns = (Clock::now() - begin).count()});
   if (request->embedding) {
     Embedding& embedding = *request->embedding;
     embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),

@@ -18,6 +18,7 @@ struct EngineStats {
   std::atomic<int64_t> prefix_snapshots = 0;
   std::atomic<int64_t> prefix_bytes = 0;
   std::atomic<uint64_t> prefix_evictions = 0;
+  std::atomic<uint64_t> prefix_changes = 0;  // version of the stored prefixes, see CacheInspected
 };
 
 }  // namespace quire::runner::engine

@@ -98,6 +98,7 @@ bool Engine::Step() {
   ProposeDrafts();
   const auto begin = Clock::now();
   const uint64_t accepted_before = accepted_;
+  const uint64_t drafted_before = drafted_;
   std::vector<StepItem>& items = scratch_.items;
   auto step = BeginStep(items);
   if (!step) return false;
@@ -134,6 +135,11 @@ bool Engine::Step() {
   }
   const auto took = Clock::now() - begin;
   step_time_ += took;
+  last_step_ = {.sequences = static_cast<int32_t>(items.size()),
+                .decoding = decoding,
+                .prefill_tokens = prefill,
+                .draft_tokens = static_cast<int32_t>(drafted_ - drafted_before),
+                .took = took};
   if (prefill == 0) {
     draft_lengths_.ObserveStep(static_cast<int32_t>(batch.tokens.size()), took);
     const auto accepted = static_cast<int32_t>(accepted_ - accepted_before);
@@ -213,7 +219,7 @@ void Engine::Shift(ActiveRequest& request) {
   } else {
     request.sequence = {};
     reuse = prefixes_.AttachPrefix(request, running_);
-    request.generation->Start(reuse.reused, reuse.miss);
+    request.generation->Start(reuse.reused, {.miss = reuse.miss});
   }
   StartDraft(request, reuse);
 }

@@ -71,8 +71,18 @@ WritableFolders FoldersOf(const ipc::ConvertModel& request) {
   return {.temporary = false, .output = std::filesystem::path(request.to).parent_path()};
 }
 
+// I/O thread. The engine is not asked for what the caller has.
+void InspectCache(Shared& shared, Link& link, ipc::InspectCache question) {
+  const uint64_t version = shared.engine_stats.prefix_changes.load(std::memory_order_relaxed);
+  if (version != 0 && version == question.known_version) {
+    return link.Send(ipc::CacheInspected{.id = question.id, .version = version, .unchanged = true});
+  }
+  const auto answer = [&link](ipc::CacheInspected inspected) { link.Send(std::move(inspected)); };
+  shared.engine.Post(CacheQuestion{std::move(question), answer});
+}
+
 // I/O thread.
-void Dispatch(Shared& shared, ipc::ToRunner message) {
+void Dispatch(Shared& shared, Link& link, ipc::ToRunner message) {
   std::visit(
       [&]<class T>(T& value) {
         if constexpr (std::is_same_v<T, ipc::LoadModel> || std::is_same_v<T, ipc::InspectModel> ||
@@ -87,6 +97,11 @@ void Dispatch(Shared& shared, ipc::ToRunner message) {
           std::_Exit(EXIT_SUCCESS);
         } else if constexpr (std::is_same_v<T, ipc::LoadApproved>) {
           shared.load_approved.Post(value);
+        } else if constexpr (std::is_same_v<T, ipc::InspectEngine>) {
+          shared.engine.Post(
+              EngineQuestion{value, [&link](ipc::EngineInspected answer) { link.Send(std::move(answer)); }});
+        } else if constexpr (std::is_same_v<T, ipc::InspectCache>) {
+          InspectCache(shared, link, std::move(value));
         } else {
           if constexpr (std::is_same_v<T, ipc::Cancel>) shared.prompts.Cancel(value.id);
           shared.engine.Post(value);
@@ -302,10 +317,11 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
 
 int RunRunner(int fd) {
   Shared shared;
-  Link link(fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
-            {.on_message = [&shared](ipc::ToRunner message) { Dispatch(shared, std::move(message)); },
-             .heartbeat = [&shared] { return HeartbeatOf(shared); },
-             .on_end = EndProcess});
+  Link link(
+      fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
+      {.on_message = [&shared, &link](ipc::ToRunner message) { Dispatch(shared, link, std::move(message)); },
+       .heartbeat = [&shared] { return HeartbeatOf(shared); },
+       .on_end = EndProcess});
   while (true) {
     for (auto& setup : shared.setup.WaitAndPopAll(std::chrono::hours(1))) {
       if (const auto* load = std::get_if<ipc::LoadModel>(&setup.request)) {

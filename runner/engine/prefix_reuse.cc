@@ -124,6 +124,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   }
   // Tokens generated before a preemption are not part of a prompt that others share.
   const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
+  if (diverged > 0 && diverged + 1 < prompt) NoteDivergence(request, diverged, outcome);
   std::vector<int32_t> offsets;
   if (!sliceable_) offsets = SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_);
   for (const int32_t at : request.restore_points) {
@@ -133,6 +134,18 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
   for (const int32_t at : offsets) Schedule(request, at);
   return outcome;
+}
+
+void PrefixReuse::NoteDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome) {
+  const auto tokens = request.generation->tokens();
+  if (outcome.source != nullptr) {
+    const auto known = outcome.source->generation->tokens().subspan(static_cast<size_t>(at));
+    const auto shown = known.first(std::min(known.size(), kShownTokens));
+    outcome.known.assign(shown.begin(), shown.end());
+  } else {
+    outcome.known = store_.Continuation(request.isolation, tokens, at, kShownTokens);
+  }
+  if (!outcome.known.empty()) outcome.diverged = at;
 }
 
 void PrefixReuse::ScheduleSnapshotAt(ActiveRequest& request, int32_t offset) {

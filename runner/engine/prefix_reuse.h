@@ -33,6 +33,8 @@ std::vector<int32_t> SnapshotOffsets(std::span<const int32_t> boundaries, int32_
 // Engine thread only; outlives no lease: requests must be ended or given up before.
 class PrefixReuse {
  public:
+  static constexpr size_t kShownTokens = 32;  // of a divergence, for views
+
   // The cache outlives it. Not enabled: every request starts cold and nothing is kept.
   PrefixReuse(cache::HybridCache& cache, size_t budget_bytes, bool enabled);
 
@@ -40,6 +42,10 @@ class PrefixReuse {
     int32_t reused = 0;  // tokens; less than the request's, whose last one is always computed
     std::string miss;    // why not all: "cold", "diverged@12", ...; empty when all were
     const ActiveRequest* source = nullptr;  // whose sequence was forked; null: none
+    // Where the prompt leaves what is known of its isolation key, and how that goes on (at most kShownTokens);
+    // 0: it does not, or nothing is known.
+    int32_t diverged = 0;
+    std::vector<api::TokenId> known = {};
   };
   // Gives the request a sequence with the longest reusable prefix of its tokens and schedules snapshots on
   // the rest of its prompt. `running`: whose sequences may be forked.
@@ -54,6 +60,7 @@ class PrefixReuse {
   void StorePrefix(ActiveRequest& request);
 
   void AdvanceClock() { store_.AdvanceClock(); }
+  const cache::SnapshotStore& store() const { return store_; }  // for views
   cache::StoreStats stats() const { return store_.stats(); }
   std::expected<void, std::string> CheckInvariants() const { return store_.CheckInvariants(); }
 
@@ -64,6 +71,7 @@ class PrefixReuse {
   };
   Source LongestRunning(const ActiveRequest& request, const ActiveRequests& running) const;
   void Schedule(ActiveRequest& request, int32_t offset);
+  void NoteDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome);
   void Insert(ActiveRequest& request, cache::Snapshot snapshot);
 
   cache::HybridCache& cache_;

@@ -74,8 +74,10 @@ void Preparation::Work(PreparationJob& job) {
   const auto cpu_time = PreparationTime(
       cpu_time_, asked > 0 ? std::min(asked, context_.context_length) : context_.context_length);
   if (!job.submit.request.prompt_only) {
+    const auto begin = Clock::now();
     auto prompt = Prepare(context_, job, cpu_time);
     if (!prompt) return;
+    if (*prompt) (*prompt)->build_time = Clock::now() - begin;
     receivers_.built(PromptBuilt{id, std::move(job.submit.request), *std::move(prompt), job.arrived,
                                  std::move(job.submit.resume)});
     return;

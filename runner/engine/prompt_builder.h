@@ -1,6 +1,7 @@
 // Builds the token ids of a request's prompt: renders the template, tokenizes, truncates to the context.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,7 @@ struct BuiltPrompt {
   std::unique_ptr<output::Parser> output = {};              // of the answer; null: all of it is text
   std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
   ThinkingBudget thinking_budget = {};
+  std::chrono::nanoseconds build_time{};  // that building it took; for statistics
 };
 
 // The control tokens around the two texts of a FimPrompt.

@@ -329,6 +329,25 @@ class FakeRunner {
     answers_.erase(cancel.id);
     for (const auto& [id, answer] : answers_) Delta(id, "another was cancelled");
   }
+  // By the model's file name: "other-text" shows the text of another key, "unasked-cache" answers twice.
+  void On(const ipc::InspectCache& question) {
+    const std::string mode = path_.filename();
+    if (mode == "dies-asked") ::kill(::getpid(), SIGKILL);
+    ipc::CacheInspected inspected{.id = question.id, .version = 7, .unchanged = question.known_version == 7};
+    if (!inspected.unchanged) {
+      inspected.nodes.push_back({.id = 1, .to = 4, .begin = question.isolation});
+      if (question.others) inspected.nodes.push_back({.id = 2, .tree = 1, .to = 4});
+      if (mode == "other-text") inspected.nodes.push_back({.id = 3, .tree = 1, .to = 4, .begin = "secret"});
+    }
+    Send(inspected);
+    if (mode == "unasked-cache") Send(inspected);
+  }
+  void On(const ipc::InspectEngine& question) {
+    ipc::EngineInspected inspected{.id = question.id, .building = 0, .steps = 5};
+    for (const auto& [id, answer] : answers_)
+      inspected.sequences.push_back({.id = id, .output_tokens = answer.next});
+    Send(inspected);
+  }
   void On(const ipc::Shutdown&) {
     if (!stubborn_) std::exit(0);
   }
