@@ -29,6 +29,7 @@
 #include "server/memory_reserve.h"
 #include "server/notify.h"
 #include "server/open_files.h"
+#include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 #include "server/routes/handlers.h"
 #include "server/routes/metrics.h"
@@ -179,6 +180,8 @@ class Daemon {
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
     AddConsoleRoutes(transport.router);
     AddNowRoutes(transport.router, now_);
+    AddCacheRoutes(transport.router, cache_);
+    AddKeyRoutes(transport.router, keys_);
     transport.access.Replace(options.keys);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
@@ -204,6 +207,8 @@ class Daemon {
   Awaitable<void> AnswerLastRequests();
   Awaitable<void> ExtendStopTimeout();
   MetricsSnapshot MomentOfDaemon() const;
+  Awaitable<api::Result<scheduler::ModelSpec>> FindSpec(std::string name);
+  Awaitable<api::Result<std::string>> CreateKey(KeyRequest request);
 
   MemoryReserve reserve_{size_t{16} << 20};
   Options options_;
@@ -224,9 +229,20 @@ class Daemon {
       .visit_requests =
           [this](const std::function<void(const RequestLog&)>& visit) { server_->ForEachRequest(visit); },
       .loaded_models = [this] { return dispatcher_.Loaded(); },
+      .loading_models = [this] { return dispatcher_.Loading(); },
+      .inspect_engines = [this](Clock::time_point until) { return dispatcher_.InspectEngines(until); },
+      .engines = [this] { return dispatcher_.Engines(); },
       .memory_budget_bytes = [this] { return memory_.bytes; },
       .draining = [this] { return server_->draining(); },
       .recent = recent_};
+  CacheSources cache_{.find_model = [this](std::string name) { return FindSpec(std::move(name)); },
+                      .inspect =
+                          [this](std::string key, api::ipc::InspectCache question, int known_pid) {
+                            return dispatcher_.InspectCache(std::move(key), std::move(question), known_pid);
+                          },
+                      .draining = [this] { return server_->draining(); }};
+  KeySources keys_{.uses = [this] { return server_->KeyUses(); },
+                   .create = [this](KeyRequest request) { return CreateKey(std::move(request)); }};
   registry::Transfers transfers_;
   asio::signal_set signals_;
   asio::signal_set hangups_;
@@ -307,6 +323,29 @@ void Daemon::EndWaiting() {
 Awaitable<void> Daemon::FinishWaiting() {
   co_await server_->WaitForSessions(Clock::now() + kLastResults);
   io_.stop();
+}
+
+Awaitable<api::Result<scheduler::ModelSpec>> Daemon::FindSpec(std::string name) {
+  auto model = co_await models_.Find(std::move(name));
+  if (!model) co_return std::unexpected(std::move(model).error());
+  co_return SpecOf(*model);
+}
+
+// Keys are added where there are some: a first one would lock out everybody who works without.
+Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request) {
+  if (options_.keys.empty()) {
+    co_return api::Fail(api::ErrorCode::kForbidden,
+                        "the server runs without API keys; make the first with \"quire key\" and restart");
+  }
+  auto work = [path = options_.keys_file, request] {
+    return AddKey(path, request.name, request.role, request.limits);
+  };
+  auto added = co_await RunBlocking(pools_.edits, std::move(work));
+  if (!added) co_return std::unexpected(std::move(added).error());
+  spdlog::info("key added name={} keys={}", request.name, added->keys.size());
+  options_.keys = added->keys;
+  server_->SetKeys(std::move(added->keys));
+  co_return std::move(added->secret);
 }
 
 MetricsSnapshot Daemon::MomentOfDaemon() const {

@@ -15,11 +15,6 @@ constexpr const char* kContentPolicy =
     "'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify";
 
-bool TakesGzip(const HttpRequest& request) {
-  const std::string* accepted = request.Find("accept-encoding");
-  return accepted != nullptr && accepted->find("gzip") != std::string::npos;
-}
-
 std::vector<HeaderField> FieldsOf(const Asset& asset) {
   return {{"Content-Security-Policy", kContentPolicy},
           {"Cache-Control", "no-cache"},
@@ -43,7 +38,7 @@ Awaitable<void> SendAsset(Exchange& exchange) {
   if (known != nullptr && known->find(asset->etag) != std::string::npos) {
     response.status = 304;
     response.content_type.clear();
-  } else if (TakesGzip(request)) {
+  } else if (request.Accepts("accept-encoding", "gzip")) {
     response.headers.push_back({"Content-Encoding", "gzip"});
     response.body.assign(asset->gzip.begin(), asset->gzip.end());
   } else {

@@ -1,8 +1,11 @@
 #include "server/console/now.h"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "server/routes/handlers.h"
 #include "server/routes/resident_memory.h"
 
 namespace quire::server {
@@ -21,7 +24,15 @@ const char* PhaseOf(const RequestLog& log) {
   return log.first_token ? "decode" : "prefill";
 }
 
-Json RequestOf(const RequestLog& log, TimePoint now) {
+// Of the viewer's own prompts only.
+Json DivergenceOf(const api::Divergence& divergence) {
+  return {{"at", divergence.at},
+          {"shared", divergence.shared},
+          {"prompt", divergence.prompt},
+          {"cached", divergence.cached}};
+}
+
+Json RequestOf(const RequestLog& log, const Viewer& viewer, TimePoint now) {
   Json out{{"id", log.id}, {"model", log.stored_model}, {"path", log.path}};
   if (!log.key.empty()) out["key"] = log.key;
   out["elapsed_ms"] = Milliseconds(now - log.start);
@@ -30,6 +41,11 @@ Json RequestOf(const RequestLog& log, TimePoint now) {
   if (log.prompt_tokens) out["prompt_tokens"] = *log.prompt_tokens;
   if (log.cached_tokens) out["cached_tokens"] = *log.cached_tokens;
   if (!log.miss.empty()) out["miss"] = log.miss;
+  if (log.divergence && log.isolation == viewer.isolation) out["divergence"] = DivergenceOf(*log.divergence);
+  if (log.queued) {
+    out["template_ms"] = Milliseconds(log.prompt_build);
+    out["fetch_ms"] = Milliseconds(log.prefix_restore);
+  }
   out["output_tokens"] = log.output_tokens.value_or(log.streamed_tokens);
   if (log.first_token && log.streamed_tokens > 1) {
     const double seconds = std::chrono::duration<double>(now - log.start - *log.first_token).count();
@@ -38,9 +54,9 @@ Json RequestOf(const RequestLog& log, TimePoint now) {
   return out;
 }
 
-Json EndedOf(const RecentRequests::Entry& entry) {
+Json EndedOf(const RecentRequests::Entry& entry, const Viewer& viewer) {
   const RequestLog& log = entry.log;
-  Json out = RequestOf(log, entry.ended);
+  Json out = RequestOf(log, viewer, entry.ended);
   out["ended_at_ms"] = duration_cast<std::chrono::milliseconds>(entry.ended_at.time_since_epoch()).count();
   out["status"] = log.status;
   if (!log.finish.empty()) out["finish"] = log.finish;
@@ -76,6 +92,126 @@ Json ModelOf(const scheduler::LoadedModel& model, bool with_caches) {
   return out;
 }
 
+// What the engines said of the sequences of one exchange: one with several choices has several.
+struct SequenceOf {
+  const api::ipc::InspectedSequence* sequence = nullptr;
+  const scheduler::EngineView::Owner* owner = nullptr;
+};
+using Sequences = std::multimap<std::string_view, SequenceOf>;
+
+Sequences SequencesOf(const std::vector<scheduler::EngineView>& engines) {
+  Sequences sequences;
+  for (const scheduler::EngineView& view : engines) {
+    for (size_t i = 0; i < view.owners.size(); ++i) {
+      sequences.emplace(view.owners[i].exchange, SequenceOf{&view.engine.sequences[i], &view.owners[i]});
+    }
+  }
+  return sequences;
+}
+
+const char* NameOf(api::ipc::WaitReason wait) {
+  switch (wait) {
+    case api::ipc::WaitReason::kNone:
+      return "";
+    case api::ipc::WaitReason::kPlace:
+      return "place";
+    case api::ipc::WaitReason::kPrefix:
+      return "prefix";
+    case api::ipc::WaitReason::kReader:
+      return "reader";
+  }
+  return "";
+}
+
+// Where its prefill is, and how long the rest takes at the speed so far.
+Json PrefillOf(const api::ipc::InspectedSequence& sequence, int32_t cached) {
+  const int32_t done = sequence.computed_tokens - cached;
+  const int32_t left = sequence.prompt_tokens - sequence.computed_tokens;
+  Json prefill{{"computed_tokens", sequence.computed_tokens}, {"prompt_tokens", sequence.prompt_tokens}};
+  if (done > 0 && left > 0) {
+    prefill["remaining_ms"] = static_cast<double>(sequence.prefill_ns) / 1e6 * left / done;
+  }
+  return prefill;
+}
+
+void AddSequences(const RequestLog& log, const Sequences& sequences, Json& request) {
+  const auto [begin, end] = sequences.equal_range(log.id);
+  for (auto each = begin; each != end; ++each) {
+    const api::ipc::InspectedSequence& sequence = *each->second.sequence;
+    if (sequence.wait != api::ipc::WaitReason::kNone) request["wait"] = NameOf(sequence.wait);
+    if (sequence.preempted) request["preempted"] = true;
+    // Of several choices the first whose prompt is computed.
+    if (sequence.prefill_ns > 0 && log.prompt_tokens && !request.contains("prefill")) {
+      request["prefill"] = PrefillOf(sequence, log.cached_tokens.value_or(0));
+    }
+  }
+}
+
+// How the machine is shared between keys now.
+class Shares {
+ public:
+  void Add(const RequestLog& log, const Sequences& sequences) {
+    const auto [begin, end] = sequences.equal_range(log.id);
+    for (auto each = begin; each != end; ++each) {
+      Share& share = shares_[log.key];
+      share.weight = each->second.owner->weight;
+      share.virtual_time = std::max(share.virtual_time, each->second.sequence->virtual_time);
+      ++(each->second.sequence->computed_tokens > 0 ? share.running : share.waiting);
+    }
+  }
+  Json Show(const Viewer& viewer) const {
+    Json list = Json::array();
+    for (const auto& [key, share] : shares_) {
+      if (!viewer.admin && viewer.key != key) continue;
+      list.push_back({{"key", key},
+                      {"weight", share.weight},
+                      {"running", share.running},
+                      {"waiting", share.waiting},
+                      {"virtual_time", share.virtual_time}});
+    }
+    return list;
+  }
+
+ private:
+  struct Share {
+    int32_t weight = 1;
+    int32_t running = 0;
+    int32_t waiting = 0;
+    int64_t virtual_time = 0;
+  };
+  std::map<std::string, Share> shares_;  // by key
+};
+
+Json EngineOf(const api::ipc::EngineInspected& engine) {
+  return {{"steps", engine.steps},
+          {"step_ms", static_cast<double>(engine.step_ns) / 1e6},
+          {"decoding", engine.decoding},
+          {"prefilling", engine.prefilling},
+          {"prefill_tokens", engine.prefill_tokens},
+          {"draft_tokens", engine.draft_tokens},
+          {"building", engine.building}};
+}
+
+Json ModelsOf(const NowSources& sources, const std::vector<scheduler::EngineView>& engines,
+              const Viewer& viewer) {
+  Json models = Json::array();
+  for (const scheduler::LoadedModel& model : sources.loaded_models()) {
+    Json& entry = models.emplace_back(ModelOf(model, viewer.admin));
+    const auto engine = std::ranges::find(engines, model.runner_pid, &scheduler::EngineView::runner_pid);
+    if (viewer.admin && engine != engines.end()) entry["engine"] = EngineOf(engine->engine);
+  }
+  return models;
+}
+
+Json LoadingOf(const NowSources& sources) {
+  Json loading = Json::array();
+  if (!sources.loading_models) return loading;
+  for (const scheduler::LoadingModel& model : sources.loading_models()) {
+    loading.push_back({{"name", model.spec.name}, {"fraction", model.fraction}, {"stage", model.stage}});
+  }
+  return loading;
+}
+
 bool Sees(const Viewer& viewer, const RequestLog& log) { return viewer.admin || viewer.key == log.key; }
 
 }  // namespace
@@ -86,29 +222,41 @@ void RecentRequests::Add(const RequestLog& log, TimePoint now) {
   if (entries_.size() > kMax) entries_.pop_back();
 }
 
+Viewer ViewerOf(const HttpRequest& request) {
+  return {.key = request.identity, .admin = request.admin, .isolation = IsolationOf(request, "")};
+}
+
+std::string IsolationOf(const HttpRequest& request, std::string cache_salt) {
+  return api::Client{.tenant = TenantOf(request), .cache_salt = std::move(cache_salt)}.IsolationKey();
+}
+
 std::string EncodeNow(const NowSources& sources, const Viewer& viewer, TimePoint now) {
-  Json models = Json::array(), requests = Json::array(), recent = Json::array();
-  for (const scheduler::LoadedModel& model : sources.loaded_models()) {
-    models.push_back(ModelOf(model, viewer.admin));
-  }
+  Json requests = Json::array(), recent = Json::array();
+  const auto engines = sources.engines ? sources.engines() : std::vector<scheduler::EngineView>();
+  const Sequences sequences = SequencesOf(engines);
+  Shares shares;
   int others_running = 0, others_waiting = 0;
   sources.visit_requests([&](const RequestLog& log) {
     if (log.stored_model.empty()) return;
+    shares.Add(log, sequences);
     if (!Sees(viewer, log)) {
       ++(log.queued ? others_running : others_waiting);
       return;
     }
-    Json request = RequestOf(log, now);
+    Json request = RequestOf(log, viewer, now);
     request["phase"] = PhaseOf(log);
+    AddSequences(log, sequences, request);
     requests.push_back(std::move(request));
   });
   for (const RecentRequests::Entry& entry : sources.recent.entries()) {
-    if (Sees(viewer, entry.log)) recent.push_back(EndedOf(entry));
+    if (Sees(viewer, entry.log)) recent.push_back(EndedOf(entry, viewer));
   }
   const Json reply{{"memory_budget_bytes", sources.memory_budget_bytes()},
-                   {"models", std::move(models)},
+                   {"models", ModelsOf(sources, engines, viewer)},
+                   {"loading", LoadingOf(sources)},
                    {"requests", std::move(requests)},
                    {"recent", std::move(recent)},
+                   {"shares", shares.Show(viewer)},
                    {"others", {{"running", others_running}, {"waiting", others_waiting}}}};
   return reply.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "scheduler/dispatcher.h"
+#include "server/http/awaitable.h"
+#include "server/http/message.h"
 #include "server/http/request_log.h"
 
 namespace quire::server {
@@ -39,6 +41,10 @@ struct NowSources {
   std::function<void(const std::function<void(const RequestLog&)>& visit)> visit_requests =
       {};  // in progress
   std::function<std::vector<scheduler::LoadedModel>()> loaded_models = {};
+  std::function<std::vector<scheduler::LoadingModel>()> loading_models = {};
+  // Dispatcher::InspectEngines and Engines; empty: there are no engines to ask.
+  std::function<Awaitable<void>(std::chrono::steady_clock::time_point until)> inspect_engines = {};
+  std::function<std::vector<scheduler::EngineView>()> engines = {};
   std::function<int64_t()> memory_budget_bytes = {};  // of all models together; 0 = none
   std::function<bool()> draining = {};                // the daemon ends: so do streams
   const RecentRequests& recent;
@@ -48,10 +54,15 @@ struct NowSources {
 struct Viewer {
   std::string key;     // name of the API key; empty: none was needed
   bool admin = false;  // sees everybody's requests
+  // Whose prefixes and prompts' texts may be shown. An admin sees no other's.
+  std::string isolation = {};
 };
+Viewer ViewerOf(const HttpRequest& request);
+// The isolation key of the client's requests that have this cache_salt.
+std::string IsolationOf(const HttpRequest& request, std::string cache_salt);
 
-// JSON: {"memory_budget_bytes", "models": [...], "requests": [...], "recent": [...], "others": {...}}. Times are
-// milliseconds. docs/api.md describes the fields.
+// JSON: {"memory_budget_bytes", "models": [...], "loading": [...], "requests": [...], "recent": [...], "shares": [...],
+// "others": {...}}. Times are milliseconds. docs/api.md describes the fields.
 std::string EncodeNow(const NowSources& sources, const Viewer& viewer,
                       std::chrono::steady_clock::time_point now);
 

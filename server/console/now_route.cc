@@ -1,9 +1,9 @@
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "server/console/change_stream.h"
 #include "server/console/console.h"
 
 namespace quire::server {
@@ -11,41 +11,37 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a viewer's stream looks for changes. Without viewers nothing looks.
-constexpr std::chrono::milliseconds kInterval(500);
-constexpr int kSilentMax =
-    20;  // intervals without a change until a comment shows whether the client is still there
+// How long one reply waits for engines, which answer between two steps.
+constexpr std::chrono::milliseconds kEnginesWait(1000);
 
-bool WantsEvents(const HttpRequest& request) {
-  const std::string* accept = request.Find("accept");
-  return accept != nullptr && accept->find("text/event-stream") != std::string::npos;
-}
+class NowChanges : public ChangeSource {
+ public:
+  NowChanges(const NowSources& sources, Viewer viewer) : sources_(sources), viewer_(std::move(viewer)) {}
 
-Awaitable<void> StreamNow(Exchange& exchange, const NowSources& sources, Viewer viewer) {
-  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
-  std::string last;
-  int silent = 0;
-  for (bool open = true; open && !sources.draining();) {
-    std::string body = EncodeNow(sources, viewer, Clock::now());
-    const bool changed = body != last;
-    if (changed || ++silent >= kSilentMax) {
-      silent = 0;
-      std::string event = changed ? "data: " + body + "\n\n" : ": keep-alive\n\n";
-      open = co_await exchange.Stream("text/event-stream", std::move(event));
-    }
-    last = std::move(body);
-    timer.expires_after(kInterval);
-    co_await timer.async_wait(kTuple);
+  Awaitable<std::optional<std::string>> Next() override {
+    // Asked, not awaited: an answer that takes longer shows in the next event.
+    if (sources_.inspect_engines) co_await sources_.inspect_engines(Clock::now());
+    std::string body = EncodeNow(sources_, viewer_, Clock::now());
+    if (body == last_) co_return std::nullopt;
+    last_ = std::move(body);
+    co_return last_;
   }
-  co_await exchange.EndStream();
-}
+
+ private:
+  const NowSources& sources_;
+  const Viewer viewer_;
+  std::string last_;
+};
 
 Awaitable<void> Now(Exchange& exchange, const NowSources& sources) {
-  Viewer viewer{.key = exchange.request().identity, .admin = exchange.request().admin};
-  if (WantsEvents(exchange.request())) {
-    co_await StreamNow(exchange, sources, std::move(viewer));
+  const HttpRequest& request = exchange.request();
+  if (request.Accepts("accept", "text/event-stream")) {
+    NowChanges changes(sources, ViewerOf(request));
+    co_await StreamChanges(exchange, changes, sources.draining);
     co_return;
   }
+  const Viewer viewer = ViewerOf(request);
+  if (sources.inspect_engines) co_await sources.inspect_engines(Clock::now() + kEnginesWait);
   HttpResponse response{.body = EncodeNow(sources, viewer, Clock::now()),
                         .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));

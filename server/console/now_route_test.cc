@@ -84,6 +84,68 @@ TEST(Now, AKeySeesItsOwnRequestsAndTheNumberOfOthers) {
   EXPECT_EQ(admin["recent"][0]["prompt_tokens"], 4711);
 }
 
+// An excerpt of a prompt is for its own isolation key: not for an admin, not for the same key with another salt.
+TEST(Now, TheTextOfADivergenceIsForItsOwnKeyOnly) {
+  World world;
+  RequestLog log = LogOf("alice");
+  log.queued = std::chrono::milliseconds(10);
+  log.isolation = "5:alice";
+  log.divergence = api::Divergence{.at = 7, .shared = "Today is", .prompt = " Sunday", .cached = " Monday"};
+  log.prompt_build = std::chrono::milliseconds(2);
+  log.prefix_restore = std::chrono::milliseconds(1);
+  world.running = {log};
+  world.recent.Add(log, Clock::now());
+  const json own = world.Now({.key = "alice", .isolation = "5:alice"});
+  for (const char* list : {"requests", "recent"}) {
+    EXPECT_EQ(own[list][0]["divergence"],
+              json({{"at", 7}, {"shared", "Today is"}, {"prompt", " Sunday"}, {"cached", " Monday"}}));
+    EXPECT_EQ(own[list][0]["template_ms"], 2);
+    EXPECT_EQ(own[list][0]["fetch_ms"], 1);
+  }
+  for (const Viewer& other : {Viewer{.key = "root", .admin = true, .isolation = "4:root"},
+                              Viewer{.key = "alice", .admin = false, .isolation = "5:alicesalt"}}) {
+    const json seen = world.Now(other);
+    EXPECT_EQ(seen["requests"].size(), 1);
+    EXPECT_EQ(seen.dump().find("Sunday"), std::string::npos);
+    EXPECT_EQ(seen.dump().find("Monday"), std::string::npos);
+  }
+}
+
+TEST(Now, ShowsWhatTheEnginesSay) {
+  World world;
+  RequestLog prefills = LogOf("alice");
+  prefills.queued = std::chrono::milliseconds(1);
+  prefills.prompt_tokens = 1000;
+  prefills.cached_tokens = 200;
+  RequestLog waits = LogOf("bob");
+  world.running = {prefills, waits};
+  world.models.resize(1);
+  world.models[0].runner_pid = 3;
+  scheduler::EngineView view{.spec = {}, .runner_pid = 3, .engine = {}, .owners = {}};
+  view.engine.steps = 9;
+  view.engine.prefill_tokens = 64;
+  view.engine.step_ns = 2'500'000;
+  view.engine.sequences = {
+      {.prompt_tokens = 1000, .computed_tokens = 600, .prefill_ns = 2'000'000'000, .virtual_time = 300},
+      {.wait = api::ipc::WaitReason::kPlace, .prompt_tokens = 50, .virtual_time = 200}};
+  view.owners = {{.exchange = "r-alice", .weight = 2}, {.exchange = "r-bob", .weight = 1}};
+  world.sources.engines = [view] { return std::vector{view}; };
+  const json admin = world.Now({.key = "root", .admin = true});
+  // 400 tokens in 2 s, and 400 are left.
+  EXPECT_EQ(admin["requests"][0]["prefill"],
+            json({{"computed_tokens", 600}, {"prompt_tokens", 1000}, {"remaining_ms", 2000.0}}));
+  EXPECT_EQ(admin["requests"][1]["wait"], "place");
+  EXPECT_EQ(admin["models"][0]["engine"]["prefill_tokens"], 64);
+  EXPECT_EQ(admin["models"][0]["engine"]["step_ms"], 2.5);
+  ASSERT_EQ(admin["shares"].size(), 2);
+  EXPECT_EQ(admin["shares"][0],
+            json({{"key", "alice"}, {"weight", 2}, {"running", 1}, {"waiting", 0}, {"virtual_time", 300}}));
+  const json bob = world.Now({.key = "bob"});
+  ASSERT_EQ(bob["shares"].size(), 1);
+  EXPECT_EQ(bob["shares"][0]["key"], "bob");
+  EXPECT_FALSE(bob["models"][0].contains("engine"));
+}
+
 TEST(Now, KeepsTheLastRequestsOnly) {
   World world;
   world.recent.Add(LogOf("", ""), Clock::now());  // of no model

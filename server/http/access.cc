@@ -72,12 +72,37 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
   if (needed == Access::kAdmin && key->role != Role::kAdmin) {
     return Refuse(403, "this endpoint requires an API key with the admin role");
   }
-  const bool admin = key->role == Role::kAdmin;
-  const KeyLimits& limits = key->limits;
-  if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
-    return Admitted{.name = key->name, .admin = admin, .weight = limits.weight, .permit = {}};
+  auto admitted = AdmitKey(*key, counted, now);
+  if (admitted) {
+    Record& record = records_[key->name];
+    ++record.requests;
+    record.last = now;
+  }
+  return admitted;
+}
 
-  std::shared_ptr<Use>& use = uses_[key->name];
+std::vector<AccessControl::KeyUse> AccessControl::Uses() const {
+  std::vector<KeyUse> uses;
+  uses.reserve(keys_.size());
+  for (const ApiKey& key : keys_.keys()) {
+    KeyUse& use = uses.emplace_back(KeyUse{.name = key.name, .role = key.role, .limits = key.limits});
+    const auto record = records_.find(key.name);
+    if (record == records_.end()) continue;
+    use.requests = record->second.requests;
+    use.last = record->second.last;
+  }
+  return uses;
+}
+
+std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::AdmitKey(const ApiKey& key,
+                                                                                       bool counted,
+                                                                                       Time now) {
+  const bool admin = key.role == Role::kAdmin;
+  const KeyLimits& limits = key.limits;
+  if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
+    return Admitted{.name = key.name, .admin = admin, .weight = limits.weight, .permit = {}};
+
+  std::shared_ptr<Use>& use = uses_[key.name];
   if (!use) use = std::make_shared<Use>();
   if (limits.parallel > 0 && use->running >= limits.parallel) {
     return Refuse(429, "this API key has reached its limit of concurrent requests", std::chrono::seconds(1));
@@ -98,7 +123,7 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
     use->allowance -= 1;
   }
   Admitted admitted{
-      .name = key->name, .admin = admin, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
+      .name = key.name, .admin = admin, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
   if (limits.per_minute > 0) admitted.rate = RateOf(limits.per_minute, use->allowance);
   return admitted;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/http/api_keys.h"
 #include "server/http/message.h"
@@ -61,15 +62,31 @@ class AccessControl {
   void Replace(KeyRing keys) { keys_ = std::move(keys); }
   bool required() const { return !keys_.empty(); }
 
+  // How a key was used, since the start.
+  struct KeyUse {
+    std::string name;
+    Role role = Role::kInference;
+    KeyLimits limits = {};
+    uint64_t requests = 0;          // that it let in, without open routes
+    std::optional<Time> last = {};  // the last of them
+  };
+  std::vector<KeyUse> Uses() const;  // in the order of the keys
+
   // The key is "Authorization: Bearer KEY" or "x-api-key: KEY"; when both are there, one of them is enough.
   // `counted`: the request is one of those that limits are about.
   std::expected<Admitted, Refusal> Admit(const HttpRequest& request, Access needed, bool counted, Time now);
 
  private:
   const ApiKey* KeyOf(const HttpRequest& request) const;
+  std::expected<Admitted, Refusal> AdmitKey(const ApiKey& key, bool counted, Time now);
 
   KeyRing keys_;
   std::map<std::string, std::shared_ptr<Use>> uses_;  // by key name, of keys with limits
+  struct Record {
+    uint64_t requests = 0;
+    Time last{};
+  };
+  std::map<std::string, Record> records_;  // by key name, of keys that were used
 };
 
 }  // namespace quire::server

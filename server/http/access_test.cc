@@ -126,5 +126,22 @@ TEST_F(AccessTest, NewKeysHoldFromTheNextRequestOn) {
   EXPECT_EQ(StatusOf({{"x-api-key", narrow_}}), 429);  // the one that runs still counts
 }
 
+TEST_F(AccessTest, TellsHowAKeyWasUsed) {
+  EXPECT_EQ(access_.Uses().at(0).requests, 0U);
+  EXPECT_FALSE(access_.Uses().at(0).last);
+  const std::vector<HeaderField> user = {{"authorization", "Bearer " + user_}};
+  EXPECT_EQ(StatusOf(user), 200);
+  EXPECT_EQ(StatusOf(user, Access::kAdmin), 403);  // a refusal is no use
+  const auto used = now_;
+  now_ += 1s;
+  const auto uses = access_.Uses();
+  ASSERT_EQ(uses.size(), 4U);
+  EXPECT_EQ(uses[0].name, "user");
+  EXPECT_EQ(uses[0].requests, 1U);
+  EXPECT_EQ(uses[0].last, used);
+  EXPECT_EQ(uses[2].limits.parallel, 2);
+  EXPECT_FALSE(uses[2].last);
+}
+
 }  // namespace
 }  // namespace quire::server

@@ -32,7 +32,39 @@ constexpr std::pair<int, std::string_view> kReasons[] = {
     {505, "HTTP Version Not Supported"},
 };
 
+std::string_view TrimBlanks(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+  text.remove_prefix(begin);
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
+// "q=0", "q=0.000"
+bool IsRefusal(std::string_view parameter) {
+  const std::string lower = api::AsciiLower(TrimBlanks(parameter));
+  return lower.starts_with("q=0") && lower.find_first_not_of("0.", 2) == std::string::npos;
+}
+
 }  // namespace
+
+bool HttpRequest::Accepts(std::string_view lower_name, std::string_view value) const {
+  const std::string* field = Find(lower_name);
+  if (field == nullptr) return false;
+  std::string_view rest = *field;
+  while (!rest.empty()) {
+    const std::string_view element = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(element.size() + 1, rest.size()));
+    const std::string_view name = element.substr(0, element.find(';'));
+    if (api::AsciiLower(TrimBlanks(name)) != value) continue;
+    for (std::string_view parameters = element.substr(name.size()); !parameters.empty();) {
+      parameters.remove_prefix(1);
+      const std::string_view parameter = parameters.substr(0, parameters.find(';'));
+      if (IsRefusal(parameter)) return false;
+      parameters.remove_prefix(parameter.size());
+    }
+    return true;
+  }
+  return false;
+}
 
 const std::string* HttpRequest::Find(std::string_view lower_name) const {
   const auto found = std::ranges::find(fields, lower_name, &HeaderField::name);

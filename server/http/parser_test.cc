@@ -34,6 +34,25 @@ int StatusOf(std::string_view bytes) {
   return fed ? (parser.done() ? 200 : 0) : fed.error().status;
 }
 
+TEST(HttpRequest, AcceptsWhatAListNames) {
+  const auto accepts = [](std::string field, std::string_view value) {
+    HttpRequest request;
+    request.fields = {{"accept", std::move(field)}};
+    return request.Accepts("accept", value);
+  };
+  EXPECT_TRUE(accepts("text/html,application/xhtml+xml;q=0.9", "text/html"));
+  EXPECT_TRUE(accepts("a/b , Text/HTML ;q=0.1", "text/html"));
+  EXPECT_TRUE(accepts("gzip;level=9;q=0.001", "gzip"));
+  EXPECT_FALSE(accepts("gzip;q=0", "gzip"));
+  EXPECT_FALSE(accepts("gzip;level=9; q=0.000", "gzip"));
+  EXPECT_FALSE(accepts("x-gzip, text/html+x", "gzip"));
+  EXPECT_FALSE(accepts("x-gzip, text/html+x", "text/html"));
+  EXPECT_FALSE(accepts("*/*", "text/html"));
+  EXPECT_FALSE(accepts("", "gzip"));
+  EXPECT_FALSE(accepts(",;,", "gzip"));
+  EXPECT_FALSE(HttpRequest{}.Accepts("accept", "gzip"));
+}
+
 TEST(HttpParser, ReadsARequestInAnySplit) {
   const std::string bytes =
       "POST /api/chat?x=1 HTTP/1.1\r\nHost: localhost:11434\r\nX-Thing:  a b \r\nContent-Length: "

@@ -1,4 +1,5 @@
-// One structured line per request. Never holds or prints prompts, answers or credentials.
+// One structured line per request. Never prints prompts, answers or credentials, and holds none of them but
+// `divergence`.
 #pragma once
 
 #include <array>
@@ -41,7 +42,12 @@ struct RequestLog {
   std::optional<int32_t> prompt_tokens = {}, cached_tokens = {}, output_tokens = {};
   int32_t streamed_tokens = 0;  // of the answer so far, all choices
   std::string miss = {};        // why not more of the prompt was cached (api/event.h)
-  std::string finish = {};      // stop | length | load | unload | embed
+  // Whose cached prefixes the request may see (api::Client), and where its prompt left them: for views of the same
+  // isolation key only.
+  std::string isolation = {};
+  std::optional<api::Divergence> divergence = {};
+  std::chrono::nanoseconds prompt_build = {}, prefix_restore = {};    // by the runner, before its prefill
+  std::string finish = {};                                            // stop | length | load | unload | embed
   std::chrono::nanoseconds prompt_compute = {}, output_compute = {};  // by the runner
   TokenGaps gaps = {};
   api::DraftUsage draft = {};  // of all choices

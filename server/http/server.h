@@ -51,6 +51,7 @@ class HttpServer {
   void SetTls(TlsContext context) { tls_ = std::move(context); }
   // From the next request on.
   void SetKeys(KeyRing keys) { transport_.access.Replace(std::move(keys)); }
+  std::vector<AccessControl::KeyUse> KeyUses() const { return transport_.access.Uses(); }
   void SetOrigins(OriginPolicy origins) { transport_.origins = std::move(origins); }
   // From the next connection on. Not smaller than what bodies hold now.
   void SetLimits(const TransportLimits& limits);

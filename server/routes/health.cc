@@ -8,8 +8,7 @@ namespace {
 
 // Clients look for Ollama's text; people's browsers ask for a page.
 Awaitable<void> Running(Exchange& exchange) {
-  const std::string* accept = exchange.request().Find("accept");
-  if (accept != nullptr && accept->find("text/html") != std::string::npos) {
+  if (exchange.request().Accepts("accept", "text/html")) {
     HttpResponse page{
         .status = 302, .content_type = {}, .headers = {{"Location", "/ui/"}, {"Vary", "Accept"}}};
     co_await exchange.Send(std::move(page));

@@ -132,6 +132,9 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
     log.prompt_tokens = log.prompt_tokens.value_or(0) + ready->prompt_tokens;
     log.cached_tokens = log.cached_tokens.value_or(0) + ready->cached_tokens;
     log.miss = ready->miss;
+    log.divergence = ready->divergence;
+    log.prompt_build = std::chrono::nanoseconds(ready->build_ns);
+    log.prefix_restore = std::chrono::nanoseconds(ready->restore_ns);
   } else if (const auto* delta = std::get_if<api::TextDelta>(&entry.event)) {
     if (!log.first_token) log.first_token = now - log.start;
     log.streamed_tokens += delta->tokens;

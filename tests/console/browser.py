@@ -90,6 +90,8 @@ class Page:
             out.write(base64.b64decode(data))
 
     def close(self):
+        if self.browser.pages.pop(self.session, None) is None:
+            return  # closed before
         self.browser.send("Target.closeTarget", targetId=self.target)
 
 

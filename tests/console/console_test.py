@@ -169,6 +169,43 @@ class Console(unittest.TestCase):
         self.assertEqual([], [url for url in page.requested if ":9/" in url])
         self.quiet(page)
 
+    def test_a_hostile_answer_is_shown_as_text(self):
+        page = self.fresh_chat()
+        # The answer of a server that the model controls, in the real view: escapes, markup in every delta, a line of 1 MB.
+        pieces = [HOSTILE[at:at + 7] for at in range(0, len(HOSTILE), 7)] + ["\u001b]8;;javascript:window.hit=1\u0007link\u001b]8;;\u0007", "x" * (1 << 20)]
+        page.run("""(() => {
+            const real = window.fetch, pieces = %s;
+            window.fetch = (path, options) => {
+              if (path !== "/v1/chat/completions") return real(path, options);
+              const chunk = (delta, finish) => `data: ${JSON.stringify({choices: [{index: 0, delta, finish_reason: finish}]})}\\n\\n`;
+              const events = [...pieces.map((content) => chunk({content, reasoning_content: content.length < 100 ? content : ""}, null)), chunk({}, "stop"), "data: [DONE]\\n\\n"];
+              return Promise.resolve(new Response(new Blob(events), {headers: {"Content-Type": "text/event-stream"}}));
+            };
+        })()""" % json.dumps(pieces))
+        self.say(page, "Be hostile.")
+        self.answered(page, 1)
+        page.wait("document.querySelector('.message.assistant .text').textContent.length > 1 << 20")
+        page.run("for (const link of document.querySelectorAll('.message a')) link.click()")
+        self.assertIsNone(page.run("window.hit ?? null"))
+        self.assertEqual(0, page.run("document.querySelectorAll('.message script, .message img, .message iframe, .message svg').length"))
+        self.assertIn("\u001b[31mred", page.run("document.querySelector('.message.assistant .text').textContent"))
+        self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 1280)
+        self.assertEqual([], [url for url in page.requested if ":9/" in url])
+        self.quiet(page)
+
+    def test_a_paste_of_100_kb_is_sent_whole_or_refused_by_name(self):
+        page = self.fresh_chat()
+        self.set_option(page, "max_tokens", 4)
+        page.run("document.getElementById('prompt').focus()")
+        page.send("Input.insertText", text="Plenty of text. " * 6400)
+        self.assertEqual(102400, page.run("document.getElementById('prompt').value.length"))
+        page.press("Enter", 13)
+        page.wait("document.querySelector('.message.user .text')?.textContent.length >= 102399")
+        said = page.wait("!document.querySelector('[aria-busy=true]') && document.querySelector('.message.assistant .figures, .message.assistant .error, .note.error')?.textContent")
+        # The bundled model's context holds 4,096 tokens.
+        self.assertRegex(said, "tokens")
+        self.assertEqual([], [one for one in page.messages if "400 (Bad Request)" not in one])
+
     def test_large_texts_do_not_hold_the_page_up(self):
         page = self.fresh_chat()
         took = page.run("""import('/ui/markdown.mjs').then(({formatted}) => {
@@ -225,8 +262,92 @@ class Console(unittest.TestCase):
         page.wait("document.querySelector('.card h4')?.textContent.includes('quire-demo')")
         page.wait("document.querySelectorAll('details summary').length > 0")
         page.run("document.querySelector('details').open = true")
-        self.assertRegex(page.run("document.querySelector('details').innerText"), "prefill .*decode")
+        self.assertRegex(page.run("document.querySelector('details').innerText"), "(?s)prefill .*decode")
         self.picture(page, "now")
+        self.quiet(page)
+
+    def test_now_says_where_and_how_a_prompt_left_the_cache(self):
+        for day in ("Monday", "Sunday"):
+            self.daemon.request("POST", "/api/chat", {"model": harness.MODEL, "stream": False, "options": {"num_predict": 2},
+                                                      "messages": [{"role": "user", "content": f"It is {day}. What is to be done?"}]})
+        page = self.open("now")
+        page.wait("[...document.querySelectorAll('details')].some((one) => one.textContent.includes('Sunday'))")
+        page.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        found = page.run("[...document.querySelectorAll('details')].find((one) => one.textContent.includes('Sunday')).innerText")
+        self.assertIn("A date or a time", found)
+        self.assertRegex(found, r"(?s)Prompt\s+.*It is Sunday.*Cached\s+.*It is Monday")
+        self.assertRegex(found, "(?s)template .*fetch .*prefill .*decode")
+        self.quiet(page)
+
+    def test_the_cache_is_a_tree_whose_splits_show(self):
+        def ask(text):
+            self.daemon.request("POST", "/api/chat", {"model": harness.MODEL, "stream": False, "options": {"num_predict": 2},
+                                                      "messages": [{"role": "user", "content": text}]})
+
+        ask("The first of two prompts that begin alike: about fish.")
+        # Another credential is another isolation key: its boxes have no text.
+        self.daemon.request("POST", "/api/chat", {"model": harness.MODEL, "stream": False, "options": {"num_predict": 2},
+                                                  "messages": [{"role": "user", "content": "The password is swordfish."}]},
+                            {"Authorization": "Bearer of-somebody-else"})
+        page = self.open("cache")
+        page.wait("document.querySelector('.tree-picture .node text')?.textContent")
+        page.wait("document.querySelectorAll('.tree-picture').length === 2")
+        before = page.run("document.querySelectorAll('.tree-picture .node').length")
+        ask("The first of two prompts that begin alike: about boats.")
+        page.wait(f"document.querySelectorAll('.tree-picture .node').length > {before}")
+        page.wait("[...document.querySelectorAll('.cache-log li')].some((one) => one.textContent.startsWith('Split'))")
+        self.assertNotIn("swordfish", page.run("document.documentElement.outerHTML"))
+        # By keyboard: the arrows go from box to box, and the chosen one is described.
+        page.run("document.querySelector('.tree-picture .node[tabindex=\"0\"]').focus()")
+        for key, code in (("Enter", 13), ("ArrowRight", 39)):
+            page.press(key, code)
+        page.wait("document.querySelector('.cache-view dl')?.innerText.includes('Tokens')")
+        page.wait("document.activeElement.getAttribute('aria-pressed') === 'true'")
+        self.assertIn("fish", page.run("[...document.querySelectorAll('.tree-picture .node')].map((one) => one.getAttribute('aria-label')).join(' ')"))
+        self.picture(page, "cache")
+        self.quiet(page)
+
+    def test_changes_of_the_tree_are_told_apart(self):
+        page = self.open()
+        found = page.run("""import('/ui/cache_tree.mjs').then(({changesBetween, layOut}) => {
+            const node = (id, parent, from, to, hits = 0) => ({id, parent, from, to, hits, kv_bytes: 1, window_bytes: 0, state_bytes: 0});
+            const one = [node(1, 0, 0, 10)];
+            const split = [node(3, 0, 0, 6), node(1, 3, 6, 10), node(2, 3, 6, 9)];
+            const merged = [node(1, 0, 0, 10, 1)];
+            const kinds = (before, after) => changesBetween(before, after).map(({kind, node}) => `${kind} ${node.id}`).sort();
+            const {places, height} = layOut(split);
+            return {split: kinds(one, split), merged: kinds(split, merged), used: kinds(one, merged), same: kinds(one, one),
+                    heights: [...places.values()].map((place) => place.height / (height / 2))};
+        })""")
+        self.assertEqual(["added 2", "split 3"], found["split"])
+        self.assertEqual(["evicted 2", "merged 1"], found["merged"])
+        self.assertEqual(["used 1"], found["used"])
+        self.assertEqual([], found["same"])
+        self.assertEqual([2, 1, 1], found["heights"])
+
+    def test_a_modelfile_is_read_as_the_command_line_does(self):
+        page = self.open()
+        modelfile = ('# c\nFROM quire-demo\n\nSYSTEM """two\nlines"""\nPARAMETER temperature 0.5\nPARAMETER stop "a"\nparameter stop b\n'
+                     'MESSAGE user hello "there"\nLICENSE MIT')
+        read = f"import('/ui/modelfile.mjs').then(({{createBody}}) => createBody('m', {json.dumps(modelfile)}))"
+        self.assertEqual({"model": "m", "from": "quire-demo", "system": "two\nlines", "parameters": {"temperature": 0.5, "stop": ["a", "b"]},
+                          "messages": [{"role": "user", "content": 'hello "there"'}], "license": ["MIT"]}, page.run(read))
+        for text, word in (("SYSTEM a", "no FROM"), ("FROM a\nADAPTER b", "line 2: ADAPTER"), ('FROM a\nSYSTEM "b', "line 2: missing"),
+                           ("FROM a\nSYSTEM", "no value")):
+            said = page.run(f"import('/ui/modelfile.mjs').then(({{createBody}}) => createBody('m', {json.dumps(text)})).catch((e) => e.message)")
+            self.assertIn(word, said)
+
+    def test_a_model_is_created_from_a_modelfile(self):
+        page = self.open("models")
+        page.run("document.querySelector('details').open = true")
+        page.fill("input[aria-label='Name of the new model']", "brief")
+        page.fill("textarea[aria-label='Modelfile']", 'FROM quire-demo\nSYSTEM """Be\nbrief."""\nPARAMETER stop a')
+        page.click("button", "Create")
+        page.wait("[...document.querySelectorAll('th')].some((one) => one.textContent === 'brief:latest')")
+        shown = self.daemon.post("/api/show", {"model": "brief"}).json
+        self.assertEqual("Be\nbrief.", shown["system"])
+        self.assertIn("stop", shown["parameters"])
+        self.daemon.request("DELETE", "/api/delete", {"model": "brief"})
         self.quiet(page)
 
     def test_models_are_listed_described_loaded_and_deleted(self):
@@ -247,36 +368,123 @@ class Console(unittest.TestCase):
         self.quiet(page)
 
     def test_a_phone_shows_all_of_it(self):
-        for view in ("chat", "now", "models"):
+        for view in ("chat", "now", "cache", "models", "keys"):
             page = self.open(view, width=390, height=800)
             page.run("new Promise((done) => setTimeout(done, 300))")
             self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 390, view)
             self.picture(page, f"phone-{view}")
+            page.close()
 
     def test_axe_finds_nothing_serious(self):
         axe = axe_core()
         if axe is None:
             self.skipTest("axe-core cannot be had from npm")
-        for view in ("chat", "now", "models"):
+        self.daemon.request("POST", "/api/chat", {"model": harness.MODEL, "stream": False, "options": {"num_predict": 2},
+                                                  "messages": [{"role": "user", "content": "Something for the views to show."}]})
+        for view in ("chat", "now", "cache", "models", "keys"):
             for theme in ("light", "dark"):
                 page = self.open(view)
                 page.theme(theme)
-                page.wait("document.querySelectorAll('main button, main h3, main td').length > 0")
+                page.wait("document.querySelectorAll('main button, main h3, main td, main .node, main code').length > 0")
                 page.send("Runtime.evaluate", expression=axe)
                 found = page.run("axe.run().then(({violations}) => violations.map(({id, impact, nodes}) => "
                                  "`${impact}: ${id}: ${nodes.map((one) => one.html).join(' ')}`))")
                 self.assertEqual([], [one for one in found if one.startswith(("serious", "critical"))], f"{view} {theme}")
                 print(f"axe-core, {view}, {theme}: {len(found)} lesser findings {found}")
+                page.close()  # a browser has six connections to one server
 
     def test_the_page_is_small(self):
         page = self.open()
         sizes = page.run("performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
                          ".filter((one) => one.name.includes('/ui/')).map((one) => one.encodedBodySize)")
-        print(f"console: {len(sizes)} files, {sum(sizes)} bytes")
+        paint = page.wait("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+        print(f"console: {len(sizes)} requests, {sum(sizes)} bytes, first paint after {paint:.0f} ms")
         self.assertLessEqual(sum(sizes), 250000)
 
 
+class Pulled(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("docker-registry"), "docker-registry is not installed")
+    def test_a_model_is_pulled_with_progress(self):
+        import registry_test  # its registry, on loopback
+        with registry_test.Registry() as registry, harness.Daemon({"QUIRE_REGISTRIES": registry.host}) as daemon, browsers.Browser() as browser:
+            name = f"{registry.host}/me/demo:latest"
+            daemon.request("POST", "/api/copy", {"source": harness.MODEL, "destination": name})
+            pushed = daemon.request("POST", "/api/push", {"model": name, "insecure": True, "stream": False})
+            self.assertEqual(200, pushed.status, pushed.text)
+            daemon.request("DELETE", "/api/delete", {"model": name})
+            page = browser.page(f"http://127.0.0.1:{daemon.port}/ui/#/models")
+            page.wait("document.querySelectorAll('main tbody tr').length > 0")
+            # Every word of the progress.
+            page.run("window.seen = new Set(); new MutationObserver(() => seen.add(document.querySelector('[role=status].row')?.innerText ?? ''))"
+                     ".observe(document.querySelector('main'), {childList: true, subtree: true, characterData: true})")
+            page.fill("input[aria-label='Name of the model to pull']", name)
+            page.run("document.getElementById('pull-insecure').click()")
+            page.click("button", "Pull")
+            page.wait(f"[...document.querySelectorAll('th')].some((one) => one.textContent.includes('{registry.host}/me/demo'))")
+            seen = page.run("[...seen].join('\\n')")
+            self.assertIn("pulling manifest", seen)
+            self.assertEqual([], page.messages)
+            self.assertIn(name, [model["name"] for model in daemon.get("/api/tags").json["models"]])
+
+
 class Guarded(unittest.TestCase):
+    def test_keys_are_made_and_their_prefixes_kept_apart(self):
+        folder = tempfile.TemporaryDirectory(prefix="quire-keys-")
+        self.addCleanup(folder.cleanup)
+        keys = pathlib.Path(folder.name) / "keys"
+        root, alice = "r" * 43, "a" * 43
+        keys.write_text("".join(f"{name} {role} sha256:{hashlib.sha256(secret.encode()).hexdigest()}\n"
+                                for name, role, secret in (("root", "admin", root), ("alice", "inference", alice))))
+        keys.chmod(0o600)
+        with harness.Daemon({"QUIRE_KEYS": str(keys)}) as daemon, browsers.Browser() as browser:
+            def ask(secret, text):
+                return daemon.request("POST", "/api/chat", {"model": harness.MODEL, "stream": False, "options": {"num_predict": 2},
+                                                            "messages": [{"role": "user", "content": text}]}, {"Authorization": f"Bearer {secret}"})
+
+            ask(alice, "The swordfish is mine.")
+            ask(root, "The starfish is mine.")
+
+            def open_as(secret, view):
+                page = browser.page(f"http://127.0.0.1:{daemon.port}/ui/")
+                page.run(f"sessionStorage.setItem('quire.key', {json.dumps(secret)})")
+                page.open(f"http://127.0.0.1:{daemon.port}/ui/?{view}#/{view}")
+                return page
+
+            page = open_as(root, "keys")
+            page.wait("document.querySelectorAll('tbody tr').length === 2")
+            self.assertRegex(page.run("document.querySelector('tbody').innerText"), r"alice\s+inference\s+1\s+no limit\s+no limit\s+1\s+(now|.*ago)")
+            page.fill("#key-name", "bob")
+            page.fill("#key-parallel", "2")
+            page.click("button", "Create a key")
+            secret = page.wait("document.querySelector('.card pre')?.textContent")
+            page.wait("document.querySelectorAll('tbody tr').length === 3")
+            if pictures := os.environ.get("QUIRE_PICTURES"):
+                page.run("document.querySelector('.card pre').textContent = 'quire-' + '0123456789abcdef'.repeat(4)")
+                for theme in ("light", "dark"):
+                    page.theme(theme)
+                    page.run("new Promise((done) => setTimeout(done, 300))")
+                    page.picture(pathlib.Path(pictures) / f"keys-{theme}.png")
+            self.assertNotIn(secret, keys.read_text())
+            self.assertEqual(200, ask(secret, "Hello.").status)
+            page.fill("#key-name", "bob")
+            page.click("button", "Create a key")
+            page.wait("document.querySelector('.note.error')?.textContent.includes('bob')")
+
+            # An admin sees where others' prefixes are, and none of their words; another key sees how many there are.
+            page = open_as(root, "cache")
+            page.wait("document.querySelectorAll('.tree-picture').length === 3")
+            html = page.run("document.documentElement.outerHTML")
+            self.assertIn("starfish", html)
+            self.assertNotIn("swordfish", html)
+            page = open_as(alice, "cache")
+            page.wait("document.querySelector('.tree-picture .node')")
+            html = page.run("document.documentElement.outerHTML")
+            self.assertIn("swordfish", html)
+            self.assertNotIn("starfish", html)
+            self.assertIn("other keys: 2 with", html)
+            page = open_as(alice, "keys")
+            page.wait("document.querySelector('main').innerText.includes('role admin')")
+
     def test_the_key_is_asked_for_once_and_a_wrong_one_again(self):
         folder = tempfile.TemporaryDirectory(prefix="quire-keys-")
         self.addCleanup(folder.cleanup)

@@ -13,6 +13,33 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+// The same for a picture.
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+// A bar of [name, value] parts; what is left of `total` stays empty.
+export function stack(parts, total) {
+  const shown = parts.filter(([, value]) => value > 0);
+  const label = shown.map(([name, value]) => `${name} ${bytes(value)}`).join(", ");
+  const whole = Math.max(total, shown.reduce((sum, [, value]) => sum + value, 0), 1);
+  let x = 0;
+  const rects = shown.map(([name, value]) => {
+    const width = 100 * value / whole;
+    x += width;
+    return svg("rect", {x: x - width, y: 0, width, height: 4, class: `part-${name.toLowerCase().replaceAll(" ", "-")}`});
+  });
+  return h("div", {}, svg("svg", {class: "timeline", viewBox: "0 0 100 4", preserveAspectRatio: "none", role: "img", "aria-label": label || "empty"}, rects),
+    h("p", {class: "figures legend"}, shown.map(([name, value]) => h("span", {class: `key key-${name.toLowerCase().replaceAll(" ", "-")}`}, `${name} ${bytes(value)}`))));
+}
+
 function append(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) element.append(child);
@@ -36,6 +63,7 @@ export function bytes(count) {
 
 export function milliseconds(time) {
   if (time === undefined || time === null) return "";
+  if (time < 9.95) return `${time.toFixed(1)} ms`;
   if (time < 1000) return `${Math.round(time)} ms`;
   if (time < 60000) return `${(time / 1000).toFixed(1)} s`;
   return `${Math.floor(time / 60000)} min ${Math.round(time % 60000 / 1000)} s`;

@@ -1,13 +1,15 @@
 // The page: which view is shown, the key, the theme, and whether the server answers.
 import {json, onKeyNeeded} from "./api.mjs";
+import {showCache} from "./cache.mjs";
 import {showChat} from "./chat.mjs";
 import {h, notify, replace} from "./dom.mjs";
+import {showKeys} from "./keys.mjs";
 import {watchServer} from "./live.mjs";
 import {showModels} from "./models.mjs";
 import {showNow} from "./now.mjs";
 import {saveSetting, setting} from "./storage.mjs";
 
-const VIEWS = {chat: showChat, now: showNow, models: showModels};
+const VIEWS = {chat: showChat, now: showNow, cache: showCache, models: showModels, keys: showKeys};
 let leave = null;  // ends what the shown view left running
 
 async function show() {

@@ -1,6 +1,7 @@
 // The models view: list, pull, create, details, memory before a load, load, unload, delete.
 import {json, ndjson} from "./api.mjs";
 import {bytes, h, milliseconds, notify, number, replace} from "./dom.mjs";
+import {createBody} from "./modelfile.mjs";
 
 export async function showModels(view) {
   const list = h("div", {class: "table-box"});
@@ -124,33 +125,9 @@ function transferForm(title, inputs, start, done) {
 
 function pullForm(done) {
   const name = h("input", {"aria-label": "Name of the model to pull", placeholder: "model:tag", required: true});
-  return transferForm("Pull", name, (signal) => ndjson("/api/pull", {method: "POST", body: {model: name.value.trim()}, signal}), done);
-}
-
-// The lines of a Modelfile that have a member of /api/create; the others are refused by name.
-function createBody(name, modelfile) {
-  const body = {model: name};
-  for (const line of modelfile.split("\n")) {
-    const [, command, rest] = /^\s*(\w+)\s+(.*)$/.exec(line) ?? [];
-    if (!command || line.trim().startsWith("#")) continue;
-    if (rest.trim().startsWith('"""')) throw new Error(`texts of several lines are not possible here; use "quire create".`);
-    const value = rest.trim().replace(/^"(.*)"$/, "$1");
-    switch (command.toUpperCase()) {
-      case "FROM": body.from = value; break;
-      case "SYSTEM": body.system = value; break;
-      case "TEMPLATE": body.template = value; break;
-      case "LICENSE": body.license = value; break;
-      case "PARAMETER": {
-        const [, key, text] = /^(\S+)\s+(.*)$/.exec(value) ?? [];
-        if (!key) throw new Error(`no value: ${line}`);
-        const number = Number(text);
-        (body.parameters ??= {})[key] = Number.isNaN(number) ? text.replace(/^"(.*)"$/, "$1") : number;
-        break;
-      }
-      default: throw new Error(`${command} is not possible here; use "quire create".`);
-    }
-  }
-  return body;
+  const insecure = h("input", {type: "checkbox", id: "pull-insecure"});
+  return transferForm("Pull", [name, h("span", {class: "check"}, insecure, h("label", {for: "pull-insecure"}, "over HTTP"))],
+    (signal) => ndjson("/api/pull", {method: "POST", body: {model: name.value.trim(), ...(insecure.checked && {insecure: true})}, signal}), done);
 }
 
 function createForm(done) {

@@ -1,0 +1,52 @@
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/console/console.h"
+#include "server/console/keys_view.h"
+#include "server/routes/handlers.h"
+
+namespace quire::server {
+namespace {
+
+constexpr const char* kKeysPath = "/quire/keys";
+
+Awaitable<void> ListKeys(Exchange& exchange, const KeySources& sources) {
+  HttpResponse response{.body = EncodeKeys(sources.uses(), std::chrono::steady_clock::now()),
+                        .headers = {{"Cache-Control", "no-store"}}};
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> CreateKey(Exchange& exchange, const KeySources& sources) {
+  auto request = ParseKeyRequest(exchange.request().body);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  const std::string name = request->name;
+  const auto secret = co_await sources.create(*std::move(request));
+  if (!secret) {
+    co_await SendError(exchange, secret.error());
+    co_return;
+  }
+  HttpResponse response{.status = 201,
+                        .body = nlohmann::json{{"name", name}, {"key", *secret}}.dump(),
+                        .headers = {{"Cache-Control", "no-store"}}};
+  co_await exchange.Send(std::move(response));
+}
+
+}  // namespace
+
+void AddKeyRoutes(Router& router, const KeySources& sources) {
+  const auto add = [&router](const char* method, Handler handler) {
+    router.Add({.method = method,
+                .path = kKeysPath,
+                .handler = std::move(handler),
+                .body_bytes_max = kNameBodyBytesMax,
+                .access = Access::kAdmin});
+  };
+  add("GET", [&sources](Exchange& exchange) { return ListKeys(exchange, sources); });
+  add("POST", [&sources](Exchange& exchange) { return CreateKey(exchange, sources); });
+}
+
+}  // namespace quire::server

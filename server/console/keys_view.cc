@@ -1,0 +1,57 @@
+#include "server/console/keys_view.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/json/fields.h"
+#include "api/json/read.h"
+
+namespace quire::server {
+namespace {
+
+constexpr int32_t kLimitMax = 1'000'000;  // as in a key file
+
+const char* NameOfRole(Role role) { return role == Role::kAdmin ? "admin" : "inference"; }
+
+}  // namespace
+
+api::Result<KeyRequest> ParseKeyRequest(std::string_view body) {
+  const auto json = api::ReadJson(body);
+  if (!json) return std::unexpected(json.error());
+  api::FirstError error;
+  api::Fields fields(*json, "", error);
+  KeyRequest request;
+  if (!fields.Get("name", request.name)) fields.Reject("name", "is required");
+  std::string role = "inference";
+  fields.Get("role", role);
+  if (role != "inference" && role != "admin") fields.Reject("role", "must be inference or admin");
+  request.role = role == "admin" ? Role::kAdmin : Role::kInference;
+  fields.Get("weight", request.limits.weight, 1, kLimitMax);
+  fields.Get("parallel", request.limits.parallel, 0, kLimitMax);
+  fields.Get("per_minute", request.limits.per_minute, 0, kLimitMax);
+  fields.VisitUnread([&](std::string_view name) {
+    fields.Reject(name, "is unknown");
+    return false;
+  });
+  if (error) return std::unexpected(*std::move(error));
+  return request;
+}
+
+std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses,
+                       std::chrono::steady_clock::time_point now) {
+  using Json = nlohmann::ordered_json;
+  Json keys = Json::array();
+  for (const AccessControl::KeyUse& use : uses) {
+    Json& key = keys.emplace_back(Json{{"name", use.name},
+                                       {"role", NameOfRole(use.role)},
+                                       {"weight", use.limits.weight},
+                                       {"parallel", use.limits.parallel},
+                                       {"per_minute", use.limits.per_minute},
+                                       {"requests", use.requests}});
+    if (use.last) key["idle_ms"] = duration_cast<std::chrono::milliseconds>(now - *use.last).count();
+  }
+  return Json{{"required", !uses.empty()}, {"keys", std::move(keys)}}.dump();
+}
+
+}  // namespace quire::server
