@@ -218,6 +218,7 @@ bool Sees(const Viewer& viewer, const RequestLog& log) { return viewer.admin || 
 
 void RecentRequests::Add(const RequestLog& log, TimePoint now) {
   if (log.stored_model.empty()) return;
+  ++added_;
   entries_.push_front({log, now, std::chrono::system_clock::now()});
   if (entries_.size() > kMax) entries_.pop_back();
 }
@@ -230,8 +231,8 @@ std::string IsolationOf(const HttpRequest& request, std::string cache_salt) {
   return api::Client{.tenant = TenantOf(request), .cache_salt = std::move(cache_salt)}.IsolationKey();
 }
 
-std::string EncodeNow(const NowSources& sources, const Viewer& viewer, TimePoint now) {
-  Json requests = Json::array(), recent = Json::array();
+std::string EncodeNow(const NowSources& sources, const Viewer& viewer, TimePoint now, bool with_recent) {
+  Json requests = Json::array();
   const auto engines = sources.engines ? sources.engines() : std::vector<scheduler::EngineView>();
   const Sequences sequences = SequencesOf(engines);
   Shares shares;
@@ -248,16 +249,18 @@ std::string EncodeNow(const NowSources& sources, const Viewer& viewer, TimePoint
     AddSequences(log, sequences, request);
     requests.push_back(std::move(request));
   });
-  for (const RecentRequests::Entry& entry : sources.recent.entries()) {
-    if (Sees(viewer, entry.log)) recent.push_back(EndedOf(entry, viewer));
+  Json reply{{"memory_budget_bytes", sources.memory_budget_bytes()},
+             {"models", ModelsOf(sources, engines, viewer)},
+             {"loading", LoadingOf(sources)},
+             {"requests", std::move(requests)},
+             {"shares", shares.Show(viewer)},
+             {"others", {{"running", others_running}, {"waiting", others_waiting}}}};
+  if (with_recent) {
+    Json& recent = reply["recent"] = Json::array();
+    for (const RecentRequests::Entry& entry : sources.recent.entries()) {
+      if (Sees(viewer, entry.log)) recent.push_back(EndedOf(entry, viewer));
+    }
   }
-  const Json reply{{"memory_budget_bytes", sources.memory_budget_bytes()},
-                   {"models", ModelsOf(sources, engines, viewer)},
-                   {"loading", LoadingOf(sources)},
-                   {"requests", std::move(requests)},
-                   {"recent", std::move(recent)},
-                   {"shares", shares.Show(viewer)},
-                   {"others", {{"running", others_running}, {"waiting", others_waiting}}}};
   return reply.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

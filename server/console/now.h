@@ -32,9 +32,11 @@ class RecentRequests {
 
   void Add(const RequestLog& log, std::chrono::steady_clock::time_point now);
   const std::deque<Entry>& entries() const { return entries_; }
+  uint64_t added() const { return added_; }  // so far; changes with the entries
 
  private:
   std::deque<Entry> entries_;
+  uint64_t added_ = 0;
 };
 
 struct NowSources {
@@ -62,8 +64,8 @@ Viewer ViewerOf(const HttpRequest& request);
 std::string IsolationOf(const HttpRequest& request, std::string cache_salt);
 
 // JSON: {"memory_budget_bytes", "models": [...], "loading": [...], "requests": [...], "recent": [...], "shares": [...],
-// "others": {...}}. Times are milliseconds. docs/api.md describes the fields.
+// "others": {...}}; "recent" is most of it, and can be left out. Times are milliseconds. docs/api.md describes the fields.
 std::string EncodeNow(const NowSources& sources, const Viewer& viewer,
-                      std::chrono::steady_clock::time_point now);
+                      std::chrono::steady_clock::time_point now, bool with_recent = true);
 
 }  // namespace quire::server

@@ -21,16 +21,20 @@ class NowChanges : public ChangeSource {
   Awaitable<std::optional<std::string>> Next() override {
     // Asked, not awaited: an answer that takes longer shows in the next event.
     if (sources_.inspect_engines) co_await sources_.inspect_engines(Clock::now());
-    std::string body = EncodeNow(sources_, viewer_, Clock::now());
-    if (body == last_) co_return std::nullopt;
-    last_ = std::move(body);
-    co_return last_;
+    const uint64_t added = sources_.recent.added();
+    const bool with_recent = added_ != added;
+    std::string body = EncodeNow(sources_, viewer_, Clock::now(), with_recent);
+    if (!with_recent && body == last_) co_return std::nullopt;
+    added_ = added;
+    last_ = with_recent ? std::string() : body;
+    co_return body;
   }
 
  private:
   const NowSources& sources_;
   const Viewer viewer_;
-  std::string last_;
+  std::string last_;               // without the recent requests; empty: with them
+  std::optional<uint64_t> added_;  // recent requests that the client knows
 };
 
 Awaitable<void> Now(Exchange& exchange, const NowSources& sources) {

@@ -166,8 +166,13 @@ TEST(NowRoute, AnswersOnceOrStreamsUntilTheDaemonDrains) {
     while (seen.find(text) == std::string::npos) seen += client.ReadSome(1);
   };
   read_until("data: {");
+  read_until("\"recent\":[]");
+  seen.clear();
   daemon.OnIoThread([&world] { world.running = {LogOf("")}; });
   read_until("\"phase\":\"queued\"");
+  EXPECT_EQ(seen.find("\"recent\""), std::string::npos);  // as it was
+  daemon.OnIoThread([&world] { world.recent.Add(LogOf("ended"), Clock::now()); });
+  read_until("\"id\":\"r-ended\"");
   daemon.OnIoThread([&world] { world.draining = true; });
   read_until("\r\n0\r\n\r\n");
 }

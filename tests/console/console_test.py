@@ -195,7 +195,7 @@ class Console(unittest.TestCase):
 
     def test_a_paste_of_100_kb_is_sent_whole_or_refused_by_name(self):
         page = self.fresh_chat()
-        self.set_option(page, "max_tokens", 4)
+        self.set_option(page, "max_tokens", 24)
         page.run("document.getElementById('prompt').focus()")
         page.send("Input.insertText", text="Plenty of text. " * 6400)
         self.assertEqual(102400, page.run("document.getElementById('prompt').value.length"))
@@ -263,6 +263,39 @@ class Console(unittest.TestCase):
         page.wait("document.querySelectorAll('details summary').length > 0")
         page.run("document.querySelector('details').open = true")
         self.assertRegex(page.run("document.querySelector('details').innerText"), "(?s)prefill .*decode")
+        self.quiet(page)
+
+    def test_now_shows_progress_waits_loads_and_shares(self):
+        # A busy server's state, which the bundled model is too quick for.
+        model = {"name": "qwen3:8b", "architecture": "qwen3", "context_length": 40960, "resident_bytes": 7.1e9, "memory_bytes": 9.4e9, "weight_bytes": 4.9e9,
+                 "cache_bytes": 4e9, "load_ms": 2310, "cache_bytes_used": 2e9, "prefix_bytes": 1.4e9, "prefix_snapshots": 37, "prefix_evictions": 4,
+                 "running": 2, "waiting": 1, "steps": 9121, "engine": {"steps": 9121, "step_ms": 182.4, "decoding": 1, "prefilling": 1, "prefill_tokens": 96,
+                                                                    "draft_tokens": 3, "building": 0}}
+        request = {"model": "qwen3:8b", "path": "/v1/chat/completions", "template_ms": 41, "fetch_ms": 12}
+        now = {"memory_budget_bytes": 22e9, "models": [model], "loading": [{"name": "gemma3:4b", "fraction": 0.4, "stage": "mapping weights"}],
+               "requests": [
+                   request | {"id": "a", "key": "alice", "phase": "decode", "elapsed_ms": 9100, "queue_ms": 180, "first_token_ms": 2400, "prompt_tokens": 1251,
+                              "cached_tokens": 1203, "miss": "diverged@1203", "output_tokens": 61, "tokens_per_second": 9.1,
+                              "divergence": {"at": 1203, "shared": "You are a helpful assistant.\nToday is ", "prompt": "Monday, 23 November 2026.", "cached": "Sunday, 22 November 2026."}},
+                   request | {"id": "b", "key": "bob", "phase": "prefill", "elapsed_ms": 4400, "queue_ms": 150, "prompt_tokens": 6000, "cached_tokens": 0, "miss": "cold",
+                              "output_tokens": 0, "prefill": {"computed_tokens": 2100, "prompt_tokens": 6000, "remaining_ms": 7900}},
+                   {"id": "c", "key": "bob", "model": "qwen3:8b", "path": "/api/chat", "phase": "queued", "elapsed_ms": 900, "output_tokens": 0, "wait": "prefix"}],
+               "recent": [], "others": {"running": 0, "waiting": 0},
+               "shares": [{"key": "alice", "weight": 2, "running": 1, "waiting": 0, "virtual_time": 900}, {"key": "bob", "weight": 1, "running": 1, "waiting": 1, "virtual_time": 910}]}
+        page = self.browser.page()
+        self.addCleanup(page.close)
+        page.send("Page.addScriptToEvaluateOnNewDocument", source="""
+            const real = window.fetch;
+            window.fetch = (path, options) => path !== "/quire/now" ? real(path, options)
+              : Promise.resolve(new Response(new ReadableStream({start(out) { out.enqueue(new TextEncoder().encode("data: " + %s + "\\n\\n")); }})));
+        """ % json.dumps(json.dumps(now)))
+        page.open(f"http://127.0.0.1:{self.daemon.port}/ui/#/now")
+        page.wait("document.querySelector('main').innerText.includes('qwen3:8b')")
+        text = page.run("document.querySelector('main').innerText")
+        for said in ("2,100 of 6,000 prompt tokens, about 7.9 s left", "waiting for another request that computes the same prefix", "gemma3:4b is loading",
+                     "40 % mapping weights", "1 stream decoding", "3 draft tokens", "9.1 tokens/s", "A date or a time", "1.4 GB"):
+            self.assertIn(said, text)
+        self.assertRegex(text, r"(?s)alice\s+2\s+1\s+0\s+67 %.*bob\s+1\s+1\s+1\s+33 %")
         self.picture(page, "now")
         self.quiet(page)
 
@@ -471,16 +504,21 @@ class Guarded(unittest.TestCase):
             page.wait("document.querySelector('.note.error')?.textContent.includes('bob')")
 
             # An admin sees where others' prefixes are, and none of their words; another key sees how many there are.
+            shown = """[...document.querySelectorAll('.tree-picture .node')].map((node) => {
+                node.dispatchEvent(new Event('click'));
+                return node.getAttribute('aria-label') + document.querySelector('.cache-view .card').innerText;
+            }).join(' ')"""
             page = open_as(root, "cache")
             page.wait("document.querySelectorAll('.tree-picture').length === 3")
-            html = page.run("document.documentElement.outerHTML")
-            self.assertIn("starfish", html)
-            self.assertNotIn("swordfish", html)
+            text = page.run(shown)
+            self.assertIn("starfish", text)
+            self.assertNotIn("swordfish", text + page.run("document.documentElement.outerHTML"))
             page = open_as(alice, "cache")
             page.wait("document.querySelector('.tree-picture .node')")
+            text = page.run(shown)
+            self.assertIn("swordfish", text)
             html = page.run("document.documentElement.outerHTML")
-            self.assertIn("swordfish", html)
-            self.assertNotIn("starfish", html)
+            self.assertNotIn("starfish", text + html)
             self.assertIn("other keys: 2 with", html)
             page = open_as(alice, "keys")
             page.wait("document.querySelector('main').innerText.includes('role admin')")

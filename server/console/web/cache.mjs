@@ -1,6 +1,6 @@
 // The view of what a model's caches hold: the tree of cached prefixes as it changes.
 import {json} from "./api.mjs";
-import {TreePicture, changesBetween} from "./cache_tree.mjs";
+import {TreePicture, brief, changesBetween} from "./cache_tree.mjs";
 import {bytes, h, milliseconds, number, replace, stack} from "./dom.mjs";
 import {onNow, visibleEvents} from "./live.mjs";
 
@@ -115,7 +115,7 @@ class CachePicture {
   #note(changes) {
     const words = {added: "New", split: "Split", merged: "Merged", evicted: "Evicted", used: "Used"};
     for (const {kind, node, at} of changes) {
-      const what = node.key > 0 ? `a prefix of key ${node.key}` : `“${(node.begin ?? "").replace(/\s+/g, " ").slice(0, 40)}”`;
+      const what = node.key > 0 ? `a prefix of key ${node.key}` : `“${brief(node.begin ?? "").slice(0, 40)}”`;
       const where = at === undefined ? `${number(node.from)}–${number(node.to)}` : `at token ${number(at)}`;
       this.log.prepend(h("li", {}, h("span", {class: `change ${kind}`}, words[kind]), ` ${where}: ${what}`,
         h("span", {class: "figures"}, ` ${new Date().toLocaleTimeString()}`)));

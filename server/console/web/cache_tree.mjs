@@ -74,9 +74,15 @@ export function describe(node) {
     node.in_use > 0 && `${node.in_use} running here`, `${number(node.hits)} hits`].filter(Boolean).join(", ");
 }
 
+// On one line, without a template's markers where there is other text.
+export function brief(text) {
+  const line = (marked) => marked.replace(/\s+/g, " ").trim();
+  return line(text.replace(/<\|[^|>]*\|>/g, " ")) || line(text);
+}
+
 const cut = (text, width) => {
   const room = Math.max(0, Math.floor(width / LABEL_WIDTH));
-  const line = text.replace(/\s+/g, " ");
+  const line = brief(text);
   return line.length <= room ? line : room < 2 ? "" : `${line.slice(0, room - 1)}…`;
 };
 

@@ -53,8 +53,8 @@ export async function watchServer(connected) {
     try {
       for await (const now of visibleEvents("/quire/now")) {
         tell(true);
-        last = now;
-        for (const listener of listeners) listener(now);
+        last = {...now, recent: now.recent ?? last?.recent ?? []};  // left out where they are as before
+        for (const listener of listeners) listener(last);
       }
     } catch {
       tell(false);

@@ -90,7 +90,7 @@ function memoryOf(model) {
 function batchOf(engine) {
   if (engine.steps === 0) return h("p", {class: "figures"}, "No step yet.");
   return h("p", {class: "figures"}, [`step ${number(engine.steps)}: ${number(engine.decoding)} ${engine.decoding === 1 ? "stream" : "streams"} decoding`,
-    `${number(engine.prefilling)} prompts with ${number(engine.prefill_tokens)} tokens`, engine.draft_tokens > 0 && `${number(engine.draft_tokens)} draft tokens`,
+    `${number(engine.prefilling)} ${engine.prefilling === 1 ? "prompt" : "prompts"} with ${number(engine.prefill_tokens)} tokens`, engine.draft_tokens > 0 && `${number(engine.draft_tokens)} draft tokens`,
     milliseconds(engine.step_ms), engine.building > 0 && `${number(engine.building)} prompts being built`].filter(Boolean).join(" · "));
 }
 
