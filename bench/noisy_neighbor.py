@@ -12,9 +12,11 @@ column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 m
 """
 import argparse
 import collections
+import gzip
 import http.client
 import json
 import pathlib
+import selectors
 import socket
 import statistics
 import sys
@@ -115,6 +117,38 @@ def silent_connections(port, seen, ended):
         s.close()
 
 
+def compressed_bodies(port, seen, ended):
+    """32 bodies at once, each a thousand times as large as what is sent."""
+    body = gzip.compress(b'{"model":"x","messages":[' + b" " * (60 << 20) + b"]}")
+    head = (f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n").encode()
+    while not ended.is_set():
+        clients = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(32)]
+        for client in clients:
+            client.sendall(head + body)
+        for client in clients:
+            client.settimeout(60)
+            try:
+                seen[client.recv(12)[9:].decode() or "closed"] += 1
+            except OSError as error:
+                seen[type(error).__name__] += 1
+            client.close()
+
+
+def now_streams(port, seen, ended):
+    """150 pages of the console, all of them read."""
+    streams = selectors.DefaultSelector()
+    for _ in range(150):
+        client = socket.create_connection(("127.0.0.1", port), 10)
+        client.sendall(b"GET /quire/now HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+        streams.register(client, selectors.EVENT_READ)
+    while not ended.is_set():
+        for key, _ in streams.select(0.5):
+            seen["read" if key.fileobj.recv(1 << 16) else "closed"] += 1
+    for key in list(streams.get_map().values()):
+        key.fileobj.close()
+
+
 LONG = "word " * 6000
 STRINGS = {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){11}c%d" % i} for i in range(200)}
 ATTACKS = {
@@ -161,6 +195,13 @@ ATTACKS = {
     "copy": post("/api/copy", lambda: {"source": MODEL, "destination": f"copy-{time.monotonic_ns()}"}),
     "tags": get("/api/tags"),
     "metrics": get("/metrics"),
+    "now": get("/quire/now"),
+    "now_streams": now_streams,
+    "ui": get("/ui/vendor/highlight.mjs"),
+    "compressed_bodies": compressed_bodies,
+    "infill": post("/infill", {"model": MODEL, "input_prefix": LONG * 20, "input_suffix": LONG * 20, "n_predict": 1,
+                               "input_extra": [{"filename": f"f{i}", "text": "x"} for i in range(2000)]}),
+    "slots": post("/slots/0?action=restore", {"model": MODEL, "filename": "unknown"}),
 }
 
 

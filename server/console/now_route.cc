@@ -1,10 +1,12 @@
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "server/console/change_stream.h"
 #include "server/console/console.h"
+#include "server/console/shared_now.h"
 
 namespace quire::server {
 namespace {
@@ -13,34 +15,38 @@ using Clock = std::chrono::steady_clock;
 
 // How long one reply waits for engines, which answer between two steps.
 constexpr std::chrono::milliseconds kEnginesWait(1000);
+// All streams of a viewer that look within this time show the same.
+constexpr std::chrono::milliseconds kSharedTime(250);
 
 class NowChanges : public ChangeSource {
  public:
-  NowChanges(const NowSources& sources, Viewer viewer) : sources_(sources), viewer_(std::move(viewer)) {}
+  NowChanges(const NowSources& sources, SharedNow& shared, Viewer viewer)
+      : sources_(sources), shared_(shared), viewer_(std::move(viewer)) {}
 
   Awaitable<std::optional<std::string>> Next() override {
     // Asked, not awaited: an answer that takes longer shows in the next event.
     if (sources_.inspect_engines) co_await sources_.inspect_engines(Clock::now());
     const uint64_t added = sources_.recent.added();
     const bool with_recent = added_ != added;
-    std::string body = EncodeNow(sources_, viewer_, Clock::now(), with_recent);
-    if (!with_recent && body == last_) co_return std::nullopt;
+    auto body = shared_.BodyFor(viewer_, Clock::now(), with_recent);
+    if (!with_recent && last_ && *body == *last_) co_return std::nullopt;
     added_ = added;
-    last_ = with_recent ? std::string() : body;
-    co_return body;
+    last_ = with_recent ? nullptr : body;
+    co_return *body;
   }
 
  private:
   const NowSources& sources_;
+  SharedNow& shared_;
   const Viewer viewer_;
-  std::string last_;               // without the recent requests; empty: with them
-  std::optional<uint64_t> added_;  // recent requests that the client knows
+  std::shared_ptr<const std::string> last_;  // without the recent requests; null: with them
+  std::optional<uint64_t> added_;            // recent requests that the client knows
 };
 
-Awaitable<void> Now(Exchange& exchange, const NowSources& sources) {
+Awaitable<void> Now(Exchange& exchange, const NowSources& sources, std::shared_ptr<SharedNow> shared) {
   const HttpRequest& request = exchange.request();
   if (request.Accepts("accept", "text/event-stream")) {
-    NowChanges changes(sources, ViewerOf(request));
+    NowChanges changes(sources, *shared, ViewerOf(request));
     co_await StreamChanges(exchange, changes, sources.draining);
     co_return;
   }
@@ -55,10 +61,11 @@ Awaitable<void> Now(Exchange& exchange, const NowSources& sources) {
 
 void AddNowRoutes(Router& router, const NowSources& sources) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
+  const auto shared = std::make_shared<SharedNow>(sources, kSharedTime);
   // Not cancel_on_disconnect: a page that looks takes none of its key's concurrent requests.
   router.Add({.method = "GET",
               .path = "/quire/now",
-              .handler = [&sources](Exchange& exchange) { return Now(exchange, sources); },
+              .handler = [&sources, shared](Exchange& exchange) { return Now(exchange, sources, shared); },
               .body_bytes_max = kBodyBytesMax});
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/console/console.h"
+#include "server/console/shared_now.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -153,6 +154,29 @@ TEST(Now, KeepsTheLastRequestsOnly) {
   for (int i = 0; i < 100; ++i) world.recent.Add(LogOf(std::to_string(i)), Clock::now());
   EXPECT_EQ(world.recent.entries().size(), RecentRequests::kMax);
   EXPECT_EQ(world.recent.entries().front().log.key, "99");
+}
+
+TEST(SharedNow, IsEncodedOnceForAllStreamsOfAViewer) {
+  World world;
+  int encoded = 0;
+  world.sources.memory_budget_bytes = [&encoded] { return ++encoded; };
+  SharedNow shared(world.sources, std::chrono::milliseconds(250));
+  const Clock::time_point begin = Clock::now();
+  const auto first = shared.BodyFor({.key = "alice"}, begin, false);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(shared.BodyFor({.key = "alice"}, begin + std::chrono::milliseconds(i), false), first);
+  }
+  EXPECT_EQ(encoded, 1);
+  EXPECT_NE(*shared.BodyFor({.key = "bob"}, begin, false), *first);
+  EXPECT_NE(*shared.BodyFor({.key = "alice", .admin = true}, begin, false), *first);
+  EXPECT_EQ(encoded, 3);
+  // What a page shows of prompts is its own client's.
+  EXPECT_NE(shared.BodyFor({.key = "alice", .isolation = "salt"}, begin, false), first);
+  EXPECT_EQ(encoded, 4);
+  const auto all = shared.BodyFor({.key = "alice"}, begin, true);
+  world.recent.Add(LogOf("alice"), begin);
+  EXPECT_NE(shared.BodyFor({.key = "alice"}, begin, true), all) << "a request has ended since";
+  EXPECT_NE(*shared.BodyFor({.key = "alice"}, begin + std::chrono::milliseconds(250), false), *first);
 }
 
 TEST(NowRoute, AnswersOnceOrStreamsUntilTheDaemonDrains) {

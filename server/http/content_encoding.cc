@@ -110,7 +110,7 @@ std::expected<bool, ParseFailure> BodyDecoder::Step(size_t bytes) {
   char buffer[kBufferBytes];
   for (size_t made = 0; made < bytes;) {
     if (left_.empty() && !unfinished_) return true;
-    const auto progress = stream_->Decode(left_, buffer, sizeof(buffer));
+    const auto progress = stream_->Decode(left_, buffer, std::min(sizeof(buffer), bytes - made));
     if (!progress) return std::unexpected<ParseFailure>({400, "the compressed request body is broken"});
     left_.remove_prefix(progress->consumed);
     unfinished_ = !progress->ended;

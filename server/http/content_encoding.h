@@ -27,7 +27,7 @@ class BodyDecoder {
   BodyDecoder(const BodyDecoder&) = delete;
   BodyDecoder& operator=(const BodyDecoder&) = delete;
 
-  // Decodes about `bytes` more; true at the end. 413: more than `bytes_max`; 400: broken or cut off.
+  // Decodes at most `bytes` more; true at the end. 413: more than `bytes_max`; 400: broken or cut off.
   std::expected<bool, ParseFailure> Step(size_t bytes);
   size_t decoded_bytes() const { return out_.size(); }
   std::string MoveDecoded() { return std::move(out_); }

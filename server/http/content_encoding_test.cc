@@ -48,6 +48,24 @@ ContentEncoding EncodingOf(const std::vector<std::string>& values, int& status) 
   return encoding.value_or(ContentEncoding::kIdentity);
 }
 
+TEST(ContentEncoding, AStepMakesNoMoreThanItMay) {
+  const std::string text(1 << 20, 'x');
+  for (const auto& [encoding, body] :
+       {std::pair(ContentEncoding::kGzip, Gzip(text)), std::pair(ContentEncoding::kZstd, Zstd(text))}) {
+    BodyDecoder decoder(encoding, body, 1 << 20);
+    constexpr size_t kStepBytes = 4096;
+    size_t before = 0;
+    for (bool done = false; !done;) {
+      const auto step = decoder.Step(kStepBytes);
+      ASSERT_TRUE(step);
+      ASSERT_LE(decoder.decoded_bytes() - before, kStepBytes);
+      before = decoder.decoded_bytes();
+      done = *step;
+    }
+    EXPECT_EQ(decoder.MoveDecoded(), text);
+  }
+}
+
 TEST(ContentEncoding, NamesOfEncodings) {
   int status = 0;
   EXPECT_EQ(EncodingOf({}, status), ContentEncoding::kIdentity);

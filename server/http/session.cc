@@ -44,6 +44,18 @@ class BodyMemoryLease {
   uint64_t leased_ = 0;
 };
 
+// Counts a body that is being decoded.
+class DecodingCount {
+ public:
+  explicit DecodingCount(Transport& transport) : transport_(transport) { ++transport_.decoded_bodies; }
+  DecodingCount(const DecodingCount&) = delete;
+  DecodingCount& operator=(const DecodingCount&) = delete;
+  ~DecodingCount() { --transport_.decoded_bodies; }
+
+ private:
+  Transport& transport_;
+};
+
 uint64_t BodyBytesMax(const Route& route, const TransportLimits& limits) {
   if (route.streamed_body_bytes > 0) return route.streamed_body_bytes;
   const uint64_t all = limits.parser.body_bytes;
@@ -294,14 +306,16 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
 // Undoes the body's encoding, in steps that hold nobody else up.
 Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& scope,
                                                                  ContentEncoding encoding) {
-  constexpr size_t kStepBytes = size_t{256} << 10;
+  // Of all bodies that are decoded at the same time, so that others wait for a moment only, however many there are.
+  constexpr size_t kStepsBytes = size_t{256} << 10, kStepBytesMin = size_t{4} << 10;
   const uint64_t bytes_max = BodyBytesMax(*scope.route, transport_.limits);
   std::string& body = scope.parser.request().body;
   const std::string encoded = std::exchange(body, {});
   BodyDecoder decoder(encoding, encoded, bytes_max);
   const auto executor = co_await asio::this_coro::executor;
+  const DecodingCount counted(transport_);
   for (bool done = false; !done;) {
-    const auto step = decoder.Step(kStepBytes);
+    const auto step = decoder.Step(std::max(kStepsBytes / transport_.decoded_bodies, kStepBytesMin));
     if (!step) co_return std::unexpected<ParseFailure>(step.error());
     done = *step;
     if (!scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes())) {

@@ -46,6 +46,7 @@ struct Transport {
 
   bool draining = false;               // answers carry "Connection: close"
   uint64_t buffered_bodies_bytes = 0;  // held now
+  size_t decoded_bodies = 0;           // that are being decoded now
 };
 
 }  // namespace quire::server

@@ -2,58 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace quire::server {
-namespace {
-
-// An entry costs memory beside its tokens.
-constexpr size_t kEntryTokens = 64;
-
-size_t CostOf(const SlotPrefix& prefix) { return prefix.tokens.size() + kEntryTokens; }
-
-}  // namespace
 
 void SlotStore::Record(const SlotOwner& owner, int32_t slot, SlotPrefix prefix) {
-  Erase(owner, slot);
-  const SlotKey key{owner, slot};
-  slot_tokens_ += CostOf(prefix);
-  slots_.emplace(key, Slot{std::move(prefix), ages_.insert(ages_.end(), key)});
-  while (slot_tokens_ > tokens_max_ && ages_.size() > 1) {
-    const SlotKey oldest = ages_.front();
-    Erase(oldest.first, oldest.second);
+  const size_t cost = PrefixTable<int32_t>::CostOf(prefix);
+  slots_.Put(owner, slot, std::move(prefix));
+  // The one just recorded stays, also where it is larger than all of them may be.
+  while (slots_.cost() > tokens_max_ && slots_.cost() > cost) {
+    const std::string tenant = slots_.LargestTenant();
+    const bool only_this = tenant == owner.tenant && slots_.CostOf(tenant) == cost;
+    if (only_this) return;
+    slots_.DropOldest(tenant);
   }
-}
-
-const SlotPrefix* SlotStore::FindSlot(const SlotOwner& owner, int32_t slot) const {
-  const auto found = slots_.find({owner, slot});
-  return found == slots_.end() ? nullptr : &found->second.prefix;
-}
-
-size_t SlotStore::Erase(const SlotOwner& owner, int32_t slot) {
-  const auto found = slots_.find({owner, slot});
-  if (found == slots_.end()) return 0;
-  const size_t tokens = found->second.prefix.tokens.size();
-  slot_tokens_ -= CostOf(found->second.prefix);
-  ages_.erase(found->second.age);
-  slots_.erase(found);
-  return tokens;
 }
 
 api::Result<void> SlotStore::Save(const SlotOwner& owner, const std::string& name, SlotPrefix prefix) {
-  const SnapshotKey key{owner, name};
-  const auto found = snapshots_.find(key);
-  const size_t freed = found == snapshots_.end() ? 0 : CostOf(found->second);
-  if (snapshot_tokens_ - freed + CostOf(prefix) > tokens_max_) {
-    return api::Fail(api::ErrorCode::kTooLarge,
-                     fmt::format("all snapshots together have at most {} tokens", tokens_max_), "filename");
+  const size_t cost = PrefixTable<std::string>::CostOf(prefix);
+  const size_t freed = snapshots_.CostOf(owner, name);
+  const size_t own = snapshots_.CostOf(owner.tenant) - freed + cost;
+  const auto too_large = [&] { return snapshots_.cost() - freed + cost > tokens_max_; };
+  while (too_large()) {
+    const std::string tenant = snapshots_.cost() > 0 ? snapshots_.LargestTenant() : owner.tenant;
+    const bool others_have_more = tenant != owner.tenant && snapshots_.CostOf(tenant) > own;
+    if (!others_have_more) {
+      return api::Fail(api::ErrorCode::kTooLarge,
+                       fmt::format("all snapshots together have at most {} tokens", tokens_max_), "filename");
+    }
+    snapshots_.DropOldest(tenant);
   }
-  snapshot_tokens_ += CostOf(prefix) - freed;
-  snapshots_.insert_or_assign(key, std::move(prefix));
+  snapshots_.Put(owner, name, std::move(prefix));
   return {};
-}
-
-const SlotPrefix* SlotStore::FindSnapshot(const SlotOwner& owner, const std::string& name) const {
-  const auto found = snapshots_.find({owner, name});
-  return found == snapshots_.end() ? nullptr : &found->second;
 }
 
 }  // namespace quire::server

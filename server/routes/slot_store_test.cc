@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace quire::server {
 namespace {
 
@@ -23,20 +26,46 @@ TEST(SlotStore, SlotsAndSnapshotsBelongToTheirOwner) {
   EXPECT_NE(store.FindSnapshot(kAlice, "chat"), nullptr);
 }
 
+SlotPrefix Tokens(size_t count) { return {std::vector<api::TokenId>(count, 7)}; }
+
 TEST(SlotStore, OldSlotsMakeRoomAndSnapshotsAreRefused) {
   SlotStore store(/*tokens_max=*/1000);
-  const SlotPrefix large{std::vector<api::TokenId>(400, 7)};
+  const SlotPrefix large = Tokens(400);
   for (int32_t slot = 0; slot < 3; ++slot) store.Record(kAlice, slot, large);
   EXPECT_EQ(store.FindSlot(kAlice, 0), nullptr);
   EXPECT_NE(store.FindSlot(kAlice, 2), nullptr);
   store.Record(kAlice, 1, large);
   store.Record(kAlice, 3, large);
   EXPECT_EQ(store.FindSlot(kAlice, 2), nullptr) << "the one that was recorded first";
+  store.Record(kAlice, 4, Tokens(2000));
+  EXPECT_NE(store.FindSlot(kAlice, 4), nullptr);
+  EXPECT_EQ(store.FindSlot(kAlice, 3), nullptr);
   EXPECT_TRUE(store.Save(kAlice, "a", large));
   EXPECT_TRUE(store.Save(kAlice, "b", large));
-  EXPECT_EQ(store.Save(kBob, "c", large).error().code, api::ErrorCode::kTooLarge);
+  EXPECT_EQ(store.Save(kAlice, "c", large).error().code, api::ErrorCode::kTooLarge);
   EXPECT_TRUE(store.Save(kAlice, "a", large)) << "in the place of its old self";
-  EXPECT_EQ(store.FindSnapshot(kBob, "c"), nullptr);
+  EXPECT_EQ(store.FindSnapshot(kAlice, "c"), nullptr);
+  EXPECT_EQ(store.Save(kBob, "d", Tokens(2000)).error().code, api::ErrorCode::kTooLarge);
+  EXPECT_NE(store.FindSnapshot(kAlice, "a"), nullptr) << "what is refused takes nothing from others";
+}
+
+TEST(SlotStore, ATenantWithMuchMakesRoomForOneWithLittle) {
+  SlotStore store(/*tokens_max=*/1000);
+  store.Record(kBob, 0, Tokens(100));
+  for (int32_t slot = 0; slot < 50; ++slot) store.Record(kAlice, slot, Tokens(100));
+  EXPECT_NE(store.FindSlot(kBob, 0), nullptr);
+  EXPECT_NE(store.FindSlot(kAlice, 49), nullptr);
+  EXPECT_EQ(store.FindSlot(kAlice, 0), nullptr);
+
+  for (int i = 0; i < 50; ++i) (void)store.Save(kAlice, std::to_string(i), Tokens(100));
+  EXPECT_NE(store.FindSnapshot(kAlice, "0"), nullptr);
+  EXPECT_TRUE(store.Save(kBob, "mine", Tokens(100)));
+  EXPECT_TRUE(store.Save(kBob, "other", Tokens(100)));
+  EXPECT_NE(store.FindSnapshot(kBob, "mine"), nullptr);
+  EXPECT_EQ(store.FindSnapshot(kAlice, "0"), nullptr) << "saved first";
+  EXPECT_NE(store.FindSnapshot(kAlice, "3"), nullptr);
+  EXPECT_FALSE(store.Save(kAlice, "0", Tokens(100)));
+  EXPECT_NE(store.FindSnapshot(kBob, "mine"), nullptr);
 }
 
 }  // namespace
