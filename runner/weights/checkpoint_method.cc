@@ -153,7 +153,7 @@ class MethodReader {
   }
   void Know(std::string_view key) { read_.push_back(key); }
 
-  // An error for keys that nobody asked for.
+  // An error for keys that were not read.
   void Finish() {
     for (const auto& [key, value] : object_.items()) {
       const auto is = [&key = key](std::string_view one) { return one == key; };

@@ -126,12 +126,12 @@ class StoredTensors {
     for (const Tensor& tensor : tensors) {
       if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, tensor);
       writer.AddTensor(tensor.name, tensor.type, tensor.shape);
-      Keep(tensor.data);
+      Append(tensor.data);
     }
     for (const IntegerTensor& tensor : files.integer_tensors()) {
       if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, tensor);
       writer.AddIntegers(tensor.name, tensor.shape);
-      Keep(tensor.data);
+      Append(tensor.data);
     }
     return {};
   }
@@ -144,7 +144,7 @@ class StoredTensors {
   }
 
  private:
-  void Keep(std::span<const std::byte> data) {
+  void Append(std::span<const std::byte> data) {
     contents_.push_back(data);
     bytes_ += data.size();
   }

@@ -43,9 +43,9 @@ bool ConvertLayer(const QuantizedLinear& linear, int threads, std::span<std::byt
   };
   std::vector<std::jthread> helpers;
   const int64_t tasks = (linear.out() + kRowsPerTask - 1) / kRowsPerTask;
-  const auto helpers_wanted = static_cast<size_t>(std::min<int64_t>(threads, tasks) - 1);
-  helpers.reserve(helpers_wanted);
-  for (size_t i = 0; i < helpers_wanted; ++i) helpers.emplace_back(work);
+  const auto helper_count = static_cast<size_t>(std::min<int64_t>(threads, tasks) - 1);
+  helpers.reserve(helper_count);
+  for (size_t i = 0; i < helper_count; ++i) helpers.emplace_back(work);
   work();
   helpers.clear();
   return numbers;

@@ -432,6 +432,9 @@ TEST_F(QuantizedCheckpoints, WhatContradictsItselfIsRefusedByItsTensor) {
   layer = Int8();
   layer.Add(".weight_zero_point", "I8", {kOut, 1}, std::vector<int8_t>(kOut));
   EXPECT_THAT(ErrorOf(layer), HasSubstr("up_proj.weight_zero_point\" belongs to no quantized layer"));
+  EXPECT_THAT(
+      ErrorOf(Fp8(kOut, kIn, ".weight_scale_inv", DeepSeek(), true)),
+      HasSubstr("up_proj.weight_scale_inv\" is missing, or no tensor of floats with the shape [3, 3]"));
   layer = Fp8(16, 32, ".weight_scale_inv", DeepSeek(), true);
   layer.data[5] = 0x7F;
   EXPECT_THAT(ErrorOf(layer), HasSubstr("a code of FP8 is no number"));

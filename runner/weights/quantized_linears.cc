@@ -144,7 +144,10 @@ class LinearFinder {
     linear.type = DataType::kBF16;
     const std::string inverse = layer + ".weight_scale_inv";
     const std::string name = files_.Find(inverse) != nullptr ? inverse : layer + ".weight_scale";
-    if (const Tensor* scale = files_.Find(name); scale != nullptr && scale->elements() == 1) {
+    const bool one_block = linear.out() <= method_.block_rows && linear.in() <= method_.block_columns;
+    const Tensor* scale = files_.Find(name);
+    if (scale != nullptr && IsFloats(*scale) && scale->elements() == 1 &&
+        (method_.block_rows == 0 || one_block)) {
       linear.scales = scale;
       used_->push_back(scale->name);
       linear.group = linear.in();

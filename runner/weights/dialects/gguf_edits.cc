@@ -35,7 +35,7 @@ void GgufEdits::RenameInBlocks(const GgufView& view, std::string_view from, std:
   if (tensors.size() > before) notes.push_back(fmt::format("tensors *{}: read as *{}", from, to));
 }
 
-void GgufEdits::TakeWidthOfExperts(const GgufView& view) {
+void GgufEdits::SetExpertWidth(const GgufView& view) {
   const std::string width = view.Key("expert_feed_forward_length");
   const Tensor* gate = view.FindTensor("blk.0.ffn_gate_exps.weight");
   if (view.Has(width) || gate == nullptr || gate->shape.size() != 3) return;

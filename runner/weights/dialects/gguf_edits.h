@@ -55,7 +55,7 @@ struct GgufEdits {
   // Every tensor "blk.N" + `from` becomes "blk.N" + `to`.
   void RenameInBlocks(const GgufView& view, std::string_view from, std::string_view to);
   // An absent expert_feed_forward_length is the width of blk.0's experts.
-  void TakeWidthOfExperts(const GgufView& view);
+  void SetExpertWidth(const GgufView& view);
 };
 
 // kBadModel "KEY: REASON".

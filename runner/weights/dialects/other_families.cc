@@ -24,7 +24,7 @@ api::Result<GgufEdits> DetectQwenMoe(const GgufView& view) {
   GgufEdits edits;
   if (view.architecture() != "qwen3moe") return edits;
   edits.Alias(view, view.Key("norm_top_k_prob"), view.Key("expert_weights_norm"));
-  edits.TakeWidthOfExperts(view);
+  edits.SetExpertWidth(view);
   return edits;
 }
 
@@ -35,7 +35,7 @@ api::Result<GgufEdits> DetectGptOss(const GgufView& view) {
   edits.RenameInBlocks(view, ".attn_out.bias", ".attn_output.bias");
   edits.RenameInBlocks(view, ".attn_sinks", ".attn_sinks.weight");
   edits.RenameInBlocks(view, ".ffn_norm.weight", ".post_attention_norm.weight");
-  edits.TakeWidthOfExperts(view);
+  edits.SetExpertWidth(view);
   const std::string type = view.Key("rope.scaling.type");
   if (!view.Has(type)) edits.Set(type, "yarn", "absent; gpt-oss is trained with it");
   return edits;
