@@ -20,7 +20,7 @@ class LowerTier {
  public:
   virtual ~LowerTier() = default;
 
-  // ---- fetching: BeginFetch, kOffer, ContinueFetch (accepted), kBytes, ContinueFetch, ..., kEnd ----
+  // ---- fetching: StartFetch, kOffer, ContinueFetch (accepted), kBytes, ContinueFetch, ..., kEnd ----
 
   struct Fetched {
     enum class Kind : uint8_t {
@@ -39,13 +39,13 @@ class LowerTier {
   // Looks for a prefix of `tokens` shorter than they are that can be restored beyond `restorable`, given the
   // first `matched` tokens' KV. False: it cannot begin now. After kOffer with to == 0, kEnd and kFailed
   // nothing is under way.
-  virtual bool BeginFetch(std::string_view isolation, std::span<const TokenId> tokens, Position matched,
+  virtual bool StartFetch(std::string_view isolation, std::span<const TokenId> tokens, Position matched,
                           Position restorable) = 0;
   virtual Fetched PollFetch() = 0;
   virtual void ContinueFetch() = 0;
   virtual void CancelFetch() = 0;
 
-  // ---- storing: BeginStore, kWanted, ContinueStore, ..., kEnd ----
+  // ---- storing: StartStore, kWanted, ContinueStore, ..., kEnd ----
 
   struct Wanted {
     enum class Kind : uint8_t { kPending, kWanted, kEnd } kind = Kind::kPending;
@@ -54,7 +54,7 @@ class LowerTier {
     std::span<std::byte> out = {};  // to be filled before ContinueStore()
   };
   // Offers the prefix of all these tokens. The tier asks for what it lacks. False: it cannot begin now.
-  virtual bool BeginStore(std::string_view isolation, std::span<const TokenId> tokens) = 0;
+  virtual bool StartStore(std::string_view isolation, std::span<const TokenId> tokens) = 0;
   virtual Wanted PollStore() = 0;
   virtual void ContinueStore() = 0;
   virtual void CancelStore() = 0;  // the prefix is gone

@@ -8,7 +8,7 @@ namespace quire::cache {
 bool Promotion::Begin(std::string_view isolation, std::span<const TokenId> tokens) {
   if (state_ != State::kIdle) return false;
   const Probed known = store_.Probe(isolation, tokens);
-  if (!tier_.BeginFetch(isolation, tokens, known.matched, known.restorable)) return false;
+  if (!tier_.StartFetch(isolation, tokens, known.matched, known.restorable)) return false;
   isolation_ = isolation;
   tokens_.assign(tokens.begin(), tokens.end());
   matched_ = known.matched;
@@ -113,7 +113,7 @@ bool Demotion::Poll() {
       Drop();
       return !queue_.empty();
     }
-    storing_ = tier_.BeginStore(next.isolation, next.tokens);
+    storing_ = tier_.StartStore(next.isolation, next.tokens);
     return true;
   }
   const LowerTier::Wanted wanted = tier_.PollStore();

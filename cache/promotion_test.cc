@@ -138,10 +138,10 @@ TEST_P(LowerTiers, NothingIsStoredTwice) {
   const TokenList tokens = Tokens(64);
   Run(tokens);
   StoreAll();
-  const size_t once = tier.bytes_asked;
+  const size_t once = tier.bytes_requested;
   Run(tokens);
   StoreAll();
-  EXPECT_EQ(tier.bytes_asked, once);
+  EXPECT_EQ(tier.bytes_requested, once);
 }
 
 TEST_P(LowerTiers, AnEvictedPrefixIsGivenUp) {

@@ -26,7 +26,7 @@ void MemoryTier::Skip(Transfer& transfer) const {
   }
 }
 
-bool MemoryTier::BeginFetch(std::string_view isolation, std::span<const TokenId> tokens, Position matched,
+bool MemoryTier::StartFetch(std::string_view isolation, std::span<const TokenId> tokens, Position matched,
                             Position restorable) {
   if (fetch_) return false;
   Transfer transfer{std::string(isolation), {tokens.begin(), tokens.end()}, {}};
@@ -78,7 +78,7 @@ void MemoryTier::ContinueFetch() {
   Skip(*fetch_);
 }
 
-bool MemoryTier::BeginStore(std::string_view isolation, std::span<const TokenId> tokens) {
+bool MemoryTier::StartStore(std::string_view isolation, std::span<const TokenId> tokens) {
   if (store_) return false;
   Transfer transfer{std::string(isolation), {tokens.begin(), tokens.end()}, {}};
   transfer.waits = late;
@@ -110,7 +110,7 @@ void MemoryTier::ContinueStore() {
   auto& stored = segments_[KeyOf(store, segment)];
   stored.resize(store.offset);
   stored.insert(stored.end(), store.bytes.begin(), store.bytes.end());
-  bytes_asked += store.bytes.size();
+  bytes_requested += store.bytes.size();
   store.offset += store.bytes.size();
   store.waits = late;
   if (store.offset < SegmentBytes(layout_, segment)) return;

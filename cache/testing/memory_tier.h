@@ -21,14 +21,14 @@ class MemoryTier : public LowerTier {
   int late = 0;        // polls that every answer takes
   bool never = false;  // no answer at all
   size_t piece = 100;  // bytes of an answer
-  size_t bytes_asked = 0;
+  size_t bytes_requested = 0;
 
-  bool BeginFetch(std::string_view isolation, std::span<const TokenId> tokens, Position matched,
+  bool StartFetch(std::string_view isolation, std::span<const TokenId> tokens, Position matched,
                   Position restorable) override;
   Fetched PollFetch() override;
   void ContinueFetch() override;
   void CancelFetch() override { fetch_.reset(); }
-  bool BeginStore(std::string_view isolation, std::span<const TokenId> tokens) override;
+  bool StartStore(std::string_view isolation, std::span<const TokenId> tokens) override;
   Wanted PollStore() override;
   void ContinueStore() override;
   void CancelStore() override { store_.reset(); }
