@@ -60,6 +60,8 @@ struct ActiveRequest {
   // While it waits:
   std::optional<Leader> leader;
   bool preempted = false;  // preempted for lack of memory
+  // Of its prefix below the snapshot store (prefix_tier.h).
+  enum class TierWait : uint8_t { kNotAsked, kWaiting, kDone } tier_wait = TierWait::kNotAsked;
 
   // While it runs:
   cache::Sequence sequence;

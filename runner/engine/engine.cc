@@ -11,8 +11,10 @@
 namespace quire::runner::engine {
 namespace {
 
-constexpr auto kIdleInterval =
+constexpr std::chrono::milliseconds kIdleInterval =
     std::chrono::seconds(1);  // how often an idle engine updates its progress counter
+// How often an idle engine looks after the prefixes that move to or from the tier.
+constexpr std::chrono::milliseconds kMovingInterval(1);
 
 api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, size_t cache_bytes,
                                                          cache::HybridCache& cache) {
@@ -59,12 +61,15 @@ Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<
 
 void Engine::Run() {
   bool busy = false;
+  bool moving = false;  // prefixes, to or from the tier
   while (true) {
     UpdateEngineStats();
-    for (auto& input : busy ? inbox_.PopAll() : inbox_.WaitAndPopAll(kIdleInterval)) {
+    const auto wait = moving ? kMovingInterval : kIdleInterval;
+    for (auto& input : busy ? inbox_.PopAll() : inbox_.WaitAndPopAll(wait)) {
       if (!HandleInput(std::move(input))) return;
     }
     Admit();
+    moving = prefixes_.PollTier(waiting_, budget_.token_seconds());
     busy = Step();
     if (RemoveEnded()) busy = true;
     ReleaseIdleMemory(busy);

@@ -88,8 +88,14 @@ class Engine {
                                                      Mailbox<Input>& inbox, EngineStats& engine_stats,
                                                      std::function<void(api::ipc::RequestEvent)> emit);
 
+  // Prefixes also go to the daemon's snapshot tier. Before Run().
+  void AddTier(std::unique_ptr<TierLink> link) { prefixes_.AddTier(std::move(link)); }
+
   // Serves until Stop.
   void Run();
+  // After Run(): stores in the tier what is not there yet, for at most this long.
+  void FlushTier(std::chrono::nanoseconds time) { prefixes_.FlushTier(time); }
+  const cache::Layout& cache_layout() const { return cache_->layout(); }
 
   int64_t cache_bytes() const { return static_cast<int64_t>(cache_->stats().capacity_bytes); }
   // Tokens of the longest sequence that the caches can hold.

@@ -32,6 +32,7 @@ void Engine::Admit() {
       request.leader = leader;
       continue;
     }
+    if (prefixes_.StandsAside(request, running_)) continue;
     auto admitted = std::move(waiting_[choice->next]);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(choice->next));
     std::ranges::sort(choice->leaving, std::ranges::greater());
@@ -111,7 +112,8 @@ std::vector<WaitingState> Engine::WaitingStates() {
     states.push_back({.virtual_time = shares_.Of(request->tenant).virtual_time,
                       .arrival = request->arrival,
                       .preempted = request->preempted,
-                      .follows = request->leader.has_value() || request->generation->backpressured(),
+                      .follows = request->leader.has_value() || request->generation->backpressured() ||
+                                 request->tier_wait == ActiveRequest::TierWait::kWaiting,
                       .has_place = parties.contains(request->party),
                       .bytes = BytesFor(*request)});
   }
@@ -168,6 +170,7 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
 }
 
 bool Engine::PreemptYoungest() {
+  if (prefixes_.ReleaseTierMemory()) return true;
   if (running_.size() < 2) return false;
   // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only when nobody
   // else is left.

@@ -1,6 +1,7 @@
 #include "runner/engine/host.h"
 
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@
 #include "runner/engine/preparation.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/engine/sandbox.h"
+#include "runner/engine/tier_link.h"
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/matmul.h"
 #include "runner/weights/model_description.h"
@@ -41,6 +43,8 @@ namespace ipc = api::ipc;
 constexpr int kExitBadLink = 2;
 // A preparation that goes on for this much CPU time after it should have been stopped counts as stuck.
 constexpr auto kStuckPreparation = std::chrono::minutes(1);
+// Less than the daemon waits before it kills the process.
+constexpr auto kFlushTime = std::chrono::milliseconds(1500);
 
 struct Setup {
   std::variant<ipc::LoadModel, ipc::InspectModel, ipc::ConvertModel> request;
@@ -54,6 +58,8 @@ struct Shared {
   Mailbox<Input> engine;
   EngineStats engine_stats;
   std::atomic<std::chrono::nanoseconds> preparation_max{};  // of a request, by the model and the settings
+  int snapshot_fd = -1;                                     // of the tier's socket; -1 = none
+  std::atomic<bool> flushes = false;                        // the engine runs, and has a tier
   uint64_t progress = 0;                                    // as the last heartbeat said; I/O thread
 };
 
@@ -94,7 +100,8 @@ void Dispatch(Shared& shared, Link& link, ipc::ToRunner message) {
           if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
           shared.prompts.Push({std::move(value), Clock::now()});
         } else if constexpr (std::is_same_v<T, ipc::Shutdown>) {
-          std::_Exit(EXIT_SUCCESS);
+          if (!shared.flushes) std::_Exit(EXIT_SUCCESS);
+          shared.engine.Post(Stop{});
         } else if constexpr (std::is_same_v<T, ipc::LoadApproved>) {
           shared.load_approved.Post(value);
         } else if constexpr (std::is_same_v<T, ipc::InspectEngine>) {
@@ -245,6 +252,31 @@ void LogMissing(const std::string& missing) {
   if (!missing.empty()) LogLine("confined without: " + missing);
 }
 
+// What the bytes of a prefix depend on beside the model's files and the program: the layout of the caches, the
+// kernels, and the context, by which some models choose their rotations.
+std::string ByteClass(const cache::Layout& layout, int32_t context) {
+  std::string text = fmt::format("1 {} {} context={} page={}", kernels::InstructionSet(),
+                                 gnu_get_libc_version(), context, layout.page_tokens);
+  for (const cache::AttentionGroup& group : layout.groups) {
+    text += fmt::format(" a{}.{}.{}.{}.{}.{}", group.layers, group.kv_heads, group.head_dim,
+                        static_cast<int>(group.element), group.window, group.latent);
+  }
+  for (const cache::RecurrentLayer& layer : layout.recurrent) {
+    text += fmt::format(" r{}.{}.{}.{}.{}", layer.conv_tail, layer.conv_dim, layer.delta_heads,
+                        layer.delta_value_dim, layer.delta_key_dim);
+  }
+  return text.substr(0, ipc::kSnapshotTextMax);
+}
+
+void AddTier(Engine& engine, int snapshot_fd, int32_t context) {
+  api::FileDescriptor socket(snapshot_fd);
+  const api::FileDescriptor memory(snapshot_fd + 1);
+  auto link = TierLink::Open(std::move(socket), memory, engine.cache_layout(),
+                             ByteClass(engine.cache_layout(), context));
+  if (!link) return LogLine("no snapshot tier: its memory cannot be mapped");
+  engine.AddTier(std::move(link));
+}
+
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
@@ -299,6 +331,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
   info.num_ctx = std::min(context_length, (*engine)->context_max());
+  if (shared.snapshot_fd >= 0) AddTier(**engine, shared.snapshot_fd, info.num_ctx);
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
                                           caches.constraints);
   const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
@@ -310,13 +343,17 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   LogMissing(DenyFileOpens());
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
+  shared.flushes = shared.snapshot_fd >= 0;
   (*engine)->Run();
+  (*engine)->FlushTier(kFlushTime);
+  std::_Exit(EXIT_SUCCESS);
 }
 
 }  // namespace
 
-int RunRunner(int fd) {
+int RunRunner(int fd, int snapshot_fd) {
   Shared shared;
+  shared.snapshot_fd = snapshot_fd;
   Link link(
       fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
       {.on_message = [&shared, &link](ipc::ToRunner message) { Dispatch(shared, link, std::move(message)); },

@@ -5,12 +5,14 @@
 //                        neither streams nor frames nor a short one
 //   engine thread        the caller of RunRunner(): loads the model, then runs the step loop
 //
-// The process ends when the daemon closes the link or sends Shutdown, at once and without waiting for a load.
+// The process ends when the daemon closes the link or sends Shutdown, at once and without waiting for a load; with a
+// snapshot tier a loaded model first stores the prefixes that are not stored yet, for at most kFlushTime.
 #pragma once
 
 namespace quire::runner::engine {
 
-// Serves the daemon over `fd` until the link ends. The value is the exit code.
-int RunRunner(int fd);
+// Serves the daemon over `fd` until the link ends. The value is the exit code. `snapshot_fd`: socket to the
+// daemon's snapshot tier, its memory file being the next number; -1 = none.
+int RunRunner(int fd, int snapshot_fd);
 
 }  // namespace quire::runner::engine

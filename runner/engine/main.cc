@@ -16,8 +16,10 @@
 int main(int argc, char** argv) {
   CLI::App app("Serves one model to the quired process that started it", "quire-runner");
   int fd = -1;
+  int snapshot_fd = -1;
   std::string name;
   app.add_option("--ipc-fd", fd, "File descriptor of the socket to the daemon")->required();
+  app.add_option("--snapshot-fd", snapshot_fd, "File descriptor of the socket to the snapshot tier");
   app.add_option("--name", name, "Model name, for process lists");
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
@@ -34,5 +36,5 @@ int main(int argc, char** argv) {
   prctl(PR_SET_NAME, "quire-runner");
   const std::string missing = quire::runner::engine::DropPrivileges();
   if (!missing.empty()) quire::runner::engine::LogLine("confined without: " + missing);
-  return quire::runner::engine::RunRunner(fd);
+  return quire::runner::engine::RunRunner(fd, snapshot_fd);
 }

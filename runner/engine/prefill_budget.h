@@ -30,6 +30,7 @@ class PrefillBudget {
   void Observe(int32_t decoding, int32_t prefill, std::chrono::nanoseconds took);
   // Prompt tokens for a step beside `decoding` sequences, in [1, tokens_max].
   int32_t Tokens(int32_t decoding) const;
+  double token_seconds() const { return cost_; }  // of computing a prompt token; 0 = not measured
 
  private:
   double Idle(int32_t decoding) const;

@@ -76,6 +76,14 @@ PrefixReuse::PrefixReuse(cache::HybridCache& cache, size_t budget_bytes, bool en
       sliceable_(Sliceable(cache.layout())),
       interval_(SnapshotInterval(cache.layout())) {}
 
+void PrefixReuse::AddTier(std::unique_ptr<TierLink> link) {
+  if (enabled_) tier_ = std::make_unique<PrefixTier>(cache_, store_, std::move(link));
+}
+
+bool PrefixReuse::StandsAside(ActiveRequest& request, const ActiveRequests& running) {
+  return tier_ && tier_->StandsAside(request, Reusable(request, running));
+}
+
 PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
                                                 const ActiveRequests& running) const {
   Source best;
@@ -163,8 +171,10 @@ void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   const auto tokens = request.generation->tokens().first(static_cast<size_t>(snapshot.to()));
   const bool marked = std::ranges::binary_search(request.restore_points, snapshot.to());
   // Rejected only for lack of memory: then the prefix is computed again next time.
-  if (auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked))
-    request.lease = std::move(*lease);
+  auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked);
+  if (!lease) return;
+  request.lease = std::move(*lease);
+  if (tier_) tier_->Stored(request.isolation, tokens);
 }
 
 void PrefixReuse::Collect(ActiveRequest& request) {

@@ -8,8 +8,10 @@
 // restore points that the client marked, which stay when the tokens behind them are evicted.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "cache/hybrid_cache.h"
 #include "cache/snapshot_store.h"
 #include "runner/engine/active_request.h"
+#include "runner/engine/prefix_tier.h"
 
 namespace quire::runner::engine {
 
@@ -59,6 +62,18 @@ class PrefixReuse {
   // The request releases its sequence: ended, canceled or preempted. The computed prefix stays in the store.
   void StorePrefix(ActiveRequest& request);
 
+  // Prefixes also go to `link`, and come back from there. At most once.
+  void AddTier(std::unique_ptr<TierLink> link);
+  // Whether a request that would be admitted now stands aside for what lies below (prefix_tier.h).
+  bool StandsAside(ActiveRequest& request, const ActiveRequests& running);
+  bool PollTier(const ActiveRequests& waiting, double token_seconds) {
+    return tier_ && tier_->Poll(waiting, token_seconds);
+  }
+  bool ReleaseTierMemory() { return tier_ && tier_->ReleaseMemory(); }
+  void FlushTier(std::chrono::nanoseconds time) {
+    if (tier_) tier_->Flush(time);
+  }
+
   void AdvanceClock() { store_.AdvanceClock(); }
   const cache::SnapshotStore& store() const { return store_; }  // for views
   cache::StoreStats stats() const { return store_.stats(); }
@@ -76,6 +91,7 @@ class PrefixReuse {
 
   cache::HybridCache& cache_;
   cache::SnapshotStore store_;
+  std::unique_ptr<PrefixTier> tier_;  // null: none
   const bool enabled_;
   const bool sliceable_;  // every layer can be restored at any token
   const int32_t interval_;

@@ -62,6 +62,7 @@ struct EngineHarnessSetup {
   std::string draft = {};                                         // a draft model
   std::function<std::unique_ptr<draft::Drafter>()> drafter = {};  // or makes the drafter instead
   bool starts = true;  // false: requests wait for Start(), so that all are there at the first step
+  std::function<std::unique_ptr<TierLink>(const cache::Layout&)> tier = {};  // where prefixes go, too
 };
 
 // An engine on a thread of its own; the test's thread submits and waits.
@@ -85,6 +86,7 @@ class EngineHarness {
                                  [this](api::ipc::RequestEvent event) { Receive(std::move(event)); });
     EXPECT_TRUE(engine.has_value());
     engine_ = std::move(*engine);
+    if (setup.tier) engine_->AddTier(setup.tier(layout_));
     if (setup.starts) Start();
   }
   ~EngineHarness() { Stopped(); }
@@ -105,6 +107,12 @@ class EngineHarness {
       thread_.join();
     }
     return *engine_;
+  }
+
+  // Ends the engine, and stores what its tier has not got yet.
+  void Flush() {
+    Stopped();
+    engine_->FlushTier(std::chrono::minutes(2));
   }
 
   api::RequestId Submit(api::Request request, api::ipc::Resume resume = {}) {
