@@ -24,6 +24,8 @@
 
 namespace quire::scheduler {
 
+class SnapshotTier;
+
 template <class T>
 using Awaitable = boost::asio::awaitable<T>;
 
@@ -58,6 +60,7 @@ struct Limits {
   std::chrono::nanoseconds inspect_timeout = std::chrono::minutes(1);
   std::chrono::nanoseconds convert_patience = std::chrono::minutes(2);  // without progress
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from the Shutdown message until SIGKILL
+  std::shared_ptr<SnapshotTier> snapshots = {};                   // of all runners; null = none
 };
 
 struct LoadedModel {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/base/event.h"
@@ -133,6 +134,7 @@ class ModelRunner : public RunnerSession {
   boost::asio::awaitable<End> Serve();
   boost::asio::awaitable<std::optional<End>> LoadModel();
   boost::asio::awaitable<std::optional<End>> AwaitLoaded(Time start);
+  std::string SnapshotIdentity(const std::vector<api::FileDescriptor>& files) const;
   bool Loads() const { return state_ == State::kEstimating || state_ == State::kLoading; }
   Time LoadDeadline(Time start) const;
   boost::asio::awaitable<End> Died(std::string what);
@@ -142,6 +144,7 @@ class ModelRunner : public RunnerSession {
   void StartStopping(const End& end);
 
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
+  std::vector<std::string> AddDescriptors(std::vector<api::FileDescriptor>& files) override;
   api::Result<void> HandleMemoryEstimate(const api::ipc::MemoryEstimate& estimate);
   void RecordLoadProgress(api::ipc::LoadProgress progress);
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);

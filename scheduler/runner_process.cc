@@ -116,7 +116,7 @@ std::string ExitStatus::ToString() const {
 
 boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
     boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
-    std::vector<api::FileDescriptor> files) {
+    std::vector<api::FileDescriptor> files, std::vector<std::string> more_arguments) {
   StartFds fds;
   fds.files = std::move(files);
   if (const char* failed = OpenFds(fds)) co_return CannotStart(binary, failed, errno);
@@ -124,7 +124,8 @@ boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProces
   boost::asio::posix::stream_descriptor output(executor, fds.our_output.Release());
   Socket socket(executor, boost::asio::local::stream_protocol(), fds.our_ipc.Release());
 
-  const std::vector<std::string> arguments{fmt::format("--ipc-fd={}", kIpcFd), "--name=" + name};
+  std::vector<std::string> arguments{fmt::format("--ipc-fd={}", kIpcFd), "--name=" + name};
+  arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
   const ChildFds child = fds.ForChild();
   const pid_t pid = ForkExec(binary.string(), arguments, child);
   if (pid < 0) co_return CannotStart(binary, "fork", errno);

@@ -46,7 +46,8 @@ class RunnerProcess {
   // binary and the reason when that fails. Canceling the awaiting coroutine ends the child.
   static boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> Start(
       boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
-      std::vector<api::FileDescriptor> files = std::vector<api::FileDescriptor>());
+      std::vector<api::FileDescriptor> files = std::vector<api::FileDescriptor>(),
+      std::vector<std::string> more_arguments = std::vector<std::string>());
 
   // Kills and reaps the child if that has not happened; blocks for as long as the kernel takes to end it.
   ~RunnerProcess();

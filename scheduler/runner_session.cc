@@ -57,7 +57,9 @@ boost::asio::awaitable<api::Result<std::vector<api::FileDescriptor>>> RunnerSess
 boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   auto files = co_await OpenFiles(deadline);
   if (!files) co_return std::unexpected(std::move(files).error());
-  auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_, *std::move(files));
+  std::vector<std::string> arguments = AddDescriptors(*files);
+  auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_, *std::move(files),
+                                               std::move(arguments));
   if (!process) co_return std::unexpected(std::move(process).error());
   process_ = *std::move(process);
   spdlog::debug("runner started model={} runner_pid={}", name_, pid());

@@ -20,6 +20,7 @@
 #include "scheduler/model_descriptors.h"
 #include "scheduler/runner_link.h"
 #include "scheduler/runner_process.h"
+#include "scheduler/snapshot_tier.h"
 
 namespace quire::scheduler {
 
@@ -30,6 +31,7 @@ struct RunnerHost {
   std::filesystem::path binary;
   std::chrono::nanoseconds stop_grace;  // from the Shutdown message until SIGKILL
   std::shared_ptr<FileOpener> opener;
+  std::shared_ptr<SnapshotTier> snapshots = {};  // null: none
 };
 
 // I/O thread only; held by shared_ptr. A derived class runs Open(), then its own frames, then Shut(), in one
@@ -61,6 +63,10 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   // SIGKILL; straight to SIGKILL when it broke the protocol, was stopped at once, or `at_once`. Returns when
   // the process is reaped.
   boost::asio::awaitable<void> Shut(bool at_once);
+
+  // What the process gets beside the models' files, which `files` are: descriptors to append, and the arguments that
+  // name them. Called once, before it is started.
+  virtual std::vector<std::string> AddDescriptors(std::vector<api::FileDescriptor>& /*files*/) { return {}; }
 
   // SIGKILL without waiting for anything; the process is reaped in its own time.
   void Kill();

@@ -37,6 +37,7 @@
 #include "server/routes/private_paths.h"
 #include "server/routes/transfer.h"
 #include "server/store/bundled_models.h"
+#include "server/tier/snapshot_service.h"
 
 namespace quire::server {
 namespace {
@@ -109,8 +110,16 @@ TransportLimits LimitsOf(const Options& options) {
   return limits;
 }
 
-scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes) {
+std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::path& runner) {
+  if (options.snapshot_bytes == 0) return nullptr;
+  return std::make_shared<SnapshotService>(
+      DiskTier::Options{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes}, runner);
+}
+
+scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,
+                                    std::shared_ptr<SnapshotService> snapshots) {
   scheduler::Limits limits;
+  limits.snapshots = std::move(snapshots);
   limits.memory_bytes = memory_bytes;
   if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
@@ -143,7 +152,8 @@ class Daemon {
         resolve_(std::move(resolve)),
         memory_(BudgetOf(options.memory_bytes, api::FindMemoryLimit())),
         metrics_(options.vllm_metrics),
-        dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes)),
+        snapshots_(SnapshotsOf(options, runner)),
+        dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes, snapshots_)),
         backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),
         inspector_(backend_, io_.get_executor()),
@@ -219,6 +229,7 @@ class Daemon {
   Metrics metrics_;
   WorkPools pools_;
   IoContext io_{1};
+  std::shared_ptr<SnapshotService> snapshots_;  // null: none
   scheduler::Dispatcher dispatcher_;
   DispatcherBackend backend_;
   AsyncModelStore models_;
@@ -359,6 +370,17 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
                                 .since_progress = model.since_progress,
                                 .cache_bytes = model.info.cache_bytes,
                                 .heartbeat = model.heartbeat});
+  }
+  if (const auto tier = snapshots_ ? snapshots_->stats() : std::nullopt) {
+    snapshot.tier = {.bytes = tier->bytes,
+                     .budget_bytes = tier->budget_bytes,
+                     .files = tier->files,
+                     .written = tier->written,
+                     .read = tier->read,
+                     .evictions = tier->evictions,
+                     .corrupt = tier->corrupt,
+                     .failures = tier->failures,
+                     .writing = tier->writing};
   }
   const scheduler::Counters counters = dispatcher_.counters();
   snapshot.evictions = counters.evictions;

@@ -268,6 +268,13 @@ constexpr std::array kTable = {
         [](Options& o, std::string_view t) { return SetWhole(o.runner_settings.threads, t, 0, 4096); }},
     OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "", "Cache memory per model; default: auto",
                [](Options& o, std::string_view t) { return SetBytes(o.runner_settings.cache_bytes, t); }},
+    OptionSpec{
+        "--snapshot-bytes", "QUIRE_SNAPSHOT_BYTES", "BYTES", "",
+        "Disk space for computed prompt prefixes, which then survive unloads and restarts; default: none",
+        [](Options& o, std::string_view t) { return SetBytes(o.snapshot_bytes, t); }},
+    OptionSpec{"--snapshot-dir", "QUIRE_SNAPSHOT_DIR", "DIR", "~/.cache/quire/prefixes",
+               "Directory of the prefixes on disk",
+               [](Options& o, std::string_view t) { return SetPath(o.snapshot_folder, t); }},
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
                "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},

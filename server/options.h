@@ -56,6 +56,8 @@ struct Options {
   int32_t max_queue = 0;
   int32_t max_queue_per_model = 0;  // 0 = three quarters of max_queue
   api::ipc::RunnerSettings runner_settings;
+  std::filesystem::path snapshot_folder;
+  uint64_t snapshot_bytes = 0;                           // of prefix snapshots on disk; 0 = none
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"

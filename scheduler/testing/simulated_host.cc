@@ -48,7 +48,7 @@ RunnerProcess::RunnerProcess(const boost::asio::any_io_executor& executor, pid_t
 
 awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
     boost::asio::any_io_executor executor, std::filesystem::path /*binary*/, std::string name,
-    std::vector<api::FileDescriptor> /*files*/) {
+    std::vector<api::FileDescriptor> /*files*/, std::vector<std::string> /*more_arguments*/) {
   World& world = World::Current();
   Timer timer(executor, world.now() + world.Delay());
   co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));

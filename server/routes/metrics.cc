@@ -187,6 +187,25 @@ void AddHeartbeatMetrics(const MetricsSnapshot& snapshot, std::vector<MetricFami
   }
 }
 
+void AddTierMetrics(const MetricsSnapshot::Tier& tier, std::vector<MetricFamily>& out) {
+  const auto add = [&out](MetricFamily family, uint64_t value) {
+    AddValue(family, {}, static_cast<double>(value));
+    out.push_back(std::move(family));
+  };
+  add(Gauge("quire_snapshot_disk_bytes", "Disk space used by prefix snapshots"), tier.bytes);
+  add(Gauge("quire_snapshot_disk_budget_bytes", "Disk space for prefix snapshots"), tier.budget_bytes);
+  add(Gauge("quire_snapshot_disk_files", "Files of prefix snapshots"), tier.files);
+  add(Gauge("quire_snapshot_disk_writing", "1 while prefix snapshots are written; 0 after a failure"),
+      tier.writing ? 1 : 0);
+  add(CounterFamily("quire_snapshot_disk_writes_total", "Snapshot files written"), tier.written);
+  add(CounterFamily("quire_snapshot_disk_reads_total", "Snapshot files read and verified"), tier.read);
+  add(CounterFamily("quire_snapshot_disk_evictions_total", "Snapshot files evicted"), tier.evictions);
+  add(CounterFamily("quire_snapshot_disk_corrupt_total", "Snapshot files removed since their hash was wrong"),
+      tier.corrupt);
+  add(CounterFamily("quire_snapshot_disk_failures_total", "Failed system calls on snapshot files"),
+      tier.failures);
+}
+
 void AddRequestGauges(const MetricsSnapshot& snapshot, bool vllm_names, std::vector<MetricFamily>& out) {
   const auto add = [&](const char* running_name, const char* waiting_name, const char* label) {
     MetricFamily running = Gauge(running_name, "Requests being processed by a runner");
@@ -304,6 +323,7 @@ std::string Metrics::Text(const MetricsSnapshot& snapshot) const {
   std::vector<MetricFamily> families = ProcessGauges(snapshot);
   AddRunnerGauges(snapshot, families);
   AddHeartbeatMetrics(snapshot, families);
+  if (snapshot.tier) AddTierMetrics(*snapshot.tier, families);
   AddRequestGauges(snapshot, impl_->vllm_names, families);
   for (MetricFamily& family : impl_->registry.Collect()) families.push_back(std::move(family));
   std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });

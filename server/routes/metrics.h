@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct MetricsSnapshot {
     int64_t cache_bytes = 0;  // capacity of its caches
     api::ipc::Heartbeat heartbeat = {};
   };
+  // Prefixes on disk.
+  struct Tier {
+    uint64_t bytes = 0, budget_bytes = 0, files = 0;
+    uint64_t written = 0, read = 0, evictions = 0, corrupt = 0, failures = 0;
+    bool writing = true;
+  };
+  std::optional<Tier> tier;                  // nothing: there is none
   std::map<std::string, Requests> requests;  // by model
   std::vector<Runner> runners;
   std::map<std::string, uint64_t> evictions, restarts;  // since the start, by reason

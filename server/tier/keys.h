@@ -1,0 +1,63 @@
+// Names of stored prefixes: a chain of hashes over the tokens, begun by what the bytes depend on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire::server {
+
+using SnapshotKey = std::array<unsigned char, 32>;
+
+struct SnapshotKeyHash {
+  size_t operator()(const SnapshotKey& key) const {
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(key.data()), key.size()});
+  }
+};
+
+SnapshotKey HmacOf(const SnapshotKey& secret, std::string_view text);
+SnapshotKey HashOf(std::string_view text);
+std::string HexOf(const SnapshotKey& key);
+
+// A hash over pieces. Not thread-safe.
+class SnapshotHash {
+ public:
+  SnapshotHash();
+  SnapshotHash(const SnapshotHash&) = delete;
+  SnapshotHash& operator=(const SnapshotHash&) = delete;
+  ~SnapshotHash();
+  void Update(std::string_view bytes);
+  SnapshotKey Finish();  // REQUIRES: called once, last
+
+ private:
+  void* context_;
+};
+
+// H(0) = HMAC(secret, root, isolation); H(i) = SHA-256(H(i - 1), tokens of segment i). A prefix that ends inside a
+// segment is H of the segments before it and the tokens of its part. Two kinds of one prefix have keys of their
+// own. Holds the tokens.
+class KeyChain {
+ public:
+  KeyChain() = default;
+  KeyChain(const SnapshotKey& begin, std::vector<int32_t> tokens, int64_t segment_tokens);
+
+  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t segment_tokens() const { return segment_tokens_; }
+  // Of the prefix [0, to), 0 <= to <= tokens().
+  SnapshotKey Prefix(int64_t to) const;
+  SnapshotKey Object(int64_t to, bool state) const;
+
+ private:
+  std::string_view BytesOf(int64_t from, int64_t to) const;
+
+  std::vector<int32_t> tokens_;
+  int64_t segment_tokens_ = 1;
+  std::vector<SnapshotKey> whole_;  // H(i)
+};
+
+}  // namespace quire::server

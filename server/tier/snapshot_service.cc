@@ -1,0 +1,101 @@
+#include "server/tier/snapshot_service.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <utility>
+
+#include "api/ipc/snapshot_link.h"
+
+namespace quire::server {
+namespace {
+
+namespace ipc = api::ipc;
+
+std::string HashOfFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  SnapshotHash hash;
+  std::vector<char> bytes(size_t{1} << 20);
+  while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) || file.gcount() > 0) {
+    hash.Update({bytes.data(), static_cast<size_t>(file.gcount())});
+  }
+  return HexOf(hash.Finish());
+}
+
+// A memory file of a size that neither side can change.
+api::FileDescriptor MakeMemory() {
+  api::FileDescriptor memory(::memfd_create("quire-prefixes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.valid() || ::ftruncate(memory.get(), static_cast<off_t>(ipc::kSnapshotMemoryBytes)) != 0 ||
+      ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return {};
+  }
+  return memory;
+}
+
+}  // namespace
+
+std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(DiskTier::Options options,
+                                                                     const std::filesystem::path& runner) {
+  auto loaded = std::make_shared<Loaded>();
+  auto tier = DiskTier::Open(std::move(options));
+  if (!tier) {
+    spdlog::warn("snapshot tier: off error=\"{}\"", tier.error().message);
+    return loaded;
+  }
+  loaded->tier = *std::move(tier);
+  loaded->program = HashOfFile(runner);
+  const TierStats stats = loaded->tier->stats();
+  spdlog::info("snapshot tier: on files={} bytes={} budget_bytes={} corrupt={}", stats.files, stats.bytes,
+               stats.budget_bytes, stats.corrupt);
+  return loaded;
+}
+
+SnapshotService::SnapshotService(DiskTier::Options options, std::filesystem::path runner)
+    : loaded_(std::async(std::launch::async, [options = std::move(options), runner = std::move(runner)] {
+                return Load(options, runner);
+              }).share()) {}
+
+SnapshotService::~SnapshotService() = default;
+
+std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std::string& model,
+                                                                      const std::string& identity) {
+  std::erase_if(sessions_, [](const auto& session) { return session->over(); });
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return std::nullopt;
+  api::FileDescriptor ours(pair[0]);
+  api::FileDescriptor theirs(pair[1]);
+  api::FileDescriptor memory = MakeMemory();
+  if (!memory.valid()) return std::nullopt;
+  void* mapped =
+      ::mmap(nullptr, ipc::kSnapshotMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) return std::nullopt;
+  // A runner without a tier serves as well as one with it.
+  try {
+    sessions_.push_back(
+        std::make_unique<TierSession>(std::move(ours), static_cast<std::byte*>(mapped),
+                                      TierSession::Settings{.model = model, .identity = identity},
+                                      [loaded = loaded_]() -> TierSession::Opened {
+                                        const auto& ready = loaded.get();
+                                        return {ready->tier.get(), ready->program};
+                                      }));
+  } catch (const std::exception& error) {
+    spdlog::warn("snapshot tier: no link model={} error=\"{}\"", model, error.what());
+    return std::nullopt;
+  }
+  return Ends{std::move(theirs), std::move(memory)};
+}
+
+std::optional<TierStats> SnapshotService::stats() const {
+  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->tier)
+    return std::nullopt;
+  return loaded_.get()->tier->stats();
+}
+
+}  // namespace quire::server

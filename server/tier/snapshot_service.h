@@ -1,0 +1,41 @@
+// The daemon's snapshot tier: a folder and one session per runner.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/snapshot_tier.h"
+#include "server/tier/disk_tier.h"
+#include "server/tier/tier_session.h"
+
+namespace quire::server {
+
+// I/O thread only, but for what its sessions do.
+class SnapshotService : public scheduler::SnapshotTier {
+ public:
+  // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes.
+  SnapshotService(DiskTier::Options options, std::filesystem::path runner);
+  ~SnapshotService() override;
+
+  std::optional<Ends> Connect(const std::string& model, const std::string& identity) override;
+  // Nothing while the folder is being read, and when it cannot be used.
+  std::optional<TierStats> stats() const;
+
+ private:
+  struct Loaded {
+    std::unique_ptr<DiskTier> tier;
+    std::string program;  // its hash
+  };
+  static std::shared_ptr<const Loaded> Load(DiskTier::Options options, const std::filesystem::path& runner);
+
+  std::shared_future<std::shared_ptr<const Loaded>> loaded_;
+  std::vector<std::unique_ptr<TierSession>> sessions_;
+};
+
+}  // namespace quire::server

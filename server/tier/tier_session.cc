@@ -1,0 +1,294 @@
+#include "server/tier/tier_session.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+namespace ipc = api::ipc;
+using ipc::SnapshotHeader;
+using ipc::SnapshotMessage;
+
+constexpr int64_t kSegmentTokensMax = 1 << 16;
+
+}  // namespace
+
+TierSession::TierSession(api::FileDescriptor socket, std::byte* memory, Settings settings, TierSource tier)
+    : socket_(std::move(socket)),
+      memory_(memory),
+      settings_(std::move(settings)),
+      source_(std::move(tier)),
+      thread_([this] {
+        pthread_setname_np(pthread_self(), "quire-tier");
+        try {
+          Run();
+        } catch (const std::exception& error) {
+          spdlog::warn("snapshot tier: a link ended model={} error=\"{}\"", settings_.model, error.what());
+        }
+        ::shutdown(socket_.get(), SHUT_RDWR);
+        over_ = true;
+      }) {}
+
+TierSession::~TierSession() {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  thread_.join();
+  ::munmap(memory_, ipc::kSnapshotMemoryBytes);
+}
+
+void TierSession::Run() {
+  const Opened opened = source_();
+  tier_ = opened.tier;
+  program_ = opened.program;
+  if (tier_ == nullptr) return;
+  std::array<char, sizeof(SnapshotHeader) + ipc::kSnapshotTextMax> message;
+  while (true) {
+    int timeout_ms = -1;
+    if (request_at_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*request_at_ - Clock::now());
+      timeout_ms = static_cast<int>(std::max<int64_t>(left.count(), 0));
+    }
+    pollfd polled{socket_.get(), POLLIN, 0};
+    const int ready = ::poll(&polled, 1, timeout_ms);
+    if (ready < 0 && errno != EINTR) return;
+    if (request_at_ && Clock::now() >= *request_at_) {
+      request_at_.reset();
+      if (!RequestPiece()) return;
+    }
+    if (ready <= 0) continue;
+    const ssize_t n = ::recv(socket_.get(), message.data(), message.size(), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (n < static_cast<ssize_t>(sizeof(SnapshotHeader))) return;
+    SnapshotHeader header;
+    std::memcpy(&header, message.data(), sizeof(header));
+    const std::string_view text(message.data() + sizeof(header), static_cast<size_t>(n) - sizeof(header));
+    if (header.magic != SnapshotHeader::kMagic) return;
+    if (!Handle(header, text)) return;
+  }
+}
+
+// False ends the link.
+bool TierSession::Handle(const SnapshotHeader& header, std::string_view text) {
+  if (header.type == SnapshotMessage::kHello) return !root_ && Hello(header, text);
+  if (!root_ || header.generation == 0) return false;
+  switch (header.type) {
+    case SnapshotMessage::kFind:
+      return Find(header, text);
+    case SnapshotMessage::kNext:
+      return header.generation != fetch_ || SendNext();
+    case SnapshotMessage::kCancelFetch:
+      if (header.generation != fetch_) return true;
+      fetch_ = 0;
+      reader_.reset();
+      return true;
+    case SnapshotMessage::kOffer:
+      return Offer(header, text);
+    case SnapshotMessage::kPiece:
+      return header.generation != store_ || Store(header);
+    case SnapshotMessage::kCancelStore:
+      if (header.generation != store_) return true;
+      store_ = 0;
+      writer_.reset();
+      request_at_.reset();
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool TierSession::Send(SnapshotHeader header) {
+  return ::send(socket_.get(), &header, sizeof(header), MSG_NOSIGNAL) == sizeof(header);
+}
+
+bool TierSession::Hello(const SnapshotHeader& header, std::string_view text) {
+  if (header.tokens == 0 || header.tokens > kSegmentTokensMax) return false;
+  needs_state_ = header.state != 0;
+  segment_tokens_ = header.tokens;
+  std::string root = program_ + settings_.identity;
+  root += '\0';
+  root.append(text);
+  root += '\0' + std::to_string(segment_tokens_);
+  root_ = tier_->Root(root);
+  return true;
+}
+
+std::optional<KeyChain> TierSession::ChainOf(const SnapshotHeader& header, size_t area,
+                                             std::string_view isolation) const {
+  if (header.tokens == 0 || header.tokens > ipc::kSnapshotTokensMax) return std::nullopt;
+  std::vector<int32_t> tokens(header.tokens);
+  std::memcpy(tokens.data(), memory_ + area, tokens.size() * sizeof(int32_t));
+  return KeyChain(HmacOf(*root_, isolation), std::move(tokens), segment_tokens_);
+}
+
+// As cache::SegmentsOf() has them.
+std::vector<TierSession::Piece> TierSession::PiecesOf(const KeyChain& chain, int64_t from, int64_t to) const {
+  std::vector<Piece> pieces;
+  pieces.reserve(static_cast<size_t>((to - from) / segment_tokens_ + 2));
+  for (; from < to; from += segment_tokens_) {
+    const int64_t end = std::min(from + segment_tokens_, to);
+    pieces.push_back({from, end, false, chain.Object(end, false)});
+  }
+  if (needs_state_) pieces.push_back({to, to, true, chain.Object(to, true)});
+  return pieces;
+}
+
+// ---- fetching ----
+
+// The longest prefix that can be restored with what is stored, beyond `restorable`; 0: none.
+int64_t TierSession::LongestStored(const KeyChain& chain, int64_t matched, int64_t restorable) const {
+  const int64_t size = chain.tokens();
+  int64_t longest = 0;
+  for (int64_t begin = restorable / segment_tokens_ * segment_tokens_; begin < size;
+       begin += segment_tokens_) {
+    const int64_t end = begin + segment_tokens_;
+    for (const int64_t to : tier_->EndsBehind(chain.Prefix(begin))) {
+      if (to <= std::max(begin, restorable) || to > end || to >= size) continue;
+      if (!tier_->Has(chain.Object(to, false))) continue;
+      if (needs_state_ && !tier_->Has(chain.Object(to, true))) continue;
+      longest = std::max(longest, to);
+    }
+    // What begins behind needs this one, unless the runner has it.
+    if (end > size || (end > matched && !tier_->Has(chain.Object(end, false)))) break;
+  }
+  return longest;
+}
+
+bool TierSession::Find(const SnapshotHeader& header, std::string_view isolation) {
+  const auto chain = ChainOf(header, ipc::kFindTokensArea, isolation);
+  if (!chain || header.from < 0 || header.to < 0 || header.from > chain->tokens() ||
+      header.to > chain->tokens()) {
+    return false;
+  }
+  fetch_ = header.generation;
+  fetching_.clear();
+  fetch_at_ = 0;
+  fetch_offset_ = 0;
+  reader_.reset();
+  SnapshotHeader found{.type = SnapshotMessage::kFound, .generation = fetch_};
+  found.to = LongestStored(*chain, header.from, header.to);
+  if (found.to > 0) {
+    const int64_t from = std::min(header.from, found.to - 1) / segment_tokens_ * segment_tokens_;
+    fetching_ = PiecesOf(*chain, from, found.to);
+    std::vector<SnapshotKey> keys;
+    for (const Piece& piece : PiecesOf(*chain, 0, found.to)) keys.push_back(piece.key);
+    for (const Piece& piece : fetching_) found.bytes += tier_->BytesOf(piece.key);
+    tier_->Touch(keys);
+  } else {
+    fetch_ = 0;
+  }
+  return Send(found);
+}
+
+bool TierSession::EndFetch(SnapshotMessage message) {
+  SnapshotHeader end{.type = message, .generation = std::exchange(fetch_, 0)};
+  reader_.reset();
+  return Send(end);
+}
+
+// The next piece, or the end. Segments without bytes are none that a runner asks for.
+bool TierSession::SendNext() {
+  while (fetch_at_ < fetching_.size()) {
+    const Piece& piece = fetching_[fetch_at_];
+    if (!reader_) reader_ = tier_->OpenSegment(piece.key);
+    if (!reader_) return EndFetch(SnapshotMessage::kFailed);
+    if (fetch_offset_ == reader_->bytes()) {
+      if (!reader_->Verify()) return EndFetch(SnapshotMessage::kFailed);
+      reader_.reset();
+      ++fetch_at_;
+      fetch_offset_ = 0;
+      continue;
+    }
+    const size_t bytes = std::min<uint64_t>(ipc::kSnapshotPieceBytes, reader_->bytes() - fetch_offset_);
+    // Into memory that the runner cannot change, so that what is hashed is what was read.
+    buffer_.resize(bytes);
+    if (!reader_->Read(buffer_)) return EndFetch(SnapshotMessage::kFailed);
+    std::memcpy(memory_ + ipc::kFetchedArea, buffer_.data(), bytes);
+    SnapshotHeader header{.type = SnapshotMessage::kBytes, .generation = fetch_};
+    header.from = piece.from;
+    header.to = piece.to;
+    header.state = piece.state ? 1 : 0;
+    header.offset = fetch_offset_;
+    header.bytes = bytes;
+    fetch_offset_ += bytes;
+    return Send(header);
+  }
+  return EndFetch(SnapshotMessage::kEnd);
+}
+
+// ---- storing ----
+
+bool TierSession::EndStore() {
+  writer_.reset();
+  request_at_.reset();
+  return Send({.type = SnapshotMessage::kStored, .generation = std::exchange(store_, 0)});
+}
+
+bool TierSession::Offer(const SnapshotHeader& header, std::string_view isolation) {
+  auto chain = ChainOf(header, ipc::kOfferTokensArea, isolation);
+  if (!chain) return false;
+  store_ = header.generation;
+  store_at_ = 0;
+  store_offset_ = 0;
+  writer_.reset();
+  storing_ = PiecesOf(*chain, 0, chain->tokens());
+  std::vector<SnapshotKey> keys;
+  for (const Piece& piece : storing_) keys.push_back(piece.key);
+  tier_->Touch(keys);
+  std::erase_if(storing_, [this](const Piece& piece) { return tier_->Has(piece.key); });
+  store_chain_ = *std::move(chain);
+  return RequestPiece();
+}
+
+// Asks for the next piece, once the rate allows it.
+bool TierSession::RequestPiece() {
+  if (request_at_) return true;
+  if (store_at_ == storing_.size()) return EndStore();
+  const Piece& piece = storing_[store_at_];
+  SnapshotHeader wanted{.type = SnapshotMessage::kWanted, .generation = store_};
+  wanted.from = piece.from;
+  wanted.to = piece.to;
+  wanted.state = piece.state ? 1 : 0;
+  wanted.offset = store_offset_;
+  return Send(wanted);
+}
+
+bool TierSession::Store(const SnapshotHeader& header) {
+  if (store_at_ >= storing_.size() || request_at_) return false;
+  const Piece& piece = storing_[store_at_];
+  if (header.bytes > ipc::kSnapshotPieceBytes || header.total < store_offset_ ||
+      header.bytes > header.total - store_offset_ || (header.bytes == 0 && header.total > 0)) {
+    return false;
+  }
+  if (!writer_) {
+    const int64_t begin = piece.state ? piece.to : piece.from;
+    writer_ = tier_->Create({piece.key, store_chain_.Prefix(begin), piece.from, piece.to, piece.state,
+                             header.total, settings_.model});
+    if (!writer_) return EndStore();
+  }
+  const auto* bytes = reinterpret_cast<const char*>(memory_ + ipc::kStoredArea);
+  buffer_.assign(bytes, bytes + header.bytes);
+  if (!writer_->Write(buffer_)) return EndStore();
+  store_offset_ += header.bytes;
+  if (store_offset_ == header.total) {
+    if (!writer_->Commit()) return EndStore();
+    writer_.reset();
+    ++store_at_;
+    store_offset_ = 0;
+  }
+  const double seconds = static_cast<double>(header.bytes) / settings_.write_bytes_per_second;
+  request_at_ =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return true;
+}
+
+}  // namespace quire::server

@@ -1,0 +1,106 @@
+// The daemon's end of one runner's snapshot link (api/ipc/snapshot_link.h): a thread that reads and writes
+// segments for that runner until its socket ends.
+//
+// The runner is not trusted: it names tokens, never keys or files, and all its keys begin with its model's files and
+// settings. Its memory may change at any time and is copied before it is used. Memory: kSnapshotMemoryBytes, one
+// piece, and the tokens of two prefixes. Writing keeps to a rate; reading does not wait for it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "api/base/file_descriptor.h"
+#include "api/ipc/snapshot_link.h"
+#include "server/tier/disk_tier.h"
+#include "server/tier/keys.h"
+
+namespace quire::server {
+
+class TierSession {
+ public:
+  struct Opened {
+    DiskTier* tier = nullptr;  // null: there is none, and the session ends
+    std::string program = {};  // begins all keys, too
+  };
+  // Called, and waited for, on the session's thread.
+  using TierSource = std::function<Opened()>;
+  struct Settings {
+    std::string model;     // for lists
+    std::string identity;  // begins all keys
+    double write_bytes_per_second = 64e6;
+  };
+
+  // `memory` is mapped here.
+  TierSession(api::FileDescriptor socket, std::byte* memory, Settings settings, TierSource tier);
+  ~TierSession();  // ends the link and the thread
+  TierSession(const TierSession&) = delete;
+  TierSession& operator=(const TierSession&) = delete;
+
+  bool over() const { return over_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Piece {
+    int64_t from = 0, to = 0;
+    bool state = false;
+    SnapshotKey key{};
+  };
+
+  void Run();
+  bool Handle(const api::ipc::SnapshotHeader& header, std::string_view text);
+  bool Hello(const api::ipc::SnapshotHeader& header, std::string_view text);
+  std::optional<KeyChain> ChainOf(const api::ipc::SnapshotHeader& header, size_t area,
+                                  std::string_view isolation) const;
+  std::vector<Piece> PiecesOf(const KeyChain& chain, int64_t from, int64_t to) const;
+
+  bool Find(const api::ipc::SnapshotHeader& header, std::string_view isolation);
+  int64_t LongestStored(const KeyChain& chain, int64_t matched, int64_t restorable) const;
+  bool SendNext();
+  bool EndFetch(api::ipc::SnapshotMessage message);
+
+  bool Offer(const api::ipc::SnapshotHeader& header, std::string_view isolation);
+  bool RequestPiece();
+  bool Store(const api::ipc::SnapshotHeader& header);
+  bool EndStore();
+
+  bool Send(api::ipc::SnapshotHeader header);
+
+  const api::FileDescriptor socket_;
+  std::byte* const memory_;
+  const Settings settings_;
+  const TierSource source_;
+  DiskTier* tier_ = nullptr;
+  std::string program_;
+  std::optional<SnapshotKey> root_;  // after Hello
+  bool needs_state_ = false;
+  int64_t segment_tokens_ = 0;
+
+  uint64_t fetch_ = 0;  // generation; 0: none
+  std::vector<Piece> fetching_;
+  size_t fetch_at_ = 0;
+  uint64_t fetch_offset_ = 0;
+  std::unique_ptr<DiskTier::Reader> reader_;
+
+  uint64_t store_ = 0;
+  KeyChain store_chain_;
+  std::vector<Piece> storing_;
+  size_t store_at_ = 0;
+  uint64_t store_offset_ = 0;
+  std::unique_ptr<DiskTier::Writer> writer_;
+  std::optional<Clock::time_point> request_at_;  // the next question, by the rate
+  std::vector<char> buffer_;
+
+  std::atomic<bool> over_ = false;
+  std::thread thread_;  // last
+};
+
+}  // namespace quire::server
