@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Prefixes on disk, seen through the front door: a conversation survives an unload, a restart and a kill, and whatever
+becomes of the files, no answer changes.
+
+QUIRE_SNAPSHOT_KILLS: how often the daemon is killed while it writes (default 3).
+"""
+import os
+import pathlib
+import random
+import signal
+import struct
+import tempfile
+import time
+import unittest
+
+from harness import MODEL, Daemon
+
+KILLS = int(os.environ.get("QUIRE_SNAPSHOT_KILLS", "3"))
+STORY = "Rivers were roads once, and boats carried stone and wine and bread to the sea. "
+
+
+def chat(messages, model=MODEL, **fields):
+    return {"model": model, "stream": False, "logprobs": True, "messages": messages,
+            "options": {"temperature": 0, "num_predict": 12}, **fields}
+
+
+def logprobs(reply):
+    return [token["logprob"] for token in reply["logprobs"]]
+
+
+def story(seed=0):
+    words = STORY.split()
+    random.Random(seed).shuffle(words)
+    return " ".join(words) + " " + STORY * 4
+
+
+class Snapshots(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory(prefix="quire-e2e-prefixes-")
+        self.folder = pathlib.Path(self.temporary.name) / "prefixes"
+        self.addCleanup(self.temporary.cleanup)
+
+    def daemon(self, **environment):
+        return Daemon({"QUIRE_SNAPSHOT_BYTES": "256MiB", "QUIRE_SNAPSHOT_DIR": str(self.folder),
+                       "QUIRE_SNAPSHOT_ALWAYS_FETCH": "1", **environment})
+
+    def files(self):
+        return sorted(self.folder.glob("*.quire-prefix")) if self.folder.is_dir() else []
+
+    def wait_stored(self, tokens, folder=None):
+        """Until a prefix of at least this many tokens is on disk, with its state."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            ends = {}
+            for file in (folder or self.folder).glob("*.quire-prefix"):
+                try:
+                    header = file.read_bytes()[:40]
+                except FileNotFoundError:
+                    continue
+                if len(header) == 40:
+                    _, start, end, state = struct.unpack("<QqqQ", header[8:])
+                    ends.setdefault(end, set()).add(state)
+            if any(end >= tokens and len(states) == 2 for end, states in ends.items()):
+                return
+            time.sleep(0.05)
+        self.fail(f"no prefix of {tokens} tokens was stored")
+
+    def first_turn(self, daemon, seed=0, **fields):
+        """The messages so far and the tokens that were computed."""
+        messages = [{"role": "user", "content": story(seed)}]
+        reply = daemon.post("/api/chat", chat(messages, **fields)).json
+        messages += [reply["message"], {"role": "user", "content": "And then?"}]
+        return messages, reply["prompt_eval_count"]
+
+    def cold(self, messages, **fields):
+        with Daemon({"QUIRE_PREFIX_CACHE": "false"}) as alone:
+            return logprobs(alone.post("/api/chat", chat(messages, **fields)).json)
+
+    def check(self, daemon, messages, cold, cached, **fields):
+        reply = daemon.post("/api/chat", chat(messages, **fields)).json
+        self.assertEqual(cold, logprobs(reply))
+        self.assertGreaterEqual(reply["prompt_eval_cached_count"], cached)
+        return reply["prompt_eval_cached_count"]
+
+    def test_a_conversation_survives_an_unload_and_a_restart(self):
+        with self.daemon() as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+            cold = self.cold(messages)
+            daemon.post("/api/chat", {"model": MODEL, "keep_alive": 0})
+            deadline = time.monotonic() + 60
+            while daemon.runner_pids() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.assertEqual([], daemon.runner_pids())
+            self.check(daemon, messages, cold, tokens - 1)
+        with self.daemon() as daemon:
+            self.check(daemon, messages, cold, tokens - 1)
+            salted = daemon.post("/api/chat", chat(messages, cache_salt="another")).json
+            self.assertEqual(cold, logprobs(salted))
+
+    def test_a_killed_daemon_leaves_no_wrong_byte(self):
+        with self.daemon() as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+        cold = self.cold(messages)
+        for i in range(KILLS):
+            with self.daemon() as daemon:
+                self.check(daemon, messages, cold, tokens - 1)
+                self.first_turn(daemon, seed=1 + i)
+                # At any moment of what follows the answer.
+                time.sleep(random.Random(i).random() * 0.05)
+                daemon.stop(signal.SIGKILL)
+                daemon.process.returncode = 0
+        with self.daemon() as daemon:
+            self.check(daemon, messages, cold, tokens - 1)
+            self.assertNotIn("is not what was written", daemon.log())
+
+    def test_flipped_bits_are_misses(self):
+        with self.daemon() as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+        cold = self.cold(messages)
+        for file in self.files():
+            content = bytearray(file.read_bytes())
+            content[random.Random(file.name).randrange(232, len(content)) if len(content) > 232 else 100] ^= 1
+            file.write_bytes(content)
+        with self.daemon() as daemon:
+            self.assertEqual(0, self.check(daemon, messages, cold, 0))
+            self.assertIn("is not what was written", daemon.log())
+
+    def test_two_daemons_share_a_folder(self):
+        with self.daemon() as one, self.daemon() as two:
+            messages, tokens = self.first_turn(one)
+            others, _ = self.first_turn(two, seed=5)
+            self.wait_stored(tokens)
+            self.check(one, messages, self.cold(messages), tokens - 1)
+            self.check(two, others, self.cold(others), 1)
+        with self.daemon() as daemon:
+            self.check(daemon, messages, self.cold(messages), tokens - 1)
+
+    def test_another_model_under_the_same_name_is_a_miss(self):
+        store = tempfile.TemporaryDirectory(prefix="quire-e2e-store-")
+        self.addCleanup(store.cleanup)
+        environment = {"OLLAMA_MODELS": store.name}
+        with self.daemon(**environment) as daemon:
+            self.assertEqual(0, daemon.cli("cp", MODEL, "mine").returncode)
+            messages, tokens = self.first_turn(daemon, model="mine")
+            self.wait_stored(tokens)
+            created = daemon.post("/api/create", {"model": "mine", "from": MODEL, "quantize": "q4_0", "stream": False})
+            self.assertEqual(200, created.status, created.text)
+            changed = daemon.post("/api/chat", chat(messages, model="mine")).json
+        with Daemon({"QUIRE_PREFIX_CACHE": "false", **environment}) as alone:
+            cold = logprobs(alone.post("/api/chat", chat(messages, model="mine")).json)
+        self.assertEqual(cold, logprobs(changed))
+        self.assertEqual(0, changed["prompt_eval_cached_count"])
+
+    def test_a_folder_that_cannot_be_used_stops_nothing(self):
+        self.folder.write_text("a file")
+        with self.daemon() as daemon:
+            messages, _ = self.first_turn(daemon)
+            self.check(daemon, messages, self.cold(messages), 1)
+            self.assertIn("snapshot tier: off", daemon.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
