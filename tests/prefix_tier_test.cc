@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -142,6 +146,25 @@ TEST_P(StoredPrefixes, UnderPressureChangeNoBit) {
     engine->Wait(all[1]);
     engine->Wait(all[3]);
   }
+}
+
+// A daemon that takes everything and answers nothing.
+TEST(SilentTier, EndsNoRequestAndChangesNoBit) {
+  ::unsetenv("QUIRE_SNAPSHOT_ALWAYS_FETCH");
+  const std::string question(500, 'a');
+  const auto cold = EngineHarness().Generate(Logged(Greedy(question, 8))).logprobs();
+  std::array<int, 2> pair{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+  const api::FileDescriptor silent(pair[1]);
+  const api::FileDescriptor memory(::memfd_create("silent", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(memory.get(), api::ipc::kSnapshotMemoryBytes), 0);
+  EngineHarnessSetup setup;
+  setup.tier = [&](const cache::Layout& layout) {
+    return TierLink::Open(api::FileDescriptor(pair[0]), memory, layout, "class");
+  };
+  EngineHarness engine(std::move(setup));
+  EXPECT_EQ(engine.Generate(Logged(Greedy(question, 8))).logprobs(), cold);
+  EXPECT_EQ(engine.Generate(Logged(Greedy(question, 8))).logprobs(), cold);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ struct ActiveRequest {
   bool preempted = false;  // preempted for lack of memory
   // Of its prefix below the snapshot store (prefix_tier.h).
   enum class TierWait : uint8_t { kNotAsked, kWaiting, kDone } tier_wait = TierWait::kNotAsked;
+  Clock::time_point tier_deadline{};  // while it waits for that
 
   // While it runs:
   cache::Sequence sequence;

@@ -3,7 +3,8 @@
 // A request whose prompt may have a longer prefix below than above asks once, when it would be admitted. It
 // stands aside until the prefix is in the store, or until computing it would have taken as long; others run
 // meanwhile. Nothing is fetched that is predicted to take more than half as long as computing it. Both times
-// follow measurements; before the first ones a fetch is tried. Engine thread only.
+// follow measurements; before the first ones a fetch is tried. A tier that is silent, or busy with another's
+// prefix, keeps no request longer either. Engine thread only.
 #pragma once
 
 #include <chrono>
@@ -42,8 +43,10 @@ class PrefixTier {
 
  private:
   ActiveRequest* Find(const ActiveRequests& waiting, api::RequestId id) const;
+  std::chrono::nanoseconds TimeToCompute(int64_t tokens) const;
+  void EndWaits(const ActiveRequests& waiting) const;
   void Start(const ActiveRequests& waiting);
-  bool Worthwhile(double token_seconds) const;
+  bool Worthwhile();
   void Finish(ActiveRequest* request);
 
   cache::SnapshotStore& store_;
@@ -52,8 +55,8 @@ class PrefixTier {
   cache::Demotion demotion_;
   std::optional<api::RequestId> fetching_;  // whose prefix it is
   Clock::time_point began_{};
-  std::optional<Clock::time_point> deadline_;
   uint64_t bytes_before_ = 0;
+  double token_seconds_ = 0;     // as Poll() last got it
   double bytes_per_second_ = 0;  // of the latest fetches; 0 = not measured
 };
 
