@@ -229,6 +229,37 @@ void ScanChannelRows(const ScanRows& rows, size_t begin, size_t end) {
   HWY_DYNAMIC_DISPATCH(ScanChannels)(rows, begin, end);
 }
 
+// As ScanHeadRows. Rows of many tokens lie far apart, at distances that share cache sets: a few dozen of them are moved
+// together, so that all of the head's state passes over them from the first caches.
+void ScanHeadInBlocks(const ScanRows& rows, size_t begin, size_t end) {
+  constexpr size_t kFloats = 16'384, kMostTokens = 32, kLeastTokens = 4;
+  const size_t width = rows.width, states = rows.states;
+  const size_t block = std::min(kMostTokens, kFloats / (2 * width + 2 * states));
+  if (end - begin < kLeastTokens || block < kLeastTokens) return ScanHeadRows(rows, begin, end);
+  alignas(64) float memory[kFloats];
+  float *const x = memory, *const b = x + block * width, *const c = b + block * states;
+  float* const y = c + block * states;
+  for (size_t at = begin; at < end; at += block) {
+    const size_t count = std::min(block, end - at);
+    for (size_t t = 0; t < count; ++t) {
+      std::copy_n(rows.x + (at + t) * rows.x_stride, width, x + t * width);
+      std::copy_n(rows.b + (at + t) * rows.bc_stride, states, b + t * states);
+      std::copy_n(rows.c + (at + t) * rows.bc_stride, states, c + t * states);
+    }
+    ScanRows near = rows;
+    near.x = x;
+    near.b = b;
+    near.c = c;
+    near.y = y;
+    near.dt = rows.dt + at * rows.dt_stride;
+    near.decay = rows.decay + at * rows.dt_stride;
+    near.x_stride = near.y_stride = width;
+    near.bc_stride = states;
+    ScanHeadRows(near, 0, count);
+    for (size_t t = 0; t < count; ++t) std::copy_n(y + t * width, width, rows.y + (at + t) * rows.y_stride);
+  }
+}
+
 void RunHead(const SsdArgs& args, size_t sequence, size_t h) {
   const SsdShape& shape = args.shape;
   const auto heads = static_cast<size_t>(shape.heads), dim = static_cast<size_t>(shape.head_dim);
@@ -254,7 +285,7 @@ void RunHead(const SsdArgs& args, size_t sequence, size_t h) {
                       .y_stride = inner,
                       .row_stride = dim};
   RunWithCaptures(
-      args.at, sequence, [&](size_t begin, size_t end) { ScanHeadRows(rows, begin, end); },
+      args.at, sequence, [&](size_t begin, size_t end) { ScanHeadInBlocks(rows, begin, end); },
       [&](std::byte* slot) { std::copy_n(rows.state, states * dim, args.at.Delta(slot) + offset); });
 }
 
