@@ -165,7 +165,9 @@ std::vector<float> TensorScope::Values(TensorName name, int64_t size) const {
 }
 
 std::vector<float> TensorScope::Table(TensorName name, int64_t rows, int64_t columns) const {
-  const TensorBinder::Shape shapes[] = {{rows, columns}};
+  std::vector<TensorBinder::Shape> shapes = {{rows, columns}};
+  // Tools that rewrite GGUF files drop dimensions of 1.
+  if (rows == 1 || columns == 1) shapes.push_back({rows * columns});
   const weights::Tensor* tensor = binder_->Require(Full(name, ""), shapes);
   return tensor == nullptr ? std::vector<float>() : binder_->AsFloat32(*tensor);
 }
