@@ -35,7 +35,8 @@ void ReadGraniteRope(ConfigReader& read, HybridForm* form) {
 void ReadGraniteFeedForward(ConfigReader& read, HybridForm* form) {
   constexpr ConfigKey kExperts = {"num_local_experts", "expert_count"};
   constexpr ConfigKey kShared = {"shared_intermediate_size", "expert_shared_feed_forward_length"};
-  const bool sparse = read.Integer(kExperts, 0, kMaxExperts, 0) > 0;
+  const auto none = read.gguf() ? std::optional<int64_t>(0) : std::nullopt;
+  const bool sparse = read.Integer(kExperts, 0, kMaxExperts, none) > 0;
   for (HybridLayer& layer : form->layers) {
     layer.feed = sparse ? HybridLayer::Feed::kExperts : HybridLayer::Feed::kMlp;
   }
@@ -50,7 +51,7 @@ void ReadGraniteFeedForward(ConfigReader& read, HybridForm* form) {
   }
   // Softmax over the chosen logits is the normalized softmax over all.
   form->mixture.config = ReadMixture(read, form->decoder.layers, {.normalize = true});
-  form->mixture.config.shared_width = read.Small(kShared, 0, kMaxWidth, 0);
+  form->mixture.config.shared_width = read.Small(kShared, 0, kMaxWidth, none);
   form->mixture.names.router = {"block_sparse_moe.router.layer", "ffn_gate_inp"};
   form->mixture.names.experts = {.gate = "block_sparse_moe.experts.{}.gate_proj",
                                  .up = "block_sparse_moe.experts.{}.up_proj",

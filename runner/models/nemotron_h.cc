@@ -59,10 +59,10 @@ void ReadNemotronExperts(ConfigReader& read, HybridForm* form) {
   MixtureConfig& mixture = form->mixture.config;
   mixture = ReadMixture(read, form->decoder.layers,
                         {.score = MixtureConfig::Score::kSigmoid, .normalize = true, .shared = 1});
-  const bool shared = mixture.shared_width > 0;
+  // A checkpoint has shared experts whatever n_shared_experts says.
+  const auto none = read.gguf() ? std::optional<int64_t>(0) : std::nullopt;
   mixture.shared_width = read.Small(
-      {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"}, 0, kMaxWidth, 0);
-  if (!shared) mixture.shared_width = 0;
+      {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"}, 0, kMaxWidth, none);
   mixture.choice_bias = true;
   MixtureNames& names = form->mixture.names;
   names.router = {"mixer.gate", "ffn_gate_inp"};
