@@ -31,20 +31,14 @@ kernels::XieluShape BindXielu(const TensorScope& scope) {
   return shape;
 }
 
-class DeclaredDecoder final : public Decoder {
+class DeclaredDecoder : public Decoder {
  public:
   DeclaredDecoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
                   const DecoderForm& form)
-      : Decoder(std::move(files), form.decoder),
-        parallel_(form.norms == NormPlaces::kParallel),
-        residual_scale_(form.residual_scale),
-        rotaries_(form.ropes.begin(), form.ropes.end()) {
-    embedding_scale_ = form.embedding_scale;
-    logit_scale_ = form.logit_scale;
-    logit_cap_ = form.logit_cap;
+      : DeclaredDecoder(std::move(files), form) {
     BindEmbedding(bind);
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
-      blocks_.push_back(BindBlock(bind.Layer(i), form, i));
+      AddBlock(bind.Layer(i), i);
     }
     BindHead(bind);
   }
@@ -52,6 +46,24 @@ class DeclaredDecoder final : public Decoder {
   void SetContext(int64_t tokens) override {
     for (RotaryEmbedding& rotary : rotaries_) rotary.SetContext(tokens);
   }
+
+  const DecoderForm& form() const { return form_; }
+
+ protected:
+  // Without any layer yet.
+  DeclaredDecoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderForm& form)
+      : Decoder(std::move(files), form.decoder),
+        form_(form),
+        parallel_(form.norms == NormPlaces::kParallel),
+        residual_scale_(form.residual_scale),
+        rotaries_(form.ropes.begin(), form.ropes.end()) {
+    embedding_scale_ = form.embedding_scale;
+    logit_scale_ = form.logit_scale;
+    logit_cap_ = form.logit_cap;
+  }
+
+  void AddBlock(const TensorScope& scope, size_t layer) { blocks_.push_back(BindBlock(scope, form_, layer)); }
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override;
 
  private:
   DeclaredBlock BindBlock(const TensorScope& scope, const DecoderForm& form, size_t layer) {
@@ -134,26 +146,6 @@ class DeclaredDecoder final : public Decoder {
     for (RotaryEmbedding& rotary : rotaries_) rotary.Prepare(ctx);
   }
 
-  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
-    const DeclaredBlock& block = blocks_[layer];
-    const auto attention = [&](auto x, auto y) {
-      std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.attention);
-    };
-    const auto feed_forward = [&](auto x, auto y) {
-      std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.feed_forward);
-    };
-    if (parallel_) {
-      // The norm of h outlives the attention's addition to h.
-      const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
-      block.attention_norm.Run(ctx.pool, h, normed);
-      AddTo(ctx, h, normed, attention, block.post_attention_norm);
-      AddTo(ctx, h, normed, feed_forward, block.post_mlp_norm);
-      return;
-    }
-    AddTo(ctx, h, Normed(ctx, block.attention_norm, h), attention, block.post_attention_norm);
-    AddTo(ctx, h, Normed(ctx, block.mlp_norm, h), feed_forward, block.post_mlp_norm);
-  }
-
   // norm(h), or h itself where there is no norm.
   static std::span<const float> Normed(ForwardContext& ctx, const Norm& norm, std::span<const float> h) {
     if (!norm) return h;
@@ -173,10 +165,87 @@ class DeclaredDecoder final : public Decoder {
     kernels::Add(ctx.pool, mixed, h);
   }
 
+  const DecoderForm form_;
   const bool parallel_;
   const float residual_scale_;
   std::vector<RotaryEmbedding> rotaries_;  // [ropes]; layers point into it
   std::vector<DeclaredBlock> blocks_;
+};
+
+void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) {
+  const DeclaredBlock& block = blocks_[layer];
+  const auto attention = [&](auto x, auto y) {
+    std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.attention);
+  };
+  const auto feed_forward = [&](auto x, auto y) {
+    std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.feed_forward);
+  };
+  if (parallel_) {
+    // The norm of h outlives the attention's addition to h.
+    const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
+    block.attention_norm.Run(ctx.pool, h, normed);
+    AddTo(ctx, h, normed, attention, block.post_attention_norm);
+    AddTo(ctx, h, normed, feed_forward, block.post_mlp_norm);
+    return;
+  }
+  AddTo(ctx, h, Normed(ctx, block.attention_norm, h), attention, block.post_attention_norm);
+  AddTo(ctx, h, Normed(ctx, block.mlp_norm, h), feed_forward, block.post_mlp_norm);
+}
+
+// x = join([norm(embedding of the token) ; norm(hidden state before it)]), one block, a norm and the target's head. As
+// vllm's deepseek_mtp and glm4_moe_mtp have it; nothing in transformers runs it.
+class DeclaredMtp final : public DeclaredDecoder {
+ public:
+  DeclaredMtp(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind, const DecoderForm& form,
+              size_t layer, const Decoder& target)
+      : DeclaredDecoder(std::move(files), form) {
+    const int32_t hidden = config().hidden;
+    const TensorScope block = bind.Layer(layer);
+    const TensorScope scope = block.gguf() ? bind.MtpScope(layer) : block;
+    token_norm_ = BindNorm(scope, {"enorm", "enorm"}, hidden);
+    before_norm_ = BindNorm(scope, {"hnorm", "hnorm"}, hidden);
+    join_ = scope.BindLinear({"eh_proj", "eh_proj"}, hidden, 2 * int64_t{hidden});
+    AddBlock(block, 0);
+    ShareEmbeddingAndHead(target, scope, {"shared_head.norm", "shared_head_norm"}, bind);
+  }
+
+  std::span<const float> before;  // [rows, hidden] of the coming pass
+
+ private:
+  void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
+    const auto width = static_cast<size_t>(config().hidden), rows = static_cast<size_t>(ctx.rows());
+    const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
+    const std::span<float> joined = ctx.work.projected.Get(2 * static_cast<int64_t>(h.size()));
+    const auto put = [&](const RmsNorm& norm, std::span<const float> from, size_t at) {
+      norm.Run(ctx.pool, from, normed);
+      for (size_t row = 0; row < rows; ++row) {
+        std::ranges::copy(normed.subspan(row * width, width), joined.subspan((2 * row + at) * width).begin());
+      }
+    };
+    put(token_norm_, h, 0);
+    put(before_norm_, before, 1);
+    join_.Run(ctx.pool, ctx.Input(joined), h);
+    DeclaredDecoder::RunLayer(ctx, layer, h);
+  }
+
+  RmsNorm token_norm_, before_norm_;
+  Linear join_;
+};
+
+class DeclaredMtpLayer final : public MtpLayer {
+ public:
+  explicit DeclaredMtpLayer(std::unique_ptr<DeclaredMtp> layer) : layer_(std::move(layer)) {}
+
+  const cache::Layout& cache_layout() const override { return layer_->cache_layout(); }
+  int64_t weight_bytes() const override { return layer_->weight_bytes(); }
+  void Forward(const Batch& batch, std::span<const float> before, const cache::StepView& step,
+               ThreadPool& pool, const Outputs& outputs) override {
+    layer_->before = before;
+    static_cast<Model&>(*layer_).Forward(batch, step, pool, outputs);
+  }
+
+ private:
+  std::unique_ptr<DeclaredMtp> layer_;
 };
 
 }  // namespace
@@ -198,11 +267,12 @@ DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query) {
 
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults) {
   DecoderForm form{.decoder = ReadDecoderConfig(read, query.given, query.tied)};
-  form.decoder.layers -= read.Small({"", "nextn_predict_layers"}, 0, form.decoder.layers - 1, 0);
+  const int32_t others = read.gguf() ? form.decoder.layers - 1 : kMaxLayers;
+  form.mtp_layers = read.Small({"num_nextn_predict_layers", "nextn_predict_layers"}, 0, others, 0);
+  if (read.gguf()) form.decoder.layers -= form.mtp_layers;
   form.layers.resize(static_cast<size_t>(form.decoder.layers));
   form.mixture.config = ReadMixture(read, form.decoder.layers, defaults);
-  // MTP layers are not used; intermediate_size is that of dense layers, which there need not be.
-  read.Ignore({"num_nextn_predict_layers", "intermediate_size"});
+  read.Ignore({"intermediate_size"});  // of dense layers, which there need not be
   if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: experts have silu only");
   if (std::ranges::count(form.mixture.config.sparse, false) != 0) form.feed_forward = ReadFeedForward(read);
   RopeQuery rope = query.rope;
@@ -224,6 +294,26 @@ api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,
                                                   std::shared_ptr<const weights::ModelFiles> files,
                                                   const DecoderForm& form) {
   return BuildModel<DeclaredDecoder>(read, std::move(files), form);
+}
+
+api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                       const Model& target, api::KvType kv_type) {
+  const auto* const declared = dynamic_cast<const DeclaredDecoder*>(&target);
+  if (declared == nullptr || declared->form().mtp_layers == 0) return nullptr;
+  PanelStore* const panels = AttachPanels(&files);
+  TensorBinder bind(*files, panels);
+  DecoderForm form = declared->form();
+  const auto layer = static_cast<size_t>(form.decoder.layers);
+  const TensorScope scope =
+      files->format() == weights::Format::kGguf ? bind.MtpScope(layer) : bind.Layer(layer);
+  if (!scope.HasWeight({"eh_proj", "eh_proj"})) return nullptr;  // many checkpoints leave it out
+  form.decoder.layers = 1;
+  form.layers = {form.layers.back()};
+  form.mixture.config.sparse = {true};
+  auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
+  if (bind.error()) return std::unexpected(*bind.error());
+  if (auto kept = mtp->SetKvCacheType(kv_type); !kept) return std::unexpected(kept.error());
+  return std::make_unique<DeclaredMtpLayer>(std::move(mtp));
 }
 
 }  // namespace quire::runner::models

@@ -9,6 +9,7 @@
 
 #include "api/base/error.h"
 #include "runner/models/decoder.h"
+#include "runner/models/draft_model.h"
 #include "runner/models/latent_attention.h"
 #include "runner/models/mixture_config.h"
 
@@ -67,6 +68,7 @@ struct DecoderForm {
   float logit_scale = 1;
   float logit_cap = 0;  // of the scaled logits; 0 = none
   MixtureForm mixture = {};
+  int32_t mtp_layers = 0;  // behind the last layer, where they are stored
   BlockNames names = {};
 
   void SetWindows(const std::vector<int32_t>& windows);  // [decoder.layers]
@@ -87,7 +89,7 @@ struct FormQuery {
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 
 // As ReadDecoderForm, of a family with experts, and with latent attention where query.given.head_dim is negative.
-// Windows are left to the family. The layers of a GGUF file that predict further tokens are left out.
+// Windows are left to the family. MTP layers are counted apart.
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
 
 // `key` of a checkpoint decides; a GGUF has what is stored.
@@ -97,5 +99,10 @@ Bias ReadBias(ConfigReader& read, const char* key, bool fallback = false);
 api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,
                                                   std::shared_ptr<const weights::ModelFiles> files,
                                                   const DecoderForm& form);
+
+// The first MTP layer of a declared family's checkpoint (DeepSeek V3, GLM-4.5): a block like the others behind a join of
+// the token's embedding and the hidden state before it. Null where there is none, or the target is of another family.
+api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                       const Model& target, api::KvType kv_type);
 
 }  // namespace quire::runner::models

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
 #include "runner/models/model.h"
 #include "runner/weights/model_files.h"
@@ -132,8 +133,9 @@ api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::Mod
 
 api::Result<std::unique_ptr<MtpLayer>> LoadMtpLayer(std::shared_ptr<const weights::ModelFiles> files,
                                                     const Model& target, api::KvType kv_type) {
-  // Only families of Qwen3-Next are published with one.
-  return LoadQwen3NextMtp(std::move(files), target, kv_type);
+  auto layer = LoadQwen3NextMtp(files, target, kv_type);
+  if (!layer || *layer != nullptr) return layer;
+  return LoadDeclaredMtp(std::move(files), target, kv_type);
 }
 
 bool IsDraftModel(const weights::ModelFiles& files) {
