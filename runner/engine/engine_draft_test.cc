@@ -15,6 +15,7 @@
 
 #include "runner/engine/testing/engine_harness.h"
 #include "runner/engine/testing/engine_subjects.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -329,7 +330,14 @@ TEST(DraftedByHead, EqualsPlainDecoding) {
 }
 
 // A copy of a checkpoint directory with random tensors for an MTP layer.
-std::filesystem::path WithMtpLayer(const std::filesystem::path& model) {
+struct MtpTensors {
+  std::string_view copied;  // the layer whose shapes it has
+  std::string layer;        // its own prefix
+  std::array<std::string, 3> norms;
+  std::string join;
+};
+
+std::filesystem::path WithMtpLayer(const std::filesystem::path& model, const MtpTensors& mtp) {
   using Json = nlohmann::ordered_json;
   const auto folder = OwnFolder();
   std::filesystem::copy(model, folder, std::filesystem::copy_options::recursive);
@@ -358,13 +366,10 @@ std::filesystem::path WithMtpLayer(const std::filesystem::path& model) {
   const Json hidden = header["model.norm.weight"]["shape"];
   const Json tensors = header;
   for (const auto& [name, tensor] : tensors.items()) {
-    constexpr std::string_view kLayer = "model.layers.3.";
-    if (name.starts_with(kLayer)) add("mtp.layers.0." + name.substr(kLayer.size()), tensor["shape"]);
+    if (name.starts_with(mtp.copied)) add(mtp.layer + name.substr(mtp.copied.size()), tensor["shape"]);
   }
-  for (const char* norm : {"mtp.norm", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden"}) {
-    add(std::string(norm) + ".weight", hidden);
-  }
-  add("mtp.fc.weight", {hidden[0], 2 * hidden[0].get<int64_t>()});
+  for (const std::string& norm : mtp.norms) add(norm + ".weight", hidden);
+  add(mtp.join + ".weight", {hidden[0], 2 * hidden[0].get<int64_t>()});
   const std::string written = header.dump();
   const uint64_t bytes = written.size();
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -373,12 +378,10 @@ std::filesystem::path WithMtpLayer(const std::filesystem::path& model) {
   return folder;
 }
 
-// Qwen3.5's MTP layer; its weights here are random, so most drafts are rejected.
-TEST(DraftedByMtpLayer, EqualsPlainDecoding) {
-  const std::string target = "tests/data/models/qwen3_5";
-  const auto with_layer = WithMtpLayer(target);
-  EngineHarness plain({.model = target, .model_stops = false});
-  EngineHarness drafted({.model = with_layer,
+// Its weights here are random, so most drafts are rejected.
+void ExpectPlainDecoding(const std::filesystem::path& target, const std::filesystem::path& with_layer) {
+  EngineHarness plain({.model = target.string(), .model_stops = false});
+  EngineHarness drafted({.model = with_layer.string(),
                          .limits = {.prefill_tokens = 16,
                                     .cache_bytes = kPlenty,
                                     .draft_cache_bytes = kPlenty,
@@ -398,6 +401,37 @@ TEST(DraftedByMtpLayer, EqualsPlainDecoding) {
   EXPECT_GT(drafted.Stopped().stats().drafted, 100U);
   std::filesystem::remove_all(with_layer);
 }
+
+TEST(DraftedByMtpLayer, EqualsPlainDecoding) {
+  const std::string target = "tests/data/models/qwen3_5";
+  ExpectPlainDecoding(
+      target, WithMtpLayer(target, {"model.layers.3.",
+                                    "mtp.layers.0.",
+                                    {"mtp.norm", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden"},
+                                    "mtp.fc"}));
+}
+
+// The layer behind the last, with latent attention or grouped queries, and experts.
+class DraftedByDeclaredMtpLayer : public testing::TestWithParam<const char*> {};
+
+TEST_P(DraftedByDeclaredMtpLayer, EqualsPlainDecoding) {
+  QUIRE_FIND_OR_SKIP(target, std::string("models/") + GetParam());
+  const std::string layer = "model.layers.4.";
+  const auto with_layer =
+      WithMtpLayer(target, {"model.layers.3.",
+                            layer,
+                            {layer + "enorm", layer + "hnorm", layer + "shared_head.norm"},
+                            layer + "eh_proj"});
+  const auto path = with_layer / "config.json";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  std::ifstream in(path);
+  auto config = nlohmann::json::parse(in);
+  config["num_nextn_predict_layers"] = 1;
+  std::ofstream(path, std::ios::trunc) << config.dump();
+  ExpectPlainDecoding(target, with_layer);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DraftedByDeclaredMtpLayer, testing::Values("deepseek_v3", "glm4_moe"));
 
 }  // namespace
 }  // namespace quire::runner::engine
