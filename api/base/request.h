@@ -106,6 +106,9 @@ struct EmbedPrompt {
   std::vector<TokenId> tokens = {};  // instead of `text` unless empty
   int32_t dimensions = 0;            // the leading elements of the vector to return; 0 = all
   bool normalize = true;             // to length 1
+  // The vector is one number, the model's score of the pair of `text`, a query, and `document`.
+  bool rank = false;
+  std::string document = {};
 };
 
 using Prompt =

@@ -155,6 +155,8 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = EmbedPrompt{"", {1, 2}};
   ExpectSurvives(ToRunner(raw));
+  raw.request.prompt = EmbedPrompt{.text = "query", .rank = true, .document = "text"};
+  ExpectSurvives(ToRunner(raw));
   raw.request.prompt = TokenPrompt{{3, 0, std::numeric_limits<int32_t>::max()}};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = FimPrompt{"int main(", "}"};

@@ -80,6 +80,8 @@ void VisitFields(M& m, V& visit) {
   visit("tokens", m.tokens);
   visit("dimensions", m.dimensions, 0);
   visit("normalize", m.normalize);
+  visit("rank", m.rank);
+  visit("document", m.document);
 }
 template <Is<TokenPrompt> M, class V>
 void VisitFields(M& m, V& visit) {

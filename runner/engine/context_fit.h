@@ -14,7 +14,8 @@ namespace quire::runner::engine {
 
 struct FittedPrompt {
   std::vector<api::TokenId> tokens;
-  int32_t dropped = 0;  // tokens of the whole prompt that were left out
+  int32_t dropped = 0;              // tokens of the whole prompt that were left out
+  std::vector<int32_t> types = {};  // of a pair's tokens
 };
 
 // A prompt fits when it leaves room for one token of the answer: tokens < num_ctx.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "runner/models/encoder.h"
 #include "runner/models/model.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/packed_model.h"
@@ -26,6 +27,7 @@ bool Names(std::string_view names, std::string_view one) {
 api::Result<void> CheckArchitecture(const weights::ModelSource& directory) {
   const auto files = weights::Open(directory);
   if (!files) return std::unexpected(files.error());
+  if (models::IsEncoder(**files)) return {};
   const std::string name = (*files)->architecture();
   for (const models::Architecture& architecture : models::SupportedArchitectures()) {
     if (Names(architecture.hugging_face, name)) return {};

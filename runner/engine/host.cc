@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/convert.h"
 #include "runner/engine/cpu_count.h"
+#include "runner/engine/encoder_engine.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
@@ -41,6 +43,7 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
+constexpr int kEncoderNice = 15;
 // A preparation that goes on for this much CPU time after it should have been stopped counts as stuck.
 constexpr auto kStuckPreparation = std::chrono::minutes(1);
 // Less than the daemon waits before it kills the process.
@@ -169,6 +172,11 @@ void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc
   inspected.num_ctx = request.num_ctx > 0 ? std::min(request.num_ctx, fits) : fits;
 }
 
+void EstimateEncoderLoad(const models::Encoder& encoder, ipc::Inspected& inspected) {
+  inspected.context_length = inspected.num_ctx = encoder.context_length();
+  inspected.memory = EstimateEncoder(encoder, ResidentBytes());
+}
+
 LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
   return {.quantize_on_load = request.settings.quantize_on_load,
           .kv_cache_type = request.settings.kv_cache_type,
@@ -185,11 +193,20 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
     auto opened = Open(
         source, [](float, std::string_view) {}, options);
     if (!opened) return std::unexpected(std::move(opened.error()));
+    if (opened->metadata_encoder) {
+      EstimateEncoderLoad(*opened->metadata_encoder, inspected);
+      return std::move(opened->loaded.files);
+    }
     EstimateLoad(*opened->metadata_model, opened->metadata_draft, request, inspected);
     return std::move(opened->loaded.files);
   }
   auto files = weights::Open(source);
   if (!files) return files;
+  if (models::IsEncoder(**files)) {
+    const auto encoder = LoadMetadataEncoder(*files, options);
+    if (encoder) EstimateEncoderLoad(**encoder, inspected);
+    return files;
+  }
   const auto model = LoadMetadataModel(*files, options);
   if (model) EstimateLoad(**model, {}, request, inspected);
   return files;
@@ -277,6 +294,52 @@ void AddTier(Engine& engine, int snapshot_fd, int32_t context) {
   engine.AddTier(std::move(link));
 }
 
+// As sentence-transformers cuts texts, where that is shorter than the model's positions.
+int32_t EncoderContext(const weights::ModelFiles& files, int32_t context) {
+  const std::string text = files.sentence_config();
+  const size_t key = text.find("\"max_seq_length\"");
+  const size_t digits = key == std::string::npos ? key : text.find_first_of("0123456789", key + 16);
+  if (digits == std::string::npos) return context;
+  const int64_t most = std::strtoll(text.c_str() + digits, nullptr, 10);
+  return most > 2 && most < context ? static_cast<int32_t>(most) : context;
+}
+
+// The second half of Serve() for an encoder.
+void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, OpenedModel opened,
+                  const Progress& progress, const LoadOptions& options, Clock::time_point begin) {
+  const ipc::RunnerSettings& settings = request.settings;
+  const int32_t context = EncoderContext(*opened.loaded.files, opened.metadata_encoder->context_length());
+  link.Send(EstimateEncoder(*opened.metadata_encoder, ResidentBytes()));
+  AwaitLoadApproval(shared);
+  auto model = Finish(std::move(opened), progress, options);
+  if (!model) return link.Send(ipc::LoadFailed{model.error()});
+  const models::Encoder& encoder = *model->encoder;
+  ipc::ModelInfo info{.architecture = encoder.architecture(),
+                      .context_length = context,
+                      .num_ctx = context,
+                      .parameters = encoder.parameters(),
+                      .weight_bytes = encoder.weight_bytes()};
+  const PromptContext prompts{.tokenizer = model->tokenizer,
+                              .prompt_template = *model->prompt_template,
+                              .turn_start_token = {},
+                              .fim_tokens = {},
+                              .context_length = context,
+                              .format = model->format,
+                              .context_max = context,
+                              .task = encoder.ranks() ? ModelTask::kRank : ModelTask::kEmbed};
+  EncoderEngine engine(std::move(model->encoder), settings.threads > 0 ? settings.threads : UsableCores(),
+                       shared.engine, shared.engine_stats,
+                       [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
+  shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context);
+  Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
+                          {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
+                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
+  LogMissing(DenyFileOpens());
+  link.Send(
+      ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
+  engine.Run();
+}
+
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
@@ -301,6 +364,11 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
   options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
+  if (opened->metadata_encoder) {
+    // Beside a chat, an encoder gets what the chat leaves. Where it is not allowed, both share.
+    static_cast<void>(::setpriority(PRIO_PROCESS, 0, kEncoderNice));
+    return ServeEncoder(shared, link, request, *std::move(opened), progress, options, begin);
+  }
   const int32_t context_length = opened->metadata_model->context_length();
   const DraftParts& draft = opened->metadata_draft;
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),

@@ -7,28 +7,14 @@
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/log_line.h"
 #include "runner/engine/prompt_builder.h"
+#include "runner/tokenizer/model_tokenizer.h"
+#include "runner/weights/json_text.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/quantize_on_load.h"
 #include "runner/weights/quantized_checkpoint.h"
 
 namespace quire::runner::engine {
 namespace {
-
-api::Result<std::shared_ptr<const tokenizer::Tokenizer>> BuildTokenizer(const weights::ModelFiles& files) {
-  const auto build = [&files] {
-    if (files.format() == weights::Format::kGguf) return tokenizer::Tokenizer::FromGguf(files.config());
-    if (files.tokenizer_json().empty() && !files.tokenizer_model().empty()) {
-      return tokenizer::Tokenizer::FromSentencePiece(files.tokenizer_model(), files.tokenizer_config());
-    }
-    return tokenizer::Tokenizer::FromTokenizerJson(files.tokenizer_json(), files.tokenizer_config());
-  };
-  auto built = build();
-  if (!built) {
-    return api::Fail(built.error().code, fmt::format("{}: {}", files.path(), built.error().message),
-                     built.error().field);
-  }
-  return built;
-}
 
 std::string TextOf(const tokenizer::Tokenizer& tokenizer, std::optional<api::TokenId> id) {
   return id ? std::string(tokenizer.TokenBytes(*id)) : "";
@@ -84,8 +70,9 @@ output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Token
 }
 
 std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go) {
+  if (models::IsEncoder(files)) return {models::HasScoreHead(files) ? "rerank" : "embedding"};
   std::vector<std::string> capabilities = {"completion"};
-  const auto tokenizer = BuildTokenizer(files);
+  const auto tokenizer = tokenizer::LoadTokenizer(files);
   if (!tokenizer) return capabilities;
   const output::Format format = FormatOf(files, **tokenizer, go);
   if (format.supports_tools()) capabilities.emplace_back("tools");
@@ -143,11 +130,22 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
   return models::LoadModel(std::move(*headers), options.kv_cache_type);
 }
 
+api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
+    std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options) {
+  auto headers = weights::MetadataOnly(std::move(files));
+  if (!headers) return std::unexpected(headers.error());
+  if (!options.quantize_on_load.empty()) {
+    headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize_on_load, 1);
+    if (!headers) return std::unexpected(headers.error());
+  }
+  return models::LoadEncoder(std::move(*headers));
+}
+
 namespace {
 
 // A draft model has to mean the same by every id.
 api::Result<void> CheckVocabulary(const weights::ModelFiles& files, const tokenizer::Tokenizer& target) {
-  const auto own = BuildTokenizer(files);
+  const auto own = tokenizer::LoadTokenizer(files);
   if (!own) return std::unexpected(own.error());
   const auto fail = [&](const std::string& what) {
     return api::Fail(api::ErrorCode::kBadModel,
@@ -197,6 +195,27 @@ api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> fil
   return draft;
 }
 
+// An encoder in place of a decoder.
+api::Result<void> OpenEncoder(const LoadOptions& options, OpenedModel& opened) {
+  const weights::ModelFiles& files = *opened.loaded.files;
+  const auto refuse = [&](const std::string& reason) {
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", files.path(), reason));
+  };
+  if (!options.draft.empty()) return refuse("an encoder has no use for a draft model");
+  const auto sentence = weights::ParseJson(files.sentence_config().empty() ? "{}" : files.sentence_config(),
+                                           "sentence_bert_config.json");
+  if (!sentence) return refuse(sentence.error().message);
+  if (sentence->is_object() && sentence->value("do_lower_case", nlohmann::ordered_json()) == true) {
+    return refuse("sentence_bert_config.json: do_lower_case is not supported");
+  }
+  auto encoder = LoadMetadataEncoder(opened.loaded.files, options);
+  if (!encoder) return std::unexpected(encoder.error());
+  opened.metadata_encoder = *std::move(encoder);
+  if (opened.loaded.tokenizer->vocab_size() <= opened.metadata_encoder->vocab_size()) return {};
+  return refuse(fmt::format("the tokenizer has {} ids, but the model's embedding has only {}",
+                            opened.loaded.tokenizer->vocab_size(), opened.metadata_encoder->vocab_size()));
+}
+
 }  // namespace
 
 api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress& progress,
@@ -209,7 +228,7 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.files = std::move(*files);
 
   progress(0.1F, "building tokenizer");
-  auto tokenizer = BuildTokenizer(*loaded.files);
+  auto tokenizer = tokenizer::LoadTokenizer(*loaded.files);
   if (!tokenizer) return std::unexpected(tokenizer.error());
   loaded.tokenizer = std::move(*tokenizer);
 
@@ -222,6 +241,10 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.pooling = models::ReadPooling(*loaded.files);
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
 
+  if (models::IsEncoder(*loaded.files)) {
+    if (auto done = OpenEncoder(options, opened); !done) return std::unexpected(done.error());
+    return opened;
+  }
   auto metadata_model = LoadMetadataModel(loaded.files, options);
   if (!metadata_model) return std::unexpected(metadata_model.error());
   opened.metadata_model = std::move(*metadata_model);
@@ -257,6 +280,13 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
     loaded.files = std::move(*files);
   }
   progress(0.5F, "building model");
+  if (opened.metadata_encoder) {
+    auto encoder = models::LoadEncoder(loaded.files);
+    if (!encoder) return std::unexpected(encoder.error());
+    loaded.encoder = *std::move(encoder);
+    progress(1.0F, "ready");
+    return loaded;
+  }
   auto model = models::LoadModel(loaded.files, options.kv_cache_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);

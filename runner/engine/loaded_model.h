@@ -16,6 +16,7 @@
 #include "runner/constraint/token_trie.h"
 #include "runner/draft/drafter.h"
 #include "runner/models/draft_model.h"
+#include "runner/models/encoder.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
 #include "runner/output/format.h"
@@ -49,6 +50,7 @@ struct LoadedModel {
   std::optional<api::TokenId> turn_start_token;
   output::Format format;  // of its answers
   std::unique_ptr<models::Model> model;
+  std::unique_ptr<models::Encoder> encoder;  // instead of `model`
   DraftParts draft;
   std::unique_ptr<draft::Drafter> drafter;                        // made elsewhere, where there is no draft
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
@@ -85,11 +87,15 @@ struct LoadOptions {
 api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
 
+api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
+    std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
+
 // A model whose files are open and checked. No weights have been read.
 struct OpenedModel {
   LoadedModel loaded;  // all but the model itself
   // Metadata-only model (meta tensors): reports the memory that weights, steps and caches will need.
   std::unique_ptr<const models::Model> metadata_model;
+  std::unique_ptr<const models::Encoder> metadata_encoder;  // instead of it
   DraftParts metadata_draft;
   std::shared_ptr<const weights::ModelFiles> draft_files;  // null: LoadOptions names no draft model
 };

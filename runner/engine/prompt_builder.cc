@@ -15,6 +15,7 @@
 #include "runner/engine/output_plan.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/detokenizer.h"
+#include "runner/tokenizer/frame_tokens.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::engine {
@@ -305,8 +306,30 @@ struct PromptBuilder {
     return {};
   }
 
+  // Both texts as the model's tokenizer frames a pair.
+  api::Result<FittedPrompt> BuildPair(const api::EmbedPrompt& pair) const {
+    auto query = EncodeText(pair.text, tokenizer::SpecialTokens::kAsText);
+    if (!query) return std::unexpected(query.error());
+    auto document = EncodeText(pair.document, tokenizer::SpecialTokens::kAsText);
+    if (!document) return std::unexpected(document.error());
+    auto framed = tokenizer::FramePair(tokenizer, *std::move(query), *std::move(document),
+                                       static_cast<size_t>(num_ctx));
+    if (!framed) return std::unexpected(framed.error());
+    if (framed->dropped > 0 && request.overflow == api::Overflow::kRefuse) {
+      const int64_t whole = std::ssize(framed->ids) + framed->dropped;
+      return api::Fail(
+          api::ErrorCode::kContextLengthExceeded,
+          fmt::format("query and document exceed the context length: {} tokens, the context has {}", whole,
+                      num_ctx),
+          "documents");
+    }
+    return FittedPrompt{std::move(framed->ids), static_cast<int32_t>(framed->dropped),
+                        std::move(framed->types)};
+  }
+
   // Nothing follows it, so it may fill the context; BOS and EOS are kept when it is truncated.
   api::Result<FittedPrompt> operator()(const api::EmbedPrompt& embed) const {
+    if (embed.rank) return BuildPair(embed);
     const bool as_text = embed.tokens.empty();
     if (auto checked = CheckIds(embed.tokens, "input"); !checked) return std::unexpected(checked.error());
     auto tokens = as_text ? EncodeText(embed.text, tokenizer::SpecialTokens::kAsText) : embed.tokens;
@@ -400,9 +423,28 @@ std::optional<api::TokenId> FindOneToken(const tokenizer::Tokenizer& tokenizer,
   return std::nullopt;
 }
 
+// Whether the model does what the request asks for.
+api::Result<void> SuitsTask(ModelTask task, const api::Request& request) {
+  if (request.prompt_only) return {};
+  const auto* embed = std::get_if<api::EmbedPrompt>(&request.prompt);
+  const std::string name =
+      request.model_name.empty() ? "this model" : fmt::format("model \"{}\"", request.model_name);
+  const auto refuse = [&](const char* does) {
+    return api::Fail(api::ErrorCode::kUnsupported, name + does, "model");
+  };
+  if (embed == nullptr && task == ModelTask::kEmbed)
+    return refuse(" embeds texts; it does not generate text");
+  if (embed == nullptr && task == ModelTask::kRank) return refuse(" ranks texts; it does not generate text");
+  if (embed != nullptr && !embed->rank && task == ModelTask::kRank)
+    return refuse(" ranks texts; it does not embed them");
+  if (embed != nullptr && embed->rank && task != ModelTask::kRank) return refuse(" does not rank texts");
+  return {};
+}
+
 }  // namespace
 
 api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request) {
+  if (auto suits = SuitsTask(context.task, request); !suits) return std::unexpected(suits.error());
   const int32_t num_ctx = request.prompt_only ? INT32_MAX : ContextOf(context, request.params.num_ctx);
   auto output_plan = OutputPlan::Of(context.format, request);
   if (!output_plan) return std::unexpected(output_plan.error());
@@ -420,6 +462,7 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   if (fitted->tokens.empty() && !request.prompt_only)
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");
   BuiltPrompt prompt{std::move(fitted->tokens), num_ctx, fitted->dropped};
+  prompt.types = std::move(fitted->types);
   prompt.system_tokens = builder.SystemTokens(prompt.tokens, BeginsWithSystem(request.prompt));
   for (size_t i = 1; i < prompt.tokens.size(); ++i) {
     if (prompt.tokens[i] == context.turn_start_token) prompt.boundaries.push_back(static_cast<int32_t>(i));

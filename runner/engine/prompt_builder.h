@@ -46,6 +46,7 @@ struct BuiltPrompt {
   std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
   ThinkingBudget thinking_budget = {};
   std::chrono::nanoseconds build_time{};  // that building it took; for statistics
+  std::vector<int32_t> types = {};  // of tokens, for encoders; empty: all 0
 };
 
 // The control tokens around the two texts of a FimPrompt.
@@ -60,6 +61,9 @@ struct FimTokens {
 // Nothing for a model without FIM tokens.
 std::optional<FimTokens> FindFimTokens(const tokenizer::Tokenizer& tokenizer);
 
+// What a model gives.
+enum class ModelTask : uint8_t { kGenerate, kEmbed, kRank };
+
 // The inputs for building a prompt. Owned elsewhere; immutable except for the constraints.
 struct PromptContext {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
@@ -69,7 +73,8 @@ struct PromptContext {
   int32_t context_length = 0;                          // the model's
   output::Format format = {};                          // of its answers
   constraint::ConstraintCache* constraints = nullptr;  // any thread; null: no formats
-  int32_t context_max = 0;  // tokens of one sequence that the caches hold; 0 = not known
+  int32_t context_max = 0;                // tokens of one sequence that the caches hold; 0 = not known
+  ModelTask task = ModelTask::kGenerate;  // such models embed too
 };
 
 inline constexpr int32_t kNumCtxMin = 4;

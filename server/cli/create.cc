@@ -26,11 +26,22 @@ std::unexpected<api::Error> Refuse(const Command& command, std::string_view what
   return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("(line {}): {}", command.line, what));
 }
 
+// The files of a sentence-transformers module ("1_Pooling"), named with its folder.
+void AddModule(const fs::path& folder, std::vector<LocalFile>& files) {
+  const std::string module = folder.filename();
+  if (module.size() < 3 || module[0] < '0' || module[0] > '9' || module[1] != '_') return;
+  std::error_code error;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    if (fs::is_regular_file(folder / name, error)) files.push_back({module + "/" + name, folder / name});
+  }
+}
+
 // The files of a folder that belong to a model: one or more GGUF, or safetensors with the JSON beside them.
 api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::path& folder) {
   std::vector<LocalFile> gguf, tensors, others;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error)) AddModule(entry.path(), others);
     if (!entry.is_regular_file(error)) continue;
     const std::string name = entry.path().filename();
     const std::string kind = entry.path().extension();
