@@ -36,6 +36,7 @@
 #include "server/routes/metrics_route.h"
 #include "server/routes/private_paths.h"
 #include "server/routes/transfer.h"
+#include "server/routes/vector_cache.h"
 #include "server/store/bundled_models.h"
 #include "server/tier/snapshot_service.h"
 
@@ -185,6 +186,7 @@ class Daemon {
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
                            std::string_view message) { return paths.Hide(message); }};
+    services_.vectors = &vectors_;
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
@@ -234,6 +236,7 @@ class Daemon {
   DispatcherBackend backend_;
   AsyncModelStore models_;
   Inspector inspector_;
+  VectorCache vectors_;
   Services services_;
   RecentRequests recent_;
   NowSources now_{
@@ -387,6 +390,10 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   snapshot.restarts = counters.restarts;
   snapshot.memory_budget_bytes = memory_.bytes;
   snapshot.log_lines_dropped = DroppedLogLines();
+  const VectorCache::Stats vectors = vectors_.stats();
+  snapshot.vector_cache_hits = vectors.hits;
+  snapshot.vector_cache_misses = vectors.misses;
+  snapshot.vector_cache_bytes = vectors.bytes;
   snapshot.task_failures = WorkPool::failures + handler_failures_;
   return snapshot;
 }

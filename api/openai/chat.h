@@ -70,6 +70,7 @@ struct ModelEntry {
   std::chrono::system_clock::time_point created;
   std::string owned_by = "library";
   int32_t context_length = 0;  // of requests, tokens; 0 = not known: left out
+  std::vector<std::string> capabilities = {};  // "completion", "embedding", "rerank", ...; empty: left out
 };
 
 std::string EncodeModels(const std::vector<ModelEntry>& models);  // /v1/models

@@ -70,6 +70,7 @@ Json Encode(const ModelEntry& model) {
     entry["context_length"] = model.context_length;
     entry["max_model_len"] = model.context_length;
   }
+  if (!model.capabilities.empty()) entry["capabilities"] = model.capabilities;
   return entry;
 }
 

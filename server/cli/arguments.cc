@@ -26,6 +26,19 @@ void DeclareRun(CLI::App& app, Arguments& arguments) {
   run->add_flag("--hidethinking", arguments.chat.hide_thinking, "Hide the thinking");
 }
 
+void DeclareEmbed(CLI::App& app, Arguments& arguments) {
+  auto* embed = app.add_subcommand("embed", "Print the embeddings of texts as JSON lines");
+  embed->add_option("MODEL", arguments.model, "Model name")->required();
+  embed->add_option("TEXT", arguments.words, "Texts; none or - reads the lines of standard input");
+  embed->add_option("--dimensions", arguments.dimensions, "Leading elements of each embedding (default: all)")
+      ->check(CLI::NonNegativeNumber);
+  auto* rerank = app.add_subcommand("rerank", "Sort documents by their relevance to a query");
+  rerank->add_option("MODEL", arguments.model, "Model name")->required();
+  rerank->add_option("QUERY", arguments.query, "Query")->required();
+  rerank->add_option("DOC", arguments.words, "Documents; none or - reads the lines of standard input");
+  rerank->add_flag("--json", arguments.json, "Print JSON lines");
+}
+
 void DeclareShow(CLI::App& app, Arguments& arguments) {
   auto* show = app.add_subcommand("show", "Show model information");
   show->add_option("MODEL", arguments.model, "Model name")->required();
@@ -113,6 +126,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
   auto* serve = app.add_subcommand("serve", "Run the daemon (same as quired)");
   arguments.daemon.AddTo(*serve);
   DeclareRun(app, arguments);
+  DeclareEmbed(app, arguments);
   DeclareStore(app, arguments);
   DeclareLaunch(app, arguments.launch);
   DeclareUpkeep(app, arguments);

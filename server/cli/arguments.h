@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct Arguments {
   std::string help_topic;
   bool verbose = false;
   bool check = false;
+  std::string query;
+  int32_t dimensions = 0;
+  bool json = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
        show_template = false;
 };

@@ -17,6 +17,7 @@
 #include "server/cli/client.h"
 #include "server/cli/commands.h"
 #include "server/cli/create.h"
+#include "server/cli/embed.h"
 #include "server/cli/launch.h"
 #include "server/cli/model_check.h"
 #include "server/cli/own_daemon.h"
@@ -106,6 +107,8 @@ int Do(const std::string& command, const Arguments& arguments) {
   Client client(*endpoint);
   if (command == "run") return Run(client, arguments);
   if (command == "launch") return Launch(client, arguments.launch);
+  if (command == "embed") return Embed(client, arguments);
+  if (command == "rerank") return Rerank(client, arguments);
   if (command == "create") return Create(client, arguments.create);
   if (command == "show") return Show(client, arguments);
   if (command == "list") return List(client, arguments);

@@ -9,6 +9,7 @@
 
 #include "server/http/awaitable.h"
 #include "server/http/request_log.h"
+#include "server/routes/embed.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 #include "server/store/sha256.h"
@@ -39,6 +40,7 @@ void AddRoutes(Router& router, Services& services) {
   AddStoreRoutes(router, services);
   AddOpenAiRoutes(router, services);
   AddEmbeddingRoutes(router, services);
+  AddRerankRoutes(router, services);
   AddResponsesRoutes(router, services);
   AddTokenizeRoutes(router, services);
   AddAnthropicRoutes(router, services);

@@ -1,3 +1,5 @@
+#include "server/routes/embed.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,17 +13,23 @@
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
+#include "server/routes/vector_cache.h"
 
 namespace quire::server {
 namespace {
 
 // Texts of one request that its runner has at once: enough to fill its batches, few enough to leave the queue
 // to others.
-constexpr size_t kAtOnceMax = 16;
+constexpr size_t kAtOnceMax = 32;
 // A reply of more numbers is written out on the pool.
 constexpr size_t kLargeReplyNumbers = size_t{1} << 16;
 
-using TokenStreams = std::deque<std::unique_ptr<scheduler::TokenStream>>;
+// A text on its way.
+struct TextJob {
+  size_t index = 0;  // of the request's inputs
+  std::string key;   // in the vector cache
+  std::unique_ptr<scheduler::TokenStream> stream;
+};
 
 // The runner knows one text only: says which of the request's it was.
 api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i) {
@@ -50,34 +58,53 @@ Awaitable<api::Result<api::Finished>> Finish(scheduler::TokenStream& stream, Req
   }
 }
 
-// Destroying the generations, as an error or cancellation does, ends their work.
+}  // namespace
+
 Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& exchange,
                                                   const StoredModel& model,
                                                   const api::EmbedRequest& request) {
   api::EmbedResult result;
-  TokenStreams running;
+  std::deque<TextJob> running;
   api::Client client;
   SetTenant(exchange, client);
   const size_t count = request.inputs.size();
-  result.vectors.reserve(count);
-  for (size_t submitted = 0; result.vectors.size() < count;) {
+  // A request that says how long the model stays wants it loaded.
+  const bool looks_up = services.vectors != nullptr && !request.keep_alive;
+  result.vectors.resize(count);
+  for (size_t submitted = 0; submitted < count || !running.empty();) {
     while (submitted < count && running.size() < kAtOnceMax) {
-      api::Request one = request.At(submitted++, model.parameters);
+      api::Request one = request.At(submitted, model.parameters);
       one.client.tenant = client.tenant;
       one.client.weight = client.weight;
+      TextJob job{.index = submitted++, .key = VectorCache::KeyOf(model.digest, one), .stream = nullptr};
+      if (auto known = looks_up ? services.vectors->Find(job.key) : std::nullopt) {
+        result.prompt_tokens += known->prompt_tokens;
+        exchange.log().prompt_tokens = exchange.log().prompt_tokens.value_or(0) + known->prompt_tokens;
+        exchange.log().cached_tokens = exchange.log().cached_tokens.value_or(0) + known->prompt_tokens;
+        result.vectors[job.index] = std::move(known->vector);
+        continue;
+      }
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
       if (!placed) co_return std::unexpected(std::move(placed).error());
       result.load = std::max(result.load, (*placed)->load_duration());
-      running.push_back(*std::move(placed));
+      job.stream = *std::move(placed);
+      running.push_back(std::move(job));
     }
-    auto finished = co_await Finish(*running.front(), exchange.log());
-    if (!finished) co_return std::unexpected(OfInput(finished.error(), request, result.vectors.size()));
+    if (running.empty()) break;
+    const TextJob& first = running.front();
+    auto finished = co_await Finish(*first.stream, exchange.log());
+    if (!finished) co_return std::unexpected(OfInput(finished.error(), request, first.index));
     result.prompt_tokens += finished->usage.prompt_tokens;
-    result.vectors.push_back(std::move(finished->embedding));
+    if (services.vectors != nullptr) {
+      services.vectors->Store(first.key, {finished->embedding, finished->usage.prompt_tokens});
+    }
+    result.vectors[first.index] = std::move(finished->embedding);
     running.pop_front();
   }
   co_return result;
 }
+
+namespace {
 
 // A request without a text only loads the model.
 Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchange& exchange,

@@ -98,5 +98,47 @@ TEST(EmbeddingRoutes, AClientThatLeavesEndsTheWork) {
   EXPECT_EQ(abandoned.wait_for(30s), std::future_status::ready);
 }
 
+TEST(RerankRoutes, EveryDocumentIsScoredWithTheQuery) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({0.0F});
+  for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) {
+    const RawResponse response = daemon.Post(
+        path, R"({"model":"demo","query":"q","documents":["a",{"text":"b"}],"return_documents":true})");
+    ASSERT_EQ(response.status, 200) << path << response.body;
+    const json reply = json::parse(response.body);
+    ASSERT_EQ(reply["results"].size(), 2U);
+    EXPECT_EQ(reply["results"][0]["relevance_score"], 0.5);
+    EXPECT_EQ(reply["results"][1]["document"]["text"], "b");
+  }
+  const auto& seen = daemon.backend().seen;
+  ASSERT_EQ(seen.requests.size(), 6U);
+  const auto& pair = std::get<api::EmbedPrompt>(seen.requests[1].prompt);
+  EXPECT_TRUE(pair.rank);
+  EXPECT_EQ(pair.text, "q");
+  EXPECT_EQ(pair.document, "b");
+}
+
+TEST(RerankRoutes, ScoresKeepTheOrderOfTheBody) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({0.0F});
+  const json reply = json::parse(
+      daemon.Post("/v1/score", R"({"model":"demo","text_1":"q","text_2":["a","b"],"raw_scores":true})").body);
+  EXPECT_EQ(reply["data"].size(), 2U);
+  EXPECT_EQ(reply["data"][1]["score"], 0.0);
+  EXPECT_EQ(reply["usage"]["prompt_tokens"], 6);
+}
+
+TEST(RerankRoutes, ErrorsAreThoseOfTheDialect) {
+  TestDaemon daemon;
+  const RawResponse missing =
+      daemon.Post("/v1/rerank", R"({"model":"nobody","query":"q","documents":["a"]})");
+  EXPECT_EQ(missing.status, 404);
+  daemon.backend().script.events = {
+      api::Event(api::Failed{{api::ErrorCode::kUnsupported, "this model does not rank texts", "model"}})};
+  const RawResponse refused = daemon.Post("/v1/rerank", R"({"model":"demo","query":"q","documents":["a"]})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("does not rank"));
+}
+
 }  // namespace
 }  // namespace quire::server

@@ -18,6 +18,8 @@
 
 namespace quire::server {
 
+class VectorCache;
+
 // The dependencies of handlers; all of them outlive the server.
 struct Services {
   Backend& backend;
@@ -27,6 +29,7 @@ struct Services {
   std::function<bool()> draining;
   // Gets a model from its registry into the store. Empty: there are no registries.
   std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
+  VectorCache* vectors = nullptr;  // null: every text is computed
 };
 
 // /api/generate, /api/chat

@@ -119,6 +119,14 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   MetricFamily failures = CounterFamily("quire_background_task_failures_total",
                                         "Background tasks (removal of blobs) that failed for lack of memory");
   AddValue(failures, {}, static_cast<double>(snapshot.task_failures));
+  MetricFamily hits =
+      CounterFamily("quire_vector_cache_hits_total", "Embeddings and scores given from the cache");
+  AddValue(hits, {}, static_cast<double>(snapshot.vector_cache_hits));
+  MetricFamily misses =
+      CounterFamily("quire_vector_cache_misses_total", "Embeddings and scores that were not in the cache");
+  AddValue(misses, {}, static_cast<double>(snapshot.vector_cache_misses));
+  MetricFamily vectors = Gauge("quire_vector_cache_bytes", "Memory of cached embeddings and scores");
+  AddValue(vectors, {}, static_cast<double>(snapshot.vector_cache_bytes));
   MetricFamily throttled =
       CounterFamily("quire_cpu_throttled_seconds_total", "Time the service was throttled by its CPU quota");
   AddValue(throttled, {}, ThrottledSeconds());
@@ -130,7 +138,8 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   for (const auto& [reason, count] : snapshot.restarts) {
     AddValue(restarts, {{"reason", reason}}, static_cast<double>(count));
   }
-  return {build, ready, connections, budget, dropped, failures, throttled, evictions, restarts};
+  return {build, ready,  connections, budget,    dropped,   failures,
+          hits,  misses, vectors,     throttled, evictions, restarts};
 }
 
 void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {

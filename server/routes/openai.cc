@@ -43,8 +43,11 @@ GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDe
 
 Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model) {
   const int32_t context_length = co_await services.inspector.DefaultContext(model);
-  co_return openai::ModelEntry{
-      .id = model.name.Display(), .created = model.modified_at, .context_length = context_length};
+  auto capabilities = co_await services.inspector.Capabilities(model);
+  co_return openai::ModelEntry{.id = model.name.Display(),
+                               .created = model.modified_at,
+                               .context_length = context_length,
+                               .capabilities = std::move(capabilities)};
 }
 
 Awaitable<void> ListModels(Services& services, Exchange& exchange) {

@@ -1,0 +1,66 @@
+#include "api/openai/rerank.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "server/routes/blocking.h"
+#include "server/routes/embed.h"
+#include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
+
+namespace quire::server {
+namespace {
+
+Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, const Exchange& exchange,
+                                                           api::RerankDialect dialect) {
+  const std::string& body = exchange.request().body;
+  if (!IsLargeBody(body)) co_return api::ParseRerank(dialect, body);
+  auto work = [dialect, &body] { return api::ParseRerank(dialect, body); };
+  auto parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
+  co_return parsed;
+}
+
+Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialect dialect) {
+  auto request = co_await ParseRerankBody(services, exchange, dialect);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  const bool named = co_await NameModel(services, exchange, request->pairs.model);
+  if (!named) co_return;
+  LogUnknownOptions(exchange, request->pairs.unknown_options);
+  const auto model = co_await services.models.Find(request->pairs.model);
+  if (!model) {
+    co_await SendError(exchange, model.error());
+    co_return;
+  }
+  auto result = co_await EmbedAll(services, exchange, *model, request->pairs);
+  if (!result) {
+    co_await SendError(exchange, result.error());
+    co_return;
+  }
+  exchange.log().finish = "rerank";
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  HttpResponse response;
+  response.body =
+      api::EncodeRerank(*request, *result, std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  co_await exchange.Send(std::move(response));
+}
+
+}  // namespace
+
+void AddRerankRoutes(Router& router, Services& services) {
+  const auto add = [&](const char* path, api::RerankDialect dialect) {
+    router.Add({"POST", path,
+                [&services, dialect](Exchange& exchange) { return Rerank(services, exchange, dialect); },
+                true});
+  };
+  add("/v1/rerank", api::RerankDialect::kJina);
+  add("/rerank", api::RerankDialect::kJina);
+  add("/v2/rerank", api::RerankDialect::kCohere);
+  add("/v1/score", api::RerankDialect::kScore);
+  add("/score", api::RerankDialect::kScore);
+}
+
+}  // namespace quire::server

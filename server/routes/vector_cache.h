@@ -1,0 +1,56 @@
+// Vectors and scores that were computed before: those of the same text, model, options and isolation key are bit-identical,
+// so that they are given again. Of a bounded number of bytes, the least recently used go first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "api/base/request.h"
+
+namespace quire::server {
+
+struct CachedVector {
+  std::vector<float> vector;
+  int32_t prompt_tokens = 0;
+};
+
+// Any thread.
+class VectorCache {
+ public:
+  static constexpr size_t kBytes = size_t{64} << 20;
+  explicit VectorCache(size_t bytes_max = kBytes) : bytes_max_(bytes_max) {}
+
+  // Of an EmbedPrompt for the model whose manifest has this digest; empty for any other prompt.
+  static std::string KeyOf(std::string_view model_digest, const api::Request& request);
+
+  std::optional<CachedVector> Find(const std::string& key);
+  void Store(const std::string& key, const CachedVector& value);
+
+  struct Stats {
+    uint64_t hits = 0, misses = 0;
+    size_t bytes = 0;
+  };
+  Stats stats() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    CachedVector value;
+  };
+  static size_t BytesOf(const Entry& entry);
+
+  const size_t bytes_max_;
+  mutable std::mutex mutex_;
+  std::list<Entry> entries_;  // guarded by mutex_; newest first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> places_;  // guarded by mutex_
+  Stats stats_;                                                              // guarded by mutex_
+};
+
+}  // namespace quire::server
