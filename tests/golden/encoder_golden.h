@@ -30,16 +30,20 @@ struct EncoderGolden {
 };
 
 struct EncoderComparison {
-  float max_abs = 0;                    // of hidden states and vectors
-  float max_score = 0;                  // of scores
-  double min_cosine = 1;                // of vectors, and of hidden states token by token
+  float max_abs = 0;    // of hidden states and vectors
+  float max_score = 0;  // of scores
+  // Of vectors; of a model that ranks, of hidden states: the smallest, and the sum over `cosines` of them.
+  double min_cosine = 1, cosine_sum = 0;
+  size_t cosines = 0;
   size_t ids_equal = 0, ids_total = 0;  // texts and pairs whose ids are the reference's
   size_t vectors = 0, scores = 0;
   bool order = true;          // scores in the reference's order
   bool bit_identical = true;  // each case alone against all in one batch, and 1 thread against several
-  bool quantized = false;     // weights that are rounded: judged by the cosine and the order
+  bool quantized = false;     // weights that are rounded: judged by the mean cosine and the order
   std::vector<std::string> lines;
 
+  double mean_cosine() const { return cosines == 0 ? 0 : cosine_sum / static_cast<double>(cosines); }
+  void AddCosine(double cosine);
   bool pass(float tolerance) const;
   // "golden: PASS max_abs=1.5e-05 score=0.0e+00 cosine=1.000000 ids=8/8"
   std::string Verdict(float tolerance) const;
