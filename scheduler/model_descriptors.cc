@@ -102,6 +102,16 @@ api::Result<void> AddDirectory(const fs::path& directory, std::vector<OpenFile>&
     const auto added = AddIfThere(directory, std::string(name), files);
     if (!added) return std::unexpected(added.error());
   }
+  for (const std::string_view name : kNames) {
+    const size_t slash = name.find('/');
+    if (slash == std::string_view::npos) continue;
+    // A folder without folders has them with a dot in place of the slash.
+    std::string flat(name);
+    flat[slash] = '.';
+    const auto added = AddIfThere(directory, std::move(flat), files);
+    if (!added) return std::unexpected(added.error());
+    if (*added) files.back().name = name;
+  }
   std::error_code error;
   for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {

@@ -26,7 +26,8 @@ void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x
     case EncoderActivation::kRelu:
       return kernels::Relu(pool, x);
     case EncoderActivation::kSilu:
-      return;  // only gated: GateWith
+      for (float& value : x) value = value / (1 + std::exp(-value));
+      return;
   }
 }
 

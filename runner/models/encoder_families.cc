@@ -43,6 +43,7 @@ EncoderActivation ReadEncoderActivation(ConfigReader& read, const char* key, con
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
     return EncoderActivation::kGeluTanh;
   if (name == "relu") return EncoderActivation::kRelu;
+  if (name == "silu" || name == "swish") return EncoderActivation::kSilu;
   read.Fail(fmt::format("{}: \"{}\" is not supported", key, name.substr(0, 60)));
   return EncoderActivation::kGeluErf;
 }
@@ -268,6 +269,8 @@ Encoding ReadNomicBert(ConfigReader& read) {
                                                    .heads = "n_head",
                                                    .feed_forward = "n_inner",
                                                    .context = "n_positions"});
+  // Beyond these the published code stretches the angles, which is not implemented.
+  form.context = std::min(form.context, read.Small({"max_trained_positions", ""}, 1, 1 << 20, form.context));
   form.norm_eps = ReadEps(read, "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-12);
   const auto bias = [&](const char* key) {
     return read.gguf() ? Bias::kIfStored : read.Boolean({key, ""}, false) ? Bias::kPresent : Bias::kAbsent;
@@ -294,7 +297,7 @@ Encoding ReadNomicBert(ConfigReader& read) {
   read.Ignore({"tie_word_embeddings", "fused_bias_fc", "fused_dropout_add_ln", "use_xentropy",
                "dense_seq_output", "last_layer_subset", "mlp_fc1_bias", "pad_vocab_size_multiple",
                "reorder_and_upcast_attn", "scale_attn_weights", "summary_activation", "summary_first_dropout",
-               "summary_proj_to_labels", "summary_type", "summary_use_proj", "max_trained_positions",
+               "summary_proj_to_labels", "summary_type", "summary_use_proj",
                "rotary_scaling_factor", "matryoshka_dims", "vocab_size"});
   EncoderNames& names = form.names;
   names.prefix = FindPrefix(read, {"", "bert."}, "embeddings.word_embeddings.weight");

@@ -197,9 +197,13 @@ void ReadModuleList(ConfigReader& read, TensorBinder& bind, int32_t hidden, Enco
 }
 
 void ReadGgufHead(ConfigReader& read, TensorBinder& bind, EncoderHead& head, int32_t hidden) {
-  constexpr EncoderPooling kTypes[] = {EncoderPooling::kNone, EncoderPooling::kMean, EncoderPooling::kFirst,
-                                       EncoderPooling::kLast, EncoderPooling::kFirst};
-  head.pooling = kTypes[read.Integer({"", "pooling_type"}, 0, 4, 1)];
+  constexpr EncoderPooling kTypes[] = {EncoderPooling::kMean, EncoderPooling::kFirst, EncoderPooling::kLast};
+  const int64_t type = read.Integer({"", "pooling_type"}, 0, 4, 1);
+  if (type < 1 || type > 3) {
+    return read.Fail(fmt::format("{} {} is not supported without a classification head",
+                                 read.Name({"", "pooling_type"}), type));
+  }
+  head.pooling = kTypes[type - 1];
   int32_t width = hidden;
   for (const char* name : {"dense_2", "dense_3"}) {
     const std::string weight = fmt::format("{}.weight", name), out = fmt::format("{}_feat_out", name),

@@ -32,7 +32,7 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
   const JsonCase cases[] = {
       {[](json& d) { d.erase("model"); }, "model: not an object"},
       {[](json& d) { d["model"] = 3; }, "model: not an object"},
-      {[](json& d) { d["model"]["type"] = "WordPiece"; }, "model.type"},
+      {[](json& d) { d["model"]["type"] = "WordLevel"; }, "model.type"},
       {[](json& d) { d["model"]["type"] = "Unigram"; }, "pre_tokenizer: ByteLevel with Unigram"},
       {[](json& d) { d["model"]["type"] = "Unigram", d["pre_tokenizer"] = nullptr; },
        "model.vocab: not an array"},
@@ -100,9 +100,9 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
       {[](json& d) { d["added_tokens"] = {Added(300, "<s>")}, d["added_tokens"][0]["lstrip"] = 1; },
        "added_tokens[0].lstrip"},
       {[](json& d) {
-         d["normalizer"] = {{"type", "Lowercase"}};
+         d["normalizer"] = {{"type", "Nmt"}};
        },
-       "normalizer: type \"Lowercase\""},
+       "normalizer: type \"Nmt\""},
       {[](json& d) { d["normalizer"] = "NFC"; }, "normalizer.type"},
       {[](json& d) {
          d["normalizer"] = {{"type", "Prepend"}, {"prepend", std::string(65, 'x')}};
@@ -132,16 +132,16 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
        "normalizer.precompiled_charsmap: a trie of 0 bytes"},
       {[](json& d) {
          d["pre_tokenizer"] = nullptr;
-         d["decoder"] = {{"type", "WordPiece"}};
+         d["decoder"] = {{"type", "BPEDecoder"}};
        },
-       "decoder: type \"WordPiece\""},
+       "decoder: type \"BPEDecoder\""},
       {[](json& d) {
          d["pre_tokenizer"] = nullptr;
          d["decoder"] = {{"type", "Strip"}, {"content", " "}, {"start", 7}, {"stop", 0}};
        },
        "decoder: only one space"},
       {[](json& d) {
-         d["post_processor"] = {{"type", "BertProcessing"}};
+         d["post_processor"] = {{"type", "OtherProcessing"}};
        },
        "post_processor: type"},
       {[](json& d) {
@@ -218,7 +218,7 @@ TEST(HostileGguf, IsRefusedByField) {
       {[](ordered_json& kv) { kv = nullptr; }, "tokenizer.ggml.model: absent"},
       {[](ordered_json& kv) { kv = ordered_json::array(); }, "tokenizer.ggml.model: absent"},
       {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = 1; }, "tokenizer.ggml.model: not a string"},
-      {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = "bert"; }, "tokenizer.ggml.model: \"bert\""},
+      {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = "rwkv"; }, "tokenizer.ggml.model: \"rwkv\""},
       {[](ordered_json& kv) { kv.erase("tokenizer.ggml.pre"); }, "tokenizer.ggml.pre: absent"},
       {[](ordered_json& kv) { kv["tokenizer.ggml.pre"] = "poro"; },
        "tokenizer.ggml.pre: \"poro\" is not known; these are: gpt-2"},

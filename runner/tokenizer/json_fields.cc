@@ -68,4 +68,23 @@ api::Result<std::vector<FieldNode>> FlattenSequence(const json& root, std::strin
   return leaves;
 }
 
+bool NestsDeeper(std::string_view text, size_t depth_max) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > depth_max) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
 }  // namespace quire::runner::tokenizer

@@ -1,6 +1,7 @@
 // Typed access to the fields of a tokenizer.json. Errors are kBadModel and name the field.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -40,5 +41,9 @@ struct FieldNode {
 // "type".
 api::Result<std::vector<FieldNode>> FlattenSequence(const nlohmann::json& root, std::string path,
                                                     const char* list);
+
+// Whether more than `depth_max` brackets are open at once, outside of strings. The parser takes memory for each, far more
+// than the byte it is.
+bool NestsDeeper(std::string_view text, size_t depth_max);
 
 }  // namespace quire::runner::tokenizer

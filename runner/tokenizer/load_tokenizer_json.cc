@@ -41,26 +41,6 @@ std::unexpected<api::Error> Pass(api::Result<T>& result) {
   return std::unexpected(std::move(result.error()));
 }
 
-// Brackets open at once, outside of strings. The parser takes memory for each, far more than the byte it is.
-bool TooDeep(std::string_view text) {
-  size_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kDepthMax) return true;
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return false;
-}
-
 class Loader {
  public:
   Loader(const json& document, const ordered_json& config) : document_(document), config_(config) {}
@@ -490,7 +470,7 @@ class Loader {
 }  // namespace
 
 api::Result<TokenizerParts> LoadTokenizerJson(std::string_view text, const ordered_json& tokenizer_config) {
-  if (TooDeep(text)) return BadField("$", fmt::format("nested deeper than {}", kDepthMax));
+  if (NestsDeeper(text, kDepthMax)) return BadField("$", fmt::format("nested deeper than {}", kDepthMax));
   json document;
   try {
     document = json::parse(text);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -28,6 +29,9 @@ constexpr const char* kConfig = "quire.huggingface.config";
 constexpr const char* kGenerationConfig = "quire.huggingface.generation_config";
 constexpr const char* kTokenizerConfig = "quire.huggingface.tokenizer_config";
 constexpr const char* kTokenizer = "quire.huggingface.tokenizer";
+constexpr const char* kPooling = "quire.huggingface.pooling";
+constexpr const char* kModules = "quire.huggingface.modules";
+constexpr const char* kSentence = "quire.huggingface.sentence_config";
 constexpr const char* kEndIds = "quire.huggingface.end_ids";
 constexpr const char* kTemplate = "tokenizer.chat_template";
 constexpr size_t kGgufDimensionsMax = 4;  // of a tensor in a GGUF file
@@ -48,7 +52,8 @@ std::unexpected<api::Error> TooManyDimensions(const ModelFiles& files, const aut
 class PackedModel : public ModelFiles {
  public:
   struct Parts {
-    std::string architecture, tokenizer_json, chat_template;
+    std::string architecture, tokenizer_json, chat_template, pooling, sentence_config;
+    std::vector<SentenceModule> modules;
     ordered_json config, generation_config, tokenizer_config;
     std::vector<int32_t> end_ids;
   };
@@ -69,6 +74,11 @@ class PackedModel : public ModelFiles {
   const ordered_json& generation_config() const override { return parts_.generation_config; }
   const ordered_json& tokenizer_config() const override { return parts_.tokenizer_config; }
   const std::string& tokenizer_json() const override { return parts_.tokenizer_json; }
+  api::Result<std::optional<std::string>> pooling_json() const override {
+    return parts_.pooling.empty() ? std::nullopt : std::optional(parts_.pooling);
+  }
+  api::Result<std::vector<SentenceModule>> sentence_modules() const override { return parts_.modules; }
+  std::string sentence_config() const override { return parts_.sentence_config; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
@@ -104,6 +114,20 @@ std::vector<int32_t> EndIdsIn(const std::string& text) {
   return ids;
 }
 
+std::vector<SentenceModule> ModulesIn(const std::string& text) {
+  std::vector<SentenceModule> modules;
+  const auto parsed = ordered_json::parse(text, nullptr, false);
+  if (!parsed.is_array()) return modules;
+  for (const ordered_json& entry : parsed) {
+    const bool whole = entry.is_array() && entry.size() == 3 &&
+                       std::ranges::all_of(entry, [](const ordered_json& part) { return part.is_string(); });
+    if (!whole) return {{.kind = "an unreadable module", .path = {}, .config_json = {}}};
+    modules.push_back(
+        {entry[0].get<std::string>(), entry[1].get<std::string>(), entry[2].get<std::string>()});
+  }
+  return modules;
+}
+
 void AddTexts(GgufWriter& writer, const ModelFiles& files, const ordered_json& config) {
   const auto add = [&writer](const char* key, const std::string& text) {
     if (!text.empty()) writer.AddText(key, text);
@@ -114,6 +138,15 @@ void AddTexts(GgufWriter& writer, const ModelFiles& files, const ordered_json& c
   add(kTokenizerConfig, DumpOrEmpty(files.tokenizer_config()));
   add(kTokenizer, files.tokenizer_json());
   add(kTemplate, files.chat_template());
+  const auto pooling = files.pooling_json();
+  if (pooling && *pooling) add(kPooling, **pooling);
+  const auto modules = files.sentence_modules();
+  ordered_json list = ordered_json::array();
+  for (const SentenceModule& module : modules ? *modules : std::vector<SentenceModule>()) {
+    list.push_back(ordered_json::array({module.kind, module.path, module.config_json}));
+  }
+  if (!list.empty()) add(kModules, DumpOrEmpty(list));
+  add(kSentence, files.sentence_config());
   add(kEndIds, DumpOrEmpty(ordered_json(files.end_of_generation_ids())));
 }
 
@@ -214,6 +247,9 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
                                   const std::function<void(float)>& on_progress) {
   const auto files = OpenHuggingFace(directory);
   if (!files) return std::unexpected(files.error());
+  // What a packed model could not say again is refused here.
+  if (auto pooling = (*files)->pooling_json(); !pooling) return std::unexpected(pooling.error());
+  if (auto modules = (*files)->sentence_modules(); !modules) return std::unexpected(modules.error());
   if ((*files)->tokenizer_json().empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "a safetensors model requires tokenizer.json");
   }
@@ -244,6 +280,9 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   }
   parts.tokenizer_json = TextAt(metadata, kTokenizer);
   parts.chat_template = TextAt(metadata, kTemplate);
+  parts.pooling = TextAt(metadata, kPooling);
+  parts.modules = ModulesIn(TextAt(metadata, kModules));
+  parts.sentence_config = TextAt(metadata, kSentence);
   parts.end_ids = EndIdsIn(TextAt(metadata, kEndIds));
   return std::make_shared<const PackedModel>(std::move(file), std::move(parts), std::move(contents));
 }

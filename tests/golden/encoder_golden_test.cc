@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Families, EncoderTest,
                                          EncoderSubject{"xlm_roberta_rerank", 2e-4F},
                                          EncoderSubject{"modernbert", 2e-4F},
                                          EncoderSubject{"embedding_gemma", 2e-4F}),
-                         [](const auto& info) { return info.param.family; });
+                         [](const auto& subject) { return subject.param.family; });
 
 }  // namespace
 }  // namespace quire::runner::golden
