@@ -2,6 +2,7 @@
 // inputs through makes it such a model, whose embeddings are normed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/draft_model.h"
 #include "runner/models/testing/moe_models.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::models {
 namespace {
@@ -153,6 +155,39 @@ TEST_P(DeclaredMtp, IsNullWithoutItsTensorsAndAnErrorWithSomeOfThem) {
       EXPECT_NE(loaded.error().message.find(layer + missing), std::string::npos) << loaded.error().message;
     }
   }
+}
+
+// GLM-4.5's GGUF files have it as the last block, which is no layer of the model itself.
+TEST(DeclaredMtpOfGguf, IsItsLastBlock) {
+  QUIRE_FIND_OR_SKIP(path, "gguf/glm4_moe.f16.gguf");
+  const auto plain = LoadModel(std::make_shared<PatchedModelFiles>(path.string()));
+  ASSERT_TRUE(plain) << plain.error().message;
+  const int64_t hidden = (*plain)->hidden_size();
+  const auto files = std::make_shared<PatchedModelFiles>(path.string());
+  const int64_t layers = files->json["glm4moe.block_count"].get<int64_t>();
+  const std::string last = "blk." + std::to_string(layers - 1) + ".",
+                    next = "blk." + std::to_string(layers) + ".";
+  files->json["glm4moe.block_count"] = layers + 1;
+  files->json["glm4moe.nextn_predict_layers"] = 1;
+  CopyLayer(*files, last, next);
+  files->AddCopy(last + "attn_norm.weight", next + "nextn.enorm.weight");
+  files->AddCopy(last + "attn_norm.weight", next + "nextn.hnorm.weight");
+  files->AddCopy("output_norm.weight", next + "nextn.shared_head_norm.weight");
+  test::PutRandom(*files, next + "nextn.eh_proj.weight", {hidden, 2 * hidden});
+  auto target = LoadModel(files);
+  ASSERT_TRUE(target) << target.error().message;
+  EXPECT_EQ(test::LastLogits(**target), test::LastLogits(**plain));
+  auto layer = LoadMtpLayer(files, **target);
+  ASSERT_TRUE(layer) << layer.error().message;
+  ASSERT_NE(*layer, nullptr);
+  const std::vector<float> before = Embedded(**target, kTokens);
+  const std::vector<float> whole = Predict(**layer, **target, before, kTokens.size());
+  EXPECT_EQ(Predict(**layer, **target, before, 1), whole);
+  EXPECT_TRUE(std::ranges::all_of(whole, [](float logit) { return std::isfinite(logit); }));
+  files->Remove(next + "nextn.eh_proj.weight");
+  auto none = LoadMtpLayer(files, **target);
+  ASSERT_TRUE(none);
+  EXPECT_EQ(*none, nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DeclaredMtp,
