@@ -102,7 +102,8 @@ size_t ConnectionsOf(const Options& options) {
 TransportLimits LimitsOf(const Options& options) {
   TransportLimits limits;
   limits.parser.body_bytes = options.max_body_bytes;
-  limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes);
+  // A quarter is for small bodies.
+  limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes / 3 * 4 + 4);
   limits.connections = ConnectionsOf(options);
   limits.idle_timeout = options.idle_timeout;
   limits.header_timeout = options.header_timeout;

@@ -30,11 +30,15 @@ class BodyMemoryLease {
   BodyMemoryLease& operator=(const BodyMemoryLease&) = delete;
   ~BodyMemoryLease() { transport_.buffered_bodies_bytes -= leased_; }
 
+  bool CanGrowTo(uint64_t bytes) const {
+    const uint64_t held = transport_.buffered_bodies_bytes - leased_;
+    const uint64_t limit = transport_.limits.BufferedBodiesMax(bytes);
+    return bytes <= leased_ || (held <= limit && bytes <= limit - held);
+  }
   bool GrowTo(uint64_t bytes) {
+    if (!CanGrowTo(bytes)) return false;
     if (bytes <= leased_) return true;
-    const uint64_t more = bytes - leased_;
-    if (more > transport_.limits.buffered_bodies_bytes - transport_.buffered_bodies_bytes) return false;
-    transport_.buffered_bodies_bytes += more;
+    transport_.buffered_bodies_bytes += bytes - leased_;
     leased_ = bytes;
     return true;
   }
@@ -217,7 +221,8 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(RequestScope& s
 // True: the whole body. False: the client is gone.
 Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(RequestScope& scope) {
   const std::string& body = scope.parser.request().body;
-  if (!scope.body_memory.GrowTo(scope.parser.content_length())) {
+  // What is only announced takes nothing from others.
+  if (!scope.body_memory.CanGrowTo(scope.parser.content_length())) {
     co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
   }
   while (!scope.parser.done()) {

@@ -1,6 +1,7 @@
 // State shared by all sessions of a server: limits, rules, routes, and the bytes that bodies hold together.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,13 @@ namespace quire::server {
 struct TransportLimits {
   ParserLimits parser = {};
   uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
+  // How many of those bytes may be held with a body of `bytes`. The last quarter is for bodies of which every connection
+  // may hold one: however many large bodies clients hold, small ones have room.
+  uint64_t BufferedBodiesMax(uint64_t bytes) const {
+    const uint64_t quarter = buffered_bodies_bytes / 4;
+    return bytes <= quarter / std::max<size_t>(connections, 1) ? buffered_bodies_bytes
+                                                               : buffered_bodies_bytes - quarter;
+  }
   size_t connections = 1024;
   std::chrono::nanoseconds idle_timeout = std::chrono::seconds(120);  // no byte of a next request
   std::chrono::nanoseconds header_timeout =

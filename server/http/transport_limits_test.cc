@@ -60,7 +60,7 @@ TEST(TransportLimits, TooLargeBodiesAre413AndTheAnswerArrives) {
 
 TEST(TransportLimits, BodiesShareOneBudgetAndGiveItBack) {
   TransportLimits limits;
-  limits.buffered_bodies_bytes = 1000;
+  limits.buffered_bodies_bytes = 1200;
   TestServer server(limits);
   RawClient first(server.port());
   first.Send("POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800\r\n\r\n" + std::string(800, 'x'));
@@ -80,6 +80,38 @@ TEST(TransportLimits, BodiesShareOneBudgetAndGiveItBack) {
   RawClient client(server.port());
   client.Send(second);
   EXPECT_EQ(client.Read().status, 200);
+}
+
+// With its last byte to come a large body is held for as long as its bytes have earned.
+TEST(TransportLimits, LargeBodiesLeaveRoomForSmallOnes) {
+  TransportLimits limits;
+  limits.buffered_bodies_bytes = 80'000;
+  limits.connections = 10;  // bodies of up to 2,000 bytes are small
+  TestServer server(limits);
+  const auto post = [](size_t announced, size_t sent) {
+    return "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(announced) +
+           "\r\n\r\n" + std::string(sent, 'x');
+  };
+  RawClient announces(server.port());
+  announces.Send(post(50'000, 0));
+  server.OnIoThread([] {});
+  RawClient holds(server.port());
+  holds.Send(post(60'000, 60'000));
+  EXPECT_EQ(holds.Read().status, 200) << "what is only announced takes nothing";
+  holds.Send(post(60'000, 59'999));
+  for (int status = 200; status != 503;) {  // until the server has read that
+    RawClient client(server.port());
+    client.Send(post(3000, 3000));
+    status = client.Read().status;
+    ASSERT_TRUE(status == 200 || status == 503);
+  }
+  for (int i = 0; i < 5; ++i) {
+    RawClient client(server.port());
+    client.Send(post(2000, 2000));
+    EXPECT_EQ(client.Read().status, 200);
+  }
+  holds.Send("x");
+  EXPECT_EQ(holds.Read().status, 200);
 }
 
 TEST(TransportLimits, SilenceEnds) {
