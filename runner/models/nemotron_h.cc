@@ -76,7 +76,7 @@ void ReadNemotronExperts(ConfigReader& read, HybridForm* form) {
                    .gate_up_stacked = {},
                    .down_stacked = {},
                    .plain = true};
-  form->latent = read.Small({"moe_latent_size", ""}, 0, kMaxWidth, 0);
+  form->latent = read.Small({"moe_latent_size", "moe_latent_size"}, 0, kMaxWidth, 0);
   read.Ignore({"moe_shared_expert_overlap"});
 }
 

@@ -6,6 +6,7 @@ ROW is a name of ROWS. PLAIN is the file in the spelling of llama.cpp's converte
 has beside it (a trained length, an MTP layer); PUBLISHED says the same otherwise. Both compute the same. Written
 from Ollama's converter and its compatibility layer.
 """
+import base64
 import pathlib
 import struct
 import sys
@@ -481,6 +482,43 @@ def deepseek3(plain, published):
     g.drop(g.key("attention.key_length_mla"), g.key("attention.value_length_mla"))
 
 
+def nemotron_omni(plain, published):
+    """Nemotron 3 with experts behind a latent projection, vision, audio and an MTP layer in one file."""
+    hidden = plain.get("embedding_length")
+    for file, down, up in ((plain, "down", "up"), (published, "in", "out")):
+        for name in [n for n in file.tensors if n.endswith(".ffn_up_exps.weight")]:
+            block = name.removesuffix("ffn_up_exps.weight")
+            for part, sign in ((down, 1), (up, -1)):
+                values = [sign * ((5 * i) % 11 - 5) / 64 for i in range(hidden * hidden)]
+                file.tensors[f"{block}ffn_latent_{part}.weight"] = (
+                    [hidden, hidden], TYPE_F32, struct.pack(f"<{len(values)}f", *values))
+    plain.set(U32, moe_latent_size=hidden)
+    g = published
+    g.call("nemotron_h_omni")
+    g.add_vision()
+    g.add("a.blk.0.attn_q.weight", [8, 8])
+    g.add("mtp.layers.0.mixer.experts.0.up_proj.weight", [8, 8])
+
+
+def arctic_embed2(_, published):
+    key = "tokenizer.ggml.precompiled_charsmap"
+    coded = base64.b64encode(bytes(value & 255 for value in published.keys[key][1])).decode()
+    published.keys[key] = ((ARRAY, TEXT), list(coded))
+
+
+def embeddinggemma(plain, published):
+    for file in (plain, published):
+        file.set(F32, rope__freq_base=500000.0, rope__freq_base_swa=20000.0)
+    g = published
+    g.drop(*[g.key(f"dense_{i}_feat_{end}") for i in (2, 3) for end in ("in", "out")], "tokenizer.ggml.add_space_prefix")
+    g.call("gemma3")
+    g.keys[g.key("rope.local.freq_base")] = g.keys.pop(g.key("rope.freq_base_swa"))
+    g.keys[g.key("rope.global.freq_base")] = g.keys.pop(g.key("rope.freq_base"))
+    for old, new in (("dense_2.weight", "dense.0.weight"), ("dense_3.weight", "dense.1.weight"),
+                     ("output_norm.weight", "norm.weight")):
+        g.tensors[new] = g.tensors.pop(old)
+
+
 def glm4moelite(plain, published):
     for file in (plain, published):
         narrow_heads(file)
@@ -500,6 +538,9 @@ ROWS = {
     "qwen2vl": ("llama.f16", qwen2vl),
     "qwen3vl": ("qwen3.f32", qwen3vl),
     "qwen3vlmoe": ("qwen3_moe.f16", qwen3vlmoe),
+    "nemotron_omni": ("nemotron_h_moe.f16", nemotron_omni),
+    "arctic_embed2": ("xlm_roberta.f16", arctic_embed2),
+    "embeddinggemma": ("embedding_gemma.f16", embeddinggemma),
     "deepseek3": ("deepseek_v3.f16", deepseek3),
     "glm4moelite": ("deepseek_v3.f16", glm4moelite),
     "gpt_oss": ("gpt_oss_mxfp4.f16", gpt_oss),

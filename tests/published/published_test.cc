@@ -14,6 +14,7 @@
 #include "cache/hybrid_cache.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/draft_model.h"
+#include "runner/models/encoder.h"
 #include "runner/models/testing/patched_model_files.h"
 #include "runner/tokenizer/tokenizer.h"
 #include "runner/weights/model_files.h"
@@ -68,7 +69,24 @@ class Published : public ::testing::TestWithParam<Row> {
   Files plain_, published_;
 };
 
+// The vector that an encoder makes of a text.
+std::vector<float> Embedding(const Files& files) {
+  auto encoder = models::LoadEncoder(files);
+  EXPECT_TRUE(encoder) << encoder.error().message;
+  if (!encoder) return {};
+  ThreadPool pool(1);
+  models::EncoderBatch batch;
+  batch.row_begin = {0, 20};
+  batch.tokens.reserve(20);
+  for (int32_t i = 0; i < 20; ++i) batch.tokens.push_back(5 + 13 * i);
+  batch.types.resize(batch.tokens.size());
+  std::vector<float> hidden(batch.tokens.size() * static_cast<size_t>((*encoder)->hidden_size()));
+  (*encoder)->Forward(batch, pool, hidden);
+  return (*encoder)->head().Pool(pool, hidden, (*encoder)->hidden_size());
+}
+
 std::vector<float> Logits(const Files& files) {
+  if (models::IsEncoder(*files)) return Embedding(files);
   auto model = models::LoadModel(files, api::KvType::kF16);
   EXPECT_TRUE(model) << model.error().message;
   return model ? models::test::LastLogits(**model) : std::vector<float>();
@@ -190,6 +208,17 @@ INSTANTIATE_TEST_SUITE_P(
              "expert_feed_forward_length: absent"},
             false,
             "gguf/qwen3_moe.f16.gguf"},
+        Row{"nemotron_omni",
+            {"nemotron_h_omni, read as nemotron_h_moe", "*.ffn_latent_in.weight", "*.ffn_latent_out.weight",
+             "moe_latent_size: absent"},
+            false,
+            "gguf/nemotron_h_moe.f16.gguf"},
+        Row{"arctic_embed2", {"precompiled_charsmap"}, false, "gguf/xlm_roberta.f16.gguf"},
+        Row{"embeddinggemma",
+            {"gemma3, read as gemma-embedding", "rope.freq_base: read from", "rope.freq_base_swa: read from",
+             "add_space_prefix: absent"},
+            false,
+            "gguf/embedding_gemma.f16.gguf"},
         Row{"deepseek3", {}, false, "gguf/deepseek_v3.f16.gguf"},
         Row{"glm4moelite",
             {"glm4moelite, read as deepseek2", "key_length_mla: 48", "value_length_mla: 32"},

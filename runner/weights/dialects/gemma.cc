@@ -80,6 +80,13 @@ void TypeByteTokens(const GgufView& view, GgufEdits& edits) {
   edits.notes.push_back(fmt::format("{}: <0x00> to <0xFF> are bytes, not text", kTypes));
 }
 
+// Also of Gemma 3's embedding model.
+api::Result<void> RepairGemmaText(const GgufView& view, GgufEdits& edits) {
+  edits.Alias(view, view.Key("rope.global.freq_base"), view.Key("rope.freq_base"));
+  edits.Alias(view, view.Key("rope.local.freq_base"), view.Key("rope.freq_base_swa"));
+  return CutVocabulary(view, edits);
+}
+
 api::Result<void> RepairGemma3(const GgufView& view, GgufEdits& edits) {
   const std::string type = view.Key("rope.scaling.type");
   const bool large = view.Integer(view.Key("context_length")).value_or(0) >= kScaledContext;
@@ -87,9 +94,7 @@ api::Result<void> RepairGemma3(const GgufView& view, GgufEdits& edits) {
     edits.Set(type, "linear", "absent; every Gemma 3 with this context length is trained with linear, 8");
     edits.Set(view.Key("rope.scaling.factor"), 8.0, "absent; 8");
   }
-  edits.Alias(view, view.Key("rope.global.freq_base"), view.Key("rope.freq_base"));
-  edits.Alias(view, view.Key("rope.local.freq_base"), view.Key("rope.freq_base_swa"));
-  return CutVocabulary(view, edits);
+  return RepairGemmaText(view, edits);
 }
 
 api::Result<void> RepairGemma4(const GgufView& view, GgufEdits& edits) {
@@ -119,6 +124,7 @@ api::Result<GgufEdits> DetectGemma(const GgufView& view) {
   if (std::ranges::find(kGemmas, view.architecture()) == std::end(kGemmas)) return edits;
   api::Result<void> done;
   if (view.architecture() == "gemma3") done = RepairGemma3(view, edits);
+  if (view.architecture() == "gemma-embedding") done = RepairGemmaText(view, edits);
   if (view.architecture() == "gemma4") done = RepairGemma4(view, edits);
   if (!done) return std::unexpected(done.error());
   if (!IsSentencePiece(view)) return edits;
