@@ -28,7 +28,10 @@ const std::vector<Format>& Formats() {
     for (const std::string_view chat_template :
          {"tools <tool_call> <think>", "tools <|python_tag|>", "tools [TOOL_CALLS] [THINK]",
           "tools <|tool_call> <|channel>thought", "tools <|channel|>", "tools <function=", "tools <TOOLCALL>",
-          "tools <|tool_call|> <|/tool_call|>", "<|START_THINKING|>", "tools", "plain"}) {
+          "tools <|tool_call|> <|/tool_call|>", "<|START_THINKING|>", "tools", "plain",
+          "tools <tool_call> <arg_key>", "tools <minimax:tool_call>", "tools <｜tool▁sep｜>",
+          "tools <|tool_call_begin|>", "tools <|tool_call:begin|>",
+          "tools <|START_ACTION|> <|START_RESPONSE|>", "tools <|tools_prefix|>", "tools <|tool_call|>"}) {
       all.push_back(testing::FormatOf(chat_template));
     }
     return all;
