@@ -132,7 +132,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   }
   // Tokens generated before a preemption are not part of a prompt that others share.
   const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
-  if (diverged > 0 && diverged + 1 < prompt) NoteDivergence(request, diverged, outcome);
+  if (diverged > 0 && diverged + 1 < prompt) RecordDivergence(request, diverged, outcome);
   std::vector<int32_t> offsets;
   if (!sliceable_) offsets = SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_);
   for (const int32_t at : request.restore_points) {
@@ -144,7 +144,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   return outcome;
 }
 
-void PrefixReuse::NoteDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome) {
+void PrefixReuse::RecordDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome) {
   const auto tokens = request.generation->tokens();
   if (outcome.source != nullptr) {
     const auto known = outcome.source->generation->tokens().subspan(static_cast<size_t>(at));

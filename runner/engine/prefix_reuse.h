@@ -86,7 +86,7 @@ class PrefixReuse {
   };
   Source LongestRunning(const ActiveRequest& request, const ActiveRequests& running) const;
   void Schedule(ActiveRequest& request, int32_t offset);
-  void NoteDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome);
+  void RecordDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome);
   void Insert(ActiveRequest& request, cache::Snapshot snapshot);
 
   cache::HybridCache& cache_;

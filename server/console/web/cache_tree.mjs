@@ -125,10 +125,10 @@ export class TreePicture {
     box.frame.style.height = `${tall}px`;
     box.setAttribute("class", ["node", node.in_use > 0 && "in-use", node.key > 0 && "foreign"].filter(Boolean).join(" "));
     box.setAttribute("aria-pressed", String(id === this.#selected));
-    box.text.textContent = cut(node.begin ?? `key ${node.key}`, w - 14);
+    box.text.textContent = `${cut(node.begin ?? `key ${node.key}`, w - 14)} `;  // a word's end
     box.facts.textContent = cut(`${number(node.to - node.from)} tok · ${bytes(bytesOf(node))}`, w - 14);
     // The visible words first: who speaks to the page says what is seen.
-    box.setAttribute("aria-label", `${box.text.textContent} ${box.facts.textContent}: ${describe(node)}`);
+    box.setAttribute("aria-label", `${box.text.textContent}${box.facts.textContent}: ${describe(node)}`);
     let at = 0;
     const all = Math.max(bytesOf(node), 1);
     for (const [part, size] of [["kv", node.kv_bytes], ["window", node.window_bytes], ["state", node.state_bytes]]) {
