@@ -31,8 +31,10 @@ api::Result<std::unique_ptr<Model>> LoadBamba(std::shared_ptr<const weights::Mod
   form.feed_forward = ReadFeedForward(read);
   const int32_t dim = form.decoder.head_dim;
   const int32_t rotated = read.Small({"attn_rotary_emb", ""}, 2, dim, dim);
+  // partial_rotary_factor is written with every configuration, but transformers 5.12 rotates whole heads; the published
+  // models have attn_rotary_emb.
   form.rope = ReadRope(
-      read, {.head_dim = dim, .default_theta = 10000, .default_partial = static_cast<double>(rotated) / dim});
+      read, {.head_dim = dim, .default_theta = 10000, .partial = static_cast<double>(rotated) / dim});
   form.attention_bias = form.attention_out_bias = ReadBias(read, "attention_bias");
   form.mlp_bias = ReadBias(read, "mlp_bias");
   read.Ignore({"z_loss_coefficient"});

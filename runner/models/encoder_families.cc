@@ -297,8 +297,8 @@ Encoding ReadNomicBert(ConfigReader& read) {
   read.Ignore({"tie_word_embeddings", "fused_bias_fc", "fused_dropout_add_ln", "use_xentropy",
                "dense_seq_output", "last_layer_subset", "mlp_fc1_bias", "pad_vocab_size_multiple",
                "reorder_and_upcast_attn", "scale_attn_weights", "summary_activation", "summary_first_dropout",
-               "summary_proj_to_labels", "summary_type", "summary_use_proj",
-               "rotary_scaling_factor", "matryoshka_dims", "vocab_size"});
+               "summary_proj_to_labels", "summary_type", "summary_use_proj", "rotary_scaling_factor",
+               "matryoshka_dims", "vocab_size"});
   EncoderNames& names = form.names;
   names.prefix = FindPrefix(read, {"", "bert."}, "embeddings.word_embeddings.weight");
   names.layers = "encoder.layers.";

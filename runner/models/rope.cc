@@ -116,7 +116,8 @@ class RopeReader {
     }
     const std::string name =
         fmt::format("{}|partial_rotary_factor|rotary_pct", keys_.HuggingFace("partial_rotary_factor"));
-    partial_ = read_.Positive({name, ""}, 1, query_.default_partial);
+    const double read = read_.Positive({name, ""}, 1, query_.default_partial);
+    partial_ = query_.partial.value_or(read);
     return type == "proportional" ? all : static_cast<int32_t>(partial_ * all) / 2 * 2;
   }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct RopeQuery {
   ConfigKey theta = {"rope_theta", "rope.freq_base"};  // outside of rope_parameters
   double default_theta = 0;                            // 0: it must be given
   double default_partial = 1;                          // the share of a head that is rotated
+  std::optional<double> partial = {};                  // this share, whatever the configuration says
   ConfigKey dimensions = {"", "rope.dimension_count"};
   bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
   // How the family's rows are arranged in its checkpoints and in its GGUF files.
