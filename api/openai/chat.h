@@ -69,7 +69,7 @@ struct ModelEntry {
   std::string id;  // shortest full form
   std::chrono::system_clock::time_point created;
   std::string owned_by = "library";
-  int32_t context_length = 0;  // of requests, tokens; 0 = not known: left out
+  int32_t context_length = 0;                  // of requests, tokens; 0 = not known: left out
   std::vector<std::string> capabilities = {};  // "completion", "embedding", "rerank", ...; empty: left out
 };
 

@@ -43,7 +43,7 @@ namespace {
 namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
-constexpr int kEncoderNice = 15;
+constexpr int kEncoderNice = 10;
 // A preparation that goes on for this much CPU time after it should have been stopped counts as stuck.
 constexpr auto kStuckPreparation = std::chrono::minutes(1);
 // Less than the daemon waits before it kills the process.

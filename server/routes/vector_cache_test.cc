@@ -23,8 +23,8 @@ TEST(VectorCache, WhateverChangesTheVectorChangesTheKey) {
       RequestOf({.text = "a", .normalize = false}),
       RequestOf({.text = "a", .rank = true, .document = "b"}),
       RequestOf({.text = "a", .rank = true, .document = "c"}),
-      RequestOf({.tokens = {1, 23}}),
-      RequestOf({.tokens = {12, 3}}),
+      RequestOf({.text = {}, .tokens = {1, 23}}),
+      RequestOf({.text = {}, .tokens = {12, 3}}),
   };
   requests.push_back(requests.front());
   requests.back().client.tenant = "t";
