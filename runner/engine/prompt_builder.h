@@ -46,7 +46,7 @@ struct BuiltPrompt {
   std::shared_ptr<constraint::Constraint> constraint = {};  // of the answer; null: it is free
   ThinkingBudget thinking_budget = {};
   std::chrono::nanoseconds build_time{};  // that building it took; for statistics
-  std::vector<int32_t> types = {};  // of tokens, for encoders; empty: all 0
+  std::vector<int32_t> types = {};        // of tokens, for encoders; empty: all 0
 };
 
 // The control tokens around the two texts of a FimPrompt.
