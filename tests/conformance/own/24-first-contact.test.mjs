@@ -32,16 +32,17 @@ async function terminal(args, use, env = {}) {
   };
   try { await use({ type: (keys) => child.stdin.write(keys), shown }); return await closed; } finally { child.kill('SIGKILL'); }
 }
-// A daemon of its own: its address, its log, and use() while it runs.
+// A daemon of its own: its address, a wait for what it logs, and use() while it runs.
 async function daemon(env, use) {
   const child = spawn(path.join(BIN, 'quired'), [], { env: { ...ENV, OLLAMA_HOST: '127.0.0.1:0', OLLAMA_MODELS: path.join(HOME, 'models'), ...env }, stdio: ['ignore', 'ignore', 'pipe'] });
-  let log = ''; child.stderr.setEncoding('utf8');
-  const closed = once(child, 'close');
-  const address = await new Promise((resolve, reject) => {
-    child.stderr.on('data', (piece) => { log += piece; const found = / listening address=([\d.]+:\d+)[\s\S]* memory budget /.exec(log); if (found) resolve(found[1]); });
-    child.on('close', () => reject(new Error(log)));
-  });
-  try { return await use(address, () => log); } finally { child.kill('SIGTERM'); await closed; }
+  let log = ''; let wake = () => {}; let ended = false;
+  child.stderr.setEncoding('utf8'); child.stderr.on('data', (piece) => { log += piece; wake(); });
+  const closed = once(child, 'close').then(() => { ended = true; wake(); });
+  const logged = async (pattern) => {
+    while (!pattern.test(log)) { assert.ok(!ended, `no ${pattern} in ${log}`); await new Promise((resolve) => { wake = resolve; }); }
+    return pattern.exec(log);
+  };
+  try { return await use((await logged(/ listening address=([\d.]+:\d+)/))[1], logged); } finally { child.kill('SIGTERM'); await closed; }
 }
 // A server that answers a chat with "ok" once `held` is resolved; what it was sent.
 async function recorder(held, use) {
@@ -108,8 +109,8 @@ T('MUST', 'launch --print: each agent gets this server and this model, and the s
   }
 });
 T('MUST', 'settings copied from Ollama: q4_0 and 0.0.0.0 start, and say what they mean here', NEEDS, async () => {
-  await daemon({ OLLAMA_KV_CACHE_TYPE: 'q4_0', OLLAMA_HOST: '0.0.0.0:0', QUIRE_KEYS: '', QUIRE_ALLOW_REMOTE: '' }, async (address, log) => {
-    assert.match(address, /^127\.0\.0\.1:/); assert.match(log(), /q4_0 is not available, q8_0 is used/); assert.match(log(), /QUIRE_ALLOW_REMOTE=1/);
+  await daemon({ OLLAMA_KV_CACHE_TYPE: 'q4_0', OLLAMA_HOST: '0.0.0.0:0', QUIRE_KEYS: '', QUIRE_ALLOW_REMOTE: '' }, async (address, logged) => {
+    assert.match(address, /^127\.0\.0\.1:/); await logged(/q4_0 is not available, q8_0 is used/); await logged(/QUIRE_ALLOW_REMOTE=1/);
     const reply = await fetch(`http://${address}/api/chat`, { method: 'POST', body: JSON.stringify({ model: MODEL, messages: U1('Hi'), stream: false, options: { num_predict: 2 } }) });
     assert.equal(reply.status, 200, await reply.text());
   });
