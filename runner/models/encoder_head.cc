@@ -45,7 +45,8 @@ std::vector<float> RunLinear(ThreadPool& pool, const Linear& linear, std::span<c
 std::vector<double> Summed(std::span<const float> states, size_t width, bool weighted) {
   std::vector<double> sum(width);
   for (size_t i = 0; i < states.size(); ++i) {
-    const double weight = weighted ? static_cast<double>(i / width + 1) : 1;
+    const size_t place = i / width + 1;
+    const double weight = weighted ? static_cast<double>(place) : 1;
     sum[i % width] += weight * static_cast<double>(states[i]);
   }
   return sum;
