@@ -100,7 +100,7 @@ T('MUST', 'thinking: counted, and ended by its budget', {}, async () => {
   assert.ok(thought > 8, JSON.stringify(free)); assert.ok(free.choices[0].message.reasoning_content.length > 0); assert.match(free.choices[0].message.content, /85/);
   const cut = ok(await oai({ messages, temperature: 0, max_tokens: 200, max_thinking_tokens: 8 }));
   assert.ok(cut.usage.completion_tokens_details.reasoning_tokens < thought); assert.ok(cut.choices[0].message.content.length > 0);
-  const blocks = ok(await anth({ system: messages[0].content, messages: [messages[1]], max_tokens: 2000, thinking: { type: 'enabled', budget_tokens: 1024 }, temperature: undefined })).content;
+  const blocks = ok(await anth({ system: messages[0].content, messages: [messages[1]], max_tokens: 2000, temperature: 0, thinking: { type: 'enabled', budget_tokens: 1024 } })).content;
   assert.deepEqual(blocks.map((block) => block.type), ['thinking', 'text']);
 });
 T('MUST', 'samplers: DRY and XTC are drawn, not ignored', {}, async () => {
