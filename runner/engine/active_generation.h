@@ -66,7 +66,7 @@ class ActiveGeneration {
 
   // It runs (again): the caches hold the first `computed` tokens. The first time tells the client, with how
   // many of the prompt's were not computed for it and why not more.
-  // `how`: of the cached prefix, as the client is told; its counts are set here.
+  // `how`: of the cached prefix, as the client gets it; its counts are set here.
   void Start(int32_t computed, api::PromptReady how);
 
   int32_t prefill_left() const;

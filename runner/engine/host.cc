@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -296,11 +297,9 @@ void AddTier(Engine& engine, int snapshot_fd, int32_t context) {
 
 // As sentence-transformers cuts texts, where that is shorter than the model's positions.
 int32_t EncoderContext(const weights::ModelFiles& files, int32_t context) {
-  const std::string text = files.sentence_config();
-  const size_t key = text.find("\"max_seq_length\"");
-  const size_t digits = key == std::string::npos ? key : text.find_first_of("0123456789", key + 16);
-  if (digits == std::string::npos) return context;
-  const int64_t most = std::strtoll(text.c_str() + digits, nullptr, 10);
+  const auto config = nlohmann::json::parse(files.sentence_config(), nullptr, /*allow_exceptions=*/false);
+  const auto length = config.is_object() ? config.find("max_seq_length") : config.end();
+  const int64_t most = length != config.end() && length->is_number_integer() ? length->get<int64_t>() : 0;
   return most > 2 && most < context ? static_cast<int32_t>(most) : context;
 }
 
