@@ -11,7 +11,6 @@
 namespace quire::runner::constraint {
 namespace {
 
-constexpr uint32_t kLast = 0x10FFFF;
 constexpr uint32_t kSurrogateFirst = 0xD800;
 constexpr uint32_t kSurrogateLast = 0xDFFF;
 
@@ -71,7 +70,7 @@ ExprRef HexEscape() {
 
 CodePoints::CodePoints(std::initializer_list<Range> ranges) : ranges_(ranges) { Normalize(); }
 
-CodePoints CodePoints::All() { return {{0, kSurrogateFirst - 1}, {kSurrogateLast + 1, kLast}}; }
+CodePoints CodePoints::All() { return {{0, kSurrogateFirst - 1}, {kSurrogateLast + 1, kCodePointLast}}; }
 
 void CodePoints::Add(Range range) {
   ranges_.push_back(range);

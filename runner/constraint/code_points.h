@@ -8,6 +8,8 @@
 
 namespace quire::runner::constraint {
 
+inline constexpr uint32_t kCodePointLast = 0x10FFFF;
+
 // Characters of texts: surrogates are none.
 class CodePoints {
  public:

@@ -8,12 +8,11 @@ namespace quire::runner::constraint {
 namespace {
 
 constexpr uint8_t kSpecialLead = 0xFF;  // never in UTF-8
-constexpr uint8_t kTextMax = 0xF7;      // bytes that vocabularies have as text: UTF-8 and its fragments
 
 ExprRef Make(Expr expr) { return std::make_shared<const Expr>(std::move(expr)); }
 
 // A special token's bytes: the lead, then its id in digits that lie between text and lead.
-constexpr uint32_t kSpecialBase = kSpecialLead - kTextMax - 1;
+constexpr uint32_t kSpecialBase = kSpecialLead - kTextByteMax - 1;
 constexpr int kSpecialDigits = 12;  // kSpecialBase to this power is more than any id
 
 // Where the search for `marker` stands after the text that `matched` bytes of it end and then `byte`.
@@ -41,10 +40,10 @@ ExprRef Search(std::string_view marker, bool may_end_within, bool any_special) {
     for (int byte = 0; byte <= 0xFF; ++byte) {
       const auto b = static_cast<uint8_t>(byte);
       const bool of_marker = marker.find(static_cast<char>(b)) != std::string_view::npos;
-      if (b > kTextMax && !of_marker && !any_special) continue;
+      if (b > kTextByteMax && !of_marker && !any_special) continue;
       const uint32_t next = Advance(marker, failure, matched, static_cast<char>(b));
       // The bytes of special tokens occur only as the marker, whole.
-      if (b > kTextMax && next == 0 && !any_special) continue;
+      if (b > kTextByteMax && next == 0 && !any_special) continue;
       Expr::Bytes& bytes = by_target[next];
       if (!bytes.empty() && bytes.back().last + 1 == byte) {
         bytes.back().last = b;
@@ -137,7 +136,7 @@ std::string SpecialTokenBytes(api::TokenId id) {
   std::string bytes(1, static_cast<char>(kSpecialLead));
   auto rest = static_cast<uint32_t>(id);
   for (int digit = 0; digit < kSpecialDigits; ++digit) {
-    bytes += static_cast<char>(kTextMax + 1 + rest % kSpecialBase);
+    bytes += static_cast<char>(kTextByteMax + 1 + rest % kSpecialBase);
     rest /= kSpecialBase;
   }
   return bytes;

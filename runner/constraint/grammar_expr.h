@@ -21,6 +21,9 @@
 
 namespace quire::runner::constraint {
 
+// Bytes that vocabularies have as text: UTF-8 and its fragments.
+inline constexpr uint8_t kTextByteMax = 0xF7;
+
 struct Expr;
 struct Dfa;
 using ExprRef = std::shared_ptr<const Expr>;

@@ -16,10 +16,10 @@
 namespace quire::runner::constraint {
 namespace {
 
-constexpr int kIntegerDigits = 18;
-constexpr int kExactDigits = 15;     // decimals of this many digits differ as float64
-constexpr int kFractionDigits = 6;   // as far as bounds do not ask for more
-constexpr int kUnboundedDigits = 9;  // before the point, where no bound says
+constexpr int kBoundIntegerDigits = 18;
+constexpr int kExactDigits = 15;         // decimals of this many digits differ as float64
+constexpr int kBoundFractionDigits = 6;  // as far as bounds do not ask for more
+constexpr int kUnboundedDigits = 9;      // before the point, where no bound says
 
 int64_t PowerOfTen(int exponent) {
   int64_t power = 1;
@@ -77,7 +77,7 @@ class Between {
 // [low, high] in units of 10^-fraction.
 ExprRef Magnitudes(int64_t low, int64_t high, int fraction) {
   std::vector<ExprRef> lengths;
-  for (int digits = 1; digits + fraction <= kIntegerDigits; ++digits) {
+  for (int digits = 1; digits + fraction <= kBoundIntegerDigits; ++digits) {
     const int64_t least = digits == 1 ? 0 : PowerOfTen(digits - 1 + fraction);
     const int64_t from = std::max(low, least);
     const int64_t to = std::min(high, PowerOfTen(digits + fraction) - 1);
@@ -175,7 +175,7 @@ bool NumberBounds::Contain(const api::Json& number) const {
 }
 
 ExprRef IntegerWithin(const NumberBounds& bounds) {
-  const int64_t limit = PowerOfTen(kIntegerDigits) - 1;
+  const int64_t limit = PowerOfTen(kBoundIntegerDigits) - 1;
   const auto to_integer = [limit](double value) {
     return static_cast<int64_t>(
         std::clamp(value, -static_cast<double>(limit) * 1.1, static_cast<double>(limit) * 1.1));
@@ -215,7 +215,7 @@ api::Result<ExprRef> NumberWithin(const NumberBounds& bounds) {
   }
   if (!bounds.min || !bounds.max)
     whole = std::max(whole, std::min(kUnboundedDigits, kExactDigits - fraction));
-  fraction = std::max(fraction, std::min(kFractionDigits, kExactDigits - whole));
+  fraction = std::max(fraction, std::min(kBoundFractionDigits, kExactDigits - whole));
   int64_t low = -(PowerOfTen(whole + fraction) - 1);
   int64_t high = -low;
   if (bounds.min) low = DecimalOf(*bounds.min).Scaled(fraction) + (bounds.min->exclusive ? 1 : 0);
@@ -233,7 +233,7 @@ api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds) {
     return Choice({Literal("0"), Sequence({minus, before, Optional(fraction)}),
                    Sequence({minus, Literal("0"), fraction})});
   };
-  if (!bounds.any()) return BuildDfa(*plain(whole, kFractionDigits));
+  if (!bounds.any()) return BuildDfa(*plain(whole, kBoundFractionDigits));
   const auto within = NumberWithin(bounds);
   if (!within) return std::unexpected(within.error());
   const auto all = BuildDfa(**within);

@@ -15,7 +15,6 @@ namespace {
 constexpr int kDepthMax = 64;  // nested groups
 constexpr uint32_t kRepeatMax = 10'000;
 constexpr size_t kPatternBytesMax = size_t{16} << 10;
-constexpr uint32_t kLast = 0x10FFFF;
 
 CodePoints DigitSet() { return {{'0', '9'}}; }
 CodePoints WordSet() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
@@ -197,7 +196,7 @@ class Parser {
     if (Consume('{')) {
       uint32_t value = 0;
       for (int i = 0; i < 6 && !Sees('}'); ++i) value = value * 16 + Hex(1);
-      if (!Consume('}') || value > kLast) Broken("escape without hexadecimal digits");
+      if (!Consume('}') || value > kCodePointLast) Broken("escape without hexadecimal digits");
       return value;
     }
     const uint32_t unit = Hex(4);

@@ -22,7 +22,7 @@ using api::Json;
 constexpr int kSchemaDepthMax = 96;       // schemas nested in each other
 constexpr size_t kCombinationsMax = 512;  // of alternatives
 constexpr size_t kSchemaEntriesMax = 20'000;
-constexpr uint32_t kRulesMax = 20'000;
+constexpr uint32_t kSchemaRulesMax = 20'000;
 
 uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(api::CountCodePoints(text)); }
 
@@ -81,7 +81,8 @@ ExprRef SchemaCompiler::Value(SchemaRefs refs) {
     if (!entry.rule) entry.rule = builder_.Declare();
     return Call(*entry.rule);
   }
-  if (++depth_ > kSchemaDepthMax || entries_.size() > kSchemaEntriesMax || builder_.size() > kRulesMax) {
+  if (++depth_ > kSchemaDepthMax || entries_.size() > kSchemaEntriesMax ||
+      builder_.size() > kSchemaRulesMax) {
     Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the schema is too large or nested too deeply",
                                                     refs.empty() ? "#" : refs[0].path)});
     return Never();

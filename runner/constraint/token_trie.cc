@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kTokenBytesMax = 4096;  // longer ones are left out
 constexpr size_t kPlainLengths = 64;     // characters; longer tokens are not plain
-constexpr uint8_t kTextMax = 0xF7;
 
 // The characters of a plain token.
 std::optional<size_t> PlainCharacters(std::string_view bytes) {
@@ -27,7 +26,7 @@ std::optional<size_t> PlainCharacters(std::string_view bytes) {
 
 bool IsText(std::string_view bytes) {
   return !bytes.empty() && bytes.size() <= kTokenBytesMax &&
-         std::ranges::all_of(bytes, [](char c) { return static_cast<uint8_t>(c) <= kTextMax; });
+         std::ranges::all_of(bytes, [](char c) { return static_cast<uint8_t>(c) <= kTextByteMax; });
 }
 
 }  // namespace

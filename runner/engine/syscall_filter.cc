@@ -76,8 +76,8 @@ constexpr std::initializer_list<uint64_t> kAdvice = {MADV_NORMAL,   MADV_RANDOM,
                                                      MADV_HUGEPAGE, MADV_NOHUGEPAGE};
 
 // Signals by which a process reports its own fault: abort() and the crash handler send them.
-constexpr std::initializer_list<uint64_t> kFaults = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE,
-                                                     SIGILL,  SIGTRAP, SIGSYS};
+constexpr std::initializer_list<uint64_t> kFaultSignals = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE,
+                                                           SIGILL,  SIGTRAP, SIGSYS};
 
 // Collects rules; the first error of the library stays.
 class Builder {
@@ -125,7 +125,7 @@ void AllowOwnProcess(Builder& filter) {
   filter.Allow(SCMP_SYS(clone), {SCMP_A0_64(SCMP_CMP_EQ, kThreadFlags)});
   filter.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), {});
   const auto self = static_cast<uint64_t>(::getpid());
-  for (const uint64_t fault : kFaults) {
+  for (const uint64_t fault : kFaultSignals) {
     filter.Allow(SCMP_SYS(tgkill), {SCMP_A0_32(SCMP_CMP_EQ, self), SCMP_A2_32(SCMP_CMP_EQ, fault)});
   }
   filter.Allow(SCMP_SYS(sched_getaffinity), {SCMP_A0_32(SCMP_CMP_EQ, 0)});

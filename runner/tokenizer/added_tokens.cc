@@ -29,7 +29,7 @@ bool IsWhiteSpace(char32_t code_point) {
   }
 }
 
-constexpr int32_t kNone = -1;
+constexpr int32_t kNoEntry = -1;
 
 // Whether a word character (Unicode's \w) stands at the text's end or beginning.
 class WordBorder {
@@ -99,14 +99,14 @@ TrustedText TrustedText::Slice(size_t begin, size_t end) const {
 
 struct AddedTokenFinder::Trie {
   boost::unordered_flat_map<uint64_t, int32_t> children;  // node << 8 | byte -> node
-  std::vector<int32_t> token_at;                          // [nodes] index into tokens, or kNone
+  std::vector<int32_t> token_at;                          // [nodes] index into tokens, or kNoEntry
   std::array<bool, 256> begins{};
   std::vector<AddedToken> tokens;
   std::optional<Regex> word;  // there is a single_word token
 
   int32_t Child(int32_t node, uint8_t byte) const {
     const auto found = children.find(static_cast<uint64_t>(node) << 8U | byte);
-    return found == children.end() ? kNone : found->second;
+    return found == children.end() ? kNoEntry : found->second;
   }
 
   // The longest token at `position` that may be found there; null when there is none.
@@ -115,9 +115,9 @@ struct AddedTokenFinder::Trie {
     int32_t node = 0;
     for (size_t at = position; at < text.text.size(); ++at) {
       node = Child(node, static_cast<uint8_t>(text.text[at]));
-      if (node == kNone) break;
+      if (node == kNoEntry) break;
       const int32_t index = token_at[static_cast<size_t>(node)];
-      if (index == kNone) continue;
+      if (index == kNoEntry) continue;
       const AddedToken& token = tokens[static_cast<size_t>(index)];
       if (!token.special || text.IsTrusted(position, at + 1)) longest = &token;
     }
@@ -125,7 +125,9 @@ struct AddedTokenFinder::Trie {
   }
 };
 
-AddedTokenFinder::AddedTokenFinder() : trie_(std::make_unique<Trie>()) { trie_->token_at.push_back(kNone); }
+AddedTokenFinder::AddedTokenFinder() : trie_(std::make_unique<Trie>()) {
+  trie_->token_at.push_back(kNoEntry);
+}
 AddedTokenFinder::~AddedTokenFinder() = default;
 AddedTokenFinder::AddedTokenFinder(AddedTokenFinder&&) noexcept = default;
 AddedTokenFinder& AddedTokenFinder::operator=(AddedTokenFinder&&) noexcept = default;
@@ -137,15 +139,15 @@ void AddedTokenFinder::Add(AddedToken token) {
   for (const char c : token.content) {
     const auto byte = static_cast<uint8_t>(c);
     int32_t child = trie_->Child(node, byte);
-    if (child == kNone) {
+    if (child == kNoEntry) {
       child = static_cast<int32_t>(trie_->token_at.size());
-      trie_->token_at.push_back(kNone);
+      trie_->token_at.push_back(kNoEntry);
       trie_->children.emplace(static_cast<uint64_t>(node) << 8U | byte, child);
     }
     node = child;
   }
   int32_t& slot = trie_->token_at[static_cast<size_t>(node)];
-  if (slot != kNone) return;
+  if (slot != kNoEntry) return;
   slot = static_cast<int32_t>(trie_->tokens.size());
   if (token.single_word && !trie_->word)
     trie_->word.emplace(Regex::Compile("\\w", Regex::Syntax::kOniguruma).value());

@@ -26,22 +26,23 @@ using api::TokenId;
 using nlohmann::ordered_json;
 using Status = api::Result<void>;
 
-std::unexpected<api::Error> Bad(std::string_view key, std::string_view reason) {
+std::unexpected<api::Error> BadKey(std::string_view key, std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("tokenizer.ggml.{}: {}", key, reason));
 }
 
-class Loader {
+class GgufLoader {
  public:
-  explicit Loader(const ordered_json& key_values) : key_values_(key_values) {}
+  explicit GgufLoader(const ordered_json& key_values) : key_values_(key_values) {}
 
   api::Result<TokenizerParts> Run() {
-    using Phase = Status (Loader::*)();
-    constexpr Phase kByteLevel[] = {&Loader::PreTokenizer, &Loader::Types,  &Loader::NamedIds,
-                                    &Loader::Tokens,       &Loader::Merges, &Loader::Finish,
-                                    &Loader::Ends};
-    constexpr Phase kSentencePiece[] = {&Loader::Types, &Loader::NamedIds, &Loader::SentencePieces,
-                                        &Loader::Ends};
-    constexpr Phase kWordPiece[] = {&Loader::Types, &Loader::NamedIds, &Loader::WordPieces, &Loader::Ends};
+    using Phase = Status (GgufLoader::*)();
+    constexpr Phase kByteLevel[] = {&GgufLoader::PreTokenizer, &GgufLoader::Types,  &GgufLoader::NamedIds,
+                                    &GgufLoader::Tokens,       &GgufLoader::Merges, &GgufLoader::Finish,
+                                    &GgufLoader::Ends};
+    constexpr Phase kSentencePiece[] = {&GgufLoader::Types, &GgufLoader::NamedIds,
+                                        &GgufLoader::SentencePieces, &GgufLoader::Ends};
+    constexpr Phase kWordPiece[] = {&GgufLoader::Types, &GgufLoader::NamedIds, &GgufLoader::WordPieces,
+                                    &GgufLoader::Ends};
     if (auto done = Kind(); !done) return std::unexpected(std::move(done.error()));
     const auto phases = wordpiece_   ? std::span<const Phase>(kWordPiece)
                         : algorithm_ ? std::span<const Phase>(kSentencePiece)
@@ -62,15 +63,15 @@ class Loader {
 
   api::Result<std::string_view> String(std::string_view key) const {
     const ordered_json* value = Find(key);
-    if (value == nullptr) return Bad(key, "absent");
-    if (!value->is_string()) return Bad(key, "not a string");
+    if (value == nullptr) return BadKey(key, "absent");
+    if (!value->is_string()) return BadKey(key, "not a string");
     return std::string_view(value->get_ref<const std::string&>());
   }
 
   api::Result<std::optional<bool>> Flag(std::string_view key) const {
     const ordered_json* value = Find(key);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_boolean()) return Bad(key, "not a boolean");
+    if (!value->is_boolean()) return BadKey(key, "not a boolean");
     return value->get<bool>();
   }
 
@@ -92,12 +93,12 @@ class Loader {
     } else if (*model == "gpt2" && MergesText()) {
       algorithm_ = Algorithm::kBpeByMerges;
     } else if (*model != "gpt2") {
-      return Bad("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5 and bert are",
-                                      model->substr(0, 64)));
+      return BadKey("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5 and bert are",
+                                         model->substr(0, 64)));
     }
     tokens_ = Find("tokens");
-    if (tokens_ == nullptr || !tokens_->is_array()) return Bad("tokens", "not an array");
-    if (tokens_->empty()) return Bad("tokens", "empty");
+    if (tokens_ == nullptr || !tokens_->is_array()) return BadKey("tokens", "not an array");
+    if (tokens_->empty()) return BadKey("tokens", "empty");
     return {};
   }
 
@@ -111,14 +112,14 @@ class Loader {
 
   Status PreTokenizer() {
     auto pre = String("pre");
-    if (!pre) return Bad("pre", "absent, and the vocabulary does not tell which one it is");
+    if (!pre) return BadKey("pre", "absent, and the vocabulary does not tell which one it is");
     known_ = FindPreTokenizer(*pre);
     if (const std::string_view why = WhyUnsupported(*pre); !why.empty()) {
-      return Bad("pre", fmt::format("\"{}\" is not supported: {}", *pre, why));
+      return BadKey("pre", fmt::format("\"{}\" is not supported: {}", *pre, why));
     }
     if (known_ == nullptr) {
-      return Bad("pre", fmt::format("\"{}\" is not known; these are: {}", pre->substr(0, 64),
-                                    fmt::join(KnownPreTokenizerNames(), ", ")));
+      return BadKey("pre", fmt::format("\"{}\" is not known; these are: {}", pre->substr(0, 64),
+                                       fmt::join(KnownPreTokenizerNames(), ", ")));
     }
     add_bos_ = known_->add_bos;
     auto nfc = Flag("normalizer.nfc");
@@ -127,7 +128,7 @@ class Loader {
         nfc->has_value() ? (**nfc ? NormalForm::kNfc : NormalForm::kNone) : known_->normal_form;
     for (const std::string_view pattern : known_->patterns) {
       auto step = CompileSplit(pattern, Regex::Syntax::kOniguruma);
-      if (!step) return Bad("pre", step.error().message);
+      if (!step) return BadKey("pre", step.error().message);
       parts_.pre_tokenizer.steps.push_back(*std::move(step));
     }
     return {};
@@ -138,12 +139,12 @@ class Loader {
     const ordered_json* types = Find("token_type");
     if (types == nullptr) return {};
     if (!types->is_array() || types->size() != tokens_->size()) {
-      return Bad("token_type", "not an array as long as tokens");
+      return BadKey("token_type", "not an array as long as tokens");
     }
     for (size_t i = 0; i < types->size(); ++i) {
       const ordered_json& type = (*types)[i];
       const int64_t value = type.is_number_integer() ? type.get<int64_t>() : 0;
-      if (value < 1 || value > 6) return Bad(fmt::format("token_type[{}]", i), "not a token type");
+      if (value < 1 || value > 6) return BadKey(fmt::format("token_type[{}]", i), "not a token type");
       types_[i] = static_cast<TokenType>(value);
     }
     return {};
@@ -167,7 +168,7 @@ class Loader {
       const ordered_json* value = Find(key);
       if (value == nullptr) continue;
       if (!value->is_number_unsigned() || value->get<uint64_t>() >= tokens_->size()) {
-        return Bad(key, "not the id of a token");
+        return BadKey(key, "not the id of a token");
       }
       *id = value->get<TokenId>();
       const bool names_markup = id == &separator_ || id == &padding || id == &mask || id == &first;
@@ -191,9 +192,9 @@ class Loader {
   // The text of a token, which is then found by it; of two tokens with one text the first is.
   api::Result<std::string_view> RegisterToken(size_t i) {
     const ordered_json& value = (*tokens_)[i];
-    if (!value.is_string()) return Bad(fmt::format("tokens[{}]", i), "not a string");
+    if (!value.is_string()) return BadKey(fmt::format("tokens[{}]", i), "not a string");
     const std::string_view text = value.get_ref<const std::string&>();
-    if (text.size() > kTokenBytesMax) return Bad(fmt::format("tokens[{}]", i), "too long");
+    if (text.size() > kTokenBytesMax) return BadKey(fmt::format("tokens[{}]", i), "too long");
     id_of_.emplace(text, static_cast<TokenId>(i));
     return text;
   }
@@ -216,7 +217,7 @@ class Loader {
       if (text.empty()) continue;  // a place in the list that nothing can spell
       AddedToken token{.id = id, .content = std::string(text), .special = special};
       if (auto done = AddToken(std::move(token), parts_); !done) {
-        return Bad(fmt::format("tokens[{}]", i), done.error().message);
+        return BadKey(fmt::format("tokens[{}]", i), done.error().message);
       }
     }
     return {};
@@ -224,15 +225,15 @@ class Loader {
 
   Status Merges() {
     const ordered_json* merges = Find("merges");
-    if (merges == nullptr || !merges->is_array()) return Bad("merges", "not an array");
+    if (merges == nullptr || !merges->is_array()) return BadKey("merges", "not an array");
     bpe_.merges.reserve(merges->size());
     for (size_t i = 0; i < merges->size(); ++i) {
       const ordered_json& value = (*merges)[i];
       const auto key = [&] { return fmt::format("merges[{}]", i); };
-      if (!value.is_string()) return Bad(key(), "not a string");
+      if (!value.is_string()) return BadKey(key(), "not a string");
       const std::string_view both = value.get_ref<const std::string&>();
       const size_t space = both.find(' ', 1);
-      if (space == std::string_view::npos || space + 1 == both.size()) return Bad(key(), "not two parts");
+      if (space == std::string_view::npos || space + 1 == both.size()) return BadKey(key(), "not two parts");
       const std::string_view left = both.substr(0, space);
       const std::string_view right = both.substr(space + 1);
       const std::string merged = std::string(left).append(right);
@@ -242,7 +243,7 @@ class Loader {
                                      {merged, &merge.merged}}) {
         const auto known = id_of_.find(part);
         if (known == id_of_.end()) {
-          return Bad(key(), fmt::format("\"{}\" is not in tokens", part.substr(0, 64)));
+          return BadKey(key(), fmt::format("\"{}\" is not in tokens", part.substr(0, 64)));
         }
         *id = known->second;
       }
@@ -291,7 +292,7 @@ class Loader {
       if (text->empty()) return {};
       AddedToken token{.id = id, .content = std::string(*text), .special = true};
       auto done = AddToken(std::move(token), parts_);
-      return done ? done : Bad(fmt::format("tokens[{}]", i), done.error().message);
+      return done ? done : BadKey(fmt::format("tokens[{}]", i), done.error().message);
     }
     const bool begins = text->starts_with(kSpaceMark);
     std::string entry(begins ? text->substr(kSpaceMark.size()) : *text);
@@ -328,7 +329,7 @@ class Loader {
     if (!map) return std::unexpected(std::move(map.error()));
     vocabulary.character_map = *map;
     if (auto done = BuildSentencePiece(std::move(vocabulary), parts_); !done) {
-      return Bad("tokens", done.error().message);
+      return BadKey("tokens", done.error().message);
     }
     return {};
   }
@@ -336,10 +337,10 @@ class Loader {
   Status Scores(SentencePieceVocabulary& vocabulary) const {
     const ordered_json* scores = Find("scores");
     if (scores == nullptr || !scores->is_array() || scores->size() != tokens_->size()) {
-      return Bad("scores", "not an array as long as tokens");
+      return BadKey("scores", "not an array as long as tokens");
     }
     for (size_t i = 0; i < scores->size(); ++i) {
-      if (!(*scores)[i].is_number()) return Bad(fmt::format("scores[{}]", i), "not a number");
+      if (!(*scores)[i].is_number()) return BadKey(fmt::format("scores[{}]", i), "not a number");
       vocabulary.entries[i].score = (*scores)[i].get<float>();
     }
     return {};
@@ -350,12 +351,12 @@ class Loader {
     std::vector<std::byte> bytes;
     const ordered_json* values = Find(key);
     if (values == nullptr) return bytes;
-    if (!values->is_array()) return Bad(key, "not an array");
+    if (!values->is_array()) return BadKey(key, "not an array");
     bytes.reserve(values->size());
     for (const ordered_json& value : *values) {
-      if (!value.is_number_integer()) return Bad(key, "not an array of bytes");
+      if (!value.is_number_integer()) return BadKey(key, "not an array of bytes");
       const auto number = value.get<int64_t>();
-      if (number < -128 || number > 255) return Bad(key, "not an array of bytes");
+      if (number < -128 || number > 255) return BadKey(key, "not an array of bytes");
       bytes.push_back(static_cast<std::byte>(number));
     }
     return bytes;
@@ -411,6 +412,6 @@ class Loader {
 
 }  // namespace
 
-api::Result<TokenizerParts> LoadGguf(const ordered_json& key_values) { return Loader(key_values).Run(); }
+api::Result<TokenizerParts> LoadGguf(const ordered_json& key_values) { return GgufLoader(key_values).Run(); }
 
 }  // namespace quire::runner::tokenizer

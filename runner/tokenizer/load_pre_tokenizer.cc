@@ -33,7 +33,7 @@ api::Result<SplitStep> CompileField(std::string_view pattern, Regex::Syntax synt
   return step;
 }
 
-class Loader {
+class PreTokenizerLoader {
  public:
   api::Result<LoadedPreTokenizer> Run(const json& root) {
     auto leaves = FlattenSequence(root, "pre_tokenizer", "pretokenizers");
@@ -167,7 +167,7 @@ api::Result<MarkSpaces::Prefix> MetaspacePrefix(const json& metaspace, const std
 
 api::Result<LoadedPreTokenizer> LoadPreTokenizer(const json& value) {
   if (value.is_null()) return LoadedPreTokenizer();
-  return Loader().Run(value);
+  return PreTokenizerLoader().Run(value);
 }
 
 }  // namespace quire::runner::tokenizer

@@ -26,7 +26,7 @@ using Status = api::Result<void>;
 
 constexpr size_t kPiecesMax = size_t{1} << 22;
 
-std::unexpected<api::Error> Bad(std::string_view reason) {
+std::unexpected<api::Error> BadModel(std::string_view reason) {
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("tokenizer.model: {}", reason));
 }
 
@@ -102,12 +102,13 @@ class Message {
   bool broken_ = false;
 };
 
-class Loader {
+class SentencePieceLoader {
  public:
-  Loader(std::string_view model, const ordered_json& config) : model_(model), config_(config) {}
+  SentencePieceLoader(std::string_view model, const ordered_json& config) : model_(model), config_(config) {}
 
   api::Result<TokenizerParts> Run() {
-    for (const auto phase : {&Loader::Fields, &Loader::Named, &Loader::Build}) {
+    for (const auto phase :
+         {&SentencePieceLoader::Fields, &SentencePieceLoader::Named, &SentencePieceLoader::Build}) {
       if (auto done = (this->*phase)(); !done) return std::unexpected(std::move(done.error()));
     }
     return std::move(parts_);
@@ -124,8 +125,8 @@ class Loader {
       if (field->number == 3) done = Normalizer(field->bytes);
       if (!done) return done;
     }
-    if (message.broken()) return Bad("not a protocol buffer, or cut short");
-    if (vocabulary_.entries.empty()) return Bad("no pieces");
+    if (message.broken()) return BadModel("not a protocol buffer, or cut short");
+    if (vocabulary_.entries.empty()) return BadModel("no pieces");
     return {};
   }
 
@@ -139,14 +140,15 @@ class Loader {
         entry.score = std::bit_cast<float>(static_cast<uint32_t>(field->value));
       }
       if (field->number == 3 && !field->is_bytes) {
-        if (field->value < 1 || field->value > 6) return Bad(name() + ": not a type of token");
+        if (field->value < 1 || field->value > 6) return BadModel(name() + ": not a type of token");
         entry.type = static_cast<TokenType>(field->value);
       }
     }
-    if (message.broken()) return Bad(name() + ": not a message");
-    if (entry.text.empty()) return Bad(name() + ": empty");
-    if (!api::IsValidUtf8(entry.text)) return Bad(name() + ": not UTF-8");
-    if (vocabulary_.entries.size() == kPiecesMax) return Bad(fmt::format("more than {} pieces", kPiecesMax));
+    if (message.broken()) return BadModel(name() + ": not a message");
+    if (entry.text.empty()) return BadModel(name() + ": empty");
+    if (!api::IsValidUtf8(entry.text)) return BadModel(name() + ": not UTF-8");
+    if (vocabulary_.entries.size() == kPiecesMax)
+      return BadModel(fmt::format("more than {} pieces", kPiecesMax));
     vocabulary_.entries.push_back(entry);
     return {};
   }
@@ -159,7 +161,7 @@ class Loader {
           model_type_ = field->value;
           break;
         case 24:
-          if (field->value != 0) return Bad("trainer_spec.treat_whitespace_as_suffix is not supported");
+          if (field->value != 0) return BadModel("trainer_spec.treat_whitespace_as_suffix is not supported");
           break;
         case 41:
           bos_id_ = static_cast<int64_t>(field->value);
@@ -174,7 +176,7 @@ class Loader {
           break;
       }
     }
-    if (message.broken()) return Bad("trainer_spec: not a message");
+    if (message.broken()) return BadModel("trainer_spec: not a message");
     return {};
   }
 
@@ -192,13 +194,14 @@ class Loader {
           vocabulary_.remove_extra_whitespaces = field->value != 0;
           break;
         case 5:
-          if (field->value == 0) return Bad("normalizer_spec.escape_whitespaces = false is not supported");
+          if (field->value == 0)
+            return BadModel("normalizer_spec.escape_whitespaces = false is not supported");
           break;
         default:
           break;
       }
     }
-    if (message.broken()) return Bad("normalizer_spec: not a message");
+    if (message.broken()) return BadModel("normalizer_spec: not a message");
     return {};
   }
 
@@ -263,13 +266,13 @@ class Loader {
         vocabulary_.algorithm = SentencePieceVocabulary::Algorithm::kBpeByScore;
         break;
       default:
-        return Bad(fmt::format("trainer_spec.model_type {} is not supported; unigram (1) and BPE (2) are",
-                               model_type_));
+        return BadModel(fmt::format(
+            "trainer_spec.model_type {} is not supported; unigram (1) and BPE (2) are", model_type_));
     }
     if (!vocabulary_.unknown_surface) vocabulary_.unknown_surface = kUnknownSurface;
     const bool bpe = model_type_ == 2;
     if (auto done = BuildSentencePiece(std::move(vocabulary_), parts_); !done)
-      return Bad(done.error().message);
+      return BadModel(done.error().message);
     const auto says = [this](const char* key, bool otherwise) {
       const auto value = config_.is_object() ? config_.find(key) : config_.end();
       return config_.is_object() && value != config_.end() && value->is_boolean() ? value->get<bool>()
@@ -296,7 +299,8 @@ class Loader {
 
 api::Result<TokenizerParts> LoadSentencePieceModel(std::span<const std::byte> model,
                                                    const ordered_json& tokenizer_config) {
-  return Loader({reinterpret_cast<const char*>(model.data()), model.size()}, tokenizer_config).Run();
+  return SentencePieceLoader({reinterpret_cast<const char*>(model.data()), model.size()}, tokenizer_config)
+      .Run();
 }
 
 }  // namespace quire::runner::tokenizer

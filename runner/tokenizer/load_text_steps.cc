@@ -31,11 +31,12 @@ std::optional<NormalForm> NormalFormNamed(std::string_view name) {
 
 // Nothing when the text is no base64.
 std::optional<std::vector<std::byte>> FromBase64(std::string_view text) {
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr std::string_view kBase64Alphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::array<int8_t, 256> value;
   value.fill(-1);
-  for (size_t i = 0; i < kAlphabet.size(); ++i)
-    value[static_cast<uint8_t>(kAlphabet[i])] = static_cast<int8_t>(i);
+  for (size_t i = 0; i < kBase64Alphabet.size(); ++i)
+    value[static_cast<uint8_t>(kBase64Alphabet[i])] = static_cast<int8_t>(i);
   while (text.ends_with('=')) text.remove_suffix(1);
   std::vector<std::byte> bytes;
   bytes.reserve(text.size() / 4 * 3 + 2);

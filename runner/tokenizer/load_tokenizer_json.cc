@@ -41,15 +41,18 @@ std::unexpected<api::Error> Pass(api::Result<T>& result) {
   return std::unexpected(std::move(result.error()));
 }
 
-class Loader {
+class TokenizerJsonLoader {
  public:
-  Loader(const json& document, const ordered_json& config) : document_(document), config_(config) {}
+  TokenizerJsonLoader(const json& document, const ordered_json& config)
+      : document_(document), config_(config) {}
 
   api::Result<TokenizerParts> Run() {
-    using Phase = Status (Loader::*)();
-    constexpr Phase kPhases[] = {&Loader::Kind,          &Loader::Steps,       &Loader::Vocab,
-                                 &Loader::Merges,        &Loader::StartTokens, &Loader::AddedTokens,
-                                 &Loader::NamedSpecials, &Loader::Model,       &Loader::Ends};
+    using Phase = Status (TokenizerJsonLoader::*)();
+    constexpr Phase kPhases[] = {&TokenizerJsonLoader::Kind,          &TokenizerJsonLoader::Steps,
+                                 &TokenizerJsonLoader::Vocab,         &TokenizerJsonLoader::Merges,
+                                 &TokenizerJsonLoader::StartTokens,   &TokenizerJsonLoader::AddedTokens,
+                                 &TokenizerJsonLoader::NamedSpecials, &TokenizerJsonLoader::Model,
+                                 &TokenizerJsonLoader::Ends};
     for (const Phase phase : kPhases) {
       if (auto done = (this->*phase)(); !done) return Pass(done);
     }
@@ -477,7 +480,7 @@ api::Result<TokenizerParts> LoadTokenizerJson(std::string_view text, const order
   } catch (const json::exception& error) {
     return BadField("$", error.what());
   }
-  return Loader(document, tokenizer_config).Run();
+  return TokenizerJsonLoader(document, tokenizer_config).Run();
 }
 
 }  // namespace quire::runner::tokenizer

@@ -20,7 +20,7 @@ constexpr auto kOthers = std::to_array<GgmlType>({
     {28, "F64", 1, 8, {}},
 });
 
-constexpr auto kTypes = [] {
+constexpr auto kGgmlTypes = [] {
   std::array<GgmlType, kBlockFormats.size() + kOthers.size()> types{};
   auto to = std::ranges::copy(kOthers, types.begin()).out;
   for (const BlockFormat& format : kBlockFormats) {
@@ -46,8 +46,8 @@ constexpr auto kFileTypes = std::to_array<FileType>({
 }  // namespace
 
 const GgmlType* FindGgmlType(uint32_t id) {
-  const auto* found = std::ranges::find(kTypes, id, &GgmlType::id);
-  return found == kTypes.end() ? nullptr : found;
+  const auto* found = std::ranges::find(kGgmlTypes, id, &GgmlType::id);
+  return found == kGgmlTypes.end() ? nullptr : found;
 }
 
 std::optional<int64_t> GgufFileTypeNamed(std::string_view name) {

@@ -23,9 +23,9 @@
 namespace quire::runner::weights {
 namespace {
 
-constexpr size_t kAlignment = 64;  // of a tensor's blocks
+constexpr size_t kBlockAlignment = 64;  // of a tensor's blocks
 
-constexpr auto kTypes =
+constexpr auto kOnLoadTypes =
     std::to_array<DataType>({DataType::kQ8_0, DataType::kQ6_K, DataType::kQ4_K, DataType::kQ4_0});
 
 // Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
@@ -70,7 +70,7 @@ std::optional<DataType> FindType(std::string_view name) {
   const auto equal = [](char a, char b) {
     return std::toupper(static_cast<unsigned char>(a)) == std::toupper(static_cast<unsigned char>(b));
   };
-  for (const DataType type : kTypes) {
+  for (const DataType type : kOnLoadTypes) {
     if (std::ranges::equal(Name(type), name, equal)) return type;
   }
   return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<DataType> FindType(std::string_view name) {
 
 size_t BytesAs(const Tensor& tensor, DataType type) {
   const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(type, tensor.columns());
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
 }
 
 // Types and sizes as they will be.
@@ -101,8 +101,8 @@ api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const Mod
 
 std::vector<std::string_view> LoadQuantizationNames() {
   std::vector<std::string_view> names;
-  names.reserve(kTypes.size());
-  for (const DataType type : kTypes) names.push_back(Name(type));
+  names.reserve(kOnLoadTypes.size());
+  for (const DataType type : kOnLoadTypes) names.push_back(Name(type));
   return names;
 }
 

@@ -51,10 +51,10 @@ bool ConvertLayer(const QuantizedLinear& linear, int threads, std::span<std::byt
   return numbers;
 }
 
-using Memory = std::pair<std::shared_ptr<const void>, std::span<const std::byte>>;
+using ConvertedBytes = std::pair<std::shared_ptr<const void>, std::span<const std::byte>>;
 
-api::Result<Memory> Converted(const QuantizedCheckpoint& checkpoint, const std::string& path, size_t bytes,
-                              int threads) {
+api::Result<ConvertedBytes> Converted(const QuantizedCheckpoint& checkpoint, const std::string& path,
+                                      size_t bytes, int threads) {
   auto scratch = ScratchFile::Make(bytes);
   if (!scratch) return std::unexpected(scratch.error());
   size_t at = 0;
@@ -67,7 +67,7 @@ api::Result<Memory> Converted(const QuantizedCheckpoint& checkpoint, const std::
     at += SpaceOf(linear);
   }
   const std::span<const std::byte> data = scratch->data();
-  return Memory{std::make_shared<const ScratchFile>(*std::move(scratch)), data};
+  return ConvertedBytes{std::make_shared<const ScratchFile>(*std::move(scratch)), data};
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ api::Result<std::shared_ptr<const ModelFiles>> ConvertCheckpoint(std::shared_ptr
     bytes += SpaceOf(linear);
     largest = std::max(largest, BytesOf(linear));
   }
-  Memory memory;
+  ConvertedBytes memory;
   if (headers) {
     memory.first = ReserveUnreadable(largest);
     if (!memory.first) return api::Fail(api::ErrorCode::kInternal, "no address space for converted weights");

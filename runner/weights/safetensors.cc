@@ -21,8 +21,8 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 constexpr uint64_t kHeaderBytesMax = uint64_t{64} << 20;
-constexpr size_t kDimensionsMax = 8;
-constexpr size_t kTensorsMax = 1U << 20;
+constexpr size_t kShapeDimensionsMax = 8;
+constexpr size_t kFileTensorsMax = 1U << 20;
 
 struct Dtype {
   std::string_view name;
@@ -139,7 +139,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
       entry.offsets.push_back(value);
       return true;
     }
-    if (entry.shape.size() == kDimensionsMax) return RefuseEntry("has too many dimensions");
+    if (entry.shape.size() == kShapeDimensionsMax) return RefuseEntry("has too many dimensions");
     if (value == 0 || value > static_cast<uint64_t>(INT64_MAX)) {
       return RefuseEntry(fmt::format("has a dimension of {}", value));
     }
@@ -180,7 +180,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
     in_metadata_ = name == "__metadata__";
     if (in_metadata_) return true;
     if (name.empty()) return Refuse("a tensor has an empty name");
-    if (entries.size() == kTensorsMax) return Refuse("too many tensors");
+    if (entries.size() == kFileTensorsMax) return Refuse("too many tensors");
     entries.push_back({.name = name, .dtype = nullptr, .shape = {}, .offsets = {}, .has_shape = false});
     return true;
   }

@@ -24,7 +24,7 @@ constexpr const char* kServiceUser = "quire";
 constexpr const char* kConfig = "/etc/quire/quire.conf";
 constexpr const char* kKeys = "/etc/quire/keys";
 constexpr const char* kServiceModels = "/var/lib/quire/models";
-constexpr double kGiB = double{1 << 30};
+constexpr double kDiskUnit = double{1 << 30};  // GiB
 
 class Findings {
  public:
@@ -74,7 +74,7 @@ fs::path NearestThere(fs::path path) {
 void LookAtSpace(Findings& findings, const fs::path& path) {
   struct statvfs disk {};
   if (::statvfs(path.c_str(), &disk) != 0) return;
-  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / kGiB;
+  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / kDiskUnit;
   const std::string text = fmt::format("{:.1f} GiB free at {}", free, path.string());
   if (free < 1) {
     findings.Bad("disk", text + ": not enough for most models");

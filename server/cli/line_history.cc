@@ -19,7 +19,7 @@
 namespace quire::cli {
 namespace {
 
-constexpr int kLinesMax = 1000;
+constexpr int kHistoryLinesMax = 1000;
 constexpr std::string_view kHeader = "_HiStOrY_V2_\n";  // libedit's, which loads the file
 
 // An entry as libedit reads it, on one line.
@@ -45,13 +45,13 @@ int64_t CountLines(const std::filesystem::path& file) {
 
 LineHistory::LineHistory(std::filesystem::path file) : file_(std::move(file)), history_(::history_init()) {
   HistEvent event;
-  ::history(history_, &event, H_SETSIZE, kLinesMax);
+  ::history(history_, &event, H_SETSIZE, kHistoryLinesMax);
   ::history(history_, &event, H_SETUNIQUE, 1);
   if (file_.empty()) return;
   ::history(history_, &event, H_LOAD, file_.c_str());
-  if (CountLines(file_) <= int64_t{2} * kLinesMax) return;
+  if (CountLines(file_) <= int64_t{2} * kHistoryLinesMax) return;
   const mode_t before = ::umask(077);
-  ::history(history_, &event, H_SAVE, file_.c_str());  // the newest kLinesMax
+  ::history(history_, &event, H_SAVE, file_.c_str());  // the newest kHistoryLinesMax
   ::umask(before);
 }
 

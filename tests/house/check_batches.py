@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that the sources of a library that is compiled in batches (QUIRE_UNITY) name their local functions apart.
+"""Checks that the sources of a library that is compiled in batches (QUIRE_UNITY) name what is local to them apart.
 
-A batch puts several sources into one unit, so their unnamed namespaces are one. Two functions of the same name and the
-same arguments do not compile; with other arguments they are overloads, and a call may choose the other file's. Prints
-every name that two sources of a library define in unnamed namespaces of one namespace, exits 1 if any.
+A batch puts several sources into one unit, so their unnamed namespaces are one. Two constants, types, or functions with
+the same arguments do not compile; functions with other arguments are overloads, and a call may choose the other file's.
+Which sources share a batch changes with every new source. Prints every name that two sources of a library define in
+unnamed namespaces of one namespace, exits 1 if any.
 
 usage: check_batches.py [ROOT]
 """
@@ -18,6 +19,9 @@ UNNAMED = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.S | re.M)
 NAMED = re.compile(r"^namespace ([\w:]+) \{$", re.M)
 FUNCTION = re.compile(r"^(?!return|using|namespace|struct|class|enum|template|static_assert|//|#|\}|\s)"
                       r"[\w:<>,&*\s\[\]]*?(?<!::)\b(\w+)\(", re.M)
+CONSTANT = re.compile(r"^(?:alignas\(\d+\) )?constexpr [^=;{(]*?\b(k[A-Z]\w*)\b", re.M)
+ALIAS = re.compile(r"^using (\w+) = ([^;]*);", re.M)  # the same one twice is none too many
+TYPE = re.compile(r"^(?:struct|class|enum class|enum) (\w+)\b(?![^;{=]*;)", re.M)
 
 
 def libraries(root):
@@ -32,23 +36,26 @@ def libraries(root):
                 yield name, [path.parent / word for word in body.split() if word.endswith(".cc") and word not in alone]
 
 
-def local_functions(text):
-    """(enclosing namespace, name) of every function in an unnamed namespace."""
+def local_names(text):
+    """(enclosing namespace, name, definition of an alias) of all that an unnamed namespace names."""
     for block in UNNAMED.finditer(text):
         enclosing = NAMED.findall(text[:block.start()])
-        for function in FUNCTION.finditer(block.group(1)):
-            yield enclosing[-1] if enclosing else "", function.group(1)
+        for pattern in (FUNCTION, CONSTANT, TYPE, ALIAS):
+            for name in pattern.finditer(block.group(1)):
+                yield enclosing[-1] if enclosing else "", name.group(1), name.group(2) if pattern is ALIAS else None
 
 
 def check(root):
     violations = []
     for library, sources in libraries(root):
-        found = collections.defaultdict(set)
+        found, aliases = collections.defaultdict(set), collections.defaultdict(set)
         for source in sources:
-            for key in local_functions(source.read_text()):
-                found[key].add(source.relative_to(root).as_posix())
+            for namespace, name, definition in local_names(source.read_text()):
+                found[namespace, name].add(source.relative_to(root).as_posix())
+                if definition:
+                    aliases[namespace, name].add(definition)
         for (namespace, name), files in sorted(found.items()):
-            if len(files) > 1:
+            if len(files) > 1 and len(aliases[namespace, name]) != 1:
                 violations.append(f"{library}: {namespace}::{name} is local to {' and to '.join(sorted(files))}")
     return violations
 

@@ -85,6 +85,20 @@ class CheckHouse(unittest.TestCase):
                 (root / "y.cc").write_text(source.format("char"))
                 self.assertEqual(found, len(check_batches.check(root)))
 
+    def test_constants_types_and_aliases_of_a_batch(self):
+        source = "namespace quire {{\nnamespace {{\n\n{}\n\n}}  // namespace\n}}\n"
+        for one, other, found in [("constexpr int kMax = 1;", "constexpr size_t kMax = size_t{2};", 1),
+                                  ("constexpr int kMax = 1;", "constexpr int kLeast = 1;", 0),
+                                  ("struct Entry {\n};", "class Entry {\n};", 1),
+                                  ("using Json = a::b;", "using Json = a::b;", 0),
+                                  ("using Json = a::b;", "using Json = a::c;", 1)]:
+            with tempfile.TemporaryDirectory() as folder:
+                root = pathlib.Path(folder)
+                (root / "CMakeLists.txt").write_text("quire_library(a SOURCES x.cc y.cc LIBS z)")
+                (root / "x.cc").write_text(source.format(one))
+                (root / "y.cc").write_text(source.format(other))
+                self.assertEqual(found, len(check_batches.check(root)), (one, other))
+
     def test_unfinished(self):
         self.assertIn("unfinished", self.breaches({"api/a.cc": "// TO" + "DO later\n"})[0])
 
