@@ -20,12 +20,14 @@ namespace {
 
 // One value head of one sequence's new tokens; each pointer is at the first of them.
 struct DeltaHead {
-  const float *q, *k;         // [tokens, key_dim], `channels` apart
-  const float* v;             // [tokens, value_dim], `channels` apart
-  const float *decay, *beta;  // one per token, `heads` apart
-  float* y;                   // [tokens, value_dim], `values` apart
-  float* state;               // [value_dim, key_dim]
-  size_t key_dim, value_dim, channels, heads, values;
+  const float *q, *k;  // [tokens, key_dim], `channels` apart
+  const float* v;      // [tokens, value_dim], `channels` apart
+  const float* decay;  // one, or key_dim, per token, `decays` apart
+  const float* beta;   // one per token, `heads` apart
+  float* y;            // [tokens, value_dim], `values` apart
+  float* state;        // [value_dim, key_dim]
+  size_t key_dim, value_dim, channels, decays, heads, values;
+  bool by_channel;
 };
 
 }  // namespace
@@ -46,7 +48,7 @@ void NormalizeHead(float* x, size_t size, float length) {
 
 // Rows [row, row + kRows) of a head's state over tokens [begin, end). The decayed state is computed twice rather
 // than stored between the two sums: a token writes the state once.
-template <size_t kRows>
+template <size_t kRows, bool kByChannel>
 HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_t end) {
   const F32 d;
   const size_t dim = head.key_dim, whole = dim / kLanes * kLanes, rest = dim - whole;
@@ -55,21 +57,26 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
   for (size_t i = 0; i < kRows * dim; i += 16) __builtin_prefetch(state + kRows * dim + i, 1, 3);
   for (size_t t = begin; t < end; ++t) {
     const float *k = head.k + t * head.channels, *q = head.q + t * head.channels;
-    const VF32 decay = hn::Set(d, head.decay[t * head.heads]);
+    const float* const decays = head.decay + t * head.decays;
+    const VF32 one_decay = hn::Set(d, *decays);
+    const auto decay_at = [&](size_t i)
+                              HWY_ATTR { return kByChannel ? hn::LoadU(d, decays + i) : one_decay; };
+    const auto decay_rest = [&]()
+                                HWY_ATTR { return kByChannel ? LoadFirst(decays + whole, rest) : one_decay; };
     VF32 sum[4];
     alignas(16) float told[4], out[4];
 
 #pragma GCC unroll 4
     for (size_t r = 0; r < 4; ++r) sum[r] = hn::Zero(d);
     for (size_t i = 0; i < whole; i += kLanes) {
-      const VF32 key = hn::LoadU(d, k + i);
+      const VF32 key = hn::LoadU(d, k + i), decay = decay_at(i);
 #pragma GCC unroll 4
       for (size_t r = 0; r < kRows; ++r) {
         sum[r] = hn::MulAdd(hn::Mul(hn::LoadU(d, state + r * dim + i), decay), key, sum[r]);
       }
     }
     if (rest != 0) {
-      const VF32 key = LoadFirst(k + whole, rest);
+      const VF32 key = LoadFirst(k + whole, rest), decay = decay_rest();
       for (size_t r = 0; r < kRows; ++r) {
         sum[r] = hn::MulAdd(hn::Mul(LoadFirst(state + r * dim + whole, rest), decay), key, sum[r]);
       }
@@ -85,7 +92,7 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
 #pragma GCC unroll 4
     for (size_t r = 0; r < 4; ++r) sum[r] = hn::Zero(d);
     for (size_t i = 0; i < whole; i += kLanes) {
-      const VF32 key = hn::LoadU(d, k + i), query = hn::LoadU(d, q + i);
+      const VF32 key = hn::LoadU(d, k + i), query = hn::LoadU(d, q + i), decay = decay_at(i);
 #pragma GCC unroll 4
       for (size_t r = 0; r < kRows; ++r) {
         const VF32 s = hn::MulAdd(change[r], key, hn::Mul(hn::LoadU(d, state + r * dim + i), decay));
@@ -94,7 +101,7 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
       }
     }
     if (rest != 0) {
-      const VF32 key = LoadFirst(k + whole, rest), query = LoadFirst(q + whole, rest);
+      const VF32 key = LoadFirst(k + whole, rest), query = LoadFirst(q + whole, rest), decay = decay_rest();
       for (size_t r = 0; r < kRows; ++r) {
         const VF32 s = hn::MulAdd(change[r], key, hn::Mul(LoadFirst(state + r * dim + whole, rest), decay));
         StoreFirst(s, state + r * dim + whole, rest);
@@ -107,17 +114,19 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
 }
 
 // All of a head's state over `tokens` tokens; captures get the state on their way.
-void DeltaTokens(const DeltaHead& head, size_t tokens, std::span<const cache::StateCapture> captures,
-                 const RecurrentLayer& at, size_t state_offset) {
+template <bool kByChannel>
+HWY_INLINE void DeltaTokensOf(const DeltaHead& head, size_t tokens,
+                              std::span<const cache::StateCapture> captures, const RecurrentLayer& at,
+                              size_t state_offset) {
   constexpr size_t kRows = 4;
   for (size_t row = 0; row < head.value_dim;) {
     const size_t count = row + kRows <= head.value_dim ? kRows : 1;
     size_t begin = 0;
     const auto run_to = [&](size_t end) HWY_ATTR {
       if (count == kRows) {
-        DeltaRows<kRows>(head, row, begin, end);
+        DeltaRows<kRows, kByChannel>(head, row, begin, end);
       } else {
-        DeltaRows<1>(head, row, begin, end);
+        DeltaRows<1, kByChannel>(head, row, begin, end);
       }
       begin = end;
     };
@@ -129,6 +138,12 @@ void DeltaTokens(const DeltaHead& head, size_t tokens, std::span<const cache::St
     run_to(tokens);
     row += count;
   }
+}
+
+void DeltaTokens(const DeltaHead& head, size_t tokens, std::span<const cache::StateCapture> captures,
+                 const RecurrentLayer& at, size_t state_offset) {
+  if (head.by_channel) return DeltaTokensOf<true>(head, tokens, captures, at, state_offset);
+  DeltaTokensOf<false>(head, tokens, captures, at, state_offset);
 }
 
 }  // namespace quire::runner::kernels::HWY_NAMESPACE
@@ -156,21 +171,24 @@ void RunHead(const GatedDeltaArgs& args, size_t sequence, size_t h) {
   const auto key_dim = static_cast<size_t>(shape.key_dim), value_dim = static_cast<size_t>(shape.value_dim);
   const auto channels = static_cast<size_t>(shape.channels()), keys = static_cast<size_t>(shape.keys());
   const auto first = static_cast<size_t>(args.at.row_begin[sequence]);
+  const auto decays = static_cast<size_t>(shape.decays());
   const size_t key_head = shape.tiled ? h % key_heads : h / (heads / key_heads);
   const float* const qkv = args.qkv.data() + first * channels;
   const size_t state_offset = h * value_dim * key_dim;
   const DeltaHead head{.q = qkv + key_head * key_dim,
                        .k = qkv + keys + key_head * key_dim,
                        .v = qkv + 2 * keys + h * value_dim,
-                       .decay = args.decay.data() + first * heads + h,
+                       .decay = args.decay.data() + first * decays + h * (shape.by_channel ? key_dim : 1),
                        .beta = args.beta.data() + first * heads + h,
                        .y = args.y.data() + (first * heads + h) * value_dim,
                        .state = args.at.Delta(args.at.step->Slot(sequence)) + state_offset,
                        .key_dim = key_dim,
                        .value_dim = value_dim,
                        .channels = channels,
+                       .decays = decays,
                        .heads = heads,
-                       .values = heads * value_dim};
+                       .values = heads * value_dim,
+                       .by_channel = shape.by_channel};
   HWY_DYNAMIC_DISPATCH(DeltaTokens)
   (head, args.at.rows(sequence), args.at.step->Captures(sequence), args.at, state_offset);
 }
@@ -179,11 +197,12 @@ void RecordGates(const GatedDeltaArgs& args, size_t sequence) {
   float* record = args.at.Record(sequence);
   if (record == nullptr) return;
   const auto heads = static_cast<size_t>(args.shape.value_heads);
+  const auto decays = static_cast<size_t>(args.shape.decays());
   const auto first = static_cast<size_t>(args.at.row_begin[sequence]);
   for (size_t t = 0; t < args.at.rows(sequence); ++t, record += args.at.record_stride()) {
     float* const gates = record + args.shape.channels();
-    std::copy_n(args.decay.data() + (first + t) * heads, heads, gates);
-    std::copy_n(args.beta.data() + (first + t) * heads, heads, gates + heads);
+    std::copy_n(args.decay.data() + (first + t) * decays, decays, gates);
+    std::copy_n(args.beta.data() + (first + t) * heads, heads, gates + decays);
   }
 }
 
@@ -201,11 +220,32 @@ void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::s
   }
 }
 
+void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
+                  std::span<float> a) {
+  const size_t all = bias.size(), width = all / rate.size();
+  assert(all % rate.size() == 0 && a.size() % all == 0);
+  constexpr size_t kPerTask = 1024;
+  pool.ParallelFor((a.size() + kPerTask - 1) / kPerTask, [&](size_t task) {
+    const size_t end = std::min(a.size(), (task + 1) * kPerTask);
+    for (size_t i = task * kPerTask; i < end; ++i) {
+      const size_t channel = i % all;
+      const float x = a[i] + bias[channel];
+      const float softplus = x > 20 ? x : std::log1p(std::exp(x));
+      a[i] = std::exp(rate[channel / width] * softplus);
+    }
+  });
+}
+
+void SigmoidOf(std::span<float> b) {
+  for (float& beta : b) beta = 1.0F / (1.0F + std::exp(-beta));
+}
+
 void GatedDelta(ThreadPool& pool, const GatedDeltaArgs& args) {
   const auto rows = static_cast<size_t>(args.at.row_begin.back());
   const auto channels = static_cast<size_t>(args.shape.channels());
   const auto heads = static_cast<size_t>(args.shape.value_heads);
-  assert(args.qkv.size() == rows * channels && args.decay.size() == rows * heads);
+  assert(args.qkv.size() == rows * channels &&
+         args.decay.size() == rows * static_cast<size_t>(args.shape.decays()));
   assert(args.beta.size() == rows * heads &&
          args.y.size() == rows * static_cast<size_t>(args.shape.values()));
   constexpr size_t kRowsPerTask = 16;

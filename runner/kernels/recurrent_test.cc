@@ -170,7 +170,7 @@ struct Delta {
   explicit Delta(GatedDeltaShape of) : shape(of) {
     Random random(7);
     qkv = RandomRows(random, static_cast<size_t>(shape.channels()));
-    decay = RandomRows(random, heads());
+    decay = RandomRows(random, decays());
     beta = RandomRows(random, heads());
     for (auto& gates : {&decay, &beta}) {
       for (auto& rows : *gates) {
@@ -181,9 +181,10 @@ struct Delta {
         {.delta_heads = static_cast<int32_t>(shape.value_heads),
          .delta_value_dim = static_cast<int32_t>(shape.value_dim),
          .delta_key_dim = static_cast<int32_t>(shape.key_dim),
-         .record_bytes = static_cast<int32_t>(4 * (shape.channels() + 2 * shape.value_heads))});
+         .record_bytes = static_cast<int32_t>(4 * (shape.channels() + shape.decays() + shape.value_heads))});
   }
   size_t heads() const { return static_cast<size_t>(shape.value_heads); }
+  size_t decays() const { return static_cast<size_t>(shape.decays()); }
 
   Result Run(ThreadPool& pool, int32_t chunk) const {
     const auto width = static_cast<size_t>(shape.values()), channels = static_cast<size_t>(shape.channels());
@@ -193,7 +194,7 @@ struct Delta {
       GatedDelta(pool, {.at = at,
                         .shape = shape,
                         .qkv = rows,
-                        .decay = Rows(decay, heads(), begin, end),
+                        .decay = Rows(decay, decays(), begin, end),
                         .beta = Rows(beta, heads(), begin, end),
                         .y = y});
       return y;
@@ -218,7 +219,7 @@ struct Delta {
       for (size_t j = 0; j < dv; ++j) {
         double told = 0, out = 0;
         for (size_t i = 0; i < dk; ++i) {
-          state[j * dk + i] *= decay[s][t * heads() + h];
+          state[j * dk + i] *= decay[s][t * decays() + (shape.by_channel ? h * dk + i : h)];
           told += state[j * dk + i] * row[k + i] * k_factor;
         }
         const double change = (row[v + j] - told) * beta[s][t * heads() + h];
@@ -243,7 +244,9 @@ TEST(GatedDelta, AgreesWithTheFormulaHoweverItIsCut) {
                                     {2, 4, 16, 16, true},
                                     {3, 3, 21, 7, false},
                                     {1, 4, 128, 10, false},
-                                    {2, 2, 5, 1, true}};
+                                    {2, 2, 5, 1, true},
+                                    {3, 3, 16, 8, false, true},
+                                    {2, 4, 21, 7, false, true}};
   ForEachInstructionSet([&] {
     for (const GatedDeltaShape& shape : shapes) {
       const Delta delta(shape);
@@ -264,6 +267,18 @@ TEST(GatedDelta, AgreesWithTheFormulaHoweverItIsCut) {
       }
     }
   });
+}
+
+TEST(GatedDelta, ADecayOfEachChannelIsOfItsFormula) {
+  ThreadPool pool(2);
+  const std::vector<float> rate = {-0.5F, -4.0F}, bias = {0.25F, -1.0F, 2.0F, 0.5F};  // two heads of two channels
+  const std::vector<float> a = {1, -3, 40, 0.5F, 0, 2, -100, 3};
+  std::vector<float> decay = a;
+  ChannelDecay(pool, rate, bias, decay);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double softplus = std::log1p(std::exp(static_cast<double>(a[i]) + bias[i % 4]));
+    EXPECT_NEAR(decay[i], std::exp(rate[i % 4 / 2] * softplus), 1e-6);
+  }
 }
 
 TEST(GatedDelta, GatesAreOfTheirFormulas) {
