@@ -13,35 +13,20 @@
 namespace quire::runner::models {
 namespace {
 
+// The slopes of ALiBi for any number of heads: those of the power of 2 below, then every other one of twice as many.
+std::vector<float> AlibiSlopes(int32_t heads, float largest) {
+  std::vector<float> slopes;
+  slopes.reserve(static_cast<size_t>(heads));
+  const double below = std::exp2(std::floor(std::log2(heads)));
+  for (int32_t i = 0; i < heads; ++i) {
+    const double at = i < below ? i + 1 : 2 * (i - below) + 1, of = i < below ? below : 2 * below;
+    slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(largest) * at / of)));
+  }
+  return slopes;
+}
+
 void ReportTo(ActivationHook* hook, const std::string& name, std::span<const float> values, int64_t rows) {
   if (hook != nullptr) hook->Activation(name, values, rows);
-}
-
-void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x) {
-  switch (activation) {
-    case EncoderActivation::kGeluErf:
-      return kernels::GeluErf(pool, x);
-    case EncoderActivation::kGeluTanh:
-      return kernels::Gelu(pool, x);
-    case EncoderActivation::kRelu:
-      return kernels::Relu(pool, x);
-    case EncoderActivation::kSilu:
-      for (float& value : x) value = value / (1 + std::exp(-value));
-      return;
-  }
-}
-
-// gate = activation(gate) * up.
-void GateWith(ThreadPool& pool, EncoderActivation activation, std::span<const float> up,
-              std::span<float> gate) {
-  if (activation == EncoderActivation::kSilu) return kernels::SiluMul(pool, up, gate);
-  if (activation == EncoderActivation::kGeluTanh) return kernels::GeluMul(pool, up, gate);
-  Activate(pool, activation, gate);
-  constexpr size_t kElements = 8192;
-  pool.ParallelFor((gate.size() + kElements - 1) / kElements, [&](size_t task) {
-    const size_t begin = task * kElements, end = std::min(gate.size(), begin + kElements);
-    for (size_t i = begin; i < end; ++i) gate[i] *= up[i];
-  });
 }
 
 }  // namespace
@@ -61,6 +46,7 @@ Encoder::Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder&
   types_ = table(names.types, form_.types);
   positions_ = table(names.positions, form_.position_rows);
   if (!names.embedding_norm.gguf.empty()) embedding_norm_ = BindNorm(global, names.embedding_norm);
+  if (form_.alibi > 0) slopes_ = AlibiSlopes(form_.heads, form_.alibi);
   layers_.resize(static_cast<size_t>(form_.layers));
   for (size_t i = 0; i < layers_.size(); ++i) BindLayer(bind, i);
   if (!names.final_norm.gguf.empty()) final_norm_ = BindNorm(global, names.final_norm);
@@ -70,9 +56,10 @@ Encoder::Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder&
   resident_bytes_ = bind.resident_bytes();
 }
 
-Norm Encoder::BindNorm(const TensorScope& scope, TensorName name) const {
-  Norm norm{.kind = form_.norm, .weight = scope.Norm(name, form_.hidden), .bias = {}, .eps = form_.norm_eps};
-  if (norm.kind == NormKind::kLayer) norm.bias = scope.BiasOf(name, form_.hidden, form_.norm_bias);
+Norm Encoder::BindNorm(const TensorScope& scope, TensorName name, int64_t size) const {
+  if (size == 0) size = form_.hidden;
+  Norm norm{.kind = form_.norm, .weight = scope.Norm(name, size), .bias = {}, .eps = form_.norm_eps};
+  if (norm.kind == NormKind::kLayer) norm.bias = scope.BiasOf(name, size, form_.norm_bias);
   if (norm.kind == NormKind::kZeroCenteredRms && !scope.gguf()) {
     for (float& weight : norm.weight) weight += 1;
   }
@@ -85,7 +72,7 @@ void Encoder::BindLayer(TensorBinder& bind, size_t index) {
       bind.Named(bind.gguf() ? fmt::format("blk.{}.", index)
                              : fmt::format("{}{}{}.", names.prefix, names.layers, index));
   const int64_t hidden = form_.hidden, queries = int64_t{form_.heads} * form_.head_dim,
-                keys = int64_t{form_.kv_heads} * form_.head_dim, wide = form_.feed_forward;
+                keys = int64_t{form_.kv_heads} * form_.head_dim;
   Layer& layer = layers_[index];
   if (scope.HasWeight(names.qkv)) {
     const int64_t sizes[] = {queries, keys, keys};
@@ -106,6 +93,27 @@ void Encoder::BindLayer(TensorBinder& bind, size_t index) {
       for (float& weight : norm->weight) weight += shift;
     }
   }
+  if (form_.wide_qk_norm) {
+    layer.wide_q_norm = BindNorm(scope, names.q_norm, queries);
+    layer.wide_k_norm = BindNorm(scope, names.k_norm, keys);
+  }
+  BindMlp(scope, index);
+  if (index > 0 || form_.first_norm) layer.attention_norm = BindNorm(scope, names.attention_norm);
+  layer.mlp_norm = BindNorm(scope, names.mlp_norm);
+  if (form_.second_attention_norm) layer.second_attention_norm = BindNorm(scope, names.second_attention_norm);
+  if (form_.norms != EncoderNorms::kAround) return;
+  layer.post_attention_norm = BindNorm(scope, names.post_attention_norm);
+  layer.post_mlp_norm = BindNorm(scope, names.post_mlp_norm);
+}
+
+void Encoder::BindMlp(const TensorScope& scope, size_t index) {
+  const EncoderNames& names = form_.names;
+  const int64_t hidden = form_.hidden, wide = form_.feed_forward;
+  Layer& layer = layers_[index];
+  if (form_.experts.Has(index)) {
+    layer.experts = BindEncoderExperts(scope, form_.experts, hidden, wide);
+    return;
+  }
   if (form_.gated && scope.HasWeight(names.gate_up)) {
     const int64_t sizes[] = {wide, wide};
     std::vector<Linear> parts = scope.BindRows(names.gate_up, sizes, hidden, form_.mlp_bias);
@@ -115,12 +123,7 @@ void Encoder::BindLayer(TensorBinder& bind, size_t index) {
     layer.up = scope.BindLinear(names.up, wide, hidden, form_.mlp_bias);
     if (form_.gated) layer.gate = scope.BindLinear(names.gate, wide, hidden, form_.mlp_bias);
   }
-  layer.down = scope.BindLinear(names.down, hidden, wide, form_.mlp_bias);
-  if (index > 0 || form_.first_norm) layer.attention_norm = BindNorm(scope, names.attention_norm);
-  layer.mlp_norm = BindNorm(scope, names.mlp_norm);
-  if (form_.norms != EncoderNorms::kAround) return;
-  layer.post_attention_norm = BindNorm(scope, names.post_attention_norm);
-  layer.post_mlp_norm = BindNorm(scope, names.post_mlp_norm);
+  layer.down = scope.BindLinear(names.down, hidden, wide, form_.down_bias);
 }
 
 int64_t Encoder::scratch_bytes(int64_t rows) const {
@@ -128,9 +131,14 @@ int64_t Encoder::scratch_bytes(int64_t rows) const {
                 keys = int64_t{form_.kv_heads} * form_.head_dim;
   int64_t angles = 0;
   for (const RopeSpec& rope : form_.ropes) angles += 2 * static_cast<int64_t>(rope.frequencies.size());
-  const int64_t floats =
-      4 * int64_t{form_.hidden} + 2 * queries + 2 * keys + 2 * int64_t{form_.feed_forward} + angles;
-  const int64_t widest = std::max({int64_t{form_.hidden}, queries, int64_t{form_.feed_forward}});
+  if (form_.experts.experts > 0) {
+    angles += EncoderExperts::FloatsOf(form_.experts, form_.hidden, form_.feed_forward);
+  }
+  const int64_t floats = (form_.second_attention_norm ? 5 : 4) * int64_t{form_.hidden} + 2 * queries +
+                         2 * keys + 2 * int64_t{form_.feed_forward} + angles;
+  const int64_t places = std::max(form_.experts.chosen, 1);
+  const int64_t widest =
+      std::max({places * int64_t{form_.hidden}, queries, places * int64_t{form_.feed_forward}});
   return rows *
          (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedActivations::BytesOf(widest));
 }
@@ -190,6 +198,8 @@ void Encoder::Attend(const EncoderBatch& batch, ThreadPool& pool, size_t index, 
   }
   if (layer.q_norm) layer.q_norm.Run(pool, q, q);
   if (layer.k_norm) layer.k_norm.Run(pool, k, k);
+  if (layer.wide_q_norm) layer.wide_q_norm.Run(pool, q, q);
+  if (layer.wide_k_norm) layer.wide_k_norm.Run(pool, k, k);
   Rotate(pool, index, rows, q);
   Rotate(pool, index, rows, k);
   const std::span<float> attended = work_.attended.Get(static_cast<int64_t>(q.size()));
@@ -201,13 +211,17 @@ void Encoder::Attend(const EncoderBatch& batch, ThreadPool& pool, size_t index, 
                            .kv_heads = form_.kv_heads,
                            .head_dim = form_.head_dim,
                            .scale = scale,
-                           .reach = form_.reach.empty() ? -1 : form_.reach[index]},
+                           .reach = form_.reach.empty() ? -1 : form_.reach[index],
+                           .slopes = slopes_},
                           q, k, v, attended);
   layer.out.Run(pool, {attended, rows, work_.quantized}, y);
 }
 
 void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
                           std::span<float> y) {
+  if (layer.experts) {
+    return layer.experts.Run(pool, form_.activation, rows, x, work_.experts, work_.quantized, y);
+  }
   const std::span<float> up = work_.up.Get(rows * form_.feed_forward);
   std::span<float> wide = up;
   {
@@ -247,8 +261,15 @@ void Encoder::Forward(const EncoderBatch& batch, ThreadPool& pool, std::span<flo
       kernels::Add(pool, mixed, h);
       if (after) norm.Run(pool, h, h);
     };
+    const std::span<float> residual =
+        layer.second_attention_norm ? work_.residual.Get(static_cast<int64_t>(h.size())) : std::span<float>();
+    std::copy_n(h.begin(), residual.size(), residual.begin());
     Attend(batch, pool, i, before(layer.attention_norm), mixed);
     add(layer.attention_norm, layer.post_attention_norm);
+    if (layer.second_attention_norm) {
+      kernels::Add(pool, residual, h);
+      layer.second_attention_norm.Run(pool, h, h);
+    }
     FeedForward(pool, layer, rows, before(layer.mlp_norm), mixed);
     add(layer.mlp_norm, layer.post_mlp_norm);
     ReportTo(hook, fmt::format("hidden.layer{}", i), h, rows);

@@ -12,6 +12,7 @@
 
 #include "api/base/error.h"
 #include "runner/models/encoder_head.h"
+#include "runner/models/encoder_mlp.h"
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
 #include "runner/models/model.h"
@@ -19,8 +20,6 @@
 #include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
-
-enum class EncoderActivation : uint8_t { kGeluErf, kGeluTanh, kRelu, kSilu };
 
 enum class EncoderNorms : uint8_t {
   kAfter,   // h = n(h + a(h)); h = n(h + f(h))
@@ -34,6 +33,7 @@ struct EncoderNames {
   TensorName tokens, types, positions, embedding_norm, final_norm = {};
   TensorName q = {}, k = {}, v = {}, qkv = {}, out = {}, q_norm = {}, k_norm = {};
   TensorName attention_norm = {}, post_attention_norm = {}, mlp_norm = {}, post_mlp_norm = {};
+  TensorName second_attention_norm = {};
   TensorName up = {}, gate = {}, gate_up = {}, down = {};
 };
 
@@ -50,11 +50,16 @@ struct EncoderForm {
   EncoderNorms norms = EncoderNorms::kAfter;
   bool first_norm = true;  // false: the first layer has no norm before its attention
   Bias norm_bias = Bias::kPresent;
-  Bias attention_bias = Bias::kPresent, out_bias = Bias::kPresent, mlp_bias = Bias::kPresent;
+  Bias attention_bias = Bias::kPresent, out_bias = Bias::kPresent;
+  Bias mlp_bias = Bias::kPresent, down_bias = Bias::kPresent;
   bool gated = false;      // down(activation(gate) * up), else down(activation(up))
   bool gate_first = true;  // in gate_up
   EncoderActivation activation = EncoderActivation::kGeluErf;
-  bool qk_norm = false;
+  bool qk_norm = false;                // of each head
+  bool wide_qk_norm = false;           // layer norms of all heads together
+  bool second_attention_norm = false;  // kAfter: h = n2(h + n(h + a(h)))
+  float alibi = 0;                     // the largest bias of ALiBi (Press et al. 2022), 0: none
+  EncoderExpertsForm experts = {};
   std::vector<RopeSpec> ropes = {};
   std::vector<int32_t> rope_of = {};  // [layers]: index of ropes, -1: none
   std::vector<int32_t> reach = {};    // [layers]: how far away a token is seen, -1: any
@@ -94,21 +99,25 @@ class Encoder {
  private:
   struct Layer {
     Linear q, k, v, out, up, gate, down;
-    Norm attention_norm, post_attention_norm, mlp_norm, post_mlp_norm;
+    Norm attention_norm, second_attention_norm, post_attention_norm, mlp_norm, post_mlp_norm;
     RmsNorm q_norm, k_norm;
+    Norm wide_q_norm, wide_k_norm;
+    EncoderExperts experts;
   };
   struct Angles {
     Scratch cos, sin;
   };
   struct Work {
-    Scratch normed, q, k, v, attended, mixed, up, gate;
+    Scratch normed, q, k, v, attended, mixed, up, gate, residual;
+    EncoderExperts::Work experts;
     kernels::QuantizedActivations quantized;
     std::vector<int64_t> positions;  // [rows]
     std::vector<Angles> angles;      // [ropes]
   };
 
   void BindLayer(TensorBinder& bind, size_t index);
-  Norm BindNorm(const TensorScope& scope, TensorName name) const;
+  Norm BindNorm(const TensorScope& scope, TensorName name, int64_t size = 0) const;  // 0: hidden
+  void BindMlp(const TensorScope& scope, size_t index);
   void Embed(const EncoderBatch& batch, ThreadPool& pool, std::span<float> h);
   void Attend(const EncoderBatch& batch, ThreadPool& pool, size_t layer, std::span<const float> x,
               std::span<float> y);
@@ -122,6 +131,7 @@ class Encoder {
   EncoderHead head_;
   kernels::Matrix tokens_;
   std::vector<float> types_, positions_;  // [types, hidden], [position_rows, hidden]
+  std::vector<float> slopes_;             // [heads] of ALiBi, or empty
   Norm embedding_norm_, final_norm_;
   std::vector<Layer> layers_;
   int64_t parameters_ = 0, weight_bytes_ = 0, resident_bytes_ = 0;

@@ -264,8 +264,16 @@ std::vector<float> EncoderHead::Finish(std::vector<float> vector, int32_t dimens
 }
 
 float EncoderHead::Score(ThreadPool& pool, std::span<const float> states, int32_t hidden) const {
-  std::vector<float> state = PoolStates(score.pooling, states, static_cast<size_t>(hidden));
-  if (score.dense) {
+  const auto width = static_cast<size_t>(hidden);
+  std::vector<float> each;
+  for (size_t at = 0; score.late && at < states.size(); at += width) {
+    std::vector<float> one = RunLinear(pool, score.dense, states.subspan(at, width));
+    ActivateHead(pool, score.activation, one);
+    each.insert(each.end(), one.begin(), one.end());
+  }
+  std::vector<float> state =
+      PoolStates(score.pooling, score.late ? std::span<const float>(each) : states, width);
+  if (score.dense && !score.late) {
     state = RunLinear(pool, score.dense, state);
     ActivateHead(pool, score.activation, state);
   }

@@ -33,6 +33,7 @@ struct ScoreHead {
   Norm norm;
   Linear out;  // [1, hidden]
   EncoderPooling pooling = EncoderPooling::kFirst;
+  bool late = false;  // every state goes through `dense` and is pooled behind it
 
   explicit operator bool() const { return static_cast<bool>(out); }
 };

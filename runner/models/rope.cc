@@ -78,6 +78,10 @@ class RopeReader {
       spec = LongRope(theta);
     } else if (type == "proportional") {
       spec.frequencies = Proportional(theta);
+    } else if (type == "ntk" && query_.fixed_ntk) {
+      const double factor = Factor(), mixed = Positive("mixed_b", "", 1e3, 1e3);
+      spec.frequencies =
+          FixedNtkFrequencies(theta, dims_, factor, mixed < 1e3 ? std::optional(mixed) : std::nullopt);
     } else {
       read_.Fail(fmt::format("the rotary embedding type \"{}\" is not supported", type.substr(0, 60)));
     }
@@ -273,6 +277,17 @@ std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     frequencies[i] *= (1 - stretched) + stretched / scaling.factor;
+  }
+  return Rounded(frequencies);
+}
+
+std::vector<float> FixedNtkFrequencies(double theta, int32_t dims, double factor,
+                                       std::optional<double> mixed) {
+  std::vector<double> frequencies = Frequencies(mixed ? theta : theta * factor, dims);
+  const double growth = mixed ? std::log(factor) / std::pow(dims / 2.0, *mixed) : 0;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] /= mixed ? std::exp(growth * std::pow(static_cast<double>(i + 1), *mixed))
+                            : std::pow(factor, 2.0 / dims);
   }
   return Rounded(frequencies);
 }

@@ -40,6 +40,7 @@ struct RopeQuery {
   kernels::RopePairs pairs = kernels::RopePairs::kHalves;
   kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;
   bool gguf_truncate = true;  // YaRN's, where a GGUF does not say
+  bool fixed_ntk = false;     // "ntk" is FixedNtkFrequencies
 };
 
 // Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024) and proportional (Gemma 4)
@@ -57,6 +58,11 @@ struct YarnScaling {
   bool truncate = true;  // whole dimensions for the ramp's ends
 };
 std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling& scaling);
+
+// Of the GTE models (kexue.fm/archives/9706): the base and then all frequencies are stretched, or with `mixed` each
+// frequency by a power of its own that grows to `factor`.
+std::vector<float> FixedNtkFrequencies(double theta, int32_t dims, double factor,
+                                       std::optional<double> mixed);
 
 // Computes the angles of a pass once; all layers of the pass then use them. Engine thread only.
 class RotaryEmbedding {

@@ -121,8 +121,16 @@ std::vector<float> TensorScope::BiasOf(TensorName name, int64_t size, Bias bias)
 }
 
 kernels::Matrix TensorScope::Matrix(TensorName name, int64_t out, int64_t in) const {
+  return RowsOf(Full(name, ".weight"), out, in);
+}
+
+kernels::Matrix TensorScope::Rows(TensorName name, int64_t out, int64_t in) const {
+  return RowsOf(Full(name, ""), out, in);
+}
+
+kernels::Matrix TensorScope::RowsOf(const std::string& name, int64_t out, int64_t in) const {
   const TensorBinder::Shape shapes[] = {{out, in}};
-  const weights::Tensor* tensor = binder_->Require(Full(name, ".weight"), shapes);
+  const weights::Tensor* tensor = binder_->Require(name, shapes);
   return tensor == nullptr ? kernels::Matrix() : kernels::AsMatrix(*tensor);
 }
 

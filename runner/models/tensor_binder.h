@@ -86,12 +86,14 @@ class TensorBinder {
 
 enum class Bias : uint8_t { kAbsent, kPresent, kIfStored };
 
-// The tensors of one part of a model. Every method but Values, Stacked and Has adds ".weight" to the name. After
+// The tensors of one part of a model. Every method but Values, Rows, Stacked and Has adds ".weight" to the name. After
 // an error they return empty things.
 class TensorScope {
  public:
   // A matrix [out, in], in place, whose rows are looked up.
   kernels::Matrix Matrix(TensorName name, int64_t out, int64_t in) const;
+  // Likewise; the complete name.
+  kernels::Matrix Rows(TensorName name, int64_t out, int64_t in) const;
   // Equally shaped matrices stacked in one tensor [count, out, in], in place; the complete name.
   std::vector<kernels::Matrix> Stacked(TensorName name, int64_t count, int64_t out, int64_t in) const;
   // With its ".bias" beside it, or the certainty that there is none.
@@ -136,6 +138,7 @@ class TensorScope {
   friend class TensorBinder;
   TensorScope(TensorBinder* binder, std::string prefix) : binder_(binder), prefix_(std::move(prefix)) {}
   std::string Full(TensorName name, std::string_view suffix) const;
+  kernels::Matrix RowsOf(const std::string& name, int64_t out, int64_t in) const;
   std::vector<float> Vector(const std::string& name, int64_t size) const;
 
   TensorBinder* binder_;

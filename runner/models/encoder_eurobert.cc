@@ -1,0 +1,53 @@
+#include "runner/kernels/key_value.h"
+#include "runner/models/decoder_config.h"
+#include "runner/models/decoder_form.h"
+#include "runner/models/encoder_families.h"
+
+namespace quire::runner::models {
+
+// EuroBERT (Boizard et al. 2025): the layers of Llama, whose tokens see both ways.
+Encoding ReadEuroBert(ConfigReader& read) {
+  Encoding made;
+  EncoderForm& form = made.form = ReadSizes(read);
+  form.kv_heads = read.Small({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads, form.heads);
+  form.head_dim = read.Small({"head_dim", "attention.key_length"}, 2, kernels::kMaxHeadDim, form.head_dim);
+  if (form.heads % form.kv_heads != 0 || form.head_dim % 2 != 0) read.Fail("the heads cannot share KV heads");
+  form.norm = NormKind::kRms;
+  form.norm_eps = ReadEps(read, "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5);
+  form.norms = EncoderNorms::kBefore;
+  form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
+  form.mlp_bias = form.down_bias = ReadBias(read, "mlp_bias");
+  form.gated = true;
+  form.activation = ReadEncoderActivation(read, "hidden_act", "silu");
+  form.ropes.push_back(ReadRope(read, {.head_dim = form.head_dim, .default_theta = 10000}));
+  form.rope_of.assign(static_cast<size_t>(form.layers), 0);
+  read.Require("is_causal", false);
+  read.Ignore({"tie_word_embeddings", "clf_pooling"});
+  EncoderNames& names = form.names;
+  names.prefix = FindPrefix(read, {"", "model."}, "embed_tokens.weight");
+  names.layers = "layers.";
+  names.tokens = {"embed_tokens", "token_embd"};
+  names.final_norm = {"norm", "output_norm"};
+  names.attention_norm = {"input_layernorm", "attn_norm"};
+  names.mlp_norm = {"post_attention_layernorm", "ffn_norm"};
+  names.qkv = {"", "attn_qkv"};
+  names.q = {"self_attn.q_proj", "attn_q"};
+  names.k = {"self_attn.k_proj", "attn_k"};
+  names.v = {"self_attn.v_proj", "attn_v"};
+  names.out = {"self_attn.o_proj", "attn_output"};
+  names.gate = {"mlp.gate_proj", "ffn_gate"};
+  names.up = {"mlp.up_proj", "ffn_up"};
+  names.down = {"mlp.down_proj", "ffn_down"};
+  made.score_dense = {"dense", "cls"};
+  made.score_out = {"classifier", "cls.output"};
+  made.score_activation = HeadActivation::kGelu;
+  const std::string pooling = read.Text({"classifier_pooling", ""}, "late");
+  if (pooling != "bos" && pooling != "mean" && pooling != "late") {
+    read.Fail("classifier_pooling: only bos, mean and late are supported");
+  }
+  made.score_pooling = pooling == "bos" ? EncoderPooling::kFirst : EncoderPooling::kMean;
+  made.score_late = pooling == "late";
+  return made;
+}
+
+}  // namespace quire::runner::models
