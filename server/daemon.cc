@@ -29,6 +29,7 @@
 #include "server/memory_reserve.h"
 #include "server/notify.h"
 #include "server/open_files.h"
+#include "server/prefix_routes.h"
 #include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 #include "server/routes/handlers.h"
@@ -114,8 +115,8 @@ TransportLimits LimitsOf(const Options& options) {
 
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::path& runner) {
   if (options.snapshot_bytes == 0) return nullptr;
-  return std::make_shared<SnapshotService>(
-      DiskTier::Options{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes}, runner);
+  DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
+  return std::make_shared<SnapshotService>(std::move(tier), runner);
 }
 
 scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,
@@ -195,6 +196,7 @@ class Daemon {
     AddNowRoutes(transport.router, now_);
     AddCacheRoutes(transport.router, cache_);
     AddKeyRoutes(transport.router, keys_);
+    AddPrefixRoutes(transport.router, prefixes_);
     transport.access.Replace(options.keys);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   }
@@ -258,6 +260,12 @@ class Daemon {
                       .draining = [this] { return server_->draining(); }};
   KeySources keys_{.uses = [this] { return server_->KeyUses(); },
                    .create = [this](KeyRequest request) { return CreateKey(std::move(request)); }};
+  PrefixSources prefixes_{.open = [this]() -> api::Result<SnapshotService::Opened> {
+                            if (snapshots_) return snapshots_->opened();
+                            return api::Fail(api::ErrorCode::kNotFound,
+                                             "prefixes are not kept on disk: QUIRE_SNAPSHOT_BYTES is 0");
+                          },
+                          .pools = &pools_};
   registry::Transfers transfers_;
   asio::signal_set signals_;
   asio::signal_set hangups_;

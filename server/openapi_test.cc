@@ -13,6 +13,7 @@
 
 #include "api/base/options.h"
 #include "server/console/console.h"
+#include "server/prefix_routes.h"
 #include "server/routes/metrics_route.h"
 #include "server/routes/transfer.h"
 #include "server/testing/test_daemon.h"
@@ -135,6 +136,8 @@ TEST(OpenApi, HasEveryRouteAndNoOther) {
   AddCacheRoutes(router, cache);
   const KeySources keys;
   AddKeyRoutes(router, keys);
+  const PrefixSources prefixes;
+  AddPrefixRoutes(router, prefixes);
   std::set<std::pair<std::string, std::string>> routes;
   for (const Route& route : router.routes()) routes.emplace(route.path, route.method);
   std::set<std::pair<std::string, std::string>> documented;

@@ -96,6 +96,23 @@ void DeclareLaunch(CLI::App& app, LaunchOptions& launch) {
   command->add_flag("--print", launch.print_only, "Only print the agent's settings; write and start nothing");
 }
 
+void DeclareCache(CLI::App& app, CacheOptions& cache) {
+  auto* command = app.add_subcommand(
+      "cache", "List, show, export, import or remove computed prompt prefixes on the daemon's disk");
+  command->add_option("ACTION", cache.action, "list, show, export, import or prune")
+      ->required()
+      ->check(CLI::IsMember({"list", "show", "export", "import", "prune"}));
+  command->add_option("ARGUMENT", cache.arguments, "Ids of prefixes; files to import");
+  command->add_option("--output", cache.output, "File to export to");
+  command->add_option("--key", cache.key,
+                      "API key that imported prefixes become those of; empty: clients without a key "
+                      "(default: a key of the same name as where they were exported)");
+  command->add_option("--model", cache.model, "List or prune only prefixes of this model");
+  command->add_option("--unused", cache.unused,
+                      "Prune only prefixes that were not used for so long (36h, 30m)");
+  command->add_flag("--all", cache.all, "Prune all prefixes");
+}
+
 void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   auto* key =
       app.add_subcommand("key", "Create an API key: print its secret and its line for the daemon's key file");
@@ -129,6 +146,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
   DeclareEmbed(app, arguments);
   DeclareStore(app, arguments);
   DeclareLaunch(app, arguments.launch);
+  DeclareCache(app, arguments.cache);
   DeclareUpkeep(app, arguments);
   auto* help = app.add_subcommand("help", "Show the help of a command");
   help->add_option("COMMAND", arguments.help_topic, "Name of the command (default: the program)");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/cli/cache.h"
 #include "server/cli/chat.h"
 #include "server/cli/create.h"
 #include "server/cli/doctor.h"
@@ -32,6 +33,7 @@ struct Arguments {
   KeyOptions key;
   DoctorOptions doctor;
   LaunchOptions launch;
+  CacheOptions cache;
   std::string help_topic;
   bool verbose = false;
   bool check = false;

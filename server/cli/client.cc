@@ -269,14 +269,22 @@ api::Result<std::string> Client::Post(std::string_view path, std::string body) {
   return ExchangeWhole(call);
 }
 
-api::Result<void> Client::Delete(std::string_view path, std::string body) {
+api::Result<std::string> Client::Delete(std::string_view path, std::string body) {
   Call call;
   call.endpoint = endpoint_;
   call.verb = http::verb::delete_;
   call.path = path;
   call.body = std::move(body);
-  const auto reply = ExchangeWhole(call);
-  return reply ? api::Result<void>() : std::unexpected(reply.error());
+  return ExchangeWhole(call);
+}
+
+api::Result<void> Client::Download(std::string_view path,
+                                   const std::function<api::Result<void>(std::string_view)>& on_bytes) {
+  Call call;
+  call.endpoint = endpoint_;
+  call.path = path;
+  call.on_bytes = on_bytes;
+  return Exchange(call, true);
 }
 
 api::Result<bool> Client::Has(std::string_view path) {
@@ -290,8 +298,8 @@ api::Result<bool> Client::Has(std::string_view path) {
   return std::unexpected(reply.error());
 }
 
-api::Result<void> Client::PostFile(std::string_view path, const std::filesystem::path& file,
-                                   const std::function<void(int64_t)>& on_sent) {
+api::Result<std::string> Client::PostFile(std::string_view path, const std::filesystem::path& file,
+                                          const std::function<void(int64_t)>& on_sent) {
   if (!std::ifstream(file, std::ios::binary)) {
     return api::Fail(api::ErrorCode::kNotFound, fmt::format("{}: cannot be read", file.string()));
   }
@@ -301,8 +309,7 @@ api::Result<void> Client::PostFile(std::string_view path, const std::filesystem:
   call.path = path;
   call.file = file;
   call.on_sent = on_sent;
-  call.on_bytes = [](std::string_view) { return api::Result<void>(); };
-  return Exchange(call, true);
+  return ExchangeWhole(call, true);
 }
 
 api::Result<void> Client::PostLines(std::string_view path, std::string body, const LineHandlers& handlers) {

@@ -36,13 +36,16 @@ class Client {
 
   // The same for a POST of JSON.
   api::Result<std::string> Post(std::string_view path, std::string body);
-  api::Result<void> Delete(std::string_view path, std::string body);
+  api::Result<std::string> Delete(std::string_view path, std::string body);
+  // Hands over the bytes of a 200 reply as they arrive; an error of `on_bytes` is the result. SIGINT as in PostLines.
+  api::Result<void> Download(std::string_view path,
+                             const std::function<api::Result<void>(std::string_view bytes)>& on_bytes);
   // Whether a HEAD is answered 200; false for 404.
   api::Result<bool> Has(std::string_view path);
-  // Posts a file's bytes and reports progress. SIGINT as in PostLines. kNotFound when the file
+  // Posts a file's bytes, reports progress and gives the reply's body. SIGINT as in PostLines. kNotFound when the file
   // cannot be read.
-  api::Result<void> PostFile(std::string_view path, const std::filesystem::path& file,
-                             const std::function<void(int64_t sent)>& on_sent);
+  api::Result<std::string> PostFile(std::string_view path, const std::filesystem::path& file,
+                                    const std::function<void(int64_t sent)>& on_sent);
 
   struct LineHandlers {
     // An error closes the connection and is the result.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/cli/arguments.h"
+#include "server/cli/cache.h"
 #include "server/cli/chat.h"
 #include "server/cli/client.h"
 #include "server/cli/commands.h"
@@ -107,6 +108,7 @@ int Do(const std::string& command, const Arguments& arguments) {
   Client client(*endpoint);
   if (command == "run") return Run(client, arguments);
   if (command == "launch") return Launch(client, arguments.launch);
+  if (command == "cache") return Cache(client, arguments.cache);
   if (command == "embed") return Embed(client, arguments);
   if (command == "rerank") return Rerank(client, arguments);
   if (command == "create") return Create(client, arguments.create);

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,50 +24,7 @@ constexpr std::string_view kSuffix = ".quire-prefix";
 constexpr std::string_view kTemporary = "new-";
 constexpr char kSecretName[] = "secret";
 
-// As it lies in the file: little-endian, as every machine that Quire runs on.
-struct FileHeader {
-  std::array<char, 8> magic = {'Q', 'P', 'R', 'E', 'F', 'I', 'X', '1'};
-  uint64_t bytes = 0;
-  int64_t from = 0;
-  int64_t to = 0;
-  uint64_t state = 0;
-  SnapshotKey key{};
-  SnapshotKey parent{};
-  SnapshotKey content{};
-  std::array<char, 64> model{};
-  SnapshotKey hmac{};  // of all before
-};
-static_assert(sizeof(FileHeader) == 232);
-
-std::string_view SignedPart(const FileHeader& header) {
-  return {reinterpret_cast<const char*>(&header), sizeof(header) - sizeof(header.hmac)};
-}
-
 std::string Reason(int error) { return std::generic_category().message(error); }
-
-bool ReadAll(int fd, char* out, size_t bytes, uint64_t offset) {
-  while (bytes > 0) {
-    const ssize_t n = ::pread(fd, out, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    out += n;
-    bytes -= static_cast<size_t>(n);
-    offset += static_cast<uint64_t>(n);
-  }
-  return true;
-}
-
-bool WriteAll(int fd, const char* data, size_t bytes, uint64_t offset) {
-  while (bytes > 0) {
-    const ssize_t n = ::pwrite(fd, data, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    data += n;
-    bytes -= static_cast<size_t>(n);
-    offset += static_cast<uint64_t>(n);
-  }
-  return true;
-}
 
 uint64_t Now() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -99,7 +57,7 @@ api::Result<void> DiskTier::LoadSecret() {
     return api::Fail(api::ErrorCode::kInternal,
                      fmt::format("cannot use {}: {}", path.string(), Reason(error)));
   };
-  api::FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  api::FileDescriptor fd(::openat(AT_FDCWD, path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return failed(errno);
   if (::flock(fd.get(), LOCK_EX) != 0) return failed(errno);
   struct stat status {};
@@ -118,7 +76,6 @@ api::Result<void> DiskTier::LoadSecret() {
 void DiskTier::LoadFiles() {
   std::error_code error;
   const std::lock_guard lock(mutex_);
-  stats_.budget_bytes = options_.budget_bytes;
   for (fs::directory_iterator files(options_.folder, error); !error && files != fs::directory_iterator();
        files.increment(error)) {
     const fs::directory_entry& file = *files;
@@ -131,142 +88,156 @@ void DiskTier::LoadFiles() {
       if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) Unlink(file.path());
       continue;
     }
-    StoredSegment segment;
-    SnapshotKey content;
-    struct stat status {};
-    if (::fstat(fd.get(), &status) != 0 || !ReadHeader(fd.get(), segment, content) ||
-        PathOf(segment.key) != file.path()) {
-      ++stats_.corrupt;
-      Unlink(file.path());
-      continue;
-    }
-    const auto use = static_cast<uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
-                     static_cast<uint64_t>(status.st_mtim.tv_nsec);
-    Add(segment, use);
+    LoadFile(file.path(), fd.get());
   }
   MakeRoom(0);
+}
+
+void DiskTier::LoadFile(const fs::path& path, int fd) {
+  SegmentHead head;
+  struct stat status {};
+  HeadState state = ReadHead(fd, secret_, head);
+  if (state == HeadState::kOtherVersion) {  // nobody will read it
+    Unlink(path);
+    return;
+  }
+  const auto origin = head.segment.begins_prefix() ? ParseOrigin(head.origin) : std::nullopt;
+  if (state == HeadState::kValid && head.segment.begins_prefix() && !origin) state = HeadState::kCorrupt;
+  if (state == HeadState::kCorrupt || ::fstat(fd, &status) != 0 || PathOf(head.segment.key) != path) {
+    ++stats_.corrupt;
+    Unlink(path);
+    return;
+  }
+  const auto used_ns = static_cast<uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
+                       static_cast<uint64_t>(status.st_mtim.tv_nsec);
+  index_.Add(head.segment, origin ? &*origin : nullptr, used_ns);
 }
 
 fs::path DiskTier::PathOf(const SnapshotKey& key) const {
   return options_.folder / (HexOf(key) + std::string(kSuffix));
 }
 
-bool DiskTier::ReadHeader(int fd, StoredSegment& segment, SnapshotKey& content) const {
-  FileHeader header;
-  const FileHeader expected;
-  if (!ReadAll(fd, reinterpret_cast<char*>(&header), sizeof(header), 0)) return false;
-  if (header.magic != expected.magic || header.hmac != HmacOf(secret_, SignedPart(header))) return false;
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return false;
-  if (static_cast<uint64_t>(status.st_size) != sizeof(header) + header.bytes) return false;
-  header.model.back() = 0;
-  segment = {header.key,        header.parent, header.from,        header.to,
-             header.state != 0, header.bytes,  header.model.data()};
-  content = header.content;
-  return true;
-}
-
-std::string DiskTier::HeaderOf(const StoredSegment& segment, const SnapshotKey& content) const {
-  FileHeader header{.bytes = segment.bytes,
-                    .from = segment.from,
-                    .to = segment.to,
-                    .state = segment.state ? uint64_t{1} : uint64_t{0},
-                    .key = segment.key,
-                    .parent = segment.parent,
-                    .content = content};
-  segment.model.copy(header.model.data(), header.model.size() - 1);
-  header.hmac = HmacOf(secret_, SignedPart(header));
-  return {reinterpret_cast<const char*>(&header), sizeof(header)};
-}
-
 bool DiskTier::Unlink(const fs::path& path) const {
   if (Fault("unlink") != 0) return false;
-  return ::unlink(path.c_str()) == 0;
+  return ::unlinkat(AT_FDCWD, path.c_str(), 0) == 0;
 }
 
-void DiskTier::Add(const StoredSegment& segment, uint64_t use) {
-  if (entries_.contains(segment.key)) Drop(segment.key);
-  const Entry& entry = entries_.emplace(segment.key, Entry{segment, use}).first->second;
-  order_.insert(OrderOf(entry));
-  if (!segment.state) ends_[segment.parent].insert(segment.to);
-  stats_.bytes += segment.bytes + sizeof(FileHeader);
-  ++stats_.files;
-}
-
-void DiskTier::Drop(const SnapshotKey& key) {
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) return;
-  const StoredSegment& segment = found->second.segment;
-  order_.erase(OrderOf(found->second));
-  if (const auto ends = ends_.find(segment.parent); !segment.state && ends != ends_.end()) {
-    if (const auto end = ends->second.find(segment.to); end != ends->second.end()) ends->second.erase(end);
-    if (ends->second.empty()) ends_.erase(ends);
+uint64_t DiskTier::Budget() const {
+  if (options_.free_space_share <= 0) return options_.budget_bytes;
+  uint64_t free = 0;
+  if (options_.free_bytes) {
+    free = options_.free_bytes();
+  } else {
+    struct statvfs disk {};
+    if (::statvfs(options_.folder.c_str(), &disk) != 0) return index_.bytes();
+    free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
   }
-  stats_.bytes -= segment.bytes + sizeof(FileHeader);
-  --stats_.files;
-  entries_.erase(found);
+  return static_cast<uint64_t>(static_cast<double>(free + index_.bytes()) * options_.free_space_share);
 }
 
 bool DiskTier::MakeRoom(uint64_t bytes) {
-  if (bytes > options_.budget_bytes) return false;
-  while (stats_.bytes + reserved_ + bytes > options_.budget_bytes && !order_.empty()) {
-    const SnapshotKey key = std::get<SnapshotKey>(*order_.begin());
-    Unlink(PathOf(key));
-    Drop(key);
+  const uint64_t budget = Budget();
+  if (bytes > budget) return false;
+  while (index_.bytes() + reserved_ + bytes > budget) {
+    const auto oldest = index_.Oldest();
+    if (!oldest) break;
+    Unlink(PathOf(*oldest));
+    index_.Drop(*oldest);
     ++stats_.evictions;
   }
-  return stats_.bytes + reserved_ + bytes <= options_.budget_bytes;
+  return index_.bytes() + reserved_ + bytes <= budget;
 }
 
 bool DiskTier::Has(const SnapshotKey& key) const {
   const std::lock_guard lock(mutex_);
-  return entries_.contains(key);
+  return index_.Find(key) != nullptr;
 }
 
 uint64_t DiskTier::BytesOf(const SnapshotKey& key) const {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(key);
-  return found == entries_.end() ? 0 : found->second.segment.bytes;
+  const auto* entry = index_.Find(key);
+  return entry == nullptr ? 0 : entry->segment.bytes;
 }
 
 std::vector<int64_t> DiskTier::EndsBehind(const SnapshotKey& parent) const {
   const std::lock_guard lock(mutex_);
-  const auto found = ends_.find(parent);
-  if (found == ends_.end()) return {};
-  std::vector<int64_t> ends(found->second.begin(), found->second.end());
-  ends.erase(std::ranges::unique(ends).begin(), ends.end());
-  return ends;
+  return index_.EndsBehind(parent);
 }
 
 void DiskTier::Touch(std::span<const SnapshotKey> keys) {
   const uint64_t now = Now();
   const std::lock_guard lock(mutex_);
   for (const SnapshotKey& key : keys) {
-    const auto found = entries_.find(key);
-    if (found == entries_.end()) continue;
-    order_.erase(OrderOf(found->second));
-    found->second.use = now;
-    order_.insert(OrderOf(found->second));
+    if (index_.Find(key) == nullptr) continue;
+    index_.Touch(key, now);
     ::utimensat(AT_FDCWD, PathOf(key).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   }
+}
+
+void DiskTier::CountHit(const SnapshotKey& key) {
+  const std::lock_guard lock(mutex_);
+  index_.CountHit(key);
 }
 
 TierStats DiskTier::stats() const {
   const std::lock_guard lock(mutex_);
   TierStats stats = stats_;
+  stats.budget_bytes = Budget();
+  stats.bytes = index_.bytes();
+  stats.files = index_.files();
   stats.writing = !off_until_;
   return stats;
 }
 
-void DiskTier::ForEach(const std::function<void(const StoredSegment&)>& visit) const {
+std::vector<StoredPrefix> DiskTier::Prefixes() const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, entry] : entries_) visit(entry.segment);
+  return index_.Prefixes();
+}
+
+std::optional<StoredPrefix> DiskTier::PrefixOf(const SnapshotKey& id) const {
+  const std::lock_guard lock(mutex_);
+  return index_.PrefixOf(id);
+}
+
+std::vector<SnapshotKey> DiskTier::SegmentsOf(const SnapshotKey& id) const {
+  const std::lock_guard lock(mutex_);
+  return index_.SegmentsOf(id);
+}
+
+void DiskTier::Remove(const SnapshotKey& key, Pruned& pruned) {
+  const auto* entry = index_.Find(key);
+  if (entry == nullptr) return;
+  ++pruned.files;
+  pruned.bytes += entry->segment.file_bytes();
+  Unlink(PathOf(key));
+  index_.Drop(key);
+}
+
+Pruned DiskTier::Prune(std::span<const SnapshotKey> ids) {
+  const std::lock_guard lock(mutex_);
+  Pruned pruned;
+  for (const SnapshotKey& id : ids) {
+    const std::vector<SnapshotKey> keys = index_.OnlyOf(id);
+    for (const SnapshotKey& key : keys) Remove(key, pruned);
+    if (!keys.empty()) ++pruned.prefixes;
+  }
+  return pruned;
+}
+
+Pruned DiskTier::PruneAll() {
+  const std::lock_guard lock(mutex_);
+  Pruned pruned{.prefixes = index_.Prefixes().size()};
+  while (const auto oldest = index_.Oldest()) {
+    const SnapshotKey key = *oldest;
+    Remove(key, pruned);
+  }
+  return pruned;
 }
 
 void DiskTier::RemoveCorrupt(const SnapshotKey& key, const char* what) {
   const std::lock_guard lock(mutex_);
   Unlink(PathOf(key));
-  Drop(key);
+  index_.Drop(key);
   ++stats_.corrupt;
   spdlog::warn("snapshot tier: a file is not what was written and is removed file={} reason=\"{}\"",
                PathOf(key).filename().string(), what);
@@ -288,27 +259,37 @@ void DiskTier::WriteWorked() {
   spdlog::info("snapshot tier: writing is on again folder={}", options_.folder.string());
 }
 
-std::unique_ptr<DiskTier::Writer> DiskTier::Create(StoredSegment segment) {
+std::unique_ptr<DiskTier::Writer> DiskTier::Create(StoredSegment segment, std::span<const int32_t> tokens,
+                                                   const PrefixOrigin* origin) {
+  if (segment.token_bytes() != tokens.size_bytes() || segment.begins_prefix() != (origin != nullptr))
+    return nullptr;
+  segment.origin_bytes = origin == nullptr ? 0 : EncodeOrigin(*origin).size();
   {
     const std::lock_guard lock(mutex_);
     if (off_until_ && std::chrono::steady_clock::now() < *off_until_) return nullptr;
-    if (entries_.contains(segment.key) || !MakeRoom(segment.bytes + sizeof(FileHeader))) return nullptr;
-    reserved_ += segment.bytes + sizeof(FileHeader);
+    if (index_.Find(segment.key) != nullptr || !MakeRoom(segment.file_bytes())) return nullptr;
+    reserved_ += segment.file_bytes();
   }
-  std::unique_ptr<Writer> writer(new Writer(*this, std::move(segment)));
-  if (writer->fd_.valid()) return writer;
-  return nullptr;
+  std::unique_ptr<Writer> writer(new Writer(*this, segment, origin));
+  const std::span<const char> bytes(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes());
+  if (!writer->fd_.valid() || (!bytes.empty() && !writer->WriteBytes(bytes))) return nullptr;
+  return writer;
 }
 
-DiskTier::Writer::Writer(DiskTier& tier, StoredSegment segment) : tier_(tier), segment_(std::move(segment)) {
+DiskTier::Writer::Writer(DiskTier& tier, const StoredSegment& segment, const PrefixOrigin* origin)
+    : tier_(tier), segment_(segment) {
+  if (origin != nullptr) {
+    origin_ = *origin;
+    origin_bytes_ = EncodeOrigin(*origin);
+  }
   {
     const std::lock_guard lock(tier_.mutex_);
     path_ = tier_.options_.folder / fmt::format("{}{}-{}", kTemporary, ::getpid(), ++tier_.temporary_);
   }
   int error = tier_.Fault("open");
   if (error == 0) {
-    fd_ =
-        api::FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    fd_ = api::FileDescriptor(::openat(AT_FDCWD, path_.c_str(), kFlags, 0600));
     if (!fd_.valid()) error = errno;
   }
   if (error != 0) {
@@ -321,13 +302,12 @@ DiskTier::Writer::Writer(DiskTier& tier, StoredSegment segment) : tier_(tier), s
 DiskTier::Writer::~Writer() {
   if (!done_ && fd_.valid()) tier_.Unlink(path_);
   const std::lock_guard lock(tier_.mutex_);
-  tier_.reserved_ -= segment_.bytes + sizeof(FileHeader);
+  tier_.reserved_ -= segment_.file_bytes();
 }
 
-bool DiskTier::Writer::Write(std::span<const char> bytes) {
-  if (bytes.size() > segment_.bytes - written_) return false;
+bool DiskTier::Writer::WriteBytes(std::span<const char> bytes) {
   int error = tier_.Fault("write");
-  if (error == 0 && !WriteAll(fd_.get(), bytes.data(), bytes.size(), sizeof(FileHeader) + written_))
+  if (error == 0 && !WriteAll(fd_.get(), bytes.data(), bytes.size(), ContentOffset(segment_) + written_))
     error = errno;
   if (error != 0) {
     tier_.WriteFailed(error, "write");
@@ -338,9 +318,15 @@ bool DiskTier::Writer::Write(std::span<const char> bytes) {
   return true;
 }
 
-bool DiskTier::Writer::Commit() {
-  if (written_ != segment_.bytes) return false;
-  const std::string header = tier_.HeaderOf(segment_, hash_.Finish());
+bool DiskTier::Writer::Write(std::span<const char> bytes) {
+  return bytes.size() <= segment_.token_bytes() + segment_.bytes - written_ && WriteBytes(bytes);
+}
+
+bool DiskTier::Writer::Commit(const SnapshotKey* content) {
+  if (written_ != segment_.token_bytes() + segment_.bytes) return false;
+  const SnapshotKey hash = hash_.Finish();
+  if (content != nullptr && *content != hash) return false;
+  const std::string header = EncodeHead({segment_, hash, origin_bytes_}, tier_.secret_);
   const fs::path path = tier_.PathOf(segment_.key);
   const char* call = "write";
   int error = tier_.Fault(call);
@@ -348,7 +334,7 @@ bool DiskTier::Writer::Commit() {
   if (error == 0) {
     call = "rename";
     error = tier_.Fault(call);
-    if (error == 0 && ::rename(path_.c_str(), path.c_str()) != 0) error = errno;
+    if (error == 0 && ::renameat(AT_FDCWD, path_.c_str(), AT_FDCWD, path.c_str()) != 0) error = errno;
   }
   if (error != 0) {
     tier_.WriteFailed(error, call);
@@ -356,7 +342,7 @@ bool DiskTier::Writer::Commit() {
   }
   done_ = true;
   const std::lock_guard lock(tier_.mutex_);
-  tier_.Add(segment_, Now());
+  tier_.index_.Add(segment_, segment_.begins_prefix() ? &origin_ : nullptr, Now());
   ++tier_.stats_.written;
   tier_.WriteWorked();
   return true;
@@ -367,21 +353,32 @@ std::unique_ptr<DiskTier::Reader> DiskTier::OpenSegment(const SnapshotKey& key) 
   if (!fd.valid()) {
     const std::lock_guard lock(mutex_);
     if (errno != ENOENT) ++stats_.failures;
-    Drop(key);
+    index_.Drop(key);
     return nullptr;
   }
   std::unique_ptr<Reader> reader(new Reader(*this, std::move(fd)));
-  if (!ReadHeader(reader->fd_.get(), reader->segment_, reader->content_) || reader->segment_.key != key) {
-    reader->segment_.key = key;
+  if (!reader->Start(key)) {
     RemoveCorrupt(key, "header");
     return nullptr;
   }
   return reader;
 }
 
+bool DiskTier::Reader::Start(const SnapshotKey& key) {
+  SegmentHead head;
+  if (ReadHead(fd_.get(), tier_.secret_, head) != HeadState::kValid || head.segment.key != key) return false;
+  segment_ = head.segment;
+  content_ = head.content;
+  tokens_.resize(segment_.token_bytes() / sizeof(int32_t));
+  auto* bytes = reinterpret_cast<char*>(tokens_.data());
+  if (!ReadAll(fd_.get(), bytes, segment_.token_bytes(), ContentOffset(segment_))) return false;
+  hash_.Update({bytes, segment_.token_bytes()});
+  return true;
+}
+
 bool DiskTier::Reader::Read(std::span<char> out) {
-  if (out.size() > segment_.bytes - at_ ||
-      !ReadAll(fd_.get(), out.data(), out.size(), sizeof(FileHeader) + at_)) {
+  const uint64_t offset = ContentOffset(segment_) + segment_.token_bytes() + at_;
+  if (out.size() > segment_.bytes - at_ || !ReadAll(fd_.get(), out.data(), out.size(), offset)) {
     tier_.RemoveCorrupt(segment_.key, "length");
     return false;
   }

@@ -1,7 +1,6 @@
 // Segments of prefixes in files of one folder, each found by its key (keys.h).
 //
-// A file is a header and the segment's bytes. The header has their hash, and a keyed hash of itself. A file is
-// written under a temporary name and renamed when it is whole. What a crash, a full disk or a flipped bit leaves
+// A file (segment_file.h) is written under a temporary name and renamed when it is whole. What a crash, a full disk or a flipped bit leaves
 // behind is no file of ours, or one whose hashes are wrong: it is removed and counted, and the prefix is computed.
 //
 // Invariants
@@ -16,33 +15,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "api/base/error.h"
 #include "api/base/file_descriptor.h"
 #include "server/tier/keys.h"
+#include "server/tier/segment_file.h"
+#include "server/tier/segment_index.h"
 
 namespace quire::server {
-
-// What a file is, beside its bytes.
-struct StoredSegment {
-  SnapshotKey key{};
-  SnapshotKey parent{};  // KeyChain::Prefix() of the tokens before the segment
-  int64_t from = 0;
-  int64_t to = 0;
-  bool state = false;
-  uint64_t bytes = 0;  // of the segment
-  std::string model;   // for lists; at most 63 bytes are kept
-};
 
 struct TierStats {
   uint64_t budget_bytes = 0;
@@ -56,11 +43,22 @@ struct TierStats {
   bool writing = true;     // false: off after a failure, until a later write succeeds
 };
 
+struct Pruned {
+  uint64_t prefixes = 0;
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+};
+
 class DiskTier {
  public:
   struct Options {
     std::filesystem::path folder;
     uint64_t budget_bytes = 0;
+    // Above 0, instead of `budget_bytes`: the share of the disk's free space, its own files among that, that they
+    // may have. It follows the free space, so that prefixes never fill a disk.
+    double free_space_share = 0;
+    // For tests: the free space without its own files.
+    std::function<uint64_t()> free_bytes = {};
     std::chrono::nanoseconds retry_after = std::chrono::seconds(30);  // a failed write
     // For tests: errno for the coming call ("open", "write", "rename", "unlink"), 0 = none.
     std::function<int(const char* call)> fault = {};
@@ -69,39 +67,59 @@ class DiskTier {
   // ours are removed if their names are. kInternal names the folder and the reason.
   static api::Result<std::unique_ptr<DiskTier>> Open(Options options);
 
-  // The begin of chains for these bytes: two identities never share a key.
-  SnapshotKey Root(std::string_view identity) const { return HmacOf(secret_, identity); }
+  // Where the chains of these prefixes begin in this folder: two origins never share a key.
+  SnapshotKey RootOf(const PrefixOrigin& origin) const { return RootKey(secret_, origin); }
   bool Has(const SnapshotKey& key) const;
   uint64_t BytesOf(const SnapshotKey& key) const;  // of the segment; 0 where there is none
   // Where token segments end that begin behind this prefix.
   std::vector<int64_t> EndsBehind(const SnapshotKey& parent) const;
   // They are used now. The segments of a prefix are used as one; the last ones are evicted first.
   void Touch(std::span<const SnapshotKey> keys);
+  // A prefix that ends with this segment was restored.
+  void CountHit(const SnapshotKey& key);
+
+  // As SegmentIndex has them.
+  std::vector<StoredPrefix> Prefixes() const;
+  std::optional<StoredPrefix> PrefixOf(const SnapshotKey& id) const;
+  std::vector<SnapshotKey> SegmentsOf(const SnapshotKey& id) const;
+  // Removes these prefixes, but for the segments that others need.
+  Pruned Prune(std::span<const SnapshotKey> ids);
+  // Removes everything.
+  Pruned PruneAll();
 
   class Writer {
    public:
     ~Writer();
     // False: the tier is off, and the file gone.
     bool Write(std::span<const char> bytes);
-    bool Commit();  // REQUIRES: as many bytes as said
+    // REQUIRES: as many bytes as said. With `content`, only if that is the hash of tokens and bytes.
+    bool Commit(const SnapshotKey* content = nullptr);
 
    private:
     friend class DiskTier;
-    Writer(DiskTier& tier, StoredSegment segment);
+    Writer(DiskTier& tier, const StoredSegment& segment, const PrefixOrigin* origin);
+    bool WriteBytes(std::span<const char> bytes);
     DiskTier& tier_;
     StoredSegment segment_;
+    PrefixOrigin origin_;
+    std::string origin_bytes_;
     std::filesystem::path path_;
     api::FileDescriptor fd_;
     SnapshotHash hash_;
-    uint64_t written_ = 0;
+    uint64_t written_ = 0;  // tokens and bytes
     bool done_ = false;
   };
-  // Null: there is one, or writing is off, or it does not fit.
-  std::unique_ptr<Writer> Create(StoredSegment segment);
+  // Null: there is one, or writing is off, or it does not fit. `tokens`: those of a token segment, else none.
+  // `origin`: for the first segment of a prefix, else null.
+  std::unique_ptr<Writer> Create(StoredSegment segment, std::span<const int32_t> tokens,
+                                 const PrefixOrigin* origin);
 
   class Reader {
    public:
     uint64_t bytes() const { return segment_.bytes; }
+    const StoredSegment& segment() const { return segment_; }
+    std::span<const int32_t> tokens() const { return tokens_; }
+    const SnapshotKey& content() const { return content_; }
     // The next bytes, all of `out`. False: they cannot be read; the file is removed.
     bool Read(std::span<char> out);
     // After the last one: they are what was written. False: the file is removed.
@@ -110,9 +128,11 @@ class DiskTier {
    private:
     friend class DiskTier;
     Reader(DiskTier& tier, api::FileDescriptor fd) : tier_(tier), fd_(std::move(fd)) {}
+    bool Start(const SnapshotKey& key);
     DiskTier& tier_;
     api::FileDescriptor fd_;
     StoredSegment segment_;
+    std::vector<int32_t> tokens_;
     SnapshotKey content_{};
     SnapshotHash hash_;
     uint64_t at_ = 0;
@@ -121,39 +141,27 @@ class DiskTier {
   std::unique_ptr<Reader> OpenSegment(const SnapshotKey& key);
 
   TierStats stats() const;
-  void ForEach(const std::function<void(const StoredSegment&)>& visit) const;
 
  private:
-  struct Entry {
-    StoredSegment segment;
-    uint64_t use = 0;
-  };
-  // Last use, then how far it reaches, then the key: the first is evicted first.
-  using EvictionKey = std::tuple<uint64_t, int64_t, SnapshotKey>;
-
   explicit DiskTier(Options options) : options_(std::move(options)) {}
   api::Result<void> LoadSecret();
   void LoadFiles();
+  void LoadFile(const std::filesystem::path& path, int fd);  // under mutex_
   int Fault(const char* call) const { return options_.fault ? options_.fault(call) : 0; }
   std::filesystem::path PathOf(const SnapshotKey& key) const;
-  bool ReadHeader(int fd, StoredSegment& segment, SnapshotKey& content) const;
-  std::string HeaderOf(const StoredSegment& segment, const SnapshotKey& content) const;
   bool Unlink(const std::filesystem::path& path) const;
-  void Add(const StoredSegment& segment, uint64_t use);  // under mutex_
-  void Drop(const SnapshotKey& key);                     // under mutex_
-  bool MakeRoom(uint64_t bytes);                         // under mutex_
+  uint64_t Budget() const;                              // under mutex_
+  bool MakeRoom(uint64_t bytes);                        // under mutex_
+  void Remove(const SnapshotKey& key, Pruned& pruned);  // under mutex_
   void RemoveCorrupt(const SnapshotKey& key, const char* what);
   void WriteFailed(int error, const char* call);
   void WriteWorked();
-  static EvictionKey OrderOf(const Entry& entry) { return {entry.use, -entry.segment.to, entry.segment.key}; }
 
   const Options options_;
   SnapshotKey secret_{};
   mutable std::mutex mutex_;
   // Guarded by mutex_:
-  std::unordered_map<SnapshotKey, Entry, SnapshotKeyHash> entries_;
-  std::unordered_map<SnapshotKey, std::multiset<int64_t>, SnapshotKeyHash> ends_;  // by parent
-  std::set<EvictionKey> order_;
+  SegmentIndex index_;
   uint64_t reserved_ = 0;  // bytes of files being written
   uint64_t temporary_ = 0;
   std::optional<std::chrono::steady_clock::time_point> off_until_;

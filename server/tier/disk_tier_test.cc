@@ -45,9 +45,16 @@ class DiskTiers : public testing::Test {
     for (char& byte : content) byte = static_cast<char>(random());
     return content;
   }
+  // As many tokens as its number says.
+  static std::unique_ptr<DiskTier::Writer> CreateOf(DiskTier& tier, int number) {
+    const PrefixOrigin origin{.model = "m", .segment_tokens = 1000};
+    const std::vector<int32_t> tokens(static_cast<size_t>(number), 7);
+    return tier.Create({KeyOf(number), HashOf("parent"), 0, number, false, ContentOf(number).size()}, tokens,
+                       &origin);
+  }
   static bool Put(DiskTier& tier, int number) {
     const std::string content = ContentOf(number);
-    auto writer = tier.Create({KeyOf(number), HashOf("parent"), 0, number, false, content.size(), "m"});
+    auto writer = CreateOf(tier, number);
     const std::string_view text = content;
     return writer && writer->Write(text.substr(0, 400)) && writer->Write(text.substr(400)) &&
            writer->Commit();
@@ -112,6 +119,30 @@ TEST_F(DiskTiers, ABudgetKeepsWhatWasUsedLast) {
   EXPECT_EQ(tier->stats().files, 2u);
 }
 
+// The disk fills up with others' files: the tier gives back what it has.
+TEST_F(DiskTiers, AShareOfTheFreeSpaceFollowsIt) {
+  uint64_t others_leave = 100'000;
+  uint64_t own = 0;
+  auto opened = DiskTier::Open(
+      {.folder = folder_, .free_space_share = 0.1, .free_bytes = [&] { return others_leave - own; }});
+  ASSERT_TRUE(opened.has_value());
+  const auto tier = *std::move(opened);
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_TRUE(Put(*tier, i));
+    own = tier->stats().bytes;
+    EXPECT_LE(own, 10'000u);
+  }
+  EXPECT_GT(own, 7'000u);
+  EXPECT_EQ(tier->stats().budget_bytes, 10'000u);
+  others_leave = 30'000;
+  EXPECT_TRUE(Put(*tier, 30));
+  own = tier->stats().bytes;
+  EXPECT_LE(own, 3'000u);
+  others_leave = own;
+  EXPECT_FALSE(Put(*tier, 31)) << "nothing is free";
+  EXPECT_TRUE(tier->stats().writing) << "which is no failure";
+}
+
 // Any flipped bit: a miss, and the file is gone.
 TEST_F(DiskTiers, AFlippedBitIsAMiss) {
   const bool all = std::getenv("QUIRE_TIER_ALL") != nullptr;
@@ -150,6 +181,18 @@ TEST_F(DiskTiers, AnotherSecretOrAnotherNameIsAMiss) {
   EXPECT_TRUE(Get(*Open(), 1));
   std::ofstream(folder_ / "secret", std::ios::binary | std::ios::trunc) << std::string(32, 'x');
   EXPECT_FALSE(Get(*Open(), 1));
+}
+
+TEST_F(DiskTiers, FilesOfAnotherVersionAreCollected) {
+  Put(*Open(), 1);
+  const fs::path file = Files().front();
+  std::fstream change(file, std::ios::binary | std::ios::in | std::ios::out);
+  change.write("QPREFIX1", 8);
+  change.close();
+  auto tier = Open();
+  EXPECT_FALSE(Get(*tier, 1));
+  EXPECT_EQ(tier->stats().corrupt, 0u);
+  EXPECT_FALSE(fs::exists(file));
 }
 
 // The process ends at the n-th system call, and with it everything that would have been cleaned up.
@@ -201,7 +244,7 @@ TEST_F(DiskTiers, TwoDaemonsShareAFolder) {
     EXPECT_TRUE(Put(*two, 100 + i));
   }
   // A file that one writes is no remnant to another that starts.
-  auto writer = one->Create({KeyOf(50), HashOf("parent"), 0, 50, false, ContentOf(50).size(), "m"});
+  auto writer = CreateOf(*one, 50);
   ASSERT_TRUE(writer && writer->Write(ContentOf(50)));
   auto three = Open();
   EXPECT_TRUE(writer->Commit());

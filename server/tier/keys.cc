@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <algorithm>
 #include <iterator>
 #include <new>
 #include <utility>
@@ -87,10 +88,21 @@ SnapshotKey KeyChain::Prefix(int64_t to) const {
   return hash.Finish();
 }
 
-SnapshotKey KeyChain::Object(int64_t to, bool state) const {
+std::vector<PrefixPiece> KeyChain::Pieces(int64_t from, int64_t to, bool needs_state) const {
+  std::vector<PrefixPiece> pieces;
+  pieces.reserve(static_cast<size_t>((to - from) / segment_tokens_ + 2));
+  for (; from < to; from += segment_tokens_) {
+    const int64_t end = std::min(from + segment_tokens_, to);
+    pieces.push_back({from, end, false, Object(end, false)});
+  }
+  if (needs_state) pieces.push_back({to, to, true, Object(to, true)});
+  return pieces;
+}
+
+SnapshotKey ObjectKey(const SnapshotKey& prefix, bool state) {
   SnapshotHash hash;
   hash.Update(state ? "state" : "tokens");
-  hash.Update(TextOf(Prefix(to)));
+  hash.Update(TextOf(prefix));
   return hash.Finish();
 }
 

@@ -92,6 +92,15 @@ std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std:
   return Ends{std::move(theirs), std::move(memory)};
 }
 
+api::Result<SnapshotService::Opened> SnapshotService::opened() const {
+  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes is being read");
+  const auto& loaded = loaded_.get();
+  if (!loaded->tier)
+    return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used; the log says why");
+  return Opened{loaded->tier, loaded->program};
+}
+
 std::optional<TierStats> SnapshotService::stats() const {
   if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->tier)
     return std::nullopt;

@@ -26,10 +26,16 @@ class SnapshotService : public scheduler::SnapshotTier {
   std::optional<Ends> Connect(const std::string& model, const std::string& identity) override;
   // Nothing while the folder is being read, and when it cannot be used.
   std::optional<TierStats> stats() const;
+  struct Opened {
+    std::shared_ptr<DiskTier> tier;
+    std::string program;  // PrefixOrigin::program of what this daemon's runners compute
+  };
+  // kUnavailable: likewise.
+  api::Result<Opened> opened() const;
 
  private:
   struct Loaded {
-    std::unique_ptr<DiskTier> tier;
+    std::shared_ptr<DiskTier> tier;
     std::string program;  // its hash
   };
   static std::shared_ptr<const Loaded> Load(DiskTier::Options options, const std::filesystem::path& runner);

@@ -28,6 +28,7 @@ TierSession::TierSession(api::FileDescriptor socket, std::byte* memory, Settings
     : socket_(std::move(socket)),
       memory_(memory),
       settings_(std::move(settings)),
+      write_rate_(settings_.write_bytes_per_second),
       source_(std::move(tier)),
       thread_([this] {
         pthread_setname_np(pthread_self(), "quire-tier");
@@ -79,8 +80,8 @@ void TierSession::Run() {
 
 // False ends the link.
 bool TierSession::Handle(const SnapshotHeader& header, std::string_view text) {
-  if (header.type == SnapshotMessage::kHello) return !root_ && Hello(header, text);
-  if (!root_ || header.generation == 0) return false;
+  if (header.type == SnapshotMessage::kHello) return !origin_ && Hello(header, text);
+  if (!origin_ || header.generation == 0) return false;
   switch (header.type) {
     case SnapshotMessage::kFind:
       return Find(header, text);
@@ -112,14 +113,19 @@ bool TierSession::Send(SnapshotHeader header) {
 
 bool TierSession::Hello(const SnapshotHeader& header, std::string_view text) {
   if (header.tokens == 0 || header.tokens > kSegmentTokensMax) return false;
-  needs_state_ = header.state != 0;
-  segment_tokens_ = header.tokens;
-  std::string root = program_ + settings_.identity;
-  root += '\0';
-  root.append(text);
-  root += '\0' + std::to_string(segment_tokens_);
-  root_ = tier_->Root(root);
+  origin_ = PrefixOrigin{.model = settings_.model,
+                         .program = program_,
+                         .files = settings_.identity,
+                         .byte_class = std::string(text),
+                         .segment_tokens = header.tokens,
+                         .needs_state = header.state != 0};
   return true;
+}
+
+PrefixOrigin TierSession::OriginFor(std::string_view isolation) const {
+  PrefixOrigin origin = *origin_;
+  origin.isolation = isolation;
+  return origin;
 }
 
 std::optional<KeyChain> TierSession::ChainOf(const SnapshotHeader& header, size_t area,
@@ -127,19 +133,7 @@ std::optional<KeyChain> TierSession::ChainOf(const SnapshotHeader& header, size_
   if (header.tokens == 0 || header.tokens > ipc::kSnapshotTokensMax) return std::nullopt;
   std::vector<int32_t> tokens(header.tokens);
   std::memcpy(tokens.data(), memory_ + area, tokens.size() * sizeof(int32_t));
-  return KeyChain(HmacOf(*root_, isolation), std::move(tokens), segment_tokens_);
-}
-
-// As cache::SegmentsOf() has them.
-std::vector<TierSession::Piece> TierSession::PiecesOf(const KeyChain& chain, int64_t from, int64_t to) const {
-  std::vector<Piece> pieces;
-  pieces.reserve(static_cast<size_t>((to - from) / segment_tokens_ + 2));
-  for (; from < to; from += segment_tokens_) {
-    const int64_t end = std::min(from + segment_tokens_, to);
-    pieces.push_back({from, end, false, chain.Object(end, false)});
-  }
-  if (needs_state_) pieces.push_back({to, to, true, chain.Object(to, true)});
-  return pieces;
+  return KeyChain(tier_->RootOf(OriginFor(isolation)), std::move(tokens), origin_->segment_tokens);
 }
 
 // ---- fetching ----
@@ -147,14 +141,14 @@ std::vector<TierSession::Piece> TierSession::PiecesOf(const KeyChain& chain, int
 // The longest prefix that can be restored with what is stored, beyond `restorable`; 0: none.
 int64_t TierSession::LongestStored(const KeyChain& chain, int64_t matched, int64_t restorable) const {
   const int64_t size = chain.tokens();
+  const int64_t segment_tokens = origin_->segment_tokens;
   int64_t longest = 0;
-  for (int64_t begin = restorable / segment_tokens_ * segment_tokens_; begin < size;
-       begin += segment_tokens_) {
-    const int64_t end = begin + segment_tokens_;
+  for (int64_t begin = restorable / segment_tokens * segment_tokens; begin < size; begin += segment_tokens) {
+    const int64_t end = begin + segment_tokens;
     for (const int64_t to : tier_->EndsBehind(chain.Prefix(begin))) {
       if (to <= std::max(begin, restorable) || to > end || to >= size) continue;
       if (!tier_->Has(chain.Object(to, false))) continue;
-      if (needs_state_ && !tier_->Has(chain.Object(to, true))) continue;
+      if (origin_->needs_state && !tier_->Has(chain.Object(to, true))) continue;
       longest = std::max(longest, to);
     }
     // What begins behind needs this one, unless the runner has it.
@@ -177,11 +171,13 @@ bool TierSession::Find(const SnapshotHeader& header, std::string_view isolation)
   SnapshotHeader found{.type = SnapshotMessage::kFound, .generation = fetch_};
   found.to = LongestStored(*chain, header.from, header.to);
   if (found.to > 0) {
-    const int64_t from = std::min(header.from, found.to - 1) / segment_tokens_ * segment_tokens_;
-    fetching_ = PiecesOf(*chain, from, found.to);
+    const int64_t segment_tokens = origin_->segment_tokens;
+    const int64_t from = std::min(header.from, found.to - 1) / segment_tokens * segment_tokens;
+    fetching_ = chain->Pieces(from, found.to, origin_->needs_state);
     std::vector<SnapshotKey> keys;
-    for (const Piece& piece : PiecesOf(*chain, 0, found.to)) keys.push_back(piece.key);
-    for (const Piece& piece : fetching_) found.bytes += tier_->BytesOf(piece.key);
+    for (const PrefixPiece& piece : chain->Pieces(0, found.to, origin_->needs_state))
+      keys.push_back(piece.key);
+    for (const PrefixPiece& piece : fetching_) found.bytes += tier_->BytesOf(piece.key);
     tier_->Touch(keys);
   } else {
     fetch_ = 0;
@@ -198,7 +194,7 @@ bool TierSession::EndFetch(SnapshotMessage message) {
 // The next piece, or the end. Segments without bytes are none that a runner asks for.
 bool TierSession::SendNext() {
   while (fetch_at_ < fetching_.size()) {
-    const Piece& piece = fetching_[fetch_at_];
+    const PrefixPiece& piece = fetching_[fetch_at_];
     if (!reader_) reader_ = tier_->OpenSegment(piece.key);
     if (!reader_) return EndFetch(SnapshotMessage::kFailed);
     if (fetch_offset_ == reader_->bytes()) {
@@ -222,6 +218,7 @@ bool TierSession::SendNext() {
     fetch_offset_ += bytes;
     return Send(header);
   }
+  if (!fetching_.empty()) tier_->CountHit(fetching_.back().key);
   return EndFetch(SnapshotMessage::kEnd);
 }
 
@@ -240,11 +237,12 @@ bool TierSession::Offer(const SnapshotHeader& header, std::string_view isolation
   store_at_ = 0;
   store_offset_ = 0;
   writer_.reset();
-  storing_ = PiecesOf(*chain, 0, chain->tokens());
+  storing_ = chain->Pieces(0, chain->tokens(), origin_->needs_state);
   std::vector<SnapshotKey> keys;
-  for (const Piece& piece : storing_) keys.push_back(piece.key);
+  for (const PrefixPiece& piece : storing_) keys.push_back(piece.key);
   tier_->Touch(keys);
-  std::erase_if(storing_, [this](const Piece& piece) { return tier_->Has(piece.key); });
+  std::erase_if(storing_, [this](const PrefixPiece& piece) { return tier_->Has(piece.key); });
+  store_origin_ = OriginFor(isolation);
   store_chain_ = *std::move(chain);
   return RequestPiece();
 }
@@ -253,7 +251,7 @@ bool TierSession::Offer(const SnapshotHeader& header, std::string_view isolation
 bool TierSession::RequestPiece() {
   if (request_at_) return true;
   if (store_at_ == storing_.size()) return EndStore();
-  const Piece& piece = storing_[store_at_];
+  const PrefixPiece& piece = storing_[store_at_];
   SnapshotHeader wanted{.type = SnapshotMessage::kWanted, .generation = store_};
   wanted.from = piece.from;
   wanted.to = piece.to;
@@ -264,15 +262,16 @@ bool TierSession::RequestPiece() {
 
 bool TierSession::Store(const SnapshotHeader& header) {
   if (store_at_ >= storing_.size() || request_at_) return false;
-  const Piece& piece = storing_[store_at_];
+  const PrefixPiece& piece = storing_[store_at_];
   if (header.bytes > ipc::kSnapshotPieceBytes || header.total < store_offset_ ||
       header.bytes > header.total - store_offset_ || (header.bytes == 0 && header.total > 0)) {
     return false;
   }
   if (!writer_) {
-    const int64_t begin = piece.state ? piece.to : piece.from;
-    writer_ = tier_->Create({piece.key, store_chain_.Prefix(begin), piece.from, piece.to, piece.state,
-                             header.total, settings_.model});
+    const StoredSegment segment{
+        piece.key, store_chain_.Prefix(piece.begin()), piece.from, piece.to, piece.state, header.total};
+    writer_ = tier_->Create(segment, store_chain_.Tokens(piece.from, piece.to),
+                            segment.begins_prefix() ? &store_origin_ : nullptr);
     if (!writer_) return EndStore();
   }
   const auto* bytes = reinterpret_cast<const char*>(memory_ + ipc::kStoredArea);
@@ -285,9 +284,7 @@ bool TierSession::Store(const SnapshotHeader& header) {
     ++store_at_;
     store_offset_ = 0;
   }
-  const double seconds = static_cast<double>(header.bytes) / settings_.write_bytes_per_second;
-  request_at_ =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  request_at_ = write_rate_.NextAfter(header.bytes, Clock::now());
   return true;
 }
 

@@ -22,6 +22,7 @@
 #include "api/ipc/snapshot_link.h"
 #include "server/tier/disk_tier.h"
 #include "server/tier/keys.h"
+#include "server/tier/write_rate.h"
 
 namespace quire::server {
 
@@ -49,18 +50,13 @@ class TierSession {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Piece {
-    int64_t from = 0, to = 0;
-    bool state = false;
-    SnapshotKey key{};
-  };
 
   void Run();
   bool Handle(const api::ipc::SnapshotHeader& header, std::string_view text);
   bool Hello(const api::ipc::SnapshotHeader& header, std::string_view text);
   std::optional<KeyChain> ChainOf(const api::ipc::SnapshotHeader& header, size_t area,
                                   std::string_view isolation) const;
-  std::vector<Piece> PiecesOf(const KeyChain& chain, int64_t from, int64_t to) const;
+  PrefixOrigin OriginFor(std::string_view isolation) const;
 
   bool Find(const api::ipc::SnapshotHeader& header, std::string_view isolation);
   int64_t LongestStored(const KeyChain& chain, int64_t matched, int64_t restorable) const;
@@ -77,22 +73,22 @@ class TierSession {
   const api::FileDescriptor socket_;
   std::byte* const memory_;
   const Settings settings_;
+  const WriteRate write_rate_;
   const TierSource source_;
   DiskTier* tier_ = nullptr;
   std::string program_;
-  std::optional<SnapshotKey> root_;  // after Hello
-  bool needs_state_ = false;
-  int64_t segment_tokens_ = 0;
+  std::optional<PrefixOrigin> origin_;  // after Hello; without a client
 
   uint64_t fetch_ = 0;  // generation; 0: none
-  std::vector<Piece> fetching_;
+  std::vector<PrefixPiece> fetching_;
   size_t fetch_at_ = 0;
   uint64_t fetch_offset_ = 0;
   std::unique_ptr<DiskTier::Reader> reader_;
 
   uint64_t store_ = 0;
+  PrefixOrigin store_origin_;
   KeyChain store_chain_;
-  std::vector<Piece> storing_;
+  std::vector<PrefixPiece> storing_;
   size_t store_at_ = 0;
   uint64_t store_offset_ = 0;
   std::unique_ptr<DiskTier::Writer> writer_;

@@ -9,11 +9,12 @@ import pathlib
 import random
 import signal
 import struct
+import subprocess
 import tempfile
 import time
 import unittest
 
-from harness import MODEL, Daemon
+from harness import BIN, MODEL, Daemon
 
 KILLS = int(os.environ.get("QUIRE_SNAPSHOT_KILLS", "3"))
 STORY = "Rivers were roads once, and boats carried stone and wine and bread to the sea. "
@@ -153,6 +154,85 @@ class Snapshots(unittest.TestCase):
             cold = logprobs(alone.post("/api/chat", chat(messages, model="mine")).json)
         self.assertEqual(cold, logprobs(changed))
         self.assertEqual(0, changed["prompt_eval_cached_count"])
+
+    def cache(self, daemon, *arguments):
+        """What `quire cache` prints."""
+        done = daemon.cli("cache", *arguments)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def export(self, daemon, tokens, file):
+        """The longest prefix, which ends the first turn."""
+        prefixes = daemon.get("/quire/prefixes").json["prefixes"]
+        longest = max(prefixes, key=lambda prefix: prefix["tokens"])
+        self.assertGreaterEqual(longest["tokens"], tokens)
+        self.cache(daemon, "export", longest["id"][:12], "--output", str(file))
+        return longest
+
+    def test_an_exported_prefix_is_reused_by_another_daemon(self):
+        file = pathlib.Path(self.temporary.name) / "prefix"
+        with self.daemon() as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+            longest = self.export(daemon, tokens, file)
+            self.assertEqual(0o600, file.stat().st_mode & 0o777)
+        cold = self.cold(messages)
+        there = pathlib.Path(self.temporary.name) / "there"
+        with self.daemon(QUIRE_SNAPSHOT_DIR=str(there)) as daemon:
+            self.assertIn("imported 1 prefix", self.cache(daemon, "import", str(file)))
+            self.assertEqual(longest["tokens"], daemon.get("/quire/prefixes").json["prefixes"][0]["tokens"])
+            self.check(daemon, messages, cold, tokens - 1)
+            prefix = [each for each in daemon.get("/quire/prefixes").json["prefixes"]
+                      if each["tokens"] == longest["tokens"]]
+            self.assertEqual(1, prefix[0]["hits"])
+            self.assertIn(MODEL, self.cache(daemon, "list"))
+            self.assertIn("sha256-", self.cache(daemon, "show", prefix[0]["id"][:8]))
+            self.assertIn("removed", self.cache(daemon, "prune", "--model", MODEL))
+            self.assertEqual([], daemon.get("/quire/prefixes").json["prefixes"])
+
+    def test_a_damaged_export_is_refused(self):
+        file = pathlib.Path(self.temporary.name) / "prefix"
+        with self.daemon() as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+            self.export(daemon, tokens, file)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        cold = self.cold(messages)
+        there = pathlib.Path(self.temporary.name) / "there"
+        with self.daemon(QUIRE_SNAPSHOT_DIR=str(there)) as daemon:
+            done = daemon.cli("cache", "import", str(file))
+            self.assertEqual(1, done.returncode)
+            self.assertIn("the exported prefix is damaged", done.stderr)
+            self.check(daemon, messages, cold, 0)
+
+    def test_imported_prefixes_belong_to_the_named_key(self):
+        file = pathlib.Path(self.temporary.name) / "prefix"
+        with self.daemon() as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+            self.export(daemon, tokens, file)
+        cold = self.cold(messages)
+        keys = pathlib.Path(self.temporary.name) / "keys"
+        secrets = {}
+        for name, role in (("alice", []), ("bob", []), ("root", ["--admin"])):
+            made = subprocess.run([BIN / "quire", "key", name, *role, "--append", keys], text=True, check=True,
+                                  capture_output=True)
+            secrets[name] = made.stdout.split()[0]
+        with self.daemon(QUIRE_SNAPSHOT_DIR=str(keys) + "-prefixes", QUIRE_KEYS=str(keys)) as daemon:
+            daemon.environment["QUIRE_API_KEY"] = secrets["bob"]
+            self.assertEqual(1, daemon.cli("cache", "import", str(file)).returncode)
+            daemon.environment["QUIRE_API_KEY"] = secrets["root"]
+            self.cache(daemon, "import", str(file), "--key", "alice")
+            for name, cached in (("bob", 0), ("alice", tokens - 1)):
+                reply = daemon.request("POST", "/api/chat", chat(messages),
+                                       {"Authorization": "Bearer " + secrets[name]}).json
+                self.assertEqual(cold, logprobs(reply))
+                if cached:
+                    self.assertGreaterEqual(reply["prompt_eval_cached_count"], cached)
+                else:
+                    self.assertEqual(0, reply["prompt_eval_cached_count"])
 
     def test_a_folder_that_cannot_be_used_stops_nothing(self):
         self.folder.write_text("a file")

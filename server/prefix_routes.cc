@@ -1,0 +1,203 @@
+#include "server/prefix_routes.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "server/prefix_view.h"
+#include "server/routes/blocking.h"
+#include "server/routes/handlers.h"
+#include "server/routes/request_steps.h"
+#include "server/store/sha256.h"
+#include "server/tier/prefix_archive.h"
+
+namespace quire::server {
+namespace {
+
+constexpr std::string_view kPrefixesPath = "/quire/prefixes";
+constexpr std::string_view kFileSuffix = "/file";
+constexpr uint64_t kImportBytesMax = uint64_t{1} << 40;
+constexpr size_t kImportWriteBytes = size_t{1} << 20;
+
+using Tier = SnapshotService::Opened;
+
+uint64_t UnixNs() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+HttpResponse PrefixReply(std::string body) {
+  return {.body = std::move(body), .headers = {{"Cache-Control", "no-store"}}};
+}
+
+// The tier, or nothing and the error is sent.
+Awaitable<std::optional<Tier>> OpenTier(Exchange& exchange, const PrefixSources& sources) {
+  auto tier = sources.open();
+  if (tier) co_return *std::move(tier);
+  co_await SendError(exchange, tier.error());
+  co_return std::nullopt;
+}
+
+Awaitable<void> SendPrefixReply(Exchange& exchange, api::Result<std::string> body) {
+  if (!body) {
+    co_await SendError(exchange, body.error());
+    co_return;
+  }
+  HttpResponse response = PrefixReply(*std::move(body));
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> ListPrefixes(Exchange& exchange, const PrefixSources& sources) {
+  const auto tier = co_await OpenTier(exchange, sources);
+  if (!tier) co_return;
+  auto work = [&tier] { return EncodePrefixes(tier->tier->stats(), tier->tier->Prefixes(), UnixNs()); };
+  std::string body = co_await RunBlocking(sources.pools->reads, std::move(work));
+  HttpResponse response = PrefixReply(std::move(body));
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> ShowPrefix(Exchange& exchange, const PrefixSources& sources, const Tier& tier,
+                           std::string id) {
+  auto work = [&tier, id = std::move(id)]() -> api::Result<std::string> {
+    const auto key = FindPrefix(tier.tier->Prefixes(), id);
+    if (!key) return std::unexpected(key.error());
+    const auto prefix = tier.tier->PrefixOf(*key);
+    if (!prefix) return api::Fail(api::ErrorCode::kNotFound, "no prefix " + id, "id");
+    return EncodePrefix(*prefix, UnixNs());
+  };
+  auto body = co_await RunBlocking(sources.pools->reads, std::move(work));
+  co_await SendPrefixReply(exchange, std::move(body));
+}
+
+Awaitable<void> ExportPrefix(Exchange& exchange, const PrefixSources& sources, const Tier& tier,
+                             std::string id) {
+  using Opened = api::Result<std::unique_ptr<PrefixExport>>;
+  auto open = [&tier, id = std::move(id), tenant = TenantOf(exchange.request())]() -> Opened {
+    const auto key = FindPrefix(tier.tier->Prefixes(), id);
+    if (!key) return std::unexpected(key.error());
+    // It has the prompt's tokens, which an admin sees no more than others (as in /quire/cache).
+    if (const auto prefix = tier.tier->PrefixOf(*key); prefix && TenantIn(prefix->origin.isolation) != tenant)
+      return api::Fail(api::ErrorCode::kForbidden, "the prefix belongs to another API key");
+    return PrefixExport::Open(*tier.tier, *key);
+  };
+  auto archive = co_await RunBlocking(sources.pools->reads, std::move(open));
+  if (!archive) {
+    co_await SendError(exchange, archive.error());
+    co_return;
+  }
+  for (;;) {
+    auto read = [&archive] { return (*archive)->Next(); };
+    auto bytes = co_await RunBlocking(sources.pools->reads, std::move(read));
+    if (!bytes) {
+      // The stream ends without its end, which is how a client sees it.
+      exchange.log().error = bytes.error().message;
+      co_return;
+    }
+    if (bytes->empty()) break;
+    const bool sent = co_await exchange.Stream("application/octet-stream", *std::move(bytes));
+    if (!sent) co_return;
+  }
+  co_await exchange.EndStream();
+}
+
+Awaitable<void> GetPrefix(Exchange& exchange, const PrefixSources& sources) {
+  const auto tier = co_await OpenTier(exchange, sources);
+  if (!tier) co_return;
+  std::string id = exchange.request().path.substr(kPrefixesPath.size() + 1);
+  if (id.ends_with(kFileSuffix)) {
+    id.resize(id.size() - kFileSuffix.size());
+    co_await ExportPrefix(exchange, sources, *tier, std::move(id));
+  } else {
+    co_await ShowPrefix(exchange, sources, *tier, std::move(id));
+  }
+}
+
+// ?key=NAME: the prefix becomes that key's; ?key= without a name: nobody's, for a daemon without keys.
+api::Result<std::optional<std::string>> TenantOfQuery(std::string_view query) {
+  constexpr std::string_view kKey = "key=";
+  if (query.empty()) return std::nullopt;
+  std::string name;
+  if (!query.starts_with(kKey) || query.find('&') != std::string_view::npos ||
+      !PercentDecode(query.substr(kKey.size()), name)) {
+    return api::Fail(api::ErrorCode::kInvalidArgument, "the only parameter is key", "key");
+  }
+  return name.empty() ? std::string() : Sha256Of("key:" + name);
+}
+
+// Nothing: the client is gone, or has been answered.
+Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, WorkPool& pool,
+                                                               PrefixImport& import) {
+  std::string gathered;
+  for (bool more = true; more;) {
+    auto piece = co_await exchange.ReadBody();
+    if (!piece) co_return std::nullopt;
+    more = !piece->empty();
+    gathered += *piece;
+    if (gathered.empty() || (more && gathered.size() < kImportWriteBytes)) continue;
+    auto write = [&import, bytes = std::exchange(gathered, {})] { return import.Write(bytes); };
+    const auto written = co_await RunBlocking(pool, std::move(write));
+    if (!written) co_return std::unexpected(written.error());
+  }
+  co_return import.Finish();
+}
+
+Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources) {
+  const auto tier = co_await OpenTier(exchange, sources);
+  if (!tier) co_return;
+  auto tenant = TenantOfQuery(exchange.request().query);
+  if (!tenant) {
+    co_await SendError(exchange, tenant.error());
+    co_return;
+  }
+  PrefixImport import(*tier->tier, {.program = tier->program, .tenant = *std::move(tenant)});
+  const std::optional<api::Result<Imported>> imported =
+      co_await ReceiveArchive(exchange, sources.pools->blobs, import);
+  if (!imported) co_return;
+  if (!*imported) {
+    co_await SendError(exchange, imported->error());
+    co_return;
+  }
+  HttpResponse response = PrefixReply(EncodeImported(**imported));
+  co_await exchange.Send(std::move(response));
+}
+
+Awaitable<void> PrunePrefixes(Exchange& exchange, const PrefixSources& sources) {
+  const auto tier = co_await OpenTier(exchange, sources);
+  if (!tier) co_return;
+  auto request = ParsePrune(exchange.request().body);
+  if (!request) {
+    co_await SendError(exchange, request.error());
+    co_return;
+  }
+  auto work = [&tier, request = *std::move(request)]() -> api::Result<std::string> {
+    if (request.all) return EncodePruned(tier->tier->PruneAll());
+    const auto ids = SelectPrefixes(tier->tier->Prefixes(), request, UnixNs());
+    if (!ids) return std::unexpected(ids.error());
+    return EncodePruned(tier->tier->Prune(*ids));
+  };
+  auto body = co_await RunBlocking(sources.pools->blobs, std::move(work));
+  co_await SendPrefixReply(exchange, std::move(body));
+}
+
+}  // namespace
+
+void AddPrefixRoutes(Router& router, const PrefixSources& sources) {
+  const auto add = [&](const char* method, std::string path, uint64_t streamed_bytes, auto handler) {
+    Route route{.method = method,
+                .path = std::move(path),
+                .handler = [&sources, handler](Exchange& exchange) { return handler(exchange, sources); }};
+    route.streamed_body_bytes = streamed_bytes;
+    if (streamed_bytes == 0) route.body_bytes_max = kNameBodyBytesMax;
+    route.access = Access::kAdmin;
+    router.Add(std::move(route));
+  };
+  const std::string path(kPrefixesPath);
+  add("GET", path, 0, ListPrefixes);
+  add("GET", path + "/", 0, GetPrefix);
+  add("POST", path, kImportBytesMax, ImportPrefixes);
+  add("DELETE", path, 0, PrunePrefixes);
+}
+
+}  // namespace quire::server

@@ -1,0 +1,84 @@
+// The segments that a tier has, in memory: by key, by prefix, by last use. Not thread-safe.
+//
+// Invariants
+// - Every entry but the first of a prefix names the segment that it follows; a prefix is complete when that chain
+//   reaches a first one.
+// - Entries leave in the order of their last use, and, of those used together, the ends of prefixes first.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "server/tier/keys.h"
+#include "server/tier/segment_file.h"
+
+namespace quire::server {
+
+// A complete prefix that can be restored.
+struct StoredPrefix {
+  SnapshotKey id{};  // key of its last segment
+  PrefixOrigin origin;
+  int64_t tokens = 0;
+  uint64_t segments = 0;
+  uint64_t bytes = 0;    // of its files, those that it shares with others too
+  uint64_t hits = 0;     // restored so often since the tier was opened
+  uint64_t used_ns = 0;  // since 1970
+};
+
+class SegmentIndex {
+ public:
+  struct Entry {
+    StoredSegment segment;
+    SnapshotKey before{};  // the segment that it follows; unused where it begins its prefix
+    uint64_t used_ns = 0;
+    uint64_t hits = 0;
+  };
+
+  // Replaces what has its key. `origin`: of segments that begin a prefix.
+  void Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns);
+  bool Drop(const SnapshotKey& key);
+  // Null: there is none. Valid until the next change.
+  const Entry* Find(const SnapshotKey& key) const;
+  // Where token segments end that begin behind this prefix, each once.
+  std::vector<int64_t> EndsBehind(const SnapshotKey& parent) const;
+  void Touch(const SnapshotKey& key, uint64_t used_ns);
+  void CountHit(const SnapshotKey& key);
+  // Evicted first.
+  std::optional<SnapshotKey> Oldest() const;
+  uint64_t bytes() const { return bytes_; }
+  uint64_t files() const { return entries_.size(); }
+
+  // The ends of prefixes; where a prefix needs a state, each one that has it. The last used one is first.
+  std::vector<StoredPrefix> Prefixes() const;
+  std::optional<StoredPrefix> PrefixOf(const SnapshotKey& id) const;
+  // From the first one on; empty: the prefix is not complete.
+  std::vector<SnapshotKey> SegmentsOf(const SnapshotKey& id) const;
+  // The segments of a prefix that no other needs, its end first.
+  std::vector<SnapshotKey> OnlyOf(const SnapshotKey& id) const;
+
+ private:
+  // Last use, then how far it reaches, then the key.
+  using EvictionKey = std::tuple<uint64_t, int64_t, SnapshotKey>;
+  struct OriginUse {
+    PrefixOrigin origin;
+    uint64_t segments = 0;
+  };
+
+  static EvictionKey OrderOf(const Entry& entry) {
+    return {entry.used_ns, -entry.segment.to, entry.segment.key};
+  }
+  uint64_t Followers(const SnapshotKey& key) const;
+
+  std::unordered_map<SnapshotKey, Entry, SnapshotKeyHash> entries_;
+  std::unordered_map<SnapshotKey, std::multiset<int64_t>, SnapshotKeyHash> ends_;  // by parent
+  std::unordered_map<SnapshotKey, uint64_t, SnapshotKeyHash> followers_;  // by the segment they follow
+  std::unordered_map<SnapshotKey, OriginUse, SnapshotKeyHash> origins_;   // by parent
+  std::set<EvictionKey> order_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace quire::server
