@@ -2,9 +2,8 @@
 //
 // A request whose prompt may have a longer prefix below than above asks once, when it would be admitted. It
 // stands aside until the prefix is in the store, or until computing it would have taken as long; others run
-// meanwhile. Nothing is fetched that is predicted to take more than half as long as computing it. Both times
-// follow measurements; before the first ones a fetch is tried. A tier that is silent, or busy with another's
-// prefix, keeps no request longer either. Engine thread only.
+// meanwhile (fetch_timing.h). A tier that is silent, or busy with another's prefix, keeps no request longer
+// either. Engine thread only.
 #pragma once
 
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "api/base/ids.h"
 #include "cache/promotion.h"
 #include "runner/engine/active_request.h"
+#include "runner/engine/fetch_timing.h"
 #include "runner/engine/tier_link.h"
 
 namespace quire::runner::engine {
@@ -43,10 +43,8 @@ class PrefixTier {
 
  private:
   ActiveRequest* Find(const ActiveRequests& waiting, api::RequestId id) const;
-  std::chrono::nanoseconds TimeToCompute(int64_t tokens) const;
   void EndWaits(const ActiveRequests& waiting) const;
   void Start(const ActiveRequests& waiting);
-  bool Worthwhile();
   void Finish(ActiveRequest* request);
 
   cache::SnapshotStore& store_;
@@ -56,8 +54,7 @@ class PrefixTier {
   std::optional<api::RequestId> fetching_;  // whose prefix it is
   Clock::time_point began_{};
   uint64_t bytes_before_ = 0;
-  double token_seconds_ = 0;     // as Poll() last got it
-  double bytes_per_second_ = 0;  // of the latest fetches; 0 = not measured
+  FetchTiming timing_;
 };
 
 }  // namespace quire::runner::engine
