@@ -116,6 +116,9 @@ TransportLimits LimitsOf(const Options& options) {
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::path& runner) {
   if (options.snapshot_bytes == 0) return nullptr;
   DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
+  // For tests: when writing is tried again after a failure.
+  if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
+    tier.retry_after = std::chrono::milliseconds(std::atoi(retry));
   return std::make_shared<SnapshotService>(std::move(tier), runner);
 }
 

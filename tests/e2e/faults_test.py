@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 import unittest
 
 import faults
@@ -31,12 +32,14 @@ def record(operation, points, statuses):
 
 
 class FaultyDaemon(unittest.TestCase):
+    environment = {}
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="quire-faults-")
         self.addCleanup(self.folder.cleanup)
         self.faults = faults.Faults(self.folder.name, "quired")
         self.runner_faults = faults.Faults(self.folder.name, "quire-runner")
-        self.daemon = Daemon({"QUIRE_CACHE_BYTES": "16MiB"} | faults.environment(self.folder.name))
+        self.daemon = Daemon({"QUIRE_CACHE_BYTES": "16MiB"} | self.environment | faults.environment(self.folder.name))
         self.daemon.start()
         self.addCleanup(self.end)
         self.expected = self.daemon.post("/api/chat", CHAT).json["message"]
@@ -231,6 +234,52 @@ class Disks(FaultyDaemon):
         for _ in range(3):
             self.check_chat()
         self.assertEqual(200, creating.getresponse().status)
+        self.faults["file_delay_microseconds"] = 0
+
+
+class Prefixes(FaultyDaemon):
+    """The disk tier of computed prefixes (docs/snapshots.md)."""
+    environment = {"QUIRE_SNAPSHOT_BYTES": "64MiB", "QUIRE_SNAPSHOT_RETRY_MS": "100"}
+
+    def chat(self, number):
+        content = f"Number {number}. " + "Rivers were roads once, and boats carried stone and wine. " * 4
+        messages = [{"role": "user", "content": content}]
+        reply = self.daemon.post("/api/chat", CHAT | {"messages": messages})
+        self.assertEqual(200, reply.status, reply.text)
+
+    def tier(self):
+        return self.daemon.get("/quire/prefixes").json
+
+    def wait_writing(self, wanted):
+        """Sends chats, each with a prefix of its own, until the tier writes, or no longer does."""
+        deadline = time.monotonic() + 120
+        number = 1000 * len(self.tier()["prefixes"])
+        while self.tier()["writing"] != wanted:
+            self.assertLess(time.monotonic(), deadline, self.daemon.log()[-3000:])
+            self.chat(number)
+            number += 1
+            time.sleep(0.05)
+
+    def test_a_failing_disk_switches_writing_off_and_fails_no_request(self):
+        for error in (errno.EIO, errno.ENOSPC):
+            with self.subTest(errno.errorcode[error]):
+                self.faults["file_error"] = error
+                self.faults["file_repeats"] = 1 << 40
+                self.faults["file_countdown"] = 1
+                self.wait_writing(False)
+                self.check_chat()
+                self.assertIn(os.strerror(error), self.daemon.log())
+                self.disarm()
+                self.wait_writing(True)
+                self.check_chat()
+        self.assertEqual(2, self.daemon.log().count("snapshot tier: writing is off"))
+        self.assertEqual(2, self.daemon.log().count("snapshot tier: writing is on again"))
+
+    def test_a_slow_disk_is_no_chats_business(self):
+        self.faults["file_delay_microseconds"] = 500_000
+        for number in range(4):
+            self.chat(number)
+        self.check_chat()
         self.faults["file_delay_microseconds"] = 0
 
 

@@ -1,7 +1,8 @@
-// The C library's calls that change files, for the whole program: they fail or take long where Faults() says so. Sockets,
-// pipes and terminals are left alone.
+// The C library's calls that change files, for the whole program: they fail, kill the process or take long where Faults()
+// says so. Sockets, pipes and terminals are left alone.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,14 +18,22 @@ Function* Next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-// True: the call fails, and errno says why.
-bool Fails() {
+struct NoPart {
+  void operator()() const {}
+};
+
+// True: the call fails, and errno says why. `do_half`: does a part of the call.
+template <class Half = NoPart>
+bool Fails(const Half& do_half = {}) {
   quire::faults::FaultControl& faults = quire::faults::Faults();
   const int64_t delay = faults.file_delay_microseconds.load(std::memory_order_relaxed);
   if (delay > 0) ::usleep(static_cast<useconds_t>(delay));
   if (!quire::faults::CountDown(faults.file_countdown, faults.file_repeats, faults.file_calls_failed))
     return false;
-  errno = static_cast<int>(faults.file_error);
+  const int64_t error = faults.file_error;
+  if (error == quire::faults::kKillInside) do_half();
+  if (error < 0) ::kill(::getpid(), SIGKILL);
+  errno = static_cast<int>(error);
   return true;
 }
 
@@ -40,13 +49,13 @@ extern "C" {
 
 ssize_t write(int fd, const void* bytes, size_t count) {
   static auto* const next = Next<ssize_t(int, const void*, size_t)>("write");
-  if (IsFile(fd) && Fails()) return -1;
+  if (IsFile(fd) && Fails([&] { next(fd, bytes, count / 2); })) return -1;
   return next(fd, bytes, count);
 }
 
 ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
   static auto* const next = Next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
-  if (IsFile(fd) && Fails()) return -1;
+  if (IsFile(fd) && Fails([&] { next(fd, bytes, count / 2, offset); })) return -1;
   return next(fd, bytes, count, offset);
 }
 

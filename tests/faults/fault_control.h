@@ -16,9 +16,13 @@ struct FaultControl {
   std::atomic<int64_t> file_countdown = 0;  // calls that change regular files and directories
   std::atomic<int64_t> file_repeats = 0;
   std::atomic<int64_t> file_calls_failed = 0;
-  std::atomic<int64_t> file_error = 0;               // errno of the failing call
+  std::atomic<int64_t> file_error = 0;               // errno of the failing call, or one of those below
   std::atomic<int64_t> file_delay_microseconds = 0;  // of every such call: a slow disk
 };
+
+// As file_error: the process is killed, before the call, or, if that writes, after half of its bytes.
+inline constexpr int64_t kKillBefore = -1;
+inline constexpr int64_t kKillInside = -2;
 
 // Of this process. From the environment, once: QUIRE_FAULTS names a folder with a file for each program that is to be
 // controlled, named as the program; QUIRE_FAIL_ALLOC=N sets allocation_countdown. With QUIRE_FAULT_TRACE each failing event
