@@ -192,6 +192,7 @@ class Daemon {
         .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
                            std::string_view message) { return paths.Hide(message); }};
     services_.vectors = &vectors_;
+    if (snapshots_) services_.slot_folder = options.snapshot_folder / "slots";
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });

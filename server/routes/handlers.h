@@ -1,6 +1,7 @@
 // The routes of the daemon.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,7 +30,8 @@ struct Services {
   std::function<bool()> draining;
   // Gets a model from its registry into the store. Empty: there are no registries.
   std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
-  VectorCache* vectors = nullptr;  // null: every text is computed
+  VectorCache* vectors = nullptr;          // null: every text is computed
+  std::filesystem::path slot_folder = {};  // of llama.cpp's named snapshots; empty: they end with the daemon
 };
 
 // /api/generate, /api/chat

@@ -1,5 +1,8 @@
 // The routes of llama.cpp's server that generate: its own, and those of OpenAI without /v1.
+#include <spdlog/spdlog.h>
+
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "api/llama_server/completion.h"
@@ -8,6 +11,7 @@
 #include "server/routes/handlers.h"
 #include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
+#include "server/routes/slot_files.h"
 #include "server/routes/slot_store.h"
 
 namespace quire::server {
@@ -102,6 +106,28 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
   return {api::ErrorCode::kNotFound, "slot " + std::to_string(request.slot) + " is empty", "id_slot"};
 }
 
+// A snapshot that an earlier daemon saved comes back into memory.
+Awaitable<void> ReadSnapshot(Services& services, SlotStore& slots, const SlotOwner& owner,
+                             const std::string& name) {
+  if (services.slot_folder.empty() || slots.FindSnapshot(owner, name) != nullptr) co_return;
+  auto work = [files = SlotFiles(services.slot_folder), &owner, &name] { return files.Read(owner, name); };
+  std::optional<SlotPrefix> prefix = co_await RunBlocking(services.pools.reads, std::move(work));
+  if (!prefix) co_return;
+  if (auto saved = slots.Save(owner, name, *std::move(prefix)); !saved)
+    spdlog::warn("a slot's snapshot was not restored: {}", saved.error().message);
+}
+
+// It is saved in memory already: without a disk it lives as long as the daemon.
+Awaitable<void> WriteSnapshot(Services& services, const SlotOwner& owner, const std::string& name,
+                              const SlotPrefix& prefix) {
+  if (services.slot_folder.empty()) co_return;
+  auto work = [files = SlotFiles(services.slot_folder), &owner, &name, &prefix] {
+    return files.Write(owner, name, prefix);
+  };
+  const auto written = co_await RunBlocking(services.pools.blobs, std::move(work));
+  if (!written) spdlog::warn("a slot's snapshot ends with this daemon: {}", written.error().message);
+}
+
 Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exchange) {
   const HttpRequest& http = exchange.request();
   auto parsed = llama_server::ParseSlotAction(http.path.substr(kSlotPath.size()), http.query, http.body);
@@ -120,6 +146,8 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
     co_await exchange.Send(std::move(response));
     co_return;
   }
+  if (parsed->action == llama_server::SlotAction::kRestore)
+    co_await ReadSnapshot(services, *slots, owner, parsed->name);
   const SlotPrefix* found = PrefixOf(*slots, owner, *parsed);
   if (found == nullptr) {
     co_await SendError(exchange, EmptyError(*parsed));
@@ -131,6 +159,7 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
       co_await SendError(exchange, saved.error());
       co_return;
     }
+    co_await WriteSnapshot(services, owner, parsed->name, prefix);
   }
   auto done = [slots, owner, prefix, slot = parsed->slot] { slots->Record(owner, slot, prefix); };
   auto reply = std::make_unique<llama_server::SlotEncoder>(*std::move(parsed), prefix.tokens.size(), done);

@@ -155,6 +155,25 @@ class Snapshots(unittest.TestCase):
         self.assertEqual(cold, logprobs(changed))
         self.assertEqual(0, changed["prompt_eval_cached_count"])
 
+    def test_named_slots_survive_a_restart(self):
+        prompt = story()
+        with self.daemon() as daemon:
+            done = daemon.post("/completion", {"prompt": prompt, "n_predict": 4, "temperature": 0, "id_slot": 1}).json
+            saved = daemon.post("/slots/1?action=save", {"filename": "mine.bin"}).json
+            self.wait_stored(saved["n_saved"])
+            more = prompt + done["content"] + " And then?"
+        with Daemon({"QUIRE_PREFIX_CACHE": "false"}) as alone:
+            cold = alone.post("/completion", {"prompt": more, "n_predict": 8, "temperature": 0}).json["content"]
+        with self.daemon() as daemon:
+            self.assertEqual(404, daemon.post("/slots/1?action=restore", {"filename": "other.bin", "model": MODEL}).status)
+            restored = daemon.post("/slots/2?action=restore", {"filename": "mine.bin", "model": MODEL})
+            self.assertEqual(200, restored.status, restored.text)
+            self.assertEqual(saved["n_saved"], restored.json["n_restored"])
+            self.assertGreaterEqual(restored.json["n_cached"], saved["n_saved"] - 1)
+            reply = daemon.post("/completion", {"prompt": more, "n_predict": 8, "temperature": 0, "id_slot": 2}).json
+            self.assertEqual(cold, reply["content"])
+            self.assertGreater(reply["tokens_cached"], 0)
+
     def cache(self, daemon, *arguments):
         """What `quire cache` prints."""
         done = daemon.cli("cache", *arguments)

@@ -1,0 +1,101 @@
+#include "server/routes/slot_files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+namespace quire::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SlotFileTest : public ::testing::Test {
+ protected:
+  SlotFileTest() {
+    std::string pattern = (fs::temp_directory_path() / "quire-slots-XXXXXX").string();
+    folder_ = fs::path(::mkdtemp(pattern.data())) / "slots";
+  }
+  ~SlotFileTest() override { fs::remove_all(folder_.parent_path()); }
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    for (const auto& file : fs::directory_iterator(folder_)) files.push_back(file.path());
+    return files;
+  }
+  fs::path folder_;
+};
+
+const SlotOwner kOwner{"alice", "digest"};
+
+TEST_F(SlotFileTest, ASnapshotSurvives) {
+  ASSERT_TRUE(SlotFiles(folder_).Write(kOwner, "a.bin", {{1, 2, 3}, "salt", 512}).has_value());
+  const auto read = SlotFiles(folder_).Read(kOwner, "a.bin");
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->tokens, (std::vector<api::TokenId>{1, 2, 3}));
+  EXPECT_EQ(read->cache_salt, "salt");
+  EXPECT_EQ(read->num_ctx, 512);
+  EXPECT_FALSE(SlotFiles(folder_).Read({"bob", "digest"}, "a.bin").has_value());
+  EXPECT_FALSE(SlotFiles(folder_).Read({"alice", "other"}, "a.bin").has_value());
+  EXPECT_FALSE(SlotFiles(folder_).Read(kOwner, "b.bin").has_value());
+  ASSERT_TRUE(SlotFiles(folder_).Write(kOwner, "a.bin", {{4}, "", 0}).has_value());
+  EXPECT_EQ(SlotFiles(folder_).Read(kOwner, "a.bin")->tokens, (std::vector<api::TokenId>{4}));
+  EXPECT_EQ(Files().size(), 1u);
+}
+
+TEST_F(SlotFileTest, FilesArePrivate) {
+  ASSERT_TRUE(SlotFiles(folder_).Write(kOwner, "../../a", {{1}, "", 0}).has_value());
+  struct stat status {};
+  ASSERT_EQ(::stat(folder_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  ASSERT_EQ(Files().size(), 1u) << "a name is no path";
+  ASSERT_EQ(::stat(Files()[0].c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(SlotFileTest, DamageIsNoSnapshot) {
+  const SlotFiles files(folder_);
+  ASSERT_TRUE(files.Write(kOwner, "a", {{1, 2, 3}, "salt", 512}).has_value());
+  const fs::path path = Files()[0];
+  std::ifstream in(path, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  for (size_t bit = 0; bit < whole.size() * 8; bit += 13) {
+    std::string changed = whole;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
+    EXPECT_FALSE(files.Read(kOwner, "a").has_value()) << bit;
+    EXPECT_FALSE(fs::exists(path)) << bit;
+  }
+  for (size_t size = 0; size < whole.size(); size += 7) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
+    EXPECT_FALSE(files.Read(kOwner, "a").has_value()) << size;
+  }
+}
+
+TEST_F(SlotFileTest, TheTenantWithMostMakesRoom) {
+  const SlotFiles files(folder_, 10'000);
+  const SlotPrefix prefix{std::vector<api::TokenId>(500, 7), "", 0};  // 2 KB
+  ASSERT_TRUE(files.Write({"bob", "m"}, "only", prefix).has_value());
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    ASSERT_TRUE(files.Write(kOwner, name, prefix).has_value());
+  }
+  EXPECT_TRUE(files.Read({"bob", "m"}, "only").has_value());
+  EXPECT_TRUE(files.Read(kOwner, "f").has_value());
+  EXPECT_EQ(Files().size(), 4u);
+  const auto large = files.Write(kOwner, "x", {std::vector<api::TokenId>(5000, 7), "", 0});
+  ASSERT_FALSE(large.has_value());
+  EXPECT_EQ(large.error().code, api::ErrorCode::kTooLarge);
+}
+
+TEST_F(SlotFileTest, AFolderThatCannotBeUsedIsAnError) {
+  std::ofstream(folder_) << "a file";
+  const auto failed = SlotFiles(folder_).Write(kOwner, "a", {{1}, "", 0});
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().code, api::ErrorCode::kUnavailable);
+  EXPECT_FALSE(SlotFiles(folder_).Read(kOwner, "a").has_value());
+}
+
+}  // namespace
+}  // namespace quire::server
