@@ -30,6 +30,7 @@
 #include "server/notify.h"
 #include "server/open_files.h"
 #include "server/prefix_routes.h"
+#include "server/program_files.h"
 #include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 #include "server/routes/handlers.h"
@@ -59,27 +60,6 @@ constexpr std::chrono::milliseconds kLastRequestsLook(20);
 constexpr std::chrono::seconds kStopBeat(5);    // between two words to the service manager while requests end
 constexpr uint64_t kOpenFiles = 65536;          // wanted, if the hard limit allows it
 constexpr std::chrono::seconds kMemoryLook(2);  // between two looks for memory to give back
-
-fs::path ExecutableDirectory() {
-  std::error_code ec;
-  const fs::path self = fs::read_symlink("/proc/self/exe", ec);
-  return ec ? fs::path(".") : self.parent_path();
-}
-
-api::Result<fs::path> FindRunner(const Options& options) {
-  const fs::path here = ExecutableDirectory();
-  std::vector<fs::path> places = {here / "quire-runner", here / "../lib/quire/quire-runner",
-                                  here / "../libexec/quire/quire-runner"};
-  if (!options.runner.empty()) places = {options.runner};
-  std::string looked;
-  for (const fs::path& place : places) {
-    if (::access(place.c_str(), X_OK) == 0) return fs::absolute(place).lexically_normal();
-    looked += (looked.empty() ? "" : ", ") + place.lexically_normal().string();
-  }
-  return api::Fail(
-      api::ErrorCode::kUnavailable,
-      fmt::format("no executable quire-runner at {}; set its path with --runner or QUIRE_RUNNER", looked));
-}
 
 const char* SignalName(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 

@@ -12,17 +12,21 @@
 #include "runner/engine/host.h"
 #include "runner/engine/log_line.h"
 #include "runner/engine/sandbox.h"
+#include "runner/engine/self_test.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Serves one model to the quired process that started it", "quire-runner");
   int fd = -1;
   int snapshot_fd = -1;
   std::string name;
-  app.add_option("--ipc-fd", fd, "File descriptor of the socket to the daemon")->required();
+  bool self_test = false;
+  app.add_option("--ipc-fd", fd, "File descriptor of the socket to the daemon");
   app.add_option("--snapshot-fd", snapshot_fd, "File descriptor of the socket to the snapshot tier");
   app.add_option("--name", name, "Model name, for process lists");
+  app.add_flag("--selftest", self_test, "Check kernels and sandbox on this machine, then exit");
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
+  if (self_test) return static_cast<int>(quire::runner::engine::RunSelfTest());
   if (fcntl(fd, F_GETFD) < 0) {
     std::fputs("quire-runner is started by quired; --ipc-fd is not an open file descriptor\n", stderr);
     return 2;

@@ -71,6 +71,7 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   auto* list = app.add_subcommand("list", "List local models")->alias("ls");
   list->add_option("PREFIX", arguments.prefix, "Only names that start with this prefix");
   app.add_subcommand("ps", "List loaded models");
+  app.add_subcommand("ready", "Check whether the daemon accepts requests, for health checks");
   auto* stop = app.add_subcommand("stop", "Unload a model");
   stop->add_option("MODEL", arguments.model, "Model name")->required();
   auto* cp = app.add_subcommand("cp", "Copy a model to a new name");
@@ -142,6 +143,9 @@ void Declare(CLI::App& app, Arguments& arguments) {
   app.require_subcommand(0, 1);
   auto* serve = app.add_subcommand("serve", "Run the daemon (same as quired)");
   arguments.daemon.AddTo(*serve);
+  serve->add_flag(
+      "--selftest", arguments.self_test,
+      "Check this installation on this machine, then exit: kernels, sandbox, an answer of the bundled model");
   DeclareRun(app, arguments);
   DeclareEmbed(app, arguments);
   DeclareStore(app, arguments);

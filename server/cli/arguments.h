@@ -20,6 +20,7 @@ namespace quire::cli {
 // The parsed command line. Outlives the App that Declare() filled.
 struct Arguments {
   server::OptionTable daemon;
+  bool self_test = false;  // instead of serving
   ChatOptions chat;
   std::string keep_alive;
   std::vector<std::string> words;

@@ -44,6 +44,11 @@ int Ps(Client& client) {
   return body ? Print(PsTable(*body, Now())) : PrintError(body.error());
 }
 
+int Ready(Client& client) {
+  const auto ready = client.Get("/readyz");
+  return ready ? 0 : PrintError(ready.error());
+}
+
 int Show(Client& client, const Arguments& arguments) {
   if (arguments.check) {
     const auto checked = client.Post("/api/show", Dump({{"model", arguments.model}, {"check", true}}));

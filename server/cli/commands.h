@@ -8,6 +8,7 @@ namespace quire::cli {
 
 int List(Client& client, const Arguments& arguments);
 int Ps(Client& client);
+int Ready(Client& client);  // prints nothing when it is
 int Show(Client& client, const Arguments& arguments);
 int Copy(Client& client, const Arguments& arguments);
 int Remove(Client& client, const Arguments& arguments);

@@ -26,6 +26,7 @@
 #include "server/cli/terminal.h"
 #include "server/daemon.h"
 #include "server/options.h"
+#include "server/self_test.h"
 
 namespace quire::cli {
 namespace {
@@ -96,6 +97,8 @@ int WithDaemon(const Endpoint& endpoint, const std::function<int(Client&)>& comm
 }
 
 int Do(const std::string& command, const Arguments& arguments) {
+  if (command == "serve" && arguments.self_test)
+    return static_cast<int>(server::RunSelfTest(arguments.daemon));
   if (command == "serve") return server::RunDaemon(arguments.daemon);
   if (command == "key") return MakeKey(arguments.key);
   if (command == "doctor" && !arguments.doctor.models) return Doctor(arguments.doctor);
@@ -115,6 +118,7 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "show") return Show(client, arguments);
   if (command == "list") return List(client, arguments);
   if (command == "ps") return Ps(client);
+  if (command == "ready") return Ready(client);
   if (command == "stop") return Stop(client, arguments);
   if (command == "cp") return Copy(client, arguments);
   if (command == "rm") return Remove(client, arguments);

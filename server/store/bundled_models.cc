@@ -69,4 +69,8 @@ std::optional<fs::path> FindBundledModels(const fs::path& executable_dir) {
   return std::nullopt;
 }
 
+std::filesystem::path BundledWeights(const std::filesystem::path& models_dir) {
+  return models_dir / kWeights;
+}
+
 }  // namespace quire::server

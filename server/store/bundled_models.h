@@ -18,4 +18,7 @@ api::Result<void> RegisterBundled(ModelStore& store, const std::filesystem::path
 // /usr/share/quire/models. Nothing when neither holds them.
 std::optional<std::filesystem::path> FindBundledModels(const std::filesystem::path& executable_dir);
 
+// The weights of quire-demo in a folder that FindBundledModels() gave.
+std::filesystem::path BundledWeights(const std::filesystem::path& models_dir);
+
 }  // namespace quire::server
