@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <syslog.h>
+#define SD_JOURNAL_SUPPRESS_LOCATION  // it would be that of one function, in the folder of the build
 #include <systemd/sd-journal.h>
 #include <unistd.h>
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/base/ascii.h"
+#include "server/registry/certificate_authorities.h"
 
 namespace quire::server::registry {
 namespace {
@@ -136,6 +137,8 @@ void Http::SetUp(Call& call, char* why) {
   if (const char* authorities = std::getenv("SSL_CERT_FILE");
       authorities != nullptr && *authorities != '\0') {
     ::curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
+  } else if (const char* file = FindCertificateAuthorities(); file != nullptr) {
+    ::curl_easy_setopt(easy, CURLOPT_CAINFO, file);
   }
   ::curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &Call::OnHeader);
   ::curl_easy_setopt(easy, CURLOPT_HEADERDATA, &call);
