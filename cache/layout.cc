@@ -48,7 +48,9 @@ Result<void> ValidateGroup(const Layout& layout, size_t index) {
   if (!in_range(group.layers)) return Bad(fmt::format("groups[{}].layers = {}", index, group.layers));
   if (!in_range(group.kv_heads)) return Bad(fmt::format("groups[{}].kv_heads = {}", index, group.kv_heads));
   if (!in_range(group.head_dim)) return Bad(fmt::format("groups[{}].head_dim = {}", index, group.head_dim));
-  if (group.window < 0) return Bad(fmt::format("groups[{}].window = {}", index, group.window));
+  if (group.window < 0 || (group.chunked && group.window == 0)) {
+    return Bad(fmt::format("groups[{}].window = {}", index, group.window));
+  }
   if (group.element > ElementType::kQ8_0) return Bad(fmt::format("groups[{}].element is unknown", index));
   if (group.element == ElementType::kQ8_0 && group.head_dim % 32 != 0) {
     return Bad(fmt::format("groups[{}].head_dim = {}: q8_0 needs a multiple of 32", index, group.head_dim));
@@ -115,6 +117,7 @@ Result<void> Validate(const Layout& layout) {
 
 Position OldestVisible(const AttentionGroup& group, Position position) {
   if (group.window == 0) return 0;
+  if (group.chunked) return position - position % group.window;
   return std::max<Position>(0, position - group.window + 1);
 }
 

@@ -12,13 +12,14 @@ namespace quire::cache {
 // Bytes of `elements` consecutive elements. REQUIRES: a multiple of 32 for kQ8_0.
 size_t ElementBytes(ElementType type, int64_t elements);
 
-// Layers whose KV lives equally long: full attention, or one sliding window.
+// Layers whose KV lives equally long: full attention, one sliding window, or chunks.
 struct AttentionGroup {
   int32_t layers = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   ElementType element = ElementType::kF32;
-  int32_t window = 0;  // tokens; 0 = full attention, else a token at p sees (p - window, p]
+  int32_t window = 0;    // tokens; 0 = full attention, else a token at p sees (p - window, p]
+  bool chunked = false;  // a token at p sees [p - p % window, p] instead. REQUIRES: window > 0
   // Not 0: latent attention. A token is one row of head_dim numbers, its key; the last `latent` of them are
   // its value too. REQUIRES: kv_heads == 1.
   int32_t latent = 0;

@@ -53,6 +53,10 @@ TEST(Layout, OldestVisiblePosition) {
   EXPECT_EQ(OldestVisible(window, 2), 0);
   EXPECT_EQ(OldestVisible(window, 3), 0);
   EXPECT_EQ(OldestVisible(window, 4), 1);
+  window.chunked = true;
+  EXPECT_EQ(OldestVisible(window, 3), 0);
+  EXPECT_EQ(OldestVisible(window, 4), 4);
+  EXPECT_EQ(OldestVisible(window, 7), 4);
 }
 
 TEST(Layout, RefusesSizesOutOfRange) {
@@ -72,6 +76,7 @@ TEST(Layout, RefusesSizesOutOfRange) {
   refused([](Layout& l) { l.groups[0].kv_heads = 0; });
   refused([](Layout& l) { l.groups[0].head_dim = INT32_MAX; });
   refused([](Layout& l) { l.groups[0].window = -5; });
+  refused([](Layout& l) { l.groups[0].chunked = true; });
   refused([](Layout& l) { l.groups[0].element = ElementType::kQ8_0, l.groups[0].head_dim = 48; });
   refused([](Layout& l) { l.groups[0].layers = l.groups[0].kv_heads = l.groups[0].head_dim = 1 << 20; });
   refused([](Layout& l) { l.recurrent[0].conv_dim = -1; });

@@ -27,6 +27,15 @@ TEST(SlidingWindow, ATokenSeesExactlyItsWindow) {
   }
 }
 
+TEST(SlidingWindow, ATokenSeesExactlyItsChunk) {
+  for (const int32_t chunk : {1, 3, 4, 5, 8, 13}) {
+    Rig rig({.page_tokens = 4, .groups = {ChunkGroup(chunk)}}, {.pages = {64}});
+    const size_t a = rig.New();
+    for (const int32_t batch : {2, 1, 9, 1, 1, 1, 16, 3}) rig.Append({{a, batch}});
+    EXPECT_EQ(rig.tokens(a).size(), 34u);
+  }
+}
+
 TEST(SlidingWindow, RewindIsLegalOnlyWhileTheWindowHasNotSlid) {
   Rig rig({.page_tokens = 4, .groups = {WindowGroup(8)}}, {.pages = {32}});
   const size_t a = rig.New();

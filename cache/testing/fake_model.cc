@@ -132,6 +132,12 @@ AttentionGroup WindowGroup(int32_t window) {
   return {.layers = 1, .kv_heads = 2, .head_dim = 4, .element = ElementType::kF16, .window = window};
 }
 
+AttentionGroup ChunkGroup(int32_t chunk) {
+  AttentionGroup group = WindowGroup(chunk);
+  group.chunked = true;
+  return group;
+}
+
 RecurrentLayer ConvLayer() { return {.conv_tail = 2, .conv_dim = 3, .record_bytes = kRecordBytes}; }
 
 RecurrentLayer DeltaLayer() {

@@ -20,6 +20,7 @@ using TokenList = std::vector<TokenId>;
 // Layouts used all over the tests.
 AttentionGroup FullGroup();
 AttentionGroup WindowGroup(int32_t window);
+AttentionGroup ChunkGroup(int32_t chunk);
 RecurrentLayer ConvLayer();
 RecurrentLayer DeltaLayer();
 

@@ -29,6 +29,7 @@ const std::vector<NamedMix>& Mixes() {
         .groups = {WindowGroup(6), FullGroup(), WindowGroup(3)},
         .recurrent = {DeltaLayer()}},
        true},
+      {"chunks", {.page_tokens = 4, .groups = {FullGroup(), ChunkGroup(7), ChunkGroup(8)}}, true},
   };
   return mixes;
 }

@@ -276,8 +276,9 @@ std::string ByteClass(const cache::Layout& layout, int32_t context) {
   std::string text = fmt::format("1 {} {} context={} page={}", kernels::InstructionSet(),
                                  gnu_get_libc_version(), context, layout.page_tokens);
   for (const cache::AttentionGroup& group : layout.groups) {
-    text += fmt::format(" a{}.{}.{}.{}.{}.{}", group.layers, group.kv_heads, group.head_dim,
-                        static_cast<int>(group.element), group.window, group.latent);
+    text +=
+        fmt::format(" a{}.{}.{}.{}.{}{}.{}", group.layers, group.kv_heads, group.head_dim,
+                    static_cast<int>(group.element), group.window, group.chunked ? "c" : "", group.latent);
   }
   for (const cache::RecurrentLayer& layer : layout.recurrent) {
     text += fmt::format(" r{}.{}.{}.{}.{}", layer.conv_tail, layer.conv_dim, layer.delta_heads,
