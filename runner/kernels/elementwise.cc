@@ -75,6 +75,16 @@ void ClampedSwigluRange(float limit, const float* up, float* gate, size_t size) 
       gate, up);
 }
 
+void MulRange(const float* x, float* y, size_t size) {
+  ForEachElement(
+      size, y, [](VF32 a, VF32 b) HWY_ATTR { return hn::Mul(a, b); }, x, y);
+}
+
+void SiluRange(float* x, size_t size) {
+  ForEachElement(
+      size, x, [](VF32 v) HWY_ATTR { return Silu(v); }, x);
+}
+
 void GeluRange(float* x, size_t size) {
   ForEachElement(
       size, x, [](VF32 v) HWY_ATTR { return Gelu(v); }, x);
@@ -162,6 +172,8 @@ HWY_EXPORT(AddRange);
 HWY_EXPORT(SiluMulRange);
 HWY_EXPORT(GeluMulRange);
 HWY_EXPORT(ClampedSwigluRange);
+HWY_EXPORT(MulRange);
+HWY_EXPORT(SiluRange);
 HWY_EXPORT(GeluRange);
 HWY_EXPORT(SquaredReluRange);
 HWY_EXPORT(XieluRange);
@@ -236,6 +248,13 @@ void Add(ThreadPool& pool, std::span<const float> x, std::span<float> y) {
   });
 }
 
+void Mul(ThreadPool& pool, std::span<const float> x, std::span<float> y) {
+  assert(x.size() == y.size());
+  InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(MulRange)(x.data() + begin, y.data() + begin, end - begin);
+  });
+}
+
 void AddBias(std::span<const float> bias, std::span<float> y) {
   assert(!bias.empty() && y.size() % bias.size() == 0);
   for (size_t row = 0; row < y.size(); row += bias.size()) {
@@ -261,6 +280,12 @@ void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std
   assert(up.size() == gate.size());
   InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
     HWY_DYNAMIC_DISPATCH(ClampedSwigluRange)(limit, up.data() + begin, gate.data() + begin, end - begin);
+  });
+}
+
+void Silu(ThreadPool& pool, std::span<float> x) {
+  InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(SiluRange)(x.data() + begin, end - begin);
   });
 }
 

@@ -23,6 +23,9 @@ void LayerNorm(ThreadPool& pool, std::span<const float> x, std::span<const float
 // y += x.
 void Add(ThreadPool& pool, std::span<const float> x, std::span<float> y);
 
+// y *= x.
+void Mul(ThreadPool& pool, std::span<const float> x, std::span<float> y);
+
 // Adds `bias` to each row of bias.size() elements.
 void AddBias(std::span<const float> bias, std::span<float> y);
 
@@ -34,6 +37,9 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
 
 // gate = g sigmoid(1.702 g) * (u + 1), g = min(gate, limit), u = up between -limit and limit.
 void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate);
+
+// x = silu(x).
+void Silu(ThreadPool& pool, std::span<float> x);
 
 // x = gelu(x), the tanh approximation.
 void Gelu(ThreadPool& pool, std::span<float> x);

@@ -184,13 +184,16 @@ TEST(Activations, AgreeWithTheirFormulas) {
     for (float& v : x) v *= 12;
     x[0] = -1000;
     x[1] = 1000;
-    std::vector<float> gelu = x, gated = up, capped = x, scaled = x, plain = x, squared = x, xielu = x;
+    std::vector<float> gelu = x, gated = up, capped = x, scaled = x, plain = x, squared = x, xielu = x,
+                       silu = x, product = x;
     GeluMul(pool, up, gelu);
     SigmoidMul(pool, x, gated);
     SoftCap(pool, 3, capped);
     Scale(pool, 0.75F, scaled);
     Gelu(pool, plain);
     SquaredRelu(pool, squared);
+    Silu(pool, silu);
+    Mul(pool, up, product);
     Xielu(pool, {.positive = 0.8F, .negative = 1.25F, .beta = 0.5F, .eps = -1e-6F}, xielu);
     for (size_t i = 0; i < x.size(); ++i) {
       const double v = x[i], c = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
@@ -200,6 +203,8 @@ TEST(Activations, AgreeWithTheirFormulas) {
       ASSERT_EQ(scaled[i], 0.75F * x[i]);
       ASSERT_NEAR(plain[i], v / 2 * (1 + std::tanh(c)), 4e-6 * std::abs(v) + 1e-30) << v;
       ASSERT_EQ(squared[i], x[i] > 0 ? x[i] * x[i] : 0);
+      ASSERT_NEAR(silu[i], v / (1 + std::exp(-v)), 2e-6 * std::abs(v) + 1e-30) << v;
+      ASSERT_EQ(product[i], x[i] * up[i]);
       const double below = (std::expm1(std::min(v, -1e-6)) - v) * 1.25;
       const double bent = v > 0 ? 0.8 * v * v + 0.5 * v : below + 0.5 * v;
       ASSERT_NEAR(xielu[i], bent, 2e-6 * std::abs(bent) + 2e-6) << v;

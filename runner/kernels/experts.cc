@@ -102,6 +102,29 @@ void Weigh(const RoutingRule& rule, std::span<const float> scores, std::span<con
   }
 }
 
+// `row` without the logits of `taken`: the highest that is left, and its weight.
+float MixedWeight(std::span<const float> row, float jitter, int32_t taken, int32_t* choice) {
+  const auto left = [&](size_t e) { return static_cast<int32_t>(e) != taken; };
+  ChooseHighest(
+      row.size(), [&](size_t e) { return row[e]; }, left, std::span(choice, 1));
+  const float top = row[static_cast<size_t>(*choice)];
+  float sum = 0;
+  for (size_t e = 0; e < row.size(); ++e) {
+    const float factor = std::max(std::abs(row[e]), top);
+    if (left(e) && !((top - row[e]) / factor > 2 * jitter)) sum += std::exp(row[e] - top);
+  }
+  return 1 / sum;
+}
+
+void ChooseByMixer(const RoutingRule& rule, std::span<const float> row, std::span<int32_t> chosen,
+                   std::span<float> weights) {
+  weights[0] = MixedWeight(row, rule.jitter, -1, chosen.data());
+  weights[1] = MixedWeight(row, rule.jitter, chosen[0], &chosen[1]);
+  if (chosen[0] < chosen[1]) return;
+  std::swap(chosen[0], chosen[1]);
+  std::swap(weights[0], weights[1]);
+}
+
 // A stable counting sort of the choices by expert.
 void Place(size_t experts, size_t chosen, Routing* routing) {
   routing->begin.assign(experts + 1, 0);
@@ -121,6 +144,7 @@ void Place(size_t experts, size_t chosen, Routing* routing) {
 
 void Route(ThreadPool& pool, const RoutingRule& rule, std::span<float> scores, Routing* routing) {
   const auto experts = static_cast<size_t>(rule.experts), chosen = static_cast<size_t>(rule.chosen);
+  assert(rule.score != RoutingRule::Score::kSparseMixer || chosen == 2);
   assert(chosen >= 1 && chosen <= experts && scores.size() % experts == 0);
   assert(rule.groups >= 1 && rule.groups <= static_cast<int64_t>(kExpertGroupsMax) &&
          rule.experts % rule.groups == 0 && rule.groups_kept >= 1 &&
@@ -131,6 +155,9 @@ void Route(ThreadPool& pool, const RoutingRule& rule, std::span<float> scores, R
   ForRows(pool, rows, [&](size_t row) {
     const std::span<float> of_row = scores.subspan(row * experts, experts);
     const auto choice = std::span(routing->expert).subspan(row * chosen, chosen);
+    if (rule.score == RoutingRule::Score::kSparseMixer) {
+      return ChooseByMixer(rule, of_row, choice, std::span(routing->weight).subspan(row * chosen, chosen));
+    }
     Score(rule.score, of_row);
     Choose(rule, of_row, choice);
     Weigh(rule, of_row, choice, std::span(routing->weight).subspan(row * chosen, chosen));
@@ -143,6 +170,15 @@ void GatherRows(ThreadPool& pool, const Routing& routing, std::span<const float>
   const auto size = static_cast<size_t>(width);
   ForRows(pool, routing.row_at.size(), [&](size_t place) {
     std::copy_n(x.data() + static_cast<size_t>(routing.row_at[place]) * size, size, to.data() + place * size);
+  });
+}
+
+void WeighInputs(ThreadPool& pool, int64_t width, std::span<float> x, Routing* routing) {
+  const auto size = static_cast<size_t>(width);
+  ForRows(pool, routing->place.size(), [&](size_t choice) {
+    float& weight = routing->weight[choice];
+    for (float& value : x.subspan(static_cast<size_t>(routing->place[choice]) * size, size)) value *= weight;
+    weight = 1;
   });
 }
 

@@ -16,7 +16,10 @@ namespace quire::runner::kernels {
 constexpr size_t kExpertGroupsMax = 256;
 
 struct RoutingRule {
-  enum class Score : uint8_t { kSoftmax, kSigmoid } score = Score::kSoftmax;
+  // kSparseMixer (Liu et al. 2024): the two highest logits are chosen one after the other; a choice weighs what a softmax
+  // gives it over the logits left that differ from it by at most 2 * jitter, relative to the larger magnitude of both.
+  // REQUIRES: chosen == 2; nothing of the below but `experts` and `jitter` applies.
+  enum class Score : uint8_t { kSoftmax, kSigmoid, kSparseMixer } score = Score::kSoftmax;
   int64_t experts = 0;
   int64_t chosen = 0;                // per token, <= experts
   std::span<const float> bias = {};  // [experts], added to a score for the choice only; or empty
@@ -27,7 +30,8 @@ struct RoutingRule {
   int64_t group_best = 1;
   bool normalize = true;  // weights are divided by their sum + epsilon
   float epsilon = 0;
-  float scale = 1;                         // and multiplied by this
+  float scale = 1;  // and multiplied by this
+  float jitter = 0;
   std::span<const float> per_expert = {};  // [experts], and by this; or empty
 };
 
@@ -49,6 +53,9 @@ void Route(ThreadPool& pool, const RoutingRule& rule, std::span<float> scores, R
 // to [places, width] = rows of x [rows, width] in the order of the experts.
 void GatherRows(ThreadPool& pool, const Routing& routing, std::span<const float> x, int64_t width,
                 std::span<float> to);
+
+// Multiplies each place of x [places, width] by its weight, which is 1 afterwards.
+void WeighInputs(ThreadPool& pool, int64_t width, std::span<float> x, Routing* routing);
 
 // Adds row e of bias [experts, width] to the places of expert e in x [places, width].
 void AddExpertBias(ThreadPool& pool, const Routing& routing, std::span<const float> bias, int64_t width,

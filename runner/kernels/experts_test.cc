@@ -78,6 +78,38 @@ TEST(Route, ChoosesAmongTheBestGroups) {
   EXPECT_EQ(chosen(), (Ints{0, 2, 5}));
 }
 
+// 3, 2.9 and -4: at a jitter of 0.05 the first two share a softmax, and the third is left alone when both are gone.
+TEST(Route, ASparseMixerWeighsAgainstLogitsCloseBy) {
+  ThreadPool pool(1);
+  std::vector<float> scores = {-4, 2.9F, 3};
+  Routing routing;
+  RoutingRule rule{.score = RoutingRule::Score::kSparseMixer, .experts = 3, .chosen = 2, .jitter = 0.05F};
+  Route(pool, rule, scores, &routing);
+  EXPECT_EQ(routing.expert, (Ints{1, 2}));
+  EXPECT_FLOAT_EQ(routing.weight[0], 1.0F);
+  EXPECT_NEAR(routing.weight[1], 1 / (1 + std::exp(-0.1)), 1e-6);
+  rule.jitter = 0.01F;
+  Route(pool, rule, scores, &routing);
+  EXPECT_FLOAT_EQ(routing.weight[1], 1.0F);
+}
+
+TEST(Route, WeightsMayGoToTheInputs) {
+  ThreadPool pool(2);
+  std::vector<float> scores = {0, 1, 5, 2, 0, 1, 9, 0, 0};
+  Routing routing;
+  Route(pool, {.score = RoutingRule::Score::kSigmoid, .experts = 3, .chosen = 1, .normalize = false}, scores,
+        &routing);
+  const std::vector<float> weight = routing.weight;
+  std::vector<float> x(6, 1.0F);
+  WeighInputs(pool, 2, x, &routing);
+  for (size_t row = 0; row < 3; ++row) {
+    const auto place = static_cast<size_t>(routing.place[row]);
+    EXPECT_EQ(x[2 * place], weight[row]);
+    EXPECT_EQ(x[2 * place + 1], weight[row]);
+    EXPECT_EQ(routing.weight[row], 1);
+  }
+}
+
 TEST(Route, BiasOfAnExpertGoesToItsPlaces) {
   ThreadPool pool(1);
   std::vector<float> scores = {0, 1, 5, 2, 0, 1, 9, 0, 0};
