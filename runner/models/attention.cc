@@ -21,11 +21,23 @@ void Grow(const ForwardContext& ctx, const QueryGrowth& growth, std::span<float>
   const auto rows = static_cast<size_t>(ctx.rows());
   const size_t width = rows == 0 ? 0 : queries.size() / rows;
   for (size_t row = 0; row < rows; ++row) {
-    const int64_t contexts = ctx.work.positions[row] / growth.context;
+    const int64_t contexts = (ctx.work.positions[row] + growth.offset) / growth.context;
     if (contexts == 0) continue;
     const float factor = 1 + growth.beta * std::log(1 + static_cast<float>(contexts));
     for (float& q : queries.subspan(row * width, width)) q *= factor;
   }
+}
+
+void Clip(float limit, std::span<float> x) {
+  for (float& value : x) value = std::clamp(value, -limit, limit);
+}
+
+// Norm and rotation in the order of the family.
+void NormAndRotate(ForwardContext& ctx, const Attention& attention, const RmsNorm& norm, std::span<float> x) {
+  if (norm && !attention.norm_rotated) norm.Run(ctx.pool, x, x);
+  if (attention.clip > 0) Clip(attention.clip, x);
+  if (attention.rotary != nullptr) attention.rotary->Apply(ctx, attention.head_dim, x);
+  if (norm && attention.norm_rotated) norm.Run(ctx.pool, x, x);
 }
 
 }  // namespace
@@ -40,8 +52,7 @@ std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulIn
   } else {
     q.Run(ctx.pool, x, queries);
   }
-  if (q_norm) q_norm.Run(ctx.pool, queries, queries);
-  if (rotary != nullptr) rotary->Apply(ctx, head_dim, queries);
+  NormAndRotate(ctx, *this, q_norm, queries);
   if (growth.beta != 0) Grow(ctx, growth, queries);
   return queries;
 }
@@ -57,8 +68,8 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) co
     std::ranges::copy(keys, values.begin());
   }
   if (v_norm) v_norm.Run(ctx.pool, values, values);
-  if (k_norm) k_norm.Run(ctx.pool, keys, keys);
-  if (rotary != nullptr) rotary->Apply(ctx, head_dim, keys);
+  if (clip > 0) Clip(clip, values);
+  NormAndRotate(ctx, *this, k_norm, keys);
   kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, binding), keys, values);
 }
 

@@ -12,21 +12,24 @@
 
 namespace quire::runner::models {
 
-// Queries at position p grow by 1 + beta log(1 + floor(p / context)) (Llama 4); beta 0: they do not.
+// Queries at position p grow by 1 + beta log(1 + floor((p + offset) / context)) (Llama 4); beta 0: they do not.
 struct QueryGrowth {
   float beta = 0;
   int64_t context = 1;
+  int64_t offset = 0;
 };
 
 //   q = rope(norm(q(x)))   k = rope(norm(k(x)))   v = norm(v(x))
 //   y = out(softmax(cap(scale q k)) v)
-// Norms are of each head or of all heads of a row, as their weights have it, before the rotation; norms and the
-// rotation are optional.
+// Norms are of each head or of all heads of a row, as their weights have it, before the rotation, or behind it with
+// norm_rotated; norms and the rotation are optional.
 struct Attention {
   Linear q, out;
   Linear k;  // none: the keys and values of another layer, which has run before, are read
   Linear v;  // none, with k: the values are k(x)
   RmsNorm q_norm, k_norm, v_norm;
+  bool norm_rotated = false;
+  float clip = 0;                           // of queries, keys and values before the rotation; 0 = none
   const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded
   int32_t heads = 0;
   int32_t head_dim = 0;

@@ -48,6 +48,9 @@ void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
   head_.weight = bind.InPanels(
       config_.tied ? embedding_
                    : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden));
+  if (config_.head_bias != Bias::kAbsent) {
+    head_.bias = bind.Outside().BiasOf({"lm_head", "output"}, config_.vocab, config_.head_bias);
+  }
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
   resident_bytes_ = bind.resident_bytes();
@@ -67,7 +70,9 @@ void Decoder::ShareEmbeddingAndHead(const Decoder& target, const TensorScope& sc
 
 RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
   RmsNorm norm{.weight = scope.Norm(name, size), .eps = config_.norm_eps};
-  if (config_.norm == NormKind::kZeroCenteredRms && !scope.gguf()) {
+  const bool centered =
+      config_.norm == NormKind::kZeroCenteredRms || config_.norm == NormKind::kZeroCenteredLayer;
+  if (centered && !scope.gguf()) {
     for (float& weight : norm.weight) weight += 1;
   }
   return norm;
@@ -76,6 +81,7 @@ RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t siz
 Norm Decoder::BindLayerNorm(const TensorScope& scope, TensorName name) const {
   RmsNorm plain = BindNorm(scope, name, config_.hidden);
   Norm norm{.kind = config_.norm, .weight = std::move(plain.weight), .bias = {}, .eps = plain.eps};
+  if (norm.kind == NormKind::kZeroCenteredLayer) norm.kind = NormKind::kLayer;
   if (norm.kind == NormKind::kLayer) norm.bias = scope.BiasOf(name, config_.hidden, Bias::kIfStored);
   return norm;
 }
@@ -98,19 +104,28 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
     attention.v = scope.BindLinear(names.v, keys, hidden, shape.bias);
   }
   attention.out = scope.BindLinear(names.out, hidden, queries, shape.out_bias);
-  if (shape.qk_norm != QkNorm::kNone) {
-    const bool heads = shape.qk_norm == QkNorm::kHeads;
+  if (shape.qk_norm == QkNorm::kUnitHeads) {
+    attention.q_norm = {.weight = std::vector<float>(static_cast<size_t>(shape.head_dim), 1.0F),
+                        .eps = config_.norm_eps};
+    attention.k_norm = attention.q_norm;
+  } else if (shape.qk_norm != QkNorm::kNone) {
+    const bool heads = shape.qk_norm != QkNorm::kRow;
     attention.q_norm = BindNorm(scope, names.q_norm, shape.head_dim * (heads ? 1 : shape.heads));
     attention.k_norm = BindNorm(scope, names.k_norm, shape.head_dim * (heads ? 1 : shape.kv_heads));
   }
+  attention.norm_rotated = shape.qk_norm == QkNorm::kRotatedHeads;
+  // A norm's weights between two rotations are in the way.
+  keys_rotate_ = keys_rotate_ && !attention.norm_rotated;
   attention.rotary = rotary;
   scope.widths().GrowAttention(queries, keys, shape.head_dim, shape.gated);
   attention.heads = shape.heads;
   attention.head_dim = shape.head_dim;
   attention.gated = shape.gated;
-  attention.binding =
-      AddAttention({.kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .window = shape.window}, rotary,
-                   shape.decoder_layer);
+  attention.binding = AddAttention({.kv_heads = shape.kv_heads,
+                                    .head_dim = shape.head_dim,
+                                    .window = shape.window,
+                                    .chunked = shape.chunked},
+                                   rotary, shape.decoder_layer);
   return attention;
 }
 
@@ -142,7 +157,8 @@ CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const 
                                    int32_t decoder_layer) {
   const auto same = [&](const cache::AttentionGroup& group) {
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
-           group.window == geometry.window && group.latent == geometry.latent;
+           group.window == geometry.window && group.chunked == geometry.chunked &&
+           group.latent == geometry.latent;
   };
   const auto found = std::ranges::find_if(layout_.groups, same);
   const auto index = static_cast<size_t>(found - layout_.groups.begin());
@@ -195,7 +211,7 @@ api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
 }
 
 cache::RotateKeys Decoder::key_rotation() const {
-  if (!layout_.recurrent.empty()) return {};
+  if (!layout_.recurrent.empty() || !keys_rotate_) return {};
   return [this](const cache::MovedKeys& moved) {
     const cache::AttentionGroup& group = layout_.groups[moved.group];
     const RotaryEmbedding* const rotary = rotaries_[moved.group][static_cast<size_t>(moved.layer)];

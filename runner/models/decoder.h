@@ -36,13 +36,15 @@ struct MlpNames {
   TensorName gate_up = {};  // rows of gate and up in one matrix, where a family stores them so
 };
 
-// RMS norms of queries and keys, before their rotation: over each head, or over all heads of a row together.
-enum class QkNorm : uint8_t { kNone, kHeads, kRow };
+// RMS norms of queries and keys: over each head, before the rotation or behind it, or over all heads of a row together.
+// kUnitHeads: of each head, without weights.
+enum class QkNorm : uint8_t { kNone, kHeads, kRotatedHeads, kUnitHeads, kRow };
 
 // The shape of a layer's attention.
 struct AttentionShape {
   int32_t heads = 0, kv_heads = 0, head_dim = 0;
-  int32_t window = 0;  // 0 = full attention
+  int32_t window = 0;    // 0 = full attention
+  bool chunked = false;  // cache::AttentionGroup
   QkNorm qk_norm = QkNorm::kNone;
   bool gated = false;
   Bias bias = Bias::kAbsent;  // of q, k and v
@@ -131,6 +133,7 @@ class Decoder : public Model {
   const DecoderConfig config_;
   cache::Layout layout_;
   std::vector<CacheBinding> cache_bindings_;
+  bool keys_rotate_ = true;                                    // cached keys can be moved to other positions
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
   int64_t parameters_ = 0;
   int64_t weight_bytes_ = 0;

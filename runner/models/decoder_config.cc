@@ -33,11 +33,16 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
   config->activation = given.activation;
   config->plain_activation = given.plain_activation;
   const std::string name = read.Text({"hidden_activation|hidden_act|activation_function", ""}, "");
+  const bool erf = name == "gelu";
   const bool gelu = name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast";
   if (name.empty()) return;
   if (given.plain_activation) {
     if (gelu) {
       config->plain_activation = PlainActivation::kGelu;
+    } else if (erf) {
+      config->plain_activation = PlainActivation::kGeluErf;
+    } else if (name == "silu") {
+      config->plain_activation = PlainActivation::kSilu;
     } else if (name == "relu2") {
       config->plain_activation = PlainActivation::kSquaredRelu;
     } else if (name != "xielu" || given.plain_activation != PlainActivation::kXielu) {
@@ -45,6 +50,8 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
     }
   } else if (gelu) {
     config->activation = Activation::kGelu;
+  } else if (erf) {
+    config->activation = Activation::kGeluErf;
   } else if (name == "silu" || name == "swish") {
     config->activation = Activation::kSilu;
   } else {
@@ -73,11 +80,13 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
       read.Small({"max_position_embeddings", "context_length"}, 1, kMaxContext, known(given.context));
   const auto eps = given.norm_eps > 0 ? std::optional<double>(given.norm_eps) : std::nullopt;
   constexpr ConfigKey kRmsEps = {"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"};
-  constexpr ConfigKey kLayerEps = {"layer_norm_eps|norm_epsilon|layer_norm_epsilon",
-                                   "attention.layer_norm_epsilon"};
+  // A family with layer norms may call their epsilon as one with RMS norms does.
+  const bool layer_norms = given.norm == NormKind::kLayer || given.norm == NormKind::kZeroCenteredLayer;
+  constexpr ConfigKey kLayerEps = {"layer_norm_eps|norm_epsilon|layer_norm_epsilon|norm_eps|rms_norm_eps",
+                                   "attention.layer_norm_epsilon|attention.layer_norm_rms_epsilon"};
   config.norm = given.norm;
-  config.norm_eps =
-      static_cast<float>(read.Positive(given.norm == NormKind::kLayer ? kLayerEps : kRmsEps, 1, eps));
+  config.head_bias = given.head_bias;
+  config.norm_eps = static_cast<float>(read.Positive(layer_norms ? kLayerEps : kRmsEps, 1, eps));
   ReadActivation(read, given, &config);
   config.tied = ReadTied(read, tied);
   if (given.head_dim < 0) return config;

@@ -10,6 +10,7 @@
 #include "runner/models/config_reader.h"
 #include "runner/models/linear.h"
 #include "runner/models/mlp.h"
+#include "runner/models/tensor_binder.h"
 
 namespace quire::runner::models {
 
@@ -36,6 +37,7 @@ struct DecoderConfig {
   Activation activation = Activation::kSilu;                       // of gated feed-forward layers
   std::optional<PlainActivation> plain_activation = std::nullopt;  // feed-forward layers are plain
   bool tied = false;                                               // the head is the embedding
+  Bias head_bias = Bias::kAbsent;                                  // as given
 };
 
 // Whether the head is tied where a configuration does not say.

@@ -109,7 +109,8 @@ class DeclaredDecoder : public Decoder {
     }
     if (mixture.shared_width > 0) {
       RowWidths::Grow(scope.widths().shared, hidden);
-      moe.shared = BindMlp(scope, mixture.shared_width, form.names.shared);
+      moe.shared = BindMlp(scope, mixture.shared_width, form.names.shared, form_.mlp_bias);
+      if (mixture.shared_gate) moe.shared_gate = scope.BindLinear(form.names.shared_gate, 1, hidden);
     }
     return moe;
   }
@@ -125,19 +126,22 @@ class DeclaredDecoder : public Decoder {
   Attention BindGroupedQuery(const TensorScope& scope, const DecoderForm& form, const LayerForm& layer) {
     const DecoderConfig& decoder = form.decoder;
     const bool rotated = layer.rope != LayerForm::kNoRope;
+    const bool unit = form.qk_norm == QkNorm::kUnitHeads;
     Attention attention =
         BindAttention(scope,
                       {.heads = decoder.heads,
                        .kv_heads = decoder.kv_heads,
                        .head_dim = decoder.head_dim,
                        .window = layer.window,
-                       .qk_norm = form.qk_norm,
+                       .chunked = layer.chunked,
+                       .qk_norm = unit && !rotated ? QkNorm::kNone : form.qk_norm,
                        .bias = form.attention_bias,
                        .out_bias = form.out_bias},
                       rotated ? &rotaries_[static_cast<size_t>(layer.rope)] : nullptr, form.names.attention);
     attention.scale = form.attention_scale;
     attention.soft_cap = form.score_cap;
-    attention.growth = form.query_growth;
+    attention.clip = form.clip_qkv;
+    if (!rotated || !form.growth_unrotated) attention.growth = form.query_growth;
     if (form.sinks) attention.sinks = scope.Values({"self_attn.sinks", "attn_sinks.weight"}, decoder.heads);
     return attention;
   }

@@ -35,8 +35,9 @@ struct BlockNames {
 
 struct LayerForm {
   static constexpr int32_t kNoRope = -1;
-  int32_t window = 0;  // 0 = full attention
-  int32_t rope = 0;    // index of DecoderForm::ropes; kNoRope: positions are not encoded
+  int32_t window = 0;    // 0 = full attention
+  bool chunked = false;  // `window` is the size of chunks: cache::AttentionGroup
+  int32_t rope = 0;      // index of DecoderForm::ropes; kNoRope: positions are not encoded
 };
 
 // The experts of the layers that have them, in place of their feed-forward layer.
@@ -56,15 +57,17 @@ struct DecoderForm {
   NormPlaces norms = NormPlaces::kBefore;
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
   bool sinks = false;                               // a score per head beside those of the keys
-  QkNorm qk_norm = QkNorm::kNone;
-  Bias attention_bias = Bias::kAbsent;  // of q, k and v
+  QkNorm qk_norm = QkNorm::kNone;                   // kUnitHeads: of layers with positions only
+  float clip_qkv = 0;                               // Attention::clip
+  Bias attention_bias = Bias::kAbsent;              // of q, k and v
   Bias out_bias = Bias::kAbsent;
   Bias mlp_bias = Bias::kAbsent;
   float attention_scale = 0;  // of query and key products; 0 = 1 / sqrt(head_dim)
   float score_cap = 0;        // of the scaled products; 0 = none
   QueryGrowth query_growth = {};
-  float embedding_scale = 1;  // of embedded tokens
-  float residual_scale = 1;   // of what a part of a block adds to the residual stream
+  bool growth_unrotated = false;  // query_growth is for layers without positions only
+  float embedding_scale = 1;      // of embedded tokens
+  float residual_scale = 1;       // of what a part of a block adds to the residual stream
   float logit_scale = 1;
   float logit_cap = 0;  // of the scaled logits; 0 = none
   MixtureForm mixture = {};

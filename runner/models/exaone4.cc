@@ -6,9 +6,10 @@
 #include "runner/models/families.h"
 
 namespace quire::runner::models {
+namespace {
 
-api::Result<std::unique_ptr<Model>> LoadExaone4(std::shared_ptr<const weights::ModelFiles> files) {
-  ConfigReader read(*files);
+// The period of the layers, the last of which has no window.
+int32_t ReadExaonePeriod(ConfigReader& read) {
   // A text such as "LLLG" spells the period out.
   const auto* spelled = read.Find({"sliding_window_pattern", ""});
   const bool letters = spelled != nullptr && spelled->is_string();
@@ -19,18 +20,46 @@ api::Result<std::unique_ptr<Model>> LoadExaone4(std::shared_ptr<const weights::M
       (pattern.find('G') + 1 != pattern.size() || pattern.find_first_not_of("LG") != std::string::npos)) {
     read.Fail("sliding_window_pattern is neither a number nor a text such as \"LLLG\"");
   }
-  DecoderForm form = ReadDecoderForm(
-      read, {.given = {.context = 2048, .norm_eps = 1e-5F},
-             .slides = [](int32_t layer, int32_t every) { return every > 0 && (layer + 1) % every != 0; },
-             .period = period});
-  form.norms = NormPlaces::kAfter;
-  form.qk_norm = QkNorm::kHeads;
-  // Beside layers with a window, those without have no positions.
+  return period;
+}
+
+bool SlidesInPeriod(int32_t layer, int32_t every) { return every > 0 && (layer + 1) % every != 0; }
+
+// Beside layers with a window, those without have no positions.
+void ReadExaoneLayers(DecoderForm* form) {
+  form->qk_norm = QkNorm::kHeads;
   const bool hybrid =
-      std::ranges::any_of(form.layers, [](const LayerForm& layer) { return layer.window > 0; });
-  for (LayerForm& layer : form.layers) {
+      std::ranges::any_of(form->layers, [](const LayerForm& layer) { return layer.window > 0; });
+  for (LayerForm& layer : form->layers) {
     if (hybrid && layer.window == 0) layer.rope = LayerForm::kNoRope;
   }
+}
+
+}  // namespace
+
+api::Result<std::unique_ptr<Model>> LoadExaone4(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  const int32_t period = ReadExaonePeriod(read);
+  DecoderForm form = ReadDecoderForm(
+      read, {.given = {.context = 2048, .norm_eps = 1e-5F}, .slides = SlidesInPeriod, .period = period});
+  form.norms = NormPlaces::kAfter;
+  ReadExaoneLayers(&form);
+  return BuildDeclared(read, std::move(files), form);
+}
+
+api::Result<std::unique_ptr<Model>> LoadExaoneMoe(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  const int32_t period = ReadExaonePeriod(read);
+  DecoderForm form =
+      ReadMixtureForm(read, {.given = {.context = 2048, .norm_eps = 1e-5F}, .rope = {.default_theta = 10000}},
+                      {.score = MixtureConfig::Score::kSigmoid,
+                       .scale = 2.5,
+                       .first_dense = 1,
+                       .shared = 1,
+                       .as_stored = true});
+  form.SetWindows(ReadWindows(read, form.decoder.layers, SlidesInPeriod, period, read.gguf() ? 0 : 4096));
+  ReadExaoneLayers(&form);
+  form.mixture.names.choice_bias = {"mlp.e_score_correction_bias", "exp_probs_b.bias"};
   return BuildDeclared(read, std::move(files), form);
 }
 

@@ -21,8 +21,11 @@ ModelLoader LoadArcee;
 // four layers with a window and rotated pairs that lie side by side, in the fourth without either.
 ModelLoader LoadCohere2;
 
-// ERNIE 4.5, dense: Llama with rotated pairs that lie side by side.
-ModelLoader LoadErnie45;
+// dots.llm1: Qwen3's attention, DeepSeek V3's experts.
+ModelLoader LoadDots1;
+
+// ERNIE 4.5: Llama with rotated pairs that lie side by side; with experts in some layers.
+ModelLoader LoadErnie45, LoadErnie45Moe;
 
 // Bamba: Granite's hybrid without its multipliers and experts, with positions.
 ModelLoader LoadBamba;
@@ -30,6 +33,8 @@ ModelLoader LoadBamba;
 // EXAONE 4: norms behind attention and feed-forward, and of each query and key head. With windows, the layers
 // without one have no positions.
 ModelLoader LoadExaone4;
+// The same with norms before, and experts.
+ModelLoader LoadExaoneMoe;
 
 // Falcon-H1: attention and Mamba-2 side by side in every layer. Cache layout: one full-attention group, one recurrent
 // layer per layer.
@@ -53,9 +58,15 @@ api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<con
 // Granite 3 and 4, dense: Llama with multipliers of embeddings, residual additions, scores and logits.
 ModelLoader LoadGranite;
 
+// Granite 3 with experts, with a shared one or without.
+ModelLoader LoadGraniteMoe;
+
 // Granite 4 with state-space layers: Mamba-2 or attention, then experts or a shared MLP. Cache layout: one
 // full-attention group, one recurrent layer per state-space layer.
 ModelLoader LoadGraniteHybrid;
+
+// Hunyuan, dense and with experts beside a shared one: norms of each query and key head behind their rotation.
+ModelLoader LoadHunyuanDense, LoadHunyuanMoe;
 
 // Jamba: Mamba-1 or attention without positions, then experts or an MLP. Cache layout as Granite's.
 ModelLoader LoadJamba;
@@ -68,6 +79,10 @@ ModelLoader LoadLfm2;
 // Llama 2 to 3.3, with llama3 and YaRN scaling. GGUF files call many a family "llama", Mistral among them.
 ModelLoader LoadLlama;
 
+// Llama 4: three of four layers attend to their chunk alone, the fourth has no positions. Experts multiply what the router
+// has scaled, beside a shared one. Cache layout: a chunked group and a full-attention group.
+ModelLoader LoadLlama4;
+
 // Mamba and Falcon-Mamba: state-space layers of Mamba-1 alone. Cache layout as Mamba-2's.
 ModelLoader LoadMamba;
 
@@ -77,9 +92,15 @@ ModelLoader LoadMamba2;
 // Mistral: Llama with a sliding window in every layer, unless layer_types say otherwise.
 ModelLoader LoadMistral;
 
+// MiniMax-M2: norms of all query heads and all key heads of a row, partial rotation, experts.
+ModelLoader LoadMiniMaxM2;
+
 // Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and of
 // Mistral Small 3.1.
 ModelLoader LoadMinistral3, LoadMistral3;
+
+// Nemotron, dense: zero-centered layer norms, squared ReLUs, half of each head is rotated.
+ModelLoader LoadNemotron;
 
 // Nemotron-H, Nemotron Nano 2 and 3: layers of one part each, Mamba-2, attention without positions, or a feed-forward
 // layer, some with experts. Cache layout: one full-attention group, one recurrent layer per state-space layer; feed-forward
@@ -90,11 +111,20 @@ ModelLoader LoadNemotronH;
 // OLMo 3, three of four layers have a window.
 ModelLoader LoadOlmo2;
 
+// OLMoE: Llama with experts and norms of all query heads and all key heads of a row; FlexOlmo: with OLMo 2's norms.
+ModelLoader LoadOlmoe, LoadFlexOlmo;
+
 // Phi-3, Phi-3.5 and Phi-4: Llama with fused projections, partial rotation and LongRoPE.
 ModelLoader LoadPhi3;
 
-// DeepSeek V2, V3, R1 and Kimi K2: latent attention, experts in groups. Cache layout: one latent group.
+// Phi-3.5-MoE: layer norms, biases, experts chosen by a sparse mixer.
+ModelLoader LoadPhiMoe;
+
+// DeepSeek V2, V3, R1, Kimi K2 and GLM-4.7-Flash: latent attention, experts in groups. Cache layout: one latent group.
 ModelLoader LoadDeepSeek;
+
+// GLM-4, dense: half of each head is rotated, pairs lie side by side; in 2025's with norms around both parts.
+ModelLoader LoadGlm, LoadGlm4;
 
 // GLM-4.5 and GLM-4.6: half of each head is rotated, experts behind dense layers.
 ModelLoader LoadGlm4Moe;
@@ -105,6 +135,9 @@ ModelLoader LoadGptOss;
 
 // Mixtral: Mistral with experts. GGUF calls it "llama"; LoadLlama passes files with experts on.
 ModelLoader LoadMixtral;
+
+// Qwen2-MoE: Qwen2 with experts beside a shared one with a gate.
+ModelLoader LoadQwen2Moe;
 
 // Qwen3-MoE: Qwen3 with experts in all layers or some.
 ModelLoader LoadQwen3Moe;

@@ -52,16 +52,7 @@ void ReadGraniteFeedForward(ConfigReader& read, HybridForm* form) {
   // Softmax over the chosen logits is the normalized softmax over all.
   form->mixture.config = ReadMixture(read, form->decoder.layers, {.normalize = true});
   form->mixture.config.shared_width = read.Small(kShared, 0, kMaxWidth, none);
-  form->mixture.names.router = {"block_sparse_moe.router.layer", "ffn_gate_inp"};
-  form->mixture.names.experts = {.gate = "block_sparse_moe.experts.{}.gate_proj",
-                                 .up = "block_sparse_moe.experts.{}.up_proj",
-                                 .down = "block_sparse_moe.experts.{}.down_proj",
-                                 .gate_up_stacked = "block_sparse_moe.input_linear.weight",
-                                 .down_stacked = "block_sparse_moe.output_linear.weight"};
-  form->mixture.names.shared = {.gate = {"", "ffn_gate_shexp"},
-                                .up = {"", "ffn_up_shexp"},
-                                .down = {"shared_mlp.output_linear", "ffn_down_shexp"},
-                                .gate_up = {"shared_mlp.input_linear", ""}};
+  form->mixture.names = GraniteMixtureNames();
 }
 
 }  // namespace

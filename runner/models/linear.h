@@ -31,8 +31,9 @@ struct RmsNorm {
 // A decoder layer's norm, of the kind that its family has.
 enum class NormKind : uint8_t {
   kRms,
-  kZeroCenteredRms,  // an RMS norm whose weights are stored with 1 subtracted in Hugging Face checkpoints
-  kLayer,            // y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
+  kZeroCenteredRms,    // an RMS norm whose weights are stored with 1 subtracted in Hugging Face checkpoints
+  kLayer,              // y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
+  kZeroCenteredLayer,  // the same, stored likewise
 };
 struct Norm {
   NormKind kind = NormKind::kRms;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace quire::runner::models {
@@ -38,7 +39,7 @@ void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConf
   }
   config->choice_bias = read.gguf() ? config->choice_bias : method == "noaux_tc" && biased;
   if (method == "noaux_tc" && !biased) read.Fail("topk_method noaux_tc needs scoring_func sigmoid");
-  if (method == "greedy") return;
+  if (method == "greedy") return read.Ignore({"n_group", "topk_group"});
   constexpr ConfigKey kGroups = {"n_group", "expert_group_count"};
   config->groups =
       read.Small(kGroups, 0, std::min(config->experts, static_cast<int32_t>(kernels::kExpertGroupsMax)),
@@ -56,11 +57,30 @@ void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConf
   }
 }
 
+// Layers named "sparse", if there is such a list.
+std::optional<std::vector<bool>> ReadSparseTypes(ConfigReader& read, int32_t layers) {
+  const auto types = read.Texts({"mlp_layer_types", ""}, layers);
+  if (!types) return std::nullopt;
+  std::vector<bool> sparse(types->size());
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    sparse[i] = (*types)[i] == "sparse";
+    if (!sparse[i] && (*types)[i] != "dense") {
+      read.Fail(fmt::format("mlp_layer_types[{}] is neither \"sparse\" nor \"dense\"", i));
+    }
+  }
+  return sparse;
+}
+
+bool IsStoredSparse(ConfigReader& read, size_t layer) {
+  return read.files().Find(fmt::format("blk.{}.ffn_gate_inp.weight", layer)) != nullptr;
+}
+
 std::vector<bool> ReadSparse(ConfigReader& read, int32_t layers, int32_t first_dense) {
   const int32_t first = read.Small({"first_k_dense_replace", "leading_dense_block_count"}, 0, kMaxLayers,
                                    read.gguf() ? 0 : first_dense);
   const int32_t every = read.Small({"moe_layer_freq", ""}, 1, kMaxLayers, 1);
   const int32_t step = read.Small({"decoder_sparse_step", ""}, 1, kMaxLayers, 1);
+  if (const auto types = ReadSparseTypes(read, layers)) return *types;
   std::vector<bool> sparse(static_cast<size_t>(layers));
   for (int32_t i = 0; i < layers; ++i) {
     sparse[static_cast<size_t>(i)] = i >= first && i % every == 0 && (i + 1) % step == 0;
@@ -79,37 +99,64 @@ std::vector<bool> ReadSparse(ConfigReader& read, int32_t layers, int32_t first_d
   return sparse;
 }
 
-}  // namespace
-
-MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefaults& defaults) {
-  MixtureConfig config;
-  config.experts =
-      read.Small({"num_experts|num_local_experts|n_routed_experts", "expert_count"}, 1, kMaxExperts);
-  config.chosen = read.Small({"num_experts_per_tok", "expert_used_count"}, 1, config.experts);
-  config.width =
+void ReadExpertSizes(ConfigReader& read, const MixtureDefaults& defaults, MixtureConfig* config) {
+  if (defaults.sizes != nullptr) {
+    config->chosen = defaults.sizes->chosen;
+    config->width = defaults.sizes->width;
+    if (config->chosen > config->experts) read.Fail("more experts are chosen than there are");
+    return;
+  }
+  config->chosen = read.Small({"num_experts_per_tok|moe_k", "expert_used_count"}, 1, config->experts);
+  config->width =
       read.Small({"moe_intermediate_size|intermediate_size",
                   read.Find({"", "expert_feed_forward_length"}) != nullptr ? "expert_feed_forward_length"
                                                                            : "feed_forward_length"},
                  1, kMaxWidth);
+}
+
+}  // namespace
+
+MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefaults& defaults) {
+  MixtureConfig config;
+  config.experts = read.Small(
+      {"num_experts|num_local_experts|n_routed_experts|moe_num_experts", "expert_count"}, 1, kMaxExperts);
+  ReadExpertSizes(read, defaults, &config);
   config.score = ReadScore(read, defaults.score);
   config.normalize = read.Boolean({"norm_topk_prob", "expert_weights_norm"}, defaults.normalize);
   if (config.score == MixtureConfig::Score::kSigmoid) config.normalize_eps = 1e-20F;
   const double scale =
       read.Positive({"routed_scaling_factor", "expert_weights_scale"}, 1e6, read.gguf() ? 1 : defaults.scale);
   config.scale = static_cast<float>(scale);
-  const int64_t shared = read.Integer({"n_shared_experts", "expert_shared_count"}, 0, kMaxExperts,
-                                      read.gguf() ? 0 : defaults.shared);
+  const int64_t shared =
+      read.Integer({"n_shared_experts|num_shared_experts|moe_num_shared_experts", "expert_shared_count"}, 0,
+                   kMaxExperts, read.gguf() ? 0 : defaults.shared);
   if (shared * config.width > kMaxWidth) read.Fail("the shared experts are too wide");
   config.shared_width = static_cast<int32_t>(std::min<int64_t>(shared * config.width, kMaxWidth));
   config.sparse = ReadSparse(read, layers, defaults.first_dense);
   if (read.gguf()) {
     for (size_t i = 0; i < config.sparse.size(); ++i) {
+      if (defaults.as_stored) config.sparse[i] = IsStoredSparse(read, i);
       const bool stored = read.files().Find(fmt::format("blk.{}.exp_probs_b.bias", i)) != nullptr;
       config.choice_bias = config.choice_bias || stored;
     }
   }
   ReadGroups(read, defaults, &config);
   return config;
+}
+
+MixtureNames GraniteMixtureNames() {
+  MixtureNames names;
+  names.router = {"block_sparse_moe.router.layer", "ffn_gate_inp"};
+  names.experts = {.gate = "block_sparse_moe.experts.{}.gate_proj",
+                   .up = "block_sparse_moe.experts.{}.up_proj",
+                   .down = "block_sparse_moe.experts.{}.down_proj",
+                   .gate_up_stacked = "block_sparse_moe.input_linear.weight",
+                   .down_stacked = "block_sparse_moe.output_linear.weight"};
+  names.shared = {.gate = {"", "ffn_gate_shexp"},
+                  .up = {"", "ffn_up_shexp"},
+                  .down = {"shared_mlp.output_linear", "ffn_down_shexp"},
+                  .gate_up = {"shared_mlp.input_linear", ""}};
+  return names;
 }
 
 MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
@@ -121,7 +168,9 @@ MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const Mixt
   moe.groups = config.groups;
   moe.groups_kept = config.groups_kept;
   moe.group_best = config.group_best;
-  if (config.choice_bias) moe.choice_bias = scope.Values(names.choice_bias, config.experts);
+  if (config.choice_bias) moe.choice_bias = scope.Table(names.choice_bias, 1, config.experts);
+  moe.scale_inputs = config.scale_inputs;
+  moe.jitter = config.jitter;
   moe.normalize = config.normalize;
   moe.normalize_eps = config.normalize_eps;
   moe.scale = config.scale;

@@ -17,12 +17,15 @@ struct MixtureConfig {
   int32_t chosen = 0;
   int32_t width = 0;         // of an expert
   int32_t shared_width = 0;  // of the shared experts as one; 0 = none
+  bool shared_gate = false;  // MixtureOfExperts
   Score score = Score::kSoftmax;
   bool normalize = true;
   float normalize_eps = 0;
   float scale = 1;
   int32_t groups = 1, groups_kept = 1, group_best = 1;  // kernels::RoutingRule
   bool choice_bias = false;
+  bool scale_inputs = false;  // MixtureOfExperts
+  float jitter = 0;           // kernels::RoutingRule
   Bias router_bias = Bias::kAbsent;
   float clamp = 0;           // MixtureOfExperts
   std::vector<bool> sparse;  // [layers]: whether a layer has experts
@@ -35,10 +38,12 @@ struct MixtureDefaults {
   double scale = 1;
   int32_t first_dense = 0, shared = 0;
   int32_t groups = 1, groups_kept = 1;
+  const MixtureConfig* sizes = nullptr;  // chosen and width, which a family reads by itself
+  bool as_stored = false;  // the layers of a GGUF with a router have experts, whatever its keys say
 };
 
 // The keys that Hugging Face's families share, and GGUF's. Layers are sparse from first_k_dense_replace on, every
-// moe_layer_freq-th or decoder_sparse_step-th, and not those of mlp_only_layers. A value that has no
+// moe_layer_freq-th or decoder_sparse_step-th, and not those of mlp_only_layers; or as mlp_layer_types says. A value that has no
 // implementation is an error that names its key.
 MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefaults& defaults);
 
@@ -49,12 +54,16 @@ struct MixtureNames {
   MlpNames shared = {.gate = {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
                      .up = {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
                      .down = {"mlp.shared_experts.down_proj", "ffn_down_shexp"}};
+  TensorName shared_gate = {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"};
   ExpertNames experts = {.gate = "mlp.experts.{}.gate_proj",
                          .up = "mlp.experts.{}.up_proj",
                          .down = "mlp.experts.{}.down_proj",
                          .gate_up_stacked = "mlp.experts.gate_up_proj",
                          .down_stacked = "mlp.experts.down_proj"};
 };
+
+// Of Granite's experts, with state-space layers and without.
+MixtureNames GraniteMixtureNames();
 
 // The mixture but for its shared experts, which the decoder binds.
 MixtureOfExperts BindMixture(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,

@@ -1,6 +1,7 @@
 #include "runner/models/mlp.h"
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/encoder_ops.h"
 
 namespace quire::runner::models {
 
@@ -10,6 +11,9 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
       return kernels::SiluMul(pool, up, gate);
     case Activation::kGelu:
       return kernels::GeluMul(pool, up, gate);
+    case Activation::kGeluErf:
+      kernels::GeluErf(pool, gate);
+      return kernels::Mul(pool, up, gate);
   }
 }
 
@@ -30,6 +34,12 @@ void PlainMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   switch (activation) {
     case PlainActivation::kGelu:
       kernels::Gelu(ctx.pool, wide);
+      break;
+    case PlainActivation::kGeluErf:
+      kernels::GeluErf(ctx.pool, wide);
+      break;
+    case PlainActivation::kSilu:
+      kernels::Silu(ctx.pool, wide);
       break;
     case PlainActivation::kSquaredRelu:
       kernels::SquaredRelu(ctx.pool, wide);

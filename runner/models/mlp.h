@@ -10,8 +10,9 @@
 
 namespace quire::runner::models {
 
-enum class Activation : uint8_t { kSilu, kGelu };  // gelu: the tanh approximation
-enum class PlainActivation : uint8_t { kGelu, kSquaredRelu, kXielu };
+// kGelu is the tanh approximation, kGeluErf the exact function.
+enum class Activation : uint8_t { kSilu, kGelu, kGeluErf };
+enum class PlainActivation : uint8_t { kGelu, kGeluErf, kSilu, kSquaredRelu, kXielu };
 
 // gate = activation(gate) * up.
 void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate);

@@ -40,6 +40,7 @@ void MixtureOfExperts::Choose(ForwardContext& ctx, std::span<const float> x) con
                   .normalize = normalize,
                   .epsilon = normalize_eps,
                   .scale = scale,
+                  .jitter = jitter,
                   .per_expert = expert_scale},
                  scores, &ctx.work.routing);
 }
@@ -80,6 +81,7 @@ void MixtureOfExperts::RunChosen(ForwardContext& ctx, std::span<const float> x, 
   const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
   const std::span<float> gated = ctx.work.gate.Get(places * width), wide = ctx.work.up.Get(places * width);
   kernels::GatherRows(ctx.pool, routing, x, hidden, in);
+  if (scale_inputs) kernels::WeighInputs(ctx.pool, hidden, in, &ctx.work.routing);
   const auto by_expert = [&](std::span<const float> rows) {
     return kernels::MatMulInput(rows, places, ctx.work.quantized, routing.begin);
   };

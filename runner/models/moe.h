@@ -26,6 +26,8 @@ struct MixtureOfExperts {
   bool normalize = true;
   float normalize_eps = 0;
   float scale = 1;
+  float jitter = 0;                                  // RoutingRule
+  bool scale_inputs = false;                         // weight_e multiplies x in place of the result (Llama 4)
   std::vector<kernels::Matrix> gate, up, down;       // [experts]; no gate: down(max(up(x), 0)^2)
   std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
   Linear latent_in, latent_out;  // around the experts, which are narrower than the model; or none

@@ -261,7 +261,8 @@ struct Refusal {
 };
 
 TEST(Mixture, RefusesByTheNameOfTheKey) {
-  using test::MakeDeepSeek, test::MakeGlm4Moe, test::MakeGptOss, test::MakeQwen3Moe;
+  using test::MakeDeepSeek, test::MakeGlm4Moe, test::MakeGptOss, test::MakeQwen3Moe, test::MakeLlama4,
+      test::MakeErnie45Moe, test::MakeHunyuanMoe, test::MakePhiMoe, test::MakeMiniMaxM2;
   const Refusal refusals[] = {
       {MakeDeepSeek, {{"scoring_func", "tanh"}}, "scoring_func \"tanh\""},
       {MakeDeepSeek, {{"topk_method", "random"}}, "topk_method \"random\""},
@@ -278,6 +279,19 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
       {MakeGlm4Moe, {{"routed_scaling_factor", -1}}, "routed_scaling_factor"},
       {MakeGlm4Moe, {{"n_shared_experts", -1}}, "n_shared_experts"},
       {MakeGptOss, {{"attention_bias", false}}, "attention_bias"},
+      {MakeDeepSeek, {{"model_type", "deepseek_v2"}, {"norm_topk_prob", true}}, "norm_topk_prob"},
+      {MakeDeepSeek, {{"mlp_layer_types", {"dense", "sparse", "half"}}}, "mlp_layer_types[2]"},
+      {MakeLlama4,
+       {{"layer_types", {"sliding_attention", "full_attention", "full_attention"}}},
+       "layer_types"},
+      {MakeLlama4, {{"moe_layers", {3}}}, "moe_layers"},
+      {MakeErnie45Moe, {{"moe_norm_min", 0.5}}, "moe_norm_min"},
+      {MakeErnie45Moe, {{"compression_ratio", 2.0}}, "compression_ratio"},
+      {MakeHunyuanMoe, {{"moe_topk", {2, 1, 2}}}, "num_experts_per_tok"},
+      {MakeHunyuanMoe, {{"use_cla", true}}, "use_cla"},
+      {MakePhiMoe, {{"num_experts_per_tok", 3}}, "num_experts_per_tok"},
+      {MakeMiniMaxM2, {{"attn_type_list", {1, 0, 1}}}, "attn_type_list"},
+      {MakeMiniMaxM2, {{"qk_norm_type", "per_head"}}, "qk_norm_type"},
       {MakeGptOss, {{"swiglu_limit", 0}}, "swiglu_limit"},
       {MakeGptOss,
        {{"layer_types", {"chunked_attention", "full_attention", "full_attention"}}},
@@ -292,6 +306,33 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
     EXPECT_EQ(model.error().code, api::ErrorCode::kBadModel);
     EXPECT_THAT(model.error().message, HasSubstr(refusal.names));
   }
+}
+
+// What lies before a token's chunk reaches it through layers without chunks only.
+TEST(Llama4, ATokenSeesItsChunkAlone) {
+  const auto last = [](int chunk, bool chunked, TokenId first) {
+    Running run(LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
+                  test::MakeLlama4(files);
+                  files.json["attention_chunk_size"] = chunk;
+                  files.json["no_rope_layers"] = {1, 1, 1};
+                  if (!chunked) files.json["layer_types"] = std::vector<std::string>(3, "full_attention");
+                }).value());
+    std::vector<TokenId> tokens = Tokens(49);  // the last one begins a chunk of 24
+    tokens.front() = first;
+    return run.Chunked(tokens, 1, false);
+  };
+  const auto end = [](const std::vector<float>& logits) {
+    return std::vector(logits.end() - 512, logits.end());
+  };
+  EXPECT_EQ(end(last(24, true, 1)), end(last(24, true, 2)));
+  EXPECT_NE(end(last(24, false, 1)), end(last(24, false, 2)));
+  EXPECT_EQ(last(49, true, 1), last(24, false, 1)) << "one chunk is full attention";
+}
+
+// Its keys cannot be moved: the weights of their norm are between two rotations.
+TEST(Hunyuan, CachedKeysStayWhereTheyAre) {
+  EXPECT_FALSE(LoadPatched(kMoeBase, test::MakeHunyuanMoe).value()->key_rotation());
+  EXPECT_TRUE(LoadPatched(kMoeBase, test::MakeLlama4).value()->key_rotation());
 }
 
 // Transposed floats would be quantized along the wrong dimension.

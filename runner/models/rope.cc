@@ -76,6 +76,8 @@ class RopeReader {
       spec = Yarn(theta);
     } else if (type == "longrope") {
       spec = LongRope(theta);
+    } else if (type == "dynamic" && HasAlpha()) {
+      spec.frequencies = Rounded(Frequencies(StretchedTheta(theta), dims_));
     } else if (type == "proportional") {
       spec.frequencies = Proportional(theta);
     } else if (type == "ntk" && query_.fixed_ntk) {
@@ -123,6 +125,17 @@ class RopeReader {
     const double read = read_.Positive({name, ""}, 1, query_.default_partial);
     partial_ = query_.partial.value_or(read);
     return type == "proportional" ? all : static_cast<int32_t>(partial_ * all) / 2 * 2;
+  }
+
+  // Theta grows once, whatever the length of a text.
+  bool HasAlpha() { return read_.Find({keys_.HuggingFace("alpha"), ""}) != nullptr; }
+  double StretchedTheta(double theta) {
+    // Written beside alpha, and without a meaning.
+    for (const char* name : {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
+      (void)read_.Find({keys_.HuggingFace(name), ""});
+    }
+    const double dims = std::max(dims_, 4);
+    return theta * std::pow(Positive("alpha", "", kMaxFactor, 1), dims / (dims - 2));
   }
 
   std::vector<float> Llama3(double theta) {
@@ -178,6 +191,7 @@ class RopeReader {
 
   // One divisor per frequency for each of two lengths of the context.
   RopeSpec LongRope(double theta) {
+    (void)read_.Find({keys_.HuggingFace("factor"), ""});  // follows from the two contexts, where they differ
     const double original = OriginalContext();
     const double context = read_.Positive({"max_position_embeddings", "context_length"}, 1e9, original);
     const double growth = read_.gguf() || original != context ? context / original
@@ -185,8 +199,9 @@ class RopeReader {
     double magnitude = growth <= 1 ? 1 : std::sqrt(1 + std::log(growth) / std::log(original));
     magnitude = Positive("attention_factor", "attn_factor", 1e3, magnitude);
     return {.frequencies = Divided(theta, "long_factor", "rope_factors_long.weight"),
-            .magnitude = static_cast<float>(magnitude),
+            .magnitude = static_cast<float>(Positive("long_mscale", "", 1e3, magnitude)),
             .short_frequencies = Divided(theta, "short_factor", "rope_factors_short.weight"),
+            .short_magnitude = static_cast<float>(Positive("short_mscale", "", 1e3, magnitude)),
             .short_context = static_cast<int64_t>(original)};
   }
 
@@ -297,6 +312,7 @@ RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query) { return RopeReade
 void RotaryEmbedding::SetContext(int64_t tokens) {
   if (spec_.short_frequencies.empty() || tokens > spec_.short_context) return;
   spec_.frequencies = spec_.short_frequencies;
+  spec_.magnitude = spec_.short_magnitude;
 }
 
 void RotaryEmbedding::Prepare(const ForwardContext& ctx) {

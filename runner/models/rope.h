@@ -21,6 +21,7 @@ struct RopeSpec {
   kernels::RopePairs pairs = kernels::RopePairs::kHalves;
   // LongRoPE: the frequencies of a context of at most `short_context` tokens.
   std::vector<float> short_frequencies = {};
+  float short_magnitude = 1;
   int64_t short_context = 0;
 };
 
@@ -43,8 +44,8 @@ struct RopeQuery {
   bool fixed_ntk = false;     // "ntk" is FixedNtkFrequencies
 };
 
-// Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024) and proportional (Gemma 4)
-// embeddings; any other type is an error.
+// Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024), proportional (Gemma 4) and dynamic with
+// an alpha (Hunyuan) embeddings; any other type is an error.
 RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query);
 
 // The stretched frequencies, f = theta^(-2i / dims) to begin with, in the published formulas.

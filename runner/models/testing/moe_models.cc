@@ -181,4 +181,104 @@ void MakeMixtral(PatchedModelFiles& files) {
   }
 }
 
+void MakeLlama4(PatchedModelFiles& files) {
+  StartFrom(files, "llama4_text");
+  files.json.update(Json{{"num_local_experts", kExperts},
+                         {"intermediate_size", kWidth},
+                         {"intermediate_size_mlp", 48},
+                         {"moe_layers", {1, 2}},
+                         {"no_rope_layers", {1, 0, 1}},
+                         {"attention_chunk_size", 24},
+                         {"floor_scale", 8}});
+  files.json.erase("moe_intermediate_size");
+  PutDense(files, 0, "feed_forward.", 48);
+  for (int layer = 0; layer < kMoeLayers; ++layer) {
+    PutAttention(files, layer, /*biases=*/false);
+    if (layer == 0) continue;
+    PutRandom(files, LayerName(layer, "feed_forward.router.weight"), {kExperts, kHidden});
+    PutRandom(files, LayerName(layer, "feed_forward.experts.gate_up_proj"), {kExperts, kHidden, 2 * kWidth});
+    PutRandom(files, LayerName(layer, "feed_forward.experts.down_proj"), {kExperts, kWidth, kHidden});
+    PutDense(files, layer, "feed_forward.shared_expert.", kWidth);
+  }
+}
+
+void MakeQwen2Moe(PatchedModelFiles& files) {
+  StartFrom(files, "qwen2_moe");
+  files.json.update(Json{{"num_experts", kExperts},
+                         {"qkv_bias", false},
+                         {"shared_expert_intermediate_size", 40},
+                         {"decoder_sparse_step", 2}});
+  for (int layer = 0; layer < kMoeLayers; ++layer) {
+    PutAttention(files, layer, /*biases=*/false);
+    if (layer % 2 == 0) {
+      PutDense(files, layer, "mlp.", 48);
+      continue;
+    }
+    PutUsualExperts(files, layer);
+    PutDense(files, layer, "mlp.shared_expert.", 40);
+    PutRandom(files, LayerName(layer, "mlp.shared_expert_gate.weight"), {1, kHidden});
+  }
+}
+
+void MakeErnie45Moe(PatchedModelFiles& files) {
+  StartFrom(files, "ernie4_5_moe");
+  files.json.erase("num_experts_per_tok");
+  files.json.update(Json{{"moe_num_experts", kExperts},
+                         {"moe_k", 3},
+                         {"moe_num_shared_experts", 2},
+                         {"moe_layer_start_index", 1},
+                         {"moe_layer_end_index", 1}});
+  for (int layer = 0; layer < kMoeLayers; ++layer) {
+    PutAttention(files, layer, /*biases=*/false);
+    if (layer != 1) {
+      PutDense(files, layer, "mlp.", 48);
+      continue;
+    }
+    PutUsualExperts(files, layer);
+    PutRandom(files, LayerName(layer, "mlp.moe_statics.e_score_correction_bias"), {1, kExperts});
+    PutDense(files, layer, "mlp.shared_experts.", 2 * kWidth);
+  }
+}
+
+void MakeHunyuanMoe(PatchedModelFiles& files) {
+  StartFrom(files, "hunyuan_v1_moe");
+  files.json.erase("num_experts_per_tok");
+  files.json.update(Json{{"num_experts", kExperts},
+                         {"moe_topk", {2, 2, 2}},
+                         {"moe_intermediate_size", {kWidth, kWidth, kWidth}}});
+  files.json["rope_parameters"] = {{"rope_type", "dynamic"}, {"rope_theta", 10000.0}, {"alpha", 1000.0}};
+  for (int layer = 0; layer < kMoeLayers; ++layer) {
+    PutAttention(files, layer, /*biases=*/false);
+    PutRandom(files, LayerName(layer, "self_attn.query_layernorm.weight"), {kDim});
+    PutRandom(files, LayerName(layer, "self_attn.key_layernorm.weight"), {kDim});
+    PutUsualExperts(files, layer);
+    PutRandom(files, LayerName(layer, "mlp.gate.wg.weight"), {kExperts, kHidden});
+    PutDense(files, layer, "mlp.shared_mlp.", 48);
+  }
+}
+
+void MakePhiMoe(PatchedModelFiles& files) {
+  MakeMixtral(files);
+  files.json["model_type"] = "phimoe";
+  files.json.update(Json{{"attention_bias", true}, {"lm_head_bias", true}, {"router_jitter_noise", 0.1}});
+  PutRandom(files, "lm_head.bias", {512});
+  PutRandom(files, "model.norm.bias", {kHidden});
+  for (int layer = 0; layer < kMoeLayers; ++layer) {
+    PutAttention(files, layer, /*biases=*/true);
+    PutRandom(files, LayerName(layer, "input_layernorm.bias"), {kHidden});
+    PutRandom(files, LayerName(layer, "post_attention_layernorm.bias"), {kHidden});
+  }
+}
+
+void MakeMiniMaxM2(PatchedModelFiles& files) {
+  MakeMixtral(files);
+  files.json["model_type"] = "minimax_m2";
+  files.json["rotary_dim"] = kDim / 2;
+  for (int layer = 0; layer < kMoeLayers; ++layer) {
+    files.AddF32(LayerName(layer, "self_attn.q_norm.weight"), {kHeads * kDim}, 0.9F);
+    files.AddF32(LayerName(layer, "self_attn.k_norm.weight"), {kKvHeads * kDim}, 1.1F);
+    PutRandom(files, LayerName(layer, "block_sparse_moe.e_score_correction_bias"), {kExperts});
+  }
+}
+
 }  // namespace quire::runner::models::test

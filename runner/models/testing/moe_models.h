@@ -23,13 +23,24 @@ void MakeQwen3Moe(PatchedModelFiles& files);
 void MakeGlm4Moe(PatchedModelFiles& files);
 void MakeGptOss(PatchedModelFiles& files);
 void MakeMixtral(PatchedModelFiles& files);
+void MakeLlama4(PatchedModelFiles& files);    // chunks, layers without positions, experts stored transposed
+void MakeQwen2Moe(PatchedModelFiles& files);  // a shared expert with a gate
+void MakeErnie45Moe(
+    PatchedModelFiles& files);  // experts in some layers, a bias of the choice stored as a row
+void MakeHunyuanMoe(PatchedModelFiles& files);  // norms behind the rotation
+void MakePhiMoe(PatchedModelFiles& files);      // layer norms, a sparse mixer, a bias of the head
+void MakeMiniMaxM2(PatchedModelFiles& files);   // norms of rows
 
 struct MoeModel {
   const char* name;
   void (*make)(PatchedModelFiles& files);
 };
-inline constexpr MoeModel kMoeModels[] = {{"DeepSeek", MakeDeepSeek}, {"DeepSeekPlain", MakeDeepSeekPlain},
-                                          {"Qwen3Moe", MakeQwen3Moe}, {"Glm4Moe", MakeGlm4Moe},
-                                          {"GptOss", MakeGptOss},     {"Mixtral", MakeMixtral}};
+inline constexpr MoeModel kMoeModels[] = {
+    {"DeepSeek", MakeDeepSeek},     {"DeepSeekPlain", MakeDeepSeekPlain},
+    {"Qwen3Moe", MakeQwen3Moe},     {"Glm4Moe", MakeGlm4Moe},
+    {"GptOss", MakeGptOss},         {"Mixtral", MakeMixtral},
+    {"Llama4", MakeLlama4},         {"Qwen2Moe", MakeQwen2Moe},
+    {"Ernie45Moe", MakeErnie45Moe}, {"HunyuanMoe", MakeHunyuanMoe},
+    {"PhiMoe", MakePhiMoe},         {"MiniMaxM2", MakeMiniMaxM2}};
 
 }  // namespace quire::runner::models::test
