@@ -12,12 +12,12 @@
 namespace quire::cli {
 
 struct CacheOptions {
-  std::string action;  // list, show, export, import, prune
-  std::vector<std::string> arguments;
-  std::string output;
-  std::optional<std::string> key;
-  std::string model;
-  std::string unused;
+  std::string action = {};  // list, show, export, import, prune
+  std::vector<std::string> arguments = {};
+  std::string output = {};
+  std::optional<std::string> key = std::nullopt;
+  std::string model = {};
+  std::string unused = {};
   bool all = false;
 };
 
