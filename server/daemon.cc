@@ -93,9 +93,13 @@ TransportLimits LimitsOf(const Options& options) {
   return limits;
 }
 
+// Of the free space of a disk, for prefixes, where no size is set.
+constexpr double kFreeSpaceShare = 0.1;
+
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::path& runner) {
-  if (options.snapshot_bytes == 0) return nullptr;
+  if (options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) return nullptr;
   DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
+  if (options.snapshot_bytes_auto) tier.free_space_share = kFreeSpaceShare;
   // For tests: when writing is tried again after a failure.
   if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
     tier.retry_after = std::chrono::milliseconds(std::atoi(retry));

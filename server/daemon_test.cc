@@ -39,6 +39,7 @@ class Quired {
     texts.push_back("OLLAMA_MODELS=" + store.root().string());
     texts.push_back("QUIRE_RUNNER=/bin/true");
     texts.push_back("PATH=/bin:/usr/bin");
+    texts.push_back("QUIRE_SNAPSHOT_BYTES=0");
     std::vector<char*> variables;
     for (std::string& text : texts) variables.push_back(text.data());
     variables.push_back(nullptr);

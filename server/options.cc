@@ -146,6 +146,25 @@ ValidationError SetPath(std::filesystem::path& out, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetSnapshotBytes(Options& options, std::string_view text) {
+  options.snapshot_bytes_auto = text == "auto";
+  options.snapshot_bytes = 0;
+  if (options.snapshot_bytes_auto || text == "0" || text == "off") return std::nullopt;
+  if (SetBytes(options.snapshot_bytes, text))
+    return "must be auto, 0, or a size from 1 byte to 1 TiB (\"20GiB\")";
+  return std::nullopt;
+}
+
+// A cache directory of the service manager, or the user's.
+std::filesystem::path CacheDirectory(const Environment& environment) {
+  const auto of = [&](const char* name) { return environment(name).value_or(""); };
+  if (const std::string own = of("CACHE_DIRECTORY"); own.starts_with('/'))
+    return own.substr(0, own.find(':'));
+  if (const std::string caches = of("XDG_CACHE_HOME"); caches.starts_with('/'))
+    return std::filesystem::path(caches) / "quire";
+  return HomeDirectory() / ".cache/quire";
+}
+
 ValidationError SetAccounts(std::map<std::string, std::string>& out, std::string_view text) {
   std::filesystem::path path;
   SetPath(path, text);
@@ -269,12 +288,15 @@ constexpr std::array kTable = {
     OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "", "Cache memory per model; default: auto",
                [](Options& o, std::string_view t) { return SetBytes(o.runner_settings.cache_bytes, t); }},
     OptionSpec{
-        "--snapshot-bytes", "QUIRE_SNAPSHOT_BYTES", "BYTES", "",
-        "Disk space for computed prompt prefixes, which then survive unloads and restarts; default: none",
-        [](Options& o, std::string_view t) { return SetBytes(o.snapshot_bytes, t); }},
-    OptionSpec{"--snapshot-dir", "QUIRE_SNAPSHOT_DIR", "DIR", "~/.cache/quire/prefixes",
-               "Directory of the prefixes on disk",
-               [](Options& o, std::string_view t) { return SetPath(o.snapshot_folder, t); }},
+        "--snapshot-bytes", "QUIRE_SNAPSHOT_BYTES", "BYTES", "auto",
+        "Disk space for computed prompt prefixes, which survive unloads and restarts; auto = a tenth of the "
+        "free space, 0 = none",
+        [](Options& o, std::string_view t) { return SetSnapshotBytes(o, t); }},
+    OptionSpec{
+        "--snapshot-dir", "QUIRE_SNAPSHOT_DIR", "DIR", "",
+        "Directory of the prefixes on disk; default: prefixes in the service's cache directory, else in "
+        "~/.cache/quire",
+        [](Options& o, std::string_view t) { return SetPath(o.snapshot_folder, t); }},
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
                "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
@@ -490,6 +512,7 @@ api::Result<Options> OptionTable::Resolve(const Environment& environment) const 
                        source);
     }
   }
+  if (options.snapshot_folder.empty()) options.snapshot_folder = CacheDirectory(environment) / "prefixes";
   if (const ValidationError error = ApplyCredentials(options, of_environment("CREDENTIALS_DIRECTORY"))) {
     return api::Fail(api::ErrorCode::kInvalidArgument, *error);
   }

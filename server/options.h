@@ -58,6 +58,7 @@ struct Options {
   api::ipc::RunnerSettings runner_settings;
   std::filesystem::path snapshot_folder;
   uint64_t snapshot_bytes = 0;                           // of prefix snapshots on disk; 0 = none
+  bool snapshot_bytes_auto = false;                      // a share of the free disk space instead
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"

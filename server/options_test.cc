@@ -146,5 +146,23 @@ TEST(Options, BadValuesNameTheirSource) {
   EXPECT_TRUE(flag.error().message.starts_with("--max-queue")) << flag.error().message;
 }
 
+TEST(Options, PrefixesGoToDiskUnlessTheyMayNot) {
+  const auto automatic = Resolve({}, {{"CACHE_DIRECTORY", "/var/cache/quire"}});
+  EXPECT_TRUE(automatic->snapshot_bytes_auto);
+  EXPECT_EQ(automatic->snapshot_folder, "/var/cache/quire/prefixes");
+  EXPECT_EQ(Resolve({}, {{"XDG_CACHE_HOME", "/c"}})->snapshot_folder, "/c/quire/prefixes");
+  EXPECT_EQ(Resolve({}, {{"HOME", "/home/a"}})->snapshot_folder.filename(), "prefixes");
+  const auto sized = Resolve({"--snapshot-dir", "/d"}, {{"QUIRE_SNAPSHOT_BYTES", "20GiB"}});
+  EXPECT_FALSE(sized->snapshot_bytes_auto);
+  EXPECT_EQ(sized->snapshot_bytes, uint64_t{20} << 30);
+  EXPECT_EQ(sized->snapshot_folder, "/d");
+  for (const char* none : {"0", "off"}) {
+    const auto off = Resolve({}, {{"QUIRE_SNAPSHOT_BYTES", none}});
+    EXPECT_EQ(off->snapshot_bytes, 0u) << none;
+    EXPECT_FALSE(off->snapshot_bytes_auto) << none;
+  }
+  EXPECT_FALSE(Resolve({}, {{"QUIRE_SNAPSHOT_BYTES", "much"}}).has_value());
+}
+
 }  // namespace
 }  // namespace quire::server

@@ -60,6 +60,7 @@ int Listen(uint16_t& port) {
   ::setenv("LISTEN_PID", fmt::format("{}", ::getpid()).c_str(), 1);
   ::unsetenv("LISTEN_FDNAMES");
   ::unsetenv("NOTIFY_SOCKET");
+  ::setenv("QUIRE_SNAPSHOT_BYTES", "0", 1);  // it only looks at models
   ::execl(program, "quire", "serve", nullptr);
   std::_Exit(1);
 }

@@ -35,7 +35,7 @@ class Service:
         home = pathlib.Path(self.folder.name)
         self.log = home / "quired.log"
         self.environment = os.environ | {"HOME": str(home), "OLLAMA_MODELS": str(home / "models"), "LISTEN_FDS": "1",
-                                         "QUIRE_BINARY": str(BIN / "quired")}
+                                         "QUIRE_SNAPSHOT_BYTES": "0", "QUIRE_BINARY": str(BIN / "quired")}
         self.process = None
 
     def start(self):

@@ -27,6 +27,7 @@ class Daemon:
             "HOME": self.folder.name,
             "OLLAMA_HOST": "127.0.0.1:0",
             "OLLAMA_MODELS": str(store or pathlib.Path(self.folder.name) / "models"),
+            "QUIRE_SNAPSHOT_BYTES": "0",  # what a test computes ends with its runner, unless it says otherwise
         } | (environment or {})
         self.process = None
         self.connections = []  # closed at the end, whatever a test left open

@@ -155,6 +155,24 @@ class Snapshots(unittest.TestCase):
         self.assertEqual(cold, logprobs(changed))
         self.assertEqual(0, changed["prompt_eval_cached_count"])
 
+    def test_is_on_without_a_setting(self):
+        home = {"HOME": self.temporary.name, "XDG_CACHE_HOME": "", "CACHE_DIRECTORY": "",
+                "QUIRE_SNAPSHOT_ALWAYS_FETCH": "1", "QUIRE_SNAPSHOT_BYTES": "auto"}
+        folder = pathlib.Path(self.temporary.name) / ".cache/quire/prefixes"
+        with Daemon(home) as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens, folder)
+            tier = daemon.get("/quire/prefixes").json
+            disk = os.statvfs(folder)
+            self.assertLess(tier["bytes"], tier["budget_bytes"])
+            self.assertLess(tier["budget_bytes"], disk.f_blocks * disk.f_frsize / 8)
+        cold = self.cold(messages)
+        with Daemon(home) as daemon:
+            self.check(daemon, messages, cold, tokens - 1)
+        with Daemon(home | {"QUIRE_SNAPSHOT_BYTES": "0"}) as daemon:
+            self.check(daemon, messages, cold, 0)
+            self.assertEqual(404, daemon.get("/quire/prefixes").status)
+
     def test_named_slots_survive_a_restart(self):
         prompt = story()
         with self.daemon() as daemon:
