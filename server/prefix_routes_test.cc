@@ -56,7 +56,7 @@ class PrefixRoutes : public ::testing::Test {
   std::string Put(int32_t first, const std::string& model = "m:latest", const std::string& tenant = "") {
     const PrefixOrigin origin{.model = model,
                               .program = "p1",
-                              .files = "sha256-" + std::string(64, 'a'),
+                              .files = "sha256-" + Sha256Of(model),
                               .byte_class = "v4",
                               .isolation = fmt::format("{}:{}", tenant.size(), tenant),
                               .segment_tokens = 4};

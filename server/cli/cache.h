@@ -15,7 +15,7 @@ struct CacheOptions {
   std::string action = {};  // list, show, export, import, prune
   std::vector<std::string> arguments = {};
   std::string output = {};
-  std::optional<std::string> key = std::nullopt;
+  std::optional<std::string> key = {};
   std::string model = {};
   std::string unused = {};
   bool all = false;
