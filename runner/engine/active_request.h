@@ -30,6 +30,7 @@ struct Embedding {
   models::Pooling pooling = models::Pooling::kLast;
   int32_t dimensions = 0;
   bool normalize = true;
+  bool rank = false;                     // the score of a pair, not a vector
   std::optional<models::Pooler> pooler;  // of the tokens computed since the request began to run (again)
 };
 

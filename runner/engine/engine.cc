@@ -147,6 +147,7 @@ void Engine::Enter(PromptBuilt built) {
 api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& prompt) const {
   const auto* embed = std::get_if<api::EmbedPrompt>(&prompt);
   if (embed == nullptr) return std::nullopt;
+  if (embed->rank) return Embedding{models::Pooling::kLast, 0, false, true, std::nullopt};
   if (!model_.pooling) return std::unexpected(model_.pooling.error());
   const int32_t width = model_.model->hidden_size();
   if (embed->dimensions > width) {
@@ -156,7 +157,7 @@ api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& pro
                     embed->dimensions, width),
         "dimensions");
   }
-  return Embedding{*model_.pooling, embed->dimensions, embed->normalize, std::nullopt};
+  return Embedding{*model_.pooling, embed->dimensions, embed->normalize, false, std::nullopt};
 }
 
 void Engine::Cancel(api::RequestId id) {

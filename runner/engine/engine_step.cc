@@ -200,7 +200,9 @@ void Engine::Pool(const std::vector<StepItem>& items) {
     const size_t rows = pooler.RowsOf(item.tokens).size();
     pooler.Add(item.tokens, std::span(hidden_).subspan(request.hidden_begin * width, rows * width));
     if (!request.generation->AllComputedAfter(0)) continue;
-    request.generation->FinishEmbedding(pooler.Finish(embedding.dimensions, embedding.normalize));
+    std::vector<float> vector = pooler.Finish(embedding.dimensions, embedding.normalize);
+    if (embedding.rank) vector = {model_.rank->Score(vector)};
+    request.generation->FinishEmbedding(std::move(vector));
   }
 }
 

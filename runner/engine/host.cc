@@ -382,6 +382,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto turn_start_token = model->turn_start_token;
   const auto end_of_generation = model->end_of_generation;
   const output::Format format = model->format;
+  const std::shared_ptr<const models::RankHead> rank = model->rank;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = context_length,
                       .parameters = model->model->parameters(),
@@ -402,8 +403,16 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   if (shared.snapshot_fd >= 0) AddTier(**engine, shared.snapshot_fd, info.num_ctx);
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
                                           caches.constraints);
-  const PromptContext context{tokenizer,      *prompt_template, turn_start_token, FindFimTokens(*tokenizer),
-                              context_length, format,           &constraints,     info.num_ctx};
+  const PromptContext context{.tokenizer = tokenizer,
+                              .prompt_template = *prompt_template,
+                              .turn_start_token = turn_start_token,
+                              .fim_tokens = FindFimTokens(*tokenizer),
+                              .context_length = context_length,
+                              .format = format,
+                              .constraints = &constraints,
+                              .context_max = info.num_ctx,
+                              .task = rank ? ModelTask::kRank : ModelTask::kGenerate,
+                              .rank_prompt = rank ? &rank->prompt : nullptr};
   shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },

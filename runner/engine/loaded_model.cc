@@ -71,6 +71,7 @@ output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Token
 
 std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go) {
   if (models::IsEncoder(files)) return {models::HasScoreHead(files) ? "rerank" : "embedding"};
+  if (models::RanksByAnswer(files)) return {"rerank"};
   std::vector<std::string> capabilities = {"completion"};
   const auto tokenizer = tokenizer::LoadTokenizer(files);
   if (!tokenizer) return capabilities;
@@ -265,6 +266,24 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   return opened;
 }
 
+namespace {
+
+// Null for a model that does not rank. The rows of the answers are those of the file, however the rest is quantized.
+api::Result<std::shared_ptr<const models::RankHead>> LoadRankHead(const LoadedModel& loaded) {
+  if (!models::RanksByAnswer(*loaded.files)) return nullptr;
+  auto head = models::ReadRankHead(*loaded.files);
+  if (!head) return std::unexpected(head.error());
+  // Other rerankers ask other questions, and have other answers.
+  if (head->tokens && (loaded.tokenizer->TokenBytes((*head->tokens)[0]) != "yes" ||
+                       loaded.tokenizer->TokenBytes((*head->tokens)[1]) != "no")) {
+    return api::Fail(api::ErrorCode::kBadModel,
+                     loaded.files->path() + ": LogitScore: only the answers yes and no are supported");
+  }
+  return std::make_shared<const models::RankHead>(*std::move(head));
+}
+
+}  // namespace
+
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
   LoadedModel loaded = std::move(opened.loaded);
   for (auto* files : {&loaded.files, &opened.draft_files}) {
@@ -273,6 +292,9 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
     if (!converted) return std::unexpected(converted.error());
     *files = *std::move(converted);
   }
+  auto rank = LoadRankHead(loaded);
+  if (!rank) return std::unexpected(rank.error());
+  loaded.rank = *std::move(rank);
   if (!options.quantize_on_load.empty()) {
     progress(0.3F, "quantizing weights");
     auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize_on_load, UsableCores());

@@ -19,6 +19,7 @@
 #include "runner/models/encoder.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
+#include "runner/models/rank_head.h"
 #include "runner/output/format.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
@@ -54,6 +55,7 @@ struct LoadedModel {
   DraftParts draft;
   std::unique_ptr<draft::Drafter> drafter;                        // made elsewhere, where there is no draft
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
+  std::shared_ptr<const models::RankHead> rank = {};              // of a decoder that ranks; or null
 };
 
 // The model's vocabulary as constraints use it; takes about 100 ms for 128k tokens.

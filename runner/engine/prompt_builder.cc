@@ -13,6 +13,7 @@
 #include "api/base/text_bounds.h"
 #include "runner/engine/context_fit.h"
 #include "runner/engine/output_plan.h"
+#include "runner/engine/rank_question.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/detokenizer.h"
 #include "runner/tokenizer/frame_tokens.h"
@@ -45,6 +46,7 @@ struct PromptBuilder {
   std::optional<api::TokenId> turn_start_token;
   std::optional<FimTokens> fim_tokens;
   OutputPlan& output_plan;
+  const models::RankPrompt* rank_prompt = nullptr;
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
   int32_t SystemTokens(const Tokens& tokens, bool begins_with_system) const {
@@ -308,6 +310,8 @@ struct PromptBuilder {
 
   // Both texts as the model's tokenizer frames a pair.
   api::Result<FittedPrompt> BuildPair(const api::EmbedPrompt& pair) const {
+    if (rank_prompt != nullptr)
+      return BuildRankQuestion(tokenizer, *rank_prompt, pair, num_ctx, request.overflow);
     auto query = EncodeText(pair.text, tokenizer::SpecialTokens::kAsText);
     if (!query) return std::unexpected(query.error());
     auto document = EncodeText(pair.document, tokenizer::SpecialTokens::kAsText);
@@ -451,8 +455,9 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   const auto own = OwnTemplate(request);
   if (!own) return std::unexpected(own.error());
   const PromptTemplate& prompt_template = *own != nullptr ? **own : context.prompt_template;
-  const PromptBuilder builder{context.tokenizer, *context.tokenizer,       prompt_template,    num_ctx,
-                              request,           context.turn_start_token, context.fim_tokens, *output_plan};
+  const PromptBuilder builder{
+      context.tokenizer,  *context.tokenizer, prompt_template,    num_ctx, request, context.turn_start_token,
+      context.fim_tokens, *output_plan,       context.rank_prompt};
   if (auto biased = builder.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(builder, request.prompt);
   if (!fitted) {

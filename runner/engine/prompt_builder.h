@@ -12,6 +12,7 @@
 #include "api/base/event.h"
 #include "api/base/ids.h"
 #include "api/base/request.h"
+#include "runner/models/rank_head.h"
 #include "runner/output/format.h"
 
 namespace quire::runner {
@@ -75,6 +76,7 @@ struct PromptContext {
   constraint::ConstraintCache* constraints = nullptr;  // any thread; null: no formats
   int32_t context_max = 0;                // tokens of one sequence that the caches hold; 0 = not known
   ModelTask task = ModelTask::kGenerate;  // such models embed too
+  const models::RankPrompt* rank_prompt = nullptr;  // of a decoder that ranks
 };
 
 inline constexpr int32_t kNumCtxMin = 4;

@@ -12,7 +12,10 @@
 #include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/thread_pool.h"
+#include "runner/models/encoder.h"
+#include "runner/weights/model_files.h"
 #include "tests/golden/compare.h"
+#include "tests/golden/decoder_vectors.h"
 #include "tests/golden/draft_golden.h"
 #include "tests/golden/encoder_golden.h"
 
@@ -89,7 +92,10 @@ int RunEncoder(const Options& options, ThreadPool& pool) {
   const auto golden = ReadEncoderGolden(options.golden);
   if (!golden) return Unusable(golden.error().message);
   kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
-  const auto result = CompareEncoder(options.model, *golden, pool);
+  const auto files = weights::Open(options.model);
+  if (!files) return Unusable(files.error().message);
+  const auto result = models::IsEncoder(**files) ? CompareEncoder(options.model, *golden, pool)
+                                                 : CompareDecoderVectors(options.model, *golden, pool);
   if (!result) return Unusable(result.error().message);
   for (const std::string& line : result->lines) fmt::print("{}\n", line);
   fmt::print("{}\n", result->Verdict(options.compare.tolerance));

@@ -337,11 +337,16 @@ api::Result<std::vector<SentenceModule>> ReadModules(const ModelSource& source, 
     const auto& name = type->get_ref<const std::string&>();
     SentenceModule module{
         .kind = name.substr(name.rfind('.') + 1), .path = path->get<std::string>(), .config_json = {}};
-    if (module.kind == "Dense") {
-      if (!IsFolderName(module.path)) return RefuseDirectory(file, "a Dense module without a folder");
+    const bool dense = module.kind == "Dense";
+    if (dense || module.kind == "LogitScore") {
+      if (!IsFolderName(module.path)) {
+        return RefuseDirectory(file, fmt::format("a {} module without a folder", module.kind));
+      }
       auto config = ReadOptional(source, module.path + "/config.json", kPoolingBytesMax);
       if (!config) return std::unexpected(config.error());
       module.config_json = std::move(*config).value_or("");
+    }
+    if (dense) {
       auto read = ReadWeightFile(source, module.path + "/model.safetensors", parts, module.path + "/");
       if (!read) return std::unexpected(read.error());
     }

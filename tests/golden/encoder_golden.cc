@@ -158,7 +158,8 @@ struct EncoderRunner {
   }
 };
 
-// Whether two lists are in one order, up to what counts as equal.
+}  // namespace
+
 bool SameOrder(const std::vector<std::pair<float, float>>& scores, float equal) {
   for (const auto& [mine, theirs] : scores) {
     for (const auto& [other_mine, other_theirs] : scores) {
@@ -167,8 +168,6 @@ bool SameOrder(const std::vector<std::pair<float, float>>& scores, float equal) 
   }
   return true;
 }
-
-}  // namespace
 
 void EncoderComparison::AddCosine(double cosine) {
   min_cosine = std::min(min_cosine, cosine);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/base/error.h"
@@ -49,6 +50,8 @@ struct EncoderComparison {
   std::string Verdict(float tolerance) const;
 };
 
+// Whether pairs (ours, the reference's) are in one order, up to what counts as equal.
+bool SameOrder(const std::vector<std::pair<float, float>>& scores, float equal);
 // Whether the directory's golden is of an encoder.
 bool IsEncoderGolden(const std::filesystem::path& directory);
 api::Result<EncoderGolden> ReadEncoderGolden(const std::filesystem::path& directory);

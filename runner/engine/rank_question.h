@@ -1,0 +1,20 @@
+// The prompt with which a decoder ranks: its question about a query and a document.
+#pragma once
+
+#include <cstdint>
+
+#include "api/base/error.h"
+#include "api/base/request.h"
+#include "runner/engine/context_fit.h"
+#include "runner/models/rank_head.h"
+#include "runner/tokenizer/tokenizer.h"
+
+namespace quire::runner::engine {
+
+// Control tokens in query and document are plain text. Where the whole does not fit into `num_ctx` tokens, the document
+// loses its end; kContextLengthExceeded where that is not allowed or not enough.
+api::Result<FittedPrompt> BuildRankQuestion(const tokenizer::Tokenizer& tokenizer,
+                                            const models::RankPrompt& prompt, const api::EmbedPrompt& pair,
+                                            int32_t num_ctx, api::Overflow overflow);
+
+}  // namespace quire::runner::engine

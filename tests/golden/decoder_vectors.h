@@ -1,0 +1,18 @@
+// Compares a decoder that embeds by its last token, or that ranks by its answer, with what a reference recorded in the
+// form of encoders' goldens.
+#pragma once
+
+#include <filesystem>
+
+#include "api/base/error.h"
+#include "runner/kernels/thread_pool.h"
+#include "tests/golden/encoder_golden.h"
+
+namespace quire::runner::golden {
+
+// Hidden states are compared for the last token of each case. A model that does not say how it ranks answers with its
+// tokens "yes" and "no". kBadModel: the model does not load, or pools otherwise.
+api::Result<EncoderComparison> CompareDecoderVectors(const std::filesystem::path& model,
+                                                     const EncoderGolden& golden, ThreadPool& pool);
+
+}  // namespace quire::runner::golden
