@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# packaging/tarball/test_reproducible.sh: builds the tarball of the last commit in two folders of different names, the second
+# one without the compiler cache, and compares the bytes. Takes as long as two cold builds.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export QUIRE_PORTABLE_SYSROOT=$PWD/build/portable-sysroot QUIRE_PORTABLE_LIBRARIES=$PWD/build/portable-libraries
+for place in first a/second/place; do
+  mkdir -p "$work/$(dirname $place)"
+  git clone -q . "$work/$place"
+  "$work/$place/packaging/tarball/build.sh" "$work/out-${place##*/}" >/dev/null
+  export CCACHE_DISABLE=1
+done
+for file in "$work/out-first"/*; do
+  cmp "$file" "$work/out-place/$(basename "$file")"
+  echo "equal: $(basename "$file") $(sha256sum <"$file" | cut -c1-16)"
+done
