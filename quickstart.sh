@@ -5,15 +5,17 @@
 # ./quickstart.sh packages [PACKAGE...]  install what building and testing need, and these packages
 # ./quickstart.sh stop         stop the daemon that the first form started
 #
-# For Debian 12, as root or with sudo. Everything it makes lies in build/ and in the model store (~/.ollama/models,
-# or $OLLAMA_MODELS).
+# For Debian 12, with the package names of Debian 13 and Ubuntu 24.04 too, as root or with sudo; on older releases install
+# the tarball. Everything it makes lies in build/ and in the model store (~/.ollama/models, or $OLLAMA_MODELS).
 set -euo pipefail
 cd "$(dirname "$0")"
 
-build_packages=(g++ cmake ninja-build pkg-config ccache libboost1.81-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
+# Names that differ between releases: A|B is the first of them that this one has.
+build_packages=(g++ cmake ninja-build pkg-config ccache "libboost1.81-dev|libboost1.83-dev|libboost-dev"
+  nlohmann-json3-dev libspdlog-dev libfmt-dev
   libcli11-dev libssl-dev libpcre2-dev libutf8proc-dev libsystemd-dev libhwy-dev libedit-dev
   libcurl4-openssl-dev prometheus-cpp-dev libseccomp-dev zlib1g-dev libzstd-dev)
-test_packages=(libgtest-dev libgmock-dev python3 python3-jsonschema clang-format clang-tidy-16 docker-registry
+test_packages=(libgtest-dev libgmock-dev python3 python3-jsonschema clang-format "clang-tidy-16|clang-tidy" docker-registry
   apache2-utils openssl)
 node_min=20.11
 
@@ -23,15 +25,38 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else command -v sudo >/dev/null || die "needs root or sudo to install packages"; sudo "$@"; fi
 }
 
+# The first of the names A|B|C that this release has.
+known_package() {
+  local names=() name
+  IFS='|' read -ra names <<<"$1"
+  for name in "${names[@]}"; do
+    if [ ${#names[@]} = 1 ] || [ -n "$(apt-cache madison "$name" 2>/dev/null)" ]; then echo "$name"; return; fi
+  done
+  die "this release has none of the packages ${names[*]}: install the tarball instead"
+}
+
+is_installed() {
+  local names=() name
+  IFS='|' read -ra names <<<"$1"
+  for name in "${names[@]}"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] && return
+  done
+  return 1
+}
+
 install_packages() {
-  local missing=() package
+  local missing=() packages=() package
   for package in "$@"; do
-    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    is_installed "$package" || missing+=("$package")
   done
   [ ${#missing[@]} = 0 ] && return
   say "installing ${missing[*]}"
   as_root apt-get update -qq
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "${missing[@]}" >/dev/null
+  for package in "${missing[@]}"; do
+    package=$(known_package "$package") || exit 1
+    packages+=("$package")
+  done
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "${packages[@]}" >/dev/null
 }
 
 # The conformance suite's clients want a newer Node.js than Debian 12 has; the npm package "node" carries one. Where
