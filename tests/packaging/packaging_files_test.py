@@ -1,0 +1,55 @@
+"""The files below packaging/ that other programs read: manifests of Kubernetes, versions, scripts."""
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+VERSION = re.search(r"^project\(quire VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
+TIMEOUT_S = 300
+
+
+def documents(text):
+    return [part for part in re.split(r"^---$", text, flags=re.M) if part.strip()]
+
+
+def kinds(text):
+    return {re.search(r"^kind: (\w+)", part, re.M)[1] for part in documents(text)}
+
+
+class PackagingFiles(unittest.TestCase):
+    def test_versions_are_the_project_s(self):
+        for name in "oci/compose.yaml", "kubernetes/base/kustomization.yaml", "kubernetes/chart/Chart.yaml", "kubernetes/chart/values.yaml":
+            found = set(re.findall(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", (PACKAGING / name).read_text()))
+            self.assertEqual(found, {VERSION}, name)
+
+    def test_scripts_are_valid(self):
+        for script in sorted(PACKAGING.rglob("*.sh")):
+            shell = "bash" if "bash" in script.read_text().splitlines()[0] or script.name == "debian_packages.sh" else "sh"
+            checked = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    @unittest.skipUnless(shutil.which("kubectl"), "kubectl is not installed")
+    def test_kustomize_builds_all_kinds(self):
+        built = subprocess.run(["kubectl", "kustomize", PACKAGING / "kubernetes/base"], capture_output=True, text=True,
+                               check=False, timeout=TIMEOUT_S)
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.assertEqual(kinds(built.stdout), {"Deployment", "Service", "PersistentVolumeClaim", "PodDisruptionBudget",
+                                               "NetworkPolicy", "HorizontalPodAutoscaler", "ServiceMonitor"})
+        self.assertIn(f"image: localhost/quire:{VERSION}", built.stdout)
+
+    def test_the_chart_has_the_same_kinds(self):
+        base = "".join(p.read_text() + "\n---\n" for p in (PACKAGING / "kubernetes/base").glob("*.yaml")
+                       if p.name != "kustomization.yaml")
+        chart = "".join(p.read_text() + "\n---\n" for p in (PACKAGING / "kubernetes/chart/templates").glob("*.yaml"))
+        self.assertEqual(kinds(chart), kinds(base))
+        # Every value that a template reads is in values.yaml.
+        values = (PACKAGING / "kubernetes/chart/values.yaml").read_text()
+        for path in re.findall(r"\.Values\.([\w.]+)", chart):
+            self.assertIn(path.split(".")[-1] + ":", values, path)
+
+
+if __name__ == "__main__":
+    unittest.main()
