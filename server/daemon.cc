@@ -21,6 +21,7 @@
 #include "scheduler/dispatcher.h"
 #include "server/console/console.h"
 #include "server/http/awaitable.h"
+#include "server/http/key_file.h"
 #include "server/http/server.h"
 #include "server/journal.h"
 #include "server/listen_plan.h"
@@ -212,6 +213,8 @@ class Daemon {
   MetricsSnapshot MomentOfDaemon() const;
   Awaitable<api::Result<scheduler::ModelSpec>> FindSpec(std::string name);
   Awaitable<api::Result<std::string>> CreateKey(KeyRequest request);
+  Awaitable<api::Result<void>> RemoveKey(std::string name);
+  void ChangeKeys(KeyRing keys);
 
   MemoryReserve reserve_{size_t{16} << 20};
   Options options_;
@@ -247,7 +250,8 @@ class Daemon {
                           },
                       .draining = [this] { return server_->draining(); }};
   KeySources keys_{.uses = [this] { return server_->KeyUses(); },
-                   .create = [this](KeyRequest request) { return CreateKey(std::move(request)); }};
+                   .create = [this](KeyRequest request) { return CreateKey(std::move(request)); },
+                   .remove = [this](std::string name) { return RemoveKey(std::move(name)); }};
   PrefixSources prefixes_{.open = [this]() -> api::Result<SnapshotService::Opened> {
                             if (snapshots_) return snapshots_->opened();
                             return api::Fail(api::ErrorCode::kNotFound,
@@ -354,9 +358,24 @@ Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request) {
   auto added = co_await RunBlocking(pools_.edits, std::move(work));
   if (!added) co_return std::unexpected(std::move(added).error());
   spdlog::info("key added name={} keys={}", request.name, added->keys.size());
-  options_.keys = added->keys;
-  server_->SetKeys(std::move(added->keys));
+  ChangeKeys(std::move(added->keys));
   co_return std::move(added->secret);
+}
+
+Awaitable<api::Result<void>> Daemon::RemoveKey(std::string name) {
+  if (options_.keys.empty())
+    co_return api::Fail(api::ErrorCode::kNotFound, "the server runs without API keys");
+  auto work = [path = options_.keys_file, name] { return server::RemoveKey(path, name); };
+  auto left = co_await RunBlocking(pools_.edits, std::move(work));
+  if (!left) co_return std::unexpected(std::move(left).error());
+  spdlog::info("key removed name={} keys={}", name, left->size());
+  ChangeKeys(*std::move(left));
+  co_return api::Result<void>();
+}
+
+void Daemon::ChangeKeys(KeyRing keys) {
+  options_.keys = keys;
+  server_->SetKeys(std::move(keys));
 }
 
 MetricsSnapshot Daemon::MomentOfDaemon() const {

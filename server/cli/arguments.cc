@@ -115,8 +115,8 @@ void DeclareCache(CLI::App& app, CacheOptions& cache) {
 }
 
 void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
-  auto* key =
-      app.add_subcommand("key", "Create an API key: print its secret and its line for the daemon's key file");
+  auto* key = app.add_subcommand(
+      "key", "Create an API key: print its secret and its line for the daemon's key file; or remove one");
   key->add_option("NAME", arguments.key.name, "Name of the key")->required();
   key->add_flag("--admin", arguments.key.admin,
                 "Also allow creating, copying, deleting, pulling and pushing models");
@@ -131,7 +131,11 @@ void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
                      "User whose permissions to check (default: the service user)");
   doctor->add_flag("--models", arguments.doctor.models,
                    "Check whether each model of the store would load, from its headers");
-  key->add_option("--append", arguments.key.file, "Append the line to this key file")->type_name("FILE");
+  auto* append = key->add_option("--append", arguments.key.file, "Append the line to this key file");
+  append->type_name("FILE");
+  key->add_option("--remove", arguments.key.remove_from, "Remove the key from this key file")
+      ->type_name("FILE")
+      ->excludes(append);
 }
 
 }  // namespace

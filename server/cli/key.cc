@@ -6,8 +6,17 @@
 #include <system_error>
 
 #include "server/cli/terminal.h"
+#include "server/http/key_file.h"
 
 namespace quire::cli {
+
+int ChangeKeys(const KeyOptions& options) {
+  if (options.remove_from.empty()) return MakeKey(options);
+  const auto left = server::RemoveKey(options.remove_from, options.name);
+  if (!left) return PrintError(left.error());
+  fmt::print("Removed {}. The server forgets it at its next reload or restart.\n", options.name);
+  return 0;
+}
 
 int MakeKey(const KeyOptions& options) {
   const server::Role role = options.admin ? server::Role::kAdmin : server::Role::kInference;

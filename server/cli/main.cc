@@ -100,7 +100,7 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "serve" && arguments.self_test)
     return static_cast<int>(server::RunSelfTest(arguments.daemon));
   if (command == "serve") return server::RunDaemon(arguments.daemon);
-  if (command == "key") return MakeKey(arguments.key);
+  if (command == "key") return ChangeKeys(arguments.key);
   if (command == "doctor" && !arguments.doctor.models) return Doctor(arguments.doctor);
   const auto endpoint = DaemonEndpoint();
   if (!endpoint) return PrintError(endpoint.error());

@@ -12,8 +12,9 @@ namespace {
 constexpr const char* kKeysPath = "/quire/keys";
 
 Awaitable<void> ListKeys(Exchange& exchange, const KeySources& sources) {
-  HttpResponse response{.body = EncodeKeys(sources.uses(), std::chrono::steady_clock::now()),
-                        .headers = {{"Cache-Control", "no-store"}}};
+  HttpResponse response{
+      .body = EncodeKeys(sources.uses(), exchange.request().identity, std::chrono::steady_clock::now()),
+      .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }
 
@@ -35,6 +36,27 @@ Awaitable<void> CreateKey(Exchange& exchange, const KeySources& sources) {
   co_await exchange.Send(std::move(response));
 }
 
+// A key does not remove itself: whoever removes keys can still do so afterwards, and reads the answer.
+Awaitable<void> RemoveKey(Exchange& exchange, const KeySources& sources) {
+  const auto name = ParseKeyName(exchange.request().body);
+  if (!name) {
+    co_await SendError(exchange, name.error());
+    co_return;
+  }
+  if (*name == exchange.request().identity) {
+    const api::Error error{api::ErrorCode::kForbidden, "a key cannot remove itself; use another admin key",
+                           "name"};
+    co_await SendError(exchange, error);
+    co_return;
+  }
+  if (const auto removed = co_await sources.remove(*name); !removed) {
+    co_await SendError(exchange, removed.error());
+    co_return;
+  }
+  HttpResponse response{.status = 204, .content_type = {}};
+  co_await exchange.Send(std::move(response));
+}
+
 }  // namespace
 
 void AddKeyRoutes(Router& router, const KeySources& sources) {
@@ -47,6 +69,7 @@ void AddKeyRoutes(Router& router, const KeySources& sources) {
   };
   add("GET", [&sources](Exchange& exchange) { return ListKeys(exchange, sources); });
   add("POST", [&sources](Exchange& exchange) { return CreateKey(exchange, sources); });
+  add("DELETE", [&sources](Exchange& exchange) { return RemoveKey(exchange, sources); });
 }
 
 }  // namespace quire::server

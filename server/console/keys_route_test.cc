@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using testing::RawClient;
+using testing::RawResponse;
 using testing::TestDaemon;
 using Clock = std::chrono::steady_clock;
 
@@ -28,6 +30,7 @@ class KeysRouteTest : public ::testing::Test {
   KeysRouteTest() {
     sources_.uses = [this] { return daemon_->server().KeyUses(); };
     sources_.create = [this](KeyRequest request) { return Create(std::move(request)); };
+    sources_.remove = [this](std::string name) { return Remove(std::move(name)); };
     daemon_ = std::make_unique<TestDaemon>(TransportLimits{},
                                            [this](Router& router) { AddKeyRoutes(router, sources_); });
   }
@@ -39,8 +42,21 @@ class KeysRouteTest : public ::testing::Test {
     co_return "quire-secret";
   }
 
+  Awaitable<api::Result<void>> Remove(std::string name) {
+    if (name == "none") co_return api::Fail(api::ErrorCode::kNotFound, "there is no key named none", "name");
+    removed_.push_back(std::move(name));
+    co_return api::Result<void>();
+  }
+  RawResponse Delete(const std::string& body, const std::string& fields = "") {
+    RawClient client(daemon_->port());
+    client.Send("DELETE /quire/keys HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n" + fields + "\r\n" + body);
+    return client.Read();
+  }
+
   KeySources sources_;
   std::vector<KeyRequest> made_;
+  std::vector<std::string> removed_;
   std::unique_ptr<TestDaemon> daemon_;
 };
 
@@ -60,6 +76,8 @@ TEST_F(KeysRouteTest, ListsKeysWithTheirLastUseForAdminsOnly) {
                                     {"parallel", 0},
                                     {"per_minute", 600},
                                     {"requests", 0}}));  // a refusal is no use
+  EXPECT_EQ(first["keys"][1]["name"], "root");
+  EXPECT_EQ(first["keys"][1]["own"], true);
   EXPECT_EQ(daemon_->Get("/api/tags", kUser).status, 200);
   const auto second = daemon_->Get("/quire/keys", kRoot);
   EXPECT_EQ(json::parse(second.body)["keys"][0]["requests"], 1);
@@ -78,6 +96,27 @@ TEST_F(KeysRouteTest, MakesAKeyAndShowsItOnce) {
   EXPECT_EQ(made_[0].limits.weight, 1);
   daemon_->OnIoThread([this] { daemon_->server().SetKeys(Ring()); });
   EXPECT_EQ(daemon_->Post("/quire/keys", R"({"name":"b"})", kUser).status, 403);
+}
+
+TEST_F(KeysRouteTest, AnAdminRemovesOtherKeysThanItsOwn) {
+  daemon_->OnIoThread([this] { daemon_->server().SetKeys(Ring()); });
+  EXPECT_EQ(Delete(R"({"name":"user"})").status, 401);
+  EXPECT_EQ(Delete(R"({"name":"root"})", kUser).status, 403);
+  const auto itself = Delete(R"({"name":"root"})", kRoot);
+  EXPECT_EQ(itself.status, 403);
+  EXPECT_THAT(itself.body, HasSubstr("cannot remove itself"));
+  EXPECT_EQ(Delete(R"({"name":"none"})", kRoot).status, 404);
+  for (const auto& [body, word] :
+       {std::pair{"{}", "name"}, {R"({"name":"a","all":true})", "all"}, {R"({"name":1})", "name"}}) {
+    const auto refused = Delete(body, kRoot);
+    EXPECT_EQ(refused.status, 400) << body;
+    EXPECT_THAT(refused.body, HasSubstr(word));
+  }
+  EXPECT_TRUE(removed_.empty());
+  const auto done = Delete(R"({"name":"user"})", kRoot);
+  EXPECT_EQ(done.status, 204);
+  EXPECT_EQ(done.body, "");
+  EXPECT_THAT(removed_, ::testing::ElementsAre("user"));
 }
 
 TEST_F(KeysRouteTest, RefusesByName) {

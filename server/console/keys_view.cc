@@ -14,6 +14,13 @@ constexpr int32_t kLimitMax = 1'000'000;  // as in a key file
 
 const char* NameOfRole(Role role) { return role == Role::kAdmin ? "admin" : "inference"; }
 
+void RejectUnread(api::Fields& fields) {
+  fields.VisitUnread([&](std::string_view name) {
+    fields.Reject(name, "is unknown");
+    return false;
+  });
+}
+
 }  // namespace
 
 api::Result<KeyRequest> ParseKeyRequest(std::string_view body) {
@@ -30,15 +37,24 @@ api::Result<KeyRequest> ParseKeyRequest(std::string_view body) {
   fields.Get("weight", request.limits.weight, 1, kLimitMax);
   fields.Get("parallel", request.limits.parallel, 0, kLimitMax);
   fields.Get("per_minute", request.limits.per_minute, 0, kLimitMax);
-  fields.VisitUnread([&](std::string_view name) {
-    fields.Reject(name, "is unknown");
-    return false;
-  });
+  RejectUnread(fields);
   if (error) return std::unexpected(*std::move(error));
   return request;
 }
 
-std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses,
+api::Result<std::string> ParseKeyName(std::string_view body) {
+  const auto json = api::ReadJson(body);
+  if (!json) return std::unexpected(json.error());
+  api::FirstError error;
+  api::Fields fields(*json, "", error);
+  std::string name;
+  if (!fields.Get("name", name)) fields.Reject("name", "is required");
+  RejectUnread(fields);
+  if (error) return std::unexpected(*std::move(error));
+  return name;
+}
+
+std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses, std::string_view own,
                        std::chrono::steady_clock::time_point now) {
   using Json = nlohmann::ordered_json;
   Json keys = Json::array();
@@ -49,6 +65,7 @@ std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses,
                                        {"parallel", use.limits.parallel},
                                        {"per_minute", use.limits.per_minute},
                                        {"requests", use.requests}});
+    if (use.name == own) key["own"] = true;
     if (use.last) key["idle_ms"] = duration_cast<std::chrono::milliseconds>(now - *use.last).count();
   }
   return Json{{"required", !uses.empty()}, {"keys", std::move(keys)}}.dump();

@@ -1,4 +1,4 @@
-// The API keys as an admin sees and adds them: GET and POST /quire/keys. I/O thread only.
+// The API keys as an admin sees, adds and removes them: GET, POST and DELETE /quire/keys. I/O thread only.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,17 @@ struct KeySources {
   std::function<std::vector<AccessControl::KeyUse>()> uses;
   // Makes a key, adds it to the daemon's key file and lets it in. The secret, which nothing keeps.
   std::function<Awaitable<api::Result<std::string>>(KeyRequest request)> create;
+  // Removes a key from the daemon's key file. From then on it lets nobody in, and its requests in progress end.
+  std::function<Awaitable<api::Result<void>>(std::string name)> remove;
 };
 
 // {"name", "role", "weight", "parallel", "per_minute"}; a member that it does not know is an error.
 api::Result<KeyRequest> ParseKeyRequest(std::string_view body);
+// {"name"}, likewise.
+api::Result<std::string> ParseKeyName(std::string_view body);
 // JSON; docs/api.md describes the fields. Never a secret or a hash.
-std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses,
+// `own`: name of the key of whoever looks.
+std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses, std::string_view own,
                        std::chrono::steady_clock::time_point now);
 
 }  // namespace quire::server

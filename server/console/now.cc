@@ -249,7 +249,8 @@ std::string EncodeNow(const NowSources& sources, const Viewer& viewer, TimePoint
     AddSequences(log, sequences, request);
     requests.push_back(std::move(request));
   });
-  Json reply{{"memory_budget_bytes", sources.memory_budget_bytes()},
+  Json reply{{"viewer", {{"key", viewer.key}, {"admin", viewer.admin}}},
+             {"memory_budget_bytes", sources.memory_budget_bytes()},
              {"models", ModelsOf(sources, engines, viewer)},
              {"loading", LoadingOf(sources)},
              {"requests", std::move(requests)},

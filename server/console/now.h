@@ -63,7 +63,7 @@ Viewer ViewerOf(const HttpRequest& request);
 // The isolation key of the client's requests that have this cache_salt.
 std::string IsolationOf(const HttpRequest& request, std::string cache_salt);
 
-// JSON: {"memory_budget_bytes", "models": [...], "loading": [...], "requests": [...], "recent": [...], "shares": [...],
+// JSON: {"viewer", "memory_budget_bytes", "models": [...], "loading": [...], "requests": [...], "recent": [...], "shares": [...],
 // "others": {...}}; "recent" is most of it, and can be left out. Times are milliseconds. docs/api.md describes the fields.
 std::string EncodeNow(const NowSources& sources, const Viewer& viewer,
                       std::chrono::steady_clock::time_point now, bool with_recent = true);

@@ -74,6 +74,7 @@ TEST(Now, AKeySeesItsOwnRequestsAndTheNumberOfOthers) {
   world.models.resize(1);
   const json alice = world.Now({.key = "alice"});
   ASSERT_EQ(alice["requests"].size(), 1);
+  EXPECT_EQ(alice["viewer"], json({{"key", "alice"}, {"admin", false}}));
   EXPECT_EQ(alice["requests"][0]["id"], "r-alice");
   EXPECT_EQ(alice["others"], json({{"running", 1}, {"waiting", 1}}));
   EXPECT_TRUE(alice["recent"].empty());

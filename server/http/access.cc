@@ -54,6 +54,11 @@ std::string_view BearerOf(std::string_view field) {
 
 }  // namespace
 
+void AccessControl::Replace(KeyRing keys) {
+  keys_ = std::move(keys);
+  std::erase_if(records_, [this](const auto& record) { return !keys_.Names(record.first); });
+}
+
 const ApiKey* AccessControl::KeyOf(const HttpRequest& request) const {
   if (const std::string* field = request.Find("authorization")) {
     if (const ApiKey* key = keys_.Find(BearerOf(*field))) return key;

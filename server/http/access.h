@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/http/api_keys.h"
@@ -58,8 +59,10 @@ class AccessControl {
     std::optional<RateState> rate = {};
   };
 
-  // From now on; running requests keep their permits.
-  void Replace(KeyRing keys) { keys_ = std::move(keys); }
+  // From now on; running requests keep their permits. How a key was used is forgotten with it.
+  void Replace(KeyRing keys);
+  // Whether there are no keys, or one of this name.
+  bool Knows(std::string_view name) const { return keys_.empty() || keys_.Names(name); }
   bool required() const { return !keys_.empty(); }
 
   // How a key was used, since the start.

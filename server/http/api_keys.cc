@@ -193,39 +193,4 @@ api::Result<NewKey> MakeKey(std::string_view name, Role role, const KeyLimits& l
   return made;
 }
 
-api::Result<void> AppendKey(const std::filesystem::path& path, const NewKey& key) {
-  const auto fail = [&path](const std::string& why) {
-    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: {}", path.string(), why));
-  };
-  const api::FileDescriptor fd(
-      ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
-  if (!fd.valid()) return fail(std::generic_category().message(errno));
-  // The last line may lack its end.
-  char last = '\n';
-  const off_t size = ::lseek(fd.get(), 0, SEEK_END);
-  const bool known = size == 0 || (size > 0 && ::pread(fd.get(), &last, 1, size - 1) == 1);
-  if (!known) return fail(std::generic_category().message(errno));
-  const std::string text = (last == '\n' ? "" : "\n") + key.line + "\n";
-  const ssize_t written = ::write(fd.get(), text.data(), text.size());
-  const int error = errno;
-  const bool whole = written == static_cast<ssize_t>(text.size()) && ::fsync(fd.get()) == 0;
-  if (!whole) return fail(written < 0 ? std::generic_category().message(error) : "cannot write the line");
-  return {};
-}
-
-api::Result<AddedKey> AddKey(const std::filesystem::path& path, std::string_view name, Role role,
-                             const KeyLimits& limits) {
-  const auto there = KeyRing::Read(path);
-  if (!there) return std::unexpected(there.error());
-  if (there->Names(name)) {
-    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("there is a key named {}", name), "name");
-  }
-  auto made = MakeKey(name, role, limits);
-  if (!made) return std::unexpected(std::move(made).error());
-  if (const auto appended = AppendKey(path, *made); !appended) return std::unexpected(appended.error());
-  auto keys = KeyRing::Read(path);
-  if (!keys) return std::unexpected(std::move(keys).error());
-  return AddedKey{std::move(made->secret), *std::move(keys)};
-}
-
 }  // namespace quire::server

@@ -57,15 +57,5 @@ struct NewKey {
 };
 // Errors: a name that cannot stand in a key file.
 api::Result<NewKey> MakeKey(std::string_view name, Role role, const KeyLimits& limits);
-// Adds the key's line to the file in one write; a new file is its owner's alone. The error names the path.
-api::Result<void> AppendKey(const std::filesystem::path& path, const NewKey& key);
-
-struct AddedKey {
-  std::string secret;
-  KeyRing keys;  // all of the file
-};
-// Makes a key and adds it to the file, which others may have changed. kInvalidArgument: the name is taken, or is none.
-api::Result<AddedKey> AddKey(const std::filesystem::path& path, std::string_view name, Role role,
-                             const KeyLimits& limits);
 
 }  // namespace quire::server

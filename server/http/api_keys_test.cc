@@ -95,24 +95,5 @@ TEST(KeyRing, RefusesAFileThatOthersMayWrite) {
   EXPECT_FALSE(KeyRing::Read(std::filesystem::temp_directory_path()).has_value());
 }
 
-TEST(KeyFile, AKeyIsAddedToAFileWhoseLastLineLacksItsEnd) {
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / fmt::format("key-file-{}", ::getpid());
-  std::ofstream(path) << "# ours\na admin sha256:" << kSecretDigest;
-  ::chmod(path.c_str(), 0600);
-  const auto added = AddKey(path, "b", Role::kInference, {.weight = 2});
-  ASSERT_TRUE(added) << added.error().message;
-  EXPECT_EQ(added->keys.size(), 2U);
-  ASSERT_NE(added->keys.Find(added->secret), nullptr);
-  EXPECT_EQ(added->keys.Find(added->secret)->limits.weight, 2);
-  const auto again = AddKey(path, "b", Role::kInference, {});
-  ASSERT_FALSE(again);
-  EXPECT_EQ(again.error().field, "name");
-  EXPECT_FALSE(AddKey(path, "two words", Role::kInference, {}));
-  EXPECT_EQ(KeyRing::Read(path)->size(), 2U);
-  std::filesystem::remove(path);
-  EXPECT_FALSE(AddKey(path, "b", Role::kInference, {}));
-}
-
 }  // namespace
 }  // namespace quire::server

@@ -351,6 +351,15 @@ void HttpServer::AbortAll() {
   for (Session* session : sessions_) session->Abort();
 }
 
+void HttpServer::SetKeys(KeyRing keys) {
+  transport_.access.Replace(std::move(keys));
+  for (Session* session : sessions_) {
+    const RequestLog* log = session->answering();
+    if (log != nullptr && !log->key.empty() && !transport_.access.Knows(log->key))
+      session->Abort("key removed");
+  }
+}
+
 size_t HttpServer::idle_sessions() const {
   const auto idle = std::ranges::count_if(sessions_, [](const Session* session) { return session->idle(); });
   return static_cast<size_t>(idle) + handshakes_.size();

@@ -49,8 +49,8 @@ class HttpServer {
   // The certificate for new connections of kTls listeners. REQUIRES: set before the first of
   // them.
   void SetTls(TlsContext context) { tls_ = std::move(context); }
-  // From the next request on.
-  void SetKeys(KeyRing keys) { transport_.access.Replace(std::move(keys)); }
+  // From the next request on. Requests in progress of keys that are gone end: their connections are closed.
+  void SetKeys(KeyRing keys);
   std::vector<AccessControl::KeyUse> KeyUses() const { return transport_.access.Uses(); }
   void SetOrigins(OriginPolicy origins) { transport_.origins = std::move(origins); }
   // From the next connection on. Not smaller than what bodies hold now.

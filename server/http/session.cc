@@ -146,7 +146,8 @@ class Session::AnswerState {
   const ResponseWriter& writer_;
 };
 
-void Session::Abort() {
+void Session::Abort(const char* why) {
+  abort_reason_ = why;
   idle_ = false;
   connection_->Abort();
 }
@@ -181,6 +182,7 @@ Awaitable<bool> Session::ServeOne() {
   }
   if (scope.log.status == 0) scope.log.status = 499;
   const bool broken = scope.writer.started() && !scope.writer.complete();
+  if (abort_reason_ != nullptr) scope.log.error = abort_reason_;
   // A handler whose write fails just ends.
   if (broken && connection_->gone() && scope.log.error.empty()) scope.log.error = "client gone";
   answering_ = nullptr;

@@ -39,7 +39,8 @@ class Session {
   Idleness idleness() const { return {stage_, idle_since_}; }
   // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }
-  void Abort();
+  // Closes the connection. `why`: for the log of the request in progress.
+  void Abort(const char* why = nullptr);
 
  private:
   struct RequestScope;
@@ -64,7 +65,8 @@ class Session {
   std::optional<boost::asio::ip::address> bound_;
   Place place_;
   const RequestLog* answering_ = nullptr;
-  bool answer_cut_off_ = false;  // a part of the last answer has been sent
+  const char* abort_reason_ = nullptr;  // of Abort()
+  bool answer_cut_off_ = false;         // a part of the last answer has been sent
   using Stage = Idleness::Stage;
 
   Stage stage_ = Stage::kBeforeRequest;  // while idle
