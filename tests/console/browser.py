@@ -69,6 +69,12 @@ class Page:
         self.run(f"{{const one = {element}; one.focus(); one.value = {json.dumps(text)};"
                  "for (const name of ['input', 'change']) one.dispatchEvent(new Event(name, {bubbles: true}));}")
 
+    def upload(self, selector, *paths):
+        """Chooses files, as the file dialog does."""
+        root = self.send("DOM.getDocument")["root"]["nodeId"]
+        node = self.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.send("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
+
     def press(self, key, code):
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code,
@@ -79,10 +85,6 @@ class Page:
 
     def theme(self, name):
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
-
-    def throttle(self, bytes_per_second):
-        """-1: no limit."""
-        self.send("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=bytes_per_second, uploadThroughput=-1)
 
     def picture(self, path):
         data = self.send("Page.captureScreenshot", format="png")["data"]

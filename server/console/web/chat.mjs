@@ -122,9 +122,9 @@ function nodeView(node) {
   };
   const view = messageView(node, {
     count: same.length, position, previous: go(-1), next: go(1),
-    edit: node.role === "user" && !state.running ? () => edit(node) : null,
+    edit: !state.running ? () => edit(node) : null,
     regenerate: node.role === "assistant" && !state.running ? () => answer(node.parent) : null,
-    answerCall: node.role === "assistant" && node.children.length === 0 && !busy && !state.running ? answerCall(node) : null,
+    answerCall: busy || state.running ? null : answerCall, openCalls: openCalls(node),
   }, busy);
   view.dataset.node = node.id;
   return view;
@@ -156,7 +156,8 @@ function submit() {
   answer(message.id);
 }
 
-// Another text at the place of a user's message: a branch beside it.
+// Another text at the place of a message: a branch beside it. A user's is answered, a result goes on with its call, and a
+// model's stays as it is written.
 function edit(node) {
   const view = elements.messages.querySelector(`[data-node="${node.id}"]`);
   const text = h("textarea", {rows: 4, "aria-label": "Edited message"});
@@ -164,15 +165,40 @@ function edit(node) {
   replace(view, text, h("div", {class: "row"},
     h("button", {type: "button", class: "primary", onclick: () => {
       if (!text.value.trim()) return;
-      answer(addMessage(state.current, node.parent, {role: "user", content: text.value}).id);
-    }}, "Send as a new branch"),
+      const {role, toolCallId} = node;
+      const message = addMessage(state.current, node.parent, {role, content: text.value, ...(toolCallId && {toolCallId})});
+      if (role === "user") answer(message.id);
+      else if (role === "tool") goOnAfterResult();
+      else keepBranch();
+    }}, node.role === "assistant" ? "Keep as a new branch" : "Send as a new branch"),
     h("button", {type: "button", onclick: draw}, "Cancel")));
   text.focus();
 }
 
-const answerCall = (node) => (call, result) => {
-  answer(addMessage(state.current, node.id, {role: "tool", content: result, toolCallId: call.id}).id);
-};
+function keepBranch() {
+  saveConversation(state.current);
+  draw();
+}
+
+// Results stand behind the message with their calls. The model goes on when it has all of them.
+function openCalls(node) {
+  const shown = branch(state.current);
+  const behind = shown.slice(shown.indexOf(node) + 1);
+  const end = behind.findIndex(({role}) => role !== "tool");
+  if (end >= 0) return [];
+  return (node.toolCalls ?? []).filter((call) => !behind.some(({toolCallId}) => toolCallId === call.id));
+}
+
+function goOnAfterResult() {
+  const caller = branch(state.current).findLast(({role}) => role === "assistant");
+  if (caller && openCalls(caller).length > 0) keepBranch();
+  else answer(state.current.leaf);
+}
+
+function answerCall(call, result) {
+  addMessage(state.current, state.current.leaf, {role: "tool", content: result, toolCallId: call.id});
+  goOnAfterResult();
+}
 
 async function answer(parent) {
   const conversation = state.current;
@@ -181,7 +207,11 @@ async function answer(parent) {
   state.running = abort;
   draw();
   saveConversation(conversation);
-  const redraw = throttled(() => conversation === state.current && drawPending(message));
+  const save = throttled(() => saveConversation(conversation), 1000);
+  const redraw = throttled(() => {
+    if (conversation === state.current) drawPending(message);
+    save();
+  }, 100);
   try {
     await streamAnswer(conversation, message, state.settings, abort.signal, redraw);
     if (state.settings.schema?.trim() && !message.toolCalls) message.error = schemaProblem(state.settings.schema, message.content) || undefined;
@@ -192,20 +222,20 @@ async function answer(parent) {
     delete message.pending;
     state.running = null;
     redraw.cancel();
+    save.cancel();
     await saveConversation(conversation);
     draw();
   }
 }
 
-// Streams come in many small pieces: the page is drawn ten times a second at most.
-function throttled(action) {
+// Streams come in many small pieces: the page is drawn ten times a second at most, and saved once.
+function throttled(action, interval) {
   let timer = null;
-  const call = () => { timer ??= setTimeout(() => { timer = null; action(); }, 100); };
+  const call = () => { timer ??= setTimeout(() => { timer = null; action(); }, interval); };
   call.cancel = () => clearTimeout(timer);
   return call;
 }
 
-let savedAt = 0;
 function drawPending(message) {
   const old = elements.messages.querySelector(`[data-node="${message.id}"]`);
   if (!old) return;
@@ -213,10 +243,6 @@ function drawPending(message) {
   const atEnd = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
   old.replaceWith(nodeView(message));
   if (atEnd) messages.scrollTop = messages.scrollHeight;
-  if (performance.now() - savedAt > 1000) {
-    savedAt = performance.now();
-    saveConversation(state.current);
-  }
 }
 
 async function attach(files) {

@@ -1,4 +1,4 @@
-// The keys view, for admins: who has which key, its limits and its last use, and a form for new ones.
+// The keys view, for admins: who has which key, its limits and its last use, a form for new ones, and their end.
 import {json} from "./api.mjs";
 import {h, milliseconds, notify, number, replace} from "./dom.mjs";
 
@@ -9,7 +9,7 @@ export async function showKeys(view) {
   replace(view, h("h2", {}, "Keys"), body);
   const draw = async () => {
     const {required, keys} = await json("/quire/keys");
-    replace(list, table(keys));
+    replace(list, table(keys, draw));
     if (required) replace(body, keyForm(draw, made), made, list);
     else replace(body, h("p", {}, "This server runs without keys: whoever reaches it may use it and change its models."),
       h("p", {}, "Make the first one with ", h("code", {}, "quire key NAME --admin --append FILE"), " and start the server with ", h("code", {}, "--keys FILE"), "."));
@@ -24,12 +24,26 @@ export async function showKeys(view) {
 
 const limit = (value) => value > 0 ? number(value) : "no limit";
 
-function table(keys) {
+// Whoever has the key is out at once, in the middle of an answer too.
+async function remove(name, done) {
+  if (!confirm(`Delete the key of ${name}? It is refused from now on, and its requests in progress end.`)) return;
+  try {
+    await json("/quire/keys", {method: "DELETE", body: {name}});
+    notify(`The key of ${name} is deleted.`);
+    await done();
+  } catch (error) {
+    notify(error.message, "error");
+  }
+}
+
+function table(keys, done) {
   return h("table", {}, h("caption", {class: "hidden"}, "API keys of this server"),
-    h("thead", {}, h("tr", {}, ["Name", "Role", "Weight", "At once", "Per minute", "Requests", "Last use"].map((name) => h("th", {scope: "col"}, name)))),
+    h("thead", {}, h("tr", {}, ["Name", "Role", "Weight", "At once", "Per minute", "Requests", "Last use", "Actions"].map((name) => h("th", {scope: "col"}, name)))),
     h("tbody", {}, keys.map((key) => h("tr", {}, h("th", {scope: "row"}, key.name), h("td", {}, key.role), h("td", {class: "number"}, number(key.weight)),
       h("td", {class: "number"}, limit(key.parallel)), h("td", {class: "number"}, limit(key.per_minute)), h("td", {class: "number"}, number(key.requests)),
-      h("td", {class: "number"}, key.idle_ms === undefined ? "not since the start" : key.idle_ms < 1000 ? "now" : `${milliseconds(key.idle_ms)} ago`)))));
+      h("td", {class: "number"}, key.idle_ms === undefined ? "not since the start" : key.idle_ms < 1000 ? "now" : `${milliseconds(key.idle_ms)} ago`),
+      h("td", {class: "actions"}, key.own ? "this page's key"
+        : h("button", {type: "button", "aria-label": `Delete the key of ${key.name}`, onclick: () => remove(key.name, done)}, "Delete"))))));
 }
 
 function field(id, label, attributes) {

@@ -25,7 +25,8 @@ function toolCall(call, answerCall) {
   return h("div", {class: "call"}, rows);
 }
 
-// `actions`: {edit, regenerate, previous, next, position, count, answerCall}; functions that are missing are not offered.
+// `actions`: {edit, regenerate, previous, next, position, count, answerCall}; functions that are missing are not offered,
+// and answerCall is for `openCalls` only.
 export function messageView(message, actions = {}, busy = false) {
   const body = h("div", {class: "text"});
   if (message.role === "assistant" && !busy) body.append(formatted(message.content));
@@ -34,7 +35,7 @@ export function messageView(message, actions = {}, busy = false) {
     ? h("details", {class: "reasoning", open: busy && !message.content},
         h("summary", {}, busy && !message.content ? "Reasoning…" : "Reasoning"), h("pre", {class: "plain flow"}, message.reasoning))
     : null;
-  const {edit, regenerate, previous, next, position, count, answerCall, remove} = actions;
+  const {edit, regenerate, previous, next, position, count, answerCall, openCalls, remove} = actions;
   const buttons = h("div", {class: "actions"},
     count > 1 && h("span", {class: "branches"},
       h("button", {type: "button", "aria-label": "Previous branch", disabled: position === 1, onclick: previous}, "‹"),
@@ -45,6 +46,6 @@ export function messageView(message, actions = {}, busy = false) {
     h("button", {type: "button", onclick: () => navigator.clipboard.writeText(message.content)}, "Copy"),
     remove && h("button", {type: "button", onclick: remove}, "Remove"));
   return h("article", {class: `message ${message.role}`, "aria-label": NAMES[message.role], "aria-busy": busy ? "true" : null},
-    h("h2", {}, NAMES[message.role] ?? message.role), reasoning, body, (message.toolCalls ?? []).map((call) => toolCall(call, answerCall)),
+    h("h2", {}, NAMES[message.role] ?? message.role), reasoning, body, (message.toolCalls ?? []).map((call) => toolCall(call, openCalls?.includes(call) ? answerCall : null)),
     message.error && h("p", {class: "error", role: "alert"}, message.error), figures(message), busy ? null : buttons);
 }

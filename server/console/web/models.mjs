@@ -1,13 +1,18 @@
 // The models view: list, pull, create, details, memory before a load, load, unload, delete.
 import {json, ndjson} from "./api.mjs";
 import {bytes, h, milliseconds, notify, number, replace} from "./dom.mjs";
+import {onNow} from "./live.mjs";
 import {createBody} from "./modelfile.mjs";
 
 export async function showModels(view) {
   const list = h("div", {class: "table-box"});
   const details = h("section", {"aria-live": "polite"});
-  replace(view, h("h2", {}, "Models"), pullForm(() => draw(list, details)), createForm(() => draw(list, details)), list, details);
+  const body = h("div", {}, h("p", {class: "help read-only"}, "Your key uses models. Pulling, creating and deleting them takes a key of the role admin."),
+    h("div", {class: "store-change"}, pullForm(() => draw(list, details)), createForm(() => draw(list, details))), list, details);
+  replace(view, h("h2", {}, "Models"), body);
+  const stop = onNow(({viewer}) => body.classList.toggle("reads-only", !viewer.admin));
   await draw(list, details);
+  return stop;
 }
 
 async function draw(list, details) {
@@ -29,12 +34,12 @@ async function draw(list, details) {
         h("td", {class: "actions"},
           button("Details", () => showDetails(details, model.name)),
           running ? button("Unload", () => keepAlive(model, 0).then(again)) : button("Load", () => load(model).then(again)),
-          button("Delete", () => remove(model).then(again))));
+          button("Delete", () => remove(model).then(again), "store-change")));
     }))));
 }
 
-function button(label, action) {
-  const element = h("button", {type: "button"}, label);
+function button(label, action, kind = null) {
+  const element = h("button", {type: "button", class: kind}, label);
   element.addEventListener("click", async () => {
     element.disabled = true;
     try {
