@@ -25,7 +25,8 @@ api::Result<ExprRef> PythonArguments(const api::Json& schema, GrammarBuilder& bu
 // What stands around the arguments of a call that are written between tags.
 struct ArgumentTags {
   ExprRef before_name, before_value, after_value;
-  ExprRef text;  // any text that holds no end tag, with what comes after a value
+  ExprRef before_text;  // before_value of a value that is a text
+  ExprRef text;         // any text that holds no end tag, with what comes after a value
 };
 
 // The arguments of a call between tags: a string as it is, any other value as JSON. kUnsupported also of objects that

@@ -103,7 +103,9 @@ api::Result<ExprRef> SchemaCompiler::RunAsTaggedArguments(const ArgumentTags& ta
           if (IsNever(plain)) return plain;
           value = Sequence({plain, tags.after_value});
         }
-        return Sequence({tags.before_name, Literal(name), tags.before_value, value});
+        const bool json = kind != TextKind::kText && kind != TextKind::kChoice;
+        return Sequence(
+            {tags.before_name, Literal(name), json ? tags.before_value : tags.before_text, value});
       });
 }
 

@@ -105,8 +105,7 @@ class AnswerGrammar {
     if (!inputs_.request.format && !Forced()) return FreeAnswer(builder, constrain_all);
     auto body = Body(builder, constrain_all);
     if (!body || markup_.thinking_begin.empty() || !inputs_.rendered) return body;
-    const ExprRef gap = markup_.after_thinking.empty() ? constraint::Repeat(constraint::Literal("\n"), 0, 2)
-                                                       : MarkupText(tokenizer_, markup_.after_thinking);
+    const ExprRef gap = AfterThinking();
     const uint32_t rule = builder.Declare();
     builder.Define(rule, *body);
     const ExprRef answer = constraint::Call(rule);
@@ -119,6 +118,14 @@ class AnswerGrammar {
   }
 
  private:
+  // Between thinking and an answer.
+  ExprRef AfterThinking() const {
+    if (!markup_.after_thinking.empty()) return MarkupText(tokenizer_, markup_.after_thinking);
+    const ExprRef lines = constraint::Repeat(constraint::Literal("\n"), 0, 2);
+    if (markup_.answer_begin.empty()) return lines;
+    const ExprRef tag = constraint::Sequence({MarkupText(tokenizer_, markup_.answer_begin), lines});
+    return constraint::Sequence({lines, constraint::Optional(tag)});
+  }
   bool Forced() const {
     return inputs_.request.tool_choice == api::ToolChoice::kRequired && !inputs_.tools.empty();
   }

@@ -397,6 +397,39 @@ TEST_F(AnswerGrammars, ModelsThatCallInTagsDo) {
   }
 }
 
+// DeepSeek V3.2 says of each argument whether it is a text.
+TEST_F(AnswerGrammars, ArgumentsInTagsMaySayThatTheyAreTexts) {
+  const auto tools = api::testing::ToolsOf(
+      R"([{"type":"function","function":{"name":"write","parameters":{"type":"object","properties":{)"
+      R"("path":{"type":"string"},"mask":{"type":"integer"}},"required":["path","mask"]}}}])");
+  api::Request request;
+  request.tool_choice = api::ToolChoice::kRequired;
+  const ConstraintInputs inputs{
+      .request = request, .tools = tools, .format = FormatNamed("tools ｜DSML｜"), .rendered = true};
+  const auto compiled = Compile(inputs);
+  ASSERT_TRUE(compiled.has_value() && *compiled != nullptr);
+  const auto call = [](const std::string& path, const std::string& mask) {
+    return "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"write\">\n<｜DSML｜parameter name=\"path\" "
+           "string=\"" +
+           path + "\">12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"mask\" string=\"" + mask +
+           "\">7</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>";
+  };
+  const auto accepts = [&](const std::string& text) {
+    constraint::Matcher matcher(*compiled);
+    const auto tokens = tokenizer_->Encode(text, tokenizer::SpecialTokens::kParse);
+    return std::ranges::all_of(*tokens, [&](api::TokenId token) { return matcher.Accept(token); });
+  };
+  EXPECT_TRUE(accepts(call("true", "false")));
+  EXPECT_FALSE(accepts(call("false", "false")));
+  EXPECT_FALSE(accepts(call("true", "true")));
+  const auto parser = output::MakeParser({.format = inputs.format, .expects_calls = true, .tools = tools});
+  output::OutputChunks chunks;
+  parser->Feed(call("true", "false"), chunks);
+  parser->Finish(chunks);
+  ASSERT_EQ(chunks.size(), 1U);
+  EXPECT_EQ(json::parse(chunks[0].call.arguments_json), json::parse(R"({"path":"12","mask":7})"));
+}
+
 TEST_F(AnswerGrammars, NothingIsConstrainedWithoutFormatAndTools) {
   api::Request request;
   const output::Format format = FormatNamed(kTemplates[0]);

@@ -81,11 +81,13 @@ api::Result<ExprRef> TaggedCall(const output::TaggedArguments& tags, std::string
   const auto text = [&](std::string_view part) { return TagText(tokenizer, part); };
   api::Result<ExprRef> arguments = constraint::Nothing();
   if (!parameters.is_null()) {
-    arguments = constraint::TaggedArguments(parameters, builder,
-                                            {.before_name = text(tags.key),
-                                             .before_value = text(tags.value),
-                                             .after_value = text(tags.end),
-                                             .text = TextBefore(tokenizer, tags.end)});
+    arguments = constraint::TaggedArguments(
+        parameters, builder,
+        {.before_name = text(tags.key),
+         .before_value = text(tags.value),
+         .after_value = text(tags.end),
+         .before_text = text(tags.text_value.empty() ? tags.value : tags.text_value),
+         .text = TextBefore(tokenizer, tags.end)});
     if (!arguments) return arguments;
   }
   return constraint::Sequence({text(tags.head), constraint::Literal(name), text(tags.middle),

@@ -15,6 +15,7 @@ inline constexpr std::string_view kCallNumber = "\x1f";
 // value, end.
 struct TaggedArguments {
   std::string_view head, middle, key, value, end, tail;
+  std::string_view text_value = {};  // in place of `value` before a string; empty: the same
 };
 
 // An answer of calls is open, the calls with `between` between them, close. A call is head, the tool's name,
@@ -47,6 +48,7 @@ struct AnswerMarkup {
   std::string_view thinking_begin;  // empty: nothing in an answer is thinking
   std::string_view thinking_end;
   std::string_view after_thinking;  // before the answer
+  std::string_view answer_begin;    // may stand there, too
 };
 
 // Refers to tables of static lifetime.

@@ -116,6 +116,22 @@ TEST(Calls, EndTagsInListsAndObjectsArePartOfThem) {
        "<parameter name=\"note\">\n{x\n</parameter>\n</invoke>\n<invoke name=\"now\"></invoke>",
        R"(add{"tags":["</parameter>"],"note":"\n{x\n"} now{})"},
       {ReadInvokeCalls, R"({"name": "now", "arguments": {}})", "now{}"},
+      {ReadDsmlCalls,
+       "\n<｜DSML｜invoke name=\"add\">\n<｜DSML｜parameter name=\"tags\" "
+       "string=\"false\">[\"x\"]</｜DSML｜parameter>\n"
+       "<｜DSML｜parameter name=\"note\" string=\"true\">12</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+       "<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n",
+       R"(add{"tags":["x"],"note":"12"} now{})"},
+      {ReadDsmlCalls,
+       "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\" "
+       "string=\"false\">1</｜DSML｜parameter></｜DSML｜invoke>",
+       R"(f{"x":1})"},
+      {ReadDsmlCalls,
+       "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\" "
+       "string=\"no\">1</｜DSML｜parameter></｜DSML｜invoke>",
+       "", Reading::kMalformed},
+      {ReadDsmlCalls, "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"x\" stri", "",
+       Reading::kIncomplete},
       {ReadInvokeCalls, "<invoke name=\"add\">", "", Reading::kIncomplete},
       {ReadInvokeCalls, "<function=add></function>", "", Reading::kMalformed},
   });

@@ -13,6 +13,7 @@ namespace {
 constexpr std::array<Replacement, 1> kGemmaInner = {{{"<|\"|>", "\""}}};
 constexpr std::array<Replacement, 3> kDeepSeekInner = {
     {{"<｜tool▁call▁begin｜>", ""}, {"<｜tool▁sep｜>", " "}, {"<｜tool▁call▁end｜>", ""}}};
+constexpr std::array<Replacement, 1> kDsmlInner = {{{"｜DSML｜", ""}}};
 constexpr std::array<Replacement, 3> kKimiInner = {
     {{"<|tool_call_begin|>", ""}, {"<|tool_call_argument_begin|>", " "}, {"<|tool_call_end|>", ""}}};
 constexpr std::array<Replacement, 4> kSolarInner = {{{"<|tool_call:begin|>", ""},
@@ -49,6 +50,11 @@ constexpr TaggedArguments kKeyArguments = {"", "\n", "<arg_key>", "</arg_key>\n<
                                            ""};
 constexpr TaggedArguments kInvokeArguments = {"<invoke name=\"", "\">\n",    "<parameter name=\"", "\">",
                                               "</parameter>\n",  "</invoke>"};
+
+constexpr TaggedArguments kDsmlArguments = {"<｜DSML｜invoke name=\"",    "\">\n",
+                                            "<｜DSML｜parameter name=\"", "\" string=\"false\">",
+                                            "</｜DSML｜parameter>\n",     "</｜DSML｜invoke>",
+                                            "\" string=\"true\">"};
 
 // A family is known by a text that stands in its chat template, with another one where it has one, or, where no
 // template tells, by a token of its vocabulary. The first line that fits counts.
@@ -145,6 +151,11 @@ constexpr std::array kFamilies = std::to_array<Family>({
       false,
       {},
       TaggedCalls("<minimax:tool_call>\n", "\n", "\n</minimax:tool_call>", &kInvokeArguments)}},
+    {"deepseek3.2",
+     "｜DSML｜",
+     {"<｜DSML｜function_calls>", CallEnd::kMarker, "</｜DSML｜function_calls>", ReadDsmlCalls, false, false,
+      kDsmlInner,
+      TaggedCalls("<｜DSML｜function_calls>\n", "\n", "\n</｜DSML｜function_calls>", &kDsmlArguments)}},
     {"deepseek3",
      "<｜tool▁sep｜>",
      {"<｜tool▁calls▁begin｜>",
@@ -273,11 +284,12 @@ constexpr std::array kFamilies = std::to_array<Family>({
       PythonCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")}},
 });
 
-constexpr std::array<ThinkingForm, 5> kThinking = {{
+constexpr std::array<ThinkingForm, 6> kThinking = {{
     {"<|channel>thought", "<channel|>"},
     {"[THINK]", "[/THINK]"},
     {"<|START_THINKING|>", "<|END_THINKING|>"},
     {"<seed:think>", "</seed:think>"},
+    {"<think>", "</think>", "<response>", "</response>"},  // Granite 3
     {"<think>", "</think>"},
 }};
 
@@ -321,7 +333,8 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
     }
     for (const ThinkingForm& thinking : kThinking) {
       const bool known =
-          by_token ? has_token(thinking.begin) && has_token(thinking.end) : in_template(thinking.begin);
+          by_token ? thinking.answer_begin.empty() && has_token(thinking.begin) && has_token(thinking.end)
+                   : in_template(thinking.begin) && in_template(thinking.answer_begin);
       if (format.thinking != nullptr || !known) continue;
       format.thinking = &thinking;
       format.can_think = !by_token;
@@ -357,6 +370,7 @@ AnswerMarkup MarkupOf(const Format& format) {
   if (format.thinking != nullptr) {
     markup.thinking_begin = format.thinking->begin;
     markup.thinking_end = format.thinking->end;
+    markup.answer_begin = format.thinking->answer_begin;
   }
   return markup;
 }

@@ -16,6 +16,8 @@ struct ToolCallSyntax;
 struct ThinkingForm {
   std::string_view begin;
   std::string_view end;
+  // May stand around the answer behind thinking, and only there; mostly empty.
+  std::string_view answer_begin = {}, answer_end = {};
 };
 
 // Immutable; any thread. Refers to tables of static lifetime.

@@ -107,11 +107,25 @@ struct CallTags {
   std::string_view begin, name_end, end;                      // of a call
   std::string_view parameter, parameter_name_end, value_end;  // of a parameter
   bool on_lines = false;                                      // values have lines of their own
+  bool typed = false;                                         // string="true" or "false" behind a name
 };
 constexpr CallTags kFunctionTags = {"<function=",   ">", "</function>", "<parameter=", ">",
                                     "</parameter>", true};
 constexpr CallTags kInvokeTags = {"<invoke name=\"",    "\">", "</invoke>",
                                   "<parameter name=\"", "\">", "</parameter>"};
+constexpr CallTags kDsmlTags = {"<｜DSML｜invoke name=\"",    "\">", "</｜DSML｜invoke>",
+                                "<｜DSML｜parameter name=\"", "\"",  "</｜DSML｜parameter>",
+                                /*on_lines=*/false,           true};
+
+// Whether a parameter is a text, or what its schema says.
+std::optional<TypeSet> ReadTyped(LiteralReader& reader, TypeSet types) {
+  const auto attributes = reader.ConsumeUntil(">");
+  if (!attributes) return std::nullopt;
+  const auto said = Trim(*attributes);
+  if (said == "string=\"true\"") return kString;
+  if (said == "string=\"false\"") return static_cast<TypeSet>(types & ~kString);
+  return said.empty() ? std::optional(types) : std::nullopt;
+}
 
 // <function=f> <parameter=k> v </parameter> </function>
 bool ReadFunctionTags(const CallTags& tags, LiteralReader& reader, const Tools& tools,
@@ -127,7 +141,12 @@ bool ReadFunctionTags(const CallTags& tags, LiteralReader& reader, const Tools& 
     const auto key = reader.ConsumeUntil(tags.parameter_name_end);
     if (!key) return false;
     const auto parameter = Trim(*key);
-    const TypeSet types = tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter);
+    TypeSet types = tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter);
+    if (tags.typed) {
+      const auto typed = ReadTyped(reader, types);
+      if (!typed) return false;
+      types = *typed;
+    }
     const auto text = ConsumeValue(reader, tags.value_end, types);
     if (!text) return false;
     SetMember(arguments, std::string(parameter),
@@ -286,6 +305,12 @@ Reading ReadInvokeCalls(std::string_view text, const Tools& tools, std::vector<a
   text = Trim(text);
   if (text.starts_with('{') || text.starts_with('[')) return ReadJsonCalls(text, tools, calls);
   return ReadCallTags(kInvokeTags, text, tools, calls);
+}
+
+Reading ReadDsmlCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls) {
+  text = Trim(text);
+  if (text.starts_with('{') || text.starts_with('[')) return ReadJsonCalls(text, tools, calls);
+  return ReadCallTags(kDsmlTags, text, tools, calls);
 }
 
 Reading ReadGemmaCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {

@@ -71,6 +71,25 @@ TEST(Parser, ThinkingThatThePromptBegan) {
   EXPECT_EQ(Parse(kQwen, "<think>\n\n</think>\n\nText").thinking, "");
 }
 
+// Granite 3 may put its answer between tags of its own, behind thinking only.
+TEST(Parser, GraniteAnswersBetweenTags) {
+  const Format granite = FormatOf("tools <|tool_call|> <think></think> <response></response>");
+  EXPECT_EQ(granite.family, "granite3");
+  const Answer answer =
+      Parse(granite, "<think>hm</think>\n<response>\nUse <response>x</response> here.\n</response>\n");
+  EXPECT_EQ(answer.thinking, "hm");
+  EXPECT_EQ(answer.text, "Use <response>x</response> here.");
+  EXPECT_EQ(Parse(granite, "<think>hm</think> <response>4").text, "4") << "the end may be missing";
+  EXPECT_EQ(Parse(granite, "<think>hm</think> 4 </response>").text, "4 </response>");
+  EXPECT_EQ(Parse(granite, "<response>4</response>").text, "<response>4</response>")
+      << "without thinking it is text";
+  EXPECT_EQ(Parse(granite, "<think>hm</think><resp").text, "<resp");
+  const Answer call =
+      Parse(granite, "<think>hm</think><response>Let me.</response><|tool_call|>[{\"name\": \"now\"}]");
+  EXPECT_EQ(call.text, "Let me.");
+  EXPECT_EQ(call.calls, Calls{"now{}"});
+}
+
 TEST(Parser, Llama) {
   EXPECT_EQ(Parse(kLlama, R"({"name": "get_weather", "parameters": {"city": "Oslo"}})").calls,
             Calls{R"(get_weather{"city":"Oslo"})"});

@@ -45,6 +45,18 @@ std::vector<Dialect> Dialects() {
         "</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>"},
        {"<minimax:tool_call>", "</minimax:tool_call>", "<invoke name=\"now\">", "</invoke>", "<parameter"},
        {"<minimax:tool_call>"}},
+      {FormatOf("tools <|tool_call|> <think> <response>"),
+       {"<think>hm</think>\n\n<response>\nOk </response> then\n</response>\n",
+        "<think>hm</think><response>x</response><|tool_call|>[" + weather + "]"},
+       {"<think>", "</think>", "<response>", "</response>", " ", "<|tool_call|>", "[" + weather + "]"},
+       {"<|tool_call|>", "<think>"}},
+      {FormatOf("tools ｜DSML｜"),
+       {"Ok\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
+        "name=\"city\" "
+        "string=\"true\">Zü</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"},
+       {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜DSML｜invoke name=\"now\">",
+        "</｜DSML｜invoke>"},
+       {"<｜DSML｜function_calls>"}},
       {FormatOf("tools <|tool_call|>"),
        {"<|tool_call|>[" + weather + "] tail", "<|tool_call|>" + weather},
        {"<|tool_call|>", "[" + weather + "]", "[", "{"},

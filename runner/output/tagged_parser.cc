@@ -78,7 +78,33 @@ size_t TaggedParser::PartialMarker(std::string_view text) const {
   return longest;
 }
 
+bool TaggedParser::ConsumeAnswerBegin(bool end) {
+  const auto text = TrimLeft(rest());
+  const bool here = text.starts_with(thinking_->answer_begin);
+  if (!here && !end && thinking_->answer_begin.starts_with(text)) return false;
+  behind_thinking_ = false;
+  if (here) {
+    begin_ += rest().size() - text.size() + thinking_->answer_begin.size();
+    answer_open_ = drop_space_ = true;
+  }
+  return true;
+}
+
+size_t TaggedParser::BeforeAnswerEnd(std::string_view text, bool whole) const {
+  const std::string_view tag = thinking_->answer_end;
+  auto before = TrimRight(text);
+  if (before.ends_with(tag)) {
+    before.remove_suffix(tag.size());
+    return TrimRight(before).size();
+  }
+  if (whole) return text.size();
+  size_t partial = std::min(tag.size() - 1, text.size());
+  while (partial > 0 && !text.ends_with(tag.substr(0, partial))) --partial;
+  return TrimRight(text.substr(0, text.size() - partial)).size();
+}
+
 bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
+  if (behind_thinking_ && !ConsumeAnswerBegin(end)) return false;
   if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
   if (rest().empty()) return false;
   if (at_segment_start_ && calls_ != nullptr && calls_->unmarked) {
@@ -89,6 +115,8 @@ bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
   const Hit hit = FindMarker(text);
   size_t size = hit.marker != nullptr ? hit.at : text.size();
   if (hit.marker == nullptr && !end) size -= PartialMarker(text);
+  const size_t until = size;
+  if (answer_open_) size = BeforeAnswerEnd(text.substr(0, size), end || hit.marker != nullptr);
   // Space does not belong to an unmatched end tag.
   const bool unmatched = hit.marker != nullptr && hit.marker->kind == Kind::kUnmatchedEnd;
   const bool keeps_space = markers_.empty() || unmatched || (end && hit.marker == nullptr);
@@ -100,7 +128,7 @@ bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
     begin_ += shown.size();
     return false;
   }
-  const size_t consumed = size + hit.marker->text.size();
+  const size_t consumed = until + hit.marker->text.size();
   if (hit.marker->kind == Kind::kCallBegin) {
     EnterCall(consumed, space);
     return true;
@@ -131,6 +159,7 @@ bool TaggedParser::ConsumeThinking(bool end, OutputChunks& chunks) {
   begin_ += size + thinking_->end.size();
   state_ = State::kText;
   at_segment_start_ = drop_space_ = true;
+  behind_thinking_ = !thinking_->answer_begin.empty();
   after_call_ = false;
   return true;
 }

@@ -60,6 +60,10 @@ class TaggedParser final : public Parser {
 
   Hit FindMarker(std::string_view text) const;
   size_t PartialMarker(std::string_view text) const;
+  // Behind thinking: drops the tag that opens the answer; false when more text is needed to decide.
+  bool ConsumeAnswerBegin(bool end);
+  // How much of `text` is the answer's, before the tag that closes it or, unless `whole`, may become one.
+  size_t BeforeAnswerEnd(std::string_view text, bool whole) const;
   void EnterCall(size_t consumed, std::string_view space);
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
 
@@ -74,6 +78,8 @@ class TaggedParser final : public Parser {
   bool at_segment_start_ = true;  // only space since the begin of the answer, thinking or a call
   bool drop_space_ = false;       // space that comes next belongs to what came before
   bool after_call_ = false;       // at_segment_start_, after a call
+  bool behind_thinking_ = false;  // where ThinkingForm::answer_begin may stand
+  bool answer_open_ = false;      // it stood there
 
   // State of the current call:
   std::string space_;      // before its marker

@@ -45,6 +45,8 @@ Reading ReadKimiCalls(std::string_view text, const Tools& tools, std::vector<api
 Reading ReadSolarCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // <invoke name="f"><parameter name="k">v</parameter></invoke>, one or several; or JSON as above.
 Reading ReadInvokeCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
+// The same of DeepSeek V3.2, whose parameters say with string="true" that they are texts; every tag begins with ｜DSML｜.
+Reading ReadDsmlCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 
 // Where a call's text ends.
 enum class CallEnd : uint8_t {
