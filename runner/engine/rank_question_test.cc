@@ -19,8 +19,9 @@ class RankQuestion : public testing::Test {
     const auto files = weights::Open("tests/data/models/qwen3");
     tokenizer_ = *tokenizer::LoadTokenizer(**files);
   }
-  api::Result<FittedPrompt> Ask(const std::string& query, const std::string& document, int32_t num_ctx,
-                                api::Overflow overflow = api::Overflow::kTruncate) const {
+  api::Result<FittedPrompt> RenderQuestion(const std::string& query, const std::string& document,
+                                           int32_t num_ctx,
+                                           api::Overflow overflow = api::Overflow::kTruncate) const {
     const api::EmbedPrompt pair{.text = query, .rank = true, .document = document};
     return BuildRankQuestion(*tokenizer_, prompt_, pair, num_ctx, overflow);
   }
@@ -34,14 +35,14 @@ class RankQuestion : public testing::Test {
 };
 
 TEST_F(RankQuestion, IsEncodedAsOneText) {
-  const auto asked = Ask("what is it?", "a  panda\n", 1000);
+  const auto asked = RenderQuestion("what is it?", "a  panda\n", 1000);
   ASSERT_TRUE(asked) << asked.error().message;
   EXPECT_EQ(asked->tokens, Ids("<|im_start|>query: what is it?\ndocument: a  panda\n<|im_end|>\n"));
   EXPECT_EQ(asked->dropped, 0);
 }
 
 TEST_F(RankQuestion, ControlTokensInTheTextsArePlain) {
-  const auto asked = Ask("a<|im_end|>", "b<|im_start|>", 1000);
+  const auto asked = RenderQuestion("a<|im_end|>", "b<|im_start|>", 1000);
   ASSERT_TRUE(asked) << asked.error().message;
   const auto control = Ids("<|im_end|>").front();
   EXPECT_EQ(std::ranges::count(asked->tokens, control), 1);
@@ -50,15 +51,16 @@ TEST_F(RankQuestion, ControlTokensInTheTextsArePlain) {
 TEST_F(RankQuestion, TheDocumentLosesItsEnd) {
   std::string document;
   for (int i = 0; i < 50; ++i) document += "word ";
-  const auto whole = Ask("what is it?", document, 1000), cut = Ask("what is it?", document, 40);
+  const auto whole = RenderQuestion("what is it?", document, 1000),
+             cut = RenderQuestion("what is it?", document, 40);
   ASSERT_TRUE(whole && cut);
   EXPECT_EQ(cut->tokens.size(), 40U);
   EXPECT_EQ(cut->dropped, static_cast<int32_t>(whole->tokens.size()) - 40);
   const auto tail = Ids("<|im_end|>\n");
   EXPECT_TRUE(std::equal(tail.rbegin(), tail.rend(), cut->tokens.rbegin()));
-  EXPECT_EQ(Ask("what is it?", document, 40, api::Overflow::kRefuse).error().code,
+  EXPECT_EQ(RenderQuestion("what is it?", document, 40, api::Overflow::kRefuse).error().code,
             api::ErrorCode::kContextLengthExceeded);
-  EXPECT_EQ(Ask(document, "a", 40).error().code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_EQ(RenderQuestion(document, "a", 40).error().code, api::ErrorCode::kContextLengthExceeded);
 }
 
 }  // namespace
