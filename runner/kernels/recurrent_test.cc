@@ -240,13 +240,9 @@ struct Delta {
 
 TEST(GatedDelta, AgreesWithTheFormulaHoweverItIsCut) {
   ThreadPool pool(3);
-  const GatedDeltaShape shapes[] = {{2, 4, 16, 16, false},
-                                    {2, 4, 16, 16, true},
-                                    {3, 3, 21, 7, false},
-                                    {1, 4, 128, 10, false},
-                                    {2, 2, 5, 1, true},
-                                    {3, 3, 16, 8, false, true},
-                                    {2, 4, 21, 7, false, true}};
+  const GatedDeltaShape shapes[] = {
+      {2, 4, 16, 16, false}, {2, 4, 16, 16, true},       {3, 3, 21, 7, false},      {1, 4, 128, 10, false},
+      {2, 2, 5, 1, true},    {3, 3, 16, 8, false, true}, {2, 4, 21, 7, false, true}};
   ForEachInstructionSet([&] {
     for (const GatedDeltaShape& shape : shapes) {
       const Delta delta(shape);
@@ -271,7 +267,8 @@ TEST(GatedDelta, AgreesWithTheFormulaHoweverItIsCut) {
 
 TEST(GatedDelta, ADecayOfEachChannelIsOfItsFormula) {
   ThreadPool pool(2);
-  const std::vector<float> rate = {-0.5F, -4.0F}, bias = {0.25F, -1.0F, 2.0F, 0.5F};  // two heads of two channels
+  const std::vector<float> rate = {-0.5F, -4.0F},
+                           bias = {0.25F, -1.0F, 2.0F, 0.5F};  // two heads of two channels
   const std::vector<float> a = {1, -3, 40, 0.5F, 0, 2, -100, 3};
   std::vector<float> decay = a;
   ChannelDecay(pool, rate, bias, decay);
