@@ -1,13 +1,25 @@
+#include <algorithm>
+
 #include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
 
 namespace quire::runner::models {
+namespace {
+
+// Some GGUF files of V3 and GLM-4.7-Flash do not name their score, which V2's never do; V2 has no bias of the choice.
+bool IsSecond(const weights::ModelFiles& files) {
+  if (files.format() != weights::Format::kGguf) return files.architecture() == "deepseek_v2";
+  return std::ranges::none_of(files.tensors(), [](const weights::Tensor& tensor) {
+    return tensor.name.ends_with(".exp_probs_b.bias");
+  });
+}
+
+}  // namespace
 
 api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::ModelFiles> files) {
   using Score = MixtureConfig::Score;
   ConfigReader read(*files);
-  // GGUF files of V2 do not name their score, and have no bias of the choice.
-  const bool second = read.gguf() || files->architecture() == "deepseek_v2";
+  const bool second = IsSecond(*files);
   const bool lite = files->architecture() == "glm4_moe_lite";
   DecoderForm form =
       ReadMixtureForm(read, {.given = {.kv_heads = -1, .head_dim = -1, .norm_eps = lite ? 1e-5F : 1e-6F}},
@@ -21,7 +33,8 @@ api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::
                                              : 3,
                        .shared = second ? 2 : 1,
                        .groups = second || lite ? 1 : 8,
-                       .groups_kept = second || lite ? 1 : 4});
+                       .groups_kept = second || lite ? 1 : 4,
+                       .as_stored = true});
   // What latent attention derives from other keys, and how others distribute experts.
   read.Ignore({"qk_head_dim", "head_dim", "num_key_value_heads", "ep_size"});
   // Published code and transformers disagree about its meaning for V2.

@@ -57,6 +57,8 @@ api::Result<std::unique_ptr<Model>> LoadErnie45Moe(std::shared_ptr<const weights
     read.Fail("moe_norm_min: only 1e-9 and less are supported");
   read.Require("moe_gate", "topk");
   read.Require("moe_use_aux_free", true);
+  read.Require("moe_gate_act", "softmax");
+  read.Ignore({"moe_capacity", "multi_token_pred_lambda", "max_sequence_length"});  // of training
   form.mixture.names.choice_bias = {"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias"};
   return BuildDeclared(read, std::move(files), form);
 }

@@ -137,6 +137,7 @@ LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads) {
                                    2 * kernels::kMaxHeadDim);
     shape.plain = std::max(key - shape.rotary, 1);
     if (key <= shape.rotary) read.Fail("rope.dimension_count leaves nothing of a head's key");
+    shape.bias = Bias::kIfStored;
     shape.value = read.Small({"", named ? "attention.value_length_mla" : "attention.value_length"}, 1,
                              kernels::kMaxHeadDim);
   } else {

@@ -24,6 +24,7 @@ MixtureConfig::Score ReadScore(ConfigReader& read, MixtureConfig::Score fallback
   const bool sigmoid =
       read.gguf() ? (gguf == 0 ? number : gguf) == kGgufSigmoid : fallback == Score::kSigmoid;
   const std::string name = read.Text({"scoring_func", ""}, sigmoid ? "sigmoid" : "softmax");
+  if (name == "noaux_tc") return MixtureConfig::Score::kSigmoid;  // dots.llm1's name for both
   if (name != "sigmoid" && name != "softmax") {
     read.Fail(fmt::format("scoring_func \"{}\" is not supported", name.substr(0, 60)));
   }

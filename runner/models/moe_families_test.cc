@@ -254,6 +254,22 @@ TEST(Mixture, GroupsAndScaleCount) {
   EXPECT_NE(with({{"n_group", 1}, {"topk_group", 1}, {"routed_scaling_factor", 1.0}}), plain);
 }
 
+// DeepSeek-V2-Lite has groups that its routing does not look at; dots.llm1 names the choice where others name the score.
+TEST(Mixture, RoutersAreKnownByTheirPublishedNames) {
+  const auto with = [](const test::Json& keys) {
+    return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {
+      test::MakeDeepSeek(files);
+      files.json.update(keys);
+    });
+  };
+  const test::Json greedy = {
+      {"model_type", "deepseek_v2"}, {"topk_method", "greedy"}, {"scoring_func", "softmax"}};
+  test::Json grouped = greedy;
+  grouped.update({{"n_group", 8}, {"topk_group", 3}});
+  EXPECT_EQ(with(grouped), with(greedy));
+  EXPECT_EQ(with({{"scoring_func", "noaux_tc"}}), with({{"scoring_func", "sigmoid"}}));
+}
+
 struct Refusal {
   void (*make)(PatchedModelFiles& files);
   test::Json keys;
