@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "runner/models/decoder_form.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "runner/models/decoder_form.h"
 #include "runner/models/expert_transpose.h"
