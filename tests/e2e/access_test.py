@@ -166,6 +166,35 @@ class Reload(unittest.TestCase):
                 self.assertEqual(tags(None), 401)
             self.assertNotIn("nonsense", daemon.log())
 
+    def test_a_removed_key_is_out_with_what_it_has_begun(self):
+        daemon = Daemon()
+        folder = pathlib.Path(daemon.folder.name)
+        lost, kept = make_key(folder, "lost"), make_key(folder, "kept")
+        daemon.environment["QUIRE_KEYS"] = str(folder / "keys")
+
+        def remove(name):
+            return daemon.cli("key", name, "--remove", folder / "keys")
+
+        with daemon:
+            streams = {}
+            for key in (lost, kept):
+                connection = daemon.connect()
+                connection.request("GET", "/quire/now", headers={"Authorization": f"Bearer {key}", "Accept": "text/event-stream"})
+                streams[key] = connection.getresponse()
+                self.assertEqual(streams[key].read(5), b"data:")
+            self.assertIn("Removed lost", remove("lost").stdout)
+            self.assertIn("no key named lost", remove("lost").stderr)
+            self.assertIn("kept is the only key", remove("kept").stderr)
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_for(daemon, "reloaded keys=1")
+            with self.assertRaises((http.client.HTTPException, OSError)):
+                while streams[lost].read(1):
+                    pass
+            wait_for(daemon, "key removed")
+            self.assertEqual(ask(daemon.connect(), "GET", "/api/tags", None, lost)[0], 401)
+            self.assertEqual(ask(daemon.connect(), "GET", "/api/tags", None, kept)[0], 200)
+            self.assertTrue(streams[kept].read(1))
+
 
 class Tls(unittest.TestCase):
     @staticmethod
