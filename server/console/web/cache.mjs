@@ -64,10 +64,11 @@ class CachePicture {
     this.figures = h("section", {});
     this.trees = h("div", {});
     this.details = h("section", {class: "card", "aria-live": "polite"}, h("p", {class: "empty"}, "Choose a prefix to see what it holds."));
-    this.log = h("ol", {class: "cache-log"});
+    this.log = h("ol", {class: "cache-log", hidden: true});
+    this.unchanged = h("p", {class: "help"}, "None since you look.");
     this.picked = null;
     replace(body, this.figures, legend(), h("div", {class: "cache-view"}, this.trees, h("div", {}, h("h3", {}, "Prefix"), this.details,
-      h("h3", {}, "Changes"), this.log)));
+      h("h3", {}, "Changes"), this.unchanged, this.log)));
   }
 
   draw(cache) {
@@ -122,6 +123,7 @@ class CachePicture {
     }
     while (this.log.children.length > LOGGED_MAX) this.log.lastChild.remove();
     this.log.hidden = this.log.children.length === 0;
+    this.unchanged.hidden = !this.log.hidden;
   }
 }
 
