@@ -6,13 +6,11 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -20,16 +18,17 @@
 #include "api/base/io_thread.h"
 #include "scheduler/dispatcher.h"
 #include "server/console/console.h"
+#include "server/drain.h"
 #include "server/http/awaitable.h"
 #include "server/http/key_file.h"
 #include "server/http/server.h"
 #include "server/journal.h"
+#include "server/limits_of_options.h"
 #include "server/listen_plan.h"
 #include "server/memory_budget.h"
 #include "server/memory_release.h"
 #include "server/memory_reserve.h"
 #include "server/notify.h"
-#include "server/open_files.h"
 #include "server/prefix_routes.h"
 #include "server/program_files.h"
 #include "server/routes/blocking.h"
@@ -50,48 +49,13 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// After the drain: for answers that are still being written, then for their coroutines to end.
-constexpr std::chrono::seconds kLastWrites(5);
 // For requests that waited for work on the pools when the drain ended.
 constexpr std::chrono::seconds kLastResults(1);
-// How long clients of an inherited socket may still begin requests after SIGTERM: those that come later wait
-// in the socket for the next daemon.
-constexpr std::chrono::seconds kLastRequests(1);
-constexpr std::chrono::milliseconds kLastRequestsLook(20);
-constexpr std::chrono::seconds kStopBeat(5);    // between two words to the service manager while requests end
-constexpr uint64_t kOpenFiles = 65536;          // wanted, if the hard limit allows it
 constexpr std::chrono::seconds kMemoryLook(2);  // between two looks for memory to give back
-
-const char* SignalName(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 std::string MachineName() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
-
-// A connection is a file, and an upload is two. Says when few files mean few connections.
-size_t ConnectionsOf(const Options& options) {
-  const uint64_t wanted = std::max<uint64_t>(kOpenFiles, 2 * uint64_t{options.max_connections});
-  const uint64_t open_files = RaiseOpenFileLimit(wanted);
-  const size_t connections = ConnectionLimit(options.max_connections, open_files);
-  if (connections < options.max_connections) {
-    spdlog::warn("connections limited max_connections={} open_files={} configured={}", connections,
-                 open_files, options.max_connections);
-  }
-  return connections;
-}
-
-TransportLimits LimitsOf(const Options& options) {
-  TransportLimits limits;
-  limits.parser.body_bytes = options.max_body_bytes;
-  // A quarter is for small bodies.
-  limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes / 3 * 4 + 4);
-  limits.connections = ConnectionsOf(options);
-  limits.idle_timeout = options.idle_timeout;
-  limits.header_timeout = options.header_timeout;
-  limits.body_timeout = options.body_timeout;
-  limits.write_timeout = options.write_timeout;
-  return limits;
 }
 
 // Of the free space of a disk, for prefixes, where no size is set.
@@ -105,26 +69,6 @@ std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::p
   if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
     tier.retry_after = std::chrono::milliseconds(std::atoi(retry));
   return std::make_shared<SnapshotService>(std::move(tier), runner);
-}
-
-scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,
-                                    std::shared_ptr<SnapshotService> snapshots) {
-  scheduler::Limits limits;
-  limits.snapshots = std::move(snapshots);
-  limits.memory_bytes = memory_bytes;
-  if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
-  if (options.context_length > 0) limits.default_num_ctx = options.context_length;
-  limits.queue_max = options.max_queue;
-  // A model that is flooded leaves room in the queue for requests of the others.
-  const int32_t three_quarters = options.max_queue - options.max_queue / 4;
-  limits.model_queue_max = options.max_queue_per_model > 0 ? options.max_queue_per_model : three_quarters;
-  limits.drain_limit = options.suspend_after;
-  limits.queue_timeout = options.queue_timeout;
-  limits.stall_timeout = options.stall_timeout;
-  limits.runner_settings = options.runner_settings;
-  limits.load_timeout = options.load_timeout;
-  limits.default_keep_alive = options.keep_alive;
-  return limits;
 }
 
 // An io_context that can destroy all coroutines and handlers that still wait before what they refer to is gone.
@@ -158,10 +102,9 @@ class Daemon {
                   }},
         transfers_({.trusted = options.registries, .accounts = options.registry_accounts},
                    StoreTransfer(models_.store())),
-        signals_(io_, SIGINT, SIGTERM),
         hangups_(io_) {
     Transport transport{
-        .limits = LimitsOf(options),
+        .limits = TransportLimitsOf(options),
         .router = {},
         .origins = OriginPolicy(options.origins, MachineName()),
         .error_response =
@@ -188,6 +131,7 @@ class Daemon {
     AddPrefixRoutes(transport.router, prefixes_);
     transport.access.Replace(options.keys);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
+    drain_ = std::make_unique<Drain>(io_, *server_, dispatcher_, options_.drain_timeout);
   }
 
   // Errors: an address that cannot be listened on, a certificate that cannot be used, or a model store. The
@@ -198,18 +142,13 @@ class Daemon {
  private:
   api::Result<void> PrepareStore();
   Awaitable<void> ServeUntilSignal();
-  Awaitable<void> DrainAtSignal();
   void RunHandlers();
   void EndWaiting();
   Awaitable<void> FinishWaiting();
-  Awaitable<void> EndAtSecondSignal();
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
   Awaitable<void> ReleaseMemory();
   Awaitable<void> ReloadAtHangup();
   api::Result<void> Reload();
-  Awaitable<void> FinishRequests(std::chrono::steady_clock::time_point deadline);
-  Awaitable<void> AnswerLastRequests();
-  Awaitable<void> ExtendStopTimeout();
   MetricsSnapshot MomentOfDaemon() const;
   Awaitable<api::Result<scheduler::ModelSpec>> FindSpec(std::string name);
   Awaitable<api::Result<std::string>> CreateKey(KeyRequest request);
@@ -259,9 +198,9 @@ class Daemon {
                           },
                           .pools = &pools_};
   registry::Transfers transfers_;
-  asio::signal_set signals_;
   asio::signal_set hangups_;
   std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<Drain> drain_;
   std::string address_;
   std::string restricted_;  // ListenPlan::warning
   uint64_t handler_failures_ = 0;
@@ -432,7 +371,7 @@ api::Result<void> Daemon::Reload() {
   }
   server_->SetKeys(options->keys);
   server_->SetOrigins(OriginPolicy(options->origins, MachineName()));
-  server_->SetLimits(LimitsOf(*options));
+  server_->SetLimits(TransportLimitsOf(*options));
   SetLogLevel(options->debug);
   options_ = *std::move(options);
   return {};
@@ -464,76 +403,11 @@ Awaitable<void> Daemon::ReloadAtHangup() {
 // A drain that fails (no memory) still ends the daemon.
 Awaitable<void> Daemon::ServeUntilSignal() {
   try {
-    co_await DrainAtSignal();
+    co_await drain_->AtSignal(activated_);
   } catch (const std::exception& error) {
     spdlog::error("draining failed: {}", error.what());
   }
   io_.stop();
-}
-
-Awaitable<void> Daemon::DrainAtSignal() {
-  const auto [ec, signal] = co_await signals_.async_wait(kTuple);
-  spdlog::info("draining signal={} connections={}", SignalName(signal), server_->sessions());
-  NotifyStopping();
-  server_->StopAccepting();
-  asio::co_spawn(io_, EndAtSecondSignal(), asio::detached);
-  asio::co_spawn(io_, ExtendStopTimeout(), asio::detached);
-  if (activated_) co_await AnswerLastRequests();
-
-  const auto deadline = Clock::now() + options_.drain_timeout;
-  co_await FinishRequests(deadline);
-  co_await dispatcher_.Drain(deadline);
-  server_->CloseIdle();
-  const bool ended = co_await server_->WaitForSessions(std::min(deadline, Clock::now() + kLastWrites));
-  if (!ended) {
-    server_->AbortAll();
-    co_await server_->WaitForSessions(Clock::now() + kLastWrites);
-  }
-  spdlog::info("stopped connections_left={}", server_->sessions());
-}
-
-// Nothing is waited for: the kernel closes the sockets, and runners die with their parent.
-Awaitable<void> Daemon::EndAtSecondSignal() {
-  const auto [ec, signal] = co_await signals_.async_wait(kTuple);
-  if (ec) co_return;
-  spdlog::warn("stopping immediately signal={}", SignalName(signal));
-  DrainLog();
-  std::_Exit(0);
-}
-
-// Accepted connections get one more reply with Connection: close; their clients reconnect
-// through the service manager's socket, and none of them sees a refusal.
-Awaitable<void> Daemon::AnswerLastRequests() {
-  asio::steady_timer timer(io_);
-  const auto until = Clock::now() + kLastRequests;
-  while (server_->idle_sessions() > 0 && Clock::now() < until) {
-    timer.expires_after(kLastRequestsLook);
-    co_await timer.async_wait(kTuple);
-  }
-}
-
-// A request that was read from a client is answered, even if it has not reached the scheduler yet.
-Awaitable<void> Daemon::FinishRequests(Clock::time_point deadline) {
-  asio::steady_timer timer(io_);
-  while (server_->sessions() > server_->idle_sessions() && Clock::now() < deadline) {
-    timer.expires_after(kLastRequestsLook);
-    co_await timer.async_wait(kTuple);
-  }
-}
-
-// Keeps the service manager patient as long as the drain may last.
-Awaitable<void> Daemon::ExtendStopTimeout() {
-  asio::steady_timer timer(io_);
-  for (;;) {
-    try {
-      NotifyExtendTimeout(3 * kStopBeat);
-      NotifyStatus(fmt::format("Draining: {} connections", server_->sessions()));
-      timer.expires_after(kStopBeat);
-      co_await timer.async_wait(kTuple);
-    } catch (const std::exception& error) {
-      spdlog::error("the stop timeout was not extended: {}", error.what());
-    }
-  }
 }
 
 Awaitable<void> Daemon::ReleaseMemory() {

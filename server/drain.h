@@ -1,0 +1,42 @@
+// The end of a daemon: at SIGTERM or SIGINT it accepts nothing more, answers what it has read, and lets requests finish
+// until a deadline. A second signal ends the process at once. I/O thread only.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+
+#include "scheduler/dispatcher.h"
+#include "server/http/awaitable.h"
+#include "server/http/server.h"
+
+namespace quire::server {
+
+// Its coroutines outlast AtSignal(): it lives as long as the io_context runs.
+class Drain {
+ public:
+  // `timeout` may change until the signal comes.
+  Drain(boost::asio::io_context& io, HttpServer& server, scheduler::Dispatcher& dispatcher,
+        const std::chrono::nanoseconds& timeout);
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+
+  // Waits for a signal and drains. `activated`: the service manager holds the sockets.
+  Awaitable<void> AtSignal(bool activated);
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  Awaitable<void> EndAtSecondSignal();
+  Awaitable<void> FinishRequests(TimePoint deadline);
+  Awaitable<void> AnswerLastRequests();
+  Awaitable<void> ExtendStopTimeout();
+
+  boost::asio::io_context::executor_type executor_;
+  HttpServer& server_;
+  scheduler::Dispatcher& dispatcher_;
+  const std::chrono::nanoseconds& drain_timeout_;
+  boost::asio::signal_set signals_;
+};
+
+}  // namespace quire::server

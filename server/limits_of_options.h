@@ -1,0 +1,21 @@
+// What the daemon's options mean for its parts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "scheduler/dispatcher.h"
+#include "server/http/transport.h"
+#include "server/options.h"
+#include "server/tier/snapshot_service.h"
+
+namespace quire::server {
+
+// Raises the limit of open files where it is too low for the connections, and limits these where it cannot.
+TransportLimits TransportLimitsOf(const Options& options);
+
+// `memory_bytes`: of all models together. `snapshots` may be null.
+scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,
+                                    std::shared_ptr<SnapshotService> snapshots);
+
+}  // namespace quire::server
