@@ -58,6 +58,20 @@ std::string MachineName() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
+std::optional<RedisTier::Options> RedisOf(const Options& options) {
+  if (!options.redis) return std::nullopt;
+  RedisTier::Options redis{.address = *options.redis, .secret = HashOf(options.redis_secret)};
+  redis.ttl = std::chrono::duration_cast<std::chrono::seconds>(
+      std::max(options.redis_ttl, std::chrono::nanoseconds(0)));
+  // For tests, as in the runner: whatever Redis has, and waiting for it.
+  if (std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr) {
+    redis.lookup_time = std::chrono::seconds(60);
+    redis.connect_time = std::chrono::seconds(20);
+    redis.transfer_time = std::chrono::seconds(60);
+  }
+  return redis;
+}
+
 // Of the free space of a disk, for prefixes, where no size is set.
 constexpr double kFreeSpaceShare = 0.1;
 
@@ -68,7 +82,7 @@ std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::p
   // For tests: when writing is tried again after a failure.
   if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
     tier.retry_after = std::chrono::milliseconds(std::atoi(retry));
-  return std::make_shared<SnapshotService>(std::move(tier), runner);
+  return std::make_shared<SnapshotService>(std::move(tier), runner, RedisOf(options));
 }
 
 // An io_context that can destroy all coroutines and handlers that still wait before what they refer to is gone.
@@ -339,6 +353,16 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
                      .corrupt = tier->corrupt,
                      .failures = tier->failures,
                      .writing = tier->writing};
+  }
+  if (const auto redis = snapshots_ ? snapshots_->redis_stats() : std::nullopt) {
+    snapshot.redis = {.connected = redis->connected,
+                      .lookups = redis->lookups,
+                      .late = redis->late,
+                      .read = redis->read,
+                      .written = redis->written,
+                      .dropped = redis->dropped,
+                      .corrupt = redis->corrupt,
+                      .failures = redis->failures};
   }
   const scheduler::Counters counters = dispatcher_.counters();
   snapshot.evictions = counters.evictions;

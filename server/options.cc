@@ -155,6 +155,23 @@ ValidationError SetSnapshotBytes(Options& options, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetRedis(std::optional<RedisAddress>& out, std::string_view text) {
+  auto address = ParseRedisUrl(text);
+  if (!address) return address.error().message;
+  out = *std::move(address);
+  return std::nullopt;
+}
+
+ValidationError SetRedisSecret(std::string& out, std::string_view text) {
+  constexpr size_t kBytesMin = 16;
+  std::filesystem::path path;
+  SetPath(path, text);
+  std::ifstream file(path, std::ios::binary);
+  out.assign(std::istreambuf_iterator<char>(file), {});
+  if (out.size() < kBytesMin) return "the file must have a secret of at least 16 bytes";
+  return std::nullopt;
+}
+
 // A cache directory of the service manager, or the user's.
 std::filesystem::path CacheDirectory(const Environment& environment) {
   const auto of = [&](const char* name) { return environment(name).value_or(""); };
@@ -297,6 +314,19 @@ constexpr std::array kTable = {
         "Directory of the prefixes on disk; default: prefixes in the service's cache directory, else in "
         "~/.cache/quire",
         [](Options& o, std::string_view t) { return SetPath(o.snapshot_folder, t); }},
+    OptionSpec{"--snapshot-redis", "QUIRE_SNAPSHOT_REDIS", "URL", "",
+               "Redis or Valkey server that shares the prefixes with other machines: "
+               "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, unix:///PATH",
+               [](Options& o, std::string_view t) { return SetRedis(o.redis, t); }},
+    OptionSpec{"--snapshot-redis-secret", "QUIRE_SNAPSHOT_REDIS_SECRET", "FILE", "",
+               "Secret that all these machines have, at least 16 bytes",
+               [](Options& o, std::string_view t) { return SetRedisSecret(o.redis_secret, t); }},
+    OptionSpec{"--snapshot-redis-ca", "QUIRE_SNAPSHOT_REDIS_CA", "FILE", "",
+               "Certificates that sign the Redis server's (PEM); default: the system's",
+               [](Options& o, std::string_view t) { return SetPath(o.redis_ca, t); }},
+    OptionSpec{"--snapshot-redis-ttl", "QUIRE_SNAPSHOT_REDIS_TTL", "TIME", "24h",
+               "How long Redis keeps a prefix (0 or less = no limit)",
+               [](Options& o, std::string_view t) { return SetDuration(o.redis_ttl, t); }},
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
                "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
@@ -512,6 +542,11 @@ api::Result<Options> OptionTable::Resolve(const Environment& environment) const 
                        source);
     }
   }
+  if (options.redis && options.redis_secret.empty()) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     "QUIRE_SNAPSHOT_REDIS needs QUIRE_SNAPSHOT_REDIS_SECRET, a secret of all its machines");
+  }
+  if (options.redis && options.redis->tls) options.redis->ca_file = options.redis_ca;
   if (options.snapshot_folder.empty()) options.snapshot_folder = CacheDirectory(environment) / "prefixes";
   if (const ValidationError error = ApplyCredentials(options, of_environment("CREDENTIALS_DIRECTORY"))) {
     return api::Fail(api::ErrorCode::kInvalidArgument, *error);

@@ -18,6 +18,7 @@
 #include "api/base/error.h"
 #include "api/ipc/messages.h"
 #include "server/http/api_keys.h"
+#include "server/tier/redis_client.h"
 
 namespace CLI {
 class App;
@@ -57,8 +58,12 @@ struct Options {
   int32_t max_queue_per_model = 0;  // 0 = three quarters of max_queue
   api::ipc::RunnerSettings runner_settings;
   std::filesystem::path snapshot_folder;
-  uint64_t snapshot_bytes = 0;                           // of prefix snapshots on disk; 0 = none
-  bool snapshot_bytes_auto = false;                      // a share of the free disk space instead
+  uint64_t snapshot_bytes = 0;        // of prefix snapshots on disk; 0 = none
+  bool snapshot_bytes_auto = false;   // a share of the free disk space instead
+  std::optional<RedisAddress> redis;  // shares them with other machines
+  std::string redis_secret;           // of those machines; not empty where `redis` is set
+  std::filesystem::path redis_ca;
+  std::chrono::nanoseconds redis_ttl{};                  // <= 0 = no limit
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"

@@ -215,6 +215,29 @@ void AddTierMetrics(const MetricsSnapshot::Tier& tier, std::vector<MetricFamily>
       tier.failures);
 }
 
+void AddRedisMetrics(const MetricsSnapshot::Redis& redis, std::vector<MetricFamily>& out) {
+  const auto add = [&out](MetricFamily family, uint64_t value) {
+    AddValue(family, {}, static_cast<double>(value));
+    out.push_back(std::move(family));
+  };
+  add(Gauge("quire_snapshot_redis_connected", "1 while Redis can be asked for prefixes"),
+      redis.connected ? 1 : 0);
+  add(CounterFamily("quire_snapshot_redis_lookups_total", "Questions for prefixes in Redis"), redis.lookups);
+  add(CounterFamily("quire_snapshot_redis_late_total", "Questions that Redis did not answer in time"),
+      redis.late);
+  add(CounterFamily("quire_snapshot_redis_reads_total", "Segments of prefixes fetched from Redis"),
+      redis.read);
+  add(CounterFamily("quire_snapshot_redis_writes_total", "Segments of prefixes sent to Redis"),
+      redis.written);
+  add(CounterFamily("quire_snapshot_redis_dropped_total", "Segments not sent since too many waited"),
+      redis.dropped);
+  add(CounterFamily("quire_snapshot_redis_corrupt_total",
+                    "Values in Redis that were not what they should be"),
+      redis.corrupt);
+  add(CounterFamily("quire_snapshot_redis_failures_total", "Failed connections and refused commands"),
+      redis.failures);
+}
+
 void AddRequestGauges(const MetricsSnapshot& snapshot, bool vllm_names, std::vector<MetricFamily>& out) {
   const auto add = [&](const char* running_name, const char* waiting_name, const char* label) {
     MetricFamily running = Gauge(running_name, "Requests being processed by a runner");
@@ -333,6 +356,7 @@ std::string Metrics::Text(const MetricsSnapshot& snapshot) const {
   AddRunnerGauges(snapshot, families);
   AddHeartbeatMetrics(snapshot, families);
   if (snapshot.tier) AddTierMetrics(*snapshot.tier, families);
+  if (snapshot.redis) AddRedisMetrics(*snapshot.redis, families);
   AddRequestGauges(snapshot, impl_->vllm_names, families);
   for (MetricFamily& family : impl_->registry.Collect()) families.push_back(std::move(family));
   std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });

@@ -40,7 +40,12 @@ struct MetricsSnapshot {
     uint64_t written = 0, read = 0, evictions = 0, corrupt = 0, failures = 0;
     bool writing = true;
   };
-  std::optional<Tier> tier = {};             // nothing: there is none
+  std::optional<Tier> tier = {};  // nothing: there is none
+  struct Redis {
+    bool connected = false;
+    uint64_t lookups = 0, late = 0, read = 0, written = 0, dropped = 0, corrupt = 0, failures = 0;
+  };
+  std::optional<Redis> redis = {};           // likewise
   std::map<std::string, Requests> requests;  // by model
   std::vector<Runner> runners;
   std::map<std::string, uint64_t> evictions, restarts;  // since the start, by reason

@@ -369,6 +369,7 @@ bool DiskTier::Reader::Start(const SnapshotKey& key) {
   if (ReadHead(fd_.get(), tier_.secret_, head) != HeadState::kValid || head.segment.key != key) return false;
   segment_ = head.segment;
   content_ = head.content;
+  origin_ = std::move(head.origin);
   tokens_.resize(segment_.token_bytes() / sizeof(int32_t));
   auto* bytes = reinterpret_cast<char*>(tokens_.data());
   if (!ReadAll(fd_.get(), bytes, segment_.token_bytes(), ContentOffset(segment_))) return false;

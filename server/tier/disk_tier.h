@@ -120,6 +120,7 @@ class DiskTier {
     const StoredSegment& segment() const { return segment_; }
     std::span<const int32_t> tokens() const { return tokens_; }
     const SnapshotKey& content() const { return content_; }
+    const std::string& origin() const { return origin_; }  // EncodeOrigin()
     // The next bytes, all of `out`. False: they cannot be read; the file is removed.
     bool Read(std::span<char> out);
     // After the last one: they are what was written. False: the file is removed.
@@ -133,6 +134,7 @@ class DiskTier {
     api::FileDescriptor fd_;
     StoredSegment segment_;
     std::vector<int32_t> tokens_;
+    std::string origin_;
     SnapshotKey content_{};
     SnapshotHash hash_;
     uint64_t at_ = 0;

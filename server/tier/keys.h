@@ -57,6 +57,8 @@ class KeyChain {
   KeyChain() = default;
   KeyChain(const SnapshotKey& begin, std::vector<int32_t> tokens, int64_t segment_tokens);
 
+  // The same tokens behind another root.
+  KeyChain WithRoot(const SnapshotKey& root) const { return {root, tokens_, segment_tokens_}; }
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
   int64_t segment_tokens() const { return segment_tokens_; }
   // Of the prefix [0, to), 0 <= to <= tokens().

@@ -41,8 +41,8 @@ api::FileDescriptor MakeMemory() {
 
 }  // namespace
 
-std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(DiskTier::Options options,
-                                                                     const std::filesystem::path& runner) {
+std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(
+    DiskTier::Options options, const std::filesystem::path& runner, std::optional<RedisTier::Options> redis) {
   auto loaded = std::make_shared<Loaded>();
   auto tier = DiskTier::Open(std::move(options));
   if (!tier) {
@@ -51,15 +51,18 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(DiskTier::O
   }
   loaded->tier = *std::move(tier);
   loaded->program = HashOfFile(runner);
+  if (redis) loaded->redis = std::make_unique<RedisTier>(*std::move(redis), *loaded->tier);
   const TierStats stats = loaded->tier->stats();
   spdlog::info("snapshot tier: on files={} bytes={} budget_bytes={} corrupt={}", stats.files, stats.bytes,
                stats.budget_bytes, stats.corrupt);
   return loaded;
 }
 
-SnapshotService::SnapshotService(DiskTier::Options options, std::filesystem::path runner)
-    : loaded_(std::async(std::launch::async, [options = std::move(options), runner = std::move(runner)] {
-                return Load(options, runner);
+SnapshotService::SnapshotService(DiskTier::Options options, std::filesystem::path runner,
+                                 std::optional<RedisTier::Options> redis)
+    : loaded_(std::async(std::launch::async, [options = std::move(options), runner = std::move(runner),
+                                              redis = std::move(redis)] {
+                return Load(options, runner, redis);
               }).share()) {}
 
 SnapshotService::~SnapshotService() = default;
@@ -83,7 +86,7 @@ std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std:
                                       TierSession::Settings{.model = model, .identity = identity},
                                       [loaded = loaded_]() -> TierSession::Opened {
                                         const auto& ready = loaded.get();
-                                        return {ready->tier.get(), ready->program};
+                                        return {ready->tier.get(), ready->program, ready->redis.get()};
                                       }));
   } catch (const std::exception& error) {
     spdlog::warn("snapshot tier: no link model={} error=\"{}\"", model, error.what());
@@ -99,6 +102,12 @@ api::Result<SnapshotService::Opened> SnapshotService::opened() const {
   if (!loaded->tier)
     return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used; the log says why");
   return Opened{loaded->tier, loaded->program};
+}
+
+std::optional<RedisStats> SnapshotService::redis_stats() const {
+  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->redis)
+    return std::nullopt;
+  return loaded_.get()->redis->stats();
 }
 
 std::optional<TierStats> SnapshotService::stats() const {

@@ -12,6 +12,7 @@
 
 #include "scheduler/snapshot_tier.h"
 #include "server/tier/disk_tier.h"
+#include "server/tier/redis_tier.h"
 #include "server/tier/tier_session.h"
 
 namespace quire::server {
@@ -20,12 +21,15 @@ namespace quire::server {
 class SnapshotService : public scheduler::SnapshotTier {
  public:
   // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes.
-  SnapshotService(DiskTier::Options options, std::filesystem::path runner);
+  // `redis`: the folder's segments are shared through it, too.
+  SnapshotService(DiskTier::Options options, std::filesystem::path runner,
+                  std::optional<RedisTier::Options> redis = {});
   ~SnapshotService() override;
 
   std::optional<Ends> Connect(const std::string& model, const std::string& identity) override;
   // Nothing while the folder is being read, and when it cannot be used.
   std::optional<TierStats> stats() const;
+  std::optional<RedisStats> redis_stats() const;
   struct Opened {
     std::shared_ptr<DiskTier> tier;
     std::string program;  // PrefixOrigin::program of what this daemon's runners compute
@@ -36,9 +40,11 @@ class SnapshotService : public scheduler::SnapshotTier {
  private:
   struct Loaded {
     std::shared_ptr<DiskTier> tier;
-    std::string program;  // its hash
+    std::string program;               // its hash
+    std::unique_ptr<RedisTier> redis;  // null: none
   };
-  static std::shared_ptr<const Loaded> Load(DiskTier::Options options, const std::filesystem::path& runner);
+  static std::shared_ptr<const Loaded> Load(DiskTier::Options options, const std::filesystem::path& runner,
+                                            std::optional<RedisTier::Options> redis);
 
   std::shared_future<std::shared_ptr<const Loaded>> loaded_;
   std::vector<std::unique_ptr<TierSession>> sessions_;

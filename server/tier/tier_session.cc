@@ -13,6 +13,8 @@
 #include <exception>
 #include <utility>
 
+#include "server/tier/prefix_search.h"
+
 namespace quire::server {
 namespace {
 
@@ -51,6 +53,7 @@ void TierSession::Run() {
   const Opened opened = source_();
   tier_ = opened.tier;
   program_ = opened.program;
+  redis_ = opened.redis;
   if (tier_ == nullptr) return;
   std::array<char, sizeof(SnapshotHeader) + ipc::kSnapshotTextMax> message;
   while (true) {
@@ -138,27 +141,8 @@ std::optional<KeyChain> TierSession::ChainOf(const SnapshotHeader& header, size_
 
 // ---- fetching ----
 
-// The longest prefix that can be restored with what is stored, beyond `restorable`; 0: none.
-int64_t TierSession::LongestStored(const KeyChain& chain, int64_t matched, int64_t restorable) const {
-  const int64_t size = chain.tokens();
-  const int64_t segment_tokens = origin_->segment_tokens;
-  int64_t longest = 0;
-  for (int64_t begin = restorable / segment_tokens * segment_tokens; begin < size; begin += segment_tokens) {
-    const int64_t end = begin + segment_tokens;
-    for (const int64_t to : tier_->EndsBehind(chain.Prefix(begin))) {
-      if (to <= std::max(begin, restorable) || to > end || to >= size) continue;
-      if (!tier_->Has(chain.Object(to, false))) continue;
-      if (origin_->needs_state && !tier_->Has(chain.Object(to, true))) continue;
-      longest = std::max(longest, to);
-    }
-    // What begins behind needs this one, unless the runner has it.
-    if (end > size || (end > matched && !tier_->Has(chain.Object(end, false)))) break;
-  }
-  return longest;
-}
-
 bool TierSession::Find(const SnapshotHeader& header, std::string_view isolation) {
-  const auto chain = ChainOf(header, ipc::kFindTokensArea, isolation);
+  auto chain = ChainOf(header, ipc::kFindTokensArea, isolation);
   if (!chain || header.from < 0 || header.to < 0 || header.from > chain->tokens() ||
       header.to > chain->tokens()) {
     return false;
@@ -168,21 +152,37 @@ bool TierSession::Find(const SnapshotHeader& header, std::string_view isolation)
   fetch_at_ = 0;
   fetch_offset_ = 0;
   reader_.reset();
+  fetch_origin_ = OriginFor(isolation);
+  fetch_remote_ = redis_ == nullptr ? KeyChain() : chain->WithRoot(redis_->RootOf(fetch_origin_));
+  fetch_chain_ = *std::move(chain);
+  const bool needs_state = origin_->needs_state;
+  PrefixSearch search(*tier_, redis_, fetch_chain_, fetch_remote_, needs_state);
   SnapshotHeader found{.type = SnapshotMessage::kFound, .generation = fetch_};
-  found.to = LongestStored(*chain, header.from, header.to);
+  found.to = search.Longest(header.from, header.to);
   if (found.to > 0) {
     const int64_t segment_tokens = origin_->segment_tokens;
     const int64_t from = std::min(header.from, found.to - 1) / segment_tokens * segment_tokens;
-    fetching_ = chain->Pieces(from, found.to, origin_->needs_state);
+    fetching_ = fetch_chain_.Pieces(from, found.to, needs_state);
     std::vector<SnapshotKey> keys;
-    for (const PrefixPiece& piece : chain->Pieces(0, found.to, origin_->needs_state))
-      keys.push_back(piece.key);
-    for (const PrefixPiece& piece : fetching_) found.bytes += tier_->BytesOf(piece.key);
+    for (const PrefixPiece& piece : fetch_chain_.Pieces(0, found.to, needs_state)) keys.push_back(piece.key);
+    for (const PrefixPiece& piece : fetching_) found.bytes += search.BytesOf(piece.to, piece.state);
     tier_->Touch(keys);
   } else {
     fetch_ = 0;
   }
   return Send(found);
+}
+
+// From disk; what is only in Redis goes there first.
+std::unique_ptr<DiskTier::Reader> TierSession::OpenPiece(const PrefixPiece& piece) {
+  if (redis_ != nullptr && !tier_->Has(piece.key)) {
+    const StoredSegment segment{
+        piece.key, fetch_chain_.Prefix(piece.begin()), piece.from, piece.to, piece.state, 0};
+    redis_->Download(fetch_remote_.Object(piece.to, piece.state), segment,
+                     fetch_chain_.Tokens(piece.from, piece.to),
+                     segment.begins_prefix() ? &fetch_origin_ : nullptr);
+  }
+  return tier_->OpenSegment(piece.key);
 }
 
 bool TierSession::EndFetch(SnapshotMessage message) {
@@ -195,7 +195,7 @@ bool TierSession::EndFetch(SnapshotMessage message) {
 bool TierSession::SendNext() {
   while (fetch_at_ < fetching_.size()) {
     const PrefixPiece& piece = fetching_[fetch_at_];
-    if (!reader_) reader_ = tier_->OpenSegment(piece.key);
+    if (!reader_) reader_ = OpenPiece(piece);
     if (!reader_) return EndFetch(SnapshotMessage::kFailed);
     if (fetch_offset_ == reader_->bytes()) {
       if (!reader_->Verify()) return EndFetch(SnapshotMessage::kFailed);
@@ -230,6 +230,17 @@ bool TierSession::EndStore() {
   return Send({.type = SnapshotMessage::kStored, .generation = std::exchange(store_, 0)});
 }
 
+// The whole prefix is on disk. What of it Redis has already is known there.
+void TierSession::SendToRedis() {
+  if (redis_ == nullptr) return;
+  const KeyChain remote = store_chain_.WithRoot(redis_->RootOf(store_origin_));
+  std::vector<RedisTier::Upload> uploads;
+  for (const PrefixPiece& piece : store_chain_.Pieces(0, store_chain_.tokens(), origin_->needs_state)) {
+    uploads.push_back({piece.key, remote.Object(piece.to, piece.state), remote.Prefix(piece.begin())});
+  }
+  redis_->Send(uploads);
+}
+
 bool TierSession::Offer(const SnapshotHeader& header, std::string_view isolation) {
   auto chain = ChainOf(header, ipc::kOfferTokensArea, isolation);
   if (!chain) return false;
@@ -250,7 +261,10 @@ bool TierSession::Offer(const SnapshotHeader& header, std::string_view isolation
 // Asks for the next piece, once the rate allows it.
 bool TierSession::RequestPiece() {
   if (request_at_) return true;
-  if (store_at_ == storing_.size()) return EndStore();
+  if (store_at_ == storing_.size()) {
+    SendToRedis();
+    return EndStore();
+  }
   const PrefixPiece& piece = storing_[store_at_];
   SnapshotHeader wanted{.type = SnapshotMessage::kWanted, .generation = store_};
   wanted.from = piece.from;

@@ -22,6 +22,7 @@
 #include "api/ipc/snapshot_link.h"
 #include "server/tier/disk_tier.h"
 #include "server/tier/keys.h"
+#include "server/tier/redis_tier.h"
 #include "server/tier/write_rate.h"
 
 namespace quire::server {
@@ -31,6 +32,7 @@ class TierSession {
   struct Opened {
     DiskTier* tier = nullptr;  // null: there is none, and the session ends
     std::string program = {};  // begins all keys, too
+    RedisTier* redis = nullptr;
   };
   // Called, and waited for, on the session's thread.
   using TierSource = std::function<Opened()>;
@@ -59,14 +61,15 @@ class TierSession {
   PrefixOrigin OriginFor(std::string_view isolation) const;
 
   bool Find(const api::ipc::SnapshotHeader& header, std::string_view isolation);
-  int64_t LongestStored(const KeyChain& chain, int64_t matched, int64_t restorable) const;
   bool SendNext();
+  std::unique_ptr<DiskTier::Reader> OpenPiece(const PrefixPiece& piece);
   bool EndFetch(api::ipc::SnapshotMessage message);
 
   bool Offer(const api::ipc::SnapshotHeader& header, std::string_view isolation);
   bool RequestPiece();
   bool Store(const api::ipc::SnapshotHeader& header);
   bool EndStore();
+  void SendToRedis();
 
   bool Send(api::ipc::SnapshotHeader header);
 
@@ -76,10 +79,14 @@ class TierSession {
   const WriteRate write_rate_;
   const TierSource source_;
   DiskTier* tier_ = nullptr;
+  RedisTier* redis_ = nullptr;  // null: none
   std::string program_;
   std::optional<PrefixOrigin> origin_;  // after Hello; without a client
 
   uint64_t fetch_ = 0;  // generation; 0: none
+  KeyChain fetch_chain_;
+  KeyChain fetch_remote_;  // the same with the cluster's secret; without tokens where there is no Redis
+  PrefixOrigin fetch_origin_;
   std::vector<PrefixPiece> fetching_;
   size_t fetch_at_ = 0;
   uint64_t fetch_offset_ = 0;

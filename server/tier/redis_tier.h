@@ -1,0 +1,124 @@
+// Segments in Redis (or Valkey), which several machines share, beside a machine's own disk tier.
+//
+// Values are segment files (segment_file.h) whose keys and HMACs are made with the cluster's secret instead of the
+// folder's. A segment that is fetched goes to the disk tier, as if it had been computed here, and is read from there.
+// Segments that the disk tier got are sent by a thread of their own, read from disk, so that memory holds keys and one
+// segment at most.
+//
+// Invariants
+// - Nobody waits for a connection, and for an answer no longer than `lookup_time`: Redis down, slow or full is a miss.
+// - Bytes go to the disk tier only if HMAC, key, lengths and hash are right.
+// Any thread but the I/O thread. The disk tier outlives it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/tier/circuit_breaker.h"
+#include "server/tier/disk_tier.h"
+#include "server/tier/redis_client.h"
+
+namespace quire::server {
+
+struct RedisStats {
+  bool connected = false;
+  uint64_t lookups = 0;
+  uint64_t late = 0;      // lookups without an answer in time
+  uint64_t read = 0;      // segments
+  uint64_t written = 0;   // segments
+  uint64_t dropped = 0;   // segments not sent: too many waited
+  uint64_t corrupt = 0;   // values that were not what they should be
+  uint64_t failures = 0;  // connections, and commands that Redis refused
+};
+
+class RedisTier {
+ public:
+  struct Options {
+    RedisAddress address;
+    SnapshotKey secret{};
+    std::chrono::seconds ttl{0};  // 0: none
+    std::chrono::nanoseconds lookup_time = std::chrono::milliseconds(5);
+    std::chrono::nanoseconds connect_time = std::chrono::milliseconds(50);
+    std::chrono::nanoseconds retry_after = std::chrono::seconds(5);     // while it does not answer
+    std::chrono::nanoseconds transfer_time = std::chrono::seconds(10);  // of one segment
+  };
+  RedisTier(Options options, DiskTier& disk);
+  ~RedisTier();
+  RedisTier(const RedisTier&) = delete;
+  RedisTier& operator=(const RedisTier&) = delete;
+
+  SnapshotKey RootOf(const PrefixOrigin& origin) const { return RootKey(options_.secret, origin); }
+
+  struct Answer {
+    std::vector<uint64_t> bytes;             // of each segment's value; 0: there is none
+    std::vector<std::vector<int64_t>> ends;  // where segments end that begin behind each parent
+  };
+  // Nothing: no answer in time.
+  std::optional<Answer> LookUp(std::vector<SnapshotKey> segments, std::vector<SnapshotKey> parents);
+  // Into the disk tier, as the segment `local` with these tokens. False: it cannot be had.
+  bool Download(const SnapshotKey& key, const StoredSegment& local, std::span<const int32_t> tokens,
+                const PrefixOrigin* origin);
+
+  struct Upload {
+    SnapshotKey local{};  // key in the disk tier
+    SnapshotKey key{};
+    SnapshotKey parent{};
+  };
+  // Sends them, unless Redis has them. Does not wait.
+  void Send(const std::vector<Upload>& uploads);
+
+  RedisStats stats() const;
+
+ private:
+  static constexpr size_t kUploadsMax = 4096;
+  using Job = std::function<bool(RedisClient&)>;  // false: the connection is closed
+
+  // A thread with a connection of its own. `connects_for_jobs`: a job may wait for a connection.
+  class Worker {
+   public:
+    Worker(RedisTier& tier, const char* name, bool connects_for_jobs);
+    void Post(Job job);
+    size_t waiting() const;
+    bool connected() const { return connected_; }
+    void Stop();
+
+   private:
+    void Run();
+    bool Connect();
+
+    RedisTier& tier_;
+    const bool connects_for_jobs_;
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<Job> jobs_;  // guarded by mutex_
+    bool stopping_ = false;
+    RedisClient client_;  // of the thread, as is breaker_
+    CircuitBreaker breaker_;
+    std::atomic<bool> connected_ = false;
+    std::thread thread_;  // last
+  };
+
+  bool SendOne(RedisClient& client, const Upload& upload);
+  bool Store(const std::string& value, const SnapshotKey& key, const StoredSegment& local,
+             std::span<const int32_t> tokens, const PrefixOrigin* origin);
+  std::string ValueOf(const Upload& upload) const;
+
+  const Options options_;
+  DiskTier& disk_;
+  mutable std::mutex stats_mutex_;
+  RedisStats stats_;  // guarded by stats_mutex_
+  Worker reader_;
+  Worker writer_;
+};
+
+}  // namespace quire::server
