@@ -21,6 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent / "e2e"))
 import harness  # noqa: E402
+import tiny_encoders  # noqa: E402
 from harness import MODEL, Daemon  # noqa: E402
 
 SKIPPED = 77
@@ -75,7 +76,9 @@ def install_clients(work, environment):
     """A copy of the suite with its clients."""
     shutil.rmtree(work / "test", ignore_errors=True)
     shutil.copytree(HERE / "suite", work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
-    shutil.copytree(HERE / "own", work / "test", dirs_exist_ok=True)
+    shutil.copytree(HERE / "own", work / "test", dirs_exist_ok=True, ignore=shutil.ignore_patterns("package*.json"))
+    for name in ("package.json", "package-lock.json"):  # the suite's clients and those of own/
+        shutil.copy(HERE / "own" / name, work / name)
     installed = work / "installed-package-lock.json"  # what lies in node_modules, once it is complete
     lock = (work / "package-lock.json").read_bytes()
     if installed.exists() and installed.read_bytes() == lock:
@@ -97,7 +100,11 @@ def run_suite(work, environment):
     report = work / "report.json"
     report.unlink(missing_ok=True)
     with Daemon() as daemon:
+        folder = pathlib.Path(daemon.folder.name)
+        encoder = tiny_encoders.write_bert(folder / "embed")
+        ranker = tiny_encoders.write_bert(folder / "rank", ranks=True, seed=2)
         environment |= {"BASE_URL": f"http://127.0.0.1:{daemon.port}", "MODEL": MODEL, "EMBED_MODEL": MODEL,
+                        "ENCODER_FOLDER": str(encoder), "RERANKER_FOLDER": str(ranker),
                         "QUIRE_BIN": str(harness.BIN), "REPORT": str(report)}
         # As package.json's "test", but with the files named: from Node.js 22 on a folder is not searched.
         files = sorted(path.relative_to(work).as_posix() for path in work.glob("test/*.test.mjs"))
