@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "runner/kernels/lightning.h"
 #include "runner/kernels/testing/fake_states.h"
 #include "runner/kernels/testing/instruction_sets.h"
 
@@ -294,6 +295,25 @@ TEST(GatedRmsNorm, NormsGroupsBeforeOrBehindTheGate) {
       }
     }
   }
+}
+
+TEST(Lightning, BringsWhatTheScanSeesIntoItsOrder) {
+  constexpr size_t kHeads = 3, kDim = 10, kRows = 5, kInner = kHeads * kDim;
+  ThreadPool pool(2);
+  Random random(11);
+  const std::vector<float> x = random.Floats(kRows * 3 * kInner);
+  ForEachInstructionSet([&] {
+    std::vector<float> to(x.size());
+    SiluToScanOrder(pool, kHeads, kDim, x, to);
+    for (size_t row = 0; row < kRows; ++row) {
+      for (size_t i = 0; i < 3 * kInner; ++i) {
+        const size_t head = i / (3 * kDim), part = i / kDim % 3, at = i % kDim;  // part: q, k, v
+        const double from = x[row * 3 * kInner + i];
+        const float got = to[row * 3 * kInner + (2 - part) * kInner + head * kDim + at];
+        EXPECT_NEAR(got, from / (1 + std::exp(-from)), 1e-6) << row << " " << i;
+      }
+    }
+  });
 }
 
 }  // namespace

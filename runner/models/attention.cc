@@ -52,6 +52,7 @@ std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulIn
   } else {
     q.Run(ctx.pool, x, queries);
   }
+  q_adapter.AddTo(ctx, x, queries);
   NormAndRotate(ctx, *this, q_norm, queries);
   if (growth.beta != 0) Grow(ctx, growth, queries);
   return queries;
@@ -61,9 +62,11 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) co
   const std::span<float> keys = ctx.work.k.Get(ctx.rows() * k.weight.out);
   const std::span<float> values = ctx.work.v.Get(ctx.rows() * k.weight.out);
   k.Run(ctx.pool, x, keys);
+  k_adapter.AddTo(ctx, x, keys);
   if (key_scale != 1) kernels::Scale(ctx.pool, key_scale, keys);
   if (v) {
     v.Run(ctx.pool, x, values);
+    v_adapter.AddTo(ctx, x, values);
   } else {
     std::ranges::copy(keys, values.begin());
   }

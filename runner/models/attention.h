@@ -7,6 +7,7 @@
 
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
+#include "runner/models/low_rank.h"
 #include "runner/models/model.h"
 #include "runner/models/rope.h"
 
@@ -27,6 +28,7 @@ struct Attention {
   Linear q, out;
   Linear k;  // none: the keys and values of another layer, which has run before, are read
   Linear v;  // none, with k: the values are k(x)
+  LowRank q_adapter, k_adapter, v_adapter;  // added to q(x), k(x) and v(x)
   RmsNorm q_norm, k_norm, v_norm;
   bool norm_rotated = false;
   float clip = 0;                           // of queries, keys and values before the rotation; 0 = none

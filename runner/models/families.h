@@ -71,6 +71,10 @@ ModelLoader LoadHunyuanDense, LoadHunyuanMoe;
 // Jamba: Mamba-1 or attention without positions, then experts or an MLP. Cache layout as Granite's.
 ModelLoader LoadJamba;
 
+// Kimi Linear: delta nets with a decay of each channel, and latent attention without positions; experts behind a dense
+// layer. Cache layout: one latent group, one recurrent layer per delta net.
+ModelLoader LoadKimiLinear;
+
 // LFM2 and LFM2-MoE: blocks of a gated short convolution or grouped-query attention, each followed by a
 // SwiGLU or a mixture of them. Cache layout: one full-attention group that holds the attention layers in
 // order, one recurrent layer per convolution.
@@ -95,6 +99,11 @@ ModelLoader LoadMistral;
 // MiniMax-M2: norms of all query heads and all key heads of a row, partial rotation, experts.
 ModelLoader LoadMiniMaxM2;
 
+// MiniMax-Text-01, MiniMax-M1: lightning attention, linear with a constant decay per head, or full attention, and experts;
+// the residual stream is what the norms make of it. Cache layout: one full-attention group, one recurrent layer per
+// lightning attention.
+ModelLoader LoadMiniMax;
+
 // Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and of
 // Mistral Small 3.1.
 ModelLoader LoadMinistral3, LoadMistral3;
@@ -113,6 +122,10 @@ ModelLoader LoadOlmo2;
 
 // OLMoE: Llama with experts and norms of all query heads and all key heads of a row; FlexOlmo: with OLMo 2's norms.
 ModelLoader LoadOlmoe, LoadFlexOlmo;
+
+// OLMo-Hybrid: gated delta nets behind norms, and attention before them. Cache layout: one full-attention group, one
+// recurrent layer per delta net.
+ModelLoader LoadOlmoHybrid;
 
 // Phi-3, Phi-3.5 and Phi-4: Llama with fused projections, partial rotation and LongRoPE.
 ModelLoader LoadPhi3;
@@ -162,5 +175,9 @@ ModelLoader LoadSmolLm3;
 
 // StarCoder2: layer norms, plain feed-forward layers, biases everywhere.
 ModelLoader LoadStarCoder2;
+
+// Zamba2: Mamba-2, before some layers a block of attention and feed-forward whose weights several layers share, with
+// adapters of each use. Cache layout: one full-attention group with a layer per use, one recurrent layer per layer.
+ModelLoader LoadZamba2;
 
 }  // namespace quire::runner::models

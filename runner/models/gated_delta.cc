@@ -35,8 +35,27 @@ cache::RecurrentLayer GatedDeltaNet::state() const {
           .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
 }
 
+void GatedDeltaNet::ProjectApart(ForwardContext& ctx, const kernels::MatMulInput& x,
+                                 std::span<float> mixed) const {
+  int64_t first = 0;
+  for (const Linear* part : {&query, &key, &value}) {
+    const int64_t width = part->weight.out;
+    const std::span<float> rows = ctx.work.convolved.Get(ctx.rows() * width);
+    part->Run(ctx.pool, x, rows);
+    for (int64_t row = 0; row < ctx.rows(); ++row) {
+      std::copy_n(rows.data() + row * width, width, mixed.data() + row * shape.channels() + first);
+    }
+    first += width;
+  }
+}
+
 void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
                             std::span<float> gate) const {
+  if (query) {
+    ProjectApart(ctx, x, mixed);
+    z.Run(ctx.pool, x, gate);
+    return;
+  }
   if (!qkvz) {
     qkv.Run(ctx.pool, x, mixed);
     z.Run(ctx.pool, x, gate);
@@ -76,6 +95,7 @@ void GatedDeltaNet::ProjectGates(ForwardContext& ctx, const kernels::MatMulInput
     b.Run(ctx.pool, x, beta);
   }
   kernels::DeltaGates(rate, time_bias, decay, beta);
+  if (beta_scale != 1) kernels::Scale(ctx.pool, beta_scale, beta);
 }
 
 void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {

@@ -1,4 +1,4 @@
-// The gated delta net of Qwen3-Next and Qwen3.5: a linear attention whose state is a matrix per head.
+// The gated delta net of Qwen3-Next, Qwen3.5 and OLMo-Hybrid: a linear attention whose state is a matrix per head.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,22 @@
 namespace quire::runner::models {
 
 //   q, k, v = silu(conv(qkv(x)))     q, k of length 1 per head
-//   decay = exp(rate * softplus(a(x) + time_bias))     beta = sigmoid(b(x))
+//   decay = exp(rate * softplus(a(x) + time_bias))     beta = beta_scale * sigmoid(b(x))
 //   o = gated delta rule(q, k, v, decay, beta)
 //   y = out(norm(o) * silu(z(x)))    norm per head
 struct GatedDeltaNet {
   kernels::GatedDeltaShape shape;
   // Rows as named, or grouped by key head where a checkpoint has them that way: [q, k, v.., z..] and [b..,
-  // a..] of each key head and the value heads that share it.
+  // a..] of each key head and the value heads that share it; or q, k and v in matrices of their own, with z.
   Linear qkv, z;  // or
-  Linear qkvz;
+  Linear qkvz;  // or
+  Linear query, key, value;
   Linear a, b;  // or
   Linear ba;
   std::vector<float> taps;  // [kernel, shape.channels()], oldest first
   int64_t kernel = 0;
   std::vector<float> rate, time_bias;  // [value_heads]
+  float beta_scale = 1;                // 2: eigenvalues of a head's transition may be negative
   RmsNorm norm;                        // [value_dim]
   Linear out;
   size_t recurrent_layer = 0;  // of the layout
@@ -40,6 +42,7 @@ struct GatedDeltaNet {
               std::span<const std::byte> inputs, int32_t tokens) const;
 
  private:
+  void ProjectApart(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed) const;
   void Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
                std::span<float> gate) const;
   void ProjectGates(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> decay,

@@ -110,6 +110,11 @@ TEST(Hybrids, LayersHaveTheStatesOfTheirParts) {
   const auto nemotron = LoadPatched(kMoeBase, test::MakeNemotronH).value();
   ASSERT_EQ(nemotron->cache_bindings().size(), 3U) << "feed-forward layers have none";
   EXPECT_EQ(nemotron->cache_bindings()[2].decoder_layer, 4);
+  const auto zamba = LoadPatched(kMoeBase, test::MakeZamba2).value();
+  EXPECT_EQ(zamba->cache_layout().groups[0].layers, 3) << "two blocks of weights, three uses";
+  EXPECT_EQ(zamba->cache_layout().recurrent.size(), 5U);
+  const auto minimax = LoadPatched(kMoeBase, test::MakeMiniMax).value();
+  EXPECT_EQ(minimax->cache_layout().recurrent[0].conv_tail, 0) << "a state without a convolution";
   const auto mamba = LoadPatched(kMoeBase, test::MakeMamba2).value();
   EXPECT_TRUE(mamba->cache_layout().groups.empty());
   EXPECT_EQ(mamba->cache_layout().recurrent[0].delta_heads, 8);
@@ -122,7 +127,8 @@ struct Refused {
 };
 
 TEST(Hybrids, RefuseByTheNameOfTheKey) {
-  using test::MakeFalconH1, test::MakeGraniteHybrid, test::MakeJamba, test::MakeMamba2, test::MakeNemotronH;
+  using test::MakeFalconH1, test::MakeGraniteHybrid, test::MakeJamba, test::MakeKimiLinear, test::MakeMamba2,
+      test::MakeMiniMax, test::MakeNemotronH, test::MakeOlmoHybrid, test::MakeZamba2;
   const Refused refusals[] = {
       {MakeMamba2, {{"time_step_limit", {0.5, 0.1}}}, "time_step_limit"},
       {MakeMamba2, {{"time_step_limit", 3}}, "time_step_limit"},
@@ -148,6 +154,32 @@ TEST(Hybrids, RefuseByTheNameOfTheKey) {
       {MakeJamba, {{"mamba_dt_rank", "some"}}, "mamba_dt_rank"},
       {MakeJamba, {{"mamba_inner_layernorms", false}}, "mamba_inner_layernorms"},
       {MakeJamba, {{"mamba_d_conv", 0}}, "mamba_d_conv"},
+      {MakeKimiLinear, {{"mla_use_nope", false}}, "mla_use_nope"},
+      {MakeKimiLinear, {{"moe_router_activation_func", "softmax"}}, "moe_router_activation_func"},
+      {MakeKimiLinear, {{"num_nextn_predict_layers", 1}}, "num_nextn_predict_layers"},
+      {MakeKimiLinear,
+       {{"linear_attn_config", {{"full_attn_layers", {2}}, {"kda_layers", {1}}}}},
+       "linear_attn_config"},
+      {MakeKimiLinear,
+       {{"linear_attn_config", {{"full_attn_layers", {2}}, {"kda_layers", {1, 4}}}}},
+       "kda_layers"},
+      {MakeMiniMax, {{"layer_types", {"linear_attention", "mamba", "full_attention"}}}, "layer_types"},
+      {MakeMiniMax, {{"mlp_beta_factor", 0}}, "mlp_beta_factor"},
+      {MakeMiniMax, {{"shared_intermediate_size", {0, 64}}}, "shared_intermediate_size"},
+      {MakeMiniMax, {{"model_type", "minimax_text_01"}}, "postnorm"},
+      {MakeMiniMax, {{"attention_bias", true}}, "attention_bias"},
+      {MakeOlmoHybrid, {{"layer_types", {"linear_attention", "mamba", "full_attention"}}}, "layer_types"},
+      {MakeOlmoHybrid, {{"linear_num_value_heads", 5}}, "linear_num_value_heads"},
+      {MakeOlmoHybrid, {{"hidden_act", "gelu_new"}}, "hidden_act"},
+      {MakeOlmoHybrid, {{"sliding_window", 64}}, "sliding_window"},
+      {MakeZamba2,
+       {{"layers_block_type", {"hybrid", "mamba", "attention", "mamba", "mamba"}}},
+       "layers_block_type"},
+      {MakeZamba2, {{"use_long_context", true}}, "use_long_context"},
+      {MakeZamba2, {{"time_step_limit", {0.0, 0.5}}}, "time_step_limit"},
+      {MakeZamba2, {{"num_mem_blocks", 0}}, "num_mem_blocks"},
+      {MakeZamba2, {{"hidden_act", "relu"}}, "hidden_act"},
+      {MakeZamba2, {{"ft_lora", true}}, "ft_lora"},
   };
   for (const Refused& refusal : refusals) {
     const auto model = LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {

@@ -10,7 +10,6 @@
 
 #include "runner/kernels/elementwise.h"
 #include "runner/models/mamba1.h"
-#include "runner/models/mamba2.h"
 
 namespace quire::runner::models {
 namespace {
@@ -62,7 +61,7 @@ class MambaBinder {
     mixer.step_low = mamba.step_low;
     mixer.step_high = mamba.step_high;
     mixer.norm = {.group = shape.inner() / mamba.norm_groups,
-                  .eps = form_.decoder.norm_eps,
+                  .eps = mamba.norm_eps > 0 ? mamba.norm_eps : form_.decoder.norm_eps,
                   .norm_first = mamba.norm_first};
     if (mamba.normed) {
       mixer.norm_weight = scope_.gguf()
@@ -318,6 +317,10 @@ class HybridDecoder final : public Decoder {
 };
 
 }  // namespace
+
+Mamba2 BindMamba2(const TensorScope& scope, const HybridForm& form) {
+  return MambaBinder(scope, form).BindSsd();
+}
 
 api::Result<std::unique_ptr<Model>> BuildHybrid(ConfigReader& read,
                                                 std::shared_ptr<const weights::ModelFiles> files,

@@ -10,6 +10,7 @@
 #include "api/base/error.h"
 #include "runner/kernels/state_space.h"
 #include "runner/models/decoder_form.h"
+#include "runner/models/mamba2.h"
 
 namespace quire::runner::models {
 
@@ -41,6 +42,7 @@ struct MambaForm {
   bool normed = true;                 // a norm beside the gate
   bool norm_first = false;
   int32_t norm_groups = 1;
+  float norm_eps = 0;  // of the norm beside the gate; 0 = that of the other norms
   Bias in_bias = Bias::kAbsent, conv_bias = Bias::kPresent, out_bias = Bias::kAbsent;
   // Of the input, and of the rows of z, x, B, C and dt.
   float in_scale = 1;
@@ -76,6 +78,9 @@ struct HybridForm {
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   HybridNames names = {};
 };
+
+// The Mamba-2 layer of a decoder layer, all but its place in the cache.
+Mamba2 BindMamba2(const TensorScope& scope, const HybridForm& form);
 
 // The last step of a hybrid family's loader.
 api::Result<std::unique_ptr<Model>> BuildHybrid(ConfigReader& read,

@@ -23,7 +23,8 @@ MixtureConfig::Score ReadScore(ConfigReader& read, MixtureConfig::Score fallback
   }
   const bool sigmoid =
       read.gguf() ? (gguf == 0 ? number : gguf) == kGgufSigmoid : fallback == Score::kSigmoid;
-  const std::string name = read.Text({"scoring_func", ""}, sigmoid ? "sigmoid" : "softmax");
+  const std::string name =
+      read.Text({"scoring_func|moe_router_activation_func", ""}, sigmoid ? "sigmoid" : "softmax");
   if (name == "noaux_tc") return MixtureConfig::Score::kSigmoid;  // dots.llm1's name for both
   if (name != "sigmoid" && name != "softmax") {
     read.Fail(fmt::format("scoring_func \"{}\" is not supported", name.substr(0, 60)));
@@ -41,7 +42,7 @@ void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConf
   config->choice_bias = read.gguf() ? config->choice_bias : method == "noaux_tc" && biased;
   if (method == "noaux_tc" && !biased) read.Fail("topk_method noaux_tc needs scoring_func sigmoid");
   if (method == "greedy") return read.Ignore({"n_group", "topk_group"});
-  constexpr ConfigKey kGroups = {"n_group", "expert_group_count"};
+  constexpr ConfigKey kGroups = {"n_group|num_expert_group", "expert_group_count"};
   config->groups =
       read.Small(kGroups, 0, std::min(config->experts, static_cast<int32_t>(kernels::kExpertGroupsMax)),
                  read.gguf() ? 1 : std::min(defaults.groups, config->experts));
@@ -107,7 +108,7 @@ void ReadExpertSizes(ConfigReader& read, const MixtureDefaults& defaults, Mixtur
     if (config->chosen > config->experts) read.Fail("more experts are chosen than there are");
     return;
   }
-  config->chosen = read.Small({"num_experts_per_tok|moe_k", "expert_used_count"}, 1, config->experts);
+  config->chosen = read.Small({"num_experts_per_tok|num_experts_per_token|moe_k", "expert_used_count"}, 1, config->experts);
   config->width =
       read.Small({"moe_intermediate_size|intermediate_size",
                   read.Find({"", "expert_feed_forward_length"}) != nullptr ? "expert_feed_forward_length"
@@ -123,7 +124,8 @@ MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefau
       {"num_experts|num_local_experts|n_routed_experts|moe_num_experts", "expert_count"}, 1, kMaxExperts);
   ReadExpertSizes(read, defaults, &config);
   config.score = ReadScore(read, defaults.score);
-  config.normalize = read.Boolean({"norm_topk_prob", "expert_weights_norm"}, defaults.normalize);
+  config.normalize =
+      read.Boolean({"norm_topk_prob|moe_renormalize", "expert_weights_norm"}, defaults.normalize);
   if (config.score == MixtureConfig::Score::kSigmoid) config.normalize_eps = 1e-20F;
   const double scale =
       read.Positive({"routed_scaling_factor", "expert_weights_scale"}, 1e6, read.gguf() ? 1 : defaults.scale);

@@ -7,6 +7,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
+#include "runner/models/low_rank.h"
 
 namespace quire::runner::models {
 
@@ -21,7 +22,8 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
 struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
-  float gate_scale = 1;  // of gate(x)
+  float gate_scale = 1;                        // of gate(x)
+  LowRank gate_adapter = {}, up_adapter = {};  // added to gate(x), unscaled, and up(x)
 
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };

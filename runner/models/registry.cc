@@ -48,6 +48,7 @@ constexpr std::array kFamilies = {
     Family{{"Hunyuan, dense", "hunyuan_v1_dense", "hunyuan-dense"}, LoadHunyuanDense},
     Family{{"Hunyuan with experts", "hunyuan_v1_moe", "hunyuan-moe"}, LoadHunyuanMoe},
     Family{{"Jamba", "jamba", "jamba"}, LoadJamba},
+    Family{{"Kimi Linear", "kimi_linear", "kimi-linear"}, LoadKimiLinear},
     Family{{"LFM2", "lfm2", "lfm2"}, LoadLfm2},
     Family{{"LFM2-MoE", "lfm2_moe", "lfm2moe"}, LoadLfm2},
     Family{{"Llama", "llama", "llama"}, LoadLlama},
@@ -55,6 +56,7 @@ constexpr std::array kFamilies = {
     Family{{"Mamba, Falcon-Mamba", "mamba|falcon_mamba", "mamba"}, LoadMamba},
     Family{{"Mamba-2", "mamba2", "mamba2"}, LoadMamba2},
     Family{{"MiniMax-M2", "minimax_m2", "minimax-m2"}, LoadMiniMaxM2},
+    Family{{"MiniMax-Text-01, MiniMax-M1", "minimax|minimax_text_01|minimax_m1", ""}, LoadMiniMax},
     Family{{"Ministral 3", "ministral3", "mistral3"}, LoadMinistral3},
     Family{{"Mistral", "mistral|ministral", "mistral"}, LoadMistral},
     Family{{"Mistral Small 3.1, Ministral 3 with vision", "mistral3", ""}, LoadMistral3},
@@ -63,6 +65,7 @@ constexpr std::array kFamilies = {
     Family{{"Nemotron-H, Nemotron Nano", "nemotron_h", "nemotron_h|nemotron_h_moe"}, LoadNemotronH},
     Family{{"OLMo 2, OLMo 3", "olmo2|olmo3", "olmo2"}, LoadOlmo2},
     Family{{"OLMoE", "olmoe", "olmoe"}, LoadOlmoe},
+    Family{{"OLMo-Hybrid", "olmo_hybrid", ""}, LoadOlmoHybrid},
     Family{{"Phi-3, Phi-4", "phi3", "phi3"}, LoadPhi3},
     Family{{"Phi-3.5-MoE", "phimoe", "phimoe"}, LoadPhiMoe},
     Family{{"Qwen2, Qwen2.5", "qwen2", "qwen2"}, LoadQwen2},
@@ -75,6 +78,7 @@ constexpr std::array kFamilies = {
     Family{{"Seed-OSS", "seed_oss", "seed_oss"}, LoadSeedOss},
     Family{{"SmolLM3", "smollm3", "smollm3"}, LoadSmolLm3},
     Family{{"StarCoder2", "starcoder2", "starcoder2"}, LoadStarCoder2},
+    Family{{"Zamba2", "zamba2", ""}, LoadZamba2},
 };
 
 using LoadDraft = api::Result<std::unique_ptr<DraftModel>> (*)(std::shared_ptr<const weights::ModelFiles>,

@@ -172,6 +172,16 @@ std::vector<float> TensorScope::Values(TensorName name, int64_t size) const {
   return Vector(Full(name, ""), size);
 }
 
+std::vector<float> TensorScope::Elements(TensorName name, int64_t size) const {
+  const weights::Tensor* tensor = binder_->files_.Find(Full(name, ""));
+  const bool holds =
+      tensor != nullptr && std::ranges::count_if(tensor->shape, [](int64_t n) { return n != 1; }) <= 1;
+  const TensorBinder::Shape shapes[] = {holds && tensor->elements() == size ? tensor->shape
+                                                                            : TensorBinder::Shape{size}};
+  tensor = binder_->Require(Full(name, ""), shapes);
+  return tensor == nullptr ? std::vector<float>() : binder_->AsFloat32(*tensor);
+}
+
 std::vector<float> TensorScope::Table(TensorName name, int64_t rows, int64_t columns) const {
   std::vector<TensorBinder::Shape> shapes = {{rows, columns}};
   // Tools that rewrite GGUF files drop dimensions of 1.
@@ -213,7 +223,7 @@ std::vector<float> TensorScope::Norm(TensorName name, int64_t size) const {
 }
 
 std::vector<float> TensorScope::Taps(TensorName name, int64_t channels, int64_t kernel) const {
-  const TensorBinder::Shape shapes[] = {{channels, 1, kernel}, {channels, kernel}};
+  const TensorBinder::Shape shapes[] = {{channels, 1, kernel}, {channels, kernel}, {1, channels, 1, kernel}};
   const weights::Tensor* tensor = binder_->Require(Full(name, ".weight"), shapes);
   if (tensor == nullptr) return {};
   const std::vector<float> by_channel = binder_->AsFloat32(*tensor);

@@ -113,9 +113,12 @@ class TensorScope {
   bool HasRaw(std::string_view hugging_face) const;
   // A number, stored alone; the complete name.
   float Scalar(TensorName name) const;
+  // `size` numbers as float32, in whatever shape; the complete name.
+  std::vector<float> Elements(TensorName name, int64_t size) const;
   // A norm's weight [size] as float32.
   std::vector<float> Norm(TensorName name, int64_t size) const;
-  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, converted to
+  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, or the first behind a
+  // dimension of 1, converted to
   // float32 and transposed to [kernel, channels].
   std::vector<float> Taps(TensorName name, int64_t channels, int64_t kernel) const;
   // A convolution's ".bias" [channels]; empty where there must be none.

@@ -3,83 +3,21 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runner/models/testing/layer_tensors.h"
+
 namespace quire::runner::models::test {
 namespace {
-
-constexpr int64_t kHiddenSize = 64, kQueryHeads = 4, kSharedHeads = 2, kHeadDim = 16, kMlpWidth = 48;
-constexpr int64_t kHybridExperts = 6, kExpertWidth = 24;
-
-// One layer's tensors.
-class LayerTensors {
- public:
-  LayerTensors(PatchedModelFiles& files, const std::string& prefix, int layer)
-      : files_(files), prefix_(prefix + "layers." + std::to_string(layer) + ".") {}
-
-  void Put(const std::string& name, const std::vector<int64_t>& shape) const {
-    PutRandom(files_, prefix_ + name, shape);
-  }
-  void Linear(const std::string& name, int64_t out, int64_t in, bool bias = false) const {
-    Put(name + ".weight", {out, in});
-    if (bias) Put(name + ".bias", {out});
-  }
-  void Norm(const std::string& name, int64_t size) const {
-    files_.AddF32(prefix_ + name + ".weight", {size}, 0.9F);
-  }
-  void Attention(const std::string& name, bool bias) const {
-    Linear(name + ".q_proj", kQueryHeads * kHeadDim, kHiddenSize, bias);
-    Linear(name + ".k_proj", kSharedHeads * kHeadDim, kHiddenSize, bias);
-    Linear(name + ".v_proj", kSharedHeads * kHeadDim, kHiddenSize, bias);
-    Linear(name + ".o_proj", kHiddenSize, kQueryHeads * kHeadDim, bias);
-  }
-  void Mlp(const std::string& name, int64_t width, bool bias = false) const {
-    Linear(name + ".gate_proj", width, kHiddenSize, bias);
-    Linear(name + ".up_proj", width, kHiddenSize, bias);
-    Linear(name + ".down_proj", kHiddenSize, width, bias);
-  }
-
-  struct Mixer {
-    int64_t heads, head_dim, groups, state, kernel;
-    bool in_bias, conv_bias, out_bias, norm;
-  };
-  void Mamba2(const std::string& name, const Mixer& mixer) const {
-    const int64_t inner = mixer.heads * mixer.head_dim, channels = inner + 2 * mixer.groups * mixer.state;
-    Linear(name + ".in_proj", inner + channels + mixer.heads, kHiddenSize, mixer.in_bias);
-    Put(name + ".conv1d.weight", {channels, 1, mixer.kernel});
-    if (mixer.conv_bias) Put(name + ".conv1d.bias", {channels});
-    for (const char* vector : {".A_log", ".D", ".dt_bias"}) Put(name + vector, {mixer.heads});
-    if (mixer.norm) Norm(name + ".norm", inner);
-    Linear(name + ".out_proj", kHiddenSize, inner, mixer.out_bias);
-  }
-
- private:
-  PatchedModelFiles& files_;
-  std::string prefix_;
-};
-
-void Configure(PatchedModelFiles& files, const char* model_type, int layers, const Json& keys) {
-  files.json = Json{{"model_type", model_type},
-                    {"vocab_size", files.json["vocab_size"]},
-                    {"hidden_size", kHiddenSize},
-                    {"num_hidden_layers", layers},
-                    {"tie_word_embeddings", true}};
-  files.json.update(keys);
-}
 
 void MoveToBackbone(PatchedModelFiles& files) {
   files.AddCopy("model.embed_tokens.weight", "backbone.embeddings.weight");
   files.AddCopy("model.norm.weight", "backbone.norm_f.weight");
 }
 
-const Json kAttentionKeys = {{"num_attention_heads", kQueryHeads},
-                             {"num_key_value_heads", kSharedHeads},
-                             {"max_position_embeddings", 512},
-                             {"rms_norm_eps", 1e-5}};
-
 }  // namespace
 
 void MakeFalconH1(PatchedModelFiles& files) {
   constexpr int kLayers = 2;
-  Configure(files, "falcon_h1", kLayers, kAttentionKeys);
+  Configure(files, "falcon_h1", kLayers, AttentionKeys());
   files.json.update(Json{{"intermediate_size", kMlpWidth},
                          {"mamba_n_heads", 6},
                          {"mamba_d_head", 12},
@@ -127,7 +65,7 @@ void MakeFalconH1(PatchedModelFiles& files) {
 
 void MakeGraniteHybrid(PatchedModelFiles& files) {
   constexpr int kLayers = 3;
-  Configure(files, "granitemoehybrid", kLayers, kAttentionKeys);
+  Configure(files, "granitemoehybrid", kLayers, AttentionKeys());
   files.json.update(Json{{"layer_types", {"mamba", "attention", "mamba"}},
                          {"mamba_n_heads", 8},
                          {"mamba_d_head", "auto"},
@@ -171,7 +109,7 @@ void MakeGraniteHybrid(PatchedModelFiles& files) {
 void MakeJamba(PatchedModelFiles& files) {
   constexpr int kLayers = 3;
   constexpr int64_t kInner = 128, kState = 6, kRank = 4;
-  Configure(files, "jamba", kLayers, kAttentionKeys);
+  Configure(files, "jamba", kLayers, AttentionKeys());
   files.json.update(Json{{"attn_layer_period", 3},
                          {"attn_layer_offset", 1},
                          {"expert_layer_period", 2},
@@ -247,7 +185,7 @@ void MakeMamba2(PatchedModelFiles& files) {
 void MakeNemotronH(PatchedModelFiles& files) {
   constexpr int64_t kLatent = 32;
   const std::string pattern = "ME*-M";
-  Configure(files, "nemotron_h", static_cast<int>(pattern.size()), kAttentionKeys);
+  Configure(files, "nemotron_h", static_cast<int>(pattern.size()), AttentionKeys());
   files.json.erase("rms_norm_eps");
   files.json.update(Json{{"hybrid_override_pattern", pattern},
                          {"head_dim", kHeadDim},
