@@ -21,7 +21,7 @@ struct GatedDeltaNet {
   // Rows as named, or grouped by key head where a checkpoint has them that way: [q, k, v.., z..] and [b..,
   // a..] of each key head and the value heads that share it; or q, k and v in matrices of their own, with z.
   Linear qkv, z;  // or
-  Linear qkvz;  // or
+  Linear qkvz;    // or
   Linear query, key, value;
   Linear a, b;  // or
   Linear ba;

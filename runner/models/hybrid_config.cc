@@ -111,7 +111,8 @@ MambaForm ReadMamba2(ConfigReader& read, const Mamba2Keys& keys, int32_t hidden)
   const int64_t inner = has_inner ? read.Integer(inner_key, 1, kMaxWidth, expanded) : 0;
   const ConfigKey dim_key = key(keys.head_dim, "");
   const auto* dim = read.Find(dim_key);
-  const bool derived = read.gguf() || keys.head_dim == nullptr || (dim != nullptr && dim->is_string() && *dim == "auto");
+  const bool derived =
+      read.gguf() || keys.head_dim == nullptr || (dim != nullptr && dim->is_string() && *dim == "auto");
   shape.head_dim = derived ? inner / shape.heads : read.Small(dim_key, 1, kMaxWidth);
   if (has_inner && shape.inner() != inner) {
     read.Fail(fmt::format("{} state-space heads of {} do not make {} channels", shape.heads, shape.head_dim,

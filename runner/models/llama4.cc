@@ -17,8 +17,7 @@ void ReadLlama4Layers(ConfigReader& read, DecoderForm* form) {
   const bool listed = read.Find({"no_rope_layers", ""}) != nullptr;
   const auto rotated = listed ? read.Integers({"no_rope_layers", ""}, layers, 0, 1) : std::vector<int64_t>();
   const auto types = read.Texts({"layer_types", ""}, layers);
-  const int32_t chunk =
-      read.Small({"attention_chunk_size", "attention.chunk_size"}, 0, kMaxContext, 8192);
+  const int32_t chunk = read.Small({"attention_chunk_size", "attention.chunk_size"}, 0, kMaxContext, 8192);
   // As llama.cpp has it: a GGUF with a window of 0 has no chunks and rotates in all layers.
   const bool whole = chunk == 0 || read.Integer({"", "attention.sliding_window"}, 0, kMaxContext, chunk) == 0;
   for (int32_t i = 0; i < layers; ++i) {

@@ -108,7 +108,8 @@ void ReadExpertSizes(ConfigReader& read, const MixtureDefaults& defaults, Mixtur
     if (config->chosen > config->experts) read.Fail("more experts are chosen than there are");
     return;
   }
-  config->chosen = read.Small({"num_experts_per_tok|num_experts_per_token|moe_k", "expert_used_count"}, 1, config->experts);
+  config->chosen = read.Small({"num_experts_per_tok|num_experts_per_token|moe_k", "expert_used_count"}, 1,
+                              config->experts);
   config->width =
       read.Small({"moe_intermediate_size|intermediate_size",
                   read.Find({"", "expert_feed_forward_length"}) != nullptr ? "expert_feed_forward_length"

@@ -140,8 +140,8 @@ api::Result<bool> PrefixImport::ParseHead() {
   }
   if (pending_.size() < sizeof(head)) return false;
   std::memcpy(&head, pending_.data(), sizeof(head));
-  if (head.origin_bytes > kArchiveOriginBytesMax || head.tokens == 0 || head.tokens > api::ipc::kSnapshotTokensMax ||
-      head.rows == 0 || head.rows > kRowsMax) {
+  if (head.origin_bytes > kArchiveOriginBytesMax || head.tokens == 0 ||
+      head.tokens > api::ipc::kSnapshotTokensMax || head.rows == 0 || head.rows > kRowsMax) {
     return Damaged("its header");
   }
   const size_t hashed =

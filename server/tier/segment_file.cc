@@ -128,7 +128,7 @@ HeadState CheckHeader(const FileHeader& header) {
 HeadState FinishHead(const FileHeader& header, const SnapshotKey& secret, uint64_t file_bytes,
                      SegmentHead& head) {
   if (header.hmac != HmacOf(secret, SignedPart(header, head.origin))) return HeadState::kCorrupt;
-  head.segment = {header.key,        header.parent, header.from,         header.to,
+  head.segment = {header.key,        header.parent, header.from,        header.to,
                   header.state != 0, header.bytes,  header.origin_bytes};
   head.content = header.content;
   return file_bytes == head.segment.file_bytes() ? HeadState::kValid : HeadState::kCorrupt;
