@@ -116,9 +116,9 @@ LaunchPlan PlanContinue(const LaunchTarget& target, const std::filesystem::path&
 
 // For a line of a shell.
 std::string ShellWord(const std::string& word) {
-  constexpr std::string_view kPlain =
+  constexpr std::string_view kUnquoted =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  if (!word.empty() && word.find_first_not_of(kUnquoted) == std::string::npos) return word;
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
