@@ -55,8 +55,11 @@ bool HybridState::WindowReaches(size_t group, Position position) const {
 }
 
 Position HybridState::FirstRow(size_t group) const {
-  const Position oldest = OldestVisible(pools_->layout.groups[group], offset_);
-  return std::max(oldest - oldest % pools_->layout.page_tokens, groups[group].intact_from);
+  const AttentionGroup& shape = pools_->layout.groups[group];
+  Position oldest = OldestVisible(shape, offset_);
+  // A chunk that begins within a page has this page anew: the old one went when nothing of it was visible.
+  if (!shape.chunked) oldest -= oldest % pools_->layout.page_tokens;
+  return std::max(oldest, groups[group].intact_from);
 }
 
 bool HybridState::Reaches(Position position) const {

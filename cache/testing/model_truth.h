@@ -19,10 +19,11 @@ struct Truth {
   bool recurrent() const { return !layout->recurrent.empty(); }
 
   // The first row of a window group at offset(): the pages that the next token sees are whole, but for what a
-  // removal did not move.
+  // removal did not move. Of a chunk's first page, the rows of the chunk.
   Position Kept(size_t group) const {
-    const Position oldest = OldestVisible(layout->groups[group], offset());
-    return std::max(oldest - oldest % layout->page_tokens, intact_from[group]);
+    const AttentionGroup& shape = layout->groups[group];
+    const Position oldest = OldestVisible(shape, offset());
+    return std::max(shape.chunked ? oldest : oldest - oldest % layout->page_tokens, intact_from[group]);
   }
   bool WindowReaches(size_t group, Position at) const {
     const Position oldest = OldestVisible(layout->groups[group], at);
