@@ -31,7 +31,8 @@ bool HasOnly(const Json& schema, std::initializer_list<std::string_view> keys) {
 // Of `type`, a text or a list of texts.
 TextKind KindOfType(const Json& type, bool alone) {
   const auto is = [&](std::string_view name) {
-    return type.is_array() ? std::ranges::find(type, name) != type.end() : type == name;
+    return type.is_array() ? std::ranges::any_of(type, [&](const Json& each) { return each == name; })
+                           : type == name;
   };
   if (!is("string")) return TextKind::kJson;
   return !alone || (is("integer") && !is("number")) ? TextKind::kUnclear : TextKind::kText;
