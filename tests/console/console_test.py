@@ -83,29 +83,34 @@ class Console(console_case.ConsoleCase):
         self.quiet(page)
 
     def test_now_shows_how_far_a_prefill_is(self):
-        # Long prompts that have nothing in common, until the page has shown one on its way, however quick the machine is.
+        # Long prompts that have nothing in common, four at a time, until the page has shown one on its way. Beside a stream a
+        # prompt is computed in several steps, however quick the machine is.
         shown = threading.Event()
         connections = []
 
-        def ask():
-            number = 100
+        def ask(first, body):
+            number = first
             while not shown.is_set():
                 number += 1
                 words = " ".join(f"{number}{word}" for word in range(700))
-                connections.append(self.daemon.connect())
+                connection = self.daemon.connect()
+                connections.append(connection)
                 try:
-                    connections[-1].request("POST", "/api/generate", json.dumps({"model": harness.MODEL, "prompt": words, "raw": True,
-                                                                                 "stream": False, "options": {"num_predict": 1}}))
-                    connections[-1].getresponse().read()
+                    connection.request("POST", "/api/generate", json.dumps({"model": harness.MODEL, "prompt": words, "raw": True, **body}))
+                    connection.getresponse().read()
                 except (OSError, http.client.HTTPException):
                     return  # the test is done
 
-        asker = threading.Thread(target=ask)
+        one_token = {"stream": False, "options": {"num_predict": 1}}
+        endless = {"prompt": "Hello", "options": {"num_predict": 2000, "temperature": 1.5, "seed": 1}}
+        askers = [threading.Thread(target=ask, args=(100 * n, one_token)) for n in range(10, 50, 10)]
+        askers.append(threading.Thread(target=ask, args=(9000, endless)))
         page = self.open("now")
         page.run("""window.seen = []; new MutationObserver(() => {
             for (const one of document.querySelectorAll('.card progress')) seen.push([one.value, one.max, one.parentNode.innerText]);
         }).observe(document.querySelector('main'), {childList: true, subtree: true})""")
-        asker.start()
+        for asker in askers:
+            asker.start()
         try:
             value, most, text = page.wait("seen.find(([value, , text]) => value > 1 && text.includes('left'))")
         finally:
@@ -113,7 +118,8 @@ class Console(console_case.ConsoleCase):
             for connection in connections:
                 with contextlib.suppress(OSError, AttributeError):  # closed, or not yet open
                     connection.sock.shutdown(socket.SHUT_RDWR)
-            asker.join()
+            for asker in askers:
+                asker.join()
         self.assertLess(0, value)
         self.assertLess(value, most)
         self.assertEqual(f"{value:,} of {most:,} prompt tokens, about ", text[:text.index("about ") + 6])
