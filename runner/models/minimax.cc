@@ -81,11 +81,7 @@ class MiniMax final : public Decoder {
     block.mlp_norm = BindNorm(scope, {"post_attention_layernorm", ""}, decoder.hidden);
     MixtureNames names;
     names.router = {"block_sparse_moe.gate", ""};
-    names.experts = {.gate = "block_sparse_moe.experts.{}.w1",
-                     .up = "block_sparse_moe.experts.{}.w3",
-                     .down = "block_sparse_moe.experts.{}.w2",
-                     .gate_up_stacked = "mlp.experts.gate_up_proj",
-                     .down_stacked = "mlp.experts.down_proj"};
+    names.experts = kMixtralExperts;
     block.mlp = BindMixture(scope, decoder.hidden, config_.mixture, names);
     blocks_.push_back(std::move(block));
   }

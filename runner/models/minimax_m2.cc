@@ -42,11 +42,7 @@ api::Result<std::unique_ptr<Model>> LoadMiniMaxM2(std::shared_ptr<const weights:
   form.qk_norm = QkNorm::kRow;
   form.mixture.names.router = {"block_sparse_moe.gate", "ffn_gate_inp"};
   form.mixture.names.choice_bias = {"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias"};
-  form.mixture.names.experts = {.gate = "block_sparse_moe.experts.{}.w1",
-                                .up = "block_sparse_moe.experts.{}.w3",
-                                .down = "block_sparse_moe.experts.{}.w2",
-                                .gate_up_stacked = "mlp.experts.gate_up_proj",
-                                .down_stacked = "mlp.experts.down_proj"};
+  form.mixture.names.experts = kMixtralExperts;
   return BuildDeclared(read, std::move(files), form);
 }
 

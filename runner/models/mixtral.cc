@@ -12,11 +12,7 @@ api::Result<std::unique_ptr<Model>> LoadMixtral(std::shared_ptr<const weights::M
                       {.normalize = true});
   form.SetWindows(ReadWindows(read, form.decoder.layers, [](int32_t, int32_t) { return true; }));
   form.mixture.names.router = {"block_sparse_moe.gate", "ffn_gate_inp"};
-  form.mixture.names.experts = {.gate = "block_sparse_moe.experts.{}.w1",
-                                .up = "block_sparse_moe.experts.{}.w3",
-                                .down = "block_sparse_moe.experts.{}.w2",
-                                .gate_up_stacked = "mlp.experts.gate_up_proj",
-                                .down_stacked = "mlp.experts.down_proj"};
+  form.mixture.names.experts = kMixtralExperts;
   return BuildDeclared(read, std::move(files), form);
 }
 

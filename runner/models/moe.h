@@ -59,6 +59,13 @@ struct ExpertNames {
   bool plain = false;                              // there are no gates
 };
 
+// Mixtral's, which later families took over.
+inline constexpr ExpertNames kMixtralExperts = {.gate = "block_sparse_moe.experts.{}.w1",
+                                                .up = "block_sparse_moe.experts.{}.w3",
+                                                .down = "block_sparse_moe.experts.{}.w2",
+                                                .gate_up_stacked = "mlp.experts.gate_up_proj",
+                                                .down_stacked = "mlp.experts.down_proj"};
+
 // Fills gate, up and down, in whichever form the file has them. REQUIRES: moe->chosen is set.
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
                  int64_t width, MixtureOfExperts* moe);

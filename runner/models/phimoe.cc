@@ -23,11 +23,7 @@ api::Result<std::unique_ptr<Model>> LoadPhiMoe(std::shared_ptr<const weights::Mo
   mixture.jitter = static_cast<float>(gguf ? 0.01 : read.Positive({"router_jitter_noise", ""}, 1, 0.01));
   read.Ignore({"input_jitter_noise"});  // of training
   form.mixture.names.router = {"block_sparse_moe.gate", "ffn_gate_inp"};
-  form.mixture.names.experts = {.gate = "block_sparse_moe.experts.{}.w1",
-                                .up = "block_sparse_moe.experts.{}.w3",
-                                .down = "block_sparse_moe.experts.{}.w2",
-                                .gate_up_stacked = "mlp.experts.gate_up_proj",
-                                .down_stacked = "mlp.experts.down_proj"};
+  form.mixture.names.experts = kMixtralExperts;
   return BuildDeclared(read, std::move(files), form);
 }
 
