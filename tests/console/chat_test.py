@@ -97,6 +97,39 @@ class Chat(console_case.ConsoleCase):
         self.assertGreater(page.run("[...document.querySelectorAll('.message.assistant .text')].at(-1).innerText.length"), 10)
         self.quiet(page)
 
+    # Answers of /api/tags wait until the page calls release().
+    LATE_MODELS = """(() => {
+        const real = window.fetch;
+        const late = new Promise((done) => { window.release = done; });
+        window.fetch = (path, options) => path === "/api/tags" ? late.then(() => real(path, options)).finally(() => { window.came = true; })
+          : real(path, options);
+    })()"""
+
+    def test_what_is_typed_stays_while_the_models_are_asked_for(self):
+        page = self.open()
+        page.run(self.LATE_MODELS)
+        page.click("button", "New conversation")
+        page.fill("#prompt", "typed at once")
+        page.run("release()")
+        page.wait("window.came")
+        page.run("new Promise((done) => setTimeout(done))")
+        self.assertEqual("typed at once", page.run("document.querySelector('#prompt').value"))
+        self.quiet(page)
+
+    def test_a_view_whose_data_come_late_does_not_replace_the_next_one(self):
+        page = self.open("models")
+        page.run(self.LATE_MODELS)
+        page.run("location.hash = '#/chat'")
+        page.wait("document.querySelector('main.view-chat')")
+        page.run("location.hash = '#/keys'")
+        page.wait("document.querySelector('main.view-keys')?.children.length > 0")
+        shown = page.run("document.querySelector('main').innerText")
+        page.run("release()")
+        page.wait("window.came")
+        page.run("new Promise((done) => setTimeout(done, 100))")
+        self.assertEqual(shown, page.run("document.querySelector('main').innerText"))
+        self.quiet(page)
+
     def test_any_message_can_be_edited(self):
         page = self.fresh_chat()
         self.set_option(page, "max_tokens", 12)

@@ -14,7 +14,9 @@ const state = {conversations: [], current: null, running: null, settings: settin
 let elements = {};
 
 export async function showChat(view) {
-  state.conversations = await allConversations();
+  const conversations = await allConversations();
+  // The shown conversation is the object that answers are written to.
+  state.conversations = conversations.map((one) => one.id === state.current?.id ? state.current : one);
   await loadModels();
   if (!state.current) state.current = state.conversations[0] ?? newConversation(setting("model", state.models[0]?.name ?? ""));
   // Answers that a reload cut off end where they were.
@@ -266,10 +268,12 @@ function drawAttachments() {
     }}, "×"))));
 }
 
+// At once: what is typed while the models are asked for again must not be lost.
 function open(conversation) {
   if (state.running) return notify("Stop the running answer first.");
   state.current = conversation;
-  return showChat(document.getElementById("view"));
+  build(document.getElementById("view"));
+  loadModels().then(drawModels);
 }
 
 const startNew = () => open(newConversation(state.current.model));

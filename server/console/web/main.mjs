@@ -11,11 +11,15 @@ import {saveSetting, setting} from "./storage.mjs";
 
 const VIEWS = {chat: showChat, now: showNow, cache: showCache, models: showModels, keys: showKeys};
 let leave = null;  // ends what the shown view left running
+let turn = 0;  // counts what was shown: a view whose data come late does not write over the next one
 
 async function show() {
   if (location.hash && !location.hash.startsWith("#/")) return;
   const name = location.hash.slice(2).split("/")[0] || "chat";
-  const view = document.getElementById("view");
+  const mine = ++turn;
+  const old = document.getElementById("view");
+  const view = old.cloneNode(false);
+  old.replaceWith(view);
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -28,7 +32,9 @@ async function show() {
     return;
   }
   try {
-    leave = await VIEWS[name](view) ?? null;
+    const end = await VIEWS[name](view) ?? null;
+    if (mine === turn) leave = end;
+    else end?.();
   } catch (error) {
     replace(view, h("p", {class: "error", role: "alert"}, error.message));
   }
