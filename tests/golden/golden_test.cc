@@ -119,22 +119,8 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
                                          FamilyGolden{"qwen3_next", 1e-3F, "qwen3_next.f16.gguf"},
                                          FamilyGolden{"qwen3_5", 1e-3F, "qwen3_5.f16.gguf"}),
                          [](const auto& tested) { return std::string(tested.param.name); });
-// Families whose checkpoints are in a second set of fixtures alone.
-constexpr const char* kSecondSet = "../shared/fixtures-2";
-
-class SecondSetTest : public testing::TestWithParam<FamilyGolden> {};
-
-TEST_P(SecondSetTest, ComputesWhatItsReferenceComputed) {
-  const fs::path directory = fs::path(kSecondSet) / "models" / GetParam().name;
-  if (!fs::exists(directory)) GTEST_SKIP() << "no " << directory;
-  const auto golden = ReadGolden(directory);
-  ExpectGolden(directory, golden, GetParam().tolerance);
-  if (GetParam().gguf == nullptr) return;
-  SCOPED_TRACE(GetParam().gguf);
-  ExpectGolden(fs::path(kSecondSet) / "gguf" / GetParam().gguf, golden, GetParam().tolerance);
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, SecondSetTest,
+// Families whose checkpoints are in the second set of fixtures alone.
+INSTANTIATE_TEST_SUITE_P(SecondSet, FamilyTest,
                          testing::Values(FamilyGolden{"cohere2", 2e-4F, "cohere2.f16.gguf"},
                                          FamilyGolden{"olmo2", 2e-4F, "olmo2.f16.gguf"},
                                          FamilyGolden{"phi3", 2e-4F, "phi3.f16.gguf"},
