@@ -21,6 +21,7 @@ import sys
 EXTRA = ["--extra-arg=-std=c++2b", "--extra-arg=-w",
          f"--extra-arg=-include{pathlib.Path(__file__).resolve().parent / 'clang_concepts.h'}"]
 SKIPPED = 77
+PRECOMPILED = re.compile(r" -Winvalid-pch +-include \S+cmake_pch\.hxx")
 BATCHED = re.compile(r'^#include "([^"]+\.cc)"$', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -66,13 +67,14 @@ def newest(root, units, count):
 
 
 def single_units(build):
-    """The build's database; a batch of sources counts as each of them alone."""
+    """The build's database, without gcc's precompiled headers; a batch of sources counts as each of them alone."""
     units = []
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
         sources = BATCHED.findall(path.read_text()) if path.is_relative_to(build) and path.exists() else []
         for source in sources or [entry["file"]]:
-            units.append(entry | {"file": source, "command": entry["command"].replace(entry["file"], source)})
+            command = PRECOMPILED.sub("", entry["command"]).replace(entry["file"], source)
+            units.append(entry | {"file": source, "command": command})
     return units
 
 
