@@ -19,16 +19,19 @@ Lease::~Lease() {
   if (record_ != nullptr) record_->store->EndLease(*record_);
 }
 
-Lease SnapshotStore::NewLease(PrefixNode* node, Position offset) {
-  auto record = std::make_unique<Lease::Record>(Lease::Record{this, node, offset});
-  EntryOf(node).leases.push_back(record.get());
+Lease SnapshotStore::NewLease(std::unique_ptr<Lease::Record> record, PrefixNode* node, Position offset) {
+  record->store = this;
+  record->node = node;
+  record->offset = offset;
+  EntryOf(node).leases.push_back(*record);
   ++leases_;
   Requeue(node);
   return Lease(std::move(record));
 }
 
 void SnapshotStore::EndLease(Lease::Record& record) {
-  std::erase(EntryOf(record.node).leases, &record);
+  auto& leases = EntryOf(record.node).leases;
+  leases.erase(leases.iterator_to(record));
   --leases_;
   PruneUpwards(record.node);
 }
@@ -42,7 +45,7 @@ bool SnapshotStore::Evictable(const PrefixNode* node) const {
 
 void SnapshotStore::Unqueue(PrefixNode* node) {
   StoreEntry& entry = EntryOf(node);
-  if (entry.queued) queue_.erase(*entry.queued);
+  if (entry.queued) entry.place = queue_.extract(*entry.queued);
   entry.queued.reset();
 }
 
@@ -53,7 +56,9 @@ void SnapshotStore::Requeue(PrefixNode* node) {
   StoreEntry& entry = EntryOf(node);
   entry.queued =
       EvictionKey{entry.last_use, -node->to, -static_cast<int64_t>(entry.snapshot.bytes()), entry.id};
-  queue_.emplace(*entry.queued, node);
+  entry.place.key() = *entry.queued;
+  entry.place.mapped() = node;
+  queue_.insert(std::move(entry.place));
 }
 
 void SnapshotStore::Touch(PrefixNode* node) {

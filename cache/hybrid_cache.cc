@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cache/check.h"
@@ -59,7 +60,7 @@ Pools::Pools(Layout model_layout, size_t budget_bytes)
 
 Pools::~Pools() = default;
 
-Result<std::unique_ptr<HybridCache>> HybridCache::Create(Layout layout, Capacity capacity) {
+Result<std::unique_ptr<HybridCache>> HybridCache::Create(Layout layout, Capacity capacity) try {
   if (auto ok = Validate(layout); !ok) return std::unexpected(std::move(ok.error()));
   if (auto ok = CheckCapacity(layout, capacity); !ok) return std::unexpected(std::move(ok.error()));
   auto budget = BudgetBytes(layout, capacity);
@@ -83,6 +84,8 @@ Result<std::unique_ptr<HybridCache>> HybridCache::Create(Layout layout, Capacity
   if (!slot_pool) return std::unexpected(std::move(slot_pool.error()));
   pools->slots = std::move(*slot_pool);
   return std::unique_ptr<HybridCache>(new HybridCache(std::move(pools)));
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 HybridCache::HybridCache(std::unique_ptr<Pools> pools) : pools_(std::move(pools)) {}
@@ -91,9 +94,13 @@ HybridCache::~HybridCache() { QUIRE_CACHE_CHECK(pools_->states == nullptr); }
 
 const Layout& HybridCache::layout() const { return pools_->layout; }
 
-Sequence HybridCache::NewSequence() { return Sequence(std::make_unique<SequenceState>(pools_.get())); }
+Sequence HybridCache::NewSequence() try {
+  return Sequence(std::make_unique<SequenceState>(pools_.get()));
+} catch (const std::bad_alloc&) {
+  return {};
+}
 
-Result<Sequence> HybridCache::Fork(const Sequence& source, Position position) {
+Result<Sequence> HybridCache::Fork(const Sequence& source, Position position) try {
   // The step writes in place what the fork would share.
   if (source.state_->in_step) return Fail(ErrorCode::kInvalid, "fork inside a step");
   const std::unique_ptr<HybridState> held = source.state_->Committed();
@@ -102,9 +109,11 @@ Result<Sequence> HybridCache::Fork(const Sequence& source, Position position) {
   }
   held->CutTo(position);
   return Sequence(std::make_unique<SequenceState>(*held));
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
-Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
+Result<void> HybridCache::Truncate(Sequence& sequence, Position position) try {
   SequenceState& state = *sequence.state_;
   HybridState& held = state.held;
   if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "truncate inside a step or a draft");
@@ -121,6 +130,8 @@ Result<void> HybridCache::Truncate(Sequence& sequence, Position position) {
   held.CutTo(position);
   state.DiscardCaptures(position);
   return {};
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 bool Demand::fits() const {
@@ -222,6 +233,7 @@ Position HybridCache::LargestSequence(int32_t batch) const {
 void HybridCache::ReleaseFree() {
   for (const auto& pool : pools_->pages) pool->ReleaseFree();
   pools_->slots->blocks().ReleaseFree();
+  pools_->spare_step.reset();
 }
 
 }  // namespace quire::cache

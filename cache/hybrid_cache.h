@@ -12,7 +12,8 @@
 // Threads: one thread (the engine's) calls everything here; inside a step compute threads use the StepView.
 // Costs: fork, snapshot, restore, truncate share structure in O(log length). The first write to something
 // shared copies at most one page per attention group and one state slot. Errors: kOutOfPages and kOutOfSlots
-// name capacity, used and demand. Any error leaves every sequence as it was.
+// name capacity, used and demand. Any error leaves every sequence as it was. kOutOfMemory: the C++ heap has no memory for the
+// books of the cache. Closing a step or a draft, taking captures and destroying a handle need none.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -127,7 +128,7 @@ class HybridCache {
 
   const Layout& layout() const;
 
-  // At offset 0 with zero recurrent state; holds nothing yet.
+  // At offset 0 with zero recurrent state; holds nothing yet. Refers to nothing where there is no memory for it.
   Sequence NewSequence();
 
   // A sequence of the first `position` tokens. Layers that cannot follow leave it not ready(): recurrent
@@ -164,7 +165,7 @@ class HybridCache {
   // slot; where none is left it is skipped and counted. kInvalid: at < offset, a step or a draft is open.
   Result<void> ScheduleCapture(Sequence& sequence, Position at);
   // Captures so far of tokens that the sequence still has, ascending; those not reached stay scheduled. After
-  // a canceled prefill: what its committed steps had reached.
+  // a canceled prefill: what its committed steps had reached. None inside a step.
   std::vector<Snapshot> TakeCaptures(Sequence& sequence);
   void CancelCaptures(Sequence& sequence);  // drops what is still scheduled
 

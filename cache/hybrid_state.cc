@@ -77,9 +77,25 @@ Position HybridState::DeepestReachable(Position max_position) const {
   return Reaches(position) ? position : 0;
 }
 
+NodePromises HybridState::PromiseCuts(size_t times) const {
+  NodePromises promises;
+  promises.reserve(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    promises.emplace_back(pools_->pages[g]->nodes(), times * groups[g].table.ClipNodesMax());
+  }
+  return promises;
+}
+
+HybridState::IndexRange HybridState::PagesAt(size_t group, Position position) const {
+  const int64_t end = pools_->PageEnd(position);
+  const Position oldest = OldestVisible(pools_->layout.groups[group], position);
+  return {oldest == position ? end : pools_->PageOf(oldest), end};
+}
+
 void HybridState::CutTo(Position position) {
   QUIRE_CACHE_CHECK(position >= 0 && position <= offset_);
   if (position == offset_) return;
+  ReserveRestAt(position);
   for (size_t g = 0; g < groups.size(); ++g) {
     groups[g].present = WindowReaches(g, position);
     if (!groups[g].present) groups[g].table.Clip(0, 0);
@@ -87,11 +103,18 @@ void HybridState::CutTo(Position position) {
   RestAt(position, SlotRef());
 }
 
-void HybridState::RestAt(Position position, SlotRef state) {
-  const int64_t end = pools_->PageEnd(position);
+void HybridState::ReserveRestAt(Position position) const {
   for (size_t g = 0; g < groups.size(); ++g) {
-    const Position oldest = OldestVisible(pools_->layout.groups[g], position);
-    groups[g].table.Clip(oldest == position ? end : pools_->PageOf(oldest), end);
+    const IndexRange pages = PagesAt(g, position);
+    groups[g].table.ReserveClip(pages.from, pages.to);
+  }
+}
+
+void HybridState::RestAt(Position position, SlotRef state) {
+  ReserveRestAt(position);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const IndexRange pages = PagesAt(g, position);
+    groups[g].table.Clip(pages.from, pages.to);
     groups[g].intact_from = std::min(groups[g].intact_from, position);
   }
   slot = std::move(state);
@@ -100,13 +123,18 @@ void HybridState::RestAt(Position position, SlotRef state) {
 }
 
 void HybridState::Advance(Position offset) {
+  const auto first = [&](size_t g) {
+    const Position oldest = OldestVisible(pools_->layout.groups[g], std::min(offset, draft_from));
+    return oldest == offset ? pools_->PageEnd(offset) : pools_->PageOf(oldest);
+  };
+  const auto windows = [&](const auto& change) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (pools_->layout.groups[g].window > 0) change(groups[g].table, first(g));
+    }
+  };
+  windows([](const PageTable& table, int64_t from) { table.ReserveClip(from, INT64_MAX); });
+  windows([](PageTable& table, int64_t from) { table.Clip(from, INT64_MAX); });
   offset_ = offset;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const AttentionGroup& shape = pools_->layout.groups[g];
-    if (shape.window == 0) continue;
-    const Position oldest = OldestVisible(shape, std::min(offset, draft_from));
-    groups[g].table.Clip(oldest == offset ? pools_->PageEnd(offset) : pools_->PageOf(oldest), INT64_MAX);
-  }
 }
 
 size_t HybridState::BytesFrom(Position from) const {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,8 @@ namespace quire::cache {
 
 class HybridState;
 class Step;
+
+using NodePromises = boost::container::small_vector<NodePromise, 4>;  // [groups]
 
 // The memory of one cache.
 struct Pools {
@@ -78,6 +81,7 @@ class HybridState {
   // The deepest position <= max_position (and > 0) that every layer can rest at, or 0.
   Position DeepestReachable(Position max_position) const;
 
+  // CutTo, RestAt and Advance throw std::bad_alloc, changing nothing; not while PromiseCuts covers them.
   // Moves to `position` <= offset(); what some layer cannot have there becomes absent.
   void CutTo(Position position);
   // Rests at `position` inside what is mapped, which may lie beyond offset(), with that state.
@@ -85,6 +89,8 @@ class HybridState {
   void RestAt(Position position, SlotRef state);
   // After writes up to `offset`: windows let go of what neither a later token nor an open draft's base sees.
   void Advance(Position offset);
+  // Memory for `times` calls of these three, on this state and on copies of it.
+  NodePromises PromiseCuts(size_t times) const;
 
   // Bytes of the pages that intersect [from, offset) (full attention), of the window pages and of the slot.
   size_t BytesFrom(Position from) const;
@@ -102,7 +108,13 @@ class HybridState {
 
  private:
   friend class HybridCache;
+  struct IndexRange {
+    int64_t from;
+    int64_t to;
+  };
   void Register();
+  void ReserveRestAt(Position position) const;
+  IndexRange PagesAt(size_t group, Position position) const;  // that a state at rest there maps
 
   Pools* pools_;
   Position offset_ = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "cache/check.h"
@@ -18,6 +19,7 @@ constexpr size_t kPageAlign = 64;
 // From this size on blocks start at their own system page, so that freed memory can be given back whole.
 constexpr size_t kSystemAlignFrom = size_t{64} << 10;
 constexpr int kPoison = 0xDB;
+constexpr size_t kBlocksFirst = 64;  // that the lists of a pool have room for at its first block
 
 size_t SystemPage() {
   static const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -53,8 +55,13 @@ Result<std::unique_ptr<BlockPool>> BlockPool::Create(std::string name, size_t bl
     }
     base = static_cast<std::byte*>(mapped);
   }
-  return std::unique_ptr<BlockPool>(
-      new BlockPool(std::move(name), block_bytes, stride, blocks, base, budget));
+  try {
+    return std::unique_ptr<BlockPool>(
+        new BlockPool(std::move(name), block_bytes, stride, blocks, base, budget));
+  } catch (const std::bad_alloc&) {
+    if (base != nullptr) munmap(base, bytes);
+    throw;
+  }
 }
 
 BlockPool::BlockPool(std::string name, size_t block_bytes, size_t stride, uint32_t blocks, std::byte* base,
@@ -80,6 +87,16 @@ uint32_t BlockPool::available() const {
   return static_cast<uint32_t>(std::min<size_t>(capacity_ - used_, by_budget));
 }
 
+// A block that is used for the first time must have a place in every list that it may be in.
+void BlockPool::ReserveLists() {
+  const size_t used = references_.size();
+  if (used < std::min({references_.capacity(), warm_.capacity(), cold_.capacity()})) return;
+  const size_t next = std::max(kBlocksFirst, 2 * used);
+  references_.reserve(next);
+  warm_.reserve(next);
+  cold_.reserve(next);
+}
+
 BlockId BlockPool::Allocate() {
   if (available() == 0) return kNoBlock;
   BlockId block = kNoBlock;
@@ -87,6 +104,7 @@ BlockId BlockPool::Allocate() {
     block = warm_.back();
     warm_.pop_back();
   } else {
+    if (cold_.empty()) ReserveLists();
     budget_->MakeResident(block_bytes_);
     if (!cold_.empty()) {
       block = cold_.back();
@@ -134,6 +152,7 @@ bool BlockPool::ReleaseOneFree() {
 void BlockPool::ReleaseFree() {
   while (ReleaseOneFree()) {
   }
+  nodes_.ReleaseFree();
 }
 
 std::expected<void, std::string> BlockPool::CheckInvariants(const std::vector<uint32_t>& expected) const {

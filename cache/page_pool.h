@@ -6,6 +6,7 @@
 // - Pools that share a MemoryBudget never hold, nor keep resident, more bytes than it has: when one pool
 //   grows, blocks that others have freed are given back to the system first. (The system takes whole pages of
 //   its own back: of blocks below 64 KiB those that lie inside a block; larger ones begin at such a page.)
+// - A release needs no memory: the lists of free blocks have room for every block used so far.
 // Address space is reserved at once, memory is taken at a block's first use.
 // Engine thread only; compute threads may read and write the bytes of blocks that they were handed.
 #pragma once
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/node_stock.h"
 #include "cache/types.h"
 
 namespace quire::cache {
@@ -61,9 +63,11 @@ class BlockPool {
   size_t block_bytes() const { return block_bytes_; }
   uint32_t capacity() const { return capacity_; }
   uint32_t used() const { return used_; }
-  uint32_t available() const;  // blocks that Allocate() would give now
+  size_t blocks_seen() const { return references_.size(); }  // ids of blocks used so far are below it
+  uint32_t available() const;                                // blocks that Allocate() would give now
 
-  // One reference to a block of unspecified content, or kNoBlock when none is available.
+  // One reference to a block of unspecified content, or kNoBlock when none is available. Throws std::bad_alloc,
+  // changing nothing, where its own books have no memory.
   BlockId Allocate();
   void AddReference(BlockId block);
   void Release(BlockId block);  // the last one frees; debug builds then poison the bytes
@@ -72,7 +76,9 @@ class BlockPool {
   std::byte* data(BlockId block) { return base_ + size_t{block} * stride_; }
   const std::byte* data(BlockId block) const { return base_ + size_t{block} * stride_; }
 
-  // Gives the memory of free blocks back to the system.
+  NodeStock& nodes() { return nodes_; }  // for the page tables of these blocks
+
+  // Gives the memory of free blocks back to the system, and that of spare nodes to the heap.
   void ReleaseFree();
 
   // Reference counts must equal `expected` (indexed by block; missing entries count as 0).
@@ -83,6 +89,7 @@ class BlockPool {
   BlockPool(std::string name, size_t block_bytes, size_t stride, uint32_t blocks, std::byte* base,
             MemoryBudget* budget);
   bool ReleaseOneFree();
+  void ReserveLists();
 
   const std::string name_;
   const size_t block_bytes_;
@@ -94,6 +101,7 @@ class BlockPool {
   std::vector<uint32_t> references_;  // of blocks used so far
   std::vector<BlockId> warm_;         // free, memory still resident; last freed is last
   std::vector<BlockId> cold_;         // free, memory given back
+  NodeStock nodes_;
 };
 
 }  // namespace quire::cache

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "cache/check.h"
@@ -42,6 +43,7 @@ struct PageTable::Node {
   int32_t level;
   std::array<Entry, kFanout> entries;
 };
+static_assert(sizeof(PageTable::Node) <= NodeStock::kNodeBytes);
 
 namespace {
 
@@ -49,7 +51,16 @@ using Node = PageTable::Node;
 
 int64_t Span(int level) { return int64_t{1} << (kBits * (level + 1)); }  // indices under a node
 int64_t EntrySpan(int level) { return int64_t{1} << (kBits * level); }   // indices under one entry
+// The lowest level of a node that reaches the index from 0 on.
+int LevelOf(int64_t index) {
+  int level = 0;
+  while (index >= Span(level)) ++level;
+  return level;
+}
 int Slot(int64_t index, int level) { return static_cast<int>((index >> (kBits * level)) & (kFanout - 1)); }
+
+// REQUIRES: reserved.
+Node* NewNode(BlockPool* pool, int level) { return new (pool->nodes().Take()) Node(level); }
 
 void ShareEntry(BlockPool* pool, Node* to, const Node* from, int i) {
   if (!from->has(i)) return;
@@ -75,7 +86,8 @@ void DropEntry(BlockPool* pool, Node* node, int i) {
 void Unref(BlockPool* pool, Node* node) {
   if (--node->references > 0) return;
   for (int i = 0; i < kFanout; ++i) DropEntry(pool, node, i);
-  delete node;
+  node->~Node();
+  pool->nodes().Give(node);
 }
 
 // Makes `node` private to its holder, keeping only the entries [first, last].
@@ -85,7 +97,7 @@ void Own(BlockPool* pool, Node*& node, int first = 0, int last = kFanout - 1) {
     for (int i = last + 1; i < kFanout; ++i) DropEntry(pool, node, i);
     return;
   }
-  Node* copy = new Node(node->level);
+  Node* copy = NewNode(pool, node->level);
   for (int i = first; i <= last; ++i) ShareEntry(pool, copy, node, i);
   --node->references;
   node = copy;
@@ -116,16 +128,43 @@ bool Within(const Node* node, int64_t base, int64_t from, int64_t to) {
   return true;
 }
 
+// The entries of `node` at which [from, to) begins and ends.
+struct Edges {
+  int first;
+  int last;
+};
+Edges EdgesOf(const Node* node, int64_t base, int64_t from, int64_t to) {
+  const int level = node->level;
+  return {from <= base ? 0 : Slot(from, level), base + Span(level) <= to ? kFanout - 1 : Slot(to - 1, level)};
+}
+
+bool Outside(const Node* node, int64_t base, int64_t from, int64_t to) {
+  return base + Span(node->level) <= from || to <= base;
+}
+
+// Nodes that ClipNode takes. `shared`: somebody else has a node above.
+size_t ClipNodes(const Node* node, int64_t base, int64_t from, int64_t to, bool shared) {
+  if (Within(node, base, from, to) || Outside(node, base, from, to)) return 0;
+  shared = shared || node->references > 1;
+  size_t nodes = shared ? 1 : 0;
+  if (node->level == 0) return nodes;
+  const auto [first, last] = EdgesOf(node, base, from, to);
+  const auto below = [&](int i) {
+    return ClipNodes(node->at(i).child, base + i * EntrySpan(node->level), from, to, shared);
+  };
+  nodes += below(first);
+  if (last != first) nodes += below(last);
+  return nodes;
+}
+
 void ClipNode(BlockPool* pool, Node*& node, int64_t base, int64_t from, int64_t to) {
   if (Within(node, base, from, to)) return;
-  const int64_t end = base + Span(node->level);
-  if (end <= from || to <= base) {
+  if (Outside(node, base, from, to)) {
     Unref(pool, std::exchange(node, nullptr));
     return;
   }
   const int level = node->level;
-  const int first = from <= base ? 0 : Slot(from, level);
-  const int last = end <= to ? kFanout - 1 : Slot(to - 1, level);
+  const auto [first, last] = EdgesOf(node, base, from, to);
   Own(pool, node, first, last);
   if (level > 0) {
     ClipNode(pool, node->at(first).child, base + first * EntrySpan(level), from, to);
@@ -146,7 +185,7 @@ void Graft(BlockPool* pool, Node*& node, Node* tail, int level, int64_t base, in
   if (index >= base + Span(level)) return;
   const int split = Slot(index, level);
   if (node == nullptr) {
-    node = new Node(level);
+    node = NewNode(pool, level);
   } else {
     Own(pool, node, 0, split);
   }
@@ -228,21 +267,54 @@ bool PageTable::Exclusive(int64_t index) const {
 
 void PageTable::GrowTo(int level) {
   if (root_ == nullptr) {
-    root_ = new Node(level);
+    root_ = NewNode(pool_, level);
     return;
   }
   while (root_->level < level) {
-    Node* up = new Node(root_->level + 1);
+    Node* up = NewNode(pool_, root_->level + 1);
     up->at(0).child = root_;
     root_ = up;
   }
 }
 
+// Nodes that Put takes.
+size_t PageTable::PutNodes(int64_t index) const {
+  const int level = LevelOf(index);
+  if (root_ == nullptr) return static_cast<size_t>(level) + 1;
+  if (root_->level < level) return static_cast<size_t>(level - root_->level + level);
+  size_t nodes = 0;
+  bool shared = false;
+  for (const Node* node = root_;; node = node->at(Slot(index, node->level)).child) {
+    shared = shared || node->references > 1;
+    nodes += shared ? 1 : 0;
+    if (node->level == 0) return nodes;
+    if (node->at(Slot(index, node->level)).child == nullptr) return nodes + static_cast<size_t>(node->level);
+  }
+}
+
+size_t PageTable::PutNodesMax(int64_t from, int64_t to) const {
+  if (from >= to) return 0;
+  const int level = std::max(LevelOf(to - 1), root_ == nullptr ? 0 : root_->level);
+  size_t nodes = static_cast<size_t>(level) + 1;  // by which the table grows
+  for (int l = 0; l <= level; ++l) {
+    nodes += static_cast<size_t>((to - 1) / Span(l) - from / Span(l) + 1);
+  }
+  return nodes;
+}
+
+size_t PageTable::ClipNodesMax() const {
+  return root_ == nullptr ? 0 : 2 * (static_cast<size_t>(root_->level) + 1);
+}
+
 void PageTable::Put(int64_t index, BlockId page) {
   QUIRE_CACHE_CHECK(index >= 0 && page != kNoBlock);
-  int level = 0;
-  while (index >= Span(level)) ++level;
-  GrowTo(level);
+  try {
+    pool_->nodes().Reserve(PutNodes(index));
+  } catch (const std::bad_alloc&) {
+    pool_->Release(page);
+    throw;
+  }
+  GrowTo(LevelOf(index));
   Node** node = &root_;
   while (true) {
     Own(pool_, *node);
@@ -253,7 +325,7 @@ void PageTable::Put(int64_t index, BlockId page) {
       return;
     }
     Node*& child = (*node)->at(at).child;
-    if (child == nullptr) child = new Node((*node)->level - 1);
+    if (child == nullptr) child = NewNode(pool_, (*node)->level - 1);
     node = &child;
   }
 }
@@ -264,7 +336,13 @@ void PageTable::Clip(int64_t from, int64_t to) {
     Unref(pool_, std::exchange(root_, nullptr));
     return;
   }
+  ReserveClip(from, to);
   ClipNode(pool_, root_, 0, from, to);
+}
+
+void PageTable::ReserveClip(int64_t from, int64_t to) const {
+  if (root_ == nullptr || from >= to) return;
+  pool_->nodes().Reserve(ClipNodes(root_, 0, from, to, false));
 }
 
 PageTable PageTable::Join(const PageTable& head, const PageTable& tail, int64_t index) {
@@ -279,6 +357,8 @@ PageTable PageTable::Join(const PageTable& head, const PageTable& tail, int64_t 
     return other;
   }
   const int level = std::max(result.root_->level, other.root_->level);
+  // Both grow by at most that many, and the path to `index` is copied.
+  result.pool_->nodes().Reserve(3 * (static_cast<size_t>(level) + 1));
   result.GrowTo(level);
   other.GrowTo(level);
   Graft(result.pool_, result.root_, other.root_, level, 0, index);

@@ -4,6 +4,9 @@
 // to each of its pages. Every change copies only the shared nodes on its path, so copying, cutting and
 // joining tables cost O(log pages) whatever their length, and nodes that nobody shares are changed in place.
 //
+// Put, Clip and Join throw std::bad_alloc, changing nothing. After ReserveClip, or of a table whose nodes on the
+// path nobody shares, Clip does not.
+//
 // Invariants
 // - A page is exclusive to a table exactly if every node above it and the page itself have one reference.
 // - No node is empty; indices outside the tree are absent.
@@ -32,10 +35,15 @@ class PageTable {
   BlockId Get(int64_t index) const;     // kNoBlock when absent
   bool Exclusive(int64_t index) const;  // REQUIRES: present
 
-  // Takes over one reference to `page`; what was at the index is released.
+  // Takes over one reference to `page`, also when it throws; what was at the index is released.
   void Put(int64_t index, BlockId page);
   // Keeps indices in [from, to) only.
   void Clip(int64_t from, int64_t to);
+  void ReserveClip(int64_t from, int64_t to) const;  // the nodes for Clip(from, to)
+  // Nodes that one Clip of this table, or of a copy of it, takes at most.
+  size_t ClipNodesMax() const;
+  // Nodes that Put at each index in [from, to) takes at most together.
+  size_t PutNodesMax(int64_t from, int64_t to) const;
   // Indices below `index` from `head`, the others from `tail`. REQUIRES: both of one pool.
   static PageTable Join(const PageTable& head, const PageTable& tail, int64_t index);
 
@@ -54,6 +62,7 @@ class PageTable {
 
  private:
   void GrowTo(int level);
+  size_t PutNodes(int64_t index) const;
 
   BlockPool* pool_ = nullptr;
   Node* root_ = nullptr;

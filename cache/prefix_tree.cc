@@ -18,16 +18,14 @@ PrefixNode::Key Pair(TokenId token, TokenId next) {
 
 // A path may be too deep to be destroyed by recursion.
 PrefixTree::~PrefixTree() {
-  std::vector<std::unique_ptr<PrefixNode>> todo;
-  const auto move_children = [&](PrefixNode& node) {
-    for (auto& [key, child] : node.children) todo.push_back(std::move(child));
-    node.children.clear();
-  };
-  move_children(root_);
-  while (!todo.empty()) {
-    const std::unique_ptr<PrefixNode> node = std::move(todo.back());
-    todo.pop_back();
-    move_children(*node);
+  PrefixNode* node = &root_;
+  while (node != &root_ || !node->children.empty()) {
+    if (node->children.empty()) {
+      node = node->parent;
+      node->children.erase(node->children.begin());  // the one that it came from
+    } else {
+      node = node->children.begin()->second.get();
+    }
   }
 }
 
@@ -62,27 +60,30 @@ PrefixTree::Match PrefixTree::Find(std::span<const TokenId> tokens) {
   return match;
 }
 
-PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) {
+PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) { return Split(PlanSplit(node, at)); }
+
+PrefixTree::PlannedSplit PrefixTree::PlanSplit(PrefixNode* node, Position at) {
   QUIRE_CACHE_CHECK(node->from < at && at < node->to);
   const auto cut = static_cast<size_t>(at - node->from);
-  std::unique_ptr<PrefixNode>& owner = Owner(node);
-  std::unique_ptr<PrefixNode> lower = std::move(owner);
   auto upper = std::make_unique<PrefixNode>();
-  upper->parent = lower->parent;
-  upper->from = lower->from;
+  upper->parent = node->parent;
+  upper->from = node->from;
   upper->to = at;
-  upper->run = lower->run.PopFront(cut + (lookahead_ ? 1 : 0));
-  if (lookahead_) {
-    TokenRun shared = upper->run.Last(1);
-    shared.Append(std::move(lower->run));
-    lower->run = std::move(shared);
-  }
-  lower->from = at;
-  lower->parent = upper.get();
-  upper->children.emplace(FirstKey(*lower), std::move(lower));
-  owner = std::move(upper);
+  upper->run = node->run.First(cut + (lookahead_ ? 1 : 0));
+  upper->children.emplace(Pair(node->run[cut], lookahead_ ? node->run[cut + 1] : 0), nullptr);
+  return {node, std::move(upper)};
+}
+
+PrefixNode* PrefixTree::Split(PlannedSplit plan) noexcept {
+  PrefixNode* const upper = plan.upper.get();
+  std::unique_ptr<PrefixNode>& owner = Owner(plan.node);
+  std::unique_ptr<PrefixNode> lower = std::exchange(owner, std::move(plan.upper));
+  lower->run.DropFirst(static_cast<size_t>(upper->to - upper->from));
+  lower->from = upper->to;
+  lower->parent = upper;
+  upper->children.begin()->second = std::move(lower);
   ++nodes_;
-  return owner.get();
+  return upper;
 }
 
 PrefixNode* PrefixTree::AddLeaf(PrefixNode* parent, std::span<const TokenId> tokens, Position to) {

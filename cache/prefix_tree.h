@@ -11,6 +11,8 @@
 // - Nodes keep their address while they live. The lower half of a split is the old node; when a parent
 //   merges with its only child, the child lives on.
 //
+// Splitting and adding throw std::bad_alloc, changing nothing. Merging, removing and destroying need no memory.
+//
 // Costs: matching is linear in the matched tokens; splitting and merging do not depend on an edge's length
 // beyond one handle per TokenRun::kChunk tokens. Engine thread only.
 #pragma once
@@ -70,6 +72,13 @@ class PrefixTree {
   // Cuts the node's edge at `at`, from < at < to: returns the new upper node [from, at), which has no value;
   // the node becomes its only child [at, to).
   PrefixNode* Split(PrefixNode* node, Position at);
+  // The same in two: what may fail, and what cannot. REQUIRES: the tree did not change in between.
+  struct PlannedSplit {
+    PrefixNode* node = nullptr;
+    std::unique_ptr<PrefixNode> upper;
+  };
+  PlannedSplit PlanSplit(PrefixNode* node, Position at);
+  PrefixNode* Split(PlannedSplit plan) noexcept;
   // Adds a leaf [parent->to, to) for `tokens`. REQUIRES: parent->to < to <= Keys(tokens), the tokens agree
   // with the path to `parent`, and no child begins with the same key.
   PrefixNode* AddLeaf(PrefixNode* parent, std::span<const TokenId> tokens, Position to);

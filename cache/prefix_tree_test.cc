@@ -162,10 +162,11 @@ TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
     const size_t a = random() % 40001;
     const size_t b = a + random() % (40001 - a);
     TokenRun rest = run;
-    TokenRun front = rest.PopFront(a);
+    TokenRun front = rest.First(a);
+    rest.DropFirst(a);
     EXPECT_EQ(rest.size(), tokens.size() - a);
     rest.DropLast(40000 - b);
-    front.Append(rest.PopFront(b - a));
+    front.Append(rest.First(b - a));
     Tokens last;
     front.Last(b / 2).AppendTo(&last);
     ASSERT_TRUE(std::ranges::equal(last, std::span(tokens).subspan(b - b / 2, b / 2)));

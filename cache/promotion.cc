@@ -1,6 +1,7 @@
 #include "cache/promotion.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace quire::cache {
@@ -8,9 +9,9 @@ namespace quire::cache {
 bool Promotion::Begin(std::string_view isolation, std::span<const TokenId> tokens) {
   if (state_ != State::kIdle) return false;
   const Probed known = store_.Probe(isolation, tokens);
-  if (!tier_.StartFetch(isolation, tokens, known.matched, known.restorable)) return false;
   isolation_ = isolation;
   tokens_.assign(tokens.begin(), tokens.end());
+  if (!tier_.StartFetch(isolation, tokens, known.matched, known.restorable)) return false;
   matched_ = known.matched;
   restorable_ = known.restorable;
   state_ = State::kSearching;
@@ -23,7 +24,12 @@ Promotion::State Promotion::Poll(size_t bytes_max) {
     if (counters_.bytes >= enough) break;
     const LowerTier::Fetched fetched = tier_.PollFetch();
     if (fetched.kind == LowerTier::Fetched::Kind::kPending) break;
-    Receive(fetched);
+    try {
+      Receive(fetched);
+    } catch (const std::bad_alloc&) {
+      ++counters_.failed;
+      Cancel();
+    }
   }
   return state_;
 }
@@ -55,7 +61,7 @@ void Promotion::Receive(const LowerTier::Fetched& fetched) {
   }
 }
 
-Promotion::State Promotion::Accept() {
+Promotion::State Promotion::Accept() try {
   if (state_ != State::kOffered) return state_;
   const Position step = SegmentTokens(cache_.layout());
   const Position from = std::min(matched_, offer_to_ - 1) / step * step;
@@ -69,6 +75,10 @@ Promotion::State Promotion::Accept() {
   import_.emplace(cache_.layout(), *std::move(imported), std::move(parts));
   state_ = State::kFetching;
   tier_.ContinueFetch();
+  return state_;
+} catch (const std::bad_alloc&) {
+  ++counters_.failed;
+  Cancel();
   return state_;
 }
 
@@ -94,9 +104,11 @@ Demotion::~Demotion() {
   if (storing_) tier_.CancelStore();
 }
 
-void Demotion::Add(std::string_view isolation, std::span<const TokenId> tokens) {
+void Demotion::Add(std::string_view isolation, std::span<const TokenId> tokens) try {
   if (queue_.size() >= kQueueMax) Drop();
   queue_.push_back({std::string(isolation), {tokens.begin(), tokens.end()}});
+} catch (const std::bad_alloc&) {
+  ++counters_.dropped;
 }
 
 void Demotion::Drop() {
@@ -133,7 +145,7 @@ bool Demotion::Poll() {
 }
 
 // The tier is not trusted with what it may ask for.
-bool Demotion::Fill(const LowerTier::Wanted& wanted) const {
+bool Demotion::Fill(const LowerTier::Wanted& wanted) const try {
   const Layout& layout = cache_.layout();
   const auto to = static_cast<Position>(queue_.front().tokens.size());
   const auto segments = SegmentsOf(layout, 0, to);
@@ -142,6 +154,8 @@ bool Demotion::Fill(const LowerTier::Wanted& wanted) const {
   if (wanted.offset > size || wanted.out.size() > size - wanted.offset) return false;
   const Snapshot* snapshot = store_.Find(queue_.front().isolation, queue_.front().tokens);
   return snapshot != nullptr && ReadSegment(layout, *snapshot, wanted.segment, wanted.offset, wanted.out);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 }  // namespace quire::cache

@@ -51,7 +51,7 @@ class Promotion {
     uint64_t fetched = 0;  // prefixes
     uint64_t bytes = 0;
     uint64_t refused = 0;  // answers of a wrong shape
-    uint64_t failed = 0;   // fetches that the tier ended
+    uint64_t failed = 0;   // fetches that the tier ended, or for which there was no memory
   };
   const Counters& counters() const { return counters_; }
 
@@ -92,7 +92,7 @@ class Demotion {
   struct Counters {
     uint64_t stored = 0;   // prefixes
     uint64_t bytes = 0;    // copied
-    uint64_t dropped = 0;  // prefixes given up: evicted before their turn, or too many
+    uint64_t dropped = 0;  // prefixes given up: evicted before their turn, too many, or no memory
   };
   const Counters& counters() const { return counters_; }
 

@@ -1,8 +1,9 @@
-// HybridCache::RemoveRange: plan every destination page, then move rows, then let go of the old pages.
+// HybridCache::RemoveRange: plan and take every destination page, then move rows, then let go of the old pages.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "cache/hybrid_cache.h"
@@ -41,16 +42,32 @@ class GroupMove {
     }
   }
 
+  GroupMove(GroupMove&&) noexcept = default;
+  GroupMove& operator=(GroupMove&&) = delete;
+  ~GroupMove() {
+    for (const BlockId page : taken_) pools_.pages[group_]->Release(page);
+  }
+
   bool possible() const { return possible_; }
   int64_t needed() const { return needed_; }
 
-  // REQUIRES: needed() pages are available. Cannot fail.
+  // Takes what Run needs. REQUIRES: needed() pages are available. Throws std::bad_alloc.
+  void Reserve(const HybridState& held) {
+    BlockPool& pool = *pools_.pages[group_];
+    taken_.reserve(static_cast<size_t>(needed_));
+    while (static_cast<int64_t>(taken_.size()) < needed_) taken_.push_back(pool.Allocate());
+    const PageTable& table = held.groups[group_].table;
+    pool.nodes().Reserve(table.PutNodesMax(first_, end_) + table.ClipNodesMax());
+  }
+
+  // REQUIRES: reserved. Cannot fail.
   void Run(HybridState& held, const RotateKeys& rotate) {
     BlockPool& pool = *pools_.pages[group_];
     for (int64_t index = first_; index < end_; ++index) {
       BlockId& page = new_[static_cast<size_t>(index - first_)];
       if (page == kNoBlock) {
-        page = pool.Allocate();
+        page = taken_.back();
+        taken_.pop_back();
         const bool keeps_rows = index * pools_.layout.page_tokens < begin_ && Old(index) != kNoBlock;
         if (keeps_rows) {
           std::memcpy(pool.data(page), pool.data(Old(index)), pool.block_bytes());
@@ -132,13 +149,14 @@ class GroupMove {
   int64_t end_ = 0;
   int64_t needed_ = 0;
   std::vector<BlockId> old_;  // from first_ on
-  std::vector<BlockId> new_;  // [end_ - first_], kNoBlock until allocated
+  std::vector<BlockId> new_;  // [end_ - first_], kNoBlock until Run
+  std::vector<BlockId> taken_;
 };
 
 }  // namespace
 
 Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Position end,
-                                      const RotateKeys& rotate) {
+                                      const RotateKeys& rotate) try {
   SequenceState& state = *sequence.state_;
   HybridState& held = state.held;
   if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "removal inside a step or a draft");
@@ -148,6 +166,7 @@ Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Positi
   }
   if (held.recurrent()) return Fail(ErrorCode::kUnsupported, "recurrent state cannot forget tokens");
   std::vector<GroupMove> moves;
+  moves.reserve(held.groups.size());
   Demand demand = NoDemand();
   for (size_t g = 0; g < held.groups.size(); ++g) {
     moves.emplace_back(*pools_, held, g, begin, end);
@@ -157,12 +176,15 @@ Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Positi
     demand.pages[g].need = moves.back().needed();
   }
   if (!MakeRoom(demand)) return Fail(ErrorCode::kOutOfPages, Refreshed(demand).ToString());
+  for (GroupMove& move : moves) move.Reserve(held);
   for (GroupMove& move : moves) move.Run(held, rotate);
   held.LimitExact(begin);
   held.RestAt(held.offset() - (end - begin), SlotRef());
   state.InvalidateViews();
   state.DiscardCaptures(begin);
   return {};
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 }  // namespace quire::cache

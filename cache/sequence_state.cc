@@ -19,25 +19,40 @@ std::unique_ptr<HybridState> SequenceState::Committed() const {
   return state;
 }
 
+void SequenceState::ReserveCaptures(size_t count) {
+  if (count == 0) return;
+  captured.reserve(captured.size() + count);
+  spare_states.reserve(count);
+  while (spare_states.size() < count) spare_states.push_back(std::make_unique<HybridState>(&held.pools()));
+}
+
+size_t SequenceState::CapturesUpTo(Position end) const {
+  return static_cast<size_t>(std::ranges::upper_bound(scheduled, end) - scheduled.begin());
+}
+
 void SequenceState::Capture(Position at, SlotRef state) {
   if (at == capture_from) {
     captured.push_back(Snapshot(nullptr, at));
     return;
   }
-  auto copy = std::make_unique<HybridState>(held);
+  std::unique_ptr<HybridState> copy = std::move(spare_states.back());
+  spare_states.pop_back();
+  *copy = held;
   copy->RestAt(at, std::move(state));
   captured.push_back(Snapshot(std::move(copy), std::exchange(capture_from, at)));
 }
 
+void SequenceState::CaptureOne(Position at, Position end) {
+  if (at == capture_from || held.Reaches(at)) {
+    Capture(at, at == end ? held.slot : SlotRef());
+  } else {
+    ++held.pools().captures_skipped;
+  }
+}
+
 void SequenceState::CaptureReached(Position end) {
   const auto reached = std::ranges::upper_bound(scheduled, end);
-  for (auto at = scheduled.begin(); at != reached; ++at) {
-    if (*at == capture_from || held.Reaches(*at)) {
-      Capture(*at, *at == end ? held.slot : SlotRef());
-    } else {
-      ++held.pools().captures_skipped;
-    }
-  }
+  for (auto at = scheduled.begin(); at != reached; ++at) CaptureOne(*at, end);
   scheduled.erase(scheduled.begin(), reached);
 }
 

@@ -45,6 +45,7 @@ struct SequenceState {
   // held.draft_slot the slot at the base, which makes the draft's first write copy it.
   struct Draft {
     Position base = 0;
+    NodePromises rollback;  // memory to return to the base
     boost::container::small_vector<Record, 1> records;
   };
 
@@ -60,10 +61,16 @@ struct SequenceState {
     for (ViewList& list : views) list.Invalidate();
   }
 
+  // Memory for that many captures but for the nodes of their tables (HybridState::PromiseCuts): with it, Capture
+  // and CaptureReached cannot fail.
+  void ReserveCaptures(size_t count);
+  // Those that a write up to `end` makes at most.
+  size_t CapturesUpTo(Position end) const;
   // A capture at `at`, inside what is mapped. `state` is the recurrent state there.
   void Capture(Position at, SlotRef state);
   // Takes, or gives up, the captures scheduled up to `end`, from the state at `end`.
   void CaptureReached(Position end);
+  void CaptureOne(Position at, Position end);
   // The tokens from `position` on are no longer those that were captured: what holds them is dropped.
   void DiscardCaptures(Position position);
 
@@ -71,10 +78,11 @@ struct SequenceState {
   std::vector<ViewList> views;  // [groups]
   bool in_step = false;
   std::optional<Draft> draft;
-  Record spare_record;              // memory of a closed draft's, for the next
-  std::vector<Position> scheduled;  // ascending, beyond the offset
-  std::vector<Snapshot> captured;   // ascending
-  Position capture_from = 0;        // where the next capture begins
+  Record spare_record;                                     // memory of a closed draft's, for the next
+  std::vector<Position> scheduled;                         // ascending, beyond the offset
+  std::vector<Snapshot> captured;                          // ascending
+  std::vector<std::unique_ptr<HybridState>> spare_states;  // for captures to come; they hold nothing
+  Position capture_from = 0;                               // where the next capture begins
 };
 
 }  // namespace quire::cache

@@ -50,7 +50,7 @@ class Snapshot {
 
   // Cuts off and returns [from, at); this becomes [at, to). Full-attention pages go where they belong (one in
   // which `at` lies is in both); recurrent state stays here, windows too unless they have not slid since
-  // `at`. REQUIRES: from < at < to.
+  // `at`. Throws std::bad_alloc, changing nothing. REQUIRES: from < at < to.
   Snapshot SplitFront(Position at);
   // The reverse: this becomes [parent.from, to) and keeps its own state. REQUIRES: parent.to == from, and
   // both were taken of the same tokens.
@@ -59,7 +59,7 @@ class Snapshot {
   // lack here.
   void AdoptState(const Snapshot& other);
   // Takes the full-attention pages before from() from `parent`, so that equal prefixes are held once.
-  // REQUIRES: parent.to >= from, and both were taken of the same tokens.
+  // Throws std::bad_alloc. REQUIRES: parent.to >= from, and both were taken of the same tokens.
   void ShareFront(const Snapshot& parent, Position from);
 
   // One part of a snapshot's bytes, for tiers that store it elsewhere.

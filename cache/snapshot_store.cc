@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cache/check.h"
@@ -92,7 +93,8 @@ MissReason SnapshotStore::ClassifyMiss(std::string_view isolation, std::span<con
   const StoreEntry& entry = EntryOf(match.node);
   const bool more = match.matched < entry.tree->prefixes.Keys(tokens);
   const StoreEntry::Ghost next{match.matched, more ? entry.tree->prefixes.KeyAt(tokens, match.matched) : 0};
-  if (more && std::ranges::find(entry.ghosts, next) != entry.ghosts.end()) return MissReason::kEvicted;
+  const auto ghosts = entry.ghosts.all();
+  if (more && std::ranges::find(ghosts, next) != ghosts.end()) return MissReason::kEvicted;
   return MissReason::kDiverged;
 }
 
@@ -109,18 +111,25 @@ Restored SnapshotStore::Restore(std::string_view isolation, std::span<const Toke
                                 Sequence& sequence) {
   const Probed probed = Probe(isolation, tokens);
   Restored result{probed.matched, 0, probed.reason, Lease()};
-  ++counters_.lookups;
-  counters_.tokens_matched += static_cast<uint64_t>(probed.matched);
   if (probed.restorable == 0) {
+    ++counters_.lookups;
+    counters_.tokens_matched += static_cast<uint64_t>(probed.matched);
     ++counters_.misses[static_cast<size_t>(probed.reason)];
     return result;
   }
   PrefixNode* deepest = FindTree(isolation)->prefixes.Find(tokens).node;
   const RestorePoint point = DeepestRestorable(deepest, probed.restorable);
+  std::unique_ptr<Lease::Record> record(new (std::nothrow) Lease::Record);
+  result.out_of_memory = record == nullptr;
+  if (result.out_of_memory) return result;
   const auto restored = cache_.Restore(sequence, EntryOf(point.node).snapshot, point.offset);
+  result.out_of_memory = !restored && restored.error().code == ErrorCode::kOutOfMemory;
+  if (result.out_of_memory) return result;
   QUIRE_CACHE_CHECK(restored.has_value() && *restored == probed.restorable);
+  ++counters_.lookups;
+  counters_.tokens_matched += static_cast<uint64_t>(probed.matched);
   result.restored = *restored;
-  result.lease = NewLease(point.node, point.offset);
+  result.lease = NewLease(std::move(record), point.node, point.offset);
   ++clock_;
   Touch(deepest);
   Touch(point.node);
@@ -141,7 +150,7 @@ const Snapshot* SnapshotStore::Find(std::string_view isolation, std::span<const 
 
 Result<Snapshot> SnapshotStore::ImportBehind(std::string_view isolation, std::span<const TokenId> tokens,
                                              Position from, Position to,
-                                             const std::function<void(const Snapshot::Part&)>& fill) {
+                                             const std::function<void(const Snapshot::Part&)>& fill) try {
   const Snapshot none;
   Tree* tree = FindTree(isolation);
   if (from == 0 || tree == nullptr) return cache_.Import(none, from, to, fill);
@@ -150,8 +159,10 @@ Result<Snapshot> SnapshotStore::ImportBehind(std::string_view isolation, std::sp
     return Fail(ErrorCode::kInvalid, fmt::format("import from {} behind {} tokens", from, match.matched));
   }
   // The node stays while the import takes memory that may cost others their place.
-  const Lease stays = NewLease(match.node, match.matched);
+  const Lease stays = NewLease(std::make_unique<Lease::Record>(), match.node, match.matched);
   return cache_.Import(EntryOf(match.node).snapshot, from, to, fill);
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 bool SnapshotStore::Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot) {
@@ -164,12 +175,16 @@ void SnapshotStore::RememberStart(std::string_view isolation, std::span<const To
   if (tokens.size() < kStartTokens) return;
   if (starts_.size() >= kStartsKept) starts_.clear();
   if (own_starts_.size() >= kStartsKept) own_starts_.clear();
-  starts_.emplace(HashStart(tokens, 0), HashKey(isolation));
-  own_starts_.insert(HashStart(tokens, HashKey(isolation)));
+  try {
+    starts_.emplace(HashStart(tokens, 0), HashKey(isolation));
+    own_starts_.insert(HashStart(tokens, HashKey(isolation)));
+  } catch (const std::bad_alloc&) {
+    return;  // a miss may then be called cold
+  }
 }
 
 Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const TokenId> tokens,
-                                    Snapshot snapshot, bool user_point) {
+                                    Snapshot snapshot, bool user_point) try {
   const Position to = snapshot.to();
   const Position keys = static_cast<Position>(tokens.size()) - (options_.lookahead ? 1 : 0);
   if (snapshot.empty()) return Fail(ErrorCode::kInvalid, "the snapshot is empty");
@@ -183,11 +198,28 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
     return Fail(ErrorCode::kUnsupported, "a range was removed before the snapshot's end");
   tokens = tokens.first(static_cast<size_t>(to) + (options_.lookahead ? 1 : 0));
 
-  Tree& tree = MakeTree(isolation);
+  auto lease = Keep(MakeTree(isolation), tokens, std::move(snapshot), user_point);
+  if (lease) RememberStart(isolation, tokens);
+  return lease;
+} catch (const std::bad_alloc&) {
+  return NoMemory();
+}
+
+Result<Lease> SnapshotStore::Keep(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot,
+                                  bool user_point) {
+  const Position to = snapshot.to();
   const PrefixTree::Match match = tree.prefixes.Find(tokens);
   PrefixNode* node = match.node;
   const bool leaf = match.matched < to;
-  snapshot.ShareFront(EntryOf(node).snapshot, leaf ? match.matched : 0);
+  std::unique_ptr<Lease::Record> record;
+  try {
+    record = std::make_unique<Lease::Record>();
+    bytes_.Reserve();
+    snapshot.ShareFront(EntryOf(node).snapshot, leaf ? match.matched : 0);
+  } catch (const std::bad_alloc&) {
+    PruneUpwards(node);
+    throw;
+  }
   const auto missing = [&]() -> size_t {
     if (leaf) return bytes_.Missing(snapshot);
     return node->to == to && EntryOf(node).snapshot.whole() ? 0 : bytes_.MissingState(snapshot);
@@ -195,26 +227,31 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
   Pin(node, +1);
   const bool room = MakeRoom(missing);
   Pin(node, -1);
-  if (!room) {
-    ++counters_.inserts_refused;
-    std::string message = fmt::format("prefix snapshots: budget {}, held {}, demand {} bytes",
-                                      options_.budget_bytes, bytes_.total(), missing());
+  try {
+    if (!room) {
+      ++counters_.inserts_refused;
+      auto refused =
+          Fail(ErrorCode::kOutOfPages, fmt::format("prefix snapshots: budget {}, held {}, demand {} bytes",
+                                                   options_.budget_bytes, bytes_.total(), missing()));
+      PruneUpwards(node);
+      return refused;
+    }
+    if (match.matched < node->to) node = SplitNode(tree, node, match.matched);
+    if (leaf) {
+      node = AddLeaf(tree, node, tokens, std::move(snapshot));
+    } else {
+      FillMissingState(node, snapshot);
+    }
+  } catch (const std::bad_alloc&) {
     PruneUpwards(node);
-    return Fail(ErrorCode::kOutOfPages, std::move(message));
-  }
-  if (match.matched < node->to) node = SplitNode(tree, node, match.matched);
-  if (leaf) {
-    node = AddLeaf(tree, node, tokens, std::move(snapshot));
-  } else {
-    FillMissingState(node, snapshot);
+    throw;
   }
   StoreEntry& entry = EntryOf(node);
   entry.inserted = true;
   entry.user_point = entry.user_point || user_point;
   Touch(node);
   ++counters_.inserts;
-  RememberStart(isolation, tokens);
-  Lease lease = NewLease(node, to);
+  Lease lease = NewLease(std::move(record), node, to);
   // Making room may have left the node that the tokens entered with nothing to stand for.
   if (match.node != node) PruneUpwards(match.node);
   return lease;
@@ -222,8 +259,8 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
 
 PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens,
                                    Snapshot snapshot) {
-  PrefixNode* leaf = tree.prefixes.AddLeaf(parent, tokens, snapshot.to());
   auto entry = std::make_unique<StoreEntry>(&tree);
+  PrefixNode* leaf = tree.prefixes.AddLeaf(parent, tokens, snapshot.to());
   entry->id = next_id_++;
   entry->snapshot = std::move(snapshot);
   bytes_.Add(entry->snapshot);
@@ -234,25 +271,27 @@ PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<con
 }
 
 PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) {
-  PrefixNode* upper = tree.prefixes.Split(node, at);
   StoreEntry& below = EntryOf(node);
   auto above = std::make_unique<StoreEntry>(&tree);
+  auto split = tree.prefixes.PlanSplit(node, at);
+  above->snapshot = below.snapshot.SplitFront(at);
+  PrefixNode* upper = tree.prefixes.Split(std::move(split));  // from here on nothing fails
   above->id = next_id_++;
   above->last_use = below.last_use;
   above->created = below.created;
   above->used = below.used;
-  above->snapshot = below.snapshot.SplitFront(at);
   if (below.lost_at <= at) above->lost_at = std::exchange(below.lost_at, 0);
-  const auto deeper =
-      std::ranges::stable_partition(below.ghosts, [&](const auto& ghost) { return ghost.at <= at; });
-  above->ghosts.assign(below.ghosts.begin(), deeper.begin());
-  below.ghosts.erase(below.ghosts.begin(), deeper.begin());
-  for (Lease::Record* lease : below.leases) {
-    if (lease->offset > at) continue;
-    lease->node = upper;
-    above->leases.push_back(lease);
+  const StoreEntry::Ghosts ghosts = std::exchange(below.ghosts, {});
+  for (const StoreEntry::Ghost& ghost : ghosts.all())
+    (ghost.at <= at ? above->ghosts : below.ghosts).Add(ghost);
+  for (auto lease = below.leases.begin(); lease != below.leases.end();) {
+    const auto next = std::next(lease);
+    if (lease->offset <= at) {
+      lease->node = upper;
+      above->leases.splice(above->leases.end(), below.leases, lease);
+    }
+    lease = next;
   }
-  std::erase_if(below.leases, [&](const Lease::Record* lease) { return lease->node == upper; });
   bytes_.AddUpper(above->snapshot);
   upper->value = std::move(above);
   ++nodes_;
@@ -268,7 +307,7 @@ void SnapshotStore::MergeNode(PrefixNode* node) {
   QUIRE_CACHE_CHECK(upper.leases.empty() && upper.pins == 0);
   const bool restorable = upper.inserted && upper.snapshot.has_state();
   lower.lost_at = std::max({lower.lost_at, upper.lost_at, restorable ? node->to : 0});
-  for (const StoreEntry::Ghost& ghost : upper.ghosts) lower.RememberEvicted(ghost);
+  for (const StoreEntry::Ghost& ghost : upper.ghosts.all()) lower.ghosts.Add(ghost);
   bytes_.RemoveUpper(upper.snapshot);
   lower.snapshot.MergeFront(std::move(upper.snapshot));
   Unqueue(node);
@@ -281,7 +320,7 @@ void SnapshotStore::RemoveLeaf(PrefixNode* node) {
   StoreEntry& entry = EntryOf(node);
   QUIRE_CACHE_CHECK(entry.leases.empty() && entry.pins == 0);
   ++changes_;
-  EntryOf(node->parent).RememberEvicted({node->from, entry.tree->prefixes.FirstKey(*node)});
+  EntryOf(node->parent).ghosts.Add({node->from, entry.tree->prefixes.FirstKey(*node)});
   bytes_.Remove(entry.snapshot);
   Unqueue(node);
   entry.tree->prefixes.RemoveLeaf(node);

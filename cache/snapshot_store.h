@@ -13,6 +13,7 @@
 // - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one.
 // - A leased node is neither evicted nor merged away; nor are the pages before it.
 // - Prefixes of different isolation keys are separate: neither matches nor timing reveal other keys.
+// - Evicting and ending a lease need no memory: each node has what they take from the beginning.
 //
 // Eviction: by last use, then depth (deeper first), then size (larger first). A leaf is removed; a node with
 // its own state and one child merges into the child, which supersedes it; a node that branches stays; a
@@ -93,6 +94,7 @@ struct Restored {
   Position restored = 0;  // the sequence's offset; 0: nothing was restored and the sequence is as it was
   MissReason reason = MissReason::kCold;
   Lease lease;
+  bool out_of_memory = false;  // for the books of it: nothing was restored, nor counted
 };
 
 struct StoreStats {
@@ -155,7 +157,7 @@ class SnapshotStore : public Reclaimer {
   // Keeps the snapshot [_, to) of the first `to` tokens. Splits an edge where the tokens diverge or end; a
   // node that is already there takes over state that it lacks. `user_point` makes the node resist merging.
   // kOutOfPages: no room within the budget (names budget, held and demand); kUnsupported: not whole() or not
-  // exact(); kInvalid: empty, or fewer tokens than it spans (with look-ahead it takes one more).
+  // exact(); kInvalid: empty, or fewer tokens than it spans (with look-ahead it takes one more). kOutOfMemory.
   Result<Lease> Insert(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
                        bool user_point = false);
 
@@ -203,6 +205,7 @@ class SnapshotStore : public Reclaimer {
   struct Tree;
   // Last use, then depth, then size, then age of the node: the first is evicted first.
   using EvictionKey = std::tuple<uint64_t, Position, int64_t, uint64_t>;
+  using EvictionQueue = std::map<EvictionKey, PrefixNode*>;
   struct TransparentHash {
     using is_transparent = void;
     size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
@@ -225,6 +228,8 @@ class SnapshotStore : public Reclaimer {
                           const PrefixTree::Match& match, Position restorable, Position limit) const;
   void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
 
+  // Keeps a snapshot that may be kept. Throws std::bad_alloc; then the store holds nothing that nothing needs.
+  Result<Lease> Keep(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot, bool user_point);
   PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot);
   PrefixNode* SplitNode(Tree& tree, PrefixNode* node, Position at);
   void MergeNode(PrefixNode* node);
@@ -244,7 +249,7 @@ class SnapshotStore : public Reclaimer {
   bool MakeRoom(const Missing& missing_bytes);
   void Pin(PrefixNode* node,
            int change);  // keeps the node and its tree while an operation is at work on them
-  Lease NewLease(PrefixNode* node, Position offset);
+  Lease NewLease(std::unique_ptr<Lease::Record> record, PrefixNode* node, Position offset);
   void EndLease(Lease::Record& record);
   std::expected<void, std::string> CheckTree(Tree& tree, StoreAccounting* bytes, size_t* leases,
                                              size_t* queued) const;
@@ -253,7 +258,7 @@ class SnapshotStore : public Reclaimer {
   StoreOptions options_;
   StoreAccounting bytes_;
   std::unordered_map<std::string, std::unique_ptr<Tree>, TransparentHash, std::equal_to<>> trees_;
-  std::map<EvictionKey, PrefixNode*> queue_;
+  EvictionQueue queue_;
   uint64_t clock_ = 0;
   uint64_t changes_ = 0;
   uint64_t next_id_ = 0;

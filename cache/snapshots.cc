@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cache/hybrid_cache.h"
@@ -26,7 +27,7 @@ PageRange CountedPages(const Pools& pools, size_t g, Position from, Position to)
 
 }  // namespace
 
-Result<Snapshot> HybridCache::CaptureSnapshot(const Sequence& sequence, Position from) {
+Result<Snapshot> HybridCache::CaptureSnapshot(const Sequence& sequence, Position from) try {
   const SequenceState& state = *sequence.state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "snapshot inside a step");
   std::unique_ptr<HybridState> held = state.Committed();
@@ -36,13 +37,16 @@ Result<Snapshot> HybridCache::CaptureSnapshot(const Sequence& sequence, Position
   }
   if (from == held->offset()) return Snapshot();
   return Snapshot(std::move(held), from);
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 bool HybridCache::Owns(const Snapshot& snapshot) const {
   return !snapshot.empty() && &snapshot.held_->pools() == pools_.get();
 }
 
-Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapshot, Position max_position) {
+Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapshot,
+                                      Position max_position) try {
   SequenceState& state = *sequence.state_;
   if (state.in_step || state.draft) return Fail(ErrorCode::kInvalid, "restore inside a step or a draft");
   if (!snapshot.empty() && !Owns(snapshot)) {
@@ -54,17 +58,21 @@ Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapsh
                 fmt::format("no offset up to {} of the snapshot [{}, {}) that every layer can be restored at",
                             std::min(max_position, snapshot.to()), snapshot.from(), snapshot.to()));
   }
-  state.held = *snapshot.held_;
-  state.held.CutTo(position);
+  HybridState restored = *snapshot.held_;
+  restored.CutTo(position);
+  state.ReserveCaptures(state.CapturesUpTo(position));
+  state.held = restored;
   state.InvalidateViews();
   state.captured.clear();
   state.capture_from = position;
   std::erase_if(state.scheduled, [&](Position at) { return at < position; });
-  state.CaptureReached(position);
+  state.CaptureReached(position);  // of no width
   return position;
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
-Result<void> HybridCache::ScheduleCapture(Sequence& sequence, Position at) {
+Result<void> HybridCache::ScheduleCapture(Sequence& sequence, Position at) try {
   SequenceState& state = *sequence.state_;
   if (state.in_step || state.draft)
     return Fail(ErrorCode::kInvalid, "capture scheduled inside a step or a draft");
@@ -72,19 +80,26 @@ Result<void> HybridCache::ScheduleCapture(Sequence& sequence, Position at) {
     return Fail(ErrorCode::kInvalid,
                 fmt::format("capture at {} of a sequence of {}", at, state.held.offset()));
   }
-  state.scheduled.insert(std::ranges::upper_bound(state.scheduled, at), at);
-  state.CaptureReached(state.held.offset());
+  if (at > state.held.offset()) {
+    state.scheduled.insert(std::ranges::upper_bound(state.scheduled, at), at);
+  } else {
+    state.ReserveCaptures(1);
+    state.CaptureOne(at, at);
+  }
   return {};
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 std::vector<Snapshot> HybridCache::TakeCaptures(Sequence& sequence) {
+  if (sequence.state_->in_step) return {};  // it has reserved a place for those that it makes
   return std::exchange(sequence.state_->captured, {});
 }
 
 void HybridCache::CancelCaptures(Sequence& sequence) { sequence.state_->scheduled.clear(); }
 
 Result<Snapshot> HybridCache::Import(const Snapshot& before, Position from, Position to,
-                                     const std::function<void(const Snapshot::Part&)>& fill) {
+                                     const std::function<void(const Snapshot::Part&)>& fill) try {
   if (from < 0 || from >= to || before.to() < from || to > (Position{1} << 40)) {
     return Fail(ErrorCode::kInvalid, fmt::format("import of [{}, {}) behind {}", from, to, before.to()));
   }
@@ -123,6 +138,8 @@ Result<Snapshot> HybridCache::Import(const Snapshot& before, Position from, Posi
   }
   held->RestAt(to, std::move(slot));
   return Snapshot(std::move(held), from);
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 }  // namespace quire::cache

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "cache/check.h"
@@ -47,7 +48,7 @@ void Replay(const SequenceState::Draft& draft, const Layout& layout, int32_t kee
 
 }  // namespace
 
-Result<Speculation> HybridCache::Speculate(Sequence& sequence) {
+Result<Speculation> HybridCache::Speculate(Sequence& sequence) try {
   SequenceState& state = *sequence.state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "the sequence is in a step");
   if (state.draft) return Fail(ErrorCode::kInvalid, "the sequence is already drafting");
@@ -60,10 +61,12 @@ Result<Speculation> HybridCache::Speculate(Sequence& sequence) {
                 fmt::format("recurrent[{}].record_bytes = 0: a partly accepted draft could not be replayed",
                             unrecorded - recurrent.begin()));
   }
-  state.draft.emplace(SequenceState::Draft{base, {}});
+  state.draft.emplace(SequenceState::Draft{base, state.held.PromiseCuts(1), {}});
   state.held.draft_from = base;
   state.held.draft_slot = state.held.slot;
   return Speculation(&sequence, base);
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 Speculation::Speculation(Speculation&& other) noexcept
@@ -77,7 +80,7 @@ void Speculation::Drop() {
   QUIRE_CACHE_CHECK(dropped.has_value());
 }
 
-Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
+Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) try {
   if (live_ == nullptr) return Fail(ErrorCode::kInvalid, "the draft is closed");
   SequenceState& state = *live_->state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "a step of the draft is open");
@@ -87,6 +90,10 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
   HybridState& held = state.held;
   const Position end = base_ + keep;
   const bool stateful = held.recurrent() && end > 0;
+  const size_t captures = state.CapturesUpTo(end);  // none where all is dropped
+  NodePromises cuts;
+  if (keep > 0) cuts = held.PromiseCuts(1 + captures);
+  state.ReserveCaptures(captures);
   if (stateful && (end != held.offset() || !held.slot)) {
     if (keep == 0) {
       held.slot = held.draft_slot;
@@ -98,6 +105,8 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
       held.slot = std::move(slot);
     }
   }
+  cuts.clear();
+  state.draft->rollback.clear();
   SlotRef slot = std::move(held.slot);
   // Every window still has what the base sees, and so what `end` sees.
   held.RestAt(end, stateful ? std::move(slot) : SlotRef());
@@ -108,6 +117,8 @@ Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) {
   state.CaptureReached(end);
   live_ = nullptr;
   return {};
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 }  // namespace quire::cache

@@ -45,6 +45,7 @@ class Speculation {
   // `replay` may be null without recurrent layers. kInvalid: keep outside [0, drafted()], a step is open, it
   // is closed, or there is no replay where one is needed. kOutOfSlots: only
   // where a canceled step has lost the draft's slot while the one at the base is shared.
+  // kOutOfMemory: not where keep is 0.
   Result<void> Commit(int32_t keep, const ReplayInputs& replay);
   void Drop();  // as the destructor
 

@@ -1,4 +1,7 @@
 // Begin: plan, reserve (all or nothing), then hand out a Step. Commit: move the offsets.
+//
+// Begin takes all that Commit needs: places and states for its captures, and a promise of the nodes that its cuts of page
+// tables take. What a rollback, a commit and a cancel change is then private to the sequence or promised: they cannot fail.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +10,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -30,11 +34,19 @@ struct UndoSlot {
   BlockId old_slot;  // kNoBlock: there was none
 };
 
+// Is undone unless it is kept.
 class Reservation {
  public:
   explicit Reservation(Pools* pools) : pools_(pools) {}
+  ~Reservation() {
+    if (!kept_) Rollback();
+  }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
 
-  // False when a pool ran out; the caller then calls Rollback().
+  void Keep() { kept_ = true; }
+
+  // False when a pool ran out. Throws std::bad_alloc.
   bool Reserve(SequenceState* sequence, int32_t tokens) {
     for (size_t g = 0; g < pools_->pages.size(); ++g) {
       if (!ReservePages(sequence, g, tokens)) return false;
@@ -42,9 +54,11 @@ class Reservation {
     return !sequence->held.recurrent() || ReserveSlot(sequence);
   }
 
+  // The nodes on the paths that it changes are private since ReservePages: it takes no memory.
   void Rollback() {
     for (auto undo = pages_.rbegin(); undo != pages_.rend(); ++undo) {
       HybridState& held = undo->sequence->held;
+      undo->sequence->InvalidateViews();
       HybridState::Group& group = held.groups[undo->group];
       group.table.Clip(0, undo->was_unmapped ? 0 : pools_->PageEnd(held.offset()));
       if (undo->old_page == kNoBlock) continue;
@@ -58,7 +72,6 @@ class Reservation {
     }
   }
 
- private:
   // Other holders of a page that was copied still hold it, so a rollback can always add a reference again.
   bool ReservePages(SequenceState* sequence, size_t g, int32_t tokens) {
     HybridState& held = sequence->held;
@@ -102,6 +115,7 @@ class Reservation {
   static constexpr size_t kUsual = 64;  // without memory of their own
 
   Pools* pools_;
+  bool kept_ = false;
   boost::container::small_vector<Undo, kUsual> pages_;
   boost::container::small_vector<UndoSlot, kUsual> slots_;
 };
@@ -124,26 +138,39 @@ class OpenStep final : public Step {
 
   static std::unique_ptr<OpenStep, CloseStep> Acquire(Pools* pools, size_t sequences) {
     if (!pools->spare_step) pools->spare_step = std::make_unique<OpenStep>(pools);
-    auto* const step = static_cast<OpenStep*>(pools->spare_step.release());
+    auto* const step = static_cast<OpenStep*>(pools->spare_step.get());
     while (step->entries_.size() < sequences) step->entries_.emplace_back();
-    step->count_ = sequences;
     step->committed_ = false;
+    (void)pools->spare_step.release();
     return std::unique_ptr<OpenStep, CloseStep>(step);
   }
 
-  void Add(size_t i, SequenceState* sequence, int32_t tokens) {
-    Entry& entry = entries_[i];
+  // In the order of the step. Throws std::bad_alloc; the sequence is then not in the step.
+  void Add(SequenceState* sequence, int32_t tokens) {
+    Entry& entry = entries_[count_];
     const HybridState& held = sequence->held;
     entry.sequence = sequence;
     entry.offset = held.offset();
     entry.tokens = tokens;
     entry.slot_taken.store(false, std::memory_order_relaxed);
-    sequence->in_step = true;
     AddCaptures(entry);
     AddRecord(entry);
     for (size_t g = 0; g < pools_->pages.size(); ++g) {
       const Position oldest = OldestVisible(pools_->layout.groups[g], entry.offset);
       sequence->views[g].Update(held, g, oldest, entry.offset, entry.offset + tokens);
+    }
+    sequence->in_step = true;
+    ++count_;
+  }
+
+  // Memory for the cuts of Commit. To be called when all are added. Throws std::bad_alloc.
+  void PromiseCuts() {
+    for (size_t g = 0; g < pools_->pages.size(); ++g) {
+      size_t nodes = 0;
+      for (size_t i = 0; i < count_; ++i) {
+        nodes += entries_[i].cuts * entries_[i].sequence->held.groups[g].table.ClipNodesMax();
+      }
+      cuts_.emplace_back(pools_->pages[g]->nodes(), nodes);
     }
   }
 
@@ -173,6 +200,7 @@ class OpenStep final : public Step {
   void Commit() override {
     QUIRE_CACHE_CHECK(!committed_);
     committed_ = true;
+    cuts_.clear();
     for (size_t i = 0; i < count_; ++i) CommitEntry(entries_[i]);
   }
 
@@ -184,12 +212,20 @@ class OpenStep final : public Step {
     mutable std::atomic<bool> slot_taken = false;
     std::vector<StateCapture> captures;
     std::vector<SlotRef> capture_slots;  // of `captures`
+    size_t cuts = 0;                     // of its page tables, by Commit
     SequenceState::Record record;
   };
 
   void AddCaptures(Entry& entry) {
+    const Position end = entry.offset + entry.tokens;
+    const size_t captures = entry.sequence->draft ? 0 : entry.sequence->CapturesUpTo(end);
+    entry.cuts = 1 + captures;
+    entry.sequence->ReserveCaptures(captures);
     if (!entry.sequence->held.recurrent()) return;
-    for (const Position at : InteriorCaptures(*entry.sequence, entry.offset + entry.tokens)) {
+    const std::vector<Position> interior = InteriorCaptures(*entry.sequence, end);
+    entry.captures.reserve(interior.size());
+    entry.capture_slots.reserve(interior.size());
+    for (const Position at : interior) {
       SlotRef slot = pools_->slots->AllocateZero();
       if (!slot) return;
       entry.captures.push_back({static_cast<int32_t>(at - entry.offset), slot.data()});
@@ -199,14 +235,17 @@ class OpenStep final : public Step {
 
   void AddRecord(Entry& entry) {
     if (!entry.sequence->draft) return;
+    SequenceState::Draft& draft = *entry.sequence->draft;
+    draft.records.reserve(draft.records.size() + 1);
+    draft.rollback = entry.sequence->held.PromiseCuts(1);  // of the table as it is now
     size_t row = 0;
     for (const auto& layer : pools_->layout.recurrent) row += static_cast<size_t>(layer.record_bytes);
     const size_t bytes = row * static_cast<size_t>(entry.tokens);
     entry.record = std::exchange(entry.sequence->spare_record, {});
     entry.record.tokens = entry.tokens;
     if (entry.record.capacity >= bytes) return;
+    entry.record.bytes = std::make_unique_for_overwrite<std::byte[]>(std::bit_ceil(bytes));
     entry.record.capacity = std::bit_ceil(bytes);
-    entry.record.bytes = std::make_unique_for_overwrite<std::byte[]>(entry.record.capacity);
   }
 
   void CommitEntry(Entry& entry) {
@@ -242,10 +281,11 @@ class OpenStep final : public Step {
 
   void Close() override {
     if (!committed_) Cancel();
-    for (size_t i = 0; i < count_; ++i) {
-      entries_[i].captures.clear();
-      entries_[i].capture_slots.clear();
-      entries_[i].record = {};
+    cuts_.clear();
+    for (Entry& entry : entries_) {  // also one that could not be added
+      entry.captures.clear();
+      entry.capture_slots.clear();
+      entry.record = {};
     }
     count_ = 0;
     std::unique_ptr<Step> self(this);
@@ -272,6 +312,7 @@ class OpenStep final : public Step {
   Pools* pools_;
   std::deque<Entry> entries_;  // the first count_ are of this step
   size_t count_ = 0;
+  NodePromises cuts_;  // for Commit
   bool committed_ = false;
 };
 
@@ -351,15 +392,17 @@ Demand HybridCache::Need(std::span<const Append> appends) const {
   return demand;
 }
 
-Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) {
+Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) try {
   if (auto ok = CheckAppends(appends); !ok) return std::unexpected(std::move(ok.error()));
   const Demand demand = Need(appends);
   // Siblings that share what they write need less than the worst case, so the answer is not final.
   MakeRoom(demand);
+  auto step = OpenStep::Acquire(pools_.get(), appends.size());
   Reservation reservation(pools_.get());
   for (const Append& append : appends) {
     if (reservation.Reserve(append.sequence->state_.get(), append.tokens)) continue;
     reservation.Rollback();
+    reservation.Keep();
     const Demand now = Refreshed(demand);
     const bool slots = now.slots.need > now.slots.capacity - now.slots.used;
     return std::unexpected(Error{slots ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, now.ToString()});
@@ -369,20 +412,24 @@ Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) {
     captures.slots.need = demand.capture_slots;
     MakeRoom(captures);
   }
-  auto step = OpenStep::Acquire(pools_.get(), appends.size());
-  for (size_t i = 0; i < appends.size(); ++i) {
-    step->Add(i, appends[i].sequence->state_.get(), appends[i].tokens);
-  }
+  for (const Append& append : appends) step->Add(append.sequence->state_.get(), append.tokens);
+  step->PromiseCuts();
+  reservation.Keep();
   return step;
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
-Result<std::unique_ptr<StepView>> HybridCache::View(Sequence& sequence) {
+Result<std::unique_ptr<StepView>> HybridCache::View(Sequence& sequence) try {
   SequenceState& state = *sequence.state_;
   if (state.in_step) return std::unexpected(Error{ErrorCode::kInvalid, "the sequence is in a step"});
   if (!state.draft && !state.held.complete()) {
     return std::unexpected(Error{ErrorCode::kUnsupported, "some layer has no state at the offset"});
   }
   return std::make_unique<ReadView>(&state);
+} catch (const std::bad_alloc&) {
+  sequence.state_->InvalidateViews();
+  return NoMemory();
 }
 
 }  // namespace quire::cache

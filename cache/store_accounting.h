@@ -18,6 +18,10 @@ class StoreAccounting {
  public:
   explicit StoreAccounting(const HybridCache& cache);
 
+  // Memory to count every page and slot that was ever in use until now: with it, no call below needs any. Throws
+  // std::bad_alloc.
+  void Reserve();
+
   // A new or removed leaf: everything its range counts. Linear in its pages.
   void Add(const Snapshot& leaf);
   void Remove(const Snapshot& leaf);
@@ -55,12 +59,16 @@ class StoreAccounting {
     size_t pool;  // group, or layout.groups.size() for slots
     BlockId block;
   };
-  std::vector<Part> Range(const Snapshot& snapshot) const;
-  std::vector<Part> Boundary(const Snapshot& snapshot) const;
-  std::vector<Part> State(const Snapshot& snapshot) const;
-  void Count(const std::vector<Part>& parts);
-  void Uncount(const std::vector<Part>& parts);
-  size_t Missing(const std::vector<Part>& parts) const;
+  // Visits what a snapshot's range, the page in which it ends, its windows and its slot are.
+  template <class Visit>
+  void Range(const Snapshot& snapshot, const Visit& visit) const;
+  template <class Visit>
+  void Boundary(const Snapshot& snapshot, const Visit& visit) const;
+  template <class Visit>
+  void State(const Snapshot& snapshot, const Visit& visit) const;
+  void Count(Part part);
+  void Uncount(Part part);
+  size_t MissingBytes(Part part) const;
   size_t BlockBytes(size_t pool) const;
   size_t& Kind(size_t pool);
 

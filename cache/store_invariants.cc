@@ -27,8 +27,8 @@ std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccou
     if (node->children.empty() && snapshot.DeepestRestorable(node->to) == 0 && entry.leases.empty()) {
       return fail("a leaf that nothing can be restored from");
     }
-    for (const Lease::Record* lease : entry.leases) {
-      if (lease->node != node || lease->offset > node->to) return fail("a lease of another node");
+    for (const Lease::Record& lease : entry.leases) {
+      if (lease.node != node || lease.offset > node->to) return fail("a lease of another node");
     }
     if (entry.queued.has_value() != Evictable(node)) return fail("wrongly in or not in the eviction queue");
     if (entry.queued) {

@@ -2,19 +2,23 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <boost/intrusive/list.hpp>
 #include <chrono>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "cache/snapshot_store.h"
 
 namespace quire::cache {
 
-struct Lease::Record {
-  SnapshotStore* store;
-  PrefixNode* node;
-  Position offset;  // what is stood on
+struct Lease::Record : boost::intrusive::list_base_hook<> {
+  SnapshotStore* store = nullptr;
+  PrefixNode* node = nullptr;
+  Position offset = 0;  // what is stood on
 };
 
 struct SnapshotStore::Tree {
@@ -23,11 +27,12 @@ struct SnapshotStore::Tree {
   PrefixTree prefixes;
 };
 
-// A node's value; the root's has no snapshot.
+// A node's value; the root's has no snapshot. Evicting, leasing and merging it need no memory: it has all of it from the
+// beginning.
 struct SnapshotStore::StoreEntry : NodeValue {
   static constexpr size_t kGhosts = 16;
 
-  explicit StoreEntry(Tree* of) : tree(of) {}
+  explicit StoreEntry(Tree* of) : tree(of), place(NewPlace()) {}
 
   // Where a child was evicted of late, and its first key.
   struct Ghost {
@@ -35,10 +40,28 @@ struct SnapshotStore::StoreEntry : NodeValue {
     PrefixNode::Key key;
     bool operator==(const Ghost&) const = default;
   };
+  // The latest ones, in order.
+  class Ghosts {
+   public:
+    std::span<const Ghost> all() const { return std::span(ghosts_).first(size_); }
+    size_t size() const { return size_; }
+    void Add(Ghost ghost) {
+      if (size_ == kGhosts) {
+        std::shift_left(ghosts_.begin(), ghosts_.end(), 1);
+        --size_;
+      }
+      ghosts_[size_++] = ghost;
+    }
+    void Clear() { size_ = 0; }
 
-  void RememberEvicted(Ghost child) {
-    if (ghosts.size() == kGhosts) ghosts.erase(ghosts.begin());
-    ghosts.push_back(child);
+   private:
+    std::array<Ghost, kGhosts> ghosts_ = {};
+    size_t size_ = 0;
+  };
+
+  static EvictionQueue::node_type NewPlace() {
+    EvictionQueue one;
+    return one.extract(one.emplace(EvictionKey(), nullptr).first);
   }
 
   Tree* tree;
@@ -52,10 +75,11 @@ struct SnapshotStore::StoreEntry : NodeValue {
   bool inserted = false;  // a snapshot was put here; else it is where an edge was split
   bool user_point = false;
   Position lost_at = 0;  // deepest offset inside the edge whose restore point was evicted
-  std::vector<Ghost> ghosts;
-  std::vector<Lease::Record*> leases;
+  Ghosts ghosts;
+  boost::intrusive::list<Lease::Record> leases;
   int pins = 0;  // an operation is at work on it
   std::optional<EvictionKey> queued;
+  EvictionQueue::node_type place;  // in the queue, while it is not there
 };
 
 inline SnapshotStore::StoreEntry& SnapshotStore::EntryOf(PrefixNode* node) {

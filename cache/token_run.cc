@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "cache/check.h"
@@ -38,24 +39,29 @@ TokenId TokenRun::operator[](size_t i) const {
   return piece->data()[i];
 }
 
-TokenRun TokenRun::PopFront(size_t count) {
+TokenRun TokenRun::First(size_t count) const {
   QUIRE_CACHE_CHECK(count <= size_);
-  TokenRun front;
-  front.size_ = count;
-  size_ -= count;
-  size_t whole = 0;
-  for (; whole < pieces_.size() && pieces_[whole].size <= count; ++whole) count -= pieces_[whole].size;
-  const auto end = pieces_.begin() + static_cast<std::ptrdiff_t>(whole);
-  front.pieces_.reserve(whole + 1);
-  front.pieces_.assign(std::make_move_iterator(pieces_.begin()), std::make_move_iterator(end));
-  pieces_.erase(pieces_.begin(), end);
-  if (count > 0) {
-    Piece& cut = pieces_.front();
-    front.pieces_.push_back({cut.chunk, cut.begin, count});
-    cut.begin += count;
-    cut.size -= count;
+  TokenRun first;
+  first.size_ = count;
+  for (auto piece = pieces_.begin(); count > 0; ++piece) {
+    const size_t size = std::min(count, piece->size);
+    first.pieces_.push_back({piece->chunk, piece->begin, size});
+    count -= size;
   }
-  return front;
+  return first;
+}
+
+void TokenRun::DropFirst(size_t count) noexcept {
+  QUIRE_CACHE_CHECK(count <= size_);
+  size_ -= count;
+  while (count > 0) {
+    Piece& front = pieces_.front();
+    const size_t size = std::min(count, front.size);
+    front.begin += size;
+    front.size -= size;
+    count -= size;
+    if (front.size == 0) pieces_.pop_front();
+  }
 }
 
 TokenRun TokenRun::Last(size_t count) const {
@@ -64,13 +70,13 @@ TokenRun TokenRun::Last(size_t count) const {
   last.size_ = count;
   for (auto piece = pieces_.rbegin(); count > 0; ++piece) {
     const size_t size = std::min(count, piece->size);
-    last.pieces_.insert(last.pieces_.begin(), {piece->chunk, piece->begin + piece->size - size, size});
+    last.pieces_.push_front({piece->chunk, piece->begin + piece->size - size, size});
     count -= size;
   }
   return last;
 }
 
-void TokenRun::DropLast(size_t count) {
+void TokenRun::DropLast(size_t count) noexcept {
   QUIRE_CACHE_CHECK(count <= size_);
   size_ -= count;
   while (count > 0) {
@@ -81,26 +87,29 @@ void TokenRun::DropLast(size_t count) {
   }
 }
 
-void TokenRun::Append(TokenRun tail) {
+// Makes one piece of two neighbors where they are one already, or are short. Without memory they stay two.
+bool TokenRun::Join(Piece& last, const Piece& next) noexcept {
+  if (last.chunk == next.chunk && last.begin + last.size == next.begin) {
+    last.size += next.size;
+    return true;
+  }
+  if (last.size + next.size > kJoinUpTo) return false;
+  try {
+    auto chunk = std::make_shared_for_overwrite<TokenId[]>(last.size + next.size);
+    std::copy_n(last.data(), last.size, chunk.get());
+    std::copy_n(next.data(), next.size, chunk.get() + last.size);
+    last = {std::move(chunk), 0, last.size + next.size};
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void TokenRun::Append(TokenRun tail) noexcept {
   size_ += tail.size_;
-  if (pieces_.empty()) {
-    pieces_ = std::move(tail.pieces_);
-    return;
-  }
-  auto next = tail.pieces_.begin();
-  if (next != tail.pieces_.end()) {
-    Piece& last = pieces_.back();
-    if (last.chunk == next->chunk && last.begin + last.size == next->begin) {
-      last.size += (next++)->size;
-    } else if (last.size + next->size <= kJoinUpTo) {
-      auto chunk = std::make_shared_for_overwrite<TokenId[]>(last.size + next->size);
-      std::copy_n(last.data(), last.size, chunk.get());
-      std::copy_n(next->data(), next->size, chunk.get() + last.size);
-      last = {std::move(chunk), 0, last.size + next->size};
-      ++next;
-    }
-  }
-  pieces_.insert(pieces_.end(), std::make_move_iterator(next), std::make_move_iterator(tail.pieces_.end()));
+  const bool meet = !pieces_.empty() && !tail.pieces_.empty();
+  if (meet && Join(pieces_.back(), tail.pieces_.front())) tail.pieces_.pop_front();
+  pieces_.splice(pieces_.end(), tail.pieces_);
 }
 
 size_t TokenRun::CommonPrefix(std::span<const TokenId> tokens) const {

@@ -1,12 +1,13 @@
 // An immutable run of token ids that is cut and joined without copying it.
 //
 // Tokens live in shared chunks of at most kChunk; a run is a list of slices of chunks. Cutting and joining
-// move slice handles, one per chunk; joining copies at most the two slices that meet, and only while together
+// move slice handles, one per chunk, and need no memory, but for First and Last; joining copies at most the two slices that meet, and only while together
 // they are short. A slice keeps its whole chunk, 64 KiB at most: little beside the KV of a single token.
 // Engine thread only.
 #pragma once
 
 #include <cstddef>
+#include <list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,12 +25,13 @@ class TokenRun {
 
   size_t size() const { return size_; }
   TokenId operator[](size_t i) const;
-  // Cuts off and returns the first `count` tokens. REQUIRES: count <= size().
-  TokenRun PopFront(size_t count);
+  // A run of the first `count` tokens, sharing them. REQUIRES: count <= size().
+  TokenRun First(size_t count) const;
+  void DropFirst(size_t count) noexcept;  // REQUIRES: count <= size()
   // A run of the last `count` tokens, sharing them. REQUIRES: count <= size().
   TokenRun Last(size_t count) const;
-  void DropLast(size_t count);  // REQUIRES: count <= size()
-  void Append(TokenRun tail);
+  void DropLast(size_t count) noexcept;  // REQUIRES: count <= size()
+  void Append(TokenRun tail) noexcept;
   // Length of the longest common prefix.
   size_t CommonPrefix(std::span<const TokenId> tokens) const;
   void AppendTo(std::vector<TokenId>* tokens) const;
@@ -42,7 +44,8 @@ class TokenRun {
     size_t begin;
     size_t size;
   };
-  std::vector<Piece> pieces_;
+  static bool Join(Piece& last, const Piece& next) noexcept;
+  std::list<Piece> pieces_;
   size_t size_ = 0;
 };
 

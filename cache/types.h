@@ -17,6 +17,7 @@ enum class ErrorCode : uint8_t {
   kOutOfSlots,   // the same
   kUnsupported,  // the layer mix cannot do it (rewind of recurrent state, ...)
   kInvalid,      // a position or length outside the sequence
+  kOutOfMemory,  // the C++ heap has none for the books of the cache; nothing changed
 };
 
 struct Error {
@@ -30,5 +31,8 @@ using Result = std::expected<T, Error>;
 inline std::unexpected<Error> Fail(ErrorCode code, std::string message) {
   return std::unexpected(Error{code, std::move(message)});
 }
+
+// Without memory: the message fits into the string.
+inline std::unexpected<Error> NoMemory() { return Fail(ErrorCode::kOutOfMemory, "out of memory"); }
 
 }  // namespace quire::cache

@@ -47,8 +47,8 @@ uint32_t Choices::Below(uint32_t bound) {
 size_t MachineMixes() { return Mixes().size(); }
 std::string MachineMixName(size_t mix) { return Mixes()[mix].name; }
 
-Machine::Machine(size_t mix, Choices choices)
-    : choices_(choices), layout_(Mixes()[mix].layout), lookahead_(Mixes()[mix].lookahead) {
+Machine::Machine(size_t mix, Choices choices, AllocationFaults* faults)
+    : choices_(choices), layout_(Mixes()[mix].layout), lookahead_(Mixes()[mix].lookahead), faults_(faults) {
   Capacity capacity;
   const int32_t room = 4 + static_cast<int32_t>(choices_.Below(12));  // worlds of want and of plenty
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
@@ -76,6 +76,7 @@ Machine::Coverage Machine::coverage() const {
 
 std::string Machine::Step() {
   std::string wrong = Act(choices_.Below(41));
+  if (wrong.empty()) wrong = std::exchange(wrong_, {});
   if (wrong.empty()) wrong = CheckWorld();
   return wrong;
 }
@@ -87,18 +88,25 @@ std::string Machine::Act(uint32_t kind) {
     case 13:
       operation_ = "new";
       if (live_.size() < kMaxLive) {
-        live_.push_back(std::make_unique<Live>(&layout_));
-        live_.back()->sequence = cache_->NewSequence();
+        auto live = std::make_unique<Live>(&layout_);
+        live->sequence = Try([&] { return cache_->NewSequence(); });
+        live_.push_back(std::move(live));
       }
       return {};
     case 14:
     case 15:
       operation_ = "drop";
-      if (!live_.empty()) live_.erase(live_.begin() + choices_.Below(static_cast<uint32_t>(live_.size())));
+      if (!live_.empty()) {
+        const auto gone = live_.begin() + choices_.Below(static_cast<uint32_t>(live_.size()));
+        Free([&] { live_.erase(gone); });
+      }
       return {};
     case 16:
       operation_ = "drop snapshot";
-      if (!kept_.empty()) kept_.erase(kept_.begin() + choices_.Below(static_cast<uint32_t>(kept_.size())));
+      if (!kept_.empty()) {
+        const auto gone = kept_.begin() + choices_.Below(static_cast<uint32_t>(kept_.size()));
+        Free([&] { kept_.erase(gone); });
+      }
       return {};
     case 17:
     case 18:
@@ -171,6 +179,7 @@ std::string Machine::Append() {
   for (Batch& batch : batches) {
     if (std::string wrong = OpenStep(batch); !wrong.empty()) return wrong;
   }
+  step_open_ = false;
   for (Batch& batch : batches) {
     if (std::string wrong = RunOpenStep(batch); !wrong.empty()) return wrong;
   }
@@ -196,11 +205,12 @@ std::string Machine::OpenStep(Batch& batch) {
   const Demand demand = cache_->Need(appends);
   const size_t used = cache_->stats().used_bytes;
   const uint64_t given_up = coverage().evictions;
-  auto step = cache_->Begin(appends);
+  auto step = Try([&] { return cache_->Begin(appends); });
   coverage_.reclaims += coverage().evictions > given_up ? 1 : 0;
   if (!ready) return step || step.error().code != ErrorCode::kUnsupported ? "appended without state" : "";
   if (step) {
     batch.step = std::move(*step);
+    step_open_ = true;
     return {};
   }
   ++coverage_.out_of_memory;
@@ -248,13 +258,15 @@ void Machine::CloseStep(Batch& batch) {
   if (batch.step == nullptr) return;
   if (choices_.OneIn(10)) {
     ++coverage_.cancels;
-    batch.step.reset();
+    Free([&] { batch.step.reset(); });
     for (Live* live : batch.chosen) Cancelled(*live);
     return;
   }
   ++coverage_.appends;
-  batch.step->Commit();
-  batch.step.reset();
+  Free([&] {
+    batch.step->Commit();
+    batch.step.reset();
+  });
   for (size_t k = 0; k < batch.chosen.size(); ++k) {
     const TokenList& all = batch.tokens[k];
     Committed(*batch.chosen[k], TokenList(all.end() - batch.counts[k], all.end()), batch.slots[k]);
@@ -290,7 +302,7 @@ std::string Machine::Fork() {
   if (source == nullptr || live_.size() >= kMaxLive) return {};
   const Position at =
       choices_.OneIn(3) ? source->truth.offset() : choices_.Between(0, source->truth.offset());
-  auto fork = cache_->Fork(source->sequence, at);
+  auto fork = Try([&] { return cache_->Fork(source->sequence, at); });
   if (!fork) return "fork refused: " + fork.error().message;
   if (cache_->Fork(source->sequence, source->truth.offset() + 1)) return "forked beyond the offset";
   auto live = std::make_unique<Live>(&layout_);
@@ -311,7 +323,7 @@ std::string Machine::Truncate() {
   const Position at = choices_.OneIn(2) ? choices_.Between(std::max<Position>(0, offset - 3), offset)
                                         : choices_.Between(0, offset);
   const bool legal = at == offset || live->truth.Reaches(at);
-  const auto done = cache_->Truncate(live->sequence, at);
+  const auto done = Try([&] { return cache_->Truncate(live->sequence, at); });
   if (done.has_value() != legal) return fmt::format("truncate to {}: legal is {}", at, legal);
   if (!legal) {
     ++coverage_.refusals;
@@ -329,8 +341,12 @@ std::string Machine::RemoveRange() {
   if (live == nullptr || live->truth.offset() == 0) return {};
   const Position begin = choices_.Between(0, live->truth.offset() - 1);
   const Position end = choices_.Between(begin + 1, live->truth.offset());
-  const auto done = cache_->RemoveRange(live->sequence, begin, end,
-                                        [&](const MovedKeys& moved) { RotateFakeKeys(layout_, moved); });
+  const RotateKeys rotate = [&](const MovedKeys& moved) {
+    if (faults_ != nullptr) faults_->Suspend();
+    RotateFakeKeys(layout_, moved);
+    if (faults_ != nullptr) faults_->Resume();
+  };
+  const auto done = Try([&] { return cache_->RemoveRange(live->sequence, begin, end, rotate); });
   if (!done) {
     if (done.error().code == ErrorCode::kOutOfPages) return {};
     const bool refused = done.error().code == ErrorCode::kUnsupported && !live->truth.CanRemove(begin, end);
@@ -350,13 +366,15 @@ void Machine::Tune() {
       store_->AdvanceClock();
       break;
     case 1:
-      cache_->ReleaseFree();
+      Free([&] { cache_->ReleaseFree(); });
       break;
-    case 2:
-      store_->set_budget(budget_ / (1 + choices_.Below(4)));
+    case 2: {
+      const size_t bytes = budget_ / (1 + choices_.Below(4));
+      Free([&] { store_->set_budget(bytes); });
       break;
+    }
     default:
-      if (choices_.OneIn(8)) store_->Clear();
+      if (choices_.OneIn(8)) Free([&] { store_->Clear(); });
   }
 }
 

@@ -38,13 +38,26 @@ class Choices {
   bool from_bytes_ = false;
 };
 
+// Lets allocations of this program fail.
+class AllocationFaults {
+ public:
+  virtual ~AllocationFaults() = default;
+  // The `point`-th from now on, and all others behind it if `all`.
+  virtual void Start(int64_t point, bool all) = 0;
+  virtual bool Stop() = 0;  // whether one failed
+  // In between none fails: the caller's own work.
+  virtual void Suspend() = 0;
+  virtual void Resume() = 0;
+};
+
 // Every mix of layer kinds the machine knows.
 size_t MachineMixes();
 std::string MachineMixName(size_t mix);
 
 class Machine {
  public:
-  Machine(size_t mix, Choices choices);
+  // With `faults`, each allocation of each operation fails once before the operation gets through.
+  Machine(size_t mix, Choices choices, AllocationFaults* faults = nullptr);
 
   // One operation and all checks. Empty, or what was wrong.
   std::string Step();
@@ -55,7 +68,7 @@ class Machine {
   struct Coverage {
     uint64_t appends = 0, out_of_memory = 0, cancels = 0, forks = 0, truncates = 0, refusals = 0,
              restores = 0, splits = 0, merges = 0, captures = 0, drafts = 0, replays = 0, removals = 0,
-             inserts = 0, hits = 0, evictions = 0, reclaims = 0, imports = 0;
+             inserts = 0, hits = 0, evictions = 0, reclaims = 0, imports = 0, failed_allocations = 0;
   };
   Coverage coverage() const;
 
@@ -93,6 +106,22 @@ class Machine {
     Position from;
     Truth truth;
   };
+
+  // The call, whose first allocation fails, then its second, until it gets through. Without memory it must say so and
+  // have changed nothing. `prepare` runs before each, without failures.
+  template <class Call>
+  auto Try(const Call& call) {
+    return Try(call, [] {});
+  }
+  template <class Call, class Prepare>
+  auto Try(const Call& call, const Prepare& prepare);
+  // The call, which needs no memory.
+  template <class Call>
+  void Free(const Call& call);
+  template <class Result>
+  static bool Failed(const Result& result);
+  static bool Failed(const Sequence& sequence) { return !sequence; }
+  static bool Failed(const Restored& restored) { return restored.out_of_memory; }
 
   std::string Act(uint32_t kind);
   // A step over some sequences; `step` is null where it was rightly refused.
@@ -151,7 +180,43 @@ class Machine {
   size_t budget_ = 0;
   const char* operation_ = "";
   Coverage coverage_;
+  AllocationFaults* faults_;
+  bool all_fail_ = false;
+  bool step_open_ = false;
+  std::string wrong_;  // found after a failure
 };
+
+template <class Call, class Prepare>
+auto Machine::Try(const Call& call, const Prepare& prepare) {
+  all_fail_ = !all_fail_;
+  for (int64_t point = 1; faults_ != nullptr && wrong_.empty(); ++point) {
+    prepare();
+    cache_->ReleaseFree();  // a stock would hide where memory is taken
+    faults_->Start(point, all_fail_);
+    auto result = call();
+    if (!faults_->Stop()) return result;
+    ++coverage_.failed_allocations;
+    if (!Failed(result)) return result;  // it did without
+    if (!step_open_) wrong_ = CheckWorld();
+  }
+  prepare();
+  return call();
+}
+
+template <class Call>
+void Machine::Free(const Call& call) {
+  if (faults_ != nullptr) {
+    cache_->ReleaseFree();
+    faults_->Start(1, true);
+  }
+  call();
+  if (faults_ != nullptr) faults_->Stop();
+}
+
+template <class Result>
+bool Machine::Failed(const Result& result) {
+  return !result.has_value() && result.error().code == ErrorCode::kOutOfMemory;
+}
 
 template <class Reachable>
 void Machine::PassCaptures(Live& live, const Reachable& reachable) {

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <new>
 #include <utility>
 
 #include "cache/testing/model_machine.h"
@@ -13,7 +15,7 @@ std::string Machine::CaptureSnapshot() {
   Live* live = Pick(false);
   if (live == nullptr || kept_.size() >= kMaxKept) return {};
   const Position from = choices_.Between(0, live->truth.offset());
-  auto snapshot = cache_->CaptureSnapshot(live->sequence, from);
+  auto snapshot = Try([&] { return cache_->CaptureSnapshot(live->sequence, from); });
   if (!snapshot) return "snapshot refused: " + snapshot.error().message;
   if (snapshot->empty() != (from == live->truth.offset())) return "empty exactly if it has no width";
   if (!snapshot->empty()) kept_.emplace_back(std::move(*snapshot), from, live->truth);
@@ -32,7 +34,7 @@ std::string Machine::RestoreSnapshot() {
   const Kept& kept = kept_[choices_.Below(static_cast<uint32_t>(kept_.size()))];
   const Position max_position = choices_.OneIn(2) ? INT64_MAX : choices_.Between(0, kept.truth.offset());
   const Position want = kept.truth.DeepestReachable(max_position);
-  const auto restored = cache_->Restore(live->sequence, kept.snapshot, max_position);
+  const auto restored = Try([&] { return cache_->Restore(live->sequence, kept.snapshot, max_position); });
   if (restored.has_value() != (want > 0)) return fmt::format("restore up to {}: want {}", max_position, want);
   if (!restored) {
     ++coverage_.refusals;
@@ -45,7 +47,7 @@ std::string Machine::RestoreSnapshot() {
   live->capture_from = want;
   std::erase_if(live->scheduled, [&](Position at) { return at < want; });
   PassCaptures(*live, [](Position) { return false; });
-  live->lease = Lease();
+  Free([&] { live->lease = Lease(); });
   return CheckRestored(*live, want);
 }
 
@@ -55,7 +57,14 @@ std::string Machine::SplitSnapshot() {
   Kept& kept = kept_[choices_.Below(static_cast<uint32_t>(kept_.size()))];
   if (kept.truth.offset() - kept.from < 2) return {};
   const Position at = choices_.Between(kept.from + 1, kept.truth.offset() - 1);
-  Snapshot front = kept.snapshot.SplitFront(at);
+  auto split = Try([&]() -> Result<Snapshot> {
+    try {
+      return kept.snapshot.SplitFront(at);
+    } catch (const std::bad_alloc&) {
+      return NoMemory();
+    }
+  });
+  Snapshot front = *std::move(split);
   Truth truth = kept.truth;
   truth.CutTo(at);
   const Position from = std::exchange(kept.from, at);
@@ -74,7 +83,7 @@ std::string Machine::MergeSnapshots() {
       const TokenList& whole = kept_[c].truth.tokens;
       if (p == c || kept_[p].truth.offset() != kept_[c].from || front.size() >= whole.size()) continue;
       if (!std::equal(front.begin(), front.end(), whole.begin())) continue;
-      kept_[c].snapshot.MergeFront(std::move(kept_[p].snapshot));
+      Free([&] { kept_[c].snapshot.MergeFront(std::move(kept_[p].snapshot)); });
       kept_[c].from = kept_[p].from;
       kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(p));
       ++coverage_.merges;
@@ -89,7 +98,7 @@ std::string Machine::ScheduleCapture() {
   Live* live = Pick(true);
   if (live == nullptr) return {};
   const Position at = choices_.Between(live->truth.offset(), live->truth.offset() + 8);
-  if (!cache_->ScheduleCapture(live->sequence, at)) return "capture refused";
+  if (!Try([&] { return cache_->ScheduleCapture(live->sequence, at); })) return "capture refused";
   live->scheduled.insert(std::ranges::upper_bound(live->scheduled, at), at);
   PassCaptures(*live, [&](Position position) { return live->truth.Reaches(position); });
   return {};
@@ -101,10 +110,11 @@ std::string Machine::TakeCaptures() {
   Live* live = Pick(false);
   if (live == nullptr) return {};
   if (!live->draft && choices_.OneIn(4)) {
-    cache_->CancelCaptures(live->sequence);
+    Free([&] { cache_->CancelCaptures(live->sequence); });
     live->scheduled.clear();
   }
-  std::vector<Snapshot> captures = cache_->TakeCaptures(live->sequence);
+  std::vector<Snapshot> captures;
+  Free([&] { captures = cache_->TakeCaptures(live->sequence); });
   std::vector<Passed> passed = std::exchange(live->captured, {});
   if (captures.size() != passed.size())
     return fmt::format("{} captures, want {}", captures.size(), passed.size());
@@ -124,7 +134,7 @@ std::string Machine::OpenDraft() {
   operation_ = "open draft";
   Live* live = Pick(false);
   if (live == nullptr) return {};
-  auto draft = cache_->Speculate(live->sequence);
+  auto draft = Try([&] { return cache_->Speculate(live->sequence); });
   if (draft.has_value() != (!live->draft && live->truth.ready())) return "draft wrongly opened or refused";
   if (!draft) return {};
   live->draft.emplace(std::move(*draft));
@@ -144,13 +154,15 @@ std::string Machine::CloseDraft() {
   const bool drop = choices_.OneIn(4);
   int32_t replayed = 0;
   if (drop) {
-    live->draft->Drop();
+    Free([&] { live->draft->Drop(); });
   } else {
-    const auto done =
-        live->draft->Commit(keep, [&](size_t layer, std::byte* slot, auto inputs, int32_t tokens) {
-          ReplayTokens(layout_, layer, slot, inputs, tokens);
-          replayed += layer == 0 ? tokens : 0;
-        });
+    const ReplayInputs replay = [&](size_t layer, std::byte* slot, auto inputs, int32_t tokens) {
+      if (faults_ != nullptr) faults_->Suspend();
+      ReplayTokens(layout_, layer, slot, inputs, tokens);
+      if (faults_ != nullptr) faults_->Resume();
+      replayed += layer == 0 ? tokens : 0;
+    };
+    const auto done = Try([&] { return live->draft->Commit(keep, replay); });
     if (!done)
       return done.error().code == ErrorCode::kOutOfSlots && live->draft_lost ? "" : done.error().message;
     const bool replays = live->truth.recurrent() && keep > 0 && (keep < drafted || live->draft_lost);
@@ -169,22 +181,28 @@ std::string Machine::Insert() {
   operation_ = "insert";
   Truth truth(&layout_);
   Snapshot snapshot;
+  const Live* live = nullptr;
   if (!kept_.empty() && choices_.OneIn(2)) {
     const size_t i = choices_.Below(static_cast<uint32_t>(kept_.size()));
     snapshot = std::move(kept_[i].snapshot);
     truth = std::move(kept_[i].truth);
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
   } else {
-    const Live* live = Pick(false);
+    live = Pick(false);
     if (live == nullptr) return {};
     truth = live->truth;
-    snapshot = std::move(*cache_->CaptureSnapshot(live->sequence));
   }
   TokenList tokens = truth.tokens;
   if (lookahead_) tokens.push_back(Token());
   const bool legal = !truth.tokens.empty() && truth.ready() && truth.exact();
   const bool empty = truth.tokens.empty();
-  const auto lease = store_->Insert(Key(), tokens, std::move(snapshot), choices_.OneIn(6));
+  const std::string_view key = Key();
+  const bool user_point = choices_.OneIn(6);
+  const auto insert = [&] { return store_->Insert(key, tokens, std::move(snapshot), user_point); };
+  // A snapshot that is kept here cannot be had again.
+  const auto lease =
+      live == nullptr ? insert()
+                      : Try(insert, [&] { snapshot = std::move(*cache_->CaptureSnapshot(live->sequence)); });
   ++coverage_.inserts;
   if (lease) return legal ? "" : "kept what it should refuse";
   if (legal) return lease.error().code == ErrorCode::kOutOfPages ? "" : lease.error().message;
@@ -222,9 +240,9 @@ std::string Machine::RestoreFromStore() {
   const std::string_view key = Key();
   const Probed probed = store_->Probe(key, prompt);
   if (std::string wrong = CheckProbe(key, prompt, probed); !wrong.empty()) return wrong;
-  live->lease = Lease();
+  Free([&] { live->lease = Lease(); });
   const Probed again = store_->Probe(key, prompt);
-  Restored restored = store_->Restore(key, prompt, live->sequence);
+  Restored restored = Try([&] { return store_->Restore(key, prompt, live->sequence); });
   if (restored.matched != again.matched || restored.restored != again.restorable)
     return "did not do as it said";
   if (restored.restored == 0) return {};
@@ -252,9 +270,11 @@ std::string Machine::ImportSnapshot() {
   kept.snapshot.ForEachPart(
       [&](const Snapshot::Part& part) { parts.emplace_back(part.bytes.begin(), part.bytes.end()); });
   size_t next = 0;
-  auto copy = cache_->Import(kept.snapshot, kept.from, kept.truth.offset(), [&](const Snapshot::Part& part) {
+  const std::function<void(const Snapshot::Part&)> fill = [&](const Snapshot::Part& part) {
     std::ranges::copy(parts[next++], part.bytes.begin());
-  });
+  };
+  auto copy = Try([&] { return cache_->Import(kept.snapshot, kept.from, kept.truth.offset(), fill); },
+                  [&] { next = 0; });
   if (!copy) return copy.error().code == ErrorCode::kInvalid ? copy.error().message : "";
   if (next != parts.size()) return "other parts than were taken out";
   if (copy->bytes() != kept.snapshot.bytes()) return "of another size";
