@@ -1,6 +1,7 @@
 #include "runner/draft/cached_drafter.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace quire::runner::draft {
@@ -37,6 +38,7 @@ std::unique_ptr<DraftState> CachedDrafter::CreateState(const DraftContext& conte
   auto state = std::make_unique<CachedDraftState>();
   state->isolation = context.isolation;
   state->sequence = cache_->NewSequence();
+  if (!state->sequence) throw std::bad_alloc();
   if (!ForkNeighbor(context, *state)) {
     auto restored = store_.Restore(context.isolation, context.tokens, state->sequence);
     state->lease = std::move(restored.lease);

@@ -1,3 +1,4 @@
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,7 @@ int64_t MtpDrafter::Bridge(CachedDraftState& state, int64_t known_from) {
     if (cache().Truncate(state.sequence, known_from - state.first)) return 0;
   }
   state.sequence = cache().NewSequence();
+  if (!state.sequence) throw std::bad_alloc();
   state.lease = {};
   state.first = known_from;
   return 0;

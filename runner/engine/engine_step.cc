@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "runner/engine/engine.h"
@@ -85,6 +86,8 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
     // Alone: only what it stands on itself is left to give up.
     ActiveRequest& last = *running_.front();
     if (std::exchange(lease_given_up, true)) {
+      // Not the end of the context: the process has no memory, and another runner goes on.
+      if (step.error().code == cache::ErrorCode::kOutOfMemory) throw std::bad_alloc();
       last.generation->EndOfContext();
       return nullptr;
     }
