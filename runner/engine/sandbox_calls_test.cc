@@ -200,11 +200,23 @@ std::vector<Row> FileRows() {
          const std::array<uint64_t, 3> how{};
          return Call(SYS_openat2, AT_FDCWD, "/proc/meminfo", how.data(), sizeof(how));
        }},
+#ifdef SYS_stat  // arm64 has none of these
       {"stat(path)", EPERM, EPERM,
        [](const World&) {
          struct stat status {};
          return Call(SYS_stat, "/etc/passwd", &status);
        }},
+      {"access", EPERM, EPERM, [](const World&) { return Call(SYS_access, "/etc/passwd", R_OK); }},
+      {"readlink", EPERM, EPERM,
+       [](const World&) {
+         std::array<char, 64> target{};
+         return Call(SYS_readlink, "/proc/self/exe", target.data(), target.size());
+       }},
+      {"unlink", EPERM, EPERM, [](const World&) { return Call(SYS_unlink, "/tmp/quire-no-file"); }},
+      {"rename", EPERM, EPERM, [](const World&) { return Call(SYS_rename, "/tmp/quire-a", "/tmp/quire-b"); }},
+      {"mkdir", EPERM, EPERM, [](const World&) { return Call(SYS_mkdir, "/tmp/quire-no-folder", 0700); }},
+      {"dup2", EPERM, EPERM, [](const World& w) { return Call(SYS_dup2, w.log, w.pipe); }},
+#endif
       {"newfstatat(path)", EPERM, EPERM,
        [](const World&) {
          struct stat status {};
@@ -230,14 +242,8 @@ std::vector<Row> FileRows() {
          std::array<char, 256> status{};
          return Call(SYS_statfs, "/", status.data());
        }},
-      {"access", EPERM, EPERM, [](const World&) { return Call(SYS_access, "/etc/passwd", R_OK); }},
       {"faccessat", EPERM, EPERM,
        [](const World&) { return Call(SYS_faccessat, AT_FDCWD, "/etc/passwd", R_OK); }},
-      {"readlink", EPERM, EPERM,
-       [](const World&) {
-         std::array<char, 64> target{};
-         return Call(SYS_readlink, "/proc/self/exe", target.data(), target.size());
-       }},
       {"getcwd", EPERM, EPERM,
        [](const World&) {
          std::array<char, 4096> folder{};
@@ -248,12 +254,8 @@ std::vector<Row> FileRows() {
        [](const World& w) { return Call(SYS_ftruncate, w.log, 0); }},
       {"fallocate(inherited file)", EPERM, EPERM,
        [](const World& w) { return Call(SYS_fallocate, w.log, 0, 0, 4096); }},
-      {"unlink", EPERM, EPERM, [](const World&) { return Call(SYS_unlink, "/tmp/quire-no-file"); }},
-      {"rename", EPERM, EPERM, [](const World&) { return Call(SYS_rename, "/tmp/quire-a", "/tmp/quire-b"); }},
-      {"mkdir", EPERM, EPERM, [](const World&) { return Call(SYS_mkdir, "/tmp/quire-no-folder", 0700); }},
       {"mount", EPERM, EPERM,
        [](const World&) { return Call(SYS_mount, "none", "/nonexistent", "tmpfs", 0, nullptr); }},
-      {"dup2", EPERM, EPERM, [](const World& w) { return Call(SYS_dup2, w.log, w.pipe); }},
       {"memfd_create", EPERM, EPERM, [](const World&) { return Call(SYS_memfd_create, "x", 0); }},
       {"name_to_handle_at", EPERM, EPERM,
        [](const World&) { return Call(SYS_name_to_handle_at, AT_FDCWD, "/", nullptr, nullptr, 0); }},

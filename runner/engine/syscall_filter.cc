@@ -82,8 +82,14 @@ constexpr std::initializer_list<uint64_t> kFaultSignals = {SIGABRT, SIGSEGV, SIG
 // Collects rules; the first error of the library stays.
 class Builder {
  public:
-  Builder() : filter_(::seccomp_init(SCMP_ACT_ERRNO(EPERM)), ::seccomp_release) {
+  // For the machine's own architecture, or for `architecture` alone.
+  explicit Builder(uint32_t architecture)
+      : filter_(::seccomp_init(SCMP_ACT_ERRNO(EPERM)), ::seccomp_release) {
     if (!filter_) return;
+    if (const uint32_t own = ::seccomp_arch_native(); architecture != own) {
+      Check(::seccomp_arch_add(filter_.get(), architecture));
+      Check(::seccomp_arch_remove(filter_.get(), own));
+    }
     // Also the threads that run already; the reason of a failure is the kernel's.
     Check(::seccomp_attr_set(filter_.get(), SCMP_FLTATR_CTL_TSYNC, 1));
     Check(::seccomp_attr_set(filter_.get(), SCMP_FLTATR_API_SYSRAWRC, 1));
@@ -104,6 +110,10 @@ class Builder {
   int Load() const {
     if (!filter_) return ENOMEM;
     return error_ != 0 ? error_ : -::seccomp_load(filter_.get());
+  }
+  int Export(int descriptor) const {
+    if (!filter_) return ENOMEM;
+    return error_ != 0 ? error_ : -::seccomp_export_bpf(filter_.get(), descriptor);
   }
 
  private:
@@ -162,10 +172,8 @@ void AllowSetUp(Builder& filter) {
                 SCMP_SYS(landlock_restrict_self)});
 }
 
-}  // namespace
-
-int LoadSyscallFilter(FilterPhase phase) {
-  Builder filter;
+Builder FilterOf(FilterPhase phase, uint32_t architecture) {
+  Builder filter(architecture);
   filter.Allow(kAlways);
   AllowMemory(filter);
   AllowOwnProcess(filter);
@@ -173,7 +181,15 @@ int LoadSyscallFilter(FilterPhase phase) {
   if (phase != FilterPhase::kWorking) AllowReading(filter);
   if (phase == FilterPhase::kWriting || phase == FilterPhase::kSetUp) AllowWriting(filter);
   if (phase == FilterPhase::kSetUp) AllowSetUp(filter);
-  return filter.Load();
+  return filter;
+}
+
+}  // namespace
+
+int LoadSyscallFilter(FilterPhase phase) { return FilterOf(phase, ::seccomp_arch_native()).Load(); }
+
+int ExportSyscallFilter(FilterPhase phase, uint32_t architecture, int descriptor) {
+  return FilterOf(phase, architecture).Export(descriptor);
 }
 
 }  // namespace quire::runner::engine

@@ -22,4 +22,8 @@ enum class FilterPhase : uint8_t {
 // errno of the kernel, which then applies nothing. Any thread.
 [[nodiscard]] int LoadSyscallFilter(FilterPhase phase);
 
+// Writes the program that the kernel would get on another architecture (libseccomp's SCMP_ARCH_...), an array of
+// struct sock_filter. Zero or an errno. For tests: a filter cannot be tried where it does not belong.
+[[nodiscard]] int ExportSyscallFilter(FilterPhase phase, uint32_t architecture, int descriptor);
+
 }  // namespace quire::runner::engine
