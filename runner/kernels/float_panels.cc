@@ -17,7 +17,7 @@ namespace quire::runner::kernels::HWY_NAMESPACE {
 
 // Tiles whose sums fill the registers, with weights and an activation beside them. Few rows: where they lie 4
 // KiB apart, they compete for one set of the first-level cache.
-#if HWY_TARGET <= HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr size_t kTileRows = 6, kTileVectors = 4;
 #elif HWY_TARGET <= HWY_AVX2
 constexpr size_t kTileRows = 6, kTileVectors = 2;
@@ -137,7 +137,9 @@ void FillPanel(const std::byte* from, size_t row_bytes, size_t outs, size_t in, 
 
 }  // namespace
 
-bool UsePackedFloat() { return (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) != 0; }
+bool UsePackedFloat() {
+  return ((hwy::SupportedTargets() | HWY_STATIC_TARGET) & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0;
+}
 
 void FillFloatPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
                      std::byte* to) {

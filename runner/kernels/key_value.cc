@@ -45,7 +45,7 @@ struct ToHalf {
   HWY_INLINE hn::Vec<hn::Rebind<hwy::float16_t, F32>> operator()(VF32 v) const {
     const F32 d;
     v = hn::Clamp(v, hn::Set(d, -kLargestHalf), hn::Set(d, kLargestHalf));
-#if HWY_TARGET >= HWY_SSE4  // before F16C, the conversion truncates
+#if HWY_TARGET >= HWY_SSE4 && HWY_TARGET != HWY_NEON  // before F16C, the conversion truncates
     v = RoundFraction<13>(v);
 #endif
     return hn::DemoteTo(hn::Rebind<hwy::float16_t, F32>(), v);

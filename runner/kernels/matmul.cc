@@ -284,7 +284,7 @@ void EmbeddingRows(const Matrix& table, std::span<const int32_t> ids, std::span<
 }
 
 std::string_view InstructionSet() {
-  const int64_t usable = HWY_SUPPORTED_TARGETS & HWY_TARGETS;
+  const int64_t usable = (HWY_SUPPORTED_TARGETS | HWY_STATIC_TARGET) & HWY_TARGETS;
   return hwy::TargetName(usable & -usable);
 }
 

@@ -154,7 +154,8 @@ TEST(InstructionSet, FollowsTheMachine) {
   int tried = 0;
   ForEachInstructionSet([&] {
     ++tried;
-    EXPECT_EQ(InstructionSet(), hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets()));
+    const int64_t usable = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
+    EXPECT_EQ(InstructionSet(), hwy::TargetName(usable & -usable));
   });
   EXPECT_GE(tried, 1);
 }

@@ -105,9 +105,9 @@ KernelCheck CheckProducts(ThreadPool& pool, std::mt19937& random) {
 
 // Calls `check` with each instruction set of Highway that this CPU has.
 void ForEachTarget(const std::function<void(const char* name)>& check) {
-  const int64_t supported = hwy::SupportedTargets();
-  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
-    if ((supported & target) == 0 && target != HWY_SCALAR) continue;
+  const int64_t usable = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
+  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON, HWY_SCALAR}) {
+    if ((usable & target) == 0) continue;
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(target);
     check(hwy::TargetName(target));
@@ -125,7 +125,7 @@ KernelCheck CompareTargets(std::string_view what, const std::function<std::vecto
   std::vector<Computed> all;
   ForEachTarget([&](const char* name) { all.push_back({name, compute()}); });
   std::vector<std::string_view> names, differing;
-  for (const Computed& one : all) {  // the last one is scalar
+  for (const Computed& one : all) {  // the last one is scalar, or the only one
     names.push_back(one.name);
     if (one.bytes != all.back().bytes) differing.push_back(one.name);
   }

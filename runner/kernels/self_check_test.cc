@@ -13,7 +13,9 @@ TEST(KernelSelfCheck, FindsAllBitsEqualOnThisCpu) {
   const auto checks = CheckKernels();
   EXPECT_EQ(checks.size(), 4U);
   for (const KernelCheck& check : checks) EXPECT_EQ(check.failure, "") << check.subject;
+#if defined(__x86_64__)  // other architectures have no scalar target
   EXPECT_THAT(checks.at(1).subject, testing::HasSubstr("SCALAR"));
+#endif
 }
 
 TEST(KernelSelfCheck, LeavesTheBestInstructionSetChosen) {

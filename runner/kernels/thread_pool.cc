@@ -15,6 +15,8 @@ constexpr int kSpins = 1000;
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // waits about as long as x86's pause; yield does nothing on most
 #else
   std::this_thread::yield();
 #endif

@@ -16,8 +16,8 @@ namespace quire::runner::kernels::test {
 // Runs `body` once per instruction set of this machine that the kernels are compiled for.
 template <class Body>
 void ForEachInstructionSet(Body&& body) {
-  const int64_t supported = hwy::SupportedTargets() | HWY_SCALAR;
-  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
+  const int64_t supported = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
+  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON, HWY_SCALAR}) {
     if ((supported & target) == 0) continue;
     SCOPED_TRACE(hwy::TargetName(target));
     hwy::SetSupportedTargetsForTest(target);
