@@ -12,6 +12,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 #include "runner/kernels/activations.inl"
+#include "runner/kernels/fused.inl"
 #include "runner/kernels/rows.inl"
 // clang-format on
 
@@ -40,37 +41,6 @@ struct ScanRows {
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
-
-// a * b + c, rounded once on every target.
-HWY_INLINE VF32 Fused(VF32 a, VF32 b, VF32 c) {
-#if HWY_NATIVE_FMA
-  return hn::MulAdd(a, b, c);
-#else
-  alignas(64) float x[kLanes], y[kLanes], z[kLanes];
-  hn::Store(a, F32(), x);
-  hn::Store(b, F32(), y);
-  hn::Store(c, F32(), z);
-  for (size_t i = 0; i < kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
-  return hn::Load(F32(), z);
-#endif
-}
-
-// Whole vectors, or the first `count` lanes of one.
-template <bool kWhole>
-struct Lanes {
-  size_t count;
-  HWY_INLINE VF32 Load(const float* from) const {
-    if constexpr (kWhole) return hn::LoadU(F32(), from);
-    return LoadFirst(from, count);
-  }
-  HWY_INLINE void Store(VF32 v, float* to) const {
-    if constexpr (kWhole) {
-      hn::StoreU(v, F32(), to);
-    } else {
-      StoreFirst(v, to, count);
-    }
-  }
-};
 
 // Rows [n, n + kRows) of columns [p, p + kVecs vectors) of a state over tokens [begin, end). The state's numbers stay in
 // registers; y has the sum over the rows before n.
