@@ -14,6 +14,7 @@
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/known_patterns.h"
+#include "runner/tokenizer/longest_match.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/post_processor.h"
 #include "runner/tokenizer/sentencepiece.h"
@@ -43,8 +44,11 @@ class GgufLoader {
                                         &GgufLoader::SentencePieces, &GgufLoader::Ends};
     constexpr Phase kWordPiece[] = {&GgufLoader::Types, &GgufLoader::NamedIds, &GgufLoader::WordPieces,
                                     &GgufLoader::Ends};
+    constexpr Phase kWorld[] = {&GgufLoader::Types, &GgufLoader::NamedIds, &GgufLoader::WorldTokens,
+                                &GgufLoader::Ends};
     if (auto done = Kind(); !done) return std::unexpected(std::move(done.error()));
-    const auto phases = wordpiece_   ? std::span<const Phase>(kWordPiece)
+    const auto phases = world_       ? std::span<const Phase>(kWorld)
+                        : wordpiece_ ? std::span<const Phase>(kWordPiece)
                         : algorithm_ ? std::span<const Phase>(kSentencePiece)
                                      : std::span<const Phase>(kByteLevel);
     for (const Phase phase : phases) {
@@ -90,11 +94,14 @@ class GgufLoader {
       add_eos_ = true;
     } else if (*model == "bert") {
       wordpiece_ = add_bos_ = add_eos_ = true;
+    } else if (*model == "rwkv") {
+      world_ = true;
     } else if (*model == "gpt2" && MergesText()) {
       algorithm_ = Algorithm::kBpeByMerges;
     } else if (*model != "gpt2") {
-      return BadKey("model", fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5 and bert are",
-                                         model->substr(0, 64)));
+      return BadKey("model",
+                    fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5, bert and rwkv are",
+                                model->substr(0, 64)));
     }
     tokens_ = Find("tokens");
     if (tokens_ == nullptr || !tokens_->is_array()) return BadKey("tokens", "not an array");
@@ -172,7 +179,8 @@ class GgufLoader {
       }
       *id = value->get<TokenId>();
       const bool names_markup = id == &separator_ || id == &padding || id == &mask || id == &first;
-      if (names_markup && !wordpiece_) continue;  // what its type says
+      // What its type says. A turn of RWKV ends with two line breaks, which are text.
+      if ((names_markup && !wordpiece_) || world_) continue;
       if (id != &bpe_.unknown) types_[static_cast<size_t>(*id)] = TokenType::kControl;
     }
     if (algorithm_) DefaultIds();
@@ -275,6 +283,35 @@ class GgufLoader {
     }
     definition.unknown = bpe_.unknown != kNoToken ? bpe_.unknown : Named("[UNK]");
     parts_.model = std::make_unique<WordPieceModel>(std::move(definition));
+    return {};
+  }
+
+  // RWKV's vocabulary: bytes, escaped as in a literal of Python.
+  Status WorldTokens() {
+    LongestMatchDefinition definition;
+    definition.unknown = bpe_.unknown;
+    definition.entries.reserve(tokens_->size());
+    for (size_t i = 0; i < tokens_->size(); ++i) {
+      const auto text = RegisterToken(i);
+      if (!text) return std::unexpected(text.error());
+      const auto id = static_cast<TokenId>(i);
+      if (types_[i] == TokenType::kControl || types_[i] == TokenType::kUnknown) {
+        parts_.vocabulary.Set(id, *text, true);
+        if (text->empty()) continue;
+        AddedToken token{.id = id, .content = std::string(*text), .special = true};
+        if (auto done = AddToken(std::move(token), parts_); !done) {
+          return BadKey(fmt::format("tokens[{}]", i), done.error().message);
+        }
+        continue;
+      }
+      auto bytes = UnescapeBytes(*text);
+      if (!bytes) return BadKey(fmt::format("tokens[{}]", i), "an escape that is not one of a byte");
+      parts_.vocabulary.Set(id, *bytes, false);
+      if (!bytes->empty() && types_[i] != TokenType::kUnused) {
+        definition.entries.push_back({*std::move(bytes), id});
+      }
+    }
+    parts_.model = std::make_unique<LongestMatchModel>(definition);
     return {};
   }
 
@@ -402,6 +439,7 @@ class GgufLoader {
   bool add_bos_ = false;                                         // unless the file says otherwise
   bool add_eos_ = false;
   bool wordpiece_ = false;
+  bool world_ = false;
   TokenId separator_ = kNoToken;
   const ordered_json* tokens_ = nullptr;
   std::vector<TokenType> types_;                                // [tokens]
