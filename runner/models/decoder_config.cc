@@ -43,7 +43,7 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
       config->plain_activation = PlainActivation::kGeluErf;
     } else if (name == "silu") {
       config->plain_activation = PlainActivation::kSilu;
-    } else if (name == "relu2") {
+    } else if (name == "relu2" || name == "sqrelu") {
       config->plain_activation = PlainActivation::kSquaredRelu;
     } else if (name != "xielu" || given.plain_activation != PlainActivation::kXielu) {
       read.Fail(fmt::format("hidden_act: \"{}\" is not supported", name.substr(0, 60)));

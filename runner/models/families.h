@@ -167,6 +167,10 @@ ModelLoader LoadQwen3Next;
 api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files,
                                                         const Model& target, api::KvType kv_type);
 
+// RWKV-7: time mixes, whose state is a matrix per head, and channel mixes; both see a row beside the one before it. ARWKV has
+// gated feed-forward layers in place of channel mixes. Cache layout: one recurrent layer per layer, no attention group.
+ModelLoader LoadRwkv7;
+
 // Seed-OSS: Llama with biases of q, k and v.
 ModelLoader LoadSeedOss;
 

@@ -115,6 +115,9 @@ TEST(Hybrids, LayersHaveTheStatesOfTheirParts) {
   EXPECT_EQ(zamba->cache_layout().recurrent.size(), 5U);
   const auto minimax = LoadPatched(kMoeBase, test::MakeMiniMax).value();
   EXPECT_EQ(minimax->cache_layout().recurrent[0].conv_tail, 0) << "a state without a convolution";
+  const auto rwkv = LoadPatched(kMoeBase, test::MakeRwkv7).value();
+  EXPECT_EQ(rwkv->cache_layout().recurrent[0].conv_tail, 1) << "token shifts: one column";
+  EXPECT_EQ(rwkv->cache_layout().recurrent[0].conv_dim, 128) << "of both parts of a layer";
   const auto mamba = LoadPatched(kMoeBase, test::MakeMamba2).value();
   EXPECT_TRUE(mamba->cache_layout().groups.empty());
   EXPECT_EQ(mamba->cache_layout().recurrent[0].delta_heads, 8);
@@ -128,7 +131,7 @@ struct Refused {
 
 TEST(Hybrids, RefuseByTheNameOfTheKey) {
   using test::MakeFalconH1, test::MakeGraniteHybrid, test::MakeJamba, test::MakeKimiLinear, test::MakeMamba2,
-      test::MakeMiniMax, test::MakeNemotronH, test::MakeOlmoHybrid, test::MakeZamba2;
+      test::MakeMiniMax, test::MakeNemotronH, test::MakeOlmoHybrid, test::MakeRwkv7, test::MakeZamba2;
   const Refused refusals[] = {
       {MakeMamba2, {{"time_step_limit", {0.5, 0.1}}}, "time_step_limit"},
       {MakeMamba2, {{"time_step_limit", 3}}, "time_step_limit"},
@@ -172,6 +175,13 @@ TEST(Hybrids, RefuseByTheNameOfTheKey) {
       {MakeOlmoHybrid, {{"linear_num_value_heads", 5}}, "linear_num_value_heads"},
       {MakeOlmoHybrid, {{"hidden_act", "gelu_new"}}, "hidden_act"},
       {MakeOlmoHybrid, {{"sliding_window", 64}}, "sliding_window"},
+      {MakeRwkv7, {{"attn", {{"layers", {1}}, {"num_heads", 4}}}}, "attn"},
+      {MakeRwkv7, {{"head_dim", 24}}, "heads of 24"},
+      {MakeRwkv7, {{"hidden_act", "silu"}}, "hidden_act"},
+      {MakeRwkv7, {{"norm_first", false}}, "norm_first"},
+      {MakeRwkv7, {{"value_dim", {64, 128, 64}}}, "value_dim"},
+      {MakeRwkv7, {{"a_low_rank_dim", 7}}, "a_lora"},
+      {MakeRwkv7, {{"decay_scale", 2}}, "decay_scale"},
       {MakeZamba2,
        {{"layers_block_type", {"hybrid", "mamba", "attention", "mamba", "mamba"}}},
        "layers_block_type"},

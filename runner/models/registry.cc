@@ -75,6 +75,8 @@ constexpr std::array kFamilies = {
     Family{{"Qwen3-Next", "qwen3_next", "qwen3next"}, LoadQwen3Next},
     Family{{"Qwen3.5", "qwen3_5|qwen3_5_text", "qwen35"}, LoadQwen3Next},
     Family{{"Qwen3.5-MoE", "qwen3_5_moe|qwen3_5_moe_text", "qwen35moe"}, LoadQwen3Next},
+    Family{{"RWKV-7", "rwkv7|rwkv7_fla", "rwkv7"}, LoadRwkv7},
+    Family{{"RWKV-7 made of other models (ARWKV)", "", "arwkv7"}, LoadRwkv7},
     Family{{"Seed-OSS", "seed_oss", "seed_oss"}, LoadSeedOss},
     Family{{"SmolLM3", "smollm3", "smollm3"}, LoadSmolLm3},
     Family{{"StarCoder2", "starcoder2", "starcoder2"}, LoadStarCoder2},

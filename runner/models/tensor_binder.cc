@@ -183,7 +183,7 @@ std::vector<float> TensorScope::Elements(TensorName name, int64_t size) const {
 }
 
 std::vector<float> TensorScope::Table(TensorName name, int64_t rows, int64_t columns) const {
-  std::vector<TensorBinder::Shape> shapes = {{rows, columns}};
+  std::vector<TensorBinder::Shape> shapes = {{rows, columns}, {rows, 1, 1, columns}};
   // Tools that rewrite GGUF files drop dimensions of 1.
   if (rows == 1 || columns == 1) shapes.push_back({rows * columns});
   const weights::Tensor* tensor = binder_->Require(Full(name, ""), shapes);

@@ -100,6 +100,21 @@ std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
   return ids;
 }
 
+// The template that llama.cpp has under this name, for vocabularies with a token of two line breaks.
+constexpr std::string_view kWorldTemplateName = "rwkv-world";
+constexpr const char* kWorldTemplate =
+    "{%- for message in messages -%}"
+    "{%- if message.role == 'system' -%}{{ 'System: ' + message.content | trim + '\n\n' }}"
+    "{%- elif message.role == 'assistant' -%}{{ 'Assistant: ' + message.content | trim + '\n\n' }}"
+    "{%- elif message.role == 'user' -%}{{ 'User: ' + message.content | trim + '\n\n' }}"
+    "{%- else -%}{{ raise_exception('only system, user and assistant are supported') }}{%- endif -%}"
+    "{%- endfor -%}{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}";
+
+std::string TemplateOfGguf(const ordered_json& config) {
+  std::string text = FindString(config, "tokenizer.chat_template");
+  return text == kWorldTemplateName ? kWorldTemplate : text;
+}
+
 class GgufModel : public ModelFiles {
  public:
   // `files` and the tensors of `contents` are those of all splits, the rest of `contents` that of the first.
@@ -121,7 +136,7 @@ class GgufModel : public ModelFiles {
   const ordered_json& generation_config() const override { return none_; }
   const ordered_json& tokenizer_config() const override { return none_; }
   const std::string& tokenizer_json() const override { return no_text_; }
-  std::string chat_template() const override { return FindString(*config_, "tokenizer.chat_template"); }
+  std::string chat_template() const override { return TemplateOfGguf(*config_); }
   std::vector<int32_t> end_of_generation_ids() const override { return end_ids_; }
   std::span<const std::string> repairs() const override { return repairs_.notes; }
 

@@ -108,6 +108,24 @@ TEST_F(GgufSplits, NumbersThatCannotBeAreRefused) {
 }
 
 // A file of 8 GB, almost all of it tensor data: opening reads the header and maps the rest.
+// Converters name RWKV's template and leave its text to who runs it.
+TEST(GgufModel, HasTheTemplateThatAFileNames) {
+  const auto text_of = [](const char* named) {
+    testing::TemporaryDirectory directory;
+    Image image;
+    image.GgufHeader(1, 2)
+        .TextPair("general.architecture", "rwkv7")
+        .TextPair("tokenizer.chat_template", named)
+        .TensorInfo("a", {8}, 0, 0)
+        .PadTo(32)
+        .Raw(std::string(32, 'a'));
+    directory.Write("m.gguf", image.bytes());
+    return Open(directory.path() / "m.gguf").value()->chat_template();
+  };
+  EXPECT_THAT(text_of("rwkv-world"), HasSubstr("{{ 'User: ' + message.content | trim"));
+  EXPECT_EQ(text_of("rwkv-worlds"), "rwkv-worlds");
+}
+
 TEST(GgufModel, LeavesTensorsOnDiskUntilTheyAreUsed) {
   constexpr uint64_t kElements = uint64_t{1} << 31;
   Image image;

@@ -160,6 +160,55 @@ void MakeOlmoHybrid(PatchedModelFiles& files) {
   }
 }
 
+void MakeRwkv7(PatchedModelFiles& files) {
+  constexpr int kLayers = 3;
+  constexpr int64_t kRank = 6;
+  Configure(files, "rwkv7", kLayers,
+            {{"head_dim", 16},
+             {"hidden_act", "sqrelu"},
+             {"intermediate_size", kMlpWidth},
+             {"max_position_embeddings", 512},
+             {"norm_eps", 1e-5},
+             {"decay_low_rank_dim", kRank},
+             {"a_low_rank_dim", kRank},
+             {"v_low_rank_dim", kRank - 2},
+             {"gate_low_rank_dim", kRank + 2},
+             {"fuse_norm", false}});
+  files.AddCopy("model.embed_tokens.weight", "model.embeddings.weight");
+  files.AddF32("model.norm.bias", {kHiddenSize}, 0.1F);
+  for (int i = 0; i < kLayers; ++i) {
+    const LayerTensors layer(files, "model.", i);
+    const auto norm = [&](const std::string& name) {
+      layer.Norm(name, kHiddenSize);
+      layer.Put(name + ".bias", {kHiddenSize});
+    };
+    const auto low_rank = [&](const std::string& name, int64_t rank, bool bias) {
+      layer.Linear(name + "_lora.lora.0", rank, kHiddenSize);
+      layer.Linear(name + "_lora.lora.2", kHiddenSize, rank, bias);
+    };
+    if (i == 0) norm("pre_norm");
+    norm("attn_norm");
+    norm("ffn_norm");
+    norm("attn.g_norm");
+    for (const char* part : {"r", "w", "k", "v", "a", "g"}) {
+      layer.Put(std::string("attn.x_") + part, {1, 1, kHiddenSize});
+    }
+    for (const char* part : {"r", "k", "v", "o"}) {
+      layer.Linear(std::string("attn.") + part + "_proj", kHiddenSize, kHiddenSize);
+    }
+    low_rank("attn.w", kRank, true);
+    low_rank("attn.a", kRank, true);
+    if (i > 0) low_rank("attn.v", kRank - 2, true);
+    low_rank("attn.g", kRank + 2, false);
+    layer.Put("attn.k_k", {kHiddenSize});
+    layer.Put("attn.k_a", {kHiddenSize});
+    layer.Put("attn.r_k", {kHiddenSize / 16, 16});
+    layer.Put("ffn.x_k", {kHiddenSize});
+    layer.Linear("ffn.key", kMlpWidth, kHiddenSize);
+    layer.Linear("ffn.value", kHiddenSize, kMlpWidth);
+  }
+}
+
 void MakeZamba2(PatchedModelFiles& files) {
   constexpr int kLayers = 5;
   constexpr int64_t kRank = 4, kWide = 2 * kHiddenSize, kDim = kWide / kQueryHeads;
