@@ -49,6 +49,12 @@ EncoderForm ReadSizes(ConfigReader& read, const SizeNames& names) {
   return form;
 }
 
+void ReadSharedHeads(ConfigReader& read, EncoderForm& form) {
+  form.kv_heads = read.Small({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads, form.heads);
+  form.head_dim = read.Small({"head_dim", "attention.key_length"}, 2, kernels::kMaxHeadDim, form.head_dim);
+  if (form.heads % form.kv_heads != 0 || form.head_dim % 2 != 0) read.Fail("the heads cannot share KV heads");
+}
+
 float ReadEps(ConfigReader& read, const char* key, const char* gguf, double fallback) {
   return static_cast<float>(read.Positive({key, gguf}, 1, fallback));
 }

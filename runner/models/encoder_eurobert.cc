@@ -1,4 +1,3 @@
-#include "runner/kernels/key_value.h"
 #include "runner/models/decoder_config.h"
 #include "runner/models/decoder_form.h"
 #include "runner/models/encoder_families.h"
@@ -9,9 +8,7 @@ namespace quire::runner::models {
 Encoding ReadEuroBert(ConfigReader& read) {
   Encoding made;
   EncoderForm& form = made.form = ReadSizes(read);
-  form.kv_heads = read.Small({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads, form.heads);
-  form.head_dim = read.Small({"head_dim", "attention.key_length"}, 2, kernels::kMaxHeadDim, form.head_dim);
-  if (form.heads % form.kv_heads != 0 || form.head_dim % 2 != 0) read.Fail("the heads cannot share KV heads");
+  ReadSharedHeads(read, form);
   form.norm = NormKind::kRms;
   form.norm_eps = ReadEps(read, "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5);
   form.norms = EncoderNorms::kBefore;

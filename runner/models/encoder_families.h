@@ -31,6 +31,8 @@ struct SizeNames {
 };
 
 EncoderForm ReadSizes(ConfigReader& read, const SizeNames& names = {});
+// KV heads that several heads share, and a size of heads that is not hidden / heads.
+void ReadSharedHeads(ConfigReader& read, EncoderForm& form);
 float ReadEps(ConfigReader& read, const char* key, const char* gguf, double fallback);
 // Rows of the table of token types; 0: there is none.
 int32_t ReadTypes(ConfigReader& read, int64_t fallback);
