@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runner/models/encoder.h"
+#include "runner/models/testing/encoder_bits.h"
 #include "runner/models/testing/moe_models.h"
 #include "runner/models/testing/patched_model_files.h"
 
@@ -403,6 +404,8 @@ TEST_P(EncoderFamilies, ComputeTheirFormulas) {
     EXPECT_LT(most, 5e-6);
   }
 }
+
+TEST_P(EncoderFamilies, AreBitIdenticalAloneAndInABatch) { test::ExpectSameBitsInAnyBatch(Make(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(All, EncoderFamilies, testing::ValuesIn(Subjects()),
                          [](const auto& subject) { return std::string(subject.param.name); });
