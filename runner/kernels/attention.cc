@@ -1,8 +1,8 @@
 #include "runner/kernels/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
-#include <type_traits>
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -11,6 +11,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+#include "runner/kernels/attention_softmax.inl"
+#include "runner/kernels/attention_tiles.inl"
 #include "runner/kernels/rows.inl"
 // clang-format on
 
@@ -20,9 +22,9 @@ namespace quire::runner::kernels {
 namespace {
 
 // Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level cache.
-constexpr size_t kItemRows = 64;
-// Keys per step of the running softmax, at most.
-constexpr size_t kTile = 64;
+constexpr size_t kItemRows = 96;
+// Of which sums are made apart and then added in order, whoever made them. Segments begin at multiples of it.
+constexpr cache::Position kSegment = 1024;
 
 // The sizes that every part of a layer's work needs.
 struct Geometry {
@@ -47,259 +49,33 @@ struct Geometry {
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
+// Keys [first, last) of a tile, which lie in one page; `token` is the first one's place there.
+struct TilePart {
+  const cache::PageView* page;
+  size_t first, last;
+  size_t token;
+};
+
 // Query rows of one item on their way through the keys.
 struct OnlineSoftmaxState {
-  alignas(64) float scores[kItemRows][kTile];
-  alignas(64) float query[kItemRows * kMaxLatentKeyDim];   // [rows, dim]
-  alignas(64) float sum[kItemRows * kMaxHeadDim];          // [rows, value_dim] of weighted values / exp(max)
-  alignas(64) float keys[kMaxHeadDim * kTile];             // [dim, kTile] of the tile
-  alignas(64) float values[kTile * kMaxHeadDim];           // [kTile, value_dim] of the tile
-  alignas(64) float keep[kItemRows];                       // what the tile leaves of the sums so far
+  alignas(64) float scores[kItemRows * kTile];            // [rows, kTile]
+  alignas(64) float query[kItemRows * kMaxLatentKeyDim];  // [rows, dim], in units of log2 of a weight
+  alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, value_dim] of weighted values, this segment's
+  alignas(64) float total[kItemRows * kMaxHeadDim];  // the same of earlier segments
+  alignas(
+      64) float keys[kTile * kMaxLatentKeyDim];   // [dim, kTile] of the tile; latent: its rows [kTile, dim]
+  alignas(64) float values[kTile * kMaxHeadDim];  // [kTile, value_dim] of the tile
+  alignas(64) float keep[kItemRows];              // what the tile leaves of the sums so far
   cache::Position position[kItemRows], oldest[kItemRows];  // of a row, and of the first key that it sees
-  float max[kItemRows];
-  float weight[kItemRows];  // sum of exp(score - max); 0 = no key yet
+  RowSums segment[kItemRows], all[kItemRows];
+  KeyColumn<F32Row> converted[kTileVectors];  // of `keys`
 };
 
-// Rows and vectors of a tile of sums; beside them are a row of vectors and a broadcast number.
-#if HWY_TARGET <= HWY_AVX3
-constexpr size_t kScoreRows = 12, kScoreVectors = 2;  // 27 of 32 registers
-constexpr size_t kValueRows = 6, kValueVectors = 4;   // 29
-#else
-constexpr size_t kScoreRows = 6, kScoreVectors = 2;  // 15 of 16
-constexpr size_t kValueRows = 6, kValueVectors = 2;
-#endif
-// From this number of rows on, a tile's keys and values are converted to float32 before they are used.
-constexpr size_t kConvertRows = 7;
-
-// Elements [c, c + kLanes) of a row. REQUIRES: c is a multiple of kLanes.
-template <class Row>
-HWY_INLINE VF32 LoadFrom(const Row& row, size_t c) {
-  return row.At(c / Row::kBlock).Load(c % Row::kBlock);
-}
-
-// For kRows rows and kWide vectors of a head from element c on: sum = sum * keep + the values of keys [begin,
-// end) of a tile, weighted. Values are `stride` bytes apart.
-template <class Row, size_t kRows, size_t kWide>
-HWY_INLINE void AddValuesTile(const float* weights, size_t begin, size_t end, const std::byte* values,
-                              size_t stride, size_t dim, size_t c, const float* keep, float* sum) {
-  const F32 d;
-  VF32 sums[kRows][kWide];
-#pragma GCC unroll 8
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) {
-      sums[r][w] = hn::Mul(hn::LoadU(d, sum + r * dim + c + w * kLanes), hn::Set(d, keep[r]));
-    }
-  }
-  for (size_t key = begin; key < end; ++key) {
-    const Row row{values + key * stride};
-    VF32 value[kWide];
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) value[w] = LoadFrom(row, c + w * kLanes);
-#pragma GCC unroll 8
-    for (size_t r = 0; r < kRows; ++r) {
-      const VF32 weight = hn::Set(d, weights[r * kTile + key]);
-#pragma GCC unroll 4
-      for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(weight, value[w], sums[r][w]);
-    }
-  }
-#pragma GCC unroll 8
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) hn::StoreU(sums[r][w], d, sum + r * dim + c + w * kLanes);
-  }
-}
-
-// The same for whole heads. Keys that a row does not see have the weight 0, which changes nothing.
-template <class Row, size_t kRows>
-HWY_INLINE void AddValues(const float* weights, size_t begin, size_t end, const std::byte* values,
-                          size_t stride, size_t dim, const float* keep, float* sum) {
-  constexpr size_t kWide = kValueVectors;
-  size_t c = 0;
-  for (; c + kWide * kLanes <= dim; c += kWide * kLanes) {
-    AddValuesTile<Row, kRows, kWide>(weights, begin, end, values, stride, dim, c, keep, sum);
-  }
-  for (; c + kLanes <= dim; c += kLanes) {
-    AddValuesTile<Row, kRows, 1>(weights, begin, end, values, stride, dim, c, keep, sum);
-  }
-  for (; c < dim; ++c) {
-    for (size_t r = 0; r < kRows; ++r) {
-      float one = sum[r * dim + c] * keep[r];
-      for (size_t key = begin; key < end; ++key) {
-        one += weights[r * kTile + key] * Row{values + key * stride}.ToFloat32(c);
-      }
-      sum[r * dim + c] = one;
-    }
-  }
-}
-
-// scores [width] = cap * tanh(scale * scores / cap).
-HWY_INLINE void CapScores(float* scores, size_t width, Scoring scoring) {
-  const F32 d;
-  const VF32 inner = hn::Set(d, scoring.scale / scoring.soft_cap), cap = hn::Set(d, scoring.soft_cap);
-  for (size_t i = 0; i < width; i += kLanes) {
-    hn::Store(hn::Mul(cap, hn::Tanh(d, hn::Mul(hn::Load(d, scores + i), inner))), d, scores + i);
-  }
-}
-
-constexpr float kUnseen = -1e30F;
-
-// Scales the scores of keys [begin, end) of a tile `width` wide, marks the others unseen; returns the
-// largest.
-HWY_INLINE float ScaleScores(float* scores, size_t begin, size_t end, size_t width, Scoring scoring) {
-  const F32 d;
-  float scale = scoring.scale;
-  if (scoring.soft_cap > 0) {
-    std::fill(scores, scores + begin, 0.0F);
-    std::fill(scores + end, scores + width, 0.0F);
-    CapScores(scores, width, scoring);
-    scale = 1;
-  }
-  if (begin != 0 || end != width) {
-    std::fill(scores, scores + begin, kUnseen);
-    std::fill(scores + end, scores + width, kUnseen);
-  }
-  VF32 top = hn::Set(d, kUnseen);
-  for (size_t i = 0; i < width; i += kLanes) {
-    const VF32 scaled = hn::Mul(hn::Load(d, scores + i), hn::Set(d, scale));
-    hn::Store(scaled, d, scores + i);
-    top = hn::Max(top, scaled);
-  }
-  return hn::GetLane(hn::MaxOfLanes(d, top));
-}
-
-// exp(x); exp(-110) is 0 in float32, so unseen keys weigh exactly nothing.
-HWY_INLINE VF32 ExpBelow(VF32 x) { return hn::Exp(F32(), hn::Max(x, hn::Set(F32(), -110.0F))); }
-
-// Turns scores into weights relative to `max`; returns their sum.
-HWY_INLINE float Weigh(float* scores, size_t width, float max) {
-  const F32 d;
-  VF32 sum = hn::Zero(d);
-  for (size_t i = 0; i < width; i += kLanes) {
-    const VF32 e = ExpBelow(hn::Sub(hn::Load(d, scores + i), hn::Set(d, max)));
-    hn::Store(e, d, scores + i);
-    sum = hn::Add(sum, e);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
-// The keys of a tile as they lie in their page, transposed: number c of the tokens from the i-th of the
-// tile on.
-template <class Row>
-struct KeysInPage {
-  const std::byte* at;
-  size_t stride;  // tokens
-
-  KeysInPage(const std::byte* head, size_t, size_t page_tokens, size_t first)
-      : at(head + Row::Bytes(first)), stride(page_tokens) {}
-  HWY_INLINE VF32 Load(size_t c, size_t i) const {
-    return typename Row::Block{at + Row::Bytes(c * stride + i)}.Load(0);
-  }
-  float One(size_t c, size_t i) const { return Row{at}.ToFloat32(c * stride + i); }
-};
-
-template <>
-struct KeysInPage<Q8Row> {
-  const std::byte* scales;
-  const std::byte* quants;
-  size_t stride;
-
-  KeysInPage(const std::byte* head, size_t dim, size_t page_tokens, size_t first)
-      : scales(head + 2 * first),
-        quants(head + 2 * (dim / Q8Row::kBlock) * page_tokens + first),
-        stride(page_tokens) {}
-  HWY_INLINE VF32 Load(size_t c, size_t i) const {
-    const hn::Rebind<int32_t, F32> d32;
-    const VF32 scale = F16Row::Block{scales + 2 * (c / Q8Row::kBlock * stride + i)}.Load(0);
-    const auto quant = LoadAt(hn::Rebind<int8_t, F32>(), quants + c * stride + i);
-    return hn::Mul(scale, hn::ConvertTo(F32(), hn::PromoteTo(d32, quant)));
-  }
-  float One(size_t c, size_t i) const {
-    const float scale = F16Row{scales}.ToFloat32(c / Q8Row::kBlock * stride + i);
-    return scale * static_cast<float>(static_cast<int8_t>(quants[c * stride + i]));
-  }
-};
-
-// The same, converted to float32 before.
-struct Float32Keys {
-  const float* keys;  // [dim, kTile]
-  HWY_INLINE VF32 Load(size_t c, size_t i) const { return hn::Load(F32(), keys + c * kTile + i); }
-};
-
-// Converts keys [begin, end) of a tile to float32, `width` wide; the other columns hold anything.
-template <class Keys>
-HWY_INLINE void ConvertKeysToFloat32(const Keys& keys, size_t begin, size_t end, size_t width, size_t dim,
-                                     float* to) {
-  if (keys.stride % kLanes != 0) {  // vectors would leave the page
-    for (size_t c = 0; c < dim; ++c) {
-      std::fill_n(to + c * kTile, width, 0.0F);
-      for (size_t i = begin; i < end; ++i) to[c * kTile + i] = keys.One(c, i);
-    }
-    return;
-  }
-  for (size_t c = 0; c < dim; ++c) {
-    for (size_t i = 0; i < width; i += kLanes) hn::Store(keys.Load(c, i), F32(), to + c * kTile + i);
-  }
-}
-
-// Converts the values of keys [begin, end) of a tile, `stride` bytes apart, to float32.
-template <class Row>
-HWY_INLINE void ConvertValuesToFloat32(const std::byte* values, size_t stride, size_t begin, size_t end,
-                                       size_t dim, float* to) {
-  for (size_t key = begin; key < end; ++key) {
-    const Row row{values + key * stride};
-    size_t c = 0;
-    for (; c + kLanes <= dim; c += kLanes) hn::StoreU(LoadFrom(row, c), F32(), to + key * dim + c);
-    for (; c < dim; ++c) to[key * dim + c] = row.ToFloat32(c);
-  }
-}
-
-// scores [kRows, kTile] columns [at, at + kWide vectors) = q [kRows, dim] times the tile's keys. An element
-// is summed in the order of `dim`.
-template <size_t kRows, size_t kWide, class Keys>
-HWY_INLINE void ScoreTile(const float* q, size_t dim, const Keys& keys, size_t at, float* scores) {
-  const F32 d;
-  VF32 sums[kRows][kWide];
-#pragma GCC unroll 12
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::Zero(d);
-  }
-  for (size_t c = 0; c < dim; ++c) {
-    VF32 key[kWide];
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) key[w] = keys.Load(c, at + w * kLanes);
-#pragma GCC unroll 12
-    for (size_t r = 0; r < kRows; ++r) {
-      const VF32 query = hn::Set(d, q[r * dim + c]);
-#pragma GCC unroll 4
-      for (size_t w = 0; w < kWide; ++w) sums[r][w] = hn::MulAdd(query, key[w], sums[r][w]);
-    }
-  }
-#pragma GCC unroll 12
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (size_t w = 0; w < kWide; ++w) hn::Store(sums[r][w], d, scores + r * kTile + at + w * kLanes);
-  }
-}
-
-// The same for all rows and a tile `width` wide.
-template <class Keys>
-HWY_INLINE void ScoreKeys(const float* q, size_t rows, size_t dim, const Keys& keys, size_t width,
-                          float* scores) {
-  const auto run = [&]<size_t kSome>(size_t r) HWY_ATTR {
-    size_t at = 0;
-    for (; at + kScoreVectors * kLanes <= width; at += kScoreVectors * kLanes) {
-      ScoreTile<kSome, kScoreVectors>(q + r * dim, dim, keys, at, scores + r * kTile);
-    }
-    for (; at < width; at += kLanes) ScoreTile<kSome, 1>(q + r * dim, dim, keys, at, scores + r * kTile);
-  };
-  size_t r = 0;
-  for (; r + kScoreRows <= rows; r += kScoreRows) run.template operator()<kScoreRows>(r);
-  for (; r + 4 <= rows; r += 4) run.template operator()<4>(r);
-  for (; r + 2 <= rows; r += 2) run.template operator()<2>(r);
-  for (; r < rows; ++r) run.template operator()<1>(r);
-}
+alignas(64) inline constexpr std::array<float, kItemRows> kKeepAll = [] {
+  std::array<float, kItemRows> ones;
+  ones.fill(1);
+  return ones;
+}();
 
 template <class Row>
 class AttentionTask {
@@ -313,48 +89,28 @@ class AttentionTask {
         kv_head_(static_cast<size_t>(item.kv_head)),
         begin_(static_cast<size_t>(item.begin)),
         rows_(static_cast<size_t>(item.end - item.begin)),
-        offset_(at.step->offset(sequence_)) {}
+        offset_(at.step->offset(sequence_)),
+        pages_(at.step->Pages(sequence_, at.group)),
+        key_offset_(KeyOffset(*at.layout, at.group, at.layer, static_cast<int32_t>(kv_head_))),
+        value_offset_(ValueOffset(*at.layout, at.group, at.layer, static_cast<int32_t>(kv_head_))) {}
 
   void Run(const float* q, float* out) {
-    for (size_t r = 0; r < rows_; ++r) {
-      std::copy_n(q + HeadIndex(r) * g_.dim, g_.dim, softmax_.query + r * g_.dim);
-      std::fill_n(softmax_.sum + r * g_.value_dim, g_.value_dim, 0.0F);
-      softmax_.position[r] = PositionOf(r);
-      softmax_.oldest[r] = cache::OldestVisible(g_.group, softmax_.position[r]);
-      const bool has_sink = !scoring_.sinks.empty();
-      softmax_.weight[r] = has_sink ? 1.0F : 0.0F;
-      softmax_.max[r] = has_sink ? scoring_.sinks[HeadIndex(r) % g_.heads] : 0.0F;
-    }
-    const size_t key_offset =
-        cache::KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
-    const size_t value_offset =
-        cache::ValueOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_));
-    const cache::Position lowest = softmax_.oldest[0], highest = softmax_.position[rows_ - 1];
-    for (const cache::PageView& page : at_.step->Pages(sequence_, at_.group)) {
-      const cache::Position anchor = page.first - page.first % g_.page_tokens;
-      if (anchor > highest) break;
-      const cache::Position visible = page.first + page.tokens;
-      for (cache::Position tile = anchor; tile < visible; tile += kTile) {
-        const auto skip = static_cast<size_t>(tile - anchor);
-        const cache::Position end =
-            std::min({tile + static_cast<cache::Position>(kTile), visible, highest + 1});
-        const cache::Position begin = std::max({tile, page.first, lowest});
-        if (begin >= end) continue;
-        Tile(tile, begin, end,
-             KeysInPage<Row>(page.base + key_offset, g_.dim, static_cast<size_t>(g_.page_tokens), skip),
-             page.base + key_offset + skip * Row::Bytes(g_.dim),
-             page.base + value_offset + skip * Row::Bytes(g_.dim));
-      }
+    Begin(q);
+    const cache::Position last = s_.position[rows_ - 1];
+    for (cache::Position from = SegmentOf(FirstKey()); from <= last; from += kSegment) {
+      RunSegment(from);
+      for (size_t r = 0; r < rows_; ++r) AddSegment(s_.segment[r], g_.value_dim, s_.all[r]);
     }
     for (size_t r = 0; r < rows_; ++r) {
-      const VF32 weight = hn::Set(F32(), softmax_.weight[r]);
+      const VF32 weight = hn::Set(F32(), s_.all[r].weight);
       ForEachElement(
           g_.value_dim, out + HeadIndex(r) * g_.value_dim,
-          [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); }, softmax_.sum + r * g_.value_dim);
+          [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); }, s_.all[r].values);
     }
   }
 
  private:
+  static cache::Position SegmentOf(cache::Position position) { return position - position % kSegment; }
   cache::Position PositionOf(size_t r) const {
     return offset_ + static_cast<cache::Position>((begin_ + r) / g_.share);
   }
@@ -363,76 +119,215 @@ class AttentionTask {
     const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
     return row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share;
   }
+  // Of all rows.
+  cache::Position FirstKey() const {
+    return pages_.empty() ? s_.oldest[0] : std::max(s_.oldest[0], pages_.front().first);
+  }
 
-  // Keys at positions [begin, end) of the tile whose first key would be at position `tile`. Its rows, with
-  // latent attention, begin at `key_rows`.
-  void Tile(cache::Position tile, cache::Position begin, cache::Position end, const KeysInPage<Row>& keys,
-            const std::byte* key_rows, const std::byte* values) {
-    const auto first = static_cast<size_t>(begin - tile), last = static_cast<size_t>(end - tile);
-    // Columns without a key yield numbers that nobody looks at.
-    const size_t width = (last + kLanes - 1) / kLanes * kLanes;
-    const size_t stride = Row::Bytes(g_.dim);
-    if (g_.group.latent > 0) {
-      DotBlock<Row>(softmax_.query, g_.dim, rows_, key_rows + first * stride, stride, last - first, g_.dim,
-                    &softmax_.scores[0][first], kTile);
-    } else if (rows_ < kConvertRows && keys.stride % kLanes == 0) {
-      ScoreKeys(softmax_.query, rows_, g_.dim, keys, width, &softmax_.scores[0][0]);
-    } else {
-      ConvertKeysToFloat32(keys, first, last, width, g_.dim, softmax_.keys);
-      ScoreKeys(softmax_.query, rows_, g_.dim, Float32Keys{softmax_.keys}, width, &softmax_.scores[0][0]);
+  void Begin(const float* q) {
+    const float factor = QueryFactor(scoring_);
+    for (size_t r = 0; r < rows_; ++r) {
+      ForEachElement(
+          g_.dim, s_.query + r * g_.dim,
+          [factor](VF32 v) HWY_ATTR { return hn::Mul(v, hn::Set(F32(), factor)); },
+          q + HeadIndex(r) * g_.dim);
+      s_.position[r] = PositionOf(r);
+      s_.oldest[r] = cache::OldestVisible(g_.group, s_.position[r]);
+      s_.segment[r] = {.values = s_.sum + r * g_.value_dim};
+      s_.all[r] = {.values = s_.total + r * g_.value_dim};
+      if (!scoring_.sinks.empty()) {
+        s_.all[r].weight = 1;
+        s_.all[r].max = scoring_.sinks[HeadIndex(r) % g_.heads] * kLog2OfE;
+      }
     }
-    WeighTile(tile, begin, end, width);
-    if (rows_ < kConvertRows || std::is_same_v<Row, F32Row>) {
-      AddTile<Row>(first, last, values, stride);
-    } else {
-      ConvertValuesToFloat32<Row>(values, stride, first, last, g_.value_dim, softmax_.values);
-      AddTile<F32Row>(first, last, reinterpret_cast<const std::byte*>(softmax_.values),
-                      F32Row::Bytes(g_.value_dim));
+    std::fill_n(s_.total, rows_ * g_.value_dim, 0.0F);
+    for (size_t i = 0; i < kTileVectors; ++i) {
+      s_.converted[i] = {reinterpret_cast<const std::byte*>(s_.keys + i * kLanes), kTile * sizeof(float)};
     }
   }
 
-  // Adds the weighted values of keys [first, last) of a tile, `stride` bytes apart, to the sums of all rows.
-  template <class ValueRow>
-  void AddTile(size_t first, size_t last, const std::byte* values, size_t stride) {
-    const auto add = [&]<size_t kSome>(size_t r) HWY_ATTR {
-      AddValues<ValueRow, kSome>(softmax_.scores[r], first, last, values, stride, g_.value_dim,
-                                 softmax_.keep + r, softmax_.sum + r * g_.value_dim);
-    };
-    size_t r = 0;
-    for (; r + kValueRows <= rows_; r += kValueRows) add.template operator()<kValueRows>(r);
-    for (; r + 4 <= rows_; r += 4) add.template operator()<4>(r);
-    for (; r < rows_; ++r) add.template operator()<1>(r);
+  // Sums of the keys at [from, from + kSegment) that rows see.
+  void RunSegment(cache::Position from) {
+    std::fill_n(s_.sum, rows_ * g_.value_dim, 0.0F);
+    for (size_t r = 0; r < rows_; ++r) s_.segment[r].weight = 0;
+    const cache::Position begin = std::max(from, FirstKey());
+    const cache::Position end = std::min(from + kSegment, s_.position[rows_ - 1] + 1);
+    constexpr auto kStep = static_cast<cache::Position>(kTile);
+    TilePart parts[kTile], later[kTile];
+    size_t count = PartsOf(begin, std::min(end, begin - begin % kStep + kStep), parts);
+    for (cache::Position tile = begin - begin % kStep; tile < end; tile += kStep) {
+      const cache::Position next = tile + kStep;
+      const size_t later_count = next < end ? PartsOf(next, std::min(end, next + kStep), later) : 0;
+      LookAhead({later, later_count});
+      if (count > 0) Tile(tile, {parts, count});
+      std::copy_n(later, later_count, parts);
+      count = later_count;
+    }
+  }
+
+  // The parts of the keys at [begin, end), of one tile.
+  size_t PartsOf(cache::Position begin, cache::Position end, TilePart* parts) const {
+    const cache::Position tile = begin - begin % static_cast<cache::Position>(kTile);
+    size_t count = 0;
+    auto index = static_cast<size_t>(begin / g_.page_tokens - pages_.front().first / g_.page_tokens);
+    for (; index < pages_.size() && pages_[index].first < end; ++index) {
+      const cache::PageView& page = pages_[index];
+      const cache::Position first = std::max(begin, page.first);
+      const cache::Position last = std::min(end, page.first + page.tokens);
+      if (first >= last) continue;
+      parts[count++] = {.page = &page,
+                        .first = static_cast<size_t>(first - tile),
+                        .last = static_cast<size_t>(last - tile),
+                        .token = static_cast<size_t>(first % g_.page_tokens)};
+    }
+    return count;
+  }
+
+  // The memory of these keys and values is what comes next. A few rows take it at the speed of memory: its
+  // beginnings are then all that the processor does not find itself.
+  void LookAhead(std::span<const TilePart> parts) {
+    constexpr size_t kBeginning = 512;
+    const bool few = rows_ < kConvertRows;
+    ahead_.Clear();
+    for (const TilePart& part : parts) {
+      const size_t all = (part.last - part.first) * Row::Bytes(g_.dim);
+      const size_t bytes = few ? std::min(all, kBeginning) : all;
+      const size_t skip = part.token * Row::Bytes(g_.dim);
+      ahead_.Add(part.page->base + key_offset_ + skip, bytes);
+      if (g_.group.latent == 0) ahead_.Add(part.page->base + value_offset_ + skip, bytes);
+    }
+    ahead_.Divide(1 + rows_ / kScoreRows + rows_ / kValueRows);
+    if (few) ahead_.Next();
+  }
+
+  // The keys of a tile whose first key would be at position `tile`.
+  void Tile(cache::Position tile, std::span<const TilePart> parts) {
+    const bool in_place = rows_ < kConvertRows;
+    const ScoreColumns columns = {.begin = parts.front().first / kLanes * kLanes,
+                                  .end = (parts.back().last + kLanes - 1) / kLanes * kLanes,
+                                  .first = parts.front().first,
+                                  .last = parts.back().last};
+    if (g_.group.latent > 0) {
+      ScoreLatent(parts, !in_place);
+    } else {
+      ScoreTransposed(parts, columns, in_place);
+    }
+    WeighTile(tile, columns);
+    if (in_place) {
+      AddInPlace(parts);
+    } else {
+      AddConverted(parts);
+    }
+  }
+
+  KeysInPage<Row> KeysOf(const TilePart& part) const {
+    return {part.page->base + key_offset_, g_.dim, static_cast<size_t>(g_.page_tokens)};
+  }
+  const std::byte* ValuesOf(const TilePart& part) const {
+    return part.page->base + value_offset_ + part.token * Row::Bytes(g_.dim);
+  }
+
+  void ScoreTransposed(std::span<const TilePart> parts, const ScoreColumns& columns, bool in_place) {
+    const size_t vectors = (columns.end - columns.begin) / kLanes;
+    float* const scores = s_.scores + columns.begin;
+    float* const converted = s_.keys + columns.begin;
+    if (static_cast<size_t>(g_.page_tokens) % kLanes == 0) {
+      KeyColumn<Row> keys[kTileVectors];
+      size_t count = 0;
+      for (const TilePart& part : parts) {
+        const KeysInPage<Row> in_page = KeysOf(part);
+        const size_t before = part.first % kLanes;  // of the first vector, not seen
+        for (size_t i = 0; i < before + part.last - part.first; i += kLanes) {
+          keys[count++] = in_page.Column(part.token - before + i);
+        }
+      }
+      if (in_place) return ScoreKeys(s_.query, rows_, g_.dim, keys, vectors, scores, ahead_);
+      ConvertKeysToFloat32(keys, vectors, g_.dim, converted);
+    } else {
+      for (const TilePart& part : parts) {
+        ConvertEachKeyToFloat32(KeysOf(part), part.token, part.last - part.first, s_.keys + part.first);
+      }
+    }
+    ScoreKeys(s_.query, rows_, g_.dim, s_.converted + columns.begin / kLanes, vectors, scores, ahead_);
+  }
+
+  // Keys of latent attention are rows, of which many are converted to float32 together with their values.
+  void ScoreLatent(std::span<const TilePart> parts, bool convert) {
+    const size_t stride = Row::Bytes(g_.dim);
+    for (const TilePart& part : parts) {
+      const std::byte* const rows = part.page->base + key_offset_ + part.token * stride;
+      const size_t count = part.last - part.first;
+      float* const scores = s_.scores + part.first;
+      if (!convert) {
+        DotBlock<Row>(s_.query, g_.dim, rows_, rows, stride, count, g_.dim, scores, kTile);
+        continue;
+      }
+      float* const to = s_.keys + part.first * g_.dim;
+      ConvertRowsToFloat32<Row>(rows, stride, count, g_.dim, to);
+      DotBlock<F32Row>(s_.query, g_.dim, rows_, reinterpret_cast<const std::byte*>(to), F32Row::Bytes(g_.dim),
+                       count, g_.dim, scores, kTile);
+    }
+  }
+
+  // Adds the tile's weighted values to the sums of all rows.
+  void AddInPlace(std::span<const TilePart> parts) {
+    const float* keep = s_.keep;
+    for (const TilePart& part : parts) {
+      AddValuesOfRows<Row>(s_.scores + part.first, rows_, part.last - part.first, ValuesOf(part),
+                           Row::Bytes(g_.dim), g_.value_dim, keep, s_.sum, ahead_);
+      keep = kKeepAll.data();
+    }
+  }
+
+  void AddConverted(std::span<const TilePart> parts) {
+    const size_t first = parts.front().first, last = parts.back().last;
+    const float* values = s_.keys + first * g_.dim + (g_.dim - g_.value_dim);
+    size_t stride = g_.dim;
+    if (g_.group.latent == 0) {
+      for (const TilePart& part : parts) {
+        ConvertRowsToFloat32<Row>(ValuesOf(part), Row::Bytes(g_.dim), part.last - part.first, g_.value_dim,
+                                  s_.values + part.first * g_.value_dim);
+      }
+      values = s_.values + first * g_.value_dim;
+      stride = g_.value_dim;
+    }
+    AddValuesOfRows<F32Row>(s_.scores + first, rows_, last - first,
+                            reinterpret_cast<const std::byte*>(values), F32Row::Bytes(stride), g_.value_dim,
+                            s_.keep, s_.sum, ahead_);
   }
 
   // Turns the tile's scores into weights and moves the running maxima on.
-  void WeighTile(cache::Position tile, cache::Position begin, cache::Position end, size_t width) {
-    alignas(64) float sinks[kItemRows] = {};  // old maximum - new one
+  void WeighTile(cache::Position tile, const ScoreColumns& columns) {
+    alignas(64) float moved[kItemRows] = {};  // old maximum - new one
     bool sees[kItemRows];
+    const auto begin = tile + static_cast<cache::Position>(columns.first);
+    const auto end = tile + static_cast<cache::Position>(columns.last);
     for (size_t r = 0; r < rows_; ++r) {
-      const cache::Position from = std::max(begin, softmax_.oldest[r]),
-                            to = std::min(end, softmax_.position[r] + 1);
+      const cache::Position from = std::max(begin, s_.oldest[r]), to = std::min(end, s_.position[r] + 1);
+      float* const scores = s_.scores + r * kTile;
       sees[r] = from < to;
       if (!sees[r]) {
-        std::fill_n(softmax_.scores[r], width, 0.0F);
+        std::fill(scores + columns.begin, scores + columns.end, 0.0F);
         continue;
       }
-      const float largest = ScaleScores(softmax_.scores[r], static_cast<size_t>(from - tile),
-                                        static_cast<size_t>(to - tile), width, scoring_);
-      const float max = softmax_.weight[r] == 0.0F ? largest : std::max(softmax_.max[r], largest);
-      sinks[r] = softmax_.max[r] - max;
-      softmax_.max[r] = max;
+      if (scoring_.soft_cap > 0) CapScores(scores, columns.begin, columns.end, scoring_.soft_cap);
+      const float largest = LargestScore(scores, {.begin = columns.begin,
+                                                  .end = columns.end,
+                                                  .first = static_cast<size_t>(from - tile),
+                                                  .last = static_cast<size_t>(to - tile)});
+      RowSums& sums = s_.segment[r];
+      const float max = sums.weight == 0.0F ? largest : std::max(sums.max, largest);
+      moved[r] = sums.weight == 0.0F ? 0.0F : sums.max - max;
+      sums.max = max;
     }
-    const F32 d;
-    for (size_t r = 0; r < rows_; r += kLanes)
-      hn::Store(ExpBelow(hn::Load(d, sinks + r)), d, softmax_.keep + r);
+    for (size_t r = 0; r < rows_; r += kLanes) {
+      hn::Store(Exp2(hn::Load(F32(), moved + r)), F32(), s_.keep + r);
+    }
     for (size_t r = 0; r < rows_; ++r) {
-      if (!sees[r]) {
-        softmax_.keep[r] = 1;
-        continue;
-      }
-      if (softmax_.weight[r] == 0.0F) softmax_.keep[r] = 0;  // the first keys it sees
-      softmax_.weight[r] =
-          softmax_.weight[r] * softmax_.keep[r] + Weigh(softmax_.scores[r], width, softmax_.max[r]);
+      if (!sees[r]) continue;
+      RowSums& sums = s_.segment[r];
+      sums.weight =
+          sums.weight * s_.keep[r] + Weigh(s_.scores + r * kTile, columns.begin, columns.end, sums.max);
     }
   }
 
@@ -441,7 +336,10 @@ class AttentionTask {
   const Scoring scoring_;
   const size_t sequence_, kv_head_, begin_, rows_;
   const cache::Position offset_;
-  OnlineSoftmaxState softmax_;
+  const std::span<const cache::PageView> pages_;
+  const size_t key_offset_, value_offset_;
+  MemoryAhead ahead_;
+  OnlineSoftmaxState s_;
 };
 
 void RunAttentionTask(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item,
@@ -469,16 +367,22 @@ HWY_EXPORT(RunAttentionTask);
 
 }  // namespace
 
-void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads) {
+void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads,
+                            int32_t threads) {
   assert(kv_heads > 0 && heads % kv_heads == 0);
   heads_ = heads;
   items_.clear();
+  // A few tasks for each thread, so that none waits long for the last.
+  constexpr int32_t kLeast = 12, kMost = static_cast<int32_t>(kItemRows);
+  const int64_t all = int64_t{row_begin.back()} * heads, tasks = int64_t{4} * std::max(threads, 1);
+  const int64_t even = (all + tasks - 1) / tasks;
+  const auto rows =
+      static_cast<int32_t>(std::clamp<int64_t>((even + kLeast - 1) / kLeast * kLeast, kLeast, kMost));
   for (size_t i = 0; i + 1 < row_begin.size(); ++i) {
     const int32_t queries = (row_begin[i + 1] - row_begin[i]) * (heads / kv_heads);
     for (int32_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
-      for (int32_t begin = 0; begin < queries; begin += static_cast<int32_t>(kItemRows)) {
-        const int32_t end = std::min(begin + static_cast<int32_t>(kItemRows), queries);
-        items_.push_back({static_cast<int32_t>(i), kv_head, begin, end});
+      for (int32_t begin = 0; begin < queries; begin += rows) {
+        items_.push_back({static_cast<int32_t>(i), kv_head, begin, std::min(begin + rows, queries)});
       }
     }
   }

@@ -1,9 +1,9 @@
 // Causal attention over cache pages.
 //
 // Batch-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile
-// by tile in position order, tiles anchored at absolute positions, with a running maximum; which queries
-// share a task, how many new tokens the step has and where the window of pages begins do not enter.
-//
+// by tile in position order, tiles anchored at absolute positions, with a running maximum; the sums of segments
+// of 1,024 positions are made apart and added in order. Which queries share a task, how many new tokens the step
+// has, the size of pages and where their window begins do not enter.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@ class AttentionPlan {
     int32_t begin, end;  // indices position * (heads / kv_heads) + head in the group of heads
   };
 
-  // Reuses the memory of earlier steps. REQUIRES: heads is a multiple of kv_heads.
-  void Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads);
+  // Reuses the memory of earlier steps. `threads` are those that will take the tasks. REQUIRES: heads is a
+  // multiple of kv_heads.
+  void Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads, int32_t threads);
 
   int32_t heads() const { return heads_; }
   std::span<const Item> items() const { return items_; }
