@@ -21,10 +21,9 @@
 namespace quire::runner::kernels {
 namespace {
 
-// Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level cache.
-constexpr size_t kItemRows = 96;
-// Of which sums are made apart and then added in order, whoever made them. Segments begin at multiples of it.
-constexpr cache::Position kSegment = 1024;
+constexpr auto kItemRows = static_cast<size_t>(AttentionPlan::kItemRows);
+constexpr auto kItemNumbers = static_cast<size_t>(AttentionPlan::kItemNumbers);
+constexpr cache::Position kSegment = AttentionPlan::kSegment;
 
 // The sizes that every part of a layer's work needs.
 struct Geometry {
@@ -40,6 +39,16 @@ struct Geometry {
   const cache::AttentionGroup& group;
   size_t heads, kv_heads, share, dim, value_dim;
   cache::Position page_tokens;
+};
+
+// What the tasks of a layer have in common.
+struct AttentionWork {
+  const AttentionLayer& at;
+  const Geometry& geometry;
+  Scoring scoring;
+  const float* q;
+  float* out;
+  bool pieces_are_done = false;
 };
 
 }  // namespace
@@ -58,10 +67,10 @@ struct TilePart {
 
 // Query rows of one item on their way through the keys.
 struct OnlineSoftmaxState {
-  alignas(64) float scores[kItemRows * kTile];            // [rows, kTile]
-  alignas(64) float query[kItemRows * kMaxLatentKeyDim];  // [rows, dim], in units of log2 of a weight
-  alignas(64) float sum[kItemRows * kMaxHeadDim];    // [rows, value_dim] of weighted values, this segment's
-  alignas(64) float total[kItemRows * kMaxHeadDim];  // the same of earlier segments
+  alignas(64) float scores[kItemRows * kTile];  // [rows, kTile]
+  alignas(64) float query[kItemNumbers];        // [rows, dim], in units of log2 of a weight
+  alignas(64) float sum[kItemNumbers];          // [rows, value_dim] of weighted values, this segment's
+  alignas(64) float total[kItemNumbers];        // the same of earlier segments
   alignas(
       64) float keys[kTile * kMaxLatentKeyDim];   // [dim, kTile] of the tile; latent: its rows [kTile, dim]
   alignas(64) float values[kTile * kMaxHeadDim];  // [kTile, value_dim] of the tile
@@ -101,12 +110,37 @@ class AttentionTask {
       RunSegment(from);
       for (size_t r = 0; r < rows_; ++r) AddSegment(s_.segment[r], g_.value_dim, s_.all[r]);
     }
-    for (size_t r = 0; r < rows_; ++r) {
-      const VF32 weight = hn::Set(F32(), s_.all[r].weight);
-      ForEachElement(
-          g_.value_dim, out + HeadIndex(r) * g_.value_dim,
-          [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); }, s_.all[r].values);
+    WriteResults(out);
+  }
+
+  // The sums of a piece's segments, for Finish().
+  void RunPiece(const float* q, const AttentionPlan::Piece& piece) {
+    Begin(q);
+    float* to = piece.sums;
+    for (cache::Position from = piece.begin; from < piece.end; from += kSegment) {
+      RunSegment(from);
+      for (size_t r = 0; r < rows_; ++r, to += AttentionPlan::SumsOfRow(g_.value_dim)) {
+        std::copy_n(s_.segment[r].values, g_.value_dim, to);
+        to[g_.value_dim] = s_.segment[r].max;
+        to[g_.value_dim + 1] = s_.segment[r].weight;
+      }
     }
+  }
+
+  // What Run() gives, from the sums of the pieces of this item, which follow each other.
+  void Finish(const float* q, std::span<const AttentionPlan::Piece> pieces, float* out) {
+    Begin(q);
+    for (const AttentionPlan::Piece& piece : pieces) {
+      float* sums = piece.sums;
+      for (cache::Position from = piece.begin; from < piece.end; from += kSegment) {
+        for (size_t r = 0; r < rows_; ++r, sums += AttentionPlan::SumsOfRow(g_.value_dim)) {
+          const RowSums segment = {
+              .max = sums[g_.value_dim], .weight = sums[g_.value_dim + 1], .values = sums};
+          AddSegment(segment, g_.value_dim, s_.all[r]);
+        }
+      }
+    }
+    WriteResults(out);
   }
 
  private:
@@ -143,6 +177,15 @@ class AttentionTask {
     std::fill_n(s_.total, rows_ * g_.value_dim, 0.0F);
     for (size_t i = 0; i < kTileVectors; ++i) {
       s_.converted[i] = {reinterpret_cast<const std::byte*>(s_.keys + i * kLanes), kTile * sizeof(float)};
+    }
+  }
+
+  void WriteResults(float* out) const {
+    for (size_t r = 0; r < rows_; ++r) {
+      const VF32 weight = hn::Set(F32(), s_.all[r].weight);
+      ForEachElement(
+          g_.value_dim, out + HeadIndex(r) * g_.value_dim,
+          [weight](VF32 v) HWY_ATTR { return hn::Div(v, weight); }, s_.all[r].values);
     }
   }
 
@@ -342,17 +385,27 @@ class AttentionTask {
   OnlineSoftmaxState s_;
 };
 
-void RunAttentionTask(const AttentionLayer& at, const Geometry& g, const AttentionPlan::Item& item,
-                      Scoring scoring, const float* q, float* out) {
-  switch (g.group.element) {
+template <class Row>
+void RunAttentionTaskOf(const AttentionWork& work, const AttentionPlan::Item& item,
+                        std::span<const AttentionPlan::Piece> pieces) {
+  AttentionTask<Row> task(work.at, work.geometry, item, work.scoring);
+  if (pieces.empty()) return task.Run(work.q, work.out);
+  if (work.pieces_are_done) return task.Finish(work.q, pieces, work.out);
+  task.RunPiece(work.q, pieces.front());
+}
+
+// All of an item; with pieces the first of them, or when they are done what follows from them.
+void RunAttentionTask(const AttentionWork& work, const AttentionPlan::Item& item,
+                      std::span<const AttentionPlan::Piece> pieces) {
+  switch (work.geometry.group.element) {
     case cache::ElementType::kF32:
-      return AttentionTask<F32Row>(at, g, item, scoring).Run(q, out);
+      return RunAttentionTaskOf<F32Row>(work, item, pieces);
     case cache::ElementType::kF16:
-      return AttentionTask<F16Row>(at, g, item, scoring).Run(q, out);
+      return RunAttentionTaskOf<F16Row>(work, item, pieces);
     case cache::ElementType::kBF16:
-      return AttentionTask<BF16Row>(at, g, item, scoring).Run(q, out);
+      return RunAttentionTaskOf<BF16Row>(work, item, pieces);
     case cache::ElementType::kQ8_0:
-      return AttentionTask<Q8Row>(at, g, item, scoring).Run(q, out);
+      return RunAttentionTaskOf<Q8Row>(work, item, pieces);
   }
 }
 
@@ -367,28 +420,7 @@ HWY_EXPORT(RunAttentionTask);
 
 }  // namespace
 
-void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads,
-                            int32_t threads) {
-  assert(kv_heads > 0 && heads % kv_heads == 0);
-  heads_ = heads;
-  items_.clear();
-  // A few tasks for each thread, so that none waits long for the last.
-  constexpr int32_t kLeast = 12, kMost = static_cast<int32_t>(kItemRows);
-  const int64_t all = int64_t{row_begin.back()} * heads, tasks = int64_t{4} * std::max(threads, 1);
-  const int64_t even = (all + tasks - 1) / tasks;
-  const auto rows =
-      static_cast<int32_t>(std::clamp<int64_t>((even + kLeast - 1) / kLeast * kLeast, kLeast, kMost));
-  for (size_t i = 0; i + 1 < row_begin.size(); ++i) {
-    const int32_t queries = (row_begin[i + 1] - row_begin[i]) * (heads / kv_heads);
-    for (int32_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
-      for (int32_t begin = 0; begin < queries; begin += rows) {
-        items_.push_back({static_cast<int32_t>(i), kv_head, begin, std::min(begin + rows, queries)});
-      }
-    }
-  }
-}
-
-void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, Scoring scoring,
+void Attention(ThreadPool& pool, const AttentionLayer& at, AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out) {
   const Geometry g(at, plan.heads());
   assert(g.dim <= static_cast<size_t>(g.group.latent > 0 ? kMaxLatentKeyDim : kMaxHeadDim) &&
@@ -397,8 +429,19 @@ void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& 
   assert(q.size() == queries * g.dim && out.size() == queries * g.value_dim);
   assert(scoring.sinks.empty() || scoring.sinks.size() == g.heads);
   const auto items = plan.items();
+  AttentionWork work{.at = at, .geometry = g, .scoring = scoring, .q = q.data(), .out = out.data()};
+  const auto pieces = plan.Divide(at, pool.threads());
+  if (pieces.empty()) {
+    return pool.ParallelFor(items.size(), [&](size_t task) {
+      HWY_DYNAMIC_DISPATCH(RunAttentionTask)(work, items[task], {});
+    });
+  }
+  pool.ParallelFor(pieces.size(), [&](size_t task) {
+    HWY_DYNAMIC_DISPATCH(RunAttentionTask)(work, items[pieces[task].item], pieces.subspan(task, 1));
+  });
+  work.pieces_are_done = true;
   pool.ParallelFor(items.size(), [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(RunAttentionTask)(at, g, items[task], scoring, q.data(), out.data());
+    HWY_DYNAMIC_DISPATCH(RunAttentionTask)(work, items[task], plan.PiecesOf(task));
   });
 }
 

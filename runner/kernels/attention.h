@@ -6,6 +6,7 @@
 // has, the size of pages and where their window begins do not enter.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,6 +19,12 @@ namespace quire::runner::kernels {
 // A step's attention work, cut into tasks. Made once per step and head geometry, used by all its layers.
 class AttentionPlan {
  public:
+  // Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level cache.
+  static constexpr int32_t kItemRows = 192;
+  static constexpr int32_t kItemNumbers = 96 * kMaxLatentKeyDim;  // of queries: rows * head_dim
+  // Positions whose keys make a segment of sums. Segments begin at multiples of it.
+  static constexpr cache::Position kSegment = 1024;
+
   // A few query rows (position, head) that share one KV head of one sequence.
   struct Item {
     int32_t sequence;
@@ -25,9 +32,25 @@ class AttentionPlan {
     int32_t begin, end;  // indices position * (heads / kv_heads) + head in the group of heads
   };
 
+  // The keys of some segments of an item.
+  struct Piece {
+    size_t item;
+    cache::Position begin, end;  // multiples of kSegment
+    float* sums;                 // [segments, rows of the item, SumsOfRow()], valid until the next Divide()
+  };
+  // Values, their largest score, their weight.
+  static constexpr size_t SumsOfRow(size_t value_dim) { return value_dim + 2; }
+
   // Reuses the memory of earlier steps. `threads` are those that will take the tasks. REQUIRES: heads is a
-  // multiple of kv_heads.
-  void Prepare(std::span<const int32_t> row_begin, int32_t heads, int32_t kv_heads, int32_t threads);
+  // multiple of the group's kv_heads.
+  void Prepare(std::span<const int32_t> row_begin, int32_t heads, const cache::AttentionGroup& group,
+               int32_t threads);
+
+  // Cuts the items along their keys where they are too few to keep the threads busy; else, and where keys are
+  // too few, there are no pieces. Reuses memory.
+  std::span<const Piece> Divide(const AttentionLayer& at, int32_t threads);
+  // Of the last Divide(), in the order of keys.
+  std::span<const Piece> PiecesOf(size_t item) const;
 
   int32_t heads() const { return heads_; }
   std::span<const Item> items() const { return items_; }
@@ -35,6 +58,8 @@ class AttentionPlan {
  private:
   int32_t heads_ = 0;
   std::vector<Item> items_;
+  std::vector<Piece> pieces_;
+  std::vector<float> sums_;
 };
 
 // How a dot product of query and key becomes a score: s = scale * q k, then cap * tanh(s / cap) if there is a
@@ -51,7 +76,7 @@ struct Scoring {
 // (heads / kv_heads). REQUIRES: StoreKeyValue has run for this layer, or its pages hold all that is to be
 // seen; head_dim <= kMaxHeadDim, with latent attention head_dim <= kMaxLatentKeyDim and value_dim <=
 // kMaxHeadDim.
-void Attention(ThreadPool& pool, const AttentionLayer& at, const AttentionPlan& plan, Scoring scoring,
+void Attention(ThreadPool& pool, const AttentionLayer& at, AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out);
 
 }  // namespace quire::runner::kernels

@@ -61,7 +61,7 @@ void ForwardContext::Prepare(int32_t heads) const {
   }
   work.plans.resize(layout.groups.size());
   for (size_t g = 0; g < layout.groups.size(); ++g) {
-    work.plans[g].Prepare(batch.row_begin, heads, layout.groups[g].kv_heads, pool.threads());
+    work.plans[g].Prepare(batch.row_begin, heads, layout.groups[g], pool.threads());
   }
 }
 
