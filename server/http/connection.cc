@@ -28,6 +28,9 @@ constexpr std::chrono::seconds kLingerTime(30);
 constexpr std::chrono::seconds kLingerSilence(5);  // at most between two pieces
 constexpr std::chrono::milliseconds kLingerPause(100);
 constexpr int kReadsAtOnce = 64;
+// Bytes that the kernel takes beyond those that it could send. Its own bound is megabytes: an answer would run far ahead of
+// a client that does not read, and keep its place for as long.
+constexpr int kUnsentBytesMax = 16 << 10;
 constexpr std::chrono::seconds kTlsShutdownTime(2);
 constexpr std::string_view kOutOfMemory =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\n"
@@ -62,6 +65,8 @@ Connection::Connection(Socket&& socket, std::chrono::nanoseconds write_timeout)
       write_timeout_(write_timeout) {
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytesMax,
+               sizeof(kUnsentBytesMax));
 }
 
 Connection::~Connection() = default;

@@ -167,7 +167,7 @@ TEST(TransportLimits, AHandlersTimeIsNotTheBodys) {
   EXPECT_EQ(client.Read().body, "abcdefghij");
 }
 
-// The kernel's buffers fill, then the handler waits in its one write until the timeout ends it.
+// The kernel takes little beyond what it can send, then the handler waits in its one write until the timeout ends it.
 TEST(TransportLimits, AReaderThatTakesNothingIsBoundedAndEnds) {
   TransportLimits limits;
   limits.write_timeout = std::chrono::milliseconds(200);
