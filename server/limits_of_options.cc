@@ -35,6 +35,7 @@ TransportLimits TransportLimitsOf(const Options& options) {
   limits.idle_timeout = options.idle_timeout;
   limits.header_timeout = options.header_timeout;
   limits.body_timeout = options.body_timeout;
+  limits.body_bytes_per_second_min = options.body_bytes_per_second_min;
   limits.write_timeout = options.write_timeout;
   return limits;
 }

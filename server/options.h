@@ -70,6 +70,7 @@ struct Options {
   bool vllm_metrics = false;                             // some metrics under vLLM's names too
   int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;
+  uint64_t body_bytes_per_second_min = 0;
   uint32_t max_connections = 0;
   std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};
 

@@ -8,10 +8,16 @@ namespace {
 
 // The body of a request that is refused is read and dropped up to this size to keep the connection.
 constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
-// A body that takes longer than the body timeout must have come at least this fast on the whole.
-constexpr uint64_t kBodyBytesPerSecondMin = 16 << 10;
 
 }  // namespace
+
+void BodyReader::Earn(uint64_t bytes) {
+  const double seconds = static_cast<double>(bytes) / static_cast<double>(limits_.body_bytes_per_second_min);
+  const auto earned = std::chrono::duration<double>(seconds);
+  const std::chrono::duration<double> missing = limits_.body_timeout - balance_;
+  balance_ = earned >= missing ? limits_.body_timeout
+                               : balance_ + std::chrono::duration_cast<std::chrono::nanoseconds>(earned);
+}
 
 Awaitable<bool> BodyReader::More() {
   if (!std::exchange(started_, true)) {
@@ -23,19 +29,19 @@ Awaitable<bool> BodyReader::More() {
   const std::string& body = parser_.request().body;
   const size_t before = body.size();
   while (!parser_.done() && body.size() == before) {
+    const size_t had = body.size();
     const auto used = parser_.Feed(connection_.input());
     if (!used) {
       failure_ = used.error();
       co_return false;
     }
     connection_.Consume(*used);
+    Earn(body.size() - had);
     if (*used > 0) continue;
-    const auto earned =
-        std::chrono::milliseconds((consumed_bytes_ + body.size()) * 1000 / kBodyBytesPerSecondMin);
     const auto asked = Connection::Clock::now();
-    connection_.ArmRead(asked + limits_.body_timeout + earned - waited_);
+    connection_.ArmRead(asked + balance_);
     const Connection::ReadResult got = co_await connection_.Read();
-    waited_ += Connection::Clock::now() - asked;
+    balance_ -= Connection::Clock::now() - asked;
     if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
     if (got != Connection::ReadResult::kData) co_return false;
   }
@@ -49,7 +55,6 @@ Awaitable<std::optional<std::string>> BodyReader::Next() {
     const bool came = co_await More();
     if (!came) co_return std::nullopt;
   }
-  consumed_bytes_ += body.size();
   co_return std::exchange(body, {});
 }
 

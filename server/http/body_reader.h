@@ -1,6 +1,7 @@
-// Reads one request's body from its connection in pieces, within the time that its bytes earn. Only the time that is
-// spent waiting for the client counts, not what is done with a piece before the next is asked for. I/O thread
-// only; lives as long as the request.
+// Reads one request's body from its connection in pieces, at a minimum rate. Waiting for the client spends a balance that
+// begins at the body timeout; received bytes add to it at the minimum rate, up to the body timeout again: bytes that came
+// fast do not pay for a silence later. What is done with a piece before the next is asked for costs nothing. I/O
+// thread only; lives as long as the request.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ class BodyReader {
  public:
   // All references outlive the reader.
   BodyReader(Connection& connection, HttpParser& parser, const TransportLimits& limits)
-      : connection_(connection), parser_(parser), limits_(limits) {}
+      : connection_(connection), parser_(parser), limits_(limits), balance_(limits.body_timeout) {}
 
   // The whole body was read; also when there is none.
   bool done() const { return parser_.done(); }
@@ -36,12 +37,13 @@ class BodyReader {
   Awaitable<bool> Drop();
 
  private:
+  void Earn(uint64_t bytes);
+
   Connection& connection_;
   HttpParser& parser_;
   const TransportLimits& limits_;
   bool started_ = false;
-  std::chrono::nanoseconds waited_{};  // for the client, so far
-  uint64_t consumed_bytes_ = 0;        // given out by Next()
+  std::chrono::nanoseconds balance_;  // that the client may still be waited for
   std::optional<ParseFailure> failure_;
 };
 

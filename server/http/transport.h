@@ -31,7 +31,8 @@ struct TransportLimits {
   std::chrono::nanoseconds header_timeout =
       std::chrono::seconds(30);  // from the first byte of a header to its last
   std::chrono::nanoseconds body_timeout =
-      std::chrono::seconds(30);  // for a body; a large one gets more, by its bytes
+      std::chrono::seconds(30);  // that a body may be waited for beyond its bytes at the minimum rate
+  uint64_t body_bytes_per_second_min = 16 << 10;
   std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);  // a reader that takes nothing at all
   std::chrono::nanoseconds keep_alive_interval =
       std::chrono::seconds(10);  // between two SSE keep-alive comments
