@@ -28,6 +28,12 @@ std::vector<int64_t> EndsIn(const RedisReply& reply) {
   return ends;
 }
 
+// Redis may evict what it has, and does so at the end of its TTL.
+std::chrono::nanoseconds SentLife(std::chrono::seconds ttl) {
+  constexpr std::chrono::nanoseconds kLife = std::chrono::minutes(10);
+  return ttl.count() > 0 ? std::min<std::chrono::nanoseconds>(kLife, ttl / 4) : kLife;
+}
+
 // What a waiting thread and the one that works for it share: either may be the last.
 template <class T>
 struct Outcome {
@@ -89,6 +95,10 @@ bool RedisTier::Worker::Connect() {
   if (!breaker_.MayTry(Clock::now())) return false;
   const auto connected = client_.Connect(Clock::now() + tier_.options_.connect_time);
   if (connected) {
+    if (connects_for_jobs_) {  // the writer's; another Redis, or one that was emptied
+      const std::lock_guard lock(tier_.sent_mutex_);
+      tier_.sent_.Clear();
+    }
     if (breaker_.Succeeded()) spdlog::info("snapshot tier: Redis answers again");
     return true;
   }
@@ -133,6 +143,7 @@ void RedisTier::Worker::Run() {
 RedisTier::RedisTier(Options options, DiskTier& disk)
     : options_(std::move(options)),
       disk_(disk),
+      sent_(kSentMax, SentLife(options_.ttl)),
       reader_(*this, "quire-redis-in", false),
       writer_(*this, "quire-redis-out", true) {}
 
@@ -242,7 +253,12 @@ bool RedisTier::Download(const SnapshotKey& key, const StoredSegment& local, std
 // ---- writing ----
 
 void RedisTier::Send(const std::vector<Upload>& uploads) {
+  const auto now = Clock::now();
   for (const Upload& upload : uploads) {
+    {
+      const std::lock_guard lock(sent_mutex_);
+      if (sent_.Contains(upload.key, now)) continue;
+    }
     if (writer_.waiting() >= kUploadsMax) {
       const std::lock_guard lock(stats_mutex_);
       ++stats_.dropped;
@@ -266,6 +282,11 @@ std::string RedisTier::ValueOf(const Upload& upload) const {
   return value.append(bytes);
 }
 
+void RedisTier::RecordSent(const SnapshotKey& key) {
+  const std::lock_guard lock(sent_mutex_);
+  sent_.Insert(key, Clock::now());
+}
+
 bool RedisTier::SendOne(RedisClient& client, const Upload& upload) {
   if (!client.connected()) return true;
   const auto deadline = Clock::now() + options_.transfer_time;
@@ -274,7 +295,10 @@ bool RedisTier::SendOne(RedisClient& client, const Upload& upload) {
   const std::vector<RedisClient::Command> question = {{"EXISTS", name}};
   const auto there = client.Query(question, deadline);
   if (!there) return false;
-  if ((*there)[0].integer > 0) return true;
+  if ((*there)[0].integer > 0) {
+    RecordSent(upload.key);
+    return true;
+  }
   const std::string value = ValueOf(upload);
   SegmentHead head;
   if (value.empty() || ParseHead(value, options_.secret, head) != HeadState::kValid) return true;
@@ -290,6 +314,7 @@ bool RedisTier::SendOne(RedisClient& client, const Upload& upload) {
   const auto replies = client.Query(commands, deadline);
   if (!replies) return false;
   const bool refused = replies->front().kind == RedisReply::Kind::kError;
+  if (!refused) RecordSent(upload.key);
   const std::lock_guard lock(stats_mutex_);
   ++(refused ? stats_.failures : stats_.written);
   return true;

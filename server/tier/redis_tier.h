@@ -26,6 +26,7 @@
 
 #include "server/tier/circuit_breaker.h"
 #include "server/tier/disk_tier.h"
+#include "server/tier/recent_keys.h"
 #include "server/tier/redis_client.h"
 
 namespace quire::server {
@@ -74,13 +75,15 @@ class RedisTier {
     SnapshotKey key{};
     SnapshotKey parent{};
   };
-  // Sends them, unless Redis has them. Does not wait.
+  // Sends them, unless Redis has them; one that it had within the last minutes is not asked about again, as long as
+  // the connection lasts. Does not wait.
   void Send(const std::vector<Upload>& uploads);
 
   RedisStats stats() const;
 
  private:
   static constexpr size_t kUploadsMax = 4096;
+  static constexpr size_t kSentMax = size_t{1} << 16;
   using Job = std::function<bool(RedisClient&)>;  // false: the connection is closed
 
   // A thread with a connection of its own. `connects_for_jobs`: a job may wait for a connection.
@@ -109,6 +112,7 @@ class RedisTier {
   };
 
   bool SendOne(RedisClient& client, const Upload& upload);
+  void RecordSent(const SnapshotKey& key);
   bool Store(const std::string& value, const SnapshotKey& key, const StoredSegment& local,
              std::span<const int32_t> tokens, const PrefixOrigin* origin);
   std::string ValueOf(const Upload& upload) const;
@@ -117,6 +121,8 @@ class RedisTier {
   DiskTier& disk_;
   mutable std::mutex stats_mutex_;
   RedisStats stats_;  // guarded by stats_mutex_
+  std::mutex sent_mutex_;
+  RecentKeys sent_;  // that Redis has; guarded by sent_mutex_
   Worker reader_;
   Worker writer_;
 };

@@ -195,6 +195,34 @@ TEST_F(RedisTiers, APrefixIsRestoredOnAnotherMachine) {
   }
 }
 
+// A chat's later turns send its first segments again and again: Redis is asked about each once, until the connection ends.
+TEST_F(RedisTiers, AsksOnceWhatRedisHas) {
+  const auto questions = [this] {
+    RedisClient client(Address());
+    EXPECT_TRUE(client.Connect(steady_clock::now() + seconds(60)).has_value());
+    const std::vector<RedisClient::Command> commands = {{"INFO", "commandstats"}};
+    const std::string text = client.Query(commands, steady_clock::now() + seconds(60))->front().text;
+    const size_t at = text.find("cmdstat_exists:calls=");
+    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 21);
+  };
+  const auto sender = Redis(*here_);
+  PutAndSend(*here_, *sender, Origin(false), 160);
+  ASSERT_TRUE(Until([&] { return sender->stats().written == 10u; }));
+  EXPECT_EQ(questions(), 10);
+  for (size_t turn = 1; turn <= 5; ++turn) {
+    PutAndSend(*here_, *sender, Origin(false), 160 + 16 * turn);
+    ASSERT_TRUE(Until([&] { return sender->stats().written == 10u + turn; }));
+  }
+  EXPECT_EQ(questions(), 15);
+  // One that lost everything is asked again.
+  Stop();
+  Start();
+  EXPECT_TRUE(Until([&] {
+    PutAndSend(*here_, *sender, Origin(false), 160 + 16 * 6);
+    return sender->stats().written >= 15u + 16u;
+  }));
+}
+
 TEST_F(RedisTiers, OtherOwnersAndSecretsFindNothing) {
   const auto sender = Redis(*here_);
   PutAndSend(*here_, *sender, Origin(), 40);
