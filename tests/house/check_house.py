@@ -32,6 +32,7 @@ MAY_INCLUDE = {
     "server/console": {"api", "scheduler", "server/http", "server/routes"},
     "server/cli": {"api", "server"},
     "server/tier": {"api", "scheduler"},
+    "server/fleet": {"api"},
     "server/testing": {"api", "scheduler", "server"},
     "bench": {"api", "cache", "runner", "scheduler", "server"},
     "tests": {"api", "cache", "runner", "scheduler", "server"},
