@@ -36,9 +36,12 @@
 #include "server/routes/handlers.h"
 #include "server/routes/metrics.h"
 #include "server/routes/metrics_route.h"
+#include "server/routes/node_route.h"
+#include "server/routes/prefill_estimates.h"
 #include "server/routes/private_paths.h"
 #include "server/routes/transfer.h"
 #include "server/routes/vector_cache.h"
+#include "server/snapshot_figures.h"
 #include "server/store/bundled_models.h"
 #include "server/tier/snapshot_service.h"
 
@@ -130,14 +133,18 @@ class Daemon {
               WriteRequest(log);
               metrics_.Observe(log, Clock::now());
               recent_.Add(log, Clock::now());
+              prefill_.Observe(log);
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
                            std::string_view message) { return paths.Hide(message); }};
     services_.vectors = &vectors_;
-    if (snapshots_) services_.slot_folder = options.snapshot_folder / "slots";
+    if (snapshots_) {
+      services_.slot_folder = options.snapshot_folder / "slots";
+    }
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
+    AddNodeRoutes(transport.router, models_, [this] { return MomentOfDaemon(); });
     AddConsoleRoutes(transport.router);
     AddNowRoutes(transport.router, now_);
     AddCacheRoutes(transport.router, cache_);
@@ -176,6 +183,7 @@ class Daemon {
   bool remote_ = false;     // other machines can reach it
   bool activated_ = false;  // the service manager holds the sockets
   Metrics metrics_;
+  PrefillEstimates prefill_;
   WorkPools pools_;
   IoContext io_{1};
   std::shared_ptr<SnapshotService> snapshots_;  // null: none
@@ -332,7 +340,7 @@ void Daemon::ChangeKeys(KeyRing keys) {
 }
 
 MetricsSnapshot Daemon::MomentOfDaemon() const {
-  MetricsSnapshot snapshot = SnapshotOf(*server_);
+  MetricsSnapshot snapshot = SnapshotOf(*server_, prefill_, Clock::now());
   for (const scheduler::LoadedModel& model : dispatcher_.Loaded()) {
     snapshot.runners.push_back({.model = model.spec.name,
                                 .pid = model.runner_pid,
@@ -342,28 +350,9 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
                                 .since_progress = model.since_progress,
                                 .cache_bytes = model.info.cache_bytes,
                                 .heartbeat = model.heartbeat});
+    snapshot.prefill[model.spec.name].bytes_per_second = prefill_.BytesPerSecond(model.spec.name);
   }
-  if (const auto tier = snapshots_ ? snapshots_->stats() : std::nullopt) {
-    snapshot.tier = {.bytes = tier->bytes,
-                     .budget_bytes = tier->budget_bytes,
-                     .files = tier->files,
-                     .written = tier->written,
-                     .read = tier->read,
-                     .evictions = tier->evictions,
-                     .corrupt = tier->corrupt,
-                     .failures = tier->failures,
-                     .writing = tier->writing};
-  }
-  if (const auto redis = snapshots_ ? snapshots_->redis_stats() : std::nullopt) {
-    snapshot.redis = {.connected = redis->connected,
-                      .lookups = redis->lookups,
-                      .late = redis->late,
-                      .read = redis->read,
-                      .written = redis->written,
-                      .dropped = redis->dropped,
-                      .corrupt = redis->corrupt,
-                      .failures = redis->failures};
-  }
+  if (snapshots_) AddSnapshotFigures(*snapshots_, snapshot);
   const scheduler::Counters counters = dispatcher_.counters();
   snapshot.evictions = counters.evictions;
   snapshot.restarts = counters.restarts;

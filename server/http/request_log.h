@@ -35,7 +35,8 @@ struct RequestLog {
   std::string stored_model = {};  // as the store names it; empty: no such model
   std::string key = {};           // name of the API key
   int status = 0;
-  uint64_t bytes = 0;  // of the answer's body
+  uint64_t bytes = 0;       // of the answer's body
+  uint64_t body_bytes = 0;  // of a request for an answer
   std::chrono::steady_clock::time_point start = {};
   std::optional<std::chrono::nanoseconds> queued = {};       // submitted until the prompt was admitted
   std::optional<std::chrono::nanoseconds> first_token = {};  // since `start`

@@ -124,6 +124,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
   job.spec = SpecOf(model);
   job.keep_alive = keep_alive;
   for (api::Request& request : job.choices) SetTenant(exchange, request.client);
+  exchange.log().body_bytes = exchange.request().body.size();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, std::move(job));
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "server/routes/resident_memory.h"
+#include "server/routes/vllm_metrics.h"
 
 namespace quire::server {
 namespace {
@@ -238,25 +239,25 @@ void AddRedisMetrics(const MetricsSnapshot::Redis& redis, std::vector<MetricFami
       redis.failures);
 }
 
-void AddRequestGauges(const MetricsSnapshot& snapshot, bool vllm_names, std::vector<MetricFamily>& out) {
-  const auto add = [&](const char* running_name, const char* waiting_name, const char* label) {
-    MetricFamily running = Gauge(running_name, "Requests being processed by a runner");
-    MetricFamily waiting = Gauge(waiting_name, "Requests waiting for a runner");
-    for (const auto& [model, requests] : snapshot.requests) {
-      AddValue(running, {{label, model}}, requests.running);
-      AddValue(waiting, {{label, model}}, requests.waiting);
-    }
-    out.push_back(std::move(running));
-    out.push_back(std::move(waiting));
-  };
-  add("quire_requests_running", "quire_requests_waiting", "model");
-  if (vllm_names) add("vllm:num_requests_running", "vllm:num_requests_waiting", "model_name");
+void AddRequestGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {
+  MetricFamily running = Gauge("quire_requests_running", "Requests being processed by a runner");
+  MetricFamily waiting = Gauge("quire_requests_waiting", "Requests waiting for a runner");
+  MetricFamily pending =
+      Gauge("quire_pending_prefill_seconds", "Predicted prefill of all requests without a first token");
+  for (const auto& [model, requests] : snapshot.requests) {
+    AddValue(running, {{"model", model}}, requests.running);
+    AddValue(waiting, {{"model", model}}, requests.waiting);
+  }
+  // Also of a loaded model without requests: an autoscaler needs the 0.
+  for (const auto& [model, prefill] : snapshot.prefill)
+    AddValue(pending, {{"model", model}}, prefill.pending_seconds);
+  for (MetricFamily* family : {&running, &waiting, &pending}) out.push_back(std::move(*family));
 }
 
 }  // namespace
 
 struct Metrics::Impl {
-  explicit Impl(bool names) : vllm_names(names) {}
+  explicit Impl(bool vllm_names) : vllm(vllm_names ? std::make_unique<VllmMetrics>() : nullptr) {}
 
   Family<Counter>& CounterOf(const char* name, const char* help) {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
@@ -265,7 +266,7 @@ struct Metrics::Impl {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
   }
 
-  bool vllm_names;
+  std::unique_ptr<VllmMetrics> vllm;  // null: only our own names
   prometheus::Registry registry;
   Family<Counter>& requests = CounterOf("quire_requests_total", "Requests completed");
   Family<Counter>& rejected = CounterOf("quire_requests_rejected_total", "Requests rejected, by reason");
@@ -312,6 +313,7 @@ void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_poi
   if (const auto reason = RejectionOf(log); !reason.empty())
     in.rejected.Add({{"reason", std::string(reason)}}).Increment();
   if (log.stored_model.empty()) return;
+  if (in.vllm) in.vllm->Observe(log, now);
 
   const Labels model = {{"model", log.stored_model}};
   const bool left = log.status == 499 || log.error == "client gone";
@@ -357,8 +359,11 @@ std::string Metrics::Text(const MetricsSnapshot& snapshot) const {
   AddHeartbeatMetrics(snapshot, families);
   if (snapshot.tier) AddTierMetrics(*snapshot.tier, families);
   if (snapshot.redis) AddRedisMetrics(*snapshot.redis, families);
-  AddRequestGauges(snapshot, impl_->vllm_names, families);
+  AddRequestGauges(snapshot, families);
   for (MetricFamily& family : impl_->registry.Collect()) families.push_back(std::move(family));
+  if (impl_->vllm) {
+    for (MetricFamily& family : impl_->vllm->Collect(snapshot)) families.push_back(std::move(family));
+  }
   std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -47,6 +47,11 @@ struct MetricsSnapshot {
   };
   std::optional<Redis> redis = {};           // likewise
   std::map<std::string, Requests> requests;  // by model
+  struct Prefill {
+    double pending_seconds = 0;   // of prompts that wait or are computed
+    double bytes_per_second = 0;  // of request bodies; 0 = not known
+  };
+  std::map<std::string, Prefill> prefill;  // by model
   std::vector<Runner> runners;
   std::map<std::string, uint64_t> evictions, restarts;  // since the start, by reason
   int64_t memory_budget_bytes = 0;                      // of all runners together; 0 = none
@@ -60,7 +65,7 @@ struct MetricsSnapshot {
 
 class Metrics {
  public:
-  // `vllm_names`: the three gauges that routers ask for, under vLLM's names too.
+  // `vllm_names`: also vllm_metrics.h.
   explicit Metrics(bool vllm_names);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;

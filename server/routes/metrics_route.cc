@@ -14,14 +14,16 @@ Awaitable<void> Scrape(const Metrics& metrics, const std::function<MetricsSnapsh
 
 }  // namespace
 
-MetricsSnapshot SnapshotOf(const HttpServer& server) {
+MetricsSnapshot SnapshotOf(const HttpServer& server, const PrefillEstimates& estimates,
+                           std::chrono::steady_clock::time_point now) {
   MetricsSnapshot snapshot;
   snapshot.connections = server.sessions();
   snapshot.ready = !server.draining();
-  server.ForEachRequest([&snapshot](const RequestLog& log) {
+  server.ForEachRequest([&](const RequestLog& log) {
     if (log.stored_model.empty()) return;
     MetricsSnapshot::Requests& requests = snapshot.requests[log.stored_model];
     ++(log.queued ? requests.running : requests.waiting);
+    snapshot.prefill[log.stored_model].pending_seconds += estimates.RemainingSeconds(log, now);
   });
   return snapshot;
 }

@@ -75,6 +75,40 @@ TEST(Metrics, CountsAnAnsweredRequest) {
   }
 }
 
+TEST(Metrics, CountsARequestUnderVllmsNames) {
+  Metrics metrics(true);
+  RequestLog log = Answered();
+  log.finish = "stop";
+  log.gaps.Record(log.start + 200ms, 1);
+  log.gaps.Record(log.start + 204ms, 1);
+  metrics.Observe(log, kEnd);
+  log.status = 499;
+  metrics.Observe(log, kEnd);
+  const std::string text = metrics.Text({});
+  const std::string labels = "{engine=\"0\",model_name=\"demo:latest\"";
+  for (const std::string& line :
+       {"vllm:prompt_tokens_total" + labels + "} 200", "vllm:generation_tokens_total" + labels + "} 22",
+        "vllm:prefix_cache_queries_total" + labels + "} 200",
+        "vllm:prefix_cache_hits_total" + labels + "} 120",
+        "vllm:spec_decode_num_drafts_total" + labels + "} 6",
+        "vllm:spec_decode_num_draft_tokens_total" + labels + "} 12",
+        "vllm:spec_decode_num_accepted_tokens_total" + labels + "} 6",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + ",position=\"0\"} 4",
+        "vllm:e2e_request_latency_seconds_sum" + labels + "} 4",
+        "vllm:time_to_first_token_seconds_count" + labels + "} 2",
+        "vllm:inter_token_latency_seconds_count" + labels + "} 2",
+        "vllm:request_queue_time_seconds_count" + labels + "} 2",
+        "vllm:request_inference_time_seconds_count" + labels + "} 2",
+        "vllm:request_prefill_time_seconds_count" + labels + "} 2",
+        "vllm:request_decode_time_seconds_sum" + labels + "} 2",
+        "vllm:request_prompt_tokens_sum" + labels + "} 200",
+        "vllm:request_generation_tokens_sum" + labels + "} 22"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{engine=\"0\",finished_reason=\"stop\""));
+  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{engine=\"0\",finished_reason=\"abort\""));
+}
+
 TEST(Metrics, CountsTheRefusedAndTheGone) {
   Metrics metrics(false);
   RequestLog refused;
@@ -128,6 +162,7 @@ TEST(Metrics, LabelsAreBounded) {
 
 TEST(Metrics, TellsOfTheMoment) {
   const MetricsSnapshot snapshot{.requests = {{"demo:latest", {.running = 3, .waiting = 1}}},
+                                 .prefill = {{"demo:latest", {.pending_seconds = 2.5}}},
                                  .runners = {{.model = "demo:latest",
                                               .pid = 1,
                                               .predicted_bytes = 4096,
@@ -151,8 +186,12 @@ TEST(Metrics, TellsOfTheMoment) {
   for (const char* line : {
            "quire_requests_running{model=\"demo:latest\"} 3",
            "quire_requests_waiting{model=\"demo:latest\"} 1",
-           "vllm:num_requests_running{model_name=\"demo:latest\"} 3",
-           "vllm:num_requests_waiting{model_name=\"demo:latest\"} 1",
+           "vllm:num_requests_running{engine=\"0\",model_name=\"demo:latest\"} 3",
+           "vllm:num_requests_waiting{engine=\"0\",model_name=\"demo:latest\"} 1",
+           "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"demo:latest\"} 0.25",
+           "vllm:cache_config_info{engine=\"0\",model_name=\"demo:latest\",cache_bytes=\"2000\"",
+           "vllm:lora_requests_info{max_lora=\"0\"",
+           "quire_pending_prefill_seconds{model=\"demo:latest\"} 2.5",
            "quire_runner_up{model=\"demo:latest\"} 1",
            "quire_memory_predicted_bytes{model=\"demo:latest\"} 4096",
            "quire_cpu_threads{model=\"demo:latest\"} 2",
@@ -188,7 +227,10 @@ TEST(Metrics, AScrapeDoesNotWaitForRunners) {
       testing::PostBytes("/api/chat", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})"));
   daemon.backend().blocked.get_future().wait();
   std::string text;
-  daemon.OnIoThread([&] { text = Metrics(false).Text(SnapshotOf(daemon.server())); });
+  daemon.OnIoThread([&] {
+    text = Metrics(false).Text(
+        SnapshotOf(daemon.server(), PrefillEstimates(), std::chrono::steady_clock::now()));
+  });
   EXPECT_THAT(text, HasSubstr("quire_requests_waiting{model=\"demo:latest\"} 1"));
   EXPECT_THAT(text, HasSubstr("quire_requests_running{model=\"demo:latest\"} 0"));
 }
