@@ -74,17 +74,19 @@ HWY_INLINE float LargestScore(float* scores, const ScoreColumns& columns) {
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
-// Turns scores into weights relative to `max`; returns their sum.
+// Turns scores into weights relative to `max`; returns their sum, in which column i goes to sum i of kSumLanes
+// wherever `begin` is.
 HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, float max) {
   const F32 d;
   const VF32 most = hn::Set(d, max);
-  VF32 sum = hn::Zero(d);
+  LaneSums sums;
   for (size_t i = begin; i < end; i += kLanes) {
     const VF32 weight = Exp2(hn::Sub(hn::Load(d, scores + i), most));
     hn::Store(weight, d, scores + i);
+    VF32& sum = sums.part[i / kLanes % kSumVectors];
     sum = hn::Add(sum, weight);
   }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return TotalOf(sums.part);
 }
 
 // 2^x, bit for bit as a lane of Exp2().

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runner/kernels/testing/instruction_sets.h"
+#include "runner/kernels/testing/recorded_bits.h"
 
 namespace quire::runner::kernels {
 namespace {
@@ -393,6 +394,19 @@ TEST(Attention, ScoresFarApartStayFinite) {
   for (float& k : in.k[0]) k *= 1e4F;
   const auto out = Attend(pool, c, in, 40);
   for (const float value : out[0]) ASSERT_TRUE(std::isfinite(value));
+}
+
+// Every KV cache type, heads of no whole vectors, a soft cap, sinks, latent attention.
+TEST(RecordedBits, Attention) {
+  ThreadPool pool(1);
+  test::ExpectBits("72de9e418dc86edc", [&](test::BitHash& hash) {
+    for (const Case& c :
+         {Case{4, 2, 32, 16, 0, ElementType::kQ8_0}, Case{4, 2, 40, 16, 0, ElementType::kF16},
+          Case{2, 1, 7, 24, 9, ElementType::kF32, 5}, Case{4, 4, 20, 64, 0, ElementType::kBF16, 0, true},
+          Case{5, 1, 48, 16, 0, ElementType::kF16, 0, false, 32}}) {
+      for (const std::vector<float>& y : Attend(pool, c, Inputs(c, {3, 77}), 77)) hash.Add(y);
+    }
+  });
 }
 
 }  // namespace

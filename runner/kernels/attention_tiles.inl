@@ -26,13 +26,8 @@ constexpr size_t kTile = 64;
 constexpr size_t kTileVectors = kTile / kLanes;
 
 // Rows and vectors of a tile of sums; beside them are a row of vectors and a broadcast number.
-#if HWY_TARGET <= HWY_AVX3
-constexpr size_t kScoreRows = 12, kScoreVectors = 2;  // 27 of 32 registers
-constexpr size_t kValueRows = 6, kValueVectors = 4;   // 29
-#else
-constexpr size_t kScoreRows = 6, kScoreVectors = 2;  // 15 of 16
-constexpr size_t kValueRows = 6, kValueVectors = 2;
-#endif
+constexpr size_t kScoreRows = kManyRegisters ? 12 : 6, kScoreVectors = 2;  // 27 of 32 registers, 15 of 16
+constexpr size_t kValueRows = 6, kValueVectors = kManyRegisters ? 4 : 2;   // 29, 15
 // From this number of rows on, a tile's keys and values are converted to float32 before they are used.
 constexpr size_t kConvertRows = 7;
 
@@ -125,7 +120,7 @@ HWY_INLINE void AddValues(const float* weights, size_t keys, const std::byte* va
     for (size_t r = 0; r < kRows; ++r) {
       float one = sum[r * dim + c] * keep[r];
       for (size_t key = 0; key < keys; ++key) {
-        one += weights[r * kTile + key] * Row{values + key * stride}.ToFloat32(c);
+        one = MulAddOne(weights[r * kTile + key], Row{values + key * stride}.ToFloat32(c), one);
       }
       sum[r * dim + c] = one;
     }

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "runner/kernels/portable_math.h"
+
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -27,12 +29,7 @@ void RmsNormRow(const float* x, const float* weight, float eps, size_t size, flo
 }
 
 HWY_INLINE float SumOf(const float* x, size_t size) {
-  const F32 d;
-  VF32 sum = hn::Zero(d);
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) sum = hn::Add(hn::LoadU(d, x + i), sum);
-  if (i < size) sum = hn::Add(LoadFirst(x + i, size - i), sum);
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return SumOver(x, size, [](const VF32& sum, const VF32& v) HWY_ATTR { return hn::Add(v, sum); });
 }
 
 // bias: null where there is none.
@@ -321,7 +318,7 @@ void SigmoidMulRows(ThreadPool& pool, std::span<const float> gate, std::span<flo
   assert(y.size() == gate.size() * width);
   InTasks(pool, gate.size(), width, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const float factor = 1.0F / (1.0F + std::exp(-gate[row]));
+      const float factor = Sigmoid(gate[row]);
       HWY_DYNAMIC_DISPATCH(ScaleRange)(factor, y.data() + row * width, width);
     }
   });
@@ -366,8 +363,9 @@ void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<c
     for (size_t row = begin; row < end; ++row) {
       for (size_t i = 0; i < n; ++i) {
         const double angle = static_cast<float>(positions[row]) * frequencies[i];
-        cos[row * n + i] = magnitude * static_cast<float>(std::cos(angle));
-        sin[row * n + i] = magnitude * static_cast<float>(std::sin(angle));
+        const SineCosine of = SineAndCosine(angle);
+        cos[row * n + i] = magnitude * static_cast<float>(of.cosine);
+        sin[row * n + i] = magnitude * static_cast<float>(of.sine);
       }
     }
   });

@@ -38,11 +38,7 @@ struct QueryBlock {
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
-#if HWY_TARGET <= HWY_AVX3
-constexpr size_t kRowsAtOnce = 8;
-#else
-constexpr size_t kRowsAtOnce = 4;
-#endif
+constexpr size_t kRowsAtOnce = kManyRegisters ? 8 : 4;
 constexpr float kOutOfReach = -1e30F;
 
 // exp(x); exp(-110) is 0 in float32.
@@ -157,13 +153,11 @@ class TwoWayTask {
     const float max = none ? largest : std::max(max_[r], largest);
     keep_[r] = none ? 0 : hn::GetLane(ExpOrZero(hn::Set(d, max_[r] - max)));
     max_[r] = max;
-    VF32 sum = hn::Zero(d);
     for (size_t i = 0; i < width_; i += kLanes) {
-      const VF32 e = ExpOrZero(hn::Sub(hn::Load(d, scores + i), hn::Set(d, max)));
-      hn::Store(e, d, scores + i);
-      sum = hn::Add(sum, e);
+      hn::Store(ExpOrZero(hn::Sub(hn::Load(d, scores + i), hn::Set(d, max))), d, scores + i);
     }
-    weight_[r] = weight_[r] * keep_[r] + hn::GetLane(hn::SumOfLanes(d, sum));
+    const auto add = [](const VF32& sum, const VF32& v) HWY_ATTR { return hn::Add(sum, v); };
+    weight_[r] = weight_[r] * keep_[r] + SumOver(scores, width_, add);
   }
 
   template <size_t kRows>
@@ -189,7 +183,9 @@ class TwoWayTask {
     for (; c < dim_; ++c) {
       for (size_t i = r; i < r + kRows; ++i) {
         float one = out_[i * q_stride_ + c] * keep_[i];
-        for (size_t key = begin; key < end; ++key) one += scores_[i][key - begin] * v_[key * kv_stride_ + c];
+        for (size_t key = begin; key < end; ++key) {
+          one = MulAddOne(scores_[i][key - begin], v_[key * kv_stride_ + c], one);
+        }
         out_[i * q_stride_ + c] = one;
       }
     }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/portable_math.h"
 
 namespace quire::runner::kernels {
 namespace {
@@ -23,13 +24,13 @@ void ForRows(ThreadPool& pool, size_t rows, Fn&& fn) {
 // Logits to scores in (0, 1).
 void Score(RoutingRule::Score kind, std::span<float> row) {
   if (kind == RoutingRule::Score::kSigmoid) {
-    for (float& value : row) value = 1.0F / (1.0F + std::exp(-value));
+    for (float& value : row) value = Sigmoid(value);
     return;
   }
   const float top = *std::ranges::max_element(row);
   float sum = 0;
   for (float& value : row) {
-    value = std::exp(value - top);
+    value = Exp(value - top);
     sum += value;
   }
   for (float& value : row) value /= sum;
@@ -111,7 +112,7 @@ float MixedWeight(std::span<const float> row, float jitter, int32_t taken, int32
   float sum = 0;
   for (size_t e = 0; e < row.size(); ++e) {
     const float factor = std::max(std::abs(row[e]), top);
-    if (left(e) && !((top - row[e]) / factor > 2 * jitter)) sum += std::exp(row[e] - top);
+    if (left(e) && !((top - row[e]) / factor > 2 * jitter)) sum += Exp(row[e] - top);
   }
   return 1 / sum;
 }

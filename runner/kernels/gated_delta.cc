@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "runner/kernels/portable_math.h"
+
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -46,12 +48,36 @@ void NormalizeHead(float* x, size_t size, float length) {
       size, x, [=](VF32 v) HWY_ATTR { return hn::Mul(hn::Mul(v, scale), to); }, x);
 }
 
+// Calls f(i, load, store, v) for the vectors of `dim` elements from i on; v is the sum that they belong to.
+template <class F>
+HWY_INLINE void ForEachSumVector(size_t dim, const F& f) {
+  const auto load = [](const float* from) HWY_ATTR { return hn::LoadU(F32(), from); };
+  const auto store = [](const VF32& s, float* to) HWY_ATTR { hn::StoreU(s, F32(), to); };
+  size_t i = 0;
+  for (; i + kSumLanes <= dim; i += kSumLanes) {
+#pragma GCC unroll 16
+    for (size_t v = 0; v < kSumVectors; ++v) f(i + v * kLanes, load, store, v);
+  }
+#pragma GCC unroll 16
+  for (size_t v = 0; v < kSumVectors; ++v) {
+    const size_t at = i + v * kLanes;
+    if (at + kLanes <= dim) {
+      f(at, load, store, v);
+    } else if (at < dim) {
+      const size_t rest = dim - at;
+      f(
+          at, [rest](const float* from) HWY_ATTR { return LoadFirst(from, rest); },
+          [rest](const VF32& s, float* to) HWY_ATTR { StoreFirst(s, to, rest); }, v);
+    }
+  }
+}
+
 // Rows [row, row + kRows) of a head's state over tokens [begin, end). The decayed state is computed twice rather
 // than stored between the two sums: a token writes the state once.
 template <size_t kRows, bool kByChannel>
 HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_t end) {
   const F32 d;
-  const size_t dim = head.key_dim, whole = dim / kLanes * kLanes, rest = dim - whole;
+  const size_t dim = head.key_dim;
   float* const state = head.state + row * dim;
   // The rows that come next: one token alone waits for memory.
   for (size_t i = 0; i < kRows * dim; i += 16) __builtin_prefetch(state + kRows * dim + i, 1, 3);
@@ -59,56 +85,37 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
     const float *k = head.k + t * head.channels, *q = head.q + t * head.channels;
     const float* const decays = head.decay + t * head.decays;
     const VF32 one_decay = hn::Set(d, *decays);
-    const auto decay_at = [&](size_t i)
-                              HWY_ATTR { return kByChannel ? hn::LoadU(d, decays + i) : one_decay; };
-    const auto decay_rest = [&]()
-                                HWY_ATTR { return kByChannel ? LoadFirst(decays + whole, rest) : one_decay; };
-    VF32 sum[4];
+    LaneSums before[4], after[4];
     alignas(16) float told[4], out[4];
-
+    ForEachSumVector(
+        dim, [&](size_t i, const auto& load, const auto&, size_t v) HWY_ATTR __attribute__((always_inline)) {
+          const VF32 key = load(k + i), decay = kByChannel ? load(decays + i) : one_decay;
 #pragma GCC unroll 4
-    for (size_t r = 0; r < 4; ++r) sum[r] = hn::Zero(d);
-    for (size_t i = 0; i < whole; i += kLanes) {
-      const VF32 key = hn::LoadU(d, k + i), decay = decay_at(i);
-#pragma GCC unroll 4
-      for (size_t r = 0; r < kRows; ++r) {
-        sum[r] = hn::MulAdd(hn::Mul(hn::LoadU(d, state + r * dim + i), decay), key, sum[r]);
-      }
-    }
-    if (rest != 0) {
-      const VF32 key = LoadFirst(k + whole, rest), decay = decay_rest();
-      for (size_t r = 0; r < kRows; ++r) {
-        sum[r] = hn::MulAdd(hn::Mul(LoadFirst(state + r * dim + whole, rest), decay), key, sum[r]);
-      }
-    }
-    StoreSums4(d, sum[0], sum[1], sum[2], sum[3], told);
+          for (size_t r = 0; r < kRows; ++r) {
+            before[r].part[v] = hn::MulAdd(hn::Mul(load(state + r * dim + i), decay), key, before[r].part[v]);
+          }
+        });
+    StoreTotals4(before[0], before[1], before[2], before[3], told);
 
     VF32 change[kRows];
 #pragma GCC unroll 4
     for (size_t r = 0; r < kRows; ++r) {
-      const float v = head.v[t * head.channels + row + r];
-      change[r] = hn::Set(d, (v - told[r]) * head.beta[t * head.heads]);
+      const float value = head.v[t * head.channels + row + r];
+      change[r] = hn::Set(d, (value - told[r]) * head.beta[t * head.heads]);
     }
+    ForEachSumVector(
+        dim, [&](size_t i, const auto& load, const auto& store, size_t v) HWY_ATTR
+        __attribute__((always_inline)) {
+          const VF32 key = load(k + i), query = load(q + i),
+                     decay = kByChannel ? load(decays + i) : one_decay;
 #pragma GCC unroll 4
-    for (size_t r = 0; r < 4; ++r) sum[r] = hn::Zero(d);
-    for (size_t i = 0; i < whole; i += kLanes) {
-      const VF32 key = hn::LoadU(d, k + i), query = hn::LoadU(d, q + i), decay = decay_at(i);
-#pragma GCC unroll 4
-      for (size_t r = 0; r < kRows; ++r) {
-        const VF32 s = hn::MulAdd(change[r], key, hn::Mul(hn::LoadU(d, state + r * dim + i), decay));
-        hn::StoreU(s, d, state + r * dim + i);
-        sum[r] = hn::MulAdd(s, query, sum[r]);
-      }
-    }
-    if (rest != 0) {
-      const VF32 key = LoadFirst(k + whole, rest), query = LoadFirst(q + whole, rest), decay = decay_rest();
-      for (size_t r = 0; r < kRows; ++r) {
-        const VF32 s = hn::MulAdd(change[r], key, hn::Mul(LoadFirst(state + r * dim + whole, rest), decay));
-        StoreFirst(s, state + r * dim + whole, rest);
-        sum[r] = hn::MulAdd(s, query, sum[r]);
-      }
-    }
-    StoreSums4(d, sum[0], sum[1], sum[2], sum[3], out);
+          for (size_t r = 0; r < kRows; ++r) {
+            const VF32 s = hn::MulAdd(change[r], key, hn::Mul(load(state + r * dim + i), decay));
+            store(s, state + r * dim + i);
+            after[r].part[v] = hn::MulAdd(s, query, after[r].part[v]);
+          }
+        });
+    StoreTotals4(after[0], after[1], after[2], after[3], out);
     std::copy_n(out, kRows, head.y + t * head.values + row);
   }
 }
@@ -214,9 +221,8 @@ void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::s
   for (size_t i = 0; i < a.size(); ++i) {
     const size_t head = i % rate.size();
     const float x = a[i] + bias[head];
-    const float softplus = x > 20 ? x : std::log1p(std::exp(x));
-    a[i] = std::exp(rate[head] * softplus);
-    b[i] = 1.0F / (1.0F + std::exp(-b[i]));
+    a[i] = Exp(rate[head] * Softplus(x));
+    b[i] = Sigmoid(b[i]);
   }
 }
 
@@ -230,14 +236,13 @@ void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const
     for (size_t i = task * kPerTask; i < end; ++i) {
       const size_t channel = i % all;
       const float x = a[i] + bias[channel];
-      const float softplus = x > 20 ? x : std::log1p(std::exp(x));
-      a[i] = std::exp(rate[channel / width] * softplus);
+      a[i] = Exp(rate[channel / width] * Softplus(x));
     }
   });
 }
 
 void SigmoidOf(std::span<float> b) {
-  for (float& beta : b) beta = 1.0F / (1.0F + std::exp(-beta));
+  for (float& beta : b) beta = Sigmoid(beta);
 }
 
 void GatedDelta(ThreadPool& pool, const GatedDeltaArgs& args) {

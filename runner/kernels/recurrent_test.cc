@@ -11,6 +11,7 @@
 #include "runner/kernels/short_conv.h"
 #include "runner/kernels/testing/fake_states.h"
 #include "runner/kernels/testing/instruction_sets.h"
+#include "runner/kernels/testing/recorded_bits.h"
 
 namespace quire::runner::kernels {
 namespace {
@@ -288,6 +289,23 @@ TEST(GatedDelta, GatesAreOfTheirFormulas) {
     EXPECT_NEAR(decay[i], std::exp(rate[i % 2] * softplus), 1e-6);
     EXPECT_NEAR(beta[i], 1 / (1 + std::exp(-static_cast<double>(b[i]))), 1e-6);
   }
+}
+
+TEST(RecordedBits, DeltaRuleAndConvolution) {
+  ThreadPool pool(1);
+  test::ExpectBits("ec751f3718260df8", [&](test::BitHash& hash) {
+    for (const GatedDeltaShape& shape :
+         {GatedDeltaShape{3, 3, 21, 7, false}, {1, 4, 128, 10, false}, {2, 4, 21, 7, false, true}}) {
+      const Result result = Delta(shape).Run(pool, 40);
+      for (size_t s = 0; s < kSequences; ++s) {
+        hash.Add(result.y[s]);
+        hash.Add(result.states[s]);
+      }
+    }
+    for (const ConvForm form : {ConvForm::kGated, ConvForm::kSilu}) {
+      for (const std::vector<float>& y : Conv(form, 37, 4).Run(pool, 40).y) hash.Add(y);
+    }
+  });
 }
 
 }  // namespace

@@ -147,27 +147,22 @@ void KeyHead(const RwkvKeyArgs& args, size_t offset, size_t channel, size_t dim)
       k, args.a.data() + offset, args.rate.data() + channel);
 }
 
-// sum x y z over a head; the order of additions depends on `size` alone.
+// sum x y z over a head, element i to sum i of kSumLanes.
 HWY_INLINE float SumOfProducts(const float* x, const float* y, const float* z, size_t size) {
-  const F32 d;
-  VF32 sum = hn::Zero(d);
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    sum = Fused(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), hn::LoadU(d, z + i), sum);
+  LaneSums sums;
+  for (size_t i = 0; i < size; i += kLanes) {
+    const size_t count = size - i;
+    const auto load = [i, count](const float* from) HWY_ATTR {
+      return count < kLanes ? LoadFirst(from + i, count) : hn::LoadU(F32(), from + i);
+    };
+    VF32& sum = sums.part[i / kLanes % kSumVectors];
+    sum = Fused(hn::Mul(load(x), load(y)), load(z), sum);
   }
-  if (const size_t rest = size - i; rest != 0) {
-    sum = Fused(hn::Mul(LoadFirst(x + i, rest), LoadFirst(y + i, rest)), LoadFirst(z + i, rest), sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return TotalOf(sums.part);
 }
 
 HWY_INLINE float SumOfElements(const float* x, size_t size) {
-  const F32 d;
-  VF32 sum = hn::Zero(d);
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) sum = hn::Add(sum, hn::LoadU(d, x + i));
-  if (i < size) sum = hn::Add(sum, LoadFirst(x + i, size - i));
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return SumOver(x, size, [](const VF32& sum, const VF32& v) HWY_ATTR { return hn::Add(sum, v); });
 }
 
 void OutputHead(const RwkvOutputArgs& args, size_t offset, size_t channel, size_t dim) {

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "runner/kernels/portable_math.h"
+
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -109,11 +111,8 @@ HWY_INLINE void ScanColumns(const ScanRows& rows, const Lanes<kWhole> lanes, siz
 // All columns over tokens [begin, end).
 template <bool kChannels>
 HWY_INLINE void Scan(const ScanRows& rows, size_t begin, size_t end) {
-#if HWY_TARGET <= HWY_AVX3
-  constexpr size_t kMostVecs = 4;  // 16 vectors of state, 12 of a token: 28 of 32 registers
-#else
-  constexpr size_t kMostVecs = 2;
-#endif
+  constexpr size_t kMostVecs =
+      kManyRegisters ? 4 : 2;  // 16 vectors of state, 12 of a token: 28 of 32 registers
   size_t p = 0;
   for (; p + kMostVecs * kLanes <= rows.width; p += kMostVecs * kLanes) {
     ScanColumns<kChannels, kMostVecs>(rows, Lanes<true>{kLanes}, p, begin, end);
@@ -159,8 +158,6 @@ HWY_EXPORT(ScanHead);
 HWY_EXPORT(ScanChannels);
 HWY_EXPORT(GatedNormRow);
 HWY_EXPORT(ScaleColumnsRow);
-
-float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
 // visit(row) in parallel for rows of `width` numbers.
 template <class Visit>
@@ -318,7 +315,7 @@ void SsdGates(const SsdTimeSteps& steps, std::span<float> dt, std::span<float> d
   for (size_t i = 0; i < dt.size(); ++i) {
     const size_t head = i % heads;
     dt[i] = std::clamp(Softplus(dt[i] + steps.bias[head]), steps.low, steps.high);
-    decay[i] = std::exp(dt[i] * steps.rate[head]);
+    decay[i] = Exp(dt[i] * steps.rate[head]);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "runner/kernels/lightning.h"
 #include "runner/kernels/testing/fake_states.h"
 #include "runner/kernels/testing/instruction_sets.h"
+#include "runner/kernels/testing/recorded_bits.h"
 
 namespace quire::runner::kernels {
 namespace {
@@ -312,6 +313,17 @@ TEST(Lightning, BringsWhatTheScanSeesIntoItsOrder) {
         const float got = to[row * 3 * kInner + (2 - part) * kInner + head * kDim + at];
         EXPECT_NEAR(got, from / (1 + std::exp(-from)), 1e-6) << row << " " << i;
       }
+    }
+  });
+}
+
+TEST(RecordedBits, StateSpaceScan) {
+  ThreadPool pool(1);
+  test::ExpectBits("73f4c4d230442cda", [&](test::BitHash& hash) {
+    const Result result = Ssd({.heads = 4, .head_dim = 21, .groups = 2, .state = 13}).Run(pool, 40);
+    for (size_t s = 0; s < result.y.size(); ++s) {
+      hash.Add(result.y[s]);
+      hash.Add(result.states[s]);
     }
   });
 }

@@ -1,11 +1,11 @@
 #include "runner/models/decoder_form.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <variant>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/portable_math.h"
 
 namespace quire::runner::models {
 namespace {
@@ -20,14 +20,12 @@ struct DeclaredBlock {
   Norm post_mlp_norm;
 };
 
-float Softplus(float x) { return std::log1p(std::exp(x)); }
-
 kernels::XieluShape BindXielu(const TensorScope& scope) {
   kernels::XieluShape shape;
   shape.beta = scope.Scalar({"mlp.act_fn.beta", ""});
   shape.eps = scope.Scalar({"mlp.act_fn.eps", ""});
-  shape.positive = Softplus(scope.Scalar({"mlp.act_fn.alpha_p", ""}));
-  shape.negative = shape.beta + Softplus(scope.Scalar({"mlp.act_fn.alpha_n", ""}));
+  shape.positive = kernels::Softplus(scope.Scalar({"mlp.act_fn.alpha_p", ""}));
+  shape.negative = shape.beta + kernels::Softplus(scope.Scalar({"mlp.act_fn.alpha_n", ""}));
   return shape;
 }
 

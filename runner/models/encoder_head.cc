@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runner/kernels/encoder_ops.h"
+#include "runner/kernels/portable_math.h"
 #include "runner/models/decoder_config.h"
 #include "runner/weights/json_text.h"
 
@@ -23,14 +24,14 @@ void ActivateHead(ThreadPool& pool, HeadActivation activation, std::span<float> 
     case HeadActivation::kIdentity:
       return;
     case HeadActivation::kTanh:
-      for (float& value : x) value = std::tanh(value);
+      for (float& value : x) value = kernels::Tanh(value);
       return;
     case HeadActivation::kGelu:
       return kernels::GeluErf(pool, x);
     case HeadActivation::kRelu:
       return kernels::Relu(pool, x);
     case HeadActivation::kSilu:
-      for (float& value : x) value = value / (1 + std::exp(-value));
+      for (float& value : x) value = value / (1 + kernels::Exp(-value));
       return;
   }
 }

@@ -1,7 +1,6 @@
 #include "runner/models/encoder_mlp.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "runner/kernels/encoder_ops.h"
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/panels.h"
+#include "runner/kernels/portable_math.h"
 
 namespace quire::runner::models {
 namespace {
@@ -54,7 +54,7 @@ void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x
     case EncoderActivation::kRelu:
       return kernels::Relu(pool, x);
     case EncoderActivation::kSilu:
-      for (float& value : x) value = value / (1 + std::exp(-value));
+      for (float& value : x) value = value / (1 + kernels::Exp(-value));
       return;
   }
 }

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/portable_math.h"
 #include "runner/models/mamba1.h"
 
 namespace quire::runner::models {
@@ -141,7 +141,7 @@ class MambaBinder {
   // GGUF has -exp(A_log) in place of A_log.
   std::vector<float> Negated(std::vector<float> logs) const {
     if (!scope_.gguf()) {
-      for (float& rate : logs) rate = -std::exp(rate);
+      for (float& rate : logs) rate = -kernels::Exp(rate);
     }
     return logs;
   }

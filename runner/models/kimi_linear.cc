@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
 #include "runner/models/decoder.h"
+#include "runner/kernels/portable_math.h"
 #include "runner/models/families.h"
 #include "runner/models/kimi_delta.h"
 #include "runner/models/latent_attention.h"
@@ -125,7 +125,7 @@ class KimiLinear final : public Decoder {
     net.kernel = config_.kernel;
     net.rate = scope.Elements({"self_attn.A_log", RateName(scope)}, heads);  // ssm_a is -exp(A_log)
     if (!scope.gguf()) {
-      for (float& rate : net.rate) rate = -std::exp(rate);
+      for (float& rate : net.rate) rate = -kernels::Exp(rate);
     }
     net.time_bias = scope.Elements({"self_attn.dt_bias", "ssm_dt.bias"}, shape.keys());
     net.norm = {.weight = scope.Norm({"self_attn.o_norm", "ssm_norm"}, shape.value_dim),

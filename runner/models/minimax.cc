@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/portable_math.h"
 #include "runner/models/decoder.h"
 #include "runner/models/families.h"
 #include "runner/models/lightning_attention.h"
@@ -47,7 +48,7 @@ std::vector<float> LightningDecay(int32_t heads, size_t layer, int32_t layers) {
   decay.reserve(static_cast<size_t>(heads));
   for (int32_t head = 1; head <= heads; ++head) {
     const auto slope = static_cast<float>(std::pow(base, head));
-    decay.push_back(std::exp(-slope * static_cast<float>(share)));
+    decay.push_back(kernels::Exp(-slope * static_cast<float>(share)));
   }
   return decay;
 }

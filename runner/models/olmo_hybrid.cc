@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/portable_math.h"
 #include "runner/models/decoder.h"
 #include "runner/models/families.h"
 #include "runner/models/gated_delta.h"
@@ -116,7 +116,7 @@ class OlmoHybrid final : public Decoder {
     net.taps = BindTaps(scope);
     net.kernel = config_.kernel;
     net.rate = scope.Values({"linear_attn.A_log", ""}, heads);
-    for (float& rate : net.rate) rate = -std::exp(rate);
+    for (float& rate : net.rate) rate = -kernels::Exp(rate);
     net.time_bias = scope.Values({"linear_attn.dt_bias", ""}, heads);
     net.beta_scale = config_.beta_scale;
     net.norm = {.weight = scope.Norm({"linear_attn.o_norm", ""}, shape.value_dim), .eps = kDeltaNormEps};

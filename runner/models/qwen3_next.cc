@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <variant>
 
 #include "runner/models/decoder.h"
+#include "runner/kernels/portable_math.h"
 #include "runner/models/families.h"
 #include "runner/models/gated_delta.h"
 #include "runner/models/moe.h"
@@ -98,7 +98,7 @@ class Qwen3NextLayers : public Decoder {
     net.kernel = config_.conv_kernel;
     net.rate = scope.Values({"linear_attn.A_log", "ssm_a"}, heads);  // ssm_a is -exp(A_log)
     if (!scope.gguf()) {
-      for (float& rate : net.rate) rate = -std::exp(rate);
+      for (float& rate : net.rate) rate = -kernels::Exp(rate);
     }
     net.time_bias = scope.Values({"linear_attn.dt_bias", "ssm_dt.bias"}, heads);
     // The one norm of the family that is not zero-centered.
