@@ -26,6 +26,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/ipc/messages.h"
 #include "scheduler/clock.h"
 #include "scheduler/dispatcher.h"
 #include "scheduler/testing/simulated_runner.h"
@@ -50,7 +51,8 @@ constexpr uint64_t kSeeds = 100;
 constexpr uint64_t kSeeds = 1000;
 #endif
 constexpr seconds kFaultyTime{60};
-constexpr seconds kAnswerTime = minutes(40);  // of a request, once the faults have stopped
+constexpr uint32_t kLongAnswer = api::ipc::kInitialCredit + 4;  // tokens, at least
+constexpr seconds kAnswerTime = minutes(40);                    // of a request, once the faults have stopped
 
 // What a client does, and what came of it.
 struct Client {
@@ -72,6 +74,7 @@ class Simulation {
  public:
   explicit Simulation(uint64_t seed) : world_(seed, DrawFaults(seed)) {
     poison_ = world_.OneIn(4);
+    long_answers_ = world_.OneIn(3);
     unloads_ = world_.OneIn(4);
     limits_.loaded_models_max = 1 + static_cast<int32_t>(world_.Below(3));
     limits_.queue_max = world_.OneIn(4) ? 4 : 100;
@@ -192,15 +195,16 @@ class Simulation {
   void Arrive() {
     Client& client = clients_.emplace_back();
     client.script.number = static_cast<uint32_t>(clients_.size());
-    client.script.tokens =
-        static_cast<int32_t>(world_.OneIn(12) ? 200 + world_.Below(400) : world_.Below(40));
+    // A long one outlasts the credit of a client that does not read.
+    const bool is_long = long_answers_ && world_.OneIn(8);
+    client.script.tokens = static_cast<int32_t>(is_long ? kLongAnswer + world_.Below(100) : world_.Below(20));
     if (poison_ && world_.OneIn(8)) {
       client.script.deadly_at =
           static_cast<int32_t>(world_.Below(static_cast<uint32_t>(client.script.tokens) + 1));
     }
     client.model = Model();
     if (world_.OneIn(4)) client.keep_alive = seconds(static_cast<int>(world_.Below(6)) - 1);
-    if (world_.OneIn(8)) client.leaves_at = static_cast<int32_t>(world_.Below(30));
+    if (world_.OneIn(8)) client.leaves_at = static_cast<int32_t>(world_.Below(20));
     client.reads_slowly = world_.OneIn(6);
     client.faults_before = world_.FaultsBefore(client.model);
     client.since = world_.now();
@@ -293,6 +297,7 @@ class Simulation {
   uint32_t open_ = 0;
   bool poison_ = false;
   bool unloads_ = false;
+  bool long_answers_ = false;
   uint64_t digest_ = 0;
   std::string broken_;
 };

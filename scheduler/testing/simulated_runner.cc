@@ -73,7 +73,7 @@ void SimulatedRunner::SendHeartbeat() {
 void SimulatedRunner::Send(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
 
 void SimulatedRunner::Write(std::string_view bytes) {
-  if (link_.get() < 0) return;
+  if (link_.get() < 0 || bytes.empty()) return;
   const ssize_t written = ::send(link_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (written < 0) return;  // the scheduler has closed its end
   if (static_cast<size_t>(written) != bytes.size()) world_.Break("the link of a simulated runner is full");
@@ -216,18 +216,21 @@ void SimulatedRunner::Continue(api::RequestId id) {
   if (found == answers_.end() || circles_) return;
   Answer& answer = found->second;
   const Script& script = answer.script;
+  std::string frames;  // sent at once
   for (uint32_t left = 1 + world_.Below(16); left > 0 && answer.next < script.tokens; --left) {
     if (answer.next == script.deadly_at) {
+      Write(frames);
       CountFault();
       return Die({.by_signal = true, .value = SIGSEGV});
     }
-    if (answer.credit == 0) return;
+    if (answer.credit == 0) return Write(frames);
     --answer.credit;
     ipc::RequestEvent event{id,
                             api::TextDelta{.text = std::to_string(answer.next), .logprobs = {}, .tokens = 1}};
     std::get<api::TextDelta>(event.event).token_ids.push_back(TokenOf(script.number, answer.next++));
-    Send(event);
+    ipc::AppendFrame(event, frames);
   }
+  Write(frames);
   if (answer.next < script.tokens) return Later([this, id] { Continue(id); });
   api::Finished finished;
   finished.usage.output_tokens = script.tokens;
