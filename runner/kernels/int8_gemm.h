@@ -37,13 +37,17 @@ struct GemmTask {
 using Int8Gemm = void(const GemmTask& work);
 
 // For a type that HasPanels(); null where this machine cannot run it.
-Int8Gemm* Int8GemmAvx512(weights::DataType type);   // AVX-512 VNNI
-Int8Gemm* Int8GemmAvxVnni(weights::DataType type);  // AVX-VNNI beside these:
-Int8Gemm* Int8GemmAvx2(weights::DataType type);     // AVX2, FMA, F16C
+Int8Gemm* Int8GemmAvx512(weights::DataType type);    // AVX-512 VNNI
+Int8Gemm* Int8GemmAvxVnni(weights::DataType type);   // AVX-VNNI beside these:
+Int8Gemm* Int8GemmAvx2(weights::DataType type);      // AVX2, FMA, F16C
+Int8Gemm* Int8GemmNeonI8mm(weights::DataType type);  // Arm: products of 2x8 bytes beside
+Int8Gemm* Int8GemmNeonDot(weights::DataType type);   // dot products beside
+Int8Gemm* Int8GemmNeon(weights::DataType type);      // what every Arm CPU of 64 bits has
 Int8Gemm* Int8GemmPortable(weights::DataType type);
 
-// Models that are loaded on kNone or kPortable have no panels: their products are float32.
-enum class PanelTarget : uint8_t { kNone, kPortable, kAvx2, kAvxVnni, kAvx512 };
+// Models that are loaded on kNone or kPortable have no panels: their products are float32. A machine has those of one
+// family, so the last is no limit anywhere.
+enum class PanelTarget : uint8_t { kNone, kPortable, kNeon, kNeonDot, kNeonI8mm, kAvx2, kAvxVnni, kAvx512 };
 
 // The fastest of this machine, or no better than the one that LimitPanelTarget asked for.
 Int8Gemm* BestInt8Gemm(weights::DataType type);

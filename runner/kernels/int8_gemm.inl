@@ -1,5 +1,5 @@
-// int8 GEMM of a panel with a group of rows, for an instruction set `Isa` (see int8_gemm_avx512.cc for
-// what it offers). Included once per instruction set, inside an unnamed namespace.
+// int8 GEMM of a panel with a group of rows, for an instruction set `Isa` (see int8_gemm_avx512.cc and
+// int8_gemm_neon.inl for what it offers). Included once per instruction set, inside an unnamed namespace.
 
 // Quants of vector `kVector` (0..7) of a K block, expanded to bytes.
 template <class Isa, PanelFormat kFormat, size_t kVector>
@@ -80,6 +80,31 @@ QUIRE_INLINE void DotKBlock(const std::byte* k_block, const TileRows& x, typenam
   if constexpr (kVector + 1 < kEnd) DotKBlock<Isa, kFormat, kRows, kVector + 1, kEnd>(k_block, x, dot);
 }
 
+// Whether the instruction set multiplies rows by pairs, and this number of rows is whole pairs (see
+// int8_gemm_i8mm.cc for what it offers).
+template <class Isa, int kRows>
+constexpr bool InPairs() {
+  if constexpr (requires { Isa::kPairRows; }) {
+    return kRows % Isa::kPairRows == 0;
+  } else {
+    return false;
+  }
+}
+
+// Vectors [kVector, kEnd) of a K block, two at a time, times kRows / 2 pairs of rows.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
+QUIRE_INLINE void DotPairs(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
+  constexpr bool kBiased = kFormat.zero_point_log2 == 7;
+  const auto weight =
+      Isa::Pair(Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector>(k_block)),
+                Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector + 1>(k_block)));
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r += 2) {
+    Isa::DotPair(weight, x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4, dot + r, dot + r + 1);
+  }
+  if constexpr (kVector + 2 < kEnd) DotPairs<Isa, kFormat, kRows, kVector + 2, kEnd>(k_block, x, dot);
+}
+
 template <class Isa, PanelFormat kFormat, int kRows>
 QUIRE_INLINE void StartDots(const int32_t* neg_sums, typename Isa::Int* dot) {
 #pragma GCC unroll 16
@@ -89,6 +114,22 @@ QUIRE_INLINE void StartDots(const int32_t* neg_sums, typename Isa::Int* dot) {
     } else {
       dot[r] = Isa::template ShiftWords<kFormat.zero_point_log2>(Isa::Set(neg_sums[r]));
     }
+  }
+}
+
+// The integer sums of vectors [kVector, kEnd) of a K block times kRows rows, less the zero point's.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
+QUIRE_INLINE void Dots(const std::byte* k_block, const TileRows& x, const int32_t* neg_sums,
+                       typename Isa::Int* dot) {
+  StartDots<Isa, kFormat, kRows>(neg_sums, dot);
+  if constexpr (InPairs<Isa, kRows>()) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r += 2) Isa::StartPair(dot + r, dot + r + 1);
+    DotPairs<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r += 2) Isa::FinishPair(dot + r, dot + r + 1);
+  } else {
+    DotKBlock<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
   }
 }
 
@@ -167,17 +208,14 @@ QUIRE_INLINE void MicroKernel(const std::byte* panel, size_t half, size_t in, bo
       }
       Int dot[kRows];
       if constexpr (kFormat.group == 16) {
-        StartDots<Isa, kFormat, kRows>(x.neg_sum_first, dot);
-        DotKBlock<Isa, kFormat, kRows, 0, 4>(k_block, x, dot);
+        Dots<Isa, kFormat, kRows, 0, 4>(k_block, x, x.neg_sum_first, dot);
         add(dot, of_block.Scale(s, 0));
         if constexpr (kFormat.min_offset) add_min_offset(of_block.MinOffset(s, 0), x.first_total);
-        StartDots<Isa, kFormat, kRows>(x.neg_sum_last, dot);
-        DotKBlock<Isa, kFormat, kRows, 4, 8>(k_block, x, dot);
+        Dots<Isa, kFormat, kRows, 4, 8>(k_block, x, x.neg_sum_last, dot);
         add(dot, of_block.Scale(s, 1));
         if constexpr (kFormat.min_offset) add_min_offset(of_block.MinOffset(s, 1), x.last_total);
       } else {
-        StartDots<Isa, kFormat, kRows>(x.neg_sum, dot);
-        DotKBlock<Isa, kFormat, kRows, 0, 8>(k_block, x, dot);
+        Dots<Isa, kFormat, kRows, 0, 8>(k_block, x, x.neg_sum, dot);
         add(dot, of_block.Scale(s, 0));
         if constexpr (kFormat.min_offset) add_min_offset(of_block.MinOffset(s, 0), x.total);
       }

@@ -40,7 +40,8 @@ struct PanelMatrix {
 template <class Body>
 void ForEachTarget(Body&& body) {
   for (const PanelTarget target :
-       {PanelTarget::kAvx512, PanelTarget::kAvxVnni, PanelTarget::kAvx2, PanelTarget::kPortable}) {
+       {PanelTarget::kAvx512, PanelTarget::kAvxVnni, PanelTarget::kAvx2, PanelTarget::kNeonI8mm,
+        PanelTarget::kNeonDot, PanelTarget::kNeon, PanelTarget::kPortable}) {
     LimitPanelTarget(target);
     if (BestPanelTarget() != target) continue;  // not this machine
     SCOPED_TRACE(static_cast<int>(target));

@@ -34,7 +34,10 @@ struct NamedTarget {
 };
 constexpr NamedTarget kPanelTargets[] = {{PanelTarget::kAvx512, "AVX-512 VNNI"},
                                          {PanelTarget::kAvxVnni, "AVX-VNNI"},
-                                         {PanelTarget::kAvx2, "AVX2"}};
+                                         {PanelTarget::kAvx2, "AVX2"},
+                                         {PanelTarget::kNeonI8mm, "NEON I8MM"},
+                                         {PanelTarget::kNeonDot, "NEON DotProd"},
+                                         {PanelTarget::kNeon, "NEON"}};
 
 // Random weights of finite value: without the bit that lets a float16 or an exponent reach infinity.
 std::vector<std::byte> FiniteWeights(DataType type, int64_t rows, std::mt19937& random) {
