@@ -18,6 +18,7 @@
 #include "tests/golden/decoder_vectors.h"
 #include "tests/golden/draft_golden.h"
 #include "tests/golden/encoder_golden.h"
+#include "tests/golden/fingerprint.h"
 
 namespace quire::runner::golden {
 namespace {
@@ -30,6 +31,7 @@ struct Options {
   std::string quant;
   std::string target;
   int threads = 0;
+  bool fingerprint = false;
   api::KvType kv_type = api::KvType::kF32;
   CompareOptions compare;
 };
@@ -102,9 +104,18 @@ int RunEncoder(const Options& options, ThreadPool& pool) {
   return result->pass(options.compare.tolerance) ? kExitPass : kExitFail;
 }
 
+int PrintFingerprint(const Options& options, ThreadPool& pool) {
+  const auto fingerprint = Fingerprint(options.model, pool, options.kv_type);
+  if (!fingerprint) return Unusable(fingerprint.error().message);
+  fmt::print("{}\n", *fingerprint);
+  return kExitPass;
+}
+
 int Run(const Options& options) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  if (options.fingerprint) return PrintFingerprint(options, pool);
+  if (options.golden.empty()) return Unusable("golden is required");
   if (options.quant.empty() && IsDraftGolden(options.golden)) return RunDrafts(options, pool);
   if (options.quant.empty() && IsEncoderGolden(options.golden)) return RunEncoder(options, pool);
   const auto golden =
@@ -130,9 +141,11 @@ int main(int argc, char** argv) {
       "Runs a model on golden prompts and compares logits and greedy continuations with the reference."};
   app.add_option("model", options.model, "GGUF file or Hugging Face directory")->required();
   app.add_option(
-         "golden", options.golden,
-         "directory with golden.json and golden.safetensors; with --quant, the .quant_golden.json file")
-      ->required();
+      "golden", options.golden,
+      "directory with golden.json and golden.safetensors; with --quant, the .quant_golden.json file");
+  app.add_flag(
+      "--fingerprint", options.fingerprint,
+      "print a hash of what the model computes from a fixed prompt, to compare machines; needs no golden");
   app.add_option("--chunk", options.compare.chunks,
                  "also prefill in chunks of this many tokens; must be bit-identical; may be given again")
       ->check(CLI::PositiveNumber);
