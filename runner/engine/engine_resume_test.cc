@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+
 #include "runner/engine/testing/engine_harness.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -128,6 +132,35 @@ TEST(EngineResume, AcrossAShiftOfTheContext) {
   request.params.num_ctx = 40;
   ExpectResumesAnywhere(request, /*model_stops=*/false);
 }
+
+// A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
+// anew, or restores it and goes on.
+class EngineResumeOf : public testing::TestWithParam<const char*> {
+ protected:
+  static EngineHarnessSetup Setup(const std::string& model) { return {.model = model, .model_stops = false}; }
+};
+
+TEST_P(EngineResumeOf, AKilledRunnerGoesOnInAnother) {
+  const std::filesystem::path model = test_data::Find(std::filesystem::path("models") / GetParam());
+  if (model.empty()) GTEST_SKIP() << "no models/" << GetParam();
+  const api::Request request = Logged(Seeded(Greedy("Count to twenty, and tell me a story.", 16)));
+  EngineHarness first(Setup(model.string()));
+  const Outcome whole = first.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  ASSERT_GT(whole.deltas.size(), 4U);
+  for (const size_t count : {size_t{0}, size_t{1}, whole.deltas.size() / 2, whole.deltas.size() - 1}) {
+    EngineHarness second(Setup(model.string()));
+    ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, count))), count);
+    // Killed once more, and back in a runner that has its prefix.
+    ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, count))), count);
+  }
+}
+
+// Short convolutions, delta nets, Mamba-2 before attention and beside it, Mamba-1, Mamba-2 alone, with experts.
+INSTANTIATE_TEST_SUITE_P(States, EngineResumeOf,
+                         testing::Values("lfm2", "qwen3_next", "granitemoehybrid", "falcon_h1", "jamba",
+                                         "mamba2", "nemotron_h_moe"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace quire::runner::engine
