@@ -141,10 +141,12 @@ def ratios(rounds):
 
 def run_ours(a, store, rest):
     port = free_port()
-    environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
-                   "OLLAMA_CONTEXT_LENGTH": a.context, "OLLAMA_KEEP_ALIVE": "-1"}
-    with serving([a.bin + "/quired"], port, environment) as process:
-        return drive("quire", port, process.pid, a.scenarios, rest)
+    # A folder of its own: prefixes that an earlier run left on disk would be restored.
+    with tempfile.TemporaryDirectory(prefix="quire-bench-prefixes-") as prefixes:
+        environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store), "QUIRE_SNAPSHOT_DIR": prefixes,
+                       "OLLAMA_CONTEXT_LENGTH": a.context, "OLLAMA_KEEP_ALIVE": "-1"}
+        with serving([a.bin + "/quired"], port, environment) as process:
+            return drive("quire", port, process.pid, a.scenarios, rest)
 
 
 def run_peer(a, rest):

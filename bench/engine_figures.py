@@ -70,7 +70,8 @@ def server(a, **environment):
         make_store(store, a.gguf, a.draft)
         port = free_port()
         environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store),
-                       "OLLAMA_CONTEXT_LENGTH": "32768", "OLLAMA_KEEP_ALIVE": "-1"} | environment
+                       "OLLAMA_CONTEXT_LENGTH": "32768", "OLLAMA_KEEP_ALIVE": "-1",
+                       "QUIRE_SNAPSHOT_DIR": str(pathlib.Path(folder) / "prefixes")} | environment
         with serving([a.bin + "/quired"], port, environment) as process:
             it = Server(port)
             it.pid = process.pid
