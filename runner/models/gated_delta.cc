@@ -1,7 +1,6 @@
 #include "runner/models/gated_delta.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/short_conv.h"
@@ -35,24 +34,55 @@ cache::RecurrentLayer GatedDeltaNet::state() const {
           .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
 }
 
-void GatedDeltaNet::ProjectApart(ForwardContext& ctx, const kernels::MatMulInput& x,
-                                 std::span<float> mixed) const {
-  int64_t first = 0;
-  for (const Linear* part : {&query, &key, &value}) {
+void RunSideBySide(ForwardContext& ctx, const kernels::MatMulInput& x,
+                   std::initializer_list<const Linear*> parts, std::span<float> to) {
+  int64_t all = 0, first = 0;
+  for (const Linear* part : parts) all += part->weight.out;
+  for (const Linear* part : parts) {
     const int64_t width = part->weight.out;
     const std::span<float> rows = ctx.work.convolved.Get(ctx.rows() * width);
     part->Run(ctx.pool, x, rows);
     for (int64_t row = 0; row < ctx.rows(); ++row) {
-      std::copy_n(rows.data() + row * width, width, mixed.data() + row * shape.channels() + first);
+      std::copy_n(rows.data() + row * width, width, to.data() + row * all + first);
     }
     first += width;
   }
 }
 
+void UpdateDelta(ThreadPool& pool, const kernels::RecurrentLayer& at, const DeltaConvolution& convolution,
+                 const kernels::GatedDeltaShape& shape, const DeltaRows& rows) {
+  kernels::ShortConv(pool, {.at = at,
+                            .form = kernels::ConvForm::kSilu,
+                            .channels = shape.channels(),
+                            .kernel = convolution.kernel,
+                            .taps = convolution.taps,
+                            .bias = {},
+                            .input = rows.mixed,
+                            .y = rows.convolved});
+  kernels::GatedDelta(
+      pool,
+      {.at = at, .shape = shape, .qkv = rows.convolved, .decay = rows.decay, .beta = rows.beta, .y = rows.y});
+}
+
+void ReplayDelta(const cache::Layout& layout, size_t recurrent_layer, ThreadPool& pool, std::byte* slot,
+                 std::span<const std::byte> inputs, int32_t tokens, const DeltaConvolution& convolution,
+                 const kernels::GatedDeltaShape& shape) {
+  const auto count = static_cast<size_t>(tokens), channels = static_cast<size_t>(shape.channels());
+  const auto parts =
+      SplitRecords(layout.recurrent[recurrent_layer], inputs, count,
+                   {channels, static_cast<size_t>(shape.decays()), static_cast<size_t>(shape.value_heads)});
+  std::vector<float> convolved(count * channels), unread(count * static_cast<size_t>(shape.values()));
+  const SlotView step(slot, tokens);
+  const int32_t row_begin[] = {0, tokens};
+  UpdateDelta(pool, {.layout = &layout, .layer = recurrent_layer, .step = &step, .row_begin = row_begin},
+              convolution, shape,
+              {.mixed = parts[0], .convolved = convolved, .decay = parts[1], .beta = parts[2], .y = unread});
+}
+
 void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
                             std::span<float> gate) const {
   if (query) {
-    ProjectApart(ctx, x, mixed);
+    RunSideBySide(ctx, x, {&query, &key, &value}, mixed);
     z.Run(ctx.pool, x, gate);
     return;
   }
@@ -111,17 +141,9 @@ void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span
   const kernels::RecurrentLayer at{
       .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
   const std::span<float> convolved = ctx.work.convolved.Get(rows * shape.channels());
-  kernels::ShortConv(ctx.pool, {.at = at,
-                                .form = kernels::ConvForm::kSilu,
-                                .channels = shape.channels(),
-                                .kernel = kernel,
-                                .taps = taps,
-                                .bias = {},
-                                .input = mixed,
-                                .y = convolved});
   const std::span<float> delta_out = ctx.work.attended.Get(rows * shape.values());
-  kernels::GatedDelta(
-      ctx.pool, {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = delta_out});
+  UpdateDelta(ctx.pool, at, {.kernel = kernel, .taps = taps}, shape,
+              {.mixed = mixed, .convolved = convolved, .decay = decay, .beta = beta, .y = delta_out});
   norm.Run(ctx.pool, delta_out, delta_out);
   kernels::SiluMul(ctx.pool, delta_out, gate);
   out.Run(ctx.pool, ctx.Input(gate), y);
@@ -129,31 +151,7 @@ void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span
 
 void GatedDeltaNet::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
                            std::span<const std::byte> inputs, int32_t tokens) const {
-  const auto channels = static_cast<size_t>(shape.channels()), heads = static_cast<size_t>(shape.value_heads);
-  const auto count = static_cast<size_t>(tokens), stride = channels + 2 * heads;
-  std::vector<float> mixed(count * channels), convolved(mixed.size()), decay(count * heads),
-      beta(decay.size());
-  std::vector<float> delta_out(count * static_cast<size_t>(shape.values()));
-  for (size_t t = 0; t < count; ++t) {
-    const std::byte* record = inputs.data() + t * stride * sizeof(float);
-    std::memcpy(mixed.data() + t * channels, record, channels * sizeof(float));
-    std::memcpy(decay.data() + t * heads, record + channels * sizeof(float), heads * sizeof(float));
-    std::memcpy(beta.data() + t * heads, record + (channels + heads) * sizeof(float), heads * sizeof(float));
-  }
-  const SlotView step(slot, tokens);
-  const int32_t row_begin[] = {0, tokens};
-  const kernels::RecurrentLayer at{
-      .layout = &layout, .layer = recurrent_layer, .step = &step, .row_begin = row_begin};
-  kernels::ShortConv(pool, {.at = at,
-                            .form = kernels::ConvForm::kSilu,
-                            .channels = shape.channels(),
-                            .kernel = kernel,
-                            .taps = taps,
-                            .bias = {},
-                            .input = mixed,
-                            .y = convolved});
-  kernels::GatedDelta(
-      pool, {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = delta_out});
+  ReplayDelta(layout, recurrent_layer, pool, slot, inputs, tokens, {.kernel = kernel, .taps = taps}, shape);
 }
 
 }  // namespace quire::runner::models

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,29 @@
 #include "runner/models/linear.h"
 
 namespace quire::runner::models {
+
+// The outputs of several maps side by side: to [rows, all of them]. Uses ctx.work.convolved.
+void RunSideBySide(ForwardContext& ctx, const kernels::MatMulInput& x,
+                   std::initializer_list<const Linear*> parts, std::span<float> to);
+
+// What a delta net's convolution is, and its rows of one step: mixed, and as room convolved, [rows, shape.channels()].
+struct DeltaConvolution {
+  int64_t kernel = 0;
+  std::span<const float> taps;  // [kernel, shape.channels()], oldest first
+};
+struct DeltaRows {
+  std::span<const float> mixed;
+  std::span<float> convolved;
+  std::span<const float> decay, beta;
+  std::span<float> y;
+};
+// y = gated delta rule(silu(conv(mixed)), decay, beta).
+void UpdateDelta(ThreadPool& pool, const kernels::RecurrentLayer& at, const DeltaConvolution& convolution,
+                 const kernels::GatedDeltaShape& shape, const DeltaRows& rows);
+// The same over the recorded inputs of some tokens, for the state in `slot`.
+void ReplayDelta(const cache::Layout& layout, size_t recurrent_layer, ThreadPool& pool, std::byte* slot,
+                 std::span<const std::byte> inputs, int32_t tokens, const DeltaConvolution& convolution,
+                 const kernels::GatedDeltaShape& shape);
 
 //   q, k, v = silu(conv(qkv(x)))     q, k of length 1 per head
 //   decay = exp(rate * softplus(a(x) + time_bias))     beta = beta_scale * sigmoid(b(x))
@@ -42,7 +66,6 @@ struct GatedDeltaNet {
               std::span<const std::byte> inputs, int32_t tokens) const;
 
  private:
-  void ProjectApart(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed) const;
   void Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
                std::span<float> gate) const;
   void ProjectGates(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> decay,

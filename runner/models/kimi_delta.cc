@@ -1,11 +1,9 @@
 #include "runner/models/kimi_delta.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runner/kernels/elementwise.h"
-#include "runner/kernels/short_conv.h"
-#include "runner/models/slot_view.h"
+#include "runner/models/gated_delta.h"
 
 namespace quire::runner::models {
 
@@ -28,34 +26,6 @@ void KimiDelta::GrowWidths(RowWidths& widths) const {
   RowWidths::Grow(widths.scores, std::max(decay_down.weight.out, gate_down.weight.out));
 }
 
-void KimiDelta::Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed) const {
-  int64_t first = 0;
-  for (const Linear* part : {&q, &k, &v}) {
-    const int64_t width = part->weight.out;
-    const std::span<float> rows = ctx.work.convolved.Get(ctx.rows() * width);
-    part->Run(ctx.pool, x, rows);
-    for (int64_t row = 0; row < ctx.rows(); ++row) {
-      std::copy_n(rows.data() + row * width, width, mixed.data() + row * shape.channels() + first);
-    }
-    first += width;
-  }
-}
-
-void KimiDelta::Update(ThreadPool& pool, const kernels::RecurrentLayer& at, std::span<const float> mixed,
-                       std::span<float> convolved, std::span<const float> decay, std::span<const float> beta,
-                       std::span<float> y) const {
-  kernels::ShortConv(pool, {.at = at,
-                            .form = kernels::ConvForm::kSilu,
-                            .channels = shape.channels(),
-                            .kernel = kernel,
-                            .taps = taps,
-                            .bias = {},
-                            .input = mixed,
-                            .y = convolved});
-  kernels::GatedDelta(pool,
-                      {.at = at, .shape = shape, .qkv = convolved, .decay = decay, .beta = beta, .y = y});
-}
-
 void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
   const int64_t rows = ctx.rows();
   const std::span<float> mixed = ctx.work.projected.Get(rows * shape.channels());
@@ -69,7 +39,7 @@ void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
       down.Run(ctx.pool, in, low);
       up.Run(ctx.pool, ctx.Input(low), to);
     };
-    Project(ctx, in, mixed);
+    RunSideBySide(ctx, in, {&q, &k, &v}, mixed);
     b.Run(ctx.pool, in, beta);
     low_rank(decay_down, decay_up, decay);
     low_rank(gate_down, gate_up, gate);
@@ -79,7 +49,12 @@ void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   const kernels::RecurrentLayer at{
       .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
   const std::span<float> delta_out = ctx.work.attended.Get(rows * shape.values());
-  Update(ctx.pool, at, mixed, ctx.work.convolved.Get(rows * shape.channels()), decay, beta, delta_out);
+  UpdateDelta(ctx.pool, at, {.kernel = kernel, .taps = taps}, shape,
+              {.mixed = mixed,
+               .convolved = ctx.work.convolved.Get(rows * shape.channels()),
+               .decay = decay,
+               .beta = beta,
+               .y = delta_out});
   norm.Run(ctx.pool, delta_out, delta_out);
   kernels::SigmoidMul(ctx.pool, gate, delta_out);
   out.Run(ctx.pool, ctx.Input(delta_out), y);
@@ -87,23 +62,7 @@ void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
 
 void KimiDelta::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
                        std::span<const std::byte> inputs, int32_t tokens) const {
-  const auto channels = static_cast<size_t>(shape.channels()), decays = static_cast<size_t>(shape.decays());
-  const auto heads = static_cast<size_t>(shape.value_heads), count = static_cast<size_t>(tokens);
-  const size_t stride = channels + decays + heads;
-  std::vector<float> mixed(count * channels), convolved(mixed.size()), decay(count * decays),
-      beta(count * heads);
-  std::vector<float> delta_out(count * static_cast<size_t>(shape.values()));
-  for (size_t t = 0; t < count; ++t) {
-    const std::byte* record = inputs.data() + t * stride * sizeof(float);
-    std::memcpy(mixed.data() + t * channels, record, channels * sizeof(float));
-    std::memcpy(decay.data() + t * decays, record + channels * sizeof(float), decays * sizeof(float));
-    std::memcpy(beta.data() + t * heads, record + (channels + decays) * sizeof(float), heads * sizeof(float));
-  }
-  const SlotView step(slot, tokens);
-  const int32_t row_begin[] = {0, tokens};
-  const kernels::RecurrentLayer at{
-      .layout = &layout, .layer = recurrent_layer, .step = &step, .row_begin = row_begin};
-  Update(pool, at, mixed, convolved, decay, beta, delta_out);
+  ReplayDelta(layout, recurrent_layer, pool, slot, inputs, tokens, {.kernel = kernel, .taps = taps}, shape);
 }
 
 }  // namespace quire::runner::models

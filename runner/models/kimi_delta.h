@@ -38,12 +38,6 @@ struct KimiDelta {
   // Moves the state in `slot` on by the recorded inputs of some tokens.
   void Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
               std::span<const std::byte> inputs, int32_t tokens) const;
-
- private:
-  void Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed) const;
-  void Update(ThreadPool& pool, const kernels::RecurrentLayer& at, std::span<const float> mixed,
-              std::span<float> convolved, std::span<const float> decay, std::span<const float> beta,
-              std::span<float> y) const;
 };
 
 }  // namespace quire::runner::models

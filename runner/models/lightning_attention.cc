@@ -1,7 +1,6 @@
 #include "runner/models/lightning_attention.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/lightning.h"
@@ -75,17 +74,14 @@ void LightningAttention::Run(ForwardContext& ctx, std::span<const float> x, std:
 void LightningAttention::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
                                 std::span<const std::byte> inputs, int32_t tokens) const {
   const auto channels = static_cast<size_t>(shape().channels()), count = static_cast<size_t>(tokens);
-  const auto stride = static_cast<size_t>(layout.recurrent[recurrent_layer].record_bytes);
-  std::vector<float> vkq(count * channels), steps(count * decay.size()), decays(steps.size());
+  const auto parts = SplitRecords(layout.recurrent[recurrent_layer], inputs, count, {channels});
+  std::vector<float> steps(count * decay.size()), decays(steps.size());
   std::vector<float> attended(count * static_cast<size_t>(shape().inner()));
-  for (size_t t = 0; t < count; ++t) {
-    std::memcpy(vkq.data() + t * channels, inputs.data() + t * stride, channels * sizeof(float));
-  }
   const SlotView step(slot, tokens);
   const int32_t row_begin[] = {0, tokens};
   const kernels::RecurrentLayer at{
       .layout = &layout, .layer = recurrent_layer, .step = &step, .row_begin = row_begin};
-  Scan(pool, at, vkq, steps, decays, attended);
+  Scan(pool, at, parts[0], steps, decays, attended);
 }
 
 }  // namespace quire::runner::models

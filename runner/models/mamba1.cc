@@ -1,7 +1,5 @@
 #include "runner/models/mamba1.h"
 
-#include <cstring>
-
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/short_conv.h"
 #include "runner/models/slot_view.h"
@@ -82,15 +80,9 @@ void Mamba1::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* sl
                     std::span<const std::byte> inputs, int32_t tokens) const {
   const auto width = static_cast<size_t>(inner), states = static_cast<size_t>(state_rows);
   const auto count = static_cast<size_t>(tokens);
-  std::vector<float> mixed(count * width), convolved(mixed.size()), steps(mixed.size()),
-      scanned(mixed.size());
-  std::vector<float> b_rows(count * states), c_rows(count * states);
-  for (size_t t = 0; t < count; ++t) {
-    const std::byte* record = inputs.data() + t * (2 * width + states) * sizeof(float);
-    std::memcpy(mixed.data() + t * width, record, width * sizeof(float));
-    std::memcpy(steps.data() + t * width, record + width * sizeof(float), width * sizeof(float));
-    std::memcpy(b_rows.data() + t * states, record + 2 * width * sizeof(float), states * sizeof(float));
-  }
+  const auto parts = SplitRecords(layout.recurrent[recurrent_layer], inputs, count, {width, width, states});
+  std::vector<float> convolved(count * width), scanned(count * width);
+  const std::vector<float> c_rows(count * states);
   const SlotView view(slot, tokens);
   const int32_t row_begin[] = {0, tokens};
   const kernels::RecurrentLayer at{
@@ -101,14 +93,14 @@ void Mamba1::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* sl
                             .kernel = kernel,
                             .taps = taps,
                             .bias = conv_bias,
-                            .input = mixed,
+                            .input = parts[0],
                             .y = convolved});
   kernels::SelectiveScan(pool, {.at = at,
                                 .inner = inner,
                                 .state = state_rows,
                                 .x = convolved,
-                                .dt = steps,
-                                .b = b_rows,
+                                .dt = parts[1],
+                                .b = parts[2],
                                 .c = c_rows,
                                 .rate = rate,
                                 .skip = skip,

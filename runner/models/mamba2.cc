@@ -1,7 +1,5 @@
 #include "runner/models/mamba2.h"
 
-#include <cstring>
-
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/short_conv.h"
 #include "runner/models/slot_view.h"
@@ -70,16 +68,9 @@ void Mamba2::Run(ForwardContext& ctx, std::span<const float> x, std::span<float>
 void Mamba2::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
                     std::span<const std::byte> inputs, int32_t tokens) const {
   const auto channels = static_cast<size_t>(shape.channels()), heads = static_cast<size_t>(shape.heads);
-  const auto count = static_cast<size_t>(tokens), stride = channels + 2 * heads;
-  std::vector<float> mixed(count * channels), convolved(mixed.size()), steps(count * heads),
-      decay(count * heads);
-  std::vector<float> scanned(count * static_cast<size_t>(shape.inner()));
-  for (size_t t = 0; t < count; ++t) {
-    const std::byte* record = inputs.data() + t * stride * sizeof(float);
-    std::memcpy(mixed.data() + t * channels, record, channels * sizeof(float));
-    std::memcpy(steps.data() + t * heads, record + channels * sizeof(float), heads * sizeof(float));
-    std::memcpy(decay.data() + t * heads, record + (channels + heads) * sizeof(float), heads * sizeof(float));
-  }
+  const auto count = static_cast<size_t>(tokens);
+  const auto parts = SplitRecords(layout.recurrent[recurrent_layer], inputs, count, {channels, heads, heads});
+  std::vector<float> convolved(count * channels), scanned(count * static_cast<size_t>(shape.inner()));
   const SlotView step(slot, tokens);
   const int32_t row_begin[] = {0, tokens};
   const kernels::RecurrentLayer at{
@@ -90,11 +81,15 @@ void Mamba2::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* sl
                             .kernel = kernel,
                             .taps = taps,
                             .bias = conv_bias,
-                            .input = mixed,
+                            .input = parts[0],
                             .y = convolved});
-  kernels::SsdScan(
-      pool,
-      {.at = at, .shape = shape, .xbc = convolved, .dt = steps, .decay = decay, .skip = skip, .y = scanned});
+  kernels::SsdScan(pool, {.at = at,
+                          .shape = shape,
+                          .xbc = convolved,
+                          .dt = parts[1],
+                          .decay = parts[2],
+                          .skip = skip,
+                          .y = scanned});
 }
 
 }  // namespace quire::runner::models

@@ -132,19 +132,11 @@ void RwkvTimeMix::Replay(const cache::Layout& layout, ThreadPool& pool, std::byt
                          std::span<const std::byte> inputs, int32_t tokens) const {
   const auto width = static_cast<size_t>(shape.width()), count = static_cast<size_t>(tokens);
   const auto column = static_cast<size_t>(shifts) * width;
-  const size_t stride = column + kUpdateInputs * width;
-  std::array<std::vector<float>, kUpdateInputs> parts;
-  for (size_t part = 0; part < parts.size(); ++part) {
-    parts[part].resize(count * width);
-    for (size_t t = 0; t < count; ++t) {
-      std::memcpy(parts[part].data() + t * width,
-                  inputs.data() + (t * stride + column + part * width) * sizeof(float),
-                  width * sizeof(float));
-    }
-  }
+  const auto parts = SplitRecords(layout.recurrent[recurrent_layer], inputs, count,
+                                  {column, width, width, width, width, width});
   if (count > 0) {
-    std::memcpy(slot + cache::ConvOffset(layout, recurrent_layer),
-                inputs.data() + (count - 1) * stride * sizeof(float), column * sizeof(float));
+    std::memcpy(slot + cache::ConvOffset(layout, recurrent_layer), parts[0].data() + (count - 1) * column,
+                column * sizeof(float));
   }
   const SlotView step(slot, tokens);
   const int32_t row_begin[] = {0, tokens};
@@ -155,11 +147,11 @@ void RwkvTimeMix::Replay(const cache::Layout& layout, ThreadPool& pool, std::byt
              .shape = shape,
              .record_first = 0,
              .r = no_query,
-             .w = parts[0],
-             .k = parts[1],
-             .v = parts[2],
-             .removed = parts[3],
-             .a = parts[4],
+             .w = parts[1],
+             .k = parts[2],
+             .v = parts[3],
+             .removed = parts[4],
+             .a = parts[5],
              .y = unread});
 }
 
