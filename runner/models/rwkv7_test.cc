@@ -49,6 +49,7 @@ class Reference {
   Doubles Values(const std::string& name) const {
     const weights::Tensor& tensor = *files_.Find(name);
     std::vector<int32_t> rows;
+    rows.reserve(static_cast<size_t>(tensor.rows()));
     for (int32_t i = 0; i < tensor.rows(); ++i) rows.push_back(i);
     std::vector<float> values(static_cast<size_t>(tensor.elements()));
     kernels::EmbeddingRows(kernels::AsMatrix(tensor), rows, values);
@@ -178,6 +179,7 @@ std::vector<float> AllLogits(Model& model, const std::vector<TokenId>& tokens) {
 
 std::vector<TokenId> SomeTokens() {
   std::vector<TokenId> tokens;
+  tokens.reserve(24);
   for (TokenId i = 0; i < 24; ++i) tokens.push_back(i * 41 % 500);
   return tokens;
 }
