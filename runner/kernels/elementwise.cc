@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runner/kernels/portable_math.h"
+#include "runner/kernels/row_epilogue.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -273,6 +274,16 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
   });
 }
 
+void SiluMul(std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  HWY_DYNAMIC_DISPATCH(SiluMulRange)(up.data(), gate.data(), gate.size());
+}
+
+void GeluMul(std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  HWY_DYNAMIC_DISPATCH(GeluMulRange)(up.data(), gate.data(), gate.size());
+}
+
 void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate) {
   assert(up.size() == gate.size());
   InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
@@ -291,6 +302,10 @@ void Gelu(ThreadPool& pool, std::span<float> x) {
     HWY_DYNAMIC_DISPATCH(GeluRange)(x.data() + begin, end - begin);
   });
 }
+
+void Silu(std::span<float> x) { HWY_DYNAMIC_DISPATCH(SiluRange)(x.data(), x.size()); }
+
+void Gelu(std::span<float> x) { HWY_DYNAMIC_DISPATCH(GeluRange)(x.data(), x.size()); }
 
 void SquaredRelu(ThreadPool& pool, std::span<float> x) {
   InTasks(pool, x.size(), 1, [&](size_t begin, size_t end) {

@@ -7,6 +7,7 @@
 
 #include "runner/kernels/key_value.h"
 
+#include "runner/kernels/row_epilogue.h"
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -268,6 +269,12 @@ void InRanges(ThreadPool& pool, std::span<float> x, Fn fn) {
 }  // namespace
 
 void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<const float> q,
+void GeluErfMulRange(const float* up, float* gate, size_t size) {
+  GeluErfRange(gate, size);
+  ForEachElement(
+      size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(g, u); }, gate, up);
+}
+
                     std::span<const float> k, std::span<const float> v, std::span<float> out) {
   assert(shape.head_dim <= kMaxHeadDim && shape.heads % shape.kv_heads == 0);
   assert(q.size() == out.size() && k.size() == v.size());
@@ -282,6 +289,7 @@ void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<co
       for (size_t head = 0; head < heads; ++head) {
         blocks.push_back({first, length, begin, std::min(begin + kQueryRows, length), head});
       }
+HWY_EXPORT(GeluErfMulRange);
     }
   }
   // Several per task: a block of a short text takes about a microsecond.
@@ -304,3 +312,12 @@ void Relu(ThreadPool& pool, std::span<float> x) {
 
 }  // namespace quire::runner::kernels
 #endif  // HWY_ONCE
+void GeluErf(std::span<float> x) { HWY_DYNAMIC_DISPATCH(GeluErfRange)(x.data(), x.size()); }
+
+void Relu(std::span<float> x) { HWY_DYNAMIC_DISPATCH(ReluRange)(x.data(), x.size()); }
+
+void GeluErfMul(std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  HWY_DYNAMIC_DISPATCH(GeluErfMulRange)(up.data(), gate.data(), gate.size());
+}
+

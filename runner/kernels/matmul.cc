@@ -8,6 +8,7 @@
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/int8_gemm.h"
+#include "runner/kernels/row_epilogue.h"
 #include "runner/weights/block_formats.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
@@ -182,35 +183,58 @@ void FloatPanelRows(const Matrix& w, std::span<const float> x, int64_t begin, in
   }
 }
 
-void MatMulFloatPanels(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y) {
+// Outputs [begin, end) of all rows, a row at a time.
+void Finish(const RowEpilogue& then, int64_t rows, size_t out, size_t begin, size_t end, std::span<float> y) {
+  if (!then) return;
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+    then(row, begin, y.subspan(row * out + begin, end - begin));
+  }
+}
+
+void MatMulFloatPanels(ThreadPool& pool, const MatMulInput& x, const Matrix& w, const RowEpilogue& then,
+                       std::span<float> y) {
   const size_t blocks = FloatBlockCount(w.out), threads = static_cast<size_t>(pool.threads());
   const bool alone = threads == 1 || x.rows() * w.in * w.out <= kSerialWork;
   const size_t per_task = alone ? blocks : std::clamp<size_t>(blocks / (threads * 4), 1, 16);
+  const auto outs = static_cast<size_t>(w.out);
   pool.ParallelFor((blocks + per_task - 1) / per_task, [&](size_t task) {
-    FloatPanelRows(w, x.values(), 0, x.rows(), task * per_task, std::min(blocks, (task + 1) * per_task), y);
+    const size_t begin = task * per_task, end = std::min(blocks, begin + per_task);
+    FloatPanelRows(w, x.values(), 0, x.rows(), begin, end, y);
+    Finish(then, x.rows(), outs, begin * kFloatBlockOuts, std::min(outs, end * kFloatBlockOuts), y);
   });
 }
 
 }  // namespace
 
 void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y) {
-  if (w.panels == nullptr) return MatMul(pool, x.values(), x.rows(), w, y);
+  MatMul(pool, x, w, RowEpilogue(), y);
+}
+
+void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, const RowEpilogue& then,
+            std::span<float> y) {
+  const auto outs = static_cast<size_t>(w.out);
+  if (w.panels == nullptr) {
+    MatMul(pool, x.values(), x.rows(), w, y);
+    return Finish(then, x.rows(), outs, 0, outs, y);
+  }
   assert(y.size() == static_cast<size_t>(x.rows() * w.out));
   if (x.rows() == 0 || w.out == 0) return;
-  if (IsFloat(w.type)) return MatMulFloatPanels(pool, x, w, y);
+  if (IsFloat(w.type)) return MatMulFloatPanels(pool, x, w, then, y);
   const QuantizedActivations& rows = x.Quantized(pool);
   Int8Gemm* const gemm = BestInt8Gemm(w.type);
   const size_t panels = PanelCount(w.out), per_task = PanelsPerTask(w, x.rows(), pool.threads());
   pool.ParallelFor((panels + per_task - 1) / per_task, [&](size_t task) {
+    const size_t begin = task * per_task, end = std::min(panels, begin + per_task);
     gemm({.panels = w.panels,
-          .out = static_cast<size_t>(w.out),
+          .out = outs,
           .in = static_cast<size_t>(w.in),
-          .begin = task * per_task,
-          .end = std::min(panels, (task + 1) * per_task),
+          .begin = begin,
+          .end = end,
           .rows = &rows,
           .first_group = 0,
           .last_group = rows.groups().size(),
           .y = y.data()});
+    Finish(then, x.rows(), outs, begin * kPanelOuts, std::min(outs, end * kPanelOuts), y);
   });
 }
 

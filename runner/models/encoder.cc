@@ -9,6 +9,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/encoder_ops.h"
 #include "runner/kernels/panels.h"
+#include "runner/models/linear_then.h"
 
 namespace quire::runner::models {
 namespace {
@@ -226,16 +227,21 @@ void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, st
   std::span<float> wide = up;
   {
     const kernels::MatMulInput in(x, rows, work_.quantized);
-    layer.up.Run(pool, in, up);
+    const auto width = static_cast<size_t>(form_.feed_forward);
     if (form_.gated) {
       wide = work_.gate.Get(rows * form_.feed_forward);
-      layer.gate.Run(pool, in, wide);
+      layer.up.Run(pool, in, up);
+      RunThen(
+          pool, layer.gate, in,
+          [&](size_t row, size_t begin, std::span<float> gate) {
+            GateWith(form_.activation, up.subspan(row * width + begin, gate.size()), gate);
+          },
+          wide);
+    } else {
+      RunThen(
+          pool, layer.up, in,
+          [&](size_t, size_t, std::span<float> values) { Activate(form_.activation, values); }, up);
     }
-  }
-  if (form_.gated) {
-    GateWith(pool, form_.activation, up, wide);
-  } else {
-    Activate(pool, form_.activation, wide);
   }
   layer.down.Run(pool, {wide, rows, work_.quantized}, y);
 }

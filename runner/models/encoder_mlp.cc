@@ -8,7 +8,7 @@
 #include "runner/kernels/encoder_ops.h"
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/panels.h"
-#include "runner/kernels/portable_math.h"
+#include "runner/kernels/row_epilogue.h"
 
 namespace quire::runner::models {
 namespace {
@@ -54,22 +54,36 @@ void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x
     case EncoderActivation::kRelu:
       return kernels::Relu(pool, x);
     case EncoderActivation::kSilu:
-      for (float& value : x) value = value / (1 + kernels::Exp(-value));
-      return;
+      return kernels::Silu(pool, x);
   }
 }
 
-// gate = activation(gate) * up.
-void GateWith(ThreadPool& pool, EncoderActivation activation, std::span<const float> up,
-              std::span<float> gate) {
-  if (activation == EncoderActivation::kSilu) return kernels::SiluMul(pool, up, gate);
-  if (activation == EncoderActivation::kGeluTanh) return kernels::GeluMul(pool, up, gate);
-  Activate(pool, activation, gate);
-  constexpr size_t kElements = 8192;
-  pool.ParallelFor((gate.size() + kElements - 1) / kElements, [&](size_t task) {
-    const size_t begin = task * kElements, end = std::min(gate.size(), begin + kElements);
-    for (size_t i = begin; i < end; ++i) gate[i] *= up[i];
-  });
+void Activate(EncoderActivation activation, std::span<float> x) {
+  switch (activation) {
+    case EncoderActivation::kGeluErf:
+      return kernels::GeluErf(x);
+    case EncoderActivation::kGeluTanh:
+      return kernels::Gelu(x);
+    case EncoderActivation::kRelu:
+      return kernels::Relu(x);
+    case EncoderActivation::kSilu:
+      return kernels::Silu(x);
+  }
+}
+
+void GateWith(EncoderActivation activation, std::span<const float> up, std::span<float> gate) {
+  switch (activation) {
+    case EncoderActivation::kGeluErf:
+      return kernels::GeluErfMul(up, gate);
+    case EncoderActivation::kGeluTanh:
+      return kernels::GeluMul(up, gate);
+    case EncoderActivation::kSilu:
+      return kernels::SiluMul(up, gate);
+    case EncoderActivation::kRelu:
+      kernels::Relu(gate);
+      for (size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i];
+      return;
+  }
 }
 
 void EncoderExperts::Run(ThreadPool& pool, EncoderActivation activation, int64_t rows,

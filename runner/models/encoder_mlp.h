@@ -17,9 +17,10 @@ namespace quire::runner::models {
 enum class EncoderActivation : uint8_t { kGeluErf, kGeluTanh, kRelu, kSilu };
 
 void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x);
-// gate = activation(gate) * up.
-void GateWith(ThreadPool& pool, EncoderActivation activation, std::span<const float> up,
-              std::span<float> gate);
+// The same in the calling thread.
+void Activate(EncoderActivation activation, std::span<float> x);
+// gate = activation(gate) * up, in the calling thread.
+void GateWith(EncoderActivation activation, std::span<const float> up, std::span<float> gate);
 
 // Which layers have experts: those whose number leaves 1 when divided by `period`.
 struct EncoderExpertsForm {

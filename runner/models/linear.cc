@@ -1,12 +1,26 @@
 #include "runner/models/linear.h"
 
 #include "runner/kernels/elementwise.h"
+#include "runner/models/linear_then.h"
 
 namespace quire::runner::models {
 
+void RunThen(ThreadPool& pool, const Linear& linear, const kernels::MatMulInput& x,
+             const kernels::RowEpilogue& then, std::span<float> y) {
+  if (linear.bias.empty()) return kernels::MatMul(pool, x, linear.weight, then, y);
+  const std::span<const float> bias = linear.bias;
+  kernels::MatMul(
+      pool, x, linear.weight,
+      [&](size_t row, size_t begin, std::span<float> values) {
+        kernels::AddBias(bias.subspan(begin, values.size()), values);
+        if (then) then(row, begin, values);
+      },
+      y);
+}
+
 void Linear::Run(ThreadPool& pool, const kernels::MatMulInput& x, std::span<float> y) const {
-  kernels::MatMul(pool, x, weight, y);
-  if (!bias.empty()) kernels::AddBias(bias, y);
+  if (bias.empty()) return kernels::MatMul(pool, x, weight, y);
+  RunThen(pool, *this, x, nullptr, y);
 }
 
 void RmsNorm::Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const {
