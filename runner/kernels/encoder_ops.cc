@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "runner/kernels/key_value.h"
-
 #include "runner/kernels/row_epilogue.h"
+
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -23,8 +24,10 @@
 namespace quire::runner::kernels {
 namespace {
 
-constexpr size_t kQueryRows = 32;  // of a task
-constexpr size_t kKeyTile = 64;
+// Queries of a task share transposed keys. A tile of keys has one maximum: few texts have more keys than one tile.
+constexpr size_t kQueryRows = 64;
+constexpr size_t kKeyTile = 256;
+constexpr size_t kTransposed = 64;  // keys at a time
 
 struct QueryBlock {
   size_t first = 0, length = 0;  // rows of its sequence
@@ -71,10 +74,13 @@ class TwoWayTask {
     const size_t reach = shape_.reach < 0 ? block_.length : static_cast<size_t>(shape_.reach);
     const size_t first = block_.begin > reach ? block_.begin - reach : 0;
     const size_t last = std::min(block_.length, block_.end + reach);
-    for (size_t tile = first / kKeyTile * kKeyTile; tile < last; tile += kKeyTile) {
+    for (size_t tile = first / kTransposed * kTransposed; tile < last; tile += kKeyTile) {
       const size_t end = std::min(tile + kKeyTile, last);
-      LoadKeys(tile, end);
-      Score();
+      width_ = (end - tile + kLanes - 1) / kLanes * kLanes;
+      for (size_t some = tile; some < end; some += kTransposed) {
+        LoadKeys(some, std::min(some + kTransposed, end));
+        Score(some - tile);
+      }
       for (size_t r = 0; r < rows_; ++r) Weigh(r, tile, end, reach);
       AddValues(tile, end);
     }
@@ -89,40 +95,63 @@ class TwoWayTask {
   // Transposed; whole vectors, the columns behind the last key are zero.
   void LoadKeys(size_t begin, size_t end) {
     const size_t count = end - begin;
-    width_ = (count + kLanes - 1) / kLanes * kLanes;
-    for (size_t i = 0; i < count; ++i) {
+    columns_ = (count + kLanes - 1) / kLanes * kLanes;
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4) LoadKeys4(k_ + (begin + i) * kv_stride_, i);
+    for (; i < count; ++i) {
       const float* const key = k_ + (begin + i) * kv_stride_;
-      for (size_t c = 0; c < dim_; ++c) keys_[c * kKeyTile + i] = key[c];
+      for (size_t c = 0; c < dim_; ++c) keys_[c * kTransposed + i] = key[c];
     }
-    for (size_t c = 0; c < dim_; ++c)
-      std::fill(keys_ + c * kKeyTile + count, keys_ + c * kKeyTile + width_, 0.0F);
+    if (count == columns_) return;
+    for (size_t c = 0; c < dim_; ++c) {
+      std::fill(keys_ + c * kTransposed + count, keys_ + c * kTransposed + columns_, 0.0F);
+    }
+  }
+
+  // Four keys: interleaved a vector of dimensions at a time, then four numbers to each dimension.
+  HWY_INLINE void LoadKeys4(const float* key, size_t column) {
+    const F32 d;
+    alignas(64) float four[4 * kLanes];
+    size_t c = 0;
+    for (; c + kLanes <= dim_; c += kLanes) {
+      hn::StoreInterleaved4(hn::LoadU(d, key + c), hn::LoadU(d, key + kv_stride_ + c),
+                            hn::LoadU(d, key + 2 * kv_stride_ + c), hn::LoadU(d, key + 3 * kv_stride_ + c), d,
+                            four);
+      for (size_t at = 0; at < kLanes; ++at) {
+        std::memcpy(keys_ + (c + at) * kTransposed + column, four + 4 * at, 4 * sizeof(float));
+      }
+    }
+    for (; c < dim_; ++c) {
+      for (size_t i = 0; i < 4; ++i) keys_[c * kTransposed + column + i] = key[i * kv_stride_ + c];
+    }
   }
 
   // An element is summed in the order of the dimensions, however many rows are taken at once.
   template <size_t kRows>
-  HWY_INLINE void ScoreRows(size_t r) {
+  HWY_INLINE void ScoreRows(size_t r, size_t first) {
     const F32 d;
     const float* const q = q_ + r * q_stride_;
-    for (size_t at = 0; at < width_; at += kLanes) {
+    for (size_t at = 0; at < columns_; at += kLanes) {
       VF32 sums[kRows];
 #pragma GCC unroll 8
       for (size_t i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
       for (size_t c = 0; c < dim_; ++c) {
-        const VF32 key = hn::Load(d, keys_ + c * kKeyTile + at);
+        const VF32 key = hn::Load(d, keys_ + c * kTransposed + at);
 #pragma GCC unroll 8
         for (size_t i = 0; i < kRows; ++i)
           sums[i] = hn::MulAdd(hn::Set(d, q[i * q_stride_ + c]), key, sums[i]);
       }
 #pragma GCC unroll 8
-      for (size_t i = 0; i < kRows; ++i) hn::Store(sums[i], d, scores_[r + i] + at);
+      for (size_t i = 0; i < kRows; ++i) hn::Store(sums[i], d, scores_[r + i] + first + at);
     }
   }
 
-  void Score() {
+  // Of the transposed keys, which are the tile's from `first` on.
+  void Score(size_t first) {
     size_t r = 0;
-    for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) ScoreRows<kRowsAtOnce>(r);
-    for (; r + 2 <= rows_; r += 2) ScoreRows<2>(r);
-    for (; r < rows_; ++r) ScoreRows<1>(r);
+    for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) ScoreRows<kRowsAtOnce>(r, first);
+    for (; r + 2 <= rows_; r += 2) ScoreRows<2>(r, first);
+    for (; r < rows_; ++r) ScoreRows<1>(r, first);
   }
 
   // Row r's scores of keys [tile, end) become weights; the running maximum moves on.
@@ -204,9 +233,9 @@ class TwoWayTask {
   const size_t rows_, dim_, q_stride_, kv_stride_;
   const float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr;
   float* out_ = nullptr;
-  size_t width_ = 0;
+  size_t width_ = 0, columns_ = 0;  // whole vectors: of the tile, of the transposed keys
   alignas(64) float scores_[kQueryRows][kKeyTile];
-  alignas(64) float keys_[kMaxHeadDim * kKeyTile];  // [dim, kKeyTile]
+  alignas(64) float keys_[kMaxHeadDim * kTransposed];  // [dim, kTransposed]
   float weight_[kQueryRows], max_[kQueryRows], keep_[kQueryRows];
 };
 
@@ -240,6 +269,12 @@ void GeluErfRange(float* x, size_t size) {
       x);
 }
 
+void GeluErfMulRange(const float* up, float* gate, size_t size) {
+  GeluErfRange(gate, size);
+  ForEachElement(
+      size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(g, u); }, gate, up);
+}
+
 void ReluRange(float* x, size_t size) {
   ForEachElement(
       size, x, [](VF32 v) HWY_ATTR { return hn::Max(v, hn::Zero(F32())); }, x);
@@ -254,6 +289,7 @@ namespace {
 
 HWY_EXPORT(RunTwoWayTask);
 HWY_EXPORT(GeluErfRange);
+HWY_EXPORT(GeluErfMulRange);
 HWY_EXPORT(ReluRange);
 
 constexpr size_t kElementsOfTask = 8192;
@@ -269,12 +305,6 @@ void InRanges(ThreadPool& pool, std::span<float> x, Fn fn) {
 }  // namespace
 
 void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<const float> q,
-void GeluErfMulRange(const float* up, float* gate, size_t size) {
-  GeluErfRange(gate, size);
-  ForEachElement(
-      size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(g, u); }, gate, up);
-}
-
                     std::span<const float> k, std::span<const float> v, std::span<float> out) {
   assert(shape.head_dim <= kMaxHeadDim && shape.heads % shape.kv_heads == 0);
   assert(q.size() == out.size() && k.size() == v.size());
@@ -289,7 +319,6 @@ void GeluErfMulRange(const float* up, float* gate, size_t size) {
       for (size_t head = 0; head < heads; ++head) {
         blocks.push_back({first, length, begin, std::min(begin + kQueryRows, length), head});
       }
-HWY_EXPORT(GeluErfMulRange);
     }
   }
   // Several per task: a block of a short text takes about a microsecond.
@@ -310,8 +339,6 @@ void Relu(ThreadPool& pool, std::span<float> x) {
   InRanges(pool, x, [](float* at, size_t size) { HWY_DYNAMIC_DISPATCH(ReluRange)(at, size); });
 }
 
-}  // namespace quire::runner::kernels
-#endif  // HWY_ONCE
 void GeluErf(std::span<float> x) { HWY_DYNAMIC_DISPATCH(GeluErfRange)(x.data(), x.size()); }
 
 void Relu(std::span<float> x) { HWY_DYNAMIC_DISPATCH(ReluRange)(x.data(), x.size()); }
@@ -321,3 +348,5 @@ void GeluErfMul(std::span<const float> up, std::span<float> gate) {
   HWY_DYNAMIC_DISPATCH(GeluErfMulRange)(up.data(), gate.data(), gate.size());
 }
 
+}  // namespace quire::runner::kernels
+#endif  // HWY_ONCE

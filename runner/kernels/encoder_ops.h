@@ -1,8 +1,8 @@
 // What encoders compute beside matrix products and norms: attention in both directions, and the exact GELU.
 //
-// Batch-invariant: a row's result depends on the rows of its own sequence alone. Keys are taken tile by tile from
-// the sequence's first one on, with a running maximum; a block of queries begins at a multiple of its size within
-// the sequence, so that nothing else in the batch enters.
+// Batch-invariant: a row's result depends on the rows of its own sequence alone. Keys are taken tile by tile, with a
+// running maximum; a block of queries begins at a multiple of its size within the sequence, and the first tile at a place
+// that depends on the block alone, so that nothing else in the batch enters.
 #pragma once
 
 #include <cstdint>
