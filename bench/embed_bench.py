@@ -8,7 +8,7 @@
 take turns, --rounds times. "chat" streams answers of the model "quire-demo" in a row, alone and beside a queue, and prints
 the gaps between their pieces. {gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it. Each line
 has the machine's load: figures mean little on a busy machine, and nothing on one that others keep busy, where an encoder's
-runner, which is nice, gets no time and its peer does.
+runner, which is nice, gets no time and its peer does. Texts per second of CPU time, of all of a server's processes, suffer less.
 """
 import argparse
 import http.client
@@ -45,6 +45,27 @@ class Client:
         if reply.status != 200:
             raise SystemExit(f"{path}: {reply.status} {data[:300]}")
         return json.loads(data)
+
+
+def cpu_seconds(pid):
+    """User and system time of a process and of its children that live."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    parents, times = {}, {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(fields[1])
+        times[int(entry.name)] = (int(fields[11]) + int(fields[12])) / ticks
+
+    def belongs(one):
+        while one > 1 and one != pid:
+            one = parents.get(one, 0)
+        return one == pid
+    return sum(spent for one, spent in times.items() if belongs(one))
 
 
 def embed_all(port, inputs, clients, batch):
@@ -84,20 +105,23 @@ def run_texts(a):
                         "OLLAMA_CONTEXT_LENGTH": "512"}
                 command = [a.bin + "/quired", *a.quired] if name == "quire" else shlex.split(
                     a.peer.format(gguf=a.peer_gguf or a.gguf, port=port))
-                with serving(command, port, ours if name == "quire" else None):
+                with serving(command, port, ours if name == "quire" else None) as process:
                     embed_all(port, ["a"], 1, 1)  # loads the model
                     for clients in a.clients:
                         # Other texts for each count: a vector that was asked for before is not computed again.
                         mine = [f"{clients} {turn} {text}" for text in inputs]
+                        before = cpu_seconds(process.pid)
                         seconds, tokens = embed_all(port, mine, clients, a.batch)
-                        rate = len(mine) / seconds
-                        found.setdefault(clients, {}).setdefault(name, []).append(rate)
+                        rate, cpu_rate = len(mine) / seconds, len(mine) / (cpu_seconds(process.pid) - before)
+                        for what, value in (("texts/s", rate), ("texts per CPU second", cpu_rate)):
+                            found.setdefault((clients, what), {}).setdefault(name, []).append(value)
                         print(f"{name} clients={clients} texts/s={rate:.1f} tokens/s={tokens / seconds:.0f} "
-                              f"load={os.getloadavg()[0]:.1f}", flush=True)
-    for clients, rates in found.items():
+                              f"texts per CPU second={cpu_rate:.1f} load={os.getloadavg()[0]:.1f}", flush=True)
+    for (clients, what), rates in found.items():
         if "peer" in rates:
             each = [own / other for own, other in zip(rates["quire"], rates["peer"])]
-            print(f"clients={clients} ratio: median {statistics.median(each):.2f} min {min(each):.2f} max {max(each):.2f}")
+            print(f"clients={clients} {what}, ratio: median {statistics.median(each):.2f} min {min(each):.2f} "
+                  f"max {max(each):.2f}")
 
 
 def stream_gaps(port, answers, tokens):
