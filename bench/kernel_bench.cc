@@ -19,6 +19,7 @@
 #include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/panels.h"
+#include "runner/kernels/testing/open_blas.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/weights/block_formats.h"
 #include "runner/weights/testing/half_offsets.h"
@@ -34,6 +35,7 @@ struct Options {
   std::vector<int> rows = {1, 4, 16, 64, 256};
   std::vector<std::string> types;  // empty: all
   runner::kernels::PanelTarget target = runner::kernels::PanelTarget::kAvx512;
+  bool open_blas = false;
 };
 
 // Random numbers of [1, 2), with either sign.
@@ -112,6 +114,35 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
   }
 }
 
+// The same products of float weights by OpenBLAS, whose library is single-threaded, on parts of the outputs.
+void MeasureOpenBlas(const Options& options, DataType type, runner::ThreadPool& pool, double peak) {
+  const auto blas = runner::kernels::test::OpenBlas::Load();
+  if (!blas) {
+    fmt::print(stderr, "kernel_bench: libopenblas0-serial is not installed\n");
+    return;
+  }
+  const std::vector<std::byte> stored = RandomWeights(type, options.out, options.in);
+  std::vector<float> weights(static_cast<size_t>(options.out) * static_cast<size_t>(options.in));
+  runner::weights::Dequantize(type, stored.data(), static_cast<int64_t>(weights.size()), weights.data());
+  const int64_t parts = pool.threads(), part = (options.out + parts - 1) / parts;
+  for (const int rows : options.rows) {
+    const std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(options.in), 0.5F);
+    std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(options.out));
+    const double seconds = BestSeconds(options.repeats + 1, [&] {
+      pool.ParallelFor(static_cast<size_t>(parts), [&](size_t i) {
+        const int64_t begin = static_cast<int64_t>(i) * part,
+                      end = std::min<int64_t>(begin + part, options.out);
+        if (begin >= end) return;
+        blas->Multiply(x.data(), rows, weights.data() + begin * options.in, end - begin, options.in,
+                       y.data() + begin, options.out);
+      });
+    });
+    const double gop = 2e-9 * rows * options.in * options.out / seconds;
+    fmt::print("| {} by OpenBLAS | {} | {:.0f} | {} | | |\n", runner::weights::Name(type), rows, gop,
+               peak > 0 ? fmt::format("{:.0f} %", 100 * gop / peak) : "");
+  }
+}
+
 void Run(const Options& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   runner::ThreadPool pool(options.threads > 0 ? options.threads : cores);
@@ -128,6 +159,9 @@ void Run(const Options& options) {
       continue;
     }
     Measure(options, format.type, pool, peaks);
+    if (options.open_blas && format.type == DataType::kF32) {
+      MeasureOpenBlas(options, format.type, pool, peaks.float_gflop_per_s);
+    }
   }
 }
 
@@ -149,6 +183,9 @@ int main(int argc, char** argv) {
   app.add_option("--types", options.types, "weight types (Q8_0, BF16, ...); default: all")->delimiter(',');
   app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
       ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
+  app.add_option_function<std::string>(
+         "--peer", [&](const std::string&) { options.open_blas = true; }, "who else multiplies, in float32")
+      ->check(CLI::IsMember({"openblas"}));
   app.add_option("-r,--repetitions", options.repeats, "repetitions; the best one counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -11,6 +11,7 @@
 
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/testing/instruction_sets.h"
+#include "runner/kernels/testing/open_blas.h"
 #include "runner/kernels/testing/random_matrix.h"
 
 namespace quire::runner::kernels {
@@ -74,6 +75,35 @@ TEST(FloatPanels, AgreeWithTheScalarReference) {
       }
     }
   });
+}
+
+// Larger than the scalar reference can be: in panels, and of all types row by row.
+TEST(FloatPanels, AgreeWithOpenBlas) {
+  const auto blas = test::OpenBlas::Load();
+  if (!blas) GTEST_SKIP() << "libopenblas0-serial is not installed";
+  ThreadPool pool(2);
+  constexpr int64_t kIn = 768, kOut = 203, kRows = 37;
+  uint32_t seed = 1;
+  for (const DataType type : test::kTypes) {
+    const TestMatrix w(type, kOut, kIn, ++seed);
+    std::vector<float> weights(kOut * kIn), x = Random(++seed).Floats(kRows * kIn);
+    for (int64_t i = 0; i < kOut * kIn; ++i) {
+      weights[static_cast<size_t>(i)] = static_cast<float>(w.at(i / kIn, i % kIn));
+    }
+    std::vector<float> expected(kRows * kOut), size(expected.size());
+    blas->Multiply(x.data(), kRows, weights.data(), kOut, kIn, expected.data(), kOut);
+    std::vector<std::vector<float>> results = {Multiply(pool, x, kRows, w.view())};
+    if (IsFloat(type)) results.push_back(Multiply(pool, x, kRows, InPanels(w.view()).matrix));
+    for (float& value : weights) value = std::abs(value);
+    for (float& value : x) value = std::abs(value);
+    blas->Multiply(x.data(), kRows, weights.data(), kOut, kIn, size.data(), kOut);
+    for (const std::vector<float>& y : results) {
+      for (size_t i = 0; i < y.size(); ++i) {
+        ASSERT_NEAR(y[i], expected[i], size[i] * 2 * kIn * std::numeric_limits<float>::epsilon())
+            << Name(type) << " at " << i;
+      }
+    }
+  }
 }
 
 TEST(FloatPanels, ARowsBitsDependOnThatRowOnly) {
