@@ -198,15 +198,15 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
     return Fail(ErrorCode::kUnsupported, "a range was removed before the snapshot's end");
   tokens = tokens.first(static_cast<size_t>(to) + (options_.lookahead ? 1 : 0));
 
-  auto lease = Keep(MakeTree(isolation), tokens, std::move(snapshot), user_point);
+  auto lease = InsertInto(MakeTree(isolation), tokens, std::move(snapshot), user_point);
   if (lease) RememberStart(isolation, tokens);
   return lease;
 } catch (const std::bad_alloc&) {
   return NoMemory();
 }
 
-Result<Lease> SnapshotStore::Keep(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot,
-                                  bool user_point) {
+Result<Lease> SnapshotStore::InsertInto(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot,
+                                        bool user_point) {
   const Position to = snapshot.to();
   const PrefixTree::Match match = tree.prefixes.Find(tokens);
   PrefixNode* node = match.node;

@@ -229,7 +229,7 @@ class SnapshotStore : public Reclaimer {
   void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
 
   // Keeps a snapshot that may be kept. Throws std::bad_alloc; then the store holds nothing that nothing needs.
-  Result<Lease> Keep(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot, bool user_point);
+  Result<Lease> InsertInto(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot, bool user_point);
   PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot);
   PrefixNode* SplitNode(Tree& tree, PrefixNode* node, Position at);
   void MergeNode(PrefixNode* node);

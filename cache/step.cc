@@ -34,17 +34,17 @@ struct UndoSlot {
   BlockId old_slot;  // kNoBlock: there was none
 };
 
-// Is undone unless it is kept.
+// Is undone unless it is confirmed.
 class Reservation {
  public:
   explicit Reservation(Pools* pools) : pools_(pools) {}
   ~Reservation() {
-    if (!kept_) Rollback();
+    if (!confirmed_) Rollback();
   }
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
 
-  void Keep() { kept_ = true; }
+  void Confirm() { confirmed_ = true; }
 
   // False when a pool ran out. Throws std::bad_alloc.
   bool Reserve(SequenceState* sequence, int32_t tokens) {
@@ -70,6 +70,8 @@ class Reservation {
       if (undo->old_slot != kNoBlock) blocks.AddReference(undo->old_slot);
       undo->sequence->held.slot = SlotRef(&blocks, undo->old_slot);
     }
+    pages_.clear();
+    slots_.clear();
   }
 
   // Other holders of a page that was copied still hold it, so a rollback can always add a reference again.
@@ -115,7 +117,7 @@ class Reservation {
   static constexpr size_t kUsual = 64;  // without memory of their own
 
   Pools* pools_;
-  bool kept_ = false;
+  bool confirmed_ = false;
   boost::container::small_vector<Undo, kUsual> pages_;
   boost::container::small_vector<UndoSlot, kUsual> slots_;
 };
@@ -402,7 +404,6 @@ Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) try {
   for (const Append& append : appends) {
     if (reservation.Reserve(append.sequence->state_.get(), append.tokens)) continue;
     reservation.Rollback();
-    reservation.Keep();
     const Demand now = Refreshed(demand);
     const bool slots = now.slots.need > now.slots.capacity - now.slots.used;
     return std::unexpected(Error{slots ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, now.ToString()});
@@ -414,7 +415,7 @@ Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) try {
   }
   for (const Append& append : appends) step->Add(append.sequence->state_.get(), append.tokens);
   step->PromiseCuts();
-  reservation.Keep();
+  reservation.Confirm();
   return step;
 } catch (const std::bad_alloc&) {
   return NoMemory();

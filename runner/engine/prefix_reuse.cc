@@ -109,7 +109,7 @@ int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests
 PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const ActiveRequests& running) {
   request.exact = true;
   request.sequence = cache_.NewSequence();
-  if (!request.sequence) throw std::bad_alloc();  // ends the runner
+  if (!request.sequence) throw std::bad_alloc();  // stops the runner
   if (!enabled_ || !request.reuses) return {.miss = "off"};
   const auto tokens = request.generation->tokens();
   const auto probed = store_.Probe(request.isolation, tokens);
