@@ -28,7 +28,7 @@ root=$stage/$name
 DESTDIR=$stage cmake --install build/portable --prefix "/$name" --strip >/dev/null
 mkdir -p "$root/share/quire/systemd"
 mv "$stage/etc/quire" "$root/share/quire/etc"
-mv "$root/lib/systemd/system"/quire.* "$root/share/quire/systemd/"
+mv "$root/lib/systemd/system"/quire* "$root/share/quire/systemd/"
 mv "$root/lib/sysusers.d/quire.conf" "$root/share/quire/systemd/quire.sysusers"
 mv "$root/lib/tmpfiles.d/quire.conf" "$root/share/quire/systemd/quire.tmpfiles"
 rm -r "$root/lib/systemd" "$root/lib/sysusers.d" "$root/lib/tmpfiles.d" "$root/share/lintian" "$root/share/doc/quire/changelog.gz"

@@ -114,6 +114,18 @@ void DeclareCache(CLI::App& app, CacheOptions& cache) {
   command->add_flag("--all", cache.all, "Prune all prefixes");
 }
 
+void DeclareFleet(CLI::App& app, FleetOptions& fleet) {
+  auto* command = app.add_subcommand(
+      "fleet", "Show the nodes of a fleet, or serve HAProxy, which asks where requests go");
+  command->add_option("ACTION", fleet.action, "status or picker")
+      ->required()
+      ->check(CLI::IsMember({"status", "picker"}));
+  command->add_option("NODE", fleet.nodes,
+                      "NAME=HOST[:PORT] (default: those of QUIRE_FLEET; status: this daemon)");
+  command->add_option("--listen", fleet.listen, "Where the picker listens (default: 127.0.0.1:11435)");
+  command->add_flag("--json", fleet.json, "Print the nodes' reports as JSON lines");
+}
+
 void DeclareUpkeep(CLI::App& app, Arguments& arguments) {
   auto* key = app.add_subcommand(
       "key", "Create an API key: print its secret and its line for the daemon's key file; or remove one");
@@ -155,6 +167,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
   DeclareStore(app, arguments);
   DeclareLaunch(app, arguments.launch);
   DeclareCache(app, arguments.cache);
+  DeclareFleet(app, arguments.fleet);
   DeclareUpkeep(app, arguments);
   auto* help = app.add_subcommand("help", "Show the help of a command");
   help->add_option("COMMAND", arguments.help_topic, "Name of the command (default: the program)");

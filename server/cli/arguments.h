@@ -11,6 +11,7 @@
 #include "server/cli/chat.h"
 #include "server/cli/create.h"
 #include "server/cli/doctor.h"
+#include "server/cli/fleet.h"
 #include "server/cli/key.h"
 #include "server/cli/launch.h"
 #include "server/options.h"
@@ -35,6 +36,7 @@ struct Arguments {
   DoctorOptions doctor;
   LaunchOptions launch;
   CacheOptions cache;
+  FleetOptions fleet;
   std::string help_topic;
   bool verbose = false;
   bool check = false;

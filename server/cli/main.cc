@@ -19,6 +19,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/create.h"
 #include "server/cli/embed.h"
+#include "server/cli/fleet.h"
 #include "server/cli/launch.h"
 #include "server/cli/model_check.h"
 #include "server/cli/own_daemon.h"
@@ -108,6 +109,7 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "show" && arguments.check) {
     return WithDaemon(*endpoint, [&arguments](Client& client) { return Show(client, arguments); });
   }
+  if (command == "fleet") return Fleet(*endpoint, arguments.fleet);
   Client client(*endpoint);
   if (command == "run") return Run(client, arguments);
   if (command == "launch") return Launch(client, arguments.launch);

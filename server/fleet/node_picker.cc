@@ -17,6 +17,8 @@ constexpr double kAlikeRatio = 0.25;
 constexpr double kAlikeSeconds = 0.05;
 // What a conversation must gain by leaving its prefix: computing it again takes time from others, and memory.
 constexpr double kMoveSeconds = 1;
+constexpr size_t kPicksMax = 4096;
+constexpr double kComputeMax = 3600;  // seconds
 // Before anything was measured.
 constexpr double kDefaultBytesPerSecond = 1000;
 constexpr double kDefaultLoadSeconds = 5;
@@ -42,8 +44,7 @@ void NodePicker::SetReport(size_t node, NodeReport report, TimePoint now) {
   entry.ready = report.ready;
   entry.report = std::move(report);
   entry.reported = now;
-  entry.picked = 0;
-  entry.picked_seconds = 0;
+  entry.picks.clear();
 }
 
 void NodePicker::SetUnreachable(size_t node) { nodes_[node].ready = false; }
@@ -52,13 +53,13 @@ std::string_view NodePicker::Pick(const PromptChain& chain, TimePoint now) {
   std::vector<size_t> nodes = NodesFor(chain.model, now);
   if (nodes.empty()) return {};
   const bool known = std::ranges::any_of(nodes, [&](size_t node) { return Knows(node, chain.conversation); });
-  LimitLoad(nodes);
+  LimitLoad(nodes, now);
   if (!known) LimitShare(nodes);
   std::vector<Candidate> candidates;
   candidates.reserve(nodes.size());
-  for (const size_t node : nodes) candidates.push_back(Predict(node, chain));
+  for (const size_t node : nodes) candidates.push_back(Predict(node, chain, now));
   const Candidate& chosen = candidates[Choose(candidates, known, chain.conversation)];
-  Record(chosen, chain, known);
+  Record(chosen, chain, known, now);
   return names_[chosen.node];
 }
 
@@ -77,9 +78,11 @@ std::vector<size_t> NodePicker::NodesFor(const std::string& model, TimePoint now
 }
 
 // Those with room for one more request below the bound; all, if that is none.
-void NodePicker::LimitLoad(std::vector<size_t>& nodes) const {
-  const auto in_flight = [this](size_t node) {
-    return nodes_[node].report.running + nodes_[node].report.waiting + nodes_[node].picked;
+void NodePicker::LimitLoad(std::vector<size_t>& nodes, TimePoint now) const {
+  const auto in_flight = [this, now](size_t node) {
+    const Node& entry = nodes_[node];
+    const auto picks = std::ranges::count_if(entry.picks, [now](TimePoint end) { return end > now; });
+    return entry.report.running + entry.report.waiting + static_cast<int>(picks);
   };
   int total = 1;
   for (const size_t node : nodes) total += in_flight(node);
@@ -102,14 +105,16 @@ void NodePicker::LimitShare(std::vector<size_t>& nodes) const {
   if (!left.empty()) nodes = std::move(left);
 }
 
-NodePicker::Candidate NodePicker::Predict(size_t node, const PromptChain& chain) const {
+NodePicker::Candidate NodePicker::Predict(size_t node, const PromptChain& chain, TimePoint now) const {
   const Node& entry = nodes_[node];
   Candidate candidate{.node = node, .uncached = chain.bytes - CachedBytes(node, chain)};
   candidate.compute = static_cast<double>(candidate.uncached) / RateOf(node, chain.model);
   const auto model = entry.report.models.find(chain.model);
   const bool loaded = model != entry.report.models.end() && model->second.loaded;
   if (!loaded && !chain.model.empty()) candidate.compute += LoadTimeOf(node, chain.model);
-  candidate.seconds = candidate.compute + entry.report.pending_prefill_seconds + entry.picked_seconds;
+  candidate.seconds = candidate.compute + entry.report.pending_prefill_seconds;
+  for (const TimePoint end : entry.picks)
+    candidate.seconds += std::max(0.0, std::chrono::duration<double>(end - now).count());
   return candidate;
 }
 
@@ -168,10 +173,13 @@ size_t NodePicker::Choose(const std::vector<Candidate>& candidates, bool known, 
   return chosen;
 }
 
-void NodePicker::Record(const Candidate& chosen, const PromptChain& chain, bool known) {
+void NodePicker::Record(const Candidate& chosen, const PromptChain& chain, bool known, TimePoint now) {
   Node& node = nodes_[chosen.node];
-  ++node.picked;
-  node.picked_seconds += chosen.compute;
+  // Bounds what an endless stream of requests between two reports costs.
+  if (node.picks.size() < kPicksMax) {
+    const std::chrono::duration<double> compute(std::min(chosen.compute, kComputeMax));
+    node.picks.push_back(now + std::chrono::duration_cast<std::chrono::nanoseconds>(compute));
+  }
   if (!known) {
     for (Node& each : nodes_) each.recent *= kShareDecay;
     node.recent += 1;

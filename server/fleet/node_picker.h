@@ -48,9 +48,8 @@ class NodePicker {
     NodeReport report = {};
     bool ready = false;
     TimePoint reported = {};
-    int picked = 0;             // since the report
-    double picked_seconds = 0;  // of prefill that these were predicted to take
-    double recent = 0;          // conversations that began here, the older the less
+    std::vector<TimePoint> picks = {};  // since the report: when the prefill of each is predicted to end
+    double recent = 0;                  // conversations that began here, the older the less
   };
   struct End {
     uint64_t nodes = 0;  // bit mask
@@ -64,16 +63,16 @@ class NodePicker {
   };
 
   std::vector<size_t> NodesFor(const std::string& model, TimePoint now) const;
-  void LimitLoad(std::vector<size_t>& nodes) const;
+  void LimitLoad(std::vector<size_t>& nodes, TimePoint now) const;
   void LimitShare(std::vector<size_t>& nodes) const;
-  Candidate Predict(size_t node, const PromptChain& chain) const;
+  Candidate Predict(size_t node, const PromptChain& chain, TimePoint now) const;
   double RateOf(size_t node, const std::string& model) const;
   double LoadTimeOf(size_t node, const std::string& model) const;
   size_t CachedBytes(size_t node, const PromptChain& chain) const;
   bool Knows(size_t node, uint64_t end) const;
   uint64_t Rank(size_t node, uint64_t conversation) const;
   size_t Choose(const std::vector<Candidate>& candidates, bool known, uint64_t conversation) const;
-  void Record(const Candidate& chosen, const PromptChain& chain, bool known);
+  void Record(const Candidate& chosen, const PromptChain& chain, bool known, TimePoint now);
   void RecordEnd(size_t node, uint64_t end);
 
   std::vector<std::string> names_;

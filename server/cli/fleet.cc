@@ -1,0 +1,129 @@
+#include "server/cli/fleet.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <sstream>
+
+#include "server/cli/table.h"
+#include "server/cli/terminal.h"
+#include "server/fleet/node_client.h"
+#include "server/fleet/picker_agent.h"
+#include "server/options.h"
+
+namespace quire::cli {
+namespace {
+
+using server::FleetNode;
+using server::NodeReport;
+using Reports = std::vector<std::pair<std::string, api::Result<NodeReport>>>;
+
+constexpr std::chrono::seconds kStatusTimeout(10);
+
+std::vector<std::string> NodeTexts(const FleetOptions& options) {
+  if (!options.nodes.empty()) return options.nodes;
+  std::vector<std::string> texts;
+  const char* variable = std::getenv("QUIRE_FLEET");
+  std::istringstream words(variable != nullptr ? variable : "");
+  for (std::string word; words >> word;) texts.push_back(word);
+  return texts;
+}
+
+// All nodes at once.
+Reports RequestReports(const std::vector<FleetNode>& nodes) {
+  namespace asio = boost::asio;
+  const std::string key(ApiKey());
+  asio::io_context io(1);
+  Reports reports;
+  reports.reserve(nodes.size());
+  for (const FleetNode& node : nodes)
+    reports.emplace_back(node.name, api::Fail(api::ErrorCode::kUnavailable, "no answer"));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto store = [&reports, i](const std::exception_ptr& failure, api::Result<NodeReport> report) {
+      if (failure == nullptr) reports[i].second = std::move(report);
+    };
+    asio::co_spawn(io, server::RequestReport(nodes[i], key, kStatusTimeout), store);
+  }
+  io.run();
+  return reports;
+}
+
+int Status(const Endpoint& daemon, const FleetOptions& options) {
+  std::vector<FleetNode> nodes = {{.name = "local", .host = daemon.host, .port = daemon.port}};
+  if (const auto texts = NodeTexts(options); !texts.empty()) {
+    auto parsed = server::ParseFleetNodes(texts);
+    if (!parsed) return PrintError(parsed.error());
+    nodes = *std::move(parsed);
+  }
+  const Reports reports = RequestReports(nodes);
+  if (options.json) {
+    for (const auto& [name, report] : reports) fmt::print("{}\n", server::EncodeReport(name, report));
+  } else {
+    fmt::print("{}", FleetTable(reports));
+  }
+  for (const auto& [name, report] : reports) {
+    if (!report || !report->ready) return 1;
+  }
+  return 0;
+}
+
+int ServePicker(const FleetOptions& options) {
+  auto nodes = server::ParseFleetNodes(NodeTexts(options));
+  if (!nodes) return PrintError(nodes.error());
+  const auto listen = server::ParseHostAddress(options.listen);
+  if (!listen) return PrintError(listen.error());
+  server::PickerAgent agent({.listen_host = listen->host,
+                             .listen_port = listen->port,
+                             .nodes = *std::move(nodes),
+                             .api_key = std::string(ApiKey())});
+  const auto port = agent.Listen();
+  if (!port) return PrintError(port.error());
+  fmt::print("listening on {}:{}\n", listen->host, *port);
+  std::fflush(stdout);
+  agent.Run();
+  return 0;
+}
+
+std::string ModelText(const NodeReport& report) {
+  std::vector<std::string> loaded;
+  loaded.reserve(report.models.size());
+  for (const auto& [name, model] : report.models) {
+    if (model.loaded) loaded.push_back(name);
+  }
+  return loaded.empty() ? "-" : fmt::format("{}", fmt::join(loaded, ", "));
+}
+
+std::string PrefixCounts(const NodeReport& report) {
+  return fmt::format("{} ({}), disk {}", report.prefixes, FormatSize(report.prefix_bytes),
+                     FormatSize(report.disk_bytes));
+}
+
+}  // namespace
+
+std::string FleetTable(const Reports& nodes) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NODE", "STATE", "RUNNING", "WAITING", "PREFILL", "PREFIXES", "MEMORY", "LOADED MODELS"}};
+  std::string errors;
+  for (const auto& [name, report] : nodes) {
+    if (!report) {
+      rows.push_back({name, "unreachable", "-", "-", "-", "-", "-", "-"});
+      errors += report.error().message + "\n";
+      continue;
+    }
+    rows.push_back({name, report->ready ? "ready" : "draining", std::to_string(report->running),
+                    std::to_string(report->waiting), fmt::format("{:.1f} s", report->pending_prefill_seconds),
+                    PrefixCounts(*report), FormatSize(report->memory_bytes), ModelText(*report)});
+  }
+  return FormatTable(rows) + (errors.empty() ? "" : "\n" + errors);
+}
+
+int Fleet(const Endpoint& daemon, const FleetOptions& options) {
+  return options.action == "picker" ? ServePicker(options) : Status(daemon, options);
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,27 @@
+// quire fleet: the nodes behind a balancer, and the agent that tells HAProxy where a request goes.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/base/error.h"
+#include "server/cli/client.h"
+#include "server/fleet/node_report.h"
+
+namespace quire::cli {
+
+struct FleetOptions {
+  std::string action = {};              // status, picker
+  std::vector<std::string> nodes = {};  // NAME=HOST[:PORT]; none: QUIRE_FLEET
+  std::string listen = "127.0.0.1:11435";
+  bool json = false;
+};
+
+// The exit code; errors go to stderr. `daemon`: the node where none is named.
+int Fleet(const Endpoint& daemon, const FleetOptions& options);
+
+// A row per node: an error instead of the report of one that did not answer.
+std::string FleetTable(const std::vector<std::pair<std::string, api::Result<server::NodeReport>>>& nodes);
+
+}  // namespace quire::cli
