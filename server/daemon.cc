@@ -44,6 +44,7 @@
 #include "server/snapshot_figures.h"
 #include "server/store/bundled_models.h"
 #include "server/tier/snapshot_service.h"
+#include "server/trace_exporter.h"
 
 namespace quire::server {
 namespace {
@@ -104,6 +105,9 @@ class Daemon {
         resolve_(std::move(resolve)),
         memory_(BudgetOf(options.memory_bytes, api::FindMemoryLimit())),
         metrics_(options.vllm_metrics),
+        traces_(options.otlp_endpoint.empty()
+                    ? nullptr
+                    : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
         snapshots_(SnapshotsOf(options, runner)),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes, snapshots_)),
         backend_(dispatcher_),
@@ -134,6 +138,7 @@ class Daemon {
               metrics_.Observe(log, Clock::now());
               recent_.Add(log, Clock::now());
               prefill_.Observe(log);
+              if (traces_) traces_->Observe(log);
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
                            std::string_view message) { return paths.Hide(message); }};
@@ -184,6 +189,7 @@ class Daemon {
   bool activated_ = false;  // the service manager holds the sockets
   Metrics metrics_;
   PrefillEstimates prefill_;
+  std::unique_ptr<TraceExporter> traces_;  // null: nobody collects them
   WorkPools pools_;
   IoContext io_{1};
   std::shared_ptr<SnapshotService> snapshots_;  // null: none
@@ -362,6 +368,7 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   snapshot.vector_cache_hits = vectors.hits;
   snapshot.vector_cache_misses = vectors.misses;
   snapshot.vector_cache_bytes = vectors.bytes;
+  if (traces_) snapshot.traces = {.sent = traces_->stats().sent, .dropped = traces_->stats().dropped};
   snapshot.task_failures = WorkPool::failures + handler_failures_;
   return snapshot;
 }

@@ -213,6 +213,14 @@ ValidationError SetMetricsNames(bool& vllm, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetCollector(std::string& url, std::string_view text) {
+  const std::string_view trimmed = Trimmed(text);
+  if (!trimmed.empty() && !trimmed.starts_with("http://") && !trimmed.starts_with("https://"))
+    return "must be a URL that begins with http:// or https://";
+  url = trimmed;
+  return std::nullopt;
+}
+
 constexpr const char* kConfigFlag = "--config";
 
 enum class Takes : uint8_t { kValue, kNothing };
@@ -358,8 +366,12 @@ constexpr std::array kTable = {
                "Docker configuration file (config.json) with registry credentials",
                [](Options& o, std::string_view t) { return SetAccounts(o.registry_accounts, t); }},
     OptionSpec{"--metrics-compat", "QUIRE_METRICS_COMPAT", "LIST", "",
-               "vllm: also export some metrics under vLLM's names, for routers that expect them",
+               "vllm: also export metrics under vLLM's names, for routers that expect them",
                [](Options& o, std::string_view t) { return SetMetricsNames(o.vllm_metrics, t); }},
+    OptionSpec{"--otlp-endpoint", "QUIRE_OTLP_ENDPOINT", "URL", "",
+               "Send traces of requests to this OpenTelemetry collector (OTLP over HTTP), such as "
+               "http://127.0.0.1:4318",
+               [](Options& o, std::string_view t) { return SetCollector(o.otlp_endpoint, t); }},
     OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
                [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
                Changes::kAtReload},

@@ -67,6 +67,7 @@ struct Options {
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
+  std::string otlp_endpoint;                             // a collector of traces; empty: none
   bool vllm_metrics = false;                             // some metrics under vLLM's names too
   int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;

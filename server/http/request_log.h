@@ -53,7 +53,8 @@ struct RequestLog {
   TokenGaps gaps = {};
   api::DraftUsage draft = {};  // of all choices
   int runner_pid = 0;
-  std::string error = {};  // why the answer is not a good one: a word, not a sentence
+  std::string trace_parent = {};  // the request's header, as it came
+  std::string error = {};         // why the answer is not a good one: a word, not a sentence
 };
 
 // Adds the draft usage of another choice of the request.

@@ -21,6 +21,7 @@ namespace asio = boost::asio;
 
 constexpr size_t kLargeBodyBytes = size_t{128} << 10;
 constexpr size_t kLoggedNamesMax = 16;
+constexpr size_t kTraceParentMax = 128;  // bytes
 using RefusalTick = std::chrono::duration<int64_t, std::ratio<1, 500>>;
 
 // Requests are refused in batches, on the ticks of one clock: each reply on its own would wake the I/O thread on a
@@ -80,6 +81,8 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
     co_return std::nullopt;
   }
   exchange.log().stored_model = model->name.Display();
+  if (const std::string* parent = exchange.request().Find("traceparent"))
+    exchange.log().trace_parent = parent->substr(0, kTraceParentMax);
   co_return *std::move(model);
 }
 

@@ -239,6 +239,16 @@ void AddRedisMetrics(const MetricsSnapshot::Redis& redis, std::vector<MetricFami
       redis.failures);
 }
 
+void AddTraceMetrics(const MetricsSnapshot::Traces& traces, std::vector<MetricFamily>& out) {
+  MetricFamily sent = CounterFamily("quire_traces_sent_total", "Traces of requests that the collector took");
+  AddValue(sent, {}, static_cast<double>(traces.sent));
+  MetricFamily dropped =
+      CounterFamily("quire_traces_dropped_total", "Traces of requests that the collector did not take");
+  AddValue(dropped, {}, static_cast<double>(traces.dropped));
+  out.push_back(std::move(sent));
+  out.push_back(std::move(dropped));
+}
+
 void AddRequestGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {
   MetricFamily running = Gauge("quire_requests_running", "Requests being processed by a runner");
   MetricFamily waiting = Gauge("quire_requests_waiting", "Requests waiting for a runner");
@@ -359,6 +369,7 @@ std::string Metrics::Text(const MetricsSnapshot& snapshot) const {
   AddHeartbeatMetrics(snapshot, families);
   if (snapshot.tier) AddTierMetrics(*snapshot.tier, families);
   if (snapshot.redis) AddRedisMetrics(*snapshot.redis, families);
+  if (snapshot.traces) AddTraceMetrics(*snapshot.traces, families);
   AddRequestGauges(snapshot, families);
   for (MetricFamily& family : impl_->registry.Collect()) families.push_back(std::move(family));
   if (impl_->vllm) {

@@ -45,7 +45,11 @@ struct MetricsSnapshot {
     bool connected = false;
     uint64_t lookups = 0, late = 0, read = 0, written = 0, dropped = 0, corrupt = 0, failures = 0;
   };
-  std::optional<Redis> redis = {};           // likewise
+  std::optional<Redis> redis = {};  // likewise
+  struct Traces {
+    uint64_t sent = 0, dropped = 0;
+  };
+  std::optional<Traces> traces = {};         // likewise
   std::map<std::string, Requests> requests;  // by model
   struct Prefill {
     double pending_seconds = 0;   // of prompts that wait or are computed
