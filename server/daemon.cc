@@ -29,6 +29,7 @@
 #include "server/memory_release.h"
 #include "server/memory_reserve.h"
 #include "server/notify.h"
+#include "server/prefix_layers.h"
 #include "server/prefix_routes.h"
 #include "server/program_files.h"
 #include "server/routes/blocking.h"
@@ -145,6 +146,9 @@ class Daemon {
     services_.vectors = &vectors_;
     if (snapshots_) {
       services_.slot_folder = options.snapshot_folder / "slots";
+      prefix_layers_ = std::make_unique<PrefixLayers>(*snapshots_, pools_);
+      services_.import_prefixes = [this](fs::path path) { return prefix_layers_->Import(std::move(path)); };
+      services_.import_layers = [this](const StoredModel& model) { return prefix_layers_->ImportOf(model); };
     }
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
@@ -192,7 +196,8 @@ class Daemon {
   std::unique_ptr<TraceExporter> traces_;  // null: nobody collects them
   WorkPools pools_;
   IoContext io_{1};
-  std::shared_ptr<SnapshotService> snapshots_;  // null: none
+  std::shared_ptr<SnapshotService> snapshots_;   // null: none
+  std::unique_ptr<PrefixLayers> prefix_layers_;  // null: no snapshots
   scheduler::Dispatcher dispatcher_;
   DispatcherBackend backend_;
   AsyncModelStore models_;

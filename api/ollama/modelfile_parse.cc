@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kNames =
     std::to_array<std::string_view>({"from", "license", "template", "system", "adapter", "renderer", "parser",
-                                     "parameter", "message", "draft", "requires"});
+                                     "parameter", "message", "draft", "requires", "prefix"});
 constexpr auto kRoles = std::to_array<std::string_view>({"system", "user", "assistant"});
 constexpr std::string_view kBlanks = " \t\r\f\v";
 constexpr std::string_view kThreeQuotes = "\"\"\"";

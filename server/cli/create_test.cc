@@ -66,9 +66,10 @@ TEST_F(PlanTest, FindsFilesAndFolders) {
   EXPECT_THAT(Names(Plan("FROM ~/b.gguf")->files), ElementsAre("b.gguf"));
   EXPECT_THAT(Names(Plan("FROM hf")->files),
               ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
-  const auto plan = Plan("FROM demo\nADAPTER a.gguf\nDRAFT ./a.gguf");
+  const auto plan = Plan("FROM demo\nADAPTER a.gguf\nDRAFT ./a.gguf\nPREFIX a.gguf");
   EXPECT_THAT(Names(plan->adapters), ElementsAre("a.gguf"));
   EXPECT_THAT(Names(plan->drafts), ElementsAre("a.gguf"));
+  EXPECT_THAT(Names(plan->prefixes), ElementsAre("1-a.gguf"));
 }
 
 TEST_F(PlanTest, SaysWhichLineNamesNothing) {

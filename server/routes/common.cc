@@ -127,6 +127,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
   job.spec = SpecOf(model);
   job.keep_alive = keep_alive;
   for (api::Request& request : job.choices) SetTenant(exchange, request.client);
+  if (services.import_layers) co_await services.import_layers(model);
   exchange.log().body_bytes = exchange.request().body.size();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, std::move(job));

@@ -105,7 +105,7 @@ class Creation {
   };
 
   void AddSources() {
-    for (const auto* files : {&request_.files, &request_.draft_files}) {
+    for (const auto* files : {&request_.files, &request_.draft_files, &request_.prefix_files}) {
       for (const ollama::CreateFile& file : *files) leftovers_.push_back(*BlobNameOf(file.digest));
     }
   }
@@ -125,8 +125,14 @@ class Creation {
     if (!draft) co_return std::unexpected(std::move(draft.error()));
     auto opens = co_await CheckLoads(*weights, *draft);
     if (!opens) co_return opens;
+    const std::string base = model_.other_layers.empty() ? std::string() : weights->blob;
     auto kept = co_await StoreWeights(*std::move(weights), *std::move(draft));
     if (!kept) co_return kept;
+    // A prefix belongs to the weights that computed it.
+    if (base != model_.weights_blob)
+      std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kPrefixLayer; });
+    auto prefixes = co_await AddPrefixes();
+    if (!prefixes) co_return prefixes;
     std::vector<BlobUse> uses;
     const auto stored = co_await services_.models.Register(model_, uses);
     if (!stored) co_return std::unexpected(stored.error());
@@ -236,6 +242,38 @@ class Creation {
     std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kDraftLayer; });
     model_.other_layers.push_back({.media_type = std::string(kDraftLayer), .blob = *std::move(blob)});
     co_return api::Result<void>();
+  }
+
+  // Exported prefixes, each checked by taking it into this machine's tier.
+  Awaitable<api::Result<void>> AddPrefixes() {
+    constexpr const char* kField = "prefix_files";
+    for (const ollama::CreateFile& file : request_.prefix_files) {
+      auto there = co_await Check(file, kField);
+      if (!there) co_return there;
+      if (!services_.import_prefixes) {
+        co_return api::Fail(api::ErrorCode::kUnsupported,
+                            "a prefix cannot be checked here: prefixes are not kept on disk", kField);
+      }
+      const std::string blob = *BlobNameOf(file.digest);
+      co_await progress_.Send(ollama::StatusBody("checking prefix " + file.path));
+      const auto files = co_await services_.import_prefixes(services_.models.BlobPath(blob));
+      if (!files) co_return std::unexpected(InFile(files.error(), file.path));
+      for (const std::string& weights : *files) {
+        if (weights.find(model_.weights_blob) != std::string::npos) continue;
+        co_return api::Fail(api::ErrorCode::kInvalidArgument,
+                            fmt::format("{}: a prefix of other weights than the model's", file.path), kField);
+      }
+      Layer layer{.media_type = std::string(kPrefixLayer), .blob = blob};
+      layer.size = co_await services_.models.BlobSize(blob);
+      model_.other_layers.push_back(std::move(layer));
+    }
+    co_return api::Result<void>();
+  }
+
+  static api::Error InFile(api::Error error, const std::string& path) {
+    error.message = fmt::format("{}: {}", path, error.message);
+    error.field = "prefix_files";
+    return error;
   }
 
   // The weights of a field's files: one GGUF as it is; the splits of one, or a directory of safetensors, as

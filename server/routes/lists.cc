@@ -114,6 +114,10 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.parser = model.details.parser;
   const auto draft = std::ranges::find(model.other_layers, kDraftLayer, &Layer::media_type);
   if (draft != model.other_layers.end()) reply.draft = (model.weights.parent_path() / draft->blob).string();
+  for (const Layer& layer : model.other_layers) {
+    if (layer.media_type == kPrefixLayer)
+      reply.prefixes.push_back((model.weights.parent_path() / layer.blob).string());
+  }
   reply.modified_at = model.modified_at;
   reply.repairs = description.repairs;
   return reply;

@@ -16,6 +16,7 @@ namespace quire::server {
 
 inline constexpr std::string_view kModelLayer = "application/vnd.ollama.image.model";
 inline constexpr std::string_view kDraftLayer = "application/vnd.ollama.image.draft";
+inline constexpr std::string_view kPrefixLayer = "application/vnd.quire.image.prefix";
 inline constexpr std::string_view kAdapterLayer = "application/vnd.ollama.image.adapter";
 inline constexpr std::string_view kTemplateLayer = "application/vnd.ollama.image.template";
 inline constexpr std::string_view kSystemLayer = "application/vnd.ollama.image.system";

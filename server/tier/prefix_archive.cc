@@ -247,6 +247,8 @@ api::Result<bool> PrefixImport::WriteSegment() {
   imported_.tokens += static_cast<uint64_t>(chain_->tokens());
   if (std::ranges::find(imported_.models, origin_.model) == imported_.models.end())
     imported_.models.push_back(origin_.model);
+  if (std::ranges::find(imported_.files, origin_.files) == imported_.files.end())
+    imported_.files.push_back(origin_.files);
   chain_.reset();
   return true;
 }

@@ -43,6 +43,7 @@ class PrefixExport {
 struct Imported {
   std::vector<SnapshotKey> ids = {};
   std::vector<std::string> models = {};  // each once
+  std::vector<std::string> files = {};   // PrefixOrigin::files, each once
   uint64_t tokens = 0;
   uint64_t written = 0;   // segments
   uint64_t existing = 0;  // segments that were there

@@ -244,6 +244,42 @@ class Snapshots(unittest.TestCase):
             self.assertIn("the exported prefix is damaged", done.stderr)
             self.check(daemon, messages, cold, 0)
 
+    def test_a_model_comes_with_a_prefix(self):
+        folder = pathlib.Path(self.temporary.name)
+        store = {"OLLAMA_MODELS": str(folder / "models")}
+        with self.daemon(**store) as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+            self.export(daemon, tokens, folder / "story.prefix")
+            (folder / "Modelfile").write_text(f"FROM {MODEL}\nPREFIX story.prefix\n")
+            made = daemon.cli("create", "warm", "-f", str(folder / "Modelfile"))
+            self.assertEqual(0, made.returncode, made.stderr)
+            self.assertRegex(daemon.post("/api/show", {"model": "warm"}).json["modelfile"], r"(?m)^PREFIX .*sha256-")
+            # Prefixes belong to the weights that computed them, and are whole.
+            quantized = daemon.cli("create", "small", "-q", "q4_0", "-f", str(folder / "Modelfile"))
+            self.assertEqual(1, quantized.returncode)
+            self.assertIn("a prefix of other weights", quantized.stderr)
+            content = bytearray((folder / "story.prefix").read_bytes())
+            content[len(content) // 2] ^= 1
+            (folder / "story.prefix").write_bytes(content)
+            self.cache(daemon, "prune", "--all")
+            damaged = daemon.cli("create", "damaged", "-f", str(folder / "Modelfile"))
+            self.assertEqual(1, damaged.returncode)
+            self.assertIn("is damaged", damaged.stderr)
+        cold = self.cold(messages)
+        # Another machine that has the model.
+        with self.daemon(QUIRE_SNAPSHOT_DIR=str(folder / "there"), **store) as daemon:
+            deadline = time.monotonic() + 60
+            while daemon.get("/quire/prefixes").status != 200 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.check(daemon, messages, cold, tokens - 1, model="warm")
+            self.assertIn("prefix imported", daemon.log())
+        with self.daemon(QUIRE_SNAPSHOT_BYTES="0", **store) as daemon:
+            self.check(daemon, messages, cold, 0, model="warm")
+            (folder / "Modelfile").write_text(f"FROM {MODEL}\nPREFIX story.prefix\n")
+            refused = daemon.cli("create", "more", "-f", str(folder / "Modelfile"))
+            self.assertIn("prefixes are not kept on disk", refused.stderr)
+
     def test_imported_prefixes_belong_to_the_named_key(self):
         file = pathlib.Path(self.temporary.name) / "prefix"
         with self.daemon() as daemon:
