@@ -45,7 +45,8 @@ const Preset* FindPreset(std::string_view name) {
   return found == kPresets.end() ? nullptr : found;
 }
 
-// Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections.
+// Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections, what mixes a row
+// with the one before it.
 constexpr std::string_view kNotQuantized[] = {"_norm.weight",
                                               "ffn_gate_inp.weight",
                                               "altup",
@@ -60,7 +61,13 @@ constexpr std::string_view kNotQuantized[] = {"_norm.weight",
                                               "mlp.gate.weight",
                                               "feed_forward.gate.weight",
                                               "ssm_dt.weight",
-                                              "ssm_x.weight"};
+                                              "ssm_x.weight",
+                                              "time_mix_w",
+                                              "time_mix_a",
+                                              "time_mix_v1",
+                                              "time_mix_v2",
+                                              "time_mix_g",
+                                              "mix_lerp"};
 
 bool IsFloat(DataType type) { return BlockElements(type) == 1; }
 

@@ -100,6 +100,31 @@ TEST(QuantizeGguf, GivesASmallerModelWithTheSameKeys) {
   EXPECT_LT(fs::file_size(small), fs::file_size("tests/data/gguf/lfm2.f16.gguf") * 6 / 10);
 }
 
+// RWKV's gates of low rank and its weights between a row and the one before it.
+TEST(QuantizeGguf, LeavesSmallMatricesAsTheyAre) {
+  GgufWriter writer;
+  writer.AddText("general.architecture", "rwkv7");
+  const char* const kept[] = {"blk.0.time_mix_lerp_fused.weight", "blk.0.channel_mix_lerp_k.weight",
+                              "blk.0.time_mix_w1.weight",         "blk.0.time_mix_a2.weight",
+                              "blk.0.time_mix_v1.weight",         "blk.0.time_mix_v2.weight",
+                              "blk.0.time_mix_g2.weight"};
+  const char* const quantized[] = {"blk.0.time_mix_value.weight", "blk.0.time_mix_key.weight"};
+  for (const char* name : kept) writer.AddTensor(name, DataType::kF32, {4, 32});
+  for (const char* name : quantized) writer.AddTensor(name, DataType::kF32, {4, 32});
+  const TemporaryDirectory directory;
+  const fs::path from = directory.path() / "a.gguf", to = directory.path() / "b.gguf";
+  const auto zeros = [](size_t, int64_t, int64_t, std::span<std::byte> data) {
+    std::ranges::fill(data, std::byte{});
+  };
+  ASSERT_TRUE(writer.Write(from, zeros));
+  const auto done = QuantizeGguf(from, "Q8_0", to, 1);
+  ASSERT_TRUE(done) << done.error().message;
+  const auto files = Open(to);
+  ASSERT_TRUE(files) << files.error().message;
+  for (const char* name : kept) EXPECT_EQ((*files)->Find(name)->type, DataType::kF32) << name;
+  for (const char* name : quantized) EXPECT_EQ((*files)->Find(name)->type, DataType::kQ8_0) << name;
+}
+
 TEST(QuantizeGguf, SaysWhatItCannotDo) {
   const TemporaryDirectory directory;
   const auto refusal = [&](const char* from, const char* preset) {

@@ -29,7 +29,7 @@ constexpr auto kOnLoadTypes =
     std::to_array<DataType>({DataType::kQ8_0, DataType::kQ6_K, DataType::kQ4_K, DataType::kQ4_0});
 
 // Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
-// projections of a delta net's decay and step, tables of positions and types.
+// projections of a delta net's decay and step and of RWKV's gates, tables of positions and types.
 constexpr std::string_view kNotQuantizedOnLoad[] = {
     "norm",           "conv.conv",    "conv1d",
     "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
@@ -39,7 +39,10 @@ constexpr std::string_view kNotQuantizedOnLoad[] = {
     "laurel",         "centroids",    "per_layer_model_proj",
     "position_embd",  "token_types",  "sparse_moe.gate",
     "proj_bias",      "mixer.gate.",  "dt_proj",
-    "x_proj",         "ssm_dt.",      "ssm_x."};
+    "x_proj",         "ssm_dt.",      "ssm_x.",
+    "time_mix_w",     "time_mix_a",   "time_mix_v1",
+    "time_mix_v2",    "time_mix_g",   "mix_lerp",
+    "_lora.lora."};
 
 constexpr std::string_view kEnds[] = {"embed_tokens.weight", "embeddings.weight", "embedding.weight",
                                       "lm_head.weight"};
