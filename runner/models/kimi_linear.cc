@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "runner/models/decoder.h"
 #include "runner/kernels/portable_math.h"
+#include "runner/models/decoder.h"
 #include "runner/models/families.h"
 #include "runner/models/kimi_delta.h"
 #include "runner/models/latent_attention.h"

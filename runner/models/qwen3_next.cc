@@ -2,8 +2,8 @@
 #include <utility>
 #include <variant>
 
-#include "runner/models/decoder.h"
 #include "runner/kernels/portable_math.h"
+#include "runner/models/decoder.h"
 #include "runner/models/families.h"
 #include "runner/models/gated_delta.h"
 #include "runner/models/moe.h"
