@@ -15,6 +15,7 @@
 #include "server/console/console.h"
 #include "server/prefix_routes.h"
 #include "server/routes/metrics_route.h"
+#include "server/routes/node_route.h"
 #include "server/routes/transfer.h"
 #include "server/testing/test_daemon.h"
 
@@ -128,6 +129,7 @@ TEST(OpenApi, HasEveryRouteAndNoOther) {
   AddRoutes(router, daemon.services());
   AddTransferRoutes(router, transfers);
   AddMetricsRoutes(router, metrics, [] { return MetricsSnapshot(); });
+  AddNodeRoutes(router, daemon.services().models, [] { return MetricsSnapshot(); });
   AddConsoleRoutes(router);
   const RecentRequests recent;
   const NowSources now{.recent = recent};
