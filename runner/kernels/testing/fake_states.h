@@ -26,7 +26,8 @@ class FakeStates final : public cache::StepView {
     for (size_t c = 0; c < capture_after.size(); ++c) {
       sequence.captures.push_back({capture_after[c], Bytes(sequence.captured[c])});
     }
-    const auto bytes = static_cast<size_t>(layout_.recurrent[0].record_bytes * new_tokens);
+    const auto bytes =
+        static_cast<size_t>(layout_.recurrent[0].record_bytes) * static_cast<size_t>(new_tokens);
     sequence.record.assign(recorded ? bytes / sizeof(float) : 0, 0.0F);
   }
 
