@@ -109,6 +109,13 @@ struct EmbedPrompt {
   // The vector is one number, the model's score of the pair of `text`, a query, and `document`.
   bool rank = false;
   std::string document = {};
+  std::string instruction =
+      {};  // of a ranking decoder's question, in place of the model's own; empty: its own
+  int32_t document_tokens_max = 0;  // the end of a longer `document` is left out; 0 = no bound
+  bool keep_end = false;            // truncation keeps the end of a text instead
+  // The prefix that the model's files define under this name stands before `text`; empty: none.
+  std::string prompt_name = {};
+  bool prompt_required = false;  // kUnsupported if the files do not define it, instead of no prefix
 };
 
 using Prompt =

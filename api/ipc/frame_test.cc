@@ -155,7 +155,14 @@ TEST(Ipc, EveryMessageToTheRunnerSurvives) {
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = EmbedPrompt{"", {1, 2}};
   ExpectSurvives(ToRunner(raw));
-  raw.request.prompt = EmbedPrompt{.text = "query", .rank = true, .document = "text"};
+  raw.request.prompt = EmbedPrompt{.text = "query",
+                                   .rank = true,
+                                   .document = "text",
+                                   .instruction = "which?",
+                                   .document_tokens_max = 7,
+                                   .keep_end = true,
+                                   .prompt_name = "query",
+                                   .prompt_required = true};
   ExpectSurvives(ToRunner(raw));
   raw.request.prompt = TokenPrompt{{3, 0, std::numeric_limits<int32_t>::max()}};
   ExpectSurvives(ToRunner(raw));

@@ -82,6 +82,11 @@ void VisitFields(M& m, V& visit) {
   visit("normalize", m.normalize);
   visit("rank", m.rank);
   visit("document", m.document);
+  visit("instruction", m.instruction);
+  visit("document_tokens_max", m.document_tokens_max, 0);
+  visit("keep_end", m.keep_end);
+  visit("prompt_name", m.prompt_name);
+  visit("prompt_required", m.prompt_required);
 }
 template <Is<TokenPrompt> M, class V>
 void VisitFields(M& m, V& visit) {

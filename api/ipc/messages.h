@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 12;
+inline constexpr uint16_t kVersion = 13;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "api/json/body.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/openai/cohere_embed.h"
 #include "api/openai/unsupported_fields.h"
 
 namespace quire::api {
@@ -44,6 +43,10 @@ std::optional<EmbedPrompt> PromptOf(const Json& value, bool tokens_too) {
 // Texts or token ids, at least one.
 bool IsStrict(EmbedDialect dialect) {
   return dialect == EmbedDialect::kOpenAi || dialect == EmbedDialect::kLlamaServer;
+}
+
+bool IsCohere(EmbedDialect dialect) {
+  return dialect == EmbedDialect::kCohere || dialect == EmbedDialect::kCohereOld;
 }
 
 void GetInput(Fields& body, EmbedRequest& request) {
@@ -91,13 +94,29 @@ void GetEncodingFormat(Fields& body, EmbedRequest& request) {
   if (format != "float" && format != "base64") {
     body.Reject("encoding_format", R"(must be "float" or "base64")");
   }
-  request.base64 = format == "base64";
+  request.types = {format == "base64" ? VectorType::kBase64 : VectorType::kFloat};
 }
 
 void GetDimensions(Fields& body, EmbedRequest& request) {
   int32_t dimensions = 0;
   body.Get("dimensions", dimensions, IsStrict(request.dialect) ? 1 : 0);
   for (EmbedPrompt& prompt : request.inputs) prompt.dimensions = dimensions;
+}
+
+// What other servers of this dialect add: "truncate", and "input_type" for a prefix of the model's.
+void GetOpenAiExtras(Fields& body, EmbedRequest& request) {
+  bool keep_end = false;
+  GetTruncation(body, request.overflow, keep_end);
+  std::string name;
+  body.Get("input_type", name);
+  for (EmbedPrompt& prompt : request.inputs) {
+    prompt.keep_end = keep_end;
+    prompt.prompt_name = name;
+    prompt.prompt_required = true;
+    if (!name.empty() && !prompt.tokens.empty()) {
+      return body.Reject("input_type", "needs texts, not token ids", ErrorCode::kUnsupported);
+    }
+  }
 }
 
 // -1 = unchanged, 2 = to length 1.
@@ -118,23 +137,29 @@ void GetBody(Fields& body, EmbedRequest& request) {
   } else {
     request.model = GetModel(body);
   }
-  if (request.dialect == EmbedDialect::kOllamaLegacy) {
+  const bool cohere = IsCohere(request.dialect);
+  if (cohere) {
+    GetCohereBody(body, request);
+  } else if (request.dialect == EmbedDialect::kOllamaLegacy) {
     GetPrompt(body, request);
   } else {
     GetInput(body, request);
     GetDimensions(body, request);
   }
   if (llama_server) GetNormalization(body, request);
-  bool truncate = !IsStrict(request.dialect);
+  if (IsStrict(request.dialect)) request.overflow = Overflow::kRefuse;
   if (request.dialect == EmbedDialect::kOpenAi) {
     GetEncodingFormat(body, request);
-  } else if (!llama_server) {
+    GetOpenAiExtras(body, request);
+  } else if (!llama_server && !cohere) {
+    bool truncate = true;
     body.Get("truncate", truncate);
+    if (!truncate) request.overflow = Overflow::kRefuse;
   }
-  request.overflow = truncate ? Overflow::kTruncate : Overflow::kRefuse;
   request.keep_alive = GetKeepAlive(body);
   GetOptions(body, request.options, request.unknown_options);
   request.cache_salt = GetCacheSalt(body);
+  if (cohere) openai::AddUnread(body, request.unknown_options);
   if (request.dialect != EmbedDialect::kOpenAi) return;
   openai::RefuseUnsupported(body, openai::Route::kEmbeddings);
   openai::AddUnread(body, request.unknown_options);
@@ -142,44 +167,11 @@ void GetBody(Fields& body, EmbedRequest& request) {
 
 // ---- replies ----
 
-// Vectors are most of a reply, so they are written as they are rather than through a tree of numbers. The
-// shortest digits that give the same float.
-void AppendNumbers(std::string& out, std::span<const float> vector) {
-  out += '[';
-  for (size_t i = 0; i < vector.size(); ++i) {
-    fmt::format_to(std::back_inserter(out), "{}{}", i > 0 ? "," : "", vector[i]);
-  }
-  out += ']';
-}
-
-// Little-endian floats.
-void AppendBase64(std::string& out, std::span<const float> vector) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  uint32_t bits = 0;  // of at most three bytes
-  int bytes = 0;
-  const auto digit = [&](int place) { out += kDigits[(bits >> (18 - 6 * place)) & 63U]; };
-  out += '"';
-  for (const float value : vector) {
-    for (int shift = 0; shift < 32; shift += 8) {
-      bits |= ((std::bit_cast<uint32_t>(value) >> shift) & 0xFFU) << (16 - 8 * bytes);
-      if (++bytes < 3) continue;
-      for (int place = 0; place < 4; ++place) digit(place);
-      bits = 0;
-      bytes = 0;
-    }
-  }
-  if (bytes > 0) {
-    for (int place = 0; place <= bytes; ++place) digit(place);
-    out.append(static_cast<size_t>(3 - bytes), '=');
-  }
-  out += '"';
-}
-
 std::string EncodeOpenAi(const EmbedRequest& request, const EmbedResult& result) {
   std::string out = R"({"object":"list","data":[)";
   for (size_t i = 0; i < result.vectors.size(); ++i) {
     out += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
-    request.base64 ? AppendBase64(out, result.vectors[i]) : AppendNumbers(out, result.vectors[i]);
+    AppendVector(out, result.vectors[i], request.types.front());
     out += '}';
   }
   return out + fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
@@ -241,6 +233,7 @@ std::string EncodeEmbed(const EmbedRequest& request, const EmbedResult& result) 
   if (request.dialect == EmbedDialect::kOpenAi) return EncodeOpenAi(request, result);
   if (request.dialect == EmbedDialect::kOllama) return EncodeOllama(request, result);
   if (request.dialect == EmbedDialect::kLlamaServer) return EncodeLlamaServer(result);
+  if (IsCohere(request.dialect)) return EncodeCohereEmbed(request, result);
   std::string out = R"({"embedding":)";
   AppendNumbers(out, result.vectors.empty() ? std::span<const float>() : result.vectors.front());
   return out + '}';

@@ -12,6 +12,7 @@
 
 #include "api/base/error.h"
 #include "api/base/request.h"
+#include "api/openai/vector_text.h"
 
 namespace quire::api {
 
@@ -20,6 +21,8 @@ enum class EmbedDialect : uint8_t {
   kOllamaLegacy,  // /api/embeddings: one "prompt", its vector not normalized
   kOpenAi,        // /v1/embeddings: "input" may also be token ids
   kLlamaServer,   // /embedding, /embeddings: the same, or "content"; "model" may be left out
+  kCohere,        // /v2/embed
+  kCohereOld,     // /v1/embed: without "embedding_types" the reply has one list of vectors
 };
 
 struct EmbedRequest {
@@ -27,8 +30,9 @@ struct EmbedRequest {
   std::string model;                // as sent; replies echo it. Empty only in kLlamaServer
   std::vector<EmbedPrompt> inputs;  // in the order of the reply; none: only loads the model
   Overflow overflow = Overflow::kTruncate;
-  bool base64 = false;
-  std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
+  std::vector<VectorType> types = {VectorType::kFloat};  // of the reply, in this order
+  bool by_type = false;                                  // the body named them
+  std::optional<std::chrono::nanoseconds> keep_alive;    // < 0 = never expires
   Options options;
   std::vector<std::string> unknown_options;  // for the log
   std::string cache_salt;

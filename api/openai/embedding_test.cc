@@ -80,7 +80,7 @@ TEST(ParseEmbed, OpenAiTakesTextsAndTokens) {
   ASSERT_EQ(lists.inputs.size(), 2U);
   EXPECT_EQ(lists.inputs[1].tokens, (std::vector<TokenId>{2, 3}));
   EXPECT_EQ(lists.inputs[1].dimensions, 2);
-  EXPECT_TRUE(lists.base64);
+  EXPECT_EQ(lists.types, std::vector{VectorType::kBase64});
   EXPECT_EQ(Texts(Parsed(EmbedDialect::kOpenAi, R"({"model":"m","input":["a","b"]})")).size(), 2U);
 }
 
@@ -132,7 +132,7 @@ TEST(EncodeEmbed, Base64OfLittleEndianFloats) {
   const auto encoded = [](std::vector<float> vector) {
     EmbedRequest request;
     request.dialect = EmbedDialect::kOpenAi;
-    request.base64 = true;
+    request.types = {VectorType::kBase64};
     const auto reply = json::parse(EncodeEmbed(request, {.vectors = {std::move(vector)}}));
     return reply["data"][0]["embedding"].get<std::string>();
   };
@@ -140,6 +140,75 @@ TEST(EncodeEmbed, Base64OfLittleEndianFloats) {
   EXPECT_EQ(encoded({1, -2}), "AACAPwAAAMA=");
   EXPECT_EQ(encoded({1, -2, 0.5F}), "AACAPwAAAMAAAAA/");
   EXPECT_EQ(encoded({}), "");
+}
+
+TEST(ParseEmbed, OpenAiTakesTruncationAndPrefixesByName) {
+  const auto request =
+      Parsed(EmbedDialect::kOpenAi, R"({"model":"m","input":["a"],"truncate":"START","input_type":"query"})");
+  EXPECT_EQ(request.overflow, Overflow::kTruncate);
+  EXPECT_TRUE(request.inputs[0].keep_end);
+  EXPECT_EQ(request.inputs[0].prompt_name, "query");
+  EXPECT_TRUE(request.inputs[0].prompt_required);
+  const auto plain = Parsed(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","truncate":"none"})");
+  EXPECT_EQ(plain.overflow, Overflow::kRefuse);
+  EXPECT_TRUE(plain.inputs[0].prompt_name.empty());
+  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","truncate":"MIDDLE"})", "truncate");
+  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":[1],"input_type":"query"})", "input_type");
+  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","task":"x"})", "task");
+}
+
+TEST(ParseEmbed, CohereTakesTextsAndNamesOfPrefixes) {
+  const auto request = Parsed(
+      EmbedDialect::kCohere,
+      R"({"model":"m","texts":["a","b"],"input_type":"search_query","output_dimension":8,"truncate":"START",
+          "embedding_types":["ubinary","float"]})");
+  EXPECT_EQ(Texts(request), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(request.inputs[1].prompt_name, "search_query");
+  EXPECT_FALSE(request.inputs[1].prompt_required);
+  EXPECT_EQ(request.inputs[1].dimensions, 8);
+  EXPECT_TRUE(request.inputs[1].keep_end);
+  EXPECT_EQ(request.types, (std::vector{VectorType::kUbinary, VectorType::kFloat}));
+  EXPECT_EQ(request.NameOf(1), "texts[1]");
+  const auto inputs =
+      Parsed(EmbedDialect::kCohere, R"({"model":"m","input_type":"clustering","truncate":"NONE",
+          "inputs":[{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
+  EXPECT_EQ(Texts(inputs), std::vector<std::string>{"ab"});
+  EXPECT_EQ(inputs.overflow, Overflow::kRefuse);
+  EXPECT_EQ(Parsed(EmbedDialect::kCohereOld, R"({"model":"m","texts":["a"]})").overflow, Overflow::kTruncate);
+}
+
+TEST(ParseEmbed, CohereNamesTheFieldThatIsWrong) {
+  const auto refuse = [](const std::string& rest, const std::string& field) {
+    ExpectRefused(EmbedDialect::kCohere, R"({"model":"m",)" + rest + "}", field);
+  };
+  refuse(R"("texts":["a"])", "input_type");
+  refuse(R"("texts":["a"],"input_type":"image")", "input_type");
+  refuse(R"("input_type":"clustering")", "texts");
+  refuse(R"("texts":[],"input_type":"clustering")", "texts");
+  refuse(R"("texts":[1],"input_type":"clustering")", "texts");
+  refuse(R"("inputs":[{"content":[{"type":"image_url"}]}],"input_type":"clustering")", "inputs");
+  refuse(R"("texts":["a"],"input_type":"clustering","embedding_types":["int8"])", "embedding_types");
+  refuse(R"("texts":["a"],"input_type":"clustering","images":["x"])", "images");
+  refuse(R"("texts":["a"],"input_type":"clustering","truncate":"LEFT")", "truncate");
+  refuse(R"("texts":["a"],"input_type":"clustering","output_dimension":0)", "output_dimension");
+}
+
+TEST(EncodeEmbed, CohereHasAListOfEachType) {
+  const EmbedResult result{.vectors = {{1, -2, 3, 0, 0, 0, 0, 4, 5}}, .prompt_tokens = 7};
+  auto request = Parsed(EmbedDialect::kCohere, R"({"model":"m","texts":["a"],"input_type":"clustering",
+      "embedding_types":["float","base64","binary","ubinary"]})");
+  const auto reply = json::parse(EncodeEmbed(request, result));
+  EXPECT_EQ(reply["response_type"], "embeddings_by_type");
+  EXPECT_EQ(reply["embeddings"]["float"].get<std::vector<std::vector<float>>>(), result.vectors);
+  EXPECT_EQ(reply["embeddings"]["ubinary"], json::parse("[[161,128]]"));
+  EXPECT_EQ(reply["embeddings"]["binary"], json::parse("[[33,0]]"));
+  EXPECT_TRUE(reply["embeddings"]["base64"][0].is_string());
+  EXPECT_EQ(reply["texts"], json::parse(R"(["a"])"));
+  EXPECT_EQ(reply["meta"]["billed_units"]["input_tokens"], 7);
+  const auto old =
+      json::parse(EncodeEmbed(Parsed(EmbedDialect::kCohereOld, R"({"model":"m","texts":["a"]})"), result));
+  EXPECT_EQ(old["response_type"], "embeddings_floats");
+  EXPECT_EQ(old["embeddings"].get<std::vector<std::vector<float>>>(), result.vectors);
 }
 
 }  // namespace

@@ -93,6 +93,18 @@ void GetTexts(Fields& body, RerankRequest& request) {
   for (size_t i = 0; i < second.size(); ++i) AddPair(first[first.size() == 1 ? 0 : i], second[i], request);
 }
 
+// What all pairs have in common.
+void GetOfPairs(Fields& body, std::vector<EmbedPrompt>& pairs) {
+  std::string instruction;
+  int32_t tokens_max = 0;
+  body.Get(body.Has("instruct") ? "instruct" : "instruction", instruction);
+  body.Get("max_tokens_per_doc", tokens_max, 1);
+  for (EmbedPrompt& pair : pairs) {
+    pair.instruction = instruction;
+    pair.document_tokens_max = tokens_max;
+  }
+}
+
 void GetRerankBody(Fields& body, RerankRequest& request) {
   EmbedRequest& pairs = request.pairs;
   pairs.dialect = EmbedDialect::kOpenAi;
@@ -112,8 +124,9 @@ void GetRerankBody(Fields& body, RerankRequest& request) {
   bool truncate = true;
   body.Get("truncate", truncate);
   pairs.overflow = truncate ? Overflow::kTruncate : Overflow::kRefuse;
-  for (const char* name : {"max_tokens_per_doc", "max_chunks_per_doc", "rank_fields",
-                           "truncate_prompt_tokens", "truncation_direction"}) {
+  GetOfPairs(body, pairs.inputs);
+  for (const char* name :
+       {"max_chunks_per_doc", "rank_fields", "truncate_prompt_tokens", "truncation_direction"}) {
     if (HasValue(body, name)) body.Reject(name, "is not supported", ErrorCode::kUnsupported);
   }
   pairs.keep_alive = GetKeepAlive(body);

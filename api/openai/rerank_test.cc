@@ -49,6 +49,16 @@ TEST(Rerank, ScoresArePairwiseOrOneWithAll) {
               HasSubstr("text_2: "));
 }
 
+TEST(Rerank, ABoundOfDocumentsAndAnInstructionGoWithEachPair) {
+  const auto request = Parse(RerankDialect::kCohere, {{"model", "m"},
+                                                      {"query", "q"},
+                                                      {"documents", {"a", "b"}},
+                                                      {"max_tokens_per_doc", 9},
+                                                      {"instruction", "i"}});
+  EXPECT_EQ(request.pairs.inputs[1].document_tokens_max, 9);
+  EXPECT_EQ(request.pairs.inputs[1].instruction, "i");
+}
+
 TEST(Rerank, RefusesByName) {
   EXPECT_THAT(ErrorOf(RerankDialect::kJina, {{"documents", {"a"}}}), HasSubstr("query: "));
   EXPECT_THAT(ErrorOf(RerankDialect::kJina, {{"query", "q"}}), HasSubstr("documents: "));
@@ -57,7 +67,7 @@ TEST(Rerank, RefusesByName) {
   EXPECT_THAT(ErrorOf(RerankDialect::kJina, {{"query", "q"}, {"documents", {1}}}), HasSubstr("documents: "));
   EXPECT_THAT(ErrorOf(RerankDialect::kCohere, {{"query", "q"}, {"documents", {"a"}}}), HasSubstr("model"));
   EXPECT_THAT(ErrorOf(RerankDialect::kCohere,
-                      {{"model", "m"}, {"query", "q"}, {"documents", {"a"}}, {"max_tokens_per_doc", 9}}),
+                      {{"model", "m"}, {"query", "q"}, {"documents", {"a"}}, {"max_tokens_per_doc", 0}}),
               HasSubstr("max_tokens_per_doc"));
 }
 

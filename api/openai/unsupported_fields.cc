@@ -139,9 +139,8 @@ constexpr auto kNoProgress = std::to_array<std::string_view>({"return_progress"}
 constexpr auto kOneChoice = std::to_array<Off>({{"n"sv, 1, 1}, {"best_of"sv, 1, 1}});
 constexpr auto kNoTopLogprobs = std::to_array<Off>({{"top_logprobs"sv, 0, 0}});
 // Of vLLM, NVIDIA's, Cohere's and Jina's embedding servers: each gives another vector.
-constexpr auto kOfEmbeddings =
-    std::to_array<std::string_view>({"input_type", "instruction", "late_chunking", "messages", "pooling",
-                                     "prompt_name", "task", "truncate", "truncate_prompt_tokens"});
+constexpr auto kOfEmbeddings = std::to_array<std::string_view>(
+    {"instruction", "late_chunking", "messages", "pooling", "prompt_name", "task", "truncate_prompt_tokens"});
 
 constexpr auto kOfStructuredOutputs =
     std::to_array<std::string_view>({"grammar", "structural_tag", "whitespace_pattern"});

@@ -326,7 +326,8 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                               .context_length = context,
                               .format = model->format,
                               .context_max = context,
-                              .task = encoder.ranks() ? ModelTask::kRank : ModelTask::kEmbed};
+                              .task = encoder.ranks() ? ModelTask::kRank : ModelTask::kEmbed,
+                              .sentence_prompts = model->sentence_prompts.get()};
   EncoderEngine engine(std::move(model->encoder), settings.threads > 0 ? settings.threads : UsableCores(),
                        shared.engine, shared.engine_stats,
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
@@ -383,6 +384,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto end_of_generation = model->end_of_generation;
   const output::Format format = model->format;
   const std::shared_ptr<const models::RankHead> rank = model->rank;
+  const std::shared_ptr<const SentencePrompts> sentence_prompts = model->sentence_prompts;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = context_length,
                       .parameters = model->model->parameters(),
@@ -412,7 +414,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .constraints = &constraints,
                               .context_max = info.num_ctx,
                               .task = rank ? ModelTask::kRank : ModelTask::kGenerate,
-                              .rank_prompt = rank ? &rank->prompt : nullptr};
+                              .rank_prompt = rank ? &rank->prompt : nullptr,
+                              .sentence_prompts = sentence_prompts.get()};
   shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },

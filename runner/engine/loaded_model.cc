@@ -240,6 +240,7 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.turn_start_token = FindTurnStartToken(*loaded.tokenizer, *loaded.prompt_template);
   loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
   loaded.pooling = models::ReadPooling(*loaded.files);
+  loaded.sentence_prompts = std::make_shared<const SentencePrompts>(loaded.files->sentence_prompts());
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
 
   if (models::IsEncoder(*loaded.files)) {
@@ -268,9 +269,10 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
 
 namespace {
 
-// Null for a model that does not rank. The rows of the answers are those of the file, however the rest is quantized.
+// Null for a model that does not rank, and for encoders, which have heads of their own. The rows of the answers are
+// those of the file, however the rest is quantized.
 api::Result<std::shared_ptr<const models::RankHead>> LoadRankHead(const LoadedModel& loaded) {
-  if (!models::RanksByAnswer(*loaded.files)) return nullptr;
+  if (models::IsEncoder(*loaded.files) || !models::RanksByAnswer(*loaded.files)) return nullptr;
   auto head = models::ReadRankHead(*loaded.files);
   if (!head) return std::unexpected(head.error());
   // Other rerankers ask other questions, and have other answers.

@@ -12,11 +12,10 @@
 
 #include "api/base/text_bounds.h"
 #include "runner/engine/context_fit.h"
+#include "runner/engine/embed_prompt.h"
 #include "runner/engine/output_plan.h"
-#include "runner/engine/rank_question.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/detokenizer.h"
-#include "runner/tokenizer/frame_tokens.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::engine {
@@ -47,6 +46,7 @@ struct PromptBuilder {
   std::optional<FimTokens> fim_tokens;
   OutputPlan& output_plan;
   const models::RankPrompt* rank_prompt = nullptr;
+  const SentencePrompts* sentence_prompts = nullptr;
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
   int32_t SystemTokens(const Tokens& tokens, bool begins_with_system) const {
@@ -308,55 +308,17 @@ struct PromptBuilder {
     return {};
   }
 
-  // Both texts as the model's tokenizer frames a pair.
-  api::Result<FittedPrompt> BuildPair(const api::EmbedPrompt& pair) const {
-    if (rank_prompt != nullptr)
-      return BuildRankQuestion(tokenizer, *rank_prompt, pair, num_ctx, request.overflow);
-    auto query = EncodeText(pair.text, tokenizer::SpecialTokens::kAsText);
-    if (!query) return std::unexpected(query.error());
-    auto document = EncodeText(pair.document, tokenizer::SpecialTokens::kAsText);
-    if (!document) return std::unexpected(document.error());
-    auto framed = tokenizer::FramePair(tokenizer, *std::move(query), *std::move(document),
-                                       static_cast<size_t>(num_ctx));
-    if (!framed) return std::unexpected(framed.error());
-    if (framed->dropped > 0 && request.overflow == api::Overflow::kRefuse) {
-      const int64_t whole = std::ssize(framed->ids) + framed->dropped;
-      return api::Fail(
-          api::ErrorCode::kContextLengthExceeded,
-          fmt::format("query and document exceed the context length: {} tokens, the context has {}", whole,
-                      num_ctx),
-          "documents");
-    }
-    return FittedPrompt{std::move(framed->ids), static_cast<int32_t>(framed->dropped),
-                        std::move(framed->types)};
-  }
-
-  // Nothing follows it, so it may fill the context; BOS and EOS are kept when it is truncated.
   api::Result<FittedPrompt> operator()(const api::EmbedPrompt& embed) const {
-    if (embed.rank) return BuildPair(embed);
-    const bool as_text = embed.tokens.empty();
     if (auto checked = CheckIds(embed.tokens, "input"); !checked) return std::unexpected(checked.error());
-    auto tokens = as_text ? EncodeText(embed.text, tokenizer::SpecialTokens::kAsText) : embed.tokens;
-    if (!tokens) return std::unexpected(tokens.error());
-    const size_t begins = as_text && tokenizer.add_bos() ? 1 : 0;
-    const size_t ends = as_text && tokenizer.add_eos() ? 1 : 0;
-    const size_t whole = tokens->size() + begins + ends;
-    const size_t max_tokens = static_cast<size_t>(num_ctx);
-    if (whole > max_tokens && request.overflow == api::Overflow::kRefuse) {
-      return api::Fail(
-          api::ErrorCode::kContextLengthExceeded,
-          fmt::format("the input length exceeds the context length: {} tokens, the context has {}", whole,
-                      num_ctx),
-          "input");
-    }
-    if (whole > max_tokens) tokens->resize(max_tokens - begins - ends);
-    if (begins > 0) tokens->insert(tokens->begin(), *tokenizer.bos_id());
-    if (ends > 0) tokens->push_back(*tokenizer.eos_id());
-    if (tokens->empty()) {
-      return api::Fail(api::ErrorCode::kInvalidArgument, "the input is empty", "input");
-    }
-    const auto dropped = static_cast<int32_t>(whole - tokens->size());
-    return FittedPrompt{std::move(*tokens), dropped};
+    return BuildEmbedPrompt(
+        {.tokenizer = tokenizer,
+         .rank_prompt = rank_prompt,
+         .sentence_prompts = sentence_prompts,
+         .num_ctx = num_ctx,
+         .overflow = request.overflow,
+         .encode =
+             [this](std::string_view text) { return EncodeText(text, tokenizer::SpecialTokens::kAsText); }},
+        embed);
   }
 
   // Biases of tokens that there are, and some token left that may come.
@@ -455,9 +417,16 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   const auto own = OwnTemplate(request);
   if (!own) return std::unexpected(own.error());
   const PromptTemplate& prompt_template = *own != nullptr ? **own : context.prompt_template;
-  const PromptBuilder builder{
-      context.tokenizer,  *context.tokenizer, prompt_template,    num_ctx, request, context.turn_start_token,
-      context.fim_tokens, *output_plan,       context.rank_prompt};
+  const PromptBuilder builder{context.tokenizer,
+                              *context.tokenizer,
+                              prompt_template,
+                              num_ctx,
+                              request,
+                              context.turn_start_token,
+                              context.fim_tokens,
+                              *output_plan,
+                              context.rank_prompt,
+                              context.sentence_prompts};
   if (auto biased = builder.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(builder, request.prompt);
   if (!fitted) {

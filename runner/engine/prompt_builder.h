@@ -28,6 +28,8 @@ class ConstraintCache;
 
 namespace quire::runner::engine {
 
+class SentencePrompts;
+
 // How long an answer may think.
 struct ThinkingBudget {
   int32_t tokens_max = 0;
@@ -77,6 +79,7 @@ struct PromptContext {
   int32_t context_max = 0;                // tokens of one sequence that the caches hold; 0 = not known
   ModelTask task = ModelTask::kGenerate;  // such models embed too
   const models::RankPrompt* rank_prompt = nullptr;  // of a decoder that ranks
+  const SentencePrompts* sentence_prompts = nullptr;
 };
 
 inline constexpr int32_t kNumCtxMin = 4;

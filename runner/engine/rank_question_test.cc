@@ -63,5 +63,39 @@ TEST_F(RankQuestion, TheDocumentLosesItsEnd) {
   EXPECT_EQ(RenderQuestion(document, "a", 40).error().code, api::ErrorCode::kContextLengthExceeded);
 }
 
+TEST_F(RankQuestion, ARequestMayReplaceTheInstruction) {
+  models::RankPrompt prompt{
+      .before = "<|im_start|>ask: any\nquery: ", .between = "\n", .after = "<|im_end|>"};
+  api::EmbedPrompt pair{.text = "q", .rank = true, .document = "d", .instruction = "which<|im_end|>?"};
+  EXPECT_EQ(BuildRankQuestion(*tokenizer_, prompt, pair, 1000, api::Overflow::kTruncate).error().field,
+            "instruction");
+  prompt.instruction_begin = prompt.before.find("any");
+  prompt.instruction_end = prompt.instruction_begin + 3;
+  const auto asked = BuildRankQuestion(*tokenizer_, prompt, pair, 1000, api::Overflow::kTruncate);
+  ASSERT_TRUE(asked) << asked.error().message;
+  EXPECT_EQ(std::ranges::count(asked->tokens, Ids("<|im_end|>").front()), 1) << "control tokens are plain";
+  pair.instruction = "which?";
+  EXPECT_EQ(BuildRankQuestion(*tokenizer_, prompt, pair, 1000, api::Overflow::kTruncate)->tokens,
+            Ids("<|im_start|>ask: which?\nquery: q\nd<|im_end|>"));
+  prompt.only_with_instruction = true;
+  pair.instruction.clear();
+  EXPECT_EQ(BuildRankQuestion(*tokenizer_, prompt, pair, 1000, api::Overflow::kTruncate)->tokens, Ids("qd"));
+}
+
+TEST_F(RankQuestion, ABoundOfTheDocumentIsNoOverflow) {
+  std::string document;
+  for (int i = 0; i < 50; ++i) document += "word ";
+  api::EmbedPrompt pair{.text = "q", .rank = true, .document = document, .document_tokens_max = 3};
+  const auto cut = BuildRankQuestion(*tokenizer_, prompt_, pair, 40, api::Overflow::kRefuse);
+  ASSERT_TRUE(cut) << cut.error().message;
+  pair.document_tokens_max = 1000;
+  const auto whole = BuildRankQuestion(*tokenizer_, prompt_, pair, 1000, api::Overflow::kRefuse);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_LT(cut->tokens.size(), whole->tokens.size());
+  EXPECT_EQ(cut->dropped, static_cast<int32_t>(whole->tokens.size() - cut->tokens.size()));
+  EXPECT_EQ(whole->dropped, 0);
+  EXPECT_FALSE(BuildRankQuestion(*tokenizer_, prompt_, pair, 40, api::Overflow::kRefuse));
+}
+
 }  // namespace
 }  // namespace quire::runner::engine

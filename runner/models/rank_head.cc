@@ -33,9 +33,17 @@ std::optional<RankPrompt> SplitRankTemplate(const std::string& text) {
     return std::nullopt;
   }
   const size_t between = query + kQuery.size();
-  return RankPrompt{.before = text.substr(0, query),
+  RankPrompt prompt{.before = text.substr(0, query),
                     .between = text.substr(between, document - between),
                     .after = text.substr(document + kDocument.size())};
+  // As the model card writes it: "<Instruct>: ...\n<Query>: ".
+  constexpr std::string_view kInstruction = "<Instruct>: ", kBehind = "\n<Query>:";
+  const size_t instruction = prompt.before.rfind(kInstruction), end = prompt.before.rfind(kBehind);
+  if (instruction != text.npos && end != text.npos && end >= instruction + kInstruction.size()) {
+    prompt.instruction_begin = instruction + kInstruction.size();
+    prompt.instruction_end = end;
+  }
+  return prompt;
 }
 
 const weights::SentenceModule* LogitScoreOf(const std::vector<weights::SentenceModule>& modules) {
@@ -73,13 +81,39 @@ api::Result<RankHead> ReadGgufRankHead(const weights::ModelFiles& files) {
   return head;
 }
 
+// transformers' ...ForSequenceClassification of a decoder: a matrix on the final hidden state of the last token.
+bool IsSequenceClassifier(const weights::ModelFiles& files) {
+  if (files.format() == weights::Format::kGguf) return false;
+  const auto names = files.config().find("architectures");
+  return names != files.config().end() && names->is_array() && names->size() == 1 &&
+         names->front().is_string() &&
+         names->front().get_ref<const std::string&>().ends_with("ForSequenceClassification");
+}
+
+api::Result<RankHead> ReadClassifier(const weights::ModelFiles& files) {
+  ConfigReader read(files);
+  const int32_t hidden = read.Small({"hidden_size", ""}, 1, kMaxWidth);
+  if (read.error()) return std::unexpected(*read.error());
+  TensorBinder bind(files);
+  RankHead head{.yes = bind.Outside().Table({"score.weight", ""}, 1, hidden),
+                .no = {},
+                .tokens = std::nullopt,
+                .prompt = {}};
+  if (bind.error()) return std::unexpected(*bind.error());
+  // Of Qwen3 there are classifiers that were made of Qwen3-Reranker, and others; their files do not say which.
+  if (files.architecture() == "qwen3") head.prompt = SplitRankTemplate(kRankTemplate).value_or(RankPrompt());
+  head.prompt.only_with_instruction = true;
+  return head;
+}
+
 }  // namespace
 
 float RankHead::Score(std::span<const float> state) const {
-  return static_cast<float>(Dot(yes, state) - Dot(no, state));
+  return static_cast<float>(Dot(yes, state) - Dot(no, state.first(no.size())));
 }
 
 bool RanksByAnswer(const weights::ModelFiles& files) {
+  if (IsSequenceClassifier(files)) return true;
   if (files.architecture() != "qwen3") return false;
   if (files.format() == weights::Format::kGguf) {
     const auto pooling = files.config().find("qwen3.pooling_type");
@@ -111,6 +145,7 @@ api::Result<RankHead> MakeRankHead(const weights::ModelFiles& files, int32_t yes
 
 api::Result<RankHead> ReadRankHead(const weights::ModelFiles& files) {
   if (files.format() == weights::Format::kGguf) return ReadGgufRankHead(files);
+  if (IsSequenceClassifier(files)) return ReadClassifier(files);
   const auto modules = files.sentence_modules();
   if (!modules) return std::unexpected(modules.error());
   const weights::SentenceModule& score = *LogitScoreOf(*modules);

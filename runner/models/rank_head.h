@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,11 +19,14 @@ namespace quire::runner::models {
 // not in query and document, are meant as such.
 struct RankPrompt {
   std::string before, between, after;
+  // Bytes of `before` that are the instruction, which a request may replace; end = 0: there is none.
+  size_t instruction_begin = 0, instruction_end = 0;
+  bool only_with_instruction = false;  // a pair without one is query and document, one behind the other
 };
 
 // Immutable; any thread.
 struct RankHead {
-  std::vector<float> yes, no;  // [hidden], rows of the output matrix
+  std::vector<float> yes, no;  // [hidden], rows of the output matrix; `no` is empty where one row scores
   // The tokens that the rows belong to, where the files say so.
   std::optional<std::array<int32_t, 2>> tokens;
   RankPrompt prompt;
@@ -32,7 +36,7 @@ struct RankHead {
 };
 
 // Whether a decoder's files say that it ranks, without reading weights: GGUF with a "cls.output" of two answers and
-// pooling by rank; a directory whose modules.json has a LogitScore.
+// pooling by rank; a directory whose modules.json has a LogitScore, or whose model is a sequence classifier of one label.
 bool RanksByAnswer(const weights::ModelFiles& files);
 // REQUIRES: RanksByAnswer(files). kBadModel for answers or a question that are not understood.
 api::Result<RankHead> ReadRankHead(const weights::ModelFiles& files);

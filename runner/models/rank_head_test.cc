@@ -74,6 +74,31 @@ TEST(RankHead, RefusesOtherAnswersAndQuestions) {
   EXPECT_THAT(ReadRankHead(files).error().message, HasSubstr("cls.output.weight has the shape"));
 }
 
+TEST(RankHead, TheInstructionOfTheModelCardMayBeReplaced) {
+  PatchedModelFiles files(kQwen3Gguf);
+  MakeRanking(files);
+  const RankPrompt prompt = ReadRankHead(files)->prompt;
+  EXPECT_EQ(prompt.before.substr(prompt.instruction_begin, prompt.instruction_end - prompt.instruction_begin),
+            "Given a web search query, retrieve relevant passages that answer the query");
+  files.json["tokenizer.chat_template.rerank"] = "a {query} b {document} c";
+  EXPECT_EQ(ReadRankHead(files)->prompt.instruction_end, 0U);
+}
+
+TEST(RankHead, ASequenceClassifierScoresWithOneRow) {
+  PatchedModelFiles files("tests/data/models/qwen3");
+  files.json["architectures"] = {"Qwen3ForSequenceClassification"};
+  ASSERT_TRUE(RanksByAnswer(files));
+  EXPECT_THAT(ReadRankHead(files).error().message, HasSubstr("score.weight"));
+  files.AddF32("score.weight", {1, kHidden}, 0.5F);
+  const auto head = ReadRankHead(files);
+  ASSERT_TRUE(head) << head.error().message;
+  EXPECT_EQ(head->Score(std::vector<float>(kHidden, 2.0F)), kHidden);
+  EXPECT_TRUE(head->prompt.only_with_instruction);
+  files.Remove("score.weight");
+  files.AddF32("score.weight", {2, kHidden}, 0.5F);
+  EXPECT_THAT(ReadRankHead(files).error().message, HasSubstr("score.weight has the shape"));
+}
+
 TEST(RankHead, OfADirectoryHasTheRowsOfTheOutputMatrix) {
   PatchedModelFiles files("tests/data/models/qwen3");  // its output is its embedding
   EXPECT_FALSE(RanksByAnswer(files));

@@ -107,7 +107,7 @@ class HuggingFaceModel : public ModelFiles {
     std::optional<MappedFile> tokenizer_model;  // when there is no tokenizer.json
     api::Result<std::optional<std::string>> pooling_json;
     api::Result<std::vector<SentenceModule>> modules;
-    std::string sentence_config;
+    std::string sentence_config, sentence_prompts;
     std::string chat_template;
     std::vector<int32_t> end_ids;
     std::vector<MappedFile> files;
@@ -137,6 +137,7 @@ class HuggingFaceModel : public ModelFiles {
   api::Result<std::optional<std::string>> pooling_json() const override { return parts_.pooling_json; }
   api::Result<std::vector<SentenceModule>> sentence_modules() const override { return parts_.modules; }
   std::string sentence_config() const override { return parts_.sentence_config; }
+  std::string sentence_prompts() const override { return parts_.sentence_prompts; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
@@ -357,9 +358,12 @@ api::Result<std::vector<SentenceModule>> ReadModules(const ModelSource& source, 
 
 api::Result<void> ReadSentenceModules(const ModelSource& source, Parts& parts) {
   parts.modules = ReadModules(source, parts);
-  auto config = ReadOptional(source, "sentence_bert_config.json", kPoolingBytesMax);
-  if (!config) return std::unexpected(config.error());
-  parts.sentence_config = std::move(*config).value_or("");
+  for (const auto& [name, text] : {std::pair{"sentence_bert_config.json", &parts.sentence_config},
+                                   {"config_sentence_transformers.json", &parts.sentence_prompts}}) {
+    auto config = ReadOptional(source, name, kPoolingBytesMax);
+    if (!config) return std::unexpected(config.error());
+    *text = std::move(*config).value_or("");
+  }
   return {};
 }
 

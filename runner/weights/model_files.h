@@ -67,11 +67,12 @@ class ModelFiles {
   virtual api::Result<std::optional<std::string>> pooling_json() const { return std::nullopt; }
 
   // Hugging Face: modules.json, in order; nothing when absent or GGUF. An invalid file is an error here and not in
-  // Open(). And the text of sentence_bert_config.json, empty when absent.
+  // Open(). And the texts of sentence_bert_config.json and config_sentence_transformers.json, empty when absent.
   virtual api::Result<std::vector<SentenceModule>> sentence_modules() const {
     return std::vector<SentenceModule>();
   }
   virtual std::string sentence_config() const { return {}; }
+  virtual std::string sentence_prompts() const { return {}; }
 
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.

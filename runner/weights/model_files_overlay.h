@@ -49,6 +49,7 @@ class ModelFilesOverlay final : public ModelFiles {
     return files_->sentence_modules();
   }
   std::string sentence_config() const override { return files_->sentence_config(); }
+  std::string sentence_prompts() const override { return files_->sentence_prompts(); }
   std::string chat_template() const override { return files_->chat_template(); }
   std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
   std::span<const std::string> repairs() const override { return files_->repairs(); }

@@ -32,6 +32,7 @@ constexpr const char* kTokenizer = "quire.huggingface.tokenizer";
 constexpr const char* kPooling = "quire.huggingface.pooling";
 constexpr const char* kModules = "quire.huggingface.modules";
 constexpr const char* kSentence = "quire.huggingface.sentence_config";
+constexpr const char* kSentencePrompts = "quire.huggingface.sentence_prompts";
 constexpr const char* kEndIds = "quire.huggingface.end_ids";
 constexpr const char* kTemplate = "tokenizer.chat_template";
 constexpr size_t kGgufDimensionsMax = 4;  // of a tensor in a GGUF file
@@ -52,7 +53,7 @@ std::unexpected<api::Error> TooManyDimensions(const ModelFiles& files, const aut
 class PackedModel : public ModelFiles {
  public:
   struct Parts {
-    std::string architecture, tokenizer_json, chat_template, pooling, sentence_config;
+    std::string architecture, tokenizer_json, chat_template, pooling, sentence_config, sentence_prompts;
     std::vector<SentenceModule> modules;
     ordered_json config, generation_config, tokenizer_config;
     std::vector<int32_t> end_ids;
@@ -79,6 +80,7 @@ class PackedModel : public ModelFiles {
   }
   api::Result<std::vector<SentenceModule>> sentence_modules() const override { return parts_.modules; }
   std::string sentence_config() const override { return parts_.sentence_config; }
+  std::string sentence_prompts() const override { return parts_.sentence_prompts; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
@@ -147,6 +149,7 @@ void AddTexts(GgufWriter& writer, const ModelFiles& files, const ordered_json& c
   }
   if (!list.empty()) add(kModules, DumpOrEmpty(list));
   add(kSentence, files.sentence_config());
+  add(kSentencePrompts, files.sentence_prompts());
   add(kEndIds, DumpOrEmpty(ordered_json(files.end_of_generation_ids())));
 }
 
@@ -283,6 +286,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   parts.pooling = TextAt(metadata, kPooling);
   parts.modules = ModulesIn(TextAt(metadata, kModules));
   parts.sentence_config = TextAt(metadata, kSentence);
+  parts.sentence_prompts = TextAt(metadata, kSentencePrompts);
   parts.end_ids = EndIdsIn(TextAt(metadata, kEndIds));
   return std::make_shared<const PackedModel>(std::move(file), std::move(parts), std::move(contents));
 }

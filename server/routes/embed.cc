@@ -33,6 +33,13 @@ struct TextJob {
 
 // The runner knows one text only: says which of the request's it was.
 api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i) {
+  const bool cohere =
+      request.dialect == api::EmbedDialect::kCohere || request.dialect == api::EmbedDialect::kCohereOld;
+  if (cohere && error.field == "dimensions") {
+    error.field = "output_dimension";
+    error.message = "output_dimension: larger than the vectors of this model";
+    return error;
+  }
   const bool about_text = error.field == "input" || error.code == api::ErrorCode::kContextLengthExceeded;
   if (!about_text) return error;
   error.field = request.NameOf(i);
@@ -171,6 +178,8 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
   add("/api/embed", api::EmbedDialect::kOllama);
   add("/api/embeddings", api::EmbedDialect::kOllamaLegacy);
   add("/v1/embeddings", api::EmbedDialect::kOpenAi);
+  add("/v1/embed", api::EmbedDialect::kCohereOld);
+  add("/v2/embed", api::EmbedDialect::kCohere);
   add("/embedding", api::EmbedDialect::kLlamaServer);
   add("/embeddings", api::EmbedDialect::kLlamaServer);
 }

@@ -59,6 +59,19 @@ TEST(EmbeddingRoutes, LegacyAndOpenAiHaveShapesOfTheirOwn) {
   EXPECT_EQ(reply["usage"]["total_tokens"], 6);
 }
 
+TEST(EmbeddingRoutes, CohereHasShapesOfItsOwnForErrorsToo) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({3, 4});
+  const json reply = json::parse(
+      daemon.Post("/v2/embed", R"({"model":"demo","texts":["x"],"input_type":"search_query"})").body);
+  EXPECT_EQ(reply["embeddings"]["float"], json::parse("[[3.0,4.0]]"));
+  const RawResponse missing = daemon.Post("/v2/embed", R"({"model":"demo","texts":["x"]})");
+  EXPECT_EQ(missing.status, 400);
+  EXPECT_THAT(json::parse(missing.body)["message"].get<std::string>(), HasSubstr("input_type"));
+  EXPECT_TRUE(json::parse(daemon.Post("/v2/rerank", "{}").body)["message"].is_string());
+  EXPECT_TRUE(json::parse(daemon.Post("/rerank", "{}").body)["error"]["message"].is_string());
+}
+
 TEST(EmbeddingRoutes, WithoutATextTheModelIsLoaded) {
   TestDaemon daemon;
   const json reply =

@@ -7,6 +7,7 @@
 #include "api/anthropic/messages.h"
 #include "api/ollama/chat.h"
 #include "api/openai/chat.h"
+#include "api/openai/cohere_embed.h"
 
 namespace quire::server {
 namespace {
@@ -18,15 +19,18 @@ bool IsAnthropic(std::string_view path) {
 
 // OpenAI's paths, those without /v1 of llama.cpp's server, and its own that came with them.
 bool IsOpenAi(std::string_view path) {
-  static constexpr auto kPaths =
-      std::to_array<std::string_view>({"/completion", "/completions", "/infill", "/chat/completions",
-                                       "/responses", "/models", "/embedding", "/embeddings"});
+  static constexpr auto kPaths = std::to_array<std::string_view>(
+      {"/completion", "/completions", "/infill", "/chat/completions", "/responses", "/models", "/embedding",
+       "/embeddings", "/rerank", "/score"});
   return path.starts_with("/v1/") || path.starts_with("/slots/") ||
          std::ranges::find(kPaths, path) != kPaths.end();
 }
 
+bool IsCohere(std::string_view path) { return path.starts_with("/v2/") || path == "/v1/embed"; }
+
 std::string ErrorBodyOf(std::string_view path, const api::Error& error, std::string_view request_id) {
   if (IsAnthropic(path)) return api::anthropic::ErrorBody(error, request_id);
+  if (IsCohere(path)) return api::CohereErrorBody(error);
   return IsOpenAi(path) ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
 }
 

@@ -23,8 +23,11 @@ std::string VectorCache::KeyOf(std::string_view model_digest, const api::Request
   std::string all;
   AddPart(all, request.client.IsolationKey());
   AddPart(all, model_digest);
-  AddPart(all, fmt::format("{} {} {} {} {}", embed->dimensions, embed->normalize, embed->rank,
-                           static_cast<int>(request.overflow), request.params.num_ctx));
+  AddPart(all, fmt::format("{} {} {} {} {} {} {} {}", embed->dimensions, embed->normalize, embed->rank,
+                           static_cast<int>(request.overflow), request.params.num_ctx,
+                           embed->document_tokens_max, embed->keep_end, embed->prompt_required));
+  AddPart(all, embed->prompt_name);
+  AddPart(all, embed->instruction);
   AddPart(all, embed->text);
   AddPart(all, embed->document);
   for (const api::TokenId token : embed->tokens) all += fmt::format(" {}", token);

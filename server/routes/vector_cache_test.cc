@@ -23,6 +23,11 @@ TEST(VectorCache, WhateverChangesTheVectorChangesTheKey) {
       RequestOf({.text = "a", .normalize = false}),
       RequestOf({.text = "a", .rank = true, .document = "b"}),
       RequestOf({.text = "a", .rank = true, .document = "c"}),
+      RequestOf({.text = "a", .rank = true, .document = "b", .instruction = "i"}),
+      RequestOf({.text = "a", .rank = true, .document = "b", .document_tokens_max = 1}),
+      RequestOf({.text = "a", .keep_end = true}),
+      RequestOf({.text = "a", .prompt_name = "query"}),
+      RequestOf({.text = "a", .prompt_name = "query", .prompt_required = true}),
       RequestOf({.text = {}, .tokens = {1, 23}}),
       RequestOf({.text = {}, .tokens = {12, 3}}),
   };

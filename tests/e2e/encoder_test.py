@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Encoders through the front door: vectors in all dialects, rankings, and what such models refuse."""
 import base64
+import json
 import math
 import pathlib
 import struct
+import threading
 import unittest
 
 import tiny_encoders
-from harness import MODEL, Daemon
+from harness import MODEL, Daemon, greedy
 
 TEXTS = ["hello world!", "what is a panda?", "the 3 quick foxes", "a"]
 
@@ -17,7 +19,7 @@ class Encoders(unittest.TestCase):
     def setUpClass(cls):
         cls.daemon = Daemon().start()
         folder = pathlib.Path(cls.daemon.folder.name)
-        cls.embeds = tiny_encoders.create(cls.daemon, "tiny-embed", tiny_encoders.write_bert(folder / "embed"))
+        cls.embeds = tiny_encoders.create(cls.daemon, "tiny-embed", tiny_encoders.write_bert(folder / "embed", prompts={"query": "find: "}))
         cls.ranks = tiny_encoders.create(cls.daemon, "tiny-rank", tiny_encoders.write_bert(folder / "rank", ranks=True, seed=2))
         cls.asks = tiny_encoders.create(cls.daemon, "tiny-ask", tiny_encoders.write_ranking_decoder(folder / "ask"))
 
@@ -64,6 +66,68 @@ class Encoders(unittest.TestCase):
                                   ("/v1/embeddings", {"input": [1 << 30]}, "input")):
             self.assertIn(field, str(self.post(path, 400, model=self.embeds, **body)))
 
+    def test_prefixes_are_added_where_the_request_names_them(self):
+        def embed(text, **body):
+            return self.post("/v1/embeddings", model=self.embeds, input=text, **body)["data"][0]["embedding"]
+        self.assertEqual(embed("find: a panda"), embed("a panda", input_type="query"))
+        self.assertEqual(embed("a panda"), embed("a panda", input_type="document"))
+        self.assertNotEqual(embed("a panda"), embed("a panda", input_type="search_query"))
+        refused = self.post("/v1/embeddings", 400, model=self.embeds, input="a", input_type="clustering")
+        self.assertEqual("input_type", refused["error"]["param"])
+        self.assertIn("they define query", refused["error"]["message"])
+        cohere = self.post("/v2/embed", model=self.embeds, texts=["a panda"], input_type="search_query",
+                           embedding_types=["float", "ubinary"])["embeddings"]
+        self.assertEqual(embed("find: a panda"), cohere["float"][0])
+        signs = [int(bit) for byte in cohere["ubinary"][0] for bit in f"{byte:08b}"]
+        self.assertEqual([int(value > 0) for value in cohere["float"][0]], signs)
+
+    def test_truncation_keeps_the_end_that_is_asked_for(self):
+        def embed(text, **body):
+            return self.post("/v1/embeddings", model=self.embeds, input=text, **body)["data"][0]["embedding"]
+        room = tiny_encoders.CONTEXT - 2  # [CLS] and [SEP]; a letter is a token
+        long = " ".join("abcdefgh"[i % 8] for i in range(room + 20))
+        self.assertEqual(embed(" ".join(long.split()[-room:])), embed(long, truncate="START"))
+        self.assertEqual(embed(" ".join(long.split()[:room])), embed(long, truncate="END"))
+        self.assertIn("exceeds", str(self.post("/v1/embeddings", 400, model=self.embeds, input=long, truncate="NONE")))
+        for body, field in (({"truncate": "LEFT"}, "truncate"), ({"output_dimension": 4096}, "output_dimension"),
+                            ({"embedding_types": ["int8"]}, "embedding_types"), ({"texts": []}, "texts")):
+            refused = self.post("/v2/embed", 400, **{"model": self.embeds, "texts": ["a"], "input_type": "clustering", **body})
+            self.assertIn(field, refused["message"])
+
+    def test_a_queue_of_texts_does_not_block_a_chat(self):
+        """10,000 texts wait all the time: a request of 2,000 follows the other, five at once, until the chat has ended."""
+        stop, sent = threading.Event(), threading.Barrier(6)
+
+        def feed(number):
+            for turn in range(1 << 20):
+                connection = self.daemon.connect()
+                body = {"model": self.embeds, "input": [f"{number} {turn} {i}" for i in range(2000)]}
+                connection.request("POST", "/api/embed", json.dumps(body))
+                if turn == 0:
+                    sent.wait()
+                while not stop.is_set():
+                    connection.sock.settimeout(0.2)
+                    try:
+                        connection.sock.recv(1 << 16)
+                        break
+                    except TimeoutError:
+                        pass
+                connection.close()
+                if stop.is_set():
+                    return
+        feeders = [threading.Thread(target=feed, args=(i,)) for i in range(5)]
+        for feeder in feeders:
+            feeder.start()
+        sent.wait()
+        try:
+            reply = self.daemon.post("/api/chat", greedy("Tell me a story.", num_predict=20))
+        finally:
+            stop.set()
+        for feeder in feeders:
+            feeder.join()
+        self.assertEqual(200, reply.status, reply.text)
+        self.assertTrue(reply.lines[-1]["done"])
+
     def test_rankings(self):
         documents = ["hi", "the giant panda is a bear", "it is four"]
         ranked = self.post("/v1/rerank", model=self.ranks, query="what is a panda?", documents=documents)["results"]
@@ -85,6 +149,14 @@ class Encoders(unittest.TestCase):
             self.assertTrue(0 < one["relevance_score"] < 1)
             alone = self.post("/v1/rerank", documents=[documents[one["index"]]], **ask)["results"][0]
             self.assertEqual(one["relevance_score"], alone["relevance_score"])
+        long = "river " * 3000
+        cut = self.post("/v1/rerank", documents=[long], max_tokens_per_doc=5, truncate=False, **ask)
+        self.assertLess(cut["usage"]["prompt_tokens"], 400)
+        other = self.post("/v1/rerank", documents=documents, instruction="Find animals.", **ask)["results"]
+        self.assertNotEqual({one["index"]: one["relevance_score"] for one in ranked},
+                            {one["index"]: one["relevance_score"] for one in other})
+        refused = self.post("/v1/rerank", 400, model=self.ranks, query="a", documents=["b"], instruction="Find animals.")
+        self.assertEqual("instruction", refused["error"]["param"])
         self.post("/v1/rerank", documents=["river " * 3000], **ask)
         self.assertIn("exceed", str(self.post("/v1/rerank", 400, documents=["river " * 3000], truncate=False, **ask)))
 

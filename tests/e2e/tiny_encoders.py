@@ -51,7 +51,7 @@ def bert_tokenizer():
     }
 
 
-def write_bert(folder, ranks=False, seed=1):
+def write_bert(folder, ranks=False, seed=1, prompts=None):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     draw = random.Random(seed)
@@ -103,6 +103,8 @@ def write_bert(folder, ranks=False, seed=1):
             [{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + kind}
              for i, (path, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])]))
     (folder / "config.json").write_text(json.dumps(config))
+    if prompts is not None:
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
     (folder / "tokenizer.json").write_text(json.dumps(bert_tokenizer()))
     (folder / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "BertTokenizer", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]",

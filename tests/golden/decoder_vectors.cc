@@ -48,7 +48,7 @@ std::vector<models::TokenId> IdsOf(const tokenizer::Tokenizer& tokenizer, const 
     if (tokenizer.add_eos()) ids->push_back(*tokenizer.eos_id());
     return *std::move(ids);
   }
-  const models::RankPrompt& prompt = rank->prompt;
+  const models::RankPrompt prompt = rank->prompt.only_with_instruction ? models::RankPrompt() : rank->prompt;
   const std::array<tokenizer::Segment, 5> parts = {{{prompt.before, true},
                                                     {one.text, false},
                                                     {prompt.between, true},

@@ -54,6 +54,7 @@ class PatchedModelFiles final : public weights::ModelFiles {
     return original_->sentence_modules();
   }
   std::string sentence_config() const override { return original_->sentence_config(); }
+  std::string sentence_prompts() const override { return original_->sentence_prompts(); }
   std::string chat_template() const override { return {}; }
   std::vector<int32_t> end_of_generation_ids() const override { return {}; }
 };

@@ -122,7 +122,24 @@ T('SHOULD', 'cohere-ai: reranking, its order, top n and errors', RANKS, async ()
   assert.deepEqual(new Set(whole.results.map((r) => r.index)), new Set([0, 1, 2]));
   const best = await cohere.rerank({ model: RANKER, query: 'what is a panda?', documents: DOCUMENTS, topN: 1 }, { maxRetries: 0 });
   assert.deepEqual(best.results[0], whole.results[0]);
+  const bounded = await cohere.rerank({ model: RANKER, query: 'what is a panda?', documents: ['river '.repeat(200)], maxTokensPerDoc: 4 }, { maxRetries: 0 });
+  assert.equal(bounded.results.length, 1);
   await assert.rejects(cohere.rerank({ model: MODEL, query: 'a', documents: ['b'] }, { maxRetries: 0 }), (e) => e.statusCode === 400);
+});
+
+T('SHOULD', 'cohere-ai: embedding by type, dimensions, truncation and errors', EMBEDS, async () => {
+  const cohere = new CohereClientV2({ token: 'x', environment: BASE, maxRetries: 0 }); const once = { maxRetries: 0 };
+  for (const model of BOTH()) {
+    const vectors = await direct(model, TEXTS);
+    const reply = await cohere.embed({ model, texts: TEXTS, inputType: 'search_document', embeddingTypes: ['float', 'ubinary'] }, once);
+    reply.embeddings.float.forEach((v, i) => near(v, vectors[i]));
+    assert.equal(reply.embeddings.ubinary[0].length, Math.ceil(vectors[0].length / 8));
+    const cut = await cohere.embed({ model, texts: [TEXTS[0]], inputType: 'search_query', outputDimension: 8, embeddingTypes: ['float'] }, once);
+    near(cut.embeddings.float[0], unit(vectors[0].slice(0, 8)), 1e-5);
+  }
+  const long = { model: ENCODER, texts: ['river '.repeat(200)], inputType: 'clustering', embeddingTypes: ['float'] };
+  assert.equal((await cohere.embed({ ...long, truncate: 'START' }, once)).embeddings.float.length, 1);
+  await assert.rejects(cohere.embed({ ...long, truncate: 'NONE' }, once), (e) => e.statusCode === 400 && /exceeds/.test(e.body?.message));
 });
 
 T('SHOULD', 'the dialects of reranking agree', RANKS, async () => {
