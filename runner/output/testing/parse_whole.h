@@ -36,7 +36,8 @@ inline Format FormatOf(std::string_view chat_template, std::vector<std::string> 
 struct Answer {
   std::string text;
   std::string thinking;
-  std::vector<std::string> calls;  // name + arguments
+  std::vector<std::string> calls;      // name + arguments
+  std::vector<std::string> arguments;  // of the same calls
   std::vector<std::string> ids;
   std::string order;  // t, T (thinking) and c, runs of one kind as one letter
 
@@ -50,6 +51,7 @@ inline void Add(Answer& answer, const OutputChunks& chunks) {
     char kind = 'c';
     if (chunk.kind == OutputChunk::Kind::kCall) {
       answer.calls.push_back(chunk.call.name + chunk.call.arguments_json);
+      answer.arguments.push_back(chunk.call.arguments_json);
       answer.ids.push_back(chunk.call.id);
     } else {
       kind = chunk.kind == OutputChunk::Kind::kText ? 't' : 'T';
