@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What open consoles cost: tokens per second and the largest gap of 8 streams, without and with consoles, in turns.
+"""What open consoles cost: tokens per second and the largest gap of 8 streams, without and with consoles, in turns; and
+the CPU time of a daemon with a loaded model that nobody asks anything.
 
 usage: console_cost.py [ROUNDS] [CONSOLES]      QUIRE_BIN names the folder of the binaries
 Each console has the two streams that the page's cache view has: /quire/now and /quire/cache/{model}.
 """
 import asyncio
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -16,6 +18,7 @@ import harness  # noqa: E402
 
 STREAMS = 8
 TOKENS = 400
+IDLE_S = 20
 
 
 async def send(port, method, path, body=None, accept="*/*"):
@@ -63,7 +66,26 @@ async def measure(port, consoles, round_number):
     return sum(tokens for tokens, _ in answers) / took, max(gap for _, gap in answers) * 1000, counted[0]
 
 
-async def run(port, rounds, consoles):
+def cpu_ms(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+async def idle(daemon, consoles):
+    watching = [asyncio.create_task(console(daemon.port, path, [0])) for _ in range(consoles)
+                for path in ("/quire/now", f"/quire/cache/{harness.MODEL}")]
+    await asyncio.sleep(1)
+    pids = [daemon.process.pid, *daemon.runner_pids()]
+    before = [cpu_ms(pid) for pid in pids]
+    await asyncio.sleep(IDLE_S)
+    used = [cpu_ms(pid) - old for pid, old in zip(pids, before)]
+    print(f"{consoles} consoles, idle for {IDLE_S} s: {used[0]} ms of CPU time in the daemon, {sum(used[1:])} in the runner")
+    for task in watching:
+        task.cancel()
+
+
+async def run(daemon, rounds, consoles):
+    port = daemon.port
     results = {0: [], consoles: []}
     await measure(port, 0, -1)  # the model is loaded
     for round_number in range(rounds):
@@ -73,8 +95,10 @@ async def run(port, rounds, consoles):
         speeds, gaps, events = zip(*found)
         print(f"{open_ones} consoles: {statistics.median(speeds):.0f} tokens/s (of {rounds}: {min(speeds):.0f} to {max(speeds):.0f}), "
               f"largest gap {statistics.median(gaps):.0f} ms ({min(gaps):.0f} to {max(gaps):.0f}), {sum(events)} events")
+    for open_ones in (0, consoles):
+        await idle(daemon, open_ones)
 
 
 if __name__ == "__main__":
     with harness.Daemon() as daemon:
-        asyncio.run(run(daemon.port, int(sys.argv[1]) if len(sys.argv) > 1 else 10, int(sys.argv[2]) if len(sys.argv) > 2 else 5))
+        asyncio.run(run(daemon, int(sys.argv[1]) if len(sys.argv) > 1 else 10, int(sys.argv[2]) if len(sys.argv) > 2 else 5))
