@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "runner/kernels/parallel_rows.h"
+
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -205,28 +207,11 @@ HWY_EXPORT(MixRange);
 HWY_EXPORT(KeyHead);
 HWY_EXPORT(OutputHead);
 
-// visit(i) in parallel for `count` things of `size` numbers each.
-template <class Visit>
-void ForEach(ThreadPool& pool, size_t count, size_t size, const Visit& visit) {
-  constexpr size_t kTaskElements = 16'384;
-  const size_t per_task = std::max<size_t>(1, kTaskElements / std::max<size_t>(1, size));
-  const size_t tasks = (count + per_task - 1) / per_task;
-  const auto run = [&](size_t task) {
-    const size_t end = std::min(count, (task + 1) * per_task);
-    for (size_t i = task * per_task; i < end; ++i) visit(i);
-  };
-  if (tasks == 1) {
-    run(0);
-  } else {
-    pool.ParallelFor(tasks, run);
-  }
-}
-
 // visit(offset, channel, head_dim) for every head of every row.
 template <class Visit>
 void ForEachHead(ThreadPool& pool, const RwkvShape& shape, size_t numbers, const Visit& visit) {
   const auto dim = static_cast<size_t>(shape.head_dim), width = static_cast<size_t>(shape.width());
-  ForEach(pool, numbers / dim, dim, [&](size_t i) { visit(i * dim, i * dim % width, dim); });
+  ForEachRow(pool, numbers / dim, dim, [&](size_t i) { visit(i * dim, i * dim % width, dim); });
 }
 
 void RecordUpdate(const RwkvUpdateArgs& args, size_t sequence) {
@@ -294,7 +279,7 @@ void TokenShift(ThreadPool& pool, const TokenShiftArgs& args) {
   for (size_t sequence = 0; sequence < args.at.sequences(); ++sequence) {
     const auto first = static_cast<size_t>(args.at.row_begin[sequence]);
     const float* const tail = args.at.Tail(args.at.step->Slot(sequence)) + args.first;
-    ForEach(pool, args.at.rows(sequence), channels, [&](size_t t) {
+    ForEachRow(pool, args.at.rows(sequence), channels, [&](size_t t) {
       const float* const x = args.x.data() + (first + t) * channels;
       HWY_DYNAMIC_DISPATCH(ShiftRow)
       (t == 0 ? tail : x - channels, x, channels, args.delta.data() + (first + t) * channels);
@@ -307,7 +292,7 @@ void Lerp(ThreadPool& pool, std::span<const float> x, std::span<const float> del
           std::span<const float> weight, std::span<float> y) {
   const size_t width = weight.size();
   assert(x.size() == y.size() && delta.size() == y.size());
-  ForEach(pool, x.size() / width, width, [&](size_t row) {
+  ForEachRow(pool, x.size() / width, width, [&](size_t row) {
     const size_t at = row * width;
     HWY_DYNAMIC_DISPATCH(LerpRow)
     (x.data() + at, delta.data() + at, weight.data(), width, y.data() + at);
@@ -316,7 +301,7 @@ void Lerp(ThreadPool& pool, std::span<const float> x, std::span<const float> del
 
 void Tanh(ThreadPool& pool, std::span<float> x) {
   constexpr size_t kPart = 1024;
-  ForEach(pool, (x.size() + kPart - 1) / kPart, kPart, [&](size_t i) {
+  ForEachRow(pool, (x.size() + kPart - 1) / kPart, kPart, [&](size_t i) {
     HWY_DYNAMIC_DISPATCH(TanhRange)(x.data() + i * kPart, std::min(kPart, x.size() - i * kPart));
   });
 }
@@ -324,7 +309,7 @@ void Tanh(ThreadPool& pool, std::span<float> x) {
 void SigmoidBias(ThreadPool& pool, std::span<const float> bias, std::span<float> x) {
   constexpr size_t kPart = 1024;
   const size_t width = bias.empty() ? kPart : bias.size();
-  ForEach(pool, (x.size() + width - 1) / width, width, [&](size_t i) {
+  ForEachRow(pool, (x.size() + width - 1) / width, width, [&](size_t i) {
     HWY_DYNAMIC_DISPATCH(SigmoidRow)
     (bias.empty() ? nullptr : bias.data(), x.data() + i * width, std::min(width, x.size() - i * width));
   });
@@ -332,7 +317,7 @@ void SigmoidBias(ThreadPool& pool, std::span<const float> bias, std::span<float>
 
 void RwkvDecay(ThreadPool& pool, std::span<const float> bias, std::span<float> w) {
   const size_t width = bias.size();
-  ForEach(pool, w.size() / width, width, [&](size_t row) {
+  ForEachRow(pool, w.size() / width, width, [&](size_t row) {
     HWY_DYNAMIC_DISPATCH(DecayRow)(bias.data(), w.data() + row * width, width);
   });
 }
@@ -341,7 +326,7 @@ void MixTowards(ThreadPool& pool, std::span<const float> first, std::span<const 
                 std::span<float> v) {
   constexpr size_t kPart = 1024;
   assert(first.size() == v.size() && gate.size() == v.size());
-  ForEach(pool, (v.size() + kPart - 1) / kPart, kPart, [&](size_t i) {
+  ForEachRow(pool, (v.size() + kPart - 1) / kPart, kPart, [&](size_t i) {
     const size_t at = i * kPart;
     HWY_DYNAMIC_DISPATCH(MixRange)
     (first.data() + at, gate.data() + at, v.data() + at, std::min(kPart, v.size() - at));

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "runner/kernels/parallel_rows.h"
 #include "runner/kernels/portable_math.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
@@ -158,23 +159,6 @@ HWY_EXPORT(ScanHead);
 HWY_EXPORT(ScanChannels);
 HWY_EXPORT(GatedNormRow);
 HWY_EXPORT(ScaleColumnsRow);
-
-// visit(row) in parallel for rows of `width` numbers.
-template <class Visit>
-void ForEachRow(ThreadPool& pool, size_t rows, size_t width, const Visit& visit) {
-  constexpr size_t kTaskElements = 16'384;
-  const size_t per_task = std::max<size_t>(1, kTaskElements / std::max<size_t>(1, width));
-  const size_t tasks = (rows + per_task - 1) / per_task;
-  const auto run = [&](size_t task) {
-    const size_t end = std::min(rows, (task + 1) * per_task);
-    for (size_t row = task * per_task; row < end; ++row) visit(row);
-  };
-  if (tasks == 1) {
-    run(0);
-  } else {
-    pool.ParallelFor(tasks, run);
-  }
-}
 
 // Runs `scan(rows, begin, end)` up to each capture, which copy(capture) then fills, and to the end.
 template <class Run, class Copy>
