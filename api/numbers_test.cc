@@ -86,9 +86,9 @@ bool Accepts(const Field& field, const Value& value) {
   return *value.number >= field.min && *value.number <= field.max;
 }
 
-using Parse = std::function<std::optional<Error>(const std::string& json)>;
+using ParseBody = std::function<std::optional<Error>(const std::string& json)>;
 
-void Check(const std::vector<Field>& fields, const std::string& path, const Parse& parse) {
+void Check(const std::vector<Field>& fields, const std::string& path, const ParseBody& parse) {
   for (const Field& field : fields) {
     for (const Value& value : Values()) {
       const auto error = parse("\"" + field.name + "\":" + value.json);
@@ -112,17 +112,17 @@ void Check(const std::vector<Field>& fields, const std::string& path, const Pars
 }
 
 template <class Parsed>
-std::optional<Error> ErrorOf(const Result<Parsed>& parsed) {
+std::optional<Error> ParseErrorOf(const Result<Parsed>& parsed) {
   if (parsed) return std::nullopt;
   return parsed.error();
 }
 
 TEST(Numbers, OllamaOptions) {
   Check(OptionFields(), "options.", [](const std::string& json) {
-    return ErrorOf(ollama::ParseGenerate(R"({"model":"m","prompt":"p","options":{)" + json + "}}"));
+    return ParseErrorOf(ollama::ParseGenerate(R"({"model":"m","prompt":"p","options":{)" + json + "}}"));
   });
   Check(OptionFields(), "options.", [](const std::string& json) {
-    return ErrorOf(ollama::ParseChat(R"({"model":"m","messages":[],"options":{)" + json + "}}"));
+    return ParseErrorOf(ollama::ParseChat(R"({"model":"m","messages":[],"options":{)" + json + "}}"));
   });
 }
 
@@ -131,7 +131,7 @@ TEST(Numbers, OllamaFields) {
   const std::vector<Field> fields = {{"top_logprobs", true, 0, 20}, {"keep_alive", false, kAny, 9.2e9}};
   for (const Field& field : fields) {
     Check({field}, "", [](const std::string& json) {
-      return ErrorOf(ollama::ParseGenerate(R"({"model":"m",)" + json + "}"));
+      return ParseErrorOf(ollama::ParseGenerate(R"({"model":"m",)" + json + "}"));
     });
   }
 }
@@ -152,12 +152,12 @@ TEST(Numbers, OpenAiFields) {
                                      {"keep_alive", false, kAny, 9.2e9}};
   for (const Field& field : fields) {
     Check({field}, "", [](const std::string& json) {
-      return ErrorOf(openai::ParseChat(
+      return ParseErrorOf(openai::ParseChat(
           R"({"model":"m","logprobs":true,"messages":[{"role":"user","content":"x"}],)" + json + "}"));
     });
   }
   Check(OptionFields(), "options.", [](const std::string& json) {
-    return ErrorOf(openai::ParseChat(
+    return ParseErrorOf(openai::ParseChat(
         R"({"model":"m","messages":[{"role":"user","content":"x"}],"options":{)" + json + "}}"));
   });
 }
@@ -165,7 +165,7 @@ TEST(Numbers, OpenAiFields) {
 TEST(Numbers, AnthropicFields) {
   const std::string body = R"({"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}],)";
   const auto parse = [&body](const std::string& json) {
-    return ErrorOf(anthropic::ParseMessages(body + json + "}"));
+    return ParseErrorOf(anthropic::ParseMessages(body + json + "}"));
   };
   Check({{"temperature", false, -kFloatMax, kFloatMax},
          {"top_p", false, 0, kFloatMax},
@@ -175,7 +175,7 @@ TEST(Numbers, AnthropicFields) {
   Check({{"budget_tokens", true, 0, kInt32Max}}, "thinking.",
         [&](const std::string& json) { return parse(R"("thinking":{"type":"enabled",)" + json + "}"); });
   for (const Value& value : Values()) {
-    const auto error = ErrorOf(anthropic::ParseMessages(
+    const auto error = ParseErrorOf(anthropic::ParseMessages(
         R"({"model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":)" + value.json + "}"));
     EXPECT_EQ(!error, Accepts({"max_tokens", true, 1, kInt32Max}, value)) << value.json;
     if (error) {

@@ -9,19 +9,19 @@
 namespace quire::cache {
 namespace {
 
-using Tokens = std::vector<TokenId>;
+using TokenIds = std::vector<TokenId>;
 
 // A model of the tree with plain lists: the keys of every prefix that was inserted.
-Position LongestKnown(const std::vector<Tokens>& known, const Tokens& query, bool lookahead) {
+Position LongestKnown(const std::vector<TokenIds>& known, const TokenIds& query, bool lookahead) {
   Position best = 0;
-  for (const Tokens& tokens : known) {
+  for (const TokenIds& tokens : known) {
     const auto same = static_cast<Position>(std::ranges::mismatch(tokens, query).in1 - tokens.begin());
     best = std::max(best, lookahead ? same - 1 : same);
   }
   return best;
 }
 
-void Insert(PrefixTree& tree, const Tokens& tokens) {
+void Insert(PrefixTree& tree, const TokenIds& tokens) {
   const Position to = tree.Keys(tokens);
   if (to == 0) return;
   const PrefixTree::Match match = tree.Find(tokens);
@@ -38,28 +38,28 @@ void ExpectSound(const PrefixTree& tree) {
 TEST(PrefixTree, MatchesTokenByTokenInsideAnEdge) {
   PrefixTree tree;
   Insert(tree, {1, 2, 3, 4, 5});
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 3, 9}).matched, 3);
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 3, 4, 5, 6}).matched, 5);
-  EXPECT_EQ(tree.Find(Tokens{2}).matched, 0);
-  EXPECT_EQ(tree.Find(Tokens{}).matched, 0);
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 3, 9}).matched, 3);
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 3, 4, 5, 6}).matched, 5);
+  EXPECT_EQ(tree.Find(TokenIds{2}).matched, 0);
+  EXPECT_EQ(tree.Find(TokenIds{}).matched, 0);
 }
 
 TEST(PrefixTree, SplitsAtAnyTokenAndMergesWithAnOnlyChild) {
   for (Position at = 1; at < 5; ++at) {
     PrefixTree tree;
     Insert(tree, {1, 2, 3, 4, 5});
-    PrefixNode* leaf = tree.Find(Tokens{1, 2, 3, 4, 5}).node;
+    PrefixNode* leaf = tree.Find(TokenIds{1, 2, 3, 4, 5}).node;
     PrefixNode* upper = tree.Split(leaf, at);
     ExpectSound(tree);
     EXPECT_EQ(tree.nodes(), 2u);
     EXPECT_EQ(upper->only_child(), leaf);
     EXPECT_EQ(leaf->from, at);
-    EXPECT_EQ(tree.Find(Tokens{1, 2, 3, 4, 5}).matched, 5);
-    EXPECT_EQ(tree.Path(leaf), (Tokens{1, 2, 3, 4, 5}));
+    EXPECT_EQ(tree.Find(TokenIds{1, 2, 3, 4, 5}).matched, 5);
+    EXPECT_EQ(tree.Path(leaf), (TokenIds{1, 2, 3, 4, 5}));
     tree.MergeIntoChild(upper);
     ExpectSound(tree);
     EXPECT_EQ(leaf->from, 0);
-    EXPECT_EQ(tree.Path(leaf), (Tokens{1, 2, 3, 4, 5}));
+    EXPECT_EQ(tree.Path(leaf), (TokenIds{1, 2, 3, 4, 5}));
   }
 }
 
@@ -70,8 +70,8 @@ TEST(PrefixTree, SiblingsNeverShareAFirstToken) {
   Insert(tree, {1, 5});
   ExpectSound(tree);
   EXPECT_EQ(tree.root()->children.size(), 1u);
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 4}).matched, 3);
-  EXPECT_EQ(tree.Find(Tokens{1, 5, 7}).matched, 2);
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 4}).matched, 3);
+  EXPECT_EQ(tree.Find(TokenIds{1, 5, 7}).matched, 2);
 }
 
 TEST(PrefixTree, LookAheadPairsEachTokenWithTheNext) {
@@ -79,28 +79,28 @@ TEST(PrefixTree, LookAheadPairsEachTokenWithTheNext) {
   Insert(tree, {1, 2, 3, 4});
   EXPECT_EQ(tree.nodes(), 1u);
   // The entry of the last equal token depends on the token behind it.
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 3, 4}).matched, 3);
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 3, 9}).matched, 2);
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 3}).matched, 2);
-  EXPECT_EQ(tree.Find(Tokens{1}).matched, 0);
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 3, 4}).matched, 3);
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 3, 9}).matched, 2);
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 3}).matched, 2);
+  EXPECT_EQ(tree.Find(TokenIds{1}).matched, 0);
   Insert(tree, {1, 2, 3, 9, 9});
   ExpectSound(tree);
   EXPECT_EQ(tree.nodes(), 3u);
-  EXPECT_EQ(tree.Find(Tokens{1, 2, 3, 9, 9}).matched, 4);
-  PrefixNode* leaf = tree.Find(Tokens{1, 2, 3, 4}).node;
-  EXPECT_EQ(tree.Path(leaf), (Tokens{1, 2, 3, 4}));
+  EXPECT_EQ(tree.Find(TokenIds{1, 2, 3, 9, 9}).matched, 4);
+  PrefixNode* leaf = tree.Find(TokenIds{1, 2, 3, 4}).node;
+  EXPECT_EQ(tree.Path(leaf), (TokenIds{1, 2, 3, 4}));
 }
 
 TEST(PrefixTree, AgreesWithPlainListsOverRandomOperations) {
   for (const bool lookahead : {false, true}) {
     std::mt19937 random(3);
     PrefixTree tree(lookahead);
-    std::vector<Tokens> known;
+    std::vector<TokenIds> known;
     for (int op = 0; op < 4000; ++op) {
-      Tokens tokens(1 + random() % 24);
+      TokenIds tokens(1 + random() % 24);
       for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 3);
       if (!known.empty() && random() % 2 == 0) {
-        const Tokens& other = known[random() % known.size()];
+        const TokenIds& other = known[random() % known.size()];
         std::copy_n(other.begin(), std::min(other.size(), tokens.size() / 2), tokens.begin());
       }
       ASSERT_EQ(tree.Find(tokens).matched, std::max<Position>(0, LongestKnown(known, tokens, lookahead)));
@@ -125,10 +125,10 @@ TEST(PrefixTree, AgreesWithPlainListsOverRandomOperations) {
         default:
           if (node->parent != nullptr && node->children.empty() && random() % 4 == 0) {
             const Position keep = node->from;
-            const Tokens path = tree.Path(node);
+            const TokenIds path = tree.Path(node);
             tree.RemoveLeaf(node);
             // Prefixes through the leaf now end at its parent.
-            for (Tokens& one : known) {
+            for (TokenIds& one : known) {
               const auto same = static_cast<Position>(std::ranges::mismatch(one, path).in1 - one.begin());
               if (same - (lookahead ? 1 : 0) > keep)
                 one.resize(static_cast<size_t>(keep) + (lookahead ? 1 : 0));
@@ -143,7 +143,7 @@ TEST(PrefixTree, AgreesWithPlainListsOverRandomOperations) {
 
 TEST(PrefixTree, APathOfManyNodesIsNoRecursion) {
   PrefixTree tree;
-  Tokens tokens;
+  TokenIds tokens;
   for (int i = 0; i < 200000; ++i) tokens.push_back(i);
   tree.AddLeaf(tree.root(), tokens, 200000);
   PrefixNode* node = tree.root()->children.begin()->second.get();
@@ -155,7 +155,7 @@ TEST(PrefixTree, APathOfManyNodesIsNoRecursion) {
 
 TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
   std::mt19937 random(5);
-  Tokens tokens(40000);
+  TokenIds tokens(40000);
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 1000);
   const TokenRun run(tokens);
   for (int round = 0; round < 300; ++round) {
@@ -167,17 +167,17 @@ TEST(TokenRun, CutsAndJoinsWithoutChangingTheTokens) {
     EXPECT_EQ(rest.size(), tokens.size() - a);
     rest.DropLast(40000 - b);
     front.Append(rest.First(b - a));
-    Tokens last;
+    TokenIds last;
     front.Last(b / 2).AppendTo(&last);
     ASSERT_TRUE(std::ranges::equal(last, std::span(tokens).subspan(b - b / 2, b / 2)));
     front.Append(TokenRun(std::span(tokens).subspan(b)));
-    Tokens again;
+    TokenIds again;
     front.AppendTo(&again);
     ASSERT_EQ(again, tokens);
     ASSERT_EQ(front.size(), tokens.size());
     if (b < 40000) {
       ASSERT_EQ(front[b], tokens[b]);
-      Tokens other = tokens;
+      TokenIds other = tokens;
       other[b] = -1;
       ASSERT_EQ(front.CommonPrefix(other), b);
     }

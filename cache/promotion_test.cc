@@ -13,13 +13,13 @@
 namespace quire::cache {
 namespace {
 
-struct Mix {
+struct TierMix {
   const char* name;
   Layout layout;
 };
 
-const std::vector<Mix>& Mixes() {
-  static const std::vector<Mix> mixes = {
+const std::vector<TierMix>& TierMixes() {
+  static const std::vector<TierMix> mixes = {
       {"causal", {.page_tokens = 4, .groups = {FullGroup()}}},
       {"window", {.page_tokens = 2, .groups = {WindowGroup(7)}}},
       {"windows", {.page_tokens = 2, .groups = {FullGroup(), WindowGroup(5), WindowGroup(9)}}},
@@ -72,7 +72,7 @@ class LowerTiers : public testing::TestWithParam<size_t> {
     rig.CheckAll();
   }
 
-  const Layout layout = Mixes()[GetParam()].layout;
+  const Layout layout = TierMixes()[GetParam()].layout;
   Rig rig{layout, {.pages = std::vector<int32_t>(layout.groups.size(), 256), .slots = 64}};
   SnapshotStore store{rig.cache(), {.budget_bytes = SIZE_MAX}};
   MemoryTier tier{layout};
@@ -80,10 +80,10 @@ class LowerTiers : public testing::TestWithParam<size_t> {
   Demotion demotion{rig.cache(), store, tier};
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, LowerTiers, testing::Range<size_t>(0, Mixes().size()),
-                         [](const auto& mix) { return Mixes()[mix.param].name; });
+INSTANTIATE_TEST_SUITE_P(Kinds, LowerTiers, testing::Range<size_t>(0, TierMixes().size()),
+                         [](const auto& mix) { return TierMixes()[mix.param].name; });
 
-TokenList Tokens(size_t count, TokenId seed = 0) {
+TokenList TokensOf(size_t count, TokenId seed = 0) {
   TokenList tokens(count);
   std::minstd_rand random(static_cast<uint32_t>(seed) + 1);
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 100);
@@ -104,7 +104,7 @@ std::vector<std::byte> BytesOf(const Layout& layout, const SnapshotStore& store,
 }
 
 TEST_P(LowerTiers, APrefixComesBackWithItsBytes) {
-  const TokenList tokens = Tokens(101);
+  const TokenList tokens = TokensOf(101);
   Run(tokens, {37, 70});
   const auto computed = BytesOf(layout, store, tokens);
   StoreAll();
@@ -119,7 +119,7 @@ TEST_P(LowerTiers, APrefixComesBackWithItsBytes) {
 }
 
 TEST_P(LowerTiers, WhatTheStoreHasIsNotFetchedAgain) {
-  TokenList tokens = Tokens(90);
+  TokenList tokens = TokensOf(90);
   Run(tokens, {40});
   StoreAll();
   store.Clear();
@@ -135,7 +135,7 @@ TEST_P(LowerTiers, WhatTheStoreHasIsNotFetchedAgain) {
 }
 
 TEST_P(LowerTiers, NothingIsStoredTwice) {
-  const TokenList tokens = Tokens(64);
+  const TokenList tokens = TokensOf(64);
   Run(tokens);
   StoreAll();
   const size_t once = tier.bytes_requested;
@@ -145,7 +145,7 @@ TEST_P(LowerTiers, NothingIsStoredTwice) {
 }
 
 TEST_P(LowerTiers, AnEvictedPrefixIsGivenUp) {
-  Run(Tokens(64));
+  Run(TokensOf(64));
   ASSERT_TRUE(demotion.Poll());
   store.Clear();
   StoreAll();
@@ -155,7 +155,7 @@ TEST_P(LowerTiers, AnEvictedPrefixIsGivenUp) {
 }
 
 TEST_P(LowerTiers, WrongAnswersAreRefused) {
-  TokenList tokens = Tokens(64);
+  TokenList tokens = TokensOf(64);
   Run(tokens);
   StoreAll();
   store.Clear();
@@ -171,10 +171,10 @@ TEST_P(LowerTiers, WrongAnswersAreRefused) {
 }
 
 TEST_P(LowerTiers, WrongQuestionsAreRefused) {
-  Run(Tokens(64));
+  Run(TokensOf(64));
   for (const auto fault : {MemoryTier::Fault::kWrongSegment, MemoryTier::Fault::kTooManyBytes}) {
     tier.fault = fault;
-    Run(Tokens(64));
+    Run(TokensOf(64));
     StoreAll();
   }
   EXPECT_EQ(demotion.counters().bytes, 0u);
@@ -182,7 +182,7 @@ TEST_P(LowerTiers, WrongQuestionsAreRefused) {
 }
 
 TEST_P(LowerTiers, AFetchThatNeverAnswersHoldsNothingOnceCanceled) {
-  TokenList tokens = Tokens(64);
+  TokenList tokens = TokensOf(64);
   Run(tokens);
   StoreAll();
   store.Clear();
@@ -200,12 +200,12 @@ TEST_P(LowerTiers, AFetchThatNeverAnswersHoldsNothingOnceCanceled) {
 }
 
 TEST_P(LowerTiers, RowsOfOthersDoNotLeave) {
-  const TokenList tokens = Tokens(41);
+  const TokenList tokens = TokensOf(41);
   Run(tokens);
   const auto once = BytesOf(layout, store, tokens);
   store.Clear();
   // The pages had other rows in between, and this prefix ends inside one that goes on.
-  Run(Tokens(200, 7));
+  Run(TokensOf(200, 7));
   store.Clear();
   TokenList longer = tokens;
   longer.resize(60, 5);
@@ -219,7 +219,7 @@ TEST_P(LowerTiers, RandomOperationsNeverShowAnotherToken) {
   std::mt19937 random(static_cast<uint32_t>(GetParam()) + 1);
   const auto below = [&](size_t bound) { return static_cast<uint32_t>(random() % bound); };
   for (int operation = 0; operation < 1'500; ++operation) {
-    TokenList tokens = Tokens(5 + below(60), static_cast<TokenId>(below(2)));
+    TokenList tokens = TokensOf(5 + below(60), static_cast<TokenId>(below(2)));
     for (uint32_t i = below(4); i > 0; --i) tokens.push_back(static_cast<TokenId>(below(3)));
     const std::string_view key = below(4) == 0 ? "b" : "a";
     switch (below(8)) {

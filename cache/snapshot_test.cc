@@ -10,12 +10,12 @@
 namespace quire::cache {
 namespace {
 
-Layout Hybrid() {
+Layout HybridLayout() {
   return {
       .page_tokens = 4, .groups = {FullGroup(), WindowGroup(6)}, .recurrent = {ConvLayer(), DeltaLayer()}};
 }
 
-Layout Causal() { return {.page_tokens = 4, .groups = {FullGroup()}}; }
+Layout CausalLayout() { return {.page_tokens = 4, .groups = {FullGroup()}}; }
 
 const Capacity kRoom{.pages = {64, 64}, .slots = 16};
 const Capacity kCausalRoom{.pages = {64}};
@@ -27,7 +27,7 @@ Snapshot CaptureSnapshot(Rig& rig, size_t i, Position from = 0) {
 }
 
 TEST(Snapshots, HoldReferencesNotCopiesAndSizeIsExact) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 21}});
   const CacheStats before = rig.cache().stats();
@@ -37,12 +37,12 @@ TEST(Snapshots, HoldReferencesNotCopiesAndSizeIsExact) {
   EXPECT_EQ(snapshot.from(), 9);
   EXPECT_EQ(snapshot.to(), 21);
   // Pages 2..5 of the full group, the window's pages of [16, 21), the slot.
-  const Layout layout = Hybrid();
+  const Layout layout = HybridLayout();
   EXPECT_EQ(snapshot.bytes(), 4 * PageBytes(layout, 0) + 2 * PageBytes(layout, 1) + SlotBytes(layout));
 }
 
 TEST(Snapshots, RestoreOnlyAtExactlyTheirOffsetWithRecurrentState) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 13}});
   const Snapshot snapshot = CaptureSnapshot(rig, a);
@@ -59,7 +59,7 @@ TEST(Snapshots, RestoreOnlyAtExactlyTheirOffsetWithRecurrentState) {
 }
 
 TEST(Snapshots, CausalOnesRestoreAtAnyOffset) {
-  Rig rig(Causal(), kCausalRoom);
+  Rig rig(CausalLayout(), kCausalRoom);
   const size_t a = rig.New();
   rig.Append({{a, 13}});
   const Snapshot snapshot = CaptureSnapshot(rig, a);
@@ -97,7 +97,7 @@ TEST(Snapshots, RestoreLandsOnTheDeepestOffsetAllLayersReachOrRefuses) {
 }
 
 TEST(Snapshots, RestoreGivesAForkWithoutStateItsStateBack) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 9}});
   const Snapshot snapshot = CaptureSnapshot(rig, a);
@@ -110,7 +110,7 @@ TEST(Snapshots, RestoreGivesAForkWithoutStateItsStateBack) {
 }
 
 TEST(Snapshots, SplitGivesTheParentThePagesAndTheChildTheState) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 18}});
   const TokenList tokens = rig.tokens(a);
@@ -125,8 +125,9 @@ TEST(Snapshots, SplitGivesTheParentThePagesAndTheChildTheState) {
   EXPECT_EQ(child.to(), 18);
   EXPECT_FALSE(parent.has_state());
   EXPECT_EQ(parent.DeepestRestorable(10), 0);
-  EXPECT_EQ(parent.bytes(), 3 * PageBytes(Hybrid(), 0));
-  EXPECT_EQ(child.bytes(), 3 * PageBytes(Hybrid(), 0) + 2 * PageBytes(Hybrid(), 1) + SlotBytes(Hybrid()));
+  EXPECT_EQ(parent.bytes(), 3 * PageBytes(HybridLayout(), 0));
+  EXPECT_EQ(child.bytes(),
+            3 * PageBytes(HybridLayout(), 0) + 2 * PageBytes(HybridLayout(), 1) + SlotBytes(HybridLayout()));
   const size_t b = rig.Restore(child, tokens);
   rig.Append({{b, 1}});
   child.MergeFront(std::move(parent));
@@ -136,7 +137,7 @@ TEST(Snapshots, SplitGivesTheParentThePagesAndTheChildTheState) {
 }
 
 TEST(Snapshots, SplitsAnywhereAndMergesByConcatenationForCausalKv) {
-  Rig rig(Causal(), kCausalRoom);
+  Rig rig(CausalLayout(), kCausalRoom);
   const size_t a = rig.New();
   rig.Append({{a, 23}});
   for (Position at = 1; at < 23; ++at) {
@@ -145,7 +146,7 @@ TEST(Snapshots, SplitsAnywhereAndMergesByConcatenationForCausalKv) {
     const size_t b = rig.Restore(parent, rig.tokens(a));
     EXPECT_EQ(rig.sequence(b).offset(), at);
     child.MergeFront(std::move(parent));
-    EXPECT_EQ(child.bytes(), 6 * PageBytes(Causal(), 0));
+    EXPECT_EQ(child.bytes(), 6 * PageBytes(CausalLayout(), 0));
     rig.Drop(b);
   }
 }
@@ -163,7 +164,7 @@ TEST(Snapshots, AWindowThatHasNotSlidSplitsToBothSides) {
 
 TEST(Snapshots, AreMoveOnlyAndProvablyReleased) {
   static_assert(!std::is_copy_constructible_v<Snapshot> && std::is_nothrow_move_constructible_v<Snapshot>);
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 13}});
   Snapshot first = CaptureSnapshot(rig, a);
@@ -177,7 +178,7 @@ TEST(Snapshots, AreMoveOnlyAndProvablyReleased) {
 }
 
 TEST(Captures, SeveralInsideOneWriteAreCollectedInOrder) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   for (const Position at : {17, 3, 8, 20})
     ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
@@ -197,7 +198,7 @@ TEST(Captures, SeveralInsideOneWriteAreCollectedInOrder) {
 }
 
 TEST(Captures, SurviveACancelledPrefillUpToWhereItCame) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   for (const Position at : {3, 8, 12, 30})
     ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
@@ -218,7 +219,7 @@ TEST(Captures, SurviveACancelledPrefillUpToWhereItCame) {
 }
 
 TEST(Captures, OfNoWidthAreEmpty) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   for (const Position at : {0, 5, 5})
     ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
@@ -233,7 +234,7 @@ TEST(Captures, OfNoWidthAreEmpty) {
 }
 
 TEST(Captures, OfNoWidthGoWithTheTokensInFrontOfThem) {
-  Rig rig(Causal(), kCausalRoom);
+  Rig rig(CausalLayout(), kCausalRoom);
   const size_t a = rig.New();
   rig.Append({{a, 5}});
   const Snapshot snapshot = CaptureSnapshot(rig, a);
@@ -257,7 +258,7 @@ TEST(Captures, OfNoWidthGoWithTheTokensInFrontOfThem) {
 }
 
 TEST(Captures, WithoutASlotAreSkippedAndCountedWhileTheStepGoesOn) {
-  Rig rig(Hybrid(), {.pages = {64, 64}, .slots = 2});
+  Rig rig(HybridLayout(), {.pages = {64, 64}, .slots = 2});
   const size_t a = rig.New();
   for (const Position at : {2, 4, 6})
     ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), at).has_value());
@@ -272,7 +273,7 @@ TEST(Captures, WithoutASlotAreSkippedAndCountedWhileTheStepGoesOn) {
 
 // Pending captures are dropped with their tokens.
 TEST(Captures, AreOfTokensThatTheSequenceStillHas) {
-  Rig rig(Causal(), kCausalRoom);
+  Rig rig(CausalLayout(), kCausalRoom);
   const size_t a = rig.New();
   const auto schedule = [&](std::initializer_list<Position> offsets) {
     for (const Position at : offsets)
@@ -301,7 +302,7 @@ TEST(Captures, AreOfTokensThatTheSequenceStillHas) {
 }
 
 TEST(Captures, CancelledOnesAreNotTaken) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   ASSERT_TRUE(rig.cache().ScheduleCapture(rig.sequence(a), 3).has_value());
   rig.cache().CancelCaptures(rig.sequence(a));
@@ -311,7 +312,7 @@ TEST(Captures, CancelledOnesAreNotTaken) {
 }
 
 TEST(Tiers, ASnapshotsBytesCanBeTakenOutAndPutBack) {
-  Rig rig(Hybrid(), kRoom);
+  Rig rig(HybridLayout(), kRoom);
   const size_t a = rig.New();
   rig.Append({{a, 9}});
   const Snapshot before = CaptureSnapshot(rig, a);
@@ -344,7 +345,7 @@ TEST(Tiers, ASnapshotsBytesCanBeTakenOutAndPutBack) {
 TEST(RangeRemoval, ShiftsLaterPositionsAndRotatesTheirKeys) {
   for (Position begin = 0; begin < 14; ++begin) {
     for (Position end = begin + 1; end <= 14; ++end) {
-      Rig rig(Causal(), kCausalRoom);
+      Rig rig(CausalLayout(), kCausalRoom);
       const size_t a = rig.New();
       rig.Append({{a, 14}});
       rig.RemoveRange(a, begin, end);
@@ -370,7 +371,7 @@ TEST(RangeRemoval, MovesRowsOfEveryElementTypeInEveryWindowThatHasNotSlid) {
 }
 
 TEST(RangeRemoval, WritesPrivateCopiesWherePagesAreShared) {
-  Rig rig(Causal(), {.pages = {15}});
+  Rig rig(CausalLayout(), {.pages = {15}});
   const size_t a = rig.New();
   rig.Append({{a, 22}});
   const size_t b = rig.Fork(a, 22);
@@ -388,7 +389,7 @@ TEST(RangeRemoval, WritesPrivateCopiesWherePagesAreShared) {
 }
 
 TEST(RangeRemoval, IsRefusedWithRecurrentLayersAndPastASlidWindow) {
-  Rig hybrid(Hybrid(), kRoom);
+  Rig hybrid(HybridLayout(), kRoom);
   const size_t a = hybrid.New();
   hybrid.Append({{a, 9}});
   const auto refused = hybrid.cache().RemoveRange(hybrid.sequence(a), 2, 4, [](const auto&) {});
@@ -410,7 +411,7 @@ TEST(RangeRemoval, IsRefusedWithRecurrentLayersAndPastASlidWindow) {
 }
 
 TEST(RangeRemoval, MarksLaterSnapshotsAsNotExact) {
-  Rig rig(Causal(), kCausalRoom);
+  Rig rig(CausalLayout(), kCausalRoom);
   const size_t a = rig.New();
   rig.Append({{a, 20}});
   rig.RemoveRange(a, 6, 9);

@@ -7,7 +7,7 @@
 namespace quire::cache {
 namespace {
 
-std::vector<std::pair<Layout, Capacity>> Mixes() {
+std::vector<std::pair<Layout, Capacity>> SpeculationMixes() {
   const Layout causal{.page_tokens = 4, .groups = {FullGroup()}};
   const Layout windows{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(6), WindowGroup(5)}};
   const Layout recurrent{.recurrent = {ConvLayer(), DeltaLayer()}};
@@ -28,7 +28,7 @@ Speculation Open(Rig& rig, size_t i) {
 // Every base offset, draft length and accepted count, in one step and in several, crossing page and window
 // edges.
 TEST(Speculation, CommitEndsWithTheRightContentsForEveryAcceptedCount) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     for (const int32_t base : {0, 1, 4, 5, 9}) {
       for (int32_t keep = 0; keep <= 7; ++keep) {
         Rig rig(layout, capacity);
@@ -49,7 +49,7 @@ TEST(Speculation, CommitEndsWithTheRightContentsForEveryAcceptedCount) {
 }
 
 TEST(Speculation, DroppedDraftsLeaveNoTrace) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     Rig rig(layout, capacity);
     const size_t a = rig.New();
     rig.Append({{a, 7}});
@@ -67,7 +67,7 @@ TEST(Speculation, DroppedDraftsLeaveNoTrace) {
 }
 
 TEST(Speculation, NothingOutsideSeesADraftToken) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     Rig rig(layout, capacity);
     const size_t a = rig.New();
     rig.Append({{a, 7}});
@@ -98,7 +98,7 @@ TEST(Speculation, NothingOutsideSeesADraftToken) {
 
 // A draft head reads the target's keys and values in place while the target drafts and its own draft grows.
 TEST(Speculation, AReadOnlyViewLetsADraftHeadAttendToTheTargetsKv) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     Rig rig(layout, capacity);
     const size_t target = rig.New();
     const size_t head = rig.New();
@@ -133,7 +133,7 @@ TEST(Speculation, ADraftNeedsRecordedInputs) {
 
 // The token sampled from the last accepted position comes with the next step, at s + n.
 TEST(Speculation, TheTokenSampledAfterTheDraftIsNotCommitted) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     Rig rig(layout, capacity);
     const size_t a = rig.New();
     rig.Append({{a, 5}});
@@ -150,7 +150,7 @@ TEST(Speculation, TheTokenSampledAfterTheDraftIsNotCommitted) {
 }
 
 TEST(Speculation, RunsBesideOtherSequencesOfABatch) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     Rig rig(layout, capacity);
     const size_t a = rig.New();
     const size_t b = rig.New();
@@ -166,7 +166,7 @@ TEST(Speculation, RunsBesideOtherSequencesOfABatch) {
 }
 
 TEST(Speculation, SurvivesACancelledStep) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     for (const int32_t keep : {0, 1, 2}) {
       Rig rig(layout, capacity);
       const size_t a = rig.New();
@@ -186,7 +186,7 @@ TEST(Speculation, SurvivesACancelledStep) {
 }
 
 TEST(Speculation, TakesTheCapturesItsCommitReaches) {
-  for (const auto& [layout, capacity] : Mixes()) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
     Rig rig(layout, capacity);
     const size_t a = rig.New();
     rig.Append({{a, 4}});
@@ -205,7 +205,7 @@ TEST(Speculation, TakesTheCapturesItsCommitReaches) {
 }
 
 TEST(Speculation, RefusesWhatIsNoCommit) {
-  const auto [layout, capacity] = Mixes()[3];
+  const auto [layout, capacity] = SpeculationMixes()[3];
   Rig rig(layout, capacity);
   const size_t a = rig.New();
   rig.Append({{a, 4}});

@@ -28,7 +28,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr OutputLimiter::Time kStart{};
+constexpr OutputLimiter::Time kBegin{};
 
 std::string Lines(int64_t count, const std::string& line = "x\n") {
   std::string text;
@@ -37,34 +37,34 @@ std::string Lines(int64_t count, const std::string& line = "x\n") {
 }
 
 TEST(OutputLimiter, LinesAreWholeAndPrintable) {
-  OutputLimiter limiter(kStart);
-  EXPECT_THAT(limiter.Append("one\ntw", kStart), ElementsAre("one"));
-  EXPECT_THAT(limiter.Append("o\n\x1b[31m\"quoted\"\t\r\n\xff\n", kStart),
+  OutputLimiter limiter(kBegin);
+  EXPECT_THAT(limiter.Append("one\ntw", kBegin), ElementsAre("one"));
+  EXPECT_THAT(limiter.Append("o\n\x1b[31m\"quoted\"\t\r\n\xff\n", kBegin),
               ElementsAre("two", " [31m'quoted'  ", "\xEF\xBF\xBD"));
-  EXPECT_THAT(limiter.Append("no end", kStart), IsEmpty());
+  EXPECT_THAT(limiter.Append("no end", kBegin), IsEmpty());
   EXPECT_THAT(limiter.Finish(), ElementsAre("no end"));
 }
 
 TEST(OutputLimiter, ALineIsBounded) {
-  OutputLimiter limiter(kStart);
-  for (int i = 0; i < 100; ++i) EXPECT_THAT(limiter.Append(std::string(1000, 'x'), kStart), IsEmpty());
-  EXPECT_THAT(limiter.Append("\n", kStart),
+  OutputLimiter limiter(kBegin);
+  for (int i = 0; i < 100; ++i) EXPECT_THAT(limiter.Append(std::string(1000, 'x'), kBegin), IsEmpty());
+  EXPECT_THAT(limiter.Append("\n", kBegin),
               ElementsAre(std::string(OutputLimiter::kLineBytesMax, 'x') + "..."));
 }
 
 TEST(OutputLimiter, TheRateIsBoundedAndDroppedLinesAreCounted) {
-  OutputLimiter limiter(kStart);
-  EXPECT_EQ(limiter.Append(Lines(1000), kStart).size(), OutputLimiter::kBurstLines);
+  OutputLimiter limiter(kBegin);
+  EXPECT_EQ(limiter.Append(Lines(1000), kBegin).size(), OutputLimiter::kBurstLines);
   EXPECT_TRUE(limiter.exhausted());
-  EXPECT_THAT(limiter.Append("more\n", kStart + milliseconds(100)), IsEmpty());
-  EXPECT_THAT(limiter.Append("y\nz\n", kStart + milliseconds(200)), ElementsAre("[801 lines dropped]", "y"));
+  EXPECT_THAT(limiter.Append("more\n", kBegin + milliseconds(100)), IsEmpty());
+  EXPECT_THAT(limiter.Append("y\nz\n", kBegin + milliseconds(200)), ElementsAre("[801 lines dropped]", "y"));
   // A minute gives no more than a burst.
-  EXPECT_EQ(limiter.Append(Lines(1000), kStart + seconds(600)).size(), OutputLimiter::kBurstLines + 1);
+  EXPECT_EQ(limiter.Append(Lines(1000), kBegin + seconds(600)).size(), OutputLimiter::kBurstLines + 1);
 }
 
 TEST(OutputLimiter, TheLastLinesAreNotDropped) {
-  OutputLimiter limiter(kStart);
-  (void)limiter.Append(Lines(5000) + "fatal\nthe end", kStart);
+  OutputLimiter limiter(kBegin);
+  (void)limiter.Append(Lines(5000) + "fatal\nthe end", kBegin);
   const std::vector<std::string> last = limiter.Finish();
   ASSERT_EQ(last.size(), OutputLimiter::kLastLines + 1);
   EXPECT_EQ(last.front(), "[4782 lines dropped]");

@@ -27,9 +27,9 @@ using Time = Scheduler::Time;
 using KeepAlive = Scheduler::KeepAlive;
 using ExitCause = Scheduler::ExitCause;
 
-const Time kStart{hours(1)};
+const Time kSimulationStart{hours(1)};
 
-RequestId Id(uint64_t value) { return RequestId{value}; }
+RequestId IdOf(uint64_t value) { return RequestId{value}; }
 
 // Random events of runners and clients; checks that every request is served.
 class Simulation {
@@ -187,7 +187,7 @@ class Simulation {
   }
 
   void Enqueue() {
-    const RequestId id = Id(++ids_);
+    const RequestId id = IdOf(++ids_);
     const std::string key = Key();
     std::optional<KeepAlive> keep_alive;
     if (Below(4) == 0) keep_alive = seconds(Below(4) - 1);
@@ -274,7 +274,7 @@ class Simulation {
   const int models_max_;
   const bool limited_;
   Scheduler scheduler_;
-  Time now_ = kStart;
+  Time now_ = kSimulationStart;
   uint64_t ids_ = 0;
   std::map<RequestId, std::string> waiting_, running_;
   std::set<std::string> loading_, granted_, ready_, stopping_;

@@ -21,7 +21,7 @@ using KeepAlive = Scheduler::KeepAlive;
 using ExitCause = Scheduler::ExitCause;
 
 const Time kStart{hours(1)};
-constexpr KeepAlive kForEver{-1};
+constexpr KeepAlive kNeverUnload{-1};
 
 RequestId Id(uint64_t value) { return RequestId{value}; }
 
@@ -240,7 +240,7 @@ TEST_F(SchedulerTest, KeepAliveStartsWhenTheLastRequestEnds) {
 
 TEST_F(SchedulerTest, TheLastRequestThatSaysSomethingDecidesKeepAlive) {
   Make(1);
-  LoadWith(1, "a", kForEver);
+  LoadWith(1, "a", kNeverUnload);
   Enqueue(2, "a");
   (void)Plan();
   EXPECT_EQ(scheduler().ReadyModels(kStart)[0].expires_at, std::nullopt);
@@ -276,7 +276,7 @@ TEST_F(SchedulerTest, KeepAliveBeyondTheClockIsForEver) {
 
 TEST_F(SchedulerTest, APinnedModelIsNotUnloadedToMakeRoom) {
   Make(2);
-  LoadWith(1, "a", kForEver);
+  LoadWith(1, "a", kNeverUnload);
   LoadWith(2, "b");
   scheduler().Remove(Id(1), kStart);
   scheduler().Remove(Id(2), kStart);
@@ -286,7 +286,7 @@ TEST_F(SchedulerTest, APinnedModelIsNotUnloadedToMakeRoom) {
 
 TEST_F(SchedulerTest, RejectsWhenEverySlotIsPinned) {
   Make(1);
-  LoadWith(1, "a", kForEver);
+  LoadWith(1, "a", kNeverUnload);
   Enqueue(2, "b");
   Enqueue(3, "b");
   EXPECT_THAT(Plan().reject, ElementsAre(Id(2), Id(3)));
@@ -488,7 +488,7 @@ TEST_F(SchedulerTest, RepeatedDeathsDelayTheRestartMoreAndMore) {
 
 TEST_F(SchedulerTest, AModelWhoseRunnerDiedStaysAsLongAsWasAsked) {
   Make(1);
-  LoadWith(1, "a", kForEver);
+  LoadWith(1, "a", kNeverUnload);
   scheduler().Remove(Id(1), kStart);
   Enqueue(2, "a");
   (void)Plan();
@@ -502,7 +502,7 @@ TEST_F(SchedulerTest, AModelWhoseRunnerDiedStaysAsLongAsWasAsked) {
 
 TEST_F(SchedulerTest, APinnedModelWhoseRunnerDiesIdleIsLoadedAgain) {
   Make(1);
-  LoadWith(1, "a", kForEver);
+  LoadWith(1, "a", kNeverUnload);
   scheduler().Remove(Id(1), kStart);
   Time now = kStart;
   for (int deaths = 1; deaths < 12; ++deaths) {
@@ -528,7 +528,7 @@ TEST_F(SchedulerTest, APinnedModelWhoseRunnerDiesIdleIsLoadedAgain) {
 
 TEST_F(SchedulerTest, APinnedModelThatCannotBeLoadedAnyMoreIsForgotten) {
   Make(1);
-  LoadWith(1, "a", kForEver);
+  LoadWith(1, "a", kNeverUnload);
   scheduler().Remove(Id(1), kStart);
   (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
   scheduler().RunnerReaped("a");
@@ -542,7 +542,7 @@ TEST_F(SchedulerTest, APinnedModelThatCannotBeLoadedAnyMoreIsForgotten) {
 TEST_F(SchedulerTest, UnloadingAPinnedModelCancelsItsRestart) {
   Make(1);
   for (const bool close : {false, true}) {
-    LoadWith(close ? 2 : 1, "a", kForEver);
+    LoadWith(close ? 2 : 1, "a", kNeverUnload);
     scheduler().Remove(Id(close ? 2 : 1), kStart);
     (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
     if (close) {

@@ -58,7 +58,7 @@ TEST(MemoryReserveDeathTest, LetsAFailingAllocationSucceedOnce) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs all of the address space";
 #endif
-  EXPECT_EXIT(UseTheReserve(), testing::ExitedWithCode(0), "right");
+  EXPECT_EXIT(UseTheReserve(), ::testing::ExitedWithCode(0), "right");
 }
 
 }  // namespace

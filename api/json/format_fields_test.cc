@@ -12,7 +12,7 @@ namespace {
 using Kind = OutputFormat::Kind;
 
 template <class Get>
-std::optional<OutputFormat> Read(std::string_view text, Get get) {
+std::optional<OutputFormat> ReadFormat(std::string_view text, Get get) {
   const auto body = ReadJson(text);
   EXPECT_TRUE(body.has_value());
   FirstError error;
@@ -23,39 +23,39 @@ std::optional<OutputFormat> Read(std::string_view text, Get get) {
 }
 
 TEST(FormatFields, OllamaFormat) {
-  EXPECT_FALSE(Read(R"({"format":""})", GetFormat));
-  EXPECT_FALSE(Read(R"({"format":null})", GetFormat));
-  EXPECT_EQ(Read(R"({"format":"json"})", GetFormat)->kind, Kind::kJson);
-  const auto schema = Read(R"({"format":{"type":"object","b":1,"a":2}})", GetFormat);
+  EXPECT_FALSE(ReadFormat(R"({"format":""})", GetFormat));
+  EXPECT_FALSE(ReadFormat(R"({"format":null})", GetFormat));
+  EXPECT_EQ(ReadFormat(R"({"format":"json"})", GetFormat)->kind, Kind::kJson);
+  const auto schema = ReadFormat(R"({"format":{"type":"object","b":1,"a":2}})", GetFormat);
   EXPECT_EQ(schema->kind, Kind::kSchema);
   EXPECT_EQ(schema->text, R"({"type":"object","b":1,"a":2})");
   EXPECT_EQ(schema->field, "format");
 }
 
 TEST(FormatFields, TypedFormat) {
-  EXPECT_FALSE(Read(R"({})", GetTypedFormat));
-  EXPECT_FALSE(Read(R"({"format":{"type":"text"}})", GetTypedFormat));
-  EXPECT_EQ(Read(R"({"format":{"type":"json_object"}})", GetTypedFormat)->kind, Kind::kJsonObject);
+  EXPECT_FALSE(ReadFormat(R"({})", GetTypedFormat));
+  EXPECT_FALSE(ReadFormat(R"({"format":{"type":"text"}})", GetTypedFormat));
+  EXPECT_EQ(ReadFormat(R"({"format":{"type":"json_object"}})", GetTypedFormat)->kind, Kind::kJsonObject);
   const auto schema =
-      Read(R"({"format":{"type":"json_schema","name":"n","schema":{"type":"null"}}})", GetTypedFormat);
+      ReadFormat(R"({"format":{"type":"json_schema","name":"n","schema":{"type":"null"}}})", GetTypedFormat);
   EXPECT_EQ(schema->kind, Kind::kSchema);
   EXPECT_EQ(schema->text, R"({"type":"null"})");
   EXPECT_EQ(schema->field, "format.schema");
 }
 
 TEST(FormatFields, ResponseFormatAndItsKin) {
-  EXPECT_FALSE(Read(R"({"response_format":{"type":"text"}})", GetResponseFormat));
-  EXPECT_EQ(Read(R"({"response_format":{"type":"json_object"}})", GetResponseFormat)->kind,
+  EXPECT_FALSE(ReadFormat(R"({"response_format":{"type":"text"}})", GetResponseFormat));
+  EXPECT_EQ(ReadFormat(R"({"response_format":{"type":"json_object"}})", GetResponseFormat)->kind,
             Kind::kJsonObject);
-  const auto schema = Read(
+  const auto schema = ReadFormat(
       R"({"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"null"}}}})",
       GetResponseFormat);
   EXPECT_EQ(schema->kind, Kind::kSchema);
   EXPECT_EQ(schema->text, R"({"type":"null"})");
   EXPECT_EQ(schema->field, "response_format.json_schema.schema");
-  EXPECT_EQ(Read(R"({"guided_regex":"a+"})", GetResponseFormat)->text, "a+");
-  EXPECT_EQ(Read(R"({"guided_choice":["a","b"]})", GetResponseFormat)->text, R"(["a","b"])");
-  const auto choice = Read(R"({"structured_outputs":{"choice":["a"]}})", GetResponseFormat);
+  EXPECT_EQ(ReadFormat(R"({"guided_regex":"a+"})", GetResponseFormat)->text, "a+");
+  EXPECT_EQ(ReadFormat(R"({"guided_choice":["a","b"]})", GetResponseFormat)->text, R"(["a","b"])");
+  const auto choice = ReadFormat(R"({"structured_outputs":{"choice":["a"]}})", GetResponseFormat);
   EXPECT_EQ(choice->kind, Kind::kChoice);
   EXPECT_EQ(choice->field, "structured_outputs.choice");
 }

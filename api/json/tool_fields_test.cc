@@ -13,14 +13,14 @@ namespace {
 constexpr const char* kTools =
     R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}},{"function":{"name":"g"}}])";
 
-struct Read {
+struct ReadTools {
   ToolUse use;
   FirstError error;
 };
 
-Read ToolUseOf(const std::string& members) {
+ReadTools ToolUseOf(const std::string& members) {
   const auto json = ReadJson("{" + members + "}");
-  Read read;
+  ReadTools read;
   Fields body(*json, "", read.error);
   read.use = GetToolUse(body);
   return read;
@@ -28,7 +28,7 @@ Read ToolUseOf(const std::string& members) {
 
 TEST(ToolFields, ChoicesOfTools) {
   const std::string tools = std::string(kTools) + ",";
-  const Read free = ToolUseOf(kTools);
+  const ReadTools free = ToolUseOf(kTools);
   ASSERT_EQ(free.use.tools.size(), 2U);
   EXPECT_EQ(free.use.tools[0].name, "f");
   EXPECT_EQ(free.use.tools[0].parameters_json, R"({"type":"object"})");
@@ -41,7 +41,7 @@ TEST(ToolFields, ChoicesOfTools) {
   EXPECT_FALSE(free.use.single_call);
   EXPECT_TRUE(ToolUseOf(tools + R"("tool_choice":"none")").use.tools.empty());
   EXPECT_EQ(ToolUseOf(tools + R"("tool_choice":"required")").use.choice, ToolChoice::kRequired);
-  const Read named = ToolUseOf(tools + R"("tool_choice":{"type":"function","function":{"name":"g"}})");
+  const ReadTools named = ToolUseOf(tools + R"("tool_choice":{"type":"function","function":{"name":"g"}})");
   EXPECT_EQ(named.use.choice, ToolChoice::kRequired);
   EXPECT_EQ(named.use.forced_tool, "g");
   EXPECT_TRUE(named.use.single_call);
@@ -53,7 +53,7 @@ TEST(ToolFields, ChoicesOfTools) {
 TEST(ToolFields, ADefinitionKeepsWhatTemplatesMayRead) {
   const std::string definition =
       R"({"x":1,"function":{"strict":true,"parameters":{},"name":"f","more":[1.0,null]},"type":"function"})";
-  const Read read = ToolUseOf("\"tools\":[" + definition + "]");
+  const ReadTools read = ToolUseOf("\"tools\":[" + definition + "]");
   ASSERT_EQ(read.use.tools.size(), 1U);
   EXPECT_EQ(read.use.tools[0].definition_json, definition);
   EXPECT_EQ(read.use.tools[0].parameters_json, "{}");
@@ -93,7 +93,7 @@ TEST(ToolFields, IllFormedOnesAreRefusedByName) {
       {tools + R"("tool_choice":{"function":{"name":"h"}})", "tool_choice"},
       {tools + R"("parallel_tool_calls":"no")", "parallel_tool_calls"}};
   for (const auto& [members, field] : cases) {
-    const Read read = ToolUseOf(members);
+    const ReadTools read = ToolUseOf(members);
     ASSERT_TRUE(read.error) << members;
     EXPECT_EQ(read.error->field, field) << members;
     EXPECT_EQ(read.error->code, ErrorCode::kInvalidArgument) << members;

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-std::string With(const std::string& fields) {
+std::string ChatWith(const std::string& fields) {
   return R"({"model":"m","messages":[{"role":"user","content":"x"}],)" + fields + "}";
 }
 
@@ -62,7 +62,7 @@ TEST(OpenAiParse, ReadsEveryField) {
 }
 
 TEST(OpenAiParse, DefaultsAreOpenAis) {
-  const auto r = ParseChat(With("\"stream\":null"));
+  const auto r = ParseChat(ChatWith("\"stream\":null"));
   ASSERT_TRUE(r) << r.error().message;
   EXPECT_FALSE(r->stream);
   Request request = ToRequest(*r, {});
@@ -115,7 +115,7 @@ TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
       {R"("function_call":{"name":"f"})", "function_call"},
       {R"("modalities":["text","audio"])", "modalities"}};
   for (const auto& [fields, path] : cases) {
-    const Error error = ErrorOf(With(fields));
+    const Error error = ErrorOf(ChatWith(fields));
     EXPECT_EQ(error.code, ErrorCode::kUnsupported) << fields;
     EXPECT_EQ(error.field, path) << fields;
     EXPECT_EQ(HttpStatus(error.code), 400);
@@ -172,7 +172,7 @@ TEST(OpenAiParse, IllFormedValuesAreRefusedByName) {
       {R"("temperature":"hot")", "temperature"},
       {R"("tools":{})", "tools"}};
   for (const auto& [fields, path] : cases) {
-    const Error error = ErrorOf(With(fields));
+    const Error error = ErrorOf(ChatWith(fields));
     EXPECT_EQ(error.code, ErrorCode::kInvalidArgument) << fields;
     EXPECT_EQ(error.field, path) << fields;
     EXPECT_THAT(error.message, HasSubstr(path)) << fields;

@@ -17,10 +17,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-std::string With(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
+std::string CompletionWith(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
 
-CompletionRequest Parsed(const std::string& fields) {
-  auto parsed = ParseCompletion(With(fields));
+CompletionRequest ParsedCompletion(const std::string& fields) {
+  auto parsed = ParseCompletion(CompletionWith(fields));
   EXPECT_TRUE(parsed) << fields << ": " << parsed.error().message;
   return parsed ? *std::move(parsed) : CompletionRequest();
 }
@@ -28,7 +28,7 @@ CompletionRequest Parsed(const std::string& fields) {
 // "text" or "[1,2]" of each.
 std::vector<std::string> PromptsOf(const std::string& prompt) {
   std::vector<std::string> texts;
-  for (const auto& one : Parsed("\"prompt\":" + prompt).prompts) {
+  for (const auto& one : ParsedCompletion("\"prompt\":" + prompt).prompts) {
     const auto* raw = std::get_if<RawPrompt>(&one);
     texts.push_back(raw != nullptr ? raw->text : nlohmann::json(std::get<TokenPrompt>(one).tokens).dump());
   }
@@ -43,7 +43,7 @@ TEST(CompletionParse, EveryFormOfAPrompt) {
 }
 
 TEST(CompletionParse, WithASuffixPromptsAreWhatComesBefore) {
-  const auto completion = Parsed(R"("prompt":["a","b"],"suffix":"z","echo":true)");
+  const auto completion = ParsedCompletion(R"("prompt":["a","b"],"suffix":"z","echo":true)");
   EXPECT_THAT(EchoesOf(completion), ElementsAre("a", "b"));
   const auto requests = ToRequests(completion, {});
   ASSERT_THAT(requests, SizeIs(2));
@@ -54,7 +54,7 @@ TEST(CompletionParse, WithASuffixPromptsAreWhatComesBefore) {
 TEST(CompletionParse, AnyOtherPromptIsRefused) {
   for (const std::string prompt : {"null", "5", "{}", "true", "[]", R"(["a",1])", R"([1,"a"])", "[[1],2]",
                                    R"([[1],"a"])", "[[1.5]]", "[-1]", "[2147483648]", "[1e308]", "[null]"}) {
-    const auto parsed = ParseCompletion(With("\"prompt\":" + prompt));
+    const auto parsed = ParseCompletion(CompletionWith("\"prompt\":" + prompt));
     ASSERT_FALSE(parsed) << prompt;
     EXPECT_EQ(parsed.error().field, "prompt") << prompt;
     EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << prompt;
@@ -62,7 +62,7 @@ TEST(CompletionParse, AnyOtherPromptIsRefused) {
 }
 
 TEST(CompletionParse, FieldsReachTheRequests) {
-  auto completion = Parsed(
+  auto completion = ParsedCompletion(
       R"("prompt":["a","b"],"n":2,"max_tokens":5,"temperature":0.5,"top_p":0.25,"seed":7,"stop":["x"],"logprobs":0,)"
       R"("logit_bias":{"5":-100,"6":2.5},"presence_penalty":1,"cache_salt":"s","min_tokens":3,"ignore_eos":true,)"
       R"("best_of":2,"user":"u","options":{"frob":1})");
@@ -92,14 +92,14 @@ TEST(CompletionParse, FieldsReachTheRequests) {
 }
 
 TEST(CompletionParse, DefaultsAreOpenAis) {
-  const auto requests = ToRequests(Parsed(R"("prompt":"a")"), {});
+  const auto requests = ToRequests(ParsedCompletion(R"("prompt":"a")"), {});
   ASSERT_THAT(requests, SizeIs(1));
   EXPECT_EQ(requests[0].params.num_predict, 16);
   EXPECT_EQ(requests[0].params.temperature, 1.0F);
   EXPECT_FALSE(requests[0].logprobs);
   ModelDefaults defaults;
   defaults.options.num_predict = 3;
-  EXPECT_EQ(ToRequests(Parsed(R"("prompt":"a")"), defaults)[0].params.num_predict, 3);
+  EXPECT_EQ(ToRequests(ParsedCompletion(R"("prompt":"a")"), defaults)[0].params.num_predict, 3);
 }
 
 TEST(CompletionParse, WhatCannotBeDoneIsRefusedByName) {
@@ -117,7 +117,7 @@ TEST(CompletionParse, WhatCannotBeDoneIsRefusedByName) {
       {"\"prompt\":" + many + "]", "prompt"},
       {R"("n":1)", "prompt"}};
   for (const auto& [fields, path] : cases) {
-    const auto parsed = ParseCompletion(With(fields));
+    const auto parsed = ParseCompletion(CompletionWith(fields));
     ASSERT_FALSE(parsed) << fields;
     EXPECT_EQ(parsed.error().field, path) << fields;
     EXPECT_EQ(HttpStatus(parsed.error().code), 400) << fields;
@@ -126,22 +126,22 @@ TEST(CompletionParse, WhatCannotBeDoneIsRefusedByName) {
 
 TEST(CompletionParse, ChoicesOfALargeBodyAreBoundedTogether) {
   const std::string text(size_t{9} << 20, 'x');
-  const auto parsed = ParseCompletion(With(R"("n":8,"prompt":")" + text + "\""));
+  const auto parsed = ParseCompletion(CompletionWith(R"("n":8,"prompt":")" + text + "\""));
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, ErrorCode::kTooLarge);
   EXPECT_EQ(parsed.error().field, "n");
-  EXPECT_TRUE(ParseCompletion(With(R"("n":7,"prompt":")" + text + "\"")));
+  EXPECT_TRUE(ParseCompletion(CompletionWith(R"("n":7,"prompt":")" + text + "\"")));
 }
 
 // ---- replies ----
 
-const std::chrono::system_clock::time_point kCreated{std::chrono::seconds(1785585600)};
+const std::chrono::system_clock::time_point kCompletionCreated{std::chrono::seconds(1785585600)};
 
 ReplyHead HeadOf(bool stream, size_t choices = 1, size_t per_prompt = 1) {
-  return {"cmpl-1", "M", kCreated, stream, true, false, choices, per_prompt};
+  return {"cmpl-1", "M", kCompletionCreated, stream, true, false, choices, per_prompt};
 }
 
-Finished Done(int32_t prompt, int32_t output, FinishReason reason = FinishReason::kStop) {
+Finished CompletionDone(int32_t prompt, int32_t output, FinishReason reason = FinishReason::kStop) {
   Finished finished{.reason = reason, .stop_string = {}, .usage = {}};
   finished.usage.prompt_tokens = prompt;
   finished.usage.cached_tokens = prompt / 2;
@@ -154,7 +154,7 @@ std::string ObjectOf(const std::string& rest) {
          R"("system_fingerprint":"fp_quire_)" QUIRE_VERSION R"(",)" +
          rest + "}";
 }
-std::string ChunkOf(const std::string& rest) { return "data: " + ObjectOf(rest) + "\n\n"; }
+std::string CompletionChunkOf(const std::string& rest) { return "data: " + ObjectOf(rest) + "\n\n"; }
 
 std::string ChoiceOf(int index, const std::string& text, const std::string& finish) {
   return R"({"text":")" + text + R"(","index":)" + std::to_string(index) +
@@ -165,12 +165,12 @@ TEST(CompletionReply, Stream) {
   CompletionEncoder encoder(HeadOf(true), {});
   EXPECT_EQ(encoder.OnEvent(PromptReady{4, 2}), "");
   EXPECT_EQ(encoder.OnEvent(TextDelta{"H\"", {}, 1}),
-            ChunkOf(R"("choices":[)" + ChoiceOf(0, "H\\\"", "null") + "]"));
+            CompletionChunkOf(R"("choices":[)" + ChoiceOf(0, "H\\\"", "null") + "]"));
   EXPECT_EQ(encoder.OnEvent(TextDelta{"", {}, 1}), "");
   EXPECT_EQ(
-      encoder.OnEvent(Done(4, 2, FinishReason::kLength)),
-      ChunkOf(R"("choices":[)" + ChoiceOf(0, "", "\"length\"") + "]") +
-          ChunkOf(
+      encoder.OnEvent(CompletionDone(4, 2, FinishReason::kLength)),
+      CompletionChunkOf(R"("choices":[)" + ChoiceOf(0, "", "\"length\"") + "]") +
+          CompletionChunkOf(
               R"("choices":[],"usage":{"prompt_tokens":4,"completion_tokens":2,"total_tokens":6,"prompt_tokens_details":{"cached_tokens":2}})") +
           "data: [DONE]\n\n");
 }
@@ -180,9 +180,9 @@ TEST(CompletionReply, ChoicesInTheirOrderWhateverEndsFirst) {
   for (const size_t choice : {3U, 1U, 0U}) {
     EXPECT_EQ(encoder.OnEvent(TextDelta{std::string(1, static_cast<char>('a' + choice)), {}, 1}, {choice}),
               "");
-    EXPECT_EQ(encoder.OnEvent(Done(10 + static_cast<int32_t>(choice), 1), {choice}), "");
+    EXPECT_EQ(encoder.OnEvent(CompletionDone(10 + static_cast<int32_t>(choice), 1), {choice}), "");
   }
-  EXPECT_EQ(encoder.OnEvent(Done(12, 5, FinishReason::kLength), {2}),
+  EXPECT_EQ(encoder.OnEvent(CompletionDone(12, 5, FinishReason::kLength), {2}),
             ObjectOf(R"("choices":[)" + ChoiceOf(0, "a", "\"stop\"") + "," + ChoiceOf(1, "b", "\"stop\"") +
                      "," + ChoiceOf(2, "", "\"length\"") + "," + ChoiceOf(3, "d", "\"stop\"") +
                      R"(],"usage":{"prompt_tokens":22,"completion_tokens":8,"total_tokens":30,)"
@@ -192,14 +192,15 @@ TEST(CompletionReply, ChoicesInTheirOrderWhateverEndsFirst) {
 TEST(CompletionReply, StreamedChoicesEndOnce) {
   CompletionEncoder encoder(HeadOf(true, 2, 2), {});
   EXPECT_THAT(encoder.OnEvent(TextDelta{"x", {}, 1}, {1}), HasSubstr(R"("index":1)"));
-  EXPECT_THAT(encoder.OnEvent(Done(4, 1), {1}), ::testing::Not(HasSubstr("[DONE]")));
-  EXPECT_THAT(encoder.OnEvent(Done(4, 2)), HasSubstr("[DONE]"));
+  EXPECT_THAT(encoder.OnEvent(CompletionDone(4, 1), {1}), ::testing::Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(encoder.OnEvent(CompletionDone(4, 2)), HasSubstr("[DONE]"));
 }
 
 TEST(CompletionReply, AChunkForEveryTokenCountsThem) {
   EXPECT_TRUE(
-      ToRequests(Parsed(R"("prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true})"),
-                 {})[0]
+      ToRequests(
+          ParsedCompletion(R"("prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true})"),
+          {})[0]
           .delta_per_token);
   ReplyHead head = HeadOf(true);
   head.chunk_per_token = true;
@@ -213,10 +214,10 @@ TEST(CompletionReply, EchoComesFirst) {
   CompletionEncoder stream(HeadOf(true), {"Once"});
   EXPECT_THAT(stream.OnEvent(TextDelta{" upon", {}, 1}), HasSubstr(R"("text":"Once upon")"));
   CompletionEncoder empty(HeadOf(true), {"Once"});
-  EXPECT_THAT(empty.OnEvent(Done(1, 0)), HasSubstr(R"("text":"Once")"));
+  EXPECT_THAT(empty.OnEvent(CompletionDone(1, 0)), HasSubstr(R"("text":"Once")"));
   CompletionEncoder whole(HeadOf(false), {"Once"});
   whole.OnEvent(TextDelta{" upon", {}, 1});
-  EXPECT_THAT(whole.OnEvent(Done(1, 1)), HasSubstr(R"("text":"Once upon")"));
+  EXPECT_THAT(whole.OnEvent(CompletionDone(1, 1)), HasSubstr(R"("text":"Once upon")"));
 }
 
 TEST(CompletionReply, LogprobsAreListsWithOffsetsInCharacters) {
@@ -224,7 +225,7 @@ TEST(CompletionReply, LogprobsAreListsWithOffsetsInCharacters) {
       {{"h\xC3\xA9", 3, -0.5F}, {{"h\xC3\xA9", 3, -0.5F}, {"a", 1, -1}}}, {{"y", 4, -INFINITY}, {}}};
   CompletionEncoder encoder(HeadOf(false), {});
   encoder.OnEvent(TextDelta{"h\xC3\xA9y", logprobs, 2});
-  const auto body = nlohmann::json::parse(encoder.OnEvent(Done(1, 2)));
+  const auto body = nlohmann::json::parse(encoder.OnEvent(CompletionDone(1, 2)));
   EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
             R"({"text_offset":[0,2],"token_logprobs":[-0.5,-9999.0],"tokens":["hé","y"],)"
             R"("top_logprobs":[{"a":-1.0,"hé":-0.5},{}]})");

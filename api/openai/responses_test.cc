@@ -15,10 +15,10 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string With(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
+std::string ResponseWith(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
 
 std::vector<std::string> MessagesOf(const std::string& fields) {
-  const auto parsed = ParseResponses(With(fields));
+  const auto parsed = ParseResponses(ResponseWith(fields));
   EXPECT_TRUE(parsed) << fields << parsed.error().message;
   if (!parsed) return {};
   const Request request = ToRequest(*parsed, {});
@@ -50,7 +50,7 @@ TEST(ResponsesParse, InputInEveryForm) {
 }
 
 TEST(ResponsesParse, FieldsReachTheRequest) {
-  const auto parsed = ParseResponses(With(
+  const auto parsed = ParseResponses(ResponseWith(
       R"("input":"hi","stream":true,"max_output_tokens":5,"temperature":0.5,"top_p":0.25,"seed":3,"store":true,)"
       R"("metadata":{"a":"b"},"text":{"format":{"type":"text"}},"tools":[],"tool_choice":"auto","include":[],)"
       R"("reasoning":{"effort":"none"},"previous_response_id":null,"background":false,"keep_alive":"1s")"));
@@ -66,7 +66,7 @@ TEST(ResponsesParse, FieldsReachTheRequest) {
 }
 
 TEST(ResponsesParse, ToolsAndFormatReachTheRequest) {
-  const auto parsed = ParseResponses(With(
+  const auto parsed = ParseResponses(ResponseWith(
       R"("input":"hi","text":{"format":{"type":"json_schema","name":"n","schema":{"type":"null"},"strict":true}},)"
       R"("tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true}],)"
       R"("tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false)"));
@@ -101,7 +101,7 @@ TEST(ResponsesParse, ItemsOfAgentsBecomeTurns) {
 }
 
 TEST(ResponsesParse, ReasoningBelongsToTheTurnThatFollows) {
-  const auto parsed = ParseResponses(With(
+  const auto parsed = ParseResponses(ResponseWith(
       R"("input":[{"role":"user","content":"u"},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text",)"
       R"("text":"a"}]},{"type":"reasoning","summary":[{"type":"summary_text","text":"b"}]},)"
       R"({"role":"assistant","content":"A"},{"type":"reasoning","summary":[{"type":"summary_text","text":"c"}]},)"
@@ -122,7 +122,7 @@ constexpr const char* kAgentTools =
     R"({"type":"grammar","syntax":"lark","definition":"start: A"}},{"type":"local_shell"}])";
 
 TEST(ResponsesParse, ToolsOfAgents) {
-  const auto parsed = ParseResponses(With(std::string(R"("input":"hi","tools":)") + kAgentTools));
+  const auto parsed = ParseResponses(ResponseWith(std::string(R"("input":"hi","tools":)") + kAgentTools));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_THAT(parsed->unknown_options,
               ElementsAre("tools.web_search", "tools.web_search_preview_2025_03_11", "tools.patch.format"));
@@ -137,14 +137,14 @@ TEST(ResponsesParse, ToolsOfAgents) {
            {R"({"type":"custom","name":"patch"})", "patch"},
            {R"({"type":"local_shell"})", "local_shell"}}) {
     const auto forced = ParseResponses(
-        With(std::string(R"("input":"hi","tools":)") + kAgentTools + R"(,"tool_choice":)" + choice));
+        ResponseWith(std::string(R"("input":"hi","tools":)") + kAgentTools + R"(,"tool_choice":)" + choice));
     ASSERT_TRUE(forced) << forced.error().message;
     EXPECT_EQ(forced->tools.forced_tool, name);
   }
 }
 
 TEST(ResponsesParse, AllowedToolsStayInThePrompt) {
-  const auto parsed = ParseResponses(With(
+  const auto parsed = ParseResponses(ResponseWith(
       std::string(R"("input":"hi","tools":)") + kAgentTools +
       R"(,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"patch"},)"
       R"({"type":"web_search"}]})"));
@@ -199,7 +199,7 @@ TEST(ResponsesParse, ErrorsNameTheField) {
       {R"("input":"a","conversation":{"id":"x"})", "conversation", ErrorCode::kUnsupported},
       {R"("input":"a","background":true)", "background", ErrorCode::kUnsupported}};
   for (const Case& one : cases) {
-    const auto parsed = ParseResponses(With(one.fields));
+    const auto parsed = ParseResponses(ResponseWith(one.fields));
     ASSERT_FALSE(parsed) << one.fields;
     EXPECT_EQ(parsed.error().field, one.field) << one.fields;
     EXPECT_EQ(parsed.error().code, one.code) << one.fields;
@@ -209,7 +209,7 @@ TEST(ResponsesParse, ErrorsNameTheField) {
 
 // ---- replies ----
 
-ResponseHead Head(bool stream) {
+ResponseHead ResponseHeadOf(bool stream) {
   return {.id = "resp_1",
           .message_id = "msg_1",
           .model = "M",
@@ -230,8 +230,8 @@ std::vector<Event> Story(FinishReason reason) {
           finished};
 }
 
-std::string Transcribe(bool stream, const std::vector<Event>& events) {
-  ResponsesEncoder encoder(Head(stream));
+std::string TranscribeResponse(bool stream, const std::vector<Event>& events) {
+  ResponsesEncoder encoder(ResponseHeadOf(stream));
   std::string out;
   for (const Event& event : events) out += encoder.OnEvent(event);
   return out;
@@ -243,7 +243,7 @@ const std::string kMessage =
 
 TEST(ResponsesReply, Whole) {
   EXPECT_EQ(
-      Transcribe(false, Story(FinishReason::kStop)),
+      TranscribeResponse(false, Story(FinishReason::kStop)),
       R"({"id":"resp_1","object":"response","created_at":1785585600,"status":"completed","error":null,)"
       R"("incomplete_details":null,"instructions":null,"max_output_tokens":9,"model":"M","output":[)" +
           kMessage +
@@ -257,7 +257,7 @@ TEST(ResponsesReply, Whole) {
 }
 
 TEST(ResponsesReply, WhatIsCutIsIncomplete) {
-  const json body = json::parse(Transcribe(false, Story(FinishReason::kLength)));
+  const json body = json::parse(TranscribeResponse(false, Story(FinishReason::kLength)));
   EXPECT_EQ(body["status"], "incomplete");
   EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(body["output"][0]["status"], "incomplete");
@@ -281,7 +281,7 @@ std::vector<Sent> EventsOf(const std::string& stream) {
 }
 
 TEST(ResponsesReply, StreamedEventsComeInOrderAndNumbered) {
-  const auto events = EventsOf(Transcribe(true, Story(FinishReason::kStop)));
+  const auto events = EventsOf(TranscribeResponse(true, Story(FinishReason::kStop)));
   std::vector<std::string> names;
   for (size_t i = 0; i < events.size(); ++i) {
     names.push_back(events[i].name);
@@ -298,7 +298,7 @@ TEST(ResponsesReply, StreamedEventsComeInOrderAndNumbered) {
   EXPECT_EQ(events[5].data["delta"], "i");
   EXPECT_EQ(events[6].data["text"], "H\"i");
   EXPECT_EQ(events[8].data["item"], json::parse(kMessage));
-  EXPECT_EQ(events[9].data["response"], json::parse(Transcribe(false, Story(FinishReason::kStop))));
+  EXPECT_EQ(events[9].data["response"], json::parse(TranscribeResponse(false, Story(FinishReason::kStop))));
 }
 
 TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
@@ -309,7 +309,7 @@ TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
   Finished end = std::get<Finished>(Story(FinishReason::kStop).back());
   end.usage.reasoning_tokens = 4;
   const std::vector<Event> story = {PromptReady{20, 12}, thought, TextDelta{"So", {}, 1}, call, end};
-  const auto events = EventsOf(Transcribe(true, story));
+  const auto events = EventsOf(TranscribeResponse(true, story));
   std::vector<std::string> names;
   for (const Sent& event : events) names.push_back(event.name.substr(event.name.find('.') + 1));
   EXPECT_THAT(names,
@@ -334,7 +334,7 @@ TEST(ResponsesReply, ThinkingAndCallsAreItemsOfTheirOwn) {
   EXPECT_EQ(events[17].data["item"], output[2]);
   EXPECT_EQ(events[14].data["item"]["arguments"], "");
   EXPECT_EQ(events[15].data["output_index"], 2);
-  EXPECT_EQ(json::parse(Transcribe(false, story)), response);
+  EXPECT_EQ(json::parse(TranscribeResponse(false, story)), response);
 }
 
 TEST(ResponsesReply, CallsOfEveryKindOfTool) {
@@ -342,7 +342,7 @@ TEST(ResponsesReply, CallsOfEveryKindOfTool) {
   calls.tool_calls = {{"c1", "n.g", R"({"a":1})"},
                       {"c2", "patch", R"({"input":"*** \"x\""})"},
                       {"c3", "local_shell", R"({"command":["ls","-l"],"workdir":"/tmp"})"}};
-  ResponseHead head = Head(true);
+  ResponseHead head = ResponseHeadOf(true);
   head.special_tools = {{ResponsesTool::Kind::kMember, "n.g", "n"},
                         {ResponsesTool::Kind::kCustom, "patch"},
                         {ResponsesTool::Kind::kLocalShell, "local_shell"}};
@@ -374,7 +374,8 @@ TEST(ResponsesReply, CallsOfEveryKindOfTool) {
 }
 
 TEST(ResponsesReply, AnEmptyAnswerIsAnEmptyMessage) {
-  const auto events = EventsOf(Transcribe(true, {PromptReady{20, 12}, Story(FinishReason::kLength).back()}));
+  const auto events =
+      EventsOf(TranscribeResponse(true, {PromptReady{20, 12}, Story(FinishReason::kLength).back()}));
   EXPECT_EQ(events.back().name, "response.incomplete");
   EXPECT_EQ(events.size(), 8U);
   EXPECT_EQ(events.back().data["response"]["output"][0]["content"][0]["text"], "");
@@ -382,7 +383,7 @@ TEST(ResponsesReply, AnEmptyAnswerIsAnEmptyMessage) {
 
 TEST(ResponsesReply, AFailureIsAnErrorEvent) {
   const auto events =
-      EventsOf(Transcribe(true, {PromptReady{1, 0}, Failed{{ErrorCode::kRunnerDied, "died", ""}}}));
+      EventsOf(TranscribeResponse(true, {PromptReady{1, 0}, Failed{{ErrorCode::kRunnerDied, "died", ""}}}));
   EXPECT_EQ(events.back().name, "error");
   EXPECT_EQ(events.back().data["message"], "died");
   EXPECT_EQ(events.back().data["sequence_number"], 2);

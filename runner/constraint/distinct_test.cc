@@ -18,7 +18,7 @@ std::string Unique(const std::string& items, const std::string& more = "") {
   return R"({"type":"array","uniqueItems":true,"items":)" + items + more + "}";
 }
 
-std::string ErrorOf(const std::string& schema) {
+std::string DistinctErrorOf(const std::string& schema) {
   const auto grammar = CompileFormat(SchemaFormat(schema));
   EXPECT_FALSE(grammar.has_value()) << schema;
   return grammar ? "" : grammar.error().message;
@@ -29,7 +29,7 @@ struct Case {
   Verdict verdict;
 };
 
-void Expect(const std::string& schema, const std::vector<Case>& cases) {
+void ExpectDistinct(const std::string& schema, const std::vector<Case>& cases) {
   for (const auto& [text, verdict] : cases) EXPECT_EQ(Judge(schema, text), verdict) << schema << ' ' << text;
 }
 
@@ -38,115 +38,118 @@ constexpr auto kBeginning = Verdict::kBeginning;
 constexpr auto kImpossible = Verdict::kImpossible;
 
 TEST(DistinctItems, NumbersDifferByValue) {
-  Expect(Unique(R"({"type":"integer"})"), {{"[]", kMatches},
-                                           {"[1, 2,3]", kMatches},
-                                           {"[1,-1]", kMatches},
-                                           {"[1,1", kBeginning},
-                                           {"[1,12]", kMatches},
-                                           {"[1,1]", kImpossible},
-                                           {"[1,1,", kImpossible},
-                                           {"[1,1 ", kImpossible},
-                                           {"[1,2,1]", kImpossible},
-                                           {"[0,0", kImpossible},
-                                           {"[1.0", kImpossible}});
-  Expect(Unique(R"({"type":"number"})"), {{"[1,1.05,10,-0.5]", kMatches},
-                                          {"[1,1.0", kBeginning},
-                                          {"[1,1.0]", kImpossible},
-                                          {"[1,1e0", kImpossible},
-                                          {"[1,1.]", kImpossible},
-                                          {"[0,-0", kBeginning},
-                                          {"[0,-0]", kImpossible},
-                                          {"[0.5,0.5]", kImpossible},
-                                          {"[0.5,0.50", kBeginning},
-                                          {"[0.5,0.50]", kImpossible}});
-  Expect(Unique(R"({"type":"number","minimum":-1,"maximum":2.5})"), {{"[-1,0,1,2.5,-0.25]", kMatches},
-                                                                     {"[2.50", kImpossible},
-                                                                     {"[2,2.0]", kImpossible},
-                                                                     {"[0,0.0]", kImpossible},
-                                                                     {"[-0]", kImpossible}});
-  Expect(Unique(R"({"anyOf":[{"type":"integer"},{"enum":[1.0,2.50,-0.0]}]})"),
-         {{"[1,2.5,0]", kMatches}, {"[1.0", kImpossible}, {"[1,1]", kImpossible}, {"[-0", kImpossible}});
+  ExpectDistinct(Unique(R"({"type":"integer"})"), {{"[]", kMatches},
+                                                   {"[1, 2,3]", kMatches},
+                                                   {"[1,-1]", kMatches},
+                                                   {"[1,1", kBeginning},
+                                                   {"[1,12]", kMatches},
+                                                   {"[1,1]", kImpossible},
+                                                   {"[1,1,", kImpossible},
+                                                   {"[1,1 ", kImpossible},
+                                                   {"[1,2,1]", kImpossible},
+                                                   {"[0,0", kImpossible},
+                                                   {"[1.0", kImpossible}});
+  ExpectDistinct(Unique(R"({"type":"number"})"), {{"[1,1.05,10,-0.5]", kMatches},
+                                                  {"[1,1.0", kBeginning},
+                                                  {"[1,1.0]", kImpossible},
+                                                  {"[1,1e0", kImpossible},
+                                                  {"[1,1.]", kImpossible},
+                                                  {"[0,-0", kBeginning},
+                                                  {"[0,-0]", kImpossible},
+                                                  {"[0.5,0.5]", kImpossible},
+                                                  {"[0.5,0.50", kBeginning},
+                                                  {"[0.5,0.50]", kImpossible}});
+  ExpectDistinct(Unique(R"({"type":"number","minimum":-1,"maximum":2.5})"), {{"[-1,0,1,2.5,-0.25]", kMatches},
+                                                                             {"[2.50", kImpossible},
+                                                                             {"[2,2.0]", kImpossible},
+                                                                             {"[0,0.0]", kImpossible},
+                                                                             {"[-0]", kImpossible}});
+  ExpectDistinct(
+      Unique(R"({"anyOf":[{"type":"integer"},{"enum":[1.0,2.50,-0.0]}]})"),
+      {{"[1,2.5,0]", kMatches}, {"[1.0", kImpossible}, {"[1,1]", kImpossible}, {"[-0", kImpossible}});
 }
 
 TEST(DistinctItems, StringsAreWrittenInOneWay) {
   const std::string strings = Unique(R"({"type":"string"})");
-  Expect(strings, {{R"(["a","A","a ","\\","\"","é","\n","\u0001"])", kMatches},
-                   {R"(["a","a)", kBeginning},
-                   {R"(["a","ab"])", kMatches},
-                   {R"(["a","a")", kImpossible},
-                   {R"(["a","\u0061)", kImpossible},
-                   {R"(["\/)", kImpossible},
-                   {R"(["\u00e9)", kImpossible},
-                   {R"(["\n","\n")", kImpossible},
-                   {R"(["","")", kImpossible}});
-  Expect(Unique(R"({"type":"string","pattern":"^a?b?$"})"),
-         {{R"(["","a","b","ab"])", kMatches}, {R"(["","a","b","ab",)", kImpossible}});
-  Expect(Unique(R"({"type":["string","integer"]})"),
-         {{R"([1,"1"])", kMatches}, {R"([1,"1",1])", kImpossible}});
+  ExpectDistinct(strings, {{R"(["a","A","a ","\\","\"","é","\n","\u0001"])", kMatches},
+                           {R"(["a","a)", kBeginning},
+                           {R"(["a","ab"])", kMatches},
+                           {R"(["a","a")", kImpossible},
+                           {R"(["a","\u0061)", kImpossible},
+                           {R"(["\/)", kImpossible},
+                           {R"(["\u00e9)", kImpossible},
+                           {R"(["\n","\n")", kImpossible},
+                           {R"(["","")", kImpossible}});
+  ExpectDistinct(Unique(R"({"type":"string","pattern":"^a?b?$"})"),
+                 {{R"(["","a","b","ab"])", kMatches}, {R"(["","a","b","ab",)", kImpossible}});
+  ExpectDistinct(Unique(R"({"type":["string","integer"]})"),
+                 {{R"([1,"1"])", kMatches}, {R"([1,"1",1])", kImpossible}});
 }
 
 TEST(DistinctItems, WhatIsUsedUpIsNotBegun) {
   const std::string three = Unique(R"({"type":["boolean","null"]})");
-  Expect(three, {{"[true,false,null]", kMatches},
-                 {"[true,t", kImpossible},
-                 {"[true,false,null,", kImpossible},
-                 {"[true,false,null ,", kImpossible},
-                 {"[true,false,", kBeginning},
-                 {"[true,null,f", kBeginning}});
+  ExpectDistinct(three, {{"[true,false,null]", kMatches},
+                         {"[true,t", kImpossible},
+                         {"[true,false,null,", kImpossible},
+                         {"[true,false,null ,", kImpossible},
+                         {"[true,false,", kBeginning},
+                         {"[true,null,f", kBeginning}});
   const std::string words = Unique(R"({"enum":["ab","ac","b"]})");
-  Expect(words, {{R"(["ab","a)", kBeginning},
-                 {R"(["ab","ab)", kImpossible},
-                 {R"(["ab","ac","a)", kImpossible},
-                 {R"(["ab","ac","b"])", kMatches},
-                 {R"(["ab","ac","b" ,)", kImpossible}});
+  ExpectDistinct(words, {{R"(["ab","a)", kBeginning},
+                         {R"(["ab","ab)", kImpossible},
+                         {R"(["ab","ac","a)", kImpossible},
+                         {R"(["ab","ac","b"])", kMatches},
+                         {R"(["ab","ac","b" ,)", kImpossible}});
   const std::string ten = Unique(R"({"type":"integer","minimum":1,"maximum":10})");
-  Expect(ten,
-         {{"[1,1", kBeginning}, {"[10,1,1", kImpossible}, {"[10,1", kBeginning}, {"[1,10,2]", kMatches}});
-  Expect(Unique("false"), {{"[]", kMatches}, {"[1", kImpossible}});
+  ExpectDistinct(
+      ten, {{"[1,1", kBeginning}, {"[10,1,1", kImpossible}, {"[10,1", kBeginning}, {"[1,10,2]", kMatches}});
+  ExpectDistinct(Unique("false"), {{"[]", kMatches}, {"[1", kImpossible}});
 }
 
 TEST(DistinctItems, ConstantsAreEqualByValue) {
   const std::string schema =
       Unique(R"({"enum":[1,1.0,{"a":1,"b":[2]},{"b":[2.0],"a":1.0},[1],[1e0],"x"]})", R"(,"minItems":4)");
-  Expect(schema, {{R"([1,{"a":1,"b":[2]},[1],"x"])", kMatches}, {R"([1,[1],[1)", kImpossible}});
-  EXPECT_THAT(ErrorOf(Unique(R"({"enum":[1,1.0,"x"]})", R"(,"minItems":3)")), HasSubstr("matches no text"));
-  EXPECT_THAT(ErrorOf(Unique(R"({"enum":["a","b"]})", R"(,"minItems":3)")), HasSubstr("matches no text"));
-  EXPECT_THAT(ErrorOf(Unique(R"({"type":"boolean"})", R"(,"minItems":3,"maxItems":9)")),
+  ExpectDistinct(schema, {{R"([1,{"a":1,"b":[2]},[1],"x"])", kMatches}, {R"([1,[1],[1)", kImpossible}});
+  EXPECT_THAT(DistinctErrorOf(Unique(R"({"enum":[1,1.0,"x"]})", R"(,"minItems":3)")),
+              HasSubstr("matches no text"));
+  EXPECT_THAT(DistinctErrorOf(Unique(R"({"enum":["a","b"]})", R"(,"minItems":3)")),
+              HasSubstr("matches no text"));
+  EXPECT_THAT(DistinctErrorOf(Unique(R"({"type":"boolean"})", R"(,"minItems":3,"maxItems":9)")),
               HasSubstr("matches no text"));
 }
 
 TEST(DistinctItems, CountsHoldToo) {
   const std::string schema = Unique(R"({"type":"integer"})", R"(,"minItems":2,"maxItems":3)");
-  Expect(schema,
-         {{"[1]", kImpossible}, {"[1,2]", kMatches}, {"[1,2,3,", kImpossible}, {"[1,1]", kImpossible}});
+  ExpectDistinct(
+      schema, {{"[1]", kImpossible}, {"[1,2]", kMatches}, {"[1,2,3,", kImpossible}, {"[1,1]", kImpossible}});
 }
 
 TEST(DistinctItems, EveryListIsItsOwn) {
   const std::string schema =
       R"({"$defs":{"l":)" + Unique(R"({"enum":["a","b"]})") +
       R"(},"type":"object","required":["x","y"],"properties":{"x":{"$ref":"#/$defs/l"},"y":{"$ref":"#/$defs/l"}}})";
-  Expect(schema,
-         {{R"({"x":["a","b"],"y":["b","a"]})", kMatches}, {R"({"x":["a"],"y":["a","a)", kImpossible}});
+  ExpectDistinct(
+      schema, {{R"({"x":["a","b"],"y":["b","a"]})", kMatches}, {R"({"x":["a"],"y":["a","a)", kImpossible}});
   const std::string nested = R"({"type":"array","items":)" + Unique(R"({"type":"integer"})") + "}";
-  Expect(nested, {{"[[1,2],[1,2],[]]", kMatches}, {"[[1],[1,1]", kImpossible}});
+  ExpectDistinct(nested, {{"[[1,2],[1,2],[]]", kMatches}, {"[[1],[1,1]", kImpossible}});
   const std::string either =
       R"({"anyOf":[)" + Unique(R"({"type":"integer"})") + R"(,{"type":"array","items":{"type":"boolean"}}]})";
-  Expect(either, {{"[true,true]", kMatches}, {"[1,1]", kImpossible}, {"[1,true", kImpossible}});
+  ExpectDistinct(either, {{"[true,true]", kMatches}, {"[1,1]", kImpossible}, {"[1,true", kImpossible}});
   const std::string both = R"({"anyOf":[)" + Unique(R"({"type":"integer"})") +
                            R"(,{"type":"array","items":{"type":"integer","minimum":5}}]})";
-  Expect(both,
-         {{"[7,7]", kMatches}, {"[1,7]", kMatches}, {"[7,7,1]", kImpossible}, {"[1,7,7]", kImpossible}});
+  ExpectDistinct(
+      both, {{"[7,7]", kMatches}, {"[1,7]", kMatches}, {"[7,7,1]", kImpossible}, {"[1,7,7]", kImpossible}});
 }
 
 TEST(DistinctItems, WhatCannotBeToldApartIsRefused) {
   for (const std::string items : {R"({})", R"({"type":"object"})", R"({"type":["integer","array"]})",
                                   R"({"anyOf":[{"type":"string"},{"type":"object","properties":{}}]})"}) {
     EXPECT_THAT(
-        ErrorOf(R"({"properties":{"a":)" + Unique(items) + "}}"),
+        DistinctErrorOf(R"({"properties":{"a":)" + Unique(items) + "}}"),
         AllOf(HasSubstr("#/properties/a: the keyword \"uniqueItems\""), HasSubstr("objects or arrays")));
   }
-  EXPECT_THAT(ErrorOf(R"({"type":"array","uniqueItems":true})"), HasSubstr("objects or arrays"));
-  EXPECT_THAT(ErrorOf(R"({"type":"array","uniqueItems":true,"prefixItems":[{"type":"null"}]})"),
+  EXPECT_THAT(DistinctErrorOf(R"({"type":"array","uniqueItems":true})"), HasSubstr("objects or arrays"));
+  EXPECT_THAT(DistinctErrorOf(R"({"type":"array","uniqueItems":true,"prefixItems":[{"type":"null"}]})"),
               HasSubstr("together with \"prefixItems\""));
   EXPECT_EQ(Judge(Unique("{}", R"(,"maxItems":1)"), "[{}]"), kMatches);
   EXPECT_EQ(Judge(R"({"type":"array","uniqueItems":false})", "[1,1]"), kMatches);

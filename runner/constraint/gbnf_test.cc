@@ -14,8 +14,8 @@ api::OutputFormat GrammarFormat(std::string text) {
   return {api::OutputFormat::Kind::kGrammar, std::move(text), "grammar"};
 }
 
-void Expect(const std::string& grammar, const std::vector<std::string>& matching,
-            const std::vector<std::string>& impossible) {
+void ExpectGrammar(const std::string& grammar, const std::vector<std::string>& matching,
+                   const std::vector<std::string>& impossible) {
   const auto compiled = CompileFormat(GrammarFormat(grammar));
   ASSERT_TRUE(compiled.has_value()) << grammar << ": " << compiled.error().message;
   for (const std::string& text : matching) {
@@ -34,19 +34,19 @@ void ExpectError(const std::string& grammar, api::ErrorCode code, const std::str
 }
 
 TEST(Gbnf, LiteralsSetsAndRepetitions) {
-  Expect(R"(root ::= "yes" | "no")", {"yes", "no"}, {"maybe", "yesno", "n o"});
-  Expect(R"(root ::= [a-c]+ [^a-z\n]? "."{2})", {"a..", "abcX..", "a\xE6\x97\xA5.."},
-         {"d", "ad", "a\n", "..."});
-  Expect(R"(root ::= "x"{2,3} | "y"{,2} "!" | "z"{1,})", {"xx", "xxx", "!", "yy!", "z", "zzzz"},
-         {"xxxx", "yyy"});
-  Expect(R"(root ::= "\x41\u00e9\U0001F600\t\"\\\[\]")", {"A\xC3\xA9\xF0\x9F\x98\x80\t\"\\[]"}, {"a"});
-  Expect(R"(root ::= [\x41-\x43\]] .)", {"A\n", "]x", "B\xC3\xA9"}, {"D"});
-  Expect(R"(root ::= "a"?*)", {"", "aaa"}, {"b"});
-  Expect("root ::= [-c] [c-]", {"-c", "c-"}, {"b"});
+  ExpectGrammar(R"(root ::= "yes" | "no")", {"yes", "no"}, {"maybe", "yesno", "n o"});
+  ExpectGrammar(R"(root ::= [a-c]+ [^a-z\n]? "."{2})", {"a..", "abcX..", "a\xE6\x97\xA5.."},
+                {"d", "ad", "a\n", "..."});
+  ExpectGrammar(R"(root ::= "x"{2,3} | "y"{,2} "!" | "z"{1,})", {"xx", "xxx", "!", "yy!", "z", "zzzz"},
+                {"xxxx", "yyy"});
+  ExpectGrammar(R"(root ::= "\x41\u00e9\U0001F600\t\"\\\[\]")", {"A\xC3\xA9\xF0\x9F\x98\x80\t\"\\[]"}, {"a"});
+  ExpectGrammar(R"(root ::= [\x41-\x43\]] .)", {"A\n", "]x", "B\xC3\xA9"}, {"D"});
+  ExpectGrammar(R"(root ::= "a"?*)", {"", "aaa"}, {"b"});
+  ExpectGrammar("root ::= [-c] [c-]", {"-c", "c-"}, {"b"});
 }
 
 TEST(Gbnf, RulesCommentsAndLineBreaks) {
-  Expect(
+  ExpectGrammar(
       "# a game of chess\r\n"
       "root ::= (\n"
       "  # the first move\n"
@@ -84,10 +84,10 @@ string ::=
 number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
 ws ::= | " " | "\n" [ \t]{0,20}
 )";
-  Expect(json, {"{}", R"({"a": [1, 2.5e3, {"b":null}], "c":"\u00e9\n"})", "{ }\n  "},
-         {"[", "{\"a\":}", R"({"a"  : 1})", "{]", R"({"a":[1})"});
-  Expect("root ::= \"(\" root? \")\"", {"()", "((()))"}, {")", "(a"});
-  Expect("root ::= a\na ::= \"x\" b | \"\"\nb ::= \"y\" a", {"", "xy", "xyxy"}, {"y", "xx"});
+  ExpectGrammar(json, {"{}", R"({"a": [1, 2.5e3, {"b":null}], "c":"\u00e9\n"})", "{ }\n  "},
+                {"[", "{\"a\":}", R"({"a"  : 1})", "{]", R"({"a":[1})"});
+  ExpectGrammar("root ::= \"(\" root? \")\"", {"()", "((()))"}, {")", "(a"});
+  ExpectGrammar("root ::= a\na ::= \"x\" b | \"\"\nb ::= \"y\" a", {"", "xy", "xyxy"}, {"y", "xx"});
 }
 
 TEST(Gbnf, MasksAreExact) {

@@ -120,7 +120,7 @@ Read ReadBack(const ConstraintInputs& inputs, const std::string& text) {
   return read;
 }
 
-void ExpectMatchesSchema(const api::ToolCall& call) {
+void ExpectMatchesTools(const api::ToolCall& call) {
   const json arguments = json::parse(call.arguments_json);
   if (call.name == "now") {
     EXPECT_EQ(call.arguments_json, "{}");
@@ -161,7 +161,7 @@ TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
       EXPECT_GE(read.calls.size(), 1U) << text;
       EXPECT_LE(read.calls.size(), request.single_tool_call ? 1U : 16U) << text;
       for (const auto& call : read.calls) {
-        ExpectMatchesSchema(call);
+        ExpectMatchesTools(call);
         EXPECT_TRUE(request.forced_tool.empty() || call.name == request.forced_tool) << text;
       }
     }
@@ -221,7 +221,7 @@ TEST_F(AnswerGrammars, CallsThatTheModelBeginsAreOfTheTools) {
       const Read read = ReadBack(inputs, text);
       EXPECT_EQ(read.text, before.substr(0, before.size() - (before.empty() ? 0 : 1))) << text;
       EXPECT_GE(read.calls.size(), 1U) << text;
-      for (const auto& call : read.calls) ExpectMatchesSchema(call);
+      for (const auto& call : read.calls) ExpectMatchesTools(call);
     }
     if (markup.calls->python) continue;
     EXPECT_NE(Write(inputs, before + CallPrefix(markup, "set_f"), random), "");
@@ -248,7 +248,7 @@ TEST_F(AnswerGrammars, HarmonyCallsByRoleAreOfTheToolsToo) {
       EXPECT_EQ(read.thinking, before.empty() ? "" : "hm, to=functions.rm, so") << text;
       ASSERT_EQ(read.calls.size(), 1U) << text;
       EXPECT_EQ(read.calls[0].name, "get_weather");
-      ExpectMatchesSchema(read.calls[0]);
+      ExpectMatchesTools(read.calls[0]);
     }
     EXPECT_NE(Write(inputs, before + " to=functions.now<|channel|>", random), "");
     EXPECT_EQ(Write(inputs, before + " to=functions.rm", random), "");
@@ -316,7 +316,7 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
     const Read read = ReadBack(inputs, text);
     EXPECT_GE(read.calls.size(), 1U) << text;
     EXPECT_EQ(read.text, "") << text;
-    for (const auto& call : read.calls) ExpectMatchesSchema(call);
+    for (const auto& call : read.calls) ExpectMatchesTools(call);
   }
   for (const std::string begin :
        {R"({"name")", "set_flag(on=true", "set_flag()", "get_weather(days=7", "now(a"}) {

@@ -13,9 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // The files of a machine, below a folder of their own.
-class Machine {
+class MachineFiles {
  public:
-  ~Machine() {
+  ~MachineFiles() {
     std::error_code ignored;
     fs::remove_all(root_, ignored);
   }
@@ -38,14 +38,14 @@ class Machine {
 };
 
 TEST(UsableCores, AreThoseOfTheProcessorsAllowed) {
-  const Machine machine;
+  const MachineFiles machine;
   EXPECT_EQ(machine.Cores({0, 1, 2, 5}), 4);
   EXPECT_EQ(machine.Cores({3}), 1);
   EXPECT_EQ(machine.Cores({}), 1);
 }
 
 TEST(UsableCores, CountHardwareThreadsOfACoreOnce) {
-  const Machine machine;
+  const MachineFiles machine;
   for (int core = 0; core < 4; ++core) {
     const std::string list = std::to_string(core) + "," + std::to_string(core + 4);
     machine.Siblings(core, list);
@@ -57,14 +57,14 @@ TEST(UsableCores, CountHardwareThreadsOfACoreOnce) {
 }
 
 TEST(UsableCores, ReadWhatOlderKernelsTell) {
-  const Machine machine;
+  const MachineFiles machine;
   machine.Siblings(0, "0-1", "thread_siblings_list");
   machine.Siblings(1, "0-1", "thread_siblings_list");
   EXPECT_EQ(machine.Cores({0, 1}), 1);
 }
 
 TEST(UsableCores, FollowTheTightestQuotaUpTheTree) {
-  const Machine machine;
+  const MachineFiles machine;
   machine.Write("proc/self/cgroup", "0::/system.slice/quired.service/runner");
   const std::vector<int> eight = {0, 1, 2, 3, 4, 5, 6, 7};
   EXPECT_EQ(machine.Cores(eight), 8) << "no file says anything";
@@ -80,7 +80,7 @@ TEST(UsableCores, FollowTheTightestQuotaUpTheTree) {
 }
 
 TEST(UsableCores, AQuotaAboveTheProcessorsChangesNothing) {
-  const Machine machine;
+  const MachineFiles machine;
   machine.Write("proc/self/cgroup", "0::/");
   machine.Group("", "1600000 100000");
   EXPECT_EQ(machine.Cores({0, 1}), 2);

@@ -15,7 +15,7 @@ constexpr const char* kWeather =
     R"({"type":"function","function":{"name":"get_weather","description":"Get the weather in a city","parameters":)"
     R"({"type":"object","properties":{"city":{"type":"string","description":"Name of the city"}},"required":["city"]}}})";
 
-api::Request Chat(std::vector<api::Message> messages, const std::string& tools = "[]") {
+api::Request ChatWithTools(std::vector<api::Message> messages, const std::string& tools = "[]") {
   api::Request request = Greedy("");
   request.prompt = api::ChatPrompt{std::move(messages), api::testing::ToolsOf(tools)};
   request.params.num_predict = 200;
@@ -29,7 +29,7 @@ std::string Thinking(const Outcome& outcome) {
   return joined;
 }
 
-std::vector<std::string> Calls(const Outcome& outcome) {
+std::vector<std::string> CallsAsText(const Outcome& outcome) {
   std::vector<std::string> calls;
   for (const auto& delta : outcome.deltas) {
     for (const auto& call : delta.tool_calls) {
@@ -41,13 +41,13 @@ std::vector<std::string> Calls(const Outcome& outcome) {
 }
 
 const api::Request kSum =
-    Chat({{"system", "Think step by step before you answer."}, {"user", "What is 38 + 47?"}});
+    ChatWithTools({{"system", "Think step by step before you answer."}, {"user", "What is 38 + 47?"}});
 
 TEST(EngineOutput, ACallComesWholeAndNothingOfItIsText) {
   const auto outcome = EngineHarness().Generate(
-      Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]"));
+      ChatWithTools({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]"));
   ASSERT_TRUE(outcome.finished);
-  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"city":"Paris"})"));
+  EXPECT_THAT(CallsAsText(outcome), ElementsAre(R"(get_weather{"city":"Paris"})"));
   EXPECT_EQ(outcome.text(), "");
   EXPECT_EQ(outcome.finished->reason, api::FinishReason::kStop);
   EXPECT_EQ(outcome.finished->usage.output_tokens, 12);
@@ -57,20 +57,20 @@ TEST(EngineOutput, ACallComesWholeAndNothingOfItIsText) {
 }
 
 TEST(EngineOutput, AResultIsAnsweredInText) {
-  const auto outcome = EngineHarness().Generate(
-      Chat({{"user", "What is the weather in Rome?"},
-            {.role = "assistant", .content = "", .tool_calls = {{"c1", "get_weather", R"({"city":"Rome"})"}}},
-            {.role = "tool",
-             .content = R"({"temperature": 21, "condition": "sunny"})",
-             .tool_name = "get_weather"}},
-           std::string("[") + kWeather + "]"));
+  const auto outcome = EngineHarness().Generate(ChatWithTools(
+      {{"user", "What is the weather in Rome?"},
+       {.role = "assistant", .content = "", .tool_calls = {{"c1", "get_weather", R"({"city":"Rome"})"}}},
+       {.role = "tool",
+        .content = R"({"temperature": 21, "condition": "sunny"})",
+        .tool_name = "get_weather"}},
+      std::string("[") + kWeather + "]"));
   EXPECT_EQ(outcome.text(), "It is 21 degrees and sunny in Rome.");
-  EXPECT_THAT(Calls(outcome), ElementsAre());
+  EXPECT_THAT(CallsAsText(outcome), ElementsAre());
 }
 
 TEST(EngineOutput, ProgressOfThePromptIsReportedWhereAsked) {
   EngineHarness harness({.limits = {.prefill_tokens = 4, .cache_bytes = kPlenty, .prefix_cache = false}});
-  api::Request request = Chat({{"user", "What is the weather in Paris, in Rome and in Oslo?"}});
+  api::Request request = ChatWithTools({{"user", "What is the weather in Paris, in Rome and in Oslo?"}});
   const auto silent = harness.Generate(request);
   EXPECT_THAT(silent.progress, ElementsAre());
   request.report_progress = true;
@@ -179,11 +179,12 @@ TEST(EngineOutput, WhatTheModelCannotDoIsRefused) {
 }
 
 TEST(EngineOutput, OneCallEndsTheAnswerWhereOneIsAllowed) {
-  auto request = Chat({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]");
+  auto request =
+      ChatWithTools({{"user", "What is the weather in Paris?"}}, std::string("[") + kWeather + "]");
   request.single_tool_call = true;
   const auto outcome = EngineHarness().Generate(request);
   ASSERT_TRUE(outcome.finished);
-  EXPECT_THAT(Calls(outcome), ElementsAre(R"(get_weather{"city":"Paris"})"));
+  EXPECT_THAT(CallsAsText(outcome), ElementsAre(R"(get_weather{"city":"Paris"})"));
 }
 
 }  // namespace

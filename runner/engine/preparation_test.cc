@@ -20,7 +20,7 @@ using Lane = PreparationQueue::Lane;
 
 constexpr auto kMuchTime = std::chrono::hours(1);
 
-api::Request Chat(std::string content, std::string tenant = {}) {
+api::Request TenantChat(std::string content, std::string tenant = {}) {
   api::Request request;
   request.prompt = api::ChatPrompt{{{"user", std::move(content)}}};
   request.client.tenant = std::move(tenant);
@@ -28,7 +28,7 @@ api::Request Chat(std::string content, std::string tenant = {}) {
 }
 
 api::Request WithSchema(std::string schema) {
-  api::Request request = Chat("Hello!");
+  api::Request request = TenantChat("Hello!");
   request.format = {api::OutputFormat::Kind::kSchema, std::move(schema), "format"};
   return request;
 }
@@ -80,7 +80,7 @@ TEST_F(Preparing, ATextThatNeverFitsIsRefusedByItsBytes) {
 TEST_F(Preparing, TokenizingStopsSomeContextsBehindTheFirst) {
   std::string text;
   for (int i = 0; i < 5 * context().context_length; ++i) text += " q";
-  api::Request request = Chat(text);
+  api::Request request = TenantChat(text);
   request.overflow = api::Overflow::kRefuse;
   const api::Error error = ErrorOf(request);
   EXPECT_EQ(error.code, api::ErrorCode::kContextLengthExceeded);
@@ -132,31 +132,31 @@ TEST_F(Preparing, AShortChatPassesHeavyRequests) {
   queue.Push(std::move(endless));
   heavy_began.get_future().wait();
   queue.Push(JobOf(2, WithSchema(R"({"type":"string"})")));
-  queue.Push(JobOf(3, Chat("Hello!")));
+  queue.Push(JobOf(3, TenantChat("Hello!")));
   chat.wait();
 }
 
 TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
-  EXPECT_EQ(PreparationQueue::LaneOf(Chat("Hello!")), Lane::kLight);
-  EXPECT_EQ(PreparationQueue::LaneOf(Chat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
+  EXPECT_EQ(PreparationQueue::LaneOf(TenantChat("Hello!")), Lane::kLight);
+  EXPECT_EQ(PreparationQueue::LaneOf(TenantChat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
             Lane::kHeavy);
   EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kHeavy);
-  api::Request tools = Chat("Hello!");
+  api::Request tools = TenantChat("Hello!");
   std::get<api::ChatPrompt>(tools.prompt).tools.push_back({.name = "f"});
   EXPECT_EQ(PreparationQueue::LaneOf(tools), Lane::kLight);
   tools.tool_choice = api::ToolChoice::kRequired;
   EXPECT_EQ(PreparationQueue::LaneOf(tools), Lane::kHeavy);
-  api::Request own = Chat("Hello!");
+  api::Request own = TenantChat("Hello!");
   own.go_template = "{{ .Prompt }}";
   EXPECT_EQ(PreparationQueue::LaneOf(own), Lane::kHeavy);
 }
 
 TEST(PreparationQueue, ServesTheTenantThatUsedLeast) {
   PreparationQueue queue;
-  for (uint64_t id = 1; id <= 3; ++id) queue.Push(JobOf(id, Chat("Hello!", "busy")));
+  for (uint64_t id = 1; id <= 3; ++id) queue.Push(JobOf(id, TenantChat("Hello!", "busy")));
   const auto first = queue.Pop(Lane::kLight);
   EXPECT_EQ(first->submit.id, api::RequestId{1});
-  queue.Push(JobOf(4, Chat("Hello!", "other")));
+  queue.Push(JobOf(4, TenantChat("Hello!", "other")));
   volatile uint64_t work = 0;
   for (int i = 0; i < 10'000'000; ++i) work = work + 1;
   queue.Finish(first->submit.id);
@@ -166,8 +166,8 @@ TEST(PreparationQueue, ServesTheTenantThatUsedLeast) {
 
 TEST(PreparationQueue, ACanceledRequestIsNotServed) {
   PreparationQueue queue;
-  queue.Push(JobOf(1, Chat("Hello!")));
-  queue.Push(JobOf(2, Chat("Hello!")));
+  queue.Push(JobOf(1, TenantChat("Hello!")));
+  queue.Push(JobOf(2, TenantChat("Hello!")));
   queue.Cancel(api::RequestId{1});
   const auto job = queue.Pop(Lane::kHeavy);
   EXPECT_EQ(job->submit.id, api::RequestId{2});
@@ -180,7 +180,7 @@ TEST(PreparationQueue, ACanceledRequestIsNotServed) {
 TEST(PreparationQueue, SeesAPreparationThatIsStuck) {
   PreparationQueue queue;
   EXPECT_FALSE(queue.Exceeds(std::chrono::nanoseconds(-1)));
-  queue.Push(JobOf(1, Chat("Hello!")));
+  queue.Push(JobOf(1, TenantChat("Hello!")));
   const auto job = queue.Pop(Lane::kLight);
   EXPECT_TRUE(queue.Exceeds(std::chrono::nanoseconds(-1)));
   EXPECT_FALSE(queue.Exceeds(kMuchTime));
@@ -190,7 +190,7 @@ TEST(PreparationQueue, SeesAPreparationThatIsStuck) {
 
 TEST(PreparationQueue, StopEndsTheThreads) {
   PreparationQueue queue;
-  queue.Push(JobOf(1, Chat("Hello!")));
+  queue.Push(JobOf(1, TenantChat("Hello!")));
   queue.Stop();
   EXPECT_FALSE(queue.Pop(Lane::kHeavy));
 }

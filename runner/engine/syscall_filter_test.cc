@@ -93,7 +93,7 @@ class Interpreter {
   uint32_t sum_ = 0;
 };
 
-constexpr uint32_t kOk = SECCOMP_RET_ALLOW;
+constexpr uint32_t kAllowed = SECCOMP_RET_ALLOW;
 constexpr uint32_t kDenied = SECCOMP_RET_ERRNO | EPERM;
 
 class Arm64Filter : public testing::Test {
@@ -121,17 +121,17 @@ class Arm64Filter : public testing::Test {
 TEST_F(Arm64Filter, AllowsWhatTheCLibraryCallsThere) {
   for (const char* name : {"brk", "munmap", "futex", "rt_sigreturn", "exit_group", "clock_gettime",
                            "getrandom", "read", "write", "close", "fstat", "ppoll", "sched_yield"}) {
-    EXPECT_EQ(kOk, Result(FilterPhase::kWorking, name)) << name;
+    EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, name)) << name;
   }
-  EXPECT_EQ(kOk, Result(FilterPhase::kWorking, "mmap", {0, 4096, PROT_READ | PROT_WRITE}));
-  EXPECT_EQ(kOk, Result(FilterPhase::kWorking, "madvise", {0, 4096, MADV_DONTNEED}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, "mmap", {0, 4096, PROT_READ | PROT_WRITE}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, "madvise", {0, 4096, MADV_DONTNEED}));
   const uint64_t thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                           CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-  EXPECT_EQ(kOk, Result(FilterPhase::kWorking, "clone", {thread}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, "clone", {thread}));
   EXPECT_EQ(SECCOMP_RET_ERRNO | ENOSYS, Result(FilterPhase::kWorking, "clone3"));
-  EXPECT_EQ(kOk, Result(FilterPhase::kLoading, "openat", {0, 0, O_RDONLY | O_CLOEXEC}));
-  EXPECT_EQ(kOk, Result(FilterPhase::kWriting, "unlinkat"));
-  EXPECT_EQ(kOk, Result(FilterPhase::kSetUp, "eventfd2"));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kLoading, "openat", {0, 0, O_RDONLY | O_CLOEXEC}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kWriting, "unlinkat"));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kSetUp, "eventfd2"));
 }
 
 TEST_F(Arm64Filter, RefusesTheRest) {
@@ -148,7 +148,7 @@ TEST_F(Arm64Filter, RefusesTheRest) {
 // A process may ask for system calls of another architecture by their numbers.
 TEST_F(Arm64Filter, RefusesCallsOfOtherArchitectures) {
   for (const uint32_t other : {uint32_t{SCMP_ARCH_X86_64}, uint32_t{SCMP_ARCH_ARM}}) {
-    EXPECT_NE(kOk, ResultOf(FilterPhase::kWorking, other, 0)) << other;
+    EXPECT_NE(kAllowed, ResultOf(FilterPhase::kWorking, other, 0)) << other;
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 using test::ForEachInstructionSet;
 using test::Random;
 
-struct Case {
+struct EncoderCase {
   std::vector<int32_t> lengths;
   int32_t heads, kv_heads, dim, reach;
   bool alibi;
@@ -47,12 +47,12 @@ std::vector<double> Reference(const TwoWayAttention& shape, size_t sequence, siz
 }
 
 TEST(TwoWayAttention, AgreesWithTheFormulaAndSeesNothingElseOfTheBatch) {
-  const Case cases[] = {{{1, 70, 33, 150}, 4, 2, 16, -1, false},
-                        {{5, 64, 65}, 2, 2, 7, 3, false},
-                        {{130, 2, 40}, 3, 1, 24, -1, true},
-                        {{300, 257, 9}, 1, 1, 32, -1, false},
-                        {{330}, 1, 1, 8, 100, false}};
-  for (const Case& one : cases) {
+  const EncoderCase cases[] = {{{1, 70, 33, 150}, 4, 2, 16, -1, false},
+                               {{5, 64, 65}, 2, 2, 7, 3, false},
+                               {{130, 2, 40}, 3, 1, 24, -1, true},
+                               {{300, 257, 9}, 1, 1, 32, -1, false},
+                               {{330}, 1, 1, 8, 100, false}};
+  for (const EncoderCase& one : cases) {
     std::vector<int32_t> begin = {0};
     for (const int32_t length : one.lengths) begin.push_back(begin.back() + length);
     const auto rows = static_cast<size_t>(begin.back());

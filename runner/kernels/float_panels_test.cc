@@ -38,7 +38,7 @@ struct InPanels {
   std::vector<std::byte> bytes;
 };
 
-std::vector<float> Multiply(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {
+std::vector<float> MultiplyFloat(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {
   std::vector<float> y(static_cast<size_t>(rows * w.out), std::numeric_limits<float>::quiet_NaN());
   QuantizedActivations unused;
   MatMul(pool, {x, rows, unused}, w, y);
@@ -56,7 +56,7 @@ TEST(FloatPanels, AgreeWithTheScalarReference) {
           const InPanels panels(w.view());
           for (const int64_t rows : {1, 2, 13, 29}) {
             const std::vector<float> x = Random(++seed).Floats(static_cast<size_t>(rows * in));
-            const std::vector<float> y = Multiply(pool, x, rows, panels.matrix);
+            const std::vector<float> y = MultiplyFloat(pool, x, rows, panels.matrix);
             for (size_t i = 0; i < y.size(); ++i) {
               const auto row = i / static_cast<size_t>(out), column = i % static_cast<size_t>(out);
               double sum = 0, size = 0;
@@ -92,8 +92,8 @@ TEST(FloatPanels, AgreeWithOpenBlas) {
     }
     std::vector<float> expected(kRows * kOut), size(expected.size());
     blas->Multiply(x.data(), kRows, weights.data(), kOut, kIn, expected.data(), kOut);
-    std::vector<std::vector<float>> results = {Multiply(pool, x, kRows, w.view())};
-    if (IsFloat(type)) results.push_back(Multiply(pool, x, kRows, InPanels(w.view()).matrix));
+    std::vector<std::vector<float>> results = {MultiplyFloat(pool, x, kRows, w.view())};
+    if (IsFloat(type)) results.push_back(MultiplyFloat(pool, x, kRows, InPanels(w.view()).matrix));
     for (float& value : weights) value = std::abs(value);
     for (float& value : x) value = std::abs(value);
     blas->Multiply(x.data(), kRows, weights.data(), kOut, kIn, size.data(), kOut);
@@ -114,12 +114,12 @@ TEST(FloatPanels, ARowsBitsDependOnThatRowOnly) {
       const TestMatrix w(type, kOut, kIn, 7);
       const InPanels panels(w.view());
       const std::vector<float> x = Random(8).Floats(kRows * kIn);
-      const std::vector<float> together = Multiply(three, x, kRows, panels.matrix);
+      const std::vector<float> together = MultiplyFloat(three, x, kRows, panels.matrix);
       for (const int64_t rows : {1, 2, 3, 5, 11, 12, 13, 25}) {
         for (int64_t row = 0; row + rows <= kRows; row += rows) {
           const auto some =
               std::span(x).subspan(static_cast<size_t>(row * kIn), static_cast<size_t>(rows * kIn));
-          const std::vector<float> y = Multiply(rows % 2 == 0 ? one : three, some, rows, panels.matrix);
+          const std::vector<float> y = MultiplyFloat(rows % 2 == 0 ? one : three, some, rows, panels.matrix);
           ASSERT_EQ(
               0, std::memcmp(y.data(), &together[static_cast<size_t>(row * kOut)], y.size() * sizeof(float)))
               << Name(type) << " rows " << row << " to " << row + rows;
@@ -143,7 +143,7 @@ TEST(FloatPanels, PartsHaveTheBitsOfAProductEach) {
     for (const MatMulPart& part : parts) {
       const auto rows = std::span(x).subspan(static_cast<size_t>(part.begin * kIn),
                                              static_cast<size_t>((part.end - part.begin) * kIn));
-      const std::vector<float> expected = Multiply(pool, rows, part.end - part.begin, part.weight);
+      const std::vector<float> expected = MultiplyFloat(pool, rows, part.end - part.begin, part.weight);
       ASSERT_EQ(0, std::memcmp(expected.data(), &y[static_cast<size_t>(part.begin * kOut)],
                                expected.size() * sizeof(float)));
     }
@@ -161,7 +161,7 @@ TEST(FloatPanels, Avx2AndAvx512GiveTheSameBits) {
     for (const int64_t target : {HWY_AVX3, HWY_AVX2}) {
       hwy::SetSupportedTargetsForTest(target);
       hwy::GetChosenTarget().Update(target);
-      results.push_back(Multiply(pool, x, 20, panels.matrix));
+      results.push_back(MultiplyFloat(pool, x, 20, panels.matrix));
     }
     hwy::SetSupportedTargetsForTest(0);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());

@@ -50,7 +50,7 @@ void ForEachTarget(Body&& body) {
   LimitPanelTarget(PanelTarget::kAvx512);
 }
 
-std::vector<float> Multiply(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {
+std::vector<float> MultiplyInt8(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {
   std::vector<float> y(static_cast<size_t>(rows * w.out), -1.0F);
   QuantizedActivations scratch;
   MatMul(pool, {x, rows, scratch}, w, y);
@@ -133,7 +133,7 @@ TEST(Int8Gemm, AgreesWithTheStoredWeightsOnEveryMachine) {
           const std::vector<float> x = Random(++seed).Floats(static_cast<size_t>(rows * in));
           std::vector<float> first;
           ForEachTarget([&] {
-            const std::vector<float> y = Multiply(pool, x, rows, w.view);
+            const std::vector<float> y = MultiplyInt8(pool, x, rows, w.view);
             if (first.empty()) {
               ExpectProduct(w, x, rows, y);
               first = y;
@@ -172,7 +172,7 @@ TEST(Int8Gemm, QuantsAtTheirLimitsDoNotOverflow) {
       for (size_t i = 0; i < x.size(); ++i) x[i] = i / kIn % 2 == 0 || i % 3 == 0 ? 1.0F : -1.0F;
       std::vector<float> first;
       ForEachTarget([&] {
-        const std::vector<float> y = Multiply(pool, x, kRows, matrix);
+        const std::vector<float> y = MultiplyInt8(pool, x, kRows, matrix);
         if (first.empty()) {
           first = y;
           for (size_t row = 0; row < kRows; ++row) {
@@ -199,12 +199,12 @@ TEST(Int8Gemm, ARowDoesNotSeeTheOthers) {
     const PanelMatrix w(type, kOut, kIn, 5);
     const std::vector<float> x = Random(6).Floats(kRows * kIn);
     ForEachTarget([&] {
-      const std::vector<float> together = Multiply(three, x, kRows, w.view);
+      const std::vector<float> together = MultiplyInt8(three, x, kRows, w.view);
       std::vector<float> apart;
       for (const auto& [begin, end] : {std::pair(0, 1), {1, 3}, {3, 20}, {20, 61}}) {
         const auto rows =
             std::span(x).subspan(static_cast<size_t>(begin * kIn), static_cast<size_t>((end - begin) * kIn));
-        const std::vector<float> part = Multiply(one, rows, end - begin, w.view);
+        const std::vector<float> part = MultiplyInt8(one, rows, end - begin, w.view);
         apart.insert(apart.end(), part.begin(), part.end());
       }
       EXPECT_EQ(together, apart);
@@ -223,8 +223,8 @@ TEST(Int8Gemm, PartsHaveTheBitsOfProductsOfTheirOwn) {
   std::vector<float> y(30 * kOut);
   QuantizedActivations scratch;
   MatMulParts(pool, {x, 30, scratch, group_breaks}, parts, y);
-  std::vector<float> expected = Multiply(pool, std::span(x).first(17 * kIn), 17, first.view);
-  const std::vector<float> rest = Multiply(pool, std::span(x).subspan(17 * kIn), 13, second.view);
+  std::vector<float> expected = MultiplyInt8(pool, std::span(x).first(17 * kIn), 17, first.view);
+  const std::vector<float> rest = MultiplyInt8(pool, std::span(x).subspan(17 * kIn), 13, second.view);
   expected.insert(expected.end(), rest.begin(), rest.end());
   EXPECT_EQ(expected, y);
 }

@@ -24,14 +24,14 @@ using test::ExpectBits;
 using test::Random;
 using test::TestMatrix;
 
-constexpr size_t kRows = 3, kWidth = 83;  // no whole vectors of any width
+constexpr size_t kRecordedRows = 3, kRecordedWidth = 83;  // no whole vectors of any width
 
 TEST(RecordedBits, Norms) {
   ThreadPool pool(1);
   ExpectBits("4697fc0070eeddff", [&](BitHash& hash) {
     Random random(1);
     for (const size_t width : {1, 5, 16, 83, 256}) {
-      const std::vector<float> x = random.Floats(kRows * width), weight = random.Floats(width);
+      const std::vector<float> x = random.Floats(kRecordedRows * width), weight = random.Floats(width);
       std::vector<float> y(x.size());
       RmsNorm(pool, x, weight, 1e-5F, y);
       hash.Add(y);
@@ -45,7 +45,7 @@ TEST(RecordedBits, Activations) {
   ThreadPool pool(1);
   ExpectBits("8d1bbd3e897f3945", [&](BitHash& hash) {
     Random random(2);
-    std::vector<float> x = random.Floats(kRows * kWidth);
+    std::vector<float> x = random.Floats(kRecordedRows * kRecordedWidth);
     const std::vector<float> up = random.Floats(x.size());
     Scale(pool, 9, x);
     const auto add = [&](auto change) {
@@ -59,7 +59,7 @@ TEST(RecordedBits, Activations) {
     add([&](std::vector<float>& y) { ClampedSwiglu(pool, 7, up, y); });
     add([&](std::vector<float>& y) { Xielu(pool, {0.8F, 0.7F, 0.5F, -1e-6F}, y); });
     add([&](std::vector<float>& y) { SigmoidMul(pool, up, y); });
-    add([&](std::vector<float>& y) { SigmoidMulRows(pool, std::span(up).first(kRows), y); });
+    add([&](std::vector<float>& y) { SigmoidMulRows(pool, std::span(up).first(kRecordedRows), y); });
     add([&](std::vector<float>& y) { SoftCap(pool, 3, y); });
     add([&](std::vector<float>& y) { MulAdd(0.3F, up, y); });
   });

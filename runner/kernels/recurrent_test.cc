@@ -21,7 +21,7 @@ using test::ForEachInstructionSet;
 using test::Random;
 
 constexpr int32_t kLengths[] = {1, 9, 40};
-constexpr size_t kSequences = std::size(kLengths);
+constexpr size_t kRecurrentSequences = std::size(kLengths);
 
 // The output of a layer for the sequences.
 struct Result {
@@ -39,35 +39,35 @@ using RunStep = std::function<std::vector<float>(const RecurrentLayer& at, std::
                                                  std::span<const int32_t> end)>;
 
 Result InChunks(const cache::Layout& layout, int32_t chunk, size_t width, const RunStep& run) {
-  FakeStates states(layout, kSequences);
-  Result result{.y = std::vector<std::vector<float>>(kSequences),
+  FakeStates states(layout, kRecurrentSequences);
+  Result result{.y = std::vector<std::vector<float>>(kRecurrentSequences),
                 .states = {},
-                .record = std::vector<std::vector<float>>(kSequences),
+                .record = std::vector<std::vector<float>>(kRecurrentSequences),
                 .captured = {}};
-  for (int32_t from = 0; from < kLengths[kSequences - 1]; from += chunk) {
+  for (int32_t from = 0; from < kLengths[kRecurrentSequences - 1]; from += chunk) {
     std::vector<int32_t> begin, end, row_begin = {0};
-    for (size_t s = 0; s < kSequences; ++s) {
+    for (size_t s = 0; s < kRecurrentSequences; ++s) {
       begin.push_back(std::min(from, kLengths[s]));
       end.push_back(std::min(from + chunk, kLengths[s]));
       row_begin.push_back(row_begin.back() + end[s] - begin[s]);
       const int32_t after = kCaptureAt - from;
-      const bool inside = s == kSequences - 1 && after > 0 && after < end[s] - begin[s];
+      const bool inside = s == kRecurrentSequences - 1 && after > 0 && after < end[s] - begin[s];
       states.NextStep(s, end[s] - begin[s], inside ? std::vector{after} : std::vector<int32_t>(), true);
     }
     const std::vector<float> y =
         run({.layout = &layout, .layer = 0, .step = &states, .row_begin = row_begin}, begin, end);
-    for (size_t s = 0; s < kSequences; ++s) {
+    for (size_t s = 0; s < kRecurrentSequences; ++s) {
       const auto first = y.begin() + row_begin[s] * static_cast<ptrdiff_t>(width);
       const auto last = y.begin() + row_begin[s + 1] * static_cast<ptrdiff_t>(width);
       result.y[s].insert(result.y[s].end(), first, last);
       const std::vector<float>& record = states.record(s);
       result.record[s].insert(result.record[s].end(), record.begin(), record.end());
     }
-    const size_t last = kSequences - 1;
+    const size_t last = kRecurrentSequences - 1;
     if (end[last] == kCaptureAt) result.captured = states.slot(last);
     if (begin[last] < kCaptureAt && end[last] > kCaptureAt) result.captured = states.captured(last, 0);
   }
-  for (size_t s = 0; s < kSequences; ++s) result.states.push_back(states.slot(s));
+  for (size_t s = 0; s < kRecurrentSequences; ++s) result.states.push_back(states.slot(s));
   return result;
 }
 
@@ -151,7 +151,7 @@ TEST(ShortConv, AgreesWithTheFormulaHoweverItIsCut) {
         for (const int64_t kernel : {2, 3, 6}) {
           const Conv conv(form, channels, kernel);
           const Result whole = conv.Run(pool, 40);
-          for (size_t s = 0; s < kSequences; ++s) {
+          for (size_t s = 0; s < kRecurrentSequences; ++s) {
             for (size_t i = 0; i < whole.y[s].size(); ++i) {
               const size_t t = i / conv.width, c = i % conv.width;
               ASSERT_NEAR(whole.y[s][i], conv.Expected(s, t, c), 1e-5) << "sequence " << s << " at " << i;
@@ -249,7 +249,7 @@ TEST(GatedDelta, AgreesWithTheFormulaHoweverItIsCut) {
       const Delta delta(shape);
       const Result whole = delta.Run(pool, 40);
       const auto dv = static_cast<size_t>(shape.value_dim);
-      for (size_t s = 0; s < kSequences; ++s) {
+      for (size_t s = 0; s < kRecurrentSequences; ++s) {
         for (size_t h = 0; h < delta.heads(); ++h) {
           const std::vector<double> expected = delta.Expected(s, h);
           for (size_t i = 0; i < expected.size(); ++i) {
@@ -297,7 +297,7 @@ TEST(RecordedBits, DeltaRuleAndConvolution) {
     for (const GatedDeltaShape& shape :
          {GatedDeltaShape{3, 3, 21, 7, false}, {1, 4, 128, 10, false}, {2, 4, 21, 7, false, true}}) {
       const Result result = Delta(shape).Run(pool, 40);
-      for (size_t s = 0; s < kSequences; ++s) {
+      for (size_t s = 0; s < kRecurrentSequences; ++s) {
         hash.Add(result.y[s]);
         hash.Add(result.states[s]);
       }

@@ -19,24 +19,24 @@ using test::ForEachInstructionSet;
 using test::Random;
 using Floats = std::vector<float>;
 
-constexpr int32_t kLengths[] = {1, 9, 40};
-constexpr size_t kSequences = std::size(kLengths);
-constexpr int32_t kCaptureAt = 17;  // of the last sequence
-constexpr size_t kParts = 7;        // x, r, w, k, v, kk, a
+constexpr int32_t kRwkvLengths[] = {1, 9, 40};
+constexpr size_t kRwkvSequences = std::size(kRwkvLengths);
+constexpr int32_t kRwkvCaptureAt = 17;  // of the last sequence
+constexpr size_t kParts = 7;            // x, r, w, k, v, kk, a
 
 // What a layer gives for all sequences.
-struct Result {
+struct RwkvResult {
   std::vector<Floats> delta, y, states, record;
   Floats captured;
 
-  bool operator==(const Result&) const = default;
+  bool operator==(const RwkvResult&) const = default;
 };
 
 struct Layer {
   explicit Layer(RwkvShape of) : shape(of) {
     Random random(11);
     const auto width = static_cast<size_t>(shape.width());
-    for (const int32_t length : kLengths) {
+    for (const int32_t length : kRwkvLengths) {
       for (auto& part : inputs) part.push_back(random.Floats(static_cast<size_t>(length) * width));
     }
     for (Floats& rows : inputs[2]) {
@@ -50,28 +50,28 @@ struct Layer {
                                 .record_bytes = static_cast<int32_t>(6 * shape.width() * 4)});
   }
 
-  Result Run(ThreadPool& pool, int32_t chunk) const {
-    FakeStates states(layout, kSequences);
-    Result result{.delta = std::vector<Floats>(kSequences),
-                  .y = std::vector<Floats>(kSequences),
-                  .states = {},
-                  .record = std::vector<Floats>(kSequences),
-                  .captured = {}};
-    for (int32_t from = 0; from < kLengths[kSequences - 1]; from += chunk) {
+  RwkvResult Run(ThreadPool& pool, int32_t chunk) const {
+    FakeStates states(layout, kRwkvSequences);
+    RwkvResult result{.delta = std::vector<Floats>(kRwkvSequences),
+                      .y = std::vector<Floats>(kRwkvSequences),
+                      .states = {},
+                      .record = std::vector<Floats>(kRwkvSequences),
+                      .captured = {}};
+    for (int32_t from = 0; from < kRwkvLengths[kRwkvSequences - 1]; from += chunk) {
       RunStep(pool, states, from, chunk, &result);
     }
-    for (size_t s = 0; s < kSequences; ++s) result.states.push_back(states.slot(s));
+    for (size_t s = 0; s < kRwkvSequences; ++s) result.states.push_back(states.slot(s));
     return result;
   }
 
-  void RunStep(ThreadPool& pool, FakeStates& states, int32_t from, int32_t chunk, Result* result) const {
+  void RunStep(ThreadPool& pool, FakeStates& states, int32_t from, int32_t chunk, RwkvResult* result) const {
     const auto width = static_cast<ptrdiff_t>(shape.width());
     std::vector<int32_t> row_begin = {0};
     Floats parts[kParts];
-    for (size_t s = 0; s < kSequences; ++s) {
-      const int32_t begin = std::min(from, kLengths[s]), end = std::min(from + chunk, kLengths[s]);
-      const int32_t after = kCaptureAt - from;
-      const bool inside = s == kSequences - 1 && after > 0 && after < end - begin;
+    for (size_t s = 0; s < kRwkvSequences; ++s) {
+      const int32_t begin = std::min(from, kRwkvLengths[s]), end = std::min(from + chunk, kRwkvLengths[s]);
+      const int32_t after = kRwkvCaptureAt - from;
+      const bool inside = s == kRwkvSequences - 1 && after > 0 && after < end - begin;
       states.NextStep(s, end - begin, inside ? std::vector{after} : std::vector<int32_t>(), true);
       row_begin.push_back(row_begin.back() + end - begin);
       for (size_t part = 0; part < kParts; ++part) {
@@ -92,7 +92,7 @@ struct Layer {
                       .removed = parts[5],
                       .a = parts[6],
                       .y = y});
-    for (size_t s = 0; s < kSequences; ++s) {
+    for (size_t s = 0; s < kRwkvSequences; ++s) {
       const auto add = [&](const Floats& rows, Floats* all) {
         all->insert(all->end(), rows.begin() + row_begin[s] * width, rows.begin() + row_begin[s + 1] * width);
       };
@@ -100,17 +100,17 @@ struct Layer {
       add(y, &result->y[s]);
       result->record[s].insert(result->record[s].end(), states.record(s).begin(), states.record(s).end());
     }
-    constexpr size_t kLast = kSequences - 1;
-    const int32_t end = std::min(from + chunk, kLengths[kLast]);
-    if (end == kCaptureAt) result->captured = states.slot(kLast);
-    if (from < kCaptureAt && end > kCaptureAt) result->captured = states.captured(kLast, 0);
+    constexpr size_t kLast = kRwkvSequences - 1;
+    const int32_t end = std::min(from + chunk, kRwkvLengths[kLast]);
+    if (end == kRwkvCaptureAt) result->captured = states.slot(kLast);
+    if (from < kRwkvCaptureAt && end > kRwkvCaptureAt) result->captured = states.captured(kLast, 0);
   }
 
   // Of head h of sequence s, in double: y [tokens, head_dim].
   std::vector<double> Expected(size_t s, size_t h) const {
     const auto dim = static_cast<size_t>(shape.head_dim), width = static_cast<size_t>(shape.width());
     std::vector<double> state(dim * dim), all;
-    for (size_t t = 0; t < static_cast<size_t>(kLengths[s]); ++t) {
+    for (size_t t = 0; t < static_cast<size_t>(kRwkvLengths[s]); ++t) {
       const auto of = [&](size_t part, size_t i) {
         return static_cast<double>(inputs[part][s][t * width + h * dim + i]);
       };
@@ -139,9 +139,9 @@ TEST(Rwkv, UpdatesAreTheirFormula) {
   ThreadPool pool(2);
   for (const RwkvShape& shape : kShapes) {
     const Layer layer(shape);
-    const Result result = layer.Run(pool, 64);
+    const RwkvResult result = layer.Run(pool, 64);
     const auto dim = static_cast<size_t>(shape.head_dim), width = static_cast<size_t>(shape.width());
-    for (size_t s = 0; s < kSequences; ++s) {
+    for (size_t s = 0; s < kRwkvSequences; ++s) {
       for (size_t h = 0; h < static_cast<size_t>(shape.heads); ++h) {
         const std::vector<double> expected = layer.Expected(s, h);
         double largest = 1;
@@ -163,7 +163,7 @@ TEST(Rwkv, UpdatesAreBitIdenticalHoweverASequenceIsChunkedAndOnEveryTarget) {
   ThreadPool pool(2), alone(1);
   for (const RwkvShape& shape : kShapes) {
     const Layer layer(shape);
-    const Result whole = layer.Run(pool, 64);
+    const RwkvResult whole = layer.Run(pool, 64);
     ASSERT_FALSE(whole.captured.empty());
     ForEachInstructionSet([&] {
       for (const int32_t chunk : {1, 7, 64}) {

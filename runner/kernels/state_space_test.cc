@@ -20,23 +20,24 @@ using test::FakeStates;
 using test::ForEachInstructionSet;
 using test::Random;
 
-constexpr int32_t kLengths[] = {1, 9, 40};
-constexpr int32_t kCaptureAt = 17;  // of the last sequence
+constexpr int32_t kScanLengths[] = {1, 9, 40};
+constexpr int32_t kScanCaptureAt = 17;  // of the last sequence
 
-using Rows = std::vector<std::vector<float>>;  // [sequence][tokens * width]
+using ScanRows = std::vector<std::vector<float>>;  // [sequence][tokens * width]
 
-Rows RandomRows(Random& random, size_t width) {
-  Rows rows;
-  for (const int32_t length : kLengths) rows.push_back(random.Floats(static_cast<size_t>(length) * width));
+ScanRows RandomScanRows(Random& random, size_t width) {
+  ScanRows rows;
+  for (const int32_t length : kScanLengths)
+    rows.push_back(random.Floats(static_cast<size_t>(length) * width));
   return rows;
 }
 
 // What a layer gives for all sequences.
-struct Result {
-  Rows y, states, record;
+struct ScanResult {
+  ScanRows y, states, record;
   std::vector<float> captured;
 
-  bool operator==(const Result&) const = default;
+  bool operator==(const ScanResult&) const = default;
 };
 
 // The rows of one step.
@@ -44,7 +45,7 @@ struct Part {
   RecurrentLayer at;
   std::vector<int32_t> begin, end;
 
-  std::vector<float> Of(const Rows& rows, size_t width) const {
+  std::vector<float> Of(const ScanRows& rows, size_t width) const {
     std::vector<float> some;
     for (size_t s = 0; s < rows.size(); ++s) {
       const auto w = static_cast<ptrdiff_t>(width);
@@ -56,17 +57,17 @@ struct Part {
 
 // run(part) gives y of a part's rows.
 template <class Run>
-Result InChunks(const cache::Layout& layout, int32_t chunk, size_t width, const Run& run) {
-  constexpr size_t kSequences = std::size(kLengths);
+ScanResult StateSpaceInChunks(const cache::Layout& layout, int32_t chunk, size_t width, const Run& run) {
+  constexpr size_t kSequences = std::size(kScanLengths);
   FakeStates states(layout, kSequences);
-  Result result{.y = Rows(kSequences), .states = {}, .record = Rows(kSequences), .captured = {}};
-  for (int32_t from = 0; from < kLengths[kSequences - 1]; from += chunk) {
+  ScanResult result{.y = ScanRows(kSequences), .states = {}, .record = ScanRows(kSequences), .captured = {}};
+  for (int32_t from = 0; from < kScanLengths[kSequences - 1]; from += chunk) {
     Part part;
     std::vector<int32_t> row_begin = {0};
     for (size_t s = 0; s < kSequences; ++s) {
-      part.begin.push_back(std::min(from, kLengths[s]));
-      part.end.push_back(std::min(from + chunk, kLengths[s]));
-      const int32_t count = part.end[s] - part.begin[s], after = kCaptureAt - from;
+      part.begin.push_back(std::min(from, kScanLengths[s]));
+      part.end.push_back(std::min(from + chunk, kScanLengths[s]));
+      const int32_t count = part.end[s] - part.begin[s], after = kScanCaptureAt - from;
       row_begin.push_back(row_begin.back() + count);
       const bool inside = s == kSequences - 1 && after > 0 && after < count;
       states.NextStep(s, count, inside ? std::vector{after} : std::vector<int32_t>(), true);
@@ -80,8 +81,8 @@ Result InChunks(const cache::Layout& layout, int32_t chunk, size_t width, const 
       result.record[s].insert(result.record[s].end(), record.begin(), record.end());
     }
     const size_t last = kSequences - 1;
-    if (part.end[last] == kCaptureAt) result.captured = states.slot(last);
-    if (part.begin[last] < kCaptureAt && part.end[last] > kCaptureAt)
+    if (part.end[last] == kScanCaptureAt) result.captured = states.slot(last);
+    if (part.begin[last] < kScanCaptureAt && part.end[last] > kScanCaptureAt)
       result.captured = states.captured(last, 0);
   }
   for (size_t s = 0; s < kSequences; ++s) result.states.push_back(states.slot(s));
@@ -91,10 +92,10 @@ Result InChunks(const cache::Layout& layout, int32_t chunk, size_t width, const 
 struct Ssd {
   explicit Ssd(SsdShape of) : shape(of) {
     Random random(5);
-    xbc = RandomRows(random, static_cast<size_t>(shape.channels()));
-    steps = RandomRows(random, heads());
-    decay = RandomRows(random, heads());
-    for (Rows* gates : {&steps, &decay}) {
+    xbc = RandomScanRows(random, static_cast<size_t>(shape.channels()));
+    steps = RandomScanRows(random, heads());
+    decay = RandomScanRows(random, heads());
+    for (ScanRows* gates : {&steps, &decay}) {
       for (std::vector<float>& row : *gates) {
         for (float& value : row) value = 0.55F + 0.4F * value;
       }
@@ -108,9 +109,9 @@ struct Ssd {
   }
   size_t heads() const { return static_cast<size_t>(shape.heads); }
 
-  Result Run(ThreadPool& pool, int32_t chunk) const {
+  ScanResult Run(ThreadPool& pool, int32_t chunk) const {
     const auto inner = static_cast<size_t>(shape.inner());
-    return InChunks(layout, chunk, inner, [&](const Part& part) {
+    return StateSpaceInChunks(layout, chunk, inner, [&](const Part& part) {
       const std::vector<float> dt = part.Of(steps, heads());
       std::vector<float> y(dt.size() / heads() * inner);
       SsdScan(pool, {.at = part.at,
@@ -130,7 +131,7 @@ struct Ssd {
     const auto groups = static_cast<size_t>(shape.groups), inner = static_cast<size_t>(shape.inner());
     const size_t group = h / (heads() / groups);
     std::vector<double> state(n * p), y;
-    for (size_t t = 0; t < static_cast<size_t>(kLengths[s]); ++t) {
+    for (size_t t = 0; t < static_cast<size_t>(kScanLengths[s]); ++t) {
       const float* const row = xbc[s].data() + t * static_cast<size_t>(shape.channels());
       for (size_t i = 0; i < p; ++i) {
         const double x = row[h * p + i];
@@ -148,7 +149,7 @@ struct Ssd {
   }
 
   SsdShape shape;
-  Rows xbc, steps, decay;
+  ScanRows xbc, steps, decay;
   std::vector<float> skip;
   cache::Layout layout;
 };
@@ -159,11 +160,11 @@ TEST(SsdScan, AgreesWithTheFormulaHoweverItIsCut) {
                                 SsdShape{2, 64, 1, 128}, SsdShape{6, 24, 3, 1}}) {
     const Ssd ssd(shape);
     const auto dim = static_cast<size_t>(shape.head_dim);
-    const Result first = ssd.Run(pool, 40);
+    const ScanResult first = ssd.Run(pool, 40);
     ForEachInstructionSet([&] {
-      const Result whole = ssd.Run(pool, 40);
+      const ScanResult whole = ssd.Run(pool, 40);
       ASSERT_EQ(whole, first) << "another instruction set";
-      for (size_t s = 0; s < std::size(kLengths); ++s) {
+      for (size_t s = 0; s < std::size(kScanLengths); ++s) {
         for (size_t h = 0; h < ssd.heads(); ++h) {
           const std::vector<double> expected = ssd.Expected(s, h);
           for (size_t i = 0; i < expected.size(); ++i) {
@@ -194,13 +195,13 @@ TEST(SsdScan, GatesAreOfTheirFormulas) {
 struct Selective {
   Selective(int64_t of_inner, int64_t of_state) : inner(of_inner), state(of_state) {
     Random random(8);
-    x = RandomRows(random, width());
-    dt = RandomRows(random, width());
+    x = RandomScanRows(random, width());
+    dt = RandomScanRows(random, width());
     for (std::vector<float>& row : dt) {
       for (float& value : row) value = 0.55F + 0.4F * value;
     }
-    b = RandomRows(random, states());
-    c = RandomRows(random, states());
+    b = RandomScanRows(random, states());
+    c = RandomScanRows(random, states());
     rate = random.Floats(states() * width());
     for (float& value : rate) value = -1.5F - value;
     skip = random.Floats(width());
@@ -212,8 +213,8 @@ struct Selective {
   size_t width() const { return static_cast<size_t>(inner); }
   size_t states() const { return static_cast<size_t>(state); }
 
-  Result Run(ThreadPool& pool, int32_t chunk) const {
-    return InChunks(layout, chunk, width(), [&](const Part& part) {
+  ScanResult Run(ThreadPool& pool, int32_t chunk) const {
+    return StateSpaceInChunks(layout, chunk, width(), [&](const Part& part) {
       const std::vector<float> in = part.Of(x, width());
       std::vector<float> y(in.size());
       SelectiveScan(pool, {.at = part.at,
@@ -233,7 +234,7 @@ struct Selective {
   // Of channel i of sequence s: y [tokens].
   std::vector<double> Expected(size_t s, size_t i) const {
     std::vector<double> cells(states()), y;
-    for (size_t t = 0; t < static_cast<size_t>(kLengths[s]); ++t) {
+    for (size_t t = 0; t < static_cast<size_t>(kScanLengths[s]); ++t) {
       const double step = dt[s][t * width() + i], in = x[s][t * width() + i];
       double sum = skip[i] * in;
       for (size_t n = 0; n < states(); ++n) {
@@ -246,7 +247,7 @@ struct Selective {
   }
 
   int64_t inner, state;
-  Rows x, dt, b, c;
+  ScanRows x, dt, b, c;
   std::vector<float> rate, skip;
   cache::Layout layout;
 };
@@ -256,8 +257,8 @@ TEST(SelectiveScan, AgreesWithTheFormulaHoweverItIsCut) {
   for (const auto& [inner, state] : {std::pair<int64_t, int64_t>{128, 8}, {37, 16}, {300, 3}}) {
     const Selective selective(inner, state);
     ForEachInstructionSet([&] {
-      const Result whole = selective.Run(pool, 40);
-      for (size_t s = 0; s < std::size(kLengths); ++s) {
+      const ScanResult whole = selective.Run(pool, 40);
+      for (size_t s = 0; s < std::size(kScanLengths); ++s) {
         for (size_t i = 0; i < selective.width(); ++i) {
           const std::vector<double> expected = selective.Expected(s, i);
           for (size_t t = 0; t < expected.size(); ++t) {
@@ -320,7 +321,7 @@ TEST(Lightning, BringsWhatTheScanSeesIntoItsOrder) {
 TEST(RecordedBits, StateSpaceScan) {
   ThreadPool pool(1);
   test::ExpectBits("73f4c4d230442cda", [&](test::BitHash& hash) {
-    const Result result = Ssd({.heads = 4, .head_dim = 21, .groups = 2, .state = 13}).Run(pool, 40);
+    const ScanResult result = Ssd({.heads = 4, .head_dim = 21, .groups = 2, .state = 13}).Run(pool, 40);
     for (size_t s = 0; s < result.y.size(); ++s) {
       hash.Add(result.y[s]);
       hash.Add(result.states[s]);

@@ -33,7 +33,7 @@ void PutFloats(PatchedModelFiles& files, const std::string& name, std::vector<in
   files.Add(name, weights::DataType::kF32, std::move(shape), std::move(bytes));
 }
 
-void CopyLayer(PatchedModelFiles& files, const std::string& from, const std::string& to) {
+void CopyLayerAs(PatchedModelFiles& files, const std::string& from, const std::string& to) {
   std::vector<std::string> names;
   for (const weights::Tensor& tensor : files.tensors()) {
     if (tensor.name.starts_with(from)) names.push_back(tensor.name);
@@ -48,7 +48,7 @@ std::shared_ptr<PatchedModelFiles> WithMtp(const MoeModel& family, int64_t hidde
   files->json["num_nextn_predict_layers"] = 1;
   const std::string layer = "model.layers." + std::to_string(kMoeLayers) + ".";
   files->MoveTo(layer, "old.");
-  CopyLayer(*files, kSparse, layer);
+  CopyLayerAs(*files, kSparse, layer);
   files->AddF32(layer + "enorm.weight", {hidden}, 1);
   files->AddF32(layer + "hnorm.weight", {hidden}, 1);
   files->AddCopy("model.norm.weight", layer + "shared_head.norm.weight");
@@ -58,7 +58,7 @@ std::shared_ptr<PatchedModelFiles> WithMtp(const MoeModel& family, int64_t hidde
   return files;
 }
 
-std::vector<float> Embedded(const Model& model, std::span<const TokenId> tokens) {
+std::vector<float> EmbeddedTokens(const Model& model, std::span<const TokenId> tokens) {
   ThreadPool pool(1);
   std::vector<float> rows(tokens.size() * static_cast<size_t>(model.hidden_size()));
   model.Embed(tokens, pool, rows);
@@ -66,8 +66,8 @@ std::vector<float> Embedded(const Model& model, std::span<const TokenId> tokens)
 }
 
 // Logits of the last of kTokens, computed in steps of `chunk`.
-std::vector<float> Predict(MtpLayer& layer, const Model& target, std::span<const float> before,
-                           size_t chunk) {
+std::vector<float> PredictRows(MtpLayer& layer, const Model& target, std::span<const float> before,
+                               size_t chunk) {
   ThreadPool pool(2);
   auto cache = cache::HybridCache::Create(layer.cache_layout(), {.bytes = 16 << 20}).value();
   cache::Sequence sequence = cache->NewSequence();
@@ -87,12 +87,12 @@ std::vector<float> Predict(MtpLayer& layer, const Model& target, std::span<const
 }
 
 // The model of one layer, whose embeddings are normed as the layer norms its input before the join.
-std::vector<float> Expected(const MoeModel& family, const Model& model, float eps) {
+std::vector<float> ExpectedOf(const MoeModel& family, const Model& model, float eps) {
   const auto hidden = static_cast<size_t>(model.hidden_size()),
              vocab = static_cast<size_t>(model.vocab_size());
   std::vector<TokenId> all(vocab);
   std::iota(all.begin(), all.end(), 0);
-  std::vector<float> rows = Embedded(model, all);
+  std::vector<float> rows = EmbeddedTokens(model, all);
   for (size_t row = 0; row < vocab; ++row) {
     const std::span<float> values = std::span(rows).subspan(row * hidden, hidden);
     double squares = 0;
@@ -107,7 +107,7 @@ std::vector<float> Expected(const MoeModel& family, const Model& model, float ep
     files.json["num_hidden_layers"] = 1;
     files.json["first_k_dense_replace"] = 0;
     files.MoveTo("model.layers.0.", "old.");
-    CopyLayer(files, kSparse, "model.layers.0.");
+    CopyLayerAs(files, kSparse, "model.layers.0.");
   });
 }
 
@@ -116,7 +116,7 @@ class DeclaredMtp : public testing::TestWithParam<MoeModel> {};
 TEST_P(DeclaredMtp, IsAModelOfOneLayerBehindItsJoin) {
   auto plain = test::LoadPatched(kMoeBase, GetParam().make);
   ASSERT_TRUE(plain) << plain.error().message;
-  const std::vector<float> expected = Expected(GetParam(), **plain, 1e-5F);
+  const std::vector<float> expected = ExpectedOf(GetParam(), **plain, 1e-5F);
   for (const int64_t half : {0, 1}) {
     const int64_t hidden = (*plain)->hidden_size();
     auto target = LoadModel(WithMtp(GetParam(), hidden, half));
@@ -126,12 +126,13 @@ TEST_P(DeclaredMtp, IsAModelOfOneLayerBehindItsJoin) {
     auto layer = LoadMtpLayer(WithMtp(GetParam(), hidden, half), **target);
     ASSERT_TRUE(layer) << layer.error().message;
     ASSERT_NE(*layer, nullptr);
-    const std::vector<float> tokens = Embedded(**target, kTokens);
+    const std::vector<float> tokens = EmbeddedTokens(**target, kTokens);
     const std::vector<float> before = half == 0 ? std::vector<float>(tokens.size(), 3) : tokens;
-    const std::vector<float> whole = Predict(**layer, **target, before, kTokens.size());
+    const std::vector<float> whole = PredictRows(**layer, **target, before, kTokens.size());
     ASSERT_EQ(whole.size(), expected.size());
     for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(whole[i], expected[i], 1e-4) << i;
-    for (const size_t chunk : {1, 2}) EXPECT_EQ(Predict(**layer, **target, before, chunk), whole) << chunk;
+    for (const size_t chunk : {1, 2})
+      EXPECT_EQ(PredictRows(**layer, **target, before, chunk), whole) << chunk;
   }
 }
 
@@ -169,7 +170,7 @@ TEST(DeclaredMtpOfGguf, IsItsLastBlock) {
                     next = "blk." + std::to_string(layers) + ".";
   files->json["glm4moe.block_count"] = layers + 1;
   files->json["glm4moe.nextn_predict_layers"] = 1;
-  CopyLayer(*files, last, next);
+  CopyLayerAs(*files, last, next);
   files->AddCopy(last + "attn_norm.weight", next + "nextn.enorm.weight");
   files->AddCopy(last + "attn_norm.weight", next + "nextn.hnorm.weight");
   files->AddCopy("output_norm.weight", next + "nextn.shared_head_norm.weight");
@@ -180,9 +181,9 @@ TEST(DeclaredMtpOfGguf, IsItsLastBlock) {
   auto layer = LoadMtpLayer(files, **target);
   ASSERT_TRUE(layer) << layer.error().message;
   ASSERT_NE(*layer, nullptr);
-  const std::vector<float> before = Embedded(**target, kTokens);
-  const std::vector<float> whole = Predict(**layer, **target, before, kTokens.size());
-  EXPECT_EQ(Predict(**layer, **target, before, 1), whole);
+  const std::vector<float> before = EmbeddedTokens(**target, kTokens);
+  const std::vector<float> whole = PredictRows(**layer, **target, before, kTokens.size());
+  EXPECT_EQ(PredictRows(**layer, **target, before, 1), whole);
   EXPECT_TRUE(std::ranges::all_of(whole, [](float logit) { return std::isfinite(logit); }));
   files->Remove(next + "nextn.eh_proj.weight");
   auto none = LoadMtpLayer(files, **target);

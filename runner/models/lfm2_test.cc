@@ -31,7 +31,7 @@ using testing::HasSubstr;
 constexpr const char* kHuggingFace = "tests/data/models/lfm2";
 constexpr const char* kGguf = "tests/data/gguf/lfm2.f16.gguf";
 
-const Edit kNoEdit = [](PatchedModelFiles&) {};
+const Edit kUnchanged = [](PatchedModelFiles&) {};
 
 TEST(Lfm2, DescribesItself) {
   for (const char* path : {kHuggingFace, kGguf}) {
@@ -55,7 +55,7 @@ TEST(Lfm2, DescribesItself) {
 }
 
 TEST(Lfm2, ReadsTheKeysOfEitherStyle) {
-  const std::vector<float> expected = LastLogits(kHuggingFace, kNoEdit);
+  const std::vector<float> expected = LastLogits(kHuggingFace, kUnchanged);
   EXPECT_EQ(LastLogits(kHuggingFace,
                        [](PatchedModelFiles& files) {
                          Json& json = files.json;
@@ -80,7 +80,7 @@ TEST(Lfm2, ReadsTheKeysOfEitherStyle) {
 }
 
 TEST(Lfm2, AHeadOfItsOwnReplacesTheEmbedding) {
-  const std::vector<float> expected = LastLogits(kHuggingFace, kNoEdit);
+  const std::vector<float> expected = LastLogits(kHuggingFace, kUnchanged);
   EXPECT_EQ(LastLogits(kHuggingFace,
                        [](PatchedModelFiles& files) {
                          files.json["tie_embedding"] = false;
@@ -112,7 +112,7 @@ TEST(Lfm2, ConvolutionsMayHaveBiases) {
       }
     });
   };
-  const std::vector<float> expected = LastLogits(kHuggingFace, kNoEdit);
+  const std::vector<float> expected = LastLogits(kHuggingFace, kUnchanged);
   EXPECT_EQ(with_biases(0, 0, 0), expected);
   EXPECT_NE(with_biases(1, 0, 0), expected);
   EXPECT_NE(with_biases(0, 1, 0), expected);
@@ -136,7 +136,7 @@ TEST(Lfm2, RunsWithOneKindOfLayerOnly) {
   EXPECT_EQ(LastLogits(kHuggingFace, attention).size(), 512U);
 }
 
-struct Refusal {
+struct Lfm2Refusal {
   const char* what;
   Edit edit;
   const char* message;  // part of it
@@ -149,8 +149,8 @@ Edit Erase(const char* key) {
   return [=](PatchedModelFiles& files) { files.json.erase(key); };
 }
 
-void ExpectRefusals(const char* path, std::span<const Refusal> refusals) {
-  for (const Refusal& refusal : refusals) {
+void ExpectLfm2Refusals(const char* path, std::span<const Lfm2Refusal> refusals) {
+  for (const Lfm2Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.what);
     const auto model = LoadPatched(path, refusal.edit);
     ASSERT_FALSE(model);
@@ -159,7 +159,7 @@ void ExpectRefusals(const char* path, std::span<const Refusal> refusals) {
   }
 }
 
-const Refusal kHuggingFaceRefusals[] = {
+const Lfm2Refusal kHuggingFaceRefusals[] = {
     {"no hidden size", Erase("hidden_size"), "hidden_size"},
     {"null hidden size", Set("hidden_size", nullptr), "hidden_size"},
     {"fractional hidden size", Set("hidden_size", 64.5), "hidden_size is 64.5"},
@@ -239,9 +239,11 @@ const Refusal kHuggingFaceRefusals[] = {
      "rope_theta is an array"},
 };
 
-TEST(Lfm2, RefusesHostileHuggingFaceConfigurations) { ExpectRefusals(kHuggingFace, kHuggingFaceRefusals); }
+TEST(Lfm2, RefusesHostileHuggingFaceConfigurations) {
+  ExpectLfm2Refusals(kHuggingFace, kHuggingFaceRefusals);
+}
 
-const Refusal kGgufRefusals[] = {
+const Lfm2Refusal kGgufRefusals[] = {
     {"no layers", Set("lfm2.block_count", 0), "lfm2.block_count is 0"},
     {"huge number of layers", Set("lfm2.block_count", UINT32_MAX), "lfm2.block_count is"},
     {"more layers than KV counts", Set("lfm2.block_count", 7), "not a list of 7"},
@@ -275,7 +277,7 @@ const Refusal kGgufRefusals[] = {
      "token_embd_norm.weight is missing"},
 };
 
-TEST(Lfm2, RefusesHostileGgufConfigurations) { ExpectRefusals(kGguf, kGgufRefusals); }
+TEST(Lfm2, RefusesHostileGgufConfigurations) { ExpectLfm2Refusals(kGguf, kGgufRefusals); }
 
 TEST(LoadModel, NamesTheArchitecturesThereAre) {
   const auto model = LoadPatched(kHuggingFace, Set("model_type", "gpt9"));

@@ -81,7 +81,7 @@ class Running {
   std::unique_ptr<cache::HybridCache> cache_;
 };
 
-std::vector<TokenId> Tokens(int count) {
+std::vector<TokenId> TokensUpTo(int count) {
   std::vector<TokenId> tokens;
   for (TokenId i = 0; i < count; ++i) tokens.push_back(i * 37 % 500);
   return tokens;
@@ -96,7 +96,7 @@ TEST_P(MoeFamily, ResultsAreBitIdenticalHoweverAPromptIsCut) {
     ASSERT_TRUE(loaded) << loaded.error().message;
     ASSERT_TRUE((*loaded)->SetKvCacheType(type));
     Running run(*std::move(loaded));
-    const std::vector<TokenId> tokens = Tokens(75);
+    const std::vector<TokenId> tokens = TokensUpTo(75);
     const std::vector<float> whole = run.Chunked(tokens, tokens.size(), false);
     for (const float logit : whole) ASSERT_TRUE(std::isfinite(logit));
     for (const size_t chunk : {1, 7, 32, 64}) {
@@ -110,7 +110,7 @@ TEST_P(MoeFamily, GoesOnFromASnapshotWithTheBitsOfOnePass) {
   auto loaded = LoadPatched(kMoeBase, GetParam().make);
   ASSERT_TRUE(loaded) << loaded.error().message;
   Running run(*std::move(loaded));
-  const std::vector<TokenId> tokens = Tokens(40);
+  const std::vector<TokenId> tokens = TokensUpTo(40);
   const std::vector<float> whole = run.Chunked(tokens, tokens.size(), false);
   const auto width = static_cast<size_t>(run.model().vocab_size());
   for (size_t at : {1, 9, 31, 32, 33}) {
@@ -168,7 +168,7 @@ TEST(LatentAttention, KeysAreRotatedToWhereARemovalMovesThem) {
     ASSERT_TRUE(model->SetKvCacheType(type));
     Running run(std::move(model));
     cache::Sequence cut = run.NewSequence(), fresh = run.NewSequence();
-    std::vector<TokenId> tokens = Tokens(90);
+    std::vector<TokenId> tokens = TokensUpTo(90);
     run.Step({{&cut, tokens}});
     ASSERT_TRUE(run.cache().RemoveRange(cut, 5, 26, run.model().key_rotation()));
     tokens.erase(tokens.begin() + 5, tokens.begin() + 26);
@@ -270,7 +270,7 @@ TEST(Mixture, RoutersAreKnownByTheirPublishedNames) {
   EXPECT_EQ(with({{"scoring_func", "noaux_tc"}}), with({{"scoring_func", "sigmoid"}}));
 }
 
-struct Refusal {
+struct MoeRefusal {
   void (*make)(PatchedModelFiles& files);
   test::Json keys;
   const char* names;  // in the message
@@ -279,7 +279,7 @@ struct Refusal {
 TEST(Mixture, RefusesByTheNameOfTheKey) {
   using test::MakeDeepSeek, test::MakeGlm4Moe, test::MakeGptOss, test::MakeQwen3Moe, test::MakeLlama4,
       test::MakeErnie45Moe, test::MakeHunyuanMoe, test::MakePhiMoe, test::MakeMiniMaxM2;
-  const Refusal refusals[] = {
+  const MoeRefusal refusals[] = {
       {MakeDeepSeek, {{"scoring_func", "tanh"}}, "scoring_func \"tanh\""},
       {MakeDeepSeek, {{"topk_method", "random"}}, "topk_method \"random\""},
       {MakeDeepSeek, {{"topk_method", "noaux_tc"}, {"scoring_func", "softmax"}}, "topk_method noaux_tc"},
@@ -313,7 +313,7 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
        {{"layer_types", {"chunked_attention", "full_attention", "full_attention"}}},
        "layer_types[0]"},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const MoeRefusal& refusal : refusals) {
     const auto model = LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
       refusal.make(files);
       files.json.update(refusal.keys);
@@ -333,7 +333,7 @@ TEST(Llama4, ATokenSeesItsChunkAlone) {
                   files.json["no_rope_layers"] = {1, 1, 1};
                   if (!chunked) files.json["layer_types"] = std::vector<std::string>(3, "full_attention");
                 }).value());
-    std::vector<TokenId> tokens = Tokens(49);  // the last one begins a chunk of 24
+    std::vector<TokenId> tokens = TokensUpTo(49);  // the last one begins a chunk of 24
     tokens.front() = first;
     return run.Chunked(tokens, 1, false);
   };

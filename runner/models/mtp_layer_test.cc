@@ -20,7 +20,7 @@ using test::PatchedModelFiles;
 
 constexpr const char* kModel = "tests/data/models/qwen3_5";
 constexpr const char* kAttention = "model.layers.3.";  // the one layer of the checkpoint that attends
-const std::vector<TokenId> kTokens = {5, 300, 17, 42, 9};
+const std::vector<TokenId> kMtpTokens = {5, 300, 17, 42, 9};
 
 std::vector<std::byte> Bytes(const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() * sizeof(float));
@@ -60,7 +60,7 @@ std::vector<float> Embedded(const Model& model, std::span<const TokenId> tokens)
   return rows;
 }
 
-// Logits of the last of kTokens, computed in steps of `chunk`.
+// Logits of the last of kMtpTokens, computed in steps of `chunk`.
 std::vector<float> Predict(MtpLayer& layer, const Model& target, std::span<const float> before,
                            int32_t chunk) {
   ThreadPool pool(2);
@@ -68,11 +68,11 @@ std::vector<float> Predict(MtpLayer& layer, const Model& target, std::span<const
   cache::Sequence sequence = cache->NewSequence();
   std::vector<float> logits(static_cast<size_t>(target.vocab_size()));
   const auto width = static_cast<size_t>(target.hidden_size());
-  for (size_t from = 0; from < kTokens.size();) {
-    const size_t count = std::min(kTokens.size() - from, static_cast<size_t>(chunk));
+  for (size_t from = 0; from < kMtpTokens.size();) {
+    const size_t count = std::min(kMtpTokens.size() - from, static_cast<size_t>(chunk));
     const auto rows = static_cast<int32_t>(count);
-    Batch batch{.tokens = {kTokens.begin() + static_cast<ptrdiff_t>(from),
-                           kTokens.begin() + static_cast<ptrdiff_t>(from + count)},
+    Batch batch{.tokens = {kMtpTokens.begin() + static_cast<ptrdiff_t>(from),
+                           kMtpTokens.begin() + static_cast<ptrdiff_t>(from + count)},
                 .row_begin = {0, rows},
                 .logit_rows = {rows - 1}};
     const cache::Append appends[] = {{.sequence = &sequence, .tokens = rows}};
@@ -145,7 +145,7 @@ TEST(MtpLayer, IsAModelOfOneLayerBehindItsJoin) {
     ASSERT_TRUE(layer) << layer.error().message;
     ASSERT_NE(*layer, nullptr);
     // The input is the token's embedding, or the state before it: then the tokens do not matter.
-    const std::vector<float> tokens = Embedded(**target, kTokens);
+    const std::vector<float> tokens = Embedded(**target, kMtpTokens);
     const std::vector<float> others(tokens.size(), 3);
     const std::vector<float> whole = Predict(**layer, **target, half == 0 ? others : tokens, 5);
     ExpectNear(whole, expected);
@@ -189,7 +189,7 @@ TEST(MtpLayer, OfAGgufFileIsItsLastBlock) {
     auto layer = LoadMtpLayer(files, **target);
     ASSERT_TRUE(layer) << layer.error().message;
     ASSERT_NE(*layer, nullptr);
-    const std::vector<float> tokens = Embedded(**target, kTokens);
+    const std::vector<float> tokens = Embedded(**target, kMtpTokens);
     const std::vector<float> others(tokens.size(), 3);
     ExpectNear(Predict(**layer, **target, half == 0 ? others : tokens, 5), expected);
   }

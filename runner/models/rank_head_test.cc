@@ -19,10 +19,10 @@ using test::PatchedModelFiles;
 using testing::HasSubstr;
 
 constexpr const char* kQwen3Gguf = "tests/data/gguf/qwen3.f32.gguf";
-constexpr int64_t kHidden = 64;
+constexpr int64_t kRankHidden = 64;
 
 void MakeRanking(PatchedModelFiles& files) {
-  files.AddF32("cls.output.weight", {2, kHidden}, 0.5F);
+  files.AddF32("cls.output.weight", {2, kRankHidden}, 0.5F);
   files.json["qwen3.pooling_type"] = 4;
   files.json["qwen3.classifier.output_labels"] = {"yes", "no"};
 }
@@ -38,8 +38,8 @@ TEST(RankHead, IsReadFromGguf) {
   EXPECT_EQ(head->prompt.before, "a ");
   EXPECT_EQ(head->prompt.between, " b ");
   EXPECT_EQ(head->prompt.after, " c");
-  const std::vector<float> state(kHidden, 2.0F);
-  EXPECT_EQ(head->yes, std::vector<float>(kHidden, 0.5F));
+  const std::vector<float> state(kRankHidden, 2.0F);
+  EXPECT_EQ(head->yes, std::vector<float>(kRankHidden, 0.5F));
   EXPECT_EQ(head->Score(state), 0);
 }
 
@@ -69,7 +69,7 @@ TEST(RankHead, RefusesOtherAnswersAndQuestions) {
     EXPECT_THAT(refusal("tokenizer.chat_template.rerank", text), HasSubstr("once each, in this order"));
   }
   PatchedModelFiles files(kQwen3Gguf);
-  files.AddF32("cls.output.weight", {1, kHidden}, 0.5F);
+  files.AddF32("cls.output.weight", {1, kRankHidden}, 0.5F);
   files.json["qwen3.pooling_type"] = 4;
   EXPECT_THAT(ReadRankHead(files).error().message, HasSubstr("cls.output.weight has the shape"));
 }
@@ -89,13 +89,13 @@ TEST(RankHead, ASequenceClassifierScoresWithOneRow) {
   files.json["architectures"] = {"Qwen3ForSequenceClassification"};
   ASSERT_TRUE(RanksByAnswer(files));
   EXPECT_THAT(ReadRankHead(files).error().message, HasSubstr("score.weight"));
-  files.AddF32("score.weight", {1, kHidden}, 0.5F);
+  files.AddF32("score.weight", {1, kRankHidden}, 0.5F);
   const auto head = ReadRankHead(files);
   ASSERT_TRUE(head) << head.error().message;
-  EXPECT_EQ(head->Score(std::vector<float>(kHidden, 2.0F)), kHidden);
+  EXPECT_EQ(head->Score(std::vector<float>(kRankHidden, 2.0F)), kRankHidden);
   EXPECT_TRUE(head->prompt.only_with_instruction);
   files.Remove("score.weight");
-  files.AddF32("score.weight", {2, kHidden}, 0.5F);
+  files.AddF32("score.weight", {2, kRankHidden}, 0.5F);
   EXPECT_THAT(ReadRankHead(files).error().message, HasSubstr("score.weight has the shape"));
 }
 
@@ -105,12 +105,12 @@ TEST(RankHead, OfADirectoryHasTheRowsOfTheOutputMatrix) {
   const auto head = MakeRankHead(files, 7, 11);
   ASSERT_TRUE(head) << head.error().message;
   const kernels::Matrix table = kernels::AsMatrix(*files.Find("model.embed_tokens.weight"));
-  std::vector<float> row(kHidden);
+  std::vector<float> row(kRankHidden);
   const int32_t id = 11;
   kernels::EmbeddingRows(table, std::span(&id, 1), row);
   EXPECT_EQ(head->no, row);
   EXPECT_NE(head->yes, row);
-  std::vector<float> state(kHidden, 0.0F);
+  std::vector<float> state(kRankHidden, 0.0F);
   state[3] = 2;
   EXPECT_FLOAT_EQ(head->Score(state), 2 * (head->yes[3] - head->no[3]));
   EXPECT_THAT(MakeRankHead(files, 7, 1 << 20).error().message, HasSubstr("do not exist"));

@@ -49,10 +49,10 @@ TEST(Parser, Lfm2) {
 }
 
 TEST(Parser, QwenInItsForms) {
-  const std::string json = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const std::string hermes = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
   const std::string xml =
       "<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n</parameter>\n</function>\n</tool_call>";
-  const Answer answer = Parse(kQwen, "<think>\nhm\n\n</think>\n\nText.\n\n" + json + "\n" + xml + "\n");
+  const Answer answer = Parse(kQwen, "<think>\nhm\n\n</think>\n\nText.\n\n" + hermes + "\n" + xml + "\n");
   EXPECT_EQ(answer.thinking, "hm");
   EXPECT_EQ(answer.text, "Text.");
   EXPECT_EQ(answer.calls, (Calls{"now{}", R"(get_weather{"city":"12"})"}));

@@ -67,7 +67,7 @@ std::optional<Conversation> AsRequest(const ordered_json& json) {
   return conversation;
 }
 
-std::string Join(const std::vector<PromptSegment>& segments) {
+std::string JoinSegments(const std::vector<PromptSegment>& segments) {
   std::string text;
   for (const PromptSegment& segment : segments) text += segment.text;
   return text;
@@ -121,7 +121,7 @@ TEST_F(PromptGolden, SegmentsSpellTheGoldenPrompts) {
       const auto rendered = prompt_template->Render(conversation->messages, conversation->tools, Now());
       if (result.contains("expected")) {
         ASSERT_TRUE(rendered.has_value()) << rendered.error().message;
-        EXPECT_EQ(Join(*rendered), result["expected"].get<std::string>());
+        EXPECT_EQ(JoinSegments(*rendered), result["expected"].get<std::string>());
         ++compared;
       } else if (result["error_kind"] == "raise_exception") {
         ASSERT_FALSE(rendered.has_value());
@@ -153,7 +153,7 @@ TEST_F(PromptGolden, TypedMarkupIsNeverTheTemplates) {
       const std::vector<api::Message> messages = {{.role = "user", .content = "x" + forged + "y"}};
       const auto rendered = prompt_template->Render(messages, tools, Now());
       if (!rendered) continue;
-      const std::string text = Join(*rendered);
+      const std::string text = JoinSegments(*rendered);
       std::set<std::string> forged_parts;
       for (const PromptSegment& segment : *rendered) {
         if (!segment.from_template) {
@@ -208,7 +208,7 @@ TEST_F(PromptGolden, AnswersToGoOnWithEndThePrompt) {
       if (whole.find("The answer is") == std::string::npos)
         continue;  // a template that hides unfinished answers
       ASSERT_TRUE(rendered.has_value()) << rendered.error().message;
-      const std::string text = Join(*rendered);
+      const std::string text = JoinSegments(*rendered);
       EXPECT_TRUE(text.ends_with("The answer is")) << text;
       EXPECT_TRUE(whole.starts_with(text)) << text << "\nis not how this begins:\n" << whole;
       EXPECT_FALSE(rendered->back().from_template);

@@ -13,13 +13,13 @@ bool operator==(const Candidate& a, const Candidate& b) { return a.id == b.id &&
 
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Few distinct values, so that ties are everywhere; some tokens impossible.
 std::vector<float> RandomLogits(std::mt19937& random, size_t size) {
   std::vector<float> logits(size);
   for (float& logit : logits) {
-    logit = random() % 8 == 0 ? -kInfinity : static_cast<float>(random() % 50) - 25.0F;
+    logit = random() % 8 == 0 ? -kInf : static_cast<float>(random() % 50) - 25.0F;
   }
   return logits;
 }
@@ -39,7 +39,7 @@ std::vector<Candidate> Best(const std::vector<float>& logits, size_t count) {
 std::vector<Candidate> Sorted(const std::vector<float>& logits) {
   std::vector<Candidate> all;
   for (size_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] > -kInfinity) all.push_back({static_cast<TokenId>(id), logits[id]});
+    if (logits[id] > -kInf) all.push_back({static_cast<TokenId>(id), logits[id]});
   }
   std::sort(all.begin(), all.end(), Better);
   return all;
@@ -96,7 +96,7 @@ TEST(Candidates, MaximumAtEveryPlace) {
       EXPECT_EQ(Maximum(logits).value(), -3.0F);
       logits[place] = std::nanf("");
       EXPECT_FALSE(Maximum(logits));
-      logits[place] = kInfinity;
+      logits[place] = kInf;
       EXPECT_FALSE(Maximum(logits));
     }
   }
@@ -104,9 +104,8 @@ TEST(Candidates, MaximumAtEveryPlace) {
 
 TEST(Candidates, LogitsThatAreNoNumbersAreErrors) {
   const float nan = std::nanf("");
-  EXPECT_EQ(Maximum(std::vector<float>{1, -kInfinity, 2}), 2.0F);
-  for (const std::vector<float>& logits :
-       {std::vector<float>{1, nan, 2}, {nan}, {1, kInfinity}, {-kInfinity}, {}}) {
+  EXPECT_EQ(Maximum(std::vector<float>{1, -kInf, 2}), 2.0F);
+  for (const std::vector<float>& logits : {std::vector<float>{1, nan, 2}, {nan}, {1, kInf}, {-kInf}, {}}) {
     const auto maximum = Maximum(logits);
     ASSERT_FALSE(maximum);
     EXPECT_EQ(maximum.error().code, api::ErrorCode::kInternal);

@@ -102,7 +102,7 @@ std::vector<float> Shares(const api::GenerationParams& params, const std::vector
   return shares;
 }
 
-api::GenerationParams Plain() {
+api::GenerationParams Unfiltered() {
   api::GenerationParams params;
   params.temperature = 1;
   params.top_k = 0;
@@ -110,22 +110,22 @@ api::GenerationParams Plain() {
   return params;
 }
 
-const std::vector<float> kHalves = {std::log(0.5F), std::log(0.25F), std::log(0.2F), std::log(0.05F)};
+const std::vector<float> kFalling = {std::log(0.5F), std::log(0.25F), std::log(0.2F), std::log(0.05F)};
 
 TEST(Xtc, LeavesTheLastOfTheLikelyTokens) {
-  api::GenerationParams params = Plain();
+  api::GenerationParams params = Unfiltered();
   params.xtc_probability = 1;
   params.xtc_threshold = 0.15F;
-  EXPECT_THAT(Shares(params, kHalves), ElementsAre(0, 0, FloatNear(0.8F, 0.03F), FloatNear(0.2F, 0.03F)));
+  EXPECT_THAT(Shares(params, kFalling), ElementsAre(0, 0, FloatNear(0.8F, 0.03F), FloatNear(0.2F, 0.03F)));
   params.xtc_threshold = 0.3F;  // a single one stays
-  EXPECT_THAT(Shares(params, kHalves)[0], FloatNear(0.5F, 0.03F));
+  EXPECT_THAT(Shares(params, kFalling)[0], FloatNear(0.5F, 0.03F));
   params.xtc_threshold = 0.15F;
   params.xtc_probability = 0.5F;
-  EXPECT_THAT(Shares(params, kHalves)[0], FloatNear(0.25F, 0.03F));
+  EXPECT_THAT(Shares(params, kFalling)[0], FloatNear(0.25F, 0.03F));
 }
 
 TEST(TopNSigma, KeepsWhatIsNearTheHighest) {
-  api::GenerationParams params = Plain();
+  api::GenerationParams params = Unfiltered();
   const std::vector<float> logits = {4, 3, 0, 0, 0, kNever};  // deviation 1.74
   params.top_n_sigma = 1;
   const auto shares = Shares(params, logits);
@@ -154,7 +154,7 @@ double MeanSurprise(api::GenerationParams params, const std::vector<float>& logi
 TEST(Mirostat, SurpriseFollowsTheTarget) {
   std::vector<float> logits;
   for (int i = 1; i <= 2000; ++i) logits.push_back(-1.1F * std::log(static_cast<float>(i)));
-  api::GenerationParams params = Plain();
+  api::GenerationParams params = Unfiltered();
   const double free = MeanSurprise(params, logits);
   for (const int32_t version : {1, 2}) {
     SCOPED_TRACE(version);
@@ -169,7 +169,7 @@ TEST(Mirostat, SurpriseFollowsTheTarget) {
 }
 
 TEST(Mirostat, GoesOnFromItsState) {
-  api::GenerationParams params = Plain();
+  api::GenerationParams params = Unfiltered();
   params.mirostat = 2;
   params.seed = 3;
   Workspace workspace;
@@ -178,25 +178,25 @@ TEST(Mirostat, GoesOnFromItsState) {
   std::vector<float> states;
   for (int i = 0; i < 20; ++i) {
     states.push_back(*whole.state());
-    tokens.push_back(*whole.Sample(kHalves, {}, workspace));
+    tokens.push_back(*whole.Sample(kFalling, {}, workspace));
   }
   Sampler resumed(params);
   for (int i = 0; i < 10; ++i) resumed.SkipOne();
   resumed.set_state(states[10]);
-  for (size_t i = 10; i < 20; ++i) EXPECT_EQ(*resumed.Sample(kHalves, {}, workspace), tokens[i]);
+  for (size_t i = 10; i < 20; ++i) EXPECT_EQ(*resumed.Sample(kFalling, {}, workspace), tokens[i]);
   EXPECT_EQ(resumed.state(), whole.state());
   // Where there is nothing to choose nothing is learned: such tokens may also come without being sampled.
   const float before = *resumed.state();
   ASSERT_TRUE(resumed.Sample(std::vector<float>{kNever, 1, kNever}, {}, workspace));
   EXPECT_EQ(resumed.state(), before);
-  EXPECT_EQ(Sampler(Plain()).state(), std::nullopt);
+  EXPECT_EQ(Sampler(Unfiltered()).state(), std::nullopt);
 }
 
 TEST(Mirostat, GreedyStaysGreedy) {
-  api::GenerationParams params = Plain();
+  api::GenerationParams params = Unfiltered();
   params.mirostat = 2;
   params.temperature = 0;
-  EXPECT_EQ(Shares(params, kHalves)[1], 0);
+  EXPECT_EQ(Shares(params, kFalling)[1], 0);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ std::vector<TokenId> Reference(const BpeDefinition& definition, std::string_view
   }
 }
 
-std::vector<TokenId> Encode(const BpeModel& model, std::string_view piece) {
+std::vector<TokenId> EncodePiece(const BpeModel& model, std::string_view piece) {
   std::vector<TokenId> ids;
   model.Encode(piece, ids);
   return ids;
@@ -63,7 +63,7 @@ TEST(Bpe, AgreesWithTheDefinitionOnRandomMerges) {
     for (const size_t length : {0U, 1U, 2U, 7U, 31U, 32U, 33U, 64U, 300U}) {
       std::string piece;
       for (size_t i = 0; i < length; ++i) piece.push_back(static_cast<char>('a' + random() % 3));
-      EXPECT_EQ(Encode(model, piece), Reference(definition, piece)) << piece;
+      EXPECT_EQ(EncodePiece(model, piece), Reference(definition, piece)) << piece;
     }
   }
 }
@@ -71,18 +71,18 @@ TEST(Bpe, AgreesWithTheDefinitionOnRandomMerges) {
 TEST(Bpe, ALaterMergeOfTheSamePairCounts) {
   BpeDefinition definition = Bytes();
   definition.merges = {{'a', 'b', 256}, {'b', 'c', 257}, {'a', 'b', 258}};
-  EXPECT_EQ(Encode(BpeModel(definition), "abc"), (std::vector<TokenId>{'a', 257}));
+  EXPECT_EQ(EncodePiece(BpeModel(definition), "abc"), (std::vector<TokenId>{'a', 257}));
 }
 
 TEST(Bpe, BytesWithoutATokenAreUnknownOrLeftOut) {
   BpeDefinition definition = Bytes();
   definition.byte_tokens['x'] = kNoToken;
-  EXPECT_EQ(Encode(BpeModel(definition), "axxb"), (std::vector<TokenId>{'a', 'b'}));
+  EXPECT_EQ(EncodePiece(BpeModel(definition), "axxb"), (std::vector<TokenId>{'a', 'b'}));
   definition.unknown = 300;
-  EXPECT_EQ(Encode(BpeModel(definition), "axxb"), (std::vector<TokenId>{'a', 300, 300, 'b'}));
+  EXPECT_EQ(EncodePiece(BpeModel(definition), "axxb"), (std::vector<TokenId>{'a', 300, 300, 'b'}));
   definition.fuse_unknown = true;
-  EXPECT_EQ(Encode(BpeModel(definition), "axxbx"), (std::vector<TokenId>{'a', 300, 'b', 300}));
-  EXPECT_EQ(Encode(BpeModel(definition), std::string(100, 'x')), (std::vector<TokenId>{300}));
+  EXPECT_EQ(EncodePiece(BpeModel(definition), "axxbx"), (std::vector<TokenId>{'a', 300, 'b', 300}));
+  EXPECT_EQ(EncodePiece(BpeModel(definition), std::string(100, 'x')), (std::vector<TokenId>{300}));
 }
 
 TEST(Bpe, WholePiecesComeBeforeMerges) {
@@ -90,8 +90,8 @@ TEST(Bpe, WholePiecesComeBeforeMerges) {
   definition.merges = {{'a', 'b', 256}};
   definition.whole_pieces = {{"abc", 257}};
   const BpeModel model(definition);
-  EXPECT_EQ(Encode(model, "abc"), (std::vector<TokenId>{257}));
-  EXPECT_EQ(Encode(model, "abcd"), (std::vector<TokenId>{256, 'c', 'd'}));
+  EXPECT_EQ(EncodePiece(model, "abc"), (std::vector<TokenId>{257}));
+  EXPECT_EQ(EncodePiece(model, "abcd"), (std::vector<TokenId>{256, 'c', 'd'}));
 }
 
 // A million bytes in one piece: every length of run that halves, and nothing that is quadratic.
@@ -103,7 +103,7 @@ TEST(Bpe, MergesAMillionBytes) {
     last = id;
   }
   const BpeModel model(definition);
-  const auto ids = Encode(model, std::string(1024 * 1000 + 3, 'a'));
+  const auto ids = EncodePiece(model, std::string(1024 * 1000 + 3, 'a'));
   ASSERT_EQ(ids.size(), 1002U);
   EXPECT_EQ(ids[0], 265);
   EXPECT_EQ(ids[1000], 256);

@@ -10,7 +10,7 @@
 namespace quire::runner::tokenizer {
 namespace {
 
-std::string Encode(char32_t code_point) {
+std::string EncodeUtf8(char32_t code_point) {
   utf8proc_uint8_t bytes[4];
   const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes);
   return {reinterpret_cast<const char*>(bytes), static_cast<size_t>(length)};
@@ -41,8 +41,8 @@ TEST(Normalizer, AgreesWithTheLibraryOnRandomTexts) {
     std::string text;
     const size_t length = random() % 12;
     for (size_t i = 0; i < length; ++i) {
-      text += Encode(random() % 4 == 0 ? static_cast<char32_t>(0xA0 + random() % 0x3000)
-                                       : pool[random() % std::size(pool)]);
+      text += EncodeUtf8(random() % 4 == 0 ? static_cast<char32_t>(0xA0 + random() % 0x3000)
+                                           : pool[random() % std::size(pool)]);
     }
     const std::pair<NormalForm, int> forms[] = {
         {NormalForm::kNfc, UTF8PROC_STABLE | UTF8PROC_COMPOSE},

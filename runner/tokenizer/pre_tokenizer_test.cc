@@ -30,7 +30,7 @@ std::vector<std::string> Split(const PreTokenizer& pre_tokenizer, std::string_vi
   return pieces;
 }
 
-PreTokenizer Load(const json& description) {
+PreTokenizer PreTokenizerOf(const json& description) {
   auto loaded = LoadPreTokenizer(description);
   EXPECT_TRUE(loaded) << loaded.error().message;
   return loaded ? std::move(loaded->splits) : PreTokenizer{};
@@ -50,7 +50,7 @@ json Sequence(std::vector<json> steps) {
 // The examples of the Hugging Face documentation of each behavior: "the-final--countdown" at "-".
 TEST(PreTokenizer, BehaviorsOfASplit) {
   const auto with = [](const char* behavior, bool invert = false) {
-    return Split(Load(Sequence({SplitStepOf("-", behavior, invert)})), "the-final--countdown");
+    return Split(PreTokenizerOf(Sequence({SplitStepOf("-", behavior, invert)})), "the-final--countdown");
   };
   EXPECT_THAT(with("Removed"), ElementsAre("the", "final", "countdown"));
   EXPECT_THAT(with("Isolated"), ElementsAre("the", "-", "final", "-", "-", "countdown"));
@@ -61,27 +61,27 @@ TEST(PreTokenizer, BehaviorsOfASplit) {
 }
 
 TEST(PreTokenizer, EmptyMatchesCutWithoutAPiece) {
-  EXPECT_THAT(Split(Load(Sequence({SplitStepOf("x*", "Isolated")})), "axxb\u00E9"),
+  EXPECT_THAT(Split(PreTokenizerOf(Sequence({SplitStepOf("x*", "Isolated")})), "axxb\u00E9"),
               ElementsAre("a", "xx", "b", "\u00E9"));
-  EXPECT_THAT(Split(Load(Sequence({SplitStepOf("(?=\\p{Lu})", "Isolated")})), "aBcD"),
+  EXPECT_THAT(Split(PreTokenizerOf(Sequence({SplitStepOf("(?=\\p{Lu})", "Isolated")})), "aBcD"),
               ElementsAre("a", "Bc", "D"));
 }
 
 TEST(PreTokenizer, StepsCutThePiecesOfTheStepBefore) {
-  const auto steps = Load(Sequence(
+  const auto steps = PreTokenizerOf(Sequence(
       {json{{"type", "Digits"}, {"individual_digits", true}}, SplitStepOf(" ?\\p{L}+", "Isolated")}));
   EXPECT_THAT(Split(steps, "ab 12cd"), ElementsAre("ab", " ", "1", "2", "cd"));
-  const auto grouped = Load(Sequence({json{{"type", "Digits"}, {"individual_digits", false}}}));
+  const auto grouped = PreTokenizerOf(Sequence({json{{"type", "Digits"}, {"individual_digits", false}}}));
   EXPECT_THAT(Split(grouped, "ab12\u0663cd"), ElementsAre("ab", "12\u0663", "cd"));
 }
 
 TEST(PreTokenizer, LiteralPatterns) {
   const json step = {{"type", "Split"}, {"pattern", {{"String", ". "}}}, {"behavior", "MergedWithPrevious"}};
-  EXPECT_THAT(Split(Load(Sequence({step})), "a. b.c. d"), ElementsAre("a. ", "b.c. ", "d"));
+  EXPECT_THAT(Split(PreTokenizerOf(Sequence({step})), "a. b.c. d"), ElementsAre("a. ", "b.c. ", "d"));
 }
 
 TEST(PreTokenizer, ByteLevelWithItsOwnPattern) {
-  const auto loaded = Load({{"type", "ByteLevel"}});
+  const auto loaded = PreTokenizerOf({{"type", "ByteLevel"}});
   EXPECT_TRUE(loaded.add_prefix_space);
   EXPECT_THAT(Split(loaded, "Hello  world, it's 42!"),
               ElementsAre("Hello", " ", " world", ",", " it", "'s", " 42", "!"));
@@ -140,7 +140,7 @@ TEST(PreTokenizer, CutsWordsAtMarksBehindOtherCharacters) {
 }
 
 TEST(PreTokenizer, WhereAPatternGivesUpTheRestIsOnePiece) {
-  const auto steps = Load(Sequence({SplitStepOf(" |(?:a+)+(?:a+)+(?:a+)+$", "Isolated")}));
+  const auto steps = PreTokenizerOf(Sequence({SplitStepOf(" |(?:a+)+(?:a+)+(?:a+)+$", "Isolated")}));
   const std::string run = std::string(100, 'a') + "b";
   EXPECT_THAT(Split(steps, "a " + run + " c"), testing::Contains(testing::HasSubstr(run)));
 }
@@ -204,7 +204,7 @@ TEST(PreTokenizer, DigitGroupsAreThoseOfTheirPatterns) {
       {R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))", R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))"},
       {R"((?=(\d{3})+(?!\d)))", R"((?=(\d{3})+(?!\d)))"}};
   for (const auto& [pattern, reference] : kPatterns) {
-    const PreTokenizer groups = Load(Sequence({SplitStepOf(pattern, "Isolated")}));
+    const PreTokenizer groups = PreTokenizerOf(Sequence({SplitStepOf(pattern, "Isolated")}));
     ASSERT_EQ(groups.steps.size(), 1u) << pattern;
     ASSERT_NE(groups.steps[0].groups, DigitGroups::kNone) << pattern;
     auto regex = Regex::Compile(reference, Regex::Syntax::kOniguruma);

@@ -76,9 +76,9 @@ TEST(PublishedVocabulary, HasTheIdsOfItsLibrary) {
   const fs::path folder = std::getenv("QUIRE_VOCABULARIES");
   for (const std::string& name : NamesIn(folder)) {
     SCOPED_TRACE(name);
-    const auto json = Tokenizer::FromTokenizerJson(Read(folder / (name + ".tokenizer.json")), nullptr);
-    EXPECT_TRUE(json) << json.error().message;
-    EXPECT_EQ(json ? CountDifferences(**json, folder / (name + ".ids.jsonl")) : 0, 0) << "tokenizer.json";
+    const auto loaded = Tokenizer::FromTokenizerJson(Read(folder / (name + ".tokenizer.json")), nullptr);
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    EXPECT_EQ(loaded ? CountDifferences(**loaded, folder / (name + ".ids.jsonl")) : 0, 0) << "tokenizer.json";
     if (fs::exists(folder / (name + ".gguf"))) ExpectTheSameOfGguf(folder, name);
   }
 }

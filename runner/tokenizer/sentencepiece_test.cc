@@ -31,14 +31,14 @@ api::Result<TokenizerPtr> TryLoad(std::string_view bytes, const ordered_json& co
   return Tokenizer::FromSentencePiece(std::as_bytes(std::span(bytes)), config);
 }
 
-TokenizerPtr Load(const MiniSentencePiece& model, const ordered_json& config = nullptr) {
+TokenizerPtr LoadPieces(const MiniSentencePiece& model, const ordered_json& config = nullptr) {
   auto tokenizer = TryLoad(Serialize(model), config);
   EXPECT_TRUE(tokenizer) << tokenizer.error().message;
   return tokenizer ? *tokenizer : nullptr;
 }
 
-std::vector<TokenId> Encode(const TokenizerPtr& tokenizer, std::string_view text,
-                            SpecialTokens special = SpecialTokens::kAsText) {
+std::vector<TokenId> EncodePieces(const TokenizerPtr& tokenizer, std::string_view text,
+                                  SpecialTokens special = SpecialTokens::kAsText) {
   return tokenizer->Encode(text, special).value();
 }
 
@@ -51,102 +51,104 @@ std::string Decode(const TokenizerPtr& tokenizer, const std::vector<TokenId>& id
 
 TEST(SentencePieceBpe, MergesByScoreLeftmostFirstAndFallsBackToBytes) {
   const auto tokenizer =
-      Load({.pieces = WithBytes({{"a", -10}, {"b", -11}, {"ab", -2}, {"ba", -2}, {"aba", -3}})});
-  EXPECT_THAT(Encode(tokenizer, "ab"), ElementsAre(kFirst + 2));
+      LoadPieces({.pieces = WithBytes({{"a", -10}, {"b", -11}, {"ab", -2}, {"ba", -2}, {"aba", -3}})});
+  EXPECT_THAT(EncodePieces(tokenizer, "ab"), ElementsAre(kFirst + 2));
   // "ab" and "ba" are equally good: the left pair merges.
-  EXPECT_THAT(Encode(tokenizer, "bab"), ElementsAre(kFirst + 3, kFirst + 1));
-  EXPECT_THAT(Encode(tokenizer, "aba"), ElementsAre(kFirst + 4));
-  EXPECT_THAT(Encode(tokenizer, "a\u00E9b"), ElementsAre(kFirst, Byte(0xC3), Byte(0xA9), kFirst + 1));
-  EXPECT_THAT(Encode(tokenizer, " "), ElementsAre(Byte(0xE2), Byte(0x96), Byte(0x81)));
+  EXPECT_THAT(EncodePieces(tokenizer, "bab"), ElementsAre(kFirst + 3, kFirst + 1));
+  EXPECT_THAT(EncodePieces(tokenizer, "aba"), ElementsAre(kFirst + 4));
+  EXPECT_THAT(EncodePieces(tokenizer, "a\u00E9b"), ElementsAre(kFirst, Byte(0xC3), Byte(0xA9), kFirst + 1));
+  EXPECT_THAT(EncodePieces(tokenizer, " "), ElementsAre(Byte(0xE2), Byte(0x96), Byte(0x81)));
 }
 
 // Gemma's vocabularies have runs of tabs, but the tab itself is a byte.
 TEST(SentencePieceBpe, CharactersThatAreNoPiecesMergeIntoPieces) {
   const auto tokenizer =
-      Load({.pieces = WithBytes({{"a", -10}, {"\t\t", -11}, {"\t\t\t", -12}, {"a\u00E9", -13}})});
-  EXPECT_THAT(Encode(tokenizer, "\t\t"), ElementsAre(kFirst + 1));
-  EXPECT_THAT(Encode(tokenizer, "\t"), ElementsAre(Byte('\t')));
-  EXPECT_THAT(Encode(tokenizer, "\ta\t\t\t\u00E9a\u00E9"),
+      LoadPieces({.pieces = WithBytes({{"a", -10}, {"\t\t", -11}, {"\t\t\t", -12}, {"a\u00E9", -13}})});
+  EXPECT_THAT(EncodePieces(tokenizer, "\t\t"), ElementsAre(kFirst + 1));
+  EXPECT_THAT(EncodePieces(tokenizer, "\t"), ElementsAre(Byte('\t')));
+  EXPECT_THAT(EncodePieces(tokenizer, "\ta\t\t\t\u00E9a\u00E9"),
               ElementsAre(Byte('\t'), kFirst, kFirst + 2, Byte(0xC3), Byte(0xA9), kFirst + 3));
   std::vector<TokenId> many(48, kFirst + 1);  // beyond the pieces that a scan merges
   many.push_back(kFirst + 2);
-  EXPECT_EQ(Encode(tokenizer, std::string(99, '\t')), many);
-  const auto unknown = Load({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}, {"\t\t", -2}}});
-  EXPECT_THAT(Encode(unknown, "\tx\t\ta\t"), ElementsAre(0, 2, 1, 0));
+  EXPECT_EQ(EncodePieces(tokenizer, std::string(99, '\t')), many);
+  const auto unknown = LoadPieces({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}, {"\t\t", -2}}});
+  EXPECT_THAT(EncodePieces(unknown, "\tx\t\ta\t"), ElementsAre(0, 2, 1, 0));
 }
 
 TEST(SentencePieceBpe, WithoutByteTokensNeighboringUnknownsAreOne) {
-  const auto tokenizer = Load({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}}});
-  EXPECT_THAT(Encode(tokenizer, "axya"), ElementsAre(1, 0, 1));
+  const auto tokenizer = LoadPieces({.pieces = {{"<unk>", 0, TokenType::kUnknown}, {"a", -1}}});
+  EXPECT_THAT(EncodePieces(tokenizer, "axya"), ElementsAre(1, 0, 1));
   EXPECT_EQ(Decode(tokenizer, {1, 0, 1}), "a \u2047 a");
   EXPECT_EQ(tokenizer->bos_id(), std::nullopt);  // piece 1 is no control token
 }
 
 TEST(SentencePieceUnigram, TakesTheBestSum) {
-  const auto tokenizer =
-      Load({.model_type = 1, .pieces = WithBytes({{"a", -4}, {"b", -4}, {"c", -4}, {"ab", -5}, {"bc", -3}})});
-  EXPECT_THAT(Encode(tokenizer, "abc"), ElementsAre(kFirst, kFirst + 4));  // -7 beats -9
-  EXPECT_THAT(Encode(tokenizer, "ab"), ElementsAre(kFirst + 3));           // -5 beats -8
-  EXPECT_THAT(Encode(tokenizer, "ax"), ElementsAre(kFirst, Byte('x')));
-  EXPECT_THAT(Encode(tokenizer, "<s>"), ElementsAre(Byte('<'), Byte('s'), Byte('>')));
-  EXPECT_THAT(Encode(tokenizer, "<s>a", SpecialTokens::kParse), ElementsAre(1, kFirst));
+  const auto tokenizer = LoadPieces(
+      {.model_type = 1, .pieces = WithBytes({{"a", -4}, {"b", -4}, {"c", -4}, {"ab", -5}, {"bc", -3}})});
+  EXPECT_THAT(EncodePieces(tokenizer, "abc"), ElementsAre(kFirst, kFirst + 4));  // -7 beats -9
+  EXPECT_THAT(EncodePieces(tokenizer, "ab"), ElementsAre(kFirst + 3));           // -5 beats -8
+  EXPECT_THAT(EncodePieces(tokenizer, "ax"), ElementsAre(kFirst, Byte('x')));
+  EXPECT_THAT(EncodePieces(tokenizer, "<s>"), ElementsAre(Byte('<'), Byte('s'), Byte('>')));
+  EXPECT_THAT(EncodePieces(tokenizer, "<s>a", SpecialTokens::kParse), ElementsAre(1, kFirst));
 }
 
 TEST(SentencePiece, PutsASpaceBeforeTheTextAndTakesItAway) {
   const auto tokenizer =
-      Load({.pieces = WithBytes({{"\u2581", -1}, {"a", -2}, {"\u2581a", -3}}), .dummy_prefix = true});
-  EXPECT_THAT(Encode(tokenizer, "a a"), ElementsAre(kFirst + 2, kFirst + 2));
+      LoadPieces({.pieces = WithBytes({{"\u2581", -1}, {"a", -2}, {"\u2581a", -3}}), .dummy_prefix = true});
+  EXPECT_THAT(EncodePieces(tokenizer, "a a"), ElementsAre(kFirst + 2, kFirst + 2));
   EXPECT_EQ(Decode(tokenizer, {kFirst + 2, kFirst + 2}), "a a");
-  EXPECT_EQ(Decode(tokenizer, Encode(tokenizer, "  a ")), "  a ");
+  EXPECT_EQ(Decode(tokenizer, EncodePieces(tokenizer, "  a ")), "  a ");
   EXPECT_EQ(Decode(tokenizer, {1, kFirst + 2}),
             "<s> a");  // a marker is text here: the space is not at its start
-  EXPECT_THAT(Encode(tokenizer, ""), ElementsAre());
+  EXPECT_THAT(EncodePieces(tokenizer, ""), ElementsAre());
 }
 
 TEST(SentencePiece, SquashesSpaces) {
-  const auto tokenizer = Load({.pieces = WithBytes({{"\u2581", -1}, {"a", -2}, {"\u2581a", -3}}),
-                               .dummy_prefix = true,
-                               .squash_spaces = true});
-  EXPECT_THAT(Encode(tokenizer, "  a   a  "), ElementsAre(kFirst + 2, kFirst + 2));
-  EXPECT_THAT(Encode(tokenizer, "   "), ElementsAre());
+  const auto tokenizer = LoadPieces({.pieces = WithBytes({{"\u2581", -1}, {"a", -2}, {"\u2581a", -3}}),
+                                     .dummy_prefix = true,
+                                     .squash_spaces = true});
+  EXPECT_THAT(EncodePieces(tokenizer, "  a   a  "), ElementsAre(kFirst + 2, kFirst + 2));
+  EXPECT_THAT(EncodePieces(tokenizer, "   "), ElementsAre());
 }
 
 TEST(SentencePiece, SymbolsAreFoundInAnyTextAndControlTokensInTrustedText) {
-  const auto tokenizer = Load({.pieces = WithBytes({{"a", -1},
-                                                    {"\u2581", -2},
-                                                    {"<x>", 0, TokenType::kUserDefined},
-                                                    {"\u2581\u2581", 0, TokenType::kUserDefined},
-                                                    {"zz", 0, TokenType::kUnused}})});
-  EXPECT_THAT(Encode(tokenizer, "a<x>a   "), ElementsAre(kFirst, kFirst + 2, kFirst, kFirst + 3, kFirst + 1));
-  EXPECT_THAT(Encode(tokenizer, "zz"), ElementsAre(Byte('z'), Byte('z')));
+  const auto tokenizer = LoadPieces({.pieces = WithBytes({{"a", -1},
+                                                          {"\u2581", -2},
+                                                          {"<x>", 0, TokenType::kUserDefined},
+                                                          {"\u2581\u2581", 0, TokenType::kUserDefined},
+                                                          {"zz", 0, TokenType::kUnused}})});
+  EXPECT_THAT(EncodePieces(tokenizer, "a<x>a   "),
+              ElementsAre(kFirst, kFirst + 2, kFirst, kFirst + 3, kFirst + 1));
+  EXPECT_THAT(EncodePieces(tokenizer, "zz"), ElementsAre(Byte('z'), Byte('z')));
   EXPECT_FALSE(tokenizer->IsSpecial(kFirst + 2));
   EXPECT_TRUE(tokenizer->IsSpecial(1));
   EXPECT_EQ(tokenizer->TokenBytes(kFirst + 3), "  ");
 }
 
 TEST(SentencePiece, MarkupThatNoTextSpellsIsSpecial) {
-  const auto tokenizer =
-      Load({.pieces = WithBytes({{"<", -1}, {"b", -2}, {">", -3}, {"<b", -4}, {"<b>", -5}, {"<turn>", -6}})});
-  EXPECT_THAT(Encode(tokenizer, "<b>"), ElementsAre(kFirst + 4));
-  EXPECT_THAT(Encode(tokenizer, "<turn>", SpecialTokens::kParse), ElementsAre(kFirst + 5));
-  EXPECT_NE(Encode(tokenizer, "<turn>"), std::vector<TokenId>{kFirst + 5});
+  const auto tokenizer = LoadPieces(
+      {.pieces = WithBytes({{"<", -1}, {"b", -2}, {">", -3}, {"<b", -4}, {"<b>", -5}, {"<turn>", -6}})});
+  EXPECT_THAT(EncodePieces(tokenizer, "<b>"), ElementsAre(kFirst + 4));
+  EXPECT_THAT(EncodePieces(tokenizer, "<turn>", SpecialTokens::kParse), ElementsAre(kFirst + 5));
+  EXPECT_NE(EncodePieces(tokenizer, "<turn>"), std::vector<TokenId>{kFirst + 5});
   EXPECT_FALSE(tokenizer->IsSpecial(kFirst + 4));
 }
 
 TEST(SentencePiece, TheConfigNamesEndsAndSpecialTokens) {
   const MiniSentencePiece model{
       .pieces = WithBytes({{"<end>", 0, TokenType::kUserDefined}, {"<t>", 0, TokenType::kUserDefined}})};
-  const auto plain = Load(model);
+  const auto plain = LoadPieces(model);
   EXPECT_TRUE(plain->add_bos());
   EXPECT_EQ(plain->bos_id(), 1);
   EXPECT_EQ(plain->eos_id(), 2);
-  EXPECT_THAT(Encode(plain, "<t>"), ElementsAre(kFirst + 1));
-  const auto configured = Load(model, {{"eos_token", "<end>"},
-                                       {"add_bos_token", false},
-                                       {"added_tokens_decoder",
-                                        {{"260", {{"content", "<t>"}, {"special", true}}},
-                                         {"99999999999999999999", {{"content", "<t>"}, {"special", true}}},
-                                         {"-1", 5}}}});
+  EXPECT_THAT(EncodePieces(plain, "<t>"), ElementsAre(kFirst + 1));
+  const auto configured =
+      LoadPieces(model, {{"eos_token", "<end>"},
+                         {"add_bos_token", false},
+                         {"added_tokens_decoder",
+                          {{"260", {{"content", "<t>"}, {"special", true}}},
+                           {"99999999999999999999", {{"content", "<t>"}, {"special", true}}},
+                           {"-1", 5}}}});
   EXPECT_EQ(configured->eos_id(), kFirst);
   EXPECT_FALSE(configured->add_bos());
   EXPECT_TRUE(configured->IsSpecial(kFirst));
@@ -176,13 +178,14 @@ TEST(SentencePieceBpe, TakesAMillionBytesOfAnything) {
   }
   for (size_t i = 1; i < runs.size(); ++i) pieces.push_back({runs[i], -static_cast<float>(i)});
   for (const uint64_t type : {1, 2}) {
-    const auto tokenizer = Load({.model_type = type, .pieces = WithBytes(pieces), .dummy_prefix = true});
-    EXPECT_EQ(Encode(tokenizer, std::string(1'048'575, ' ')).size(), 32768U);
-    EXPECT_EQ(Encode(tokenizer, std::string(1'048'576, 'a')).size(), 32769U);
-    EXPECT_EQ(Encode(tokenizer, std::string(1'000'000, 'x')).size(), 1'000'001U);
+    const auto tokenizer =
+        LoadPieces({.model_type = type, .pieces = WithBytes(pieces), .dummy_prefix = true});
+    EXPECT_EQ(EncodePieces(tokenizer, std::string(1'048'575, ' ')).size(), 32768U);
+    EXPECT_EQ(EncodePieces(tokenizer, std::string(1'048'576, 'a')).size(), 32769U);
+    EXPECT_EQ(EncodePieces(tokenizer, std::string(1'000'000, 'x')).size(), 1'000'001U);
     std::string words;
     while (words.size() < 1'000'000) words += "aaaa aa ";
-    EXPECT_EQ(Decode(tokenizer, Encode(tokenizer, words)), words);
+    EXPECT_EQ(Decode(tokenizer, EncodePieces(tokenizer, words)), words);
   }
 }
 
@@ -266,7 +269,7 @@ TEST(HostileSentencePiece, SurvivesEveryDamage) {
       const auto tokenizer = TryLoad({exact.data(), exact.size()});
       if (!tokenizer) return;
       ++accepted;
-      for (const TokenId id : Encode(*tokenizer, "ab <s> \u00E9a", SpecialTokens::kParse)) {
+      for (const TokenId id : EncodePieces(*tokenizer, "ab <s> \u00E9a", SpecialTokens::kParse)) {
         ASSERT_LT(id, (*tokenizer)->vocab_size());
       }
     };
@@ -323,18 +326,18 @@ TEST(SentencePieceGguf, IsReadAndRefusedByField) {
                      {"tokenizer.ggml.token_type", {2, 3, 3, 1, 1, 1, 6}}};
   const auto tokenizer = Tokenizer::FromGguf(kv);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_THAT(Encode(*tokenizer, "a a\n"), ElementsAre(5, 5, 6));
+  EXPECT_THAT(EncodePieces(*tokenizer, "a a\n"), ElementsAre(5, 5, 6));
   EXPECT_EQ((*tokenizer)->bos_id(), 1);
   EXPECT_EQ((*tokenizer)->eos_id(), 2);
   EXPECT_TRUE((*tokenizer)->add_bos());
 
   kv["tokenizer.ggml.add_space_prefix"] = false;
-  EXPECT_THAT(Encode(*Tokenizer::FromGguf(kv), "a"), ElementsAre(4));
+  EXPECT_THAT(EncodePieces(*Tokenizer::FromGguf(kv), "a"), ElementsAre(4));
   kv["tokenizer.ggml.model"] = "gemma4";
   kv["tokenizer.ggml.merges"] = {"\u2581 a"};
-  EXPECT_THAT(Encode(*Tokenizer::FromGguf(kv), " a"), ElementsAre(5));
+  EXPECT_THAT(EncodePieces(*Tokenizer::FromGguf(kv), " a"), ElementsAre(5));
   kv["tokenizer.ggml.model"] = "t5";
-  EXPECT_THAT(Encode(*Tokenizer::FromGguf(kv), " a"), ElementsAre(3, 4));
+  EXPECT_THAT(EncodePieces(*Tokenizer::FromGguf(kv), " a"), ElementsAre(3, 4));
   EXPECT_TRUE((*Tokenizer::FromGguf(kv))->add_eos());
 
   const auto refusal = [kv](const char* key, const ordered_json& value) {

@@ -36,14 +36,14 @@ TokenizerPtr FromGgufFile(const std::filesystem::path& path) {
   return tokenizer ? *tokenizer : nullptr;
 }
 
-std::vector<TokenId> Encode(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special) {
+std::vector<TokenId> EncodeGolden(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special) {
   auto ids = tokenizer.Encode(text, special);
   EXPECT_TRUE(ids);
   return ids ? *std::move(ids) : std::vector<TokenId>{};
 }
 
-std::string Decode(const TokenizerPtr& tokenizer, const std::vector<TokenId>& ids,
-                   Detokenizer::Special special = Detokenizer::Special::kWrite) {
+std::string DecodeGolden(const TokenizerPtr& tokenizer, const std::vector<TokenId>& ids,
+                         Detokenizer::Special special = Detokenizer::Special::kWrite) {
   Detokenizer detokenizer(tokenizer, special);
   std::string text;
   for (const TokenId id : ids) text += detokenizer.Append(id);
@@ -55,14 +55,14 @@ void ExpectCases(const TokenizerPtr& tokenizer, const json& golden) {
     const auto text = c["text"].get<std::string>();
     SCOPED_TRACE(c["text"].dump());
     const auto ids = c["ids"].get<std::vector<TokenId>>();
-    EXPECT_EQ(Encode(*tokenizer, text, SpecialTokens::kAsText), ids);
-    auto framed = Encode(*tokenizer, text, SpecialTokens::kParse);
+    EXPECT_EQ(EncodeGolden(*tokenizer, text, SpecialTokens::kAsText), ids);
+    auto framed = EncodeGolden(*tokenizer, text, SpecialTokens::kParse);
     const auto parsed = c.value("ids_parse_special", ids);
     EXPECT_EQ(framed, parsed);
     if (tokenizer->add_bos()) framed.insert(framed.begin(), *tokenizer->bos_id());
     if (tokenizer->add_eos()) framed.push_back(*tokenizer->eos_id());
     EXPECT_EQ(framed, c.value("ids_add_special", parsed));
-    EXPECT_EQ(Decode(tokenizer, ids), c.value("decoded", text));
+    EXPECT_EQ(DecodeGolden(tokenizer, ids), c.value("decoded", text));
   }
 }
 
@@ -70,8 +70,9 @@ void ExpectDecodes(const TokenizerPtr& tokenizer, const json& golden) {
   for (const json& c : golden["decode"]) {
     SCOPED_TRACE(c.dump());
     const auto ids = c["ids"].get<std::vector<TokenId>>();
-    EXPECT_EQ(Decode(tokenizer, ids), c["text"].get<std::string>());
-    EXPECT_EQ(Decode(tokenizer, ids, Detokenizer::Special::kSkip), c["text_skip_special"].get<std::string>());
+    EXPECT_EQ(DecodeGolden(tokenizer, ids), c["text"].get<std::string>());
+    EXPECT_EQ(DecodeGolden(tokenizer, ids, Detokenizer::Special::kSkip),
+              c["text_skip_special"].get<std::string>());
     Detokenizer detokenizer(tokenizer);
     std::vector<std::string> stream;
     for (const TokenId id : ids) stream.push_back(detokenizer.Append(id));
@@ -108,7 +109,7 @@ TEST_P(BytePairGolden, TokenizerJsonGivesTheSameIdsAndTexts) {
   ExpectCases(tokenizer, golden_);
   ExpectDecodes(tokenizer, golden_);
   for (const json& special : golden_["special_tokens"]) {
-    const auto ids = Encode(*tokenizer, special.get<std::string>(), SpecialTokens::kParse);
+    const auto ids = EncodeGolden(*tokenizer, special.get<std::string>(), SpecialTokens::kParse);
     ASSERT_EQ(ids.size(), 1U);
     EXPECT_TRUE(tokenizer->IsSpecial(ids[0]));
   }
@@ -159,7 +160,7 @@ TEST_P(ModelGolden, ChatIdsEqualThoseOfTheReference) {
   ASSERT_TRUE(tokenizer);
   const json& chat = golden["chat"];
   const auto ids = chat["ids"].get<std::vector<TokenId>>();
-  EXPECT_EQ(Encode(*tokenizer, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids);
+  EXPECT_EQ(EncodeGolden(*tokenizer, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids);
   EXPECT_EQ(tokenizer->bos_id(),
             golden["bos_id"].is_null() ? std::nullopt : std::optional(golden["bos_id"].get<TokenId>()));
   EXPECT_EQ(tokenizer->eos_id(), golden["eos_id"].get<TokenId>());
@@ -168,14 +169,15 @@ TEST_P(ModelGolden, ChatIdsEqualThoseOfTheReference) {
     const auto from_model = Tokenizer::FromSentencePiece(
         std::as_bytes(std::span(bytes)), ordered_json::parse(ReadFile(directory / "tokenizer_config.json")));
     ASSERT_TRUE(from_model) << from_model.error().message;
-    EXPECT_EQ(Encode(**from_model, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids);
+    EXPECT_EQ(EncodeGolden(**from_model, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids);
   }
   for (const char* type : {"f16", "f32", "bf16"}) {
     const auto gguf = test_data::Find("gguf/" + std::string(GetParam()) + "." + type + ".gguf");
     if (gguf.empty()) continue;
     const auto from_gguf = FromGgufFile(gguf);
     ASSERT_TRUE(from_gguf);
-    EXPECT_EQ(Encode(*from_gguf, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids) << gguf;
+    EXPECT_EQ(EncodeGolden(*from_gguf, chat["rendered"].get<std::string>(), SpecialTokens::kParse), ids)
+        << gguf;
     EXPECT_EQ(from_gguf->add_bos(), tokenizer->add_bos());
     EXPECT_EQ(from_gguf->eos_id(), tokenizer->eos_id());
   }
@@ -224,19 +226,19 @@ TEST_P(SentencePieceGolden, GivesTheSameIdsAndTexts) {
     const auto text = c["text"].get<std::string>();
     SCOPED_TRACE(c["text"].dump());
     const auto ids = c["ids"].get<std::vector<TokenId>>();
-    EXPECT_EQ(Encode(*tokenizer, text, SpecialTokens::kAsText), ids);
+    EXPECT_EQ(EncodeGolden(*tokenizer, text, SpecialTokens::kAsText), ids);
     if (text.find("<s>") == std::string::npos ||
         c.contains("hf_ids_parse_special")) {  // else nothing is recorded
-      EXPECT_EQ(Encode(*tokenizer, text, SpecialTokens::kParse), c.value("hf_ids_parse_special", ids));
+      EXPECT_EQ(EncodeGolden(*tokenizer, text, SpecialTokens::kParse), c.value("hf_ids_parse_special", ids));
     }
-    EXPECT_EQ(Decode(tokenizer, ids), c.value("decoded", text));
+    EXPECT_EQ(DecodeGolden(tokenizer, ids), c.value("decoded", text));
   }
   for (const json& c : golden_["decode"]) {
     SCOPED_TRACE(c.dump());
     const auto ids = c["ids"].get<std::vector<TokenId>>();
     // For invalid bytes the library writes one U+FFFD each when it decodes at once: see the fixtures' README.
     if (!c.contains("stream_note")) {
-      EXPECT_EQ(Decode(tokenizer, ids), c["text"].get<std::string>());
+      EXPECT_EQ(DecodeGolden(tokenizer, ids), c["text"].get<std::string>());
     }
     Detokenizer detokenizer(tokenizer);
     std::vector<std::string> stream;
@@ -251,7 +253,7 @@ TEST_P(SentencePieceGolden, DecodesTheRestOfATextAsItStands) {
   if (name() == "spm_unigram_nmt_nfkc") GTEST_SKIP() << "rewrites texts";
   const auto tokenizer = Load();
   ASSERT_TRUE(tokenizer);
-  const auto ids = Encode(*tokenizer, "one two  three", SpecialTokens::kAsText);
+  const auto ids = EncodeGolden(*tokenizer, "one two  three", SpecialTokens::kAsText);
   for (size_t cut = 1; cut < ids.size(); ++cut) {
     Detokenizer begin(tokenizer);
     Detokenizer rest(tokenizer, Detokenizer::Special::kWrite, Detokenizer::StartAt::kMiddle);
@@ -284,17 +286,17 @@ class DemoModel : public testing::Test {
     const json golden = json::parse(ReadFile("tests/data/quire-demo.golden.json"));
     size_t checked = 0;
     for (const json& c : golden["chat"]) {
-      EXPECT_EQ(Encode(*tokenizer, c["prompt"].get<std::string>(), SpecialTokens::kParse),
+      EXPECT_EQ(EncodeGolden(*tokenizer, c["prompt"].get<std::string>(), SpecialTokens::kParse),
                 c["prompt_ids"].get<std::vector<TokenId>>());
-      EXPECT_EQ(Decode(tokenizer, c["completion_ids"].get<std::vector<TokenId>>()), c["completion"]);
+      EXPECT_EQ(DecodeGolden(tokenizer, c["completion_ids"].get<std::vector<TokenId>>()), c["completion"]);
       ++checked;
     }
     for (const json& c : golden["plain"]) {
-      auto ids = Encode(*tokenizer, c["prompt"].get<std::string>(), SpecialTokens::kParse);
+      auto ids = EncodeGolden(*tokenizer, c["prompt"].get<std::string>(), SpecialTokens::kParse);
       ASSERT_TRUE(tokenizer->add_bos());
       ids.insert(ids.begin(), *tokenizer->bos_id());
       EXPECT_EQ(ids, c["prompt_ids"].get<std::vector<TokenId>>());
-      EXPECT_EQ(Decode(tokenizer, c["completion_ids"].get<std::vector<TokenId>>()), c["completion"]);
+      EXPECT_EQ(DecodeGolden(tokenizer, c["completion_ids"].get<std::vector<TokenId>>()), c["completion"]);
       ++checked;
     }
     EXPECT_EQ(checked, 50U);

@@ -23,7 +23,7 @@ const std::vector<std::string> kEntries = {"[PAD]", "[UNK]",        "[CLS]",   "
                                            "##aff", "##able",       "running", "!",     "\xC3\xA9",
                                            "e",     "\xE4\xB8\xAD", "##e"};
 
-ordered_json Json(bool lowercase) {
+ordered_json DocumentOf(bool lowercase) {
   ordered_json vocab = ordered_json::object();
   for (size_t i = 0; i < kEntries.size(); ++i) vocab[kEntries[i]] = i;
   ordered_json added = ordered_json::array();
@@ -41,8 +41,8 @@ ordered_json Json(bool lowercase) {
             {"vocab", vocab}}}};
 }
 
-Built FromJson(const ordered_json& json) {
-  auto built = Tokenizer::FromTokenizerJson(json.dump(), ordered_json());
+Built FromJson(const ordered_json& document) {
+  auto built = Tokenizer::FromTokenizerJson(document.dump(), ordered_json());
   EXPECT_TRUE(built) << built.error().message;
   return built.value_or(nullptr);
 }
@@ -71,7 +71,7 @@ std::vector<TokenId> Ids(const Built& tokenizer, std::string_view text) {
 }
 
 TEST(WordPiece, WordsAreTheLongestEntriesFromTheLeft) {
-  for (const Built& tokenizer : {FromJson(Json(true)), FromGguf(true)}) {
+  for (const Built& tokenizer : {FromJson(DocumentOf(true)), FromGguf(true)}) {
     EXPECT_THAT(Ids(tokenizer, "Unaffable  RUNNING!!\n"), ElementsAre(4, 5, 6, 7, 8, 8));
     EXPECT_THAT(Ids(tokenizer, "unaffected"), ElementsAre(1)) << "no way to the end: all of it is unknown";
     EXPECT_THAT(Ids(tokenizer, std::string(101, 'e')), ElementsAre(1)) << "too long";
@@ -89,17 +89,17 @@ TEST(WordPiece, WordsAreTheLongestEntriesFromTheLeft) {
 }
 
 TEST(WordPiece, AccentsGoWithTheCase) {
-  for (const Built& tokenizer : {FromJson(Json(true)), FromGguf(true)}) {
+  for (const Built& tokenizer : {FromJson(DocumentOf(true)), FromGguf(true)}) {
     EXPECT_THAT(Ids(tokenizer, "\xC3\x89"), ElementsAre(10));
   }
-  for (const Built& tokenizer : {FromJson(Json(false)), FromGguf(false)}) {
+  for (const Built& tokenizer : {FromJson(DocumentOf(false)), FromGguf(false)}) {
     EXPECT_THAT(Ids(tokenizer, "\xC3\xA9"), ElementsAre(9));
     EXPECT_THAT(Ids(tokenizer, "Un"), ElementsAre(1));
   }
 }
 
 TEST(WordPiece, PairsAreFramedWithTypes) {
-  for (const Built& tokenizer : {FromJson(Json(true)), FromGguf(true)}) {
+  for (const Built& tokenizer : {FromJson(DocumentOf(true)), FromGguf(true)}) {
     const auto pair = FramePair(*tokenizer, {4, 5}, {7, 8}, 100);
     ASSERT_TRUE(pair);
     EXPECT_THAT(pair->ids, ElementsAre(2, 4, 5, 3, 7, 8, 3));
@@ -113,14 +113,14 @@ TEST(WordPiece, PairsAreFramedWithTypes) {
 }
 
 TEST(WordPiece, RefusesByName) {
-  ordered_json json = Json(true);
-  json["model"].erase("continuing_subword_prefix");
-  const auto built = Tokenizer::FromTokenizerJson(json.dump(), ordered_json());
+  ordered_json document = DocumentOf(true);
+  document["model"].erase("continuing_subword_prefix");
+  const auto built = Tokenizer::FromTokenizerJson(document.dump(), ordered_json());
   ASSERT_FALSE(built);
   EXPECT_THAT(built.error().message, HasSubstr("model.continuing_subword_prefix"));
-  json = Json(true);
-  json["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
-  const auto split = Tokenizer::FromTokenizerJson(json.dump(), ordered_json());
+  document = DocumentOf(true);
+  document["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
+  const auto split = Tokenizer::FromTokenizerJson(document.dump(), ordered_json());
   ASSERT_FALSE(split);
   EXPECT_THAT(split.error().message, HasSubstr("WhitespaceSplit"));
 }

@@ -18,7 +18,7 @@ namespace quire::runner::weights {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::shared_ptr<const ModelFiles> Quantized(const fs::path& path, std::string_view name, int threads = 2) {
   auto files = QuantizeOnLoad(Open(path).value(), name, threads);
@@ -32,13 +32,13 @@ DataType TypeOf(const ModelFiles& files, std::string_view name) {
   return tensor == nullptr ? DataType::kF32 : tensor->type;
 }
 
-std::vector<float> AsFloat32(const Tensor& tensor) {
+std::vector<float> TensorAsFloat32(const Tensor& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
   Dequantize(tensor.type, tensor.data.data(), tensor.elements(), values.data());
   return values;
 }
 
-double SquaredError(const std::vector<float>& a, const std::vector<float>& b) {
+double LoadedError(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
@@ -68,7 +68,7 @@ TEST(QuantizeOnLoad, MatricesBecomeBlocksAndTheRestStays) {
     }
     ++changed;
     std::vector<std::byte> expected(tensor.data.size());
-    Quantize(DataType::kQ8_0, AsFloat32(source), expected.data());
+    Quantize(DataType::kQ8_0, TensorAsFloat32(source), expected.data());
     EXPECT_TRUE(std::ranges::equal(tensor.data, expected)) << tensor.name;
   }
   EXPECT_GT(changed, 20);
@@ -116,8 +116,9 @@ TEST(QuantizeOnLoadFixtures, ErrsNoMoreThanLlamaQuantize) {
       const Tensor* tensor = ours->Find(reference.name);
       ASSERT_NE(tensor, nullptr) << reference.name;
       if (tensor->type != reference.type || BlockElements(tensor->type) == 1) continue;
-      const auto source = AsFloat32(*floats->Find(reference.name));
-      EXPECT_LE(SquaredError(source, AsFloat32(*tensor)), SquaredError(source, AsFloat32(reference)))
+      const auto source = TensorAsFloat32(*floats->Find(reference.name));
+      EXPECT_LE(LoadedError(source, TensorAsFloat32(*tensor)),
+                LoadedError(source, TensorAsFloat32(reference)))
           << type << " " << reference.name;
       ++compared;
     }

@@ -17,7 +17,7 @@ using testing::Safetensors;
 using testing::SmallSafetensors;
 using ::testing::StartsWith;
 
-std::string Refusal(const Image& image) {
+std::string SafetensorsRefusal(const Image& image) {
   const auto entries = ParseSafetensors(AsBytes(image.bytes()), "x.safetensors");
   EXPECT_FALSE(entries) << "accepted";
   if (entries) return {};
@@ -26,8 +26,8 @@ std::string Refusal(const Image& image) {
   return entries.error().message.substr(15);
 }
 
-std::string Refusal(const std::string& header, size_t data_bytes = 8) {
-  return Refusal(Safetensors(header, data_bytes));
+std::string SafetensorsRefusal(const std::string& header, size_t data_bytes = 8) {
+  return SafetensorsRefusal(Safetensors(header, data_bytes));
 }
 
 TEST(Safetensors, ReadsEntriesOfEveryKind) {
@@ -70,12 +70,14 @@ TEST(Safetensors, SurvivesEveryDamage) {
 }
 
 TEST(Safetensors, RefusesHeadersThatDoNotFit) {
-  EXPECT_THAT(Refusal(Image()), HasSubstr("empty"));
-  EXPECT_THAT(Refusal(Image().Raw("abc")), HasSubstr("too short"));
-  EXPECT_THAT(Refusal(Image().Number<uint64_t>(0)), HasSubstr("header is empty"));
-  EXPECT_THAT(Refusal(Image().Number<uint64_t>(3).Raw("{}")), HasSubstr("does not fit"));
-  EXPECT_THAT(Refusal(Image().Number<uint64_t>(~uint64_t{0}).Raw("{}")), HasSubstr("does not fit"));
-  EXPECT_THAT(Refusal(Image().Number<uint64_t>(uint64_t{1} << 63).Raw("{}")), HasSubstr("does not fit"));
+  EXPECT_THAT(SafetensorsRefusal(Image()), HasSubstr("empty"));
+  EXPECT_THAT(SafetensorsRefusal(Image().Raw("abc")), HasSubstr("too short"));
+  EXPECT_THAT(SafetensorsRefusal(Image().Number<uint64_t>(0)), HasSubstr("header is empty"));
+  EXPECT_THAT(SafetensorsRefusal(Image().Number<uint64_t>(3).Raw("{}")), HasSubstr("does not fit"));
+  EXPECT_THAT(SafetensorsRefusal(Image().Number<uint64_t>(~uint64_t{0}).Raw("{}")),
+              HasSubstr("does not fit"));
+  EXPECT_THAT(SafetensorsRefusal(Image().Number<uint64_t>(uint64_t{1} << 63).Raw("{}")),
+              HasSubstr("does not fit"));
 }
 
 TEST(Safetensors, RefusesHeadersOfAnotherShape) {
@@ -88,39 +90,42 @@ TEST(Safetensors, RefusesHeadersOfAnotherShape) {
         R"({"t":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})",
         R"({"t":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})",
         R"({"t":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})"}) {
-    EXPECT_THAT(Refusal(header), HasSubstr("unexpected ")) << header;
+    EXPECT_THAT(SafetensorsRefusal(header), HasSubstr("unexpected ")) << header;
   }
   for (const char* header : {"{", "{\"t\":}", "{} {}", "{\"\xff\":{}}", "{\"t\":{\"dtype\":\"F32\",}}"}) {
-    EXPECT_THAT(Refusal(header), HasSubstr("not valid JSON")) << header;
+    EXPECT_THAT(SafetensorsRefusal(header), HasSubstr("not valid JSON")) << header;
   }
-  EXPECT_THAT(Refusal(std::string(100'000, '[')), HasSubstr("unexpected "));
+  EXPECT_THAT(SafetensorsRefusal(std::string(100'000, '[')), HasSubstr("unexpected "));
   std::string nested;
   for (int i = 0; i < 100'000; ++i) nested += "{\"a\":";
-  EXPECT_THAT(Refusal(nested), HasSubstr("has a field"));
-  EXPECT_THAT(Refusal("{\"__metadata__\":" + nested), HasSubstr("unexpected "));
+  EXPECT_THAT(SafetensorsRefusal(nested), HasSubstr("has a field"));
+  EXPECT_THAT(SafetensorsRefusal("{\"__metadata__\":" + nested), HasSubstr("unexpected "));
 }
 
 TEST(Safetensors, RefusesIncompleteOrRepeatedFields) {
-  EXPECT_THAT(Refusal(R"({"t":{"shape":[1],"data_offsets":[0,4]}})"), HasSubstr("has no dtype"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})"), HasSubstr("has no shape"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1]}})"), HasSubstr("has no pair of data_offsets"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0]}})"), HasSubstr("no pair"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})"),
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"shape":[1],"data_offsets":[0,4]}})"), HasSubstr("has no dtype"));
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})"), HasSubstr("has no shape"));
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1]}})"),
+              HasSubstr("has no pair of data_offsets"));
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0]}})"),
+              HasSubstr("no pair"));
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})"),
               HasSubstr("more than two"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})"),
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})"),
               HasSubstr("duplicate field"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})"),
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})"),
               HasSubstr("has a field \"more\""));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})"),
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})"),
               HasSubstr("unknown dtype \"F31\""));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                      R"("t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})"),
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                                 R"("t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})"),
               HasSubstr("tensor \"t\" occurs twice"));
 }
 
 TEST(Safetensors, RefusesBadShapesAndOffsets) {
   const auto with = [](const std::string& shape, const std::string& offsets) {
-    return Refusal(R"({"t":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[)" + offsets + "]}}");
+    return SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[)" + offsets +
+                              "]}}");
   };
   EXPECT_THAT(with("0", "0,0"), HasSubstr("dimension of 0"));
   EXPECT_THAT(with("-1", "0,4"), HasSubstr("number -1"));
@@ -134,20 +139,20 @@ TEST(Safetensors, RefusesBadShapesAndOffsets) {
   EXPECT_THAT(with("1", "18446744073709551612,18446744073709551615"), HasSubstr("there are 8 bytes"));
   EXPECT_THAT(with("1", "0,8"), HasSubstr("8 bytes of data, but its shape and dtype F32 need 4"));
   EXPECT_THAT(with("1", "0,3"), HasSubstr("3 bytes of data"));
-  EXPECT_THAT(Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                      R"("u":{"dtype":"F32","shape":[1],"data_offsets":[3,7]}})"),
+  EXPECT_THAT(SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                                 R"("u":{"dtype":"F32","shape":[1],"data_offsets":[3,7]}})"),
               HasSubstr("\"t\" and \"u\" overlap"));
 }
 
 TEST(Safetensors, StatedSizesCostNothing) {
   const int64_t before = testing::PeakBytes();
   for (const uint64_t count : {uint64_t{1} << 63, ~uint64_t{0}, uint64_t{1} << 62, uint64_t{1} << 40}) {
-    EXPECT_THAT(Refusal(Image().Number<uint64_t>(count).Raw(std::string(1000, ' '))),
+    EXPECT_THAT(SafetensorsRefusal(Image().Number<uint64_t>(count).Raw(std::string(1000, ' '))),
                 HasSubstr("does not fit"));
     const std::string number = std::to_string(count);
-    Refusal(R"({"t":{"dtype":"F32","shape":[)" + number + R"(],"data_offsets":[0,4]}})");
-    Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,)" + number + "]}}");
-    Refusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[)" + number + "," + number + "]}}");
+    SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[)" + number + R"(],"data_offsets":[0,4]}})");
+    SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,)" + number + "]}}");
+    SafetensorsRefusal(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[)" + number + "," + number + "]}}");
   }
   EXPECT_LT(testing::PeakBytes() - before, testing::kGrowthBytesMax);
 }

@@ -11,9 +11,9 @@ using testing::RawClient;
 using testing::RawResponse;
 using testing::TestServer;
 
-constexpr std::string_view kHello = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
+constexpr std::string_view kHelloRequest = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-std::string Post(std::string_view path) {
+std::string PostTo(std::string_view path) {
   return "POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
 }
 
@@ -33,7 +33,7 @@ class Disconnect : public ::testing::TestWithParam<End> {
   }
   static void ExpectAlive(TestServer& server) {
     RawClient client(server.port());
-    client.Send(kHello);
+    client.Send(kHelloRequest);
     EXPECT_EQ(client.Read().body, "hi");
   }
 };
@@ -41,7 +41,7 @@ class Disconnect : public ::testing::TestWithParam<End> {
 TEST_P(Disconnect, InTheHeader) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(kHello.substr(0, 12));
+  client.Send(kHelloRequest.substr(0, 12));
   CloseConnection(client);
   ExpectAlive(server);
 }
@@ -57,7 +57,7 @@ TEST_P(Disconnect, InTheBody) {
 TEST_P(Disconnect, BeforeTheFirstByteOfTheAnswer) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/hold"));
+  client.Send(PostTo("/hold"));
   server.WaitEntered();
   CloseConnection(client);
   EXPECT_TRUE(server.WaitCancelled());
@@ -67,7 +67,7 @@ TEST_P(Disconnect, BeforeTheFirstByteOfTheAnswer) {
 TEST_P(Disconnect, InTheStream) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/trickle"));
+  client.Send(PostTo("/trickle"));
   server.WaitEntered();
   EXPECT_FALSE(client.ReadSome(20).empty());
   CloseConnection(client);
@@ -78,7 +78,7 @@ TEST_P(Disconnect, InTheStream) {
 TEST_P(Disconnect, WhileAWriteIsStuck) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/flood"));
+  client.Send(PostTo("/flood"));
   server.WaitEntered();
   EXPECT_FALSE(client.ReadSome(100000).empty());
   CloseConnection(client);
@@ -104,7 +104,7 @@ TEST_P(Disconnect, ThatOnlyAWriteSeesIsLogged) {
 TEST_P(Disconnect, WithARequestPipelinedBehind) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/hold") + std::string(kHello));
+  client.Send(PostTo("/hold") + std::string(kHelloRequest));
   server.WaitEntered();
   CloseConnection(client);
   EXPECT_TRUE(server.WaitCancelled());
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Every, Disconnect, ::testing::Values(End::kClose, End::
 TEST(HalfClose, EveryRequestIsAnswered) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/hold") + std::string(kHello));
+  client.Send(PostTo("/hold") + std::string(kHelloRequest));
   server.WaitEntered();
   client.FinishSending();
   EXPECT_EQ(client.ReadSome(1), "H");  // the end was seen, and the answer has begun
@@ -132,7 +132,7 @@ TEST(HalfClose, AStreamGoesOn) {
   for (const bool before_the_stream : {true, false}) {
     TestServer server;
     RawClient client(server.port());
-    client.Send(Post("/trickle"));
+    client.Send(PostTo("/trickle"));
     if (before_the_stream) client.FinishSending();
     std::string begin;
     while (!begin.ends_with("\r\n\r\n9\r\ndata: 1\n\n\r\n")) begin += client.ReadSome(1);
@@ -153,7 +153,7 @@ TEST(HalfClose, AClientThatLeavesASilentStreamIsNoticed) {
   limits.keep_alive_interval = std::chrono::hours(1);
   TestServer server(limits);
   RawClient client(server.port());
-  client.Send(Post("/trickle"));
+  client.Send(PostTo("/trickle"));
   server.WaitEntered();
   EXPECT_FALSE(client.ReadSome(20).empty());
   client.Close();
@@ -175,7 +175,7 @@ TEST(HalfClose, AnIncompleteRequestEndsTheConnection) {
 TEST(HalfClose, AClientThatLeavesLaterIsNoticed) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/hold"));
+  client.Send(PostTo("/hold"));
   server.WaitEntered();
   client.FinishSending();
   EXPECT_EQ(client.ReadSome(1), "H");
@@ -187,7 +187,7 @@ TEST(HalfClose, AClientThatLeavesLaterIsNoticed) {
 TEST(DisconnectAfterFlood, ResetBehindUnreadInput) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/hold"));
+  client.Send(PostTo("/hold"));
   server.WaitEntered();
   client.Send(std::string(200000, 'x'));
   server.OnIoThread([] {});
@@ -198,7 +198,7 @@ TEST(DisconnectAfterFlood, ResetBehindUnreadInput) {
 TEST(AbortAll, CancelsRunningHandlers) {
   TestServer server;
   RawClient client(server.port());
-  client.Send(Post("/hold"));
+  client.Send(PostTo("/hold"));
   server.WaitEntered();
   server.OnIoThread([&server] { server.server().AbortAll(); });
   EXPECT_TRUE(server.WaitCancelled());

@@ -23,7 +23,7 @@ std::string RequestBody(const std::string& more = "", const std::string& model =
          "}";
 }
 
-std::vector<Step> Hello() {
+std::vector<Step> HelloMessage() {
   api::Finished finished{.reason = api::FinishReason::kStop, .stop_string = "END", .usage = {}};
   finished.usage.prompt_tokens = 9;
   finished.usage.cached_tokens = 4;
@@ -34,7 +34,7 @@ std::vector<Step> Hello() {
 
 TEST(AnthropicRoutes, AWholeMessage) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloMessage();
   const RawResponse response =
       daemon.Post("/v1/messages", RequestBody(), "anthropic-version: 2023-06-01\r\n");
   EXPECT_EQ(response.status, 200);
@@ -54,7 +54,7 @@ TEST(AnthropicRoutes, AWholeMessage) {
 
 TEST(AnthropicRoutes, AStreamIsNamedEventsWithoutDone) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloMessage();
   const RawResponse response = daemon.Post("/v1/messages", RequestBody(R"(,"stream":true)"));
   EXPECT_EQ(response.headers.at("content-type"), "text/event-stream");
   EXPECT_TRUE(response.whole);
@@ -65,7 +65,7 @@ TEST(AnthropicRoutes, AStreamIsNamedEventsWithoutDone) {
 
 TEST(AnthropicRoutes, CountingComputesNothing) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloMessage();
   const RawResponse response = daemon.Post("/v1/messages/count_tokens", RequestBody());
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.body, R"({"input_tokens":9})");

@@ -20,7 +20,7 @@ using testing::RawResponse;
 using testing::Step;
 using testing::TestDaemon;
 
-std::vector<Step> Hello() {
+std::vector<Step> HelloChoice() {
   api::Finished finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}};
   finished.usage.prompt_tokens = 9;
   finished.usage.cached_tokens = 4;
@@ -29,7 +29,9 @@ std::vector<Step> Hello() {
           api::Event(api::TextDelta{"lo", {}, 1}), api::Event(finished)};
 }
 
-api::Event Fails(api::ErrorCode code, std::string message) { return api::Failed{{code, std::move(message)}}; }
+api::Event ChoiceFails(api::ErrorCode code, std::string message) {
+  return api::Failed{{code, std::move(message)}};
+}
 
 // The JSON of every event but "[DONE]".
 std::vector<json> EventsOf(const std::string& body) {
@@ -45,7 +47,7 @@ std::vector<json> EventsOf(const std::string& body) {
 
 TEST(CompletionRoute, OnePromptAndItsDefaults) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloChoice();
   const RawResponse response = daemon.Post("/v1/completions", R"({"model":"Demo","prompt":"Once"})");
   EXPECT_EQ(response.status, 200);
   const json body = json::parse(response.body);
@@ -60,7 +62,7 @@ TEST(CompletionRoute, OnePromptAndItsDefaults) {
 
 TEST(CompletionRoute, EveryPromptAndChoiceIsARequest) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloChoice();
   const json body = json::parse(
       daemon.Post("/v1/completions", R"({"model":"Demo","prompt":[[1,2],[3]],"n":2,"seed":5})").body);
   ASSERT_EQ(body["choices"].size(), 4U);
@@ -78,7 +80,7 @@ TEST(CompletionRoute, EveryPromptAndChoiceIsARequest) {
 
 TEST(CompletionRoute, AStreamCarriesAllChoicesAndEndsOnce) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloChoice();
   const RawResponse response = daemon.Post(
       "/v1/completions",
       R"({"model":"Demo","prompt":"Once","n":3,"stream":true,"stream_options":{"include_usage":true}})");
@@ -99,7 +101,7 @@ TEST(CompletionRoute, AStreamCarriesAllChoicesAndEndsOnce) {
 
 TEST(ResponsesRoute, WholeAndStreamed) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloChoice();
   const json body = json::parse(daemon.Post("/v1/responses", R"({"model":"Demo","input":"hi"})").body);
   EXPECT_EQ(body["output"][0]["content"][0]["text"], "Hello");
   EXPECT_EQ(body["status"], "completed");
@@ -116,7 +118,7 @@ TEST(ResponsesRoute, WholeAndStreamed) {
 
 TEST(ChatRoute, ManyChoices) {
   TestDaemon daemon;
-  daemon.backend().script.events = Hello();
+  daemon.backend().script.events = HelloChoice();
   const std::string ask = R"({"model":"Demo","messages":[{"role":"user","content":"hi"}],"n":128)";
   const json body = json::parse(daemon.Post("/v1/chat/completions", ask + "}").body);
   ASSERT_EQ(body["choices"].size(), 128U);
@@ -144,12 +146,12 @@ TEST(ChatRoute, WhatFailsEndsAllChoices) {
   EXPECT_EQ(ask(R"(,"stream":true)").status, 503);
   daemon.backend().script.submit_error.reset();
 
-  daemon.backend().script.events = {Fails(api::ErrorCode::kContextLengthExceeded, "9 tokens, 4 fit")};
+  daemon.backend().script.events = {ChoiceFails(api::ErrorCode::kContextLengthExceeded, "9 tokens, 4 fit")};
   EXPECT_EQ(ask(R"(,"stream":true)").status, 400);
 
   daemon.backend().script.events = {api::Event(api::PromptReady{9, 0}),
                                     api::Event(api::TextDelta{"Hel", {}, 1}),
-                                    Fails(api::ErrorCode::kRunnerDied, "the runner died")};
+                                    ChoiceFails(api::ErrorCode::kRunnerDied, "the runner died")};
   const RawResponse died = ask(R"(,"stream":true)");
   EXPECT_TRUE(died.whole);
   EXPECT_TRUE(died.body.ends_with("\"code\":null}}\n\n")) << died.body;
@@ -161,7 +163,7 @@ TEST(ChatRoute, AClientThatLeavesEndsAllChoices) {
     TestDaemon daemon;
     daemon.backend().script.block_submit = submit;
     daemon.backend().script.events = {api::Event(api::PromptReady{1, 0}), testing::Block{},
-                                      Fails(api::ErrorCode::kRunnerDied, "let go")};
+                                      ChoiceFails(api::ErrorCode::kRunnerDied, "let go")};
     RawClient client(daemon.port());
     client.Send(testing::PostBytes(
         "/v1/chat/completions",

@@ -29,7 +29,7 @@ using testing::PostBytes;
 using testing::RawClient;
 using testing::TestDaemon;
 
-constexpr std::string_view kChat =
+constexpr std::string_view kPoolChat =
     R"({"model":"demo","stream":false,"messages":[{"role":"user","content":"hi"}]})";
 
 // A daemon whose model "demo" is in memory: its manifest is old, and a chat has looked it up.
@@ -53,7 +53,7 @@ class Pools : public ::testing::Test {
     }
     taken->wait();
   }
-  void Chat() { EXPECT_EQ(daemon_.Post("/api/chat", kChat).status, 200); }
+  void Chat() { EXPECT_EQ(daemon_.Post("/api/chat", kPoolChat).status, 200); }
   // Until this number of requests is with their handlers.
   void WaitForRequests(size_t count) {
     for (size_t seen = 0; seen < count; std::this_thread::yield()) {

@@ -18,8 +18,8 @@ TEST(WriteRates, AreKeptInEverySecond) {
       now += write;
       written += kPiece;
       now = rate.NextAfter(kPiece, now);
-      const double seconds = std::chrono::duration<double>(now - begin).count();
-      EXPECT_LE(static_cast<double>(written), 64e6 * seconds * 1.001);
+      const double passed = std::chrono::duration<double>(now - begin).count();
+      EXPECT_LE(static_cast<double>(written), 64e6 * passed * 1.001);
     }
     EXPECT_GT(written, 50'000'000u);
   }

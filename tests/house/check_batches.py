@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that the sources of a library that is compiled in batches (QUIRE_UNITY) name what is local to them apart.
+"""Checks that the sources of a library or a test program, which are compiled in batches (QUIRE_UNITY), name what is local to
+them apart.
 
 A batch puts several sources into one unit, so their unnamed namespaces are one. Two constants, types, or functions with
 the same arguments do not compile; functions with other arguments are overloads, and a call may choose the other file's.
@@ -14,26 +15,28 @@ import re
 import sys
 
 SKIPPED = re.compile(r"set_source_files_properties\(([^)]*?)PROPERTIES\s+SKIP_UNITY_BUILD_INCLUSION ON\)")
-LIBRARY = re.compile(r"quire_library\((\w+)(.*?)\)", re.S)
+TARGET = re.compile(r"^ *quire_(?:library|test)\((\w+)(.*?)\)", re.S | re.M)
 UNNAMED = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.S | re.M)
 NAMED = re.compile(r"^namespace ([\w:]+) \{$", re.M)
-FUNCTION = re.compile(r"^(?!return|using|namespace|struct|class|enum|template|static_assert|//|#|\}|\s)"
+FUNCTION = re.compile(r"^(?!return|using|namespace|struct|class|enum|template|static_assert|TEST|INSTANTIATE|//|#|\}|\s)"
                       r"[\w:<>,&*\s\[\]]*?(?<!::)\b(\w+)\(", re.M)
-CONSTANT = re.compile(r"^(?:alignas\(\d+\) )?constexpr [^=;{(]*?\b(k[A-Z]\w*)\b", re.M)
+CONSTANT = re.compile(r"^(?:alignas\(\d+\) )?const(?:expr)? [^=;{(]*?\b(k[A-Z]\w*)\b", re.M)
 ALIAS = re.compile(r"^using (\w+) = ([^;]*);", re.M)  # the same one twice is none too many
 TYPE = re.compile(r"^(?:struct|class|enum class|enum) (\w+)\b(?![^;{=]*;)", re.M)
 
 
-def libraries(root):
-    """The sources of each library that may be compiled in batches."""
+def targets(root):
+    """The sources of each library and test program that may be compiled in batches."""
     for path in sorted(root.rglob("CMakeLists.txt")):
         if "build" in path.relative_to(root).parts:
             continue
         text = path.read_text()
         alone = {word for words in SKIPPED.findall(text) for word in words.split()}
-        for name, body in LIBRARY.findall(text):
+        for name, body in TARGET.findall(text):
             if "NO_UNITY" not in body:
-                yield name, [path.parent / word for word in body.split() if word.endswith(".cc") and word not in alone]
+                words = [word.replace("${CMAKE_SOURCE_DIR}", str(root.resolve())) for word in body.split()]
+                sources = [path.parent.resolve() / word for word in words if word.endswith(".cc") and word not in alone]
+                yield name, [source for source in sources if source.exists()]
 
 
 def local_names(text):
@@ -47,16 +50,16 @@ def local_names(text):
 
 def check(root):
     violations = []
-    for library, sources in libraries(root):
+    for target, sources in targets(root):
         found, aliases = collections.defaultdict(set), collections.defaultdict(set)
         for source in sources:
             for namespace, name, definition in local_names(source.read_text()):
-                found[namespace, name].add(source.relative_to(root).as_posix())
+                found[namespace, name].add(source.relative_to(root.resolve()).as_posix())
                 if definition:
                     aliases[namespace, name].add(definition)
         for (namespace, name), files in sorted(found.items()):
             if len(files) > 1 and len(aliases[namespace, name]) != 1:
-                violations.append(f"{library}: {namespace}::{name} is local to {' and to '.join(sorted(files))}")
+                violations.append(f"{target}: {namespace}::{name} is local to {' and to '.join(sorted(files))}")
     return violations
 
 

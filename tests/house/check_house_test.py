@@ -77,10 +77,11 @@ class CheckHouse(unittest.TestCase):
         source = "namespace quire {{\nnamespace {{\n\nint Size({}) {{ return 1; }}\n\n}}  // namespace\n}}\n"
         batched = "quire_library(a SOURCES x.cc y.cc LIBS z)"
         alone = "\nset_source_files_properties(y.cc\n  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)"
-        for library, found in [(batched, 1), (batched + alone, 0), ("quire_library(a NO_UNITY SOURCES x.cc y.cc)", 0)]:
+        for target, found in [(batched, 1), (batched + alone, 0), ("quire_library(a NO_UNITY SOURCES x.cc y.cc)", 0),
+                              ("quire_test(a SOURCES x.cc ${CMAKE_SOURCE_DIR}/y.cc LIBS z)", 1)]:
             with tempfile.TemporaryDirectory() as folder:
                 root = pathlib.Path(folder)
-                (root / "CMakeLists.txt").write_text(library)
+                (root / "CMakeLists.txt").write_text(target)
                 (root / "x.cc").write_text(source.format("int"))
                 (root / "y.cc").write_text(source.format("char"))
                 self.assertEqual(found, len(check_batches.check(root)))
