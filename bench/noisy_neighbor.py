@@ -48,7 +48,7 @@ def template(source):
 
 
 def post(path, body):
-    """An attack that sends `body` over and over; made anew each time if it is a function."""
+    """An attack that sends `body` over and over; made again each time if it is a function."""
     def run(port, seen, ended):
         raw = None if callable(body) else body if isinstance(body, bytes) else json.dumps(body).encode()
         while not ended.is_set():

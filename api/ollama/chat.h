@@ -41,7 +41,7 @@ struct CommonRequest {
 
 struct GenerateRequest : CommonRequest {
   std::string prompt;       // empty, and no suffix = only load, or unload when keep_alive is 0
-  std::string suffix;       // not empty: what goes between the prompt and this is wanted
+  std::string suffix;       // if set, fill in the middle between `prompt` and this
   std::string system;       // replaces the model's unless empty
   std::string go_template;  // the same
   bool raw = false;

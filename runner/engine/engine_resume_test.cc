@@ -134,7 +134,7 @@ TEST(EngineResume, AcrossAShiftOfTheContext) {
 }
 
 // A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
-// anew, or restores it and goes on.
+// again, or restores it and continues.
 class EngineResumeOf : public testing::TestWithParam<const char*> {
  protected:
   static EngineHarnessSetup Setup(const std::string& model) { return {.model = model, .model_stops = false}; }

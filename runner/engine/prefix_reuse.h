@@ -23,8 +23,8 @@
 
 namespace quire::runner::engine {
 
-// Tokens between two snapshots of a long prompt: so many that a snapshot's own state weighs no more than the
-// KV of the tokens between two.
+// Tokens between two snapshots of a long prompt: enough that a snapshot's own state is no larger than the KV of the tokens
+// between two.
 int32_t SnapshotInterval(const cache::Layout& layout);
 
 // Where to take snapshots in the prompt tokens (reused, size), ascending: `diverged` (0 = nowhere),

@@ -62,7 +62,7 @@ class PromptTemplate {
                                                  const ThinkingSwitch& thinking = {},
                                                  api::PromptEnd ending = api::PromptEnd::kAuto) const;
 
-  // The prompt for what goes between two texts. kUnsupported: the template does not know .Suffix.
+  // The prompt for filling in the middle between two texts. kUnsupported: the template does not know .Suffix.
   api::Result<std::vector<PromptSegment>> RenderFim(std::string_view prefix, std::string_view suffix) const;
   bool SupportsFim() const { return UsesGo("Suffix"); }
 

@@ -1,4 +1,4 @@
-// quire doctor: looks at what keeps a daemon from working, without one.
+// quire doctor: diagnoses startup problems without a daemon.
 #pragma once
 
 #include <string>

@@ -122,7 +122,7 @@ TEST_F(CacheRouteTest, StreamsEachChangeOnce) {
   read_until("\"loaded\":true");
   size_t asked = 0;
   daemon.OnIoThread([&] { asked = caches_.questions.size(); });
-  // The version is known by now, until another runner counts anew.
+  // The version is known by now, until another runner starts to count.
   bool known = false;
   while (!known) {
     daemon.OnIoThread([&] { known = caches_.questions.size() > asked + 2; });

@@ -41,7 +41,7 @@ TEST_F(StoreEdit, CopiesAreTheSameModel) {
   fixture_.AddPlain("B");
   ASSERT_TRUE(store.Copy(Named("A"), Named("new", "tag")));
   EXPECT_EQ(store.Find(Named("new", "tag"))->digest, store.Find(Named("a"))->digest);
-  // Over what has the name in another case, which keeps its case.
+  // An existing model whose name differs in case only is replaced, and keeps its case.
   WriteFile(fixture_.ManifestPath("B"), fixture_.PlainManifest("other weights").dump());
   ASSERT_TRUE(store.Copy(Named("a"), Named("b")));
   EXPECT_EQ(store.Find(Named("b"))->name.Display(), "B:latest");
