@@ -161,6 +161,20 @@ std::optional<std::vector<bool>> ConfigReader::Booleans(ConfigKey key, int32_t l
   return values;
 }
 
+std::optional<std::vector<bool>> ConfigReader::Kinds(ConfigKey key, int32_t layers, std::string_view yes,
+                                                     std::string_view no) {
+  const auto texts = Texts(key, layers);
+  if (!texts) return std::nullopt;
+  std::vector<bool> kinds(texts->size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    kinds[i] = (*texts)[i] == yes;
+    if (!kinds[i] && (*texts)[i] != no) {
+      Fail(fmt::format("{}[{}] is neither \"{}\" nor \"{}\"", Name(key), i, no, yes));
+    }
+  }
+  return kinds;
+}
+
 std::vector<int64_t> ConfigReader::Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
                                             std::optional<int64_t> fallback) {
   const auto count = static_cast<size_t>(layers);

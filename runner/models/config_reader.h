@@ -43,6 +43,9 @@ class ConfigReader {
   // One entry per layer, or nothing when absent. Of texts, and of truth values.
   std::optional<std::vector<std::string>> Texts(ConfigKey key, int32_t layers);
   std::optional<std::vector<bool>> Booleans(ConfigKey key, int32_t layers);
+  // Likewise of layers of two kinds: true where the text is `yes`, false where it is `no`. Another text is an error.
+  std::optional<std::vector<bool>> Kinds(ConfigKey key, int32_t layers, std::string_view yes,
+                                         std::string_view no);
   // A list with one integer in [low, high] per layer, or one number for all of them.
   std::vector<int64_t> Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
                                 std::optional<int64_t> fallback = std::nullopt);

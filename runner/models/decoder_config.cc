@@ -123,7 +123,7 @@ std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers, bool (*slid
   std::vector<int32_t> windows(static_cast<size_t>(layers), 0);
   const int32_t window =
       read.Small({"sliding_window", "attention.sliding_window"}, 0, kMaxContext, given_window);
-  const auto types = read.Texts({"layer_types", ""}, layers);
+  const auto listed = read.Kinds({"layer_types", ""}, layers, "sliding_attention", "full_attention");
   // GGUF has a truth value per layer, or a period.
   constexpr ConfigKey kPattern = {"", "attention.sliding_window_pattern"};
   const auto* pattern = read.Find(kPattern);
@@ -131,12 +131,7 @@ std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers, bool (*slid
       pattern != nullptr && pattern->is_array() ? read.Booleans(kPattern, layers) : std::nullopt;
   for (size_t i = 0; i < windows.size(); ++i) {
     bool sliding = slides(static_cast<int32_t>(i), period);
-    if (types) {
-      sliding = (*types)[i] == "sliding_attention";
-      if (!sliding && (*types)[i] != "full_attention") {
-        read.Fail(fmt::format("layer_types[{}] is neither \"sliding_attention\" nor \"full_attention\"", i));
-      }
-    }
+    if (listed) sliding = (*listed)[i];
     if (flags) sliding = (*flags)[i];
     if (sliding) windows[i] = window;
   }

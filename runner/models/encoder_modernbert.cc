@@ -36,14 +36,11 @@ Encoding ReadModernBert(ConfigReader& read) {
   const bool listed = read.gguf() && pattern != nullptr && pattern->is_array();
   const auto sliding = listed ? read.Booleans(kPattern, form.layers) : std::nullopt;
   const int32_t period = listed ? 1 : read.Small(kPattern, 1, kMaxLayers, 3);
-  const auto types = read.Texts({"layer_types", ""}, form.layers);
+  const auto typed = read.Kinds({"layer_types", ""}, form.layers, "sliding_attention", "full_attention");
   for (int32_t i = 0; i < form.layers; ++i) {
     const auto at = static_cast<size_t>(i);
     bool slides = sliding ? (*sliding)[at] : i % period != 0;
-    if (types) {
-      slides = (*types)[at] == "sliding_attention";
-      if (!slides && (*types)[at] != "full_attention") read.Fail("layer_types: an unknown type of layer");
-    }
+    if (typed) slides = (*typed)[at];
     form.reach.push_back(slides ? window / 2 : -1);
     form.rope_of.push_back(slides ? 1 : 0);
   }

@@ -8,14 +8,10 @@ namespace {
 
 void ReadGraniteLayers(ConfigReader& read, HybridForm* form) {
   if (!read.gguf()) {
-    const auto types = read.Texts({"layer_types|layers_block_type", ""}, form->decoder.layers);
-    if (!types) return read.Fail("the configuration lacks layer_types");
-    for (size_t i = 0; i < types->size(); ++i) {
-      form->layers[i].attends = (*types)[i] == "attention";
-      if (!form->layers[i].attends && (*types)[i] != "mamba") {
-        read.Fail("layer_types has entries that are neither \"mamba\" nor \"attention\"");
-      }
-    }
+    constexpr ConfigKey kTypes = {"layer_types|layers_block_type", ""};
+    const auto attends = read.Kinds(kTypes, form->decoder.layers, "attention", "mamba");
+    if (!attends) return read.Fail("the configuration lacks layer_types");
+    for (size_t i = 0; i < attends->size(); ++i) form->layers[i].attends = (*attends)[i];
   }
   for (HybridLayer& layer : form->layers) layer.mamba = !layer.attends;
 }

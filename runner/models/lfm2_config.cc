@@ -8,18 +8,6 @@
 namespace quire::runner::models {
 namespace {
 
-// ["conv", "full_attention", ...], one entry per layer.
-std::vector<bool> KindsByType(ConfigReader& read, const std::vector<std::string>& types) {
-  std::vector<bool> is_attention(types.size());
-  for (size_t i = 0; i < types.size(); ++i) {
-    is_attention[i] = types[i] == "full_attention";
-    if (!is_attention[i] && types[i] != "conv") {
-      read.Fail(fmt::format("layer_types[{}] is neither \"conv\" nor \"full_attention\"", i));
-    }
-  }
-  return is_attention;
-}
-
 // Indices of the attention layers.
 std::vector<bool> KindsByIndex(ConfigReader& read, const nlohmann::ordered_json& indices, int32_t layers) {
   std::vector<bool> is_attention(static_cast<size_t>(layers));
@@ -39,18 +27,17 @@ std::vector<bool> KindsByIndex(ConfigReader& read, const nlohmann::ordered_json&
 }
 
 std::vector<bool> ReadLfm2LayerKinds(ConfigReader& read, int32_t layers) {
-  const auto types = read.Texts({"layer_types", ""}, layers);
+  const auto by_type = read.Kinds({"layer_types", ""}, layers, "full_attention", "conv");
   const auto* indices = read.Find({"full_attn_idxs", ""});
-  if (!types && indices == nullptr) read.Fail("the configuration lacks layer_types and full_attn_idxs");
-  std::vector<bool> kinds(static_cast<size_t>(layers));
-  if (types) kinds = KindsByType(read, *types);
-  if (indices != nullptr) {
-    const std::vector<bool> by_index = KindsByIndex(read, *indices, layers);
-    if (types && by_index != kinds)
-      read.Fail("layer_types and full_attn_idxs name different attention layers");
-    kinds = by_index;
+  if (indices == nullptr) {
+    if (!by_type) read.Fail("the configuration lacks layer_types and full_attn_idxs");
+    return by_type.value_or(std::vector<bool>(static_cast<size_t>(layers)));
   }
-  return kinds;
+  std::vector<bool> by_index = KindsByIndex(read, *indices, layers);
+  if (by_type && by_index != *by_type) {
+    read.Fail("layer_types and full_attn_idxs name different attention layers");
+  }
+  return by_index;
 }
 
 // A number of KV heads per layer; 0 marks a convolution.

@@ -16,7 +16,7 @@ void ReadLlama4Layers(ConfigReader& read, DecoderForm* form) {
   const int32_t period = read.Small({"no_rope_layer_interval", ""}, 1, kMaxLayers, 4);
   const bool listed = read.Find({"no_rope_layers", ""}) != nullptr;
   const auto rotated = listed ? read.Integers({"no_rope_layers", ""}, layers, 0, 1) : std::vector<int64_t>();
-  const auto types = read.Texts({"layer_types", ""}, layers);
+  const auto typed = read.Kinds({"layer_types", ""}, layers, "chunked_attention", "full_attention");
   const int32_t chunk = read.Small({"attention_chunk_size", "attention.chunk_size"}, 0, kMaxContext, 8192);
   // As llama.cpp has it: a GGUF with a window of 0 has no chunks and rotates in all layers.
   const bool whole = chunk == 0 || read.Integer({"", "attention.sliding_window"}, 0, kMaxContext, chunk) == 0;
@@ -25,15 +25,8 @@ void ReadLlama4Layers(ConfigReader& read, DecoderForm* form) {
     const bool rotates =
         listed ? rotated[static_cast<size_t>(i)] != 0 : (read.gguf() && whole) || (i + 1) % period != 0;
     if (!rotates) layer.rope = LayerForm::kNoRope;
-    bool chunked = rotates && !whole;
-    if (types) {
-      const std::string& type = (*types)[static_cast<size_t>(i)];
-      chunked = type == "chunked_attention";
-      if (!chunked && type != "full_attention") {
-        read.Fail("layer_types: only \"chunked_attention\" and \"full_attention\" are supported");
-      }
-      if (chunked && whole) read.Fail("attention_chunk_size is missing");
-    }
+    const bool chunked = typed ? (*typed)[static_cast<size_t>(i)] : rotates && !whole;
+    if (chunked && whole) read.Fail("attention_chunk_size is missing");
     if (chunked) {
       layer.window = chunk;
       layer.chunked = true;

@@ -132,18 +132,12 @@ class MiniMax final : public Decoder {
 
 // By name, or by number: 1 is full attention. Without a list, every other layer, the first among them.
 std::vector<bool> ReadMiniMaxKinds(ConfigReader& read, int32_t layers) {
+  constexpr ConfigKey kTypes = {"layer_types", ""}, kNumbers = {"attn_type_list", ""};
+  const bool numbered = read.Find(kNumbers) != nullptr;
+  if (const auto listed = read.Kinds(kTypes, layers, "full_attention", "linear_attention")) return *listed;
   std::vector<bool> attends(static_cast<size_t>(layers));
   for (size_t i = 0; i < attends.size(); i += 2) attends[i] = true;
-  constexpr ConfigKey kNumbers = {"attn_type_list", ""};
-  const bool numbered = read.Find(kNumbers) != nullptr;
-  if (const auto types = read.Texts({"layer_types", ""}, layers)) {
-    for (size_t i = 0; i < attends.size(); ++i) {
-      attends[i] = (*types)[i] == "full_attention";
-      if (!attends[i] && (*types)[i] != "linear_attention") {
-        read.Fail("layer_types has entries that are neither \"linear_attention\" nor \"full_attention\"");
-      }
-    }
-  } else if (numbered) {
+  if (numbered) {
     const std::vector<int64_t> numbers = read.Integers(kNumbers, layers, 0, 1);
     for (size_t i = 0; i < attends.size(); ++i) attends[i] = numbers[i] == 1;
   } else if (read.files().architecture() != "minimax") {

@@ -59,20 +59,6 @@ void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConf
   }
 }
 
-// Layers named "sparse", if there is such a list.
-std::optional<std::vector<bool>> ReadSparseTypes(ConfigReader& read, int32_t layers) {
-  const auto types = read.Texts({"mlp_layer_types", ""}, layers);
-  if (!types) return std::nullopt;
-  std::vector<bool> sparse(types->size());
-  for (size_t i = 0; i < sparse.size(); ++i) {
-    sparse[i] = (*types)[i] == "sparse";
-    if (!sparse[i] && (*types)[i] != "dense") {
-      read.Fail(fmt::format("mlp_layer_types[{}] is neither \"sparse\" nor \"dense\"", i));
-    }
-  }
-  return sparse;
-}
-
 bool IsStoredSparse(ConfigReader& read, size_t layer) {
   return read.files().Find(fmt::format("blk.{}.ffn_gate_inp.weight", layer)) != nullptr;
 }
@@ -82,7 +68,7 @@ std::vector<bool> ReadSparse(ConfigReader& read, int32_t layers, int32_t first_d
                                    read.gguf() ? 0 : first_dense);
   const int32_t every = read.Small({"moe_layer_freq", ""}, 1, kMaxLayers, 1);
   const int32_t step = read.Small({"decoder_sparse_step", ""}, 1, kMaxLayers, 1);
-  if (const auto types = ReadSparseTypes(read, layers)) return *types;
+  if (const auto listed = read.Kinds({"mlp_layer_types", ""}, layers, "sparse", "dense")) return *listed;
   std::vector<bool> sparse(static_cast<size_t>(layers));
   for (int32_t i = 0; i < layers; ++i) {
     sparse[static_cast<size_t>(i)] = i >= first && i % every == 0 && (i + 1) % step == 0;

@@ -165,17 +165,11 @@ class OlmoHybrid final : public Decoder {
 
 // Without a list, every fourth layer attends, or else the last.
 std::vector<bool> ReadOlmoKinds(ConfigReader& read, int32_t layers) {
+  constexpr ConfigKey kTypes = {"layer_types", ""};
+  if (const auto listed = read.Kinds(kTypes, layers, "full_attention", "linear_attention")) return *listed;
   std::vector<bool> attends(static_cast<size_t>(layers));
   for (size_t i = 3; i < attends.size(); i += 4) attends[i] = true;
   if (attends.size() < 4) attends.back() = true;
-  const auto types = read.Texts({"layer_types", ""}, layers);
-  if (!types) return attends;
-  for (size_t i = 0; i < attends.size(); ++i) {
-    attends[i] = (*types)[i] == "full_attention";
-    if (!attends[i] && (*types)[i] != "linear_attention") {
-      read.Fail("layer_types has entries that are neither \"linear_attention\" nor \"full_attention\"");
-    }
-  }
   return attends;
 }
 

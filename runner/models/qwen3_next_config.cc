@@ -19,13 +19,9 @@ std::vector<bool> ReadQwenLayerKinds(ConfigReader& read, int32_t layers, int32_t
   for (size_t i = 0; i < is_attention.size(); ++i) {
     is_attention[i] = (i + 1) % static_cast<size_t>(interval) == 0;
   }
-  if (const auto types = read.Texts({"layer_types", ""}, layers)) {
-    for (size_t i = 0; i < types->size(); ++i) {
-      is_attention[i] = (*types)[i] == "full_attention";
-      if (!is_attention[i] && (*types)[i] != "linear_attention") {
-        read.Fail(fmt::format("layer_types[{}] is neither \"linear_attention\" nor \"full_attention\"", i));
-      }
-    }
+  constexpr ConfigKey kTypes = {"layer_types", ""};
+  if (const auto listed = read.Kinds(kTypes, layers, "full_attention", "linear_attention")) {
+    is_attention = *listed;
   }
   if (const auto recurrent = read.Booleans({"", "attention.recurrent_layers"}, layers + predicting)) {
     for (size_t i = 0; i < is_attention.size(); ++i) is_attention[i] = !(*recurrent)[i];

@@ -258,15 +258,10 @@ api::Result<std::unique_ptr<Model>> LoadZamba2(std::shared_ptr<const weights::Mo
   ReadZamba2Mamba(read, &config);
   form.feed_forward =
       read.Small({"intermediate_size|ffn_hidden_size", ""}, 1, kMaxWidth, 4 * int64_t{form.decoder.hidden});
-  config.hybrid.resize(static_cast<size_t>(form.decoder.layers));
-  const auto kinds = read.Texts({"layers_block_type|layer_types", ""}, form.decoder.layers);
-  if (!kinds) read.Fail("the configuration lacks layers_block_type");
-  for (size_t i = 0; kinds && i < kinds->size(); ++i) {
-    config.hybrid[i] = (*kinds)[i] == "hybrid";
-    if (!config.hybrid[i] && (*kinds)[i] != "mamba") {
-      read.Fail("layers_block_type has entries that are neither \"mamba\" nor \"hybrid\"");
-    }
-  }
+  constexpr ConfigKey kTypes = {"layers_block_type|layer_types", ""};
+  const auto hybrid = read.Kinds(kTypes, form.decoder.layers, "hybrid", "mamba");
+  if (!hybrid) read.Fail("the configuration lacks layers_block_type");
+  config.hybrid = hybrid.value_or(std::vector<bool>(static_cast<size_t>(form.decoder.layers)));
   config.shared_blocks = read.Small({"num_mem_blocks", ""}, 1, kMaxLayers, 1);
   config.rank = read.Small({"adapter_rank", ""}, 1, kMaxWidth, 128);
   config.attention_adapters = read.Boolean({"use_shared_attention_adapter", ""}, false);
