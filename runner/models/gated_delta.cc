@@ -22,17 +22,32 @@ class Deinterleaver {
   const float* from_;
 };
 
-}  // namespace
+struct DeltaRows {
+  std::span<const float> mixed;
+  std::span<float> convolved;
+  std::span<const float> decay, beta;
+  std::span<float> y;
+};
 
-cache::RecurrentLayer GatedDeltaNet::state() const {
-  const int64_t record = shape.channels() + 2 * shape.value_heads;
-  return {.conv_tail = static_cast<int32_t>(kernel - 1),
-          .conv_dim = static_cast<int32_t>(shape.channels()),
-          .delta_heads = static_cast<int32_t>(shape.value_heads),
-          .delta_value_dim = static_cast<int32_t>(shape.value_dim),
-          .delta_key_dim = static_cast<int32_t>(shape.key_dim),
-          .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
+void UpdateAt(ThreadPool& pool, const kernels::RecurrentLayer& at, const DeltaRule& rule,
+              const DeltaRows& rows) {
+  kernels::ShortConv(pool, {.at = at,
+                            .form = kernels::ConvForm::kSilu,
+                            .channels = rule.shape.channels(),
+                            .kernel = rule.kernel,
+                            .taps = rule.taps,
+                            .bias = {},
+                            .input = rows.mixed,
+                            .y = rows.convolved});
+  kernels::GatedDelta(pool, {.at = at,
+                             .shape = rule.shape,
+                             .qkv = rows.convolved,
+                             .decay = rows.decay,
+                             .beta = rows.beta,
+                             .y = rows.y});
 }
+
+}  // namespace
 
 void RunSideBySide(ForwardContext& ctx, const kernels::MatMulInput& x,
                    std::initializer_list<const Linear*> parts, std::span<float> to) {
@@ -49,24 +64,58 @@ void RunSideBySide(ForwardContext& ctx, const kernels::MatMulInput& x,
   }
 }
 
-void UpdateDelta(ThreadPool& pool, const kernels::RecurrentLayer& at, const DeltaConvolution& convolution,
-                 const kernels::GatedDeltaShape& shape, const DeltaRows& rows) {
-  kernels::ShortConv(pool, {.at = at,
-                            .form = kernels::ConvForm::kSilu,
-                            .channels = shape.channels(),
-                            .kernel = convolution.kernel,
-                            .taps = convolution.taps,
-                            .bias = {},
-                            .input = rows.mixed,
-                            .y = rows.convolved});
-  kernels::GatedDelta(
-      pool,
-      {.at = at, .shape = shape, .qkv = rows.convolved, .decay = rows.decay, .beta = rows.beta, .y = rows.y});
+void DeltaRule::BindTaps(const TensorScope& scope, TensorName q, TensorName k, TensorName v) {
+  const auto rows = static_cast<size_t>(kernel), all = static_cast<size_t>(shape.channels());
+  taps.assign(rows * all, 0);
+  size_t first = 0;
+  const auto put = [&](TensorName name, int64_t channels) {
+    const auto width = static_cast<size_t>(channels);
+    const std::vector<float> own = scope.Taps(name, channels, kernel);
+    if (own.size() != rows * width) return;
+    for (size_t t = 0; t < rows; ++t) {
+      std::copy_n(own.data() + t * width, width, taps.data() + t * all + first);
+    }
+    first += width;
+  };
+  put(q, shape.keys());
+  put(k, shape.keys());
+  put(v, shape.values());
 }
 
-void ReplayDelta(const cache::Layout& layout, size_t recurrent_layer, ThreadPool& pool, std::byte* slot,
-                 std::span<const std::byte> inputs, int32_t tokens, const DeltaConvolution& convolution,
-                 const kernels::GatedDeltaShape& shape) {
+cache::RecurrentLayer DeltaRule::state() const {
+  const int64_t record = shape.channels() + shape.decays() + shape.value_heads;
+  return {.conv_tail = static_cast<int32_t>(kernel - 1),
+          .conv_dim = static_cast<int32_t>(shape.channels()),
+          .delta_heads = static_cast<int32_t>(shape.value_heads),
+          .delta_value_dim = static_cast<int32_t>(shape.value_dim),
+          .delta_key_dim = static_cast<int32_t>(shape.key_dim),
+          .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
+}
+
+void DeltaRule::GrowWidths(RowWidths& widths) const {
+  RowWidths::Grow(widths.projected, shape.channels());
+  RowWidths::Grow(widths.convolved, shape.channels());
+  RowWidths::Grow(widths.z, shape.values());
+  RowWidths::Grow(widths.decay, shape.decays());
+  RowWidths::Grow(widths.attended, shape.values());
+}
+
+std::span<float> DeltaRule::Update(ForwardContext& ctx, std::span<const float> mixed,
+                                   std::span<const float> decay, std::span<const float> beta) const {
+  const kernels::RecurrentLayer at{
+      .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
+  const std::span<float> y = ctx.work.attended.Get(ctx.rows() * shape.values());
+  UpdateAt(ctx.pool, at, *this,
+           {.mixed = mixed,
+            .convolved = ctx.work.convolved.Get(ctx.rows() * shape.channels()),
+            .decay = decay,
+            .beta = beta,
+            .y = y});
+  return y;
+}
+
+void DeltaRule::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
+                       std::span<const std::byte> inputs, int32_t tokens) const {
   const auto count = static_cast<size_t>(tokens), channels = static_cast<size_t>(shape.channels());
   const auto parts =
       SplitRecords(layout.recurrent[recurrent_layer], inputs, count,
@@ -74,9 +123,13 @@ void ReplayDelta(const cache::Layout& layout, size_t recurrent_layer, ThreadPool
   std::vector<float> convolved(count * channels), unread(count * static_cast<size_t>(shape.values()));
   const SlotView step(slot, tokens);
   const int32_t row_begin[] = {0, tokens};
-  UpdateDelta(pool, {.layout = &layout, .layer = recurrent_layer, .step = &step, .row_begin = row_begin},
-              convolution, shape,
-              {.mixed = parts[0], .convolved = convolved, .decay = parts[1], .beta = parts[2], .y = unread});
+  UpdateAt(pool, {.layout = &layout, .layer = recurrent_layer, .step = &step, .row_begin = row_begin}, *this,
+           {.mixed = parts[0], .convolved = convolved, .decay = parts[1], .beta = parts[2], .y = unread});
+}
+
+void GatedDeltaNet::GrowWidths(RowWidths& widths) const {
+  DeltaRule::GrowWidths(widths);
+  RowWidths::Grow(widths.convolved, qkvz.weight.out);
 }
 
 void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
@@ -137,21 +190,10 @@ void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span
   const kernels::MatMulInput in = ctx.Input(x);
   Project(ctx, in, mixed, gate);
   ProjectGates(ctx, in, decay, beta);
-
-  const kernels::RecurrentLayer at{
-      .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
-  const std::span<float> convolved = ctx.work.convolved.Get(rows * shape.channels());
-  const std::span<float> delta_out = ctx.work.attended.Get(rows * shape.values());
-  UpdateDelta(ctx.pool, at, {.kernel = kernel, .taps = taps}, shape,
-              {.mixed = mixed, .convolved = convolved, .decay = decay, .beta = beta, .y = delta_out});
+  const std::span<float> delta_out = Update(ctx, mixed, decay, beta);
   norm.Run(ctx.pool, delta_out, delta_out);
   kernels::SiluMul(ctx.pool, delta_out, gate);
   out.Run(ctx.pool, ctx.Input(gate), y);
-}
-
-void GatedDeltaNet::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
-                           std::span<const std::byte> inputs, int32_t tokens) const {
-  ReplayDelta(layout, recurrent_layer, pool, slot, inputs, tokens, {.kernel = kernel, .taps = taps}, shape);
 }
 
 }  // namespace quire::runner::models

@@ -10,6 +10,7 @@
 #include "runner/kernels/gated_delta.h"
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
+#include "runner/models/tensor_binder.h"
 
 namespace quire::runner::models {
 
@@ -17,31 +18,33 @@ namespace quire::runner::models {
 void RunSideBySide(ForwardContext& ctx, const kernels::MatMulInput& x,
                    std::initializer_list<const Linear*> parts, std::span<float> to);
 
-// What a delta net's convolution is, and its rows of one step: mixed, and as room convolved, [rows, shape.channels()].
-struct DeltaConvolution {
+// What delta nets share: the short convolution of q, k and v, and the rule.
+struct DeltaRule {
+  kernels::GatedDeltaShape shape;
+  std::vector<float> taps;  // [kernel, shape.channels()], oldest first
   int64_t kernel = 0;
-  std::span<const float> taps;  // [kernel, shape.channels()], oldest first
+  size_t recurrent_layer = 0;  // of the layout
+
+  // Taps of q, k and v that are stored apart.
+  void BindTaps(const TensorScope& scope, TensorName q, TensorName k, TensorName v);
+  // Required of the layout: the convolution's last inputs, a matrix per value head, and of each draft
+  // token the convolution's input and the gates.
+  cache::RecurrentLayer state() const;
+  void GrowWidths(RowWidths& widths) const;
+  // gated delta rule(silu(conv(mixed)), decay, beta): [rows, shape.values()], in ctx.work.attended.
+  // mixed [rows, shape.channels()], decay [rows, shape.decays()], beta [rows, shape.value_heads].
+  std::span<float> Update(ForwardContext& ctx, std::span<const float> mixed, std::span<const float> decay,
+                          std::span<const float> beta) const;
+  // Moves the state in `slot` on by the recorded inputs of some tokens.
+  void Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
+              std::span<const std::byte> inputs, int32_t tokens) const;
 };
-struct DeltaRows {
-  std::span<const float> mixed;
-  std::span<float> convolved;
-  std::span<const float> decay, beta;
-  std::span<float> y;
-};
-// y = gated delta rule(silu(conv(mixed)), decay, beta).
-void UpdateDelta(ThreadPool& pool, const kernels::RecurrentLayer& at, const DeltaConvolution& convolution,
-                 const kernels::GatedDeltaShape& shape, const DeltaRows& rows);
-// The same over the recorded inputs of some tokens, for the state in `slot`.
-void ReplayDelta(const cache::Layout& layout, size_t recurrent_layer, ThreadPool& pool, std::byte* slot,
-                 std::span<const std::byte> inputs, int32_t tokens, const DeltaConvolution& convolution,
-                 const kernels::GatedDeltaShape& shape);
 
 //   q, k, v = silu(conv(qkv(x)))     q, k of length 1 per head
 //   decay = exp(rate * softplus(a(x) + time_bias))     beta = beta_scale * sigmoid(b(x))
 //   o = gated delta rule(q, k, v, decay, beta)
 //   y = out(norm(o) * silu(z(x)))    norm per head
-struct GatedDeltaNet {
-  kernels::GatedDeltaShape shape;
+struct GatedDeltaNet : DeltaRule {
   // Rows as named, or grouped by key head where a checkpoint has them that way: [q, k, v.., z..] and [b..,
   // a..] of each key head and the value heads that share it; or q, k and v in matrices of their own, with z.
   Linear qkv, z;  // or
@@ -49,21 +52,13 @@ struct GatedDeltaNet {
   Linear query, key, value;
   Linear a, b;  // or
   Linear ba;
-  std::vector<float> taps;  // [kernel, shape.channels()], oldest first
-  int64_t kernel = 0;
   std::vector<float> rate, time_bias;  // [value_heads]
   float beta_scale = 1;                // 2: eigenvalues of a head's transition may be negative
   RmsNorm norm;                        // [value_dim]
   Linear out;
-  size_t recurrent_layer = 0;  // of the layout
 
-  // Required of the layout: the convolution's last inputs, a matrix per value head, and of each draft
-  // token the convolution's input and the two gates.
-  cache::RecurrentLayer state() const;
+  void GrowWidths(RowWidths& widths) const;
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
-  // Moves the state in `slot` on by the recorded inputs of some tokens.
-  void Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
-              std::span<const std::byte> inputs, int32_t tokens) const;
 
  private:
   void Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,

@@ -3,26 +3,11 @@
 #include <algorithm>
 
 #include "runner/kernels/elementwise.h"
-#include "runner/models/gated_delta.h"
 
 namespace quire::runner::models {
 
-cache::RecurrentLayer KimiDelta::state() const {
-  const int64_t record = shape.channels() + shape.decays() + shape.value_heads;
-  return {.conv_tail = static_cast<int32_t>(kernel - 1),
-          .conv_dim = static_cast<int32_t>(shape.channels()),
-          .delta_heads = static_cast<int32_t>(shape.value_heads),
-          .delta_value_dim = static_cast<int32_t>(shape.value_dim),
-          .delta_key_dim = static_cast<int32_t>(shape.key_dim),
-          .record_bytes = static_cast<int32_t>(record * static_cast<int64_t>(sizeof(float)))};
-}
-
 void KimiDelta::GrowWidths(RowWidths& widths) const {
-  RowWidths::Grow(widths.projected, shape.channels());
-  RowWidths::Grow(widths.convolved, shape.channels());
-  RowWidths::Grow(widths.z, shape.values());
-  RowWidths::Grow(widths.decay, shape.decays());
-  RowWidths::Grow(widths.attended, shape.values());
+  DeltaRule::GrowWidths(widths);
   RowWidths::Grow(widths.scores, std::max(decay_down.weight.out, gate_down.weight.out));
 }
 
@@ -46,23 +31,10 @@ void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   }
   kernels::ChannelDecay(ctx.pool, rate, time_bias, decay);
   kernels::SigmoidOf(beta);
-  const kernels::RecurrentLayer at{
-      .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
-  const std::span<float> delta_out = ctx.work.attended.Get(rows * shape.values());
-  UpdateDelta(ctx.pool, at, {.kernel = kernel, .taps = taps}, shape,
-              {.mixed = mixed,
-               .convolved = ctx.work.convolved.Get(rows * shape.channels()),
-               .decay = decay,
-               .beta = beta,
-               .y = delta_out});
+  const std::span<float> delta_out = Update(ctx, mixed, decay, beta);
   norm.Run(ctx.pool, delta_out, delta_out);
   kernels::SigmoidMul(ctx.pool, gate, delta_out);
   out.Run(ctx.pool, ctx.Input(delta_out), y);
-}
-
-void KimiDelta::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte* slot,
-                       std::span<const std::byte> inputs, int32_t tokens) const {
-  ReplayDelta(layout, recurrent_layer, pool, slot, inputs, tokens, {.kernel = kernel, .taps = taps}, shape);
 }
 
 }  // namespace quire::runner::models

@@ -87,27 +87,6 @@ class KimiLinear final : public Decoder {
     return moe;
   }
 
-  // Taps of q, k and v side by side.
-  std::vector<float> BindKimiTaps(const TensorScope& scope) const {
-    const kernels::GatedDeltaShape& shape = config_.delta;
-    const auto kernel = static_cast<size_t>(config_.kernel), all = static_cast<size_t>(shape.channels());
-    std::vector<float> taps(kernel * all);
-    size_t first = 0;
-    const auto put = [&](TensorName name, int64_t channels) {
-      const auto width = static_cast<size_t>(channels);
-      const std::vector<float> own = scope.Taps(name, channels, config_.kernel);
-      if (own.size() != kernel * width) return;
-      for (size_t t = 0; t < kernel; ++t) {
-        std::copy_n(own.data() + t * width, width, taps.data() + t * all + first);
-      }
-      first += width;
-    };
-    put({"self_attn.q_conv1d", "ssm_conv1d_q"}, shape.keys());
-    put({"self_attn.k_conv1d", "ssm_conv1d_k"}, shape.keys());
-    put({"self_attn.v_conv1d", "ssm_conv1d_v"}, shape.values());
-    return taps;
-  }
-
   KimiDelta BindKimiDelta(const TensorScope& scope) {
     const kernels::GatedDeltaShape& shape = config_.delta;
     const int64_t hidden = config_.decoder.hidden, heads = shape.value_heads, dim = shape.key_dim;
@@ -121,8 +100,9 @@ class KimiLinear final : public Decoder {
     net.gate_down = scope.BindLinear({"self_attn.g_a_proj", "ssm_g_a"}, dim, hidden);
     net.gate_up = scope.BindLinear({"self_attn.g_b_proj", "ssm_g_b"}, shape.values(), dim, Bias::kIfStored);
     net.b = scope.BindLinear({"self_attn.b_proj", "ssm_beta"}, heads, hidden);
-    net.taps = BindKimiTaps(scope);
     net.kernel = config_.kernel;
+    net.BindTaps(scope, {"self_attn.q_conv1d", "ssm_conv1d_q"}, {"self_attn.k_conv1d", "ssm_conv1d_k"},
+                 {"self_attn.v_conv1d", "ssm_conv1d_v"});
     net.rate = scope.Elements({"self_attn.A_log", RateName(scope)}, heads);  // ssm_a is -exp(A_log)
     if (!scope.gguf()) {
       for (float& rate : net.rate) rate = -kernels::Exp(rate);

@@ -81,27 +81,6 @@ class OlmoHybrid final : public Decoder {
             .mlp_norm = BindAnyNorm(scope, "post_attention_layernorm", "feedforward_layer_norm")};
   }
 
-  // Taps of q, k and v side by side.
-  std::vector<float> BindTaps(const TensorScope& scope) const {
-    const kernels::GatedDeltaShape& shape = config_.delta;
-    const auto kernel = static_cast<size_t>(config_.kernel), all = static_cast<size_t>(shape.channels());
-    std::vector<float> taps(kernel * all);
-    size_t first = 0;
-    const auto put = [&](const char* name, int64_t channels) {
-      const auto width = static_cast<size_t>(channels);
-      const std::vector<float> own = scope.Taps({name, ""}, channels, config_.kernel);
-      if (own.size() != kernel * width) return;
-      for (size_t t = 0; t < kernel; ++t) {
-        std::copy_n(own.data() + t * width, width, taps.data() + t * all + first);
-      }
-      first += width;
-    };
-    put("linear_attn.q_conv1d", shape.keys());
-    put("linear_attn.k_conv1d", shape.keys());
-    put("linear_attn.v_conv1d", shape.values());
-    return taps;
-  }
-
   GatedDeltaNet BindNet(const TensorScope& scope) {
     const kernels::GatedDeltaShape& shape = config_.delta;
     const int64_t hidden = config_.decoder.hidden, heads = shape.value_heads;
@@ -113,20 +92,16 @@ class OlmoHybrid final : public Decoder {
     net.z = scope.BindLinear({"linear_attn.g_proj", ""}, shape.values(), hidden);
     net.a = scope.BindLinear({"linear_attn.a_proj", ""}, heads, hidden);
     net.b = scope.BindLinear({"linear_attn.b_proj", ""}, heads, hidden);
-    net.taps = BindTaps(scope);
     net.kernel = config_.kernel;
+    net.BindTaps(scope, {"linear_attn.q_conv1d", ""}, {"linear_attn.k_conv1d", ""},
+                 {"linear_attn.v_conv1d", ""});
     net.rate = scope.Values({"linear_attn.A_log", ""}, heads);
     for (float& rate : net.rate) rate = -kernels::Exp(rate);
     net.time_bias = scope.Values({"linear_attn.dt_bias", ""}, heads);
     net.beta_scale = config_.beta_scale;
     net.norm = {.weight = scope.Norm({"linear_attn.o_norm", ""}, shape.value_dim), .eps = kDeltaNormEps};
     net.out = scope.BindLinear({"linear_attn.o_proj", ""}, hidden, shape.values());
-    RowWidths& widths = scope.widths();
-    RowWidths::Grow(widths.projected, shape.channels());
-    RowWidths::Grow(widths.convolved, shape.channels());
-    RowWidths::Grow(widths.z, shape.values());
-    RowWidths::Grow(widths.decay, heads);
-    RowWidths::Grow(widths.attended, shape.values());
+    net.GrowWidths(scope.widths());
     net.recurrent_layer = AddRecurrent(net.state()).index;
     return net;
   }

@@ -105,12 +105,7 @@ class Qwen3NextLayers : public Decoder {
     net.norm = {.weight = scope.Norm({"linear_attn.norm", "ssm_norm"}, shape.value_dim),
                 .eps = config_.decoder.norm_eps};
     net.out = scope.BindLinear({"linear_attn.out_proj", "ssm_out"}, hidden, shape.values());
-    RowWidths& widths = scope.widths();
-    RowWidths::Grow(widths.projected, shape.channels());
-    RowWidths::Grow(widths.convolved, std::max(shape.channels(), net.qkvz.weight.out));
-    RowWidths::Grow(widths.z, shape.values());
-    RowWidths::Grow(widths.decay, heads);
-    RowWidths::Grow(widths.attended, shape.values());
+    net.GrowWidths(scope.widths());
     net.recurrent_layer =
         AddRecurrent(net.state(), shape.tiled ? static_cast<int32_t>(shape.key_heads) : 0).index;
     return net;
