@@ -6,6 +6,7 @@
 
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/portable_math.h"
+#include "runner/models/mtp_join.h"
 
 namespace quire::runner::models {
 namespace {
@@ -194,8 +195,8 @@ void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<floa
   AddTo(ctx, h, Normed(ctx, block.mlp_norm, h), feed_forward, block.post_mlp_norm);
 }
 
-// x = join([norm(embedding of the token) ; norm(hidden state before it)]), one block, a norm and the target's head. As
-// vllm's deepseek_mtp and glm4_moe_mtp have it; nothing in transformers runs it.
+// A joined input, one block, a norm and the target's head. As vllm's deepseek_mtp and glm4_moe_mtp have it; nothing in
+// transformers runs it.
 class DeclaredMtp final : public DeclaredDecoder {
  public:
   DeclaredMtp(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind, const DecoderForm& form,
@@ -204,50 +205,20 @@ class DeclaredMtp final : public DeclaredDecoder {
     const int32_t hidden = config().hidden;
     const TensorScope block = bind.Layer(layer);
     const TensorScope scope = block.gguf() ? bind.MtpScope(layer) : block;
-    token_norm_ = BindNorm(scope, {"enorm", "enorm"}, hidden);
-    before_norm_ = BindNorm(scope, {"hnorm", "hnorm"}, hidden);
-    join_ = scope.BindLinear({"eh_proj", "eh_proj"}, hidden, 2 * int64_t{hidden});
+    input.token_norm = BindNorm(scope, {"enorm", "enorm"}, hidden);
+    input.before_norm = BindNorm(scope, {"hnorm", "hnorm"}, hidden);
+    input.join = scope.BindLinear({"eh_proj", "eh_proj"}, hidden, 2 * int64_t{hidden});
     AddBlock(block, 0);
     ShareEmbeddingAndHead(target, scope, {"shared_head.norm", "shared_head_norm"}, bind);
   }
 
-  std::span<const float> before;  // [rows, hidden] of the coming pass
+  MtpJoin input;
 
  private:
   void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
-    const auto width = static_cast<size_t>(config().hidden), rows = static_cast<size_t>(ctx.rows());
-    const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
-    const std::span<float> joined = ctx.work.projected.Get(2 * static_cast<int64_t>(h.size()));
-    const auto put = [&](const RmsNorm& norm, std::span<const float> from, size_t at) {
-      norm.Run(ctx.pool, from, normed);
-      for (size_t row = 0; row < rows; ++row) {
-        std::ranges::copy(normed.subspan(row * width, width), joined.subspan((2 * row + at) * width).begin());
-      }
-    };
-    put(token_norm_, h, 0);
-    put(before_norm_, before, 1);
-    join_.Run(ctx.pool, ctx.Input(joined), h);
+    input.Run(ctx, h);
     DeclaredDecoder::RunLayer(ctx, layer, h);
   }
-
-  RmsNorm token_norm_, before_norm_;
-  Linear join_;
-};
-
-class DeclaredMtpLayer final : public MtpLayer {
- public:
-  explicit DeclaredMtpLayer(std::unique_ptr<DeclaredMtp> layer) : layer_(std::move(layer)) {}
-
-  const cache::Layout& cache_layout() const override { return layer_->cache_layout(); }
-  int64_t weight_bytes() const override { return layer_->weight_bytes(); }
-  void Forward(const Batch& batch, std::span<const float> before, const cache::StepView& step,
-               ThreadPool& pool, const Outputs& outputs) override {
-    layer_->before = before;
-    static_cast<Model&>(*layer_).Forward(batch, step, pool, outputs);
-  }
-
- private:
-  std::unique_ptr<DeclaredMtp> layer_;
 };
 
 }  // namespace
@@ -313,9 +284,7 @@ api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const wei
   form.layers = {form.layers.back()};
   form.mixture.config.sparse = {true};
   auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
-  if (bind.error()) return std::unexpected(*bind.error());
-  if (auto kept = mtp->SetKvCacheType(kv_type); !kept) return std::unexpected(kept.error());
-  return std::make_unique<DeclaredMtpLayer>(std::move(mtp));
+  return FinishMtpLayer(bind, std::move(mtp), kv_type);
 }
 
 }  // namespace quire::runner::models

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -7,6 +6,7 @@
 #include "runner/models/families.h"
 #include "runner/models/gated_delta.h"
 #include "runner/models/moe.h"
+#include "runner/models/mtp_join.h"
 #include "runner/models/panel_store.h"
 #include "runner/models/qwen3_next_config.h"
 #include "runner/models/residual.h"
@@ -147,8 +147,8 @@ class Qwen3Next final : public Qwen3NextLayers {
   }
 };
 
-// x = fc([norm(embedding of the token) ; norm(hidden state before it)]), one attention layer, a final norm
-// and the target's head. As vllm's qwen3_next_mtp has it; nothing in transformers runs it.
+// A joined input, one attention layer, a final norm and the target's head. As vllm's qwen3_next_mtp has it; nothing in
+// transformers runs it.
 class Qwen3NextMtp final : public Qwen3NextLayers {
  public:
   Qwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
@@ -157,51 +157,20 @@ class Qwen3NextMtp final : public Qwen3NextLayers {
     const int64_t hidden = config.decoder.hidden;
     const auto layers = static_cast<size_t>(config.decoder.layers);
     const TensorScope scope = bind.MtpScope(layers);
-    token_norm_ = BindNorm(scope, {"pre_fc_norm_embedding", "enorm"}, config.decoder.hidden);
-    before_norm_ = BindNorm(scope, {"pre_fc_norm_hidden", "hnorm"}, config.decoder.hidden);
-    join_ = scope.BindLinear({"fc", "eh_proj"}, hidden, 2 * hidden);
+    input.token_norm = BindNorm(scope, {"pre_fc_norm_embedding", "enorm"}, config.decoder.hidden);
+    input.before_norm = BindNorm(scope, {"pre_fc_norm_hidden", "hnorm"}, config.decoder.hidden);
+    input.join = scope.BindLinear({"fc", "eh_proj"}, hidden, 2 * hidden);
     BindBlock(bind.MtpLayerScope(layers), /*attends=*/true, /*sparse=*/config.experts > 0);
     ShareEmbeddingAndHead(target, scope, {"norm", "shared_head_norm"}, bind);
   }
 
-  std::span<const float> before;  // [rows, hidden] of the coming pass
+  MtpJoin input;
 
  private:
   void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
-    const auto width = static_cast<size_t>(config().hidden);
-    const auto rows = static_cast<size_t>(ctx.rows());
-    const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));
-    const std::span<float> joined = ctx.work.projected.Get(2 * static_cast<int64_t>(h.size()));
-    const auto put = [&](const RmsNorm& norm, std::span<const float> from, size_t at) {
-      norm.Run(ctx.pool, from, normed);
-      for (size_t row = 0; row < rows; ++row) {
-        std::ranges::copy(normed.subspan(row * width, width), joined.subspan((2 * row + at) * width).begin());
-      }
-    };
-    put(token_norm_, h, 0);
-    put(before_norm_, before, 1);
-    join_.Run(ctx.pool, ctx.Input(joined), h);
+    input.Run(ctx, h);
     Qwen3NextLayers::RunLayer(ctx, layer, h);
   }
-
-  RmsNorm token_norm_, before_norm_;
-  Linear join_;
-};
-
-class Qwen3NextMtpLayer final : public MtpLayer {
- public:
-  explicit Qwen3NextMtpLayer(std::unique_ptr<Qwen3NextMtp> layer) : layer_(std::move(layer)) {}
-
-  const cache::Layout& cache_layout() const override { return layer_->cache_layout(); }
-  int64_t weight_bytes() const override { return layer_->weight_bytes(); }
-  void Forward(const Batch& batch, std::span<const float> before, const cache::StepView& step,
-               ThreadPool& pool, const Outputs& outputs) override {
-    layer_->before = before;
-    static_cast<Model&>(*layer_).Forward(batch, step, pool, outputs);
-  }
-
- private:
-  std::unique_ptr<Qwen3NextMtp> layer_;
 };
 
 }  // namespace
@@ -224,9 +193,7 @@ api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const we
   PanelStore* const panels = AttachPanels(&files);
   TensorBinder bind(*files, panels);
   auto layer = std::make_unique<Qwen3NextMtp>(files, bind, config, *decoder);
-  if (bind.error()) return std::unexpected(*bind.error());
-  if (auto kept = layer->SetKvCacheType(kv_type); !kept) return std::unexpected(kept.error());
-  return std::make_unique<Qwen3NextMtpLayer>(std::move(layer));
+  return FinishMtpLayer(bind, std::move(layer), kv_type);
 }
 
 }  // namespace quire::runner::models
