@@ -73,6 +73,25 @@ void SnapshotStore::Pin(PrefixNode* node, int change) {
   Requeue(node);
 }
 
+// What a return to the node's end computes without it: the tokens behind the deepest restore point above.
+Position SnapshotStore::TokensToRecompute(const PrefixNode* node) const {
+  Position restorable = 0;
+  for (const PrefixNode* above = node->parent; above != nullptr && restorable == 0; above = above->parent) {
+    restorable = EntryOf(above).snapshot.DeepestRestorable(above->to);
+  }
+  return node->to - restorable;
+}
+
+// A node that merges into its child leaves its full-attention pages there. Every node that is evicted has bytes: a
+// leaf has pages or a state, one that merges has a state.
+double SnapshotStore::CostOfLoss(const PrefixNode* node) const {
+  const StoreEntry& entry = EntryOf(node);
+  const size_t bytes = node->children.empty() ? entry.snapshot.bytes() : bytes_.StateBytes(entry.snapshot);
+  const uint64_t idle = clock_ - entry.last_use + 1;
+  return static_cast<double>(TokensToRecompute(node)) /
+         (static_cast<double>(bytes) * static_cast<double>(idle));
+}
+
 void SnapshotStore::Evict(PrefixNode* node) {
   if (!node->children.empty()) {
     MergeNode(node);
@@ -129,20 +148,18 @@ bool SnapshotStore::Helps(const PrefixNode* node, const Demand& demand) const {
 
 void SnapshotStore::Reclaim(const Demand& demand) {
   Demand now = cache_.Refreshed(demand);
+  const auto helps = [&](const PrefixNode* node) { return Helps(node, now); };
   bool progress = true;
   while (progress && !now.fits()) {
     progress = false;
     auto at = queue_.begin();
-    while (at != queue_.end() && !now.fits()) {
-      if (!Helps(at->second, now)) {
-        ++at;
-        continue;
-      }
-      const EvictionKey key = at->first;
-      Evict(at->second);
+    // Nodes that do not help are passed once, not at every eviction.
+    while (PrefixNode* node = now.fits() ? nullptr : CheapestToLose(&at, helps)) {
+      const EvictionKey from = at->first;
+      Evict(node);
       progress = true;
       now = cache_.Refreshed(demand);
-      at = queue_.upper_bound(key);
+      at = queue_.lower_bound(from);
     }
   }
 }

@@ -15,11 +15,14 @@
 // - Prefixes of different isolation keys are separate: neither matches nor timing reveal other keys.
 // - Evicting and ending a lease need no memory: each node has what they take from the beginning.
 //
-// Eviction: by last use, then depth (deeper first), then size (larger first). A leaf is removed; a node with
-// its own state and one child merges into the child, which supersedes it; a node that branches stays; a
-// user restore point is never merged, only removed as a leaf. A match counts as use of the node it restores
-// from and of the deepest one it enters, not of their ancestors. Engine thread only. The cache outlives the
-// store, the store its leases.
+// Eviction: of the kEvictionCandidates nodes that were used longest ago, the one whose loss costs least: the
+// tokens that a return would compute again, per byte that it frees and per moment since its last use. The rate at
+// which a model computes tokens is the same for all nodes, so tokens stand for time and no clock is read. Nodes
+// of equal cost, and those behind the candidates, go by last use, then depth (deeper first), then size (larger
+// first). A leaf is removed; a node with its own state and one child merges into the child, which supersedes it;
+// a node that branches stays; a user restore point is never merged, only removed as a leaf. A match counts as
+// use of the node it restores from and of the deepest one it enters, not of their ancestors. Engine thread
+// only. The cache outlives the store, the store its leases.
 #pragma once
 
 #include <array>
@@ -141,6 +144,8 @@ struct NodeView {
 
 class SnapshotStore : public Reclaimer {
  public:
+  static constexpr int kEvictionCandidates = 16;
+
   SnapshotStore(HybridCache& cache, StoreOptions options);  // becomes the cache's reclaimer
   ~SnapshotStore() override;                                // REQUIRES: no lease is left
   SnapshotStore(const SnapshotStore&) = delete;
@@ -203,7 +208,7 @@ class SnapshotStore : public Reclaimer {
   friend class Lease;
   struct StoreEntry;
   struct Tree;
-  // Last use, then depth, then size, then age of the node: the first is evicted first.
+  // Last use, then depth, then size, then age of the node: the order of candidates, and of equal costs.
   using EvictionKey = std::tuple<uint64_t, Position, int64_t, uint64_t>;
   using EvictionQueue = std::map<EvictionKey, PrefixNode*>;
   struct TransparentHash {
@@ -242,6 +247,11 @@ class SnapshotStore : public Reclaimer {
   void Unqueue(PrefixNode* node);
   void Touch(PrefixNode* node);
   void Evict(PrefixNode* node);
+  Position TokensToRecompute(const PrefixNode* node) const;
+  double CostOfLoss(const PrefixNode* node) const;
+  // The cheapest of the candidates that `helps` accepts, from `at` on; null: none. Moves `at` to the first of them.
+  template <class Helpful>
+  PrefixNode* CheapestToLose(EvictionQueue::iterator* at, const Helpful& helps);
   void PruneUpwards(
       PrefixNode* node);  // merges or removes a node that nothing needs any more, and so on upwards
   bool Helps(const PrefixNode* node, const Demand& demand) const;

@@ -201,6 +201,65 @@ TEST(Store, EvictsByLastUseFirst) {
   EXPECT_EQ(rig.store.Probe("", Tokens(8, 1000)).restorable, 7);
 }
 
+// Prompts of 24 and 57 tokens. The second has a restore point one token before its end, where its window weighs
+// more than all of the first.
+class CostOfLoss : public testing::Test {
+ protected:
+  CostOfLoss() {
+    EXPECT_TRUE(rig_.Insert(Tokens(24, 1000)).has_value());
+    rig_.store.AdvanceClock();
+    rig_.Run(Tokens(57), {56});
+    EXPECT_GT(BytesTo(57), BytesTo(24));
+  }
+  size_t BytesTo(Position to) const {
+    size_t bytes = 0;
+    rig_.store.ForEachNode([&](auto, const auto&, const Snapshot& snapshot) {
+      if (snapshot.to() == to) bytes = snapshot.bytes();
+    });
+    return bytes;
+  }
+  void EvictOne() {
+    rig_.store.set_budget(rig_.store.stats().bytes - 1);
+    rig_.Check();
+    EXPECT_EQ(rig_.store.stats().evictions + rig_.store.stats().merges, 1u);
+  }
+
+  StoreRig rig_{
+      Layout{.page_tokens = 4, .groups = {FullGroup(), WindowGroup(64)}, .recurrent = {DeltaLayer()}}};
+};
+
+TEST_F(CostOfLoss, AHeavySnapshotThatIsCheapToRecomputeGoesBeforeALightExpensiveOne) {
+  EvictOne();
+  EXPECT_EQ(rig_.store.Probe("", Tokens(58)).restorable, 56);
+  EXPECT_EQ(rig_.store.Probe("", Tokens(25, 1000)).restorable, 24);
+}
+
+TEST_F(CostOfLoss, ALongTimeWithoutUseOutweighsTheTokens) {
+  for (int i = 0; i < 100; ++i) rig_.store.AdvanceClock();
+  EXPECT_EQ(rig_.Restorable(Tokens(58)), 57);
+  EvictOne();
+  EXPECT_EQ(rig_.store.Probe("", Tokens(58)).restorable, 57);
+  EXPECT_EQ(rig_.store.Probe("", Tokens(25, 1000)).restorable, 0);
+}
+
+// Behind the candidates nothing is weighed, however cheap it is.
+TEST(Store, OnlyTheOldestAreWeighed) {
+  StoreRig rig(Causal());
+  for (TokenId i = 0; i < SnapshotStore::kEvictionCandidates; ++i) {
+    ASSERT_TRUE(rig.InsertAtOnce(Tokens(8, i * 1000)).has_value());
+  }
+  // A single token has a page of its own.
+  ASSERT_TRUE(rig.Insert(Tokens(1, 77000)).has_value());
+  const auto evict_one = [&] { rig.store.set_budget(rig.store.stats().bytes - 1); };
+  evict_one();
+  EXPECT_EQ(rig.store.Probe("", Tokens(2, 77000)).restorable, 1);
+  EXPECT_EQ(rig.store.Probe("", Tokens(8, 0)).restorable, 0);
+  evict_one();
+  EXPECT_EQ(rig.store.Probe("", Tokens(2, 77000)).restorable, 0);
+  EXPECT_EQ(rig.store.Probe("", Tokens(8, 1000)).restorable, 7);
+  rig.Check();
+}
+
 TEST(Store, EvictsTheDeeperOfEquallyOldOnesThenTheLarger) {
   StoreRig rig(Causal());
   // Three leaves of one moment, ends at 20, 28 and 28; of the last two the one with the longer edge is
@@ -233,8 +292,8 @@ TEST(Store, BranchPointsStayWhileTheyBranchAndMergeAfterwards) {
   EXPECT_EQ(rig.store.stats().evictions, 1u);
   EXPECT_EQ(rig.store.Probe("", Join(Tokens(20), Tokens(9, 600))).restorable, 28);
   EXPECT_EQ(rig.store.stats().nodes, 2u);
-  // Now it has one child, which was used since, and merges into it; the child supersedes it.
-  EXPECT_EQ(rig.Restorable(Join(Tokens(20), Tokens(9, 600))), 28);
+  // Now it has one child, which was used time and again since, and merges into it; the child supersedes it.
+  for (int use = 0; use < 6; ++use) EXPECT_EQ(rig.Restorable(Join(Tokens(20), Tokens(9, 600))), 28);
   rig.store.set_budget(rig.store.stats().bytes - slot);
   rig.Check();
   EXPECT_EQ(rig.store.stats().merges, 1u);

@@ -131,6 +131,11 @@ StoreAccounting::Bytes StoreAccounting::BytesOf(const Snapshot& snapshot) const 
   return bytes;
 }
 
+size_t StoreAccounting::StateBytes(const Snapshot& snapshot) const {
+  // Behind its last page it has no full-attention pages.
+  return snapshot.held_->BytesFrom(pools_->PageEnd(snapshot.to()) * pools_->layout.page_tokens);
+}
+
 bool StoreAccounting::operator==(const StoreAccounting& other) const {
   const auto trimmed = [](std::vector<uint32_t> counts) {
     while (!counts.empty() && counts.back() == 0) counts.pop_back();

@@ -44,6 +44,8 @@ class StoreAccounting {
     size_t shared = 0;
   };
   Bytes BytesOf(const Snapshot& snapshot) const;
+  // Bytes of a snapshot's window pages and slot, shared or not. REQUIRES: not empty.
+  size_t StateBytes(const Snapshot& snapshot) const;
 
   size_t total() const { return full_ + window_ + slots_; }
   size_t peak() const { return peak_; }      // the highest total() ever

@@ -89,6 +89,22 @@ inline const SnapshotStore::StoreEntry& SnapshotStore::EntryOf(const PrefixNode*
   return static_cast<const StoreEntry&>(*node->value);
 }
 
+template <class Helpful>
+PrefixNode* SnapshotStore::CheapestToLose(EvictionQueue::iterator* at, const Helpful& helps) {
+  PrefixNode* cheapest = nullptr;
+  double least = 0;
+  int candidates = 0;
+  for (auto next = *at; next != queue_.end() && candidates < kEvictionCandidates; ++next) {
+    if (!helps(next->second)) continue;
+    if (candidates++ == 0) *at = next;
+    const double cost = CostOfLoss(next->second);
+    if (cheapest != nullptr && cost >= least) continue;
+    cheapest = next->second;
+    least = cost;
+  }
+  return cheapest;
+}
+
 // Evicts until `missing_bytes` fits the budget; false when nothing more can be evicted. The missing bytes may
 // grow when nodes that shared pages are evicted.
 template <class Missing>
@@ -98,8 +114,10 @@ bool SnapshotStore::MakeRoom(const Missing& missing_bytes) {
     if (missing > options_.budget_bytes) return false;
     if (bytes_.total() + missing <= options_.budget_bytes) return true;
     while (bytes_.total() + missing > options_.budget_bytes) {
-      if (queue_.empty()) return false;
-      Evict(queue_.begin()->second);
+      auto oldest = queue_.begin();
+      PrefixNode* node = CheapestToLose(&oldest, [](const PrefixNode*) { return true; });
+      if (node == nullptr) return false;
+      Evict(node);
     }
   }
 }
