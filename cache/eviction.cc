@@ -134,8 +134,9 @@ bool SnapshotStore::Helps(const PrefixNode* node, const Demand& demand) const {
   const auto is_short = [](const Demand::Kind& kind) { return kind.need > kind.capacity - kind.used; };
   const Snapshot& snapshot = EntryOf(node).snapshot;
   const Snapshot& child = EntryOf(node->only_child()).snapshot;
-  bool blocks_short = is_short(demand.slots);
-  bool helps = blocks_short && snapshot.has_slot();
+  const bool converted = cache_.layout().stored_state != ElementType::kF32;
+  bool blocks_short = is_short(demand.slots) || is_short(demand.stored_slots);
+  bool helps = is_short(converted ? demand.stored_slots : demand.slots) && snapshot.has_slot();
   for (size_t g = 0; g < demand.pages.size(); ++g) {
     if (!is_short(demand.pages[g])) continue;
     blocks_short = true;

@@ -83,6 +83,15 @@ Result<std::unique_ptr<HybridCache>> HybridCache::Create(Layout layout, Capacity
   auto slot_pool = SlotPool::Create(slot_bytes, slots, &pools->budget);
   if (!slot_pool) return std::unexpected(std::move(slot_pool.error()));
   pools->slots = std::move(*slot_pool);
+  const size_t stored_bytes = StoredSlotBytes(pools->layout);
+  uint32_t stored_slots = 0;
+  if (pools->layout.stored_state != ElementType::kF32) {
+    stored_slots = BlocksWithin(*budget, stored_bytes);
+    if (capacity.slots > 0) stored_slots = std::min(stored_slots, static_cast<uint32_t>(capacity.slots));
+  }
+  auto stored_pool = SlotPool::Create(stored_bytes, stored_slots, &pools->budget);
+  if (!stored_pool) return std::unexpected(std::move(stored_pool.error()));
+  pools->stored_slots = std::move(*stored_pool);
   return std::unique_ptr<HybridCache>(new HybridCache(std::move(pools)));
 } catch (const std::bad_alloc&) {
   return NoMemory();
@@ -135,8 +144,10 @@ Result<void> HybridCache::Truncate(Sequence& sequence, Position position) try {
 }
 
 bool Demand::fits() const {
-  size_t bytes = static_cast<size_t>(slots.need) * slots.block_bytes;
-  bool counts = slots.need <= slots.capacity - slots.used;
+  size_t bytes = static_cast<size_t>(slots.need) * slots.block_bytes +
+                 static_cast<size_t>(stored_slots.need) * stored_slots.block_bytes;
+  bool counts = slots.need <= slots.capacity - slots.used &&
+                stored_slots.need <= stored_slots.capacity - stored_slots.used;
   for (const Kind& kind : pages) {
     counts = counts && kind.need <= kind.capacity - kind.used;
     bytes += static_cast<size_t>(kind.need) * kind.block_bytes;
@@ -152,6 +163,7 @@ std::string Demand::ToString() const {
                    kind.used, kind.need);
   };
   add("state slots", slots);
+  add("stored states", stored_slots);
   for (size_t g = 0; g < pages.size(); ++g) add(fmt::format("pages of group {}", g), pages[g]);
   return text + fmt::format("bytes left {}", bytes_left);
 }
@@ -182,6 +194,8 @@ Demand HybridCache::NoDemand() const {
   }
   const BlockPool& slots = pools_->slots->blocks();
   demand.slots = Demand::Kind{0, slots.used(), slots.capacity(), slots.block_bytes()};
+  const BlockPool& stored = pools_->stored_slots->blocks();
+  demand.stored_slots = Demand::Kind{0, stored.used(), stored.capacity(), stored.block_bytes()};
   demand.bytes_left = pools_->budget.left();
   return demand;
 }
@@ -190,6 +204,7 @@ Demand HybridCache::Refreshed(Demand demand) const {
   Demand now = NoDemand();
   for (size_t g = 0; g < demand.pages.size(); ++g) now.pages[g].need = demand.pages[g].need;
   now.slots.need = demand.slots.need;
+  now.stored_slots.need = demand.stored_slots.need;
   now.capture_slots = demand.capture_slots;
   return now;
 }
@@ -198,7 +213,7 @@ bool HybridCache::MakeRoom(const Demand& demand) {
   const Demand now = Refreshed(demand);
   if (now.fits()) return true;
   // A demand beyond the whole capacity would only empty the reclaimer.
-  bool possible = now.slots.need <= now.slots.capacity;
+  bool possible = now.slots.need <= now.slots.capacity && now.stored_slots.need <= now.stored_slots.capacity;
   for (const Demand::Kind& kind : now.pages) possible = possible && kind.need <= kind.capacity;
   if (reclaimer_ == nullptr || !possible) return false;
   reclaimer_->Reclaim(now);
@@ -233,6 +248,7 @@ Position HybridCache::LargestSequence(int32_t batch) const {
 void HybridCache::ReleaseFree() {
   for (const auto& pool : pools_->pages) pool->ReleaseFree();
   pools_->slots->blocks().ReleaseFree();
+  pools_->stored_slots->blocks().ReleaseFree();
   pools_->spare_step.reset();
 }
 

@@ -60,6 +60,7 @@ struct Demand {
   };
   boost::container::small_vector<Kind, 4> pages;  // [attention groups]
   Kind slots;
+  Kind stored_slots;  // in the form of a store
   int64_t capture_slots =
       0;                  // for scheduled captures, beside slots.need; a step goes on without those it lacks
   size_t bytes_left = 0;  // of the common budget
@@ -156,7 +157,8 @@ class HybridCache {
   // Moves the sequence to the deepest offset <= max_position that all layers of the snapshot can reach, and
   // returns that offset (> 0). Its previous state and pending captures are released. kUnsupported: there is
   // no such offset, and the sequence is unchanged. kInvalid: a step or a draft is open, or the snapshot is of
-  // another cache.
+  // another cache. A state in the form of a store takes a slot: making room for it may give up the snapshot itself,
+  // which is not used afterwards. kOutOfSlots: there is none, and the sequence is unchanged.
   Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position max_position = INT64_MAX);
 
   // Has the coming writes capture a snapshot when the sequence passes `at`, as often as it is called; the
@@ -173,6 +175,11 @@ class HybridCache {
   // kInvalid: a step or a draft is open. kUnsupported: not ready(), or a recurrent layer whose
   // record_bytes is 0.
   Result<Speculation> Speculate(Sequence& sequence);
+
+  // Converts the snapshot's recurrent state to the form of a store (Layout::stored_state), in a slot of its own.
+  // Nothing to do where that form is float32, it has it, or there is no state. Errors change nothing:
+  // kOutOfSlots; kInvalid: another cache's.
+  Result<void> ConvertToStored(Snapshot& snapshot);
 
   // Builds a snapshot [from, to) on `before`, a snapshot of the same tokens that ends at or behind `from`
   // (empty when from == 0), out of parts that `fill` writes, in the order of Snapshot::ForEachPart. For tiers

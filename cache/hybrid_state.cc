@@ -139,7 +139,7 @@ void HybridState::Advance(Position offset) {
 
 size_t HybridState::BytesFrom(Position from) const {
   const int64_t end = pools_->PageEnd(offset_);
-  size_t bytes = slot ? pools_->slots->blocks().block_bytes() : 0;
+  size_t bytes = slot ? slot.bytes() : 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     const AttentionGroup& shape = pools_->layout.groups[g];
     if (groups[g].table.empty()) continue;

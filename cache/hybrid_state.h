@@ -44,6 +44,8 @@ struct Pools {
   MemoryBudget budget;
   std::vector<std::unique_ptr<BlockPool>> pages;  // [groups]
   std::unique_ptr<SlotPool> slots;
+  // States in the form of a store (stored_state.h); of no capacity where that is float32.
+  std::unique_ptr<SlotPool> stored_slots;
   uint64_t bytes_copied = 0;  // by copy on write, since the start
   uint64_t captures_skipped = 0;
   HybridState* states = nullptr;     // all live ones, linked
@@ -91,6 +93,9 @@ class HybridState {
   void Advance(Position offset);
   // Memory for `times` calls of these three, on this state and on copies of it.
   NodePromises PromiseCuts(size_t times) const;
+
+  // Whether the slot is in the form of a store. A sequence's never is.
+  bool stored() const { return slot && slot.pool() == &pools_->stored_slots->blocks(); }
 
   // Bytes of the pages that intersect [from, offset) (full attention), of the window pages and of the slot.
   size_t BytesFrom(Position from) const;

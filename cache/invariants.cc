@@ -46,6 +46,7 @@ Outcome CheckState(const HybridState& state) {
 Outcome HybridCache::CheckInvariants() const {
   std::vector<std::vector<uint32_t>> pages(pools_->pages.size());
   std::vector<uint32_t> slots;
+  std::vector<uint32_t> stored_slots;
   std::unordered_map<const PageTable::Node*, uint32_t> roots;
   std::unordered_set<const PageTable::Node*> seen;
   const auto count = [](std::vector<uint32_t>& counts, BlockId block) {
@@ -58,12 +59,13 @@ Outcome HybridCache::CheckInvariants() const {
       state->groups[g].table.Audit({.first_visit = [&](const auto* node) { return seen.insert(node).second; },
                                     .leaf_page = [&](BlockId page) { count(pages[g], page); }});
     }
-    if (state->slot) count(slots, state->slot.id());
+    if (state->slot) count(state->stored() ? stored_slots : slots, state->slot.id());
     if (state->draft_slot) count(slots, state->draft_slot.id());
   }
   for (size_t g = 0; g < pages.size(); ++g) {
     if (auto ok = pools_->pages[g]->CheckInvariants(pages[g]); !ok) return ok;
   }
+  if (auto ok = pools_->stored_slots->blocks().CheckInvariants(stored_slots); !ok) return ok;
   return pools_->slots->blocks().CheckInvariants(slots);
 }
 

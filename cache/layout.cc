@@ -24,9 +24,12 @@ size_t ConvBytes(const RecurrentLayer& layer) {
   return AlignUp(ElementBytes(ElementType::kF32, int64_t{layer.conv_tail} * layer.conv_dim));
 }
 
-size_t DeltaBytes(const RecurrentLayer& layer) {
-  return AlignUp(ElementBytes(ElementType::kF32,
-                              int64_t{layer.delta_heads} * layer.delta_value_dim * layer.delta_key_dim));
+int64_t DeltaNumbers(const RecurrentLayer& layer) {
+  return int64_t{layer.delta_heads} * layer.delta_value_dim * layer.delta_key_dim;
+}
+
+size_t DeltaBytes(const RecurrentLayer& layer, ElementType type = ElementType::kF32) {
+  return AlignUp(ElementBytes(type, DeltaNumbers(layer)));
 }
 
 std::unexpected<Error> Bad(std::string message) {
@@ -79,6 +82,10 @@ Result<void> ValidateRecurrent(const Layout& layout, size_t index) {
       !Bounded({layers, layer.delta_heads + 1, layer.delta_value_dim + 1, layer.delta_key_dim + 64, 4})) {
     return Bad(fmt::format("recurrent[{}]: a slot would exceed {} bytes", index, kMaxBlockBytes));
   }
+  if (layout.stored_state == ElementType::kQ8_0 && DeltaNumbers(layer) % 32 != 0) {
+    return Bad(fmt::format("recurrent[{}]: a delta state of {} numbers: q8_0 needs a multiple of 32", index,
+                           DeltaNumbers(layer)));
+  }
   return {};
 }
 
@@ -101,6 +108,9 @@ size_t ElementBytes(ElementType type, int64_t elements) {
 Result<void> Validate(const Layout& layout) {
   if (layout.page_tokens <= 0 || layout.page_tokens > kMaxPageTokens) {
     return Bad(fmt::format("page_tokens = {}", layout.page_tokens));
+  }
+  if (layout.stored_state == ElementType::kF16 || layout.stored_state > ElementType::kQ8_0) {
+    return Bad("stored_state must be f32, bf16 or q8_0");
   }
   if (layout.groups.size() > kMaxLayers) return Bad("too many attention groups");
   if (layout.recurrent.size() > kMaxLayers) return Bad("too many recurrent layers");
@@ -152,6 +162,18 @@ size_t SlotBytes(const Layout& layout) {
   size_t bytes = 0;
   for (const RecurrentLayer& layer : layout.recurrent) bytes += ConvBytes(layer) + DeltaBytes(layer);
   return bytes;
+}
+
+size_t StoredSlotBytes(const Layout& layout) {
+  size_t bytes = 0;
+  for (const RecurrentLayer& layer : layout.recurrent) {
+    bytes += ConvBytes(layer) + DeltaBytes(layer, layout.stored_state);
+  }
+  return bytes;
+}
+
+size_t StoredDeltaBytes(const Layout& layout, size_t recurrent_layer) {
+  return DeltaBytes(layout.recurrent[recurrent_layer], layout.stored_state);
 }
 
 size_t ConvOffset(const Layout& layout, size_t recurrent_layer) {

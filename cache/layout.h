@@ -44,6 +44,9 @@ struct Layout {
   int32_t page_tokens = 32;  // tokens per page; pages are anchored at absolute positions p - p % page_tokens
   std::vector<AttentionGroup> groups = {};
   std::vector<RecurrentLayer> recurrent = {};
+  // The type of delta states in a snapshot store: kF32 keeps every bit; kBF16 and kQ8_0 (32 numbers to a block) are
+  // smaller and lossy (stored_state.h). Sequences always have float32.
+  ElementType stored_state = ElementType::kF32;
 };
 
 // kInvalid names the field that is out of range; every size below is then free of overflow.
@@ -87,6 +90,9 @@ void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {
 // Inside a slot, per recurrent layer: conv tail [conv_tail, conv_dim] (oldest first), then delta state
 // [delta_heads, delta_value_dim, delta_key_dim] float32; each part 64-byte aligned.
 size_t SlotBytes(const Layout& layout);
+// Of a slot, and of a layer's delta state in it, in a snapshot store: with stored_state in place of float32.
+size_t StoredSlotBytes(const Layout& layout);
+size_t StoredDeltaBytes(const Layout& layout, size_t recurrent_layer);
 size_t ConvOffset(const Layout& layout, size_t recurrent_layer);
 size_t DeltaOffset(const Layout& layout, size_t recurrent_layer);
 

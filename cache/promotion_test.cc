@@ -29,6 +29,11 @@ const std::vector<TierMix>& TierMixes() {
        {.page_tokens = 4,
         .groups = {WindowGroup(6), FullGroup(), WindowGroup(3)},
         .recurrent = {DeltaLayer()}}},
+      {"stored",
+       {.page_tokens = 2,
+        .groups = {FullGroup()},
+        .recurrent = {ConvLayer(), WideDeltaLayer()},
+        .stored_state = ElementType::kBF16}},
   };
   return mixes;
 }

@@ -36,7 +36,7 @@ std::vector<PlannedPart> PlanOf(const Layout& layout, const Segment& segment) {
     }
   }
   if (segment.state && !layout.recurrent.empty()) {
-    plan.push_back({Snapshot::Part::Kind::kSlot, 0, 0, SlotBytes(layout)});
+    plan.push_back({Snapshot::Part::Kind::kSlot, 0, 0, StoredSlotBytes(layout)});
   }
   return plan;
 }

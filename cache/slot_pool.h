@@ -25,6 +25,8 @@ class SlotRef {
   explicit operator bool() const { return slot_ != kNoBlock; }
   bool exclusive() const { return pool_->references(slot_) == 1; }  // REQUIRES: holds one
   BlockId id() const { return slot_; }
+  const BlockPool* pool() const { return pool_; }
+  size_t bytes() const { return pool_->block_bytes(); }   // REQUIRES: holds one
   std::byte* data() const { return pool_->data(slot_); }  // REQUIRES: holds one
 
  private:

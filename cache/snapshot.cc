@@ -103,7 +103,7 @@ std::span<const std::byte> Snapshot::Page(size_t group, int64_t page) const {
 
 std::span<const std::byte> Snapshot::Slot() const {
   if (!has_slot()) return {};
-  return {held_->slot.data(), held_->pools().slots->blocks().block_bytes()};
+  return {held_->slot.data(), held_->slot.bytes()};
 }
 
 void Snapshot::ForEachPart(const std::function<void(const Part&)>& visit) const {
@@ -118,7 +118,7 @@ void Snapshot::ForEachPart(const std::function<void(const Part&)>& visit) const 
     });
   }
   if (held_->slot) {
-    visit(Part{Part::Kind::kSlot, 0, 0, std::span(held_->slot.data(), pools.slots->blocks().block_bytes())});
+    visit(Part{Part::Kind::kSlot, 0, 0, std::span(held_->slot.data(), held_->slot.bytes())});
   }
 }
 

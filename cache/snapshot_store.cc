@@ -122,16 +122,19 @@ Restored SnapshotStore::Restore(std::string_view isolation, std::span<const Toke
   std::unique_ptr<Lease::Record> record(new (std::nothrow) Lease::Record);
   result.out_of_memory = record == nullptr;
   if (result.out_of_memory) return result;
+  // From here on the node stays, whatever the restore gives up for a slot.
+  Lease lease = NewLease(std::move(record), point.node, point.offset);
   const auto restored = cache_.Restore(sequence, EntryOf(point.node).snapshot, point.offset);
-  result.out_of_memory = !restored && restored.error().code == ErrorCode::kOutOfMemory;
+  result.out_of_memory = !restored && (restored.error().code == ErrorCode::kOutOfMemory ||
+                                       restored.error().code == ErrorCode::kOutOfSlots);
   if (result.out_of_memory) return result;
   QUIRE_CACHE_CHECK(restored.has_value() && *restored == probed.restorable);
   ++counters_.lookups;
   counters_.tokens_matched += static_cast<uint64_t>(probed.matched);
   result.restored = *restored;
-  result.lease = NewLease(std::move(record), point.node, point.offset);
+  result.lease = std::move(lease);
   ++clock_;
-  Touch(deepest);
+  Touch(FindTree(isolation)->prefixes.Find(tokens).node);
   Touch(point.node);
   ++EntryOf(point.node).hits;
   ++counters_.hits;
@@ -198,6 +201,13 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
     return Fail(ErrorCode::kUnsupported, "a range was removed before the snapshot's end");
   tokens = tokens.first(static_cast<size_t>(to) + (options_.lookahead ? 1 : 0));
 
+  const Snapshot* known = Find(isolation, tokens);
+  if (known == nullptr || known->to() != to || !known->whole()) {
+    if (auto stored = cache_.ConvertToStored(snapshot); !stored) {
+      ++counters_.inserts_refused;
+      return std::unexpected(std::move(stored.error()));
+    }
+  }
   auto lease = InsertInto(MakeTree(isolation), tokens, std::move(snapshot), user_point);
   if (lease) RememberStart(isolation, tokens);
   return lease;

@@ -10,7 +10,8 @@
 // - The bytes of all nodes never exceed the budget: eviction comes before insertion. Each page and slot
 //   counts once. A lowered budget is met as soon as leases allow it; until then nothing is inserted.
 // - A node's snapshot spans exactly its edge; its full-attention pages before the edge are its parent's.
-// - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one.
+// - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one, unless
+//   Layout::stored_state says that recurrent states lose bits.
 // - A leased node is neither evicted nor merged away; nor are the pages before it.
 // - Prefixes of different isolation keys are separate: neither matches nor timing reveal other keys.
 // - Evicting and ending a lease need no memory: each node has what they take from the beginning.
@@ -97,7 +98,8 @@ struct Restored {
   Position restored = 0;  // the sequence's offset; 0: nothing was restored and the sequence is as it was
   MissReason reason = MissReason::kCold;
   Lease lease;
-  bool out_of_memory = false;  // for the books of it: nothing was restored, nor counted
+  // For the books of it, or for the slot of a state that is stored otherwise: nothing was restored, nor counted.
+  bool out_of_memory = false;
 };
 
 struct StoreStats {
@@ -162,7 +164,8 @@ class SnapshotStore : public Reclaimer {
   // Keeps the snapshot [_, to) of the first `to` tokens. Splits an edge where the tokens diverge or end; a
   // node that is already there takes over state that it lacks. `user_point` makes the node resist merging.
   // kOutOfPages: no room within the budget (names budget, held and demand); kUnsupported: not whole() or not
-  // exact(); kInvalid: empty, or fewer tokens than it spans (with look-ahead it takes one more). kOutOfMemory.
+  // exact(); kOutOfSlots: no room for its state as the store has it; kInvalid: empty, or fewer tokens than it
+  // spans (with look-ahead it takes one more). kOutOfMemory.
   Result<Lease> Insert(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
                        bool user_point = false);
 

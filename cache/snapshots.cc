@@ -7,6 +7,7 @@
 
 #include "cache/hybrid_cache.h"
 #include "cache/sequence_state.h"
+#include "cache/stored_state.h"
 
 namespace quire::cache {
 namespace {
@@ -60,6 +61,14 @@ Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapsh
   }
   HybridState restored = *snapshot.held_;
   restored.CutTo(position);
+  if (restored.stored()) {
+    Demand demand = NoDemand();
+    demand.slots.need = 1;
+    SlotRef slot = MakeRoom(demand) ? pools_->slots->AllocateZero() : SlotRef();
+    if (!slot) return Fail(ErrorCode::kOutOfSlots, Refreshed(demand).ToString());
+    LoadState(pools_->layout, restored.slot.data(), slot.data());
+    restored.slot = std::move(slot);
+  }
   state.ReserveCaptures(state.CapturesUpTo(position));
   state.held = restored;
   state.InvalidateViews();
@@ -68,6 +77,21 @@ Result<Position> HybridCache::Restore(Sequence& sequence, const Snapshot& snapsh
   std::erase_if(state.scheduled, [&](Position at) { return at < position; });
   state.CaptureReached(position);  // of no width
   return position;
+} catch (const std::bad_alloc&) {
+  return NoMemory();
+}
+
+Result<void> HybridCache::ConvertToStored(Snapshot& snapshot) try {
+  if (!Owns(snapshot)) return Fail(ErrorCode::kInvalid, "snapshot of another cache");
+  const bool converts = pools_->layout.stored_state != ElementType::kF32;
+  if (!converts || !snapshot.has_slot() || snapshot.held_->stored()) return {};
+  Demand demand = NoDemand();
+  demand.stored_slots.need = 1;
+  SlotRef stored = MakeRoom(demand) ? pools_->stored_slots->AllocateZero() : SlotRef();
+  if (!stored) return Fail(ErrorCode::kOutOfSlots, Refreshed(demand).ToString());
+  StoreState(pools_->layout, snapshot.held_->slot.data(), stored.data());
+  snapshot.held_->slot = std::move(stored);
+  return {};
 } catch (const std::bad_alloc&) {
   return NoMemory();
 }
@@ -107,14 +131,18 @@ Result<Snapshot> HybridCache::Import(const Snapshot& before, Position from, Posi
     return Fail(ErrorCode::kInvalid, "snapshot of another cache");
   }
   Demand demand = NoDemand();
-  demand.slots.need = pools_->layout.recurrent.empty() ? 0 : 1;
+  // As a store has it.
+  const bool converted = pools_->layout.stored_state != ElementType::kF32;
+  SlotPool& slots = converted ? *pools_->stored_slots : *pools_->slots;
+  Demand::Kind& slots_demand = converted ? demand.stored_slots : demand.slots;
+  slots_demand.need = pools_->layout.recurrent.empty() ? 0 : 1;
   for (size_t g = 0; g < demand.pages.size(); ++g) {
     const PageRange range = CountedPages(*pools_, g, from, to);
     demand.pages[g].need = range.end - range.first;
   }
   if (!MakeRoom(demand)) {
-    const bool slots = demand.slots.need > pools_->slots->blocks().available();
-    return Fail(slots ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, Refreshed(demand).ToString());
+    const bool no_slot = slots_demand.need > slots.blocks().available();
+    return Fail(no_slot ? ErrorCode::kOutOfSlots : ErrorCode::kOutOfPages, Refreshed(demand).ToString());
   }
   auto held = std::make_unique<HybridState>(pools_.get());
   for (size_t g = 0; g < held->groups.size(); ++g) {
@@ -132,10 +160,8 @@ Result<Snapshot> HybridCache::Import(const Snapshot& before, Position from, Posi
             std::span(pool.data(page), pool.block_bytes())});
     }
   }
-  SlotRef slot = demand.slots.need > 0 ? pools_->slots->AllocateZero() : SlotRef();
-  if (slot) {
-    fill({Snapshot::Part::Kind::kSlot, 0, 0, std::span(slot.data(), pools_->slots->blocks().block_bytes())});
-  }
+  SlotRef slot = slots_demand.need > 0 ? slots.AllocateZero() : SlotRef();
+  if (slot) fill({Snapshot::Part::Kind::kSlot, 0, 0, std::span(slot.data(), slot.bytes())});
   held->RestAt(to, std::move(slot));
   return Snapshot(std::move(held), from);
 } catch (const std::bad_alloc&) {

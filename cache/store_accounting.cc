@@ -9,14 +9,15 @@
 namespace quire::cache {
 
 StoreAccounting::StoreAccounting(const HybridCache& cache)
-    : pools_(cache.pools_.get()), counts_(pools_->pages.size() + 1) {}
+    : pools_(cache.pools_.get()), counts_(pools_->pages.size() + 2) {}
 
 void StoreAccounting::Reserve() {
   const auto reserve = [](std::vector<uint32_t>& counts, const BlockPool& pool) {
     if (counts.size() < pool.blocks_seen()) counts.resize(std::max(pool.blocks_seen(), 2 * counts.size()));
   };
   for (size_t g = 0; g < pools_->pages.size(); ++g) reserve(counts_[g], *pools_->pages[g]);
-  reserve(counts_.back(), pools_->slots->blocks());
+  reserve(counts_[pools_->pages.size()], pools_->slots->blocks());
+  reserve(counts_.back(), pools_->stored_slots->blocks());
 }
 
 // A reference is what std::function holds in place.
@@ -45,16 +46,17 @@ void StoreAccounting::State(const Snapshot& snapshot, const Visit& visit) const 
     const auto page_of = [&](int64_t, BlockId page) { visit(Part{g, page}); };
     snapshot.held_->groups[g].table.ForEach(0, INT64_MAX, std::ref(page_of));
   }
-  if (snapshot.held_->slot) visit(Part{pools_->pages.size(), snapshot.held_->slot.id()});
+  if (!snapshot.held_->slot) return;
+  visit(Part{pools_->pages.size() + (snapshot.held_->stored() ? 1 : 0), snapshot.held_->slot.id()});
 }
 
 size_t StoreAccounting::BlockBytes(size_t pool) const {
-  return pool == pools_->pages.size() ? pools_->slots->blocks().block_bytes()
-                                      : pools_->pages[pool]->block_bytes();
+  if (pool < pools_->pages.size()) return pools_->pages[pool]->block_bytes();
+  return (pool == pools_->pages.size() ? pools_->slots : pools_->stored_slots)->blocks().block_bytes();
 }
 
 size_t& StoreAccounting::Kind(size_t pool) {
-  if (pool == pools_->pages.size()) return slots_;
+  if (pool >= pools_->pages.size()) return slots_;
   return pools_->layout.groups[pool].window > 0 ? window_ : full_;
 }
 
@@ -121,7 +123,7 @@ StoreAccounting::Bytes StoreAccounting::BytesOf(const Snapshot& snapshot) const 
   if (snapshot.empty()) return bytes;
   const auto add = [&](Part part) {
     const size_t block = BlockBytes(part.pool);
-    const bool is_slot = part.pool == pools_->pages.size();
+    const bool is_slot = part.pool >= pools_->pages.size();
     const bool is_window = !is_slot && pools_->layout.groups[part.pool].window > 0;
     (is_slot ? bytes.slot : is_window ? bytes.window : bytes.full) += block;
     if (counts_[part.pool][part.block] > 1) bytes.shared += block;

@@ -58,7 +58,7 @@ class StoreAccounting {
 
  private:
   struct Part {
-    size_t pool;  // group, or layout.groups.size() for slots
+    size_t pool;  // group, then slots, then stored slots
     BlockId block;
   };
   // Visits what a snapshot's range, the page in which it ends, its windows and its slot are.
@@ -75,7 +75,7 @@ class StoreAccounting {
   size_t& Kind(size_t pool);
 
   const Pools* pools_;
-  std::vector<std::vector<uint32_t>> counts_;  // [groups + 1][block]
+  std::vector<std::vector<uint32_t>> counts_;  // [groups + 2][block]
   size_t full_ = 0;
   size_t window_ = 0;
   size_t slots_ = 0;

@@ -22,6 +22,9 @@ std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccou
     if (snapshot.empty() || snapshot.from() != node->from || snapshot.to() != node->to) {
       return fail("its snapshot does not span exactly its edge");
     }
+    if (snapshot.has_slot() && snapshot.Slot().size() != StoredSlotBytes(cache_.layout())) {
+      return fail("its state is not in the form of the store");
+    }
     if (!snapshot.SharesFront(EntryOf(node->parent).snapshot))
       return fail("does not share its parent's pages");
     if (node->children.empty() && snapshot.DeepestRestorable(node->to) == 0 && entry.leases.empty()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace quire::cache {
@@ -118,6 +119,13 @@ std::string CheckRange(const Layout& layout, std::span<const PageView> pages, si
   return {};
 }
 
+// A hash of 8 bits, which bfloat16 keeps whole.
+float FoldWhole(float before, TokenId token, uint32_t element, size_t layer) {
+  const auto mixed = (static_cast<uint32_t>(before) ^ static_cast<uint32_t>(token)) * 2654435761U + element +
+                     static_cast<uint32_t>(layer) * 97U;
+  return static_cast<float>((mixed ^ (mixed >> 16)) & 0xffU);
+}
+
 void CopyLayer(const Layout& layout, size_t layer, const std::byte* from, std::byte* to) {
   const size_t begin = ConvOffset(layout, layer);
   const size_t end = layer + 1 < layout.recurrent.size() ? ConvOffset(layout, layer + 1) : SlotBytes(layout);
@@ -147,6 +155,12 @@ RecurrentLayer DeltaLayer() {
           .delta_value_dim = 2,
           .delta_key_dim = 2,
           .record_bytes = kRecordBytes};
+}
+
+RecurrentLayer WideDeltaLayer() {
+  RecurrentLayer layer = DeltaLayer();
+  layer.delta_key_dim = 16;
+  return layer;
 }
 
 std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, const TokenList& tokens) {
@@ -181,6 +195,11 @@ void FoldToken(const Layout& layout, size_t layer, std::byte* slot, TokenId toke
   for (ptrdiff_t e = 0; e < count; ++e) {
     uint32_t bits;
     std::memcpy(&bits, delta + e * 4, 4);
+    if (layout.stored_state != ElementType::kF32) {
+      const float whole = FoldWhole(std::bit_cast<float>(bits), token, static_cast<uint32_t>(e), layer);
+      std::memcpy(delta + e * 4, &whole, 4);
+      continue;
+    }
     bits = (bits ^ static_cast<uint32_t>(token)) * 2654435761U + static_cast<uint32_t>(e) +
            static_cast<uint32_t>(layer) * 97U;
     std::memcpy(delta + e * 4, &bits, 4);

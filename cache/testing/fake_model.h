@@ -1,5 +1,6 @@
 // Test only. A model whose KV is the token itself and whose recurrent state is a hash folded over every token
-// so far, run through StepView exactly as kernels are, and checked against plain vectors of tokens.
+// so far (with Layout::stored_state one that kBF16 keeps whole), run through StepView exactly as kernels are, and
+// checked against plain vectors of tokens.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ AttentionGroup WindowGroup(int32_t window);
 AttentionGroup ChunkGroup(int32_t chunk);
 RecurrentLayer ConvLayer();
 RecurrentLayer DeltaLayer();
+RecurrentLayer WideDeltaLayer();  // with stored_state of another size in a store
 
 // First row that differs from `want`'s first bytes is reported, empty when all of `view` is right:
 // for sequence i of `view`, whose tokens so far (and those of the step) are `tokens`, every page shows

@@ -30,6 +30,11 @@ const std::vector<NamedMix>& Mixes() {
         .recurrent = {DeltaLayer()}},
        true},
       {"chunks", {.page_tokens = 4, .groups = {FullGroup(), ChunkGroup(7), ChunkGroup(8)}}, true},
+      {"stored",
+       {.page_tokens = 2,
+        .groups = {FullGroup()},
+        .recurrent = {ConvLayer(), WideDeltaLayer()},
+        .stored_state = ElementType::kBF16}},
   };
   return mixes;
 }

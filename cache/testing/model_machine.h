@@ -123,6 +123,13 @@ class Machine {
   static bool Failed(const Sequence& sequence) { return !sequence; }
   static bool Failed(const Restored& restored) { return restored.out_of_memory; }
 
+  // Where a store has states in another form, converting one takes a slot, which may be lacking.
+  bool stored_otherwise() const { return layout_.stored_state != ElementType::kF32; }
+  template <class Result>
+  bool LacksSlot(const Result& result) const {
+    return stored_otherwise() && !result.has_value() && result.error().code == ErrorCode::kOutOfSlots;
+  }
+
   std::string Act(uint32_t kind);
   // A step over some sequences; `step` is null where it was rightly refused.
   struct Batch {

@@ -35,6 +35,7 @@ std::string Machine::RestoreSnapshot() {
   const Position max_position = choices_.OneIn(2) ? INT64_MAX : choices_.Between(0, kept.truth.offset());
   const Position want = kept.truth.DeepestReachable(max_position);
   const auto restored = Try([&] { return cache_->Restore(live->sequence, kept.snapshot, max_position); });
+  if (LacksSlot(restored)) return {};
   if (restored.has_value() != (want > 0)) return fmt::format("restore up to {}: want {}", max_position, want);
   if (!restored) {
     ++coverage_.refusals;
@@ -205,6 +206,7 @@ std::string Machine::Insert() {
                       : Try(insert, [&] { snapshot = std::move(*cache_->CaptureSnapshot(live->sequence)); });
   ++coverage_.inserts;
   if (lease) return legal ? "" : "kept what it should refuse";
+  if (legal && LacksSlot(lease)) return {};
   if (legal) return lease.error().code == ErrorCode::kOutOfPages ? "" : lease.error().message;
   const bool expected = lease.error().code == (empty ? ErrorCode::kInvalid : ErrorCode::kUnsupported);
   return expected ? "" : "wrong error: " + lease.error().message;
@@ -243,6 +245,7 @@ std::string Machine::RestoreFromStore() {
   Free([&] { live->lease = Lease(); });
   const Probed again = store_->Probe(key, prompt);
   Restored restored = Try([&] { return store_->Restore(key, prompt, live->sequence); });
+  if (restored.out_of_memory && stored_otherwise()) return {};
   if (restored.matched != again.matched || restored.restored != again.restorable)
     return "did not do as it said";
   if (restored.restored == 0) return {};
@@ -264,8 +267,10 @@ std::string Machine::RestoreFromStore() {
 std::string Machine::ImportSnapshot() {
   operation_ = "import";
   if (kept_.empty() || kept_.size() >= kMaxKept) return {};
-  const Kept& kept = kept_[choices_.Below(static_cast<uint32_t>(kept_.size()))];
+  Kept& kept = kept_[choices_.Below(static_cast<uint32_t>(kept_.size()))];
   if (!kept.snapshot.whole() || !kept.truth.exact()) return {};
+  const auto converted = Try([&] { return cache_->ConvertToStored(kept.snapshot); });
+  if (!converted) return LacksSlot(converted) ? "" : converted.error().message;
   std::vector<std::vector<std::byte>> parts;
   kept.snapshot.ForEachPart(
       [&](const Snapshot::Part& part) { parts.emplace_back(part.bytes.begin(), part.bytes.end()); });
