@@ -192,6 +192,8 @@ def run_quire(options, store, folder, figures):
             with quire.daemon(folder / f"other-{number}") as port:
                 wait(lambda: metric(port, "quire_snapshot_redis_connected") == 1, "Redis is not connected")
                 figures.add("Redis, another machine", *conversation.ask(port, 50 + number))
+                if late := metric(port, "quire_snapshot_redis_late_total"):
+                    print(json.dumps({"late_answers_of_redis": late}), flush=True)
 
 
 def run_peer(options, folder, figures):

@@ -1,6 +1,7 @@
 // Whether something that failed is tried: not while it is open, then once in a while. Times are arguments.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -26,6 +27,8 @@ class CircuitBreaker {
     next_ = now + std::chrono::duration_cast<Time::duration>(pause_);
     return ++failures_ == kFailures;
   }
+  // It may be used again; the next failure opens it.
+  void AllowOne() { failures_ = std::min(failures_, kFailures - 1); }
   // True: it was open.
   bool Succeeded() { return std::exchange(failures_, 0) >= kFailures; }
   bool open() const { return failures_ >= kFailures; }

@@ -135,6 +135,11 @@ void RedisClient::Close() {
   read_ = 0;
 }
 
+bool RedisClient::closed_by_peer() const {
+  pollfd polled{socket_.get(), POLLRDHUP, 0};
+  return !connected() || ::poll(&polled, 1, 0) != 0;
+}
+
 std::unexpected<api::Error> RedisClient::Fail(std::string what) {
   Close();
   return api::Fail(api::ErrorCode::kUnavailable, std::move(what));

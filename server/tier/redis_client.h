@@ -51,6 +51,8 @@ class RedisClient {
   RedisClient& operator=(const RedisClient&) = delete;
 
   bool connected() const { return socket_.valid(); }
+  // The server has closed the connection, or there is none. Does not wait.
+  bool closed_by_peer() const;
   // Connects, verifies the certificate, authenticates. kUnavailable says what failed.
   api::Result<void> Connect(Time deadline);
   void Close();

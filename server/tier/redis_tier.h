@@ -6,28 +6,25 @@
 // segment at most.
 //
 // Invariants
-// - Nobody waits for a connection, and for an answer no longer than `lookup_time`: Redis down, slow or full is a miss.
+// - Nobody waits for a connection (redis_pool.h), nor for another's transfer, and for an answer no longer than
+//   `lookup_time`: Redis down, slow or full is a miss.
 // - Bytes go to the disk tier only if HMAC, key, lengths and hash are right.
 // Any thread but the I/O thread. The disk tier outlives it.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "server/tier/circuit_breaker.h"
 #include "server/tier/disk_tier.h"
 #include "server/tier/recent_keys.h"
-#include "server/tier/redis_client.h"
+#include "server/tier/redis_pool.h"
 
 namespace quire::server {
 
@@ -37,7 +34,7 @@ struct RedisStats {
   uint64_t late = 0;      // lookups without an answer in time
   uint64_t read = 0;      // segments
   uint64_t written = 0;   // segments
-  uint64_t dropped = 0;   // segments not sent: too many waited
+  uint64_t dropped = 0;   // segments not sent: too many waited, or the connection ended
   uint64_t corrupt = 0;   // values that were not what they should be
   uint64_t failures = 0;  // connections, and commands that Redis refused
 };
@@ -65,7 +62,8 @@ class RedisTier {
     std::vector<std::vector<int64_t>> ends;  // where segments end that begin behind each parent
   };
   // Nothing: no answer in time.
-  std::optional<Answer> LookUp(std::vector<SnapshotKey> segments, std::vector<SnapshotKey> parents);
+  std::optional<Answer> LookUp(const std::vector<SnapshotKey>& segments,
+                               const std::vector<SnapshotKey>& parents);
   // Into the disk tier, as the segment `local` with these tokens. False: it cannot be had.
   bool Download(const SnapshotKey& key, const StoredSegment& local, std::span<const int32_t> tokens,
                 const PrefixOrigin* origin);
@@ -74,6 +72,8 @@ class RedisTier {
     SnapshotKey local{};  // key in the disk tier
     SnapshotKey key{};
     SnapshotKey parent{};
+    int64_t to = 0;
+    bool state = false;
   };
   // Sends them, unless Redis has them; one that it had within the last minutes is not asked about again, as long as
   // the connection lasts. Does not wait.
@@ -84,15 +84,12 @@ class RedisTier {
  private:
   static constexpr size_t kUploadsMax = 4096;
   static constexpr size_t kSentMax = size_t{1} << 16;
-  using Job = std::function<bool(RedisClient&)>;  // false: the connection is closed
 
-  // A thread with a connection of its own. `connects_for_jobs`: a job may wait for a connection.
-  class Worker {
+  // Sends segments one by one, on a thread and a connection of its own. They wait while there is no connection.
+  class Sender {
    public:
-    Worker(RedisTier& tier, const char* name, bool connects_for_jobs);
-    void Post(Job job);
-    size_t waiting() const;
-    bool connected() const { return connected_; }
+    explicit Sender(RedisTier& tier);
+    void Post(const Upload& upload);  // drops it where too many wait
     void Stop();
 
    private:
@@ -100,18 +97,17 @@ class RedisTier {
     bool Connect();
 
     RedisTier& tier_;
-    const bool connects_for_jobs_;
-    mutable std::mutex mutex_;
+    std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<Job> jobs_;  // guarded by mutex_
-    bool stopping_ = false;
-    RedisClient client_;  // of the thread, as is breaker_
-    CircuitBreaker breaker_;
-    std::atomic<bool> connected_ = false;
-    std::thread thread_;  // last
+    std::deque<Upload> uploads_;  // guarded by mutex_
+    bool stopping_ = false;       // likewise
+    RedisClient client_;          // of the thread
+    std::thread thread_;          // last
   };
 
+  void Count(uint64_t RedisStats::*counter);
   bool SendOne(RedisClient& client, const Upload& upload);
+  bool SendValue(RedisClient& client, const Upload& upload, RedisClient::Time deadline);
   void RecordSent(const SnapshotKey& key);
   bool Store(const std::string& value, const SnapshotKey& key, const StoredSegment& local,
              std::span<const int32_t> tokens, const PrefixOrigin* origin);
@@ -123,8 +119,8 @@ class RedisTier {
   RedisStats stats_;  // guarded by stats_mutex_
   std::mutex sent_mutex_;
   RecentKeys sent_;  // that Redis has; guarded by sent_mutex_
-  Worker reader_;
-  Worker writer_;
+  RedisPool pool_;
+  Sender sender_;
 };
 
 }  // namespace quire::server

@@ -145,7 +145,8 @@ class RedisTiers : public ::testing::Test {
                                   segment.begins_prefix() ? &origin : nullptr);
         ASSERT_TRUE(writer && writer->Write(content) && writer->Commit());
       }
-      uploads.push_back({piece.key, remote.Object(piece.to, piece.state), remote.Prefix(piece.begin())});
+      uploads.push_back({piece.key, remote.Object(piece.to, piece.state), remote.Prefix(piece.begin()),
+                         piece.to, piece.state});
     }
     redis.Send(uploads);
   }
@@ -221,6 +222,27 @@ TEST_F(RedisTiers, AsksOnceWhatRedisHas) {
     PutAndSend(*here_, *sender, Origin(false), 160 + 16 * 6);
     return sender->stats().written >= 15u + 16u;
   }));
+}
+
+// Redis evicts where segments end apart from the segments.
+TEST_F(RedisTiers, AnEvictedSetOfEndsComesBack) {
+  RedisClient client(Address());
+  ASSERT_TRUE(client.Connect(steady_clock::now() + seconds(60)).has_value());
+  const auto ask = [&](RedisClient::Command command) {
+    const std::vector<RedisClient::Command> commands = {std::move(command)};
+    return client.Query(commands, steady_clock::now() + seconds(60))->front();
+  };
+  const auto sender = Redis(*here_);
+  PutAndSend(*here_, *sender, Origin(), 40);
+  ASSERT_TRUE(Until([&] { return ask({"KEYS", "quire:s:*"}).items.size() == 4; }));
+  for (const RedisReply& name : ask({"KEYS", "quire:e:*"}).items) ask({"DEL", name.text});
+  const auto receiver = Redis(*there_);
+  bool right = false;
+  EXPECT_EQ(Restore(*there_, *receiver, Origin(), 100, right), 0);
+  const auto later = Redis(*here_);
+  PutAndSend(*here_, *later, Origin(), 40);
+  EXPECT_TRUE(Until([&] { return Restore(*there_, *receiver, Origin(), 100, right) == 40; }));
+  EXPECT_TRUE(right);
 }
 
 TEST_F(RedisTiers, OtherOwnersAndSecretsFindNothing) {
@@ -346,6 +368,19 @@ TEST(RedisUrls, NameServerUserAndDatabase) {
     ASSERT_FALSE(parsed.has_value()) << wrong;
     EXPECT_EQ(parsed.error().code, api::ErrorCode::kInvalidArgument);
   }
+}
+
+TEST(CircuitBreakers, OpenAtTheNextFailureWhereOneTryIsAllowed) {
+  CircuitBreaker breaker(seconds(5));
+  CircuitBreaker::Time now{};
+  breaker.AllowOne();
+  EXPECT_FALSE(breaker.open());
+  for (int failure = 0; failure < 3; ++failure) breaker.Failed(now);
+  EXPECT_FALSE(breaker.MayTry(now));
+  breaker.AllowOne();
+  EXPECT_TRUE(breaker.MayTry(now));
+  EXPECT_TRUE(breaker.Failed(now));
+  EXPECT_FALSE(breaker.MayTry(now));
 }
 
 TEST(CircuitBreakers, OpenAfterThreeFailuresAndTryOnceInAWhile) {

@@ -236,7 +236,8 @@ void TierSession::SendToRedis() {
   const KeyChain remote = store_chain_.WithRoot(redis_->RootOf(store_origin_));
   std::vector<RedisTier::Upload> uploads;
   for (const PrefixPiece& piece : store_chain_.Pieces(0, store_chain_.tokens(), origin_->needs_state)) {
-    uploads.push_back({piece.key, remote.Object(piece.to, piece.state), remote.Prefix(piece.begin())});
+    uploads.push_back({piece.key, remote.Object(piece.to, piece.state), remote.Prefix(piece.begin()),
+                       piece.to, piece.state});
   }
   redis_->Send(uploads);
 }
