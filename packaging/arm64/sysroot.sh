@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . packaging/portable/debian_packages.sh
 folder=${1:-build/arm64-sysroot}
-[ ! -e "$folder/complete" ] || exit 0
+if [ -e "$folder/complete" ] && [ -e "$folder/packages.txt" ]; then exit 0; fi
 packages=(libc6-dev libstdc++6 libgcc-s1 libboost1.81-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev libssl-dev
   libpcre2-dev libutf8proc-dev libsystemd-dev libhwy-dev libedit-dev libcurl4-openssl-dev prometheus-cpp-dev libseccomp-dev
   zlib1g-dev libzstd-dev libgtest-dev libgmock-dev)
@@ -17,22 +17,18 @@ excluded='^(libboost.*-dev|.*-(bin|perl|doc|common)|perl.*|python3.*|gcc-.*|g\+\
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-mkdir -p "$folder" "$work/apt/etc/apt.conf.d"
-echo 'APT::Architecture "arm64"; APT::Architectures { "arm64"; };' >"$work/apt/apt.conf"
-QUIRE_DEBIAN_MIRROR=$(archive_url)  # of this machine's configuration, which the next line hides
-export APT_CONFIG=$work/apt/apt.conf
-suite_apt bookworm "$work/apt"
+mkdir -p "$folder"
+suite_apt bookworm "$work/apt" arm64
 in_suite "$work/apt" apt-get install --download-only -y -qq --no-install-recommends "${packages[@]}" >"$work/apt.out" ||
   { cat "$work/apt.out" >&2; exit 1; }
 for package in "$work"/apt/cache/archives/*.deb; do
   name=$(basename "$package")
   [[ ! $name =~ $excluded || $name == libboost1.81-dev_* ]] || continue
   dpkg-deb -x "$package" "$folder"
-done
-rm -rf "$folder"/usr/share/{doc,man,info,locale,lintian} "$folder"/etc
-# Absolute links lead out of the folder.
-find "$folder" -type l -lname '/*' | while read -r link; do
-  ln -sfrn "$folder$(readlink "$link")" "$link"
-done
+  dpkg-deb -W --showformat='${Package} ${Version}\n' "$package"  # for the SBOM, as are the licenses
+done >"$folder/packages.txt"
+rm -rf "$folder"/usr/share/{man,info,locale,lintian} "$folder"/etc
+find "$folder/usr/share/doc" -type f ! -name copyright -delete
+relative_links "$folder"
 touch "$folder/complete"
 du -sh "$folder"

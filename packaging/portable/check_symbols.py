@@ -25,10 +25,14 @@ def programs(folder):
 
 
 def requirements(path):
-    text = subprocess.run(["objdump", "-p", path], check=True, capture_output=True, text=True).stdout
-    libraries = re.findall(r"^\s*NEEDED\s+(\S+)", text, re.M)
-    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"\bGLIBC_([0-9.]+)\b", text)}
-    others = set(re.findall(r"\b((?:GLIBCXX|CXXABI|GCC|OPENSSL|CURL)_\S+)", text))
+    # readelf reads programs of every architecture.
+    text = subprocess.run(["readelf", "-W", "-d", "-V", path], check=True, capture_output=True, text=True,
+                          env=os.environ | {"LC_ALL": "C"}).stdout
+    libraries = re.findall(r"\(NEEDED\)\s+Shared library: \[(.+)\]", text)
+    needed = re.findall(r"\bName: (\S+)\s+Flags:", text)
+    numbered = {name for name in needed if re.fullmatch(r"GLIBC_[0-9.]+", name)}
+    versions = {tuple(map(int, name.removeprefix("GLIBC_").split("."))) for name in numbered}
+    others = set(needed) - numbered
     return libraries, versions, others
 
 

@@ -2,8 +2,9 @@
 """make_sbom.py: an SPDX 2.3 document (JSON) of the portable tarball on standard output, and the license texts of what is
 linked into it in the folder --licenses.
 
-Versions are those of the Debian packages that the programs were built from on this machine, and of the source packages in
---libraries (static_libraries.sh). Nothing in it depends on the time or on the folder of the build."""
+Versions are those of the Debian packages that the programs were built from, on this machine or in --sysroot
+(packaging/arm64/sysroot.sh), and of the source packages in --libraries (static_libraries.sh). Nothing in it depends on the
+time or on the folder of the build."""
 
 import argparse
 import datetime
@@ -42,27 +43,54 @@ SOURCES = {
 }
 
 
-def installed_version(package):
-    found = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True, check=False)
-    if found.returncode != 0 or not found.stdout:
-        sys.exit(f"make_sbom: {package} is not installed: the SBOM would be incomplete")
-    return found.stdout
+# What the cross compiler brings itself; its package is installed on this machine.
+CROSS_PACKAGES = {"libstdc++-12-dev": "libstdc++-12-dev-arm64-cross"}
 
 
-def copy_license(package, name, folder):
-    text = pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
-    (folder / f"{name}.txt").write_bytes(text)
+class InstalledPackages:
+    """The packages of this machine."""
+
+    root = pathlib.Path("/")
+
+    def version(self, package):
+        found = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True, check=False)
+        if found.returncode != 0 or not found.stdout:
+            sys.exit(f"make_sbom: {package} is not installed: the SBOM would be incomplete")
+        return found.stdout
+
+    def copyright(self, package):
+        return (self.root / "usr/share/doc" / package / "copyright").read_bytes()
 
 
-def linked(sources_list, licenses):
+class SysrootPackages(InstalledPackages):
+    """The packages of a folder that sysroot.sh filled."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.versions = dict(line.split() for line in (self.root / "packages.txt").read_text().splitlines())
+
+    def version(self, package):
+        if package in CROSS_PACKAGES:
+            return InstalledPackages().version(CROSS_PACKAGES[package])
+        if package not in self.versions:
+            sys.exit(f"make_sbom: {package} is not in {self.root}: the SBOM would be incomplete")
+        return self.versions[package]
+
+    def copyright(self, package):
+        if package in CROSS_PACKAGES:
+            return InstalledPackages().copyright(CROSS_PACKAGES[package])
+        return super().copyright(package)
+
+
+def linked(packages, sources_list, licenses):
     """(name, version, license) of all that is linked in or whose headers are compiled in."""
     for package, license_name in PACKAGES.items():
-        copy_license(package, package, licenses)
-        yield package, installed_version(package), license_name
+        (licenses / f"{package}.txt").write_bytes(packages.copyright(package))
+        yield package, packages.version(package), license_name
     for line in pathlib.Path(sources_list).read_text().splitlines():
         name, version = line.split()
         license_name, package = SOURCES[name]
-        copy_license(package, name, licenses)
+        (licenses / f"{name}.txt").write_bytes(packages.copyright(package))
         yield name, version, license_name
 
 
@@ -101,9 +129,10 @@ def file_entries(folder):
 def document(arguments):
     licenses = pathlib.Path(arguments.licenses)
     licenses.mkdir(parents=True, exist_ok=True)
+    packages = SysrootPackages(arguments.sysroot) if arguments.sysroot else InstalledPackages()
     entries = [
         package_entry(name, version, license_name, f"pkg:deb/debian/{name}@{version}")
-        for name, version, license_name in sorted(linked(arguments.libraries, licenses))
+        for name, version, license_name in sorted(linked(packages, arguments.libraries, licenses))
     ]
     files = list(file_entries(pathlib.Path(arguments.files)))
     product = package_entry(arguments.name, arguments.version, "Apache-2.0", f"pkg:generic/quire@{arguments.version}")
@@ -132,6 +161,7 @@ def main():
     parser.add_argument("--name", required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--libraries", required=True, help="list of source packages and versions")
+    parser.add_argument("--sysroot", help="folder of packaging/arm64/sysroot.sh, for arm64 from another machine")
     parser.add_argument("--licenses", required=True, help="folder for license texts")
     parser.add_argument("--files", required=True, help="folder that is packed")
     json.dump(document(parser.parse_args()), sys.stdout, indent=1)

@@ -1,8 +1,12 @@
-"""The files below packaging/ that other programs read: manifests of Kubernetes, versions, scripts."""
+"""The files below packaging/ that other programs read: manifests of Kubernetes, versions, scripts; and what scripts of
+packaging/ read."""
+import importlib.util
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,6 +21,13 @@ def documents(text):
 
 def kinds(text):
     return {re.search(r"^kind: (\w+)", part, re.M)[1] for part in documents(text)}
+
+
+def load(script):
+    spec = importlib.util.spec_from_file_location(pathlib.Path(script).stem, PACKAGING / script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class PackagingFiles(unittest.TestCase):
@@ -49,6 +60,23 @@ class PackagingFiles(unittest.TestCase):
         values = (PACKAGING / "kubernetes/chart/values.yaml").read_text()
         for path in re.findall(r"\.Values\.([\w.]+)", chart):
             self.assertIn(path.split(".")[-1] + ":", values, path)
+
+    def test_symbol_versions_are_read(self):
+        symbols = load("portable/check_symbols.py")
+        libraries, versions, others = symbols.requirements(sys.executable)
+        self.assertIn("libc.so.6", libraries)
+        self.assertTrue(versions)
+        self.assertFalse([name for name in others if re.fullmatch(r"GLIBC_[0-9.]+", name)])
+
+    def test_versions_of_another_architecture_are_its_sysroot_s(self):
+        with tempfile.TemporaryDirectory(prefix="quire-sbom-") as folder:
+            root = pathlib.Path(folder)
+            (root / "packages.txt").write_text("libssl-dev 3.0.1-1\n")
+            (root / "usr/share/doc/libssl-dev").mkdir(parents=True)
+            (root / "usr/share/doc/libssl-dev/copyright").write_text("terms")
+            packages = load("sbom/make_sbom.py").SysrootPackages(root)
+            self.assertEqual((packages.version("libssl-dev"), packages.copyright("libssl-dev")), ("3.0.1-1", b"terms"))
+            self.assertRaises(SystemExit, packages.version, "zlib1g-dev")
 
 
 if __name__ == "__main__":
