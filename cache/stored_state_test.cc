@@ -41,7 +41,7 @@ State RandomState(const Layout& layout, uint64_t seed, int lowest = -6) {
   return state;
 }
 
-TokenList Tokens(size_t count, TokenId last) {
+TokenList StoredTokens(size_t count, TokenId last) {
   TokenList tokens(count, 7);
   tokens.back() = last;
   return tokens;
@@ -91,8 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Types, StoredState,
 TEST_P(StoredState, ComesBackWithinItsBound) {
   // The smallest blocks have scales below the normal numbers of float16.
   const State state = RandomState(layout_, 3, -20);
-  Insert(Tokens(21, 1), state);
-  const State back = Restored(Tokens(21, 1));
+  Insert(StoredTokens(21, 1), state);
+  const State back = Restored(StoredTokens(21, 1));
   const size_t tail = DeltaOffset(layout_, 0) / sizeof(float);
   for (size_t i = 0; i < state.size(); ++i) {
     float bound = 0;  // of float32 and of convolution tails
@@ -109,7 +109,7 @@ TEST_P(StoredState, ComesBackWithinItsBound) {
 
 TEST_P(StoredState, SixteenBranchesTakeTheBytesOfTheType) {
   for (TokenId branch = 0; branch < 16; ++branch) {
-    Insert(Tokens(20, branch), RandomState(layout_, static_cast<uint64_t>(branch)));
+    Insert(StoredTokens(20, branch), RandomState(layout_, static_cast<uint64_t>(branch)));
   }
   const size_t expected = 16 * StoredSlotBytes(layout_);
   EXPECT_EQ(store_.stats().slot_bytes, expected);
@@ -133,10 +133,10 @@ TEST_P(StoredState, SixteenBranchesTakeTheBytesOfTheType) {
 
 // Errors do not add up while a state is restored and stored again.
 TEST_P(StoredState, IsTheSameAfterASecondTime) {
-  Insert(Tokens(21, 1), RandomState(layout_, 5));
-  const State once = Restored(Tokens(21, 1));
-  Insert(Tokens(33, 2), once);
-  EXPECT_EQ(Restored(Tokens(33, 2)), once);
+  Insert(StoredTokens(21, 1), RandomState(layout_, 5));
+  const State once = Restored(StoredTokens(21, 1));
+  Insert(StoredTokens(33, 2), once);
+  EXPECT_EQ(Restored(StoredTokens(33, 2)), once);
 }
 
 TEST(StoredStates, WithoutASlotNothingIsRestored) {
@@ -148,9 +148,9 @@ TEST(StoredStates, WithoutASlotNothingIsRestored) {
   auto step = cache->Begin(appends);
   (*step)->Commit();
   step->reset();
-  ASSERT_TRUE(store.Insert("", Tokens(8, 1), *cache->CaptureSnapshot(first)).has_value());
+  ASSERT_TRUE(store.Insert("", StoredTokens(8, 1), *cache->CaptureSnapshot(first)).has_value());
   Sequence second = cache->NewSequence();
-  TokenList longer = Tokens(8, 1);
+  TokenList longer = StoredTokens(8, 1);
   longer.push_back(2);
   {
     const auto refused = store.Restore("", longer, second);

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-bool Until(const std::function<bool()>& holds) {
+bool WaitUntil(const std::function<bool()>& holds) {
   const auto deadline = steady_clock::now() + seconds(60);
   while (!holds()) {
     if (steady_clock::now() > deadline) return false;
@@ -93,7 +93,7 @@ class FakeRedis {
     if (!out.empty() && ::send(client.fd.get(), out.data(), out.size(), MSG_NOSIGNAL) < 0) client.fd.Reset();
   }
   void Run() {
-    Until([this] { return listening_.load(); });
+    WaitUntil([this] { return listening_.load(); });
     std::vector<Client> clients;
     while (!stopping_) {
       pollfd polled{listener_.get(), POLLIN, 0};
@@ -148,11 +148,11 @@ class RedisPools : public ::testing::Test {
 // Two runners have one tier: the first fetches a long value, the second asks.
 TEST_F(RedisPools, AQuestionDoesNotWaitForAnothersTransfer) {
   RedisTier tier(Options(), *disk_);
-  ASSERT_TRUE(Until([&] { return Answers(tier); }));
+  ASSERT_TRUE(WaitUntil([&] { return Answers(tier); }));
   redis_->holds_values = true;
   std::thread transfer([&] { EXPECT_FALSE(tier.Download(HashOf("c"), {}, {}, nullptr)); });
-  ASSERT_TRUE(Until([&] { return redis_->values > 0; }));
-  EXPECT_TRUE(Until([&] { return Answers(tier); }));
+  ASSERT_TRUE(WaitUntil([&] { return redis_->values > 0; }));
+  EXPECT_TRUE(WaitUntil([&] { return Answers(tier); }));
   EXPECT_TRUE(redis_->holds_values);
   redis_->holds_values = false;
   transfer.join();
@@ -165,7 +165,7 @@ TEST_F(RedisPools, AServerThatAnswersTooLateIsLeftAlone) {
   options.retry_after = std::chrono::hours(1);
   RedisTier tier(options, *disk_);
   redis_->silent = true;
-  ASSERT_TRUE(Until([&] {
+  ASSERT_TRUE(WaitUntil([&] {
     EXPECT_FALSE(Answers(tier));
     return tier.stats().late == CircuitBreaker::kFailures;
   }));
@@ -175,13 +175,13 @@ TEST_F(RedisPools, AServerThatAnswersTooLateIsLeftAlone) {
 
 TEST_F(RedisPools, AConnectionThatTheServerClosedIsNotHandedOut) {
   RedisTier tier(Options(), *disk_);
-  ASSERT_TRUE(Until([&] { return Answers(tier); }));
+  ASSERT_TRUE(WaitUntil([&] { return Answers(tier); }));
   redis_.reset();
   fs::remove(folder_ / "sock");
   EXPECT_FALSE(Answers(tier));
   EXPECT_EQ(tier.stats().late, 0u);
   redis_ = std::make_unique<FakeRedis>(folder_ / "sock");
-  EXPECT_TRUE(Until([&] { return Answers(tier); }));
+  EXPECT_TRUE(WaitUntil([&] { return Answers(tier); }));
 }
 
 }  // namespace
