@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -154,6 +155,17 @@ class TwoWayTask {
     for (; r < rows_; ++r) ScoreRows<1>(r, first);
   }
 
+  // To the scores of keys [from, to) for the query `at`.
+  void AddDistanceBias(float* scores, size_t tile, size_t at, size_t from, size_t to) {
+    constexpr ptrdiff_t kFar = kBiasReach;
+    const float* const bias =
+        shape_.distance_bias.data() + block_.head * static_cast<size_t>(2 * kFar + 1) + kFar;
+    for (size_t i = from; i < to; ++i) {
+      const ptrdiff_t distance = static_cast<ptrdiff_t>(i) - static_cast<ptrdiff_t>(at);
+      scores[i - tile] += bias[std::clamp(distance, -kFar, kFar)];
+    }
+  }
+
   // Row r's scores of keys [tile, end) become weights; the running maximum moves on.
   void Weigh(size_t r, size_t tile, size_t end, size_t reach) {
     const F32 d;
@@ -174,6 +186,7 @@ class TwoWayTask {
         scores[i - tile] -= slope * static_cast<float>(i > at ? i - at : at - i);
       }
     }
+    if (!shape_.distance_bias.empty()) AddDistanceBias(scores, tile, at, from, to);
     std::fill(scores, scores + (from - tile), kOutOfReach);
     std::fill(scores + (to - tile), scores + width_, kOutOfReach);
     VF32 top = hn::Set(d, kOutOfReach);

@@ -12,12 +12,18 @@
 
 namespace quire::runner::kernels {
 
+// How far away distances are told apart.
+inline constexpr int32_t kBiasReach = 128;
+
 struct TwoWayAttention {
   std::span<const int32_t> row_begin;  // [sequences + 1]
   int32_t heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
   int32_t reach = -1;                  // a row sees those at most so far away; < 0: all of its sequence
   std::span<const float> slopes = {};  // [heads]: ALiBi, a score loses slope times the distance; or empty
+  // [heads, 2 * kBiasReach + 1]: a score gains the number at key - query + kBiasReach, or the one at the nearer end; or
+  // empty
+  std::span<const float> distance_bias = {};
 };
 
 // out [rows, heads, head_dim] = softmax(score(q, k)) v over the rows of the same sequence. k, v [rows, kv_heads,

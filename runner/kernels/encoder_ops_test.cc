@@ -17,7 +17,7 @@ using test::Random;
 struct EncoderCase {
   std::vector<int32_t> lengths;
   int32_t heads, kv_heads, dim, reach;
-  bool alibi;
+  bool alibi, biased = false;
 };
 
 // One query's output, in double precision.
@@ -38,6 +38,11 @@ std::vector<double> Reference(const TwoWayAttention& shape, size_t sequence, siz
     for (size_t c = 0; c < dim; ++c) score += double{q[((first + at) * heads + head) * dim + c]} * k[key + c];
     score *= shape.scale;
     if (!shape.slopes.empty()) score -= shape.slopes[head] * static_cast<double>(distance);
+    if (!shape.distance_bias.empty()) {
+      const auto away = static_cast<int32_t>(std::min<size_t>(distance, kBiasReach));
+      const int32_t place = kBiasReach + (j > at ? away : -away);
+      score += shape.distance_bias[head * (2 * kBiasReach + 1) + static_cast<size_t>(place)];
+    }
     const double weight = std::exp(score);
     total += weight;
     for (size_t c = 0; c < dim; ++c) out[c] += weight * v[key + c];
@@ -51,8 +56,9 @@ TEST(TwoWayAttention, AgreesWithTheFormulaAndSeesNothingElseOfTheBatch) {
                                {{5, 64, 65}, 2, 2, 7, 3, false},
                                {{130, 2, 40}, 3, 1, 24, -1, true},
                                {{300, 257, 9}, 1, 1, 32, -1, false},
-                               {{330}, 1, 1, 8, 100, false}};
-  for (const EncoderCase& one : cases) {
+                               {{330}, 1, 1, 8, 100, false},
+                               {{300, 1, 20}, 2, 1, 16, -1, false, true}};
+  for (const Case& one : cases) {
     std::vector<int32_t> begin = {0};
     for (const int32_t length : one.lengths) begin.push_back(begin.back() + length);
     const auto rows = static_cast<size_t>(begin.back());
@@ -60,7 +66,8 @@ TEST(TwoWayAttention, AgreesWithTheFormulaAndSeesNothingElseOfTheBatch) {
                kv = static_cast<size_t>(one.kv_heads * one.dim);
     Random random(7);
     const std::vector<float> q = random.Floats(rows * width), k = random.Floats(rows * kv),
-                             v = random.Floats(rows * kv), slopes = {0.5F, 0.25F, 0.125F};
+                             v = random.Floats(rows * kv), slopes = {0.5F, 0.25F, 0.125F},
+                             biases = random.Floats(static_cast<size_t>(one.heads * (2 * kBiasReach + 1)));
     TwoWayAttention shape{.row_begin = begin,
                           .heads = one.heads,
                           .kv_heads = one.kv_heads,
@@ -68,6 +75,7 @@ TEST(TwoWayAttention, AgreesWithTheFormulaAndSeesNothingElseOfTheBatch) {
                           .scale = 0.7F,
                           .reach = one.reach};
     if (one.alibi) shape.slopes = slopes;
+    if (one.biased) shape.distance_bias = biases;
     ForEachInstructionSet([&] {
       ThreadPool pool(3), single(1);
       std::vector<float> out(q.size());

@@ -9,6 +9,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/encoder_ops.h"
 #include "runner/kernels/panels.h"
+#include "runner/models/distance_bias.h"
 #include "runner/models/linear_then.h"
 
 namespace quire::runner::models {
@@ -38,15 +39,19 @@ Encoder::Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder&
   const EncoderNames& names = form_.names;
   const TensorScope global = bind.Named(names.prefix);
   tokens_ = global.Matrix(names.tokens, form_.vocab, form_.hidden);
-  const auto table = [&](TensorName name, int32_t rows) {
+  const auto table = [&](TensorName name, int32_t rows, int32_t width) {
     if (rows == 0) return std::vector<float>();
     const std::string checkpoint = fmt::format("{}.weight", name.hugging_face);
     const std::string gguf = fmt::format("{}.weight", name.gguf);
-    return global.Table({checkpoint, gguf}, rows, form_.hidden);
+    return global.Table({checkpoint, gguf}, rows, width);
   };
-  types_ = table(names.types, form_.types);
-  positions_ = table(names.positions, form_.position_rows);
+  types_ = table(names.types, form_.types, form_.hidden);
+  positions_ = table(names.positions, form_.position_rows, form_.hidden);
   if (!names.embedding_norm.gguf.empty()) embedding_norm_ = BindNorm(global, names.embedding_norm);
+  if (form_.distance_bias) {
+    const std::vector<float> buckets = table(names.distance_bias, kBiasBuckets, form_.heads);
+    if (!buckets.empty()) distance_bias_ = SpreadBiases(buckets, form_.heads);
+  }
   if (form_.alibi > 0) slopes_ = AlibiSlopes(form_.heads, form_.alibi);
   layers_.resize(static_cast<size_t>(form_.layers));
   for (size_t i = 0; i < layers_.size(); ++i) BindLayer(bind, i);
@@ -213,7 +218,8 @@ void Encoder::Attend(const EncoderBatch& batch, ThreadPool& pool, size_t index, 
                            .head_dim = form_.head_dim,
                            .scale = scale,
                            .reach = form_.reach.empty() ? -1 : form_.reach[index],
-                           .slopes = slopes_},
+                           .slopes = slopes_,
+                           .distance_bias = distance_bias_},
                           q, k, v, attended);
   layer.out.Run(pool, {attended, rows, work_.quantized}, y);
 }

@@ -30,7 +30,7 @@ enum class EncoderNorms : uint8_t {
 struct EncoderNames {
   std::string prefix = {};  // of every tensor of a checkpoint: "bert."
   std::string layers = {};  // "encoder.layer."
-  TensorName tokens, types, positions, embedding_norm, final_norm = {};
+  TensorName tokens, types, positions, distance_bias, embedding_norm, final_norm = {};
   TensorName q = {}, k = {}, v = {}, qkv = {}, out = {}, q_norm = {}, k_norm = {};
   TensorName attention_norm = {}, post_attention_norm = {}, mlp_norm = {}, post_mlp_norm = {};
   TensorName second_attention_norm = {};
@@ -58,6 +58,7 @@ struct EncoderForm {
   bool qk_norm = false;                // of each head
   bool wide_qk_norm = false;           // layer norms of all heads together
   bool second_attention_norm = false;  // kAfter: h = n2(h + n(h + a(h)))
+  bool distance_bias = false;          // of all layers (distance_bias.h)
   float alibi = 0;                     // the largest bias of ALiBi (Press et al. 2022), 0: none
   EncoderExpertsForm experts = {};
   std::vector<RopeSpec> ropes = {};
@@ -132,6 +133,7 @@ class Encoder {
   kernels::Matrix tokens_;
   std::vector<float> types_, positions_;  // [types, hidden], [position_rows, hidden]
   std::vector<float> slopes_;             // [heads] of ALiBi, or empty
+  std::vector<float> distance_bias_;      // of TwoWayAttention, or empty
   Norm embedding_norm_, final_norm_;
   std::vector<Layer> layers_;
   int64_t parameters_ = 0, weight_bytes_ = 0, resident_bytes_ = 0;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runner/models/testing/encoder_bits.h"
@@ -37,6 +38,55 @@ struct RandomEncoder {
   std::string layers = {};
 };
 
+using TensorRenames = std::vector<std::pair<std::string, std::string>>;
+
+TensorRenames DistilNames() {
+  return {{"attention.self.query", "attention.q_lin"},
+          {"attention.self.key", "attention.k_lin"},
+          {"attention.self.value", "attention.v_lin"},
+          {"attention.output.dense", "attention.out_lin"},
+          {"attention.output.LayerNorm", "sa_layer_norm"},
+          {"intermediate.dense", "ffn.lin1"},
+          {"output.dense", "ffn.lin2"},
+          {"output.LayerNorm", "output_layer_norm"}};
+}
+
+TensorRenames MpnetNames() {
+  return {{"attention.self.query", "attention.attn.q"},
+          {"attention.self.key", "attention.attn.k"},
+          {"attention.self.value", "attention.attn.v"},
+          {"attention.output.dense", "attention.attn.o"},
+          {"attention.output.LayerNorm", "attention.LayerNorm"}};
+}
+
+Json DistilConfig() {
+  return {{"model_type", "distilbert"},   {"architectures", {"Model"}},
+          {"vocab_size", kTokens},        {"dim", kWidth},
+          {"n_layers", kDepth},           {"n_heads", 4},
+          {"hidden_dim", kInner},         {"activation", "gelu"},
+          {"max_position_embeddings", 64}};
+}
+
+Json MpnetConfig() {
+  return ConfigOf("mpnet", {{"relative_attention_num_buckets", 32}, {"max_position_embeddings", 66}});
+}
+
+// The encoder with the names of another family, whose layers have the same tensors.
+RandomEncoder Renamed(RandomEncoder encoder, const char* name, Json config, const TensorRenames& renames,
+                      const char* layers) {
+  encoder.name = name;
+  encoder.config = std::move(config);
+  encoder.layers = layers;
+  for (auto& [tensor, shape] : encoder.layer) {
+    for (const auto& [from, to] : renames) {
+      if (!tensor.starts_with(from + ".")) continue;
+      tensor = to + tensor.substr(from.size());
+      break;
+    }
+  }
+  return encoder;
+}
+
 std::vector<RandomEncoder> RandomEncoders() {
   RandomEncoder bert{.name = "Bert",
                      .config = ConfigOf("bert", {{"type_vocab_size", 2}}),
@@ -64,6 +114,10 @@ std::vector<RandomEncoder> RandomEncoders() {
       ConfigOf("xlm-roberta", {{"type_vocab_size", 1}, {"pad_token_id", 1}, {"max_position_embeddings", 66}});
   roberta.tensors[1].second = {66, kWidth};
   roberta.tensors[2].second = {1, kWidth};
+  const RandomEncoder distil =
+      Renamed(bert, "DistilBert", DistilConfig(), DistilNames(), "transformer.layer.");
+  RandomEncoder mpnet = Renamed(roberta, "Mpnet", MpnetConfig(), MpnetNames(), "encoder.layer.");
+  mpnet.tensors.push_back({"encoder.relative_attention_bias.weight", {32, 4}});
   const RandomEncoder modern{.name = "ModernBert",
                              .config = ConfigOf("modernbert", {{"local_attention", 16}}),
                              .tensors = {{"embeddings.tok_embeddings.weight", {kTokens, kWidth}},
@@ -101,7 +155,7 @@ std::vector<RandomEncoder> RandomEncoders() {
   for (const char* norm : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) {
     gemma.layer.push_back({norm, {16}});
   }
-  return {bert, roberta, modern, euro, gemma};
+  return {bert, roberta, distil, mpnet, modern, euro, gemma};
 }
 
 std::shared_ptr<PatchedModelFiles> MakeEncoder(const RandomEncoder& encoder) {
@@ -114,6 +168,43 @@ std::shared_ptr<PatchedModelFiles> MakeEncoder(const RandomEncoder& encoder) {
     }
   }
   return files;
+}
+
+// The files with the layers' tensors under other names.
+std::shared_ptr<PatchedModelFiles> MakeRenamed(const RandomEncoder& encoder, const Json& config,
+                                               const TensorRenames& renames, const std::string& layers) {
+  auto files = MakeEncoder(encoder);
+  for (int i = 0; i < kDepth; ++i) {
+    const std::string number = std::to_string(i) + ".";
+    for (const auto& [from, to] : renames) {
+      files->MoveTo(encoder.layers + number + from + ".", layers + number + to + ".");
+    }
+  }
+  files->json = config;
+  return files;
+}
+
+void ExpectSameStates(const std::shared_ptr<PatchedModelFiles>& files,
+                      const std::shared_ptr<PatchedModelFiles>& others) {
+  auto one = LoadEncoder(files), other = LoadEncoder(others);
+  ASSERT_TRUE(one) << one.error().message;
+  ASSERT_TRUE(other) << other.error().message;
+  const EncoderBatch batch = test::MixedBatch(9, static_cast<int32_t>(kTokens));
+  EXPECT_EQ(test::StatesOf(**one, batch, 1), test::StatesOf(**other, batch, 1));
+}
+
+TEST(RenamedEncoders, DistilBertIsBertWithoutTypes) {
+  RandomEncoder bert = RandomEncoders().front();
+  bert.config["type_vocab_size"] = 0;
+  ExpectSameStates(MakeEncoder(bert), MakeRenamed(bert, DistilConfig(), DistilNames(), "transformer.layer."));
+}
+
+TEST(RenamedEncoders, MpnetWithoutBiasesIsRobertaWithoutTypes) {
+  RandomEncoder roberta = RandomEncoders()[1];
+  roberta.config["type_vocab_size"] = 0;
+  const auto mpnet = MakeRenamed(roberta, MpnetConfig(), MpnetNames(), "encoder.layer.");
+  mpnet->AddF32("encoder.relative_attention_bias.weight", {32, 4}, 0);
+  ExpectSameStates(MakeEncoder(roberta), mpnet);
 }
 
 class EncoderBatches : public testing::TestWithParam<RandomEncoder> {};

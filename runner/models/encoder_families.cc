@@ -21,6 +21,8 @@ struct EncoderFamily {
 constexpr std::array kEncoders = {
     EncoderFamily{{"BERT", "bert", "bert"}, ReadBert},
     EncoderFamily{{"RoBERTa, XLM-RoBERTa", "xlm-roberta|roberta|camembert", "bert"}, ReadBert},
+    EncoderFamily{{"DistilBERT", "distilbert", ""}, ReadDistilBert},
+    EncoderFamily{{"MPNet", "mpnet", ""}, ReadMpnet},
     EncoderFamily{{"ModernBERT", "modernbert", "modern-bert"}, ReadModernBert},
     EncoderFamily{{"EmbeddingGemma", "gemma3_text", "gemma-embedding"}, ReadEmbeddingGemma},
     EncoderFamily{{"Nomic BERT", "nomic_bert", "nomic-bert|nomic-bert-moe"}, ReadNomicBert},

@@ -45,12 +45,14 @@ bool HasUniformNames(ConfigReader& read);
 void UseUniformNames(EncoderNames& names);
 
 Encoding ReadBert(ConfigReader& read);
+Encoding ReadDistilBert(ConfigReader& read);
 Encoding ReadEmbeddingGemma(ConfigReader& read);
 Encoding ReadEuroBert(ConfigReader& read);
 Encoding ReadGte(ConfigReader& read);
 Encoding ReadJinaBert(ConfigReader& read);
 Encoding ReadJinaV3(ConfigReader& read);
 Encoding ReadModernBert(ConfigReader& read);
+Encoding ReadMpnet(ConfigReader& read);
 Encoding ReadNomicBert(ConfigReader& read);
 
 }  // namespace quire::runner::models
