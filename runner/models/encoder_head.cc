@@ -45,10 +45,9 @@ std::vector<float> RunLinear(ThreadPool& pool, const Linear& linear, std::span<c
 
 std::vector<double> Summed(std::span<const float> states, size_t width, bool weighted) {
   std::vector<double> sum(width);
-  for (size_t i = 0; i < states.size(); ++i) {
-    const size_t place = i / width + 1;
-    const double weight = weighted ? static_cast<double>(place) : 1;
-    sum[i % width] += weight * static_cast<double>(states[i]);
+  for (size_t row = 0; row < states.size(); row += width) {
+    const double weight = weighted ? static_cast<double>(row / width + 1) : 1;
+    for (size_t i = 0; i < width; ++i) sum[i] += weight * static_cast<double>(states[row + i]);
   }
   return sum;
 }
@@ -80,66 +79,13 @@ std::vector<float> PoolStates(EncoderPooling pooling, std::span<const float> sta
       return scaled(Summed(states, width, true), count * (count + 1) / 2);
     case EncoderPooling::kMax: {
       std::vector<float> top = row(0);
-      for (size_t i = width; i < states.size(); ++i) top[i % width] = std::max(top[i % width], states[i]);
+      for (size_t at = width; at < states.size(); at += width) {
+        for (size_t i = 0; i < width; ++i) top[i] = std::max(top[i], states[at + i]);
+      }
       return top;
     }
   }
   return {};
-}
-
-constexpr std::pair<const char*, EncoderPooling> kPoolingNames[] = {
-    {"cls", EncoderPooling::kFirst},
-    {"mean", EncoderPooling::kMean},
-    {"max", EncoderPooling::kMax},
-    {"mean_sqrt_len_tokens", EncoderPooling::kMeanSqrt},
-    {"weightedmean", EncoderPooling::kWeightedMean},
-    {"lasttoken", EncoderPooling::kLast},
-};
-constexpr std::pair<const char*, EncoderPooling> kPoolingFlags[] = {
-    {"pooling_mode_cls_token", EncoderPooling::kFirst},
-    {"pooling_mode_mean_tokens", EncoderPooling::kMean},
-    {"pooling_mode_max_tokens", EncoderPooling::kMax},
-    {"pooling_mode_mean_sqrt_len_tokens", EncoderPooling::kMeanSqrt},
-    {"pooling_mode_weightedmean_tokens", EncoderPooling::kWeightedMean},
-    {"pooling_mode_lasttoken", EncoderPooling::kLast},
-};
-
-// An entry for 1_Pooling/config.json, in the older spelling or the newer one.
-std::optional<EncoderPooling> PoolingOf(const ordered_json& config) {
-  std::optional<EncoderPooling> found;
-  const auto mode = config.find("pooling_mode");
-  if (mode != config.end() && mode->is_string()) {
-    for (const auto& [name, pooling] : kPoolingNames) {
-      if (*mode == name) found = pooling;
-    }
-    return found;
-  }
-  for (const auto& [flag, pooling] : kPoolingFlags) {
-    const auto set = config.find(flag);
-    if (set == config.end() || !set->is_boolean() || !set->get<bool>()) continue;
-    if (found) return std::nullopt;  // several are concatenated
-    found = pooling;
-  }
-  return found;
-}
-
-void ReadPoolingFolder(ConfigReader& read, EncoderHead& head) {
-  const auto text = read.files().pooling_json();
-  if (!text) return read.Fail(text.error().message);
-  if (!*text) return;
-  const auto config = weights::ParseJson(**text, "1_Pooling/config.json");
-  if (!config) return read.Fail(config.error().message);
-  if (!config->is_object()) return read.Fail("1_Pooling/config.json: not an object");
-  const auto pooling = PoolingOf(*config);
-  if (!pooling) return read.Fail("1_Pooling/config.json: not exactly one kind of pooling that is supported");
-  head.pooling = *pooling;
-  for (const auto& member : config->items()) {
-    const std::string& key = member.key();
-    const bool flag = std::ranges::any_of(kPoolingFlags, [&](const auto& one) { return key == one.first; });
-    const bool known = flag || key == "word_embedding_dimension" || key == "embedding_dimension" ||
-                       key == "pooling_mode" || (key == "include_prompt" && member.value() == true);
-    if (!known) read.Fail("1_Pooling/config.json: " + key.substr(0, 64) + " is not supported");
-  }
 }
 
 void BindDense(ConfigReader& read, TensorBinder& bind, const weights::SentenceModule& module, int32_t width,
@@ -180,7 +126,7 @@ void BindDense(ConfigReader& read, TensorBinder& bind, const weights::SentenceMo
 }
 
 void ReadModuleList(ConfigReader& read, TensorBinder& bind, int32_t hidden, EncoderHead& head) {
-  ReadPoolingFolder(read, head);
+  head.pooling = ReadPoolingFolder(read).value_or(head.pooling);
   const auto modules = read.files().sentence_modules();
   if (!modules) return read.Fail(modules.error().message);
   bool normalized = false;

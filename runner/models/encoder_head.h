@@ -10,19 +10,10 @@
 #include "api/base/error.h"
 #include "runner/models/config_reader.h"
 #include "runner/models/linear.h"
+#include "runner/models/sentence_pooling.h"
 #include "runner/models/tensor_binder.h"
 
 namespace quire::runner::models {
-
-enum class EncoderPooling : uint8_t {
-  kNone,          // no vector is made
-  kFirst,         // the first token's state ("CLS")
-  kLast,          // the last token's
-  kMean,          // of all tokens
-  kMax,           // the largest of each element
-  kMeanSqrt,      // the sum over the root of the number of tokens
-  kWeightedMean,  // of all tokens, weighted by 1, 2, 3, ...
-};
 
 enum class HeadActivation : uint8_t { kIdentity, kTanh, kGelu, kRelu, kSilu };
 

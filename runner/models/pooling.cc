@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <numeric>
-#include <string>
+#include <string_view>
 
 #include "runner/models/config_reader.h"
-#include "runner/weights/json_text.h"
+#include "runner/models/sentence_pooling.h"
 
 namespace quire::runner::models {
 namespace {
@@ -25,22 +26,28 @@ api::Result<Pooling> ReadGgufPooling(const weights::ModelFiles& files) {
   return kTypes[type];
 }
 
+// Vectors are of length 1 where a request does not ask for others; a LogitScore is of models that rank.
+bool MakesNoOtherVector(const weights::SentenceModule& module) {
+  constexpr std::string_view kPlainModules[] = {"Transformer", "Pooling", "Normalize", "LogitScore"};
+  return std::ranges::find(kPlainModules, module.kind) != std::end(kPlainModules);
+}
+
 api::Result<Pooling> ReadDirectoryPooling(const weights::ModelFiles& files) {
-  const auto text = files.pooling_json();
-  if (!text) return std::unexpected(text.error());
-  if (!*text) return Pooling::kLast;
-  const std::string path = files.path() + "/1_Pooling/config.json";
-  const auto config = weights::ParseJson(**text, path);
-  if (!config) return std::unexpected(config.error());
-  const auto on = [&](const char* key) {
-    const auto found = config->is_object() ? config->find(key) : config->end();
-    return found != config->end() && found->is_boolean() && found->get<bool>();
-  };
-  if (on("pooling_mode_mean_tokens")) return Pooling::kMean;
-  if (on("pooling_mode_cls_token")) return Pooling::kFirst;
-  if (on("pooling_mode_lasttoken")) return Pooling::kLast;
-  return api::Fail(api::ErrorCode::kBadModel,
-                   fmt::format("{}: the pooling is neither mean, cls nor last token", path));
+  ConfigReader read(files);
+  const auto modules = files.sentence_modules();
+  if (!modules) return std::unexpected(modules.error());
+  for (const weights::SentenceModule& module : *modules) {
+    if (MakesNoOtherVector(module)) continue;
+    read.Fail(fmt::format("modules.json: {} is not supported for a decoder", module.kind.substr(0, 64)));
+  }
+  const EncoderPooling pooling = ReadPoolingFolder(read).value_or(EncoderPooling::kLast);
+  if (pooling != EncoderPooling::kMean && pooling != EncoderPooling::kFirst &&
+      pooling != EncoderPooling::kLast) {
+    read.Fail("1_Pooling/config.json: the pooling is neither mean, cls nor last token");
+  }
+  if (read.error()) return std::unexpected(*read.error());
+  if (pooling == EncoderPooling::kMean) return Pooling::kMean;
+  return pooling == EncoderPooling::kFirst ? Pooling::kFirst : Pooling::kLast;
 }
 
 }  // namespace
@@ -68,7 +75,9 @@ std::vector<int32_t> Pooler::RowsOf(int64_t count) const {
 
 void Pooler::Add(int64_t count, std::span<const float> states) {
   assert(states.size() == RowsOf(count).size() * sum_.size());
-  for (size_t i = 0; i < states.size(); ++i) sum_[i % sum_.size()] += static_cast<double>(states[i]);
+  for (size_t row = 0; row < states.size(); row += sum_.size()) {
+    for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(states[row + i]);
+  }
   seen_ += count;
 }
 

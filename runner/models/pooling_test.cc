@@ -88,6 +88,21 @@ TEST(ReadPooling, AsADirectorySays) {
   EXPECT_THAT(says(R"({"pooling_mode_max_tokens": true})").error().message,
               HasSubstr("1_Pooling/config.json"));
   EXPECT_THAT(says("[").error().message, HasSubstr("1_Pooling/config.json"));
+  EXPECT_EQ(says(R"({"embedding_dimension": 192, "pooling_mode": "mean"})").value(), Pooling::kMean);
+  EXPECT_EQ(says(R"({"pooling_mode": "lasttoken", "include_prompt": true})").value(), Pooling::kLast);
+  EXPECT_THAT(says(R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})").error().message,
+              HasSubstr("not exactly one kind"));
+  EXPECT_THAT(says(R"({"pooling_mode": "mean", "include_prompt": false})").error().message,
+              HasSubstr("include_prompt"));
+  const auto with = [&](const std::string& kind) {
+    std::ofstream(directory / "modules.json")
+        << R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},)"
+        << R"({"idx": 1, "name": "1", "path": "2_More", "type": "sentence_transformers.models.)" << kind
+        << "\"}]";
+    return says(R"({"pooling_mode": "mean"})");
+  };
+  EXPECT_EQ(with("Normalize").value(), Pooling::kMean);
+  EXPECT_THAT(with("LayerNorm").error().message, HasSubstr("modules.json: LayerNorm is not supported"));
   fs::remove_all(directory);
 }
 
