@@ -13,7 +13,7 @@ namespace {
 
 // Of no meaning for the computation of logits: names, training, generation, how others run the model; or of a
 // meaning only together with another key that is read.
-constexpr std::array<std::string_view, 62> kNoReadingNeeded = {
+constexpr std::array<std::string_view, 65> kNoReadingNeeded = {
     "architectures", "model_type", "name_or_path", "transformers_version", "torch_dtype", "dtype", "auto_map",
     "tokenizer_class", "processor_class", "use_cache", "pretraining_tp", "output_attentions",
     "output_hidden_states", "return_dict", "torchscript", "id2label", "label2id", "num_labels",
@@ -26,6 +26,10 @@ constexpr std::array<std::string_view, 62> kNoReadingNeeded = {
     "model_max_length", "tokenizer_model_max_length", "tokenizer_padding_side", "finetuning_task",
     "tie_encoder_decoder", "prefix", "generation_config", "initializer_range", "is_llama_config",
     "original_max_position_embeddings",
+    // Read before a family is.
+    "is_causal",
+    // How a CrossEncoder shows scores.
+    "sentence_transformers", "sbert_ce_default_activation_function",
     // Positions of text are the same in all sections.
     "mrope_section", "mrope_interleaved"};
 

@@ -24,8 +24,7 @@ Encoding ReadBert(ConfigReader& read) {
   read.Require("add_cross_attention", false);
   read.Require("position_embedding_type", "absolute");
   read.Ignore({"tie_word_embeddings", "output_past", "directionality", "pooler_fc_size", "pooler_type",
-               "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
-               "sentence_transformers"});
+               "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"});
   EncoderNames& names = form.names;
   names.prefix = FindPrefix(read, {"", "bert.", "roberta."}, "embeddings.word_embeddings.weight");
   names.layers = "encoder.layer.";

@@ -18,8 +18,10 @@ std::string FindPrefix(ConfigReader& read, std::initializer_list<const char*> pr
 
 EncoderActivation EncoderActivationOf(ConfigReader& read, const std::string& name, const char* key) {
   if (name == "gelu" || name == "gelu_python") return EncoderActivation::kGeluErf;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
-    return EncoderActivation::kGeluTanh;
+  for (const char* tanh :
+       {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh"}) {
+    if (name == tanh) return EncoderActivation::kGeluTanh;
+  }
   if (name == "relu") return EncoderActivation::kRelu;
   if (name == "silu" || name == "swish") return EncoderActivation::kSilu;
   read.Fail(fmt::format("{}: \"{}\" is not supported", key, name.substr(0, 60)));

@@ -18,7 +18,6 @@ Encoding ReadEuroBert(ConfigReader& read) {
   form.activation = ReadEncoderActivation(read, "hidden_act", "silu");
   form.ropes.push_back(ReadRope(read, {.head_dim = form.head_dim, .default_theta = 10000}));
   form.rope_of.assign(static_cast<size_t>(form.layers), 0);
-  read.Require("is_causal", false);
   read.Ignore({"tie_word_embeddings", "clf_pooling"});
   EncoderNames& names = form.names;
   names.prefix = FindPrefix(read, {"", "model."}, "embed_tokens.weight");

@@ -1,6 +1,8 @@
 // The table of the encoders' families, and loading one of them.
 #include "runner/models/encoder_families.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -57,6 +59,11 @@ void BindScore(ConfigReader& read, TensorBinder& bind, const Encoding& made, Sco
   score.pooling = made.score_pooling;
   score.activation = made.score_activation;
   score.late = made.score_late;
+  const auto* labels = read.Find({"id2label", ""});
+  if (labels != nullptr && labels->size() > 1) {
+    return read.Fail(fmt::format("id2label: a classification head of {} labels is not supported, only of one",
+                                 labels->size()));
+  }
   const bool alone = read.gguf() && !outside.HasWeight(made.score_out);
   if (alone) {  // one matrix, which scores
     score.out = outside.BindLinear(made.score_dense, 1, hidden, Bias::kIfStored);
@@ -96,6 +103,11 @@ bool HasScoreHead(const ModelFiles& files) {
 api::Result<std::unique_ptr<Encoder>> LoadEncoder(std::shared_ptr<const ModelFiles> files) {
   ConfigReader read(*files);
   const EncoderFamily* family = FindEncoder(*files);
+  read.Require("is_causal", false);
+  read.Require("causal", false);
+  constexpr ConfigKey kCausal = {"", "attention.causal"};
+  if (read.Boolean(kCausal, false))
+    read.Fail(read.Name(kCausal) + ": only false is supported for an encoder");
   Encoding made = family->read(read);
   if (!read.error()) read.RefuseUnreadKeys();
   if (read.error()) return std::unexpected(*read.error());

@@ -419,6 +419,8 @@ TEST(EncoderConfigurations, RefuseByNameWhatIsNotImplemented) {
   };
   const Refusal refusals[] = {
       {"Nomic", "prenorm", true, "prenorm: only false is supported"},
+      {"Nomic", "causal", true, "causal: only false is supported"},
+      {"Gte", "is_causal", true, "is_causal: only false is supported"},
       {"Nomic", "rotary_emb_fraction", 0.5, "rotary_emb_fraction: only 1 is supported"},
       {"Nomic", "activation_function", "relu6", "\"relu6\" is not supported"},
       {"Nomic", "n_positions", 0, "n_positions is 0"},
@@ -447,6 +449,29 @@ TEST(EncoderConfigurations, RefuseByNameWhatIsNotImplemented) {
       EXPECT_EQ(encoder.error().code, api::ErrorCode::kBadModel);
       EXPECT_THAT(encoder.error().message, HasSubstr(refusal.message));
     }
+  }
+}
+
+TEST(EncoderConfigurations, HeadsOfSeveralLabelsAreRefusedByName) {
+  const std::vector<Subject> subjects = Subjects();
+  const auto gte =
+      std::ranges::find_if(subjects, [](const Subject& one) { return std::string(one.name) == "Gte"; });
+  const auto files = Make(*gte);
+  files->json["architectures"] = {"NewForSequenceClassification"};
+  files->json["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}};
+  const auto encoder = LoadEncoder(files);
+  ASSERT_FALSE(encoder);
+  EXPECT_THAT(encoder.error().message, HasSubstr("id2label: a classification head of 3 labels"));
+}
+
+TEST(EncoderConfigurations, TheKeysOfACrossEncoderAreAccepted) {
+  for (const Subject& subject : Subjects()) {
+    const auto files = Make(subject);
+    files->json["sentence_transformers"] = {{"activation_fn", "torch.nn.modules.activation.Sigmoid"},
+                                            {"version", "5.0.0"}};
+    files->json["sbert_ce_default_activation_function"] = "torch.nn.modules.linear.Identity";
+    const auto encoder = LoadEncoder(files);
+    EXPECT_TRUE(encoder) << subject.name << ": " << encoder.error().message;
   }
 }
 

@@ -47,7 +47,7 @@ Encoding ReadModernBert(ConfigReader& read) {
   read.Require("position_embedding_type", "absolute");
   read.Ignore({"tie_word_embeddings", "layer_norm_eps", "sparse_prediction", "sparse_pred_ignore_index",
                "decoder_bias", "deterministic_flash_attn", "reference_compile", "repad_logits_with_grad",
-               "cls_token_id", "sep_token_id", "global_attn_every_n_layers", "sentence_transformers"});
+               "cls_token_id", "sep_token_id", "global_attn_every_n_layers"});
   EncoderNames& names = form.names;
   names.prefix = FindPrefix(read, {"", "model."}, "embeddings.tok_embeddings.weight");
   names.layers = "layers.";

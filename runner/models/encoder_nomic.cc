@@ -88,7 +88,7 @@ Encoding ReadNomicBert(ConfigReader& read) {
                                        .theta = {"rotary_emb_base", "rope.freq_base"},
                                        .default_theta = read.gguf() ? 10000.0 : 1000.0}));
   form.rope_of.assign(static_cast<size_t>(form.layers), 0);
-  for (const char* key : {"prenorm", "parallel_block", "use_rms_norm", "rotary_emb_interleaved", "causal",
+  for (const char* key : {"prenorm", "parallel_block", "use_rms_norm", "rotary_emb_interleaved",
                           "scale_attn_by_inverse_layer_idx", "add_pooling_layer"}) {
     read.Require(key, false);
   }

@@ -201,6 +201,7 @@ TEST(Gemma, RefusesHostileConfigurations) {
   ExpectRefusals(
       gemma3, {{"sliding_window", -1, "sliding_window is -1"},
                {"use_bidirectional_attention", true, "use_bidirectional_attention: only false is supported"},
+               {"is_causal", false, "is_causal: only true is supported for a decoder"},
                {"query_pre_attn_scalar", 0, "query_pre_attn_scalar is 0"},
                {"layer_types", Json(std::vector<std::string>(7, "conv")), "layer_types[0] is neither"},
                {"head_dim", 16, "q_proj.weight has the shape"}});

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "runner/models/config_reader.h"
 #include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
 #include "runner/models/model.h"
@@ -127,6 +128,17 @@ std::unexpected<api::Error> Unsupported(const weights::ModelFiles& files, std::s
                                among, fmt::join(known, ", ")));
 }
 
+// Decoders that were trained on to embed, as gte-Qwen2, may see both ways: with the layers of their family, they say so
+// by one key.
+api::Result<void> CheckSeesBackwards(const weights::ModelFiles& files) {
+  ConfigReader read(files);
+  constexpr ConfigKey kCausal = {"is_causal", "attention.causal"};
+  if (!read.Boolean(kCausal, true)) {
+    read.Fail(fmt::format("{}: only true is supported for a decoder", read.Name(kCausal)));
+  }
+  return read.error() ? api::Result<void>(std::unexpected(*read.error())) : api::Result<void>();
+}
+
 }  // namespace
 
 std::vector<Architecture> SupportedArchitectures() {
@@ -141,6 +153,7 @@ api::Result<std::unique_ptr<Model>> LoadModel(std::shared_ptr<const weights::Mod
                                               api::KvType kv_type) {
   std::vector<std::string_view> known, drafts;
   if (const Family* family = FindFamily(kFamilies, *files, &known)) {
+    if (auto causal = CheckSeesBackwards(*files); !causal) return std::unexpected(causal.error());
     auto model = family->load(std::move(files));
     if (!model) return model;
     if (auto kept = (*model)->SetKvCacheType(kv_type); !kept) return std::unexpected(kept.error());
