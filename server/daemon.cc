@@ -43,6 +43,7 @@
 #include "server/routes/transfer.h"
 #include "server/routes/vector_cache.h"
 #include "server/snapshot_figures.h"
+#include "server/snapshots_of_options.h"
 #include "server/store/bundled_models.h"
 #include "server/tier/snapshot_service.h"
 #include "server/trace_exporter.h"
@@ -61,33 +62,6 @@ constexpr std::chrono::seconds kMemoryLook(2);  // between two looks for memory 
 std::string MachineName() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
-
-std::optional<RedisTier::Options> RedisOf(const Options& options) {
-  if (!options.redis) return std::nullopt;
-  RedisTier::Options redis{.address = *options.redis, .secret = HashOf(options.redis_secret)};
-  redis.ttl = std::chrono::duration_cast<std::chrono::seconds>(
-      std::max(options.redis_ttl, std::chrono::nanoseconds(0)));
-  // For tests, as in the runner: whatever Redis has, and waiting for it.
-  if (std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr) {
-    redis.lookup_time = std::chrono::seconds(60);
-    redis.connect_time = std::chrono::seconds(20);
-    redis.transfer_time = std::chrono::seconds(60);
-  }
-  return redis;
-}
-
-// Of the free space of a disk, for prefixes, where no size is set.
-constexpr double kFreeSpaceShare = 0.1;
-
-std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const fs::path& runner) {
-  if (options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) return nullptr;
-  DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
-  if (options.snapshot_bytes_auto) tier.free_space_share = kFreeSpaceShare;
-  // For tests: when writing is tried again after a failure.
-  if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
-    tier.retry_after = std::chrono::milliseconds(std::atoi(retry));
-  return std::make_shared<SnapshotService>(std::move(tier), runner, RedisOf(options));
 }
 
 // An io_context that can destroy all coroutines and handlers that still wait before what they refer to is gone.
@@ -109,7 +83,7 @@ class Daemon {
         traces_(options.otlp_endpoint.empty()
                     ? nullptr
                     : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
-        snapshots_(SnapshotsOf(options, runner)),
+        snapshots_(SnapshotsOf(options, runner, MachineName())),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes, snapshots_)),
         backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),

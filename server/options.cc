@@ -221,6 +221,14 @@ ValidationError SetCollector(std::string& url, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetEventAddress(std::string& address, std::string_view text) {
+  const std::string_view trimmed = Trimmed(text);
+  if (!trimmed.empty() && !trimmed.starts_with("tcp://") && !trimmed.starts_with("ipc://"))
+    return "must be a ZeroMQ address that begins with tcp:// or ipc://";
+  address = trimmed;
+  return std::nullopt;
+}
+
 constexpr const char* kConfigFlag = "--config";
 
 enum class Takes : uint8_t { kValue, kNothing };
@@ -372,6 +380,10 @@ constexpr std::array kTable = {
                "Send traces of requests to this OpenTelemetry collector (OTLP over HTTP), such as "
                "http://127.0.0.1:4318",
                [](Options& o, std::string_view t) { return SetCollector(o.otlp_endpoint, t); }},
+    OptionSpec{"--kv-events", "QUIRE_KV_EVENTS", "ADDRESS", "",
+               "Publish which prefixes are stored, with their tokens, over ZeroMQ as vLLM does, such as on "
+               "tcp://127.0.0.1:5557",
+               [](Options& o, std::string_view t) { return SetEventAddress(o.kv_events, t); }},
     OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
                [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
                Changes::kAtReload},
@@ -561,6 +573,10 @@ api::Result<Options> OptionTable::Resolve(const Environment& environment) const 
   if (options.redis && options.redis_secret.empty()) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      "QUIRE_SNAPSHOT_REDIS needs QUIRE_SNAPSHOT_REDIS_SECRET, a secret of all its machines");
+  }
+  if (!options.kv_events.empty() && options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     "QUIRE_KV_EVENTS needs prefixes on disk: QUIRE_SNAPSHOT_BYTES is 0");
   }
   if (options.redis && options.redis->tls) options.redis->ca_file = options.redis_ca;
   if (options.snapshot_folder.empty()) options.snapshot_folder = CacheDirectory(environment) / "prefixes";

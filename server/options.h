@@ -68,6 +68,7 @@ struct Options {
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
   std::string otlp_endpoint;                             // a collector of traces; empty: none
+  std::string kv_events;                                 // where prefixes are published; empty: nowhere
   bool vllm_metrics = false;                             // some metrics under vLLM's names too
   int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;

@@ -199,6 +199,12 @@ std::optional<StoredPrefix> DiskTier::PrefixOf(const SnapshotKey& id) const {
   return index_.PrefixOf(id);
 }
 
+std::optional<PrefixOrigin> DiskTier::OriginOf(const SnapshotKey& id) const {
+  const std::lock_guard lock(mutex_);
+  const PrefixOrigin* origin = index_.OriginOf(id);
+  return origin == nullptr ? std::nullopt : std::optional(*origin);
+}
+
 std::vector<SnapshotKey> DiskTier::SegmentsOf(const SnapshotKey& id) const {
   const std::lock_guard lock(mutex_);
   return index_.SegmentsOf(id);

@@ -60,6 +60,8 @@ class DiskTier {
     // For tests: the free space without its own files.
     std::function<uint64_t()> free_bytes = {};
     std::chrono::nanoseconds retry_after = std::chrono::seconds(30);  // a failed write
+    // Under the tier's lock, also with what the folder has at first: neither waits nor calls the tier.
+    SegmentIndex::Observer on_change = {};
     // For tests: errno for the coming call ("open", "write", "rename", "unlink"), 0 = none.
     std::function<int(const char* call)> fault = {};
   };
@@ -81,6 +83,7 @@ class DiskTier {
   // As SegmentIndex has them.
   std::vector<StoredPrefix> Prefixes() const;
   std::optional<StoredPrefix> PrefixOf(const SnapshotKey& id) const;
+  std::optional<PrefixOrigin> OriginOf(const SnapshotKey& id) const;
   std::vector<SnapshotKey> SegmentsOf(const SnapshotKey& id) const;
   // Removes these prefixes, but for the segments that others need.
   Pruned Prune(std::span<const SnapshotKey> ids);
@@ -145,7 +148,9 @@ class DiskTier {
   TierStats stats() const;
 
  private:
-  explicit DiskTier(Options options) : options_(std::move(options)) {}
+  explicit DiskTier(Options options) : options_(std::move(options)) {
+    index_.SetObserver(options_.on_change);
+  }
   api::Result<void> LoadSecret();
   void LoadFiles();
   void LoadFile(const std::filesystem::path& path, int fd);  // under mutex_

@@ -18,6 +18,7 @@ void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin,
     if (use.segments++ == 0) use.origin = *origin;
   }
   bytes_ += segment.file_bytes();
+  if (observer_) observer_(segment.key, true);
 }
 
 bool SegmentIndex::Drop(const SnapshotKey& key) {
@@ -36,7 +37,9 @@ bool SegmentIndex::Drop(const SnapshotKey& key) {
     if (--origin->second.segments == 0) origins_.erase(origin);
   }
   bytes_ -= segment.file_bytes();
+  const SnapshotKey dropped = segment.key;
   entries_.erase(found);
+  if (observer_) observer_(dropped, false);
   return true;
 }
 
@@ -87,15 +90,24 @@ std::vector<SnapshotKey> SegmentIndex::SegmentsOf(const SnapshotKey& id) const {
   return {};
 }
 
+const PrefixOrigin* SegmentIndex::OriginBehind(const std::vector<SnapshotKey>& segments) const {
+  if (segments.empty()) return nullptr;
+  const auto found = origins_.find(Find(segments.front())->segment.parent);
+  return found == origins_.end() ? nullptr : &found->second.origin;
+}
+
+const PrefixOrigin* SegmentIndex::OriginOf(const SnapshotKey& id) const {
+  return OriginBehind(SegmentsOf(id));
+}
+
 std::optional<StoredPrefix> SegmentIndex::PrefixOf(const SnapshotKey& id) const {
   const std::vector<SnapshotKey> keys = SegmentsOf(id);
-  if (keys.empty()) return std::nullopt;
+  const PrefixOrigin* origin = OriginBehind(keys);
+  if (origin == nullptr) return std::nullopt;
   const Entry& last = *Find(id);
-  const auto origin = origins_.find(Find(keys.front())->segment.parent);
-  if (origin == origins_.end() || origin->second.origin.needs_state != last.segment.state)
-    return std::nullopt;
+  if (origin->needs_state != last.segment.state) return std::nullopt;
   StoredPrefix prefix{.id = id,
-                      .origin = origin->second.origin,
+                      .origin = *origin,
                       .tokens = last.segment.to,
                       .segments = keys.size(),
                       .hits = last.hits,

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/tier/keys.h"
@@ -38,6 +40,10 @@ class SegmentIndex {
     uint64_t hits = 0;
   };
 
+  // Called with each segment that came (true) or went, after the change; calls nothing of the index.
+  using Observer = std::function<void(const SnapshotKey& key, bool stored)>;
+  void SetObserver(Observer observer) { observer_ = std::move(observer); }
+
   // Replaces what has its key. `origin`: of segments that begin a prefix.
   void Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns);
   bool Drop(const SnapshotKey& key);
@@ -55,6 +61,8 @@ class SegmentIndex {
   // The ends of prefixes; where a prefix needs a state, each one that has it. The last used one is first.
   std::vector<StoredPrefix> Prefixes() const;
   std::optional<StoredPrefix> PrefixOf(const SnapshotKey& id) const;
+  // Of the prefix that the segment ends; null: it is not complete. Valid until the next change.
+  const PrefixOrigin* OriginOf(const SnapshotKey& id) const;
   // From the first one on; empty: the prefix is not complete.
   std::vector<SnapshotKey> SegmentsOf(const SnapshotKey& id) const;
   // The segments of a prefix that no other needs, its end first.
@@ -72,6 +80,7 @@ class SegmentIndex {
     return {entry.used_ns, -entry.segment.to, entry.segment.key};
   }
   uint64_t Followers(const SnapshotKey& key) const;
+  const PrefixOrigin* OriginBehind(const std::vector<SnapshotKey>& segments) const;
 
   std::unordered_map<SnapshotKey, Entry, SnapshotKeyHash> entries_;
   std::unordered_map<SnapshotKey, std::multiset<int64_t>, SnapshotKeyHash> ends_;  // by parent
@@ -79,6 +88,7 @@ class SegmentIndex {
   std::unordered_map<SnapshotKey, OriginUse, SnapshotKeyHash> origins_;   // by parent
   std::set<EvictionKey> order_;
   uint64_t bytes_ = 0;
+  Observer observer_;
 };
 
 }  // namespace quire::server

@@ -42,8 +42,12 @@ api::FileDescriptor MakeMemory() {
 }  // namespace
 
 std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(
-    DiskTier::Options options, const std::filesystem::path& runner, std::optional<RedisTier::Options> redis) {
+    DiskTier::Options options, const std::filesystem::path& runner, std::optional<RedisTier::Options> redis,
+    std::optional<KvPublisher::Options> events) {
   auto loaded = std::make_shared<Loaded>();
+  const auto changes = events ? std::make_shared<SegmentChanges>() : nullptr;
+  if (changes)
+    options.on_change = [changes](const SnapshotKey& key, bool stored) { changes->Add(key, stored); };
   auto tier = DiskTier::Open(std::move(options));
   if (!tier) {
     spdlog::warn("snapshot tier: off error=\"{}\"", tier.error().message);
@@ -52,6 +56,7 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(
   loaded->tier = *std::move(tier);
   loaded->program = HashOfFile(runner);
   if (redis) loaded->redis = std::make_unique<RedisTier>(*std::move(redis), *loaded->tier);
+  if (events) loaded->events = std::make_unique<KvPublisher>(*std::move(events), changes, loaded->tier);
   const TierStats stats = loaded->tier->stats();
   spdlog::info("snapshot tier: on files={} bytes={} budget_bytes={} corrupt={}", stats.files, stats.bytes,
                stats.budget_bytes, stats.corrupt);
@@ -59,10 +64,11 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(
 }
 
 SnapshotService::SnapshotService(DiskTier::Options options, std::filesystem::path runner,
-                                 std::optional<RedisTier::Options> redis)
+                                 std::optional<RedisTier::Options> redis,
+                                 std::optional<KvPublisher::Options> events)
     : loaded_(std::async(std::launch::async, [options = std::move(options), runner = std::move(runner),
-                                              redis = std::move(redis)] {
-                return Load(options, runner, redis);
+                                              redis = std::move(redis), events = std::move(events)] {
+                return Load(options, runner, redis, events);
               }).share()) {}
 
 SnapshotService::~SnapshotService() = default;

@@ -12,6 +12,7 @@
 
 #include "scheduler/snapshot_tier.h"
 #include "server/tier/disk_tier.h"
+#include "server/tier/kv_publisher.h"
 #include "server/tier/redis_tier.h"
 #include "server/tier/tier_session.h"
 
@@ -21,9 +22,10 @@ namespace quire::server {
 class SnapshotService : public scheduler::SnapshotTier {
  public:
   // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes.
-  // `redis`: the folder's segments are shared through it, too.
+  // `redis`: the folder's segments are shared through it, too. `events`: what comes and goes is published.
   SnapshotService(DiskTier::Options options, std::filesystem::path runner,
-                  std::optional<RedisTier::Options> redis = {});
+                  std::optional<RedisTier::Options> redis = {},
+                  std::optional<KvPublisher::Options> events = {});
   ~SnapshotService() override;
 
   std::optional<Ends> Connect(const std::string& model, const std::string& identity) override;
@@ -40,11 +42,13 @@ class SnapshotService : public scheduler::SnapshotTier {
  private:
   struct Loaded {
     std::shared_ptr<DiskTier> tier;
-    std::string program;               // its hash
-    std::unique_ptr<RedisTier> redis;  // null: none
+    std::string program;                  // its hash
+    std::unique_ptr<RedisTier> redis;     // null: none
+    std::unique_ptr<KvPublisher> events;  // null: none
   };
   static std::shared_ptr<const Loaded> Load(DiskTier::Options options, const std::filesystem::path& runner,
-                                            std::optional<RedisTier::Options> redis);
+                                            std::optional<RedisTier::Options> redis,
+                                            std::optional<KvPublisher::Options> events);
 
   std::shared_future<std::shared_ptr<const Loaded>> loaded_;
   std::vector<std::unique_ptr<TierSession>> sessions_;

@@ -1,0 +1,207 @@
+#include "server/tier/kv_publisher.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <zmq.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace quire::server {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+TEST(KvEvents, AreArraysOfNamesAndFields) {
+  const std::string batch = EncodeKvBatch(
+      {BlockStored{.hash = UINT64_MAX, .tokens = {1, -2, 70'000}},
+       BlockStored{.hash = 5, .parent = UINT64_MAX, .tokens = {3}}, BlockRemoved{7}, AllBlocksCleared{}},
+      1234.5);
+  const Json expected = Json::parse(R"([1234.5, [
+      ["BlockStored", [18446744073709551615], null, [1, -2, 70000], 3, null, "DISK", null],
+      ["BlockStored", [5], 18446744073709551615, [3], 1, null, "DISK", null],
+      ["BlockRemoved", [7], "DISK"], ["AllBlocksCleared"]], 0])");
+  EXPECT_EQ(Json::from_msgpack(batch), expected);
+}
+
+TEST(KvEvents, HaveNumbersOfEightBytesAndTopicsOfMachineAndModel) {
+  EXPECT_EQ(SequenceFrame(0x0102030405060708), "\x01\x02\x03\x04\x05\x06\x07\x08");
+  EXPECT_EQ(SequenceFrame(0), std::string(8, '\0'));
+  EXPECT_EQ(KvTopic("node-1", "m:latest"), "kv@node-1@m:latest");
+  SnapshotKey key{};
+  key[0] = 0x80;
+  key[7] = 1;
+  key[8] = 9;
+  EXPECT_EQ(BlockHash(key), 0x8000000000000001);
+}
+
+// What a router does with the events.
+class Subscriber {
+ public:
+  explicit Subscriber(const std::string& endpoint)
+      : context_(::zmq_ctx_new()), socket_(::zmq_socket(context_, ZMQ_SUB)) {
+    const int linger = 0;
+    ::zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof(linger));
+    ::zmq_setsockopt(socket_, ZMQ_SUBSCRIBE, "kv@", 3);
+    EXPECT_EQ(::zmq_connect(socket_, endpoint.c_str()), 0);
+  }
+  ~Subscriber() {
+    ::zmq_close(socket_);
+    ::zmq_ctx_term(context_);
+  }
+  Subscriber(const Subscriber&) = delete;
+  Subscriber& operator=(const Subscriber&) = delete;
+
+  template <class Holds>
+  bool ReadUntil(Holds holds) {
+    const auto deadline = steady_clock::now() + seconds(60);
+    while (!holds()) {
+      if (steady_clock::now() > deadline) return false;
+      zmq_pollitem_t item{socket_, 0, ZMQ_POLLIN, 0};
+      if (::zmq_poll(&item, 1, 100) > 0) Read();
+    }
+    return true;
+  }
+
+  std::map<uint64_t, Json> blocks;  // the events that stored them
+  std::string topic;
+  int cleared = 0;
+  bool in_order = true;  // no number is missing, and no block comes before its parent
+
+ private:
+  std::string Frame() {
+    std::array<char, 65536> bytes;
+    const int size = ::zmq_recv(socket_, bytes.data(), bytes.size(), 0);
+    return {bytes.data(), static_cast<size_t>(size)};
+  }
+  void Read() {
+    topic = Frame();
+    const std::string number = Frame();
+    if (!last_.empty()) in_order = in_order && number > last_;
+    last_ = number;
+    const Json batch = Json::from_msgpack(Frame());
+    for (const Json& event : batch[1]) {
+      if (event[0] == "AllBlocksCleared") {
+        blocks.clear();
+        if (++cleared == 1) in_order = true;  // it may have come in the middle
+      } else if (event[0] == "BlockRemoved") {
+        blocks.erase(event[1][0].get<uint64_t>());
+      } else {
+        in_order = in_order && (event[2].is_null() || blocks.contains(event[2].get<uint64_t>()));
+        blocks[event[1][0].get<uint64_t>()] = event;
+      }
+    }
+  }
+
+  void* const context_;
+  void* const socket_;
+  std::string last_;
+};
+
+class KvPublishers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "quire-kv-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    spdlog::set_level(spdlog::level::off);
+    Open();
+  }
+  void TearDown() override {
+    publisher_.reset();
+    spdlog::set_level(spdlog::level::info);
+    fs::remove_all(folder_);
+  }
+  void Open() {
+    const auto changes = std::make_shared<SegmentChanges>();
+    auto tier = DiskTier::Open(
+        {.folder = folder_ / "prefixes",
+         .budget_bytes = 1 << 24,
+         .on_change = [changes](const SnapshotKey& key, bool stored) { changes->Add(key, stored); }});
+    ASSERT_TRUE(tier.has_value());
+    tier_ = *std::move(tier);
+    publisher_ = std::make_unique<KvPublisher>(
+        KvPublisher::Options{.endpoint = Endpoint(), .machine = "here"}, changes, tier_);
+  }
+  std::string Endpoint() const { return "ipc://" + (folder_ / "events").string(); }
+  static std::vector<int32_t> Tokens(size_t count) {
+    std::vector<int32_t> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), 7);
+    return tokens;
+  }
+  // Three whole segments of 16 tokens, a part of one, and a state.
+  void Store() {
+    const PrefixOrigin origin{.model = "m:latest", .segment_tokens = 16, .needs_state = true};
+    const KeyChain chain(tier_->RootOf(origin), Tokens(56), 16);
+    for (const PrefixPiece& piece : chain.Pieces(0, 56, true)) {
+      const StoredSegment segment{piece.key, chain.Prefix(piece.begin()), piece.from, piece.to, piece.state,
+                                  3};
+      auto writer = tier_->Create(segment, chain.Tokens(piece.from, piece.to),
+                                  segment.begins_prefix() ? &origin : nullptr);
+      ASSERT_TRUE(writer && writer->Write(std::string("abc")) && writer->Commit());
+    }
+  }
+  static void ExpectChain(const Subscriber& subscriber) {
+    EXPECT_TRUE(subscriber.in_order);
+    EXPECT_EQ(subscriber.topic, "kv@here@m:latest");
+    std::vector<int32_t> tokens;
+    Json parent;
+    for (int i = 0; i < 3; ++i) {
+      for (const auto& [hash, event] : subscriber.blocks) {
+        if (event[2] != parent) continue;
+        EXPECT_EQ(event[4], 16);
+        for (const Json& token : event[3]) tokens.push_back(token.get<int32_t>());
+        parent = hash;
+        break;
+      }
+    }
+    EXPECT_EQ(tokens, Tokens(48));
+  }
+
+  fs::path folder_;
+  std::shared_ptr<DiskTier> tier_;
+  std::unique_ptr<KvPublisher> publisher_;
+};
+
+TEST_F(KvPublishers, ASubscriberKnowsWhatComesAndGoes) {
+  Subscriber subscriber(Endpoint());
+  Store();
+  ASSERT_TRUE(subscriber.ReadUntil([&] { return subscriber.blocks.size() == 3; }));
+  ExpectChain(subscriber);
+  tier_->PruneAll();
+  EXPECT_TRUE(subscriber.ReadUntil([&] { return subscriber.blocks.empty(); }));
+  EXPECT_TRUE(subscriber.in_order);
+}
+
+// One that comes late, and after a restart of the daemon, too.
+TEST_F(KvPublishers, ALateSubscriberGetsAllBlocks) {
+  Store();
+  Subscriber first(Endpoint());
+  ASSERT_TRUE(first.ReadUntil([&] { return first.blocks.size() == 3 && first.cleared > 0; }));
+  Subscriber second(Endpoint());
+  ASSERT_TRUE(second.ReadUntil([&] { return second.blocks.size() == 3; }));
+  ExpectChain(second);
+  publisher_.reset();
+  Open();
+  Subscriber third(Endpoint());
+  ASSERT_TRUE(third.ReadUntil([&] { return third.blocks.size() == 3; }));
+  ExpectChain(third);
+}
+
+TEST(EventSockets, AnAddressThatCannotBeUsedIsAnError) {
+  const auto made = EventSocket::Bind("tcp://nowhere");
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.error().code, api::ErrorCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace quire::server
