@@ -42,6 +42,22 @@ class PackagingFiles(unittest.TestCase):
             checked = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
             self.assertEqual(checked.returncode, 0, checked.stderr)
 
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_units_are_valid(self):
+        with tempfile.TemporaryDirectory(prefix="quire-units-") as folder:
+            units = []
+            for unit in sorted((ROOT / "systemd").glob("*.s*")):
+                if unit.suffix not in (".service", ".socket"):
+                    continue
+                units.append(pathlib.Path(folder) / unit.name)
+                # A program that is there.
+                units[-1].write_text(re.sub(r"(?m)^(ExecStart=)\S+", rf"\g<1>{sys.executable}", unit.read_text()))
+            self.assertIn("quire-picker.service", {unit.name for unit in units})
+            checked = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True,
+                                     check=False, timeout=TIMEOUT_S)
+            said = [line for line in checked.stderr.splitlines() if "quire" in line]
+            self.assertEqual((checked.returncode, said), (0, []), checked.stderr)
+
     @unittest.skipUnless(shutil.which("kubectl"), "kubectl is not installed")
     def test_kustomize_builds_all_kinds(self):
         built = subprocess.run(["kubectl", "kustomize", PACKAGING / "kubernetes/base"], capture_output=True, text=True,
