@@ -121,7 +121,9 @@ void DeclareFleet(CLI::App& app, FleetOptions& fleet) {
       ->required()
       ->check(CLI::IsMember({"status", "picker"}));
   command->add_option("NODE", fleet.nodes,
-                      "NAME=HOST[:PORT] (default: those of QUIRE_FLEET; status: this daemon)");
+                      "NAME=[https://]HOST[:PORT] (default: those of QUIRE_FLEET; status: this daemon)");
+  command->add_option("--ca", fleet.ca_file,
+                      "Certificates that sign the nodes' (PEM; default: QUIRE_FLEET_CA, else the system's)");
   command->add_option("--listen", fleet.listen, "Where the picker listens (default: 127.0.0.1:11435)");
   command->add_flag("--json", fleet.json, "Print the nodes' reports as JSON lines");
 }

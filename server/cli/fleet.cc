@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <sstream>
+#include <utility>
 
 #include "server/cli/table.h"
 #include "server/cli/terminal.h"
@@ -34,10 +36,20 @@ std::vector<std::string> NodeTexts(const FleetOptions& options) {
   return texts;
 }
 
+api::Result<server::NodeAccess> AccessOf(const FleetOptions& options, const std::vector<FleetNode>& nodes) {
+  server::NodeAccess access{.api_key = std::string(ApiKey())};
+  if (std::ranges::none_of(nodes, &FleetNode::tls)) return access;
+  const char* variable = std::getenv("QUIRE_FLEET_CA");
+  auto tls = server::NodeTls(options.ca_file.empty() && variable != nullptr ? variable : options.ca_file);
+  if (!tls) return std::unexpected(std::move(tls).error());
+  access.tls = *std::move(tls);
+  return access;
+}
+
 // All nodes at once.
-Reports RequestReports(const std::vector<FleetNode>& nodes) {
+Reports RequestReports(const std::vector<FleetNode>& nodes, server::NodeAccess access) {
   namespace asio = boost::asio;
-  const std::string key(ApiKey());
+  access.timeout = kStatusTimeout;
   asio::io_context io(1);
   Reports reports;
   reports.reserve(nodes.size());
@@ -47,7 +59,7 @@ Reports RequestReports(const std::vector<FleetNode>& nodes) {
     const auto store = [&reports, i](const std::exception_ptr& failure, api::Result<NodeReport> report) {
       if (failure == nullptr) reports[i].second = std::move(report);
     };
-    asio::co_spawn(io, server::RequestReport(nodes[i], key, kStatusTimeout), store);
+    asio::co_spawn(io, server::RequestReport(nodes[i], access), store);
   }
   io.run();
   return reports;
@@ -60,7 +72,9 @@ int Status(const Endpoint& daemon, const FleetOptions& options) {
     if (!parsed) return PrintError(parsed.error());
     nodes = *std::move(parsed);
   }
-  const Reports reports = RequestReports(nodes);
+  auto access = AccessOf(options, nodes);
+  if (!access) return PrintError(access.error());
+  const Reports reports = RequestReports(nodes, *std::move(access));
   if (options.json) {
     for (const auto& [name, report] : reports) fmt::print("{}\n", server::EncodeReport(name, report));
   } else {
@@ -77,10 +91,12 @@ int ServePicker(const FleetOptions& options) {
   if (!nodes) return PrintError(nodes.error());
   const auto listen = server::ParseHostAddress(options.listen);
   if (!listen) return PrintError(listen.error());
+  auto access = AccessOf(options, *nodes);
+  if (!access) return PrintError(access.error());
   server::PickerAgent agent({.listen_host = listen->host,
                              .listen_port = listen->port,
                              .nodes = *std::move(nodes),
-                             .api_key = std::string(ApiKey())});
+                             .access = *std::move(access)});
   const auto port = agent.Listen();
   if (!port) return PrintError(port.error());
   fmt::print("listening on {}:{}\n", listen->host, *port);

@@ -13,7 +13,8 @@ namespace quire::cli {
 
 struct FleetOptions {
   std::string action = {};              // status, picker
-  std::vector<std::string> nodes = {};  // NAME=HOST[:PORT]; none: QUIRE_FLEET
+  std::vector<std::string> nodes = {};  // NAME=[https://]HOST[:PORT]; none: QUIRE_FLEET
+  std::string ca_file = {};             // empty: QUIRE_FLEET_CA, else the system's certificates
   std::string listen = "127.0.0.1:11435";
   bool json = false;
 };

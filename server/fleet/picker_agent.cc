@@ -16,13 +16,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <charconv>
 #include <exception>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "server/fleet/node_client.h"
 #include "server/fleet/node_picker.h"
 #include "server/fleet/prompt_chain.h"
 #include "server/fleet/spop.h"
@@ -51,59 +49,7 @@ std::string_view TextOf(const std::map<std::string, std::string>& arguments, con
   return it == arguments.end() ? std::string_view() : it->second;
 }
 
-bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-         c == '.';
-}
-
 }  // namespace
-
-api::Result<FleetNode> ParseFleetNode(std::string_view text) {
-  const auto invalid = [text] {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("\"{}\" is not a node: NAME=HOST[:PORT]", text));
-  };
-  const size_t mark = text.find('=');
-  if (mark == std::string_view::npos || mark == 0) return invalid();
-  FleetNode node{.name = std::string(text.substr(0, mark)), .host = {}};
-  if (!std::ranges::all_of(node.name, IsNameCharacter)) return invalid();
-  std::string_view host = text.substr(mark + 1);
-  std::string_view port;
-  if (host.starts_with('[')) {
-    const size_t close = host.find(']');
-    if (close == std::string_view::npos) return invalid();
-    if (host.size() > close + 1 && host[close + 1] != ':') return invalid();
-    if (host.size() > close + 1) port = host.substr(close + 2);
-    host = host.substr(1, close - 1);
-  } else if (const size_t colon = host.rfind(':'); colon != std::string_view::npos) {
-    port = host.substr(colon + 1);
-    host = host.substr(0, colon);
-    if (port.empty()) return invalid();
-  }
-  if (host.empty() || host.find_first_of("/ ") != std::string_view::npos) return invalid();
-  node.host = host;
-  if (port.empty()) return node;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), node.port);
-  if (error != std::errc() || end != port.data() + port.size() || node.port == 0) return invalid();
-  return node;
-}
-
-api::Result<std::vector<FleetNode>> ParseFleetNodes(const std::vector<std::string>& texts) {
-  std::vector<FleetNode> nodes;
-  nodes.reserve(texts.size());
-  for (const std::string& text : texts) {
-    auto node = ParseFleetNode(text);
-    if (!node) return std::unexpected(std::move(node).error());
-    if (std::ranges::find(nodes, node->name, &FleetNode::name) != nodes.end())
-      return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("two nodes are named {}", node->name));
-    nodes.push_back(*std::move(node));
-  }
-  if (nodes.empty() || nodes.size() > NodePicker::kNodesMax) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("a fleet has 1 to {} nodes: NAME=HOST[:PORT] ...", NodePicker::kNodesMax));
-  }
-  return nodes;
-}
 
 class PickerAgent::Impl {
  public:
@@ -255,7 +201,7 @@ asio::awaitable<void> PickerAgent::Impl::Poll(size_t node) {
   for (;;) {
     std::string failure;
     try {
-      auto report = co_await RequestReport(options_.nodes[node], options_.api_key, options_.report_timeout);
+      auto report = co_await RequestReport(options_.nodes[node], options_.access);
       if (report) {
         picker_.SetReport(node, *std::move(report), Clock::now());
       } else {

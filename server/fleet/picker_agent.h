@@ -9,26 +9,15 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/base/error.h"
+#include "server/fleet/fleet_node.h"
+#include "server/fleet/node_client.h"
 
 namespace quire::server {
-
-struct FleetNode {
-  std::string name;  // of the server in HAProxy's configuration
-  std::string host;
-  uint16_t port = 11434;
-};
-
-// "NAME=HOST[:PORT]". Errors name it.
-api::Result<FleetNode> ParseFleetNode(std::string_view text);
-// All of them; errors also: no node, a name twice, more than NodePicker::kNodesMax.
-api::Result<std::vector<FleetNode>> ParseFleetNodes(const std::vector<std::string>& texts);
 
 class PickerAgent {
  public:
@@ -36,9 +25,8 @@ class PickerAgent {
     std::string listen_host = "127.0.0.1";
     uint16_t listen_port = 11435;
     std::vector<FleetNode> nodes = {};
-    std::string api_key = {};  // for GET /quire/node; empty: none
+    NodeAccess access = {};
     std::chrono::milliseconds report_interval{500};
-    std::chrono::milliseconds report_timeout{3000};
   };
 
   explicit PickerAgent(Options options);

@@ -245,6 +245,45 @@ class FleetTest(unittest.TestCase):
                 self.assertIn("ask the node itself", json.loads(body)["error"])
             self.assertEqual(fleet.request("GET", "/v1/models")[0], 200)
 
+    def test_nodes_are_asked_over_tls(self):
+        with tempfile.TemporaryDirectory(prefix="quire-e2e-fleet-tls-") as name:
+            folder = pathlib.Path(name)
+            with self.node_with_tls(folder, "127.0.0.1") as daemon:
+                trusted = self.status_over_tls(daemon, "--ca", str(folder / "127.0.0.1.pem"))
+                self.assertEqual(trusted.returncode, 0, trusted.stdout)
+                self.assertIn(" ready ", trusted.stdout)
+                unknown = self.status_over_tls(daemon)  # by the system's certificates
+                log = folder / "picker.log"
+                with open(log, "wb") as out:
+                    picker = subprocess.Popen([BIN / "quire", "fleet", "picker", "--listen", "127.0.0.1:0", daemon.tls_node],
+                                              env=daemon.environment | {"QUIRE_FLEET_CA": str(folder / "127.0.0.1.pem")},
+                                              stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+                try:
+                    wait(lambda: "node one answers" in log.read_text(), "the picker does not see the node")
+                finally:
+                    picker.kill()
+                    picker.wait(TIMEOUT_S)
+            with self.node_with_tls(folder, "127.0.0.2") as daemon:
+                another = self.status_over_tls(daemon, "--ca", str(folder / "127.0.0.2.pem"))
+            for refused in (unknown, another):
+                self.assertEqual(refused.returncode, 1, refused.stdout)
+                self.assertIn("certificate verify failed", refused.stdout)
+
+    @staticmethod
+    def node_with_tls(folder, address):
+        """A daemon on 127.0.0.1 whose certificate is that of `address`."""
+        key, certificate = folder / f"{address}.key", folder / f"{address}.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                        "2", "-subj", "/CN=node", "-addext", f"subjectAltName=IP:{address}", "-keyout", key, "-out",
+                        certificate], check=True, capture_output=True)
+        return Daemon({"QUIRE_TLS_HOST": "127.0.0.1:0", "QUIRE_TLS_CERT": str(certificate), "QUIRE_TLS_KEY": str(key)})
+
+    @staticmethod
+    def status_over_tls(daemon, *arguments):
+        port = re.search(r",tls:127\.0\.0\.1:(\d+) ", daemon.log())[1]
+        daemon.tls_node = f"one=https://127.0.0.1:{port}"
+        return daemon.cli("fleet", "status", daemon.tls_node, *arguments)
+
     def test_status_shows_every_node(self):
         with Fleet(picker=False) as fleet:
             fleet.chat(opening(1))
