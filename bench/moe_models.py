@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""GGUF files of families with experts or latent attention, with random blocks and the layer shapes of published models.
+
+  bench/moe_models.py VOCABULARY.gguf OUT [MODEL ...] [--layers N]
+
+Run with a Python that has numpy and gguf-py. VOCABULARY.gguf is any file with a tokenizer, which is copied: its size is the
+size of embedding and output. Blocks are random bytes with scales that give rows of length one, so that nothing is
+quantized and a file is written as fast as the disk takes it; matrices of one shape have the same blocks in every layer. The shapes
+are written from memory of the published configurations.
+"""
+import argparse
+import math
+import pathlib
+
+import gguf
+import numpy as np
+
+from hybrid_models import Writer
+
+Kind = gguf.GGMLQuantizationType
+
+
+def half(value):
+    return np.frombuffer(np.float16(value).tobytes(), np.uint8)
+
+
+def set_scales(kind, blocks, deviation):
+    """Makes numbers of this standard deviation of random blocks [count, bytes]."""
+    if kind == Kind.Q4_K:  # 40 d (q - 7.5), q of [0, 16)
+        blocks[:, 0:2] = half(deviation / (40 * 4.61))
+        blocks[:, 2:4] = half(deviation / (40 * 4.61) * 7.5)
+        blocks[:, 4:12], blocks[:, 12:16] = 168, 136  # eight scales and eight min offsets of 40
+    elif kind == Kind.Q6_K:  # 8 d (q - 32), q of [0, 64)
+        blocks[:, 192:208] = 8
+        blocks[:, 208:210] = half(deviation / (8 * 18.5))
+    elif kind == Kind.Q8_0:  # d q, q of [-128, 128)
+        blocks[:, 0:2] = half(deviation / 73.9)
+    else:  # MXFP4: 2^(e - 128) times one of 16 numbers
+        blocks[:, 0] = round(128 + math.log2(deviation / 5.85))
+
+
+class BlockWriter(Writer):
+    """Matrices of random blocks; `kind_of(name)` chooses their type."""
+
+    def __init__(self, path, architecture, vocabulary, kind_of):
+        super().__init__(path, architecture, vocabulary)
+        self.kind_of = kind_of
+        self.made = {}
+        self.file.add_quantization_version(gguf.GGML_QUANT_VERSION)
+
+    def matrix(self, name, out, into, gain=1.0, stacked=()):
+        kind = self.kind_of(name)
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        if into % elements != 0:
+            kind = Kind.Q8_0
+            elements, size = gguf.GGML_QUANT_SIZES[kind]
+        shape = (*stacked, out, into // elements * size)
+        key = (kind, shape, gain)
+        if key not in self.made:
+            blocks = np.frombuffer(self.random.bytes(math.prod(shape)), np.uint8).reshape(-1, size).copy()
+            set_scales(kind, blocks, gain / into ** 0.5)
+            self.made[key] = blocks.reshape(shape)
+        self.file.add_tensor(f"{name}.weight", self.made[key], raw_dtype=kind)
+
+    def biases(self, name, shape):
+        self.vector(f"{name}.bias", shape, -0.1, 0.1)
+
+    def router(self, name, experts, hidden):
+        values = self.random.standard_normal((experts, hidden), dtype=np.float32) / np.float32(hidden ** 0.5)
+        self.file.add_tensor(f"{name}.ffn_gate_inp.weight", values)
+
+    def experts(self, name, count, hidden, width):
+        self.matrix(f"{name}.ffn_gate_exps", width, hidden, stacked=(count,))
+        self.matrix(f"{name}.ffn_up_exps", width, hidden, stacked=(count,))
+        self.matrix(f"{name}.ffn_down_exps", hidden, width, stacked=(count,))
+
+    def expert_keys(self, count, used, width):
+        self.key("expert_count", count)
+        self.key("expert_used_count", used)
+        self.key("expert_feed_forward_length", width)
+
+    def head_keys(self, heads, kv_heads, key_length, value_length):
+        self.key("attention.head_count", heads)
+        self.key("attention.head_count_kv", kv_heads)
+        self.key("attention.key_length", key_length)
+        self.key("attention.value_length", value_length)
+
+
+def q4_k_m(layers):
+    """Which type llama-quantize's preset gives a matrix."""
+    def kind(name):
+        if name == "output":
+            return Kind.Q6_K
+        if not name.endswith(("attn_v", "ffn_down_exps", "ffn_down")):
+            return Kind.Q4_K
+        layer = int(name.split(".")[1])
+        more = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+        return Kind.Q6_K if more else Kind.Q4_K
+    return kind
+
+
+def mxfp4_experts(_):
+    return lambda name: Kind.MXFP4 if name.endswith("_exps") else Kind.Q8_0
+
+
+def qwen3_30b_a3b(w, layers):
+    hidden, heads, kv_heads, dim, experts, used, width = 2048, 32, 4, 128, 128, 8, 768
+    w.head_keys(heads, kv_heads, dim, dim)
+    w.expert_keys(experts, used, width)
+    w.key("feed_forward_length", 6144)
+    w.key("attention.layer_norm_rms_epsilon", 1e-6)
+    w.key("rope.freq_base", 1e6)
+    for i in range(layers):
+        name = f"blk.{i}"
+        w.norm(f"{name}.attn_norm", hidden)
+        w.norm(f"{name}.ffn_norm", hidden)
+        w.norm(f"{name}.attn_q_norm", dim)
+        w.norm(f"{name}.attn_k_norm", dim)
+        w.attention(name, hidden, heads, kv_heads, dim)
+        w.router(name, experts, hidden)
+        w.experts(name, experts, hidden, width)
+    w.ends(hidden, layers)
+
+
+def gpt_oss_20b(w, layers):
+    hidden, heads, kv_heads, dim, experts, used = 2880, 64, 8, 64, 32, 4
+    w.head_keys(heads, kv_heads, dim, dim)
+    w.expert_keys(experts, used, hidden)
+    w.key("feed_forward_length", hidden)
+    w.key("attention.layer_norm_rms_epsilon", 1e-5)
+    w.key("attention.sliding_window", 128)
+    w.key("rope.freq_base", 150000.0)
+    w.key("rope.dimension_count", dim)
+    w.file.add_string("gpt-oss.rope.scaling.type", "yarn")
+    w.key("rope.scaling.factor", 32.0)
+    w.key("rope.scaling.original_context_length", 4096)
+    for i in range(layers):
+        name = f"blk.{i}"
+        w.norm(f"{name}.attn_norm", hidden)
+        w.norm(f"{name}.post_attention_norm", hidden)
+        w.attention(name, hidden, heads, kv_heads, dim)
+        for part, out in (("q", heads * dim), ("k", kv_heads * dim), ("v", kv_heads * dim), ("output", hidden)):
+            w.biases(f"{name}.attn_{part}", out)
+        w.vector(f"{name}.attn_sinks.weight", heads, -1, 1)
+        w.router(name, experts, hidden)
+        w.biases(f"{name}.ffn_gate_inp", experts)
+        w.experts(name, experts, hidden, hidden)
+        for part in ("gate", "up", "down"):
+            w.biases(f"{name}.ffn_{part}_exps", (experts, hidden))
+    w.ends(hidden, layers)
+
+
+def deepseek_v3(w, layers):  # without the layers that have experts
+    hidden, heads, query_rank, latent, rotated, plain, value, width = 7168, 128, 1536, 512, 64, 128, 128, 18432
+    w.head_keys(heads, 1, latent + rotated, latent)
+    w.key("attention.key_length_mla", plain + rotated)
+    w.key("attention.value_length_mla", value)
+    w.key("attention.q_lora_rank", query_rank)
+    w.key("attention.kv_lora_rank", latent)
+    w.key("attention.layer_norm_rms_epsilon", 1e-6)
+    w.expert_keys(256, 8, 2048)
+    w.key("expert_shared_count", 1)
+    w.key("expert_gating_func", 2)
+    w.key("expert_weights_scale", 2.5)
+    w.key("expert_weights_norm", True)
+    w.key("leading_dense_block_count", layers)
+    w.key("feed_forward_length", width)
+    w.key("rope.freq_base", 10000.0)
+    w.key("rope.dimension_count", rotated)
+    for i in range(layers):
+        name = f"blk.{i}"
+        w.norm(f"{name}.attn_norm", hidden)
+        w.norm(f"{name}.ffn_norm", hidden)
+        w.norm(f"{name}.attn_q_a_norm", query_rank)
+        w.norm(f"{name}.attn_kv_a_norm", latent)
+        w.matrix(f"{name}.attn_q_a", query_rank, hidden)
+        w.matrix(f"{name}.attn_q_b", heads * (plain + rotated), query_rank)
+        w.matrix(f"{name}.attn_kv_a_mqa", latent + rotated, hidden)
+        w.matrix(f"{name}.attn_k_b", latent, plain, stacked=(heads,))
+        w.matrix(f"{name}.attn_v_b", value, latent, stacked=(heads,))
+        w.matrix(f"{name}.attn_output", hidden, heads * value)
+        w.mlp(name, hidden, width)
+    w.ends(hidden, layers)
+
+
+# The architecture, layers (published: 48, 24, 61; these fit into 8 GB), type of a matrix, suffix, who writes it.
+MODELS = {"qwen3-30b-a3b": ("qwen3moe", 16, q4_k_m, "Q4_K_M", qwen3_30b_a3b),
+          "gpt-oss-20b": ("gpt-oss", 12, mxfp4_experts, "MXFP4", gpt_oss_20b),
+          "deepseek-v3": ("deepseek2", 3, q4_k_m, "Q4_K_M", deepseek_v3)}
+
+
+def main():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser.add_argument("vocabulary")
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS) + " (default: all)")
+    parser.add_argument("--layers", type=int, help="the first layers only")
+    a = parser.parse_args()
+    vocabulary = gguf.GGUFReader(a.vocabulary)
+    for model in a.models or MODELS:
+        architecture, layers, kinds, suffix, write = MODELS[model]
+        layers = a.layers or layers
+        path = a.out / f"{model}-{suffix}.gguf"
+        w = BlockWriter(path, architecture, vocabulary, kinds(layers))
+        write(w, layers)
+        w.close()
+        print(path, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()
