@@ -40,18 +40,17 @@ void Score(RoutingRule::Score kind, std::span<float> row) {
 // all others. Indices that `allowed` refuses are left out.
 template <class Key, class Allowed>
 void ChooseHighest(size_t count, const Key& key, const Allowed& allowed, std::span<int32_t> chosen) {
-  for (size_t c = 0; c < chosen.size(); ++c) {
-    int32_t best = -1;
-    for (size_t e = 0; e < count; ++e) {
-      const auto index = static_cast<int32_t>(e);
-      if (!allowed(e)) continue;
-      if (std::ranges::find(chosen.first(c), index) != chosen.begin() + static_cast<ptrdiff_t>(c)) continue;
-      if (best < 0 || key(e) > key(static_cast<size_t>(best)) ||
-          (std::isnan(key(static_cast<size_t>(best))) && !std::isnan(key(e)))) {
-        best = index;
-      }
-    }
-    chosen[c] = best;
+  const auto is_higher = [&](size_t e, int32_t than) {
+    const float a = key(e), b = key(static_cast<size_t>(than));
+    return a > b || (std::isnan(b) && !std::isnan(a));
+  };
+  size_t found = 0;  // chosen[0, found) are the highest so far, in order
+  for (size_t e = 0; e < count; ++e) {
+    if (!allowed(e)) continue;
+    if (found == chosen.size() && !is_higher(e, chosen.back())) continue;
+    size_t at = found < chosen.size() ? found++ : found - 1;
+    for (; at > 0 && is_higher(e, chosen[at - 1]); --at) chosen[at] = chosen[at - 1];
+    chosen[at] = static_cast<int32_t>(e);
   }
   std::ranges::sort(chosen);
 }

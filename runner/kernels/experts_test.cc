@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "runner/kernels/elementwise.h"
@@ -32,6 +33,31 @@ TEST(Route, ChoosesTheHighestScoresAndWeighsThem) {
   EXPECT_EQ(routing.expert, (Ints{0, 1})) << "the lower index among equals";
   EXPECT_NEAR(routing.weight[0], 1.5, 1e-6);
   EXPECT_NEAR(routing.weight[1], 15, 1e-5);
+}
+
+TEST(Route, ChoosesWhatSortingPutsFirst) {
+  ThreadPool pool(1);
+  constexpr size_t kExperts = 60;
+  Random random(4);
+  for (int64_t chosen = 1; chosen <= 12; ++chosen) {
+    std::vector<float> logits(kExperts);
+    for (float& logit : logits) {
+      const uint32_t number = random.Below(20);  // many are equal, some are not numbers
+      logit = number == 0 ? std::nanf("") : static_cast<float>(number) / 4 - 2;
+    }
+    std::vector<int32_t> expected(kExperts);
+    std::iota(expected.begin(), expected.end(), 0);
+    std::ranges::stable_sort(expected, [&](int32_t a, int32_t b) {
+      const float first = logits[static_cast<size_t>(a)], second = logits[static_cast<size_t>(b)];
+      return first > second || (std::isnan(second) && !std::isnan(first));
+    });
+    expected.resize(static_cast<size_t>(chosen));
+    std::ranges::sort(expected);
+    Routing routing;
+    Route(pool, {.score = RoutingRule::Score::kSigmoid, .experts = kExperts, .chosen = chosen}, logits,
+          &routing);
+    EXPECT_EQ(routing.expert, expected) << chosen;
+  }
 }
 
 TEST(Route, ABiasChoosesButDoesNotWeigh) {
