@@ -11,8 +11,8 @@ struct Avx2 {
   // Signs cost more to unpack.
   template <PanelFormat kFormat>
   static constexpr size_t kManyRows = kFormat.zero_point_log2 == 7 ? 13 : 5;
-  // 96 rows of a chunk stay in a first-level cache of 32 KiB.
-  static constexpr size_t kChunkGroups = 8;
+  // 192 rows of a chunk come from the second-level cache; fewer would have chunks unpacked more often.
+  static constexpr size_t kChunkGroups = 16;
   // Sums, dots or pairs, a weight, its signs, ones and a product. Quants of 5 and 6 bits have dots and pairs.
   template <PanelFormat kFormat>
   static constexpr int kChunkRows = kFormat.bits == 5 || kFormat.bits == 6 ? 4 : 6;
@@ -151,12 +151,7 @@ struct Avx2 {
     const __m256i subnormal = _mm256_sllv_epi32(Set(0x00200000), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(Set(2), e)));
   }
-  QUIRE_INLINE static Float LoadSums(const float* from, size_t outs) {
-    if (outs >= kLanes) return _mm256_loadu_ps(from);
-    alignas(32) float lanes[kLanes] = {};
-    std::memcpy(lanes, from, outs * sizeof(float));
-    return _mm256_load_ps(lanes);
-  }
+  QUIRE_INLINE static Float LoadSums(const float* from) { return _mm256_load_ps(from); }  // aligned
   QUIRE_INLINE static void Store(Float sum, float* to, size_t outs) {
     if (outs >= kLanes) return _mm256_storeu_ps(to, sum);
     alignas(32) float lanes[kLanes];

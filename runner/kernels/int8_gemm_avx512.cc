@@ -92,10 +92,7 @@ struct Avx512 {
     return _mm512_castsi512_ps(
         _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(e, Set(2)), normal, subnormal));
   }
-  QUIRE_INLINE static Float LoadSums(const float* from, size_t outs) {
-    if (outs >= kLanes) return _mm512_loadu_ps(from);
-    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << outs) - 1), from);
-  }
+  QUIRE_INLINE static Float LoadSums(const float* from) { return _mm512_load_ps(from); }  // aligned
   QUIRE_INLINE static void Store(Float sum, float* to, size_t outs) {
     if (outs >= kLanes) return _mm512_storeu_ps(to, sum);
     _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << outs) - 1), sum);

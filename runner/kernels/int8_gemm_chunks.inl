@@ -1,5 +1,5 @@
 // int8 GEMM of a panel with many rows: the weights of a chunk of K blocks are unpacked once, with their scales,
-// and then multiplied with many rows. The sums lie in the output meanwhile.
+// and then multiplied with many rows.
 // Each output has the additions of MicroKernel() in the same order. Included by int8_gemm.inl.
 
 // Elements of a chunk: its unpacked weights stay in the first-level cache. It is unpacked again for every
@@ -86,16 +86,30 @@ QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& 
   }
 }
 
-// Adds a chunk's products with kRows rows to y; `first` begins the sums.
+// The sums of all rows between two chunks. They lie side by side: rows of the output are often a multiple of a
+// page apart, so that few of them would fit into a cache at once.
+template <class Isa>
+struct ChunkSums {
+  static constexpr size_t kRows = Isa::kChunkGroups * QuantizedActivations::kGroupRows;
+  alignas(64) float row[kRows][Isa::kLanes];
+};
+
+// Where sums of a tile's rows go: rows `stride` numbers apart, of which `outs` are stored.
+struct SumsTo {
+  float* at;
+  size_t stride, outs;
+};
+
+// Adds a chunk's products with kRows rows to the sums `from`, or to 0 where that is null.
 template <class Isa, PanelFormat kFormat, int kRows>
-QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows x, bool first, float* y,
-                                size_t stride, size_t outs) {
+QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows x,
+                                const float (*from)[Isa::kLanes], const SumsTo& to) {
   using Int = typename Isa::Int;
   using Float = typename Isa::Float;
   Float sum[kRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-    sum[r] = first ? Isa::ZeroFloat() : Isa::LoadSums(y + static_cast<size_t>(r) * stride, outs);
+    sum[r] = from == nullptr ? Isa::ZeroFloat() : Isa::LoadSums(from[r]);
   }
   for (size_t s = 0; s < chunk.count; ++s, x.Next()) {
     const auto& weights = chunk.k_block[s];
@@ -119,22 +133,26 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) Isa::Store(sum[r], y + static_cast<size_t>(r) * stride, outs);
+  for (int r = 0; r < kRows; ++r) {
+    Isa::Store(sum[r], to.at + static_cast<size_t>(r) * to.stride, to.outs);
+  }
 }
 
 // A chunk that begins at K block `first`, with rows [row, ...) of a group, by tiles of kRows and then smaller
-// ones.
+// ones. `from` and `to` are those of the group's row 0.
 template <class Isa, PanelFormat kFormat, int kRows>
 void RunChunk(const GemmTask& work, const WeightChunk<Isa, kFormat>& chunk, size_t first,
-              const QuantizedActivations::Group& group, size_t row, float* y, size_t outs) {
+              const QuantizedActivations::Group& group, size_t row, const float (*from)[Isa::kLanes],
+              const SumsTo& to) {
   for (; row + kRows <= group.count; row += kRows) {
     TileRows x(*work.rows, group, row);
     x.Next(first);
-    MultiplyChunk<Isa, kFormat, kRows>(chunk, x, first == 0, y + row * work.out, work.out, outs);
+    MultiplyChunk<Isa, kFormat, kRows>(chunk, x, from == nullptr ? nullptr : from + row,
+                                       {to.at + row * to.stride, to.stride, to.outs});
   }
   if constexpr (kRows > 1) {
     constexpr int kNext = kRows > 8 ? 8 : kRows > 4 ? 4 : kRows / 2;
-    if (row < group.count) RunChunk<Isa, kFormat, kNext>(work, chunk, first, group, row, y, outs);
+    if (row < group.count) RunChunk<Isa, kFormat, kNext>(work, chunk, first, group, row, from, to);
   }
 }
 
@@ -143,13 +161,21 @@ template <class Isa, PanelFormat kFormat>
 void MultiplyManyRows(const GemmTask& work, const PanelHalf<Isa>& half,
                       std::span<const QuantizedActivations::Group> groups) {
   WeightChunk<Isa, kFormat> chunk;
+  ChunkSums<Isa> sums;
   const size_t k_blocks = work.in / kKBlock;
   for (size_t first = 0; first < k_blocks; first += chunk.count) {
     const size_t left = k_blocks - first;
     UnpackChunk<Isa, kFormat>(half, work.in, first, left < chunk.kKBlocks ? left : chunk.kKBlocks, &chunk);
+    const bool last = first + chunk.count == k_blocks;
     for (const QuantizedActivations::Group& group : groups) {
+      float* const y = work.y + group.row * work.out + half.out;
+      float(*const between)[Isa::kLanes] = sums.row + (group.row - groups.front().row);
+      if (last) {
+        for (size_t row = 0; row < group.count; ++row) __builtin_prefetch(y + row * work.out, 1);
+      }
       RunChunk<Isa, kFormat, Isa::template kChunkRows<kFormat>>(
-          work, chunk, first, group, 0, work.y + group.row * work.out + half.out, half.outs);
+          work, chunk, first, group, 0, first == 0 ? nullptr : between,
+          last ? SumsTo{y, work.out, half.outs} : SumsTo{between[0], Isa::kLanes, Isa::kLanes});
     }
   }
 }
