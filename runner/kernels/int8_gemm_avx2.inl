@@ -70,8 +70,14 @@ struct Avx2 {
     std::memcpy(&four, x, sizeof(four));
     return _mm256_set1_epi32(four);
   }
+  // Integer sums stay in the order they are written. GCC would make a tree of them, whose leaves for some rows take
+  // more registers than there are.
+  QUIRE_INLINE static Int InOrder(Int sum) {
+    __asm__("" : "+x"(sum));
+    return sum;
+  }
   QUIRE_INLINE static Int AddPairs(Int sum, Int pairs) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return InOrder(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
   }
   QUIRE_INLINE static Int Dot(Int sum, Unsigned weight, const int8_t* x) {
     return AddPairs(sum, _mm256_maddubs_epi16(weight.quants, Four(x)));
@@ -123,7 +129,7 @@ struct Avx2 {
         for (int r = 0; r < kRows; ++r) {
           const Int product =
               _mm256_maddubs_epi16(weight[i], Four(x + static_cast<size_t>(r) * kKBlock + i * 4));
-          pairs[r] = i == v ? product : _mm256_add_epi16(pairs[r], product);
+          pairs[r] = i == v ? product : InOrder(_mm256_add_epi16(pairs[r], product));
         }
       }
 #pragma GCC unroll 8
