@@ -6,13 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "runner/engine/crash_handler.h"
 #include "runner/engine/host.h"
 #include "runner/engine/log_line.h"
+#include "runner/engine/memory_policy.h"
 #include "runner/engine/sandbox.h"
 #include "runner/engine/self_test.h"
+
+using quire::runner::engine::NumaMode;
 
 int main(int argc, char** argv) {
   CLI::App app("Serves one model to the quired process that started it", "quire-runner");
@@ -20,10 +24,15 @@ int main(int argc, char** argv) {
   int snapshot_fd = -1;
   std::string name;
   bool self_test = false;
+  NumaMode numa = NumaMode::kAuto;
   app.add_option("--ipc-fd", fd, "File descriptor of the socket to the daemon");
   app.add_option("--snapshot-fd", snapshot_fd, "File descriptor of the socket to the snapshot tier");
   app.add_option("--name", name, "Model name, for process lists");
   app.add_flag("--selftest", self_test, "Check kernels and sandbox on this machine, then exit");
+  app.add_option("--numa", numa, "Memory on several NUMA nodes: auto, interleave or off")
+      ->envname("QUIRE_NUMA")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, NumaMode>{
+          {"auto", NumaMode::kAuto}, {"interleave", NumaMode::kInterleave}, {"off", NumaMode::kOff}}));
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
   if (self_test) return static_cast<int>(quire::runner::engine::RunSelfTest());
@@ -38,6 +47,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   quire::runner::engine::InstallCrashHandler();
   prctl(PR_SET_NAME, "quire-runner");
+  const std::string refused = quire::runner::engine::SetMemoryPolicy(numa);
+  if (!refused.empty()) quire::runner::engine::LogLine("memory is not interleaved: " + refused);
   const std::string missing = quire::runner::engine::DropPrivileges();
   if (!missing.empty()) quire::runner::engine::LogLine("confined without: " + missing);
   return quire::runner::engine::RunRunner(fd, snapshot_fd);

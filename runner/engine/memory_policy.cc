@@ -1,0 +1,66 @@
+#include "runner/engine/memory_policy.h"
+
+#include <fmt/format.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "runner/engine/cpu_count.h"
+
+namespace quire::runner::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kNodesMax = 1024;  // of any kernel today
+constexpr size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
+
+}  // namespace
+
+std::vector<int> NodesOf(std::span<const int> processors, const fs::path& root) {
+  constexpr std::string_view kPrefix = "node";
+  std::set<int> nodes;
+  for (const int processor : processors) {
+    std::error_code error;
+    // The processor's folder has a link to its node's: "node0".
+    fs::directory_iterator entry(root / fmt::format("sys/devices/system/cpu/cpu{}", processor), error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (!name.starts_with(kPrefix)) continue;
+      int node = -1;
+      const auto [end, failed] =
+          std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), node);
+      if (failed == std::errc() && end == name.data() + name.size() && node >= 0) nodes.insert(node);
+    }
+  }
+  return {nodes.begin(), nodes.end()};
+}
+
+int InterleaveMemory(std::span<const int> nodes) {
+  std::array<unsigned long, kNodesMax / kWordBits> mask{};
+  for (const int node : nodes) {
+    const auto bit = static_cast<size_t>(node);
+    if (bit >= kNodesMax) return EINVAL;
+    mask[bit / kWordBits] |= 1UL << (bit % kWordBits);
+  }
+  // The kernel counts one bit less than it is given.
+  return ::syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, mask.data(), kNodesMax + 1) == 0 ? 0 : errno;
+}
+
+std::string SetMemoryPolicy(NumaMode mode) {
+  if (mode == NumaMode::kOff) return {};
+  const std::vector<int> nodes = NodesOf(AllowedProcessors(), "/");
+  if (nodes.empty() || (mode == NumaMode::kAuto && nodes.size() < 2)) return {};
+  const int error = InterleaveMemory(nodes);
+  return error == 0 ? std::string() : std::error_code(error, std::generic_category()).message();
+}
+
+}  // namespace quire::runner::engine

@@ -1,0 +1,30 @@
+// Which NUMA nodes the memory of a runner comes from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace quire::runner::engine {
+
+enum class NumaMode : uint8_t {
+  kAuto,        // kInterleave where this process may compute on several nodes, else kOff
+  kInterleave,  // pages from the nodes that this process may compute on, in turn
+  kOff,         // the kernel's default: a page from the node of the thread that writes it first
+};
+
+// Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, and to pages
+// of files that they read first. Call it before DropPrivileges(), whose filter refuses such calls. Returns why the
+// kernel refused, or nothing.
+[[nodiscard]] std::string SetMemoryPolicy(NumaMode mode);
+
+// The nodes of these processors, ascending, on the machine whose files are below `root`; none if the kernel does not
+// say.
+std::vector<int> NodesOf(std::span<const int> processors, const std::filesystem::path& root);
+
+// Pages from these nodes in turn. REQUIRES: nodes are numbers of existing nodes, at least one. Zero or an errno.
+[[nodiscard]] int InterleaveMemory(std::span<const int> nodes);
+
+}  // namespace quire::runner::engine

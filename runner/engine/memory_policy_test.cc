@@ -1,0 +1,89 @@
+#include "runner/engine/memory_policy.h"
+
+#include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "runner/engine/cpu_count.h"
+
+namespace quire::runner::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+int PolicyOfThisThread() {
+  int policy = -1;
+  EXPECT_EQ(::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0), 0);
+  return policy;
+}
+
+// A policy is the thread's that sets it, so that other tests do not see it.
+void InThread(const std::function<void()>& work) { std::thread(work).join(); }
+
+class MemoryPolicy : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (int policy = 0; ::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0) {
+      GTEST_SKIP() << "this system refuses memory policies";
+    }
+    nodes_ = NodesOf(AllowedProcessors(), "/");
+    if (nodes_.empty()) GTEST_SKIP() << "the kernel names no NUMA nodes";
+    int error = 0;
+    InThread([&] { error = InterleaveMemory(nodes_); });
+    if (error == EPERM) GTEST_SKIP() << "this system refuses memory policies";
+  }
+
+  std::vector<int> nodes_;
+};
+
+TEST_F(MemoryPolicy, InterleavesForAThreadAndThoseItStarts) {
+  InThread([this] {
+    ASSERT_EQ(InterleaveMemory(nodes_), 0);
+    EXPECT_EQ(PolicyOfThisThread(), MPOL_INTERLEAVE);
+    InThread([] { EXPECT_EQ(PolicyOfThisThread(), MPOL_INTERLEAVE); });
+  });
+  EXPECT_EQ(PolicyOfThisThread(), MPOL_DEFAULT);
+}
+
+TEST_F(MemoryPolicy, FollowsTheMode) {
+  InThread([] {
+    EXPECT_EQ(SetMemoryPolicy(NumaMode::kOff), "");
+    EXPECT_EQ(PolicyOfThisThread(), MPOL_DEFAULT);
+  });
+  InThread([] {
+    EXPECT_EQ(SetMemoryPolicy(NumaMode::kInterleave), "");
+    EXPECT_EQ(PolicyOfThisThread(), MPOL_INTERLEAVE);
+  });
+  if (nodes_.size() > 1) return;
+  InThread([] {
+    EXPECT_EQ(SetMemoryPolicy(NumaMode::kAuto), "");
+    EXPECT_EQ(PolicyOfThisThread(), MPOL_DEFAULT);
+  });
+}
+
+TEST_F(MemoryPolicy, RefusesNodesBeyondTheKernels) {
+  const std::vector<int> nodes = {1 << 20};
+  EXPECT_EQ(InterleaveMemory(nodes), EINVAL);
+}
+
+TEST(NodesOf, ReadsTheKernelsFolders) {
+  const fs::path root = fs::path(testing::TempDir()) / "quire-nodes-of";
+  fs::remove_all(root);
+  for (const char* folder : {"cpu0/node0", "cpu0/topology", "cpu1/node0", "cpu7/node3", "cpu8/nodes"}) {
+    fs::create_directories(root / "sys/devices/system/cpu" / folder);
+  }
+  const std::vector<int> processors = {7, 0, 1, 8, 9};
+  EXPECT_EQ(NodesOf(processors, root), (std::vector<int>{0, 3}));
+  EXPECT_EQ(NodesOf(std::vector<int>{8, 9}, root), std::vector<int>());
+  fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace quire::runner::engine
