@@ -218,19 +218,11 @@ void ModelRunner::Stop(api::Error why, bool at_once) {
 
 api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request, api::ipc::Resume resume,
                                       std::shared_ptr<EventStream> stream) {
-  std::string frame = api::ipc::Encode(api::ipc::ToRunner(api::ipc::Submit{id, request, std::move(resume)}));
-  if (frame.size() > api::ipc::kHeaderBytes + api::ipc::kFrameBytesMax) {
-    return api::Fail(api::ErrorCode::kTooLarge,
-                     fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
-  }
-  if (!link()->HasRoomFor(frame.size())) {
-    return api::Fail(api::ErrorCode::kOverloaded,
-                     "server busy, please try again.  the model runner is overloaded");
-  }
   stream->runner_pid = pid();
   requests_.emplace(id, std::move(stream));
-  link()->Send(std::move(frame));
-  return {};
+  auto sent = link()->TrySend(api::ipc::Submit{id, request, std::move(resume)});
+  if (!sent) requests_.erase(id);
+  return sent;
 }
 
 void ModelRunner::GiveCredit(api::RequestId id, int32_t deltas) {

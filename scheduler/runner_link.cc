@@ -1,5 +1,7 @@
 #include "scheduler/runner_link.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -34,9 +36,28 @@ bool RunnerLink::HasRoomFor(size_t bytes) const {
   return queue_.size() < kQueuedFramesMax && bytes <= kQueuedBytesMax - queued_bytes_;
 }
 
-void RunnerLink::Send(std::string frame) {
+void RunnerLink::Send(const api::ipc::ToRunner& message) {
   if (end_) return;
+  std::string frame = api::ipc::Encode(message);
   if (!HasRoomFor(frame.size())) return End({.protocol_error = true, .reason = "it stopped reading"});
+  Queue(std::move(frame));
+}
+
+api::Result<void> RunnerLink::TrySend(const api::ipc::ToRunner& message) {
+  std::string frame = api::ipc::Encode(message);
+  if (frame.empty()) {
+    return api::Fail(api::ErrorCode::kTooLarge,
+                     fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
+  }
+  if (!HasRoomFor(frame.size())) {
+    return api::Fail(api::ErrorCode::kOverloaded,
+                     "server busy, please try again.  the model runner is overloaded");
+  }
+  if (!end_) Queue(std::move(frame));
+  return {};
+}
+
+void RunnerLink::Queue(std::string frame) {
   queued_bytes_ += frame.size();
   queue_.push_back(std::move(frame));
   wake_writer_.Notify();

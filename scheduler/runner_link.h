@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "api/base/error.h"
 #include "api/ipc/messages.h"
@@ -45,9 +46,12 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener);
 
   void Start(Gate& gate);
-  // Queues a frame as api::ipc::Encode made it. Dropped when the link is over. Beyond the bounds the runner
-  // counts as stopped reading, and the link ends.
-  void Send(std::string frame);
+  // Queues a message. Dropped when the link is over. Beyond the bounds the runner counts as stopped reading, and the
+  // link ends.
+  void Send(const api::ipc::ToRunner& message);
+  // As Send(), but the link goes on where there is no room: kTooLarge if the message does not fit a frame, kOverloaded if
+  // the runner is behind with reading.
+  api::Result<void> TrySend(const api::ipc::ToRunner& message);
   // Whether a frame of this size may be sent now.
   bool HasRoomFor(size_t bytes) const;
   void Close();
@@ -59,6 +63,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   static boost::asio::awaitable<void> Write(Self self);
   static boost::asio::awaitable<void> WriteFrames(Self self);
   std::optional<LinkEnd> Receive(std::string_view bytes);
+  void Queue(std::string frame);
   void End(LinkEnd end);
 
   boost::asio::local::stream_protocol::socket socket_;

@@ -82,7 +82,7 @@ TEST_F(RunnerLinkTest, DeliversFramesHoweverTheyAreCut) {
 TEST_F(RunnerLinkTest, WhatWasSentBeforeTheEndIsDelivered) {
   FromPeer(Heartbeat(1) + Heartbeat(2));
   peer().close();
-  link().Send(api::ipc::Encode(api::ipc::ToRunner(api::ipc::Shutdown{})));  // nobody reads it any more
+  link().Send(api::ipc::Shutdown{});  // nobody reads it any more
   EXPECT_FALSE(End().protocol_error);
   EXPECT_EQ(recorder().messages.size(), 2U);
 }
@@ -109,9 +109,9 @@ TEST_F(RunnerLinkTest, ARefusedMessageEndsItAndTheRestIsNotDelivered) {
 TEST_F(RunnerLinkTest, SendsInOrder) {
   std::string expected;
   for (int32_t i = 0; i < 100; ++i) {
-    const std::string frame = api::ipc::Encode(api::ipc::ToRunner(api::ipc::Credit{api::RequestId{1}, i}));
-    expected += frame;
-    link().Send(frame);
+    const api::ipc::ToRunner message = api::ipc::Credit{api::RequestId{1}, i};
+    expected += api::ipc::Encode(message);
+    link().Send(message);
   }
   std::string received;
   peer().non_blocking(true);
@@ -126,15 +126,18 @@ TEST_F(RunnerLinkTest, SendsInOrder) {
 }
 
 TEST_F(RunnerLinkTest, APeerThatDoesNotReadEndsIt) {
-  const std::string frame(4096, 'x');
+  api::ipc::Submit submit{api::RequestId{1}, {}};
+  submit.request.prompt = api::RawPrompt{std::string(4096, 'x')};
+  const api::ipc::ToRunner message = submit;
   size_t sent = 0;
-  while (link().HasRoomFor(frame.size())) {
-    link().Send(frame);
+  while (link().TrySend(message)) {
     if (++sent % 1000 == 0) loop().Poll();
     ASSERT_LT(sent, 4 * RunnerLink::kQueuedFramesMax) << "the queue has no bound";
   }
+  EXPECT_EQ(link().TrySend(message).error().code, api::ErrorCode::kOverloaded);
+  loop().Poll();
   EXPECT_FALSE(recorder().end);
-  link().Send(frame);
+  link().Send(message);
   EXPECT_TRUE(End().protocol_error);
   EXPECT_EQ(End().reason, "it stopped reading");
 }

@@ -78,7 +78,7 @@ boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
 }
 
 void RunnerSession::Send(const api::ipc::ToRunner& message) {
-  if (link_) link_->Send(api::ipc::Encode(message));
+  if (link_) link_->Send(message);
 }
 
 boost::asio::awaitable<std::string> RunnerSession::Cause() {
