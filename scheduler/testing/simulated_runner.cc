@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -43,8 +42,8 @@ ipc::MemoryEstimate EstimateOf(const std::string& model) {
 }
 
 SimulatedRunner::SimulatedRunner(World& world, const boost::asio::any_io_executor& executor, pid_t pid,
-                                 std::string model, api::FileDescriptor link)
-    : world_(world), pid_(pid), model_(std::move(model)), link_(std::move(link)), exited_(executor) {
+                                 std::string model, boost::asio::local::stream_protocol::socket& daemon)
+    : world_(world), pid_(pid), model_(std::move(model)), port_(daemon), exited_(executor) {
   stubborn_ = world_.faults().stubborn && world_.OneIn(3);
   Later([this] { Begin(); });
 }
@@ -70,23 +69,16 @@ void SimulatedRunner::SendHeartbeat() {
   });
 }
 
-void SimulatedRunner::Send(const ipc::ToDaemon& message) { Write(ipc::Encode(message)); }
-
-void SimulatedRunner::Write(std::string_view bytes) {
-  if (link_.get() < 0 || bytes.empty()) return;
-  const ssize_t written = ::send(link_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (written < 0) return;  // the scheduler has closed its end
-  if (static_cast<size_t>(written) != bytes.size()) world_.Break("the link of a simulated runner is full");
+void SimulatedRunner::Send(ipc::ToDaemon message) {
+  std::vector<ipc::ToDaemon> messages;
+  messages.push_back(std::move(message));
+  port_.Send(std::move(messages));
 }
-
-void SimulatedRunner::WriteGarbage() { Write(std::string(40, '\x5a')); }
 
 void SimulatedRunner::CountFault() {
   doomed_ = true;
   world_.CountFault(model_);
 }
-
-void SimulatedRunner::CloseLink() { link_ = api::FileDescriptor(); }
 
 void SimulatedRunner::Signal(int signal) {
   if (signal == SIGTERM && (stubborn_ || stopped_)) return;
@@ -109,22 +101,10 @@ void SimulatedRunner::Die(ExitStatus status) {
 }
 
 void SimulatedRunner::ReadLink() {
-  if (link_.get() < 0 || dying_ || exit_ || stopped_) return;
-  char buffer[4096];
-  while (true) {
-    const ssize_t read = ::recv(link_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
-    if (read < 0) break;
-    if (read == 0) return Die({.by_signal = false, .value = 0});  // as a runner does whose daemon is gone
-    frames_.Append({buffer, static_cast<size_t>(read)});
-  }
-  while (true) {
-    auto frame = frames_.Next();
-    if (!frame) return world_.Break("the scheduler sent a broken frame");
-    if (!*frame) return;
-    auto message = ipc::DecodeToRunner(**frame);
-    if (!message) return world_.Break("the scheduler sent a broken message");
-    On(*message);
-  }
+  if (!port_.open() || dying_ || exit_ || stopped_) return;
+  const RunnerPort::Received received = port_.Receive();
+  if (received.closed) return Die({.by_signal = false, .value = 0});  // as a runner does whose daemon is gone
+  for (const ipc::ToRunner& message : received.messages) On(message);
 }
 
 bool SimulatedRunner::LoadGoesWrong() {
@@ -216,26 +196,29 @@ void SimulatedRunner::Continue(api::RequestId id) {
   if (found == answers_.end() || circles_) return;
   Answer& answer = found->second;
   const Script& script = answer.script;
-  std::string frames;  // sent at once
+  std::vector<ipc::ToDaemon> events;  // sent at once
   for (uint32_t left = 1 + world_.Below(16); left > 0 && answer.next < script.tokens; --left) {
     if (answer.next == script.deadly_at) {
-      Write(frames);
+      port_.Send(std::move(events));
       CountFault();
       return Die({.by_signal = true, .value = SIGSEGV});
     }
-    if (answer.credit == 0) return Write(frames);
+    if (answer.credit == 0) return port_.Send(std::move(events));
     --answer.credit;
     ipc::RequestEvent event{id,
                             api::TextDelta{.text = std::to_string(answer.next), .logprobs = {}, .tokens = 1}};
     std::get<api::TextDelta>(event.event).token_ids.push_back(TokenOf(script.number, answer.next++));
-    ipc::AppendFrame(event, frames);
+    events.emplace_back(std::move(event));
   }
-  Write(frames);
-  if (answer.next < script.tokens) return Later([this, id] { Continue(id); });
-  api::Finished finished;
-  finished.usage.output_tokens = script.tokens;
-  answers_.erase(found);
-  Send(ipc::RequestEvent{id, finished});
+  const bool ends = answer.next >= script.tokens;
+  if (ends) {
+    api::Finished finished;
+    finished.usage.output_tokens = script.tokens;
+    events.emplace_back(ipc::RequestEvent{id, finished});
+    answers_.erase(found);
+  }
+  port_.Send(std::move(events));
+  if (!ends) Later([this, id] { Continue(id); });
 }
 
 }  // namespace quire::scheduler::simulation

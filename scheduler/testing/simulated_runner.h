@@ -3,18 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
 #include "scheduler/async_event.h"
 #include "scheduler/runner_process.h"
+#include "scheduler/testing/runner_port.h"
 #include "scheduler/testing/simulated_world.h"
 
 namespace quire::scheduler::simulation {
@@ -37,8 +38,9 @@ api::ipc::MemoryEstimate EstimateOf(const std::string& model);
 // Owned by the World, from its start until it is reaped.
 class SimulatedRunner {
  public:
+  // `daemon` becomes the daemon's end of its link.
   SimulatedRunner(World& world, const boost::asio::any_io_executor& executor, pid_t pid, std::string model,
-                  api::FileDescriptor link);
+                  boost::asio::local::stream_protocol::socket& daemon);
 
   pid_t pid() const { return pid_; }
   const std::string& model() const { return model_; }
@@ -51,10 +53,10 @@ class SimulatedRunner {
   void ReadLink();
   // The process ends. Its last frames, its status and the end of its link come in any order.
   void Die(ExitStatus status);
-  void CloseLink();
+  void CloseLink() { port_.Close(); }
   void Stop() { stopped_ = true; }          // as SIGSTOP does
   void RunInCircles() { circles_ = true; }  // heartbeats without progress
-  void WriteGarbage();
+  void SendGarbage() { port_.SendGarbage(); }
   // Something happens to it that may fail its requests, now or later.
   void CountFault();
   bool doomed() const { return doomed_; }
@@ -69,8 +71,7 @@ class SimulatedRunner {
   void Begin();
   void SendHeartbeat();
   void Later(std::function<void()> what);
-  void Send(const api::ipc::ToDaemon& message);
-  void Write(std::string_view bytes);
+  void Send(api::ipc::ToDaemon message);
   void On(const api::ipc::ToRunner& message);
   void OnSubmit(const api::ipc::Submit& submit);
   bool LoadGoesWrong();
@@ -81,9 +82,7 @@ class SimulatedRunner {
   const pid_t pid_;
   const std::string model_;
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // for events that outlive this
-  api::FileDescriptor link_;
-  api::ipc::FrameReader frames_;
-  std::deque<std::string> inbox_;
+  RunnerPort port_;
   std::map<api::RequestId, Answer> answers_;
   std::set<api::RequestId> seen_;
   AsyncEvent exited_;

@@ -1,13 +1,9 @@
 #include "scheduler/testing/simulated_world.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
-#include <stdexcept>
 #include <utility>
 
 #include "scheduler/testing/simulated_runner.h"
@@ -96,13 +92,8 @@ void World::Advance(Milliseconds step) {
 
 SimulatedRunner& World::StartRunner(const boost::asio::any_io_executor& executor, const std::string& name,
                                     boost::asio::local::stream_protocol::socket& ours) {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
-    throw std::runtime_error("socketpair");
-  }
-  ours.assign(boost::asio::local::stream_protocol(), ends[0]);
   const auto pid = static_cast<pid_t>(1000 + ++runners_started_);
-  auto runner = std::make_unique<SimulatedRunner>(*this, executor, pid, name, api::FileDescriptor(ends[1]));
+  auto runner = std::make_unique<SimulatedRunner>(*this, executor, pid, name, ours);
   return *runners_.emplace(pid, std::move(runner)).first->second;
 }
 
@@ -138,7 +129,7 @@ void World::InjectFault() {
     case 5:
       return runner.RunInCircles();
     default:
-      return runner.WriteGarbage();
+      return runner.SendGarbage();
   }
 }
 

@@ -1,5 +1,5 @@
-// A world without processes, threads, files or a clock: runners that are simulated behind real sockets, and a time that
-// moves when nothing else can happen. Everything in it follows from one seed.
+// A world without processes, threads, files or a clock: runners that are simulated (runner_port.h), and a time that moves
+// when nothing else can happen. Everything in it follows from one seed.
 //
 // The program that uses it links these definitions in place of the scheduler's own: Clock, FileOpener, RunnerProcess and
 // LogRunnerOutput. All else is the scheduler's code.
