@@ -67,7 +67,8 @@ api::Result<void> EventQueue::Push(api::Event event) {
     --credit_;
     ++deltas_;
     tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
-    if (!delta->token_ids.empty()) sampler_state_ = delta->sampler_state;
+    if (!delta->token_ids.empty()) state_ = delta->state;
+    if (delta->state_at_shift) state_at_shift_ = delta->state_at_shift;
   }
   bytes_ += bytes;
   events_.push_back(std::move(event));
@@ -108,8 +109,11 @@ api::ipc::Resume EventQueue::ResumePoint() {
   credit_ = api::ipc::kInitialCredit - static_cast<int32_t>(held);
   prompt_ready_ = false;
   progressed_ = false;
-  api::ipc::Resume resume{
-      .tokens = tokens_, .deltas = deltas_, .credit = credit_, .sampler_state = sampler_state_};
+  api::ipc::Resume resume{.tokens = tokens_,
+                          .deltas = deltas_,
+                          .credit = credit_,
+                          .state = state_,
+                          .state_at_shift = state_at_shift_};
   if (!resume.tokens.empty()) resume.tokens.pop_back();
   return resume;
 }

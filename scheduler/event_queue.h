@@ -54,13 +54,14 @@ class EventQueue {
 
   std::deque<api::Event> events_;
   size_t bytes_ = 0;
-  int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send
-  int32_t popped_ = 0;                         // deltas popped since the last grant
-  int64_t deltas_ = 0;                         // pushed
-  std::vector<api::TokenId> tokens_;           // of the deltas pushed
-  std::optional<float> sampler_state_;         // before the last of them
-  bool prompt_ready_ = false;                  // from this runner
-  bool prompt_reported_ = false;               // from any
+  int32_t credit_ = api::ipc::kInitialCredit;       // deltas the runner may still send
+  int32_t popped_ = 0;                              // deltas popped since the last grant
+  int64_t deltas_ = 0;                              // pushed
+  std::vector<api::TokenId> tokens_;                // of the deltas pushed
+  std::optional<api::ResumeState> state_;           // before the last of them
+  std::optional<api::ResumeState> state_at_shift_;  // where the context was full first
+  bool prompt_ready_ = false;                       // from this runner
+  bool prompt_reported_ = false;                    // from any
   bool progressed_ = false;
   bool ended_ = false;
 };

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace quire::scheduler {
 namespace {
@@ -89,6 +90,28 @@ TEST(EventQueue, HoldsOnlyTheLastProgressAndNoneBehindText) {
   ASSERT_TRUE(queue.Push(api::PromptReady{}));
   EXPECT_TRUE(queue.Push(api::PrefillProgress{1})) << "the next runner computes the prompt again";
   EXPECT_FALSE(queue.Pop());
+}
+
+TEST(EventQueue, ResumesWithTheStateBeforeTheLastToken) {
+  EventQueue queue = Ready();
+  const auto push = [&queue](api::TokenId token, uint64_t steps, bool shift) {
+    api::TextDelta delta{.text = "x", .tokens = 1};
+    delta.token_ids = {token};
+    delta.state = api::ResumeState{.mask_steps = steps};
+    if (shift) delta.state_at_shift = api::ResumeState{.sampler = 0.5F, .mask_steps = steps};
+    return queue.Push(delta);
+  };
+  ASSERT_TRUE(push(1, 10, false));
+  ASSERT_TRUE(push(2, 20, true));
+  ASSERT_TRUE(push(3, 30, false));
+  ASSERT_TRUE(queue.Push(Delta("text without a token")));
+  const api::ipc::Resume resume = queue.ResumePoint();
+  EXPECT_EQ(resume.tokens, (std::vector<api::TokenId>{1, 2}));
+  EXPECT_EQ(resume.deltas, 4);
+  ASSERT_TRUE(resume.state && resume.state_at_shift);
+  EXPECT_EQ(resume.state->mask_steps, 30U);
+  EXPECT_EQ(resume.state_at_shift->mask_steps, 20U);
+  EXPECT_EQ(resume.state_at_shift->sampler, 0.5F);
 }
 
 TEST(EventQueue, BoundsBytes) {

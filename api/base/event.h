@@ -54,6 +54,13 @@ struct TokenLogprob {
   std::vector<TokenCandidate> top;  // best first
 };
 
+// What the next runner needs beside the tokens to go on as this one would, as it was before one of them. Opaque to the
+// daemon.
+struct ResumeState {
+  std::optional<float> sampler = {};  // only where the sampler has one
+  uint64_t mask_steps = 0;  // what the masks of the answer's format may still take; 0 also without one
+};
+
 // Some more of the answer. `text` is valid UTF-8 and may be empty when only logprobs arrived.
 struct TextDelta {
   std::string text;
@@ -64,8 +71,10 @@ struct TextDelta {
   std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
   // Of `tokens`, for ipc::Resume; in place, as a delta has one token nearly always.
   boost::container::small_vector<TokenId, 4> token_ids = {};
-  // The sampler's state before the last of `tokens`, for ipc::Resume; only where the sampler has one.
-  std::optional<float> sampler_state = {};
+  // For ipc::Resume, and only where there is such a state: before the last of `tokens`; and before the one of them at which
+  // the context was full for the first time, where it is shifted.
+  std::optional<ResumeState> state = {};
+  std::optional<ResumeState> state_at_shift = {};
 };
 
 enum class FinishReason : uint8_t {

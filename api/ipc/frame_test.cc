@@ -56,7 +56,6 @@ Submit FullSubmit() {
   submit.request.params.dry_sequence_breakers = {"x"};
   submit.request.params.stop_token_ids = {4, 5};
   submit.request.thinking_tokens_max = 7;
-  submit.resume.sampler_state = 1.5F;
   submit.request.params.min_tokens = 3;
   submit.request.params.ignore_eos = true;
   submit.request.params.draft_num_predict = 6;
@@ -80,7 +79,7 @@ Submit FullSubmit() {
   submit.request.restore_point = true;
   submit.request.report_progress = true;
   submit.request.format = OutputFormat{OutputFormat::Kind::kGrammar, "root ::= \"a\"", "grammar"};
-  submit.resume = {{7, 8}, 2, 3};
+  submit.resume = {{7, 8}, 2, 3, ResumeState{1.5F, uint64_t{1} << 40}, ResumeState{std::nullopt, 7}};
   return submit;
 }
 
@@ -90,6 +89,8 @@ RequestEvent FullDelta() {
   delta.tokens = 2;
   delta.thinking = "hm";
   delta.token_ids = {4, 5};
+  delta.state = ResumeState{-0.5F, 3};
+  delta.state_at_shift = ResumeState{std::nullopt, uint64_t{1} << 40};
   delta.tool_calls = {{"c1", "f", R"({"a":1})"}, {"c2", "g", "{}"}};
   delta.logprobs = {
       {{"\xFF\x00", 5, -0.25F}, {{"a", 1, -0.5F}, {"", 2, -std::numeric_limits<float>::infinity()}}}};
@@ -260,12 +261,21 @@ TEST(Ipc, FieldsArriveAsTheyWere) {
   EXPECT_EQ(got.request.predict_ms_max, 500);
   EXPECT_EQ(got.request.indent_min, 4);
   EXPECT_TRUE(got.request.restore_point);
+  ASSERT_TRUE(got.resume.state && got.resume.state_at_shift);
+  EXPECT_EQ(got.resume.state->sampler, 1.5F);
+  EXPECT_EQ(got.resume.state->mask_steps, uint64_t{1} << 40);
+  EXPECT_FALSE(got.resume.state_at_shift->sampler);
+  EXPECT_EQ(got.resume.state_at_shift->mask_steps, 7U);
 
   const auto event = DecodeToDaemon(OneFrame(Encode(ToDaemon(FullDelta()))));
   ASSERT_TRUE(event);
   const auto& delta = std::get<TextDelta>(std::get<RequestEvent>(*event).event);
   EXPECT_EQ(delta.logprobs.at(0).chosen.bytes, "\xFF");
   EXPECT_TRUE(std::isinf(delta.logprobs.at(0).top.at(1).logprob));
+  ASSERT_TRUE(delta.state && delta.state_at_shift);
+  EXPECT_EQ(delta.state->sampler, -0.5F);
+  EXPECT_EQ(delta.state->mask_steps, 3U);
+  EXPECT_EQ(delta.state_at_shift->mask_steps, uint64_t{1} << 40);
 }
 
 TEST(FrameReader, CutsAnySplitOfTheStreamIntoTheSameFrames) {

@@ -220,12 +220,18 @@ void VisitFields(M& m, V& visit) {
   visit("quantization", m.quantization);
   visit("threads", m.threads, 0, kThreadsMax);
 }
+template <Is<ResumeState> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit.IfAny("sampler", m.sampler);
+  visit("mask_steps", m.mask_steps);
+}
 template <Is<Resume> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("tokens", m.tokens);
   visit("deltas", m.deltas, 0);
   visit("credit", m.credit, 0, kInitialCredit);
-  visit.IfAny("sampler_state", m.sampler_state);
+  visit.IfAny("state", m.state);
+  visit.IfAny("state_at_shift", m.state_at_shift);
 }
 template <Is<Submit> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -299,7 +305,8 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("thinking", m.thinking);
   visit.IfAny("tool_calls", m.tool_calls);
   visit.IfAny("token_ids", m.token_ids);
-  visit.IfAny("sampler_state", m.sampler_state);
+  visit.IfAny("state", m.state);
+  visit.IfAny("state_at_shift", m.state_at_shift);
 }
 template <Is<DraftUsage> M, class V>
 void VisitFields(M& m, V& visit) {

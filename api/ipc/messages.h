@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 13;
+inline constexpr uint16_t kVersion = 14;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -92,9 +92,11 @@ struct Resume {
   // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
   // have arrived.
   std::vector<TokenId> tokens = {};
-  int64_t deltas = 0;                       // TextDeltas that arrived; they are not sent again
-  int32_t credit = kInitialCredit;          // less those that the client has not taken yet
-  std::optional<float> sampler_state = {};  // behind `tokens`; only where the sampler has one
+  int64_t deltas = 0;                     // TextDeltas that arrived; they are not sent again
+  int32_t credit = kInitialCredit;        // less those that the client has not taken yet
+  std::optional<ResumeState> state = {};  // behind `tokens`
+  // TextDelta::state_at_shift: tokens from there on are sampled again.
+  std::optional<ResumeState> state_at_shift = {};
 };
 struct Submit {
   RequestId id;

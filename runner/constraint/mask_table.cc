@@ -58,9 +58,17 @@ uint64_t MaskAllowance::LimitOf(StateId state) const {
   return charged_.contains(state) ? std::numeric_limits<uint64_t>::max() : left_;
 }
 
+uint64_t MaskAllowance::Max() const { return std::max(kStepsMax, kWalksMax * walk_); }
+
 void MaskAllowance::AddToken() {
-  const uint64_t more = std::max(kStepsPerToken, kWalksPerToken * walk_);
-  left_ = std::min(left_ + more, std::max(kStepsMax, kWalksMax * walk_));
+  if (spent_) return;
+  left_ = std::min(left_ + std::max(kStepsPerToken, kWalksPerToken * walk_), Max());
+}
+
+// It comes from the runner before, through the daemon: neither is trusted with more than there can be.
+void MaskAllowance::Restore(uint64_t left) {
+  left_ = std::min(left, Max());
+  spent_ = left_ == 0;
 }
 
 MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)

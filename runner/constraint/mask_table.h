@@ -27,12 +27,18 @@ class MaskAllowance {
   bool Charge(uint64_t steps);
   // As Charge(), once for a state.
   bool ChargeOnce(StateId state, uint64_t steps);
+  // What another matcher of the same answer has charged.
+  void MarkCharged(StateId state) { charged_.insert(state); }
+  void Restore(uint64_t left);
   // What making the state's mask may take.
   uint64_t LimitOf(StateId state) const;
   void AddToken();
+  uint64_t left() const { return left_; }  // steps; 0 behind a token: it is spent
   bool spent() const { return spent_; }
 
  private:
+  uint64_t Max() const;
+
   uint64_t walk_;  // steps of one walk through the whole vocabulary
   uint64_t left_;
   bool spent_ = false;

@@ -10,6 +10,7 @@ Matcher::Matcher(std::shared_ptr<Constraint> constraint)
     : constraint_(std::move(constraint)),
       parse_states_{{constraint_->grammar().start(), kEmptyStack}},
       allowance_(constraint_->vocabulary()),
+      steps_here_(allowance_.left()),
       mask_(constraint_->vocabulary().size()) {
   may_end_ = Close(constraint_->grammar(), *arena_, parse_states_);
   if (constraint_->grammar().has_lists()) item_mask_ = mask_;
@@ -138,7 +139,20 @@ bool Matcher::Accept(api::TokenId token) {
   may_end_ = ends;
   mask_valid_ = false;
   allowance_.AddToken();
+  steps_here_ = allowance_.left();
   return true;
+}
+
+bool Matcher::Replay(api::TokenId token) {
+  for (const ParseState& at : parse_states_) {
+    if (constraint_->grammar().KindOf(at.state) != RuleKind::kDistinctList) allowance_.MarkCharged(at.state);
+  }
+  return Accept(token);
+}
+
+void Matcher::RestoreMaskSteps(uint64_t steps) {
+  allowance_.Restore(steps);
+  steps_here_ = allowance_.left();
 }
 
 }  // namespace quire::runner::constraint

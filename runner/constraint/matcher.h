@@ -42,6 +42,14 @@ class Matcher {
   // Goes on by a token; false, and nothing changes, when Mask() does not have it.
   bool Accept(api::TokenId token);
 
+  // Goes on by a token that an earlier matcher of the answer accepted behind its Mask(), as Accept() does. That mask is not
+  // made again; the states that it was charged for are known.
+  bool Replay(api::TokenId token);
+  // What masks may still take, before the one of this position: its place in the answer and the masks of all before decide.
+  uint64_t mask_steps() const { return steps_here_; }
+  // After Replay(): `steps` is mask_steps() of that matcher here.
+  void RestoreMaskSteps(uint64_t steps);
+
   // The grammar is so ambiguous that its masks take more work than an answer may: no token is allowed from here on.
   bool IsTooExpensive() {
     Mask();
@@ -65,6 +73,7 @@ class Matcher {
   bool may_end_ = false;
   bool ended_ = false;  // by an end-of-generation token
   MaskAllowance allowance_;
+  uint64_t steps_here_;  // left of the allowance before Mask()
   TokenMask mask_;
   TokenMask item_mask_;  // of one parse state inside an item; only where there are lists
   bool mask_valid_ = false;

@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "runner/constraint/schema.h"
 #include "runner/constraint/testing/byte_matching.h"
@@ -224,6 +229,62 @@ TEST(Matcher, MasksOfAnAmbiguousGrammarAreTooExpensive) {
   EXPECT_LT(tokens, 1000);
   EXPECT_EQ(tokens_before_the_bound(constraint), tokens);
   EXPECT_EQ(tokens_before_the_bound(Constrain(format, vocabulary)), tokens);
+}
+
+// The steps that are left at each position, the one behind the tokens included.
+std::vector<uint64_t> MaskSteps(Matcher& matcher, std::span<const api::TokenId> tokens) {
+  std::vector<uint64_t> steps{matcher.mask_steps()};
+  for (const api::TokenId token : tokens) {
+    matcher.Mask();
+    EXPECT_TRUE(matcher.Accept(token));
+    steps.push_back(matcher.mask_steps());
+  }
+  return steps;
+}
+
+// In another process, where no mask is cached, an answer ends for its work at the token at which it would have here.
+TEST(Matcher, GoesOnWithTheStepsThatAreLeft) {
+  const TestVocabulary vocabulary;
+  const auto tokens_of = [](std::string_view text) {
+    std::vector<api::TokenId> tokens;
+    for (const char c : text) tokens.push_back(static_cast<uint8_t>(c) + 2);
+    return tokens;
+  };
+  const api::OutputFormat ambiguous{
+      api::OutputFormat::Kind::kGrammar,
+      "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"};
+  const std::vector<std::pair<api::OutputFormat, std::string>> answers = {
+      {ambiguous, std::string(60, 'x')},
+      {SchemaFormat(R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})"), "[1,12,3, 4,123]"},
+      {SchemaFormat(R"({"type":"object"})"), R"({"a":{"b":[{"c":"d"},{"e":[]}]},"f":0})"}};
+  for (const auto& [format, text] : answers) {
+    SCOPED_TRACE(format.text);
+    const std::vector<api::TokenId> tokens = tokens_of(text);
+    Matcher whole(Constrain(format, vocabulary));
+    const std::vector<uint64_t> steps = MaskSteps(whole, tokens);
+    EXPECT_EQ(whole.IsTooExpensive(), format.text == ambiguous.text);
+    for (const size_t cut : {size_t{0}, size_t{1}, tokens.size() / 4, tokens.size() / 2, tokens.size()}) {
+      Matcher resumed(Constrain(format, vocabulary));
+      for (size_t i = 0; i < cut; ++i) EXPECT_TRUE(resumed.Replay(tokens[i]));
+      resumed.RestoreMaskSteps(steps[cut]);
+      const std::vector<uint64_t> rest = MaskSteps(resumed, std::span(tokens).subspan(cut));
+      EXPECT_TRUE(std::ranges::equal(rest, std::span(steps).subspan(cut))) << cut;
+      EXPECT_EQ(resumed.IsTooExpensive(), whole.IsTooExpensive()) << cut;
+    }
+  }
+}
+
+TEST(Matcher, NoMoreStepsThanThereCanBeAreRestored) {
+  const TestVocabulary vocabulary;
+  Matcher matcher(Constrain(SchemaFormat(R"({"type":"object"})"), vocabulary));
+  matcher.RestoreMaskSteps(~uint64_t{0});
+  EXPECT_LT(matcher.mask_steps(), 10'000'000U);
+  EXPECT_FALSE(matcher.IsTooExpensive());
+  Matcher spent(Constrain(SchemaFormat(R"({"type":"object"})"), vocabulary));
+  spent.RestoreMaskSteps(0);
+  EXPECT_TRUE(spent.IsTooExpensive());
+  EXPECT_TRUE(spent.Accept('{' + 2));
+  EXPECT_TRUE(spent.IsTooExpensive());
 }
 
 TEST(Parts, AMarkerBeginsTheConstraint) {

@@ -79,13 +79,25 @@ void ActiveGeneration::Replay(const api::ipc::Resume& resume) {
   deltas_to_skip_ = resume.deltas;
   credit_ = resume.credit;
   for (const api::TokenId token : resume.tokens) {
-    if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
+    if (FillsContext()) return SetState(resume.state_at_shift);
     sampler_.SkipOne();
     if (logprobs_) unsent_logprobs_.emplace_back();  // goes out in a delta that is skipped
-    if (matcher_) matcher_->Accept(token);
+    if (matcher_) matcher_->Replay(token);
     AppendToken(token);
   }
-  if (resume.sampler_state) sampler_.set_state(*resume.sampler_state);
+  SetState(resume.state);
+}
+
+std::optional<api::ResumeState> ActiveGeneration::StateHere() const {
+  const std::optional<float> sampler = sampler_.state();
+  if (!matcher_ && !sampler) return std::nullopt;
+  return api::ResumeState{.sampler = sampler, .mask_steps = matcher_ ? matcher_->mask_steps() : 0};
+}
+
+void ActiveGeneration::SetState(const std::optional<api::ResumeState>& state) {
+  if (!state) return;
+  if (state->sampler) sampler_.set_state(*state->sampler);
+  if (matcher_) matcher_->RestoreMaskSteps(state->mask_steps);
 }
 
 void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
@@ -179,7 +191,10 @@ int32_t ActiveGeneration::SampleAndVerify(std::span<const api::TokenId> rows, st
 
 api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits,
                                                    sampler::Workspace& workspace) {
-  state_before_ = sampler_.state();
+  state_here_ = StateHere();
+  if (shift_ && FillsContext() && !std::exchange(shift_recorded_, true)) unsent_shift_ = state_here_;
+  // Every position's mask is made, whatever is chosen there: what masks cost depends on the tokens alone.
+  if (matcher_) matcher_->Mask();
   if (const auto closing = ClosingToken(); closing && (!matcher_ || matcher_->Accept(*closing))) {
     sampler_.SkipOne();
     return *closing;
@@ -231,10 +246,10 @@ void ActiveGeneration::AppendForcedTokens() {
   if (!matcher_ || logprobs_) return;
   for (int32_t taken = 0; taken < kForcedMax && !ended_ && !backpressured(); ++taken) {
     // A shift finds one token at most that is not computed.
-    if (static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_) return;
+    if (FillsContext()) return;
     const auto only = matcher_->SingleAllowedToken();
     if (!only || output_tokens_ >= OutputLimit()) return;
-    state_before_ = sampler_.state();
+    state_here_ = StateHere();
     sampler_.SkipOne();
     matcher_->Accept(*only);
     AcceptToken(*only);
@@ -259,6 +274,7 @@ void ActiveGeneration::AppendToken(api::TokenId token) {
   closing_tokens_ = thinking() && reasoning_tokens_ >= thinking_budget_.tokens_max ? closing_tokens_ + 1 : 0;
   if (thinking()) ++reasoning_tokens_;
   unsent_ids_.push_back(token);
+  state_before_ = state_here_;
   auto emission = stop_matcher_.Feed(detokenizer_.Append(token));
   if (emission.stop) {
     EmitText(std::move(emission.text));
@@ -307,7 +323,10 @@ void ActiveGeneration::EmitDelta(api::TextDelta delta) {
   if (silent && unsent_logprobs_.empty() && !due) return;
   delta.logprobs = std::exchange(unsent_logprobs_, {});
   delta.tokens = static_cast<int32_t>(unsent_ids_.size());
-  if (!unsent_ids_.empty()) delta.sampler_state = state_before_;
+  if (!unsent_ids_.empty()) {
+    delta.state = state_before_;
+    delta.state_at_shift = std::exchange(unsent_shift_, std::nullopt);
+  }
   delta.token_ids = std::exchange(unsent_ids_, {});
   if (deltas_to_skip_ > 0) {
     --deltas_to_skip_;

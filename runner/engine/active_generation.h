@@ -37,7 +37,8 @@ using Clock = std::chrono::steady_clock;
 // computed(): what the caches lost is prefilled again, and nothing of that shows outside.
 //
 // One that is resumed takes the tokens it is given as sampled: they are prefilled with the prompt, and every
-// part of the state is what it was after them. Those of a context that was shifted by then are sampled again.
+// part of the state is what it was after them. Those of a context that was shifted by then are sampled again, from the
+// state before the shift on.
 class ActiveGeneration {
  public:
   struct Setup {
@@ -114,6 +115,11 @@ class ActiveGeneration {
 
  private:
   void Replay(const api::ipc::Resume& resume);
+  // What the next token is chosen with, beside the tokens before it; nothing where these are all.
+  std::optional<api::ResumeState> StateHere() const;
+  void SetState(const std::optional<api::ResumeState>& state);
+  // The next token fills the context.
+  bool FillsContext() const { return static_cast<int32_t>(tokens_.size()) + 1 >= num_ctx_; }
   void AppendToken(api::TokenId token);
   // The token ends the answer, or is more of it.
   void AcceptToken(api::TokenId token);
@@ -179,8 +185,11 @@ class ActiveGeneration {
   int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
   int32_t output_tokens_ = 0;
   int32_t reasoning_tokens_ = 0;
-  size_t closing_tokens_ = 0;          // sampled or not, since thinking had all its tokens
-  std::optional<float> state_before_;  // the sampler's, before the newest token
+  size_t closing_tokens_ = 0;                     // sampled or not, since thinking had all its tokens
+  std::optional<api::ResumeState> state_here_;    // where the next token is being chosen
+  std::optional<api::ResumeState> state_before_;  // before the newest token
+  std::optional<api::ResumeState> unsent_shift_;  // where the context was full first
+  bool shift_recorded_ = false;
   api::DraftUsage draft_;
   bool ended_ = false;
 

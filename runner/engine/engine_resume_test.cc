@@ -18,7 +18,8 @@ api::ipc::Resume After(const Outcome& outcome, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const auto& ids = outcome.deltas[i].token_ids;
     resume.tokens.insert(resume.tokens.end(), ids.begin(), ids.end());
-    if (!ids.empty()) resume.sampler_state = outcome.deltas[i].sampler_state;
+    if (!ids.empty()) resume.state = outcome.deltas[i].state;
+    if (outcome.deltas[i].state_at_shift) resume.state_at_shift = outcome.deltas[i].state_at_shift;
   }
   if (!resume.tokens.empty()) resume.tokens.pop_back();
   return resume;
@@ -26,9 +27,8 @@ api::ipc::Resume After(const Outcome& outcome, size_t count) {
 
 void ExpectSameRest(const Outcome& whole, const Outcome& resumed, size_t count) {
   SCOPED_TRACE(count);
-  ASSERT_TRUE(resumed.ready && resumed.finished);
+  ASSERT_TRUE(resumed.ready && resumed.ended());
   EXPECT_LE(resumed.ready->cached_tokens, resumed.ready->prompt_tokens);
-  EXPECT_LE(resumed.finished->usage.cached_tokens, resumed.finished->usage.prompt_tokens);
   ASSERT_EQ(resumed.deltas.size(), whole.deltas.size() - count);
   for (size_t i = 0; i < resumed.deltas.size(); ++i) {
     const api::TextDelta& expected = whole.deltas[count + i];
@@ -37,11 +37,22 @@ void ExpectSameRest(const Outcome& whole, const Outcome& resumed, size_t count) 
     EXPECT_EQ(actual.thinking, expected.thinking);
     EXPECT_EQ(actual.token_ids, expected.token_ids);
     EXPECT_EQ(actual.tokens, expected.tokens);
+    ASSERT_EQ(actual.state.has_value(), expected.state.has_value());
+    if (actual.state) {
+      EXPECT_EQ(actual.state->sampler, expected.state->sampler);
+      EXPECT_EQ(actual.state->mask_steps, expected.state->mask_steps);
+    }
     ASSERT_EQ(actual.logprobs.size(), expected.logprobs.size());
     for (size_t j = 0; j < actual.logprobs.size(); ++j) {
       EXPECT_EQ(actual.logprobs[j].chosen.logprob, expected.logprobs[j].chosen.logprob);
     }
   }
+  ASSERT_EQ(resumed.finished.has_value(), whole.finished.has_value());
+  if (!resumed.finished) {
+    EXPECT_EQ(resumed.failed->error.message, whole.failed->error.message);
+    return;
+  }
+  EXPECT_LE(resumed.finished->usage.cached_tokens, resumed.finished->usage.prompt_tokens);
   EXPECT_EQ(resumed.finished->reason, whole.finished->reason);
   EXPECT_EQ(resumed.finished->stop_string, whole.finished->stop_string);
   EXPECT_EQ(resumed.finished->usage.output_tokens, whole.finished->usage.output_tokens);
@@ -51,7 +62,7 @@ void ExpectSameRest(const Outcome& whole, const Outcome& resumed, size_t count) 
 void ExpectResumesAnywhere(const api::Request& request, bool model_stops = true) {
   EngineHarness first({.model_stops = model_stops});
   const Outcome whole = first.Generate(request);
-  ASSERT_TRUE(whole.finished);
+  ASSERT_TRUE(whole.ended());
   ASSERT_GT(whole.deltas.size(), 3U);
   EngineHarness second({.model_stops = model_stops});
   for (size_t count = 0; count <= whole.deltas.size(); ++count) {
@@ -67,18 +78,66 @@ api::Request Seeded(api::Request request) {
   return request;
 }
 
+api::Request Mirostat(api::Request request, int32_t version) {
+  request.params.mirostat = version;
+  request.params.mirostat_tau = 3;
+  return request;
+}
+
+api::Request WithGrammar(api::Request request, std::string grammar) {
+  request.format = api::OutputFormat{api::OutputFormat::Kind::kGrammar, std::move(grammar), "format"};
+  return request;
+}
+
 TEST(EngineResume, Greedy) { ExpectResumesAnywhere(Logged(Greedy("Count to twenty.", 30))); }
 
 TEST(EngineResume, SeededWithPenalties) { ExpectResumesAnywhere(Seeded(Greedy("Tell me a story.", 30))); }
 
 TEST(EngineResume, WithMirostat) {
   for (const int32_t version : {1, 2}) {
-    api::Request request = Seeded(Greedy("Tell me a story.", 24));
-    request.params.mirostat = version;
-    request.params.mirostat_tau = 3;
+    const api::Request request = Mirostat(Seeded(Greedy("Tell me a story.", 24)), version);
     ExpectResumesAnywhere(request);
     ExpectResumesAnywhere(Logged(request));
   }
+}
+
+// The last delta has the text that was held back, and goes out once the end is sampled.
+TEST(EngineResume, WithMirostatAndTextThatIsHeldBackToTheEnd) {
+  api::Request request = Mirostat(Seeded(Greedy("Hello!", 200)), 2);
+  EngineHarness harness;
+  const Outcome whole = harness.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  ASSERT_EQ(whole.finished->reason, api::FinishReason::kStop);
+  const std::string text = whole.text();
+  ASSERT_GT(text.size(), 8U);
+  request.params.stop = {text.substr(text.size() - 6) + " never written"};
+  ExpectResumesAnywhere(request);
+}
+
+// What the masks took before the runner died is not forgotten: it ends at the same token, for the same reason.
+TEST(EngineResume, WithAFormatThatBecomesTooExpensive) {
+  const api::Request request =
+      WithGrammar(Greedy("Describe a person.", 64),
+                  "root ::= [a-z ]{24} text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]");
+  EngineHarness harness;
+  ASSERT_TRUE(harness.Generate(request).failed);
+  ExpectResumesAnywhere(request);
+}
+
+TEST(EngineResume, WithAnAmbiguousFormat) {
+  ExpectResumesAnywhere(WithGrammar(Greedy("Describe a person.", 24),
+                                    "root ::= text\ntext ::= word text | \"0\"\nword ::= [a-z ]{1,3}"));
+}
+
+TEST(EngineResume, WithASchema) {
+  api::Request request = Seeded(Greedy("Describe a person.", 60));
+  request.format = api::OutputFormat{
+      api::OutputFormat::Kind::kSchema,
+      R"({"type":"object","properties":{"name":{"type":"string"},"tags":{"type":"array",)"
+      R"("items":{"enum":["a","b","c","d"]},"uniqueItems":true,"minItems":3}},"required":["name","tags"]})",
+      "format"};
+  ExpectResumesAnywhere(request);
+  ExpectResumesAnywhere(Logged(request));
 }
 
 TEST(EngineResume, WithDryXtcAndTopNSigma) {
@@ -131,6 +190,8 @@ TEST(EngineResume, AcrossAShiftOfTheContext) {
   api::Request request = Seeded(Greedy("Tell me a long story about the sea.", 60));
   request.params.num_ctx = 40;
   ExpectResumesAnywhere(request, /*model_stops=*/false);
+  ExpectResumesAnywhere(Mirostat(request, 2), /*model_stops=*/false);
+  ExpectResumesAnywhere(WithGrammar(request, "root ::= ([a-z] | [a-z ])+"), /*model_stops=*/false);
 }
 
 // A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
