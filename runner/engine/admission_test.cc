@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "runner/engine/cache_budget.h"
@@ -103,6 +104,21 @@ TEST(ChooseCacheSize, HoldsAtLeastAShortSequenceAndIsBoundedByWhatIsAvailable) {
   EXPECT_EQ(ChooseCacheSize(layout, 4096, 0, 0).bytes, least);
   // A long context gets up to half.
   EXPECT_EQ(ChooseCacheSize(layout, 100 << 20, 0, size_t{8} << 30).bytes, size_t{4} << 30);
+}
+
+// The budget is what the scheduler granted: nothing stands beside it.
+TEST(ShareCache, CompiledFormatsAreAPartOfTheBudgetAndSoIsADraftModel) {
+  const cache::Layout layout = Hybrid();
+  for (const size_t budget : {size_t{1} << 20, size_t{256} << 20, size_t{8} << 30}) {
+    const CacheShares alone = ShareCache(layout, nullptr, budget);
+    EXPECT_EQ(alone.model + alone.constraints, budget);
+    EXPECT_EQ(alone.draft, 0U);
+    EXPECT_EQ(alone.constraints, std::min(budget / 16, size_t{64} << 20));
+    const CacheShares drafted = ShareCache(layout, &layout, budget);
+    EXPECT_EQ(drafted.model + drafted.draft + drafted.constraints, budget);
+    EXPECT_GT(drafted.draft, 0U);
+    EXPECT_LE(drafted.constraints, alone.constraints);
+  }
 }
 
 TEST(SnapshotOffsets, AreBoundariesDivergenceAndIntervals) {
