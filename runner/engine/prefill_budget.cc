@@ -42,11 +42,18 @@ double PrefillBudget::Idle(int32_t decoding) const {
   return 0;
 }
 
+// Seconds of a step beside streams.
+double PrefillBudget::LimitBeside(double idle) const {
+  const double gap = Seconds(target_.gap);
+  if (idle == 0) return gap;
+  const double wanted = std::clamp(idle / target_.idle_share, Seconds(target_.short_gap), gap);
+  return std::max(wanted, target_.idle_factor * idle);
+}
+
 int32_t PrefillBudget::Tokens(int32_t decoding) const {
   if (cost_ == 0) return std::min(kFirstTokens, target_.tokens_max);
   const double idle = Idle(decoding);
-  const double limit =
-      decoding > 0 ? std::max(Seconds(target_.gap), target_.idle_factor * idle) : Seconds(target_.alone);
+  const double limit = decoding > 0 ? LimitBeside(idle) : Seconds(target_.alone);
   const double tokens = kMargin * (limit - idle) / cost_;
   const int32_t max_tokens = std::min(target_.tokens_max, std::max(last_, kFirstTokens) * kGrowth);
   return static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(max_tokens)));

@@ -17,6 +17,10 @@ struct StepTarget {
   // without any prompt, whichever is larger.
   std::chrono::nanoseconds gap = std::chrono::milliseconds(150);
   double idle_factor = 2.0;
+  // Where a step without any prompt is short, so are the others: their gap is what makes it this share of them, but not
+  // under `short_gap`. Shorter steps would cost the prompts more than they give the streams.
+  double idle_share = 0.05;
+  std::chrono::nanoseconds short_gap = std::chrono::milliseconds(50);
   // A step that nobody waits for but the prompts themselves, and those that want to cancel or join.
   std::chrono::nanoseconds alone = std::chrono::milliseconds(200);
   int32_t tokens_max = 512;
@@ -34,6 +38,7 @@ class PrefillBudget {
 
  private:
   double Idle(int32_t decoding) const;
+  double LimitBeside(double idle) const;
 
   StepTarget target_;
   std::vector<double> idle_;  // seconds by number of decoding sequences; 0 = not measured

@@ -43,8 +43,32 @@ TEST(PrefillBudget, KeepsTheGapOfRunningStreams) {
     PrefillBudget budget;
     for (int i = 0; i < 10; ++i) budget.Observe(4, 0, machine.Time(4, 0));
     EXPECT_LE(Longest(budget, machine, 4, 4000), milliseconds(150)) << cost_ms;
-    // And does not waste what it may take.
-    EXPECT_GT(budget.Tokens(4), std::min(0.55 * 144 / cost_ms, 511.0)) << cost_ms;
+    // And does not waste what it may take: a step without a prompt takes 6 ms, a twentieth of 120.
+    EXPECT_GT(budget.Tokens(4), std::min(0.55 * 114 / cost_ms, 511.0)) << cost_ms;
+  }
+}
+
+// A stream of a small model beside another's prompt: the fewer milliseconds between its tokens, the better, as long as the
+// prompt loses little.
+TEST(PrefillBudget, StepsAreShortWhereDecodingCostsLittle) {
+  for (const double idle_ms : {0.5, 2.0, 5.0, 7.0}) {
+    const Machine machine{.base_ms = idle_ms, .row_ms = 0, .cost_ms = 0.3};
+    PrefillBudget budget;
+    for (int i = 0; i < 10; ++i) budget.Observe(1, 0, machine.Time(1, 0));
+    const nanoseconds longest = Longest(budget, machine, 1, 4000);
+    const duration<double, std::milli> limit(std::max(50.0, 20 * idle_ms));
+    EXPECT_LE(longest, limit) << idle_ms;
+    EXPECT_GT(longest, 11 * machine.Time(1, 0)) << idle_ms << ": the streams take too much of the time";
+  }
+}
+
+TEST(PrefillBudget, StepsMayTakeAllOfTheGapWhereDecodingCostsMuch) {
+  for (const double idle_ms : {7.5, 20.0, 60.0}) {
+    const Machine machine{.base_ms = idle_ms, .row_ms = 0, .cost_ms = 0.3};
+    PrefillBudget budget;
+    for (int i = 0; i < 10; ++i) budget.Observe(1, 0, machine.Time(1, 0));
+    Longest(budget, machine, 1, 4000);
+    EXPECT_NEAR(budget.Tokens(1), 0.6 * (150 - idle_ms) / machine.cost_ms, 2) << idle_ms;
   }
 }
 
