@@ -18,12 +18,6 @@
 namespace quire::api {
 namespace {
 
-constexpr auto kVectorTypeNames =
-    std::to_array<std::pair<std::string_view, VectorType>>({{"float", VectorType::kFloat},
-                                                            {"base64", VectorType::kBase64},
-                                                            {"binary", VectorType::kBinary},
-                                                            {"ubinary", VectorType::kUbinary}});
-
 // The text of {"content": [{"type": "text", "text": "..."}]}; several are concatenated.
 std::optional<std::string> CohereContentOf(const Json& input) {
   const auto content = input.is_object() ? input.find("content") : input.end();
@@ -44,6 +38,7 @@ std::optional<std::string> CohereContentOf(const Json& input) {
 
 void GetCohereTexts(Fields& body, EmbedRequest& request) {
   const bool contents = !body.Has("texts") && body.Has("inputs");
+  if (!contents && body.Has("inputs")) return body.Reject("inputs", "must not be there beside \"texts\"");
   request.field = contents ? "inputs" : "texts";
   const Json* list = body.FindArray(request.field);
   if (list == nullptr) return body.Reject(request.field, "is required");
@@ -72,15 +67,12 @@ void GetVectorTypes(Fields& body, EmbedRequest& request) {
   request.by_type = true;
   request.types.clear();
   for (const Json& value : *list) {
-    const auto named =
-        std::ranges::find_if(kVectorTypeNames, [&](const auto& one) { return IsText(value, one.first); });
-    if (named == kVectorTypeNames.end()) {
+    const auto type = value.is_string() ? VectorTypeOf(value.get_ref<const std::string&>()) : std::nullopt;
+    if (!type) {
       return body.Reject("embedding_types", "must have \"float\", \"base64\", \"binary\" or \"ubinary\" only",
                          ErrorCode::kUnsupported);
     }
-    if (std::ranges::find(request.types, named->second) == request.types.end()) {
-      request.types.push_back(named->second);
-    }
+    if (std::ranges::find(request.types, *type) == request.types.end()) request.types.push_back(*type);
   }
 }
 
@@ -139,9 +131,7 @@ std::string EncodeCohereEmbed(const EmbedRequest& request, const EmbedResult& re
   std::string out = fmt::format(R"({{"id":"{}","embeddings":{})", RandomId("embed-"), flat ? "" : "{");
   for (const VectorType type : request.types) {
     if (!flat) {
-      const auto name =
-          std::ranges::find(kVectorTypeNames, type, &std::pair<std::string_view, VectorType>::second);
-      out += fmt::format(R"({}"{}":)", type == request.types.front() ? "" : ",", name->first);
+      out += fmt::format(R"({}"{}":)", type == request.types.front() ? "" : ",", VectorTypeName(type));
     }
     out += '[';
     for (size_t i = 0; i < result.vectors.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
 #include "api/json/option_fields.h"
@@ -33,16 +34,26 @@ std::vector<TokenId> TokensOf(const Json& list) {
   return tokens;
 }
 
-// A text, or token ids where the dialect takes them.
-std::optional<EmbedPrompt> PromptOf(const Json& value, bool tokens_too) {
+// {"text": "..."} alone, as Jina's clients send texts; null for everything else.
+const Json* TextMember(const Json& value) {
+  if (!value.is_object() || value.size() != 1) return nullptr;
+  const auto text = value.find("text");
+  return text != value.end() && text->is_string() ? &*text : nullptr;
+}
+
+// A text; where the dialect is strict also token ids or an object with a text.
+std::optional<EmbedPrompt> PromptOf(const Json& value, bool strict) {
   if (value.is_string()) return EmbedPrompt{value.get_ref<const std::string&>()};
-  if (tokens_too && IsTokenList(value)) return EmbedPrompt{"", TokensOf(value)};
-  return std::nullopt;
+  if (!strict) return std::nullopt;
+  if (IsTokenList(value)) return EmbedPrompt{"", TokensOf(value)};
+  const Json* const text = TextMember(value);
+  return text == nullptr ? std::nullopt : std::optional(EmbedPrompt{text->get_ref<const std::string&>()});
 }
 
 // Texts or token ids, at least one.
 bool IsStrict(EmbedDialect dialect) {
-  return dialect == EmbedDialect::kOpenAi || dialect == EmbedDialect::kLlamaServer;
+  return dialect == EmbedDialect::kOpenAi || dialect == EmbedDialect::kLlamaServer ||
+         dialect == EmbedDialect::kTei;
 }
 
 bool IsCohere(EmbedDialect dialect) {
@@ -88,13 +99,15 @@ void GetPrompt(Fields& body, EmbedRequest& request) {
   if (!prompt.text.empty()) request.inputs.push_back(std::move(prompt));
 }
 
+// OpenAI's name, and Jina's.
 void GetEncodingFormat(Fields& body, EmbedRequest& request) {
-  std::string format = "float";
-  body.Get("encoding_format", format);
-  if (format != "float" && format != "base64") {
-    body.Reject("encoding_format", R"(must be "float" or "base64")");
+  for (const char* name : {"encoding_format", "embedding_type"}) {
+    std::string format;
+    if (!body.Get(name, format)) continue;
+    const auto type = VectorTypeOf(format);
+    if (!type) return body.Reject(name, R"(must be "float", "base64", "binary" or "ubinary")");
+    request.types = {*type};
   }
-  request.types = {format == "base64" ? VectorType::kBase64 : VectorType::kFloat};
 }
 
 void GetDimensions(Fields& body, EmbedRequest& request) {
@@ -103,20 +116,49 @@ void GetDimensions(Fields& body, EmbedRequest& request) {
   for (EmbedPrompt& prompt : request.inputs) prompt.dimensions = dimensions;
 }
 
-// What other servers of this dialect add: "truncate", and "input_type" for a prefix of the model's.
-void GetOpenAiExtras(Fields& body, EmbedRequest& request) {
-  bool keep_end = false;
-  GetTruncation(body, request.overflow, keep_end);
+// The prefix of the model's that `key` names.
+void GetPrefix(Fields& body, std::string_view key, EmbedRequest& request) {
   std::string name;
-  body.Get("input_type", name);
+  body.Get(key, name);
   for (EmbedPrompt& prompt : request.inputs) {
-    prompt.keep_end = keep_end;
     prompt.prompt_name = name;
     prompt.prompt_required = true;
     if (!name.empty() && !prompt.tokens.empty()) {
-      return body.Reject("input_type", "needs texts, not token ids", ErrorCode::kUnsupported);
+      return body.Reject(key, "needs texts, not token ids", ErrorCode::kUnsupported);
     }
   }
+}
+
+// What other servers of this dialect add: "truncate", "input_type" for a prefix of the model's, and whether vectors
+// are of length 1.
+void GetOpenAiExtras(Fields& body, EmbedRequest& request) {
+  bool keep_end = false, normalize = true;
+  GetTruncation(body, request.overflow, keep_end);
+  body.Get("normalized", normalize);
+  for (EmbedPrompt& prompt : request.inputs) {
+    prompt.keep_end = keep_end;
+    prompt.normalize = normalize;
+  }
+  GetPrefix(body, "input_type", request);
+}
+
+// As text-embeddings-inference has them.
+void GetTeiFields(Fields& body, EmbedRequest& request) {
+  bool truncate = false, normalize = true;
+  std::string direction = "right";
+  body.Get("truncate", truncate);
+  body.Get("normalize", normalize);
+  body.Get("truncation_direction", direction);
+  direction = AsciiLower(direction);
+  if (direction != "left" && direction != "right") {
+    return body.Reject("truncation_direction", R"(must be "Left" or "Right")");
+  }
+  if (truncate) request.overflow = Overflow::kTruncate;
+  for (EmbedPrompt& prompt : request.inputs) {
+    prompt.keep_end = direction == "left";
+    prompt.normalize = normalize;
+  }
+  GetPrefix(body, "prompt_name", request);
 }
 
 // -1 = unchanged, 2 = to length 1.
@@ -131,9 +173,11 @@ void GetNormalization(Fields& body, EmbedRequest& request) {
 
 void GetBody(Fields& body, EmbedRequest& request) {
   const bool llama_server = request.dialect == EmbedDialect::kLlamaServer;
-  if (llama_server) {
+  const bool tei = request.dialect == EmbedDialect::kTei;
+  if (tei) request.field = "inputs";
+  if (llama_server || tei) {
     body.Get("model", request.model);
-    if (!body.Has(request.field)) request.field = "content";
+    if (llama_server && !body.Has(request.field)) request.field = "content";
   } else {
     request.model = GetModel(body);
   }
@@ -151,6 +195,8 @@ void GetBody(Fields& body, EmbedRequest& request) {
   if (request.dialect == EmbedDialect::kOpenAi) {
     GetEncodingFormat(body, request);
     GetOpenAiExtras(body, request);
+  } else if (tei) {
+    GetTeiFields(body, request);
   } else if (!llama_server && !cohere) {
     bool truncate = true;
     body.Get("truncate", truncate);
@@ -159,7 +205,7 @@ void GetBody(Fields& body, EmbedRequest& request) {
   request.keep_alive = GetKeepAlive(body);
   GetOptions(body, request.options, request.unknown_options);
   request.cache_salt = GetCacheSalt(body);
-  if (cohere) openai::AddUnread(body, request.unknown_options);
+  if (cohere || tei) openai::AddUnread(body, request.unknown_options);
   if (request.dialect != EmbedDialect::kOpenAi) return;
   openai::RefuseUnsupported(body, openai::Route::kEmbeddings);
   openai::AddUnread(body, request.unknown_options);
@@ -189,14 +235,21 @@ std::string EncodeLlamaServer(const EmbedResult& result) {
   return out + ']';
 }
 
-std::string EncodeOllama(const EmbedRequest& request, const EmbedResult& result) {
-  std::string out = fmt::format(R"({{"model":{},"embeddings":[)", DumpJson(Json(request.model)));
+// An array of arrays of numbers.
+void AppendVectors(std::string& out, const EmbedResult& result) {
+  out += '[';
   for (size_t i = 0; i < result.vectors.size(); ++i) {
     if (i > 0) out += ',';
     AppendNumbers(out, result.vectors[i]);
   }
+  out += ']';
+}
+
+std::string EncodeOllama(const EmbedRequest& request, const EmbedResult& result) {
+  std::string out = fmt::format(R"({{"model":{},"embeddings":)", DumpJson(Json(request.model)));
+  AppendVectors(out, result);
   // Clients divide by durations and take zero for "not measured".
-  return out + fmt::format(R"(],"total_duration":{},"load_duration":{},"prompt_eval_count":{}}})",
+  return out + fmt::format(R"(,"total_duration":{},"load_duration":{},"prompt_eval_count":{}}})",
                            std::max<int64_t>(result.total.count(), 1),
                            std::max<int64_t>(result.load.count(), 1), result.prompt_tokens);
 }
@@ -234,7 +287,12 @@ std::string EncodeEmbed(const EmbedRequest& request, const EmbedResult& result) 
   if (request.dialect == EmbedDialect::kOllama) return EncodeOllama(request, result);
   if (request.dialect == EmbedDialect::kLlamaServer) return EncodeLlamaServer(result);
   if (IsCohere(request.dialect)) return EncodeCohereEmbed(request, result);
-  std::string out = R"({"embedding":)";
+  std::string out;
+  if (request.dialect == EmbedDialect::kTei) {
+    AppendVectors(out, result);
+    return out;
+  }
+  out = R"({"embedding":)";
   AppendNumbers(out, result.vectors.empty() ? std::span<const float>() : result.vectors.front());
   return out + '}';
 }

@@ -1,4 +1,4 @@
-// Embedding requests of all dialects: bodies of /api/embed, /api/embeddings and /v1/embeddings to one struct,
+// Embedding requests of all dialects: bodies of /api/embed, /api/embeddings, /v1/embeddings and others to one struct,
 // vectors to reply bodies. Pure functions.
 #pragma once
 
@@ -21,13 +21,14 @@ enum class EmbedDialect : uint8_t {
   kOllamaLegacy,  // /api/embeddings: one "prompt", its vector not normalized
   kOpenAi,        // /v1/embeddings: "input" may also be token ids
   kLlamaServer,   // /embedding, /embeddings: the same, or "content"; "model" may be left out
+  kTei,           // /embed of text-embeddings-inference: "inputs"; "model" may be left out
   kCohere,        // /v2/embed
   kCohereOld,     // /v1/embed: without "embedding_types" the reply has one list of vectors
 };
 
 struct EmbedRequest {
   EmbedDialect dialect = EmbedDialect::kOllama;
-  std::string model;                // as sent; replies echo it. Empty only in kLlamaServer
+  std::string model;                // as sent; replies echo it. Empty only in kLlamaServer and kTei
   std::vector<EmbedPrompt> inputs;  // in the order of the reply; none: only loads the model
   Overflow overflow = Overflow::kTruncate;
   std::vector<VectorType> types = {VectorType::kFloat};  // of the reply, in this order

@@ -157,6 +157,44 @@ TEST(ParseEmbed, OpenAiTakesTruncationAndPrefixesByName) {
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","task":"x"})", "task");
 }
 
+TEST(ParseEmbed, OpenAiTakesWhatJinasClientsSend) {
+  const auto request =
+      Parsed(EmbedDialect::kOpenAi,
+             R"({"model":"m","input":[{"text":"a"},"b"],"embedding_type":"ubinary","normalized":false})");
+  EXPECT_EQ(Texts(request), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(request.types, std::vector{VectorType::kUbinary});
+  EXPECT_FALSE(request.inputs[1].normalize);
+  const auto reply = json::parse(EncodeEmbed(request, {.vectors = {{1, -2}, {3, 4}}}));
+  EXPECT_EQ(reply["data"][1]["embedding"], json::parse("[192]"));
+  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","embedding_type":"int8"})",
+                "embedding_type");
+  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":[{"text":"a","image":"b"}]})", "input");
+  ExpectRefused(EmbedDialect::kOllama, R"({"model":"m","input":[{"text":"a"}]})", "input");
+}
+
+TEST(ParseEmbed, TextEmbeddingsInferenceHasNamesOfItsOwn) {
+  const auto plain = Parsed(EmbedDialect::kTei, R"({"inputs":"a"})");
+  EXPECT_EQ(plain.model, "");
+  EXPECT_EQ(plain.overflow, Overflow::kRefuse);
+  EXPECT_TRUE(plain.inputs[0].normalize);
+  EXPECT_EQ(plain.NameOf(0), "inputs");
+  const auto request =
+      Parsed(EmbedDialect::kTei, R"({"inputs":["a","b"],"truncate":true,"truncation_direction":"Left",
+                                     "normalize":false,"prompt_name":"query","dimensions":8})");
+  EXPECT_EQ(Texts(request), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(request.NameOf(1), "inputs[1]");
+  EXPECT_EQ(request.overflow, Overflow::kTruncate);
+  const EmbedPrompt& prompt = request.inputs[1];
+  EXPECT_TRUE(prompt.keep_end && prompt.prompt_required && !prompt.normalize);
+  EXPECT_EQ(prompt.prompt_name, "query");
+  EXPECT_EQ(prompt.dimensions, 8);
+  EXPECT_EQ(Parsed(EmbedDialect::kTei, R"({"inputs":[[1,2]]})").inputs[0].tokens.size(), 2U);
+  EXPECT_EQ(EncodeEmbed(request, {.vectors = {{1, 2}, {3, 4}}}), "[[1,2],[3,4]]");
+  ExpectRefused(EmbedDialect::kTei, R"({"input":"a"})", "inputs");
+  ExpectRefused(EmbedDialect::kTei, R"({"inputs":"a","truncation_direction":"up"})", "truncation_direction");
+  ExpectRefused(EmbedDialect::kTei, R"({"inputs":[1],"prompt_name":"query"})", "prompt_name");
+}
+
 TEST(ParseEmbed, CohereTakesTextsAndNamesOfPrefixes) {
   const auto request = Parsed(
       EmbedDialect::kCohere,
@@ -186,6 +224,8 @@ TEST(ParseEmbed, CohereNamesTheFieldThatIsWrong) {
   refuse(R"("input_type":"clustering")", "texts");
   refuse(R"("texts":[],"input_type":"clustering")", "texts");
   refuse(R"("texts":[1],"input_type":"clustering")", "texts");
+  refuse(R"("texts":["a"],"inputs":[{"content":[{"type":"text","text":"a"}]}],"input_type":"clustering")",
+         "inputs");
   refuse(R"("inputs":[{"content":[{"type":"image_url"}]}],"input_type":"clustering")", "inputs");
   refuse(R"("texts":["a"],"input_type":"clustering","embedding_types":["int8"])", "embedding_types");
   refuse(R"("texts":["a"],"input_type":"clustering","images":["x"])", "images");

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/base/random_id.h"
 #include "api/json/body.h"
@@ -125,9 +126,14 @@ void GetRerankBody(Fields& body, RerankRequest& request) {
   body.Get("truncate", truncate);
   pairs.overflow = truncate ? Overflow::kTruncate : Overflow::kRefuse;
   GetOfPairs(body, pairs.inputs);
-  for (const char* name :
-       {"max_chunks_per_doc", "rank_fields", "truncate_prompt_tokens", "truncation_direction"}) {
+  for (const char* name : {"max_chunks_per_doc", "rank_fields", "truncate_prompt_tokens"}) {
     if (HasValue(body, name)) body.Reject(name, "is not supported", ErrorCode::kUnsupported);
+  }
+  std::string direction = "right";
+  body.Get("truncation_direction", direction);
+  if (AsciiLower(direction) != "right") {
+    body.Reject("truncation_direction", R"(must be "Right"; others are not supported)",
+                ErrorCode::kUnsupported);
   }
   pairs.keep_alive = GetKeepAlive(body);
   GetOptions(body, pairs.options, pairs.unknown_options);

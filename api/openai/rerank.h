@@ -16,7 +16,7 @@
 namespace quire::api {
 
 enum class RerankDialect : uint8_t {
-  kJina,    // /v1/rerank, /rerank: "documents"; with "texts" the reply is that of text-embeddings-inference
+  kJina,  // /v1/rerank, /rerank, /reranking: "documents"; with "texts" the reply is that of text-embeddings-inference
   kCohere,  // /v2/rerank
   kScore,   // /v1/score: "text_1" and "text_2"
 };

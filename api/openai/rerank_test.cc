@@ -69,6 +69,14 @@ TEST(Rerank, RefusesByName) {
   EXPECT_THAT(ErrorOf(RerankDialect::kCohere,
                       {{"model", "m"}, {"query", "q"}, {"documents", {"a"}}, {"max_tokens_per_doc", 0}}),
               HasSubstr("max_tokens_per_doc"));
+  const json left = {{"query", "q"}, {"texts", {"a"}}, {"truncation_direction", "Left"}};
+  EXPECT_THAT(ErrorOf(RerankDialect::kJina, left), HasSubstr("truncation_direction"));
+}
+
+TEST(Rerank, TakesTheDirectionThatIsImplemented) {
+  EXPECT_TRUE(
+      Parse(RerankDialect::kJina, {{"query", "q"}, {"texts", {"a"}}, {"truncation_direction", "Right"}})
+          .texts);
 }
 
 TEST(Rerank, RepliesAreInTheOrderOfTheScores) {

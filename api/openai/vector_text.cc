@@ -2,12 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <iterator>
-#include <string_view>
+#include <utility>
 
 namespace quire::api {
+namespace {
+
+constexpr auto kVectorTypeNames =
+    std::to_array<std::pair<std::string_view, VectorType>>({{"float", VectorType::kFloat},
+                                                            {"base64", VectorType::kBase64},
+                                                            {"binary", VectorType::kBinary},
+                                                            {"ubinary", VectorType::kUbinary}});
+
+}  // namespace
+
+std::optional<VectorType> VectorTypeOf(std::string_view name) {
+  const auto found = std::ranges::find(kVectorTypeNames, name, [](const auto& one) { return one.first; });
+  return found == kVectorTypeNames.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string_view VectorTypeName(VectorType type) {
+  const auto found = std::ranges::find(kVectorTypeNames, type, [](const auto& one) { return one.second; });
+  return found->first;
+}
 
 void AppendNumbers(std::string& out, std::span<const float> vector) {
   out += '[';

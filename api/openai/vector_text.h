@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace quire::api {
 
@@ -15,6 +17,10 @@ enum class VectorType : uint8_t {
   kBinary,   // signs, 8 in a byte, the byte less 128
   kUbinary,  // signs, 8 in a byte
 };
+
+// "float", "base64", "binary", "ubinary", as requests and replies name them. Nothing for another name.
+std::optional<VectorType> VectorTypeOf(std::string_view name);
+std::string_view VectorTypeName(VectorType type);
 
 // A JSON array: of each number the fewest digits that give the same float.
 void AppendNumbers(std::string& out, std::span<const float> vector);

@@ -32,10 +32,17 @@ void DeclareEmbed(CLI::App& app, Arguments& arguments) {
   embed->add_option("TEXT", arguments.words, "Texts; none or - reads the lines of standard input");
   embed->add_option("--dimensions", arguments.dimensions, "Leading elements of each embedding (default: all)")
       ->check(CLI::NonNegativeNumber);
+  embed->add_option(
+      "--input-type", arguments.input_type,
+      "Prefix before each text, by its name in the model's files: query, document, clustering ...");
   auto* rerank = app.add_subcommand("rerank", "Sort documents by their relevance to a query");
   rerank->add_option("MODEL", arguments.model, "Model name")->required();
   rerank->add_option("QUERY", arguments.query, "Query")->required();
   rerank->add_option("DOC", arguments.words, "Documents; none or - reads the lines of standard input");
+  rerank->add_option("--top", arguments.top, "Best documents to print (default: all)")
+      ->check(CLI::NonNegativeNumber);
+  rerank->add_option("--instruction", arguments.instruction,
+                     "What makes a document relevant, for models that ask for it (Qwen3-Reranker)");
   rerank->add_flag("--json", arguments.json, "Print JSON lines");
 }
 

@@ -41,7 +41,8 @@ struct Arguments {
   bool verbose = false;
   bool check = false;
   std::string query;
-  int32_t dimensions = 0;
+  std::string input_type, instruction;
+  int32_t dimensions = 0, top = 0;
   bool json = false;
   bool show_license = false, show_modelfile = false, show_parameters = false, show_system = false,
        show_template = false;

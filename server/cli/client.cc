@@ -121,13 +121,18 @@ asio::awaitable<void> Converse(Call& call) {
   }
 }
 
-// The server's {"error": "..."} or, from something that is not ours, the status.
+// The server's {"error": "..."} or {"error": {"message": "..."}} or, from something that is not ours, the status.
 api::Error ErrorOf(const Call& call) {
   const api::ErrorCode code = api::CodeOf(static_cast<int>(call.status));
   const auto json = nlohmann::json::parse(call.error_body, nullptr, false);
-  if (json.is_object() && json.contains("error") && json["error"].is_string()) {
-    return {code, json["error"].get<std::string>()};
-  }
+  const nlohmann::json none;
+  const auto member = [&none](const nlohmann::json& object, const char* name) -> const nlohmann::json& {
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    return found == object.end() ? none : *found;
+  };
+  const nlohmann::json& error = member(json, "error");
+  const nlohmann::json& message = error.is_object() ? member(error, "message") : error;
+  if (message.is_string()) return {code, message.get<std::string>()};
   return {code, fmt::format("{} returned HTTP {}", call.path, call.status)};
 }
 

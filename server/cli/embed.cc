@@ -35,6 +35,8 @@ std::vector<std::string> TextsOf(std::span<const std::string> words) {
   return lines;
 }
 
+api::Error InvalidReply() { return {api::ErrorCode::kInternal, "the server returned an invalid reply"}; }
+
 api::Error NoTexts() { return {api::ErrorCode::kInvalidArgument, "no texts and no input"}; }
 
 }  // namespace
@@ -45,18 +47,20 @@ int Embed(Client& client, const Arguments& arguments) {
   for (size_t begin = 0; begin < texts.size(); begin += kTextsPerRequest) {
     const size_t end = std::min(texts.size(), begin + kTextsPerRequest);
     EmbedJson body = {{"model", arguments.model},
+                      {"truncate", "END"},
                       {"input", std::vector<std::string>(texts.begin() + static_cast<ptrdiff_t>(begin),
                                                          texts.begin() + static_cast<ptrdiff_t>(end))}};
     if (arguments.dimensions > 0) body["dimensions"] = arguments.dimensions;
-    const auto reply = client.Post("/api/embed", JsonLine(body));
+    if (!arguments.input_type.empty()) body["input_type"] = arguments.input_type;
+    const auto reply = client.Post("/v1/embeddings", JsonLine(body));
     if (!reply) return PrintError(reply.error());
     const EmbedJson json = EmbedJson::parse(*reply, nullptr, false);
-    if (!json.is_object() || !json.contains("embeddings") || json["embeddings"].size() != end - begin) {
-      return PrintError({api::ErrorCode::kInternal, "the server returned an invalid reply"});
-    }
+    const EmbedJson vectors = json.is_object() ? json.value("data", EmbedJson()) : EmbedJson();
+    if (!vectors.is_array() || vectors.size() != end - begin) return PrintError(InvalidReply());
     for (size_t i = begin; i < end; ++i) {
-      const EmbedJson line = {{"index", i}, {"text", texts[i]}, {"embedding", json["embeddings"][i - begin]}};
-      fmt::print("{}\n", JsonLine(line));
+      const EmbedJson& vector = vectors[i - begin];
+      if (!vector.is_object() || !vector.contains("embedding")) return PrintError(InvalidReply());
+      fmt::print("{}\n", JsonLine({{"index", i}, {"text", texts[i]}, {"embedding", vector["embedding"]}}));
     }
   }
   return 0;
@@ -65,7 +69,9 @@ int Embed(Client& client, const Arguments& arguments) {
 int Rerank(Client& client, const Arguments& arguments) {
   const std::vector<std::string> documents = TextsOf(arguments.words);
   if (documents.empty()) return PrintError(NoTexts());
-  const EmbedJson body = {{"model", arguments.model}, {"query", arguments.query}, {"documents", documents}};
+  EmbedJson body = {{"model", arguments.model}, {"query", arguments.query}, {"documents", documents}};
+  if (arguments.top > 0) body["top_n"] = arguments.top;
+  if (!arguments.instruction.empty()) body["instruction"] = arguments.instruction;
   const auto reply = client.Post("/v1/rerank", JsonLine(body));
   if (!reply) return PrintError(reply.error());
   const EmbedJson json = EmbedJson::parse(*reply, nullptr, false);

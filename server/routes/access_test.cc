@@ -47,25 +47,16 @@ class RouteAccess : public ::testing::Test {
 };
 
 const std::vector<std::pair<std::string, std::string>> kInferenceRoutes = {
-    {"POST", "/api/chat"},
-    {"POST", "/api/generate"},
-    {"POST", "/api/embed"},
-    {"POST", "/api/embeddings"},
-    {"POST", "/api/show"},
-    {"GET", "/api/tags"},
-    {"GET", "/api/ps"},
-    {"GET", "/api/version"},
-    {"GET", "/v1/models"},
-    {"GET", "/v1/models/demo"},
-    {"POST", "/v1/completions"},
-    {"POST", "/v1/chat/completions"},
-    {"POST", "/v1/embeddings"},
-    {"POST", "/v2/embed"},
-    {"POST", "/v1/responses"},
-    {"POST", "/v1/messages"},
-    {"POST", "/tokenize"},
-    {"POST", "/detokenize"},
-    {"POST", "/v1/messages/count_tokens"}};
+    {"POST", "/api/chat"},       {"POST", "/api/generate"},
+    {"POST", "/api/embed"},      {"POST", "/api/embeddings"},
+    {"POST", "/api/show"},       {"GET", "/api/tags"},
+    {"GET", "/api/ps"},          {"GET", "/api/version"},
+    {"GET", "/v1/models"},       {"GET", "/v1/models/demo"},
+    {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"},
+    {"POST", "/v1/embeddings"},  {"POST", "/v2/embed"},
+    {"POST", "/embed"},          {"POST", "/v1/responses"},
+    {"POST", "/v1/messages"},    {"POST", "/tokenize"},
+    {"POST", "/detokenize"},     {"POST", "/v1/messages/count_tokens"}};
 const std::vector<std::pair<std::string, std::string>> kAdminRoutes = {
     {"POST", "/api/create"},
     {"POST", "/api/copy"},

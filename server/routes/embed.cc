@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -38,6 +39,12 @@ api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i)
   if (cohere && error.field == "dimensions") {
     error.field = "output_dimension";
     error.message = "output_dimension: larger than the vectors of this model";
+    return error;
+  }
+  constexpr std::string_view kPrefix = "input_type";
+  if (request.dialect == api::EmbedDialect::kTei && error.field == kPrefix) {
+    error.field = "prompt_name";
+    if (error.message.starts_with(kPrefix)) error.message.replace(0, kPrefix.size(), error.field);
     return error;
   }
   const bool about_text = error.field == "input" || error.code == api::ErrorCode::kContextLengthExceeded;
@@ -180,6 +187,7 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
   add("/v1/embeddings", api::EmbedDialect::kOpenAi);
   add("/v1/embed", api::EmbedDialect::kCohereOld);
   add("/v2/embed", api::EmbedDialect::kCohere);
+  add("/embed", api::EmbedDialect::kTei);
   add("/embedding", api::EmbedDialect::kLlamaServer);
   add("/embeddings", api::EmbedDialect::kLlamaServer);
 }

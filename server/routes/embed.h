@@ -12,7 +12,7 @@ namespace quire::server {
 Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& exchange,
                                                   const StoredModel& model, const api::EmbedRequest& request);
 
-// /v1/rerank, /rerank, /v2/rerank, /v1/score, /score
+// /v1/rerank, /rerank, /v1/reranking, /reranking, /v2/rerank, /v1/score, /score
 void AddRerankRoutes(Router& router, Services& services);
 
 }  // namespace quire::server

@@ -72,6 +72,17 @@ TEST(EmbeddingRoutes, CohereHasShapesOfItsOwnForErrorsToo) {
   EXPECT_TRUE(json::parse(daemon.Post("/rerank", "{}").body)["error"]["message"].is_string());
 }
 
+TEST(EmbeddingRoutes, TextEmbeddingsInferenceNeedsNoModelsName) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({3, 4});
+  EXPECT_EQ(daemon.Post("/embed", R"({"inputs":["x","y"]})").body, "[[3,4],[3,4]]");
+  daemon.backend().script.events = {
+      api::Event(api::Failed{{api::ErrorCode::kUnsupported, "input_type: no prefix \"q\"", "input_type"}})};
+  const RawResponse refused = daemon.Post("/embed", R"({"inputs":"x","prompt_name":"q"})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(json::parse(refused.body)["error"], "prompt_name: no prefix \"q\"");
+}
+
 TEST(EmbeddingRoutes, WithoutATextTheModelIsLoaded) {
   TestDaemon daemon;
   const json reply =
@@ -114,7 +125,7 @@ TEST(EmbeddingRoutes, AClientThatLeavesEndsTheWork) {
 TEST(RerankRoutes, EveryDocumentIsScoredWithTheQuery) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({0.0F});
-  for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) {
+  for (const char* path : {"/v1/rerank", "/reranking", "/v2/rerank"}) {
     const RawResponse response = daemon.Post(
         path, R"({"model":"demo","query":"q","documents":["a",{"text":"b"}],"return_documents":true})");
     ASSERT_EQ(response.status, 200) << path << response.body;

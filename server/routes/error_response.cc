@@ -21,7 +21,7 @@ bool IsAnthropic(std::string_view path) {
 bool IsOpenAi(std::string_view path) {
   static constexpr auto kPaths = std::to_array<std::string_view>(
       {"/completion", "/completions", "/infill", "/chat/completions", "/responses", "/models", "/embedding",
-       "/embeddings", "/rerank", "/score"});
+       "/embeddings", "/rerank", "/reranking", "/score"});
   return path.starts_with("/v1/") || path.starts_with("/slots/") ||
          std::ranges::find(kPaths, path) != kPaths.end();
 }

@@ -58,6 +58,8 @@ void AddRerankRoutes(Router& router, Services& services) {
   };
   add("/v1/rerank", api::RerankDialect::kJina);
   add("/rerank", api::RerankDialect::kJina);
+  add("/v1/reranking", api::RerankDialect::kJina);
+  add("/reranking", api::RerankDialect::kJina);
   add("/v2/rerank", api::RerankDialect::kCohere);
   add("/v1/score", api::RerankDialect::kScore);
   add("/score", api::RerankDialect::kScore);

@@ -81,6 +81,32 @@ class Encoders(unittest.TestCase):
         signs = [int(bit) for byte in cohere["ubinary"][0] for bit in f"{byte:08b}"]
         self.assertEqual([int(value > 0) for value in cohere["float"][0]], signs)
 
+    def test_text_embeddings_inference(self):
+        native = self.post("/api/embed", model=self.embeds, input=TEXTS)["embeddings"]
+        self.assertEqual(native, self.post("/embed", model=self.embeds, inputs=TEXTS))
+        query = self.post("/v1/embeddings", model=self.embeds, input="a panda", input_type="query")["data"][0]["embedding"]
+        self.assertEqual([query], self.post("/embed", model=self.embeds, inputs="a panda", prompt_name="query"))
+        refused = self.post("/embed", 400, model=self.embeds, inputs="a", prompt_name="clustering")
+        self.assertIn("prompt_name: the model's files define no prefix", refused["error"])
+
+    def test_the_command_line(self):
+        def lines(*words):
+            done = self.daemon.cli(*words)
+            self.assertEqual("", done.stderr)
+            return [json.loads(line) for line in done.stdout.splitlines()]
+        plain = self.post("/api/embed", model=self.embeds, input=["find: a panda", "river " * 100])["embeddings"]
+        self.assertEqual(plain, [one["embedding"] for one in lines("embed", self.embeds, "find: a panda", "river " * 100)])
+        [query] = lines("embed", self.embeds, "--input-type", "query", "a panda")
+        self.assertEqual({"index": 0, "text": "a panda", "embedding": plain[0]}, query)
+        refused = self.daemon.cli("embed", self.embeds, "--input-type", "clustering", "a panda")
+        self.assertEqual(1, refused.returncode)
+        self.assertIn("they define query", refused.stderr)
+        documents = ["hi", "the giant panda is a bear", "it is four"]
+        ranked = lines("rerank", self.ranks, "what is a panda?", "--json", *documents)
+        self.assertEqual(ranked[:2], lines("rerank", self.ranks, "what is a panda?", "--json", "--top", "2", *documents))
+        refused = self.daemon.cli("rerank", self.embeds, "what is a panda?", "hi")
+        self.assertIn("does not rank", refused.stderr)
+
     def test_truncation_keeps_the_end_that_is_asked_for(self):
         def embed(text, **body):
             return self.post("/v1/embeddings", model=self.embeds, input=text, **body)["data"][0]["embedding"]
