@@ -36,6 +36,7 @@
 #include "runner/engine/tier_link.h"
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/matmul.h"
+#include "runner/models/sentence_pooling.h"
 #include "runner/weights/model_description.h"
 
 namespace quire::runner::engine {
@@ -371,6 +372,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     return ServeEncoder(shared, link, request, *std::move(opened), progress, options, begin);
   }
   const int32_t context_length = opened->metadata_model->context_length();
+  const auto other_task =
+      models::IsSavedWithoutHead(*opened->loaded.files) ? ModelTask::kEmbed : ModelTask::kGenerate;
   const DraftParts& draft = opened->metadata_draft;
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
                            context_length, settings.cache_bytes, api::FindMemoryLimit().bytes));
@@ -413,7 +416,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .format = format,
                               .constraints = &constraints,
                               .context_max = info.num_ctx,
-                              .task = rank ? ModelTask::kRank : ModelTask::kGenerate,
+                              .task = rank ? ModelTask::kRank : other_task,
                               .rank_prompt = rank ? &rank->prompt : nullptr,
                               .sentence_prompts = sentence_prompts.get()};
   shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);

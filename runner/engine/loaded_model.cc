@@ -7,6 +7,7 @@
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/log_line.h"
 #include "runner/engine/prompt_builder.h"
+#include "runner/models/sentence_pooling.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/json_text.h"
 #include "runner/weights/metadata_only.h"
@@ -72,6 +73,7 @@ output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Token
 std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go) {
   if (models::IsEncoder(files)) return {models::HasScoreHead(files) ? "rerank" : "embedding"};
   if (models::RanksByAnswer(files)) return {"rerank"};
+  if (models::IsSavedWithoutHead(files)) return {"embedding"};
   std::vector<std::string> capabilities = {"completion"};
   const auto tokenizer = tokenizer::LoadTokenizer(files);
   if (!tokenizer) return capabilities;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/kernels/attention.h"
+#include "runner/models/sentence_pooling.h"
 
 namespace quire::runner::models {
 namespace {
@@ -26,7 +27,8 @@ bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
   if (read.gguf()) return !stored("output.weight");
   const bool fallback = by_default == TiedByDefault::kYes ||
                         (!stored("lm_head.weight") && !stored("language_model.lm_head.weight"));
-  return read.Boolean({"tie_embedding|tie_word_embeddings", ""}, fallback);
+  const bool tied = read.Boolean({"tie_embedding|tie_word_embeddings", ""}, fallback);
+  return tied || IsSavedWithoutHead(read.files());
 }
 
 void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfig* config) {

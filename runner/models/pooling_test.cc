@@ -7,10 +7,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "runner/models/model.h"
+#include "runner/models/sentence_pooling.h"
 #include "runner/models/testing/patched_model_files.h"
 
 namespace quire::runner::models {
@@ -55,6 +59,23 @@ TEST(Pooler, CutsBeforeItNormalizesAndMayLeaveTheLength) {
   const double length = std::sqrt(6 * 6 + 3 * 3);
   EXPECT_EQ(pooler.Finish(2),
             (std::vector<float>{static_cast<float>(6 / length), static_cast<float>(3 / length)}));
+}
+
+// As sentence-transformers saves Qwen3-Embedding: the tensors of the model inside, without "model." and a head.
+TEST(SavedWithoutHead, LoadsAsWhatIsInsideOfAModelThatGenerates) {
+  const auto load = [](const char* name, bool inside) {
+    auto files = std::make_shared<test::PatchedModelFiles>("tests/data/models/llama");
+    files->json["architectures"] = {name};
+    files->json["tie_word_embeddings"] = false;
+    files->Remove("lm_head.weight");
+    if (inside) files->MoveTo("model.", "");
+    return std::pair(IsSavedWithoutHead(*files), static_cast<bool>(LoadModel(files)));
+  };
+  EXPECT_EQ(load("LlamaModel", true), std::pair(true, true));
+  EXPECT_EQ(load("LlamaForSequenceClassification", false), std::pair(true, true));
+  EXPECT_EQ(load("LlamaForCausalLM", false), std::pair(false, false));
+  const auto whole = weights::Open("tests/data/models/llama").value();
+  EXPECT_FALSE(IsSavedWithoutHead(*whole));
 }
 
 TEST(ReadPooling, AsTheMetadataOfAGgufSays) {

@@ -74,4 +74,17 @@ std::optional<EncoderPooling> ReadPoolingFolder(ConfigReader& read) {
   return pooling;
 }
 
+bool IsSavedWithoutHead(const weights::ModelFiles& files) {
+  if (files.format() == weights::Format::kGguf) return false;
+  for (const char* head : {"lm_head.weight", "language_model.lm_head.weight"}) {
+    if (files.Find(head) != nullptr) return false;
+  }
+  const auto names = files.config().find("architectures");
+  if (names == files.config().end() || !names->is_array() || names->size() != 1) return false;
+  const PoolingJson& name = names->front();
+  if (!name.is_string()) return false;
+  const auto& of_class = name.get_ref<const std::string&>();
+  return of_class.ends_with("Model") || of_class.ends_with("ForSequenceClassification");
+}
+
 }  // namespace quire::runner::models

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "runner/models/config_reader.h"
+#include "runner/weights/model_files.h"
 
 namespace quire::runner::models {
 
@@ -21,5 +22,9 @@ enum class EncoderPooling : uint8_t {
 // That of 1_Pooling/config.json, in the older spelling or the newer one; nothing without the file. Several kinds at
 // once, and keys with another meaning, are errors, which `read` keeps.
 std::optional<EncoderPooling> ReadPoolingFolder(ConfigReader& read);
+
+// Whether a directory holds a decoder without the matrix that makes logits, as sentence-transformers and classifiers are
+// saved. Such a model generates nothing.
+bool IsSavedWithoutHead(const weights::ModelFiles& files);
 
 }  // namespace quire::runner::models

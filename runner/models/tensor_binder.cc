@@ -32,6 +32,8 @@ TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
   for (const char* embedding : {"backbone.embeddings.weight", "backbone.embedding.weight"}) {
     if (files.Find(embedding) != nullptr) prefix_ = "backbone.";
   }
+  // Saved as what is inside of a model that generates, as models that embed are.
+  if (files.Find("embed_tokens.weight") != nullptr) prefix_ = "";
 }
 
 TensorScope TensorBinder::Named(std::string prefix) { return {this, std::move(prefix)}; }
