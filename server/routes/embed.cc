@@ -82,24 +82,33 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   api::Client client;
   SetTenant(exchange, client);
   const size_t count = request.inputs.size();
+  size_t at_once = kAtOnceMax;
   // A request that says how long the model stays wants it loaded.
   const bool looks_up = services.vectors != nullptr && !request.keep_alive;
   result.vectors.resize(count);
   for (size_t submitted = 0; submitted < count || !running.empty();) {
-    while (submitted < count && running.size() < kAtOnceMax) {
+    while (submitted < count && running.size() < at_once) {
       api::Request one = request.At(submitted, model.parameters);
       one.client.tenant = client.tenant;
       one.client.weight = client.weight;
-      TextJob job{.index = submitted++, .key = VectorCache::KeyOf(model.digest, one), .stream = nullptr};
+      TextJob job{.index = submitted, .key = VectorCache::KeyOf(model.digest, one), .stream = nullptr};
       if (auto known = looks_up ? services.vectors->Find(job.key) : std::nullopt) {
         result.prompt_tokens += known->prompt_tokens;
         exchange.log().prompt_tokens = exchange.log().prompt_tokens.value_or(0) + known->prompt_tokens;
         exchange.log().cached_tokens = exchange.log().cached_tokens.value_or(0) + known->prompt_tokens;
         result.vectors[job.index] = std::move(known->vector);
+        ++submitted;
         continue;
       }
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
+      // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of them leave
+      // room for others.
+      if (!placed && placed.error().code == api::ErrorCode::kOverloaded && !running.empty()) {
+        at_once = std::max<size_t>(1, running.size() / 2);
+        break;
+      }
       if (!placed) co_return std::unexpected(std::move(placed).error());
+      ++submitted;
       result.load = std::max(result.load, (*placed)->load_duration());
       job.stream = *std::move(placed);
       running.push_back(std::move(job));

@@ -80,5 +80,16 @@ class Embeddings(unittest.TestCase):
         self.assertEqual([], self.daemon.post("/api/embeddings", {"model": MODEL, "prompt": ""}).json["embedding"])
 
 
+class ShortQueue(unittest.TestCase):
+    def test_a_request_of_more_texts_than_the_queue_has_places_is_answered(self):
+        texts = [f"text {i}" for i in range(60)]
+        with Daemon(environment={"OLLAMA_MAX_QUEUE": "8"}) as daemon:
+            alone = daemon.post("/api/embed", {"model": MODEL, "input": texts[-1]})
+            reply = daemon.post("/api/embed", {"model": MODEL, "input": texts})
+        self.assertEqual(200, reply.status, reply.text)
+        self.assertEqual(60, len(reply.json["embeddings"]))
+        self.assertEqual(alone.json["embeddings"][0], reply.json["embeddings"][-1])
+
+
 if __name__ == "__main__":
     unittest.main()
