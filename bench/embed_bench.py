@@ -4,8 +4,8 @@
   bench/embed_bench.py texts ENCODER.gguf --peer 'llama-server -m {gguf} --port {port} --embeddings -t 2 -np 16 -c 8192'
   bench/embed_bench.py chat ENCODER.gguf --queued 10000
 
-"texts" sends --texts texts of 8 to 256 tokens, a text per request (--batch: more), with 1 and with 16 clients; the servers
-take turns, --rounds times. "chat" streams answers of the model "quire-demo" in a row, alone and beside a queue, and prints
+"texts" sends --texts texts of 8 to 256 tokens (--lengths), a text per request (--batch: more), with 1 and with 16 clients;
+the servers take turns, --rounds times. "chat" streams answers of the model "quire-demo" in a row, alone and beside a queue, and prints
 the gaps between their pieces. {gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it. Each line
 has the machine's load: figures mean little on a busy machine, and nothing on one that others keep busy, where an encoder's
 runner, which is nice, gets no time and its peer does. Texts per second of CPU time, of all of a server's processes, suffer less.
@@ -93,7 +93,7 @@ def embed_all(port, inputs, clients, batch):
 
 
 def run_texts(a):
-    inputs = texts(a.texts)
+    inputs = texts(a.texts, *a.lengths)
     found = {}
     with tempfile.TemporaryDirectory(prefix="quire-embed-") as folder:
         store = pathlib.Path(folder) / "models"
@@ -112,11 +112,13 @@ def run_texts(a):
                         mine = [f"{clients} {turn} {text}" for text in inputs]
                         before = cpu_seconds(process.pid)
                         seconds, tokens = embed_all(port, mine, clients, a.batch)
-                        rate, cpu_rate = len(mine) / seconds, len(mine) / (cpu_seconds(process.pid) - before)
+                        used = cpu_seconds(process.pid) - before
+                        rate, cpu_rate = len(mine) / seconds, len(mine) / used
                         for what, value in (("texts/s", rate), ("texts per CPU second", cpu_rate)):
                             found.setdefault((clients, what), {}).setdefault(name, []).append(value)
                         print(f"{name} clients={clients} texts/s={rate:.1f} tokens/s={tokens / seconds:.0f} "
-                              f"texts per CPU second={cpu_rate:.1f} load={os.getloadavg()[0]:.1f}", flush=True)
+                              f"texts per CPU second={cpu_rate:.1f} CPU per token={1e6 * used / tokens:.0f} us "
+                              f"load={os.getloadavg()[0]:.1f}", flush=True)
     for (clients, what), rates in found.items():
         if "peer" in rates:
             each = [own / other for own, other in zip(rates["quire"], rates["peer"])]
@@ -187,6 +189,7 @@ def main():
     parser.add_argument("--peer", help="command that starts the server to compare with")
     parser.add_argument("--peer-gguf")
     parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--lengths", type=int, nargs=2, default=[8, 256], help="tokens of the shortest and the longest text")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--batch", type=int, default=1, help="texts of a request")
     parser.add_argument("--rounds", type=int, default=3)
