@@ -464,6 +464,21 @@ TEST(EncoderConfigurations, HeadsOfSeveralLabelsAreRefusedByName) {
   EXPECT_THAT(encoder.error().message, HasSubstr("id2label: a classification head of 3 labels"));
 }
 
+TEST(EncoderConfigurations, TheOneRowOfAHeadMayHaveLostADimension) {
+  const std::vector<Subject> subjects = Subjects();
+  const auto gte =
+      std::ranges::find_if(subjects, [](const Subject& one) { return std::string(one.name) == "Gte"; });
+  const auto files = Make(*gte);
+  files->json["architectures"] = {"NewForSequenceClassification"};
+  test::PutRandom(*files, "new.pooler.dense.weight", {kHidden, kHidden});
+  test::PutRandom(*files, "new.pooler.dense.bias", {kHidden});
+  test::PutRandom(*files, "classifier.weight", {kHidden});
+  test::PutRandom(*files, "classifier.bias", {1});
+  const auto encoder = LoadEncoder(files);
+  ASSERT_TRUE(encoder) << encoder.error().message;
+  EXPECT_TRUE((*encoder)->ranks());
+}
+
 TEST(EncoderConfigurations, TheKeysOfACrossEncoderAreAccepted) {
   for (const Subject& subject : Subjects()) {
     const auto files = Make(subject);

@@ -131,7 +131,9 @@ kernels::Matrix TensorScope::Rows(TensorName name, int64_t out, int64_t in) cons
 }
 
 kernels::Matrix TensorScope::RowsOf(const std::string& name, int64_t out, int64_t in) const {
-  const TensorBinder::Shape shapes[] = {{out, in}};
+  std::vector<TensorBinder::Shape> shapes = {{out, in}};
+  // As in Table(): llama-quantize does that to the one row of a classification head.
+  if (out == 1) shapes.push_back({in});
   const weights::Tensor* tensor = binder_->Require(name, shapes);
   return tensor == nullptr ? kernels::Matrix() : kernels::AsMatrix(*tensor);
 }
