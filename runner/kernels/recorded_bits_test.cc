@@ -137,7 +137,7 @@ TEST(RecordedBits, Gates) {
     DeltaGates(rate, bias, a, b);
     hash.Add(a);
     hash.Add(b);
-    SsdGates({.bias = bias, .rate = rate, .low = 0.01F, .high = 2}, a, b);
+    SsdGates(pool, {.bias = bias, .rate = rate, .low = 0.01F, .high = 2}, a, b);
     hash.Add(a);
     hash.Add(b);
     for (const bool norm_first : {false, true}) {

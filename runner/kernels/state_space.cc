@@ -293,14 +293,16 @@ void RecordSteps(const SelectiveScanArgs& args, size_t sequence) {
 
 }  // namespace
 
-void SsdGates(const SsdTimeSteps& steps, std::span<float> dt, std::span<float> decay) {
+void SsdGates(ThreadPool& pool, const SsdTimeSteps& steps, std::span<float> dt, std::span<float> decay) {
   const size_t heads = steps.bias.size();
   assert(steps.rate.size() == heads && dt.size() == decay.size() && dt.size() % heads == 0);
-  for (size_t i = 0; i < dt.size(); ++i) {
-    const size_t head = i % heads;
-    dt[i] = std::clamp(Softplus(dt[i] + steps.bias[head]), steps.low, steps.high);
-    decay[i] = Exp(dt[i] * steps.rate[head]);
-  }
+  // Softplus and Exp of single numbers, in float64.
+  ForEachRow(pool, dt.size() / heads, 32 * heads, [&](size_t row) {
+    for (size_t head = 0, i = row * heads; head < heads; ++head, ++i) {
+      dt[i] = std::clamp(Softplus(dt[i] + steps.bias[head]), steps.low, steps.high);
+      decay[i] = Exp(dt[i] * steps.rate[head]);
+    }
+  });
 }
 
 void SsdScan(ThreadPool& pool, const SsdArgs& args) {

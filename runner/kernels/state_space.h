@@ -33,7 +33,7 @@ struct SsdTimeSteps {
 };
 
 // dt [rows, heads] = clamp(softplus(dt + bias), low, high), in place; decay [rows, heads] = exp(dt * rate).
-void SsdGates(const SsdTimeSteps& steps, std::span<float> dt, std::span<float> decay);
+void SsdGates(ThreadPool& pool, const SsdTimeSteps& steps, std::span<float> dt, std::span<float> decay);
 
 // Per head, with state S [state, head_dim] and per token x (the head's), B and C (its group's):
 //   S = decay S + B (dt x)^T;  y = skip x + C S.

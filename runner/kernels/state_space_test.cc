@@ -184,12 +184,29 @@ TEST(SsdScan, GatesAreOfTheirFormulas) {
   const std::vector<float> bias = {0.25F, -1.0F}, rate = {-0.5F, -4.0F};
   const std::vector<float> raw = {1, -3, 40, 0.5F, -100, 0};
   std::vector<float> dt = raw, decay(raw.size());
-  SsdGates({.bias = bias, .rate = rate, .low = 0.02F, .high = 30}, dt, decay);
+  ThreadPool pool(1);
+  SsdGates(pool, {.bias = bias, .rate = rate, .low = 0.02F, .high = 30}, dt, decay);
   for (size_t i = 0; i < raw.size(); ++i) {
     const double step = std::log1p(std::exp(static_cast<double>(raw[i]) + bias[i % 2]));
     EXPECT_NEAR(dt[i], std::clamp(step, 0.02, 30.0), 1e-6);
     EXPECT_NEAR(decay[i], std::exp(dt[i] * rate[i % 2]), 1e-6);
   }
+}
+
+// Enough rows for several tasks.
+TEST(SsdScan, GatesDoNotDependOnThreads) {
+  constexpr size_t kHeads = 24, kRows = 100;
+  Random random(12);
+  const std::vector<float> bias = random.Floats(kHeads), rate = random.Floats(kHeads),
+                           raw = random.Floats(kHeads * kRows);
+  const auto run = [&](int32_t threads) {
+    ThreadPool pool(threads);
+    std::vector<float> dt = raw, decay(raw.size());
+    SsdGates(pool, {.bias = bias, .rate = rate, .low = 0.01F, .high = 2}, dt, decay);
+    dt.insert(dt.end(), decay.begin(), decay.end());
+    return dt;
+  };
+  EXPECT_EQ(run(3), run(1));
 }
 
 struct Selective {

@@ -39,7 +39,8 @@ void Mamba2::Run(ForwardContext& ctx, std::span<const float> x, std::span<float>
   if (z_scale != 1) kernels::Scale(ctx.pool, z_scale, gate);
   if (!u_scale.empty()) kernels::ScaleColumns(ctx.pool, u_scale, mixed);
   if (dt_scale != 1) kernels::Scale(ctx.pool, dt_scale, steps);
-  kernels::SsdGates({.bias = time_bias, .rate = rate, .low = step_low, .high = step_high}, steps, decay);
+  kernels::SsdGates(ctx.pool, {.bias = time_bias, .rate = rate, .low = step_low, .high = step_high}, steps,
+                    decay);
 
   const kernels::RecurrentLayer at{
       .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
