@@ -218,7 +218,7 @@ TEST(HostileGguf, IsRefusedByField) {
       {[](ordered_json& kv) { kv = nullptr; }, "tokenizer.ggml.model: absent"},
       {[](ordered_json& kv) { kv = ordered_json::array(); }, "tokenizer.ggml.model: absent"},
       {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = 1; }, "tokenizer.ggml.model: not a string"},
-      {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = "plamo2"; }, "tokenizer.ggml.model: \"plamo2\""},
+      {[](ordered_json& kv) { kv["tokenizer.ggml.model"] = "plamo"; }, "tokenizer.ggml.model: \"plamo\""},
       {[](ordered_json& kv) { kv.erase("tokenizer.ggml.pre"); }, "tokenizer.ggml.pre: absent"},
       {[](ordered_json& kv) { kv["tokenizer.ggml.pre"] = "poro"; },
        "tokenizer.ggml.pre: \"poro\" is not known; these are: gpt-2"},

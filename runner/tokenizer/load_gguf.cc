@@ -4,6 +4,7 @@
 // list, so the list's own size bounds everything.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +14,9 @@
 
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
+#include "runner/tokenizer/byte_tokens.h"
 #include "runner/tokenizer/known_patterns.h"
+#include "runner/tokenizer/least_cost.h"
 #include "runner/tokenizer/longest_match.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/post_processor.h"
@@ -47,7 +50,10 @@ class GgufLoader {
     constexpr Phase kWorld[] = {&GgufLoader::Types, &GgufLoader::NamedIds, &GgufLoader::WorldTokens,
                                 &GgufLoader::Ends};
     if (auto done = Kind(); !done) return std::unexpected(std::move(done.error()));
+    constexpr Phase kLeastCost[] = {&GgufLoader::Types, &GgufLoader::NamedIds, &GgufLoader::ScoredTokens,
+                                    &GgufLoader::Ends};
     const auto phases = world_       ? std::span<const Phase>(kWorld)
+                        : scored_    ? std::span<const Phase>(kLeastCost)
                         : wordpiece_ ? std::span<const Phase>(kWordPiece)
                         : algorithm_ ? std::span<const Phase>(kSentencePiece)
                                      : std::span<const Phase>(kByteLevel);
@@ -96,11 +102,13 @@ class GgufLoader {
       wordpiece_ = add_bos_ = add_eos_ = true;
     } else if (*model == "rwkv") {
       world_ = true;
+    } else if (*model == "plamo2") {
+      scored_ = true;
     } else if (*model == "gpt2" && MergesText()) {
       algorithm_ = Algorithm::kBpeByMerges;
     } else if (*model != "gpt2") {
       return BadKey("model",
-                    fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5, bert and rwkv are",
+                    fmt::format("\"{}\" is not supported; gpt2, llama, gemma4, t5, bert, rwkv and plamo2 are",
                                 model->substr(0, 64)));
     }
     tokens_ = Find("tokens");
@@ -221,12 +229,7 @@ class GgufLoader {
         parts_.vocabulary.Set(id, bytes ? std::string_view(*bytes) : text, false);
         continue;
       }
-      parts_.vocabulary.Set(id, text, special);
-      if (text.empty()) continue;  // a place in the list that nothing can spell
-      AddedToken token{.id = id, .content = std::string(text), .special = special};
-      if (auto done = AddToken(std::move(token), parts_); !done) {
-        return BadKey(fmt::format("tokens[{}]", i), done.error().message);
-      }
+      if (auto done = AddMarkup(id, text, special); !done) return done;
     }
     return {};
   }
@@ -296,12 +299,7 @@ class GgufLoader {
       if (!text) return std::unexpected(text.error());
       const auto id = static_cast<TokenId>(i);
       if (types_[i] == TokenType::kControl || types_[i] == TokenType::kUnknown) {
-        parts_.vocabulary.Set(id, *text, true);
-        if (text->empty()) continue;
-        AddedToken token{.id = id, .content = std::string(*text), .special = true};
-        if (auto done = AddToken(std::move(token), parts_); !done) {
-          return BadKey(fmt::format("tokens[{}]", i), done.error().message);
-        }
+        if (auto done = AddMarkup(id, *text, true); !done) return done;
         continue;
       }
       auto bytes = UnescapeBytes(*text);
@@ -315,6 +313,48 @@ class GgufLoader {
     return {};
   }
 
+  // PLaMo 2's vocabulary: pieces with scores, and a token for each byte.
+  Status ScoredTokens() {
+    LeastCostDefinition definition;
+    definition.bytes.fill(kNoToken);
+    const auto scores = Scores();
+    if (!scores) return std::unexpected(scores.error());
+    definition.entries.reserve(tokens_->size());
+    for (size_t i = 0; i < tokens_->size(); ++i) {
+      const auto text = RegisterToken(i);
+      if (!text) return std::unexpected(text.error());
+      const auto id = static_cast<TokenId>(i);
+      const TokenType type = types_[i];
+      const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
+      const auto byte = type == TokenType::kByte ? ByteOfEntry(*text) : std::nullopt;
+      if (type == TokenType::kByte && !byte) return BadKey(fmt::format("tokens[{}]", i), "not a byte");
+      if (byte) {
+        definition.bytes[*byte] = id;
+        parts_.vocabulary.Set(id, std::string_view(reinterpret_cast<const char*>(&*byte), 1), false);
+      } else if (special || type == TokenType::kUserDefined) {
+        if (auto done = AddMarkup(id, *text, special); !done) return done;
+      } else {
+        parts_.vocabulary.Set(id, *text, false);
+        if (type == TokenType::kUnused || text->empty()) continue;
+        definition.entries.push_back({std::string(*text), (*scores)[i], id});
+      }
+    }
+    if (std::ranges::find(definition.bytes, kNoToken) != definition.bytes.end()) {
+      return BadKey("tokens", "some byte has no token");
+    }
+    parts_.model = std::make_unique<LeastCostModel>(definition);
+    return {};
+  }
+
+  // A token that is found as a whole before a text is cut into pieces.
+  Status AddMarkup(TokenId id, std::string_view text, bool special) {
+    parts_.vocabulary.Set(id, text, special);
+    if (text.empty()) return {};  // a place in the list that nothing can spell
+    AddedToken token{.id = id, .content = std::string(text), .special = special};
+    auto done = AddToken(std::move(token), parts_);
+    return done ? done : BadKey(fmt::format("tokens[{}]", id), done.error().message);
+  }
+
   TokenId Named(std::string_view text) const {
     const auto known = id_of_.find(text);
     return known == id_of_.end() ? kNoToken : known->second;
@@ -324,13 +364,8 @@ class GgufLoader {
     const auto text = RegisterToken(i);
     if (!text) return std::unexpected(text.error());
     const auto id = static_cast<TokenId>(i);
-    if (types_[i] == TokenType::kControl || types_[i] == TokenType::kUnknown) {
-      parts_.vocabulary.Set(id, *text, true);
-      if (text->empty()) return {};
-      AddedToken token{.id = id, .content = std::string(*text), .special = true};
-      auto done = AddToken(std::move(token), parts_);
-      return done ? done : BadKey(fmt::format("tokens[{}]", i), done.error().message);
-    }
+    if (types_[i] == TokenType::kControl || types_[i] == TokenType::kUnknown)
+      return AddMarkup(id, *text, true);
     const bool begins = text->starts_with(kSpaceMark);
     std::string entry(begins ? text->substr(kSpaceMark.size()) : *text);
     parts_.vocabulary.Set(id, begins ? " " + entry : entry, false);
@@ -351,8 +386,10 @@ class GgufLoader {
     if (*algorithm_ == SentencePieceVocabulary::Algorithm::kBpeByMerges) {
       if (auto done = Merges(); !done) return done;
       vocabulary.merges = std::move(bpe_.merges);
-    } else if (auto done = Scores(vocabulary); !done) {
-      return done;
+    } else {
+      const auto scores = Scores();
+      if (!scores) return std::unexpected(scores.error());
+      for (size_t i = 0; i < scores->size(); ++i) vocabulary.entries[i].score = (*scores)[i];
     }
     const std::pair<const char*, bool*> flags[] = {
         {"add_space_prefix", &vocabulary.add_dummy_prefix},
@@ -371,16 +408,18 @@ class GgufLoader {
     return {};
   }
 
-  Status Scores(SentencePieceVocabulary& vocabulary) const {
+  api::Result<std::vector<float>> Scores() const {
     const ordered_json* scores = Find("scores");
     if (scores == nullptr || !scores->is_array() || scores->size() != tokens_->size()) {
       return BadKey("scores", "not an array as long as tokens");
     }
+    std::vector<float> values;
+    values.reserve(scores->size());
     for (size_t i = 0; i < scores->size(); ++i) {
       if (!(*scores)[i].is_number()) return BadKey(fmt::format("scores[{}]", i), "not a number");
-      vocabulary.entries[i].score = (*scores)[i].get<float>();
+      values.push_back((*scores)[i].get<float>());
     }
-    return {};
+    return values;
   }
 
   // An array of bytes, signed or not; empty when absent.
@@ -440,6 +479,7 @@ class GgufLoader {
   bool add_eos_ = false;
   bool wordpiece_ = false;
   bool world_ = false;
+  bool scored_ = false;
   TokenId separator_ = kNoToken;
   const ordered_json* tokens_ = nullptr;
   std::vector<TokenType> types_;                                // [tokens]

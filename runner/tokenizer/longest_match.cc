@@ -1,9 +1,9 @@
 #include "runner/tokenizer/longest_match.h"
 
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
 #include <string_view>
 
+#include "runner/tokenizer/byte_trie.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
@@ -41,26 +41,13 @@ std::optional<std::string> UnescapeBytes(std::string_view text) {
 }
 
 struct LongestMatchModel::Trie {
-  static constexpr uint32_t kNone = 0;  // the root is nobody's child
-
-  boost::unordered_flat_map<uint64_t, uint32_t> children;  // node << 8 | byte
-  std::vector<api::TokenId> tokens = {kNoToken};           // [nodes]
+  ByteTrie texts;
+  std::vector<api::TokenId> tokens = {kNoToken};  // [nodes]
   api::TokenId unknown = kNoToken;
 
-  static uint64_t Edge(uint32_t node, char byte) {
-    return uint64_t{node} << 8 | static_cast<unsigned char>(byte);
-  }
-  uint32_t Child(uint32_t node, char byte) const {
-    const auto found = children.find(Edge(node, byte));
-    return found == children.end() ? kNone : found->second;
-  }
   void Add(std::string_view bytes, api::TokenId id) {
-    uint32_t node = 0;
-    for (const char byte : bytes) {
-      const auto [child, is_new] = children.emplace(Edge(node, byte), static_cast<uint32_t>(tokens.size()));
-      if (is_new) tokens.push_back(kNoToken);
-      node = child->second;
-    }
+    const uint32_t node = texts.Add(bytes);
+    tokens.resize(texts.nodes(), kNoToken);
     tokens[node] = id;
   }
 };
@@ -80,10 +67,10 @@ void LongestMatchModel::Encode(std::string_view piece, std::vector<api::TokenId>
   for (size_t begin = 0; begin < piece.size();) {
     api::TokenId token = trie_->unknown;
     size_t length = 1, at = begin;
-    uint32_t node = 0;
+    uint32_t node = ByteTrie::kRoot;
     while (at < piece.size()) {
-      node = trie_->Child(node, piece[at++]);
-      if (node == Trie::kNone) break;
+      node = trie_->texts.Child(node, piece[at++]);
+      if (node == ByteTrie::kNone) break;
       if (trie_->tokens[node] == kNoToken) continue;
       token = trie_->tokens[node];
       length = at - begin;
