@@ -212,6 +212,45 @@ def mamba2(w, layers):  # Mamba-2-130M
     w.ends(hidden, layers)
 
 
+def plamo2(w, layers):  # PLaMo-2-1B
+    hidden, heads, kv_heads, dim, width, inner, state, ssm_heads = 2048, 16, 1, 128, 8192, 4096, 64, 32
+    rank = max(64, hidden // 16)
+    chosen = [i % 2 == 1 for i in range(layers)]
+    w.key("feed_forward_length", width)
+    w.key("attention.head_count", [heads if a else 0 for a in chosen])
+    w.key("attention.head_count_kv", [kv_heads if a else 0 for a in chosen])
+    w.key("attention.key_length", dim)
+    w.key("attention.value_length", dim)
+    w.key("attention.layer_norm_rms_epsilon", 1e-6)
+    w.key("rope.freq_base", 10000.0)
+    w.ssm_keys(inner, state, ssm_heads, 0)
+    for i, full in enumerate(chosen):
+        name = f"blk.{i}"
+        w.norm(f"{name}.attn_norm", hidden)
+        w.norm(f"{name}.ffn_norm", hidden)
+        for norm in ("post_attention_norm", "post_ffw_norm"):  # without ".weight", as the converter writes them
+            w.vector(f"{name}.{norm}", hidden, 0.8, 1.2)
+        w.matrix(f"{name}.ffn_up", 2 * width, hidden)
+        w.matrix(f"{name}.ffn_down", hidden, width)
+        if full:
+            w.matrix(f"{name}.attn_qkv", (heads + 2 * kv_heads) * dim, hidden)
+            w.matrix(f"{name}.attn_output", hidden, heads * dim)
+            w.vector(f"{name}.attn_q_norm.weight", (heads, dim), 0.8, 1.2)
+            w.vector(f"{name}.attn_k_norm.weight", (kv_heads, dim), 0.8, 1.2)
+            continue
+        w.matrix(f"{name}.ssm_in", 2 * inner, hidden)
+        w.vector(f"{name}.ssm_conv1d.weight", (inner, 4), -0.5, 0.5)
+        w.matrix(f"{name}.ssm_x", rank + 2 * state, inner)
+        for part, size in (("dt", rank), ("b", state), ("c", state)):
+            w.vector(f"{name}.ssm_{part}_norm", size, 0.8, 1.2)
+        w.vector(f"{name}.ssm_dt.weight", (ssm_heads, rank), -0.05, 0.05)
+        w.vector(f"{name}.ssm_dt.bias", ssm_heads, -4, -1)
+        w.vector(f"{name}.ssm_a", ssm_heads, -8, -1)
+        w.vector(f"{name}.ssm_d", ssm_heads, 0.5, 1)
+        w.matrix(f"{name}.ssm_out", hidden, inner)
+    w.ends(hidden, layers)
+
+
 def rwkv7(w, layers):  # RWKV-7-0.1B
     hidden, width, dim = 768, 3072, 64
     ranks = {"w": 64, "a": 64, "v": 32, "g": 128}
@@ -248,7 +287,7 @@ def rwkv7(w, layers):  # RWKV-7-0.1B
 # The architecture, the published number of layers, who writes it.
 FAMILIES = {"granite-h": ("granitehybrid", 32, granite), "falcon-h1": ("falcon-h1", 36, falcon_h1),
             "nemotron-h": ("nemotron_h", 52, nemotron_h), "jamba": ("jamba", 28, jamba),
-            "mamba2": ("mamba2", 24, mamba2), "rwkv7": ("rwkv7", 12, rwkv7)}
+            "mamba2": ("mamba2", 24, mamba2), "plamo2": ("plamo2", 16, plamo2), "rwkv7": ("rwkv7", 12, rwkv7)}
 
 
 def main():

@@ -5,6 +5,7 @@
 
 #include "runner/kernels/attention.h"
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/state_space.h"
 
 namespace quire::runner::models {
 namespace {
@@ -33,8 +34,10 @@ void Clip(float limit, std::span<float> x) {
 }
 
 // Norm and rotation in the order of the family.
-void NormAndRotate(ForwardContext& ctx, const Attention& attention, const RmsNorm& norm, std::span<float> x) {
+void NormAndRotate(ForwardContext& ctx, const Attention& attention, const RmsNorm& norm,
+                   std::span<const float> weights, std::span<float> x) {
   if (norm && !attention.norm_rotated) norm.Run(ctx.pool, x, x);
+  if (!weights.empty()) kernels::ScaleColumns(ctx.pool, weights, x);
   if (attention.clip > 0) Clip(attention.clip, x);
   if (attention.rotary != nullptr) attention.rotary->Apply(ctx, attention.head_dim, x);
   if (norm && attention.norm_rotated) norm.Run(ctx.pool, x, x);
@@ -53,7 +56,7 @@ std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulIn
     q.Run(ctx.pool, x, queries);
   }
   q_adapter.AddTo(ctx, x, queries);
-  NormAndRotate(ctx, *this, q_norm, queries);
+  NormAndRotate(ctx, *this, q_norm, q_weights, queries);
   if (growth.beta != 0) Grow(ctx, growth, queries);
   return queries;
 }
@@ -72,7 +75,7 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) co
   }
   if (v_norm) v_norm.Run(ctx.pool, values, values);
   if (clip > 0) Clip(clip, values);
-  NormAndRotate(ctx, *this, k_norm, keys);
+  NormAndRotate(ctx, *this, k_norm, k_weights, keys);
   kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, binding), keys, values);
 }
 

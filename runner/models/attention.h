@@ -30,6 +30,8 @@ struct Attention {
   Linear v;  // none, with k: the values are k(x)
   LowRank q_adapter, k_adapter, v_adapter;  // added to q(x), k(x) and v(x)
   RmsNorm q_norm, k_norm, v_norm;
+  std::vector<float> q_weights,
+      k_weights;  // [heads, head_dim] of what is normed, where heads have their own; or empty
   bool norm_rotated = false;
   float clip = 0;                           // of queries, keys and values before the rotation; 0 = none
   const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded

@@ -130,6 +130,10 @@ ModelLoader LoadOlmoHybrid;
 // Phi-3, Phi-3.5 and Phi-4: Llama with fused projections, partial rotation and LongRoPE.
 ModelLoader LoadPhi3;
 
+// PLaMo 2: state spaces whose inputs are projections of what was convolved, and attention with a window; norms before
+// and behind each part. Cache layout: one group per window, one recurrent layer per state space.
+ModelLoader LoadPlamo2;
+
 // Phi-3.5-MoE: layer norms, biases, experts chosen by a sparse mixer.
 ModelLoader LoadPhiMoe;
 

@@ -118,6 +118,10 @@ TEST(Hybrids, LayersHaveTheStatesOfTheirParts) {
   const auto rwkv = LoadPatched(kMoeBase, test::MakeRwkv7).value();
   EXPECT_EQ(rwkv->cache_layout().recurrent[0].conv_tail, 1) << "token shifts: one column";
   EXPECT_EQ(rwkv->cache_layout().recurrent[0].conv_dim, 128) << "of both parts of a layer";
+  const auto plamo = LoadPatched(kMoeBase, test::MakePlamo2).value();
+  EXPECT_EQ(plamo->cache_layout().groups[0].window, 16);
+  EXPECT_EQ(plamo->cache_layout().recurrent.size(), 2U);
+  EXPECT_EQ(plamo->cache_layout().recurrent[0].conv_dim, 96) << "B and C are not convolved";
   const auto mamba = LoadPatched(kMoeBase, test::MakeMamba2).value();
   EXPECT_TRUE(mamba->cache_layout().groups.empty());
   EXPECT_EQ(mamba->cache_layout().recurrent[0].delta_heads, 8);
@@ -175,6 +179,11 @@ TEST(Hybrids, RefuseByTheNameOfTheKey) {
       {MakeOlmoHybrid, {{"linear_num_value_heads", 5}}, "linear_num_value_heads"},
       {MakeOlmoHybrid, {{"hidden_act", "gelu_new"}}, "hidden_act"},
       {MakeOlmoHybrid, {{"sliding_window", 64}}, "sliding_window"},
+      {test::MakePlamo2, {{"mamba_enabled", false}}, "mamba_enabled"},
+      {test::MakePlamo2, {{"full_attention_idx", {3}}}, "full_attention_idx"},
+      {test::MakePlamo2, {{"mamba_num_heads", 5}}, "mixer."},
+      {test::MakePlamo2, {{"hidden_size_per_head", 15}}, "odd"},
+      {test::MakePlamo2, {{"some_gate", 2}}, "some_gate"},
       {MakeRwkv7, {{"attn", {{"layers", {1}}, {"num_heads", 4}}}}, "attn"},
       {MakeRwkv7, {{"head_dim", 24}}, "heads of 24"},
       {MakeRwkv7, {{"hidden_act", "silu"}}, "hidden_act"},

@@ -69,6 +69,7 @@ constexpr std::array kFamilies = {
     Family{{"OLMo-Hybrid", "olmo_hybrid", ""}, LoadOlmoHybrid},
     Family{{"Phi-3, Phi-4", "phi3", "phi3"}, LoadPhi3},
     Family{{"Phi-3.5-MoE", "phimoe", "phimoe"}, LoadPhiMoe},
+    Family{{"PLaMo 2", "plamo2", "plamo2"}, LoadPlamo2},
     Family{{"Qwen2, Qwen2.5", "qwen2", "qwen2"}, LoadQwen2},
     Family{{"Qwen2-MoE", "qwen2_moe", "qwen2moe"}, LoadQwen2Moe},
     Family{{"Qwen3", "qwen3", "qwen3"}, LoadQwen3},

@@ -8,27 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "cache/hybrid_cache.h"
-#include "runner/kernels/matmul.h"
-#include "runner/kernels/thread_pool.h"
+#include "runner/models/testing/double_reference.h"
 #include "runner/models/testing/hybrid_models.h"
 
 namespace quire::runner::models {
 namespace {
 
-using Doubles = std::vector<double>;
-using test::PatchedModelFiles;
-
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+using test::Add, test::AllLogits, test::Doubles, test::PatchedModelFiles, test::Sigmoid, test::SomeTokens;
 
 // The model of test::MakeRwkv7.
 class Reference {
  public:
-  explicit Reference(const PatchedModelFiles& files) : files_(files), layers_(3) {}
+  explicit Reference(const PatchedModelFiles& files) : weights_(files), layers_(3) {}
 
   // Logits after the next token.
   Doubles Next(int token) {
-    Doubles h = Row("model.embeddings.weight", token);
+    Doubles h = weights_.Row("model.embeddings.weight", token, kHidden);
     h = LayerNorm(h, "model.layers.0.pre_norm", 1e-5);
     Doubles first;
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -36,7 +31,7 @@ class Reference {
       Add(TimeMix(LayerNorm(h, name + "attn_norm", 1e-5), name + "attn.", layers_[i], &first), &h);
       Add(ChannelMix(LayerNorm(h, name + "ffn_norm", 1e-5), name + "ffn.", layers_[i]), &h);
     }
-    return Linear(LayerNorm(h, "model.norm", 1e-5), "model.embeddings");
+    return weights_.Linear(LayerNorm(h, "model.norm", 1e-5), "model.embeddings");
   }
 
  private:
@@ -46,30 +41,6 @@ class Reference {
     Doubles time = Doubles(kHidden), channel = Doubles(kHidden), matrix = Doubles(kHidden * kDim);
   };
 
-  Doubles Values(const std::string& name) const {
-    const weights::Tensor& tensor = *files_.Find(name);
-    std::vector<int32_t> rows;
-    rows.reserve(static_cast<size_t>(tensor.rows()));
-    for (int32_t i = 0; i < tensor.rows(); ++i) rows.push_back(i);
-    std::vector<float> values(static_cast<size_t>(tensor.elements()));
-    kernels::EmbeddingRows(kernels::AsMatrix(tensor), rows, values);
-    return {values.begin(), values.end()};
-  }
-  Doubles Row(const std::string& name, int row) const {
-    const Doubles all = Values(name);
-    return {all.begin() + row * ptrdiff_t{kHidden}, all.begin() + (row + 1) * ptrdiff_t{kHidden}};
-  }
-  static void Add(const Doubles& x, Doubles* y) {
-    for (size_t i = 0; i < x.size(); ++i) (*y)[i] += x[i];
-  }
-  Doubles Linear(const Doubles& x, const std::string& name) const {
-    const Doubles w = Values(name + ".weight");
-    Doubles y(w.size() / x.size());
-    for (size_t o = 0; o < y.size(); ++o) {
-      for (size_t i = 0; i < x.size(); ++i) y[o] += w[o * x.size() + i] * x[i];
-    }
-    return y;
-  }
   static Doubles Centered(const Doubles& x, size_t group, double eps) {
     Doubles y = x;
     for (size_t at = 0; at < x.size(); at += group) {
@@ -82,20 +53,20 @@ class Reference {
     return y;
   }
   Doubles LayerNorm(const Doubles& x, const std::string& name, double eps, size_t group = kHidden) const {
-    const Doubles weight = Values(name + ".weight"), bias = Values(name + ".bias");
+    const Doubles weight = weights_.Values(name + ".weight"), bias = weights_.Values(name + ".bias");
     Doubles y = Centered(x, group, eps);
     for (size_t i = 0; i < y.size(); ++i) y[i] = y[i] * weight[i] + bias[i];
     return y;
   }
   Doubles LowRank(const Doubles& x, const std::string& name, double (*activate)(double)) const {
-    Doubles low = Linear(x, name + "_lora.lora.0");
+    Doubles low = weights_.Linear(x, name + "_lora.lora.0");
     for (double& value : low) value = activate(value);
-    Doubles y = Linear(low, name + "_lora.lora.2");
-    if (files_.Find(name + "_lora.lora.2.bias") != nullptr) Add(Values(name + "_lora.lora.2.bias"), &y);
+    Doubles y = weights_.Linear(low, name + "_lora.lora.2");
+    if (weights_.Has(name + "_lora.lora.2.bias")) Add(weights_.Values(name + "_lora.lora.2.bias"), &y);
     return y;
   }
   Doubles Shifted(const Doubles& x, const Doubles& before, const std::string& name) const {
-    const Doubles weight = Values(name);
+    const Doubles weight = weights_.Values(name);
     Doubles y = x;
     for (size_t i = 0; i < y.size(); ++i) y[i] += (before[i] - x[i]) * weight[i];
     return y;
@@ -104,10 +75,11 @@ class Reference {
   Doubles TimeMix(const Doubles& x, const std::string& name, State& state, Doubles* first) const {
     const auto plain = [](double v) { return v; };
     const auto shifted = [&](const char* part) { return Shifted(x, state.time, name + "x_" + part); };
-    const Doubles r = Linear(shifted("r"), name + "r_proj"),
+    const Doubles r = weights_.Linear(shifted("r"), name + "r_proj"),
                   gate = LowRank(shifted("g"), name + "g", Sigmoid);
     Doubles w = LowRank(shifted("w"), name + "w", [](double v) { return std::tanh(v); });
-    Doubles k = Linear(shifted("k"), name + "k_proj"), v = Linear(shifted("v"), name + "v_proj");
+    Doubles k = weights_.Linear(shifted("k"), name + "k_proj"),
+            v = weights_.Linear(shifted("v"), name + "v_proj");
     Doubles a = LowRank(shifted("a"), name + "a", plain);
     if (first->empty()) {
       *first = v;
@@ -115,7 +87,8 @@ class Reference {
       const Doubles mix = LowRank(shifted("v"), name + "v", plain);
       for (size_t i = 0; i < v.size(); ++i) v[i] += ((*first)[i] - v[i]) * Sigmoid(mix[i]);
     }
-    const Doubles removal = Values(name + "k_k"), rate = Values(name + "k_a"), bonus = Values(name + "r_k");
+    const Doubles removal = weights_.Values(name + "k_k"), rate = weights_.Values(name + "k_a"),
+                  bonus = weights_.Values(name + "r_k");
     Doubles removed = k;
     for (size_t i = 0; i < kHidden; ++i) {
       w[i] = std::exp(-std::exp(-0.5) * Sigmoid(w[i]));
@@ -147,42 +120,19 @@ class Reference {
     out = LayerNorm(out, name + "g_norm", kDim * 1e-5, kDim);
     for (size_t i = 0; i < kHidden; ++i) out[i] = (out[i] + extra[i]) * gate[i];
     state.time = x;
-    return Linear(out, name + "o_proj");
+    return weights_.Linear(out, name + "o_proj");
   }
 
   Doubles ChannelMix(const Doubles& x, const std::string& name, State& state) const {
-    Doubles wide = Linear(Shifted(x, state.channel, name + "x_k"), name + "key");
+    Doubles wide = weights_.Linear(Shifted(x, state.channel, name + "x_k"), name + "key");
     for (double& value : wide) value = value > 0 ? value * value : 0;
     state.channel = x;
-    return Linear(wide, name + "value");
+    return weights_.Linear(wide, name + "value");
   }
 
-  const PatchedModelFiles& files_;
+  const test::DoubleWeights weights_;
   std::vector<State> layers_;
 };
-
-// The logits of every row.
-std::vector<float> AllLogits(Model& model, const std::vector<TokenId>& tokens) {
-  ThreadPool pool(2);
-  const auto cache = cache::HybridCache::Create(model.cache_layout(), {.bytes = 16 << 20}).value();
-  cache::Sequence sequence = cache->NewSequence();
-  const auto count = static_cast<int32_t>(tokens.size());
-  Batch batch{.tokens = tokens, .row_begin = {0, count}, .logit_rows = {}};
-  for (int32_t row = 0; row < count; ++row) batch.logit_rows.push_back(row);
-  const cache::Append appends[] = {{.sequence = &sequence, .tokens = count}};
-  const auto step = cache->Begin(appends).value();
-  std::vector<float> logits(tokens.size() * static_cast<size_t>(model.vocab_size()));
-  model.Forward(batch, *step, pool, logits);
-  step->Commit();
-  return logits;
-}
-
-std::vector<TokenId> SomeTokens() {
-  std::vector<TokenId> tokens;
-  tokens.reserve(24);
-  for (TokenId i = 0; i < 24; ++i) tokens.push_back(i * 41 % 500);
-  return tokens;
-}
 
 TEST(Rwkv7, LogitsAreThoseOfItsFormulas) {
   const auto model = test::LoadPatched(test::kMoeBase, test::MakeRwkv7);

@@ -160,6 +160,43 @@ void MakeOlmoHybrid(PatchedModelFiles& files) {
   }
 }
 
+void MakePlamo2(PatchedModelFiles& files) {
+  constexpr int kLayers = 3;
+  constexpr int64_t kHeads = 6, kInner = kHeads * kHeadDim, kState = 10, kRank = 64;
+  Configure(files, "plamo2", kLayers, AttentionKeys());
+  files.json.update(Json{{"hidden_size_per_head", kHeadDim},
+                         {"intermediate_size", kMlpWidth},
+                         {"attention_window_size", 16},
+                         {"mamba_num_heads", kHeads},
+                         {"mamba_d_state", kState},
+                         {"mamba_d_conv", 4},
+                         {"mamba_step", 2}});
+  for (int i = 0; i < kLayers; ++i) {
+    const LayerTensors layer(files, "model.layers.", i);
+    for (const char* norm : {"pre_mixer_norm", "post_mixer_norm", "pre_mlp_norm", "post_mlp_norm"}) {
+      layer.Put(std::string(norm) + ".weight", {kHiddenSize});
+    }
+    if (i == 1) {
+      layer.Linear("mixer.qkv_proj", (kQueryHeads + 2 * kSharedHeads) * kHeadDim, kHiddenSize);
+      layer.Linear("mixer.o_proj", kHiddenSize, kQueryHeads * kHeadDim);
+      layer.Put("mixer.q_weight", {kQueryHeads, kHeadDim});
+      layer.Put("mixer.k_weight", {kSharedHeads, kHeadDim});
+    } else {
+      layer.Linear("mixer.in_proj", 2 * kInner, kHiddenSize);
+      layer.Put("mixer.conv1d.weight", {kInner, 1, 4});
+      layer.Linear("mixer.bcdt_proj", 2 * kState + kRank, kInner);
+      layer.Linear("mixer.dt_proj", kHeads, kRank);
+      for (const char* name : {"dt_bias", "A_log", "D"}) layer.Put(std::string("mixer.") + name, {kHeads});
+      layer.Put("mixer.B_norm_weight", {kState});
+      layer.Put("mixer.C_norm_weight", {kState});
+      layer.Put("mixer.dt_norm_weight", {kRank});
+      layer.Linear("mixer.out_proj", kHiddenSize, kInner);
+    }
+    layer.Linear("mlp.gate_up_proj", 2 * kMlpWidth, kHiddenSize);
+    layer.Linear("mlp.down_proj", kHiddenSize, kMlpWidth);
+  }
+}
+
 void MakeRwkv7(PatchedModelFiles& files) {
   constexpr int kLayers = 3;
   constexpr int64_t kRank = 6;

@@ -16,6 +16,7 @@ void MakeMiniMax(PatchedModelFiles& files);        // lightning attention, a win
 void MakeNemotronH(PatchedModelFiles& files);  // layers of one part, plain experts behind a latent projection
 void MakeOlmoHybrid(
     PatchedModelFiles& files);              // delta nets with fewer key heads, attention without positions
+void MakePlamo2(PatchedModelFiles& files);  // norms before and behind, weights of each head's norm, a window
 void MakeRwkv7(PatchedModelFiles& files);   // token shifts, a state of two sides, the first layer's values
 void MakeZamba2(PatchedModelFiles& files);  // two shared blocks, adapters of attention and feed-forward
 
@@ -24,6 +25,7 @@ inline constexpr MoeModel kHybridModels[] = {
     {"Jamba", MakeJamba},           {"Mamba2", MakeMamba2},
     {"MiniMax", MakeMiniMax},       {"NemotronH", MakeNemotronH},
     {"OlmoHybrid", MakeOlmoHybrid}, {"Zamba2", MakeZamba2},
-    {"KimiLinear", MakeKimiLinear}, {"Rwkv7", MakeRwkv7}};
+    {"KimiLinear", MakeKimiLinear}, {"Rwkv7", MakeRwkv7},
+    {"Plamo2", MakePlamo2}};
 
 }  // namespace quire::runner::models::test
