@@ -206,7 +206,7 @@ TEST_F(DispatcherFaultsTest, ARunnerThatIsKilledWhileItLoadsIsReplaced) {
   EXPECT_EQ(Generate(Spec("killed-once"), "answer 1").text, "t0 ");
 }
 
-TEST_F(DispatcherFaultsTest, ARunnerThatDiesRightAfterItsLoadIsNotLoadedForEver) {
+TEST_F(DispatcherFaultsTest, ARunnerThatDiesRightAfterItsLoadIsNotLoadedForever) {
   const auto task = Submit(Spec("dud"), "stall");
   loop().RunUntil([&] { return task->done(); });
   auto result = loop().Wait(task);

@@ -27,21 +27,6 @@ const api::Error kPinned{api::ErrorCode::kUnavailable,
                          "no memory for the model: all loaded models are pinned (keep_alive < 0)"};
 const api::Error kGone{api::ErrorCode::kCancelled, "the client disconnected"};
 
-// The context a request gets: what it asks for, else the default, else what the runner's caches hold of one
-// sequence; within what the model was trained for if that is known.
-int32_t EffectiveContext(int32_t asked, int32_t by_default, const api::ipc::ModelInfo& info) {
-  const int32_t wanted = asked > 0 ? asked : by_default > 0 ? by_default : info.num_ctx;
-  return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
-}
-
-std::optional<std::chrono::system_clock::time_point> WallClock(std::optional<Clock::time_point> at,
-                                                               Clock::time_point now) {
-  if (!at) return std::nullopt;
-  const auto wall_now = std::chrono::system_clock::now();
-  if (*at - now > std::chrono::system_clock::time_point::max() - wall_now) return std::nullopt;
-  return wall_now + std::chrono::duration_cast<std::chrono::system_clock::duration>(*at - now);
-}
-
 }  // namespace
 
 // Removes a request from the queue on destruction, also when the waiting coroutine is destroyed.
@@ -60,40 +45,6 @@ class Dispatcher::Impl::QueueTicket {
  private:
   const Self self_;
   const api::RequestId id_;
-};
-
-// A running job's slot in its pool; destroying it stops the runner.
-class Dispatcher::Impl::JobSlot {
- public:
-  JobSlot(Self self, JobPool& pool, std::shared_ptr<RunnerSession> session)
-      : self_(std::move(self)), pool_(pool), session_(std::move(session)) {
-    pool_.running.insert(session_);
-  }
-  ~JobSlot() {
-    const api::ReservedMemoryScope reserved;
-    session_->Stop(/*at_once=*/true);
-    pool_.running.erase(session_);
-    pool_.changed.Notify();
-    self_->requests_changed_.Notify();
-  }
-  JobSlot(const JobSlot&) = delete;
-  JobSlot& operator=(const JobSlot&) = delete;
-
- private:
-  const Self self_;
-  JobPool& pool_;
-  const std::shared_ptr<RunnerSession> session_;
-};
-
-class Dispatcher::Impl::OwnedConversion : public ConversionJob {
- public:
-  OwnedConversion(const Self& self, std::shared_ptr<Conversion> conversion)
-      : conversion_(std::move(conversion)), slot_(self, self->conversions_, conversion_) {}
-  Awaitable<api::Result<std::optional<float>>> Next() override { return Conversion::Next(conversion_); }
-
- private:
-  const std::shared_ptr<Conversion> conversion_;
-  const JobSlot slot_;
 };
 
 Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
@@ -190,47 +141,6 @@ Awaitable<api::Result<void>> Dispatcher::Impl::AwaitSlot(Self self, JobPool& poo
   co_return api::Result<void>();
 }
 
-// A description tells the context of a model that gets the memory it asks for. Where all models together may have less, it is
-// asked again with what they may have: the context of a load here.
-Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
-                                                                      api::ipc::InspectModel request) {
-  request.settings = self->limits_.runner_settings;
-  request.num_ctx = self->limits_.default_num_ctx;
-  auto inspected = co_await InspectOnce(self, request);
-  const int64_t limit = self->memory_limit();
-  if (limit == 0 || !inspected || inspected->error || !inspected->memory) co_return inspected;
-  const api::ipc::MemoryEstimate& memory = *inspected->memory;
-  const int64_t room = limit - memory.weight_bytes - memory.scratch_bytes;
-  if (memory.cache_bytes <= room || memory.cache_min_bytes > room) co_return inspected;
-  request.settings.cache_bytes = room;
-  const auto granted = co_await InspectOnce(self, std::move(request));
-  if (granted && !granted->error) inspected->num_ctx = granted->num_ctx;
-  co_return inspected;
-}
-
-Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::InspectOnce(Self self,
-                                                                          api::ipc::InspectModel request) {
-  if (auto may = co_await AwaitSlot(self, self->inspections_); !may) {
-    co_return std::unexpected(std::move(may).error());
-  }
-  const auto inspection =
-      std::make_shared<Inspection>(self->host_, std::move(request), self->limits_.inspect_timeout);
-  const JobSlot slot(self, self->inspections_, inspection);
-  inspection->Start();
-  co_return co_await Inspection::Answer(inspection);
-}
-
-Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Impl::Convert(
-    Self self, api::ipc::ConvertModel request, std::shared_ptr<const void> kept) {
-  if (auto may = co_await AwaitSlot(self, self->conversions_); !may) {
-    co_return std::unexpected(std::move(may).error());
-  }
-  auto conversion = std::make_shared<Conversion>(self->host_, std::move(request), std::move(kept),
-                                                 self->limits_.convert_patience);
-  conversion->Start();
-  co_return std::make_unique<OwnedConversion>(self, std::move(conversion));
-}
-
 Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
   self->closed_ = true;
   self->inspections_.changed.Notify();
@@ -277,102 +187,15 @@ void Dispatcher::Impl::Unload(const std::string& key) {
   RequestPlan();
 }
 
+int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
+                                           const api::ipc::ModelInfo& info) {
+  const int32_t wanted = asked > 0 ? asked : by_default > 0 ? by_default : info.num_ctx;
+  return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
+}
+
 std::optional<api::Error> Dispatcher::Impl::Refusal() const {
   if (!scheduler_.Full()) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
-}
-
-std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
-  const auto now = Clock::now();
-  std::vector<LoadedModel> models;
-  for (const Scheduler::Ready& ready : scheduler_.ReadyModels(now)) {
-    const auto runner = runners_.find(ready.key);
-    const auto use = last_use_.find(ready.key);
-    if (runner == runners_.end() || use == last_use_.end()) continue;
-    LoadedModel model;
-    model.spec = use->second.spec;
-    model.info = runner->second->info();
-    model.info.num_ctx = EffectiveContext(0, limits_.default_num_ctx, model.info);
-    model.num_ctx = use->second.num_ctx;
-    model.running = ready.running;
-    if (__builtin_add_overflow(model.info.weight_bytes, model.info.cache_bytes, &model.size_bytes)) {
-      model.size_bytes = INT64_MAX;
-    }
-    model.memory_bytes = runner->second->memory_bytes();
-    model.heartbeat = runner->second->heartbeat();
-    model.load_time = runner->second->load_time();
-    model.since_progress = Clock::now() - runner->second->last_activity();
-    model.runner_pid = runner->second->pid();
-    model.expires_at = WallClock(ready.expires_at, now);
-    models.push_back(std::move(model));
-  }
-  std::ranges::stable_sort(models, [](const LoadedModel& a, const LoadedModel& b) {
-    if (!a.expires_at || !b.expires_at) return !a.expires_at && b.expires_at;
-    return *a.expires_at > *b.expires_at;
-  });
-  return models;
-}
-
-std::vector<LoadingModel> Dispatcher::Impl::Loading() const {
-  std::vector<LoadingModel> models;
-  for (const auto& [key, runner] : runners_) {
-    auto progress = runner->load_progress();
-    if (!progress) continue;
-    LoadingModel& model = models.emplace_back();
-    model.spec.key = key;
-    model.spec.name = runner->model();
-    model.fraction = progress->fraction;
-    model.stage = std::move(progress->stage);
-    model.runner_pid = runner->pid();
-  }
-  return models;
-}
-
-Counters Dispatcher::Impl::counters() const {
-  const auto name = [](Scheduler::UnloadReason reason) {
-    switch (reason) {
-      case Scheduler::UnloadReason::kExpired:
-        return "expired";
-      case Scheduler::UnloadReason::kUnloaded:
-        return "unloaded";
-      case Scheduler::UnloadReason::kModelLimit:
-        return "model_limit";
-      case Scheduler::UnloadReason::kMemory:
-        return "memory";
-      case Scheduler::UnloadReason::kTooLarge:
-        return "too_large";
-      case Scheduler::UnloadReason::kSuspended:
-        return "suspended";
-      case Scheduler::UnloadReason::kCancelled:
-        return "cancelled";
-    }
-    return "";
-  };
-  Counters counters{.evictions = {}, .restarts = restarts_};
-  for (const auto& [reason, count] : scheduler_.unloads()) counters.evictions[name(reason)] = count;
-  return counters;
-}
-
-// Twice the stall timeout: replacing the runner did not work either.
-bool Dispatcher::Impl::Stuck(Clock::time_point now) const {
-  const auto patience = 2 * limits_.stall_timeout + std::chrono::seconds(1);
-  if (limits_.stall_timeout <= limits_.stall_timeout.zero()) return false;
-  return std::ranges::any_of(runners_, [&](const auto& entry) {
-    return !entry.second->stopping() && entry.second->pid() != 0 &&
-           now - entry.second->last_activity() > patience;
-  });
-}
-
-std::string Dispatcher::Impl::CheckInvariants() const {
-  if (std::string broken = scheduler_.CheckInvariants(); !broken.empty()) return broken;
-  if (std::ssize(pending_) + std::ssize(running_) != scheduler_.requests())
-    return "the dispatcher and the scheduler know different requests";
-  for (const auto& [id, pending] : pending_) {
-    if (running_.contains(id)) return "a request is pending and running";
-    if (pending->answer) return "a request has its answer and is still pending";
-  }
-  if (std::ssize(runners_) > std::max(limits_.loaded_models_max, 1)) return "more runners than model slots";
-  return "";
 }
 
 // ---- plans ----

@@ -44,11 +44,13 @@ class Dispatcher::Impl : public ModelRunner::Owner,
                                                                      std::optional<KeepAlive> keep_alive);
   static Awaitable<api::Result<std::chrono::nanoseconds>> Load(Self self, ModelSpec spec,
                                                                std::optional<KeepAlive> keep_alive);
+  // One-off jobs (dispatcher_jobs.cc).
   static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
   static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(Self self, api::ipc::InspectModel request);
   static Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(Self self,
                                                                         api::ipc::ConvertModel request,
                                                                         std::shared_ptr<const void> kept);
+
   static Awaitable<void> Drain(Self self, std::chrono::steady_clock::time_point deadline);
 
   // Views (dispatcher_views.cc).
@@ -56,14 +58,14 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::vector<EngineView> Engines() const;
   static Awaitable<api::Result<CacheView>> InspectCache(Self self, std::string key,
                                                         api::ipc::InspectCache question, int known_pid);
-
-  void Unload(const std::string& key);
   std::vector<LoadedModel> Loaded() const;
   std::vector<LoadingModel> Loading() const;
   Counters counters() const;
   bool Stuck(std::chrono::steady_clock::time_point now) const;
-  std::optional<api::Error> Refusal() const;
   std::string CheckInvariants() const;
+
+  void Unload(const std::string& key);
+  std::optional<api::Error> Refusal() const;
   int64_t memory_limit() const { return std::max<int64_t>(limits_.memory_bytes, 0); }
   // Rejects everything from now on, fails waiting and running requests, and stops every runner.
   void End(bool at_once);
@@ -102,6 +104,10 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     int32_t waiting = 0;
     AsyncEvent changed;
   };
+  // The context a request gets: what it asks for, else the default, else what the runner's caches hold of one
+  // sequence; within what the model was trained for if that is known.
+  static int32_t EffectiveContext(int32_t asked, int32_t by_default, const api::ipc::ModelInfo& info);
+
   // Waits for a free job slot.
   static Awaitable<api::Result<void>> AwaitSlot(Self self, JobPool& pool);
 

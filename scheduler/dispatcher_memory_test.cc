@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-constexpr KeepAlive kAlways{-1};
+constexpr KeepAlive kPinned{-1};
 
 // A fake runner needs what its name says, and 234 bytes for caches, 34 at least.
 class DispatcherMemoryTest : public DispatcherFixture {
@@ -72,7 +72,7 @@ TEST_F(DispatcherMemoryTest, RefusesWhatCanNeverFitAndNamesTheNumbers) {
 }
 
 TEST_F(DispatcherMemoryTest, APinnedModelIsNotUnloadedForAnother) {
-  ASSERT_TRUE(Generate(Spec("need-8000", "a"), "answer 1", kAlways).finished);
+  ASSERT_TRUE(Generate(Spec("need-8000", "a"), "answer 1", kPinned).finished);
   const api::Error error = RefusalOf(Submit(Spec("need-8000", "b"), "answer 1"));
   EXPECT_THAT(error.message, HasSubstr("pinned models (keep_alive < 0) use 8234"));
   EXPECT_THAT(LoadedKeys(), ElementsAre("a"));
@@ -94,7 +94,7 @@ TEST_F(DispatcherMemoryTest, ARunnerThatLoadsWithoutApprovalIsKilled) {
 // ---- pinned models ----
 
 TEST_F(DispatcherMemoryTest, APinnedModelThatDiesIsReloadedWithoutARequest) {
-  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), kAlways)));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), kPinned)));
   const int first = Find("ok").runner_pid;
   ASSERT_EQ(::kill(first, SIGKILL), 0);
   loop().RunUntil([&] { return LoadedKeys().size() == 1 && Find("ok").runner_pid != first; });
@@ -106,7 +106,7 @@ TEST_F(DispatcherMemoryTest, APinnedModelThatDiesIsReloadedWithoutARequest) {
 }
 
 TEST_F(DispatcherMemoryTest, ShutdownCancelsTheRestartOfAPinnedModel) {
-  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), kAlways)));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok"), kPinned)));
   ASSERT_EQ(::kill(Find("ok").runner_pid, SIGKILL), 0);
   loop().RunUntil([this] { return LoadedKeys().empty(); });
 }  // and the drain leaves no child

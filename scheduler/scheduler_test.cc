@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
+
+#include "scheduler/testing/scheduler_fixture.h"
 
 namespace quire::scheduler {
 namespace {
@@ -19,47 +20,6 @@ using testing::IsEmpty;
 using Time = Scheduler::Time;
 using KeepAlive = Scheduler::KeepAlive;
 using ExitCause = Scheduler::ExitCause;
-
-const Time kStart{hours(1)};
-constexpr KeepAlive kNeverUnload{-1};
-
-RequestId Id(uint64_t value) { return RequestId{value}; }
-
-// A Scheduler whose every plan is checked; the test reports loads and stops.
-class SchedulerTest : public testing::Test {
- protected:
-  void Make(int32_t models_max, int32_t queue_max = 100) {
-    Make(Scheduler::Options{
-        .models_max = models_max, .queue_max = queue_max, .default_keep_alive = minutes(5)});
-  }
-  void Make(Scheduler::Options options) { scheduler_.emplace(options); }
-  Scheduler& scheduler() { return *scheduler_; }
-
-  void Enqueue(uint64_t id, const std::string& key, std::optional<KeepAlive> keep_alive = {}) {
-    ASSERT_TRUE(scheduler_->Enqueue(Id(id), key, keep_alive, kStart));
-  }
-  Scheduler::Plan Plan(Time now = kStart) {
-    Scheduler::Plan plan = scheduler_->NextPlan(now);
-    EXPECT_EQ(scheduler_->CheckInvariants(), "");
-    return plan;
-  }
-  // Loads a model with one request and admits it.
-  void LoadWith(uint64_t id, const std::string& key, std::optional<KeepAlive> keep_alive = {}) {
-    Enqueue(id, key, keep_alive);
-    ASSERT_THAT(LoadsOf(Plan()), ElementsAre(key));
-    scheduler_->LoadDone(key, kStart);
-    ASSERT_THAT(Plan().admit, ElementsAre(Id(id)));
-    scheduler_->Start(Id(id));
-  }
-  static std::vector<std::string> LoadsOf(const Scheduler::Plan& plan) {
-    std::vector<std::string> keys;
-    for (const Scheduler::Load& load : plan.load) keys.push_back(load.key);
-    return keys;
-  }
-
- private:
-  std::optional<Scheduler> scheduler_;
-};
 
 TEST_F(SchedulerTest, OneLoadHoweverManyAsk) {
   Make(2);
@@ -240,7 +200,7 @@ TEST_F(SchedulerTest, KeepAliveStartsWhenTheLastRequestEnds) {
 
 TEST_F(SchedulerTest, TheLastRequestThatSaysSomethingDecidesKeepAlive) {
   Make(1);
-  LoadWith(1, "a", kNeverUnload);
+  LoadWith(1, "a", kNeverExpires);
   Enqueue(2, "a");
   (void)Plan();
   EXPECT_EQ(scheduler().ReadyModels(kStart)[0].expires_at, std::nullopt);
@@ -265,7 +225,7 @@ TEST_F(SchedulerTest, KeepAliveZeroUnloadsTheModelWithItsLastRequest) {
   EXPECT_EQ(Plan().wake_at, kStart + minutes(5));
 }
 
-TEST_F(SchedulerTest, KeepAliveBeyondTheClockIsForEver) {
+TEST_F(SchedulerTest, KeepAliveBeyondTheClockIsForever) {
   Make(1);
   LoadWith(1, "a", KeepAlive::max());
   scheduler().Remove(Id(1), kStart);
@@ -276,7 +236,7 @@ TEST_F(SchedulerTest, KeepAliveBeyondTheClockIsForEver) {
 
 TEST_F(SchedulerTest, APinnedModelIsNotUnloadedToMakeRoom) {
   Make(2);
-  LoadWith(1, "a", kNeverUnload);
+  LoadWith(1, "a", kNeverExpires);
   LoadWith(2, "b");
   scheduler().Remove(Id(1), kStart);
   scheduler().Remove(Id(2), kStart);
@@ -286,7 +246,7 @@ TEST_F(SchedulerTest, APinnedModelIsNotUnloadedToMakeRoom) {
 
 TEST_F(SchedulerTest, RejectsWhenEverySlotIsPinned) {
   Make(1);
-  LoadWith(1, "a", kNeverUnload);
+  LoadWith(1, "a", kNeverExpires);
   Enqueue(2, "b");
   Enqueue(3, "b");
   EXPECT_THAT(Plan().reject, ElementsAre(Id(2), Id(3)));
@@ -410,232 +370,6 @@ TEST_F(SchedulerTest, WaitersOfDifferentModelsAreServedInOrderOfArrival) {
   (void)Plan();
   scheduler().RunnerReaped("m");
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("z"));
-}
-
-// ---- runners that die ----
-
-TEST_F(SchedulerTest, RequestsThatLostARunnerAreReadmittedOneAtATime) {
-  Make(1);
-  LoadWith(1, "a");
-  for (const uint64_t id : {2, 3}) Enqueue(id, "a");
-  (void)Plan();
-  Enqueue(4, "a");
-  EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kKilled, kStart), IsEmpty());
-  scheduler().RunnerReaped("a");
-  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a")) << "the first death costs no time";
-  scheduler().LoadDone("a", kStart);
-  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
-  EXPECT_THAT(Plan().admit, IsEmpty());
-  scheduler().Progress(Id(1));
-  EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
-  scheduler().Remove(Id(2), kStart);
-  const auto last = Plan();
-  EXPECT_THAT(last.admit, ElementsAre(Id(3)));
-  EXPECT_EQ(last.wake_at, kStart + seconds(2));
-  EXPECT_THAT(Plan(kStart + seconds(2)).admit, ElementsAre(Id(4)))
-      << "a slow one does not hold up all others";
-}
-
-TEST_F(SchedulerTest, OnlyTheRequestThatCrashesASecondRunnerFails) {
-  Make(1);
-  LoadWith(1, "a");
-  Enqueue(2, "a");
-  (void)Plan();
-  EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kCrashed, kStart), IsEmpty());
-  scheduler().RunnerReaped("a");
-  (void)Plan();
-  scheduler().LoadDone("a", kStart);
-  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
-  scheduler().Progress(Id(1));
-  EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
-  EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kCrashed, kStart), ElementsAre(Id(2)));
-  scheduler().RunnerReaped("a");
-  (void)Plan();
-  scheduler().LoadDone("a", kStart);
-  EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
-}
-
-TEST_F(SchedulerTest, AnExternalKillCountsAgainstARequestOnlyTheSecondTime) {
-  Make(1);
-  LoadWith(1, "a");
-  Time now = kStart;
-  for (int deaths = 0; deaths < 2; ++deaths) {
-    EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kKilled, now), IsEmpty());
-    scheduler().RunnerReaped("a");
-    now += seconds(60);
-    ASSERT_THAT(LoadsOf(Plan(now)), ElementsAre("a"));
-    scheduler().LoadDone("a", now);
-    EXPECT_THAT(Plan(now).admit, ElementsAre(Id(1)));
-  }
-  EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kKilled, now), ElementsAre(Id(1)));
-}
-
-TEST_F(SchedulerTest, RepeatedDeathsDelayTheRestartMoreAndMore) {
-  Make(1);
-  LoadWith(1, "a");
-  (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
-  scheduler().RunnerReaped("a");
-  ASSERT_THAT(LoadsOf(Plan()), ElementsAre("a"));
-  (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
-  scheduler().RunnerReaped("a");
-  const auto paused = Plan();
-  EXPECT_THAT(paused.load, IsEmpty());
-  EXPECT_EQ(paused.wake_at, kStart + std::chrono::milliseconds(250));
-  EXPECT_THAT(LoadsOf(Plan(*paused.wake_at)), ElementsAre("a"));
-  EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kKilled, kStart), ElementsAre(Id(1)))
-      << "and who waits hears of it in the end";
-}
-
-TEST_F(SchedulerTest, AModelWhoseRunnerDiedStaysAsLongAsWasAsked) {
-  Make(1);
-  LoadWith(1, "a", kNeverUnload);
-  scheduler().Remove(Id(1), kStart);
-  Enqueue(2, "a");
-  (void)Plan();
-  (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
-  scheduler().RunnerReaped("a");
-  (void)Plan();
-  scheduler().LoadDone("a", kStart);
-  (void)Plan();
-  EXPECT_EQ(scheduler().ReadyModels(kStart).at(0).expires_at, std::nullopt);
-}
-
-TEST_F(SchedulerTest, APinnedModelWhoseRunnerDiesIdleIsLoadedAgain) {
-  Make(1);
-  LoadWith(1, "a", kNeverUnload);
-  scheduler().Remove(Id(1), kStart);
-  Time now = kStart;
-  for (int deaths = 1; deaths < 12; ++deaths) {
-    EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kCrashed, now), IsEmpty());
-    scheduler().RunnerReaped("a");
-    auto plan = Plan(now);
-    if (deaths > 1) {
-      EXPECT_THAT(plan.load, IsEmpty());
-      ASSERT_TRUE(plan.wake_at);
-      EXPECT_LE(*plan.wake_at - now, seconds(33));
-      now = *plan.wake_at;
-      plan = Plan(now);
-    }
-    ASSERT_THAT(LoadsOf(plan), ElementsAre("a"));
-    EXPECT_EQ(plan.load[0].first, Scheduler::kNoRequest);
-    EXPECT_THAT(Plan(now).unload, IsEmpty()) << "even without a waiting request";
-    if (deaths % 2 != 0) continue;  // it dies while it loads, too
-    scheduler().LoadDone("a", now);
-    EXPECT_THAT(Plan(now).unload, IsEmpty());
-    EXPECT_EQ(scheduler().ReadyModels(now).at(0).expires_at, std::nullopt);
-  }
-}
-
-TEST_F(SchedulerTest, APinnedModelThatCannotBeLoadedAnyMoreIsForgotten) {
-  Make(1);
-  LoadWith(1, "a", kNeverUnload);
-  scheduler().Remove(Id(1), kStart);
-  (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
-  scheduler().RunnerReaped("a");
-  ASSERT_THAT(LoadsOf(Plan()), ElementsAre("a"));
-  (void)scheduler().RunnerStopping("a", ExitCause::kRefused, kStart);
-  scheduler().RunnerReaped("a");
-  EXPECT_THAT(Plan(kStart + hours(1)).load, IsEmpty());
-  EXPECT_FALSE(scheduler().WillRestart("a"));
-}
-
-TEST_F(SchedulerTest, UnloadingAPinnedModelCancelsItsRestart) {
-  Make(1);
-  for (const bool close : {false, true}) {
-    LoadWith(close ? 2 : 1, "a", kNeverUnload);
-    scheduler().Remove(Id(close ? 2 : 1), kStart);
-    (void)scheduler().RunnerStopping("a", ExitCause::kKilled, kStart);
-    if (close) {
-      scheduler().Close();
-      scheduler().RunnerReaped("a");
-    } else {
-      scheduler().RunnerReaped("a");
-      scheduler().Unload("a");
-    }
-    EXPECT_THAT(Plan(kStart + hours(1)).load, IsEmpty());
-  }
-}
-
-// ---- waiting ----
-
-TEST_F(SchedulerTest, TheQueueOfOneModelIsBounded) {
-  Make({.models_max = 1, .model_queue_max = 2});
-  for (const uint64_t id : {1, 2}) Enqueue(id, "a");
-  EXPECT_FALSE(scheduler().Enqueue(Id(3), "a", {}, kStart));
-  EXPECT_TRUE(scheduler().Enqueue(Id(4), "b", {}, kStart));
-}
-
-TEST_F(SchedulerTest, ARequestThatWaitsTooLongExpires) {
-  Make({.models_max = 1, .queue_timeout = seconds(10)});
-  LoadWith(1, "a");
-  Enqueue(2, "a");
-  ASSERT_THAT(Plan().admit, ElementsAre(Id(2))) << "admitted, but the runner does not start it";
-  Enqueue(3, "b");
-  EXPECT_EQ(Plan().wake_at, kStart + seconds(10));
-  EXPECT_THAT(Plan(kStart + seconds(10)).expire, ElementsAre(Id(2), Id(3)));
-  EXPECT_EQ(scheduler().requests(), 1);
-}
-
-// ---- memory ----
-
-class SchedulerMemoryTest : public SchedulerTest {
- protected:
-  void SetUp() override { Make({.models_max = 4, .memory_bytes = 100}); }
-  // Loads a model up to its memory estimate.
-  Scheduler::Plan Estimate(uint64_t id, const std::string& key, Scheduler::MemoryEstimate estimate) {
-    Enqueue(id, key);
-    (void)Plan();
-    scheduler().OnMemoryEstimate(key, estimate);
-    return Plan();
-  }
-  static int64_t CacheOf(const Scheduler::Plan& plan) {
-    return plan.grants.size() == 1 ? plan.grants[0].cache_bytes : -1;
-  }
-};
-
-TEST_F(SchedulerMemoryTest, GrantsWhatIsRequestedAndThenWhatIsLeft) {
-  EXPECT_EQ(CacheOf(Estimate(1, "a", {.fixed_bytes = 20, .cache_bytes = 40, .cache_min_bytes = 5})), 40);
-  EXPECT_EQ(CacheOf(Estimate(2, "b", {.fixed_bytes = 20, .cache_bytes = 40, .cache_min_bytes = 5})), 20);
-}
-
-TEST_F(SchedulerMemoryTest, UnloadsTheLeastRecentlyUsedIdleModel) {
-  for (const auto& [id, key] : {std::pair<uint64_t, std::string>(1, "a"), {2, "b"}}) {
-    ASSERT_EQ(CacheOf(Estimate(id, key, {.fixed_bytes = 40, .cache_bytes = 5, .cache_min_bytes = 5})), 5);
-    scheduler().LoadDone(key, kStart);
-    (void)Plan();
-    scheduler().Remove(Id(id), kStart);
-  }
-  const auto plan = Estimate(3, "c", {.fixed_bytes = 40, .cache_bytes = 5, .cache_min_bytes = 5});
-  EXPECT_THAT(plan.unload, ElementsAre("a"));
-  EXPECT_THAT(plan.grants, IsEmpty()) << "memory is freed before it is granted";
-  scheduler().RunnerReaped("a");
-  EXPECT_EQ(CacheOf(Plan()), 5);
-}
-
-TEST_F(SchedulerMemoryTest, WaitsForABusyModel) {
-  ASSERT_EQ(CacheOf(Estimate(1, "a", {.fixed_bytes = 80, .cache_bytes = 5, .cache_min_bytes = 5})), 5);
-  scheduler().LoadDone("a", kStart);
-  (void)Plan();
-  EXPECT_THAT(Estimate(2, "b", {.fixed_bytes = 80, .cache_bytes = 5, .cache_min_bytes = 5}).unload,
-              IsEmpty());
-  Enqueue(3, "a");
-  EXPECT_THAT(Plan().admit, IsEmpty()) << "it admits nothing any more";
-  scheduler().Remove(Id(1), kStart);
-  EXPECT_THAT(Plan().unload, ElementsAre("a"));
-  scheduler().RunnerReaped("a");
-  EXPECT_EQ(CacheOf(Plan()), 5);
-}
-
-TEST_F(SchedulerMemoryTest, AModelThatCanNeverFitIsRejectedAndItsRunnerStopped) {
-  const auto plan = Estimate(1, "a", {.fixed_bytes = 99, .cache_bytes = 5, .cache_min_bytes = 5});
-  ASSERT_EQ(plan.too_large.size(), 1U);
-  EXPECT_EQ(plan.too_large[0].id, Id(1));
-  EXPECT_EQ(plan.too_large[0].bytes, 104);
-  EXPECT_THAT(plan.unload, ElementsAre("a"));
-}
-
-TEST_F(SchedulerMemoryTest, ServesWithLessCacheThanRequested) {
-  EXPECT_EQ(CacheOf(Estimate(1, "a", {.fixed_bytes = 80, .cache_bytes = 400, .cache_min_bytes = 5})), 20);
 }
 
 }  // namespace

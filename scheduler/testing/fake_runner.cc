@@ -37,7 +37,7 @@ using quire::api::RequestId;
 constexpr int kHeartbeatMilliseconds = 20;
 constexpr int kSilentMax = 10;  // heartbeats without a frame from the daemon, for a runner that lies
 
-[[noreturn]] void SleepForEver() {
+[[noreturn]] void SleepForever() {
   while (true) ::pause();
 }
 
@@ -90,7 +90,7 @@ class FakeRunner {
   FakeRunner(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
   void Run() {
-    if (name_ == "no-hello") SleepForEver();
+    if (name_ == "no-hello") SleepForever();
     if (name_ == "flood-then-exit") {
       Flood();
       std::exit(7);
@@ -186,7 +186,7 @@ class FakeRunner {
   void On(const ipc::LoadModel& load) {
     const std::filesystem::path path(load.path);
     const std::string mode = path.filename();
-    if (mode == "hang-load") SleepForEver();
+    if (mode == "hang-load") SleepForever();
     if (mode == "abort-load") Abort();
     if (mode == "exit-load") std::exit(3);
     const std::filesystem::path mark = path.parent_path() / "was killed";
@@ -226,7 +226,7 @@ class FakeRunner {
 
   void On(const ipc::InspectModel& inspect) {
     const std::string mode = std::filesystem::path(inspect.path).filename();
-    if (mode == "hang-inspect") SleepForEver();
+    if (mode == "hang-inspect") SleepForever();
     if (mode == "abort-inspect") Abort();
     if (mode == "late-inspect") PassGate(std::filesystem::path(inspect.path).parent_path() / "gate");
     ipc::Inspected inspected;
@@ -244,7 +244,7 @@ class FakeRunner {
     const std::string mode = std::filesystem::path(convert.from).filename();
     if (mode == "abort-convert") Abort();
     Send(ipc::LoadProgress{.fraction = 0.5F, .stage = "quantizing"});
-    if (mode == "hang-convert") SleepForEver();
+    if (mode == "hang-convert") SleepForever();
     ipc::Converted converted;
     if (mode == "fail-convert") {
       converted.error = quire::api::Error{quire::api::ErrorCode::kBadModel, "not a model"};
@@ -302,7 +302,7 @@ class FakeRunner {
     }
     if (what == "hang up") {
       ::close(fd_);
-      SleepForEver();
+      SleepForever();
     }
     if (what == "flood" && resumed > 0) return Write(std::string(64, '\x5a'));
     if (what == "flood") {
