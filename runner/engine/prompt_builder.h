@@ -12,6 +12,7 @@
 #include "api/base/event.h"
 #include "api/base/ids.h"
 #include "api/base/request.h"
+#include "runner/engine/fim_prompt.h"
 #include "runner/models/rank_head.h"
 #include "runner/output/format.h"
 
@@ -51,18 +52,6 @@ struct BuiltPrompt {
   std::chrono::nanoseconds build_time{};  // that building it took; for statistics
   std::vector<int32_t> types = {};        // of tokens, for encoders; empty: all 0
 };
-
-// The control tokens around the two texts of a FimPrompt.
-struct FimTokens {
-  api::TokenId prefix = 0;
-  api::TokenId suffix = 0;
-  api::TokenId middle = 0;  // the answer follows
-  // Before the name of a project, and before the name and text of each of its files; nothing: the model has none.
-  std::optional<api::TokenId> repository = {};
-  std::optional<api::TokenId> file = {};
-};
-// Nothing for a model without FIM tokens.
-std::optional<FimTokens> FindFimTokens(const tokenizer::Tokenizer& tokenizer);
 
 // What a model gives.
 enum class ModelTask : uint8_t { kGenerate, kEmbed, kRank };
