@@ -15,6 +15,7 @@
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/byte_tokens.h"
+#include "runner/tokenizer/find_merge.h"
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/least_cost.h"
 #include "runner/tokenizer/longest_match.h"
@@ -245,20 +246,9 @@ class GgufLoader {
       const std::string_view both = value.get_ref<const std::string&>();
       const size_t space = both.find(' ', 1);
       if (space == std::string_view::npos || space + 1 == both.size()) return BadKey(key(), "not two parts");
-      const std::string_view left = both.substr(0, space);
-      const std::string_view right = both.substr(space + 1);
-      const std::string merged = std::string(left).append(right);
-      Merge merge;
-      for (const auto& [part, id] : {std::pair<std::string_view, TokenId*>{left, &merge.left},
-                                     {right, &merge.right},
-                                     {merged, &merge.merged}}) {
-        const auto known = id_of_.find(part);
-        if (known == id_of_.end()) {
-          return BadKey(key(), fmt::format("\"{}\" is not in tokens", part.substr(0, 64)));
-        }
-        *id = known->second;
-      }
-      bpe_.merges.push_back(merge);
+      const auto merge = FindMerge(id_of_, both.substr(0, space), both.substr(space + 1));
+      if (!merge) return BadKey(key(), fmt::format("\"{}\" is not in tokens", merge.error()));
+      bpe_.merges.push_back(*merge);
     }
     return {};
   }

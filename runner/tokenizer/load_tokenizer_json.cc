@@ -15,6 +15,7 @@
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/byte_tokens.h"
+#include "runner/tokenizer/find_merge.h"
 #include "runner/tokenizer/json_fields.h"
 #include "runner/tokenizer/load_pre_tokenizer.h"
 #include "runner/tokenizer/load_text_steps.h"
@@ -330,18 +331,9 @@ class TokenizerJsonLoader {
     } else {
       return BadField(path(), "not a pair of strings");
     }
-    const std::string merged = std::string(left).append(right);
-    Merge merge;
-    for (const auto& [part, id] : {std::pair<std::string_view, TokenId*>{left, &merge.left},
-                                   {right, &merge.right},
-                                   {merged, &merge.merged}}) {
-      const auto known = id_of_.find(part);
-      if (known == id_of_.end()) {
-        return BadField(path(), fmt::format("\"{}\" is not in the vocabulary", part.substr(0, 64)));
-      }
-      *id = known->second;
-    }
-    bpe_.merges.push_back(merge);
+    const auto merge = FindMerge(id_of_, left, right);
+    if (!merge) return BadField(path(), fmt::format("\"{}\" is not in the vocabulary", merge.error()));
+    bpe_.merges.push_back(*merge);
     return {};
   }
 
