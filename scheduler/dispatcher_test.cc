@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr KeepAlive kNeverExpires{-1};
+constexpr KeepAlive kForEver{-1};
 
 class DispatcherTest : public DispatcherFixture {};
 
@@ -84,7 +84,7 @@ TEST_F(DispatcherTest, OneLoadHoweverManyAsk) {
 }
 
 TEST_F(DispatcherTest, LoadsWithoutARequest) {
-  const auto first = loop().Run(dispatcher().Load(Spec("ok"), kNeverExpires));
+  const auto first = loop().Run(dispatcher().Load(Spec("ok"), kForEver));
   ASSERT_TRUE(first);
   EXPECT_GT(first->count(), 0);
   ASSERT_THAT(LoadedKeys(), ElementsAre("ok"));
@@ -101,7 +101,7 @@ TEST_F(DispatcherTest, LoadsWithoutARequest) {
 
 TEST_F(DispatcherTest, ListsTheLongestLivedFirst) {
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "short"), hours(1))));
-  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "forever"), kNeverExpires)));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "forever"), kForEver)));
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "long"), hours(2))));
   EXPECT_THAT(LoadedKeys(), ElementsAre("forever", "long", "short"));
 }
@@ -195,7 +195,7 @@ TEST_F(DispatcherTest, WaitsForRunningRequestsWhenNoModelIsIdle) {
 
 TEST_F(DispatcherTest, RefusesWhenEveryLoadedModelIsPinned) {
   limits().loaded_models_max = 1;
-  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "a"), kNeverExpires)));
+  ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "a"), kForEver)));
   EXPECT_EQ(RefusalOf(Submit(Spec("ok", "b"), "answer 1")).code, api::ErrorCode::kUnavailable);
   dispatcher().Unload("a");
   EXPECT_EQ(Generate(Spec("ok", "b"), "answer 1").text, "t0 ");

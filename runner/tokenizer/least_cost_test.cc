@@ -20,7 +20,8 @@ using Scored = nlohmann::ordered_json;
 
 constexpr api::TokenId kFirstByte = 1000;  // in tests of the model alone
 
-std::vector<api::TokenId> Cut(const std::vector<LeastCostDefinition::Entry>& entries, std::string_view text) {
+std::vector<api::TokenId> LeastCostCut(const std::vector<LeastCostDefinition::Entry>& entries,
+                                       std::string_view text) {
   LeastCostDefinition definition{.entries = entries};
   for (size_t byte = 0; byte < 256; ++byte) {
     definition.bytes[byte] = kFirstByte + static_cast<api::TokenId>(byte);
@@ -33,26 +34,28 @@ std::vector<api::TokenId> Cut(const std::vector<LeastCostDefinition::Entry>& ent
 TEST(LeastCost, TakesTheCheapestCutNotTheLongestPieces) {
   const std::vector<LeastCostDefinition::Entry> entries = {
       {"a", -1, 1}, {"b", -1, 2}, {"ab", -3, 3}, {"abc", -2.5F, 4}, {"c", -0.4F, 5}};
-  EXPECT_THAT(Cut(entries, "abc"), ElementsAre(1, 2, 5)) << "2.4, not 2.5";
-  EXPECT_THAT(Cut(entries, "ab"), ElementsAre(1, 2));
-  EXPECT_THAT(Cut({{"a", -1, 1}, {"b", -1, 2}, {"ab", -2, 3}}, "ab"), ElementsAre(3))
+  EXPECT_THAT(LeastCostCut(entries, "abc"), ElementsAre(1, 2, 5)) << "2.4, not 2.5";
+  EXPECT_THAT(LeastCostCut(entries, "ab"), ElementsAre(1, 2));
+  EXPECT_THAT(LeastCostCut({{"a", -1, 1}, {"b", -1, 2}, {"ab", -2, 3}}, "ab"), ElementsAre(3))
       << "equal: the longer one";
-  EXPECT_THAT(Cut({{"a", -1, 1}, {"ab", -2, 2}, {"bc", -2, 3}, {"c", -1, 4}}, "abc"), ElementsAre(2, 4))
+  EXPECT_THAT(LeastCostCut({{"a", -1, 1}, {"ab", -2, 2}, {"bc", -2, 3}, {"c", -1, 4}}, "abc"),
+              ElementsAre(2, 4))
       << "equal: the longer one on the left";
-  EXPECT_THAT(Cut({{"a", 2, 1}, {"aa", 1, 2}}, "aaa"), ElementsAre(1, 1, 1)) << "a gain counts each time";
-  EXPECT_THAT(Cut(entries, ""), ElementsAre());
+  EXPECT_THAT(LeastCostCut({{"a", 2, 1}, {"aa", 1, 2}}, "aaa"), ElementsAre(1, 1, 1))
+      << "a gain counts each time";
+  EXPECT_THAT(LeastCostCut(entries, ""), ElementsAre());
 }
 
 TEST(LeastCost, CharactersWithoutAPieceAreBytes) {
   const std::vector<LeastCostDefinition::Entry> entries = {
       {"a", -1, 1}, {"ä", -3, 2}, {"z", -1500, 3}, {"y", -2000, 4}};
-  EXPECT_THAT(Cut(entries, "aäa"), ElementsAre(1, 2, 1));
-  EXPECT_THAT(Cut(entries, "aö"), ElementsAre(1, kFirstByte + 0xc3, kFirstByte + 0xb6));
-  EXPECT_THAT(Cut(entries, "za"), ElementsAre(kFirstByte + 'z', 1)) << "bytes cost 1000";
-  EXPECT_THAT(Cut(entries, "y"), ElementsAre(kFirstByte + 'y'));
-  EXPECT_THAT(Cut(entries,
-                  "\xef\xbb\xbf"
-                  "a"),
+  EXPECT_THAT(LeastCostCut(entries, "aäa"), ElementsAre(1, 2, 1));
+  EXPECT_THAT(LeastCostCut(entries, "aö"), ElementsAre(1, kFirstByte + 0xc3, kFirstByte + 0xb6));
+  EXPECT_THAT(LeastCostCut(entries, "za"), ElementsAre(kFirstByte + 'z', 1)) << "bytes cost 1000";
+  EXPECT_THAT(LeastCostCut(entries, "y"), ElementsAre(kFirstByte + 'y'));
+  EXPECT_THAT(LeastCostCut(entries,
+                           "\xef\xbb\xbf"
+                           "a"),
               ElementsAre(1))
       << "a byte order mark";
 }
@@ -60,12 +63,12 @@ TEST(LeastCost, CharactersWithoutAPieceAreBytes) {
 // Nothing of it is text, and none is lost.
 TEST(LeastCost, BrokenCharactersAreBytesToo) {
   const std::vector<LeastCostDefinition::Entry> entries = {{"a", -1, 1}};
-  EXPECT_THAT(Cut(entries,
-                  "\xe4"
-                  "a"),
+  EXPECT_THAT(LeastCostCut(entries,
+                           "\xe4"
+                           "a"),
               ElementsAre(kFirstByte + 0xe4, 1));
-  EXPECT_THAT(Cut(entries, "a\x80\x80"), ElementsAre(1, kFirstByte + 0x80, kFirstByte + 0x80));
-  EXPECT_THAT(Cut(entries, "\xf0\x9f"), ElementsAre(kFirstByte + 0xf0, kFirstByte + 0x9f));
+  EXPECT_THAT(LeastCostCut(entries, "a\x80\x80"), ElementsAre(1, kFirstByte + 0x80, kFirstByte + 0x80));
+  EXPECT_THAT(LeastCostCut(entries, "\xf0\x9f"), ElementsAre(kFirstByte + 0xf0, kFirstByte + 0x9f));
 }
 
 // Ids: 0 to 3 markup, 4 to 259 the bytes, then some pieces.
