@@ -58,7 +58,7 @@ TEST(TwoWayAttention, AgreesWithTheFormulaAndSeesNothingElseOfTheBatch) {
                                {{300, 257, 9}, 1, 1, 32, -1, false},
                                {{330}, 1, 1, 8, 100, false},
                                {{300, 1, 20}, 2, 1, 16, -1, false, true}};
-  for (const Case& one : cases) {
+  for (const EncoderCase& one : cases) {
     std::vector<int32_t> begin = {0};
     for (const int32_t length : one.lengths) begin.push_back(begin.back() + length);
     const auto rows = static_cast<size_t>(begin.back());
