@@ -8,6 +8,7 @@
 
 #include "runner/engine/rank_question.h"
 #include "runner/tokenizer/frame_tokens.h"
+#include "runner/tokenizer/text_frame.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -16,9 +17,12 @@ using EmbedTokens = std::vector<api::TokenId>;
 
 // Both texts as the model's tokenizer frames a pair.
 api::Result<FittedPrompt> BuildPair(const EmbedContext& context, const api::EmbedPrompt& pair) {
-  if (context.rank_prompt != nullptr) {
-    return BuildRankQuestion(context.tokenizer, *context.rank_prompt, pair, context.num_ctx,
-                             context.overflow);
+  // A classifier that is a decoder asks nothing: its tokenizer frames pairs, or puts one text behind the other.
+  const models::RankPrompt* const question = context.rank_prompt;
+  const bool plain = question != nullptr && question->only_with_instruction && pair.instruction.empty() &&
+                     !context.tokenizer.pair_frame().items.empty();
+  if (question != nullptr && !plain) {
+    return BuildRankQuestion(context.tokenizer, *question, pair, context.num_ctx, context.overflow);
   }
   if (!pair.instruction.empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "instruction: this model ranks without one",

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "runner/engine/embed_prompt.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/model_files.h"
 
@@ -80,6 +82,27 @@ TEST_F(RankQuestion, ARequestMayReplaceTheInstruction) {
   prompt.only_with_instruction = true;
   pair.instruction.clear();
   EXPECT_EQ(BuildRankQuestion(*tokenizer_, prompt, pair, 1000, api::Overflow::kTruncate)->tokens, Ids("qd"));
+}
+
+TEST(RankPair, OfAClassifierWithoutAQuestionIsFramedByItsTokenizer) {
+  const auto files = weights::Open("tests/data/models/llama");
+  const auto tokenizer = *tokenizer::LoadTokenizer(**files);
+  const auto encode = [&](std::string_view text) {
+    return tokenizer->Encode(text, tokenizer::SpecialTokens::kAsText);
+  };
+  models::RankPrompt prompt;
+  prompt.only_with_instruction = true;
+  const EmbedContext context{
+      .tokenizer = *tokenizer, .rank_prompt = &prompt, .num_ctx = 100, .encode = encode};
+  const auto pair = BuildEmbedPrompt(context, {.text = "what is it?", .rank = true, .document = "a bear"});
+  ASSERT_TRUE(pair) << pair.error().message;
+  std::vector<api::TokenId> expected;
+  for (const char* text : {"what is it?", "a bear"}) {
+    expected.push_back(*tokenizer->bos_id());
+    const std::vector<api::TokenId> ids = encode(text).value();
+    expected.insert(expected.end(), ids.begin(), ids.end());
+  }
+  EXPECT_EQ(pair->tokens, expected);
 }
 
 TEST_F(RankQuestion, ABoundOfTheDocumentIsNoOverflow) {

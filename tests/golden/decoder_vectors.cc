@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,10 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "runner/models/encoder_head.h"
 #include "runner/models/pooling.h"
 #include "runner/models/rank_head.h"
+#include "runner/tokenizer/frame_tokens.h"
 #include "runner/tokenizer/model_tokenizer.h"
+#include "runner/tokenizer/text_frame.h"
 #include "runner/weights/block_formats.h"
 #include "runner/weights/model_files.h"
 #include "tests/golden/golden_run.h"
@@ -38,16 +40,26 @@ api::Result<models::RankHead> RankHeadOf(const weights::ModelFiles& files,
   return models::MakeRankHead(files, *yes, *no);
 }
 
+// The text or the pair as the model's tokenizer frames it, or nothing.
+std::vector<models::TokenId> FramedIds(const tokenizer::Tokenizer& tokenizer, const EncoderCase& one) {
+  auto ids = tokenizer.Encode(one.text, tokenizer::SpecialTokens::kAsText);
+  if (!ids) return {};
+  if (!one.second.empty()) {
+    auto second = tokenizer.Encode(one.second, tokenizer::SpecialTokens::kAsText);
+    if (!second) return {};
+    auto framed = tokenizer::FramePair(tokenizer, *std::move(ids), *std::move(second), SIZE_MAX);
+    return framed ? std::move(framed->ids) : std::vector<models::TokenId>();
+  }
+  if (tokenizer.add_bos()) ids->insert(ids->begin(), *tokenizer.bos_id());
+  if (tokenizer.add_eos()) ids->push_back(*tokenizer.eos_id());
+  return *std::move(ids);
+}
+
 // The ids that the model's tokenizer gives, or nothing.
 std::vector<models::TokenId> IdsOf(const tokenizer::Tokenizer& tokenizer, const models::RankHead* rank,
                                    const EncoderCase& one) {
-  if (rank == nullptr) {
-    auto ids = tokenizer.Encode(one.text, tokenizer::SpecialTokens::kAsText);
-    if (!ids) return {};
-    if (tokenizer.add_bos()) ids->insert(ids->begin(), *tokenizer.bos_id());
-    if (tokenizer.add_eos()) ids->push_back(*tokenizer.eos_id());
-    return *std::move(ids);
-  }
+  const bool pairs = !tokenizer.pair_frame().items.empty();
+  if (rank == nullptr || (rank->prompt.only_with_instruction && pairs)) return FramedIds(tokenizer, one);
   const models::RankPrompt prompt = rank->prompt.only_with_instruction ? models::RankPrompt() : rank->prompt;
   const std::array<tokenizer::Segment, 5> parts = {{{prompt.before, true},
                                                     {one.text, false},
@@ -58,14 +70,18 @@ std::vector<models::TokenId> IdsOf(const tokenizer::Tokenizer& tokenizer, const 
   return ids ? *std::move(ids) : std::vector<models::TokenId>();
 }
 
-double CosineOf(std::span<const float> a, std::span<const float> b) {
-  double dot = 0, left = 0, right = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    dot += double{a[i]} * double{b[i]};
-    left += double{a[i]} * double{a[i]};
-    right += double{b[i]} * double{b[i]};
+// The vector of a text whose states are [tokens, hidden].
+std::vector<float> Pooled(models::Pooling pooling, std::span<const float> states, size_t hidden,
+                          bool normalize) {
+  const size_t tokens = states.size() / hidden;
+  models::Pooler pooler(pooling, static_cast<int32_t>(hidden), static_cast<int64_t>(tokens));
+  std::vector<float> chosen;
+  for (const int32_t row : pooler.RowsOf(static_cast<int64_t>(tokens))) {
+    const auto state = states.subspan(static_cast<size_t>(row) * hidden, hidden);
+    chosen.insert(chosen.end(), state.begin(), state.end());
   }
-  return left > 0 && right > 0 ? dot / std::sqrt(left * right) : 0;
+  pooler.Add(static_cast<int64_t>(tokens), chosen);
+  return pooler.Finish(0, normalize);
 }
 
 }  // namespace
@@ -77,12 +93,15 @@ api::Result<EncoderComparison> CompareDecoderVectors(const std::filesystem::path
   const auto tokenizer = tokenizer::LoadTokenizer(**files);
   if (!tokenizer) return std::unexpected(tokenizer.error());
   std::optional<models::RankHead> rank;
+  models::Pooling pooling = models::Pooling::kLast;
   if (golden.ranks) {
     auto head = RankHeadOf(**files, **tokenizer);
     if (!head) return std::unexpected(head.error());
     rank = *std::move(head);
-  } else if (const auto pooling = models::ReadPooling(**files); pooling != models::Pooling::kLast) {
-    return api::Fail(api::ErrorCode::kBadModel, model.string() + ": does not embed by its last token");
+  } else {
+    const auto said = models::ReadPooling(**files);
+    if (!said) return std::unexpected(said.error());
+    pooling = *said;
   }
   size_t longest = 1;
   for (const EncoderCase& one : golden.cases) longest = std::max(longest, one.ids.size());
@@ -109,25 +128,26 @@ api::Result<EncoderComparison> CompareDecoderVectors(const std::filesystem::path
                         ids.size(), one.ids.size(), ours - ids.begin()));
       }
     }
-    std::vector<float> state;
-    run->AfterPrompt(one.ids, [&](const cache::StepView&, std::span<const float> hidden) {
-      state.assign(hidden.begin(), hidden.end());
-    });
+    const std::vector<float> states = run->HiddenStates(one.ids);
+    const size_t hidden = states.size() / one.ids.size();
+    const std::span<const float> last = std::span(states).last(hidden);
     float most = 0;
-    if (one.hidden.size() >= state.size()) {
-      const auto last = std::span(one.hidden).last(state.size());
-      most = MaxAbsDifference(state, last);
-      if (rank) result.AddCosine(CosineOf(state, last));
+    if (!one.hidden.empty()) {
+      // Of all tokens, or of the last one.
+      const std::span<const float> recorded = one.hidden;
+      ++result.states;
+      most = MaxAbsDifference(std::span(states).last(std::min(states.size(), recorded.size())), recorded);
+      if (rank && recorded.size() >= hidden) result.AddCosine(Cosine(last, recorded.last(hidden)));
     }
     std::string line = fmt::format("{}: {} tokens", one.name, one.ids.size());
     if (!one.embedding.empty() && !rank) {
-      const auto vector = models::EncoderHead::Finish(state, 0, true);
+      const auto vector = Pooled(pooling, states, hidden, IsNormalized(one.embedding));
       most = std::max(most, MaxAbsDifference(vector, one.embedding));
-      result.AddCosine(CosineOf(vector, one.embedding));
+      result.AddCosine(vector.size() == one.embedding.size() ? Cosine(vector, one.embedding) : 0);
       ++result.vectors;
     }
     if (rank && one.score.size() == 1) {
-      const float score = rank->Score(state);
+      const float score = rank->Score(last);
       result.max_score = std::max(result.max_score, std::abs(score - one.score.front()));
       scores.emplace_back(score, one.score.front());
       ++result.scores;

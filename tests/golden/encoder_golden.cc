@@ -63,16 +63,6 @@ void ReadCases(const EncoderJson& json, const char* list, const char* prefix, Ar
   }
 }
 
-double Cosine(std::span<const float> a, std::span<const float> b) {
-  double dot = 0, left = 0, right = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    dot += double{a[i]} * double{b[i]};
-    left += double{a[i]} * double{a[i]};
-    right += double{b[i]} * double{b[i]};
-  }
-  return left > 0 && right > 0 ? dot / std::sqrt(left * right) : (left == right ? 1 : 0);
-}
-
 float MaxDifference(std::span<const float> a, std::span<const float> b) {
   float most = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -80,13 +70,6 @@ float MaxDifference(std::span<const float> a, std::span<const float> b) {
     most = std::isfinite(difference) ? std::max(most, difference) : INFINITY;
   }
   return most;
-}
-
-// A reference is of length 1 where its model says so.
-bool IsNormalized(std::span<const float> vector) {
-  double squares = 0;
-  for (const float value : vector) squares += double{value} * double{value};
-  return std::abs(squares - 1) < 1e-3;
 }
 
 struct EncoderRunner {
@@ -137,6 +120,7 @@ struct EncoderRunner {
     float most = 0;
     if (hidden.size() == one.hidden.size()) {
       most = MaxDifference(hidden, one.hidden);
+      ++result.states;
       if (encoder.ranks()) result.AddCosine(Cosine(hidden, one.hidden));
     } else if (!one.hidden.empty()) {
       most = INFINITY;
@@ -160,6 +144,22 @@ struct EncoderRunner {
 
 }  // namespace
 
+double Cosine(std::span<const float> a, std::span<const float> b) {
+  double dot = 0, left = 0, right = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    dot += double{a[i]} * double{b[i]};
+    left += double{a[i]} * double{a[i]};
+    right += double{b[i]} * double{b[i]};
+  }
+  return left > 0 && right > 0 ? dot / std::sqrt(left * right) : (left == right ? 1 : 0);
+}
+
+bool IsNormalized(std::span<const float> vector) {
+  double squares = 0;
+  for (const float value : vector) squares += double{value} * double{value};
+  return std::abs(squares - 1) < 1e-3;
+}
+
 bool SameOrder(const std::vector<std::pair<float, float>>& scores, float equal) {
   for (const auto& [mine, theirs] : scores) {
     for (const auto& [other_mine, other_theirs] : scores) {
@@ -176,7 +176,7 @@ void EncoderComparison::AddCosine(double cosine) {
 }
 
 bool EncoderComparison::pass(float tolerance) const {
-  if (ids_equal != ids_total || !bit_identical || !order || vectors + scores == 0) return false;
+  if (ids_equal != ids_total || !bit_identical || !order || states + vectors + scores == 0) return false;
   if (quantized) return mean_cosine() >= kCosineMin && min_cosine >= kCosineOfOneMin;
   return max_abs <= tolerance && max_score <= kScoreTolerance;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,9 +37,9 @@ struct EncoderComparison {
   // Of vectors; of a model that ranks, of hidden states: the smallest, and the sum over `cosines` of them.
   double min_cosine = 1, cosine_sum = 0;
   size_t cosines = 0;
-  size_t ids_equal = 0, ids_total = 0;  // texts and pairs whose ids are the reference's
-  size_t vectors = 0, scores = 0;
-  bool order = true;          // scores in the reference's order
+  size_t ids_equal = 0, ids_total = 0;         // texts and pairs whose ids are the reference's
+  size_t states = 0, vectors = 0, scores = 0;  // cases that were compared by each
+  bool order = true;                           // scores in the reference's order
   bool bit_identical = true;  // each case alone against all in one batch, and 1 thread against several
   bool quantized = false;     // weights that are rounded: judged by the mean cosine and the order
   std::vector<std::string> lines;
@@ -50,6 +51,10 @@ struct EncoderComparison {
   std::string Verdict(float tolerance) const;
 };
 
+// 1 for two vectors of zeros, 0 beside a vector of zeros.
+double Cosine(std::span<const float> a, std::span<const float> b);
+// Whether the vector is of length 1, as a reference's is where its model says so.
+bool IsNormalized(std::span<const float> vector);
 // Whether pairs (ours, the reference's) are in one order, up to what counts as equal.
 bool SameOrder(const std::vector<std::pair<float, float>>& scores, float equal);
 // Whether the directory's golden is of an encoder.

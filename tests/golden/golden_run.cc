@@ -58,7 +58,9 @@ std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Activati
     batch.tokens.insert(batch.tokens.end(), part.tokens.begin(), part.tokens.end());
     batch.row_begin.push_back(begin + static_cast<int32_t>(part.tokens.size()));
     for (const int32_t row : part.logit_rows) batch.logit_rows.push_back(begin + row);
-    if (part.last_hidden) batch.hidden_rows.push_back(batch.row_begin.back() - 1);
+    const int32_t end = batch.row_begin.back();
+    const int32_t first_hidden = part.all_hidden ? begin : (part.last_hidden ? end - 1 : end);
+    for (int32_t row = first_hidden; row < end; ++row) batch.hidden_rows.push_back(row);
     appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
   }
   std::vector<float> states(batch.hidden_rows.size() * static_cast<size_t>(model_->hidden_size()));
@@ -146,6 +148,15 @@ void GoldenRun::AfterPrompt(std::span<const models::TokenId> ids,
   std::vector<float> hidden;
   Step(std::span(&part, 1), nullptr, &hidden);
   fn(*cache_->View(sequence).value(), hidden);
+}
+
+std::vector<float> GoldenRun::HiddenStates(std::span<const models::TokenId> ids) {
+  cache::Sequence sequence = cache_->NewSequence();
+  const Part part{
+      .sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}, .all_hidden = true};
+  std::vector<float> hidden;
+  Step(std::span(&part, 1), nullptr, &hidden);
+  return hidden;
 }
 
 StateDump GoldenRun::States(std::span<const models::TokenId> ids) {

@@ -56,6 +56,9 @@ class GoldenRun {
   void AfterPrompt(std::span<const models::TokenId> ids,
                    const std::function<void(const cache::StepView&, std::span<const float>)>& fn);
 
+  // The final hidden states of all ids after prefill of them, [ids, hidden_size].
+  std::vector<float> HiddenStates(std::span<const models::TokenId> ids);
+
   // The caches after prefill of the ids.
   StateDump States(std::span<const models::TokenId> ids);
 
@@ -69,6 +72,7 @@ class GoldenRun {
     std::vector<models::TokenId> tokens;
     std::vector<int32_t> logit_rows;  // within tokens
     bool last_hidden = false;         // the final hidden state of the last token
+    bool all_hidden = false;          // of all tokens
   };
 
   GoldenRun(std::unique_ptr<models::Model> model, std::unique_ptr<cache::HybridCache> cache, ThreadPool& pool)
