@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "api/base/file_descriptor.h"
+#include "api/base/parse_integer.h"
 #include "api/ipc/messages.h"
 
 namespace quire::scheduler {
@@ -76,10 +76,8 @@ int SplitsOf(std::string_view name) {
   if (name.size() < kEnd.size() || !name.ends_with(".gguf")) return 1;
   const std::string_view end = name.substr(name.size() - kEnd.size());
   const std::string_view digits = end.substr(kFirst.size(), 5);
-  int count = 0;
-  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  const bool number = error == std::errc() && stop == digits.data() + digits.size();
-  return end.starts_with(kFirst) && number ? std::max(count, 1) : 1;
+  const auto count = api::ParseInteger<int>(digits);
+  return end.starts_with(kFirst) && count ? std::max(*count, 1) : 1;
 }
 
 // Up to the first that is missing, which the runner then names.

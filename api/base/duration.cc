@@ -1,12 +1,12 @@
 #include "api/base/duration.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "api/base/ascii.h"
+#include "api/base/parse_integer.h"
 
 namespace quire::api {
 namespace {
@@ -78,11 +78,10 @@ std::optional<std::chrono::nanoseconds> ParseGoDuration(std::string_view text) {
 }
 
 std::optional<std::chrono::nanoseconds> ParseDurationOrSeconds(std::string_view text) {
-  int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size()) return ParseGoDuration(text);
+  const auto seconds = ParseInteger<int64_t>(text);
+  if (!seconds) return ParseGoDuration(text);
   int64_t ns = 0;
-  if (__builtin_mul_overflow(seconds, int64_t{1'000'000'000}, &ns)) return std::nullopt;
+  if (__builtin_mul_overflow(*seconds, int64_t{1'000'000'000}, &ns)) return std::nullopt;
   return std::chrono::nanoseconds(ns);
 }
 

@@ -1,13 +1,12 @@
 #include "api/base/memory_limit.h"
 
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "api/base/cgroup.h"
+#include "api/base/parse_integer.h"
 
 namespace quire::api {
 namespace {
@@ -19,10 +18,8 @@ std::optional<int64_t> ReadBytes(const fs::path& path) {
   std::ifstream file(path);
   std::string word;
   if (!(file >> word)) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() || value <= 0) return std::nullopt;
-  return value;
+  const auto value = ParseInteger<int64_t>(word);
+  return value && *value > 0 ? value : std::nullopt;
 }
 
 int64_t MachineBytes(const fs::path& root, std::string_view which) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <type_traits>
@@ -12,6 +11,7 @@
 
 #include "api/base/ascii.h"
 #include "api/base/limits.h"
+#include "api/base/parse_integer.h"
 #include "api/json/read.h"
 #include "api/json/tokens.h"
 
@@ -59,11 +59,9 @@ void Read(Fields& fields, const OptionRow& row, std::optional<std::vector<LogitB
   Fields biases(*value, fields.PathOf(row.name), fields.error());
   std::vector<LogitBias> list;
   for (const auto& [key, unused] : value->get_ref<const Json::object_t&>()) {
-    LogitBias bias;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), bias.token);
-    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || bias.token < 0) {
-      return biases.Reject(key, "is not a token id");
-    }
+    const auto token = ParseInteger<TokenId>(key);
+    if (!token || *token < 0) return biases.Reject(key, "is not a token id");
+    LogitBias bias{.token = *token};
     if (biases.Get(key, bias.bias, -kLogitBiasMax, kLogitBiasMax)) list.push_back(bias);
   }
   option = std::move(list);

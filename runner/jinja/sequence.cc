@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "api/base/parse_integer.h"
 #include "runner/jinja/compare.h"
 #include "runner/jinja/show.h"
 #include "runner/jinja/unicode.h"
@@ -262,10 +262,8 @@ Value GetPath(Runtime& runtime, const Value& object, const Value& path) {
   while (true) {
     const size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);
-    int64_t index = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool digits = error == std::errc() && end == part.data() + part.size() && part.front() != '-';
-    at = GetElement(runtime, at, digits ? Value(index) : runtime.MakeString(part));
+    const auto index = part.starts_with('-') ? std::nullopt : api::ParseInteger<int64_t>(part);
+    at = GetElement(runtime, at, index ? Value(*index) : runtime.MakeString(part));
     if (dot == std::string_view::npos) return at;
     rest.remove_prefix(dot + 1);
   }

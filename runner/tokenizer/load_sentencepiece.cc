@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/base/parse_integer.h"
 #include "api/base/utf8.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/sentencepiece.h"
@@ -245,11 +245,9 @@ class SentencePieceLoader {
     const auto added = config_.find("added_tokens_decoder");
     if (added == config_.end() || !added->is_object()) return;
     for (const auto& [key, token] : added->items()) {
-      size_t id = 0;
-      const auto read = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (read.ec != std::errc() || read.ptr != key.data() + key.size()) continue;
-      if (id >= vocabulary_.entries.size() || !token.is_object()) continue;
-      SentencePieceVocabulary::Entry& entry = vocabulary_.entries[id];
+      const auto id = api::ParseInteger<size_t>(key);
+      if (!id || *id >= vocabulary_.entries.size() || !token.is_object()) continue;
+      SentencePieceVocabulary::Entry& entry = vocabulary_.entries[*id];
       const auto special = token.find("special"), content = token.find("content");
       if (special == token.end() || *special != true || content == token.end() || *content != entry.text)
         continue;
