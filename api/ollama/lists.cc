@@ -15,7 +15,7 @@ namespace quire::api::ollama {
 namespace {
 
 // Beyond what 64 bits of nanoseconds since 1970 reach, so no real expiry looks like it.
-constexpr std::string_view kForEver = "2300-01-01T00:00:00Z";
+constexpr std::string_view kNeverExpires = "2300-01-01T00:00:00Z";
 constexpr size_t kShortArrayMax = 5;
 
 Json Encode(const ModelDetails& details) {
@@ -116,7 +116,7 @@ std::string EncodePs(const std::vector<PsEntry>& models) {
         {"size_max", model.size_max},
         {"digest", model.digest},
         {"details", Encode(model.details)},
-        {"expires_at", model.expires_at ? FormatTimestamp(*model.expires_at) : std::string(kForEver)},
+        {"expires_at", model.expires_at ? FormatTimestamp(*model.expires_at) : std::string(kNeverExpires)},
         {"size_vram", model.size_vram},
         {"context_length", model.context_length}};
     if (model.loading) {

@@ -50,7 +50,7 @@ TEST(PlanStep, ForcedTokensAreNoPrompt) {
               ElementsAre(StepItem{0, 9}, StepItem{1, 8}));
 }
 
-TEST(PlanStep, ALongPromptIsNotOvertakenForEver) {
+TEST(PlanStep, ALongPromptIsNotOvertakenForever) {
   // A stream of fresh short prompts against one long prompt that got nothing so far.
   int64_t skipped_tokens = 0;
   while (
