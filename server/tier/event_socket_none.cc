@@ -11,7 +11,7 @@ api::Result<std::unique_ptr<EventSocket>> EventSocket::Bind(const std::string& /
   return api::Fail(api::ErrorCode::kUnavailable, "built without ZeroMQ's header (Debian: libzmq3-dev)");
 }
 
-EventSocket::~EventSocket() = default;
+EventSocket::~EventSocket() {}
 std::string EventSocket::endpoint() const { return {}; }
 void EventSocket::Wait(int /*descriptor*/, std::chrono::milliseconds /*at_most*/) {}
 bool EventSocket::PopSubscriptions() { return false; }

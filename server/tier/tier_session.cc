@@ -234,8 +234,10 @@ bool TierSession::EndStore() {
 void TierSession::SendToRedis() {
   if (redis_ == nullptr) return;
   const KeyChain remote = store_chain_.WithRoot(redis_->RootOf(store_origin_));
+  const std::vector<PrefixPiece> pieces = store_chain_.Pieces(0, store_chain_.tokens(), origin_->needs_state);
   std::vector<RedisTier::Upload> uploads;
-  for (const PrefixPiece& piece : store_chain_.Pieces(0, store_chain_.tokens(), origin_->needs_state)) {
+  uploads.reserve(pieces.size());
+  for (const PrefixPiece& piece : pieces) {
     uploads.push_back({piece.key, remote.Object(piece.to, piece.state), remote.Prefix(piece.begin()),
                        piece.to, piece.state});
   }
