@@ -2,6 +2,8 @@
 // tensor math. A chat of 10,000 tokens is answered, then 16 branches end it with messages of their own, one after the
 // other, as the engine does it: snapshots where PrefixReuse takes them, restored at the deepest point.
 //
+// An argument, bf16 or q8_0, is the type of states in the cache (quired --state-cache-type).
+//
 // Pages and slots are counted, and weighed with the real layout; the cache itself has a small one.
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/hybrid_cache.h"
@@ -39,14 +42,16 @@ const std::vector<Shape> kShapes = {
     {"Bamba-9B", 3, 8, 128, 29, 3, 8448, 128, 128, 64},
     {"Jamba-Reasoning-3B", 2, 1, 128, 26, 3, 5120, 1, 16, 5120},
     {"Mamba-2-130M", 0, 0, 0, 24, 3, 1792, 24, 128, 64},
+    {"PLaMo-2-1B", 8, 1, 128, 8, 3, 4096, 32, 64, 128},
     {"RWKV-7-0.1B", 0, 0, 0, 12, 1, 1536, 12, 64, 64},
     {"OLMo-Hybrid-7B", 8, 30, 128, 24, 3, 15360, 30, 256, 128},
     {"Kimi-Linear-48B-A3B", 7, 1, 576, 20, 3, 12288, 32, 128, 128, 512},
     {"MiniMax-Text-01", 10, 8, 128, 70, 0, 0, 64, 128, 128},
 };
 
-cache::Layout LayoutOf(const Shape& shape) {
+cache::Layout LayoutOf(const Shape& shape, cache::ElementType state_type) {
   cache::Layout layout;
+  layout.stored_state = state_type;
   if (shape.attention_layers > 0) {
     layout.groups.push_back({.layers = shape.attention_layers,
                              .kv_heads = shape.kv_heads,
@@ -128,8 +133,8 @@ class Simulation {
   std::unique_ptr<cache::SnapshotStore> store_;
 };
 
-void Report(const Shape& shape) {
-  const cache::Layout layout = LayoutOf(shape);
+void Report(const Shape& shape, cache::ElementType state_type) {
+  const cache::Layout layout = LayoutOf(shape, state_type);
   Simulation simulation(layout);
   std::vector<cache::TokenId> chat(kChat);
   std::vector<int32_t> boundaries;
@@ -145,7 +150,7 @@ void Report(const Shape& shape) {
     for (int32_t i = 0; i < kTurn; ++i) tokens.push_back(100'000 + branch * kTurn + i);
     computed += simulation.Answer(tokens, boundaries);
   }
-  const double state = static_cast<double>(cache::SlotBytes(layout)) / 1e6;
+  const double state = static_cast<double>(cache::StoredSlotBytes(layout)) / 1e6;
   const double slots = static_cast<double>(simulation.slots());
   fmt::print("| {} | {:.1f} | {} | {} | {:.0f} | {:.0f} | {} | {:.0f} | {:.0f} | {:.2f} |\n", shape.name,
              state, simulation.interval(), first_slots, first_kv, static_cast<double>(first_slots) * state,
@@ -153,17 +158,24 @@ void Report(const Shape& shape) {
              static_cast<double>(computed) / (kBranches * kTurn));
 }
 
-int Main() {
+cache::ElementType TypeOf(std::string_view name) {
+  if (name == "f32") return cache::ElementType::kF32;
+  if (name == "bf16") return cache::ElementType::kBF16;
+  if (name == "q8_0") return cache::ElementType::kQ8_0;
+  Fail(fmt::format("no type of states: {}", name));
+}
+
+int Main(std::string_view state_type) {
   fmt::print("{} tokens in messages of {}, then {} branches of {} tokens; MB\n\n", kChat, kMessage, kBranches,
              kTurn);
   fmt::print(
       "| model | state | interval | chat: states | KV | states | with branches: states | KV | states | "
       "computed / new tokens |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-  for (const Shape& shape : kShapes) Report(shape);
+  for (const Shape& shape : kShapes) Report(shape, TypeOf(state_type));
   return 0;
 }
 
 }  // namespace
 }  // namespace quire::bench
 
-int main() { return quire::bench::Main(); }
+int main(int count, char** arguments) { return quire::bench::Main(count > 1 ? arguments[1] : "f32"); }

@@ -111,6 +111,13 @@ ValidationError SetKvType(Options& options, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetStateType(api::KvType& out, std::string_view text) {
+  const auto type = api::ParseKvType(api::AsciiLower(text));
+  if (!type || *type == api::KvType::kF16) return "must be f32, bf16 or q8_0";
+  out = *type;
+  return std::nullopt;
+}
+
 // As Ollama reads it: a level, or a boolean of which everything unreadable is true.
 ValidationError SetDebug(int32_t& out, std::string_view text) {
   if (const auto level = ParseWhole<int32_t>(text)) {
@@ -360,6 +367,11 @@ constexpr std::array kTable = {
     OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
                "KV cache type: f16, bf16, q8_0 or f32; q4_0 and other smaller types count as q8_0",
                [](Options& o, std::string_view t) { return SetKvType(o, t); }},
+    OptionSpec{
+        "--state-cache-type", "QUIRE_STATE_CACHE_TYPE", "TYPE", "f32",
+        "Type of recurrent states in the prefix cache: f32, or bf16 or q8_0 for less memory; answers that "
+        "continue a cached prefix then differ in their last bits",
+        [](Options& o, std::string_view t) { return SetStateType(o.runner_settings.state_cache_type, t); }},
     OptionSpec{
         "--prepare-time", "QUIRE_PREPARE_TIME", "DURATION", "1s",
         "Maximum CPU time to prepare one request (template, tokens, format), at most 1m",

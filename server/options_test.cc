@@ -79,6 +79,17 @@ TEST(Options, Defaults) {
   EXPECT_TRUE(options->runner.empty());
   EXPECT_TRUE(options->origins.empty());
   EXPECT_EQ(options->runner_settings.kv_cache_type, api::KvType::kF16);
+  EXPECT_EQ(options->runner_settings.state_cache_type, api::KvType::kF32);
+}
+
+TEST(Options, StatesAreKeptInTypesOfTheirRange) {
+  EXPECT_EQ(Resolve({"--state-cache-type", "BF16"}, {})->runner_settings.state_cache_type,
+            api::KvType::kBF16);
+  EXPECT_EQ(Resolve({}, {{"QUIRE_STATE_CACHE_TYPE", "q8_0"}})->runner_settings.state_cache_type,
+            api::KvType::kQ8_0);
+  for (const char* type : {"f16", "q4_0"}) {
+    EXPECT_FALSE(Resolve({"--state-cache-type", type}, {}).has_value()) << type;
+  }
 }
 
 TEST(Options, FlagsGoOverTheEnvironment) {

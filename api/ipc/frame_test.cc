@@ -135,7 +135,8 @@ LoadModel FullLoad() {
                        .cache_bytes = 0,
                        .prefix_cache = false,
                        .quantize_on_load = "Q8_0",
-                       .kv_cache_type = KvType::kQ8_0},
+                       .kv_cache_type = KvType::kQ8_0,
+                       .state_cache_type = KvType::kBF16},
           .go_template = "{{ .Prompt }}",
           .draft_path = "/d.gguf",
           .draft_files = {{"", 7}}};

@@ -32,7 +32,9 @@ api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, siz
 api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLimits limits, int32_t threads,
                                                     Mailbox<Input>& inbox, EngineStats& engine_stats,
                                                     std::function<void(api::ipc::RequestEvent)> emit) {
-  auto cache = cache::HybridCache::Create(model.model->cache_layout(), {.bytes = limits.cache_bytes});
+  cache::Layout layout = model.model->cache_layout();
+  layout.stored_state = limits.state_cache_type;
+  auto cache = cache::HybridCache::Create(std::move(layout), {.bytes = limits.cache_bytes});
   if (!cache) return api::Fail(api::ErrorCode::kInternal, cache.error().message);
   auto drafter = MakeDrafter(model, limits.draft_cache_bytes, **cache);
   if (!drafter) return std::unexpected(drafter.error());

@@ -73,6 +73,8 @@ struct EngineLimits {
   size_t cache_bytes = 0;        // of pages, slots and snapshots together
   size_t draft_cache_bytes = 0;  // of a draft model's, likewise
   bool prefix_cache = true;
+  // Of recurrent states in the prefix cache: kF32 keeps every bit, kBF16 and kQ8_0 (cache/stored_state.h) do not.
+  cache::ElementType state_cache_type = cache::ElementType::kF32;
   // An engine without work for this long gives memory of its caches back to the system, if it has at least so
   // much that nothing holds: what a pause between two requests frees is left for the next.
   std::chrono::nanoseconds release_after = std::chrono::seconds(10);

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <set>
 
 #include "runner/engine/testing/engine_harness.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -68,6 +70,41 @@ TEST(EngineReuse, ANextTurnComputesWhatIsNewAndOneTokenMore) {
     // The last token of an answer cut by its length was never computed.
     EXPECT_GE(after.ready->cached_tokens, seen - 1);
     EXPECT_EQ(EngineHarness().Generate(Chat(messages)).logprobs(), after.logprobs());
+  }
+}
+
+// Two turns, the second of which begins with the state that the first one left.
+TEST(EngineReuse, StatesOfFewerBitsReuseAsMuchInLessMemory) {
+  struct Turns {
+    Outcome second;
+    size_t states = 0;
+    size_t bytes = 0;
+  };
+  for (const char* name : {"qwen3_5", "mamba2", "falcon_h1"}) {
+    const auto model = test_data::Find(std::filesystem::path("models") / name);
+    if (model.empty()) continue;  // of the second set
+    const auto run = [&](cache::ElementType type) {
+      EngineLimits limits = Checked();
+      limits.state_cache_type = type;
+      EngineHarness harness({.model = model.string(), .limits = limits, .model_stops = false});
+      std::vector<api::Message> messages = {{.role = "user", .content = "Tell me a story about a fox."}};
+      messages.push_back({.role = "assistant", .content = harness.Generate(Chat(messages, 12)).text()});
+      messages.push_back({.role = "user", .content = "And then? " + Words(20)});
+      Turns turns{.second = harness.Generate(Chat(messages, 12))};
+      const Engine& engine = harness.Stopped();
+      turns.bytes = engine.stats().store.slot_bytes;
+      turns.states = turns.bytes / cache::StoredSlotBytes(engine.cache_layout());
+      return turns;
+    };
+    const Turns whole = run(cache::ElementType::kF32);
+    EXPECT_GT(whole.second.ready->cached_tokens, 0) << name;
+    for (const auto type : {cache::ElementType::kBF16, cache::ElementType::kQ8_0}) {
+      const Turns shorter = run(type);
+      EXPECT_EQ(shorter.second.ready->cached_tokens, whole.second.ready->cached_tokens) << name;
+      EXPECT_EQ(shorter.states, whole.states) << name;
+      EXPECT_LT(shorter.bytes, whole.bytes * 3 / 4) << name;
+      EXPECT_NEAR(shorter.second.logprobs()[0], whole.second.logprobs()[0], 0.02) << name;
+    }
   }
 }
 

@@ -271,6 +271,12 @@ void LogMissing(const std::string& missing) {
   if (!missing.empty()) LogLine("confined without: " + missing);
 }
 
+cache::ElementType StateTypeOf(api::KvType type) {
+  if (type == api::KvType::kBF16) return cache::ElementType::kBF16;
+  if (type == api::KvType::kQ8_0) return cache::ElementType::kQ8_0;
+  return cache::ElementType::kF32;
+}
+
 // What the bytes of a prefix depend on beside the model's files and the program: the layout of the caches, the
 // kernels, and the context, by which some models choose their rotations.
 std::string ByteClass(const cache::Layout& layout, int32_t context) {
@@ -284,6 +290,9 @@ std::string ByteClass(const cache::Layout& layout, int32_t context) {
   for (const cache::RecurrentLayer& layer : layout.recurrent) {
     text += fmt::format(" r{}.{}.{}.{}.{}", layer.conv_tail, layer.conv_dim, layer.delta_heads,
                         layer.delta_value_dim, layer.delta_key_dim);
+  }
+  if (!layout.recurrent.empty() && layout.stored_state != cache::ElementType::kF32) {
+    text += fmt::format(" s{}", static_cast<int>(layout.stored_state));
   }
   return text.substr(0, ipc::kSnapshotTextMax);
 }
@@ -361,6 +370,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                       .go_template = request.go_template,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
+                      .state_cache_type = StateTypeOf(settings.state_cache_type),
                       .draft_tokens = TestSetting("QUIRE_DRAFT_TOKENS"),
                       .check_invariants_every = TestSetting("QUIRE_CHECK_INVARIANTS")};
   auto opened = Open(SourceOf(request.path, request.files), progress, options);

@@ -34,7 +34,7 @@ std::string MissText(cache::MissReason reason, int64_t matched) {
 }  // namespace
 
 int32_t SnapshotInterval(const cache::Layout& layout) {
-  size_t state = layout.recurrent.empty() ? 0 : cache::SlotBytes(layout);
+  size_t state = layout.recurrent.empty() ? 0 : cache::StoredSlotBytes(layout);
   size_t token = 1;
   for (size_t i = 0; i < layout.groups.size(); ++i) {
     const auto page_tokens = static_cast<size_t>(layout.page_tokens);

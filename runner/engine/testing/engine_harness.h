@@ -79,6 +79,7 @@ class EngineHarness {
     format_ = model->format;
     context_length_ = model->model->context_length();
     layout_ = model->model->cache_layout();
+    layout_.stored_state = setup.limits.state_cache_type;
     if (setup.drafter) model->drafter = setup.drafter();
     constraints_ = std::make_unique<constraint::ConstraintCache>(
         [this, ends = model->end_of_generation] { return IndexVocabulary(*tokenizer_, ends); }, kPlenty);
