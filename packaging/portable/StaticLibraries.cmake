@@ -52,7 +52,10 @@ quire_import_statically(spdlog::spdlog spdlog)
 quire_import_statically(OpenSSL::SSL ssl)
 quire_import_statically(OpenSSL::Crypto crypto)
 
-add_library(quire_portable OBJECT packaging/portable/glibc_additions.cc packaging/portable/service_manager.cc)
+add_library(quire_portable OBJECT packaging/portable/glibc_additions.cc packaging/portable/glibc_math.cc
+            packaging/portable/service_manager.cc)
+# A function that is defined in terms of its older version, not of itself.
+set_source_files_properties(packaging/portable/glibc_math.cc PROPERTIES COMPILE_OPTIONS -fno-builtin)
 set(CMAKE_SKIP_RPATH ON)
 set(libraries ${QUIRE_PORTABLE_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
 add_link_options(--sysroot=${QUIRE_PORTABLE_SYSROOT} -B${libraries} -L${libraries}

@@ -1,18 +1,22 @@
 // Symbols of newer C libraries that the programs and static libraries of Debian 12 refer to, for programs that are linked
-// against glibc 2.31 (sysroot.sh). Compiled against the headers of Debian 12, part of portable programs only.
+// against glibc 2.31 (sysroot.sh) and refer to no symbol newer than 2.28. Compiled against the headers of Debian 12, part of
+// portable programs only.
 #include <dlfcn.h>
 #include <link.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 
 extern "C" {
 
@@ -89,6 +93,25 @@ void closefrom(int lowest) noexcept {
   const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < (rlim_t{1} << 20);
   const int end = known ? static_cast<int>(limit.rlim_cur) : 1 << 20;
   for (int fd = first; fd < end; ++fd) ::close(fd);
+}
+
+// glibc 2.30. The C library's own where it has one; older ones wait by the time of day alone, which may be changed
+// meanwhile: a wait ends after a second at the latest, as any wait for a condition may.
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const timespec* until) {
+  static const auto newer =
+      reinterpret_cast<decltype(&pthread_cond_clockwait)>(::dlsym(RTLD_NEXT, "pthread_cond_clockwait"));
+  if (newer != nullptr) return newer(condition, mutex, clock, until);
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto nanoseconds = [](const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; };
+  timespec now{};
+  if (::clock_gettime(clock, &now) != 0) return EINVAL;
+  const int64_t left = until->tv_sec - now.tv_sec > 1 ? kSecond + 1 : nanoseconds(*until) - nanoseconds(now);
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const int64_t end = nanoseconds(now) + std::clamp<int64_t>(left, 0, kSecond);
+  const timespec end_of_wait{.tv_sec = end / kSecond, .tv_nsec = end % kSecond};
+  const int result = ::pthread_cond_timedwait(condition, mutex, &end_of_wait);
+  return result == ETIMEDOUT && left > kSecond ? 0 : result;
 }
 
 // glibc 2.33. The C library's own where it has one; else its older form, whose counts wrap at 4 GiB.
