@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <random>
 #include <string>
 #include <thread>
@@ -61,11 +60,9 @@ std::vector<std::byte> RandomWeights(DataType type, int64_t out, int64_t in) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() >> 8);
   if (runner::kernels::IsFloat(type)) return RandomFloats(type, out * in);
   const auto block = static_cast<size_t>(format.bytes);
-  const uint16_t one = 0x3c00;  // as float16
-  const std::vector<size_t> halves = runner::weights::test::HalfOffsets(type);
   for (size_t at = 0; at + block <= bytes.size(); at += block) {
     if (format.quants.exponent) bytes[at] = std::byte{127};
-    for (const size_t offset : halves) std::memcpy(bytes.data() + at + offset, &one, 2);
+    runner::weights::test::SetHalves(type, 0x3c00, bytes.data() + at);  // 1
   }
   return bytes;
 }

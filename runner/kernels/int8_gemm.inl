@@ -21,13 +21,14 @@ QUIRE_INLINE typename Isa::Int KBlockVector(const std::byte* k_block) {
       return low;
     }
   } else {
-    const auto low =
-        Isa::And(Isa::template Shift<-2 * (kAt % 4)>(Isa::Load(k_block + kVector / 4 * 64)), 0x03);
+    auto quants = Isa::And(Isa::template Shift<-2 * (kAt % 4)>(Isa::Load(k_block + kVector / 4 * 64)), 0x03);
     if constexpr (kFormat.bits == 3) {
-      return Isa::Or(low, Isa::And(Isa::template Shift<2 - kAt>(Isa::Load(k_block + 128)), 0x04));
-    } else {
-      return low;
+      quants = Isa::Or(quants, Isa::And(Isa::template Shift<2 - kAt>(Isa::Load(k_block + 128)), 0x04));
     }
+    if constexpr (kFormat.codebook != weights::Codebook::kNone) {
+      quants = Isa::template LookUp<kFormat.codebook>(quants);
+    }
+    return quants;
   }
 }
 
@@ -143,9 +144,9 @@ class BlockScales {
   // Float16 scales are two bytes apart where `scales` counts one.
   QUIRE_INLINE BlockScales(const std::byte* scales, size_t lane)
       : at_(scales),
-        scale_(kFormat.exponent ? Isa::PowerOfTwo(scales) : Isa::Half(scales + lane)),
-        min_offset_(kFormat.min_offset ? Isa::Half(scales + kFormat.min_offset_at() + lane)
-                                       : Isa::ZeroFloat()) {}
+        scale_(kFormat.exponent ? Isa::PowerOfTwo(scales) : Stored(scales + lane)),
+        min_offset_(kFormat.min_offset ? Stored(scales + kFormat.min_offset_at() + lane) : Isa::ZeroFloat()) {
+  }
 
   // Of sum `sum` of K block `s` of the block.
   QUIRE_INLINE Float Scale(size_t s, size_t sum) const {
@@ -164,6 +165,13 @@ class BlockScales {
   }
 
  private:
+  QUIRE_INLINE static Float Stored(const std::byte* from) {
+    if constexpr (kFormat.scale_log2 == 0) {
+      return Isa::Half(from);
+    } else {
+      return Isa::Mul(Isa::Half(from), Isa::Set(1.0F / static_cast<float>(1 << -kFormat.scale_log2)));
+    }
+  }
   QUIRE_INLINE Float SubScale(size_t offset, size_t s, size_t sum) const {
     return Isa::LoadSubScale(at_ + offset + (s * kSums + sum) * kPanelOuts);
   }

@@ -86,12 +86,13 @@ struct Avx2 {
     return AddPairs(sum, _mm256_maddubs_epi16(weight.size, _mm256_sign_epi8(Four(x), weight.value)));
   }
   QUIRE_INLINE static Int Add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-  // Turns 8 vectors of biased quants w into their magnitudes and signs, 0 or -1. A product w x is then
-  // |w| (x ^ sign), plus |w| where w is negative: returns the sum of these.
+  // Turns the vectors of a sum, at most 8, of biased quants w into their magnitudes and signs, 0 or -1. A product w x
+  // is then |w| (x ^ sign), plus |w| where w is negative: returns the sum of these.
+  template <size_t kVectors>
   QUIRE_INLINE static Int SplitSigns(Int* weight, Int* sign) {
     Int negative = ZeroInt();  // at most 16 magnitudes of 128
 #pragma GCC unroll 8
-    for (size_t v = 0; v < 8; ++v) {
+    for (size_t v = 0; v < kVectors; ++v) {
       const Int value = _mm256_xor_si256(weight[v], _mm256_set1_epi8(static_cast<char>(0x80)));
       weight[v] = _mm256_abs_epi8(value);
       sign[v] = _mm256_cmpgt_epi8(ZeroInt(), value);

@@ -15,9 +15,9 @@ struct WeightChunk {
   static constexpr bool kSigned = Isa::kSignedWeights && kFormat.zero_point_log2 == 7;
 
   struct KBlock {
-    Int weight[8];              // kSigned: magnitudes
-    Int sign[kSigned ? 8 : 1];  // kSigned: bytes, 0 or -1
-    Int start;                  // kSigned: of a sum, see Isa::SplitSigns()
+    Int weight[8];                   // kSigned: magnitudes
+    Int sign[kSigned ? 8 : 1];       // kSigned: bytes, 0 or -1
+    Int start[kSigned ? kSums : 1];  // kSigned: of each sum, see Isa::SplitSigns()
     Float scale[kSums];
     Float min_offset[kSums];
   };
@@ -48,8 +48,12 @@ void UnpackChunk(const PanelHalf<Isa>& half, size_t in, size_t first, size_t cou
         __builtin_prefetch(k_block + kPrefetch + line, 0, 2);
       auto& out = to->k_block[b + s];
       UnpackWeights<Isa, kFormat>(k_block, out.weight);
-      if constexpr (WeightChunk<Isa, kFormat>::kSigned) out.start = Isa::SplitSigns(out.weight, out.sign);
-      for (size_t sum = 0; sum < WeightChunk<Isa, kFormat>::kSums; ++sum) {
+      constexpr size_t kSums = WeightChunk<Isa, kFormat>::kSums, kVectors = 8 / kSums;
+      for (size_t sum = 0; sum < kSums; ++sum) {
+        if constexpr (WeightChunk<Isa, kFormat>::kSigned) {
+          const size_t at = sum * kVectors;
+          out.start[sum] = Isa::template SplitSigns<kVectors>(out.weight + at, out.sign + at);
+        }
         out.scale[sum] = of_block.Scale(s, sum);
         if constexpr (kFormat.min_offset) out.min_offset[sum] = of_block.MinOffset(s, sum);
       }
@@ -63,8 +67,8 @@ QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& 
                               const int32_t* neg_sum, const int8_t* x, typename Isa::Int* dot) {
   constexpr size_t kVectors = 8 / WeightChunk<Isa, kFormat>::kSums, kFirst = kSum * kVectors;
   if constexpr (WeightChunk<Isa, kFormat>::kSigned) {
-    Isa::template DotSigned<kRows, kVectors>(weights.weight + kFirst, weights.sign + kFirst, weights.start,
-                                             x + kFirst * 4, dot);
+    Isa::template DotSigned<kRows, kVectors>(weights.weight + kFirst, weights.sign + kFirst,
+                                             weights.start[kSum], x + kFirst * 4, dot);
   } else if constexpr (Isa::kSignedWeights) {
     Isa::template DotSmall<kFormat.bits, kRows, kVectors>(weights.weight + kFirst, x + kFirst * 4, dot);
     if constexpr (kFormat.zero_point_log2 >= 0) {

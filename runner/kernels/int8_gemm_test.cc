@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -158,9 +157,7 @@ TEST(Int8Gemm, QuantsAtTheirLimitsDoNotOverflow) {
       std::vector<std::byte> stored(weights::RowBytes(type, kIn) * kOut, static_cast<std::byte>(byte));
       const auto block = static_cast<size_t>(weights::FormatOf(type).bytes);
       for (size_t at = 0; at < stored.size(); at += block) {
-        const uint16_t one = 0x3c00;  // as float16
-        for (const size_t offset : weights::test::HalfOffsets(type))
-          std::memcpy(&stored[at + offset], &one, 2);
+        weights::test::SetHalves(type, 0x3c00, &stored[at]);  // 1
         if (weights::FormatOf(type).quants.exponent) stored[at] = std::byte{127};
       }
       std::vector<std::byte> panels(PanelCount(kOut) * PanelBytes(PanelFormatOf(type), kIn));

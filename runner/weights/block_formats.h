@@ -22,13 +22,18 @@
 
 namespace quire::runner::weights {
 
-enum class Codebook : uint8_t { kNone, kIq4, kMxfp4 };
+enum class Codebook : uint8_t { kNone, kIq4, kMxfp4, kIq1, kIq2, kIq3Xxs, kIq3S };
 
-// MXFP4's are twice the values of the E2M1 floating-point format, so that they are whole.
-inline constexpr int8_t kCodebooks[3][16] = {
+// MXFP4's are twice the values of the E2M1 floating-point format, so that they are whole. IQ1's are eight times -1, 0
+// and 1, plus and then minus one. Indices of IQ2 and IQ3 are magnitudes, with the sign in the highest bit.
+inline constexpr int8_t kCodebooks[7][16] = {
     {},
     {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
     {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+    {-7, 1, 9, 0, -9, -1, 7, 0},
+    {8, 25, 43, 0, -8, -25, -43, 0},
+    {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62},
+    {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},
 };
 
 // The quants of a type as integer kernels take them. A quant stands for (quant - 2^zero_point_log2) * scale -
@@ -39,7 +44,8 @@ struct QuantFormat {
   int group = 0;             // elements that share a small whole scale; 0: no such scales
   bool min_offset = false;  // per block, added; with groups it scales the groups' own min offsets, subtracted
   bool exponent = false;    // the scale is a power of two, stored as a byte
-  Codebook codebook = Codebook::kNone;  // what a 4-bit quant stands for, biased by 128
+  int scale_log2 = 0;       // at most 0: float16 scales and min offsets are multiplied by 2^scale_log2
+  Codebook codebook = Codebook::kNone;  // what a quant of 3 or 4 bits stands for, biased by 128
 };
 
 struct BlockFormat {
@@ -84,7 +90,7 @@ struct BlockQuants {
   uint16_t min_offset = 0;         // `m` or `dmin`, float16
   // Of groups of 16 or 32 elements, with what the formula takes off already taken off.
   std::array<int8_t, 16> group_scale;
-  std::array<uint8_t, 16> group_min_offset;
+  std::array<uint8_t, 16> group_min_offset;  // IQ1_S: signed, as two's complement
 };
 
 // REQUIRES: a type whose quants have bits; `from` holds a block. Fields that the type does not have are left

@@ -2,6 +2,7 @@
 
 #include "runner/weights/block_formats.h"
 #include "runner/weights/scale_bits.h"
+#include "runner/weights/unpack_grids.h"
 
 namespace quire::runner::weights {
 namespace {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "runner/weights/block_formats.h"
@@ -24,6 +26,16 @@ inline std::vector<size_t> HalfOffsets(DataType type) {
   static constexpr std::vector<size_t> (*kOffsets[])() = {QUIRE_DATA_TYPES(QUIRE_HALF_OFFSETS)};
 #undef QUIRE_HALF_OFFSETS
   return kOffsets[static_cast<size_t>(type)]();
+}
+
+// Sets every float16 number of a block.
+inline void SetHalves(DataType type, uint16_t bits, std::byte* block) {
+  for (const size_t offset : HalfOffsets(type)) std::memcpy(block + offset, &bits, sizeof(bits));
+  if (type != DataType::kIQ1_M) return;
+  for (unsigned word = 0; word < 4; ++word) {  // a nibble on top of each word of scales
+    std::byte& high = block[offsetof(BlockIQ1_M, scales) + 2 * word + 1];
+    high = (high & std::byte{0x0F}) | static_cast<std::byte>((bits >> (4 * word) & 15U) << 4);
+  }
 }
 
 }  // namespace quire::runner::weights::test
