@@ -33,7 +33,7 @@ struct Options {
   int threads = 0, in = 1024, out = 65536, repeats = 5;
   std::vector<int> rows = {1, 4, 16, 64, 256};
   std::vector<std::string> types;  // empty: all
-  runner::kernels::PanelTarget target = runner::kernels::PanelTarget::kAvx512;
+  runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
   bool open_blas = false;
 };
 

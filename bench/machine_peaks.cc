@@ -140,7 +140,7 @@ double FloatPeak(runner::ThreadPool& pool) {
 double Int8Peak(runner::ThreadPool& pool) {
   using runner::kernels::PanelTarget;
   const PanelTarget target = runner::kernels::BestPanelTarget();
-  if (target < PanelTarget::kAvx2) return 0;
+  if (target < PanelTarget::kAvx2 || target == PanelTarget::kAmx) return 0;
   const bool wide = target == PanelTarget::kAvx512;
   const auto chains = wide ? DotChains512 : target == PanelTarget::kAvxVnni ? DotChainsVnni : DotChains256;
   std::atomic<int64_t> sink = 0;

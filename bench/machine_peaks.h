@@ -10,14 +10,14 @@
 namespace quire::bench {
 
 struct MachinePeaks {
-  double read_gb_per_s = 0;  // from memory, all threads
-  double int8_gop_per_s =
-      0;  // multiply-adds of bytes count twice; 0: BestPanelTarget() has no instruction for them
+  double read_gb_per_s = 0;   // from memory, all threads
+  double int8_gop_per_s = 0;  // multiply-adds of bytes count twice; 0: BestPanelTarget() has none, or tiles
   double float_gflop_per_s = 0;  // float32 multiply-adds, counted twice; 0: not known
 };
 
 // What --target may name.
 inline const std::map<std::string, runner::kernels::PanelTarget> kPanelTargets = {
+    {"amx", runner::kernels::PanelTarget::kAmx},
     {"avx512", runner::kernels::PanelTarget::kAvx512},
     {"avxvnni", runner::kernels::PanelTarget::kAvxVnni},
     {"avx2", runner::kernels::PanelTarget::kAvx2},

@@ -32,7 +32,7 @@ struct Options {
   int repeats = 3;
   std::string output = "md";
   api::KvType kv_type = api::KvType::kF16;
-  runner::kernels::PanelTarget target = runner::kernels::PanelTarget::kAvx512;
+  runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
 };
 
 // One line of the result.

@@ -81,7 +81,7 @@ std::optional<GoldenRun> OpenRun(const Options& options, const GoldenFile& golde
 
 // As the model is served: with activations rounded to int8.
 int RunRounded(const Options& options, const GoldenFile& golden, ThreadPool& pool) {
-  kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+  kernels::LimitPanelTarget(kernels::kNoPanelLimit);
   auto run = OpenRun(options, golden, pool);
   if (!run) return kExitUnusable;
   const Rounding result = CompareRounding(*run, golden, options.compare);

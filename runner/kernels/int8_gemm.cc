@@ -6,9 +6,10 @@
 namespace quire::runner::kernels {
 namespace {
 
-std::atomic<PanelTarget> limit = PanelTarget::kAvx512;
+std::atomic<PanelTarget> limit = kNoPanelLimit;
 
 PanelTarget MachineTarget() {
+  if (Int8GemmAmx(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAmx;
   if (Int8GemmAvx512(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAvx512;
   if (Int8GemmAvxVnni(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAvxVnni;
   if (Int8GemmAvx2(weights::DataType::kQ8_0) != nullptr) return PanelTarget::kAvx2;
@@ -21,6 +22,8 @@ PanelTarget MachineTarget() {
 // Null where this machine cannot run it.
 Int8Gemm* GemmWith(PanelTarget target, weights::DataType type) {
   switch (target) {
+    case PanelTarget::kAmx:
+      return Int8GemmAmx(type);
     case PanelTarget::kAvx512:
       return Int8GemmAvx512(type);
     case PanelTarget::kAvxVnni:

@@ -37,6 +37,7 @@ struct GemmTask {
 using Int8Gemm = void(const GemmTask& work);
 
 // For a type that HasPanels(); null where this machine cannot run it.
+Int8Gemm* Int8GemmAmx(weights::DataType type);  // AMX-INT8 beside AVX-512 VNNI; asks Linux for the tiles once
 Int8Gemm* Int8GemmAvx512(weights::DataType type);    // AVX-512 VNNI
 Int8Gemm* Int8GemmAvxVnni(weights::DataType type);   // AVX-VNNI beside these:
 Int8Gemm* Int8GemmAvx2(weights::DataType type);      // AVX2, FMA, F16C
@@ -47,13 +48,24 @@ Int8Gemm* Int8GemmPortable(weights::DataType type);
 
 // Models that are loaded on kNone or kPortable have no panels: their products are float32. A machine has those of one
 // family, so the last is no limit anywhere.
-enum class PanelTarget : uint8_t { kNone, kPortable, kNeon, kNeonDot, kNeonI8mm, kAvx2, kAvxVnni, kAvx512 };
+enum class PanelTarget : uint8_t {
+  kNone,
+  kPortable,
+  kNeon,
+  kNeonDot,
+  kNeonI8mm,
+  kAvx2,
+  kAvxVnni,
+  kAvx512,
+  kAmx
+};
 
 // The fastest of this machine, or no better than the one that LimitPanelTarget asked for.
 Int8Gemm* BestInt8Gemm(weights::DataType type);
 PanelTarget BestPanelTarget();
 
 // For comparisons. Not while a product runs.
+inline constexpr PanelTarget kNoPanelLimit = PanelTarget::kAmx;
 void LimitPanelTarget(PanelTarget best);
 
 }  // namespace quire::runner::kernels

@@ -1,4 +1,4 @@
-// int8 GEMM of a panel with a group of rows, for an instruction set `Isa` (see int8_gemm_avx512.cc and
+// int8 GEMM of a panel with a group of rows, for an instruction set `Isa` (see int8_gemm_avx512.inl and
 // int8_gemm_neon.inl for what it offers). Included once per instruction set, inside an unnamed namespace.
 
 // Quants of vector `kVector` (0..7) of a K block, expanded to bytes.
@@ -66,6 +66,27 @@ struct TileRows {
     total += by;
     first_total += by;
     last_total += by;
+  }
+  QUIRE_INLINE TileRows FromRow(size_t row) const {
+    TileRows from = *this;
+    from.quants += row * kKBlock;
+    from.scale += row;
+    from.neg_sum += row;
+    from.neg_sum_first += row;
+    from.neg_sum_last += row;
+    from.total += row;
+    from.first_total += row;
+    from.last_total += row;
+    return from;
+  }
+  // Of sum `kSum` of a K block: of 32 elements, or of the first or last 16.
+  template <int kGroup, size_t kSum>
+  QUIRE_INLINE const int32_t* NegSum() const {
+    return kGroup != 16 ? neg_sum : kSum == 0 ? neg_sum_first : neg_sum_last;
+  }
+  template <int kGroup, size_t kSum>
+  QUIRE_INLINE const float* Total() const {
+    return kGroup != 16 ? total : kSum == 0 ? first_total : last_total;
   }
 };
 

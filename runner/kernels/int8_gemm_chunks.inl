@@ -104,10 +104,42 @@ struct SumsTo {
   size_t stride, outs;
 };
 
-// Adds a chunk's products with kRows rows to the sums `from`, or to 0 where that is null.
-template <class Isa, PanelFormat kFormat, int kRows>
-QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows x,
-                                const float (*from)[Isa::kLanes], const SumsTo& to) {
+// The integer sums of a chunk's products with a group of rows, computed when they are needed. An instruction set that
+// multiplies whole groups has a `ChunkDots` of its own (int8_gemm_amx.inl).
+template <class Isa, PanelFormat kFormat>
+class VectorDots {
+ public:
+  using Chunk = WeightChunk<Isa, kFormat>;
+
+  // Called with a chunk's weights, which it may change, and then with each group of rows.
+  void Begin(Chunk* chunk) { chunk_ = chunk; }
+  void Multiply(const TileRows&, size_t /*count*/) {}
+
+  // Sum `kSum` of K block `s` with kRows rows; `x` is at (s, row).
+  template <int kRows, size_t kSum>
+  QUIRE_INLINE void Get(size_t s, size_t /*row*/, const TileRows& x, typename Isa::Int* dot) const {
+    DotUnpacked<Isa, kFormat, kRows, kSum>(chunk_->k_block[s], x.template NegSum<kFormat.group, kSum>(),
+                                           x.quants, dot);
+  }
+
+ private:
+  const Chunk* chunk_ = nullptr;
+};
+
+template <class Isa, PanelFormat kFormat>
+struct ChunkDotsOf {
+  using Type = VectorDots<Isa, kFormat>;
+};
+template <class Isa, PanelFormat kFormat>
+requires requires { typename Isa::template ChunkDots<kFormat>; }
+struct ChunkDotsOf<Isa, kFormat> {
+  using Type = typename Isa::template ChunkDots<kFormat>;
+};
+
+// Adds a chunk's products with rows [row, row + kRows) of a group to the sums `from`, or to 0 where that is null.
+template <class Isa, PanelFormat kFormat, int kRows, class Dots>
+QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, const Dots& dots, size_t row,
+                                TileRows x, const float (*from)[Isa::kLanes], const SumsTo& to) {
   using Int = typename Isa::Int;
   using Float = typename Isa::Float;
   Float sum[kRows];
@@ -117,9 +149,10 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows
   }
   for (size_t s = 0; s < chunk.count; ++s, x.Next()) {
     const auto& weights = chunk.k_block[s];
-    const auto add = [&]<size_t kSum>(const int32_t* neg_sum, const float* total) QUIRE_INLINE_LAMBDA {
+    const auto add = [&]<size_t kSum>() QUIRE_INLINE_LAMBDA {
       Int dot[kRows];
-      DotUnpacked<Isa, kFormat, kRows, kSum>(weights, neg_sum, x.quants, dot);
+      dots.template Get<kRows, kSum>(s, row, x, dot);
+      const float* const total = x.template Total<kFormat.group, kSum>();
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         sum[r] =
@@ -129,12 +162,8 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows
         }
       }
     };
-    if constexpr (kFormat.group == 16) {
-      add.template operator()<0>(x.neg_sum_first, x.first_total);
-      add.template operator()<1>(x.neg_sum_last, x.last_total);
-    } else {
-      add.template operator()<0>(x.neg_sum, x.total);
-    }
+    add.template operator()<0>();
+    if constexpr (kFormat.group == 16) add.template operator()<1>();
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -142,21 +171,19 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, TileRows
   }
 }
 
-// A chunk that begins at K block `first`, with rows [row, ...) of a group, by tiles of kRows and then smaller
-// ones. `from` and `to` are those of the group's row 0.
-template <class Isa, PanelFormat kFormat, int kRows>
-void RunChunk(const GemmTask& work, const WeightChunk<Isa, kFormat>& chunk, size_t first,
-              const QuantizedActivations::Group& group, size_t row, const float (*from)[Isa::kLanes],
-              const SumsTo& to) {
-  for (; row + kRows <= group.count; row += kRows) {
-    TileRows x(*work.rows, group, row);
-    x.Next(first);
-    MultiplyChunk<Isa, kFormat, kRows>(chunk, x, from == nullptr ? nullptr : from + row,
+// Rows [row, ...) of a group by tiles of kRows and then smaller ones. `x`, `from` and `to` are those of the group's
+// row 0 at the chunk's first K block.
+template <class Isa, PanelFormat kFormat, int kRows, class Dots>
+void RunChunk(const WeightChunk<Isa, kFormat>& chunk, const Dots& dots, const TileRows& x, size_t row,
+              const float (*from)[Isa::kLanes], const SumsTo& to) {
+  for (; row + kRows <= x.count; row += kRows) {
+    MultiplyChunk<Isa, kFormat, kRows>(chunk, dots, row, x.FromRow(row),
+                                       from == nullptr ? nullptr : from + row,
                                        {to.at + row * to.stride, to.stride, to.outs});
   }
   if constexpr (kRows > 1) {
     constexpr int kNext = kRows > 8 ? 8 : kRows > 4 ? 4 : kRows / 2;
-    if (row < group.count) RunChunk<Isa, kFormat, kNext>(work, chunk, first, group, row, from, to);
+    if (row < x.count) RunChunk<Isa, kFormat, kNext>(chunk, dots, x, row, from, to);
   }
 }
 
@@ -165,11 +192,13 @@ template <class Isa, PanelFormat kFormat>
 void MultiplyManyRows(const GemmTask& work, const PanelHalf<Isa>& half,
                       std::span<const QuantizedActivations::Group> groups) {
   WeightChunk<Isa, kFormat> chunk;
+  typename ChunkDotsOf<Isa, kFormat>::Type dots;
   ChunkSums<Isa> sums;
   const size_t k_blocks = work.in / kKBlock;
   for (size_t first = 0; first < k_blocks; first += chunk.count) {
     const size_t left = k_blocks - first;
     UnpackChunk<Isa, kFormat>(half, work.in, first, left < chunk.kKBlocks ? left : chunk.kKBlocks, &chunk);
+    dots.Begin(&chunk);
     const bool last = first + chunk.count == k_blocks;
     for (const QuantizedActivations::Group& group : groups) {
       float* const y = work.y + group.row * work.out + half.out;
@@ -177,8 +206,11 @@ void MultiplyManyRows(const GemmTask& work, const PanelHalf<Isa>& half,
       if (last) {
         for (size_t row = 0; row < group.count; ++row) __builtin_prefetch(y + row * work.out, 1);
       }
+      TileRows x(*work.rows, group, 0);
+      x.Next(first);
+      dots.Multiply(x, chunk.count);
       RunChunk<Isa, kFormat, Isa::template kChunkRows<kFormat>>(
-          work, chunk, first, group, 0, first == 0 ? nullptr : between,
+          chunk, dots, x, 0, first == 0 ? nullptr : between,
           last ? SumsTo{y, work.out, half.outs} : SumsTo{between[0], Isa::kLanes, Isa::kLanes});
     }
   }

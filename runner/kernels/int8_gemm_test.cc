@@ -39,14 +39,14 @@ struct PanelMatrix {
 template <class Body>
 void ForEachTarget(Body&& body) {
   for (const PanelTarget target :
-       {PanelTarget::kAvx512, PanelTarget::kAvxVnni, PanelTarget::kAvx2, PanelTarget::kNeonI8mm,
-        PanelTarget::kNeonDot, PanelTarget::kNeon, PanelTarget::kPortable}) {
+       {PanelTarget::kAmx, PanelTarget::kAvx512, PanelTarget::kAvxVnni, PanelTarget::kAvx2,
+        PanelTarget::kNeonI8mm, PanelTarget::kNeonDot, PanelTarget::kNeon, PanelTarget::kPortable}) {
     LimitPanelTarget(target);
     if (BestPanelTarget() != target) continue;  // not this machine
     SCOPED_TRACE(static_cast<int>(target));
     body();
   }
-  LimitPanelTarget(PanelTarget::kAvx512);
+  LimitPanelTarget(kNoPanelLimit);
 }
 
 std::vector<float> MultiplyInt8(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w) {

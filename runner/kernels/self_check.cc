@@ -32,12 +32,11 @@ struct NamedTarget {
   PanelTarget target;
   std::string_view name;
 };
-constexpr NamedTarget kPanelTargets[] = {{PanelTarget::kAvx512, "AVX-512 VNNI"},
-                                         {PanelTarget::kAvxVnni, "AVX-VNNI"},
-                                         {PanelTarget::kAvx2, "AVX2"},
-                                         {PanelTarget::kNeonI8mm, "NEON I8MM"},
-                                         {PanelTarget::kNeonDot, "NEON DotProd"},
-                                         {PanelTarget::kNeon, "NEON"}};
+constexpr NamedTarget kPanelTargets[] = {
+    {PanelTarget::kAmx, "AMX-INT8"},       {PanelTarget::kAvx512, "AVX-512 VNNI"},
+    {PanelTarget::kAvxVnni, "AVX-VNNI"},   {PanelTarget::kAvx2, "AVX2"},
+    {PanelTarget::kNeonI8mm, "NEON I8MM"}, {PanelTarget::kNeonDot, "NEON DotProd"},
+    {PanelTarget::kNeon, "NEON"}};
 
 // Random weights of finite value: without the bit that lets a float16 or an exponent reach infinity.
 std::vector<std::byte> FiniteWeights(DataType type, int64_t rows, std::mt19937& random) {
@@ -101,7 +100,7 @@ KernelCheck CheckProducts(ThreadPool& pool, std::mt19937& random) {
       failure += fmt::format("{}{} with {}", failure.empty() ? "" : ", ", format.name, name);
     }
   }
-  LimitPanelTarget(PanelTarget::kAvx512);
+  LimitPanelTarget(kNoPanelLimit);
   const std::string with = names.empty() ? "portable code only" : fmt::format("{}", fmt::join(names, ", "));
   return {fmt::format("int8 products of {} types ({})", types, with), std::move(failure)};
 }

@@ -30,7 +30,7 @@ void ExpectEncoder(const fs::path& model, const fs::path& golden_at, float toler
   kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
   ThreadPool pool(2);
   const auto result = CompareEncoder(model, *golden, pool);
-  kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+  kernels::LimitPanelTarget(kernels::kNoPanelLimit);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->pass(tolerance)) << result->Verdict(tolerance) << "\n"
                                        << testing::PrintToString(result->lines);

@@ -57,7 +57,7 @@ void ExpectQuantGolden(const fs::path& model, const fs::path& json, const char* 
   const auto golden = ReadQuantGolden(json, type);
   kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
   ExpectGolden(model, golden, 1e-3F);
-  kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+  kernels::LimitPanelTarget(kernels::kNoPanelLimit);
   ASSERT_TRUE(golden);
   ThreadPool pool(2);
   auto run = GoldenRun::Open(model, pool, 1, 256);
@@ -168,7 +168,7 @@ TEST(Golden, GptOssInMxfp4) {
     SCOPED_TRACE(model);
     kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
     ExpectGolden(model, golden, 2e-4F);
-    kernels::LimitPanelTarget(kernels::PanelTarget::kAvx512);
+    kernels::LimitPanelTarget(kernels::kNoPanelLimit);
     ThreadPool pool(2);
     auto run = GoldenRun::Open(model, pool, 1, 256);
     ASSERT_TRUE(run) << run.error().message;
