@@ -15,7 +15,7 @@
 #include "runner/engine/memory_policy.h"
 #include "runner/engine/sandbox.h"
 #include "runner/engine/self_test.h"
-#include "runner/kernels/int8_gemm.h"
+#include "runner/kernels/self_check.h"
 
 using quire::runner::engine::NumaMode;
 
@@ -37,7 +37,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
   // Where the processor has tiles, the kernel is asked for them now: filters refuse that.
-  static_cast<void>(quire::runner::kernels::BestPanelTarget());
+  if (!quire::runner::kernels::TilesAgree()) {
+    std::fputs("AMX products differ from portable ones on this CPU: AVX-512 is used\n", stderr);
+  }
   if (self_test) return static_cast<int>(quire::runner::engine::RunSelfTest());
   if (fcntl(fd, F_GETFD) < 0) {
     std::fputs("quire-runner is started by quired; --ipc-fd is not an open file descriptor\n", stderr);

@@ -23,8 +23,8 @@ std::vector<std::byte> PanelsOf(const Shape& shape, const std::byte* stored) {
   return panels;
 }
 
-std::vector<float> Multiply(Int8Gemm* gemm, const Shape& shape, const std::vector<std::byte>& panels,
-                            const QuantizedActivations& rows) {
+std::vector<float> MultiplyTiles(Int8Gemm* gemm, const Shape& shape, const std::vector<std::byte>& panels,
+                                 const QuantizedActivations& rows) {
   const QuantizedActivations::Group& last = rows.groups().back();
   const auto out = static_cast<size_t>(shape.out);
   std::vector<float> y((last.row + last.count) * out, -1.0F);
@@ -43,10 +43,10 @@ std::vector<float> Multiply(Int8Gemm* gemm, const Shape& shape, const std::vecto
 // The products of the model, and of the processor's tiles if it has some, have the bits of the portable ones.
 void ExpectPortableBits(const Shape& shape, const std::byte* stored, const QuantizedActivations& rows) {
   const std::vector<std::byte> panels = PanelsOf(shape, stored);
-  const std::vector<float> expected = Multiply(Int8GemmPortable(shape.type), shape, panels, rows);
-  EXPECT_EQ(expected, Multiply(test::Int8GemmAmxModel(shape.type), shape, panels, rows));
+  const std::vector<float> expected = MultiplyTiles(Int8GemmPortable(shape.type), shape, panels, rows);
+  EXPECT_EQ(expected, MultiplyTiles(test::Int8GemmAmxModel(shape.type), shape, panels, rows));
   if (Int8Gemm* const gemm = Int8GemmAmx(shape.type); gemm != nullptr) {
-    EXPECT_EQ(expected, Multiply(gemm, shape, panels, rows)) << "the processor's tiles";
+    EXPECT_EQ(expected, MultiplyTiles(gemm, shape, panels, rows)) << "the processor's tiles";
   }
 }
 

@@ -32,7 +32,7 @@ struct NamedTarget {
   PanelTarget target;
   std::string_view name;
 };
-constexpr NamedTarget kPanelTargets[] = {
+constexpr NamedTarget kPanelTargets[] = {  // AMX first
     {PanelTarget::kAmx, "AMX-INT8"},       {PanelTarget::kAvx512, "AVX-512 VNNI"},
     {PanelTarget::kAvxVnni, "AVX-VNNI"},   {PanelTarget::kAvx2, "AVX2"},
     {PanelTarget::kNeonI8mm, "NEON I8MM"}, {PanelTarget::kNeonDot, "NEON DotProd"},
@@ -192,6 +192,18 @@ std::vector<KernelCheck> CheckKernels() {
   checks.push_back(CheckEmbedding(random));
   checks.push_back(CheckRows());
   return checks;
+}
+
+bool TilesAgree() {
+  if (BestPanelTarget() != PanelTarget::kAmx) return true;
+  std::mt19937 random(1);
+  ThreadPool pool(1);
+  const bool agree = std::ranges::all_of(weights::kBlockFormats, [&](const weights::BlockFormat& format) {
+    return !HasPanels(format.type) ||
+           DifferingTargets(pool, format.type, std::span(kPanelTargets).first(1), random).empty();
+  });
+  LimitPanelTarget(agree ? kNoPanelLimit : PanelTarget::kAvx512);
+  return agree;
 }
 
 }  // namespace quire::runner::kernels

@@ -16,4 +16,8 @@ struct KernelCheck {
 // best one chosen.
 std::vector<KernelCheck> CheckKernels();
 
+// Whether this CPU's AMX tiles, where it has them, multiply as portable code does, which was never seen on hardware. If not,
+// products use AVX-512 from now on. Takes some milliseconds with AMX, else nothing. Not while a kernel runs.
+bool TilesAgree();
+
 }  // namespace quire::runner::kernels
