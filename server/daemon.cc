@@ -22,6 +22,7 @@
 #include "server/http/awaitable.h"
 #include "server/http/key_file.h"
 #include "server/http/server.h"
+#include "server/io_context.h"
 #include "server/journal.h"
 #include "server/limits_of_options.h"
 #include "server/listen_plan.h"
@@ -63,14 +64,6 @@ std::string MachineName() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
-
-// An io_context that can destroy all coroutines and handlers that still wait before what they refer to is gone.
-class IoContext : public asio::io_context {
- public:
-  using asio::io_context::io_context;
-  // REQUIRES: nothing runs in it, and nothing will.
-  void DestroyWaiting() { shutdown(); }
-};
 
 // Member order is lifetime: what is below uses what is above. I/O thread only.
 class Daemon {
@@ -169,7 +162,7 @@ class Daemon {
   PrefillEstimates prefill_;
   std::unique_ptr<TraceExporter> traces_;  // null: nobody collects them
   WorkPools pools_;
-  IoContext io_{1};
+  IoContext io_;
   std::shared_ptr<SnapshotService> snapshots_;   // null: none
   std::unique_ptr<PrefixLayers> prefix_layers_;  // null: no snapshots
   scheduler::Dispatcher dispatcher_;
