@@ -155,6 +155,7 @@ KernelCheck CheckActivations(ThreadPool& pool, std::mt19937& random) {
 KernelCheck CheckEmbedding(std::mt19937& random) {
   const int32_t ids[] = {0, 2, 1};
   std::vector<std::vector<std::byte>> tables;
+  tables.reserve(std::size(weights::kBlockFormats));
   for (const weights::BlockFormat& format : weights::kBlockFormats) {
     tables.push_back(FiniteWeights(format.type, std::ssize(ids), random));
   }

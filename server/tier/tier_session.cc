@@ -253,6 +253,7 @@ bool TierSession::Offer(const SnapshotHeader& header, std::string_view isolation
   writer_.reset();
   storing_ = chain->Pieces(0, chain->tokens(), origin_->needs_state);
   std::vector<SnapshotKey> keys;
+  keys.reserve(storing_.size());
   for (const PrefixPiece& piece : storing_) keys.push_back(piece.key);
   tier_->Touch(keys);
   std::erase_if(storing_, [this](const PrefixPiece& piece) { return tier_->Has(piece.key); });
