@@ -122,7 +122,7 @@ class Chat(console_case.ConsoleCase):
         page.run("location.hash = '#/chat'")
         page.wait("document.querySelector('main.view-chat')")
         page.run("location.hash = '#/keys'")
-        page.wait("document.querySelector('main.view-keys')?.children.length > 0")
+        page.wait("document.querySelector('main.view-keys')?.innerText.includes('without keys')")
         shown = page.run("document.querySelector('main').innerText")
         page.run("release()")
         page.wait("window.came")
