@@ -14,7 +14,8 @@ import string
 import gguf
 import numpy as np
 
-WORDS = "the of is a what it quick brown fox panda bear river hello world capital".split()
+from embed_bench import WORDS
+
 VOCABULARY = 30522
 TYPES = {"Q8_0": gguf.GGMLQuantizationType.Q8_0, "F16": gguf.GGMLQuantizationType.F16}
 
@@ -117,7 +118,7 @@ def main():
     parser.add_argument("models", nargs="*", default=list(MODELS))
     a = parser.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
-    for model in a.models or MODELS:
+    for model in a.models:
         for name, kind in TYPES.items():
             MODELS[model](a.out, name, kind)
 
