@@ -7,12 +7,12 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <set>
 #include <string_view>
 #include <system_error>
 
+#include "api/base/parse_integer.h"
 #include "runner/engine/cpu_count.h"
 
 namespace quire::runner::engine {
@@ -35,10 +35,8 @@ std::vector<int> NodesOf(std::span<const int> processors, const fs::path& root) 
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const std::string name = entry->path().filename().string();
       if (!name.starts_with(kPrefix)) continue;
-      int node = -1;
-      const auto [end, failed] =
-          std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), node);
-      if (failed == std::errc() && end == name.data() + name.size() && node >= 0) nodes.insert(node);
+      const auto node = api::ParseInteger<int>(std::string_view(name).substr(kPrefix.size()));
+      if (node && *node >= 0) nodes.insert(*node);
     }
   }
   return {nodes.begin(), nodes.end()};
