@@ -19,6 +19,8 @@ Lease::~Lease() {
   if (record_ != nullptr) record_->store->EndLease(*record_);
 }
 
+bool Lease::keeps_more() const { return record_ != nullptr && record_->offset < record_->node->to; }
+
 Lease SnapshotStore::NewLease(std::unique_ptr<Lease::Record> record, PrefixNode* node, Position offset) {
   record->store = this;
   record->node = node;

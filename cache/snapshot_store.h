@@ -84,6 +84,8 @@ class Lease {
   Lease& operator=(Lease&& other) noexcept;
   ~Lease();
   explicit operator bool() const { return record_ != nullptr; }
+  // Whether the node reaches beyond what is stood on, so that the lease keeps more than that.
+  bool keeps_more() const;
 
   struct Record;
 

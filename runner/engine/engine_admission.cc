@@ -169,6 +169,18 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
   running_.push_back(std::move(request));
 }
 
+// Leases of edges that go on behind what their requests stand on: one may keep a long answer for a few tokens. A sequence
+// has its pages also without.
+bool Engine::GiveUpWideLeases() {
+  bool any = false;
+  for (const auto& request : running_) {
+    if (!request->lease.keeps_more()) continue;
+    request->lease = {};
+    any = true;
+  }
+  return any;
+}
+
 bool Engine::PreemptYoungest() {
   if (prefixes_.ReleaseTierMemory()) return true;
   if (running_.size() < 2) return false;

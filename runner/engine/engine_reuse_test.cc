@@ -305,6 +305,40 @@ TEST(EngineMemory, SnapshotsMakeRoomForWhoeverRuns) {
   EXPECT_EQ(stats.preemptions, 0U);
 }
 
+// A running request that shares a few tokens with a long answer does not keep all of it.
+TEST(EngineMemory, ALongAnswerOfWhichAFewTokensAreSharedMakesRoom) {
+  constexpr const char* kModel = "tests/data/models/qwen3";
+  constexpr int kAnswer = 60;
+  const auto request = [](int words, int i) {
+    return Logged(Greedy(Words(12, 1) + Words(words, i), kAnswer));
+  };
+  const api::Request earlier = request(400, 2);
+  const std::vector<api::Request> requests = {request(150, 3), request(150, 4)};
+  EngineHarness alone({.model = kModel, .model_stops = false});
+  int32_t tokens = alone.Generate(earlier).ready->prompt_tokens / 2;
+  std::vector<std::vector<float>> expected;
+  for (const api::Request& each : requests) {
+    const auto outcome = alone.Generate(each);
+    tokens += outcome.ready->prompt_tokens + kAnswer;
+    expected.push_back(outcome.logprobs());
+  }
+  // Room for both, and for half of the earlier one.
+  EngineHarness harness(
+      {.model = kModel, .limits = Checked(alone.SequenceBytesOf(tokens)), .model_stops = false});
+  ASSERT_TRUE(harness.Generate(earlier).finished);
+  std::vector<api::RequestId> ids;
+  for (const api::Request& each : requests) ids.push_back(harness.Submit(each));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto outcome = harness.Wait(ids[i]);
+    ASSERT_TRUE(outcome.finished) << outcome.failed->error.message;
+    EXPECT_GT(outcome.ready->cached_tokens, 0);
+    EXPECT_EQ(outcome.logprobs(), expected[i]);
+  }
+  const auto stats = harness.Stopped().stats();
+  EXPECT_GT(stats.store.evictions, 0U);
+  EXPECT_EQ(stats.preemptions, 0U);
+}
+
 TEST(EngineMemory, AnIdleEngineGivesFreeMemoryBack) {
   const auto flood = [](EngineHarness& harness) {
     std::vector<api::RequestId> ids;

@@ -82,7 +82,7 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
     for (const auto& item : items) appends.push_back({&running_[item.sequence]->sequence, item.tokens});
     auto step = cache_->Begin(appends);
     if (step) return std::move(*step);
-    if (DiscardDrafts() || PreemptYoungest()) continue;
+    if (DiscardDrafts() || GiveUpWideLeases() || PreemptYoungest()) continue;
     // Alone: only what it stands on itself is left to give up.
     ActiveRequest& last = *running_.front();
     if (std::exchange(lease_given_up, true)) {
