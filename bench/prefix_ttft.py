@@ -68,11 +68,17 @@ def first_token(port, messages, **fields):
     return (first or time.perf_counter()) - start, answer, usage
 
 
+def tokens_per_word(port):
+    def size(words):
+        return first_token(port, [{"role": "user", "content": text(-1, words)}], max_tokens=1)[2]["prompt_tokens"]
+    return (size(200) - size(100)) / 100
+
+
 class Conversation:
     """Ten turns of one model, with its own answers."""
 
     def __init__(self, port, tokens, **fields):
-        words = max(8, int((tokens / TURNS - ANSWER_TOKENS - 12) / 2))
+        words = max(8, int((tokens / TURNS - ANSWER_TOKENS - 12) / tokens_per_word(port)))
         self.messages = []
         for turn in range(TURNS):
             self.messages.append({"role": "user", "content": text(turn, words)})

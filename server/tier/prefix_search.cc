@@ -48,8 +48,8 @@ int64_t PrefixSearch::LongestOf(int64_t matched, int64_t restorable) const {
   return longest;
 }
 
-// Where segments end, then which of them there are.
-void PrefixSearch::QueryRedis(int64_t restorable) {
+// Where segments end, then which of them there are. `missing`: tokens that neither the runner nor the disk has.
+void PrefixSearch::QueryRedis(int64_t restorable, int64_t missing) {
   const int64_t size = remote_.tokens();
   const int64_t segment_tokens = remote_.segment_tokens();
   std::vector<SnapshotKey> parents;
@@ -57,7 +57,7 @@ void PrefixSearch::QueryRedis(int64_t restorable) {
        begin < size && parents.size() < kEndsMax; begin += segment_tokens) {
     parents.push_back(remote_.Prefix(begin));
   }
-  const auto ends = redis_->LookUp({}, parents);
+  const auto ends = redis_->LookUp({}, parents, missing);
   if (!ends) return;
   std::vector<SnapshotKey> keys;
   for (size_t i = 0; i < parents.size(); ++i) {
@@ -69,7 +69,7 @@ void PrefixSearch::QueryRedis(int64_t restorable) {
     redis_ends_[parents[i]] = ends->ends[i];
   }
   if (keys.empty()) return;
-  const auto segments = redis_->LookUp(keys, {});
+  const auto segments = redis_->LookUp(keys, {}, missing);
   if (!segments) return;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (segments->bytes[i] > 0) in_redis_[keys[i]] = segments->bytes[i];
@@ -78,8 +78,9 @@ void PrefixSearch::QueryRedis(int64_t restorable) {
 
 int64_t PrefixSearch::Longest(int64_t matched, int64_t restorable) {
   const int64_t on_disk = LongestOf(matched, restorable);
-  if (redis_ == nullptr || local_.tokens() - std::max(on_disk, restorable) < kTokensMin) return on_disk;
-  QueryRedis(restorable);
+  const int64_t missing = local_.tokens() - std::max(on_disk, restorable);
+  if (redis_ == nullptr || missing < kTokensMin) return on_disk;
+  QueryRedis(restorable, missing);
   return in_redis_.empty() ? on_disk : LongestOf(matched, restorable);
 }
 

@@ -25,7 +25,7 @@ class PrefixSearch {
 
  private:
   int64_t LongestOf(int64_t matched, int64_t restorable) const;
-  void QueryRedis(int64_t restorable);
+  void QueryRedis(int64_t restorable, int64_t missing);
   bool Has(int64_t to, bool state) const;
 
   const DiskTier& disk_;

@@ -173,6 +173,20 @@ TEST_F(RedisPools, AServerThatAnswersTooLateIsLeftAlone) {
   EXPECT_EQ(tier.stats().late, static_cast<uint64_t>(CircuitBreaker::kFailures));
 }
 
+// The time for an answer grows with the tokens that it can save.
+TEST_F(RedisPools, ALongPromptWaitsLongerForAnAnswer) {
+  auto options = Options();
+  options.lookup_time = std::chrono::nanoseconds(1);
+  RedisTier tier(options, *disk_);
+  const std::vector<SnapshotKey> segment = {HashOf("a")}, parent = {HashOf("b")};
+  ASSERT_TRUE(WaitUntil([&] { return tier.stats().connected; }));
+  EXPECT_FALSE(tier.LookUp(segment, parent).has_value());
+  EXPECT_EQ(tier.stats().late, 1u);
+  constexpr int64_t kTokens = 6'000'000;  // a minute
+  EXPECT_TRUE(WaitUntil([&] { return tier.LookUp(segment, parent, kTokens).has_value(); }));
+  EXPECT_EQ(tier.stats().late, 1u);
+}
+
 TEST_F(RedisPools, AConnectionThatTheServerClosedIsNotHandedOut) {
   RedisTier tier(Options(), *disk_);
   ASSERT_TRUE(WaitUntil([&] { return Answers(tier); }));

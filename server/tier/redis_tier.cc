@@ -65,7 +65,7 @@ void RedisTier::Count(uint64_t RedisStats::*counter) {
 // ---- reading ----
 
 std::optional<RedisTier::Answer> RedisTier::LookUp(const std::vector<SnapshotKey>& segments,
-                                                   const std::vector<SnapshotKey>& parents) {
+                                                   const std::vector<SnapshotKey>& parents, int64_t tokens) {
   Count(&RedisStats::lookups);
   auto client = pool_.Borrow();
   if (!client) return std::nullopt;
@@ -76,7 +76,8 @@ std::optional<RedisTier::Answer> RedisTier::LookUp(const std::vector<SnapshotKey
   for (const SnapshotKey& key : segments)
     commands.push_back({"STRLEN", names.emplace_back(SegmentName(key))});
   for (const SnapshotKey& key : parents) commands.push_back({"SMEMBERS", names.emplace_back(EndsName(key))});
-  const auto replies = client->Query(commands, Clock::now() + options_.lookup_time);
+  const auto time = std::max(options_.lookup_time, kLookupTimePerToken * tokens);
+  const auto replies = client->Query(commands, Clock::now() + time);
   pool_.Return(std::move(client), replies.has_value());
   if (!replies) {
     Count(&RedisStats::late);
