@@ -1,5 +1,7 @@
 #include "api/llama_server/tokenize.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,6 +23,21 @@ Json EncodePiece(const TokenCandidate& token) {
   Json entry = {{"id", token.id}};
   entry["piece"] = std::move(piece);
   return entry;
+}
+
+// {"tokens": [id]}. There may be millions: no JSON value is made of them.
+std::string IdsBody(const std::vector<TokenId>& ids) {
+  constexpr size_t kBytesPerId = 7;  // usually enough, with the comma
+  std::string body = R"({"tokens":[)";
+  body.reserve(body.size() + ids.size() * kBytesPerId);
+  for (const TokenId id : ids) {
+    const fmt::format_int digits(id);
+    body.append(digits.data(), digits.size());
+    body += ',';
+  }
+  if (!ids.empty()) body.pop_back();
+  body += "]}";
+  return body;
 }
 
 // The text and the ids that /tokenize and /detokenize take, and the model, which both may leave out.
@@ -87,17 +104,14 @@ std::string TokenizeEncoder::OnDelta(const TextDelta& delta, const EventContext&
 }
 
 std::string TokenizeEncoder::OnFinished(const Finished& finished, const EventContext&) {
+  if (shape_ == Shape::kIds) return IdsBody(finished.context);
   Json body = Json::object();
   if (shape_ == Shape::kText || shape_ == Shape::kPrompt) {
     body[shape_ == Shape::kText ? "content" : "prompt"] = text_.text;
     return DumpJson(body);
   }
   Json tokens = Json::array();
-  if (shape_ == Shape::kPieces) {
-    for (const TokenLogprob& token : text_.logprobs) tokens.push_back(EncodePiece(token.chosen));
-  } else {
-    for (const TokenId id : finished.context) tokens.push_back(id);
-  }
+  for (const TokenLogprob& token : text_.logprobs) tokens.push_back(EncodePiece(token.chosen));
   body["tokens"] = std::move(tokens);
   return DumpJson(body);
 }

@@ -67,6 +67,10 @@ TEST(Tokenize, Replies) {
   EXPECT_EQ(reply(Shape::kText), "{\"content\":\"h\xC3\xA9\"}");
   delta.logprobs[0].chosen.bytes = "h\"";
   EXPECT_EQ(reply(Shape::kPieces), R"({"tokens":[{"id":7,"piece":"h\""},{"id":8,"piece":[169]}]})");
+  finished.context = {0, 2147483647, 151643};
+  EXPECT_EQ(reply(Shape::kIds), R"({"tokens":[0,2147483647,151643]})");
+  finished.context = {};
+  EXPECT_EQ(reply(Shape::kIds), R"({"tokens":[]})");
 }
 
 }  // namespace
