@@ -130,7 +130,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
   if (services.import_layers) co_await services.import_layers(model);
   exchange.log().body_bytes = exchange.request().body.size();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
-  co_await RelayReply(exchange, services.backend, std::move(job));
+  co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
 }
 
 }  // namespace quire::server

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "scheduler/async_event.h"
+#include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 
 namespace quire::server {
@@ -18,6 +19,11 @@ namespace {
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 using Clock = std::chrono::steady_clock;
+
+// A whole reply of about more bytes than this is encoded on the pool: it would hold other clients up.
+constexpr size_t kLargeReplyBytes = size_t{128} << 10;
+constexpr size_t kIdBytes = 8;           // of a token id as text
+constexpr size_t kCandidateBytes = 128;  // of a token with its probability
 
 struct ChoiceEvent {
   size_t choice = 0;
@@ -153,8 +159,21 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
   }
 }
 
-// Sends the event's bytes. False: nothing more can be sent.
-Awaitable<bool> SendEvent(Exchange& exchange, ChoiceEvent& entry, bool last, api::ReplyEncoder& reply) {
+// About what an event adds to a whole reply.
+size_t ReplyBytes(const api::Event& event) {
+  if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
+    size_t candidates = 0;
+    for (const api::TokenLogprob& token : delta->logprobs) candidates += 1 + token.top.size();
+    return delta->text.size() + delta->thinking.size() + candidates * kCandidateBytes;
+  }
+  if (const auto* finished = std::get_if<api::Finished>(&event)) return finished->context.size() * kIdBytes;
+  return 0;
+}
+
+// Of a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes. False: nothing more can
+// be sent.
+Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
+                          size_t reply_bytes, api::ReplyEncoder& reply) {
   RequestLog& log = exchange.log();
   if (auto* failed = std::get_if<api::Failed>(&entry.event)) {
     if (!exchange.started()) {
@@ -164,7 +183,14 @@ Awaitable<bool> SendEvent(Exchange& exchange, ChoiceEvent& entry, bool last, api
     log.error = api::Name(failed->error.code);
     failed->error.message = exchange.ClientText(failed->error.message);
   }
-  std::string bytes = reply.OnEvent(entry.event, ContextOf(log, entry.load, entry.choice));
+  const api::EventContext context = ContextOf(log, entry.load, entry.choice);
+  std::string bytes;
+  if (last && !reply.streams() && reply_bytes > kLargeReplyBytes) {
+    auto work = [&entry, &reply, &context] { return reply.OnEvent(entry.event, context); };
+    bytes = co_await RunBlocking(cpu, std::move(work));
+  } else {
+    bytes = reply.OnEvent(entry.event, context);
+  }
   if (!reply.streams()) {
     if (!last) co_return true;
     HttpResponse response{.body = std::move(bytes)};
@@ -183,26 +209,29 @@ Awaitable<bool> SendEvent(Exchange& exchange, ChoiceEvent& entry, bool last, api
 
 // Sends events until all choices have ended, one has failed, or the client has disconnected.
 template <class Source>
-Awaitable<void> Relay(Exchange& exchange, Source& source, size_t choices, const GenerationJob& job) {
+Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t choices,
+                      const GenerationJob& job) {
   const auto submitted = Clock::now();
+  size_t reply_bytes = 0;
   for (size_t left = choices; left > 0;) {
     ChoiceEvent entry = co_await source.Next();
     RecordEvent(exchange.log(), entry, choices == 1, submitted);
     left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
     const auto* finished = std::get_if<api::Finished>(&entry.event);
     if (finished != nullptr && job.on_finished) job.on_finished(*finished);
-    const bool sent = co_await SendEvent(exchange, entry, left == 0, *job.reply);
+    reply_bytes += ReplyBytes(entry.event);
+    const bool sent = co_await SendEvent(exchange, cpu, entry, left == 0, reply_bytes, *job.reply);
     if (!sent) co_return;
   }
   co_await exchange.EndStream();
 }
 
 // Never throws, so that its end ends the generations too.
-Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, ConcurrentGenerations& source, size_t choices,
-                                       const GenerationJob& job) {
+Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, WorkPool& cpu, ConcurrentGenerations& source,
+                                       size_t choices, const GenerationJob& job) {
   std::exception_ptr failure;
   try {
-    co_await Relay(exchange, source, choices, job);
+    co_await Relay(exchange, cpu, source, choices, job);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -227,17 +256,17 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   co_await exchange.Send(std::move(response));
 }
 
-Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, GenerationJob job) {
+Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, WorkPool& cpu, GenerationJob job) {
   const size_t count = job.choices.size();
   std::deque<Generation> generations;
   for (size_t i = 0; i < count; ++i) generations.emplace_back(backend, job, i, std::move(job.choices[i]));
   if (count == 1) {
-    co_await Relay(exchange, generations.front(), count, job);
+    co_await Relay(exchange, cpu, generations.front(), count, job);
     co_return;
   }
   const auto executor = co_await asio::this_coro::executor;
   ConcurrentGenerations all(std::move(generations), executor);
-  auto ended = co_await (TryRelay(exchange, all, count, job) || all.RunFrom(0));
+  auto ended = co_await (TryRelay(exchange, cpu, all, count, job) || all.RunFrom(0));
   if (ended.index() != 0) throw boost::system::system_error(asio::error::operation_aborted);
   if (std::get<0>(ended)) std::rethrow_exception(std::get<0>(ended));
 }

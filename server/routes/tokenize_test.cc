@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "server/testing/test_daemon.h"
 
@@ -38,6 +40,30 @@ TEST(TokenizeRoutes, WithoutANameTheOnlyModelIsMeant) {
   EXPECT_EQ(daemon.backend().seen.submitted.back().key, "key");
   daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded, loaded}; });
   EXPECT_EQ(ask().status, 400);
+}
+
+TEST(TokenizeRoutes, LargeRepliesAreEncodedOffTheIoThread) {
+  TestDaemon daemon;
+  const auto tasks_of = [&daemon](const char* path, const api::TextDelta& delta, const api::Finished& end) {
+    daemon.OnIoThread([&] {
+      daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(delta),
+                                        api::Event(end)};
+    });
+    const uint64_t before = daemon.pools().cpu.tasks();
+    EXPECT_EQ(daemon.Post(path, R"({"model":"demo","content":"hi","tokens":[1]})").status, 200);
+    return daemon.pools().cpu.tasks() - before;
+  };
+  api::Finished finished;
+  finished.context = std::vector<api::TokenId>(1000, 5);
+  EXPECT_EQ(tasks_of("/tokenize", {}, finished), 0u);
+  finished.context = std::vector<api::TokenId>(100'000, 5);
+  EXPECT_EQ(tasks_of("/tokenize", {}, finished), 1u);
+  api::TextDelta delta;
+  delta.text = std::string(200'000, 'x');
+  EXPECT_EQ(tasks_of("/detokenize", delta, {}), 1u);
+  delta = {};
+  delta.logprobs = std::vector<api::TokenLogprob>(2000, {{"a", 7, 0}, {}});
+  EXPECT_EQ(tasks_of("/tokenize", delta, {}), 1u);
 }
 
 TEST(TokenizeRoutes, SlotsAreTheRequestsInFlightAndAFreeOne) {
