@@ -66,6 +66,18 @@ TEST(TokenizeRoutes, LargeRepliesAreEncodedOffTheIoThread) {
   EXPECT_EQ(tasks_of("/tokenize", delta, {}), 1u);
 }
 
+TEST(TokenizeRoutes, RequestsAreMadeInTheNameOfTheirClient) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(api::Finished{})};
+  for (const char* field : {"Authorization: Bearer alice\r\n", "Authorization: Bearer bob\r\n"}) {
+    EXPECT_EQ(daemon.Post("/tokenize", R"({"model":"demo","content":"hi"})", field).status, 200);
+  }
+  const std::vector<api::Request>& requests = daemon.backend().seen.requests;
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_NE(requests[0].client.tenant, "");
+  EXPECT_NE(requests[0].client.tenant, requests[1].client.tenant);
+}
+
 TEST(TokenizeRoutes, SlotsAreTheRequestsInFlightAndAFreeOne) {
   TestDaemon daemon;
   scheduler::LoadedModel loaded;
