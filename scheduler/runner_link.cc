@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <exception>
+#include <iterator>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace quire::scheduler {
@@ -17,6 +20,7 @@ using boost::asio::as_tuple;
 using boost::asio::use_awaitable;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
+constexpr size_t kSmallFrameBytes = size_t{64} << 10;
 
 LinkEnd EndByProtocolError(const std::string& what) {
   return {.protocol_error = true, .reason = "protocol error: " + what};
@@ -53,7 +57,16 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::ToRunner& message) {
     return api::Fail(api::ErrorCode::kOverloaded,
                      "server busy, please try again.  the model runner is overloaded");
   }
-  if (!end_) Queue(std::move(frame));
+  if (end_) return {};
+  Queue(std::move(frame));
+  // No frame before the first one of a request is about it. A short chat waits for the large frame that is being sent, not
+  // for those behind it.
+  if (std::holds_alternative<api::ipc::Submit>(message) && queue_.back().size() <= kSmallFrameBytes) {
+    const auto last = std::prev(queue_.end());
+    const auto large = std::find_if(
+        queue_.begin(), last, [](const std::string& queued) { return queued.size() > kSmallFrameBytes; });
+    std::rotate(large, last, queue_.end());
+  }
   return {};
 }
 

@@ -50,7 +50,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   // link ends.
   void Send(const api::ipc::ToRunner& message);
   // As Send(), but the link goes on where there is no room: kTooLarge if the message does not fit a frame, kOverloaded if
-  // the runner is behind with reading.
+  // the runner is behind with reading. A small Submit is sent before large frames that wait.
   api::Result<void> TrySend(const api::ipc::ToRunner& message);
   // Whether a frame of this size may be sent now.
   bool HasRoomFor(size_t bytes) const;

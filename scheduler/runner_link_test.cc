@@ -125,6 +125,42 @@ TEST_F(RunnerLinkTest, SendsInOrder) {
   EXPECT_EQ(received, expected);
 }
 
+TEST_F(RunnerLinkTest, ASmallRequestWaitsForOneLargeFrameOnly) {
+  const auto submit = [this](uint64_t id, size_t bytes) {
+    api::ipc::Submit message{api::RequestId{id}, {}};
+    message.request.prompt = api::RawPrompt{std::string(bytes, 'x')};
+    EXPECT_TRUE(link().TrySend(std::move(message)));
+  };
+  constexpr size_t kLarge = size_t{4} << 20;
+  submit(1, kLarge);
+  loop().Poll();  // it is being sent, and fills the socket
+  submit(2, kLarge);
+  submit(3, 100);
+  submit(4, kLarge);
+  link().Send(api::ipc::Cancel{api::RequestId{2}});
+  submit(5, 100);
+
+  api::ipc::FrameReader frames;
+  std::vector<std::string> order;
+  peer().non_blocking(true);
+  loop().RunUntil([&] {
+    std::vector<char> buffer(size_t{1} << 20);
+    boost::system::error_code error;
+    const size_t bytes = peer().read_some(boost::asio::buffer(buffer), error);
+    frames.Append({buffer.data(), bytes});
+    while (const auto frame = frames.Next().value()) {
+      const auto message = api::ipc::DecodeToRunner(*frame).value();
+      if (const auto* sent = std::get_if<api::ipc::Submit>(&message)) {
+        order.push_back(std::to_string(static_cast<uint64_t>(sent->id)));
+      } else {
+        order.push_back("cancel");
+      }
+    }
+    return order.size() == 6 || (error && error != boost::asio::error::would_block);
+  });
+  EXPECT_EQ(order, (std::vector<std::string>{"1", "3", "5", "2", "4", "cancel"}));
+}
+
 TEST_F(RunnerLinkTest, APeerThatDoesNotReadEndsIt) {
   api::ipc::Submit submit{api::RequestId{1}, {}};
   submit.request.prompt = api::RawPrompt{std::string(4096, 'x')};
