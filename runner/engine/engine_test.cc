@@ -181,6 +181,18 @@ TEST(Engine, TheContextEndsTheAnswerOrIsShifted) {
   EXPECT_GT(shifted.finished->usage.output_tokens, cut.finished->usage.output_tokens);
 }
 
+TEST(Engine, AnAnswerWithoutABoundEndsAfterTenContexts) {
+  EngineHarness harness({.model_stops = false});
+  auto request = Greedy("Tell me a story.", -1);
+  request.params.num_ctx = 64;
+  request.shift = true;
+  const auto id = harness.Submit(request);
+  harness.Post(api::ipc::Credit{id, 5000});
+  const auto answer = harness.Wait(id);
+  EXPECT_EQ(answer.finished->usage.output_tokens, 640);
+  EXPECT_EQ(answer.finished->reason, api::FinishReason::kLength);
+}
+
 TEST(Engine, APromptThatDoesNotFitIsCutOrRefused) {
   EngineHarness harness;
   std::string words;
