@@ -324,6 +324,24 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
   }
 }
 
+// In every layer, as transformers has it, where Qwen3 leaves out the first max_window_layers.
+TEST(Qwen3Moe, AWindowIsForAllLayers) {
+  const auto last = [](const test::Json& keys, TokenId first) {
+    Running run(LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
+                  test::MakeQwen3Moe(files);
+                  files.json.update(keys);
+                }).value());
+    std::vector<TokenId> tokens = TokensUpTo(12);  // three layers of a window of 4 reach 9 tokens back
+    tokens.front() = first;
+    const std::vector<float> logits = run.Chunked(tokens, tokens.size(), false);
+    return std::vector(logits.end() - 512, logits.end());
+  };
+  test::Json keys = {{"sliding_window", 4}, {"max_window_layers", 28}};
+  EXPECT_NE(last(keys, 1), last(keys, 2));
+  keys["use_sliding_window"] = true;
+  EXPECT_EQ(last(keys, 1), last(keys, 2));
+}
+
 // What lies before a token's chunk reaches it through layers without chunks only.
 TEST(Llama4, ATokenSeesItsChunkAlone) {
   const auto last = [](int chunk, bool chunked, TokenId first) {

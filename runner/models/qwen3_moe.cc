@@ -10,11 +10,11 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Moe(std::shared_ptr<const weights::
   form.qk_norm = QkNorm::kHeads;
   const bool biased = read.Boolean({"attention_bias", ""}, false);
   form.attention_bias = form.out_bias = biased ? Bias::kPresent : Bias::kAbsent;
-  read.Ignore({"sliding_window", "max_window_layers"});  // of a meaning with use_sliding_window only
+  // sliding_window has a meaning with use_sliding_window only. Unlike in Qwen3, it is then for all layers.
+  read.Ignore({"sliding_window", "max_window_layers"});
   if (read.Boolean({"use_sliding_window", ""}, false)) {
-    const int32_t first = read.Small({"max_window_layers", ""}, 0, kMaxLayers, 28);
     form.SetWindows(ReadWindows(
-        read, form.decoder.layers, [](int32_t layer, int32_t from) { return layer >= from; }, first));
+        read, form.decoder.layers, [](int32_t, int32_t) { return true; }, 0, 4096));
   }
   return BuildDeclared(read, std::move(files), form);
 }
