@@ -76,6 +76,26 @@ TEST(Declared, PropertiesThatDoNothingChangeNoBit) {
   }
 }
 
+// Full attention beside windows has no positions, and neither has it where layer_types leaves no window.
+TEST(Declared, Exaone4HasPositionsInAllLayersOnlyWithoutAWindow) {
+  const auto with = [](double theta, const Json& window) {
+    return LastLogits(kLlama, [&](PatchedModelFiles& files) {
+      files.json["model_type"] = "exaone4";
+      files.json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", theta}};
+      files.json["sliding_window"] = window;
+      files.json["layer_types"] = std::vector<std::string>(4, "full_attention");
+      for (int layer = 0; layer < 4; ++layer) {
+        const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+        files.AddF32(prefix + "self_attn.q_norm.weight", {16}, 0.9F);
+        files.AddF32(prefix + "self_attn.k_norm.weight", {16}, 1.1F);
+        files.AddF32(prefix + "post_feedforward_layernorm.weight", {64}, 0.8F);
+      }
+    });
+  };
+  EXPECT_NE(with(100, nullptr), with(10000, nullptr));
+  EXPECT_EQ(with(100, 8), with(10000, 8));
+}
+
 TEST(Declared, LongRopeHasTwoSetsOfAnglesAndOneOfThemPerModel) {
   const auto load = [](const std::vector<double>& longer, const std::vector<double>& shorter,
                        int64_t context) {

@@ -25,10 +25,11 @@ int32_t ReadExaonePeriod(ConfigReader& read) {
 
 bool SlidesInPeriod(int32_t layer, int32_t every) { return every > 0 && (layer + 1) % every != 0; }
 
-// Beside layers with a window, those without have no positions.
-void ReadExaoneLayers(DecoderForm* form) {
+// In a model with a window, layers without one have no positions; also if no layer has one.
+void ReadExaoneLayers(const ConfigReader& read, DecoderForm* form) {
   form->qk_norm = QkNorm::kHeads;
   const bool hybrid =
+      read.Find({"sliding_window", ""}) != nullptr ||
       std::ranges::any_of(form->layers, [](const LayerForm& layer) { return layer.window > 0; });
   for (LayerForm& layer : form->layers) {
     if (hybrid && layer.window == 0) layer.rope = LayerForm::kNoRope;
@@ -43,7 +44,7 @@ api::Result<std::unique_ptr<Model>> LoadExaone4(std::shared_ptr<const weights::M
   DecoderForm form = ReadDecoderForm(
       read, {.given = {.context = 2048, .norm_eps = 1e-5F}, .slides = SlidesInPeriod, .period = period});
   form.norms = NormPlaces::kAfter;
-  ReadExaoneLayers(&form);
+  ReadExaoneLayers(read, &form);
   return BuildDeclared(read, std::move(files), form);
 }
 
@@ -58,7 +59,7 @@ api::Result<std::unique_ptr<Model>> LoadExaoneMoe(std::shared_ptr<const weights:
                        .shared = 1,
                        .as_stored = true});
   form.SetWindows(ReadWindows(read, form.decoder.layers, SlidesInPeriod, period, read.gguf() ? 0 : 4096));
-  ReadExaoneLayers(&form);
+  ReadExaoneLayers(read, &form);
   form.mixture.names.choice_bias = {"mlp.e_score_correction_bias", "exp_probs_b.bias"};
   return BuildDeclared(read, std::move(files), form);
 }
