@@ -96,6 +96,18 @@ TEST(Declared, Exaone4HasPositionsInAllLayersOnlyWithoutAWindow) {
   EXPECT_EQ(with(100, 8), with(10000, 8));
 }
 
+TEST(Declared, LayerTypesOfSmolLm3NeedNoOtherKey) {
+  const Json keys = {
+      {"no_rope_layers", {1, 1, 1, 1}},
+      {"use_sliding_window", false},
+      {"sliding_window", 2},
+      {"layer_types", {"full_attention", "sliding_attention", "full_attention", "sliding_attention"}}};
+  Json window = keys;
+  window.erase("no_rope_layers");
+  window.erase("use_sliding_window");
+  EXPECT_EQ(LlamaAs("smollm3", keys), LlamaAs("ministral", window));
+}
+
 TEST(Declared, LongRopeHasTwoSetsOfAnglesAndOneOfThemPerModel) {
   const auto load = [](const std::vector<double>& longer, const std::vector<double>& shorter,
                        int64_t context) {

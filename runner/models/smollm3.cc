@@ -30,8 +30,8 @@ api::Result<std::unique_ptr<Model>> LoadSmolLm3(std::shared_ptr<const weights::M
   for (size_t i = 0; i < form.layers.size(); ++i) {
     const bool has = listed ? rotated[i] == 1 : (static_cast<int32_t>(i) + 1) % every != 0;
     if (!has) form.layers[i].rope = none;
-    // Where nothing else is said, windows are for layers without positions.
-    if (!slides || (has && !typed)) form.layers[i].window = 0;
+    // Where layer_types does not say, windows are for layers without positions.
+    if (!typed && (!slides || has)) form.layers[i].window = 0;
   }
   read.Ignore({"max_window_layers"});
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
