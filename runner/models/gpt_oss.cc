@@ -14,8 +14,7 @@ api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::Mo
   // Other names of num_experts_per_tok and of the context before YaRN; which tensors are in MXFP4 is what is stored.
   read.Ignore({"experts_per_token", "initial_context_length", "quantization_config"});
   form.sinks = true;
-  form.attention_bias = form.out_bias = Bias::kPresent;
-  if (!read.Boolean({"attention_bias", ""}, true)) read.Fail("attention_bias false is not supported");
+  form.attention_bias = form.out_bias = ReadBias(read, "attention_bias", true);
   form.mixture.config.router_bias = Bias::kPresent;
   form.mixture.config.clamp = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));
   form.mixture.names.router = {"mlp.router", "ffn_gate_inp"};

@@ -294,7 +294,6 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
       {MakeQwen3Moe, {{"decoder_sparse_step", 0}}, "decoder_sparse_step"},
       {MakeGlm4Moe, {{"routed_scaling_factor", -1}}, "routed_scaling_factor"},
       {MakeGlm4Moe, {{"n_shared_experts", -1}}, "n_shared_experts"},
-      {MakeGptOss, {{"attention_bias", false}}, "attention_bias"},
       {MakeDeepSeek, {{"model_type", "deepseek_v2"}, {"norm_topk_prob", true}}, "norm_topk_prob"},
       {MakeDeepSeek, {{"mlp_layer_types", {"dense", "sparse", "half"}}}, "mlp_layer_types[2]"},
       {MakeLlama4,
@@ -340,6 +339,25 @@ TEST(Qwen3Moe, AWindowIsForAllLayers) {
   EXPECT_NE(last(keys, 1), last(keys, 2));
   keys["use_sliding_window"] = true;
   EXPECT_EQ(last(keys, 1), last(keys, 2));
+}
+
+TEST(GptOss, NeedsNoBiasesOfAttention) {
+  const auto with = [](bool biases) {
+    return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {
+      test::MakeGptOss(files);
+      files.json["attention_bias"] = biases;
+      for (int layer = 0; layer < kMoeLayers; ++layer) {
+        for (const char* part : {"q", "k", "v", "o"}) {
+          const std::string name =
+              "model.layers." + std::to_string(layer) + ".self_attn." + part + "_proj.bias";
+          const std::vector<int64_t> shape = files.Edit(name).shape;
+          files.Remove(name);
+          if (biases) files.AddF32(name, shape, 0);
+        }
+      }
+    });
+  };
+  EXPECT_EQ(with(false), with(true));
 }
 
 // What lies before a token's chunk reaches it through layers without chunks only.
