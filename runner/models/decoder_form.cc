@@ -101,6 +101,7 @@ class DeclaredDecoder : public Decoder {
     const MixtureConfig& mixture = form.config;
     const int64_t hidden = config().hidden;
     MixtureOfExperts moe = BindRouter(scope, hidden, mixture, form.names);
+    moe.activation = config().activation;
     if (form.bind_experts != nullptr) {
       form.bind_experts(scope, hidden, mixture, &moe);
     } else {
@@ -246,7 +247,6 @@ DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const Mi
   form.layers.resize(static_cast<size_t>(form.decoder.layers));
   form.mixture.config = ReadMixture(read, form.decoder.layers, defaults);
   read.Ignore({"intermediate_size"});  // of dense layers, which there need not be
-  if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: experts have silu only");
   if (std::ranges::count(form.mixture.config.sparse, false) != 0) form.feed_forward = ReadFeedForward(read);
   RopeQuery rope = query.rope;
   rope.head_dim = form.decoder.head_dim;

@@ -294,6 +294,7 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
       {MakeQwen3Moe, {{"decoder_sparse_step", 0}}, "decoder_sparse_step"},
       {MakeGlm4Moe, {{"routed_scaling_factor", -1}}, "routed_scaling_factor"},
       {MakeGlm4Moe, {{"n_shared_experts", -1}}, "n_shared_experts"},
+      {MakeGptOss, {{"hidden_act", "gelu"}}, "hidden_act"},
       {MakeDeepSeek, {{"model_type", "deepseek_v2"}, {"norm_topk_prob", true}}, "norm_topk_prob"},
       {MakeDeepSeek, {{"mlp_layer_types", {"dense", "sparse", "half"}}}, "mlp_layer_types[2]"},
       {MakeLlama4,
@@ -358,6 +359,31 @@ TEST(GptOss, NeedsNoBiasesOfAttention) {
     });
   };
   EXPECT_EQ(with(false), with(true));
+}
+
+// One expert is the feed-forward layer that has its matrices.
+TEST(Mixture, ExpertsHaveTheActivationOfTheConfiguration) {
+  const auto with = [](const char* activation, bool dense) {
+    return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {
+      test::MakeQwen3Moe(files);
+      files.json.update(test::Json{{"hidden_act", activation},
+                                   {"num_experts", 1},
+                                   {"num_experts_per_tok", 1},
+                                   {"norm_topk_prob", true},
+                                   {"intermediate_size", files.json["moe_intermediate_size"]}});
+      if (dense) files.json["mlp_only_layers"] = {0, 1, 2};
+      for (int layer = 0; layer < kMoeLayers; ++layer) {
+        const std::string mlp = "model.layers." + std::to_string(layer) + ".mlp.";
+        test::PutRandom(files, mlp + "gate.weight", {1, 64});
+        for (const char* part : {"gate_proj.weight", "up_proj.weight", "down_proj.weight"}) {
+          files.Remove(mlp + part);
+          files.AddCopy(mlp + "experts.0." + part, mlp + part);
+        }
+      }
+    });
+  };
+  EXPECT_EQ(with("gelu", false), with("gelu", true));
+  EXPECT_NE(with("gelu", false), with("silu", false));
 }
 
 // What lies before a token's chunk reaches it through layers without chunks only.
