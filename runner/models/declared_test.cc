@@ -108,6 +108,33 @@ TEST(Declared, LayerTypesOfSmolLm3NeedNoOtherKey) {
   EXPECT_EQ(LlamaAs("smollm3", keys), LlamaAs("ministral", window));
 }
 
+// Llama as the text model of a multimodal Mistral.
+void MakeMultimodal(PatchedModelFiles& files) {
+  Json text = files.json;
+  text["model_type"] = "mistral";
+  files.json = {{"model_type", "mistral3"}, {"text_config", text}};
+  files.MoveTo("lm_head.", "language_model.lm_head.");
+  files.MoveTo("model.", "language_model.model.");
+}
+
+// transformers goes by the outer of the two, unless a head is stored.
+TEST(Declared, AStoredHeadDecidesWhereAMultimodalConfigurationContradictsItself) {
+  const auto with = [](bool outer, bool inner, bool head) {
+    return LastLogits(kLlama, [&](PatchedModelFiles& files) {
+      MakeMultimodal(files);
+      files.json["tie_word_embeddings"] = outer;
+      files.json["text_config"]["tie_word_embeddings"] = inner;
+      if (!head) files.Remove("language_model.lm_head.weight");
+    });
+  };
+  const std::vector<float> tied = with(true, true, false), apart = with(false, false, true);
+  EXPECT_NE(tied, apart);
+  for (const bool outer : {false, true}) {
+    EXPECT_EQ(with(outer, !outer, false), tied) << outer;
+    EXPECT_EQ(with(outer, !outer, true), apart) << outer;
+  }
+}
+
 TEST(Declared, LongRopeHasTwoSetsOfAnglesAndOneOfThemPerModel) {
   const auto load = [](const std::vector<double>& longer, const std::vector<double>& shorter,
                        int64_t context) {

@@ -25,9 +25,13 @@ std::optional<int64_t> VocabFallback(ConfigReader& read, int32_t given) {
 bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
   const auto stored = [&](const char* name) { return read.files().Find(name) != nullptr; };
   if (read.gguf()) return !stored("output.weight");
-  const bool fallback = by_default == TiedByDefault::kYes ||
-                        (!stored("lm_head.weight") && !stored("language_model.lm_head.weight"));
-  const bool tied = read.Boolean({"tie_embedding|tie_word_embeddings", ""}, fallback);
+  const bool has_head = stored("lm_head.weight") || stored("language_model.lm_head.weight");
+  const bool tied =
+      read.Boolean({"tie_embedding|tie_word_embeddings", ""}, by_default == TiedByDefault::kYes || !has_head);
+  // A multimodal configuration may say otherwise than its text_config. What is stored then decides.
+  const auto& config = read.files().config();
+  const auto outer = config.find("tie_word_embeddings");
+  if (outer != config.end() && outer->is_boolean() && outer->get<bool>() != tied) return !has_head;
   return tied || IsSavedWithoutHead(read.files());
 }
 
