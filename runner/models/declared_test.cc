@@ -117,6 +117,14 @@ void MakeMultimodal(PatchedModelFiles& files) {
   files.MoveTo("model.", "language_model.model.");
 }
 
+TEST(Declared, AMultimodalMistralNeedNotNameTheKindOfItsTextModel) {
+  const auto unnamed = [](PatchedModelFiles& files) {
+    MakeMultimodal(files);
+    files.json["text_config"].erase("model_type");
+  };
+  EXPECT_EQ(LastLogits(kLlama, unnamed), LastLogits(kLlama, MakeMultimodal));
+}
+
 // transformers goes by the outer of the two, unless a head is stored.
 TEST(Declared, AStoredHeadDecidesWhereAMultimodalConfigurationContradictsItself) {
   const auto with = [](bool outer, bool inner, bool head) {

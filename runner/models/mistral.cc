@@ -39,12 +39,12 @@ api::Result<std::unique_ptr<Model>> LoadMinistral3(std::shared_ptr<const weights
   return BuildDeclared(read, std::move(files), form);
 }
 
-// The text model of a multimodal checkpoint is of one of two generations.
+// The text model of a multimodal checkpoint is of one of two generations; of the first if it does not say.
 api::Result<std::unique_ptr<Model>> LoadMistral3(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   const std::string kind = read.Text({"model_type", ""}, "");
   if (kind == "ministral3") return LoadMinistral3(std::move(files));
-  if (kind == "mistral" || kind == "ministral") return LoadMistral(std::move(files));
+  if (kind == "mistral" || kind == "ministral" || kind == "mistral3") return LoadMistral(std::move(files));
   read.Fail("text_config/model_type is neither \"ministral3\" nor \"mistral\"");
   return std::unexpected(*read.error());
 }
