@@ -18,17 +18,6 @@ kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const CacheBinding& b
           .row_begin = ctx.batch.row_begin};
 }
 
-void Grow(const ForwardContext& ctx, const QueryGrowth& growth, std::span<float> queries) {
-  const auto rows = static_cast<size_t>(ctx.rows());
-  const size_t width = rows == 0 ? 0 : queries.size() / rows;
-  for (size_t row = 0; row < rows; ++row) {
-    const int64_t contexts = (ctx.work.positions[row] + growth.offset) / growth.context;
-    if (contexts == 0) continue;
-    const float factor = 1 + growth.beta * std::log(1 + static_cast<float>(contexts));
-    for (float& q : queries.subspan(row * width, width)) q *= factor;
-  }
-}
-
 void Clip(float limit, std::span<float> x) {
   for (float& value : x) value = std::clamp(value, -limit, limit);
 }
@@ -45,6 +34,18 @@ void NormAndRotate(ForwardContext& ctx, const Attention& attention, const RmsNor
 
 }  // namespace
 
+void QueryGrowth::Apply(const ForwardContext& ctx, std::span<float> queries) const {
+  if (beta == 0) return;
+  const auto rows = static_cast<size_t>(ctx.rows());
+  const size_t width = rows == 0 ? 0 : queries.size() / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    const int64_t contexts = (ctx.work.positions[row] + offset) / context;
+    if (contexts == 0) continue;
+    const float factor = 1 + beta * std::log(1 + static_cast<float>(contexts));
+    for (float& q : queries.subspan(row * width, width)) q *= factor;
+  }
+}
+
 std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const {
   const int64_t size = ctx.rows() * heads * head_dim;
   const std::span<float> queries = ctx.work.q.Get(size);
@@ -57,7 +58,7 @@ std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulIn
   }
   q_adapter.AddTo(ctx, x, queries);
   NormAndRotate(ctx, *this, q_norm, q_weights, queries);
-  if (growth.beta != 0) Grow(ctx, growth, queries);
+  growth.Apply(ctx, queries);
   return queries;
 }
 

@@ -18,6 +18,9 @@ struct QueryGrowth {
   float beta = 0;
   int64_t context = 1;
   int64_t offset = 0;
+
+  // Of queries [rows, any width]. REQUIRES: ctx.Prepare has run for this pass.
+  void Apply(const ForwardContext& ctx, std::span<float> queries) const;
 };
 
 //   q = rope(norm(q(x)))   k = rope(norm(k(x)))   v = norm(v(x))

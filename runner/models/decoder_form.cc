@@ -119,6 +119,7 @@ class DeclaredDecoder : public Decoder {
                              const LayerForm& layer) {
     LatentAttention attention = BindLatentAttention(scope, config().hidden, shape);
     attention.rotary = &rotaries_[static_cast<size_t>(layer.rope)];
+    attention.growth = form_.query_growth;
     attention.binding = AddAttention(shape.Group(), attention.rotary);
     return attention;
   }
@@ -256,6 +257,16 @@ DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const Mi
   }
   form.ropes.push_back(ReadRope(read, rope));
   return form;
+}
+
+QueryGrowth ReadQueryGrowth(ConfigReader& read) {
+  read.Ignore({"rope_parameters/max_position_embeddings"});  // said twice
+  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta", "attention.temperature_scale"};
+  if (read.Find(kBeta) == nullptr) return {};
+  return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
+          .context = read.Integer(
+              {"rope_parameters/original_max_position_embeddings", "rope.scaling.original_context_length"}, 1,
+              kMaxContext)};
 }
 
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback) {

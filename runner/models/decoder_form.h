@@ -95,6 +95,9 @@ DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 // Windows are left to the family. MTP layers are counted apart.
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
 
+// Of Ministral 3 and Mistral 4.
+QueryGrowth ReadQueryGrowth(ConfigReader& read);
+
 // `key` of a checkpoint decides; a GGUF has what is stored.
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback = false);
 

@@ -106,7 +106,7 @@ ModelLoader LoadMiniMax;
 
 // Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and of
 // Mistral Small 3.1.
-ModelLoader LoadMinistral3, LoadMistral3;
+ModelLoader LoadMinistral3, LoadMistral3, LoadMistral4;
 
 // Nemotron, dense: zero-centered layer norms, squared ReLUs, half of each head is rotated.
 ModelLoader LoadNemotron;

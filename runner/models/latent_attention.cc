@@ -179,6 +179,7 @@ std::span<float> LatentAttention::Queries(ForwardContext& ctx, const kernels::Ma
   }
   FromHeads(absorbed, rows, heads, turned + latent, turned, latent, queries);
   rotary->Apply(ctx, shape.rotary + shape.latent, queries);
+  growth.Apply(ctx, queries);
   return queries;
 }
 

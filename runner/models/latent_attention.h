@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/layout.h"
+#include "runner/models/attention.h"
 #include "runner/models/config_reader.h"
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
@@ -54,6 +55,7 @@ struct LatentAttention {
   Linear out;
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   const RotaryEmbedding* rotary = nullptr;
+  QueryGrowth growth = {};
   CacheBinding binding;
 
   // REQUIRES: ctx.Prepare and rotary->Prepare have run for this pass.
@@ -64,7 +66,7 @@ struct LatentAttention {
   void StoreLatent(ForwardContext& ctx, const kernels::MatMulInput& x) const;
 };
 
-// All but `rotary` and `binding`.
+// All but `rotary`, `growth` and `binding`.
 LatentAttention BindLatentAttention(const TensorScope& scope, int64_t hidden,
                                     const LatentAttentionShape& shape);
 

@@ -19,14 +19,7 @@ api::Result<std::unique_ptr<Model>> LoadMinistral3(std::shared_ptr<const weights
   DecoderForm form = ReadDecoderForm(
       read, {.given = {.head_dim = read.gguf() ? 0 : 128, .context = 262144, .norm_eps = 1e-5F},
              .rope = {.gguf_pairs = kernels::RopePairs::kAdjacent}});
-  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta", "attention.temperature_scale"};
-  if (read.Find(kBeta) != nullptr) {
-    form.query_growth = {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
-                         .context = read.Integer({"rope_parameters/original_max_position_embeddings",
-                                                  "rope.scaling.original_context_length"},
-                                                 1, kMaxContext)};
-  }
-  read.Ignore({"rope_parameters/max_position_embeddings"});  // said twice
+  form.query_growth = ReadQueryGrowth(read);
   // GGUF has YaRN's mscale_all_dim under this name; mscale is 1. As in config.json, 0 counts as absent.
   constexpr ConfigKey kShared = {"", "rope.scaling.yarn_log_multiplier"};
   if (const auto* shared = read.Find(kShared); shared != nullptr) {
@@ -39,13 +32,14 @@ api::Result<std::unique_ptr<Model>> LoadMinistral3(std::shared_ptr<const weights
   return BuildDeclared(read, std::move(files), form);
 }
 
-// The text model of a multimodal checkpoint is of one of two generations; of the first if it does not say.
+// The text model of a multimodal checkpoint is of one of three generations; of the first if it does not say.
 api::Result<std::unique_ptr<Model>> LoadMistral3(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   const std::string kind = read.Text({"model_type", ""}, "");
   if (kind == "ministral3") return LoadMinistral3(std::move(files));
+  if (kind == "mistral4") return LoadMistral4(std::move(files));
   if (kind == "mistral" || kind == "ministral" || kind == "mistral3") return LoadMistral(std::move(files));
-  read.Fail("text_config/model_type is neither \"ministral3\" nor \"mistral\"");
+  read.Fail("text_config/model_type is none of \"mistral4\", \"ministral3\" and \"mistral\"");
   return std::unexpected(*read.error());
 }
 

@@ -238,6 +238,40 @@ TEST(LatentAttention, ReadsKeyAndValueMatricesTogetherOrApart) {
   EXPECT_EQ(LastLogits(base, [&](PatchedModelFiles& files) { make(files, false); }), apart);
 }
 
+// With DeepSeek V2's values it computes what DeepSeek V2 does; each property of its own changes that.
+TEST(Mistral4, DiffersFromDeepSeekV2InItsOwnProperties) {
+  const auto with = [](const char* type, const test::Json& keys) {
+    return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {
+      test::MakeMistral4(files);
+      files.json["model_type"] = type;
+      files.json.update(test::Json{{"n_group", 1}, {"topk_group", 1}, {"norm_topk_prob", false}});
+      files.json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 10000.0}};
+      files.json.merge_patch(keys);
+    });
+  };
+  const auto plain = with("mistral4", test::Json::object());
+  EXPECT_EQ(with("deepseek_v2", test::Json::object()), plain);
+  EXPECT_NE(with("mistral4", {{"norm_topk_prob", nullptr}}), plain);
+  EXPECT_NE(with("mistral4", {{"rope_interleave", false}}), plain);
+  const auto grown = [&](int context) {
+    return with("mistral4",
+                {{"rope_parameters",
+                  {{"llama_4_scaling_beta", 0.5}, {"original_max_position_embeddings", context}}}});
+  };
+  EXPECT_NE(grown(2), plain);
+  EXPECT_EQ(grown(4096), plain) << "only queries behind the context grow";
+  const auto stretched = [&](const char* type, double share) {
+    return with(type, {{"rope_parameters",
+                        {{"rope_type", "yarn"},
+                         {"factor", 8.0},
+                         {"mscale", share},
+                         {"mscale_all_dim", share},
+                         {"original_max_position_embeddings", 4096}}}});
+  };
+  EXPECT_EQ(stretched("mistral4", 1), stretched("mistral4", 2));
+  EXPECT_NE(stretched("deepseek_v2", 1), stretched("mistral4", 1));
+}
+
 // All groups kept is no groups; a scaling factor of the experts' sum changes what follows.
 TEST(Mixture, GroupsAndScaleCount) {
   const auto with = [](const test::Json& keys) {
@@ -278,7 +312,7 @@ struct MoeRefusal {
 
 TEST(Mixture, RefusesByTheNameOfTheKey) {
   using test::MakeDeepSeek, test::MakeGlm4Moe, test::MakeGptOss, test::MakeQwen3Moe, test::MakeLlama4,
-      test::MakeErnie45Moe, test::MakeHunyuanMoe, test::MakePhiMoe, test::MakeMiniMaxM2;
+      test::MakeErnie45Moe, test::MakeHunyuanMoe, test::MakePhiMoe, test::MakeMiniMaxM2, test::MakeMistral4;
   const MoeRefusal refusals[] = {
       {MakeDeepSeek, {{"scoring_func", "tanh"}}, "scoring_func \"tanh\""},
       {MakeDeepSeek, {{"topk_method", "random"}}, "topk_method \"random\""},
@@ -301,6 +335,8 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
        {{"layer_types", {"sliding_attention", "full_attention", "full_attention"}}},
        "layer_types"},
       {MakeLlama4, {{"moe_layers", {3}}}, "moe_layers"},
+      {MakeMistral4, {{"topk_method", "noaux_tc"}}, "topk_method"},
+      {MakeMistral4, {{"qk_rope_head_dim", 16}}, "partial_rotary_factor"},
       {MakeErnie45Moe, {{"moe_norm_min", 0.5}}, "moe_norm_min"},
       {MakeErnie45Moe, {{"compression_ratio", 2.0}}, "compression_ratio"},
       {MakeHunyuanMoe, {{"moe_topk", {2, 1, 2}}}, "num_experts_per_tok"},

@@ -60,7 +60,8 @@ constexpr std::array kFamilies = {
     Family{{"MiniMax-Text-01, MiniMax-M1", "minimax|minimax_text_01|minimax_m1", ""}, LoadMiniMax},
     Family{{"Ministral 3", "ministral3", "mistral3"}, LoadMinistral3},
     Family{{"Mistral", "mistral|ministral", "mistral"}, LoadMistral},
-    Family{{"Mistral Small 3.1, Ministral 3 with vision", "mistral3", ""}, LoadMistral3},
+    Family{{"Mistral Small 3.1, Ministral 3 and Mistral 4 with vision", "mistral3", ""}, LoadMistral3},
+    Family{{"Mistral 4", "mistral4", ""}, LoadMistral4},
     Family{{"Mixtral", "mixtral", "llama"}, LoadMixtral},  // LoadLlama has the GGUF files
     Family{{"Nemotron, dense", "nemotron", "nemotron"}, LoadNemotron},
     Family{{"Nemotron-H, Nemotron Nano", "nemotron_h", "nemotron_h|nemotron_h_moe"}, LoadNemotronH},

@@ -123,6 +123,22 @@ void MakeDeepSeekPlain(PatchedModelFiles& files) {
   }
 }
 
+void MakeMistral4(PatchedModelFiles& files) {
+  MakeDeepSeek(files);
+  files.json["model_type"] = "mistral4";
+  files.json["rope_parameters"] = Json{{"rope_type", "yarn"},
+                                       {"rope_theta", 10000.0},
+                                       {"factor", 8.0},
+                                       {"mscale", 1.0},
+                                       {"mscale_all_dim", 1.0},
+                                       {"original_max_position_embeddings", 16},
+                                       {"partial_rotary_factor", 2.0 / 3},
+                                       {"llama_4_scaling_beta", 0.1}};
+  for (int layer = 1; layer < kMoeLayers; ++layer) {
+    files.Remove(LayerName(layer, "mlp.gate.e_score_correction_bias"));
+  }
+}
+
 void MakeQwen3Moe(PatchedModelFiles& files) {
   StartFrom(files, "qwen3_moe");
   files.json["num_experts"] = kExperts;

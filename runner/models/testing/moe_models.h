@@ -19,6 +19,7 @@ void PutRandom(PatchedModelFiles& files, const std::string& name, const std::vec
 
 void MakeDeepSeek(PatchedModelFiles& files);       // latent attention, groups of experts
 void MakeDeepSeekPlain(PatchedModelFiles& files);  // without compressed queries
+void MakeMistral4(PatchedModelFiles& files);       // latent attention, softmax scores, queries that grow
 void MakeQwen3Moe(PatchedModelFiles& files);
 void MakeGlm4Moe(PatchedModelFiles& files);
 void MakeGptOss(PatchedModelFiles& files);
@@ -37,10 +38,11 @@ struct MoeModel {
 };
 inline constexpr MoeModel kMoeModels[] = {
     {"DeepSeek", MakeDeepSeek},     {"DeepSeekPlain", MakeDeepSeekPlain},
-    {"Qwen3Moe", MakeQwen3Moe},     {"Glm4Moe", MakeGlm4Moe},
-    {"GptOss", MakeGptOss},         {"Mixtral", MakeMixtral},
-    {"Llama4", MakeLlama4},         {"Qwen2Moe", MakeQwen2Moe},
-    {"Ernie45Moe", MakeErnie45Moe}, {"HunyuanMoe", MakeHunyuanMoe},
-    {"PhiMoe", MakePhiMoe},         {"MiniMaxM2", MakeMiniMaxM2}};
+    {"Mistral4", MakeMistral4},     {"Qwen3Moe", MakeQwen3Moe},
+    {"Glm4Moe", MakeGlm4Moe},       {"GptOss", MakeGptOss},
+    {"Mixtral", MakeMixtral},       {"Llama4", MakeLlama4},
+    {"Qwen2Moe", MakeQwen2Moe},     {"Ernie45Moe", MakeErnie45Moe},
+    {"HunyuanMoe", MakeHunyuanMoe}, {"PhiMoe", MakePhiMoe},
+    {"MiniMaxM2", MakeMiniMaxM2}};
 
 }  // namespace quire::runner::models::test
