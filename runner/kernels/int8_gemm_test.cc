@@ -226,6 +226,28 @@ TEST(Int8Gemm, PartsHaveTheBitsOfProductsOfTheirOwn) {
   EXPECT_EQ(expected, y);
 }
 
+TEST(Int8Gemm, RowsThatAreNamedHaveTheBitsOfRowsThatAreCopied) {
+  ThreadPool pool(2);
+  constexpr int64_t kIn = 160, kOut = 40, kGiven = 5;
+  const PanelMatrix first(weights::DataType::kQ4_0, kOut, kIn, 1),
+      second(weights::DataType::kQ4_0, kOut, kIn, 2);
+  const std::vector<float> x = Random(3).Floats(kGiven * kIn);
+  std::vector<int32_t> row_at;
+  for (int32_t i = 0; i < 120; ++i) row_at.push_back(i * 7 % kGiven);  // many: with threads
+  const auto rows = std::ssize(row_at);
+  std::vector<float> copied;
+  for (const int32_t row : row_at) {
+    copied.insert(copied.end(), x.begin() + row * kIn, x.begin() + (row + 1) * kIn);
+  }
+  const int32_t group_breaks[] = {0, 17, static_cast<int32_t>(rows)};
+  const MatMulPart parts[] = {{first.view, 0, 17}, {second.view, 17, rows}};
+  std::vector<float> y(static_cast<size_t>(rows * kOut)), expected(y.size());
+  QuantizedActivations scratch;
+  MatMulParts(pool, {copied, rows, scratch, group_breaks}, parts, expected);
+  MatMulParts(pool, {x, kIn, row_at, scratch, group_breaks}, parts, y);
+  EXPECT_EQ(expected, y);
+}
+
 TEST(MatMulInput, IsQuantizedAnewWhenAnotherUsedTheScratch) {
   ThreadPool pool(1);
   const PanelMatrix w(weights::DataType::kQ4_0, 16, 32, 1);

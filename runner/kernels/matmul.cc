@@ -157,7 +157,7 @@ void ForceSingleRow() { force_single_row = true; }
 
 const QuantizedActivations& MatMulInput::Quantized(ThreadPool& pool) const {
   if (!scratch_.IsCachedFor(this)) {
-    scratch_.Quantize(pool, x_, rows_, static_cast<int64_t>(x_.size()) / rows_, group_breaks_);
+    scratch_.Quantize(pool, x_, rows_, in_, group_breaks_, row_at_);
     scratch_.SetCachedFor(this);
   }
   return scratch_;
@@ -272,16 +272,16 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
 void MatMulParts(ThreadPool& pool, const MatMulInput& input, std::span<const MatMulPart> parts,
                  std::span<float> y) {
   if (parts.empty()) return;
-  const std::span<const float> x = input.values();
   const Matrix& shape = parts.front().weight;
-  if (shape.panels != nullptr && IsFloat(shape.type)) {
+  if (shape.panels != nullptr && !IsFloat(shape.type)) return MatMulPanelParts(pool, input, parts, y);
+  const std::span<const float> x = input.values();
+  if (shape.panels != nullptr) {
     const size_t blocks = FloatBlockCount(shape.out);
     return pool.ParallelFor(parts.size() * blocks, [&](size_t task) {
       const MatMulPart& part = parts[task / blocks];
       FloatPanelRows(part.weight, x, part.begin, part.end, task % blocks, task % blocks + 1, y);
     });
   }
-  if (shape.panels != nullptr) return MatMulPanelParts(pool, input, parts, y);
   const auto outs = static_cast<size_t>(shape.out);
   constexpr size_t kOutsPerTask = 128;  // parts are many and their rows few
   const size_t tasks_per_part = (outs + kOutsPerTask - 1) / kOutsPerTask;

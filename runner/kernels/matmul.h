@@ -46,22 +46,38 @@ class MatMulInput {
   // `group_breaks`: rows at which QuantizedActivations begins a new group, for MatMulParts.
   MatMulInput(std::span<const float> x, int64_t rows, QuantizedActivations& scratch,
               std::span<const int32_t> group_breaks = {})
-      : x_(x), rows_(rows), scratch_(scratch), group_breaks_(group_breaks) {
+      : x_(x),
+        rows_(rows),
+        in_(rows == 0 ? 0 : std::ssize(x) / rows),
+        scratch_(scratch),
+        group_breaks_(group_breaks) {
+    scratch_.ClearCachedFor(this);
+  }
+  // Rows row_at[0], row_at[1], ... of x [any number, in]. Only for products with int8 panels, which need no gathered
+  // copy of these rows.
+  MatMulInput(std::span<const float> x, int64_t in, std::span<const int32_t> row_at,
+              QuantizedActivations& scratch, std::span<const int32_t> group_breaks)
+      : x_(x),
+        rows_(std::ssize(row_at)),
+        in_(in),
+        scratch_(scratch),
+        group_breaks_(group_breaks),
+        row_at_(row_at) {
     scratch_.ClearCachedFor(this);
   }
   MatMulInput(const MatMulInput&) = delete;
   MatMulInput& operator=(const MatMulInput&) = delete;
   ~MatMulInput() { scratch_.ClearCachedFor(this); }
 
-  std::span<const float> values() const { return x_; }
+  std::span<const float> values() const { return x_; }  // REQUIRES: without row_at
   int64_t rows() const { return rows_; }
   const QuantizedActivations& Quantized(ThreadPool& pool) const;
 
  private:
   std::span<const float> x_;
-  int64_t rows_;
+  int64_t rows_, in_;
   QuantizedActivations& scratch_;
-  std::span<const int32_t> group_breaks_;
+  std::span<const int32_t> group_breaks_, row_at_;
 };
 
 // y [rows, out] = x [rows, in] times the transpose of w. REQUIRES: sizes agree; x and y do not overlap.

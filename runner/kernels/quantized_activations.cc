@@ -158,8 +158,9 @@ void QuantizedActivations::SplitIntoGroups(int64_t rows, std::span<const int32_t
 }
 
 void QuantizedActivations::Quantize(ThreadPool& pool, std::span<const float> x, int64_t rows, int64_t in,
-                                    std::span<const int32_t> group_breaks) {
-  assert(in % static_cast<int64_t>(kKBlock) == 0 && x.size() == static_cast<size_t>(rows * in));
+                                    std::span<const int32_t> group_breaks, std::span<const int32_t> row_at) {
+  assert(in % static_cast<int64_t>(kKBlock) == 0);
+  assert(row_at.empty() ? x.size() == static_cast<size_t>(rows * in) : std::ssize(row_at) == rows);
   SplitIntoGroups(rows, group_breaks);
   cached_for_ = nullptr;
   k_blocks_ = static_cast<size_t>(in) / kKBlock;
@@ -174,8 +175,9 @@ void QuantizedActivations::Quantize(ThreadPool& pool, std::span<const float> x, 
   const auto quantize = [&](size_t number) {
     const Group& group = groups_[number];
     for (size_t r = 0; r < group.count; ++r) {
+      const size_t row = group.row + r, from = row_at.empty() ? row : static_cast<size_t>(row_at[row]);
       HWY_DYNAMIC_DISPATCH(QuantizeRow)
-      (x.data() + (group.row + r) * static_cast<size_t>(in), k_blocks_, group.count, At(group) + r, to);
+      (x.data() + from * static_cast<size_t>(in), k_blocks_, group.count, At(group) + r, to);
     }
   };
   if (rows * in <= kSerialElements) {

@@ -24,9 +24,10 @@ class QuantizedActivations {
   };
 
   // Takes rows x [rows, in], `in` a multiple of 32. A group never has rows on both sides of a break;
-  // `group_breaks` are ascending row numbers. Memory grows to the largest size asked for and is reused.
+  // `group_breaks` are ascending row numbers. With `row_at` [rows], row i is row row_at[i] of an x of any length.
+  // Memory grows to the largest size asked for and is reused.
   void Quantize(ThreadPool& pool, std::span<const float> x, int64_t rows, int64_t in,
-                std::span<const int32_t> group_breaks = {});
+                std::span<const int32_t> group_breaks = {}, std::span<const int32_t> row_at = {});
 
   // Tag of the input whose rows are cached here.
   void SetCachedFor(const void* owner) { cached_for_ = owner; }
