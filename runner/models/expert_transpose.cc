@@ -36,7 +36,6 @@ kernels::Matrix TransposedColumns(const TensorScope& scope, const kernels::Matri
 
 void BindTransposedExperts(const TensorScope& scope, TensorName gate_up, TensorName down, int64_t experts,
                            int64_t hidden, int64_t width, MixtureOfExperts* moe) {
-  scope.widths().GrowExperts(experts, moe->chosen, hidden, width);
   const std::vector<kernels::Matrix> both = scope.Stacked(gate_up, experts, hidden, 2 * width);
   const std::vector<kernels::Matrix> narrow = scope.Stacked(down, experts, width, hidden);
   for (const auto& [name, matrices] : {std::pair(gate_up, &both), std::pair(down, &narrow)}) {
@@ -49,8 +48,7 @@ void BindTransposedExperts(const TensorScope& scope, TensorName gate_up, TensorN
     moe->up.push_back(TransposedColumns(scope, both[e], width, 2 * width, &moe->made));
     moe->down.push_back(TransposedColumns(scope, narrow[e], 0, hidden, &moe->made));
   }
-  const bool quantized = !moe->down.empty() && kernels::HasPanels(moe->down[0].type);
-  if (quantized) RowWidths::Grow(scope.widths().quantized, moe->chosen * std::max(hidden, width));
+  FinishExperts(scope, hidden, width, moe);
 }
 
 }  // namespace quire::runner::models

@@ -48,7 +48,8 @@ void RowWidths::GrowExperts(int64_t experts, int64_t chosen, int64_t in, int64_t
 
 int64_t RowWidths::BytesFor(int64_t rows) const {
   const int64_t floats = 3 * hidden + q + 2 * k + attention_gate + attended + projected + convolved + z +
-                         2 * decay + 2 * ff + scores + 2 * expert + shared + outputs + 2 * per_layer + angles;
+                         2 * decay + 2 * ff + scores + gathered + expert + shared + outputs + 2 * per_layer +
+                         angles;
   return rows *
          (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedActivations::BytesOf(quantized));
 }

@@ -50,9 +50,10 @@ struct Workspace {
 struct RowWidths {
   int64_t hidden = 0;  // of each of the three residual parts
   int64_t q = 0, k = 0, attention_gate = 0, attended = 0;
-  int64_t projected = 0, convolved = 0, z = 0, decay = 0;  // decay: beta too
-  int64_t ff = 0;                                          // gate and up, each
-  int64_t scores = 0, expert = 0, shared = 0, outputs = 0;
+  int64_t projected = 0, convolved = 0, z = 0, decay = 0;   // decay: beta too
+  int64_t ff = 0;                                           // gate and up, each
+  int64_t scores = 0, expert = 0, shared = 0, outputs = 0;  // expert: of the results of all that are chosen
+  int64_t gathered = 0;                                     // inputs of experts, one for each that is chosen
   int64_t per_layer = 0;
   int64_t angles = 0;
   int64_t quantized = 0;  // numbers that go into products with quantized weights

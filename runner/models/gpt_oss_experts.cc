@@ -121,9 +121,7 @@ void BindGptOssExperts(const TensorScope& scope, int64_t hidden, const MixtureCo
   moe->gate_bias = EveryOther(both, 0);
   moe->up_bias = EveryOther(both, 1);
   moe->down_bias = scope.Table({"mlp.experts.down_proj_bias", ""}, experts, hidden);
-  scope.widths().GrowExperts(experts, moe->chosen, hidden, width);
-  const bool quantized = kernels::HasPanels(moe->down[0].type);
-  if (quantized) RowWidths::Grow(scope.widths().quantized, moe->chosen * std::max(hidden, width));
+  FinishExperts(scope, hidden, width, moe);
 }
 
 }  // namespace quire::runner::models

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/panels.h"
 
 namespace quire::runner::models {
@@ -74,44 +75,67 @@ void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x,
   if (shared.gate || plain_shared.up) AddShared(ctx, x, y);
 }
 
+void MixtureOfExperts::RunGates(ForwardContext& ctx, std::span<const float> x, std::span<float> gated) const {
+  const int64_t hidden = up[0].in, width = up[0].out;
+  kernels::Routing& routing = ctx.work.routing;
+  const int64_t places = std::ssize(routing.row_at);
+  const auto gather = [&] {
+    const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
+    kernels::GatherRows(ctx.pool, routing, x, hidden, in);
+    if (scale_inputs) kernels::WeighInputs(ctx.pool, hidden, in, &routing);
+    return kernels::MatMulInput(in, places, ctx.work.quantized, routing.begin);
+  };
+  const kernels::MatMulInput in =
+      gathers ? gather() : kernels::MatMulInput(x, hidden, routing.row_at, ctx.work.quantized, routing.begin);
+  const auto add_bias = [&](const std::vector<float>& bias, std::span<float> to) {
+    if (!bias.empty()) kernels::AddExpertBias(ctx.pool, routing, bias, width, to);
+  };
+  if (gate.empty()) {
+    RunExperts(ctx, up, in, gated);
+    add_bias(up_bias, gated);
+    return kernels::SquaredRelu(ctx.pool, gated);
+  }
+  const std::span<float> wide = ctx.work.up.Get(places * width);
+  RunExperts(ctx, gate, in, gated);
+  RunExperts(ctx, up, in, wide);
+  add_bias(gate_bias, gated);
+  add_bias(up_bias, wide);
+  if (clamp > 0) {
+    kernels::ClampedSwiglu(ctx.pool, clamp, wide, gated);
+  } else {
+    Gate(ctx.pool, activation, wide, gated);
+  }
+}
+
 void MixtureOfExperts::RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
   const int64_t hidden = up[0].in, width = up[0].out, places = ctx.rows() * chosen;
   const kernels::Routing& routing = ctx.work.routing;
-  const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
+  const std::span<float> gated = ctx.work.gate.Get(places * width);
   const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
-  const std::span<float> gated = ctx.work.gate.Get(places * width), wide = ctx.work.up.Get(places * width);
-  kernels::GatherRows(ctx.pool, routing, x, hidden, in);
-  if (scale_inputs) kernels::WeighInputs(ctx.pool, hidden, in, &ctx.work.routing);
-  const auto by_expert = [&](std::span<const float> rows) {
-    return kernels::MatMulInput(rows, places, ctx.work.quantized, routing.begin);
-  };
-  const auto add_bias = [&](const std::vector<float>& bias, int64_t of, std::span<float> to) {
-    if (!bias.empty()) kernels::AddExpertBias(ctx.pool, routing, bias, of, to);
-  };
-  const kernels::MatMulInput gathered = by_expert(in);
-  if (gate.empty()) {
-    RunExperts(ctx, up, gathered, gated);
-    add_bias(up_bias, width, gated);
-    kernels::SquaredRelu(ctx.pool, gated);
-  } else {
-    RunExperts(ctx, gate, gathered, gated);
-    RunExperts(ctx, up, gathered, wide);
-    add_bias(gate_bias, width, gated);
-    add_bias(up_bias, width, wide);
-    if (clamp > 0) {
-      kernels::ClampedSwiglu(ctx.pool, clamp, wide, gated);
-    } else {
-      Gate(ctx.pool, activation, wide, gated);
-    }
-  }
-  RunExperts(ctx, down, by_expert(gated), out);
-  add_bias(down_bias, hidden, out);
+  RunGates(ctx, x, gated);
+  RunExperts(ctx, down, {gated, places, ctx.work.quantized, routing.begin}, out);
+  if (!down_bias.empty()) kernels::AddExpertBias(ctx.pool, routing, down_bias, hidden, out);
   kernels::CombineRows(ctx.pool, routing, chosen, out, hidden, y);
+}
+
+void FinishExperts(const TensorScope& layer, int64_t hidden, int64_t width, MixtureOfExperts* moe) {
+  if (moe->up.empty() || moe->down.empty()) return;  // the load fails
+  const auto is_int8 = [&](const kernels::Matrix& matrix) {
+    if (kernels::IsFloat(matrix.type) || !UsesPanels(matrix.type)) return false;
+    return layer.metadata_only() || matrix.panels != nullptr;
+  };
+  moe->gathers =
+      moe->scale_inputs || !std::ranges::all_of(moe->gate, is_int8) || !std::ranges::all_of(moe->up, is_int8);
+  RowWidths& widths = layer.widths();
+  widths.GrowExperts(std::ssize(moe->up), moe->chosen, hidden, width);
+  if (moe->gathers) RowWidths::Grow(widths.gathered, moe->chosen * hidden);
+  if (kernels::HasPanels(moe->down[0].type)) {
+    RowWidths::Grow(widths.quantized, moe->chosen * std::max(hidden, width));
+  }
 }
 
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
                  int64_t width, MixtureOfExperts* moe) {
-  layer.widths().GrowExperts(experts, moe->chosen, hidden, width);
   const TensorName gate_up{names.gate_up_stacked, "ffn_gate_up_exps.weight"};
   const TensorName down{names.down_stacked, "ffn_down_exps.weight"};
   const auto stacked = [&](TensorName name, int64_t out, int64_t in) {
@@ -140,8 +164,7 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
       moe->down.push_back(one(layer.gguf() ? "ffn_down.{}" : names.down, hidden, width));
     }
   }
-  const bool quantized = !moe->down.empty() && kernels::HasPanels(moe->down[0].type);
-  if (quantized) RowWidths::Grow(layer.widths().quantized, moe->chosen * std::max(hidden, width));
+  FinishExperts(layer, hidden, width, moe);
 }
 
 }  // namespace quire::runner::models

@@ -30,6 +30,7 @@ struct MixtureOfExperts {
   bool scale_inputs = false;                         // weight_e multiplies x in place of the result (Llama 4)
   std::vector<kernels::Matrix> gate, up, down;       // [experts]; no gate: down(max(up(x), 0)^2)
   std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
+  bool gathers = true;           // copies rows for gate and up; int8 products quantize them where they are
   Linear latent_in, latent_out;  // around the experts, which are narrower than the model; or none
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   Activation activation = Activation::kSilu;
@@ -47,6 +48,8 @@ struct MixtureOfExperts {
   void Choose(ForwardContext& ctx, std::span<const float> x) const;
   // What the chosen experts make of x; y may be x.
   void RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
+  // gated [places, width] = activation(gate(x)) * up(x).
+  void RunGates(ForwardContext& ctx, std::span<const float> x, std::span<float> gated) const;
   void AddShared(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };
 
@@ -66,7 +69,10 @@ inline constexpr ExpertNames kMixtralExperts = {.gate = "block_sparse_moe.expert
                                                 .gate_up_stacked = "mlp.experts.gate_up_proj",
                                                 .down_stacked = "mlp.experts.down_proj"};
 
-// Fills gate, up and down, in whichever form the file has them. REQUIRES: moe->chosen is set.
+// The last step of what binds experts: sets `gathers` and the memory of a step. REQUIRES: all else is set.
+void FinishExperts(const TensorScope& layer, int64_t hidden, int64_t width, MixtureOfExperts* moe);
+
+// Fills gate, up and down, in whichever form the file has them. REQUIRES: all else of `moe` is set.
 void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t experts, int64_t hidden,
                  int64_t width, MixtureOfExperts* moe);
 

@@ -58,28 +58,29 @@ std::byte* PanelStore::Allocate(size_t size) {
 
 kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
   if (matrix.data == nullptr) return matrix;
-  const bool floats = kernels::IsFloat(matrix.type);
-  // Without vectors of bytes the float32 kernels are faster.
-  const bool use_panels = floats ? kernels::UsePackedFloat()
-                                 : kernels::HasPanels(matrix.type) &&
-                                       kernels::BestPanelTarget() > kernels::PanelTarget::kPortable;
   const size_t mapped = weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out);
   const auto stays = [&] {
     mapped_bytes_ += static_cast<int64_t>(mapped);
     return matrix;
   };
-  if (!use_panels) return stays();
+  if (!UsesPanels(matrix.type)) return stays();
   if (counts_only_) {
     bytes_ += static_cast<int64_t>(RoundUp(SizeOf(matrix), kAlignment));
     return matrix;
   }
   std::byte* const panels = Allocate(SizeOf(matrix));
   if (panels == nullptr) return stays();
-  const auto fill = floats ? kernels::FillFloatPanels : kernels::FillPanels;
+  const auto fill = kernels::IsFloat(matrix.type) ? kernels::FillFloatPanels : kernels::FillPanels;
   fill(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
   ReleasePages(matrix.data, mapped);
   matrix.panels = panels;
   return matrix;
+}
+
+bool UsesPanels(weights::DataType type) {
+  if (kernels::IsFloat(type)) return kernels::UsePackedFloat();
+  // Without vectors of bytes the float32 kernels are faster.
+  return kernels::HasPanels(type) && kernels::BestPanelTarget() > kernels::PanelTarget::kPortable;
 }
 
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files) {

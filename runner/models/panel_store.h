@@ -43,6 +43,9 @@ class PanelStore {
   int64_t mapped_bytes_ = 0;
 };
 
+// Whether matrices of this type are put into panels here.
+bool UsesPanels(weights::DataType type);
+
 // A store that lives as long as anybody holds `files`. It only counts for metadata-only files.
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files);
 
