@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/base/ids.h"
+#include "api/base/parse_integer.h"
 #include "api/json/body.h"
 #include "api/json/read.h"
 #include "api/llama_server/completion.h"
@@ -36,9 +36,8 @@ Result<SlotAction> ParseAction(std::string_view query) {
 }
 
 Result<int32_t> ParseSlot(std::string_view text) {
-  int32_t slot = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slot);
-  if (error == std::errc() && end == text.data() + text.size() && slot >= 0 && slot < kSlotsMax) return slot;
+  const auto slot = ParseInteger<int32_t>(text);
+  if (slot && *slot >= 0 && *slot < kSlotsMax) return *slot;
   return Fail(ErrorCode::kInvalidArgument, fmt::format("the slot must be from 0 to {}", kSlotsMax - 1),
               "id_slot");
 }

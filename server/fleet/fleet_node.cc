@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 #include <utility>
 
+#include "api/base/parse_integer.h"
 #include "server/fleet/node_picker.h"
 
 namespace quire::server {
@@ -52,8 +51,8 @@ api::Result<FleetNode> ParseFleetNode(std::string_view text) {
   if (host.empty() || host.find_first_of("/ ") != std::string_view::npos) return invalid();
   node.host = host;
   if (port.empty()) return node;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), node.port);
-  if (error != std::errc() || end != port.data() + port.size() || node.port == 0) return invalid();
+  node.port = api::ParseInteger<uint16_t>(port).value_or(0);
+  if (node.port == 0) return invalid();
   return node;
 }
 

@@ -19,6 +19,7 @@
 
 #include "api/base/ascii.h"
 #include "api/base/file_descriptor.h"
+#include "api/base/parse_integer.h"
 
 namespace quire::server {
 namespace {
@@ -80,16 +81,14 @@ bool ReadLimit(std::string_view word, KeyLimits& limits) {
   if (equals == std::string_view::npos) return false;
   const std::string_view name = word.substr(0, equals);
   const std::string_view value = word.substr(equals + 1);
-  int32_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size() || number < 1 || number > 1'000'000)
-    return false;
+  const auto number = api::ParseInteger<int32_t>(value);
+  if (!number || *number < 1 || *number > 1'000'000) return false;
   if (name == "weight") {
-    limits.weight = number;
+    limits.weight = *number;
   } else if (name == "parallel") {
-    limits.parallel = number;
+    limits.parallel = *number;
   } else if (name == "per_minute") {
-    limits.per_minute = number;
+    limits.per_minute = *number;
   } else {
     return false;
   }

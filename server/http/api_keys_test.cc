@@ -47,6 +47,7 @@ TEST(KeyRing, ABadLineIsNamedAndNotRepeated) {
            "al/ice admin " + good,
            "alice admin " + good + " weight=0",
            "alice admin " + good + " weight=x",
+           "alice admin " + good + " weight=1x",
            "alice admin " + good + " speed=3",
            "alice admin " + good + " swordfish",
            "ok admin " + good + "\nok inference " + good,

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "api/base/ascii.h"
+#include "api/base/parse_integer.h"
 
 namespace quire::server::registry {
 namespace {
@@ -102,9 +102,10 @@ api::Result<Origin> OriginOf(const std::string& text) {
                 .host = api::AsciiLower(PartOf(url, CURLUPART_HOST))};
   if (origin.host.starts_with('[')) origin.host = origin.host.substr(1, origin.host.size() - 2);
   const std::string port = PartOf(url, CURLUPART_PORT, CURLU_DEFAULT_PORT);
-  const auto read = std::from_chars(port.data(), port.data() + port.size(), origin.port);
+  const auto number = api::ParseInteger<uint16_t>(port);
   const bool known = origin.scheme == "http" || origin.scheme == "https";
-  if (!known || origin.host.empty() || read.ec != std::errc()) return NoUrl(text);
+  if (!known || origin.host.empty() || !number) return NoUrl(text);
+  origin.port = *number;
   return origin;
 }
 

@@ -2,16 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "api/base/parse_integer.h"
 #include "server/registry/transfer.h"
 #include "server/store/model_manifest.h"
 
@@ -139,10 +138,8 @@ class ModelPush {
     if (range.starts_with("bytes=")) range.remove_prefix(6);
     if (!range.starts_with("0-")) return -1;
     range.remove_prefix(2);
-    int64_t last = -1;
-    const auto [end, error] = std::from_chars(range.data(), range.data() + range.size(), last);
-    const bool whole = error == std::errc() && end == range.data() + range.size();
-    return !whole || last < 0 || last == INT64_MAX ? -1 : last == 0 ? 0 : last + 1;
+    const int64_t last = api::ParseInteger<int64_t>(range).value_or(-1);
+    return last < 0 || last == INT64_MAX ? -1 : last == 0 ? 0 : last + 1;
   }
 
   api::Result<void> SendPart(const Layer& layer, int file, Upload& upload) {

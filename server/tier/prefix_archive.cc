@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
+#include "api/base/parse_integer.h"
 #include "api/ipc/snapshot_link.h"
 
 namespace quire::server {
@@ -112,13 +112,12 @@ api::Result<std::string> PrefixExport::Next() {
 // ---- import ----
 
 std::optional<std::string_view> TenantIn(std::string_view isolation) {
-  size_t length = 0;
-  const char* end = isolation.data() + isolation.size();
-  const auto parsed = std::from_chars(isolation.data(), end, length);
-  if (parsed.ec != std::errc() || parsed.ptr == end || *parsed.ptr != ':') return std::nullopt;
-  const std::string_view rest(parsed.ptr + 1, static_cast<size_t>(end - parsed.ptr - 1));
-  if (rest.size() < length) return std::nullopt;
-  return rest.substr(0, length);
+  const size_t colon = isolation.find(':');
+  const auto length = api::ParseInteger<size_t>(isolation.substr(0, colon));
+  if (!length || colon == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = isolation.substr(colon + 1);
+  if (rest.size() < *length) return std::nullopt;
+  return rest.substr(0, *length);
 }
 
 std::optional<std::string> WithTenant(std::string_view isolation, std::string_view tenant) {

@@ -20,6 +20,8 @@
 #include <system_error>
 #include <utility>
 
+#include "api/base/parse_integer.h"
+
 namespace quire::server {
 namespace {
 
@@ -47,14 +49,6 @@ bool DecodePart(std::string_view text, std::string& out) {
   return true;
 }
 
-template <class T>
-std::optional<T> NumberIn(std::string_view text) {
-  T value{};
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::unexpected<api::Error> BadUrl(const char* why) {
   return api::Fail(api::ErrorCode::kInvalidArgument,
                    fmt::format("must be redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss://... or "
@@ -77,7 +71,7 @@ bool ParseHost(std::string_view text, RedisAddress& address) {
   std::string_view port = end == std::string_view::npos ? "" : text.substr(end + (literal ? 1 : 0));
   if (!port.empty()) {
     if (!port.starts_with(':')) return false;
-    const auto number = NumberIn<uint16_t>(port.substr(1));
+    const auto number = api::ParseInteger<uint16_t>(port.substr(1));
     if (!number || *number == 0) return false;
     address.port = *number;
   }
@@ -107,7 +101,7 @@ api::Result<RedisAddress> ParseRedisUrl(std::string_view url) {
     url.remove_prefix(at + 1);
   }
   if (const size_t slash = url.find('/'); slash != std::string_view::npos) {
-    const auto database = NumberIn<int32_t>(url.substr(slash + 1));
+    const auto database = api::ParseInteger<int32_t>(url.substr(slash + 1));
     if (slash + 1 < url.size() && (!database || *database < 0)) return BadUrl("the database");
     address.database = database.value_or(0);
     url = url.substr(0, slash);
@@ -341,7 +335,7 @@ api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
     reply.text = rest;
     return reply;
   }
-  const auto number = NumberIn<int64_t>(rest);
+  const auto number = api::ParseInteger<int64_t>(rest);
   if (!number || (type != ':' && type != '$' && type != '*')) return Fail("not the Redis protocol");
   reply.integer = *number;
   if (type == ':') {

@@ -4,9 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <utility>
+
+#include "api/base/parse_integer.h"
 
 namespace quire::server {
 namespace {
@@ -21,10 +22,8 @@ std::string EndsName(const SnapshotKey& parent) { return "quire:e:" + HexOf(pare
 std::vector<int64_t> EndsIn(const RedisReply& reply) {
   std::vector<int64_t> ends;
   for (const RedisReply& item : reply.items) {
-    int64_t end = 0;
-    const std::string& text = item.text;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), end);
-    if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && end > 0) ends.push_back(end);
+    const auto end = api::ParseInteger<int64_t>(item.text);
+    if (end && *end > 0) ends.push_back(*end);
   }
   std::ranges::sort(ends);
   return ends;
