@@ -1,14 +1,11 @@
 #include "server/options.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -16,84 +13,11 @@
 #include <utility>
 
 #include "api/base/ascii.h"
-#include "api/base/duration.h"
+#include "server/option_values.h"
 #include "server/registry/session.h"
 
 namespace quire::server {
 namespace {
-
-using Nanoseconds = std::chrono::nanoseconds;
-// Why a value is invalid, or nothing.
-using ValidationError = std::optional<std::string>;
-
-std::string_view Trimmed(std::string_view text) { return api::Trimmed(text, " \t\r\n\"'"); }
-
-template <class T>
-std::optional<T> ParseWhole(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-template <class T>
-ValidationError SetWhole(T& out, std::string_view text, T min, T max) {
-  const auto value = ParseWhole<T>(text);
-  if (!value || *value < min || *value > max)
-    return fmt::format("must be an integer from {} to {}", min, max);
-  out = *value;
-  return std::nullopt;
-}
-
-ValidationError SetDuration(Nanoseconds& out, std::string_view text) {
-  const auto value = api::ParseDurationOrSeconds(text);
-  if (!value) return "must be a duration (\"5m\", \"1h30m\", \"1500ms\") or a number of seconds";
-  out = *value;
-  return std::nullopt;
-}
-
-ValidationError SetPositiveDuration(Nanoseconds& out, std::string_view text) {
-  if (ValidationError error = SetDuration(out, text)) return error;
-  if (out <= Nanoseconds::zero() || out > std::chrono::hours(24 * 365))
-    return "must be more than 0 and at most a year";
-  return std::nullopt;
-}
-
-ValidationError SetPrepareTime(int32_t& milliseconds, std::string_view text) {
-  Nanoseconds time{};
-  if (ValidationError error = SetDuration(time, text)) return error;
-  if (time < std::chrono::milliseconds(1) || time > std::chrono::minutes(1)) return "must be from 1ms to 1m";
-  milliseconds = static_cast<int32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
-  return std::nullopt;
-}
-
-// "100MiB", "512KiB", "1048576"
-template <class T>
-ValidationError SetBytes(T& out, std::string_view text) {
-  int shift = 0;
-  for (const auto& [suffix, bits] : {std::pair{std::string_view("KiB"), 10},
-                                     {std::string_view("MiB"), 20},
-                                     {std::string_view("GiB"), 30}}) {
-    if (text.ends_with(suffix)) {
-      text.remove_suffix(suffix.size());
-      shift = bits;
-    }
-  }
-  const auto value = ParseWhole<uint64_t>(text);
-  constexpr uint64_t kMax = uint64_t{1} << 40;
-  if (!value || *value == 0 || *value > (kMax >> shift))
-    return "must be a size from 1 byte to 1 TiB (\"100MiB\")";
-  out = static_cast<T>(*value << shift);
-  return std::nullopt;
-}
-
-// A boolean that opens something must be said clearly.
-ValidationError SetStrictBool(bool& out, std::string_view text) {
-  const auto value = api::ParseGoBool(text);
-  if (!value) return "must be true or false";
-  out = *value;
-  return std::nullopt;
-}
 
 // Types that other servers have: their users get the nearest one, which needs more memory and loses less.
 constexpr auto kSmallKvTypes = std::to_array<std::string_view>({"q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"});
@@ -111,48 +35,6 @@ ValidationError SetKvType(Options& options, std::string_view text) {
   return std::nullopt;
 }
 
-ValidationError SetStateType(api::KvType& out, std::string_view text) {
-  const auto type = api::ParseKvType(api::AsciiLower(text));
-  if (!type || *type == api::KvType::kF16) return "must be f32, bf16 or q8_0";
-  out = *type;
-  return std::nullopt;
-}
-
-// As Ollama reads it: a level, or a boolean of which everything unreadable is true.
-ValidationError SetDebug(int32_t& out, std::string_view text) {
-  if (const auto level = ParseWhole<int32_t>(text)) {
-    out = std::clamp(*level, 0, 2);
-  } else {
-    out = api::ParseGoBool(text).value_or(true) ? 1 : 0;
-  }
-  return std::nullopt;
-}
-
-ValidationError SetList(std::vector<std::string>& out, std::string_view text) {
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view element = Trimmed(text.substr(0, comma));
-    if (!element.empty()) out.emplace_back(element);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return std::nullopt;
-}
-
-std::filesystem::path HomeDirectory() {
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return home;
-  const passwd* user = ::getpwuid(::getuid());
-  return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/";
-}
-
-ValidationError SetPath(std::filesystem::path& out, std::string_view text) {
-  if (text == "~" || text.starts_with("~/")) {
-    out = HomeDirectory() / text.substr(std::min<size_t>(2, text.size()));
-  } else {
-    out = text;
-  }
-  return std::nullopt;
-}
-
 ValidationError SetSnapshotBytes(Options& options, std::string_view text) {
   options.snapshot_bytes_auto = text == "auto";
   options.snapshot_bytes = 0;
@@ -166,16 +48,6 @@ ValidationError SetRedis(std::optional<RedisAddress>& out, std::string_view text
   auto address = ParseRedisUrl(text);
   if (!address) return address.error().message;
   out = *std::move(address);
-  return std::nullopt;
-}
-
-ValidationError SetRedisSecret(std::string& out, std::string_view text) {
-  constexpr size_t kBytesMin = 16;
-  std::filesystem::path path;
-  SetPath(path, text);
-  std::ifstream file(path, std::ios::binary);
-  out.assign(std::istreambuf_iterator<char>(file), {});
-  if (out.size() < kBytesMin) return "the file must have a secret of at least 16 bytes";
   return std::nullopt;
 }
 
@@ -217,22 +89,6 @@ ValidationError SetHost(HostAddress& out, std::string_view text) {
 ValidationError SetMetricsNames(bool& vllm, std::string_view text) {
   if (text != "vllm") return "must be vllm";
   vllm = true;
-  return std::nullopt;
-}
-
-ValidationError SetCollector(std::string& url, std::string_view text) {
-  const std::string_view trimmed = Trimmed(text);
-  if (!trimmed.empty() && !trimmed.starts_with("http://") && !trimmed.starts_with("https://"))
-    return "must be a URL that begins with http:// or https://";
-  url = trimmed;
-  return std::nullopt;
-}
-
-ValidationError SetEventAddress(std::string& address, std::string_view text) {
-  const std::string_view trimmed = Trimmed(text);
-  if (!trimmed.empty() && !trimmed.starts_with("tcp://") && !trimmed.starts_with("ipc://"))
-    return "must be a ZeroMQ address that begins with tcp:// or ipc://";
-  address = trimmed;
   return std::nullopt;
 }
 
@@ -444,15 +300,15 @@ api::Result<Settings> ReadConfig(const std::filesystem::path& path) {
   Settings settings;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    const std::string_view text = Trimmed(line);
+    const std::string_view text = TrimmedValue(line);
     if (text.empty() || text[0] == '#') continue;
     const size_t equals = text.find('=');
-    const std::string_view name = Trimmed(text.substr(0, equals));
+    const std::string_view name = TrimmedValue(text.substr(0, equals));
     const bool known =
         std::ranges::any_of(kTable, [&](const OptionSpec& spec) { return name == spec.variable; });
     if (equals == std::string_view::npos) return fail(fmt::format("line {}: not NAME=VALUE", number));
     if (!known) return fail(fmt::format("line {}: unknown setting \"{}\"", number, name));
-    settings.insert_or_assign(std::string(name), std::string(Trimmed(text.substr(equals + 1))));
+    settings.insert_or_assign(std::string(name), std::string(TrimmedValue(text.substr(equals + 1))));
   }
   if (file.bad()) return fail("cannot be read");
   return settings;
@@ -481,45 +337,7 @@ ValidationError ApplyCredentials(Options& options, const std::filesystem::path& 
   return std::nullopt;
 }
 
-bool IsHostCharacter(char c) {
-  return api::IsAsciiAlnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
-}
-
 }  // namespace
-
-api::Result<HostAddress> ParseHostAddress(std::string_view text) {
-  text = Trimmed(text);
-  HostAddress address{"127.0.0.1"};
-  if (const size_t mark = text.find("://"); mark != std::string_view::npos) {
-    const std::string scheme = api::AsciiLower(text.substr(0, mark));
-    if (scheme == "http") address.port = 80;
-    if (scheme == "https") address.port = 443;
-    text.remove_prefix(mark + 3);
-  }
-  text = text.substr(0, text.find('/'));
-  if (text.empty()) return address;
-
-  // An IPv6 address has more than one colon; only in brackets can a port follow it.
-  std::string_view host = text;
-  std::optional<std::string_view> port;
-  if (text.starts_with('[')) {
-    const size_t close = text.find(']');
-    if (close == std::string_view::npos) {
-      return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("\"{}\" is not a host address", text));
-    }
-    host = text.substr(1, close - 1);
-    if (text.substr(close + 1).starts_with(':')) port = text.substr(close + 2);
-  } else if (std::ranges::count(text, ':') == 1) {
-    host = text.substr(0, text.find(':'));
-    port = text.substr(host.size() + 1);
-  }
-  if (!std::ranges::all_of(host, IsHostCharacter)) {
-    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("\"{}\" is not a host address", text));
-  }
-  address.host = host.empty() ? "0.0.0.0" : std::string(host);
-  if (port) address.port = ParseWhole<uint16_t>(*port).value_or(address.port);
-  return address;
-}
 
 Environment ProcessEnvironment() {
   return [](const char* name) -> std::optional<std::string> {
@@ -546,9 +364,9 @@ void OptionTable::AddTo(CLI::App& app) {
 }
 
 api::Result<Options> OptionTable::Resolve(const Environment& environment) const {
-  const auto said = [&](size_t i) { return std::string(Trimmed(flags_[i])); };
+  const auto said = [&](size_t i) { return std::string(TrimmedValue(flags_[i])); };
   const auto of_environment = [&](const char* name) {
-    return std::string(Trimmed(environment(name).value_or("")));
+    return std::string(TrimmedValue(environment(name).value_or("")));
   };
   std::string config = said(0);
   if (config.empty()) config = of_environment(kTable[0].variable);

@@ -17,6 +17,7 @@
 
 #include "api/base/error.h"
 #include "api/ipc/messages.h"
+#include "server/host_address.h"
 #include "server/http/api_keys.h"
 #include "server/tier/redis_client.h"
 
@@ -25,16 +26,6 @@ class App;
 }
 
 namespace quire::server {
-
-struct HostAddress {
-  std::string host;  // name or address, without brackets
-  uint16_t port = 11434;
-};
-
-// "[scheme://]host[:port][/path]" as OLLAMA_HOST gives it; empty = 127.0.0.1:11434. http means port 80 and
-// https 443 unless a port is said; a port that is none is replaced by the default. ":80" is every interface.
-// Errors: a host with characters no host has.
-api::Result<HostAddress> ParseHostAddress(std::string_view text);
 
 struct Options {
   HostAddress host;
