@@ -146,7 +146,5 @@ bool IsEncoder(const weights::ModelFiles& files);
 api::Result<std::unique_ptr<Encoder>> LoadEncoder(std::shared_ptr<const weights::ModelFiles> files);
 // Whether an encoder's files have a head that scores pairs; without reading weights.
 bool HasScoreHead(const weights::ModelFiles& files);
-// For the table of docs/models.md.
-std::vector<Architecture> SupportedEncoders();
 
 }  // namespace quire::runner::models

@@ -128,11 +128,4 @@ api::Result<std::unique_ptr<Encoder>> LoadEncoder(std::shared_ptr<const ModelFil
   return encoder;
 }
 
-std::vector<Architecture> SupportedEncoders() {
-  std::vector<Architecture> architectures;
-  architectures.reserve(kEncoders.size());
-  for (const EncoderFamily& family : kEncoders) architectures.push_back(family.architecture);
-  return architectures;
-}
-
 }  // namespace quire::runner::models

@@ -60,13 +60,6 @@ std::string_view GgufView::Token(std::optional<int64_t> id) const {
   return token.is_string() ? std::string_view(token.get_ref<const std::string&>()) : std::string_view();
 }
 
-bool GgufView::HasToken(std::string_view text) const {
-  const auto* tokens = Array("tokenizer.ggml.tokens");
-  return tokens != nullptr && std::ranges::any_of(*tokens, [&](const auto& token) {
-           return token.is_string() && token.template get_ref<const std::string&>() == text;
-         });
-}
-
 const Tensor* GgufView::FindTensor(std::string_view name) const {
   const auto name_of = [&](size_t i) { return std::string_view(tensors_[i].name); };
   const auto found = std::ranges::lower_bound(by_name_, name, {}, name_of);

@@ -36,7 +36,6 @@ class GgufView {
 
   // The text of a token of the vocabulary; empty where there is no such id.
   std::string_view Token(std::optional<int64_t> id) const;
-  bool HasToken(std::string_view text) const;
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const Tensor* FindTensor(std::string_view name) const;  // null when absent
