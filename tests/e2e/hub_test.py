@@ -8,8 +8,9 @@ import shutil
 import socket
 import unittest
 
+from evil_registry import Evil
 from harness import ROOT, Daemon
-from registry_test import Evil, Registry, statuses
+from registry_test import Registry, statuses
 
 GGUF = ROOT / "packaging/models/quire-demo-Q8_0.gguf"
 TEMPLATE = "{{ range .Messages }}{{ .Role }}: {{ .Content }}\n{{ end }}assistant:"

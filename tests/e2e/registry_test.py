@@ -5,7 +5,6 @@ usage: registry_test.py Suite
 """
 import base64
 import hashlib
-import http.server
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ import threading
 import time
 import unittest
 
+from evil_registry import Evil
 from harness import MODEL, Daemon
 
 ACCOUNT = ("alice", "open sesame")
@@ -188,82 +188,6 @@ class RoundTrip(unittest.TestCase):
             failed = daemon.cli("pull", "--insecure", f"{registry.host}/team/none")
             self.assertEqual(failed.returncode, 1)
             self.assertIn("Error: pull model manifest: file does not exist", failed.stderr)
-
-
-class Evil(http.server.ThreadingHTTPServer):
-    """A registry that does as a test tells it: `answer(request) -> True` when it has dealt with it."""
-    daemon_threads = True
-
-    def __init__(self, answer=None):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer = answer
-        self.seen = []  # (method, path, headers)
-        self.blobs = {}
-        self.manifest = b""
-        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
-
-    @property
-    def host(self):
-        return f"127.0.0.1:{self.server_address[1]}"
-
-    def give(self, data):
-        digest = "sha256:" + hashlib.sha256(data).hexdigest()
-        self.blobs[digest] = data
-        return digest
-
-    def give_model(self, weights):
-        config = json.dumps({"model_format": "gguf", "model_family": "x"}).encode()
-        layer = {"mediaType": "application/vnd.ollama.image.model", "digest": self.give(weights), "size": len(weights)}
-        self.manifest = json.dumps({
-            "schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-            "config": {"mediaType": "x", "digest": self.give(config), "size": len(config)}, "layers": [layer]}).encode()
-        return layer["digest"]
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.thread.join()
-        self.server_close()
-
-    def handle_error(self, *_):
-        pass  # clients that leave are part of the tests
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        return True
-
-    def do_GET(self):
-        self.server.seen.append((self.command, self.path, dict(self.headers)))
-        if self.server.answer and self.server.answer(self):
-            return
-        if "/manifests/" in self.path:
-            self.reply(200, self.server.manifest)
-        elif (blob := self.server.blobs.get(self.path.rpartition("/")[2])) is not None:
-            begin = int(self.headers.get("Range", "bytes=0-")[6:-1])
-            if begin:
-                self.reply(206, blob[begin:], Content_Range=f"bytes {begin}-{len(blob) - 1}/{len(blob)}")
-            else:
-                self.reply(200, blob)
-        else:
-            self.reply(404)
-
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_GET
 
 
 class Hostile(unittest.TestCase):

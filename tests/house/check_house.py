@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-LINES_MAX = 1000
+LINES_MAX = 500
 SOURCE_SUFFIXES = {".cc", ".h", ".py", ".sh", ".mjs", ".txt"}
 
 # Which folder may include which. A folder may always include itself; naming a folder names the rooms below it that are
