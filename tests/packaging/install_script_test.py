@@ -129,6 +129,15 @@ class InstallScript(unittest.TestCase):
         tarball.write_bytes(tarball.read_bytes() + b"x")
         self.assert_refused(self.install("--public-key", self.public_key), "checksum")
 
+    def test_of_two_architectures_its_own_is_installed(self):
+        other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
+        sums = self.release / "SHA256SUMS"
+        sums.write_text(f"{'0' * 64}  quire-1.2.3-linux-{other}.tar.zst\n" + sums.read_text())
+        self.sign()
+        result = self.install("--public-key", self.public_key)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("bin/quired", self.files())
+
     def test_nothing_is_installed_without_a_key_unless_asked_for(self):
         self.assert_refused(self.install(), "no public key")
         result = self.install("--checksum-only")
