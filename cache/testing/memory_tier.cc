@@ -64,8 +64,10 @@ LowerTier::Fetched MemoryTier::PollFetch() {
   }
   Segment segment = fetch.segments[fetch.segment];
   const auto& stored = segments_.at(KeyOf(fetch, segment));
-  fetch.bytes.assign(stored.begin() + static_cast<ptrdiff_t>(fetch.offset),
-                     stored.begin() + static_cast<ptrdiff_t>(std::min(stored.size(), fetch.offset + piece)));
+  // Storing the segment again may have cut it to less than what was fetched of it.
+  const size_t begin = std::min(fetch.offset, stored.size()), end = std::min(stored.size(), begin + piece);
+  fetch.bytes.assign(stored.begin() + static_cast<ptrdiff_t>(begin),
+                     stored.begin() + static_cast<ptrdiff_t>(end));
   if (fault == Fault::kWrongSegment) segment.to += 1;
   if (fault == Fault::kTooManyBytes) fetch.bytes.resize(stored.size() + 1);
   return {.kind = Fetched::Kind::kBytes, .segment = segment, .offset = fetch.offset, .bytes = fetch.bytes};
