@@ -13,7 +13,9 @@ endforeach()
 function(quire_find_static variable)
   set(found)
   foreach(name ${ARGN})
-    find_library(QUIRE_STATIC_${name} NAMES lib${name}.a PATHS ${QUIRE_PORTABLE_LIBRARIES}/lib NO_DEFAULT_PATH)
+    # That folder lies outside a cross compiler's sysroot.
+    find_library(QUIRE_STATIC_${name} NAMES lib${name}.a PATHS ${QUIRE_PORTABLE_LIBRARIES}/lib NO_DEFAULT_PATH
+                 NO_CMAKE_FIND_ROOT_PATH)
     find_library(QUIRE_STATIC_${name} NAMES lib${name}.a REQUIRED)
     list(APPEND found ${QUIRE_STATIC_${name}})
   endforeach()
