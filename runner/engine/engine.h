@@ -152,7 +152,7 @@ class Engine {
   void Start(std::unique_ptr<ActiveRequest> request);
   size_t BytesFor(const ActiveRequest& request) const;
   bool GiveUpWideLeases();  // false when there are none
-  bool PreemptYoungest();  // false when there is nobody to preempt
+  bool PreemptYoungest();   // false when there is nobody to preempt
 
   // One step (engine_step.cc).
   bool Step();  // false when nobody can go on
