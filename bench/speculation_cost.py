@@ -4,7 +4,8 @@
   bench/speculation_cost.py MODEL.gguf ... [--rounds 8] [--answer 300] [--streams 1] [--bound 0.98]
 
 For each model (files of hybrid families: bench/hybrid_models.py) and each kind of text, a round asks for one answer with
-drafts and one without, every other round the other way round. The rate is that behind the first token. Texts: greedy, sampled
+drafts and two without, in an order of its own. The rate is that behind the first token; a ratio is that to the mean of the two,
+and the two beside each other say what the machine's noise is. Texts: greedy, sampled
 at temperature 1, which hardly repeats, and of four tokens alone, of which many drafts are accepted. Prints the median, least
 and greatest ratio of a round and how many drafts were accepted; fails where a median is below --bound, or a text differs.
 The machine must be idle, and --rounds enough: the spread of the ratios says what a median is worth.
@@ -65,22 +66,24 @@ def together(a, port, content, options):
 
 
 def measure(a, port, name):
-    """The ratios of the rounds, with drafts to without; whether all texts were equal; the share of accepted drafts."""
-    ratios, same, accepted, drafts = [], True, 0, 0
+    """The ratios of the rounds, with drafts to without, and without to without; whether all texts were equal; the share of accepted drafts."""
+    ratios, noise, same, accepted, drafts = [], [], True, 0, 0
     for round_ in range(-1, a.rounds):  # the first one warms up
         rng = random.Random(round_)
         options = dict(TEXTS[name], seed=1000 + round_)
         if tokens := options.pop("tokens", 0):
             options["logit_bias"] = {str(rng.randrange(1000, 4000)): 100 for _ in range(tokens)}
-        kinds = [("without", {"draft_num_predict": 0}), ("with", {})]
-        found = {kind: together(a, port, words(f"cost{round_}", 40), options | more)
-                 for kind, more in (kinds if round_ % 2 == 0 else reversed(kinds))}
+        kinds = [("without", {"draft_num_predict": 0}), ("again", {"draft_num_predict": 0}), ("with", {})]
+        rng.shuffle(kinds)
+        found = {kind: together(a, port, words(f"cost{round_}", 40), options | more) for kind, more in kinds}
         same = same and [d["text"] for d in found["with"]] == [d["text"] for d in found["without"]]
         accepted += sum(d["accepted"] for d in found["with"])
         drafts += sum(d["accepted"] + d["rejected"] for d in found["with"])
         if round_ >= 0:
-            ratios.append(sum(d["rate"] for d in found["with"]) / sum(d["rate"] for d in found["without"]))
-    return ratios, same, accepted / max(1, drafts)
+            rate = {kind: sum(d["rate"] for d in answers) for kind, answers in found.items()}
+            ratios.append(rate["with"] / (rate["without"] * rate["again"]) ** 0.5)
+            noise.append(rate["without"] / rate["again"])
+    return ratios, noise, same, accepted / max(1, drafts)
 
 
 def main():
@@ -93,14 +96,15 @@ def main():
     parser.add_argument("--bound", type=float, default=0.98, help="least median ratio")
     a = parser.parse_args()
     failed = False
-    print("| model | text | ratio: median | min | max | drafts accepted | texts |\n|" + " --- |" * 7)
+    print("| model | text | ratio: median | min | max | without twice | drafts accepted | texts |\n|" + " --- |" * 8)
     for model in a.models:
         with server(argparse.Namespace(gguf=model, draft=None, bin=a.bin)) as it:
             for name in TEXTS:
-                ratios, same, accepted = measure(a, it.port, name)
+                ratios, noise, same, accepted = measure(a, it.port, name)
                 median = statistics.median(ratios)
                 failed = failed or median < a.bound or not same
                 print(f"| {model.rsplit('/', 1)[-1]} | {name} | {median:.3f} | {min(ratios):.3f} | {max(ratios):.3f} | "
+                      f"{statistics.median(noise):.3f} | "
                       f"{100 * accepted:.0f} % | {'equal' if same else 'DIFFER'} |", flush=True)
     sys.exit(failed)
 
