@@ -112,20 +112,26 @@ ValidationError SetRedisSecret(std::string& out, std::string_view text) {
   return std::nullopt;
 }
 
-ValidationError SetCollector(std::string& url, std::string_view text) {
+namespace {
+
+// A text that begins with `first` or `second`, or nothing. `kind`: what it is.
+ValidationError SetAddress(std::string& out, std::string_view text, std::string_view kind,
+                           std::string_view first, std::string_view second) {
   const std::string_view trimmed = TrimmedValue(text);
-  if (!trimmed.empty() && !trimmed.starts_with("http://") && !trimmed.starts_with("https://"))
-    return "must be a URL that begins with http:// or https://";
-  url = trimmed;
+  if (!trimmed.empty() && !trimmed.starts_with(first) && !trimmed.starts_with(second))
+    return fmt::format("must be {} that begins with {} or {}", kind, first, second);
+  out = trimmed;
   return std::nullopt;
 }
 
+}  // namespace
+
+ValidationError SetCollector(std::string& url, std::string_view text) {
+  return SetAddress(url, text, "a URL", "http://", "https://");
+}
+
 ValidationError SetEventAddress(std::string& address, std::string_view text) {
-  const std::string_view trimmed = TrimmedValue(text);
-  if (!trimmed.empty() && !trimmed.starts_with("tcp://") && !trimmed.starts_with("ipc://"))
-    return "must be a ZeroMQ address that begins with tcp:// or ipc://";
-  address = trimmed;
-  return std::nullopt;
+  return SetAddress(address, text, "a ZeroMQ address", "tcp://", "ipc://");
 }
 
 }  // namespace quire::server
