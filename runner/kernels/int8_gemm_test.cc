@@ -233,7 +233,8 @@ TEST(Int8Gemm, RowsThatAreNamedHaveTheBitsOfRowsThatAreCopied) {
       second(weights::DataType::kQ4_0, kOut, kIn, 2);
   const std::vector<float> x = Random(3).Floats(kGiven * kIn);
   std::vector<int32_t> row_at;
-  for (int32_t i = 0; i < 120; ++i) row_at.push_back(static_cast<int32_t>(i * 7 % kGiven));  // many: with threads
+  for (int32_t i = 0; i < 120; ++i)
+    row_at.push_back(static_cast<int32_t>(i * 7 % kGiven));  // many: with threads
   const auto rows = std::ssize(row_at);
   std::vector<float> copied;
   for (const int32_t row : row_at) {
