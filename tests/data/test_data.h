@@ -27,6 +27,12 @@ inline std::filesystem::path Find(const std::filesystem::path& name) {
   return {};
 }
 
+// As Find(). Of "models/NAME", where it is nowhere, the family's smallest checkpoint: it has a golden and no tokenizer.
+inline std::filesystem::path FindOrTiny(const std::filesystem::path& name) {
+  const std::filesystem::path found = Find(name);
+  return found.empty() && name.parent_path() == "models" ? Find("tiny" / name.filename()) : found;
+}
+
 // Every entry of `folder`, such as "models", of tests/data and of the fixtures, sorted by file name. An entry of the
 // fixtures that tests/data has too is left out.
 inline std::vector<std::filesystem::path> List(const std::filesystem::path& folder) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes golden.json and golden.safetensors for a Hugging Face checkpoint, as quire-golden and the tests read them.
 
-usage: make_golden.py CHECKPOINT [OUT] [--prompts GOLDEN_JSON] [--seed N] [--steps N] [--logit-rows N]
+usage: make_golden.py CHECKPOINT [OUT] [--prompts GOLDEN_JSON] [--seed N] [--steps N] [--logit-rows N] [--no-hidden]
 
 Needs Python packages that Quire itself does not: transformers (5.x), torch, safetensors; Debian has them as
 python3-transformers and python3-torch. The reference is AutoModelForCausalLM in float32 with eager attention.
@@ -71,8 +71,12 @@ def record_hidden(model, ids, prefix, arrays):
 
 def record_states(model, ids, prefix, arrays):
     """What each layer's cache holds after `ids`."""
-    cache = model(torch.tensor([ids]), use_cache=True).past_key_values
-    names = {"keys": "k", "values": "v", "conv_states": "conv", "recurrent_states": "delta"}
+    if getattr(model.config, "kv_lora_rank", None):
+        return  # latent attention: other engines cache no keys and values of its heads
+    output = model(torch.tensor([ids]), use_cache=True)
+    cache = output.past_key_values if "past_key_values" in output else output.cache_params
+    recurrent = "delta" if hasattr(model.config, "linear_num_value_heads") else "ssm"
+    names = {"keys": "k", "values": "v", "conv_states": "conv", "recurrent_states": recurrent}
     for number, layer in enumerate(cache.layers):
         for attribute, name in names.items():
             state = getattr(layer, attribute, None)
@@ -94,10 +98,10 @@ def record_prompt(model, number, ids, options, arrays):
     arrays[prefix + "greedy_logprob"] = torch.tensor(logprobs)
     arrays[prefix + "greedy_margin"] = torch.tensor(margins)
     arrays[prefix + "greedy_logits_last"] = last
-    if number == HIDDEN_PROMPT:
+    if number == HIDDEN_PROMPT and options.hidden:
         record_hidden(model, ids, prefix, arrays)
     if number == STATE_PROMPT:
-        for count in (len(ids) * 4 // 7, len(ids)):
+        for count in (len(ids) * 4 // 7, len(ids))[:2 if options.hidden else 1]:
             record_states(model, ids[:count], prefix, arrays)
     top = torch.topk(torch.log_softmax(logits[-1].double(), 0), min(20, logits.shape[1]))
     return {"ids": ids, "greedy": tokens, "min_margin": min(margins),
@@ -125,24 +129,11 @@ def prompts_of(options, vocab, special):
     return [chosen.choices(allowed, k=length) for length in PROMPT_LENGTHS]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path, nargs="?", help="directory to write to (default: CHECKPOINT)")
-    parser.add_argument("--prompts", type=pathlib.Path, help="a golden.json whose prompts to use")
-    parser.add_argument("--seed", type=int, default=1, help="of random prompts")
-    parser.add_argument("--steps", type=int, default=48, help="greedy tokens per prompt")
-    parser.add_argument("--logit-rows", type=int, default=33,
-                        help="positions of a prompt whose logits are kept, at least 2")
-    options = parser.parse_args()
-    if options.logit_rows < 2 or options.steps < 1:
-        parser.error("--logit-rows must be at least 2, --steps at least 1")
-
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        options.checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+def record(model, directory, options):
+    """(contents of golden.json, arrays of golden.safetensors) of a model whose tokenizer is in `directory`, if any."""
     arrays = {}
     with torch.no_grad():
-        tokenizer, chat = record_chat(model, options.checkpoint)
+        tokenizer, chat = record_chat(model, directory)
         vocab = model.get_input_embeddings().weight.shape[0]
         end_ids = as_list(model.generation_config.eos_token_id)
         special = set(end_ids) | set(tokenizer.all_special_ids if tokenizer else [])
@@ -156,12 +147,35 @@ def main():
               "eos_id": tokenizer.eos_token_id if tokenizer else None, "prompts": prompts}
     if chat:
         golden["chat"] = chat
-    out = options.out or options.checkpoint
+    return golden, arrays
+
+
+def write(out, golden, arrays):
     out.mkdir(parents=True, exist_ok=True)
     (out / "golden.json").write_text(json.dumps(golden, ensure_ascii=False) + "\n")
     save_file({name: array.detach().contiguous().clone() for name, array in arrays.items()}, out / "golden.safetensors")
-    print(f"{out}: {len(prompts)} prompts, {len(arrays)} arrays, smallest lead of a greedy token "
-          f"{min(prompt['min_margin'] for prompt in prompts):.2g}")
+    print(f"{out}: {len(golden['prompts'])} prompts, {len(arrays)} arrays, smallest lead of a greedy token "
+          f"{min(prompt['min_margin'] for prompt in golden['prompts']):.2g}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path, nargs="?", help="directory to write to (default: CHECKPOINT)")
+    parser.add_argument("--prompts", type=pathlib.Path, help="a golden.json whose prompts to use")
+    parser.add_argument("--seed", type=int, default=1, help="of random prompts")
+    parser.add_argument("--steps", type=int, default=48, help="greedy tokens per prompt")
+    parser.add_argument("--logit-rows", type=int, default=33,
+                        help="positions of a prompt whose logits are kept, at least 2")
+    parser.add_argument("--no-hidden", dest="hidden", action="store_false",
+                        help="no hidden states, and cache states after one part of their prompt only: a smaller file")
+    options = parser.parse_args()
+    if options.logit_rows < 2 or options.steps < 1:
+        parser.error("--logit-rows must be at least 2, --steps at least 1")
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        options.checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+    write(options.out or options.checkpoint, *record(model, options.checkpoint, options))
 
 
 if __name__ == "__main__":

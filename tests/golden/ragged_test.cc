@@ -20,7 +20,8 @@ using models::TokenId;
 class RaggedTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    QUIRE_FIND_OR_SKIP(path, GetParam());
+    const std::filesystem::path path = test_data::FindOrTiny(GetParam());
+    ASSERT_FALSE(path.empty()) << GetParam();
     auto model = models::LoadModel(weights::Open(path).value());
     ASSERT_TRUE(model) << model.error().message;
     model_ = std::move(*model);
@@ -147,7 +148,6 @@ INSTANTIATE_TEST_SUITE_P(Models, RaggedTest,
                          testing::Values("models/lfm2", "gguf/lfm2.f16.gguf", "gguf/lfm2_k256.Q8_0.gguf",
                                          "models/qwen3_5", "models/lfm2_moe", "models/mistral",
                                          "models/qwen3_next", "models/gemma4_e", "models/gemma4_moe"));
-// Too large for tests/data.
 INSTANTIATE_TEST_SUITE_P(Hybrids, RaggedTest,
                          testing::Values("models/falcon_h1", "models/granitemoehybrid", "models/jamba",
                                          "models/mamba2", "models/nemotron_h_moe"));
