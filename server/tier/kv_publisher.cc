@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <utility>
+#include <variant>
 
 namespace quire::server {
 namespace {
@@ -50,6 +51,7 @@ void KvPublisher::Run() {
     Apply(changes_->PopAll());
     if (socket_ && socket_->PopSubscriptions()) PublishAll();
   }
+  bound_ = false;
   socket_.reset();
 }
 
@@ -57,6 +59,7 @@ void KvPublisher::Bind() {
   auto socket = EventSocket::Bind(options_.endpoint);
   if (socket) {
     socket_ = *std::move(socket);
+    bound_ = true;
     spdlog::info("KV events: published address={}", socket_->endpoint());
   } else if (!std::exchange(reported_, true)) {
     spdlog::warn("KV events: not published address={} error=\"{}\"", options_.endpoint,
@@ -97,6 +100,7 @@ void KvPublisher::Apply(const std::vector<SegmentChanges::Change>& changes) {
 
 // A block comes behind the one that it follows.
 void KvPublisher::PublishAll() {
+  ++refreshes_;
   for (const std::string& topic : topics_) Add(topic, AllBlocksCleared{});
   std::vector<std::pair<int64_t, SnapshotKey>> keys;
   keys.reserve(known_.size());
@@ -117,8 +121,25 @@ void KvPublisher::Add(const std::string& topic, KvEvent event) {
 
 void KvPublisher::Flush() {
   if (events_.empty()) return;
-  if (socket_) socket_->Publish(topic_, SequenceFrame(sequence_++), EncodeKvBatch(events_, SecondsNow()));
+  if (socket_) {
+    for (const KvEvent& event : events_) ++CounterOf(event);
+    socket_->Publish(topic_, SequenceFrame(sequence_++), EncodeKvBatch(events_, SecondsNow()));
+  }
   events_.clear();
+}
+
+std::atomic<uint64_t>& KvPublisher::CounterOf(const KvEvent& event) {
+  if (std::holds_alternative<BlockStored>(event)) return stored_;
+  return std::holds_alternative<BlockRemoved>(event) ? removed_ : cleared_;
+}
+
+KvStats KvPublisher::stats() const {
+  return {.bound = bound_,
+          .stored = stored_,
+          .removed = removed_,
+          .cleared = cleared_,
+          .messages = sequence_,
+          .refreshes = refreshes_};
 }
 
 }  // namespace quire::server

@@ -24,6 +24,16 @@
 
 namespace quire::server {
 
+// Since the start.
+struct KvStats {
+  bool bound = false;   // the address is used
+  uint64_t stored = 0;  // events, and so below
+  uint64_t removed = 0;
+  uint64_t cleared = 0;
+  uint64_t messages = 0;   // batches
+  uint64_t refreshes = 0;  // times that all blocks were published, as a subscriber came
+};
+
 class KvPublisher {
  public:
   struct Options {
@@ -35,6 +45,9 @@ class KvPublisher {
   ~KvPublisher();
   KvPublisher(const KvPublisher&) = delete;
   KvPublisher& operator=(const KvPublisher&) = delete;
+
+  // Any thread.
+  KvStats stats() const;
 
  private:
   struct Known {
@@ -54,6 +67,7 @@ class KvPublisher {
   std::optional<Block> Read(const SnapshotKey& key) const;
   void Add(const std::string& topic, KvEvent event);
   void Flush();
+  std::atomic<uint64_t>& CounterOf(const KvEvent& event);
 
   const Options options_;
   const std::shared_ptr<SegmentChanges> changes_;
@@ -65,8 +79,9 @@ class KvPublisher {
   std::unordered_map<SnapshotKey, Known, SnapshotKeyHash> known_;  // published, and not removed
   std::string topic_;                                              // of `events_`
   std::vector<KvEvent> events_;
-  uint64_t sequence_ = 0;
 
+  std::atomic<bool> bound_ = false;
+  std::atomic<uint64_t> stored_ = 0, removed_ = 0, cleared_ = 0, sequence_ = 0, refreshes_ = 0;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;  // last
 };

@@ -180,6 +180,11 @@ TEST_F(KvPublishers, ASubscriberKnowsWhatComesAndGoes) {
   tier_->PruneAll();
   EXPECT_TRUE(subscriber.ReadUntil([&] { return subscriber.blocks.empty(); }));
   EXPECT_TRUE(subscriber.in_order);
+  const KvStats stats = publisher_->stats();
+  EXPECT_TRUE(stats.bound);
+  EXPECT_GE(stats.stored, 3) << "and once more if the subscription came behind them";
+  EXPECT_EQ(stats.removed, 3);
+  EXPECT_GE(stats.messages, 2);
 }
 
 // One that comes late, and after a restart of the daemon, too.
@@ -190,6 +195,8 @@ TEST_F(KvPublishers, ALateSubscriberGetsAllBlocks) {
   Subscriber second(Endpoint());
   ASSERT_TRUE(second.ReadUntil([&] { return second.blocks.size() == 3; }));
   ExpectChain(second);
+  EXPECT_EQ(publisher_->stats().refreshes, 2);
+  EXPECT_EQ(publisher_->stats().cleared, 2);
   publisher_.reset();
   Open();
   Subscriber third(Endpoint());

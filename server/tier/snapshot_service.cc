@@ -116,6 +116,12 @@ std::optional<RedisStats> SnapshotService::redis_stats() const {
   return loaded_.get()->redis->stats();
 }
 
+std::optional<KvStats> SnapshotService::event_stats() const {
+  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->events)
+    return std::nullopt;
+  return loaded_.get()->events->stats();
+}
+
 std::optional<TierStats> SnapshotService::stats() const {
   if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->tier)
     return std::nullopt;

@@ -32,6 +32,7 @@ class SnapshotService : public scheduler::SnapshotTier {
   // Nothing while the folder is being read, and when it cannot be used.
   std::optional<TierStats> stats() const;
   std::optional<RedisStats> redis_stats() const;
+  std::optional<KvStats> event_stats() const;
   struct Opened {
     std::shared_ptr<DiskTier> tier;
     std::string program;  // PrefixOrigin::program of what this daemon's runners compute

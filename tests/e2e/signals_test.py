@@ -122,6 +122,10 @@ class Signals(unittest.TestCase):
                     self.assertIn(" ".join(map(str, middle)), " ".join(map(str, chain)))
                     with KvSubscriber(daemon) as second:
                         second.read_until(lambda: second.longest_chain()[:len(chain)] == chain)
+                figures = daemon.get("/metrics").text
+                self.assertIn("quire_kv_events_bound 1\n", figures)
+                self.assertRegex(figures, r'quire_kv_events_total\{type="stored"\} [1-9]')
+                self.assertIn("quire_kv_event_refreshes_total 2\n", figures)
             with Daemon(settings) as daemon, KvSubscriber(daemon) as third:
                 third.read_until(lambda: third.longest_chain()[:len(chain)] == chain)
                 self.assertEqual(200, daemon.request("DELETE", "/quire/prefixes", {"all": True}).status)
