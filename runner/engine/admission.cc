@@ -25,7 +25,7 @@ std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t 
   };
   std::optional<size_t> next;
   for (size_t i = 0; i < waiting.size(); ++i) {
-    if (!waiting[i].follows && (!next || order(i) < order(*next))) next = i;
+    if (!waiting[i].follows && !waiting[i].crowded && (!next || order(i) < order(*next))) next = i;
   }
   if (next && anyone_running && waiting[*next].bytes > bytes_left) return std::nullopt;
   return next;

@@ -21,11 +21,12 @@ struct WaitingState {
   bool preempted = false;
   bool follows = false;    // waits for another request to compute what both begin with, or for its reader
   bool has_place = false;  // its party runs something
+  bool crowded = false;    // its party has all places that one party may have (PlacesOfOneParty)
   size_t bytes = 0;
 };
 
 // Preempted requests first, then the tenant with the smallest virtual time, then parties without a place, then order of arrival; followers
-// are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
+// and requests of crowded parties are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
 // starved. With nobody running it is admitted whatever its size.
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runner/engine/cache_budget.h"
+#include "runner/engine/place_share.h"
 #include "runner/engine/prefix_reuse.h"
 
 namespace quire::runner::engine {
@@ -44,6 +45,15 @@ TEST(NextToAdmit, PartiesWithoutAPlaceGoFirstAmongEquals) {
 TEST(NextToAdmit, FollowersArePassedOver) {
   EXPECT_EQ(NextToAdmit(Waiting{{.arrival = 1, .follows = true}, {.arrival = 2}}, 100, true), 1U);
   EXPECT_EQ(NextToAdmit(Waiting{{.arrival = 1, .follows = true}}, 100, true), std::nullopt);
+}
+
+TEST(NextToAdmit, APartyWithAllPlacesThatOneMayHaveIsPassedOver) {
+  EXPECT_EQ(
+      NextToAdmit(Waiting{{.arrival = 1, .has_place = true, .crowded = true}, {.arrival = 2}}, 100, true),
+      1U);
+  EXPECT_EQ(PlacesOfOneParty(32), 30);
+  EXPECT_EQ(PlacesOfOneParty(16), 15);
+  EXPECT_EQ(PlacesOfOneParty(15), 15) << "a small batch is not made smaller";
 }
 
 TEST(NextToAdmit, NobodyOvertakesWhoWaitsForMemory) {

@@ -17,6 +17,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <variant>
 #include <vector>
@@ -143,6 +145,7 @@ class Engine {
   std::optional<Succession> ChooseNext();
   std::optional<Succession> ChooseForPlaces(bool idle_parties_only);
   std::vector<Place> Places() const;
+  std::unordered_map<std::string_view, int32_t> PlacesByParty() const;
   std::vector<WaitingState> WaitingStates();
   void StepBack(size_t running, bool preempted);
   size_t MemoryLeft() const;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "runner/engine/engine.h"
@@ -99,14 +99,25 @@ size_t Engine::MemoryLeft() const {
 
 std::optional<size_t> Engine::PickNext(size_t bytes_left) {
   if (admission_paused_ && !running_.empty()) return std::nullopt;
-  return NextToAdmit(WaitingStates(), bytes_left, !running_.empty());
+  std::vector<WaitingState> states = WaitingStates();
+  const std::unordered_map<std::string_view, int32_t> places = PlacesByParty();
+  for (size_t i = 0; i < states.size(); ++i) {
+    const auto found = places.find(waiting_[i]->party);
+    states[i].crowded = found != places.end() && found->second >= PlacesOfOneParty(limits_.running_max);
+  }
+  return NextToAdmit(states, bytes_left, !running_.empty());
+}
+
+std::unordered_map<std::string_view, int32_t> Engine::PlacesByParty() const {
+  std::unordered_map<std::string_view, int32_t> places;
+  for (const auto& request : running_) ++places[request->party];
+  return places;
 }
 
 std::vector<WaitingState> Engine::WaitingStates() {
   std::vector<WaitingState> states;
   states.reserve(waiting_.size());
-  std::unordered_set<std::string_view> parties;
-  for (const auto& request : running_) parties.insert(request->party);
+  const std::unordered_map<std::string_view, int32_t> places = PlacesByParty();
   for (const auto& request : waiting_) {
     if (request->leader && !StillFollows(*request)) request->leader.reset();
     states.push_back({.virtual_time = shares_.Of(request->tenant).virtual_time,
@@ -114,7 +125,7 @@ std::vector<WaitingState> Engine::WaitingStates() {
                       .preempted = request->preempted,
                       .follows = request->leader.has_value() || request->generation->backpressured() ||
                                  request->tier_wait == ActiveRequest::TierWait::kWaiting,
-                      .has_place = parties.contains(request->party),
+                      .has_place = places.contains(request->party),
                       .bytes = BytesFor(*request)});
   }
   return states;

@@ -77,6 +77,28 @@ TEST(Engine, AnIdleTenantNeedNotWaitForTheEndOfAnother) {
   for (const auto id : choices) EXPECT_EQ(harness.Wait(id).text(), story);
 }
 
+// One place of 16 stays free of a tenant, so nobody steps back for the next.
+TEST(Engine, AFewPlacesStayFreeOfOneTenant) {
+  EngineHarness harness({.limits = {.running_max = 16, .cache_bytes = kPlenty}, .model_stops = false});
+  const auto of = [](std::string tenant, int32_t tokens) {
+    api::Request request = Greedy("Tell me a story.", tokens);
+    request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
+    return request;
+  };
+  std::vector<api::RequestId> endless;
+  for (int i = 0; i < 15; ++i) endless.push_back(harness.Submit(of("greedy", 1'000'000)));
+  const api::RequestId waits = harness.Submit(of("greedy", 1'000'000));
+  for (const auto id : endless) harness.Post(api::ipc::Credit{id, 1'000'000});  // nobody's reader stalls
+  for (const auto id : endless)
+    harness.WaitUntil(id, [](const Outcome& outcome) { return outcome.deltas.size() >= 5; });
+  harness.Generate(of("other", 60));
+  EXPECT_TRUE(harness.Now(waits).deltas.empty());
+  harness.Post(api::ipc::Cancel{endless[3]});
+  harness.WaitUntil(waits, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
+  for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
+  harness.Post(api::ipc::Cancel{waits});
+}
+
 // Memory is short: requests of the greedy tenant are preempted and wait for it. The other tenant needs more than one of
 // the running ones has.
 TEST(Engine, RequestsPreemptedForMemoryDoNotKeepAnIdleTenantOut) {

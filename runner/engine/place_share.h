@@ -13,6 +13,10 @@
 
 namespace quire::runner::engine {
 
+// Free places that one party may take of `running_max` in all: a few stay free, so that the first requests of others need
+// not preempt one.
+constexpr int32_t PlacesOfOneParty(int32_t running_max) { return running_max - running_max / 16; }
+
 // Of a running request.
 struct Place {
   std::string_view party;
