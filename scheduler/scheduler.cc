@@ -290,6 +290,17 @@ void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason rea
   plan.unload.push_back(model->first);
 }
 
+void Scheduler::AdmitAfterPause(Models::iterator position, Time now, Plan& plan) {
+  Model& model = position->second;
+  if (model.waiting.empty() || model.unload_requested) return;
+  if (now >= model.pause_ends) {
+    Admit(position, now, plan);
+    model.pause_ends = now + options_.drain_pause;
+  } else {
+    WakeBy(model.pause_ends, plan);
+  }
+}
+
 // What a draining model still runs is taken from it when it has drained for too long.
 void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan) {
   Model& model = position->second;
@@ -297,11 +308,17 @@ void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan
     model.draining_since.reset();
     return;
   }
-  if (!model.draining_since) model.draining_since = now;
+  if (!model.draining_since) {
+    model.draining_since = now;
+    model.pause_ends = now + options_.drain_pause;
+  }
   // What the runner computed goes with it, so a turn must become long enough to get further than the last one.
   constexpr int32_t kDoublingsMax = 10;
   const KeepAlive limit = options_.drain_limit * (1 << std::min(model.turns, kDoublingsMax));
-  if (now - *model.draining_since < limit) return WakeBy(*model.draining_since + limit, plan);
+  if (now - *model.draining_since < limit) {
+    WakeBy(*model.draining_since + limit, plan);
+    return AdmitAfterPause(position, now, plan);
+  }
   std::vector<api::RequestId> suspended;
   for (auto& [id, request] : requests_) {
     if (request.key != position->first || !request.admitted) continue;

@@ -14,7 +14,8 @@
 //    is known.
 // A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits
 // forever: a model that must make room stops admitting requests and becomes idle when its running requests
-// finish, or is suspended after drain_limit; if no model can ever make room, the request is rejected at once.
+// finish, or is suspended after drain_limit. If short requests have ended and long ones have not, which drain_pause tells
+// apart, it admits again meanwhile. If no model can ever make room, the request is rejected at once.
 #pragma once
 
 #include <algorithm>
@@ -51,6 +52,9 @@ class Scheduler {
         std::chrono::seconds(2);  // then the next one is admitted even without progress
     // After this time of draining a model's requests are suspended; <= 0: never.
     KeepAlive drain_limit = std::chrono::seconds(10);
+    // A model that drains admits what waits for it after each such pause: an endless answer, for which it cannot become
+    // idle, holds up no short one longer. Without a drain_limit it admits nothing.
+    KeepAlive drain_pause = std::chrono::milliseconds(500);
     KeepAlive queue_timeout = {};  // how long a request may wait until a runner starts it; <= 0: no limit
   };
 
@@ -176,6 +180,7 @@ class Scheduler {
     bool unload_requested = false;  // admits nothing, unloaded when idle
     bool draining = false;          // the same, to make room; recomputed by every plan
     std::optional<Time> draining_since;
+    Time pause_ends{};  // of a model that drains: drain_pause
     // It was suspended: it is loaded as if its oldest request had this id, behind all that waited then.
     std::optional<api::RequestId> loads_as;
     uint64_t suspension = 0;  // among suspended models the first goes first
@@ -227,6 +232,7 @@ class Scheduler {
   int64_t Granted(bool leaving_only) const;
   void Admit(Models::iterator model, Time now, Plan& plan);
   void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
+  void AdmitAfterPause(Models::iterator model, Time now, Plan& plan);
   void SuspendIfOverdue(Models::iterator model, Time now, Plan& plan);
   void UnloadUnused(Time now, Plan& plan);
   std::vector<Models::iterator> ModelsToLoad(Time now, Plan& plan);

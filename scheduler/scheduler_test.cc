@@ -13,6 +13,7 @@ namespace {
 
 using api::RequestId;
 using std::chrono::hours;
+using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
@@ -143,6 +144,36 @@ TEST_F(SchedulerTest, DrainingEndsAfterALimit) {
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
   scheduler().LoadDone("a", kStart);
   EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
+}
+
+// Short requests beside an endless one wait for a pause, not for the end of draining.
+TEST_F(SchedulerTest, AModelThatDoesNotBecomeIdleAdmitsAgain) {
+  Make({.models_max = 1, .drain_limit = seconds(10), .drain_pause = milliseconds(500)});
+  LoadWith(1, "a");
+  Enqueue(2, "b");
+  (void)Plan();
+  Enqueue(3, "a");
+  const auto paused = Plan(kStart + milliseconds(100));
+  EXPECT_THAT(paused.admit, IsEmpty()) << "it may become idle";
+  EXPECT_EQ(paused.wake_at, kStart + milliseconds(500));
+  EXPECT_THAT(Plan(kStart + milliseconds(500)).admit, ElementsAre(Id(3)));
+  Enqueue(4, "a");
+  EXPECT_THAT(Plan(kStart + milliseconds(900)).admit, IsEmpty());
+  EXPECT_THAT(Plan(kStart + milliseconds(1000)).admit, ElementsAre(Id(4)));
+  scheduler().Remove(Id(3), kStart + milliseconds(1100));
+  EXPECT_THAT(Plan(kStart + milliseconds(1100)).unload, IsEmpty());
+  EXPECT_THAT(Plan(kStart + seconds(10)).unload, ElementsAre("a"));
+}
+
+TEST_F(SchedulerTest, AModelThatDrainsWithoutALimitAdmitsNothing) {
+  Make({.models_max = 1, .drain_limit = {}});
+  LoadWith(1, "a");
+  Enqueue(2, "b");
+  (void)Plan();
+  Enqueue(3, "a");
+  EXPECT_THAT(Plan(kStart + hours(1)).admit, IsEmpty());
+  scheduler().Remove(Id(1), kStart + hours(1));
+  EXPECT_THAT(Plan(kStart + hours(1)).unload, ElementsAre("a"));
 }
 
 TEST_F(SchedulerTest, TwoEndlessAnswersTakeTurns) {
