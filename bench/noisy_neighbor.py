@@ -9,9 +9,14 @@ The innocent client sends one chat after the other, of one token prompt and --to
 threads; each sends its request again as soon as it was answered. A row shows the innocent's p50, p99 and maximum in
 milliseconds, how many of its chats failed, what the attacker got, and the largest resident size of a runner. The last
 column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger.
+
+Three attacks need a daemon of their own kind: one model at a time (other_model), a store whose lock somebody holds
+(store_lock), a log that nobody reads (unread_log).
 """
 import argparse
 import collections
+import contextlib
+import fcntl
 import gzip
 import http.client
 import json
@@ -25,7 +30,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
-from harness import MODEL, Daemon, greedy  # noqa: E402
+from harness import MODEL, Daemon, UnreadDaemon, greedy  # noqa: E402
 
 STEP_MS = 200
 
@@ -90,16 +95,23 @@ def get(path):
     return run
 
 
+def endless_stream(port, buffer=1 << 18):
+    """A connection on which a stream without end was asked for; the model's EOS does not count."""
+    body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True)).encode()
+    stream = socket.socket()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    stream.settimeout(10)
+    stream.connect(("127.0.0.1", port))
+    stream.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return stream
+
+
 def stalled_streams(port, seen, ended):
     """Streams whose reader reads nothing."""
-    raw = json.dumps(greedy("Tell me a story.", num_predict=-1)).encode()
     held = []
     while not ended.is_set():
         if len(held) < 16:
-            s = socket.create_connection(("127.0.0.1", port), 10)
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            s.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
-            held.append(s)
+            held.append(endless_stream(port, 4096))
             seen["open"] += 1
         time.sleep(0.02)
     for s in held:
@@ -186,7 +198,7 @@ ATTACKS = {
     "embed": post("/api/embed", {"model": MODEL, "input": [LONG] * 16}),
     "long_context": post("/api/chat", lambda: chat(f"{time.time()} " + LONG, options={"num_predict": 1})),
     "many_choices": post("/v1/completions", {"model": MODEL, "prompt": "a", "n": 64, "max_tokens": 64}),
-    "endless": hang_up("/api/chat", chat("Tell me a story.", options={"num_predict": -1}, stream=True), after=5),
+    "endless": hang_up("/v1/chat/completions", chat("Tell me a story.", stream=True, ignore_eos=True), after=5),
     "stalled_streams": stalled_streams,
     "silent_connections": silent_connections,
     "show_body": post("/api/show", b'{"model":"%s","x":[' % MODEL.encode() + b"1," * (20 << 20) + b"1]}"),
@@ -202,6 +214,57 @@ ATTACKS = {
     "infill": post("/infill", {"model": MODEL, "input_prefix": LONG * 20, "input_suffix": LONG * 20, "n_predict": 1,
                                "input_extra": [{"filename": f"f{i}", "text": "x"} for i in range(2000)]}),
     "slots": post("/slots/0?action=restore", {"model": MODEL, "filename": "unknown"}),
+}
+
+
+def other_model(port, seen, ended):
+    """Beside a stream without end, whose reader reads, requests for a model for which there is no room."""
+    stream = endless_stream(port)
+    stream.settimeout(None)
+
+    def read():
+        with contextlib.suppress(OSError):
+            while stream.recv(1 << 16):
+                pass
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    post("/api/chat", chat(model="other", options={"num_predict": 1}))(port, seen, ended)
+    stream.close()
+
+
+@contextlib.contextmanager
+def with_other_model(daemon):
+    modelfile = pathlib.Path(daemon.folder.name) / "Modelfile"
+    modelfile.write_text(f"FROM {ROOT / 'packaging/models/quire-demo-Q8_0.gguf'}\n")
+    made = daemon.cli("create", "other", "-f", str(modelfile))
+    assert made.returncode == 0, made.stderr
+    yield
+
+
+@contextlib.contextmanager
+def with_locked_store(daemon):
+    with open(pathlib.Path(daemon.environment["OLLAMA_MODELS"]) / ".quire-lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def copies_and_lists(port, seen, ended):
+    """What waits for the store's lock, and what reads the store."""
+    copy = post("/api/copy", lambda: {"source": MODEL, "destination": f"copy-{time.monotonic_ns()}"})
+    waiting = [threading.Thread(target=copy, args=(port, seen, ended), daemon=True) for _ in range(4)]
+    for thread in waiting:
+        thread.start()
+    get("/api/tags")(port, seen, ended)
+    for thread in waiting:
+        thread.join(10)
+
+
+# name: (attack, the kind of daemon, its environment, what is there while it runs)
+SCENES = {
+    "other_model": (other_model, Daemon, {"OLLAMA_MAX_LOADED_MODELS": "1"}, with_other_model),
+    "store_lock": (copies_and_lists, Daemon, {}, with_locked_store),
+    "unread_log": (get("/livez"), UnreadDaemon, {}, contextlib.nullcontext),
 }
 
 
@@ -252,11 +315,13 @@ def runner_mebibytes(daemon):
 
 def measure(name, seconds, clients, tokens):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
-    with Daemon() as daemon:
+    attack, kind, environment, scene = SCENES.get(name) or (ATTACKS.get(name), Daemon, {}, contextlib.nullcontext)
+    with kind(environment) as daemon, contextlib.ExitStack() as stack:
         Innocent(daemon.port, tokens).chat()  # loads the model
+        stack.enter_context(scene(daemon))
         innocent = Innocent(daemon.port, tokens)
         seen, ended = collections.Counter(), threading.Event()
-        threads = [threading.Thread(target=ATTACKS[name], args=(daemon.port, seen, ended), daemon=True)
+        threads = [threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
                    for _ in range(clients if name else 0)]
         for thread in threads:
             thread.start()
@@ -279,10 +344,10 @@ def main():
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(ATTACKS))
+        print("\n".join([*ATTACKS, *SCENES]))
         return 0
     for name in arguments.attacks:
-        if name not in ATTACKS:
+        if name not in ATTACKS and name not in SCENES:
             parser.error(f"no such attack: {name}")
     rest, _, size = measure(None, arguments.seconds, 0, arguments.tokens)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
@@ -297,9 +362,10 @@ def main():
         return held
 
     row("(none)", rest, size, {})
-    broken = [name for name in arguments.attacks or ATTACKS
+    chosen = arguments.attacks or [*ATTACKS, *SCENES]
+    broken = [name for name in chosen
               if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments.seconds, arguments.clients, arguments.tokens)))]
-    print(f"{len(arguments.attacks or ATTACKS) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")
+    print(f"{len(chosen) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")
     return 1 if broken else 0
 
 

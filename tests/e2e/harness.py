@@ -112,6 +112,25 @@ class Daemon:
                               capture_output=True, timeout=TIMEOUT_S)
 
 
+class UnreadDaemon(Daemon):
+    """Its log is a pipe, read up to the line that names the port and no further."""
+
+    def start(self):
+        self.process = subprocess.Popen([BIN / "quired"], env=self.environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        lines = b""
+        while not (found := re.search(rb"address=127\.0\.0\.1:(\d+) ", lines)):
+            lines += os.read(self.process.stderr.fileno(), 4096)
+        self.port = int(found[1])
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.process.kill()
+        self.process.wait()
+        super().__exit__(kind, value, traceback)
+        self.process.stderr.close()
+
+
 class Reply:
     def __init__(self, status, headers, body):
         self.status = status

@@ -4,6 +4,7 @@
 How long it waits is not asserted here; the bench shows that.
 """
 import collections
+import contextlib
 import pathlib
 import sys
 import threading
@@ -13,16 +14,16 @@ import unittest
 from harness import TIMEOUT_S, Daemon
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from noisy_neighbor import ATTACKS, Innocent  # noqa: E402
+from noisy_neighbor import ATTACKS, SCENES, Innocent  # noqa: E402
 
 CHATS = 3  # while the attack goes on
 TOKENS = 4
 
 
 class Attacks(unittest.TestCase):
-    def check(self, daemon, name, expected):
+    def check(self, daemon, attack, expected):
         seen, ended = collections.Counter(), threading.Event()
-        attacker = threading.Thread(target=ATTACKS[name], args=(daemon.port, seen, ended), daemon=True)
+        attacker = threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
         attacker.start()
         innocent = Innocent(daemon.port, TOKENS)
         deadline = time.monotonic() + TIMEOUT_S
@@ -33,7 +34,7 @@ class Attacks(unittest.TestCase):
         self.assertTrue(seen, "the attack did nothing")
         self.assertFalse(innocent.failed)
         self.assertEqual(innocent.texts, expected)
-        self.assertFalse(any(isinstance(status, int) and status >= 500 for status in seen), seen)
+        return seen
 
     def test_nobody_notices(self):
         with Daemon() as daemon:
@@ -42,8 +43,17 @@ class Attacks(unittest.TestCase):
             runners = daemon.runner_pids()
             for name in ATTACKS:
                 with self.subTest(name):
-                    self.check(daemon, name, alone.texts)
+                    seen = self.check(daemon, ATTACKS[name], alone.texts)
+                    self.assertFalse(any(isinstance(status, int) and status >= 500 for status in seen), seen)
                     self.assertEqual(daemon.runner_pids(), runners, "the runner was replaced")
+
+    def test_nobody_notices_where_models_take_turns_the_store_is_locked_or_the_log_unread(self):
+        for name, (attack, kind, environment, scene) in SCENES.items():
+            with self.subTest(name), kind(environment) as daemon, contextlib.ExitStack() as stack:
+                alone = Innocent(daemon.port, TOKENS)
+                alone.chat()
+                stack.enter_context(scene(daemon))
+                self.check(daemon, attack, alone.texts)
 
 
 if __name__ == "__main__":

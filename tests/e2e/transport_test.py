@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from harness import BIN, MODEL, TIMEOUT_S, Daemon, greedy
+from harness import BIN, MODEL, TIMEOUT_S, Daemon, UnreadDaemon, greedy
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -53,28 +53,8 @@ def wait_until(condition, what):
 class Log(unittest.TestCase):
     REQUESTS = 6000  # more than a pipe and the queue behind it hold
 
-    def start(self, daemon):
-        """With a pipe for stderr, read up to the line that names the port and no further."""
-        daemon.process = subprocess.Popen([BIN / "quired"], env=daemon.environment, stdin=subprocess.DEVNULL,
-                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        lines = b""
-        while not (found := re.search(rb"address=127\.0\.0\.1:(\d+) ", lines)):
-            lines += os.read(daemon.process.stderr.fileno(), 4096)
-        daemon.port = int(found[1])
-
-    @staticmethod
-    def end(daemon):
-        for connection in daemon.connections:
-            connection.close()
-        daemon.process.kill()
-        daemon.process.wait()
-        daemon.process.stderr.close()
-        daemon.folder.cleanup()
-
     def test_a_log_that_nobody_reads_stops_nothing(self):
-        daemon = Daemon()
-        self.start(daemon)
-        try:
+        with UnreadDaemon() as daemon:
             connection = daemon.connect()
             answered = 0
             connection.timeout = 30
@@ -96,21 +76,15 @@ class Log(unittest.TestCase):
             self.assertGreater(kept, 0)
             self.assertIn("stopped connections_left=0", rest)
             print(f"{kept} lines of requests kept, {dropped} lines dropped")
-        finally:
-            self.end(daemon)
 
     def test_the_end_does_not_wait_for_a_log_that_nobody_reads(self):
-        daemon = Daemon()
-        self.start(daemon)
-        try:
+        with UnreadDaemon() as daemon:
             connection = daemon.connect()
             for _ in range(1000):
                 connection.request("GET", "/livez")
                 connection.getresponse().read()
             daemon.process.send_signal(signal.SIGTERM)
             self.assertEqual(0, daemon.process.wait(30))  # nobody has read a line
-        finally:
-            self.end(daemon)
 
 
 class Descriptors(unittest.TestCase):
