@@ -132,7 +132,8 @@ void Engine::Enter(PromptBuilt built) {
   request->embedding = *std::move(embedding);
   request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
   request->tenant = built.request.client.tenant;
-  request->party = built.request.client.Party();
+  const api::Client& client = built.request.client;
+  request->party = client.tenant.empty() && client.exchange.empty() ? std::string() : client.Party();
   request->isolation = built.request.client.IsolationKey();
   request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);

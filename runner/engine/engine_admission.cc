@@ -103,7 +103,8 @@ std::optional<size_t> Engine::PickNext(size_t bytes_left) {
   const std::unordered_map<std::string_view, int32_t> places = PlacesByParty();
   for (size_t i = 0; i < states.size(); ++i) {
     const auto found = places.find(waiting_[i]->party);
-    states[i].crowded = found != places.end() && found->second >= PlacesOfOneParty(limits_.running_max);
+    states[i].crowded = found != places.end() && !found->first.empty() &&
+                        found->second >= PlacesOfOneParty(limits_.running_max);
   }
   return NextToAdmit(states, bytes_left, !running_.empty());
 }
