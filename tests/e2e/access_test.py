@@ -280,6 +280,7 @@ class Metrics(unittest.TestCase):
             for _ in range(2):
                 self.assertEqual(daemon.post("/api/chat", CHAT).status, 200)
             self.assertEqual(daemon.get("/no/such/path").status, 404)
+            daemon.metrics()  # all are counted
             reply = daemon.get("/metrics")
             self.assertEqual(reply.status, 200)
             self.assertTrue(reply.headers["Content-Type"].startswith("text/plain; version=0.0.4"))

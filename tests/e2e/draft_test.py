@@ -38,7 +38,7 @@ class ForcedDrafts(DraftTest):
     environment = {"QUIRE_DRAFT_TOKENS": "5"}
 
     def counter(self, name):
-        text = self.daemon.get("/metrics").text
+        text = self.daemon.metrics()
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
     def test_the_bundled_draft_does_not_change_answers(self):
@@ -68,7 +68,7 @@ class ForcedDrafts(DraftTest):
         self.assertEqual(after[1] - before[1], details["accepted_prediction_tokens"])
         self.assertEqual(after[0] - before[0], sum(details.values()))
         self.assertIn('quire_spec_accepted_by_position_total{model="quire-demo:latest",position="1"}',
-                      self.daemon.get("/metrics").text)
+                      self.daemon.metrics())
         self.assertGreater(self.counter("quire_spec_rollback_seconds_total"), 0)
 
     def test_verbose_prints_them(self):

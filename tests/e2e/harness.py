@@ -91,6 +91,14 @@ class Daemon:
     def post(self, path, body):
         return self.request("POST", path, body)
 
+    def metrics(self):
+        """The scrape that counts all requests before it: they are counted once their reply is sent and their connection goes."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while "\nquire_connections 1\n" not in (text := self.get("/metrics").text):  # the one that asks
+            assert time.monotonic() < deadline, "connections are left open"
+            time.sleep(0.02)
+        return text
+
     def runner_pids(self):
         """Processes called quire-runner whose parent is this daemon."""
         pids = []

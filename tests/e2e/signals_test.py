@@ -94,7 +94,7 @@ class Signals(unittest.TestCase):
     def test_metrics_have_vllms_names(self):
         with Daemon({"QUIRE_METRICS_COMPAT": "vllm"}) as daemon:
             self.chat(daemon, "Hi")
-            text = daemon.get("/metrics").text
+            text = daemon.metrics()
             labels = f'{{engine="0",model_name="{MODEL}:latest"'
             for name in ("kv_cache_usage_perc", "generation_tokens_total", "prompt_tokens_total",
                          "time_to_first_token_seconds_count", "e2e_request_latency_seconds_count",
@@ -142,6 +142,7 @@ class Signals(unittest.TestCase):
             self.assertEqual({}, before["models"])
             self.assertIn(f"{MODEL}:latest", before["stored"])
             self.chat(daemon, "Rivers were roads once, and boats carried stone and wine and bread to the sea. " * 4)
+            daemon.metrics()  # the chat is over, and counted
             report = daemon.get("/quire/node").json
             self.assertTrue(report["ready"])
             model = report["models"][f"{MODEL}:latest"]
