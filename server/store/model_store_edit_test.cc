@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
 
 #include "server/store/model_store.h"
 #include "server/store/sha256.h"
@@ -193,6 +197,35 @@ TEST_F(StoreEdit, WhatADeadProcessLeftIsTakenAwayAndWhatIsInUseStays) {
   EXPECT_FALSE(fs::exists(fixture_.root() / "blobs/.quire-staging-dead"));
   ASSERT_TRUE(store.FinishUpload(*upload, BlobNamed("all")));
   EXPECT_TRUE(another.HasBlob(BlobNamed("all")));
+}
+
+TEST_F(StoreEdit, WhatADyingProcessStillHasIsTakenAwayByALaterUpload) {
+  const fs::path left = fixture_.root() / "blobs/.quire-staging-dying";
+  WriteFile(left / "blob", "half");
+  auto dying = std::make_unique<api::Result<StoreDirectory>>(StoreDirectory::OpenRoot(left));
+  ASSERT_TRUE((*dying)->TryLock());
+  const ModelStore store = fixture_.Open();
+  ASSERT_TRUE(store.MakeStaging());
+  EXPECT_TRUE(fs::exists(left));
+  dying.reset();
+  ASSERT_TRUE(store.MakeStaging());
+  EXPECT_FALSE(fs::exists(left));
+}
+
+TEST_F(StoreEdit, StagingDirectoriesMadeAtOnceAreAllThere) {
+  const ModelStore store = fixture_.Open();
+  std::vector<std::jthread> threads;
+  std::atomic<int> lost = 0;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        const auto staging = store.MakeStaging();
+        if (!staging || !fs::exists(staging->directory().path())) ++lost;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(lost, 0);
 }
 
 TEST_F(StoreEdit, AdoptsAFileByItsDigest) {

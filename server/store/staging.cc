@@ -10,6 +10,13 @@
 namespace quire::server {
 namespace {
 
+constexpr int kAttempts = 16;
+
+// Locked, and still there: a lock is also given on a directory that has just been removed.
+bool Own(const StoreDirectory& blobs, const std::string& name, const StoreDirectory& directory) {
+  return directory.TryLock() && blobs.Enter(name);
+}
+
 void RemoveWith(const StoreDirectory& blobs, const std::string& name, const StoreDirectory& directory) {
   for (const auto& names : {directory.List(), directory.ListHidden()}) {
     if (!names) continue;
@@ -25,16 +32,20 @@ void RemoveWith(const StoreDirectory& blobs, const std::string& name, const Stor
 }  // namespace
 
 api::Result<Staging> Staging::Make(const StoreDirectory& blobs) {
-  const std::string name = api::RandomId(kPrefix);
+  RemoveAbandoned(blobs);
   auto mine = StoreDirectory::OpenRoot(blobs.path());
   if (!mine) return std::unexpected(mine.error());
-  auto directory = blobs.Enter(name, true);
-  if (!directory) return std::unexpected(directory.error());
-  if (!directory->TryLock()) {
-    return api::Fail(api::ErrorCode::kInternal,
-                     fmt::format("{}: cannot be locked", directory->path().string()));
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::string name = api::RandomId(kPrefix);
+    // Before the lock, another thread or process may take it for abandoned.
+    auto directory = blobs.Enter(name, true);
+    if (!directory && directory.error().code != api::ErrorCode::kNotFound)
+      return std::unexpected(directory.error());
+    if (directory && Own(blobs, name, *directory))
+      return Staging(std::move(*mine), name, std::move(*directory));
   }
-  return Staging(std::move(*mine), name, std::move(*directory));
+  return api::Fail(api::ErrorCode::kInternal,
+                   fmt::format("{}: a directory there cannot be locked", blobs.path().string()));
 }
 
 void Staging::RemoveAbandoned(const StoreDirectory& blobs) {
@@ -43,7 +54,7 @@ void Staging::RemoveAbandoned(const StoreDirectory& blobs) {
   for (const std::string& name : *names) {
     if (!name.starts_with(kPrefix)) continue;
     const auto directory = blobs.Enter(name);
-    if (directory && directory->TryLock()) RemoveWith(blobs, name, *directory);
+    if (directory && Own(blobs, name, *directory)) RemoveWith(blobs, name, *directory);
   }
 }
 

@@ -19,8 +19,10 @@ class Staging {
  public:
   static constexpr std::string_view kPrefix = ".quire-staging-";
 
+  // Takes abandoned ones away first.
   static api::Result<Staging> Make(const StoreDirectory& blobs);
-  // Takes away what processes that ended have left.
+  // Takes away what processes that ended have left. A runner of a killed daemon may hold the lock a little longer:
+  // what it has is taken away by the next call.
   static void RemoveAbandoned(const StoreDirectory& blobs);
 
   Staging(Staging&& other) noexcept

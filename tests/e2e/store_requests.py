@@ -51,4 +51,6 @@ def wait_for_no_staging(daemon):
     deadline = time.monotonic() + 60
     while (left := staging(daemon)) and time.monotonic() < deadline:
         time.sleep(0.02)
+        # What the runner of a killed daemon had, the next upload takes away; this one is refused.
+        assert daemon.request("POST", "/api/blobs/sha256:" + "0" * 64, b"x").status == 400
     return left

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from harness import MODEL, ROOT, Daemon
-from store_requests import generate, in_shards, staging, upload, wait_for_no_staging
+from store_requests import generate, in_shards, upload, wait_for_no_staging
 
 F16 = ROOT / "packaging/models/quire-demo-F16.gguf"
 Q8_0 = ROOT / "packaging/models/quire-demo-Q8_0.gguf"
@@ -348,7 +348,7 @@ class Facts(unittest.TestCase):
                     self.assertEqual(daemon.request("DELETE", "/api/delete", {"model": model["name"]}).status, 200)
             left = {path for path in self.files(store) - before if path.startswith("manifests/")}
             self.assertEqual(left, set())
-            self.assertEqual(staging(daemon), [])
+            self.assertEqual(wait_for_no_staging(daemon), [])
 
     def test_a_killed_daemon_leaves_a_usable_store(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -369,7 +369,7 @@ class Facts(unittest.TestCase):
                 connection.close()
                 daemon.folder.cleanup()
                 with Daemon(store=store) as again:
-                    self.assertEqual(staging(again), [])
+                    self.assertEqual(wait_for_no_staging(again), [])
                     for model in again.get("/api/tags").json["models"]:
                         self.assertGreater(generate(again, model["name"], "Hello!")["eval_count"], 0)
                     made = again.post("/api/create", {"model": "after", "from": MODEL, "stream": False})
