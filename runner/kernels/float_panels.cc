@@ -96,8 +96,9 @@ void Blocks(const FloatGemmTask& work) {
   const size_t block_bytes = work.in * kFloatBlockOuts * Row::Bytes(1);
   for (size_t b = work.begin; b < work.end; ++b) {
     const size_t out = b * kFloatBlockOuts;
-    Tiles<Row, kTileRows, kTileVectors>(work.x, work.rows, work.in, work.panels + b * block_bytes,
-                                        work.y + out, work.out, work.out - out);
+    Tiles<Row, kTileRows, kTileVectors>(work.x, work.rows, work.in,
+                                        work.panels + (b - work.first) * block_bytes, work.y + out, work.out,
+                                        work.out - out);
   }
 }
 
@@ -151,6 +152,21 @@ void FillFloatPanels(ThreadPool& pool, const std::byte* from, weights::DataType 
     fill(from + first * row_bytes, row_bytes, some, static_cast<size_t>(in),
          to + panel * kFloatPanelOuts * row_bytes);
   });
+}
+
+void FillFloatBlocks(const std::byte* from, weights::DataType type, int64_t out, int64_t in, size_t begin,
+                     size_t end, std::byte* to) {
+  const size_t row_bytes = weights::RowBytes(type, in), block_bytes = kFloatBlockOuts * row_bytes;
+  const auto fill = type == weights::DataType::kF32 ? FillPanel<uint32_t> : FillPanel<uint16_t>;
+  for (size_t block = begin; block < end; ++block, to += block_bytes) {
+    const size_t first = block * kFloatBlockOuts;
+    const size_t outs = std::min(kFloatBlockOuts, static_cast<size_t>(out) - first);
+    if (outs < kFloatBlockOuts) std::memset(to, 0, block_bytes);
+    for (size_t o = 0; o < outs; o += kFloatPanelOuts) {
+      fill(from + (first + o) * row_bytes, row_bytes, std::min(kFloatPanelOuts, outs - o),
+           static_cast<size_t>(in), to + o * row_bytes);
+    }
+  }
 }
 
 void FloatGemm(const FloatGemmTask& work) { HWY_DYNAMIC_DISPATCH(Gemm)(work); }

@@ -34,10 +34,14 @@ inline size_t FloatPanelBytes(weights::DataType type, int64_t out, int64_t in) {
 // Writes the panels of a matrix [out, in]. REQUIRES: IsFloat(type); `to` has FloatPanelBytes, all zero.
 void FillFloatPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
                      std::byte* to);
+// The same of blocks [begin, end) only, by this thread; `to` is where block `begin` goes, whatever it holds.
+void FillFloatBlocks(const std::byte* from, weights::DataType type, int64_t out, int64_t in, size_t begin,
+                     size_t end, std::byte* to);
 
 // Blocks [begin, end) of 64 outputs of y [rows, out] = x [rows, in] times the panels.
 struct FloatGemmTask {
-  const std::byte* panels = nullptr;  // of the whole matrix; best aligned to 64 bytes
+  const std::byte* panels = nullptr;  // from block `first` on; best aligned to 64 bytes
+  size_t first = 0;
   weights::DataType type = weights::DataType::kF32;
   size_t out = 0, in = 0;
   size_t begin = 0, end = 0;

@@ -26,7 +26,8 @@ inline constexpr auto kBiasedCodebooks = [] {
 
 // Some panels of a matrix [out, in] and the groups of rows to multiply with them.
 struct GemmTask {
-  const std::byte* panels = nullptr;  // of the whole matrix
+  const std::byte* panels = nullptr;  // from panel `first` on
+  size_t first = 0;
   size_t out = 0, in = 0;
   size_t begin = 0, end = 0;  // panels
   const QuantizedActivations* rows = nullptr;

@@ -277,7 +277,7 @@ struct PanelHalf {
   size_t half, out, outs;
 
   PanelHalf(const GemmTask& work, size_t p, size_t h, size_t panel_bytes)
-      : panel(work.panels + p * panel_bytes), half(h), out(p * kPanelOuts + h * Isa::kLanes) {
+      : panel(work.panels + (p - work.first) * panel_bytes), half(h), out(p * kPanelOuts + h * Isa::kLanes) {
     const size_t left = out < work.out ? work.out - out : 0;
     outs = left < Isa::kLanes ? left : Isa::kLanes;
   }

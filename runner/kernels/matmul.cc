@@ -7,8 +7,8 @@
 
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/float_panels.h"
-#include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/row_epilogue.h"
+#include "runner/kernels/streamed_panels.h"
 #include "runner/weights/block_formats.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
@@ -171,15 +171,14 @@ void FloatPanelRows(const Matrix& w, std::span<const float> x, int64_t begin, in
   const int64_t step =
       force_single_row.load(std::memory_order_relaxed) ? 1 : std::max<int64_t>(end - begin, 1);
   for (int64_t row = begin; row < end; row += step) {
-    FloatGemm({.panels = w.panels,
-               .type = w.type,
-               .out = static_cast<size_t>(w.out),
-               .in = static_cast<size_t>(w.in),
-               .begin = first,
-               .end = last,
-               .x = x.data() + row * w.in,
-               .rows = static_cast<size_t>(step),
-               .y = y.data() + row * w.out});
+    RunFloatGemm(w, {.type = w.type,
+                     .out = static_cast<size_t>(w.out),
+                     .in = static_cast<size_t>(w.in),
+                     .begin = first,
+                     .end = last,
+                     .x = x.data() + row * w.in,
+                     .rows = static_cast<size_t>(step),
+                     .y = y.data() + row * w.out});
   }
 }
 
@@ -213,27 +212,26 @@ void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<f
 void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, const RowEpilogue& then,
             std::span<float> y) {
   const auto outs = static_cast<size_t>(w.out);
-  if (w.panels == nullptr) {
+  if (!w.packed()) {
     MatMul(pool, x.values(), x.rows(), w, y);
     return Finish(then, x.rows(), outs, 0, outs, y);
   }
   assert(y.size() == static_cast<size_t>(x.rows() * w.out));
   if (x.rows() == 0 || w.out == 0) return;
+  if (w.streams()) ReadAhead(w);
   if (IsFloat(w.type)) return MatMulFloatPanels(pool, x, w, then, y);
   const QuantizedActivations& rows = x.Quantized(pool);
-  Int8Gemm* const gemm = BestInt8Gemm(w.type);
   const size_t panels = PanelCount(w.out), per_task = PanelsPerTask(w, x.rows(), pool.threads());
   pool.ParallelFor((panels + per_task - 1) / per_task, [&](size_t task) {
     const size_t begin = task * per_task, end = std::min(panels, begin + per_task);
-    gemm({.panels = w.panels,
-          .out = outs,
-          .in = static_cast<size_t>(w.in),
-          .begin = begin,
-          .end = end,
-          .rows = &rows,
-          .first_group = 0,
-          .last_group = rows.groups().size(),
-          .y = y.data()});
+    RunInt8Gemm(w, {.out = outs,
+                    .in = static_cast<size_t>(w.in),
+                    .begin = begin,
+                    .end = end,
+                    .rows = &rows,
+                    .first_group = 0,
+                    .last_group = rows.groups().size(),
+                    .y = y.data()});
     Finish(then, x.rows(), outs, begin * kPanelOuts, std::min(outs, end * kPanelOuts), y);
   });
 }
@@ -244,7 +242,6 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
                       std::span<float> y) {
   const QuantizedActivations& rows = x.Quantized(pool);
   const Matrix& shape = parts.front().weight;
-  Int8Gemm* const gemm = BestInt8Gemm(shape.type);
   constexpr size_t kPanelsPerTask = 8;  // parts are many and their rows few
   const size_t panels = PanelCount(shape.out), tasks = (panels + kPanelsPerTask - 1) / kPanelsPerTask;
   const auto group_at = [&](int64_t row) {
@@ -255,15 +252,14 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
   pool.ParallelFor(parts.size() * tasks, [&](size_t task) {
     const MatMulPart& part = parts[task / tasks];
     const size_t begin = task % tasks * kPanelsPerTask;
-    gemm({.panels = part.weight.panels,
-          .out = static_cast<size_t>(shape.out),
-          .in = static_cast<size_t>(shape.in),
-          .begin = begin,
-          .end = std::min(panels, begin + kPanelsPerTask),
-          .rows = &rows,
-          .first_group = group_at(part.begin),
-          .last_group = group_at(part.end),
-          .y = y.data()});
+    RunInt8Gemm(part.weight, {.out = static_cast<size_t>(shape.out),
+                              .in = static_cast<size_t>(shape.in),
+                              .begin = begin,
+                              .end = std::min(panels, begin + kPanelsPerTask),
+                              .rows = &rows,
+                              .first_group = group_at(part.begin),
+                              .last_group = group_at(part.end),
+                              .y = y.data()});
   });
 }
 
@@ -273,9 +269,12 @@ void MatMulParts(ThreadPool& pool, const MatMulInput& input, std::span<const Mat
                  std::span<float> y) {
   if (parts.empty()) return;
   const Matrix& shape = parts.front().weight;
-  if (shape.panels != nullptr && !IsFloat(shape.type)) return MatMulPanelParts(pool, input, parts, y);
+  for (const MatMulPart& part : parts) {
+    if (part.weight.streams()) ReadAhead(part.weight);
+  }
+  if (shape.packed() && !IsFloat(shape.type)) return MatMulPanelParts(pool, input, parts, y);
   const std::span<const float> x = input.values();
-  if (shape.panels != nullptr) {
+  if (shape.packed()) {
     const size_t blocks = FloatBlockCount(shape.out);
     return pool.ParallelFor(parts.size() * blocks, [&](size_t task) {
       const MatMulPart& part = parts[task / blocks];

@@ -25,6 +25,12 @@ struct Matrix {
   int64_t out = 0;
   int64_t in = 0;                     // whole blocks of `type`
   const std::byte* panels = nullptr;  // the same numbers in panels; null: computed from `data`
+  // Products make panels of `data`, some outputs at a time, where there are no `panels`: with the bits of panels, not
+  // of `data` in place. REQUIRES: the type has panels.
+  bool streamed = false;
+
+  bool packed() const { return panels != nullptr || streamed; }
+  bool streams() const { return panels == nullptr && streamed; }
 };
 
 // REQUIRES: tensor has at least `rows() * columns()` elements of data, as ModelFiles guarantees.
@@ -82,7 +88,7 @@ class MatMulInput {
 
 // y [rows, out] = x [rows, in] times the transpose of w. REQUIRES: sizes agree; x and y do not overlap.
 void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<float> y);
-// The same for a matrix without panels.
+// The same for a matrix that is not packed().
 void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matrix& w, std::span<float> y);
 
 // A run of rows that meets one matrix.
@@ -93,7 +99,7 @@ struct MatMulPart {
 
 // y [rows, out] where rows [begin, end) of x [rows, in] are multiplied with their part's matrix, all in one
 // go. Bit-identical to one MatMul per part. REQUIRES: all matrices have the same shape and type, and
-// panels either all or none; x has group_breaks where parts begin and end; rows in no part are left alone.
+// are packed() either all or none; x has group_breaks where parts begin and end; rows in no part are left alone.
 void MatMulParts(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulPart> parts,
                  std::span<float> y);
 

@@ -87,25 +87,34 @@ void PackScales(const PanelFormat& format, const BlockQuants& block, size_t out,
 
 }  // namespace
 
-void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
-                std::byte* to) {
+void FillPanelRange(const std::byte* from, weights::DataType type, int64_t out, int64_t in, size_t begin,
+                    size_t end, std::byte* to) {
   const PanelFormat format = PanelFormatOf(type);
   const auto rows = static_cast<size_t>(out), blocks = static_cast<size_t>(in / format.block);
   const size_t row_bytes = weights::RowBytes(type, in), block_bytes = row_bytes / std::max<size_t>(blocks, 1);
   const size_t k_blocks = static_cast<size_t>(format.block) / kKBlock, panel_bytes = PanelBytes(format, in);
-  pool.ParallelFor(PanelCount(out), [&](size_t panel) {
-    std::byte* const scales = to + panel * panel_bytes;
+  BlockQuants block;
+  for (size_t panel = begin; panel < end; ++panel) {
+    std::byte* const scales = to + (panel - begin) * panel_bytes;
     std::byte* const quants = scales + PanelScaleBytes(format, in);
     const size_t first = panel * kPanelOuts, outs = std::min(kPanelOuts, rows - first);
-    BlockQuants block;
-    for (size_t o = 0; o < outs; ++o) {
-      const std::byte* row = from + (first + o) * row_bytes;
-      for (size_t b = 0; b < blocks; ++b) {
-        weights::UnpackBlock(type, row + b * block_bytes, &block);
+    if (outs < kPanelOuts) std::memset(scales, 0, panel_bytes);
+    // Block by block: what is written stays in the first-level cache until all outputs have written theirs.
+    for (size_t b = 0; b < blocks; ++b) {
+      for (size_t o = 0; o < outs; ++o) {
+        weights::UnpackBlock(type, from + (first + o) * row_bytes + b * block_bytes, &block);
         PackScales(format, block, o, scales + b * format.scale_bytes());
         PackKBlocks(format.bits, block, k_blocks, o, quants + b * k_blocks * format.k_block_bytes());
       }
     }
+  }
+}
+
+void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
+                std::byte* to) {
+  const size_t panel_bytes = PanelBytes(PanelFormatOf(type), in);
+  pool.ParallelFor(PanelCount(out), [&](size_t panel) {
+    FillPanelRange(from, type, out, in, panel, panel + 1, to + panel * panel_bytes);
   });
 }
 

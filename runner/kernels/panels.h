@@ -56,5 +56,8 @@ constexpr size_t PanelBytes(const PanelFormat& format, int64_t in) {
 // room for PanelCount(out) * PanelBytes(PanelFormatOf(type), in) bytes, all zero.
 void FillPanels(ThreadPool& pool, const std::byte* from, weights::DataType type, int64_t out, int64_t in,
                 std::byte* to);
+// The same of panels [begin, end) only, by this thread; `to` is where panel `begin` goes, whatever it holds.
+void FillPanelRange(const std::byte* from, weights::DataType type, int64_t out, int64_t in, size_t begin,
+                    size_t end, std::byte* to);
 
 }  // namespace quire::runner::kernels
