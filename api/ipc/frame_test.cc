@@ -133,6 +133,8 @@ LoadModel FullLoad() {
           .files = {{"config.json", 6}, {"model.safetensors", 5}},
           .settings = {.threads = 2,
                        .cache_bytes = 0,
+                       .weights_budget = int64_t{1} << 33,
+                       .memory_bytes = int64_t{1} << 34,
                        .prefix_cache = false,
                        .quantize_on_load = "Q8_0",
                        .kv_cache_type = KvType::kQ8_0,
@@ -185,7 +187,7 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(Hello{kVersion, 77}));
   ExpectSurvives(ToDaemon(LoadProgress{0.5F, "mapping weights"}));
   ExpectSurvives(ToDaemon(Loaded{{"lfm2", 4096, 2048, 5'300'000, 10, 20, true, "llama"}, 123}));
-  ExpectSurvives(ToDaemon(MemoryEstimate{1, 2, 3, int64_t{1} << 40}));
+  ExpectSurvives(ToDaemon(MemoryEstimate{1, 2, 3, int64_t{1} << 40, 4}));
   ExpectSurvives(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m.gguf: truncated", "f"}}));
   ExpectSurvives(
       ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}, "line 1"}));

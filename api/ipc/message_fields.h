@@ -182,6 +182,8 @@ template <Is<RunnerSettings> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("threads", m.threads, 0, kThreadsMax);
   visit("cache_bytes", m.cache_bytes, 0);
+  visit("weights_budget", m.weights_budget, 0);
+  visit("memory_bytes", m.memory_bytes, 0);
   visit("prefix_cache", m.prefix_cache);
   visit("quantize_on_load", m.quantize_on_load);
   visit("kv_cache_type", m.kv_cache_type, KvType::kQ8_0);
@@ -359,6 +361,7 @@ void VisitFields(M& m, V& visit) {
   visit("scratch_bytes", m.scratch_bytes, 0);
   visit("cache_bytes", m.cache_bytes, 0);
   visit("cache_min_bytes", m.cache_min_bytes, 0);
+  visit("streamed_bytes", m.streamed_bytes, 0);
 }
 template <Is<ModelInfo> M, class V>
 void VisitFields(M& m, V& visit) {

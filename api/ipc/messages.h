@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 14;
+inline constexpr uint16_t kVersion = 15;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -45,6 +45,10 @@ struct ModelFile {
 struct RunnerSettings {
   int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
   int64_t cache_bytes = 0;  // of all caches together; 0 = auto
+  // For the weights of a model: what is beyond is read from its files by every product. 0 = auto: all weights, or what
+  // memory holds.
+  int64_t weights_budget = 0;
+  int64_t memory_bytes = 0;  // that all models together may have; 0 = no limit but the machine's
   bool prefix_cache = true;
   std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
   KvType kv_cache_type = KvType::kF16;
@@ -149,6 +153,7 @@ struct MemoryEstimate {
   int64_t scratch_bytes = 0;    // process, tokenizer, activations, logits
   int64_t cache_bytes = 0;      // preferred size of the caches
   int64_t cache_min_bytes = 0;  // smallest size that can serve a request; > 0, at most cache_bytes
+  int64_t streamed_bytes = 0;   // of weights that stay in their files, beside weight_bytes
 };
 
 // The daemon's description of a loaded model.

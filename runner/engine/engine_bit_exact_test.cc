@@ -84,6 +84,22 @@ TEST_P(SameBits, OnMoreThreadsThanThereIsWork) {
   }
 }
 
+// No weights in panels, some of them, and so little room that experts replace each other.
+TEST_P(SameBits, WithWeightsThatStayInTheFile) {
+  const auto cold = Cold();
+  const auto loaded = LoadSubject();
+  ASSERT_TRUE(loaded);
+  const int64_t all = loaded->model->resident_bytes();
+  for (const int64_t panels : {int64_t{0}, all / 4, all * 3 / 4}) {
+    EngineHarness harness({.model = GetParam().model,
+                           .limits = {.prefill_tokens = 64, .cache_bytes = kPlenty},
+                           .model_stops = false,
+                           .kv_cache_type = GetParam().kv_cache_type,
+                           .panel_bytes_max = panels});
+    EXPECT_EQ(harness.Generate(Conversation(kAll)).logprobs(), cold) << panels << " of " << all;
+  }
+}
+
 TEST_P(SameBits, BesideOthersThatComeAndGo) {
   const auto cold = Cold();
   std::mt19937 random(7);

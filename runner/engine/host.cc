@@ -34,6 +34,7 @@
 #include "runner/engine/prompt_builder.h"
 #include "runner/engine/sandbox.h"
 #include "runner/engine/tier_link.h"
+#include "runner/engine/weights_budget.h"
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/matmul.h"
 #include "runner/models/sentence_pooling.h"
@@ -154,11 +155,6 @@ weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::Mo
   return {path, descriptors};
 }
 
-// What a runner has beside its model: a draft model's weights and scratch memory.
-int64_t DraftBytes(const DraftParts& draft, const EngineLimits& limits) {
-  return draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
-}
-
 // What loading takes, and the context that it gives.
 void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc::InspectModel& request,
                   ipc::Inspected& inspected) {
@@ -190,7 +186,8 @@ LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
 api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::InspectModel& request,
                                                                   ipc::Inspected& inspected) {
   const weights::ModelSource source = SourceOf(request.path, request.files);
-  const LoadOptions options = LoadOptionsOf(request);
+  const EngineLimits limits{.prefix_cache = request.settings.prefix_cache};
+  LoadOptions options = LoadOptionsOf(request);
   if (request.check_load) {
     auto opened = Open(
         source, [](float, std::string_view) {}, options);
@@ -198,6 +195,9 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
     if (opened->metadata_encoder) {
       EstimateEncoderLoad(*opened->metadata_encoder, inspected);
       return std::move(opened->loaded.files);
+    }
+    if (auto fits = FitWeights(*opened, limits, request.settings, options); !fits) {
+      return std::unexpected(std::move(fits.error()));
     }
     EstimateLoad(*opened->metadata_model, opened->metadata_draft, request, inspected);
     return std::move(opened->loaded.files);
@@ -209,7 +209,14 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
     if (encoder) EstimateEncoderLoad(**encoder, inspected);
     return files;
   }
-  const auto model = LoadMetadataModel(*files, options);
+  auto model = LoadMetadataModel(*files, options);
+  if (!model) return files;
+  const auto panels =
+      ChoosePanelBytes(*files, options, **model, limits, RoomFor({}, limits, request.settings));
+  if (panels && *panels != weights::kNoPanelLimit) {
+    options.panel_bytes_max = *panels;
+    model = LoadMetadataModel(*files, options);
+  }
   if (model) EstimateLoad(**model, {}, request, inspected);
   return files;
 }
@@ -256,6 +263,12 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
 int32_t TestSetting(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? std::max(std::atoi(value), 1) : 0;
+}
+
+void LogStreamed(const models::Model& model) {
+  if (model.streamed_bytes() == 0) return;
+  LogLine(fmt::format("{:.2f} GiB of the weights stay in the file and are read again for every step",
+                      static_cast<double>(model.streamed_bytes()) / (1 << 30)));
 }
 
 // Waits until the daemon has granted memory. The size of the caches.
@@ -384,9 +397,13 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const int32_t context_length = opened->metadata_model->context_length();
   const auto other_task =
       models::IsSavedWithoutHead(*opened->loaded.files) ? ModelTask::kEmbed : ModelTask::kGenerate;
+  if (auto fits = FitWeights(*opened, limits, settings, options); !fits) {
+    return link.Send(ipc::LoadFailed{fits.error()});
+  }
   const DraftParts& draft = opened->metadata_draft;
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
                            context_length, settings.cache_bytes, api::FindMemoryLimit().bytes));
+  LogStreamed(*opened->metadata_model);
   for (const std::string& repair : opened->loaded.files->repairs()) LogLine("read differently: " + repair);
   limits.cache_bytes = AwaitLoadApproval(shared);
   auto model = Finish(*std::move(opened), progress, options);

@@ -120,6 +120,12 @@ Files HeadersOf(std::shared_ptr<const weights::ModelFiles> files) {
   return headers ? weights::ConvertCheckpoint(*std::move(headers), 1) : headers;
 }
 
+std::shared_ptr<const weights::ModelFiles> Limited(std::shared_ptr<const weights::ModelFiles> files,
+                                                   const LoadOptions& options) {
+  if (options.panel_bytes_max == weights::kNoPanelLimit) return files;
+  return weights::LimitPanels(std::move(files), options.panel_bytes_max);
+}
+
 }  // namespace
 
 api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
@@ -130,7 +136,7 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
     headers = weights::QuantizeOnLoad(std::move(*headers), options.quantize_on_load, 1);
     if (!headers) return std::unexpected(headers.error());
   }
-  return models::LoadModel(std::move(*headers), options.kv_cache_type);
+  return models::LoadModel(Limited(std::move(*headers), options), options.kv_cache_type);
 }
 
 api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
@@ -198,6 +204,14 @@ api::Result<DraftParts> LoadDraft(std::shared_ptr<const weights::ModelFiles> fil
   return draft;
 }
 
+api::Result<void> LoadMetadataDraft(OpenedModel& opened, const LoadOptions& options) {
+  auto draft =
+      LoadDraft(opened.draft_files, options, opened.loaded, *opened.metadata_model, /*metadata_only=*/true);
+  if (!draft) return std::unexpected(draft.error());
+  opened.metadata_draft = *std::move(draft);
+  return {};
+}
+
 // An encoder in place of a decoder.
 api::Result<void> OpenEncoder(const LoadOptions& options, OpenedModel& opened) {
   const weights::ModelFiles& files = *opened.loaded.files;
@@ -263,10 +277,16 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
     if (!draft_files) return std::unexpected(draft_files.error());
     opened.draft_files = *std::move(draft_files);
   }
-  auto draft = LoadDraft(opened.draft_files, options, loaded, *opened.metadata_model, /*metadata_only=*/true);
-  if (!draft) return std::unexpected(draft.error());
-  opened.metadata_draft = *std::move(draft);
+  if (auto draft = LoadMetadataDraft(opened, options); !draft) return std::unexpected(draft.error());
   return opened;
+}
+
+api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options) {
+  opened.metadata_draft = {};  // it may read the model that goes
+  auto model = LoadMetadataModel(opened.loaded.files, options);
+  if (!model) return std::unexpected(model.error());
+  opened.metadata_model = *std::move(model);
+  return LoadMetadataDraft(opened, options);
 }
 
 namespace {
@@ -313,7 +333,7 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
     progress(1.0F, "ready");
     return loaded;
   }
-  auto model = models::LoadModel(loaded.files, options.kv_cache_type);
+  auto model = models::LoadModel(Limited(loaded.files, options), options.kv_cache_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
   if (opened.draft_files) progress(0.9F, "loading draft model");

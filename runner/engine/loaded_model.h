@@ -84,6 +84,8 @@ struct LoadOptions {
   std::string_view go_template = {};
   // A draft model; empty: none.
   weights::ModelSource draft = {};
+  // weights::ModelFiles::panel_bytes_max of the model. Encoders and draft models have no limit.
+  int64_t panel_bytes_max = weights::kNoPanelLimit;
 };
 
 // The model that Load() builds from the files, without reading weights: metadata-only (meta tensors). Of
@@ -108,6 +110,9 @@ struct OpenedModel {
 // model; kInvalidArgument the option. No file is opened afterwards: the sources are needed no longer.
 api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress& progress,
                               const LoadOptions& options);
+// Loads the metadata-only models again, for options.panel_bytes_max. REQUIRES: the rest of `options` is what it was
+// opened with, but for the draft model, whose files are open.
+api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options);
 // Reads the weights. `options` are those that it was opened with.
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options);
 // Both, one after the other.

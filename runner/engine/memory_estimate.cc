@@ -41,7 +41,8 @@ api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const Engine
   api::ipc::MemoryEstimate estimate{.weight_bytes = model.resident_bytes(),
                                     .scratch_bytes = process + ScratchBytes(model, limits),
                                     .cache_bytes = 0,
-                                    .cache_min_bytes = 0};
+                                    .cache_min_bytes = 0,
+                                    .streamed_bytes = model.streamed_bytes()};
   const int64_t left = std::max<int64_t>(available - estimate.weight_bytes - estimate.scratch_bytes, 0);
   const CacheSizing sizing =
       ChooseCacheSize(model.cache_layout(), context_length, requested_cache_bytes, static_cast<size_t>(left));

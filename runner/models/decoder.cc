@@ -54,6 +54,7 @@ void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
   resident_bytes_ = bind.resident_bytes();
+  streamed_bytes_ = bind.streamed_bytes();
   RowWidths::Grow(bind.widths().hidden, config_.hidden);
   if (kernels::HasPanels(head_.weight.type)) RowWidths::Grow(bind.widths().quantized, config_.hidden);
   widths_ = bind.widths();

@@ -61,6 +61,7 @@ class Decoder : public Model {
   int64_t parameters() const final { return parameters_; }
   int64_t weight_bytes() const final { return weight_bytes_; }
   int64_t resident_bytes() const final { return resident_bytes_; }
+  int64_t streamed_bytes() const final { return streamed_bytes_; }
   int64_t scratch_bytes(int64_t rows) const final { return widths_.BytesFor(rows); }
   int64_t resident_scratch_bytes() const final { return work_.bytes(); }
   const cache::Layout& cache_layout() const final { return layout_; }
@@ -138,6 +139,7 @@ class Decoder : public Model {
   int64_t parameters_ = 0;
   int64_t weight_bytes_ = 0;
   int64_t resident_bytes_ = 0;
+  int64_t streamed_bytes_ = 0;
   RowWidths widths_;
   kernels::Matrix embedding_;
   Norm final_norm_;

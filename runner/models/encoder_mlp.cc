@@ -28,7 +28,7 @@ void RunEncoderExperts(ThreadPool& pool, std::span<const kernels::Matrix> expert
 kernels::Matrix Turned(const TensorScope& scope, const kernels::Matrix& stored,
                        std::vector<std::unique_ptr<std::byte[]>>& made) {
   kernels::Matrix matrix{.data = stored.data, .type = stored.type, .out = stored.in, .in = stored.out};
-  if (scope.failed() || scope.metadata_only()) return scope.InPanels(matrix);
+  if (scope.failed() || scope.metadata_only()) return scope.InPanels(matrix, WeightUse::kMade);
   const auto out = static_cast<size_t>(matrix.out), in = static_cast<size_t>(matrix.in);
   const size_t bytes = weights::RowBytes(stored.type, 1);
   auto memory = std::make_unique_for_overwrite<std::byte[]>(out * in * bytes);
@@ -38,7 +38,7 @@ kernels::Matrix Turned(const TensorScope& scope, const kernels::Matrix& stored,
     }
   }
   matrix.data = memory.get();
-  matrix = scope.InPanels(matrix);
+  matrix = scope.InPanels(matrix, WeightUse::kMade);
   if (matrix.panels == nullptr) made.push_back(std::move(memory));
   return matrix;
 }

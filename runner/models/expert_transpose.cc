@@ -16,7 +16,7 @@ namespace {
 kernels::Matrix TransposedColumns(const TensorScope& scope, const kernels::Matrix& from, int64_t begin,
                                   int64_t end, std::vector<std::unique_ptr<std::byte[]>>* made) {
   kernels::Matrix to{.data = from.data, .type = from.type, .out = end - begin, .in = from.out};
-  if (scope.metadata_only()) return scope.InPanels(to);
+  if (scope.metadata_only()) return scope.InPanels(to, WeightUse::kMade);
   const size_t bytes = weights::RowBytes(from.type, 1);
   const auto out = static_cast<size_t>(to.out), in = static_cast<size_t>(to.in);
   const auto columns = static_cast<size_t>(from.in), first = static_cast<size_t>(begin);
@@ -27,7 +27,7 @@ kernels::Matrix TransposedColumns(const TensorScope& scope, const kernels::Matri
     }
   }
   to.data = memory.get();
-  to = scope.InPanels(to);
+  to = scope.InPanels(to, WeightUse::kMade);
   if (to.panels == nullptr) made->push_back(std::move(memory));
   return to;
 }

@@ -77,7 +77,7 @@ kernels::Matrix One(const Stored& from, size_t expert, size_t first, size_t step
   if (from.scope.failed()) return matrix;
   if (from.scope.metadata_only()) {
     matrix.data = from.in_parts() ? from.parts.quants.data() : from.rows.data;
-    return from.scope.InPanels(matrix);
+    return from.scope.InPanels(matrix, WeightUse::kMade);
   }
   const size_t row_bytes = weights::RowBytes(from.type, from.in);
   const auto out = static_cast<size_t>(from.out);
@@ -86,7 +86,7 @@ kernels::Matrix One(const Stored& from, size_t expert, size_t first, size_t step
     CopyRow(from, expert, o, memory.get() + o / step * row_bytes);
   }
   matrix.data = memory.get();
-  matrix = from.scope.InPanels(matrix);
+  matrix = from.scope.InPanels(matrix, WeightUse::kMade);
   if (matrix.panels == nullptr) made->push_back(std::move(memory));
   return matrix;
 }

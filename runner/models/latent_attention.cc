@@ -82,7 +82,7 @@ kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from
   const bool floats = kernels::IsFloat(from.type);
   const weights::DataType type = floats ? from.type : weights::DataType::kF32;
   kernels::Matrix to{.data = rows.data, .type = type, .out = from.in, .in = end - begin};
-  if (scope.metadata_only()) return scope.InPanels(to);
+  if (scope.metadata_only()) return scope.InPanels(to, WeightUse::kMade);
   const size_t bytes = weights::RowBytes(type, 1), out = static_cast<size_t>(to.out),
                in = static_cast<size_t>(to.in);
   auto memory = std::make_unique_for_overwrite<std::byte[]>(out * in * bytes);
@@ -96,7 +96,7 @@ kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from
     for (size_t o = 0; o < out; ++o) std::memcpy(memory.get() + (o * in + i) * bytes, row + o * bytes, bytes);
   }
   to.data = memory.get();
-  to = scope.InPanels(to);
+  to = scope.InPanels(to, WeightUse::kMade);
   if (to.panels == nullptr) made->push_back(std::move(memory));
   return to;
 }

@@ -12,8 +12,8 @@ namespace quire::runner::models {
 namespace {
 
 // y [places, out] = rows of x [places, in] times their expert's matrix.
-void RunExperts(ForwardContext& ctx, std::span<const kernels::Matrix> experts, const kernels::MatMulInput& x,
-                std::span<float> y) {
+void RunExperts(ForwardContext& ctx, ExpertPanels* panels, std::span<const kernels::Matrix> experts,
+                const kernels::MatMulInput& x, std::span<float> y) {
   const kernels::Routing& routing = ctx.work.routing;
   std::vector<kernels::MatMulPart>& parts = ctx.work.parts;
   parts.clear();
@@ -21,6 +21,7 @@ void RunExperts(ForwardContext& ctx, std::span<const kernels::Matrix> experts, c
     if (routing.begin[e] == routing.begin[e + 1]) continue;
     parts.push_back({.weight = experts[e], .begin = routing.begin[e], .end = routing.begin[e + 1]});
   }
+  if (panels != nullptr) panels->Provide(ctx.pool, parts);
   kernels::MatMulParts(ctx.pool, x, parts, y);
 }
 
@@ -91,13 +92,13 @@ void MixtureOfExperts::RunGates(ForwardContext& ctx, std::span<const float> x, s
     if (!bias.empty()) kernels::AddExpertBias(ctx.pool, routing, bias, width, to);
   };
   if (gate.empty()) {
-    RunExperts(ctx, up, in, gated);
+    RunExperts(ctx, expert_panels, up, in, gated);
     add_bias(up_bias, gated);
     return kernels::SquaredRelu(ctx.pool, gated);
   }
   const std::span<float> wide = ctx.work.up.Get(places * width);
-  RunExperts(ctx, gate, in, gated);
-  RunExperts(ctx, up, in, wide);
+  RunExperts(ctx, expert_panels, gate, in, gated);
+  RunExperts(ctx, expert_panels, up, in, wide);
   add_bias(gate_bias, gated);
   add_bias(up_bias, wide);
   if (clamp > 0) {
@@ -113,7 +114,7 @@ void MixtureOfExperts::RunChosen(ForwardContext& ctx, std::span<const float> x, 
   const std::span<float> gated = ctx.work.gate.Get(places * width);
   const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
   RunGates(ctx, x, gated);
-  RunExperts(ctx, down, {gated, places, ctx.work.quantized, routing.begin}, out);
+  RunExperts(ctx, expert_panels, down, {gated, places, ctx.work.quantized, routing.begin}, out);
   if (!down_bias.empty()) kernels::AddExpertBias(ctx.pool, routing, down_bias, hidden, out);
   kernels::CombineRows(ctx.pool, routing, chosen, out, hidden, y);
 }
@@ -122,7 +123,7 @@ void FinishExperts(const TensorScope& layer, int64_t hidden, int64_t width, Mixt
   if (moe->up.empty() || moe->down.empty()) return;  // the load fails
   const auto is_int8 = [&](const kernels::Matrix& matrix) {
     if (kernels::IsFloat(matrix.type) || !UsesPanels(matrix.type)) return false;
-    return layer.metadata_only() || matrix.panels != nullptr;
+    return layer.metadata_only() || matrix.packed();
   };
   moe->gathers =
       moe->scale_inputs || !std::ranges::all_of(moe->gate, is_int8) || !std::ranges::all_of(moe->up, is_int8);
@@ -140,13 +141,13 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
   const TensorName down{names.down_stacked, "ffn_down_exps.weight"};
   const auto stacked = [&](TensorName name, int64_t out, int64_t in) {
     std::vector<kernels::Matrix> matrices = layer.Stacked(name, experts, out, in);
-    for (kernels::Matrix& matrix : matrices) matrix = layer.InPanels(matrix);
+    for (kernels::Matrix& matrix : matrices) matrix = layer.InPanels(matrix, WeightUse::kExpert);
     return matrices;
   };
   if (layer.Has(gate_up)) {
     for (const kernels::Matrix& both : layer.Stacked(gate_up, experts, 2 * width, hidden)) {
-      moe->gate.push_back(layer.InPanels(kernels::RowsOf(both, 0, width)));
-      moe->up.push_back(layer.InPanels(kernels::RowsOf(both, width, 2 * width)));
+      moe->gate.push_back(layer.InPanels(kernels::RowsOf(both, 0, width), WeightUse::kExpert));
+      moe->up.push_back(layer.InPanels(kernels::RowsOf(both, width, 2 * width), WeightUse::kExpert));
     }
     moe->down = stacked(down, hidden, width);
   } else if (layer.gguf() && !layer.Has({"", "ffn_gate.0.weight"})) {
@@ -157,13 +158,14 @@ void BindExperts(const TensorScope& layer, const ExpertNames& names, int64_t exp
     for (int64_t e = 0; e < experts && !layer.failed(); ++e) {
       const auto one = [&](std::string_view pattern, int64_t out, int64_t in) {
         const std::string name = fmt::format(fmt::runtime(pattern), e);
-        return layer.InPanels(layer.Matrix({name, name}, out, in));
+        return layer.InPanels(layer.Matrix({name, name}, out, in), WeightUse::kExpert);
       };
       if (!names.plain) moe->gate.push_back(one(layer.gguf() ? "ffn_gate.{}" : names.gate, width, hidden));
       moe->up.push_back(one(layer.gguf() ? "ffn_up.{}" : names.up, width, hidden));
       moe->down.push_back(one(layer.gguf() ? "ffn_down.{}" : names.down, hidden, width));
     }
   }
+  moe->expert_panels = layer.expert_panels();
   FinishExperts(layer, hidden, width, moe);
 }
 

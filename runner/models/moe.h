@@ -32,6 +32,7 @@ struct MixtureOfExperts {
   std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
   bool gathers = true;           // copies rows for gate and up; int8 products quantize them where they are
   Linear latent_in, latent_out;  // around the experts, which are narrower than the model; or none
+  ExpertPanels* expert_panels = nullptr;           // what products of `gate`, `up` and `down` pass; or null
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   Activation activation = Activation::kSilu;
   float clamp = 0;

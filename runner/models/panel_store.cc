@@ -4,77 +4,95 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/panels.h"
+#include "runner/kernels/streamed_panels.h"
 
 namespace quire::runner::models {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{64} << 20;
-constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kAlignment = 64;
-
-size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
-
-// Bytes of the matrix in panels.
-size_t SizeOf(const kernels::Matrix& matrix) {
-  if (kernels::IsFloat(matrix.type)) return kernels::FloatPanelBytes(matrix.type, matrix.out, matrix.in);
-  return kernels::PanelCount(matrix.out) *
-         kernels::PanelBytes(kernels::PanelFormatOf(matrix.type), matrix.in);
-}
 
 // Only whole pages: those at the ends may hold what others still read.
 void ReleasePages(const std::byte* data, size_t size) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = RoundUp(reinterpret_cast<uintptr_t>(data), page);
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + size) / page * page;
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-}  // namespace
-
-PanelStore::~PanelStore() {
-  for (const Piece& piece : pieces_) ::munmap(piece.data, piece.size);
+int64_t FileBytes(const kernels::Matrix& matrix) {
+  return static_cast<int64_t>(weights::RowBytes(matrix.type, matrix.in)) * matrix.out;
 }
 
+}  // namespace
+
 std::byte* PanelStore::Allocate(size_t size) {
-  size = RoundUp(size, kAlignment);
-  if (pieces_.empty() || pieces_.back().size - pieces_.back().used < size) {
-    const size_t piece = RoundUp(std::max(size, kPieceBytes), kHugePage);
-    void* const data = ::mmap(nullptr, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) return nullptr;
-    ::madvise(data, piece, MADV_HUGEPAGE);
-    pieces_.push_back({static_cast<std::byte*>(data), piece, 0});
+  if (pieces_.empty() || pieces_.back().memory.size() - pieces_.back().used < size) {
+    PanelMemory memory(std::max(size, kPieceBytes));
+    if (memory.data() == nullptr) return nullptr;
+    pieces_.push_back({std::move(memory), 0});
   }
   Piece& piece = pieces_.back();
-  std::byte* const at = piece.data + piece.used;
+  std::byte* const at = piece.memory.data() + piece.used;
   piece.used += size;
-  bytes_ += static_cast<int64_t>(size);
   return at;
 }
 
-kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix) {
+kernels::Matrix PanelStore::Stream(kernels::Matrix matrix, WeightUse use, int64_t packed) {
+  matrix.streamed = true;
+  buffer_bytes_ = std::max(buffer_bytes_, kernels::StreamedBytes(matrix));
+  if (use == WeightUse::kExpert) {
+    expert_bytes_ += packed;
+    expert_streamed_bytes_ += FileBytes(matrix);
+    if (!counts_only_) experts_.Add(matrix);
+  } else {
+    streamed_bytes_ += FileBytes(matrix);
+  }
+  return matrix;
+}
+
+kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix, WeightUse use) {
   if (matrix.data == nullptr) return matrix;
-  const size_t mapped = weights::RowBytes(matrix.type, matrix.in) * static_cast<size_t>(matrix.out);
+  const bool counts = limited() && use != WeightUse::kMade;  // towards the limit
   const auto stays = [&] {
-    mapped_bytes_ += static_cast<int64_t>(mapped);
+    (counts ? streamed_bytes_ : mapped_bytes_) += FileBytes(matrix);
     return matrix;
   };
   if (!UsesPanels(matrix.type)) return stays();
-  if (counts_only_) {
-    bytes_ += static_cast<int64_t>(RoundUp(SizeOf(matrix), kAlignment));
-    return matrix;
+  const size_t size = PackedBytes(matrix);
+  const auto packed = static_cast<int64_t>(size);
+  if (counts && (use == WeightUse::kExpert || packed > bytes_left())) return Stream(matrix, use, packed);
+  if (!counts_only_) {
+    std::byte* const panels = Allocate(size);
+    if (panels == nullptr) return stays();
+    Pack(pool, matrix, panels);
+    ReleasePages(matrix.data, static_cast<size_t>(FileBytes(matrix)));
+    matrix.panels = panels;
   }
-  std::byte* const panels = Allocate(SizeOf(matrix));
-  if (panels == nullptr) return stays();
-  const auto fill = kernels::IsFloat(matrix.type) ? kernels::FillFloatPanels : kernels::FillPanels;
-  fill(pool, matrix.data, matrix.type, matrix.out, matrix.in, panels);
-  ReleasePages(matrix.data, mapped);
-  matrix.panels = panels;
+  bytes_ += packed;
+  if (counts) {
+    limited_bytes_ += packed;
+    experts_.set_budget(bytes_left());
+  }
   return matrix;
+}
+
+int64_t PanelStore::bytes() const {
+  const int64_t threads = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  return bytes_ + std::min(expert_bytes_, std::max<int64_t>(bytes_left(), 0)) +
+         threads * static_cast<int64_t>(buffer_bytes_);
+}
+
+int64_t PanelStore::streamed_bytes() const {
+  if (expert_bytes_ == 0) return streamed_bytes_;
+  const double kept = std::min(
+      1.0, static_cast<double>(std::max<int64_t>(bytes_left(), 0)) / static_cast<double>(expert_bytes_));
+  return streamed_bytes_ + static_cast<int64_t>((1 - kept) * static_cast<double>(expert_streamed_bytes_));
 }
 
 bool UsesPanels(weights::DataType type) {
@@ -86,7 +104,7 @@ bool UsesPanels(weights::DataType type) {
 PanelStore* AttachPanels(std::shared_ptr<const weights::ModelFiles>* files) {
   struct FilesAndPanels {
     explicit FilesAndPanels(std::shared_ptr<const weights::ModelFiles> from)
-        : files(std::move(from)), panels(files->metadata_only()) {}
+        : files(std::move(from)), panels(files->metadata_only(), files->panel_bytes_max()) {}
     std::shared_ptr<const weights::ModelFiles> files;
     PanelStore panels;
   };

@@ -65,12 +65,12 @@ void TensorBinder::Fail(const std::string& name, const std::string& reason) {
       api::Error{api::ErrorCode::kBadModel, fmt::format("{}: tensor {} {}", files_.path(), name, reason)};
 }
 
-kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix) {
+kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix, WeightUse use) {
   if (error_ || panels_ == nullptr) return matrix;
   if (!pool_) {
     pool_.emplace(files_.metadata_only() ? 1 : static_cast<int>(std::thread::hardware_concurrency()));
   }
-  return panels_->Add(*pool_, matrix);
+  return panels_->Add(*pool_, matrix, use);
 }
 
 int64_t TensorBinder::resident_bytes() const {

@@ -47,8 +47,10 @@ class TensorBinder {
   TensorScope Layer(size_t index);
 
   // The same matrix for many products: with panels, where they pay. Of metadata-only files it stays as it is,
-  // and its panels are counted.
-  kernels::Matrix InPanels(const kernels::Matrix& matrix);
+  // and its panels are counted. kMade, where `matrix` lies in memory that its caller frees when it has panels.
+  kernels::Matrix InPanels(const kernels::Matrix& matrix, WeightUse use = WeightUse::kAlways);
+  // What products of experts pass, bound so far; null where all are in panels.
+  ExpertPanels* expert_panels() { return panels_ == nullptr ? nullptr : panels_->experts(); }
 
   // Totals of all tensors returned.
   int64_t parameters() const { return parameters_; }
@@ -57,6 +59,8 @@ class TensorBinder {
   // products read them in place. Rows that are only looked up are not counted: they belong to the system's
   // file cache.
   int64_t resident_bytes() const;
+  // PanelStore::streamed_bytes.
+  int64_t streamed_bytes() const { return panels_ == nullptr ? 0 : panels_->streamed_bytes(); }
   // Noted by those who bind layers.
   RowWidths& widths() { return widths_; }
 
@@ -131,7 +135,10 @@ class TensorScope {
   // The stored tensor's type; nothing when it is absent.
   std::optional<weights::DataType> TypeOf(TensorName name) const;
   void Fail(TensorName name, const std::string& reason) const { binder_->Fail(Full(name, ""), reason); }
-  kernels::Matrix InPanels(const kernels::Matrix& matrix) const { return binder_->InPanels(matrix); }
+  kernels::Matrix InPanels(const kernels::Matrix& matrix, WeightUse use = WeightUse::kAlways) const {
+    return binder_->InPanels(matrix, use);
+  }
+  ExpertPanels* expert_panels() const { return binder_->expert_panels(); }
   RowWidths& widths() const { return binder_->widths(); }
   bool gguf() const { return binder_->files_.format() == weights::Format::kGguf; }
   bool metadata_only() const { return binder_->files_.metadata_only(); }

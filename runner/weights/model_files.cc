@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "runner/weights/model_files_overlay.h"
 #include "runner/weights/model_formats.h"
 
 namespace quire::runner::weights {
@@ -24,6 +26,13 @@ const RawTensor* ModelFiles::FindRaw(std::string_view name) const {
 
 api::Result<std::shared_ptr<const ModelFiles>> Open(const ModelSource& source) {
   return source.is_directory() ? OpenHuggingFace(source) : OpenGgufModel(source);
+}
+
+std::shared_ptr<const ModelFiles> LimitPanels(std::shared_ptr<const ModelFiles> files, int64_t bytes_max) {
+  std::vector<Tensor> tensors = files->tensors();
+  const bool metadata_only = files->metadata_only();
+  return std::make_shared<const ModelFilesOverlay>(std::move(files), std::move(tensors), /*memory=*/nullptr,
+                                                   metadata_only, /*config=*/nullptr, bytes_max);
 }
 
 }  // namespace quire::runner::weights

@@ -30,6 +30,8 @@ struct SentenceModule {
 
 enum class Format : uint8_t { kGguf, kHuggingFace };
 
+inline constexpr int64_t kNoPanelLimit = INT64_MAX;
+
 // Immutable after Open; any thread. Keeps the mappings alive.
 class ModelFiles {
  public:
@@ -45,6 +47,9 @@ class ModelFiles {
   virtual const std::vector<Tensor>& tensors() const = 0;
   // Whether only names, types and shapes of the tensors may be looked at (metadata_only.h).
   virtual bool metadata_only() const { return false; }
+  // How much memory a loader may take for panels (models/panel_store.h). What is beyond stays in the files, and
+  // products read it there.
+  virtual int64_t panel_bytes_max() const { return kNoPanelLimit; }
   // Tensors of integers, which are no weights and not among tensors().
   virtual std::span<const IntegerTensor> integer_tensors() const { return {}; }
   // Tensors of a quantization that is not GGUF's, which a family's loader makes weights of.
@@ -88,5 +93,8 @@ class ModelFiles {
 // Every length, count, offset and product is checked against the file's size before it is used.
 // Nothing is opened later, and what was inherited may be closed then.
 api::Result<std::shared_ptr<const ModelFiles>> Open(const ModelSource& source);
+
+// The same files with this panel_bytes_max(). To be applied last: files made of these have no limit again.
+std::shared_ptr<const ModelFiles> LimitPanels(std::shared_ptr<const ModelFiles> files, int64_t bytes_max);
 
 }  // namespace quire::runner::weights

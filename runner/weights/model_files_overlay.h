@@ -1,6 +1,7 @@
 // A model's files with other tensors; everything else is as it was.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -18,19 +19,22 @@ namespace quire::runner::weights {
 class ModelFilesOverlay final : public ModelFiles {
  public:
   // `memory`: what the tensors that are not those of `files` lie in. `config`, unless null, takes the place of that of
-  // `files`, and there are no raw tensors.
+  // `files`, and there are no raw tensors. `panel_bytes_max`: as ModelFiles says.
   ModelFilesOverlay(std::shared_ptr<const ModelFiles> files, std::vector<Tensor> tensors,
                     std::shared_ptr<const void> memory, bool metadata_only,
-                    std::shared_ptr<const nlohmann::ordered_json> config = nullptr)
+                    std::shared_ptr<const nlohmann::ordered_json> config = nullptr,
+                    int64_t panel_bytes_max = kNoPanelLimit)
       : files_(std::move(files)),
         memory_(std::move(memory)),
         index_(std::move(tensors)),
         metadata_only_(metadata_only),
-        config_(std::move(config)) {}
+        config_(std::move(config)),
+        panel_bytes_max_(panel_bytes_max) {}
 
   const Tensor* Find(std::string_view name) const override { return index_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return index_.all(); }
   bool metadata_only() const override { return metadata_only_; }
+  int64_t panel_bytes_max() const override { return panel_bytes_max_; }
 
   Format format() const override { return files_->format(); }
   std::string path() const override { return files_->path(); }
@@ -60,6 +64,7 @@ class ModelFilesOverlay final : public ModelFiles {
   const TensorIndex index_;
   const bool metadata_only_;
   const std::shared_ptr<const nlohmann::ordered_json> config_;
+  const int64_t panel_bytes_max_;
 };
 
 }  // namespace quire::runner::weights

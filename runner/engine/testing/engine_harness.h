@@ -63,6 +63,7 @@ struct EngineHarnessSetup {
   std::function<std::unique_ptr<draft::Drafter>()> drafter = {};  // or makes the drafter instead
   bool starts = true;  // false: requests wait for Start(), so that all are there at the first step
   std::function<std::unique_ptr<TierLink>(const cache::Layout&)> tier = {};  // where prefixes go, too
+  int64_t panel_bytes_max = weights::kNoPanelLimit;
 };
 
 // An engine on a thread of its own; the test's thread submits and waits.
@@ -70,7 +71,9 @@ class EngineHarness {
  public:
   explicit EngineHarness(EngineHarnessSetup setup = {}) {
     auto model = Load(setup.model, [](float, std::string_view) {},
-                      {.kv_cache_type = setup.kv_cache_type, .draft = setup.draft});
+                      {.kv_cache_type = setup.kv_cache_type,
+                       .draft = setup.draft,
+                       .panel_bytes_max = setup.panel_bytes_max});
     EXPECT_TRUE(model.has_value()) << model.error().message;
     if (!setup.model_stops) model->end_of_generation.clear();
     tokenizer_ = model->tokenizer;

@@ -1,0 +1,77 @@
+#include "runner/engine/weights_budget.h"
+
+#include <algorithm>
+
+#include "api/base/memory_limit.h"
+#include "runner/engine/cache_budget.h"
+#include "runner/engine/engine.h"
+#include "runner/engine/memory_estimate.h"
+
+namespace quire::runner::engine {
+namespace {
+
+constexpr int64_t kCacheShare = 8;
+// Of what is available: the process grows a little until the daemon decides.
+constexpr int64_t kReserveShare = 64;
+
+// Memory that a model may ever have: of all models together, and of the machine. 0 = unknown.
+int64_t AvailableBytes(const api::ipc::RunnerSettings& settings) {
+  const int64_t machine = api::FindMemoryLimit().bytes;
+  if (settings.memory_bytes <= 0) return machine;
+  return machine > 0 ? std::min(machine, settings.memory_bytes) : settings.memory_bytes;
+}
+
+// Of the model's weights; kNoPanelLimit: as much as they take.
+int64_t BytesForWeights(const models::Model& whole, const EngineLimits& limits, const WeightsRoom& room) {
+  int64_t bytes = room.requested > 0 ? room.requested : weights::kNoPanelLimit;
+  if (room.available <= 0) return bytes;
+  const int64_t scratch = room.process + ScratchBytes(whole, limits);
+  const CacheSizing caches =
+      ChooseCacheSize(whole.cache_layout(), whole.context_length(), room.cache_bytes, /*available=*/0);
+  const auto least = static_cast<int64_t>(caches.min_bytes);
+  if (std::min(whole.resident_bytes(), bytes) + scratch + least <= room.available) return bytes;
+  return std::min(bytes, room.available - scratch - std::max(least, room.available / kCacheShare) -
+                             room.available / kReserveShare);
+}
+
+}  // namespace
+
+int64_t DraftBytes(const DraftParts& draft, const EngineLimits& limits) {
+  return draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
+}
+
+WeightsRoom RoomFor(const DraftParts& draft, const EngineLimits& limits,
+                    const api::ipc::RunnerSettings& settings) {
+  return {.process = ResidentBytes() + DraftBytes(draft, limits),
+          .cache_bytes = settings.cache_bytes,
+          .requested = settings.weights_budget,
+          .available = AvailableBytes(settings)};
+}
+
+api::Result<int64_t> ChoosePanelBytes(const std::shared_ptr<const weights::ModelFiles>& files,
+                                      const LoadOptions& options, const models::Model& whole,
+                                      const EngineLimits& limits, const WeightsRoom& room) {
+  const int64_t bytes = BytesForWeights(whole, limits, room);
+  if (whole.resident_bytes() <= bytes) return weights::kNoPanelLimit;
+  // What is in memory in any case: norms, biases, weights that no file has as they are.
+  LoadOptions streamed = options;
+  streamed.panel_bytes_max = 0;
+  const auto least = LoadMetadataModel(files, streamed);
+  if (!least) return std::unexpected(least.error());
+  // A small model beside many threads, of which what they fill takes more than the weights.
+  if (room.requested <= 0 && (*least)->resident_bytes() >= whole.resident_bytes())
+    return weights::kNoPanelLimit;
+  return std::max<int64_t>(bytes - (*least)->resident_bytes(), 0);
+}
+
+api::Result<void> FitWeights(OpenedModel& opened, const EngineLimits& limits,
+                             const api::ipc::RunnerSettings& settings, LoadOptions& options) {
+  const auto panels = ChoosePanelBytes(opened.loaded.files, options, *opened.metadata_model, limits,
+                                       RoomFor(opened.metadata_draft, limits, settings));
+  if (!panels) return std::unexpected(panels.error());
+  if (*panels == weights::kNoPanelLimit) return {};
+  options.panel_bytes_max = *panels;
+  return ReloadMetadata(opened, options);
+}
+
+}  // namespace quire::runner::engine
