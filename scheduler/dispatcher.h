@@ -50,7 +50,9 @@ struct Limits {
   std::chrono::nanoseconds queue_timeout = std::chrono::nanoseconds::zero();  // of waiting; <= 0 = no limit
   int32_t default_num_ctx = 0;  // < 1: the trained length, cut to what the caches hold of one sequence
   api::ipc::RunnerSettings runner_settings = {};
-  int64_t memory_bytes = 0;                                         // of all runners together; < 1: no limit
+  std::vector<std::string> runner_arguments =
+      {};                    // of every runner's command line: what it has to know at its start
+  int64_t memory_bytes = 0;  // of all runners together; < 1: no limit
   std::chrono::nanoseconds load_timeout = std::chrono::minutes(5);  // <= 0 = never
   std::chrono::nanoseconds stall_timeout =
       std::chrono::seconds(8);  // without a frame or progress; <= 0 = never

@@ -56,7 +56,8 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
             std::move(runner_binary),
             limits.stop_grace,
             std::make_shared<FileOpener>(executor),
-            limits.snapshots},
+            limits.snapshots,
+            limits.runner_arguments},
       scheduler_({.models_max = limits.loaded_models_max,
                   .queue_max = limits.queue_max,
                   .default_keep_alive = limits.default_keep_alive,
@@ -258,8 +259,8 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
                                                       : last_use_.at(load.key).spec;
   auto runner = std::make_shared<ModelRunner>(
       host_,
-      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path,
-                       limits_.runner_settings, limits_.load_timeout, limits_.stall_timeout},
+      ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, SettingsForRunner(),
+                       limits_.load_timeout, limits_.stall_timeout},
       weak_from_this());
   runners_[load.key] = runner;
   runner->Start();

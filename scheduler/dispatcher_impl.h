@@ -66,6 +66,12 @@ class Dispatcher::Impl : public ModelRunner::Owner,
 
   void Unload(const std::string& key);
   std::optional<api::Error> Refusal() const;
+  // The operator's, with the memory that there is.
+  api::ipc::RunnerSettings SettingsForRunner() const {
+    api::ipc::RunnerSettings settings = limits_.runner_settings;
+    settings.memory_bytes = memory_limit();
+    return settings;
+  }
   int64_t memory_limit() const { return std::max<int64_t>(limits_.memory_bytes, 0); }
   // Rejects everything from now on, fails waiting and running requests, and stops every runner.
   void End(bool at_once);

@@ -45,7 +45,7 @@ class Dispatcher::Impl::OwnedConversion : public ConversionJob {
 // asked again with what they may have: the context of a load here.
 Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
                                                                       api::ipc::InspectModel request) {
-  request.settings = self->limits_.runner_settings;
+  request.settings = self->SettingsForRunner();
   request.num_ctx = self->limits_.default_num_ctx;
   auto inspected = co_await InspectOnce(self, request);
   const int64_t limit = self->memory_limit();

@@ -32,6 +32,7 @@ struct RunnerHost {
   std::chrono::nanoseconds stop_grace;  // from the Shutdown message until SIGKILL
   std::shared_ptr<FileOpener> opener;
   std::shared_ptr<SnapshotTier> snapshots = {};  // null: none
+  std::vector<std::string> arguments = {};       // of every runner
 };
 
 // I/O thread only; held by shared_ptr. A derived class runs Open(), then its own frames, then Shut(), in one

@@ -55,6 +55,7 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
   limits.queue_timeout = options.queue_timeout;
   limits.stall_timeout = options.stall_timeout;
   limits.runner_settings = options.runner_settings;
+  if (!options.numa.empty()) limits.runner_arguments.push_back("--numa=" + options.numa);
   limits.load_timeout = options.load_timeout;
   limits.default_keep_alive = options.keep_alive;
   return limits;

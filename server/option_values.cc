@@ -68,6 +68,12 @@ ValidationError SetStateType(api::KvType& out, std::string_view text) {
   return std::nullopt;
 }
 
+ValidationError SetNuma(std::string& out, std::string_view text) {
+  out = api::AsciiLower(text);
+  if (out == "auto" || out == "interleave" || out == "off") return std::nullopt;
+  return "must be auto, interleave or off";
+}
+
 ValidationError SetDebug(int32_t& out, std::string_view text) {
   if (const auto level = api::ParseInteger<int32_t>(text)) {
     out = std::clamp(*level, 0, 2);

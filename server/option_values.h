@@ -52,6 +52,8 @@ ValidationError SetPrepareTime(int32_t& milliseconds, std::string_view text);
 // A boolean that opens something must be said clearly.
 ValidationError SetStrictBool(bool& out, std::string_view text);
 ValidationError SetStateType(api::KvType& out, std::string_view text);
+// Where a runner's memory comes from: auto, interleave or off.
+ValidationError SetNuma(std::string& out, std::string_view text);
 // As Ollama reads it: a level, or a boolean of which everything unreadable is true.
 ValidationError SetDebug(int32_t& out, std::string_view text);
 // Appends the elements between commas that are not empty.

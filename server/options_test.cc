@@ -92,6 +92,20 @@ TEST(Options, StatesAreKeptInTypesOfTheirRange) {
   }
 }
 
+TEST(Options, WeightsHaveABudget) {
+  EXPECT_EQ(Resolve({}, {})->runner_settings.weights_budget, 0);
+  EXPECT_EQ(Resolve({"--weights-budget", "8GiB"}, {})->runner_settings.weights_budget, int64_t{8} << 30);
+  EXPECT_EQ(Resolve({}, {{"QUIRE_WEIGHTS_BUDGET", "1"}})->runner_settings.weights_budget, 1);
+  EXPECT_FALSE(Resolve({"--weights-budget", "0"}, {}).has_value());
+}
+
+TEST(Options, RunnersGetTheirNumaMode) {
+  EXPECT_EQ(Resolve({}, {})->numa, "auto");
+  EXPECT_EQ(Resolve({"--numa", "Interleave"}, {{"QUIRE_NUMA", "off"}})->numa, "interleave");
+  EXPECT_EQ(Resolve({}, {{"QUIRE_NUMA", "off"}})->numa, "off");
+  EXPECT_FALSE(Resolve({"--numa", "replicated"}, {}).has_value());
+}
+
 TEST(Options, FlagsGoOverTheEnvironment) {
   const auto options = Resolve({"--max-queue", "7", "--allow-remote", "--host=0.0.0.0:1"},
                                {{"OLLAMA_MAX_QUEUE", "9"},

@@ -75,6 +75,7 @@ Json Encode(const LoadCheck& check) {
   if (check.memory_bytes > 0) {
     Set(encoded, "memory", check.memory_bytes);
     Set(encoded, "memory_min", check.memory_min_bytes);
+    if (check.streamed_bytes > 0) Set(encoded, "streamed", check.streamed_bytes);
   }
   if (check.memory_limit_bytes > 0) Set(encoded, "memory_limit", check.memory_limit_bytes);
   return encoded;

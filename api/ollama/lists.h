@@ -53,6 +53,7 @@ struct LoadCheck {
   int64_t memory_bytes = 0;  // preferred
   int64_t memory_min_bytes = 0;
   int64_t memory_limit_bytes = 0;  // of all models together; 0 = none
+  int64_t streamed_bytes = 0;      // of weights that memory does not hold; 0: left out
 };
 
 struct ShowReply {

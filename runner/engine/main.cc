@@ -31,7 +31,6 @@ int main(int argc, char** argv) {
   app.add_option("--name", name, "Model name, for process lists");
   app.add_flag("--selftest", self_test, "Check kernels and sandbox on this machine, then exit");
   app.add_option("--numa", numa, "Memory on several NUMA nodes: auto, interleave or off")
-      ->envname("QUIRE_NUMA")
       ->transform(CLI::CheckedTransformer(std::map<std::string, NumaMode>{
           {"auto", NumaMode::kAuto}, {"interleave", NumaMode::kInterleave}, {"off", NumaMode::kOff}}));
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);

@@ -66,6 +66,11 @@ api::Result<std::string> CheckText(std::string_view show_json) {
   const std::string error = StringOf(FieldOf(check, "error"));
   lines.push_back(error.empty() ? "will load" : "will not load: " + error);
   if (const std::string memory = MemoryText(check); !memory.empty()) lines.push_back(memory);
+  if (const int64_t streamed = IntegerOf(check, "streamed"); streamed > 0) {
+    lines.push_back(
+        fmt::format("{:.2f} GiB of the weights stay in the file and are read again for every step",
+                    static_cast<double>(streamed) / kGiB));
+  }
   if (const int64_t context = IntegerOf(shown, "context_length"); context > 0) {
     lines.push_back(fmt::format("context {} tokens", context));
   }

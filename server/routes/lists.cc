@@ -134,6 +134,7 @@ ollama::LoadCheck CheckOf(const api::Result<api::ipc::Inspected>& inspected, int
     const auto& memory = *inspected->memory;
     check.memory_bytes = memory.weight_bytes + memory.scratch_bytes + memory.cache_bytes;
     check.memory_min_bytes = memory.weight_bytes + memory.scratch_bytes + memory.cache_min_bytes;
+    check.streamed_bytes = memory.streamed_bytes;
   }
   if (check.error.empty() && limit_bytes > 0 && check.memory_min_bytes > limit_bytes) {
     check.error = fmt::format("needs at least {} bytes of memory; all models together may have {}",

@@ -76,6 +76,26 @@ class Budget(unittest.TestCase):
             self.assertIn(f"limit for all models is {20 << 20} bytes", refused.json["error"])
             self.assertEqual(200, daemon.get("/readyz").status)
 
+    def test_weights_beyond_their_budget_stay_in_the_file_and_the_answer_is_the_same(self):
+        needed = self.needed()
+        with Daemon(SMALL) as daemon:
+            expected = daemon.post("/api/chat", CHAT).json["message"]
+            self.assertNotIn("streamed", daemon.post("/api/show", {"model": MODEL, "check": True}).json["check"])
+        settings = [{"QUIRE_WEIGHTS_BUDGET": "1"}, {"QUIRE_WEIGHTS_BUDGET": "3MiB"}]
+        # Memory that threads fill for a product counts too: with many of them it outweighs this small model.
+        if os.cpu_count() <= 8:
+            settings.append({"QUIRE_MEMORY": str(needed - (3 << 20))})
+        for setting in settings:
+            with self.subTest(setting), Daemon(SMALL | setting) as daemon:
+                check = daemon.post("/api/show", {"model": MODEL, "check": True}).json["check"]
+                self.assertTrue(check["loads"], check)
+                self.assertGreater(check["streamed"], 1 << 20)
+                self.assertRegex(daemon.cli("show", "--check", MODEL).stdout, r"(?m)^\d+\.\d\d GiB of the weights stay in the file")
+                answer = daemon.post("/api/chat", CHAT)
+                self.assertEqual(200, answer.status, answer.text)
+                self.assertEqual(expected, answer.json["message"])
+                self.assertIn("of the weights stay in the file", daemon.log())
+
     def test_a_model_kept_for_ever_comes_back_when_its_runner_dies_idle(self):
         with Daemon(SMALL) as daemon:
             self.assertEqual(200, daemon.post("/api/generate", {"model": MODEL, "keep_alive": -1}).status)
