@@ -2,7 +2,7 @@
 """What four running streams notice of prompts, of 2 GiB of prefixes that are written to disk, and of prefixes that are
 fetched from there: the largest gap between two tokens.
 
-  bench/snapshot_gaps.py                    about two minutes
+  bench/snapshot_gaps.py                    about three minutes
   bench/snapshot_gaps.py --gib 1 --rounds 3
 
 The model has random weights and a large KV cache for its size (64 KiB per token), so that prefixes cost their bytes rather than
@@ -155,12 +155,14 @@ def rest(daemon):
         return streams.figures()
 
 
-def compute(daemon, numbers):
-    """Prompts that nobody stores: the bound."""
+def compute(daemon, prompts, seconds):
+    """As many prompts in as long a time, which nobody stores: the bound."""
     with Streams(daemon) as streams:
         streams.begin()
-        for number in numbers:
+        begin = time.monotonic()
+        for number in range(prompts):
             generate(daemon, prompt(number))
+            time.sleep(max(0, begin + seconds * (number + 1) / prompts - time.monotonic()))
         return streams.figures()
 
 
@@ -205,16 +207,18 @@ def run_round(store, gib, samples):
         samples.setdefault(name, []).append(figures["largest_gap_ms"])
         print(json.dumps({"phase": name} | figures), flush=True)
     settings = {"OLLAMA_KV_CACHE_TYPE": "f32", "QUIRE_CACHE_BYTES": "640MiB", "OLLAMA_KEEP_ALIVE": "-1"}
-    with Daemon(settings | {"QUIRE_SNAPSHOT_BYTES": "0"}, store=store) as daemon:
-        generate(daemon, prompt(-1))
-        add("streams alone", rest(daemon))
-        add("prompts, nothing stored", compute(daemon, range(int(16 * gib))))
     with tempfile.TemporaryDirectory(prefix="quire-bench-prefixes-") as folder:
         with Daemon(settings | {"QUIRE_SNAPSHOT_BYTES": f"{int((2 * gib + 1) * 1024)}MiB", "QUIRE_SNAPSHOT_DIR": folder,
                                 "QUIRE_SNAPSHOT_ALWAYS_FETCH": "1"}, store=store) as daemon:
             generate(daemon, prompt(-1))
-            add("prompts, prefixes written", write(daemon, int(gib * (1 << 30))))
-            add("prefixes fetched", fetch(daemon, range(FETCHES)))
+            written = write(daemon, int(gib * (1 << 30)))
+            fetched = fetch(daemon, range(FETCHES))
+    with Daemon(settings | {"QUIRE_SNAPSHOT_BYTES": "0"}, store=store) as daemon:
+        generate(daemon, prompt(-1))
+        add("streams alone", rest(daemon))
+        add("prompts, nothing stored", compute(daemon, written["prompts"], written["seconds"]))
+    add("prompts, prefixes written", written)
+    add("prefixes fetched", fetched)
 
 
 def main():
