@@ -68,7 +68,7 @@ struct Limits {
 struct LoadedModel {
   ModelSpec spec;
   api::ipc::ModelInfo info;
-  int32_t num_ctx = 0;            // context of the last request, tokens
+  int32_t num_ctx = 0;            // context of the last request or, before one, the default; tokens
   int32_t running = 0;            // requests in flight
   int64_t size_bytes = 0;         // weights and caches
   int64_t memory_bytes = 0;       // granted to its runner; includes scratch memory and tokenizer

@@ -253,7 +253,8 @@ void Dispatcher::Impl::ArmTimer(std::optional<Scheduler::Time> wake_at) {
 void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
   const auto waiter = pending_.find(load.first);
   const auto running = running_.find(load.first);
-  // The restart of a pinned model has no request.
+  // The restart of a pinned model has no request. Its requests may all have left before one was sent to the
+  // last runner, so that each runner's start keeps the spec, not each request's.
   const ModelSpec& spec = waiter != pending_.end()    ? waiter->second->spec
                           : running != running_.end() ? running->second.spec
                                                       : last_use_.at(load.key).spec;
@@ -262,6 +263,7 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, SettingsForRunner(),
                        limits_.load_timeout, limits_.stall_timeout},
       weak_from_this());
+  last_use_[load.key].spec = spec;
   runners_[load.key] = runner;
   runner->Start();
 }

@@ -159,7 +159,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     ModelSpec spec;
     int32_t num_ctx = 0;
   };
-  std::map<std::string, LastUse> last_use_;  // by key, of models that are loaded or will restart
+  std::map<std::string, LastUse> last_use_;  // by key, of each model that has a runner or will restart
   std::unordered_map<api::RequestId, std::shared_ptr<Pending>> pending_;
   std::unordered_map<api::RequestId, Running> running_;
   PoisonRequestList poison_requests_;

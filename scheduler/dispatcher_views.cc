@@ -31,7 +31,7 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
     model.spec = use->second.spec;
     model.info = runner->second->info();
     model.info.num_ctx = EffectiveContext(0, limits_.default_num_ctx, model.info);
-    model.num_ctx = use->second.num_ctx;
+    model.num_ctx = use->second.num_ctx > 0 ? use->second.num_ctx : model.info.num_ctx;
     model.running = ready.running;
     if (__builtin_add_overflow(model.info.weight_bytes, model.info.cache_bytes, &model.size_bytes)) {
       model.size_bytes = INT64_MAX;
@@ -110,6 +110,9 @@ std::string Dispatcher::Impl::CheckInvariants() const {
     if (pending->answer) return "a request has its answer and is still pending";
   }
   if (std::ssize(runners_) > std::max(limits_.loaded_models_max, 1)) return "more runners than model slots";
+  for (const auto& [key, runner] : runners_) {
+    if (!last_use_.contains(key)) return "nobody knows how to restart the runner of " + key;
+  }
   return "";
 }
 
