@@ -34,7 +34,8 @@ struct Options {
 const std::map<std::string, ElementType> kElementTypes = {{"f32", ElementType::kF32},
                                                           {"f16", ElementType::kF16},
                                                           {"bf16", ElementType::kBF16},
-                                                          {"q8_0", ElementType::kQ8_0}};
+                                                          {"q8_0", ElementType::kQ8_0},
+                                                          {"i16", ElementType::kI16}};
 
 // One sequence whose step has the tokens from `offset` on.
 class OneSequence final : public cache::StepView {

@@ -8,8 +8,8 @@ A peer is a name and the command of a llama-bench that prints `-o json` (llama.c
 `--batched` names the llama-batched-bench of a peer, for more than one sequence. Every round runs each engine once for
 each figure, so that other work on the machine meets all of them; a figure that an engine cannot measure is left out.
 Prints one JSON line per model, figure and engine: the samples in tokens/s, their median, and for peers the ratio of
-Quire's median to theirs with the least and the greatest ratio of a round. --target limits the instruction set of
-Quire's int8 products (kernel_bench --help); the peers' is what they were built for.
+Quire's median to theirs with the least and the greatest ratio of a round. --target limits Quire's instruction
+set (quire-bench --help); the peers' is what they were built for.
 """
 import argparse
 import json

@@ -1,6 +1,7 @@
 // quire-bench: how fast a model prefills and decodes here, in the manner of llama-bench, and what share of
 // the machine's limits that is. Runs the model and its caches as the engine does, without the engine.
 #include <fmt/format.h>
+#include <hwy/highway.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -31,7 +32,7 @@ struct Options {
   std::vector<int> prompts = {512}, generate = {128}, batch = {1}, depths = {0}, threads = {0};
   int repeats = 3;
   std::string output = "md";
-  api::KvType kv_type = api::KvType::kF16;
+  api::KvType kv_type = api::kDefaultKvType;
   runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
 };
 
@@ -189,6 +190,12 @@ void Run(const Options& options) {
         "| --- | --: | --: | --: | --: | --: | --: |\n");
   }
   runner::kernels::LimitPanelTarget(options.target);
+  // A machine without AVX-512 has none for floats either.
+  if (options.target == runner::kernels::PanelTarget::kAvx2 ||
+      options.target == runner::kernels::PanelTarget::kAvxVnni) {
+    hwy::SetSupportedTargetsForTest(HWY_AVX2);
+    hwy::GetChosenTarget().Update(HWY_AVX2);
+  }
   for (const int asked : options.threads) {
     const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
     runner::ThreadPool pool(threads);
@@ -242,7 +249,8 @@ int main(int argc, char** argv) {
   app.add_option("--kv-cache-type", options.kv_type, "KV cache type [f16]")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
-  app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
+  app.add_option("--target", options.target,
+                 "highest instruction set; avx2 and avxvnni leave AVX-512 out for floats, too")
       ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_option("-o,--output", options.output, "md or jsonl")
       ->check(CLI::IsMember({"md", "jsonl"}))

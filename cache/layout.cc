@@ -15,9 +15,15 @@ constexpr uint64_t kMaxBlockBytes = uint64_t{1} << 40;
 
 size_t AlignUp(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
+// Bytes of one token's key or value in one head.
+size_t VectorBytes(const AttentionGroup& group) {
+  return ElementBytes(group.element, group.head_dim) +
+         (group.element == ElementType::kI16 ? sizeof(float) : 0);
+}
+
 // Bytes of all K (or V, or rows of both) of one head of one layer in a page.
 size_t HeadBytes(const Layout& layout, const AttentionGroup& group) {
-  return ElementBytes(group.element, group.head_dim) * static_cast<size_t>(layout.page_tokens);
+  return VectorBytes(group) * static_cast<size_t>(layout.page_tokens);
 }
 
 size_t ConvBytes(const RecurrentLayer& layer) {
@@ -54,7 +60,7 @@ Result<void> ValidateGroup(const Layout& layout, size_t index) {
   if (group.window < 0 || (group.chunked && group.window == 0)) {
     return Bad(fmt::format("groups[{}].window = {}", index, group.window));
   }
-  if (group.element > ElementType::kQ8_0) return Bad(fmt::format("groups[{}].element is unknown", index));
+  if (group.element > ElementType::kI16) return Bad(fmt::format("groups[{}].element is unknown", index));
   if (group.element == ElementType::kQ8_0 && group.head_dim % 32 != 0) {
     return Bad(fmt::format("groups[{}].head_dim = {}: q8_0 needs a multiple of 32", index, group.head_dim));
   }
@@ -64,7 +70,11 @@ Result<void> ValidateGroup(const Layout& layout, size_t index) {
   if (group.element == ElementType::kQ8_0 && group.latent % 32 != 0) {
     return Bad(fmt::format("groups[{}].latent = {}: q8_0 needs a multiple of 32", index, group.latent));
   }
-  if (!Bounded({group.layers, 2, group.kv_heads, layout.page_tokens, group.head_dim, 4})) {
+  if (group.element == ElementType::kI16 &&
+      (group.head_dim % 2 != 0 || layout.page_tokens % 2 != 0 || group.latent != 0)) {
+    return Bad(fmt::format("groups[{}]: i16 needs even head_dim and page_tokens, and no latent", index));
+  }
+  if (!Bounded({group.layers, 2, group.kv_heads, layout.page_tokens, int64_t{group.head_dim} + 1, 4})) {
     return Bad(fmt::format("groups[{}]: a page would exceed {} bytes", index, kMaxBlockBytes));
   }
   return {};
@@ -98,6 +108,7 @@ size_t ElementBytes(ElementType type, int64_t elements) {
       return count * 4;
     case ElementType::kF16:
     case ElementType::kBF16:
+    case ElementType::kI16:
       return count * 2;
     case ElementType::kQ8_0:
       return count / 32 * 34;
@@ -140,7 +151,7 @@ size_t PageBytes(const Layout& layout, size_t group) {
 
 size_t RowBytes(const Layout& layout, size_t group) {
   const AttentionGroup& g = layout.groups[group];
-  return ElementBytes(g.element, g.head_dim);
+  return VectorBytes(g);
 }
 
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head) {
@@ -156,6 +167,17 @@ size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv
     return KeyOffset(layout, group, layer, kv_head) + ElementBytes(g.element, g.head_dim - g.latent);
   }
   return KeyOffset(layout, group, layer, kv_head) + static_cast<size_t>(g.kv_heads) * HeadBytes(layout, g);
+}
+
+ValuePlace PlaceOfValue(const Layout& layout, size_t group, int32_t row) {
+  const AttentionGroup& g = layout.groups[group];
+  const auto token = static_cast<size_t>(row), numbers = static_cast<size_t>(g.head_dim);
+  const size_t bytes = VectorBytes(g);
+  if (g.element != ElementType::kI16) return {token * bytes, bytes, 1, bytes, 0, 0};
+  constexpr size_t kPair = 2 * sizeof(int16_t);
+  const size_t scales = static_cast<size_t>(layout.page_tokens) * sizeof(float);
+  const size_t first = scales + token / 2 * numbers * kPair + token % 2 * sizeof(int16_t);
+  return {first, sizeof(int16_t), numbers, kPair, token * sizeof(float), sizeof(float)};
 }
 
 size_t SlotBytes(const Layout& layout) {

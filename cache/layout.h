@@ -9,7 +9,7 @@
 
 namespace quire::cache {
 
-// Bytes of `elements` consecutive elements. REQUIRES: a multiple of 32 for kQ8_0.
+// Bytes of `elements` consecutive elements; of kI16 without the scales. REQUIRES: a multiple of 32 for kQ8_0.
 size_t ElementBytes(ElementType type, int64_t elements);
 
 // Layers whose KV lives equally long: full attention, one sliding window, or chunks.
@@ -59,6 +59,8 @@ Position OldestVisible(const AttentionGroup& group, Position position);
 // its K transposed, so that scores of many tokens are computed at once: one plane [page_tokens] per number
 // that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales, [head_dim / 32][page_tokens] float16,
 // then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from the page's base.
+// Of kI16, K has the scales first, [page_tokens] float32, then planes of pairs, [head_dim / 2][page_tokens][2] int16, and V
+// its scales, then pairs of tokens, [page_tokens / 2][head_dim][2] int16.
 // With latent attention: [layers], then the rows of one layer, [page_tokens][head_dim]. ValueOffset is that of
 // the first row's value; the next is a row further.
 size_t PageBytes(const Layout& layout, size_t group);
@@ -82,10 +84,20 @@ void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {
   if (g.element == ElementType::kQ8_0) {
     planes(g.head_dim / 32, 2);
     planes(g.head_dim, 1);
+  } else if (g.element == ElementType::kI16) {
+    planes(1 + g.head_dim / 2, 4);
   } else {
     planes(g.head_dim, ElementBytes(g.element, 1));
   }
 }
+
+// Where a token's value lies, in bytes from those of its head's values: `count` pieces of `bytes`, `stride` apart; of kI16 its
+// scale beside them. Not with latent attention. `row` is the token's place in the page.
+struct ValuePlace {
+  size_t first, bytes, count, stride;
+  size_t scale, scale_bytes;
+};
+ValuePlace PlaceOfValue(const Layout& layout, size_t group, int32_t row);
 
 // Inside a slot, per recurrent layer: conv tail [conv_tail, conv_dim] (oldest first), then delta state
 // [delta_heads, delta_value_dim, delta_key_dim] float32; each part 64-byte aligned.

@@ -20,15 +20,31 @@ TEST(Layout, BytesPerElementType) {
 
 TEST(Layout, KeysAndValuesOfOneHeadAreContiguousAndTileThePage) {
   for (const ElementType element :
-       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0, ElementType::kI16}) {
     const Layout layout = OneGroup(element);
-    const size_t head = 32 * ElementBytes(element, 64);
+    const size_t head = 32 * (ElementBytes(element, 64) + (element == ElementType::kI16 ? 4 : 0));
     size_t next = 0;
     for (int32_t layer = 0; layer < 3; ++layer) {
       for (int32_t h = 0; h < 2; ++h, next += head) EXPECT_EQ(KeyOffset(layout, 0, layer, h), next);
       for (int32_t h = 0; h < 2; ++h, next += head) EXPECT_EQ(ValueOffset(layout, 0, layer, h), next);
     }
     EXPECT_EQ(PageBytes(layout, 0), (next + 63) / 64 * 64);
+  }
+}
+
+// Every byte of a head's values belongs to one token.
+TEST(Layout, ValuesOfTokensTileTheirHead) {
+  for (const ElementType element : {ElementType::kF16, ElementType::kQ8_0, ElementType::kI16}) {
+    const Layout layout = OneGroup(element);
+    std::vector<int> owners(ValueOffset(layout, 0, 0, 1) - ValueOffset(layout, 0, 0, 0));
+    for (int32_t row = 0; row < layout.page_tokens; ++row) {
+      const ValuePlace place = PlaceOfValue(layout, 0, row);
+      for (size_t i = 0; i < place.scale_bytes; ++i) ++owners.at(place.scale + i);
+      for (size_t piece = 0; piece < place.count; ++piece) {
+        for (size_t i = 0; i < place.bytes; ++i) ++owners.at(place.first + piece * place.stride + i);
+      }
+    }
+    EXPECT_EQ(std::ranges::count(owners, 1), std::ssize(owners));
   }
 }
 
@@ -78,6 +94,11 @@ TEST(Layout, RefusesSizesOutOfRange) {
   refused([](Layout& l) { l.groups[0].window = -5; });
   refused([](Layout& l) { l.groups[0].chunked = true; });
   refused([](Layout& l) { l.groups[0].element = ElementType::kQ8_0, l.groups[0].head_dim = 48; });
+  refused([](Layout& l) { l.groups[0].element = ElementType::kI16, l.groups[0].head_dim = 47; });
+  refused([](Layout& l) { l.groups[0].element = ElementType::kI16, l.page_tokens = 31; });
+  refused([](Layout& l) {
+    l.groups[0].element = ElementType::kI16, l.groups[0].latent = 4, l.groups[0].kv_heads = 1;
+  });
   refused([](Layout& l) { l.groups[0].layers = l.groups[0].kv_heads = l.groups[0].head_dim = 1 << 20; });
   refused([](Layout& l) { l.recurrent[0].conv_dim = -1; });
   refused([](Layout& l) { l.recurrent[0] = {}; });

@@ -112,7 +112,8 @@ class GroupMove {
                      bytes * static_cast<size_t>(run));
       };
       ForEachHead([&](size_t offset, int32_t, int32_t, bool keys) {
-        if (!keys || shape.latent > 0) return move(offset, row);
+        if (shape.latent > 0) return move(offset, row);
+        if (!keys) return MoveValues(to + offset, p, from + offset, source, run);
         ForEachKeyPlane(pools_.layout, group_,
                         [&](size_t plane, size_t bytes) { move(offset + plane, bytes); });
       });
@@ -125,6 +126,22 @@ class GroupMove {
       rotate(
           {group_, layer, head, at, first_row, static_cast<int32_t>(end - first), first + removed_, first});
     });
+  }
+
+  // Of `run` tokens from `source` on, ascending: a page may be its own source.
+  void MoveValues(std::byte* to, Position p, const std::byte* from, Position source, Position run) const {
+    const int32_t page_tokens = pools_.layout.page_tokens;
+    for (Position token = 0; token < run; ++token) {
+      const auto place = [&](Position first) {
+        return PlaceOfValue(pools_.layout, group_, static_cast<int32_t>((first + token) % page_tokens));
+      };
+      const ValuePlace of_old = place(source), of_new = place(p);
+      std::memmove(to + of_new.scale, from + of_old.scale, of_new.scale_bytes);
+      for (size_t i = 0; i < of_new.count; ++i) {
+        std::memmove(to + of_new.first + i * of_new.stride, from + of_old.first + i * of_old.stride,
+                     of_new.bytes);
+      }
+    }
   }
 
   template <class Visit>

@@ -55,7 +55,14 @@ void ZeroTail(const Layout& layout, size_t group, Position kept, std::byte* page
         ZeroRows(page + KeyOffset(layout, group, layer, head), RowBytes(layout, group), kept, rows);
         continue;
       }
-      ZeroRows(page + ValueOffset(layout, group, layer, head), RowBytes(layout, group), kept, rows);
+      std::byte* const values = page + ValueOffset(layout, group, layer, head);
+      for (Position row = kept; row < rows; ++row) {
+        const ValuePlace place = PlaceOfValue(layout, group, static_cast<int32_t>(row));
+        std::memset(values + place.scale, 0, place.scale_bytes);
+        for (size_t i = 0; i < place.count; ++i) {
+          std::memset(values + place.first + i * place.stride, 0, place.bytes);
+        }
+      }
       std::byte* keys = page + KeyOffset(layout, group, layer, head);
       ForEachKeyPlane(layout, group,
                       [&](size_t at, size_t bytes) { ZeroRows(keys + at, bytes, kept, rows); });

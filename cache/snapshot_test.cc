@@ -356,7 +356,7 @@ TEST(RangeRemoval, ShiftsLaterPositionsAndRotatesTheirKeys) {
 
 TEST(RangeRemoval, MovesRowsOfEveryElementTypeInEveryWindowThatHasNotSlid) {
   for (const ElementType element :
-       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0, ElementType::kI16}) {
     const AttentionGroup group{.layers = 2, .kv_heads = 2, .head_dim = 32, .element = element};
     AttentionGroup window = group;
     window.window = 16;

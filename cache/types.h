@@ -10,7 +10,8 @@ namespace quire::cache {
 using TokenId = int32_t;
 using Position = int64_t;  // index of a token in its sequence; ranges are half-open [a, b)
 
-enum class ElementType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+// kI16: vectors of int16 numbers with one float32 scale (layout.h).
+enum class ElementType : uint8_t { kF32, kF16, kBF16, kQ8_0, kI16 };
 
 enum class ErrorCode : uint8_t {
   kOutOfPages,   // message names capacity, used and demand; nothing changed

@@ -63,7 +63,7 @@ ValidationError SetStrictBool(bool& out, std::string_view text) {
 
 ValidationError SetStateType(api::KvType& out, std::string_view text) {
   const auto type = api::ParseKvType(api::AsciiLower(text));
-  if (!type || *type == api::KvType::kF16) return "must be f32, bf16 or q8_0";
+  if (!type || *type == api::KvType::kF16 || *type == api::KvType::kI16) return "must be f32, bf16 or q8_0";
   out = *type;
   return std::nullopt;
 }

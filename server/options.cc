@@ -229,8 +229,8 @@ constexpr std::array kTable = {
                  o.runner_settings.quantize_on_load = t;
                  return ValidationError();
                }},
-    OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "f16",
-               "KV cache type: f16, bf16, q8_0 or f32; q4_0 and other smaller types count as q8_0",
+    OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "i16",
+               "KV cache type: i16, f16, bf16, q8_0 or f32; q4_0 and other smaller types count as q8_0",
                [](Options& o, std::string_view t) { return SetKvType(o, t); }},
     OptionSpec{
         "--state-cache-type", "QUIRE_STATE_CACHE_TYPE", "TYPE", "f32",

@@ -78,7 +78,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options->drain_timeout, 30s);
   EXPECT_TRUE(options->runner.empty());
   EXPECT_TRUE(options->origins.empty());
-  EXPECT_EQ(options->runner_settings.kv_cache_type, api::KvType::kF16);
+  EXPECT_EQ(options->runner_settings.kv_cache_type, api::kDefaultKvType);
   EXPECT_EQ(options->runner_settings.state_cache_type, api::KvType::kF32);
 }
 

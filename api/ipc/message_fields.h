@@ -186,7 +186,7 @@ void VisitFields(M& m, V& visit) {
   visit("memory_bytes", m.memory_bytes, 0);
   visit("prefix_cache", m.prefix_cache);
   visit("quantize_on_load", m.quantize_on_load);
-  visit("kv_cache_type", m.kv_cache_type, KvType::kQ8_0);
+  visit("kv_cache_type", m.kv_cache_type, KvType::kI16);
   visit("state_cache_type", m.state_cache_type, KvType::kQ8_0);
   visit("prepare_ms", m.prepare_ms, 1);
 }

@@ -51,7 +51,7 @@ struct RunnerSettings {
   int64_t memory_bytes = 0;  // that all models together may have; 0 = no limit but the machine's
   bool prefix_cache = true;
   std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
-  KvType kv_cache_type = KvType::kF16;
+  KvType kv_cache_type = kDefaultKvType;
   KvType state_cache_type = KvType::kF32;  // of recurrent states in the prefix cache; not kF16
   int32_t prepare_ms =
       1000;  // CPU time that preparing one prompt may take, beside 4 us per token of the context

@@ -21,11 +21,32 @@ struct ValueRow {
   int32_t where;  // layer and head
 };
 
-std::byte* ValueAt(const Layout& layout, size_t group, const PageView& page, size_t offset,
-                   Position position) {
-  const AttentionGroup& shape = layout.groups[group];
-  return page.base + offset +
-         static_cast<size_t>(position % layout.page_tokens) * ElementBytes(shape.element, shape.head_dim);
+// A value lies in the first bytes of its pieces.
+template <class Copy>
+void ForEachValuePart(const Layout& layout, size_t group, std::byte* head, Position row, const Copy& copy) {
+  const ValuePlace place = PlaceOfValue(layout, group, static_cast<int32_t>(row));
+  size_t done = 0;
+  const auto part = [&](size_t at, size_t bytes) {
+    const size_t some = std::min(bytes, sizeof(ValueRow) - done);
+    if (some > 0) copy(head + at, done, some);
+    done += some;
+  };
+  part(place.scale, place.scale_bytes);
+  for (size_t i = 0; i < place.count; ++i) part(place.first + i * place.stride, place.bytes);
+}
+
+ValueRow ReadValue(const Layout& layout, size_t group, std::byte* head, Position row) {
+  ValueRow value{};
+  ForEachValuePart(layout, group, head, row, [&](const std::byte* at, size_t done, size_t bytes) {
+    std::memcpy(reinterpret_cast<std::byte*>(&value) + done, at, bytes);
+  });
+  return value;
+}
+
+void WriteValue(const Layout& layout, size_t group, std::byte* head, Position row, const ValueRow& value) {
+  ForEachValuePart(layout, group, head, row, [&](std::byte* at, size_t done, size_t bytes) {
+    std::memcpy(at, reinterpret_cast<const std::byte*>(&value) + done, bytes);
+  });
 }
 
 // A key lies in the first bytes of its row's planes.
@@ -70,9 +91,8 @@ std::string CheckRow(const Layout& layout, std::span<const PageView> pages, size
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       const KeyRow key = ReadKey(layout, group, page->base + KeyOffset(layout, group, layer, head),
                                  position % layout.page_tokens);
-      ValueRow value;
-      std::memcpy(&value, ValueAt(layout, group, *page, ValueOffset(layout, group, layer, head), position),
-                  sizeof value);
+      const ValueRow value = ReadValue(layout, group, page->base + ValueOffset(layout, group, layer, head),
+                                       position % layout.page_tokens);
       if (key.token == token && key.position == position && value.token == token &&
           value.where == layer * 1000 + head) {
         continue;
@@ -96,8 +116,8 @@ void WriteRow(const Layout& layout, std::span<const PageView> pages, size_t grou
       const ValueRow value{token, layer * 1000 + head};
       WriteKey(layout, group, page->base + KeyOffset(layout, group, layer, head),
                position % layout.page_tokens, key);
-      std::memcpy(ValueAt(layout, group, *page, ValueOffset(layout, group, layer, head), position), &value,
-                  sizeof value);
+      WriteValue(layout, group, page->base + ValueOffset(layout, group, layer, head),
+                 position % layout.page_tokens, value);
     }
   }
 }

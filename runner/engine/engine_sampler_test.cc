@@ -36,7 +36,7 @@ NamedSampler Make(std::string name, Change change) {
 std::vector<NamedSampler> Samplers() {
   using Params = api::GenerationParams;
   const auto dry = [](Params& params) {
-    params.dry_multiplier = 0.8F;
+    params.dry_multiplier = 3;
     params.dry_allowed_length = 1;
     params.dry_sequence_breakers = {"\n"};
   };

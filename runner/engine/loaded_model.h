@@ -77,7 +77,7 @@ std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const 
 struct LoadOptions {
   // The type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as they are.
   std::string_view quantize_on_load = {};
-  api::KvType kv_cache_type = api::KvType::kF16;
+  api::KvType kv_cache_type = api::kDefaultKvType;
   // Goes before the files' own chat template unless it is empty. One that cannot be read is left aside where
   // the files bring a template of their own: what Ollama stored may use parts of its language that are not
   // known here.

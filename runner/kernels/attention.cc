@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <type_traits>
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -11,6 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+#include "runner/kernels/attention_int16.inl"
 #include "runner/kernels/attention_softmax.inl"
 #include "runner/kernels/attention_tiles.inl"
 #include "runner/kernels/rows.inl"
@@ -58,13 +60,6 @@ struct AttentionWork {
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
-// Keys [first, last) of a tile, which lie in one page; `token` is the first one's place there.
-struct TilePart {
-  const cache::PageView* page;
-  size_t first, last;
-  size_t token;
-};
-
 // Query rows of one item on their way through the keys.
 struct OnlineSoftmaxState {
   alignas(64) float scores[kItemRows * kTile];  // [rows, kTile]
@@ -88,6 +83,8 @@ alignas(64) inline constexpr std::array<float, kItemRows> kKeepAll = [] {
 
 template <class Row>
 class AttentionTask {
+  static constexpr bool kIntegers = std::is_same_v<Row, Int16Row>;
+
  public:
   AttentionTask(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item,
                 Scoring scoring)
@@ -165,6 +162,7 @@ class AttentionTask {
           g_.dim, s_.query + r * g_.dim,
           [factor](VF32 v) HWY_ATTR { return hn::Mul(v, hn::Set(F32(), factor)); },
           q + HeadIndex(r) * g_.dim);
+      if constexpr (kIntegers) integers_.SetQuery(r, s_.query + r * g_.dim, g_.dim);
       s_.position[r] = PositionOf(r);
       s_.oldest[r] = cache::OldestVisible(g_.group, s_.position[r]);
       s_.segment[r] = {.values = s_.sum + r * g_.value_dim};
@@ -245,11 +243,19 @@ class AttentionTask {
 
   // The keys of a tile whose first key would be at position `tile`.
   void Tile(cache::Position tile, std::span<const TilePart> parts) {
-    const bool in_place = rows_ < kConvertRows;
     const ScoreColumns columns = {.begin = parts.front().first / kLanes * kLanes,
                                   .end = (parts.back().last + kLanes - 1) / kLanes * kLanes,
                                   .first = parts.front().first,
                                   .last = parts.back().last};
+    if constexpr (kIntegers) {
+      IntegerTile(tile, parts, columns);
+    } else {
+      FloatTile(tile, parts, columns);
+    }
+  }
+
+  void FloatTile(cache::Position tile, std::span<const TilePart> parts, const ScoreColumns& columns) {
+    const bool in_place = rows_ < kConvertRows;
     if (g_.group.latent > 0) {
       ScoreLatent(parts, !in_place);
     } else {
@@ -339,39 +345,67 @@ class AttentionTask {
                             s_.keep, s_.sum, ahead_);
   }
 
+  // The columns of which row r sees a key; first >= last where it sees none.
+  ScoreColumns SeenBy(size_t r, cache::Position tile, const ScoreColumns& columns) const {
+    const auto first =
+        std::max<cache::Position>(static_cast<cache::Position>(columns.first), s_.oldest[r] - tile);
+    const auto last =
+        std::min<cache::Position>(static_cast<cache::Position>(columns.last), s_.position[r] + 1 - tile);
+    return {.begin = columns.begin,
+            .end = columns.end,
+            .first = static_cast<size_t>(first),
+            .last = static_cast<size_t>(std::max<cache::Position>(last, 0))};
+  }
+
   // Turns the tile's scores into weights and moves the running maxima on.
   void WeighTile(cache::Position tile, const ScoreColumns& columns) {
     alignas(64) float moved[kItemRows] = {};  // old maximum - new one
+    alignas(64) float lift[kItemRows] = {};   // the tile's largest score - new maximum
+    float largest[kItemRows];
     bool sees[kItemRows];
-    const auto begin = tile + static_cast<cache::Position>(columns.first);
-    const auto end = tile + static_cast<cache::Position>(columns.last);
     for (size_t r = 0; r < rows_; ++r) {
-      const cache::Position from = std::max(begin, s_.oldest[r]), to = std::min(end, s_.position[r] + 1);
+      const ScoreColumns seen = SeenBy(r, tile, columns);
       float* const scores = s_.scores + r * kTile;
-      sees[r] = from < to;
+      sees[r] = seen.first < seen.last;
       if (!sees[r]) {
         std::fill(scores + columns.begin, scores + columns.end, 0.0F);
         continue;
       }
       if (scoring_.soft_cap > 0) CapScores(scores, columns.begin, columns.end, scoring_.soft_cap);
-      const float largest = LargestScore(scores, {.begin = columns.begin,
-                                                  .end = columns.end,
-                                                  .first = static_cast<size_t>(from - tile),
-                                                  .last = static_cast<size_t>(to - tile)});
+      largest[r] = LargestScore(scores, seen);
       RowSums& sums = s_.segment[r];
-      const float max = sums.weight == 0.0F ? largest : std::max(sums.max, largest);
+      const float max = sums.weight == 0.0F ? largest[r] : std::max(sums.max, largest[r]);
       moved[r] = sums.weight == 0.0F ? 0.0F : sums.max - max;
+      lift[r] = largest[r] - max;
       sums.max = max;
     }
     for (size_t r = 0; r < rows_; r += kLanes) {
       hn::Store(Exp2(hn::Load(F32(), moved + r)), F32(), s_.keep + r);
+      if constexpr (kIntegers) hn::Store(Exp2(hn::Load(F32(), lift + r)), F32(), lift + r);
     }
     for (size_t r = 0; r < rows_; ++r) {
-      if (!sees[r]) continue;
       RowSums& sums = s_.segment[r];
-      sums.weight =
-          sums.weight * s_.keep[r] + Weigh(s_.scores + r * kTile, columns.begin, columns.end, sums.max);
+      float* const scores = s_.scores + r * kTile;
+      if constexpr (kIntegers) {
+        if (!sees[r]) {
+          integers_.SetUnseen(r, columns);
+          continue;
+        }
+        const float weight = integers_.Weigh(r, scores, SeenBy(r, tile, columns), largest[r]);
+        integers_.Lift(r, lift[r]);
+        sums.weight = MulAddOne(weight, lift[r], sums.weight * s_.keep[r]);
+      } else if (sees[r]) {
+        sums.weight = sums.weight * s_.keep[r] + Weigh(scores, columns.begin, columns.end, sums.max);
+      }
     }
+  }
+
+  void IntegerTile(cache::Position tile, std::span<const TilePart> parts, const ScoreColumns& columns) {
+    integers_.Gather(parts, {key_offset_, value_offset_, static_cast<size_t>(g_.page_tokens), g_.dim},
+                     columns, reinterpret_cast<std::byte*>(s_.keys));
+    integers_.Score(rows_, g_.dim, columns.begin, s_.scores, ahead_);
+    WeighTile(tile, columns);
+    integers_.AddValues(rows_, g_.dim, s_.keep, s_.sum, ahead_);
   }
 
   const AttentionLayer& at_;
@@ -383,6 +417,8 @@ class AttentionTask {
   const size_t key_offset_, value_offset_;
   MemoryAhead ahead_;
   OnlineSoftmaxState s_;
+  struct NoIntegers {};
+  std::conditional_t<kIntegers, Int16Tiles, NoIntegers> integers_;
 };
 
 template <class Row>
@@ -406,6 +442,8 @@ void RunAttentionTask(const AttentionWork& work, const AttentionPlan::Item& item
       return RunAttentionTaskOf<BF16Row>(work, item, pieces);
     case cache::ElementType::kQ8_0:
       return RunAttentionTaskOf<Q8Row>(work, item, pieces);
+    case cache::ElementType::kI16:
+      return RunAttentionTaskOf<Int16Row>(work, item, pieces);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -146,8 +147,13 @@ std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, const In
   return result;
 }
 
-// Number i of a head as a page holds it.
-double Kept(ElementType type, const float* head, int32_t i) {
+// Number i of a head of `dim` as a page holds it.
+double Kept(ElementType type, const float* head, int32_t i, int32_t dim) {
+  if (type == ElementType::kI16) {
+    float largest = 0;
+    for (int32_t j = 0; j < dim; ++j) largest = std::max(largest, std::abs(head[j]));
+    return largest / 4095 * std::nearbyint(head[i] * (4095 / largest));
+  }
   if (type != ElementType::kQ8_0) {
     return test::Rounded(head[i], type == ElementType::kF32 ? 24 : type == ElementType::kF16 ? 11 : 8);
   }
@@ -158,11 +164,27 @@ double Kept(ElementType type, const float* head, int32_t i) {
   return scale * std::clamp(std::nearbyint(head[i] / scale), -127.0F, 127.0F);
 }
 
+// The inputs with K and V as the pages hold them.
+Inputs AsKept(const Case& c, const Inputs& in) {
+  Inputs kept = in;
+  for (auto* const all : {&kept.k, &kept.v}) {
+    for (std::vector<float>& numbers : *all) {
+      const std::vector<float> from = numbers;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const size_t in_head = i % static_cast<size_t>(c.dim);
+        numbers[i] =
+            static_cast<float>(Kept(c.element, &from[i - in_head], static_cast<int32_t>(in_head), c.dim));
+      }
+    }
+  }
+  return kept;
+}
+
 // In double, from K and V as the pages hold them.
 double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t head, int32_t d) {
   const auto at = [&](const std::vector<float>& x, int32_t row, int32_t i) {
     const int32_t kv_head = head / (c.heads / c.kv_heads);
-    return Kept(c.element, &x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim)], i);
+    return static_cast<double>(x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim + i)]);
   };
   const auto value = [&](int32_t key) {
     return c.latent > 0 ? at(in.k[s], key, c.dim - c.latent + d) : at(in.v[s], key, d);
@@ -184,6 +206,9 @@ double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t he
   return sum / weight;
 }
 
+// What attention may differ from the formula: kI16 rounds queries and weights too, to 12 and 13 bits.
+double Tolerance(const Case& c) { return c.element == ElementType::kI16 ? 5e-3 : 2e-5; }
+
 const Case kCases[] = {
     {4, 4, 16, 32, 0, ElementType::kF32},
     {4, 2, 8, 4, 0, ElementType::kF32},
@@ -202,6 +227,21 @@ const Case kCases[] = {
     {4, 2, 32, 32, 0, ElementType::kQ8_0},
     {8, 1, 96, 16, 7, ElementType::kQ8_0},
     {2, 1, 33, 160, 0, ElementType::kF16},
+    {4, 2, 32, 32, 0, ElementType::kI16},
+    {6, 2, 64, 32, 0, ElementType::kI16},
+    {2, 1, 22, 160, 0, ElementType::kI16},
+    {14, 1, 256, 16, 0, ElementType::kI16},
+    {4, 2, 16, 6, 5, ElementType::kI16},
+    {4, 2, 40, 2, 40, ElementType::kI16},
+    {4, 2, 16, 8, 1, ElementType::kI16},
+    {4, 4, 48, 96, 21, ElementType::kI16, 1},
+    {.heads = 8,
+     .kv_heads = 2,
+     .dim = 16,
+     .page_tokens = 12,
+     .window = 7,
+     .element = ElementType::kI16,
+     .sinks = true},
     {.heads = 4,
      .kv_heads = 2,
      .dim = 16,
@@ -251,7 +291,7 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
   ForEachInstructionSet([&] {
     for (const Case& c : kCases) {
       SCOPED_TRACE(Name(c));
-      const Inputs in(c, {70, 1, 133});
+      const Inputs in(c, {70, 1, 133}), kept = AsKept(c, in);
       const auto whole = Attend(pool, c, in, 133);
       for (size_t s = 0; s < in.lengths.size(); ++s) {
         for (int32_t p = 0; p < in.lengths[s]; p += 1 + p / 8) {
@@ -259,7 +299,7 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
           for (int32_t i = 0; i<width; i += c.dim> 512 ? 500 : 7) {
             const float actual = whole[s][static_cast<size_t>(p * width + i)];
             // Truncation instead of rounding would move K and V by up to a whole unit.
-            ASSERT_NEAR(actual, Expected(c, in, s, p, i / c.value_dim(), i % c.value_dim()), 2e-5)
+            ASSERT_NEAR(actual, Expected(c, kept, s, p, i / c.value_dim(), i % c.value_dim()), Tolerance(c))
                 << "sequence " << s << " position " << p << " at " << i;
           }
         }
@@ -274,15 +314,15 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
 // Several segments of sums, the first of them without keys in the window's case.
 TEST(Attention, LongSequencesAreBitIdenticalInChunksAndOnPagesOfAnySize) {
   ThreadPool one(1), three(3), eight(8);
-  for (const auto element : {ElementType::kF16, ElementType::kQ8_0}) {
+  for (const auto element : {ElementType::kF16, ElementType::kQ8_0, ElementType::kI16}) {
     for (const int32_t window : {0, 1100}) {
       const Case c = {2, 1, 32, 32, window, element};
-      const Inputs in(c, {2300, 40});
+      const Inputs in(c, {2300, 40}), kept = AsKept(c, in);
       const auto whole = Attend(three, c, in, 2300);
       for (const int32_t p : {700, 1023, 1024, 2050, 2299}) {
         for (int32_t i = 0; i < 2 * c.dim; i += 5) {
           ASSERT_NEAR(whole[0][static_cast<size_t>(p * 2 * c.dim + i)],
-                      Expected(c, in, 0, p, i / c.dim, i % c.dim), 2e-5)
+                      Expected(c, kept, 0, p, i / c.dim, i % c.dim), Tolerance(c))
               << "position " << p << " at " << i;
         }
       }
@@ -311,7 +351,7 @@ TEST(Attention, ConvertedElementsRoundTrip) {
       ConvertToFloat32(type, kept.data(), back);
       for (size_t i = 0; i < from.size(); ++i) {
         if (i / 32 == 2) continue;
-        ASSERT_EQ(back[i], i / 32 == 1 ? 0.0F : Kept(type, from.data(), static_cast<int32_t>(i)))
+        ASSERT_EQ(back[i], i / 32 == 1 ? 0.0F : Kept(type, from.data(), static_cast<int32_t>(i), 160))
             << static_cast<int>(type) << " at " << i;
       }
       for (size_t i = 64; i < 96; ++i) ASSERT_NEAR(back[i], from[i], 1e-6);
@@ -321,16 +361,23 @@ TEST(Attention, ConvertedElementsRoundTrip) {
 
 TEST(Attention, KeysComeBackFromWhereTheyLie) {
   constexpr int32_t kDim = 64, kTokens = 5;
-  for (const auto type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0}) {
+  for (const auto type :
+       {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kQ8_0, ElementType::kI16}) {
     const cache::Layout layout = LayoutOf({1, 1, kDim, 12, 0, type});
     const std::vector<float> keys = Random(3).Floats(kTokens * kDim);
-    std::vector<std::byte> head(cache::ValueOffset(layout, 0, 0, 0));
+    std::vector<std::byte> head(cache::ValueOffset(layout, 0, 0, 0)), values(head.size());
     WriteKeys(layout, 0, keys, head.data(), 4, kTokens);
     for (int32_t t = 0; t < kTokens; ++t) {
-      std::vector<float> back(kDim);
+      const std::span one = std::span(keys).subspan(static_cast<size_t>(t * kDim), kDim);
+      WriteValue(layout, 0, one, values.data(), 5 + t);
+    }
+    for (int32_t t = 0; t < kTokens; ++t) {
+      std::vector<float> back(kDim), value(kDim);
       ReadKeys(layout, 0, head.data(), 4 + t, 1, back);
+      ReadValue(layout, 0, values.data(), 5 + t, value);
+      ASSERT_EQ(back, value);
       const float* const key = &keys[static_cast<size_t>(t * kDim)];
-      for (int32_t i = 0; i < kDim; ++i) ASSERT_EQ(back[static_cast<size_t>(i)], Kept(type, key, i));
+      for (int32_t i = 0; i < kDim; ++i) ASSERT_EQ(back[static_cast<size_t>(i)], Kept(type, key, i, kDim));
     }
   }
 }
@@ -352,7 +399,7 @@ TEST(Attention, LatentRowsTakeTheirOwnBytesOnly) {
   WriteKeys(layout, 0, keys, page.data(), 4, 3);
   ReadKeys(layout, 0, page.data(), 4, 3, back);
   for (size_t i = 0; i < keys.size(); ++i)
-    ASSERT_EQ(back[i], Kept(ElementType::kF16, keys.data(), static_cast<int32_t>(i)));
+    ASSERT_EQ(back[i], Kept(ElementType::kF16, keys.data(), static_cast<int32_t>(i), 576));
 }
 
 TEST(Attention, WhatFloat16CannotHoldStaysFinite) {
@@ -396,7 +443,35 @@ TEST(Attention, ScoresFarApartStayFinite) {
   for (const float value : out[0]) ASSERT_TRUE(std::isfinite(value));
 }
 
-// Every KV cache type, heads of no whole vectors, a soft cap, sinks, latent attention.
+// Bits of integer attention are those of its own sums, wherever they are computed.
+TEST(RecordedBits, IntegerAttention) {
+  ThreadPool pool(1);
+  test::ExpectBits("e53a1b85b5d13da6", [&](test::BitHash& hash) {
+    for (const Case& c :
+         {Case{4, 2, 64, 16, 0, ElementType::kI16}, Case{2, 1, 22, 24, 9, ElementType::kI16, 5},
+          Case{6, 2, 256, 64, 0, ElementType::kI16, 0, true}}) {
+      for (const std::vector<float>& y : Attend(pool, c, Inputs(c, {3, 77}), 77)) hash.Add(y);
+    }
+  });
+}
+
+// What a model computes wrong must show, also where it is rounded to integers.
+TEST(Attention, ValuesThatAreNotFiniteAreNotHidden) {
+  ThreadPool pool(1);
+  const Case c = {2, 1, 32, 32, 0, ElementType::kI16};
+  ForEachInstructionSet([&] {
+    for (const float wrong : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      Inputs in(c, {70});
+      in.v[0][static_cast<size_t>(40 * c.dim + 3)] = wrong;
+      const auto out = Attend(pool, c, in, 70)[0];
+      for (size_t i = 0; i < out.size(); ++i) {
+        ASSERT_EQ(std::isfinite(out[i]), i < static_cast<size_t>(40 * c.heads * c.dim)) << i;
+      }
+    }
+  });
+}
+
+// Every KV cache type in floats, heads of no whole vectors, a soft cap, sinks, latent attention.
 TEST(RecordedBits, Attention) {
   ThreadPool pool(1);
   test::ExpectBits("72de9e418dc86edc", [&](test::BitHash& hash) {

@@ -31,6 +31,13 @@ constexpr size_t kValueRows = 6, kValueVectors = kManyRegisters ? 4 : 2;   // 29
 // From this number of rows on, a tile's keys and values are converted to float32 before they are used.
 constexpr size_t kConvertRows = 7;
 
+// Keys [first, last) of a tile, which lie in one page; `token` is the first one's place there.
+struct TilePart {
+  const cache::PageView* page;
+  size_t first, last;
+  size_t token;
+};
+
 // Memory that the next tile will read. It is asked for in portions, so that requests do not hold up the loads of
 // this tile.
 class MemoryAhead {

@@ -1,7 +1,7 @@
+#include "runner/kernels/cpu_features.h"
 #include "runner/kernels/int8_gemm.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 
 #include <cstring>
@@ -51,11 +51,6 @@ struct AvxVnni : Avx2 {
 
 namespace quire::runner::kernels {
 namespace {
-
-bool HasAvxVnni() {  // what __builtin_cpu_supports does not know everywhere
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & bit_AVXVNNI) != 0;
-}
 
 bool Usable() { return Int8GemmAvx2(weights::DataType::kQ8_0) != nullptr && HasAvxVnni(); }
 

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "runner/kernels/key_value.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+#include "runner/kernels/int16_rows.inl"
 #include "runner/kernels/rows.inl"
 // clang-format on
 
@@ -68,6 +69,14 @@ HWY_INLINE void QuantizeToQ8(const float* from, size_t count, std::byte* to) {
   }
 }
 
+// One vector: its scale, then its numbers.
+HWY_INLINE void QuantizeVectorToInt16(const float* from, size_t count, std::byte* to) {
+  int16_t quants[kMaxHeadDim];
+  const float scale = QuantizeToInt16(from, count, quants);
+  std::memcpy(to, &scale, sizeof(scale));
+  std::memcpy(to + sizeof(scale), quants, count * sizeof(int16_t));
+}
+
 // Consecutive elements into their place in a page.
 void FromFloat32(cache::ElementType type, const float* from, size_t count, std::byte* to) {
   switch (type) {
@@ -84,6 +93,8 @@ void FromFloat32(cache::ElementType type, const float* from, size_t count, std::
       return;
     case cache::ElementType::kQ8_0:
       return QuantizeToQ8(from, count, to);
+    case cache::ElementType::kI16:
+      return QuantizeVectorToInt16(from, count, to);
   }
 }
 
@@ -91,6 +102,15 @@ template <class Row>
 void ConvertAllToFloat32(const std::byte* from, size_t count, float* to) {
   const Row row{from};
   for (size_t i = 0; i < count; ++i) to[i] = row.ToFloat32(i);
+}
+
+void ConvertInt16ToFloat32(const std::byte* from, size_t count, float* to) {
+  const float scale = F32Row{from}.ToFloat32(0);
+  for (size_t i = 0; i < count; ++i) {
+    int16_t quant;
+    std::memcpy(&quant, from + sizeof(scale) + i * sizeof(quant), sizeof(quant));
+    to[i] = scale * static_cast<float>(quant);
+  }
 }
 
 void ToFloat32(cache::ElementType type, const std::byte* from, size_t count, float* to) {
@@ -103,6 +123,8 @@ void ToFloat32(cache::ElementType type, const std::byte* from, size_t count, flo
       return ConvertAllToFloat32<BF16Row>(from, count, to);
     case cache::ElementType::kQ8_0:
       return ConvertAllToFloat32<Q8Row>(from, count, to);
+    case cache::ElementType::kI16:
+      return ConvertInt16ToFloat32(from, count, to);
   }
 }
 
@@ -148,6 +170,15 @@ void CopyNumber(const std::byte* from, size_t bytes, std::byte* to) {
   }
 }
 
+// The pieces of a stored value: move(offset in the vector, offset in the head's values, bytes).
+template <class Move>
+void ForEachValuePiece(const cache::ValuePlace& place, const Move& move) {
+  if (place.scale_bytes > 0) move(0, place.scale, place.scale_bytes);
+  for (size_t i = 0; i < place.count; ++i) {
+    move(place.scale_bytes + i * place.bytes, place.first + i * place.stride, place.bytes);
+  }
+}
+
 // K and V of all heads of one row.
 void StoreRow(const AttentionLayer& at, size_t sequence, size_t row, const float* k, const float* v) {
   const cache::AttentionGroup& g = at.layout->groups[at.group];
@@ -157,15 +188,14 @@ void StoreRow(const AttentionLayer& at, size_t sequence, size_t row, const float
   const cache::Position p = at.step->offset(sequence) + static_cast<cache::Position>(row);
   const cache::PageView& page = pages[static_cast<size_t>(p / page_tokens - pages[0].first / page_tokens)];
   assert(p < page.first + page.tokens);
-  const size_t place = cache::ElementBytes(g.element, p % page_tokens * g.head_dim);
+  const auto place = static_cast<int32_t>(p % page_tokens);
   for (int32_t head = 0; head < g.kv_heads; ++head) {
     const size_t from = static_cast<size_t>(head) * dim;
     WriteKeys(*at.layout, at.group, {k + from, dim},
-              page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head),
-              static_cast<int32_t>(p % page_tokens), 1);
+              page.base + cache::KeyOffset(*at.layout, at.group, at.layer, head), place, 1);
     if (g.latent > 0) continue;
-    ConvertFromFloat32(g.element, {v + from, dim},
-                       page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head) + place);
+    WriteValue(*at.layout, at.group, {v + from, dim},
+               page.base + cache::ValueOffset(*at.layout, at.group, at.layer, head), place);
   }
 }
 
@@ -196,6 +226,32 @@ void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float>
       CopyNumber(stored + at, bytes, head + place);
     });
   }
+}
+
+void WriteValue(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
+                int32_t row) {
+  const cache::ElementType type = layout.groups[group].element;
+  if (type != cache::ElementType::kI16) {
+    return ConvertFromFloat32(type, from, head + cache::RowBytes(layout, group) * static_cast<size_t>(row));
+  }
+  std::byte stored[kMaxHeadDim * sizeof(float)];
+  ConvertFromFloat32(type, from, stored);
+  ForEachValuePiece(cache::PlaceOfValue(layout, group, row), [&](size_t at, size_t place, size_t bytes) {
+    CopyNumber(stored + at, bytes, head + place);
+  });
+}
+
+void ReadValue(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row,
+               std::span<float> to) {
+  const cache::ElementType type = layout.groups[group].element;
+  if (type != cache::ElementType::kI16) {
+    return ConvertToFloat32(type, head + cache::RowBytes(layout, group) * static_cast<size_t>(row), to);
+  }
+  std::byte stored[kMaxHeadDim * sizeof(float)];
+  ForEachValuePiece(cache::PlaceOfValue(layout, group, row), [&](size_t at, size_t place, size_t bytes) {
+    CopyNumber(head + place, bytes, stored + at);
+  });
+  ConvertToFloat32(type, stored, to);
 }
 
 void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row, int32_t tokens,

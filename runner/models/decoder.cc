@@ -30,6 +30,8 @@ cache::ElementType ElementOf(api::KvType type) {
       return cache::ElementType::kBF16;
     case api::KvType::kQ8_0:
       return cache::ElementType::kQ8_0;
+    case api::KvType::kI16:
+      return cache::ElementType::kI16;
   }
   return cache::ElementType::kF32;
 }
@@ -206,7 +208,8 @@ api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
                       files_->path(), group.head_dim, kernels::kQ8Block),
           "kv_cache_type");
     }
-    group.element = ElementOf(type);
+    const bool integers = group.latent == 0 && group.head_dim % 2 == 0;
+    group.element = type == api::KvType::kI16 && !integers ? cache::ElementType::kF16 : ElementOf(type);
   }
   return {};
 }

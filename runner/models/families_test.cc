@@ -93,6 +93,7 @@ TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
 TEST(Llama, KeysAreRotatedToWhereARemovalMovesThem) {
   for (const auto& [type, tolerance] : {std::pair(api::KvType::kF32, 1e-4),
                                         {api::KvType::kF16, 2e-2},
+                                        {api::KvType::kI16, 2e-2},
                                         {api::KvType::kBF16, 0.1},
                                         {api::KvType::kQ8_0, 0.3}}) {
     SCOPED_TRACE(api::NameOf(type));

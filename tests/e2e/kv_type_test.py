@@ -21,7 +21,7 @@ class KvType(unittest.TestCase):
 
     def test_every_type_answers_as_float32_does(self):
         floats = self.answers({"OLLAMA_KV_CACHE_TYPE": "f32"})
-        for kept, least in ((None, 12), ("f16", 12), ("BF16", 11), ("q8_0", 10)):
+        for kept, least in ((None, 12), ("i16", 12), ("f16", 12), ("BF16", 11), ("q8_0", 10)):
             answers = self.answers({} if kept is None else {"OLLAMA_KV_CACHE_TYPE": kept})
             same = sum(a == b for a, b in zip(floats, answers))
             self.assertGreaterEqual(same, least, kept)

@@ -104,10 +104,8 @@ class RecordedKeys final : public cache::StepView {
         const size_t from = (head * tokens + t) * dim;
         kernels::WriteKeys(layout_, binding.index, k.subspan(from, dim),
                            base + cache::KeyOffset(layout_, binding.index, binding.layer, of_head), row, 1);
-        kernels::ConvertFromFloat32(group.element, v.subspan(from, dim),
-                                    base +
-                                        cache::ValueOffset(layout_, binding.index, binding.layer, of_head) +
-                                        cache::ElementBytes(group.element, int64_t{row} * group.head_dim));
+        kernels::WriteValue(layout_, binding.index, v.subspan(from, dim),
+                            base + cache::ValueOffset(layout_, binding.index, binding.layer, of_head), row);
       }
     }
   }

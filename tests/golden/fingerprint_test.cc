@@ -23,7 +23,7 @@ TEST_P(FingerprintOf, IsTheSameWithEveryVectorWidth) {
   kernels::test::ForEachInstructionSet([&] {
     const bool fused = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0;
     if (!fused) return;  // products and sums are rounded separately there
-    const auto of = Fingerprint(GetParam(), pool, api::KvType::kF16);
+    const auto of = Fingerprint(GetParam(), pool, api::kDefaultKvType);
     ASSERT_TRUE(of) << of.error().message;
     all.push_back(*of);
   });
@@ -39,7 +39,7 @@ TEST_P(FingerprintOf, IsTheSameWithEveryInt8Product) {
         kernels::PanelTarget::kAvx2, kernels::PanelTarget::kNeonDot, kernels::PanelTarget::kNeon}) {
     kernels::LimitPanelTarget(target);
     if (kernels::BestPanelTarget() <= kernels::PanelTarget::kPortable) continue;
-    const auto of = Fingerprint(GetParam(), pool, api::KvType::kF16);
+    const auto of = Fingerprint(GetParam(), pool, api::kDefaultKvType);
     ASSERT_TRUE(of) << of.error().message;
     all.push_back(*of);
   }

@@ -19,17 +19,17 @@ void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, 
     const size_t key = cache::KeyOffset(layout, binding.index, binding.layer, head);
     const size_t value = cache::ValueOffset(layout, binding.index, binding.layer, head);
     for (const cache::PageView& page : view.Pages(0, binding.index)) {
-      const size_t skip =
-          cache::ElementBytes(group.element, page.first % layout.page_tokens * group.head_dim);
+      const auto row = static_cast<int32_t>(page.first % layout.page_tokens);
       const size_t count = static_cast<size_t>(page.tokens) * dim;
       std::vector<float>& keys = (*dump)[name + ".k"];
       keys.resize(keys.size() + count);
-      kernels::ReadKeys(layout, binding.index, page.base + key,
-                        static_cast<int32_t>(page.first % layout.page_tokens), page.tokens,
-                        std::span(keys).last(count));
+      kernels::ReadKeys(layout, binding.index, page.base + key, row, page.tokens, std::span(keys).last(count));
       std::vector<float>& values = (*dump)[name + ".v"];
       values.resize(values.size() + count);
-      kernels::ConvertToFloat32(group.element, page.base + value + skip, std::span(values).last(count));
+      for (int32_t t = 0; t < page.tokens; ++t) {
+        kernels::ReadValue(layout, binding.index, page.base + value, row + t,
+                           std::span(values).last(count).subspan(static_cast<size_t>(t) * dim, dim));
+      }
     }
   }
 }

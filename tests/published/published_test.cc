@@ -87,15 +87,15 @@ std::vector<float> Embedding(const Files& files) {
 
 std::vector<float> Logits(const Files& files) {
   if (models::IsEncoder(*files)) return Embedding(files);
-  auto model = models::LoadModel(files, api::KvType::kF16);
+  auto model = models::LoadModel(files, api::kDefaultKvType);
   EXPECT_TRUE(model) << model.error().message;
   return model ? models::test::LastLogits(**model) : std::vector<float>();
 }
 
 // Of the last of some tokens, as the MTP layer predicts them from the embeddings of those before.
 std::vector<float> Predicted(const Files& files) {
-  auto model = models::LoadModel(files, api::KvType::kF16);
-  auto mtp = model ? models::LoadMtpLayer(files, **model, api::KvType::kF16)
+  auto model = models::LoadModel(files, api::kDefaultKvType);
+  auto mtp = model ? models::LoadMtpLayer(files, **model, api::kDefaultKvType)
                    : api::Result<std::unique_ptr<models::MtpLayer>>();
   EXPECT_TRUE(mtp) << mtp.error().message;
   if (!mtp || !*mtp) return {};

@@ -36,7 +36,7 @@ std::vector<float> LogitsOf(const std::filesystem::path& path) {
   auto converted = weights::ConvertCheckpoint(*std::move(files), 2);
   EXPECT_TRUE(converted) << converted.error().message;
   if (!converted) return {};
-  auto model = models::LoadModel(*std::move(converted), api::KvType::kF16);
+  auto model = models::LoadModel(*std::move(converted), api::kDefaultKvType);
   EXPECT_TRUE(model) << model.error().message;
   return model ? models::test::LastLogits(**model) : std::vector<float>();
 }

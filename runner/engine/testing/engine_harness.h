@@ -58,7 +58,7 @@ struct EngineHarnessSetup {
   EngineLimits limits = {.cache_bytes = kPlenty};
   int32_t threads = 2;
   bool model_stops = true;  // false: no token ends an answer
-  api::KvType kv_cache_type = api::KvType::kF16;
+  api::KvType kv_cache_type = api::kDefaultKvType;
   std::string draft = {};                                         // a draft model
   std::function<std::unique_ptr<draft::Drafter>()> drafter = {};  // or makes the drafter instead
   bool starts = true;  // false: requests wait for Start(), so that all are there at the first step

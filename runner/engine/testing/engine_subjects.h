@@ -16,7 +16,7 @@ namespace quire::runner::engine {
 
 struct Subject {
   std::string model;
-  api::KvType kv_cache_type = api::KvType::kF16;
+  api::KvType kv_cache_type = api::kDefaultKvType;
 };
 
 // The bundled model and a checkpoint of every family.
@@ -35,7 +35,7 @@ inline std::vector<Subject> Subjects() {
   }
   std::vector<Subject> subjects;
   for (const std::string& model : models) subjects.push_back({model});
-  for (const api::KvType type : {api::KvType::kF32, api::KvType::kBF16, api::KvType::kQ8_0}) {
+  for (const api::KvType type : {api::KvType::kF32, api::KvType::kF16, api::KvType::kBF16, api::KvType::kQ8_0}) {
     subjects.push_back({kDemoModel, type});
   }
   return subjects;
@@ -43,7 +43,7 @@ inline std::vector<Subject> Subjects() {
 
 inline std::string NameOf(const testing::TestParamInfo<Subject>& subject) {
   std::string name = std::filesystem::path(subject.param.model).filename().string();
-  if (subject.param.kv_cache_type != api::KvType::kF16) name += api::NameOf(subject.param.kv_cache_type);
+  if (subject.param.kv_cache_type != api::kDefaultKvType) name += api::NameOf(subject.param.kv_cache_type);
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
 }
