@@ -62,6 +62,19 @@ const nlohmann::ordered_json* ConfigReader::Find(ConfigKey key) const {
   return found;
 }
 
+const nlohmann::ordered_json* ConfigReader::FindOrNull(std::string_view name) const {
+  if (gguf() || !files_.config().is_object()) return nullptr;
+  const nlohmann::ordered_json* text = Member(files_.config(), "text_config");
+  const nlohmann::ordered_json& config = text != nullptr && text->is_object() ? *text : files_.config();
+  const auto found = config.find(name);
+  return found == config.end() ? nullptr : &*found;
+}
+
+bool ConfigReader::SaysNull(std::string_view name) const {
+  const nlohmann::ordered_json* found = FindOrNull(name);
+  return found != nullptr && found->is_null();
+}
+
 std::string ConfigReader::Name(ConfigKey key) const {
   const std::string_view names = gguf() ? key.gguf : key.hugging_face;
   std::string name = prefix_;

@@ -53,6 +53,10 @@ class ConfigReader {
   std::vector<double> Numbers(ConfigKey key, size_t count, double high);
   // Null when absent.
   const nlohmann::ordered_json* Find(ConfigKey key) const;
+  // Whether config.json has the key, and whether its value is null, which for some keys is another statement than leaving
+  // them out. Not as a read of the key.
+  bool Says(std::string_view name) const { return FindOrNull(name) != nullptr && !SaysNull(name); }
+  bool SaysNull(std::string_view name) const;
 
   // The value, if it is an integer that int64 holds.
   static std::optional<int64_t> WholeNumber(const nlohmann::ordered_json& value);
@@ -79,6 +83,7 @@ class ConfigReader {
  private:
   void FailMissing(ConfigKey key);
   const nlohmann::ordered_json* FindOne(const std::string& name) const;
+  const nlohmann::ordered_json* FindOrNull(std::string_view name) const;
 
   // Whether `key`, in the object at `path`, was asked for, needs no reading, or has members of which that holds.
   bool IsAccountedFor(const std::string& path, std::string_view key, const nlohmann::ordered_json& value);

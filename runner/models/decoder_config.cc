@@ -47,7 +47,7 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
       config->plain_activation = PlainActivation::kGelu;
     } else if (erf) {
       config->plain_activation = PlainActivation::kGeluErf;
-    } else if (name == "silu") {
+    } else if (name == "silu" || name == "swish") {
       config->plain_activation = PlainActivation::kSilu;
     } else if (name == "relu2" || name == "sqrelu") {
       config->plain_activation = PlainActivation::kSquaredRelu;
@@ -87,7 +87,7 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
   const auto eps = given.norm_eps > 0 ? std::optional<double>(given.norm_eps) : std::nullopt;
   constexpr ConfigKey kRmsEps = {"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"};
   // A family with layer norms may call their epsilon as one with RMS norms does.
-  const bool layer_norms = given.norm == NormKind::kLayer || given.norm == NormKind::kZeroCenteredLayer;
+  const bool layer_norms = given.norm != NormKind::kRms && given.norm != NormKind::kZeroCenteredRms;
   constexpr ConfigKey kLayerEps = {"layer_norm_eps|norm_epsilon|layer_norm_epsilon|norm_eps|rms_norm_eps",
                                    "attention.layer_norm_epsilon|attention.layer_norm_rms_epsilon"};
   config.norm = given.norm;
@@ -96,7 +96,8 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
   ReadActivation(read, given, &config);
   config.tied = ReadTied(read, tied);
   if (given.head_dim < 0) return config;
-  config.head_dim = read.Small({"head_dim", "attention.key_length"}, 0, kernels::kMaxHeadDim, given.head_dim);
+  config.head_dim = read.Small({"head_dim", "attention.key_length"}, 0, kernels::kMaxHeadDim,
+                               read.SaysNull("head_dim") ? 0 : given.head_dim);
   if (config.head_dim == 0 && !read.error()) {
     if (config.hidden % config.heads != 0) {
       read.Fail(fmt::format("the hidden size {} is not a multiple of {} heads", config.hidden, config.heads));
@@ -127,8 +128,8 @@ int32_t ReadFeedForward(ConfigReader& read) {
 std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers, bool (*slides)(int32_t, int32_t),
                                  int32_t period, int32_t given_window) {
   std::vector<int32_t> windows(static_cast<size_t>(layers), 0);
-  const int32_t window =
-      read.Small({"sliding_window", "attention.sliding_window"}, 0, kMaxContext, given_window);
+  const int32_t window = read.Small({"sliding_window", "attention.sliding_window"}, 0, kMaxContext,
+                                    read.SaysNull("sliding_window") ? 0 : given_window);
   const auto listed = read.Kinds({"layer_types", ""}, layers, "sliding_attention", "full_attention");
   // GGUF has a truth value per layer, or a period.
   constexpr ConfigKey kPattern = {"", "attention.sliding_window_pattern"};

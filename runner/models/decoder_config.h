@@ -62,7 +62,7 @@ float ReadMultiplier(ConfigReader& read, ConfigKey key);
 int32_t ReadFeedForward(ConfigReader& read);
 
 // The window of each layer, 0 = full attention: `sliding_window` where layer_types (or the truth values that
-// GGUF has for them) say so, else where `slides(layer)`. All 0 without sliding_window.
+// GGUF has for them) say so, else where `slides(layer)`. The given one where there is no such key; all 0 where it is null.
 std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers,
                                  bool (*slides)(int32_t layer, int32_t period), int32_t period = 0,
                                  int32_t given_window = 0);

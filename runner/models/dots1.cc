@@ -12,7 +12,7 @@ api::Result<std::unique_ptr<Model>> LoadDots1(std::shared_ptr<const weights::Mod
   if (read.gguf()) return BuildDeclared(read, std::move(files), form);
   const int32_t first = read.Small({"max_window_layers", ""}, 0, kMaxLayers, 62);
   form.SetWindows(ReadWindows(
-      read, form.decoder.layers, [](int32_t layer, int32_t from) { return layer >= from; }, first));
+      read, form.decoder.layers, [](int32_t layer, int32_t from) { return layer >= from; }, first, 4096));
   return BuildDeclared(read, std::move(files), form);
 }
 

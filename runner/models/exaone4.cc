@@ -29,7 +29,7 @@ bool SlidesInPeriod(int32_t layer, int32_t every) { return every > 0 && (layer +
 void ReadExaoneLayers(const ConfigReader& read, DecoderForm* form) {
   form->qk_norm = QkNorm::kHeads;
   const bool hybrid =
-      read.Find({"sliding_window", ""}) != nullptr ||
+      (!read.gguf() && !read.SaysNull("sliding_window")) ||
       std::ranges::any_of(form->layers, [](const LayerForm& layer) { return layer.window > 0; });
   for (LayerForm& layer : form->layers) {
     if (hybrid && layer.window == 0) layer.rope = LayerForm::kNoRope;
@@ -41,8 +41,10 @@ void ReadExaoneLayers(const ConfigReader& read, DecoderForm* form) {
 api::Result<std::unique_ptr<Model>> LoadExaone4(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   const int32_t period = ReadExaonePeriod(read);
-  DecoderForm form = ReadDecoderForm(
-      read, {.given = {.context = 2048, .norm_eps = 1e-5F}, .slides = SlidesInPeriod, .period = period});
+  DecoderForm form = ReadDecoderForm(read, {.given = {.context = 2048, .norm_eps = 1e-5F},
+                                            .slides = SlidesInPeriod,
+                                            .period = period,
+                                            .given_window = read.gguf() ? 0 : 4096});
   form.norms = NormPlaces::kAfter;
   ReadExaoneLayers(read, &form);
   return BuildDeclared(read, std::move(files), form);

@@ -24,9 +24,9 @@ void ReadGemma(ConfigReader& read, DecoderForm* form) {
   read.Require("use_bidirectional_attention", false);
 }
 
-// 0 where the configuration has null or nothing and nothing is given.
+// 0 where the configuration has null, or nothing and nothing is given.
 float ReadCap(ConfigReader& read, ConfigKey key, double given) {
-  if (given == 0 && read.Find(key) == nullptr) return 0;
+  if (read.Find(key) == nullptr && (given == 0 || read.SaysNull(key.hugging_face))) return 0;
   return static_cast<float>(read.Positive(key, 1e6, given));
 }
 
@@ -35,6 +35,21 @@ constexpr ConfigKey kLogitCap = {"final_logit_softcapping", "final_logit_softcap
 
 }  // namespace
 
+api::Result<std::unique_ptr<Model>> LoadGemma(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadDecoderForm(read, {.given = {.head_dim = read.gguf() ? 0 : 256,
+                                                      .context = 8192,
+                                                      .norm = NormKind::kZeroCenteredRms,
+                                                      .norm_eps = 1e-6F,
+                                                      .activation = Activation::kGelu},
+                                            .tied = TiedByDefault::kYes});
+  ReadGemma(read, &form);
+  form.norms = NormPlaces::kBefore;
+  form.names.mlp_norm = BlockNames().mlp_norm;
+  return BuildDeclared(read, std::move(files), form);
+}
+
+// VaultGemma is Gemma 2 without the norms behind attention and feed-forward.
 api::Result<std::unique_ptr<Model>> LoadGemma2(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   DecoderForm form = ReadDecoderForm(read, {.given = {.context = 8192,
@@ -81,7 +96,11 @@ api::Result<std::unique_ptr<Model>> LoadGemma3(std::shared_ptr<const weights::Mo
   ReadGemma(read, &form);
   form.attention_scale = ReadScale(read, form.decoder, 62);
   form.qk_norm = QkNorm::kHeads;
-  form.score_cap = ReadCap(read, kScoreCap, 0);
+  // No published model has this, and transformers does not compute it.
+  if (read.Find({"attn_logit_softcapping", ""}) != nullptr) {
+    read.Fail("attn_logit_softcapping is not supported for this family");
+  }
+  form.score_cap = ReadCap(read, {"", kScoreCap.gguf}, 0);
   form.logit_cap = ReadCap(read, kLogitCap, 0);
   return BuildDeclared(read, std::move(files), form);
 }

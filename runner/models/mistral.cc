@@ -10,7 +10,8 @@ namespace quire::runner::models {
 
 api::Result<std::unique_ptr<Model>> LoadMistral(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  const DecoderForm form = ReadDecoderForm(read, {.given = {.norm_eps = 1e-6F}});
+  const DecoderForm form =
+      ReadDecoderForm(read, {.given = {.norm_eps = 1e-6F}, .given_window = read.gguf() ? 0 : 4096});
   return BuildDeclared(read, std::move(files), form);
 }
 
@@ -18,7 +19,7 @@ api::Result<std::unique_ptr<Model>> LoadMinistral3(std::shared_ptr<const weights
   ConfigReader read(*files);
   DecoderForm form = ReadDecoderForm(
       read, {.given = {.head_dim = read.gguf() ? 0 : 128, .context = 262144, .norm_eps = 1e-5F},
-             .rope = {.gguf_pairs = kernels::RopePairs::kAdjacent}});
+             .rope = {.required = true, .gguf_pairs = kernels::RopePairs::kAdjacent}});
   form.query_growth = ReadQueryGrowth(read);
   // GGUF has YaRN's mscale_all_dim under this name; mscale is 1. As in config.json, 0 counts as absent.
   constexpr ConfigKey kShared = {"", "rope.scaling.yarn_log_multiplier"};

@@ -9,7 +9,8 @@ DecoderForm ReadQwen(ConfigReader& read) {
   DecoderForm form =
       ReadDecoderForm(read, {.given = {.norm_eps = 1e-6F},
                              .slides = [](int32_t layer, int32_t from) { return layer >= from; },
-                             .period = first});
+                             .period = first,
+                             .given_window = 4096});
   // Published models carry a window that they do not use; where one is used, the first layers still see
   // everything.
   if (!read.Boolean({"use_sliding_window", ""}, false)) {
