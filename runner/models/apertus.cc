@@ -7,7 +7,7 @@ api::Result<std::unique_ptr<Model>> LoadApertus(std::shared_ptr<const weights::M
   ConfigReader read(*files);
   DecoderForm form = ReadDecoderForm(
       read, {.given = {.context = 65536, .norm_eps = 1e-5F, .plain_activation = PlainActivation::kXielu},
-             .rope = {.default_theta = 12e6}});
+             .rope = {.default_theta = 12e6, .required = true}});
   read.Require("qk_norm", true);
   form.qk_norm = QkNorm::kHeads;
   form.names.attention_norm = {"attention_layernorm", "attn_norm"};

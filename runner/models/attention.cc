@@ -25,7 +25,11 @@ void Clip(float limit, std::span<float> x) {
 // Norm and rotation in the order of the family.
 void NormAndRotate(ForwardContext& ctx, const Attention& attention, const RmsNorm& norm,
                    std::span<const float> weights, std::span<float> x) {
-  if (norm && !attention.norm_rotated) norm.Run(ctx.pool, x, x);
+  if (attention.layer_norms) {
+    kernels::LayerNorm(ctx.pool, x, norm.weight, {}, norm.eps, x);
+  } else if (norm && !attention.norm_rotated) {
+    norm.Run(ctx.pool, x, x);
+  }
   if (!weights.empty()) kernels::ScaleColumns(ctx.pool, weights, x);
   if (attention.clip > 0) Clip(attention.clip, x);
   if (attention.rotary != nullptr) attention.rotary->Apply(ctx, attention.head_dim, x);

@@ -36,6 +36,7 @@ struct Attention {
   std::vector<float> q_weights,
       k_weights;  // [heads, head_dim] of what is normed, where heads have their own; or empty
   bool norm_rotated = false;
+  bool layer_norms = false;                 // of queries and keys, in place of RMS norms
   float clip = 0;                           // of queries, keys and values before the rotation; 0 = none
   const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded
   int32_t heads = 0;

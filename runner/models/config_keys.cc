@@ -34,9 +34,10 @@ constexpr std::array<std::string_view, 65> kNoReadingNeeded = {
     "mrope_section", "mrope_interleaved"};
 
 bool NeedsNoReading(std::string_view key) {
-  return key.starts_with("_") || key.starts_with("initializer_") || key.ends_with("_token_id") ||
-         key.ends_with("_token_index") || key.find("dropout") != std::string_view::npos ||
-         key.ends_with("_pdrop") || key.ends_with("_init_scale") || key.ends_with("_xavier_init") ||
+  return key.starts_with("_") || key.starts_with("initializer_") || key.ends_with("initializer_range") ||
+         key.ends_with("_token_id") || key.ends_with("_token_index") ||
+         key.find("dropout") != std::string_view::npos || key.ends_with("_pdrop") ||
+         key.ends_with("_init_scale") || key.ends_with("_xavier_init") ||
          std::ranges::find(kNoReadingNeeded, key) != kNoReadingNeeded.end();
 }
 

@@ -206,6 +206,85 @@ TEST(Declared, InterleavedKeysAreRotatedToWhereARemovalMovesThem) {
   }
 }
 
+int32_t WindowOf(const std::string& family, const Json& keys, std::string_view erased) {
+  auto model = LoadPatched(kLlama, [&](PatchedModelFiles& files) {
+                 files.json["model_type"] = family;
+                 files.json.update(keys);
+                 files.json.erase(std::string(erased));
+                 if (family == "qwen3") {
+                   for (int layer = 0; layer < 4; ++layer) {
+                     const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
+                     for (const char* name : {"q_norm.weight", "k_norm.weight"})
+                       files.AddF32(prefix + name, {16}, 1);
+                   }
+                 }
+               }).value();
+  return model->cache_layout().groups.front().window;
+}
+
+// transformers has a default for absent keys; null is a value of its own.
+TEST(Declared, AWindowOfNullIsNoneWhereAnAbsentOneIsTheFamilys) {
+  const Json null = {{"sliding_window", nullptr}};
+  EXPECT_EQ(WindowOf("mistral", null, "absent"), 0);
+  EXPECT_EQ(WindowOf("mistral", null, "sliding_window"), 4096);
+  Json qwen = {{"sliding_window", nullptr}, {"use_sliding_window", true}, {"max_window_layers", 0}};
+  EXPECT_EQ(WindowOf("qwen3", qwen, "absent"), 0);
+  EXPECT_EQ(WindowOf("qwen3", qwen, "sliding_window"), 4096);
+}
+
+TEST(Declared, CapsOfNullAreNoneWhereAbsentOnesAreGemma2s) {
+  const auto with = [](const char* key, const Json& value, bool erased) {
+    return LastLogits("tests/data/models/gemma2", [&](PatchedModelFiles& files) {
+      files.json[key] = value;
+      if (erased) files.json.erase(key);
+    });
+  };
+  for (const auto& [key, usual] :
+       {std::pair("final_logit_softcapping", 30.0), std::pair("attn_logit_softcapping", 50.0)}) {
+    SCOPED_TRACE(key);
+    EXPECT_EQ(with(key, usual, false), with(key, usual, true));
+    EXPECT_NE(with(key, nullptr, false), with(key, usual, true));
+    const std::vector<float> none = with(key, nullptr, false), wide = with(key, 1e6, false);
+    for (size_t i = 0; i < none.size(); ++i) ASSERT_NEAR(none[i], wide[i], 2e-3);
+  }
+}
+
+// No sequence is longer than the configuration's context, up to which dynamic angles are the plain ones.
+TEST(Declared, DynamicAnglesArePlainOnesWithinTheContext) {
+  Json plain = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000}}}}, dynamic = plain;
+  dynamic["rope_parameters"]["rope_type"] = "dynamic";
+  dynamic["rope_parameters"]["factor"] = 4.0;
+  EXPECT_EQ(LlamaAs("llama", dynamic), LlamaAs("llama", plain));
+}
+
+TEST(Declared, HybridsHaveTwoSetsOfLongRopeAnglesToo) {
+  for (const char* path : {"tests/data/models/lfm2", "tests/data/models/qwen3_5"}) {
+    SCOPED_TRACE(path);
+    const auto load = [&](double longer, int64_t context) {
+      auto model = LoadPatched(path, [&](PatchedModelFiles& files) {
+                     Json& config =
+                         files.json.contains("text_config") ? files.json["text_config"] : files.json;
+                     const int64_t heads = config["num_attention_heads"], hidden = config["hidden_size"];
+                     const int64_t head_dim = config.value("head_dim", hidden / heads);
+                     const auto factors = [&](double factor) {
+                       return std::vector<double>(static_cast<size_t>(head_dim / 2), factor);
+                     };
+                     config.erase("rope_theta");
+                     config["original_max_position_embeddings"] = 64;
+                     config["rope_parameters"] = {{"rope_type", "longrope"},
+                                                  {"rope_theta", 10000},
+                                                  {"partial_rotary_factor", 1.0},
+                                                  {"long_factor", factors(longer)},
+                                                  {"short_factor", factors(1)}};
+                   }).value();
+      model->SetContext(context);
+      return LastLogits(*model);
+    };
+    EXPECT_EQ(load(2, 64), load(3, 64));
+    EXPECT_NE(load(2, 65), load(3, 65));
+  }
+}
+
 struct RefusedKey {
   const char* model;
   const char* key;
@@ -225,6 +304,8 @@ TEST(Declared, KeysThatNobodyReadsAreRefusedByName) {
       {kLlama, "embedding_multiplier", 12.0},
       {kLlama, "final_logit_softcapping", 30.0},
       {kLlama, "alibi", true},
+      {kLlama, "partial_rotary_factor", 0.5},
+      {gemma3.c_str(), "attn_logit_softcapping", 50.0},
       {qwen3.c_str(), "num_local_experts", 8},
       {qwen3.c_str(), "dual_chunk_attention_config", {{"chunk_size", 262144}}},
       {gemma3.c_str(), "residual_multiplier", 0.5},
@@ -243,6 +324,21 @@ TEST(Declared, KeysThatNobodyReadsAreRefusedByName) {
       kLlama, [](PatchedModelFiles& files) { files.json["rope_parameters"]["attention_scale"] = 2; });
   ASSERT_FALSE(inside);
   EXPECT_THAT(inside.error().message, HasSubstr("rope_parameters/attention_scale"));
+}
+
+// Programs have their own scaled angles for files that say nothing.
+TEST(Declared, AnglesThatAreAlwaysScaledMustBeGiven) {
+  for (const char* family : {"apertus", "gpt_oss", "ministral3", "cwm"}) {
+    SCOPED_TRACE(family);
+    const auto model = LoadPatched(kLlama, [&](PatchedModelFiles& files) {
+      files.json["model_type"] = family;
+      files.json.erase("rope_parameters");
+      files.json["rope_theta"] = 10000;
+      files.json["num_local_experts"] = files.json["num_experts_per_tok"] = 2;
+    });
+    ASSERT_FALSE(model);
+    EXPECT_THAT(model.error().message, HasSubstr("lacks rope_parameters"));
+  }
 }
 
 TEST(Declared, KeysWithoutAMeaningForLogitsAreAccepted) {

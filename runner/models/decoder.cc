@@ -36,6 +36,23 @@ cache::ElementType ElementOf(api::KvType type) {
   return cache::ElementType::kF32;
 }
 
+// [heads, head_dim], in one tensor or in one of each head (StableLM).
+std::vector<float> HeadNormWeights(const TensorScope& scope, TensorName name, int32_t heads,
+                                   int32_t head_dim) {
+  const auto named = [](std::string_view text, std::string_view end) {
+    return fmt::format("{}{}", text, end);
+  };
+  const std::string published = named(name.hugging_face, ".weight"), gguf = named(name.gguf, ".weight");
+  if (scope.gguf() || scope.Has({published, gguf})) return scope.Table({published, gguf}, heads, head_dim);
+  std::vector<float> weights;
+  for (int32_t head = 0; head < heads; ++head) {
+    const std::string one = fmt::format("{}.norms.{}", name.hugging_face, head);
+    const std::vector<float> values = scope.Norm({one, ""}, head_dim);
+    weights.insert(weights.end(), values.begin(), values.end());
+  }
+  return weights;
+}
+
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config)
@@ -82,6 +99,12 @@ RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t siz
 }
 
 Norm Decoder::BindLayerNorm(const TensorScope& scope, TensorName name) const {
+  if (config_.norm == NormKind::kPlainLayer) {
+    return {.kind = NormKind::kLayer,
+            .weight = std::vector<float>(static_cast<size_t>(config_.hidden), 1.0F),
+            .bias = {},
+            .eps = config_.norm_eps};
+  }
   RmsNorm plain = BindNorm(scope, name, config_.hidden);
   Norm norm{.kind = config_.norm, .weight = std::move(plain.weight), .bias = {}, .eps = plain.eps};
   if (norm.kind == NormKind::kZeroCenteredLayer) norm.kind = NormKind::kLayer;
@@ -107,10 +130,15 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
     attention.v = scope.BindLinear(names.v, keys, hidden, shape.bias);
   }
   attention.out = scope.BindLinear(names.out, hidden, queries, shape.out_bias);
-  if (shape.qk_norm == QkNorm::kUnitHeads) {
+  if (shape.qk_norm == QkNorm::kUnitHeads || shape.qk_norm == QkNorm::kLayerHeads) {
     attention.q_norm = {.weight = std::vector<float>(static_cast<size_t>(shape.head_dim), 1.0F),
                         .eps = config_.norm_eps};
     attention.k_norm = attention.q_norm;
+    attention.layer_norms = shape.qk_norm == QkNorm::kLayerHeads;
+    if (attention.layer_norms) {
+      attention.q_weights = HeadNormWeights(scope, names.q_norm, shape.heads, shape.head_dim);
+      attention.k_weights = HeadNormWeights(scope, names.k_norm, shape.kv_heads, shape.head_dim);
+    }
   } else if (shape.qk_norm != QkNorm::kNone) {
     const bool heads = shape.qk_norm != QkNorm::kRow;
     attention.q_norm = BindNorm(scope, names.q_norm, shape.head_dim * (heads ? 1 : shape.heads));

@@ -37,8 +37,8 @@ struct MlpNames {
 };
 
 // RMS norms of queries and keys: over each head, before the rotation or behind it, or over all heads of a row together.
-// kUnitHeads: of each head, without weights.
-enum class QkNorm : uint8_t { kNone, kHeads, kRotatedHeads, kUnitHeads, kRow };
+// kUnitHeads: of each head, without weights. kLayerHeads: layer norms of each head, with weights of its own and no bias.
+enum class QkNorm : uint8_t { kNone, kHeads, kRotatedHeads, kUnitHeads, kLayerHeads, kRow };
 
 // The shape of a layer's attention.
 struct AttentionShape {

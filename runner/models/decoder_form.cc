@@ -39,7 +39,7 @@ class DeclaredDecoder : public Decoder {
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
       AddBlock(bind.Layer(i), i);
     }
-    BindHead(bind);
+    BindHead(bind, form.names.final_norm);
   }
 
   void SetContext(int64_t tokens) override {
@@ -260,13 +260,16 @@ DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const Mi
 }
 
 QueryGrowth ReadQueryGrowth(ConfigReader& read) {
-  read.Ignore({"rope_parameters/max_position_embeddings"});  // said twice
-  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta", "attention.temperature_scale"};
+  // Said twice.
+  read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
+  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta|rope_scaling/llama_4_scaling_beta",
+                               "attention.temperature_scale"};
   if (read.Find(kBeta) == nullptr) return {};
   return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
-          .context = read.Integer(
-              {"rope_parameters/original_max_position_embeddings", "rope.scaling.original_context_length"}, 1,
-              kMaxContext)};
+          .context = read.Integer({"rope_parameters/original_max_position_embeddings|"
+                                   "rope_scaling/original_max_position_embeddings",
+                                   "rope.scaling.original_context_length"},
+                                  1, kMaxContext)};
 }
 
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback) {

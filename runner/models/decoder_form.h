@@ -31,6 +31,7 @@ struct BlockNames {
   TensorName post_mlp_norm = {"post_feedforward_layernorm", "post_ffw_norm"};
   AttentionNames attention = {};
   MlpNames mlp = {};  // of a plain feed-forward layer: up and down
+  TensorName final_norm = {"norm", "output_norm"};
 };
 
 struct LayerForm {

@@ -45,6 +45,8 @@ class Lfm2 final : public Decoder {
     BindHead(bind, {"embedding_norm", "token_embd_norm"});
   }
 
+  void SetContext(int64_t tokens) override { rotary_.SetContext(tokens); }
+
  private:
   void BindBlock(const TensorScope& scope, size_t layer) {
     const DecoderConfig& decoder = config_.decoder;

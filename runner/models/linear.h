@@ -34,6 +34,7 @@ enum class NormKind : uint8_t {
   kZeroCenteredRms,    // an RMS norm whose weights are stored with 1 subtracted in Hugging Face checkpoints
   kLayer,              // y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
   kZeroCenteredLayer,  // the same, stored likewise
+  kPlainLayer,         // a layer norm without weights and bias
 };
 struct Norm {
   NormKind kind = NormKind::kRms;

@@ -103,7 +103,11 @@ api::Result<std::unique_ptr<Model>> LoadLlama4(std::shared_ptr<const weights::Mo
   form.feed_forward = read.Small({"intermediate_size_mlp", "feed_forward_length"}, 1, kMaxWidth, 16384);
   // GGUF does not say it: the largest model has no norms.
   const bool norms = read.Boolean({"use_qk_norm", "use_qk_norm"}, !read.gguf() || mixture.experts != 128);
-  if (norms) form.qk_norm = QkNorm::kUnitHeads;
+  if (norms) {
+    form.qk_norm = QkNorm::kUnitHeads;
+    // The norms are behind the rotation, which they undo the growth of.
+    form.ropes[0].magnitude = form.ropes[0].short_magnitude = 1;
+  }
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
   NameLlama4(&form.names, &form.mixture);
   return BuildDeclared(read, std::move(files), form);

@@ -30,7 +30,7 @@ void RequirePublished(ConfigReader& read) {
 api::Result<std::unique_ptr<Model>> LoadMiniMaxM2(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   RequirePublished(read);
-  FormQuery query{.given = {.norm_eps = 1e-6F}, .rope = {.default_theta = 5e6}};
+  FormQuery query{.given = {.norm_eps = 1e-6F}, .rope = {.default_theta = 5e6, .partial_allowed = true}};
   if (!read.gguf()) {
     query.given.head_dim = 128;
     const int32_t head = read.Small({"head_dim", ""}, 2, kMaxWidth, 128);

@@ -11,7 +11,7 @@ api::Result<std::unique_ptr<Model>> LoadMistral4(std::shared_ptr<const weights::
   ConfigReader read(*files);
   DecoderForm form = ReadMixtureForm(read,
                                      {.given = {.kv_heads = -1, .head_dim = -1, .norm_eps = 1e-6F},
-                                      .rope = {.default_theta = 10000, .partial = 1}},
+                                      .rope = {.default_theta = 10000, .partial = 1, .required = true}},
                                      {.shared = 1});
   read.Ignore({"qk_head_dim", "head_dim", "num_key_value_heads"});  // follow from other keys
   LatentAttentionShape& latent = *form.latent;

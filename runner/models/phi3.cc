@@ -5,7 +5,8 @@ namespace quire::runner::models {
 
 api::Result<std::unique_ptr<Model>> LoadPhi3(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  DecoderForm form = ReadDecoderForm(read, {.given = {.context = 4096, .norm_eps = 1e-5F}});
+  DecoderForm form = ReadDecoderForm(read, {.given = {.context = 4096, .norm_eps = 1e-5F},
+                                            .rope = {.default_theta = 10000, .partial_allowed = true}});
   read.Require("full_attn_mod", 1.0);
   read.Require("interpolate_factor", 1.0);
   form.names.attention.qkv = {"self_attn.qkv_proj", "attn_qkv"};

@@ -33,6 +33,9 @@ struct Block {
 
 // The family's layers; who has which is left to others.
 class Qwen3NextLayers : public Decoder {
+ public:
+  void SetContext(int64_t tokens) override { rotary_.SetContext(tokens); }
+
  protected:
   Qwen3NextLayers(std::shared_ptr<const weights::ModelFiles> files, const Qwen3NextConfig& config)
       : Decoder(std::move(files), config.decoder), config_(config), rotary_(config.rope) {}
@@ -117,6 +120,7 @@ class Qwen3NextLayers : public Decoder {
     moe.router = scope.BindLinear({"mlp.gate", "ffn_gate_inp"}, experts, hidden);
     moe.chosen = config_.experts_used;
     moe.normalize = config_.normalize;
+    moe.activation = config_.decoder.activation;
     BindExperts(scope, kExpertNames, experts, hidden, config_.expert_feed_forward, &moe);
     RowWidths::Grow(scope.widths().shared, hidden);
     moe.shared = BindMlp(scope, config_.shared_feed_forward, kSharedNames);

@@ -58,6 +58,9 @@ class RopeReader {
   RopeReader(ConfigReader& read, const RopeQuery& query) : read_(read), query_(query), keys_(query) {}
 
   RopeSpec Read() {
+    if (query_.required && !read_.gguf() && !read_.Says("rope_parameters") && !read_.Says("rope_scaling")) {
+      read_.Fail("the configuration lacks rope_parameters");
+    }
     const double theta = Theta();
     const std::string type = Type();
     dims_ = Dimensions(type);
@@ -76,8 +79,8 @@ class RopeReader {
       spec = Yarn(theta);
     } else if (type == "longrope") {
       spec = LongRope(theta);
-    } else if (type == "dynamic" && HasAlpha()) {
-      spec.frequencies = Rounded(Frequencies(StretchedTheta(theta), dims_));
+    } else if (type == "dynamic") {
+      spec.frequencies = Dynamic(theta);
     } else if (type == "proportional") {
       spec.frequencies = Proportional(theta);
     } else if (type == "ntk" && query_.fixed_ntk) {
@@ -124,11 +127,23 @@ class RopeReader {
         fmt::format("{}|partial_rotary_factor|rotary_pct", keys_.HuggingFace("partial_rotary_factor"));
     const double read = read_.Positive({name, ""}, 1, query_.default_partial);
     partial_ = query_.partial.value_or(read);
-    return type == "proportional" ? all : static_cast<int32_t>(partial_ * all) / 2 * 2;
+    if (partial_ != 1 && !query_.partial && !query_.partial_allowed && type != "proportional") {
+      read_.Fail("partial_rotary_factor: only 1 is supported for this family");
+    }
+    if (type == "proportional") return all;
+    const auto rotated = static_cast<int32_t>(partial_ * all);
+    if (rotated % 2 != 0)
+      read_.Fail(fmt::format("partial_rotary_factor: {} of {} elements are not pairs", rotated, all));
+    return rotated / 2 * 2;
   }
 
-  // Theta grows once, whatever the length of a text.
-  bool HasAlpha() { return read_.Find({keys_.HuggingFace("alpha"), ""}) != nullptr; }
+  // With an alpha, theta grows once, whatever the length of a text. Without, it grows with texts beyond the context of the
+  // configuration, which no sequence exceeds.
+  std::vector<float> Dynamic(double theta) {
+    const bool alpha = read_.Find({keys_.HuggingFace("alpha"), ""}) != nullptr;
+    if (!alpha) (void)Factor();
+    return Rounded(Frequencies(alpha ? StretchedTheta(theta) : theta, dims_));
+  }
   double StretchedTheta(double theta) {
     // Written beside alpha, and without a meaning.
     for (const char* name : {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {

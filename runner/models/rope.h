@@ -35,6 +35,9 @@ struct RopeQuery {
   double default_theta = 0;                            // 0: it must be given
   double default_partial = 1;                          // the share of a head that is rotated
   std::optional<double> partial = {};                  // this share, whatever the configuration says
+  bool partial_allowed = default_partial != 1;  // a configuration may say another share than the default
+  bool required =
+      false;  // an error without rope_parameters and rope_scaling: programs differ in what that means
   ConfigKey dimensions = {"", "rope.dimension_count"};
   bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
   // How the family's rows are arranged in its checkpoints and in its GGUF files.
