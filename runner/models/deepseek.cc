@@ -34,6 +34,7 @@ api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::
                        .shared = second ? 2 : 1,
                        .groups = second || lite ? 1 : 8,
                        .groups_kept = second || lite ? 1 : 4,
+                       .greedy = second,
                        .as_stored = true});
   // What latent attention derives from other keys, and how others distribute experts.
   read.Ignore({"qk_head_dim", "head_dim", "num_key_value_heads", "ep_size"});

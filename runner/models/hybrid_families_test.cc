@@ -158,6 +158,7 @@ TEST(Hybrids, RefuseByTheNameOfTheKey) {
       {MakeNemotronH, {{"mlp_hidden_act", "silu"}}, "mlp_hidden_act"},
       {MakeNemotronH, {{"mamba_proj_bias", true}}, "mamba_proj_bias"},
       {MakeNemotronH, {{"sliding_window", 64}}, "sliding_window"},
+      {MakeNemotronH, {{"time_step_limit", {0.0, 0.5}}}, "time_step_limit"},
       {MakeJamba, {{"mamba_dt_rank", "some"}}, "mamba_dt_rank"},
       {MakeJamba, {{"mamba_inner_layernorms", false}}, "mamba_inner_layernorms"},
       {MakeJamba, {{"mamba_d_conv", 0}}, "mamba_d_conv"},

@@ -35,7 +35,10 @@ MixtureConfig::Score ReadScore(ConfigReader& read, MixtureConfig::Score fallback
 void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConfig* config) {
   // DeepSeek's name for the rule. V3 biases the choice and rates a group by its two best; V2 by its best.
   const bool biased = config->score == MixtureConfig::Score::kSigmoid;
-  const std::string method = read.Text({"topk_method", ""}, biased ? "noaux_tc" : "group_limited_greedy");
+  const std::string method =
+      read.Text({"topk_method", ""}, biased                            ? "noaux_tc"
+                                     : defaults.greedy && !read.gguf() ? "greedy"
+                                                                       : "group_limited_greedy");
   if (method != "greedy" && method != "group_limited_greedy" && method != "noaux_tc") {
     read.Fail(fmt::format("topk_method \"{}\" is not supported", method.substr(0, 60)));
   }

@@ -38,6 +38,7 @@ struct MixtureDefaults {
   double scale = 1;
   int32_t first_dense = 0, shared = 0;
   int32_t groups = 1, groups_kept = 1;
+  bool greedy = false;                   // experts are chosen from all groups where no topk_method is named
   const MixtureConfig* sizes = nullptr;  // chosen and width, which a family reads by itself
   bool as_stored = false;  // the layers of a GGUF with a router have experts, whatever its keys say
 };

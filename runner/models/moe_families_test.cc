@@ -301,6 +301,10 @@ TEST(Mixture, RoutersAreKnownByTheirPublishedNames) {
   test::Json grouped = greedy;
   grouped.update({{"n_group", 8}, {"topk_group", 3}});
   EXPECT_EQ(with(grouped), with(greedy));
+  grouped["topk_method"] = nullptr;
+  EXPECT_EQ(with(grouped), with(greedy)) << "the default";
+  grouped["topk_method"] = "group_limited_greedy";
+  EXPECT_NE(with(grouped), with(greedy));
   EXPECT_EQ(with({{"scoring_func", "noaux_tc"}}), with({{"scoring_func", "sigmoid"}}));
 }
 
@@ -322,7 +326,8 @@ TEST(Mixture, RefusesByTheNameOfTheKey) {
       {MakeDeepSeek, {{"kv_lora_rank", 0}}, "kv_lora_rank"},
       {MakeDeepSeek, {{"qk_rope_head_dim", 31}}, "31 rotated"},
       {MakeDeepSeek, {{"hidden_act", "relu"}}, "hidden_act: \"relu\""},
-      {MakeDeepSeek, {{"rope_parameters", {{"rope_type", "dynamic"}}}}, "\"dynamic\""},
+      {MakeDeepSeek, {{"rope_parameters", {{"rope_type", "sometimes"}}}}, "\"sometimes\""},
+      {MakeDeepSeek, {{"rope_parameters", {{"rope_type", "dynamic"}}}}, "rope_parameters/factor"},
       {MakeQwen3Moe, {{"mlp_only_layers", {99}}}, "mlp_only_layers"},
       {MakeQwen3Moe, {{"num_experts_per_tok", 9}}, "num_experts_per_tok"},
       {MakeQwen3Moe, {{"decoder_sparse_step", 0}}, "decoder_sparse_step"},

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -105,6 +106,10 @@ api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights:
                            .out_bias = "use_bias"},
                           form.decoder.hidden);
   form.mamba.norm_groups = static_cast<int32_t>(form.mamba.shape.groups);
+  // The published kernels apply limits, transformers without them does not.
+  if (form.mamba.step_low > 0 || std::isfinite(form.mamba.step_high)) {
+    read.Fail("time_step_limit: only no limit is supported for this family");
+  }
   if (read.gguf()) {
     ReadNemotronGgufKinds(read, &form);
   } else {
